@@ -1,0 +1,254 @@
+/**
+ * Every message that crosses a process boundary. Read this file first: it is the system.
+ *
+ *   sampler  --sampler.ready--------> learner        tell; credit: how many tickets it can take, and what it runs
+ *   learner  --tickets, weights-----> sampler        tell; what to play, and with which policy
+ *   sampler  --weights.loaded-------> learner        tell; the digest of what it really loaded
+ *   sampler  --episode.finished-----> learner        ask; kept and sent again until it is taken
+ *   sampler  --env.open, env.step---> env server     ask; exactly one answer
+ *   anyone   --metrics, event-------> metrics sink   tell; counted if dropped
+ *   learner  --episodes-------------> metrics sink   ask; the trajectory log
+ *   anyone   --heartbeat------------> supervisor     tell; every heartbeatMs
+ *   supervisor --stop---------------> anyone         tell; drain, checkpoint, exit 0
+ *
+ * A connection starts with the ask `hello`; both sides refuse another protocol version.
+ */
+import { z } from "zod";
+
+export const PROTOCOL_VERSION = 1;
+
+const Id = z.string().min(1).max(64);
+const Count = z.number().int().nonnegative();
+const Digest = z.string().regex(/^[0-9a-f]{64}$/);
+const Role = z.enum(["supervisor", "learner", "sampler", "env-server", "metrics-sink"]);
+export type Role = z.infer<typeof Role>;
+
+/** One episode to play. The same ticket always gives the same episode, whoever plays it. */
+const Ticket = z.strictObject({
+  /** Unique in the run; names the coins too: coins = f(run seed, episode, token index). */
+  episode: Id,
+  purpose: z.enum(["train", "validate"]),
+  /** Index of the group in its batch, and of the member in its group. */
+  group: Count,
+  member: Count,
+  env: Id,
+  layoutSeed: z.uint32(),
+  dynamicsSeed: z.uint32(),
+  temperature: z.number().nonnegative(),
+  topP: z.number().positive().max(1),
+  /** 0: no limit. */
+  topK: Count,
+  /** Play with exactly this policy version (sync), or this one or newer (async). */
+  version: Count,
+  exact: z.boolean(),
+  /** How often it was issued before. */
+  attempt: Count,
+});
+export type Ticket = z.infer<typeof Ticket>;
+
+/** Where the bytes of a policy version are. */
+const WeightsLocation = z.discriminatedUnion("kind", [
+  z.strictObject({ kind: z.literal("shared"), path: z.string().max(4096), byteOffset: Count }),
+  z.strictObject({ kind: z.literal("http"), url: z.url() }),
+]);
+
+/** One turn as people read it. */
+const TurnRecord = z.strictObject({
+  observation: z.string(),
+  reply: z.string(),
+  actions: z.array(z.string()),
+  reward: z.number(),
+  penalty: z.number(),
+  wellFormed: z.boolean(),
+  effective: z.boolean(),
+  valid: z.boolean(),
+  /** True if the reply ran into replyTokensMax. */
+  cut: z.boolean(),
+});
+export type TurnRecord = z.infer<typeof TurnRecord>;
+
+/** Why an episode stopped: the env's endings, and the sampler's. */
+export const STOPS = ["success", "over", "actions", "turns", "context"] as const;
+const Stop = z.enum(STOPS);
+export type Stop = z.infer<typeof Stop>;
+
+const Trajectory = z.strictObject({
+  tokens: z.instanceof(Int32Array),
+  written: z.instanceof(Uint8Array),
+  logProbs: z.instanceof(Float32Array),
+  turns: z.array(z.strictObject({ end: Count, reward: z.number(), penalty: z.number() })),
+  version: Count,
+  digest: Digest,
+});
+
+/** How a ticket ended. Only `scored` and `truncated` may enter a loss; an env error is never a reward of 0. */
+const Outcome = z.discriminatedUnion("status", [
+  z.strictObject({
+    status: z.enum(["scored", "truncated"]),
+    stop: Stop,
+    success: z.boolean(),
+    trajectory: Trajectory,
+    turns: z.array(TurnRecord),
+    /** The state after the last turn. */
+    finalObservation: z.string(),
+    extra: z.record(z.string(), z.number()),
+  }),
+  z.strictObject({ status: z.enum(["envError", "aborted"]), detail: z.string() }),
+]);
+export type Outcome = z.infer<typeof Outcome>;
+export type Played = Extract<Outcome, { trajectory: unknown }>;
+
+/** One row of the trajectory log. */
+const EpisodeRow = z.strictObject({
+  ticket: Ticket,
+  sampler: Id,
+  outcome: Outcome,
+  /** Update it was trained in; null for validation and for what a filter dropped. */
+  update: Count.nullable(),
+  advantage: z.number().nullable(),
+});
+export type EpisodeRow = z.infer<typeof EpisodeRow>;
+
+/** One row per message. Types, decoding and docs all come from here. */
+export const schemas = {
+  hello: z.strictObject({ type: z.literal("hello"), protocol: Count, actor: Id, role: Role, url: z.url().nullable() }),
+  welcome: z.strictObject({ type: z.literal("welcome"), run: Id, protocol: Count }),
+  /** Alive, and doing what. `doing` is for people: "playing 64 episodes", "update 12". */
+  heartbeat: z.strictObject({
+    type: z.literal("heartbeat"),
+    actor: Id,
+    doing: z.string().max(200),
+    lastMessage: z.string().max(64),
+    rssBytes: Count,
+  }),
+  /** Drain, save, leave with exit code 0. */
+  stop: z.strictObject({ type: z.literal("stop"), reason: z.string() }),
+  /** Which env servers there are now. */
+  roster: z.strictObject({
+    type: z.literal("roster"),
+    envServers: z.array(z.strictObject({ actor: Id, url: z.url() })),
+  }),
+
+  "env.open": z.strictObject({
+    type: z.literal("env.open"),
+    episode: Id,
+    env: Id,
+    layoutSeed: z.uint32(),
+    dynamicsSeed: z.uint32(),
+  }),
+  "env.opened": z.strictObject({
+    type: z.literal("env.opened"),
+    episode: Id,
+    observation: z.string(),
+    actionsLeft: Count,
+  }),
+  /** Play one turn. `reply` is the model's whole reply; the env server parses it. */
+  "env.step": z.strictObject({ type: z.literal("env.step"), episode: Id, turn: Count, reply: z.string() }),
+  "env.stepped": z.strictObject({
+    type: z.literal("env.stepped"),
+    episode: Id,
+    turn: Count,
+    observation: z.string(),
+    reward: z.number(),
+    penalty: z.number(),
+    actions: z.array(z.string()),
+    actionsLeft: Count,
+    wellFormed: z.boolean(),
+    effective: z.boolean(),
+    valid: z.boolean(),
+    success: z.boolean(),
+    ending: z.enum(["success", "over", "actions", "turns"]).nullable(),
+    extra: z.record(z.string(), z.number()),
+  }),
+  /** The sampler gave up an episode; the env server forgets it. */
+  "env.close": z.strictObject({ type: z.literal("env.close"), episode: Id }),
+
+  "sampler.ready": z.strictObject({
+    type: z.literal("sampler.ready"),
+    actor: Id,
+    /** Tickets it can take now, beyond those it holds. */
+    slotsFree: Count,
+  }),
+  tickets: z.strictObject({ type: z.literal("tickets"), tickets: z.array(Ticket), leaseMs: z.number().positive() }),
+  "episode.finished": z.strictObject({
+    type: z.literal("episode.finished"),
+    actor: Id,
+    episode: Id,
+    attempt: Count,
+    outcome: Outcome,
+  }),
+  /** `fresh` is false if it was known, expired or not asked for: then it was not used. */
+  "episode.taken": z.strictObject({ type: z.literal("episode.taken"), episode: Id, fresh: z.boolean() }),
+  /** A policy version exists. Versions only grow; the newest wins. */
+  weights: z.strictObject({
+    type: z.literal("weights"),
+    version: Count,
+    digest: Digest,
+    byteLength: Count,
+    location: WeightsLocation,
+  }),
+  /** `digest` is of the bytes the sampler holds, computed by the sampler after loading. */
+  "weights.loaded": z.strictObject({ type: z.literal("weights.loaded"), actor: Id, version: Count, digest: Digest }),
+
+  /** Values of one update or moment. `step` is the update they belong to; names are in actors/metrics.ts. */
+  metrics: z.strictObject({
+    type: z.literal("metrics"),
+    actor: Id,
+    step: Count,
+    values: z.record(z.string(), z.number()),
+  }),
+  /** Something a person should know of. */
+  event: z.strictObject({
+    type: z.literal("event"),
+    actor: Id,
+    level: z.enum(["info", "warning", "error"]),
+    kind: Id,
+    text: z.string().max(4096),
+  }),
+  episodes: z.strictObject({ type: z.literal("episodes"), rows: z.array(EpisodeRow) }),
+  "episodes.stored": z.strictObject({ type: z.literal("episodes.stored"), count: Count }),
+
+  /** The one failure answer. `code` is for programs, `detail` is for people. */
+  failed: z.strictObject({
+    type: z.literal("failed"),
+    code: z.enum(["env", "policy", "protocol", "capacity", "deadline", "closed"]),
+    detail: z.string(),
+  }),
+} as const;
+
+export type Messages = { [T in keyof typeof schemas]: z.infer<(typeof schemas)[T]> };
+export type Message = Messages[keyof Messages];
+
+/** Which answer each ask gets (or `failed`). */
+export interface Answers {
+  hello: "welcome";
+  "env.open": "env.opened";
+  "env.step": "env.stepped";
+  "episode.finished": "episode.taken";
+  episodes: "episodes.stored";
+}
+export type Ask = Messages[keyof Answers];
+export type AnswerTo<A extends Ask> = A extends Ask ? Messages[Answers[A["type"]]] | Messages["failed"] : never;
+export type Answer = AnswerTo<Ask>;
+export type Tell = Exclude<Message, Ask | Answer>;
+
+/**
+ * Check one decoded message.
+ *
+ * @throws {ProtocolError} if the type is unknown or a field is missing, extra or ill-typed.
+ */
+export function parseMessage(raw: unknown): Message {
+  const type = (raw as { type?: unknown } | null)?.type;
+  if (typeof type !== "string" || !Object.hasOwn(schemas, type)) {
+    throw new ProtocolError(
+      `unknown message type ${JSON.stringify(type)}; expected one of ${Object.keys(schemas).join(", ")}`,
+    );
+  }
+  const parsed = schemas[type as keyof Messages].safeParse(raw);
+  if (!parsed.success) throw new ProtocolError(`bad ${type}: ${z.prettifyError(parsed.error)}`);
+  return parsed.data;
+}
+
+export class ProtocolError extends Error {
+  override readonly name = "ProtocolError";
+}
