@@ -1,0 +1,181 @@
+/**
+ * Every metric there is: name, unit, meaning. Emitters, the store, the page, `/metrics` and the docs all read this table.
+ * Knows nothing of where values come from or go to.
+ *
+ * - A name that is not here is an error where it is emitted (`metricValues`).
+ * - Without the `timed` ones, two runs of equal seeds in sync mode give equal values.
+ * - `step` of a metric is the update it belongs to; for `warm/…` it is the step of the warm start, counted over all stages.
+ * - A later value for the same name, actor and step replaces the earlier one (a resumed run repeats updates).
+ */
+
+export interface Metric {
+  readonly unit: Unit;
+  /** One sentence: what is measured, over what. */
+  readonly help: string;
+  /** A counter is a running total of the run; a gauge is the value of that step. */
+  readonly kind: "gauge" | "counter";
+  /** Depends on the wall clock, so it differs between runs of equal seeds. */
+  readonly timed?: true;
+  /** Every actor has its own; shown with the actor's name. */
+  readonly perActor?: true;
+}
+
+/** A share is 0 to 1. `reward` is the env's own unit. `number` has no unit. */
+export type Unit =
+  | "share"
+  | "reward"
+  | "nats"
+  | "number"
+  | "tokens"
+  | "turns"
+  | "actions"
+  | "groups"
+  | "episodes"
+  | "updates"
+  | "messages"
+  | "tokens/s"
+  | "updates/min"
+  | "seconds"
+  | "milliseconds"
+  | "bytes";
+
+const gauge = (unit: Unit, help: string) => ({ unit, help, kind: "gauge" }) as const satisfies Metric;
+const timed = (unit: Unit, help: string) => ({ unit, help, kind: "gauge", timed: true }) as const satisfies Metric;
+const counter = (unit: Unit, help: string) => ({ unit, help, kind: "counter" }) as const satisfies Metric;
+
+export const METRICS = {
+  "baseline/random": gauge("share", "Validation success of a uniform-random player on the same boards."),
+  "baseline/taught": gauge("share", "Validation success after the warm start's first stage, before it was blurred."),
+  "baseline/before": gauge("share", "Validation success when reinforcement began."),
+  "baseline/best": gauge("share", "Validation success of the optimal player on the same boards."),
+
+  "validate/success": gauge("share", "Share of validation episodes solved."),
+  "validate/reward_mean": gauge("reward", "Mean episode reward over validation episodes, without penalties."),
+  "validate/turns": gauge("turns", "Mean turns of a validation episode."),
+  "validate/actions": gauge("actions", "Mean executed actions of a validation episode."),
+  "validate/format_errors": gauge("share", "Share of validation turns whose reply did not have the asked-for form."),
+
+  "train/success": gauge("share", "Share of the update's played episodes solved, before filtering."),
+  "train/reward_mean": gauge("reward", "Mean episode reward before filtering, without penalties."),
+  "train/penalty_mean": gauge("reward", "Mean format penalty of an episode; 0 or negative."),
+  "train/in_group_std": gauge(
+    "reward",
+    "Standard deviation of the raw reward within a group, mean over groups, before filtering.",
+  ),
+  "train/zero_std_groups": gauge("share", "Share of groups whose episodes all earned the same, before filtering."),
+  "train/kept_groups": gauge("share", "Share of groups that the filter kept."),
+  "train/kept_in_group_std": gauge(
+    "reward",
+    "Standard deviation of the raw reward within a group, mean over kept groups.",
+  ),
+  "train/entropy": gauge("nats", "Mean entropy of the policy's next-token distribution over written tokens."),
+  "train/grad_norm": gauge("number", "Global L2 norm of the policy's gradient before clipping."),
+  "train/critic_grad_norm": gauge("number", "Global L2 norm of the critic's gradient before clipping."),
+  "train/learning_rate": gauge("number", "Step size of the policy's optimiser in this update."),
+  "train/reply_tokens": gauge("tokens", "Mean tokens that the policy wrote in an episode."),
+  "train/think_tokens": gauge("tokens", "Mean tokens inside <think> in an episode."),
+  "train/turns": gauge("turns", "Mean turns of an episode."),
+  "train/actions": gauge("actions", "Mean executed actions of an episode."),
+  "train/format_errors": gauge("share", "Share of turns whose reply did not have the asked-for form."),
+  "train/effective": gauge("share", "Share of turns whose last action changed the state."),
+  "train/cut_replies": gauge("share", "Share of replies cut at the reply's token limit."),
+  "train/stop_success": gauge("share", "Share of episodes that ended solved."),
+  "train/stop_over": gauge("share", "Share of episodes that the game ended without success."),
+  "train/stop_actions": gauge("share", "Share of episodes that used up their actions."),
+  "train/stop_turns": gauge("share", "Share of episodes that used up their turns."),
+  "train/stop_context": gauge("share", "Share of episodes that ran out of context."),
+  "train/failed_episodes": gauge(
+    "episodes",
+    "Tickets of the update that ended as env error or aborted; they enter no loss.",
+  ),
+  "train/log_prob_gap": gauge(
+    "nats",
+    "Mean absolute difference of written tokens' log-probabilities, sampler against learner.",
+  ),
+  "train/staleness": gauge(
+    "updates",
+    "Mean number of updates between the version that played an episode and the one trained.",
+  ),
+  "train/advantage_abs": gauge("number", "Mean absolute advantage over written tokens of kept episodes."),
+  "train/explained_variance": gauge(
+    "number",
+    "1 - var(return - value) / var(return), over written tokens; 1 is a perfect critic.",
+  ),
+
+  "loss/policy": gauge("number", "Clipped policy loss of the update, entropy and KL terms not included."),
+  "loss/value": gauge("number", "Clipped value loss of the critic."),
+  "loss/clip_fraction_high": gauge("share", "Share of written tokens whose ratio was clipped at 1 + clipHigh."),
+  "loss/clip_fraction_low": gauge("share", "Share of written tokens whose ratio was clipped at 1 - clipLow."),
+  "loss/kl": gauge("nats", "Mean KL estimate between the policy and its reference, over written tokens."),
+  "loss/ratio_kl": gauge(
+    "nats",
+    "Mean of old minus new log-probability over written tokens: how far this update moved.",
+  ),
+
+  "warm/stage": gauge("number", "Stage of the warm start, from 1."),
+  "warm/progress": gauge("share", "Share of this stage of the warm start that is done."),
+  "warm/loss": gauge("nats", "Mean cross-entropy of the warm start's written tokens."),
+  "warm/success": gauge("share", "Share of episodes solved by the policy in the middle of its warm start."),
+
+  "speed/tokens_per_second": timed("tokens/s", "Tokens written per second of rollout, over all samplers."),
+  "speed/updates_per_minute": timed("updates/min", "Updates per minute, validation and checkpoints included."),
+  "speed/rollout_s": timed("seconds", "From the first ticket of an update to its last outcome."),
+  "speed/update_s": timed("seconds", "From the last outcome of an update to its new weights."),
+  "speed/validate_s": timed("seconds", "Time of one validation."),
+  "speed/checkpoint_s": timed("seconds", "Time to write one checkpoint."),
+  "weights/publish_ms": timed(
+    "milliseconds",
+    "From an update's new weights to the last sampler that acknowledged their digest.",
+  ),
+
+  "total/episodes": counter("episodes", "Episodes finished, validation included."),
+  "total/tokens": counter("tokens", "Tokens written by the policy, validation included."),
+  "total/updates": counter("updates", "Updates made."),
+  "total/expired_tickets": {
+    ...counter("episodes", "Tickets whose lease ran out and that were issued again."),
+    timed: true,
+  },
+  "total/skipped_updates": counter(
+    "updates",
+    "Updates not made, because nothing was left to learn from or a number was not finite.",
+  ),
+
+  "process/rss_bytes": { ...timed("bytes", "Resident memory of the actor's process."), perActor: true },
+  "process/tensors": { ...gauge("number", "Tensors alive in the actor after an update."), perActor: true },
+  "sink/dropped_messages": {
+    ...counter("messages", "Metrics and events dropped because the store could not be written."),
+    timed: true,
+  },
+} as const satisfies Record<string, Metric>;
+
+export type MetricName = keyof typeof METRICS;
+export const METRIC_NAMES = Object.keys(METRICS) as readonly MetricName[];
+
+export const isMetricName = (name: string): name is MetricName => Object.hasOwn(METRICS, name);
+
+/** The row of one metric, with the optional fields that literal types hide. */
+export const metric = (name: MetricName): Metric => METRICS[name];
+
+/**
+ * Check values where they are emitted: `peer.tell({type: "metrics", actor, step, values: metricValues({…})})`.
+ *
+ * @throws {RangeError} if a name is not in the table, or a value is not a finite number.
+ */
+export function metricValues(values: Partial<Record<MetricName, number>>): Record<string, number> {
+  for (const [name, value] of Object.entries(values)) {
+    if (!isMetricName(name)) throw new RangeError(`no metric named "${name}"; add it to METRICS in actors/metrics.ts`);
+    if (!Number.isFinite(value)) {
+      throw new RangeError(`${name} is ${value}; a metric must be finite: leave it out and tell an event instead`);
+    }
+  }
+  return { ...values };
+}
+
+/**
+ * Event kinds that the page reads; any other kind is only listed.
+ *
+ * - `engine`: text is the engine and device chosen, "compiled on cpu".
+ * - `phase`: text is what the run does now, for people: "measuring the baselines", "warm start, stage 1".
+ * - `finished`: the run is over; text says why.
+ */
+export const EVENT_KINDS = { engine: "engine", phase: "phase", finished: "finished" } as const;
