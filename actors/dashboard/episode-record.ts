@@ -1,0 +1,166 @@
+/**
+ * One episode as rows of `run.sqlite`, both ways. Reading the columns of a row gives the same row back.
+ * Knows the columns' names; does not know sqlite.
+ */
+import { penalisedReward, rawReward } from "../../model/trajectory.ts";
+import type { EpisodeRow, Outcome, Stop, Ticket } from "../protocol.ts";
+
+/** What lists show of an episode. What an env error or an aborted episode does not have is null. */
+export interface EpisodeSummary {
+  /** Grows with every stored episode; the page key. */
+  readonly id: number;
+  readonly episode: string;
+  readonly attempt: number;
+  readonly purpose: Ticket["purpose"];
+  readonly env: string;
+  readonly group: number;
+  readonly member: number;
+  readonly sampler: string;
+  readonly status: Outcome["status"];
+  readonly stop: Stop | null;
+  readonly success: boolean | null;
+  /** Policy version that played it. */
+  readonly version: number | null;
+  /** Sum over turns, without penalties. */
+  readonly reward: number | null;
+  readonly penalty: number | null;
+  readonly turnCount: number;
+  /** Tokens that the policy wrote. */
+  readonly writtenTokens: number;
+  readonly update: number | null;
+  readonly advantage: number | null;
+  /** Milliseconds since the epoch. */
+  readonly atMs: number;
+}
+
+type Cell = string | number | Uint8Array | null;
+export type Columns = Record<string, Cell>;
+
+const bytesOf = (array: Int32Array | Float32Array | Uint8Array): Uint8Array =>
+  new Uint8Array(array.buffer as ArrayBuffer, array.byteOffset, array.byteLength);
+/** A copy, because views of 4-byte numbers need an aligned buffer. */
+const aligned = (bytes: Cell): ArrayBuffer => (bytes as Uint8Array).slice().buffer as ArrayBuffer;
+
+/** Columns of table episodes and of table bodies. */
+export function toColumns(row: EpisodeRow): { small: Columns; body: Columns } {
+  return { small: smallColumns(row), body: bodyColumns(row.outcome) };
+}
+
+function smallColumns({ ticket, sampler, outcome, update, advantage }: EpisodeRow): Columns {
+  const played = "trajectory" in outcome ? outcome : null;
+  const trajectory = played?.trajectory ?? null;
+  const reward = trajectory && rawReward(trajectory);
+  return {
+    episode: ticket.episode,
+    attempt: ticket.attempt,
+    purpose: ticket.purpose,
+    group_index: ticket.group,
+    member: ticket.member,
+    env: ticket.env,
+    layout_seed: ticket.layoutSeed,
+    dynamics_seed: ticket.dynamicsSeed,
+    temperature: ticket.temperature,
+    top_p: ticket.topP,
+    top_k: ticket.topK,
+    asked_version: ticket.version,
+    exact: Number(ticket.exact),
+    sampler,
+    status: outcome.status,
+    stop: played?.stop ?? null,
+    success: played && Number(played.success),
+    version: trajectory?.version ?? null,
+    digest: trajectory?.digest ?? null,
+    reward,
+    penalty: trajectory && penalisedReward(trajectory) - reward!,
+    turn_count: played?.turns.length ?? 0,
+    written_tokens: trajectory ? trajectory.written.reduce((sum, one) => sum + one, 0) : 0,
+    trained_in: update,
+    advantage,
+  };
+}
+
+function bodyColumns(outcome: Outcome): Columns {
+  const played = "trajectory" in outcome ? outcome : null;
+  const trajectory = played?.trajectory ?? null;
+  return {
+    turns: JSON.stringify(played?.turns ?? []),
+    spans: JSON.stringify(trajectory?.turns ?? []),
+    final_observation: played?.finalObservation ?? "",
+    extra: JSON.stringify(played?.extra ?? {}),
+    detail: "detail" in outcome ? outcome.detail : "",
+    tokens: bytesOf(trajectory?.tokens ?? new Int32Array()),
+    written: bytesOf(trajectory?.written ?? new Uint8Array()),
+    log_probs: bytesOf(trajectory?.logProbs ?? new Float32Array()),
+  };
+}
+
+export function fromColumns(columns: Columns): EpisodeRow {
+  const text = (name: string) => columns[name] as string;
+  const count = (name: string) => columns[name] as number;
+  return {
+    ticket: {
+      episode: text("episode"),
+      purpose: text("purpose") as Ticket["purpose"],
+      group: count("group_index"),
+      member: count("member"),
+      env: text("env"),
+      layoutSeed: count("layout_seed"),
+      dynamicsSeed: count("dynamics_seed"),
+      temperature: count("temperature"),
+      topP: count("top_p"),
+      topK: count("top_k"),
+      version: count("asked_version"),
+      exact: columns["exact"] === 1,
+      attempt: count("attempt"),
+    },
+    sampler: text("sampler"),
+    outcome: outcomeOf(columns),
+    update: columns["trained_in"] as number | null,
+    advantage: columns["advantage"] as number | null,
+  };
+}
+
+function outcomeOf(columns: Columns): Outcome {
+  const status = columns["status"] as Outcome["status"];
+  if (status === "envError" || status === "aborted") return { status, detail: columns["detail"] as string };
+  return {
+    status,
+    stop: columns["stop"] as Stop,
+    success: columns["success"] === 1,
+    trajectory: {
+      tokens: new Int32Array(aligned(columns["tokens"]!)),
+      written: new Uint8Array(aligned(columns["written"]!)),
+      logProbs: new Float32Array(aligned(columns["log_probs"]!)),
+      turns: JSON.parse(columns["spans"] as string),
+      version: columns["version"] as number,
+      digest: columns["digest"] as string,
+    },
+    turns: JSON.parse(columns["turns"] as string),
+    finalObservation: columns["final_observation"] as string,
+    extra: JSON.parse(columns["extra"] as string),
+  };
+}
+
+export function summaryOf(columns: Columns): EpisodeSummary {
+  return {
+    id: columns["id"] as number,
+    episode: columns["episode"] as string,
+    attempt: columns["attempt"] as number,
+    purpose: columns["purpose"] as Ticket["purpose"],
+    env: columns["env"] as string,
+    group: columns["group_index"] as number,
+    member: columns["member"] as number,
+    sampler: columns["sampler"] as string,
+    status: columns["status"] as Outcome["status"],
+    stop: columns["stop"] as Stop | null,
+    success: columns["success"] === null ? null : columns["success"] === 1,
+    version: columns["version"] as number | null,
+    reward: columns["reward"] as number | null,
+    penalty: columns["penalty"] as number | null,
+    turnCount: columns["turn_count"] as number,
+    writtenTokens: columns["written_tokens"] as number,
+    update: columns["trained_in"] as number | null,
+    advantage: columns["advantage"] as number | null,
+    atMs: columns["at_ms"] as number,
+  };
+}

@@ -1,0 +1,70 @@
+/**
+ * What the store of a run holds and is asked for. Types only: no sqlite, no HTTP.
+ */
+import type { EpisodeRow, Messages, Outcome, Stop, Ticket } from "../protocol.ts";
+
+export interface Point {
+  readonly name: string;
+  readonly actor: string;
+  readonly step: number;
+  readonly value: number;
+}
+export type EventLevel = Messages["event"]["level"];
+export interface Happening {
+  readonly actor: string;
+  readonly level: EventLevel;
+  readonly kind: string;
+  readonly text: string;
+}
+export interface StoredEvent extends Happening {
+  readonly id: number;
+  readonly atMs: number;
+}
+export interface Batch {
+  readonly points: readonly Point[];
+  readonly events: readonly Happening[];
+  readonly episodes: readonly EpisodeRow[];
+}
+/** What a run is. `updates` is null if it ends by time. */
+export interface RunFacts {
+  readonly name: string;
+  readonly env: string;
+  readonly updates: number | null;
+  readonly seed: number;
+}
+/** `aliveMs` sums all of its sessions; `seenMs` is when it was last heard of, milliseconds since the epoch. */
+export interface StoredRun extends RunFacts {
+  readonly startedMs: number;
+  readonly seenMs: number;
+  readonly aliveMs: number;
+}
+export interface Series {
+  readonly name: string;
+  readonly actor: string;
+  /** Ascending, with a value each. */
+  readonly steps: number[];
+  readonly values: number[];
+}
+/** The largest ids that a reader has seen. */
+export interface Cursor {
+  readonly points: number;
+  readonly events: number;
+  readonly episodes: number;
+}
+export interface EpisodeFilter {
+  readonly env?: string | undefined;
+  readonly purpose?: Ticket["purpose"] | undefined;
+  readonly status?: Outcome["status"] | undefined;
+  readonly stop?: Stop | undefined;
+  readonly success?: boolean | undefined;
+  readonly version?: number | undefined;
+  readonly update?: number | undefined;
+  readonly rewardMin?: number | undefined;
+  readonly rewardMax?: number | undefined;
+}
+/** Newest first: at most `limit` rows with ids below `before` and above `since`. */
+export interface Page {
+  readonly before?: number | undefined;
+  readonly since?: number | undefined;
+  readonly limit: number;
+}

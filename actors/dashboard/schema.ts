@@ -1,0 +1,99 @@
+/**
+ * The tables of `run.sqlite` and the statements over them. The tables are a list of migrations: entry i takes a file from version i to i + 1 (`PRAGMA user_version`).
+ * Entries are never edited once released, only added.
+ *
+ * Blobs are little-endian, as every machine that Bun runs on.
+ */
+import type { Database } from "bun:sqlite";
+
+const MIGRATIONS: readonly string[] = [
+  `
+  -- One row for each time the run was started or resumed. seen_ms grows while it lives.
+  CREATE TABLE runs (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL, env TEXT NOT NULL, updates INTEGER, seed INTEGER NOT NULL,
+    started_ms INTEGER NOT NULL, seen_ms INTEGER NOT NULL
+  );
+  -- A replaced value gets a new, larger id, so that readers who ask for "what is new since id" see it.
+  CREATE TABLE metrics (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, actor TEXT NOT NULL, step INTEGER NOT NULL,
+    value REAL NOT NULL, at_ms INTEGER NOT NULL, UNIQUE (name, actor, step)
+  );
+  CREATE TABLE latest (
+    name TEXT NOT NULL, actor TEXT NOT NULL, step INTEGER NOT NULL, value REAL NOT NULL, PRIMARY KEY (name, actor)
+  ) WITHOUT ROWID;
+  CREATE TABLE events (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, at_ms INTEGER NOT NULL, actor TEXT NOT NULL, level TEXT NOT NULL,
+    kind TEXT NOT NULL, text TEXT NOT NULL
+  );
+  CREATE INDEX events_by_kind ON events (kind, id);
+  -- Small columns here and large ones in bodies, so that lists and filters read little.
+  CREATE TABLE episodes (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, episode TEXT NOT NULL, attempt INTEGER NOT NULL, purpose TEXT NOT NULL,
+    group_index INTEGER NOT NULL, member INTEGER NOT NULL, env TEXT NOT NULL, layout_seed INTEGER NOT NULL,
+    dynamics_seed INTEGER NOT NULL, temperature REAL NOT NULL, top_p REAL NOT NULL, top_k INTEGER NOT NULL,
+    asked_version INTEGER NOT NULL, exact INTEGER NOT NULL, sampler TEXT NOT NULL, status TEXT NOT NULL, stop TEXT,
+    success INTEGER, version INTEGER, digest TEXT, reward REAL, penalty REAL, turn_count INTEGER NOT NULL,
+    written_tokens INTEGER NOT NULL, trained_in INTEGER, advantage REAL, at_ms INTEGER NOT NULL,
+    UNIQUE (episode, attempt)
+  );
+  CREATE TABLE bodies (
+    id INTEGER PRIMARY KEY REFERENCES episodes (id), turns TEXT NOT NULL, spans TEXT NOT NULL,
+    final_observation TEXT NOT NULL, extra TEXT NOT NULL, detail TEXT NOT NULL,
+    tokens BLOB NOT NULL, written BLOB NOT NULL, log_probs BLOB NOT NULL
+  );
+  `,
+];
+
+/** @throws {Error} if the file was written by a newer schema than this one. */
+export function migrate(db: Database, path: string): void {
+  const { user_version: version } = db.query("PRAGMA user_version").get() as { user_version: number };
+  if (version > MIGRATIONS.length) {
+    throw new Error(
+      `cannot read ${path}: it has schema ${version} and this version of Bunraku knows up to ${MIGRATIONS.length}. ` +
+        "Use the version that wrote it, or a newer one.",
+    );
+  }
+  db.transaction(() => {
+    for (const sql of MIGRATIONS.slice(version)) db.run(sql);
+    db.run(`PRAGMA user_version = ${MIGRATIONS.length}`);
+  })();
+}
+
+const insert = (table: string, columns: string, verb = "INSERT") =>
+  `${verb} INTO ${table} (${columns}) VALUES (${columns.replaceAll(/\w+/g, "$$$&")})`;
+
+const EPISODE_COLUMNS =
+  "episode, attempt, purpose, group_index, member, env, layout_seed, dynamics_seed, temperature, top_p, top_k, " +
+  "asked_version, exact, sampler, status, stop, success, version, digest, reward, penalty, turn_count, " +
+  "written_tokens, trained_in, advantage, at_ms";
+const EVENT_COLUMNS = "id, at_ms AS atMs, actor, level, kind, text";
+
+/** Parameters have the names of their columns. */
+export const INSERTS = {
+  session: insert("runs", "name, env, updates, seed, started_ms, seen_ms"),
+  point: insert("metrics", "name, actor, step, value, at_ms", "INSERT OR REPLACE"),
+  latest: insert("latest", "name, actor, step, value", "INSERT OR REPLACE"),
+  event: insert("events", "at_ms, actor, level, kind, text"),
+  episode: `${insert("episodes", EPISODE_COLUMNS)} ON CONFLICT (episode, attempt) DO NOTHING`,
+  body: insert("bodies", "id, turns, spans, final_observation, extra, detail, tokens, written, log_probs"),
+} as const;
+
+export const SELECTS = {
+  run: `SELECT name, env, updates, seed, started_ms AS startedMs, seen_ms AS seenMs,
+    (SELECT sum(seen_ms - started_ms) FROM runs) AS aliveMs FROM runs ORDER BY id DESC LIMIT 1`,
+  cursor: `SELECT (SELECT coalesce(max(id), 0) FROM metrics) AS points, (SELECT coalesce(max(id), 0) FROM events) AS events,
+    (SELECT coalesce(max(id), 0) FROM episodes) AS episodes`,
+  series: "SELECT actor, step, value FROM metrics WHERE name = $name AND id > $since ORDER BY actor, step",
+  points: "SELECT id, name, actor, step, value FROM metrics WHERE id > $since ORDER BY id LIMIT $limit",
+  latest: "SELECT name, actor, step, value FROM latest ORDER BY name, actor",
+  events: `SELECT ${EVENT_COLUMNS} FROM events WHERE id < $before AND id > $since ORDER BY id DESC LIMIT $limit`,
+  lastEvent: `SELECT ${EVENT_COLUMNS} FROM events WHERE kind = $kind ORDER BY id DESC LIMIT 1`,
+  episode: "SELECT * FROM episodes JOIN bodies USING (id) WHERE id = $id",
+  episodes: `SELECT id, ${EPISODE_COLUMNS} FROM episodes WHERE id < $before AND id > $since
+    AND ($env IS NULL OR env = $env) AND ($purpose IS NULL OR purpose = $purpose)
+    AND ($status IS NULL OR status = $status) AND ($stop IS NULL OR stop = $stop)
+    AND ($success IS NULL OR success = $success) AND ($version IS NULL OR version = $version)
+    AND ($update IS NULL OR trained_in = $update)
+    AND ($rewardMin IS NULL OR reward >= $rewardMin) AND ($rewardMax IS NULL OR reward <= $rewardMax)
+    ORDER BY id DESC LIMIT $limit`,
+} as const;

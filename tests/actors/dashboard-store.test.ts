@@ -1,0 +1,113 @@
+import { Database } from "bun:sqlite";
+import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Store } from "../../actors/dashboard/store.ts";
+import { playedRow } from "./fake-run.ts";
+
+let directory: string;
+let now: number;
+const open = (name = "run.sqlite") =>
+  new Store({ path: join(directory, name), durability: "full", wallClock: () => now });
+
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), "bunraku-store-"));
+  now = 1_000_000;
+});
+afterEach(() => rmSync(directory, { recursive: true }));
+
+const facts = { name: "run-1", env: "SimpleSokoban", updates: 200, seed: 7 };
+const nothing = { points: [], events: [], episodes: [] };
+
+describe("Store", () => {
+  test("adds up the time of all sessions of a run and leaves out the pause between them", () => {
+    const first = open();
+    expect(first.run()).toBeNull();
+    first.startSession(facts);
+    now += 5000;
+    first.write(nothing);
+    first.close();
+    now += 3_600_000;
+    const second = open();
+    second.startSession({ ...facts, updates: 300 });
+    now += 700;
+    second.write(nothing);
+    expect(second.run()).toEqual({ ...facts, updates: 300, startedMs: 4_605_000, seenMs: 4_605_700, aliveMs: 5700 });
+    second.close();
+  });
+
+  test("pages through episodes newest first, each exactly once, and filters them", () => {
+    const store = open();
+    const rows = Array.from({ length: 25 }, (_, i) =>
+      playedRow({ episode: `e${i}`, version: i, purpose: i % 5 === 0 ? "validate" : "train" }, i % 2 === 0),
+    );
+    store.write({ ...nothing, episodes: rows });
+    const seen: number[] = [];
+    let before: number | undefined;
+    do {
+      const { rows, next } = store.episodes({}, { before, limit: 10 });
+      seen.push(...rows.map(({ id }) => id));
+      before = next ?? undefined;
+    } while (before !== undefined);
+    expect(seen).toEqual(Array.from({ length: 25 }, (_, i) => 25 - i));
+
+    const versions = (filter: Parameters<Store["episodes"]>[0]) =>
+      store.episodes(filter, { limit: 50 }).rows.map(({ version }) => version);
+    expect(versions({ purpose: "validate" })).toEqual([20, 15, 10, 5, 0]);
+    expect(versions({ purpose: "validate", success: false })).toEqual([15, 5]);
+    expect(versions({ rewardMin: 5, version: 4 })).toEqual([4]);
+    expect(versions({ rewardMax: 5, version: 4 })).toEqual([]);
+    expect(versions({ env: "Bandit" })).toEqual([]);
+    expect(versions({ stop: "turns", update: 3, status: "scored" }).length).toBe(10);
+    store.close();
+  });
+
+  test("reads events newest first, before and since an id", () => {
+    const store = open();
+    const event = (text: string) => ({ actor: "learner", level: "info", kind: "phase", text }) as const;
+    store.write({ ...nothing, events: ["a", "b", "c", "d"].map(event) });
+    const texts = (page: Parameters<Store["events"]>[0]) => store.events(page).map(({ text }) => text);
+    expect(texts({ limit: 2 })).toEqual(["d", "c"]);
+    expect(texts({ limit: 9, before: 3 })).toEqual(["b", "a"]);
+    expect(texts({ limit: 9, since: 3 })).toEqual(["d"]);
+    expect(store.lastEvent("phase")?.text).toBe("d");
+    expect(store.lastEvent("engine")).toBeNull();
+    store.close();
+  });
+
+  test("takes all of a batch or none of it", () => {
+    const store = open();
+    const point = { name: "train/success", actor: "learner", step: 1, value: 0.5 };
+    const broken = { ...point, value: null as unknown as number };
+    expect(() => store.write({ ...nothing, points: [point, broken] })).toThrow("NOT NULL");
+    expect(store.latest()).toEqual([]);
+    store.close();
+  });
+
+  test("refuses a file that is not a database, by name", () => {
+    const path = join(directory, "letter.sqlite");
+    writeFileSync(path, "Dear Sir or Madam, ".repeat(100));
+    expect(() => open("letter.sqlite")).toThrow(`cannot open ${path}: file is not a database`);
+  });
+
+  test("refuses a file of a newer schema and leaves it alone", () => {
+    open().close();
+    const path = join(directory, "run.sqlite");
+    const db = new Database(path);
+    db.run("PRAGMA user_version = 99");
+    db.close();
+    expect(() => open()).toThrow(
+      `cannot read ${path}: it has schema 99 and this version of Bunraku knows up to 1. Use the version that wrote it, or a newer one.`,
+    );
+  });
+
+  test("opened twice lets one read what the other writes", () => {
+    const writer = open();
+    const reader = open();
+    writer.write({ ...nothing, points: [{ name: "train/success", actor: "learner", step: 4, value: 0.5 }] });
+    expect(reader.latest()).toEqual([{ name: "train/success", actor: "learner", step: 4, value: 0.5 }]);
+    writer.close();
+    reader.close();
+  });
+});
