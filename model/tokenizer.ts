@@ -1,0 +1,139 @@
+/**
+ * The built-in policy's tokenizer: a table of literal strings, longest match first, and one token for each of the 256 bytes.
+ *
+ * It knows no chat layout (chat.ts) and no env; the table merely holds the words that the shipped envs use most, so that an
+ * action, a grid cell or an arm is one token. ASCII characters need no entry: each is its byte.
+ *
+ * - `decode(encode(text)) === text` for every string, lone surrogates included (their bytes are WTF-8).
+ * - Text never encodes to a special token: `<|im_end|>` written in an observation is ten bytes, and cannot end a turn.
+ * - Equal tables have equal digests. A checkpoint records the digest of the tokenizer that it was trained with.
+ */
+import { createHash } from "node:crypto";
+
+export type Special = "<|pad|>" | "<|im_start|>" | "<|im_end|>";
+const SPECIALS: readonly Special[] = ["<|pad|>", "<|im_start|>", "<|im_end|>"];
+const BYTES_START = SPECIALS.length;
+const LITERALS_START = BYTES_START + 256;
+
+/** Embeddings are padded to a multiple of this, which matrix kernels like. */
+const SIZE_MULTIPLE = 64;
+
+/** Shown for an id without a token and for bytes that are not text. */
+const REPLACEMENT = "\uFFFD";
+
+const withSpace = (words: string): string[] => words.split(" ").flatMap((word) => [word, ` ${word}`]);
+
+/** Order is part of the format: a change makes older checkpoints unreadable, and shows in the digest. */
+const LITERALS: readonly string[] = [
+  ...["<think>", "</think>", "<answer>", "</answer>", " || ", "||"],
+  ...withSpace("Up Down Left Right push pull go try"),
+  ...["system", "user", "assistant"],
+  ...["√", " left ", " actions", " points", "Reward:", "Turn", "State:"],
+  ...[" up", " down", " left", " right", " box", " target", " player", " hole", " goal"],
+  // Arms of RAGEN's bandit: its default pair, then the train and the test pairs.
+  ...withSpace("Phoenix Dragon"),
+  ...withSpace(
+    "Teacher Trader Nurse StartupFounder Librarian Investor Accountant StockBroker Engineer RealEstateAgent",
+  ),
+  ...withSpace("Pharmacist Musician Clerk Freelancer Technician Youtuber Planner Artist Postman Pilot"),
+  ...withSpace("Banker VentureCapitalist Gardener Cryptominer"),
+  ...withSpace("Receptionist Explorer Archivist Filmmaker Bookkeeper Consultant SocialWorker Photographer"),
+  ...withSpace("Mechanic GameDesigner Secretary Entrepreneur Cashier DataScientist CivilServant StartupAccelerator"),
+];
+
+export class Tokenizer {
+  /** V: ids are 0 to size - 1. */
+  readonly size: number;
+  /** sha256 (hex) of the table. */
+  readonly digest: string;
+  readonly #literals: readonly string[];
+  /** Literals that open with a character, longest first. */
+  readonly #byFirst = new Map<string, { readonly text: string; readonly id: number }[]>();
+
+  /** @throws {RangeError} if a literal is empty or occurs twice. */
+  constructor(literals: readonly string[] = LITERALS) {
+    const unusable = literals.find((text, i) => text === "" || literals.indexOf(text) !== i);
+    if (unusable !== undefined) {
+      throw new RangeError(`a literal must be unique and not empty, found ${JSON.stringify(unusable)}`);
+    }
+    this.#literals = literals;
+    this.size = Math.ceil((LITERALS_START + literals.length) / SIZE_MULTIPLE) * SIZE_MULTIPLE;
+    this.digest = createHash("sha256")
+      .update(JSON.stringify([SPECIALS, "bytes", literals]))
+      .digest("hex");
+    literals.forEach((text, i) => {
+      const first = text[0]!;
+      const known = this.#byFirst.get(first) ?? [];
+      this.#byFirst.set(first, [...known, { text, id: LITERALS_START + i }]);
+    });
+    for (const sharing of this.#byFirst.values()) sharing.sort((a, b) => b.text.length - a.text.length);
+  }
+
+  id(special: Special): number {
+    return SPECIALS.indexOf(special);
+  }
+
+  encode(text: string): number[] {
+    const ids: number[] = [];
+    let at = 0;
+    while (at < text.length) {
+      const literal = this.#byFirst.get(text[at]!)?.find((candidate) => text.startsWith(candidate.text, at));
+      if (literal === undefined) {
+        const codePoint = text.codePointAt(at)!;
+        for (const byte of wtf8(codePoint)) ids.push(BYTES_START + byte);
+        at += codePoint > 0xffff ? 2 : 1;
+      } else {
+        ids.push(literal.id);
+        at += literal.text.length;
+      }
+    }
+    return ids;
+  }
+
+  /**
+   * Special tokens show as their names. An id in the padding of the vocabulary, or bytes that are no text, which a policy
+   * may well sample, show as U+FFFD.
+   *
+   * @throws {RangeError} if an id is not in 0 to size - 1.
+   */
+  decode(ids: Iterable<number>): string {
+    let text = "";
+    let bytes: number[] = [];
+    for (const id of ids) {
+      if (!Number.isInteger(id) || id < 0 || id >= this.size) {
+        throw new RangeError(`cannot decode token ${id}: ids are 0 to ${this.size - 1}`);
+      }
+      if (id >= BYTES_START && id < LITERALS_START) {
+        bytes.push(id - BYTES_START);
+        continue;
+      }
+      text += fromWtf8(bytes) + (SPECIALS[id] ?? this.#literals[id - LITERALS_START] ?? REPLACEMENT);
+      bytes = [];
+    }
+    return text + fromWtf8(bytes);
+  }
+}
+
+const toUtf8 = new TextEncoder();
+const fromUtf8 = new TextDecoder("utf-8", { ignoreBOM: true });
+
+/** UTF-8, and for a lone surrogate the three bytes it would have if it were a character. */
+function wtf8(codePoint: number): Uint8Array {
+  const surrogate = codePoint >= 0xd800 && codePoint <= 0xdfff;
+  if (!surrogate) return toUtf8.encode(String.fromCodePoint(codePoint));
+  return Uint8Array.of(0xed, 0x80 | ((codePoint >> 6) & 0x3f), 0x80 | (codePoint & 0x3f));
+}
+
+function fromWtf8(bytes: readonly number[]): string {
+  let text = "";
+  let start = 0;
+  for (let i = 0; i + 2 < bytes.length; i++) {
+    const second = bytes[i + 1]!;
+    const third = bytes[i + 2]!;
+    if (bytes[i] !== 0xed || second < 0xa0 || second > 0xbf || third < 0x80 || third > 0xbf) continue;
+    text += fromUtf8.decode(Uint8Array.from(bytes.slice(start, i)));
+    text += String.fromCharCode(0xd000 | ((second & 0x3f) << 6) | (third & 0x3f));
+    start = i + 3;
+  }
+  return text + fromUtf8.decode(Uint8Array.from(bytes.slice(start)));
+}
