@@ -1,0 +1,175 @@
+/**
+ * The Mersenne Twister (32-bit outputs) as CPython's `random` and numpy's legacy `RandomState` use it, so that RAGEN's
+ * seeds give RAGEN's boards. Knows no env. Not for coins of a policy: those are counter-based (model/).
+ *
+ * - One instance is one stream; two streams with equal seeds give equal numbers.
+ * - Every method consumes exactly as many 32-bit outputs as its Python counterpart.
+ *
+ * Source: Matsumoto and Nishimura, "Mersenne Twister" (1998); CPython Lib/random.py; numpy legacy distributions.
+ */
+
+const WORDS = 624;
+const SHIFT = 397;
+
+/** The bare generator: 624 words of state, refilled all at once. */
+class Twister {
+  readonly #state: Uint32Array;
+  #index = WORDS;
+
+  constructor(state: Uint32Array) {
+    this.#state = state;
+  }
+
+  /** Uniform uint32. */
+  next32(): number {
+    if (this.#index === WORDS) this.#refill();
+    let y = this.#state[this.#index++]!;
+    y ^= y >>> 11;
+    y ^= (y << 7) & 0x9d2c5680;
+    y ^= (y << 15) & 0xefc60000;
+    return (y ^ (y >>> 18)) >>> 0;
+  }
+
+  #refill(): void {
+    const s = this.#state;
+    for (let i = 0; i < WORDS - SHIFT; i++) s[i] = s[i + SHIFT]! ^ twist(s[i]!, s[i + 1]!);
+    for (let i = WORDS - SHIFT; i < WORDS - 1; i++) s[i] = s[i + SHIFT - WORDS]! ^ twist(s[i]!, s[i + 1]!);
+    s[WORDS - 1] = s[SHIFT - 1]! ^ twist(s[WORDS - 1]!, s[0]!);
+    this.#index = 0;
+  }
+}
+
+function twist(high: number, low: number): number {
+  const y = (high & 0x80000000) | (low & 0x7fffffff);
+  return (y >>> 1) ^ (-(y & 1) & 0x9908b0df);
+}
+
+/** State from one word ("init_genrand"). */
+function stateFromWord(seed: number): Uint32Array {
+  const s = new Uint32Array(WORDS);
+  s[0] = seed;
+  for (let i = 1; i < WORDS; i++) s[i] = Math.imul(1812433253, s[i - 1]! ^ (s[i - 1]! >>> 30)) + i;
+  return s;
+}
+
+const BASE_STATE = stateFromWord(19650218);
+
+/** State from one uint32 used as a key of length 1 ("init_by_array"). */
+function stateFromKey(key: number): Uint32Array {
+  const s = BASE_STATE.slice();
+  let i = 1;
+  for (let k = WORDS; k > 0; k--) {
+    s[i] = (s[i]! ^ Math.imul(s[i - 1]! ^ (s[i - 1]! >>> 30), 1664525)) + key;
+    if (++i === WORDS) {
+      s[0] = s[WORDS - 1]!;
+      i = 1;
+    }
+  }
+  for (let k = WORDS - 1; k > 0; k--) {
+    s[i] = (s[i]! ^ Math.imul(s[i - 1]! ^ (s[i - 1]! >>> 30), 1566083941)) - i;
+    if (++i === WORDS) {
+      s[0] = s[WORDS - 1]!;
+      i = 1;
+    }
+  }
+  s[0] = 0x80000000;
+  return s;
+}
+
+function checkSeed(seed: number): void {
+  if (!Number.isInteger(seed) || seed < 0 || seed > 0xffffffff) {
+    throw new RangeError(`seed must be an integer in [0, 4294967295], got ${seed}`);
+  }
+}
+
+/** CPython's `random.Random(seed)` for a uint32 seed. */
+export class PythonRandom {
+  readonly #twister: Twister;
+
+  constructor(seed: number) {
+    checkSeed(seed);
+    this.#twister = new Twister(stateFromKey(seed));
+  }
+
+  /** Uniform in [0, 1) with 53 bits. */
+  random(): number {
+    const high = this.#twister.next32() >>> 5;
+    const low = this.#twister.next32() >>> 6;
+    return (high * 67108864 + low) / 9007199254740992;
+  }
+
+  /** Uniform integer in [0, 2^bits); bits in 1..32. */
+  getrandbits(bits: number): number {
+    return this.#twister.next32() >>> (32 - bits);
+  }
+
+  /** Uniform integer in [0, count); count in 1..2^32 - 1. */
+  below(count: number): number {
+    const bits = 32 - Math.clz32(count);
+    let drawn = this.getrandbits(bits);
+    while (drawn >= count) drawn = this.getrandbits(bits);
+    return drawn;
+  }
+
+  /** Uniform integer in [low, high], both included. */
+  randint(low: number, high: number): number {
+    return low + this.below(high - low + 1);
+  }
+
+  choice<T>(items: readonly T[]): T {
+    return items[this.below(items.length)]!;
+  }
+
+  /** `count` distinct items in selection order. */
+  sample<T>(items: readonly T[], count: number): T[] {
+    // CPython takes one of two ways by size; both draw one `below` per item for count 1.
+    const setSize = count > 5 ? 21 + 4 ** Math.ceil(Math.log(count * 3) / Math.log(4)) : 21;
+    if (items.length <= setSize) {
+      const pool = [...items];
+      return Array.from({ length: count }, (_, i) => {
+        const at = this.below(items.length - i);
+        const taken = pool[at]!;
+        pool[at] = pool[items.length - i - 1]!;
+        return taken;
+      });
+    }
+    const taken = new Set<number>();
+    while (taken.size < count) taken.add(this.below(items.length));
+    return [...taken].map((at) => items[at]!);
+  }
+
+  /** In place. */
+  shuffle<T>(items: T[]): void {
+    for (let i = items.length - 1; i > 0; i--) {
+      const j = this.below(i + 1);
+      [items[i], items[j]] = [items[j]!, items[i]!];
+    }
+  }
+}
+
+/** numpy's legacy `RandomState(seed)` for a uint32 seed. */
+export class NumpyLegacyRandom {
+  readonly #twister: Twister;
+
+  constructor(seed: number) {
+    checkSeed(seed);
+    this.#twister = new Twister(stateFromWord(seed));
+  }
+
+  /** Uniform integer in [0, count), by masked rejection; count 1 consumes nothing. */
+  randint(count: number): number {
+    if (count === 1) return 0;
+    const mask = 0xffffffff >>> Math.clz32(count - 1);
+    let drawn = (this.#twister.next32() & mask) >>> 0;
+    while (drawn > count - 1) drawn = (this.#twister.next32() & mask) >>> 0;
+    return drawn;
+  }
+
+  /** In place, as `RandomState.shuffle` on a list. */
+  shuffle<T>(items: T[]): void {
+    for (let i = items.length - 1; i > 0; i--) {
+      const j = this.randint(i + 1);
+      [items[i], items[j]] = [items[j]!, items[i]!];
+    }
+  }
+}

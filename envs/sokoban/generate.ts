@@ -1,0 +1,134 @@
+/**
+ * RAGEN's board generator, seed for seed: a random walk carves a room, boxes are put on targets, and a depth-first
+ * search plays backwards to the most scrambled position. Knows no game in play.
+ *
+ * - Equal configs and seeds give equal boards, the ones RAGEN gives (reseeded ones: RAGEN under PYTHONHASHSEED=0).
+ * - Order of draws: topology and walk from CPython's generator, placement from numpy's, both seeded once per try.
+ *
+ * Source: RAGEN ragen/env/sokoban/utils.py, after gym_sokoban room_utils (Schrader 2018; Racaniere et al. 2017).
+ */
+import { NumpyLegacyRandom, PythonRandom } from "../rng/mt19937.ts";
+import { nextSeed } from "../rng/python-hash.ts";
+import type { SokobanConfig } from "./config.ts";
+import { scramble } from "./reverse-play.ts";
+import { BOX, type Board, deltas, FLOOR, PLAYER, TARGET, WALL } from "./rules.ts";
+
+const TRIES = 4;
+const TURN_PROBABILITY = 0.35;
+const DIRECTIONS = [
+  [1, 0],
+  [0, 1],
+  [-1, 0],
+  [0, -1],
+] as const;
+/** Cells carved around a position, as (row, column) offsets. */
+const MASKS = [
+  [[0, -1], [0, 0], [0, 1]],
+  [[-1, 0], [0, 0], [1, 0]],
+  [[0, -1], [0, 0], [1, 0]],
+  [[0, -1], [0, 0], [1, -1], [1, 0]],
+  [[0, 0], [0, 1], [1, 0]],
+] as const; // biome-ignore format: one mask a line
+
+type GeneratorConfig = Pick<SokobanConfig, "dimRoom" | "numBoxes" | "searchDepth">;
+
+export interface GeneratedBoard {
+  readonly board: Board;
+  /** How often the seed had to be replaced because no scrambled board was found. */
+  readonly reseeds: number;
+}
+
+/** @throws {Error} if 100 seeds in a row give no board, which only a config too tight for its boxes does. */
+export function generateBoard(config: GeneratorConfig, seed: number): GeneratedBoard {
+  let current = seed;
+  for (let reseeds = 0; reseeds < 100; reseeds++) {
+    const board = tryBoard(config, current);
+    if (board !== null) return { board, reseeds };
+    current = nextSeed(current);
+  }
+  const [rows, cols] = config.dimRoom;
+  throw new Error(
+    `cannot make a ${rows} by ${cols} Sokoban board with ${config.numBoxes} boxes from seed ${seed} in 100 reseeds; use a larger room, fewer boxes or a deeper search`,
+  );
+}
+
+/** null if the room has no place for its boxes, or nothing could be scrambled in 4 tries. */
+function tryBoard(config: GeneratorConfig, seed: number): Board | null {
+  const random = new PythonRandom(seed);
+  const placement = new NumpyLegacyRandom(seed);
+  const [rows, cols] = config.dimRoom;
+  for (let attempt = 0; attempt < TRIES; attempt++) {
+    const room = carve(rows, cols, random);
+    const floor = floorCells(room);
+    if (floor.length <= config.numBoxes + 1) return null;
+    const player = floor[placement.randint(floor.length)]!;
+    const targets: number[] = [];
+    for (let box = 0; box < config.numBoxes; box++) {
+      const free = floor.filter((cell) => cell !== player && !targets.includes(cell));
+      targets.push(free[placement.randint(free.length)]!);
+    }
+    const fixed = room;
+    for (const target of targets) fixed[target] = TARGET;
+    const scrambled = scramble({ fixed, cols, player, targets }, config.searchDepth);
+    const displacement = scrambled.boxes.reduce((sum, box, i) => sum + distance(box, targets[i]!, cols), 0);
+    if (displacement === 0) continue;
+    const walked = walk(fixed, cols, scrambled, displacement, random);
+    const state = fixed.slice();
+    for (const box of scrambled.boxes) state[box] = BOX;
+    state[walked] = PLAYER;
+    return { rows, cols, fixed, state };
+  }
+  return null;
+}
+
+/** Walls and floor, made by a walker that carves one of five shapes at each step. */
+function carve(rows: number, cols: number, random: PythonRandom): Uint8Array {
+  const room = new Uint8Array(rows * cols);
+  let direction = DIRECTIONS[random.below(4)]!;
+  let row = random.randint(1, rows - 1);
+  let col = random.randint(1, cols - 1);
+  const steps = Math.floor(1.7 * (rows + cols));
+  for (let step = 0; step < steps; step++) {
+    if (random.random() < TURN_PROBABILITY) direction = DIRECTIONS[random.below(4)]!;
+    row = Math.max(Math.min(row + direction[0], rows - 2), 1);
+    col = Math.max(Math.min(col + direction[1], cols - 2), 1);
+    for (const [down, right] of MASKS[random.below(5)]!) room[(row + down) * cols + col + right] = FLOOR;
+  }
+  for (let c = 0; c < cols; c++) room[c] = room[(rows - 1) * cols + c] = WALL;
+  for (let r = 0; r < rows; r++) room[r * cols] = room[r * cols + cols - 1] = WALL;
+  return room;
+}
+
+function floorCells(room: Uint8Array): number[] {
+  const cells: number[] = [];
+  for (let cell = 0; cell < room.length; cell++) if (room[cell] === FLOOR) cells.push(cell);
+  return cells;
+}
+
+/** Manhattan distance of two cells. */
+function distance(a: number, b: number, cols: number): number {
+  return Math.abs(Math.floor(a / cols) - Math.floor(b / cols)) + Math.abs((a % cols) - (b % cols));
+}
+
+/** Where the player stands after up to three random steps; often where it stood. */
+function walk(
+  fixed: Uint8Array,
+  cols: number,
+  from: { readonly player: number; readonly boxes: readonly number[] },
+  displacement: number,
+  random: PythonRandom,
+): number {
+  if (random.random() > (displacement === 1 ? 0.8 : 0.5)) return from.player;
+  const visited = [from.player];
+  let player = from.player;
+  for (let taken = 1; taken <= 3; taken++) {
+    const open = deltas(cols)
+      .map((delta) => player + delta)
+      .filter((cell) => fixed[cell] !== WALL && !from.boxes.includes(cell) && !visited.includes(cell));
+    if (open.length === 0) break;
+    player = random.choice(open);
+    visited.push(player);
+    if (taken === 3 || random.random() > 0.5) break;
+  }
+  return player;
+}

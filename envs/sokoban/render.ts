@@ -1,0 +1,49 @@
+/**
+ * Boards as text: a grid of symbols, positions, or both. Knows no rules.
+ * Source: RAGEN ragen/env/sokoban/env.py (render); `coord` leaves the walls out on purpose, as there.
+ */
+import { BOX, BOX_ON_TARGET, type Board, PLAYER, TARGET } from "./rules.ts";
+
+/** Code of the symbol for a player who stands on a target. */
+const PLAYER_ON_TARGET = 6;
+
+/** What a cell shows: its state code, or 6 for a player on a target. */
+function shown(board: Board, cell: number): number {
+  const code = board.state[cell]!;
+  return code === PLAYER && board.fixed[cell] === TARGET ? PLAYER_ON_TARGET : code;
+}
+
+export function renderRow(board: Board, row: number, lookup: readonly string[]): string {
+  let text = "";
+  for (let cell = row * board.cols; cell < (row + 1) * board.cols; cell++) text += lookup[shown(board, cell)]!;
+  return text;
+}
+
+export function renderGrid(board: Board, lookup: readonly string[]): string {
+  return Array.from({ length: board.rows }, (_, row) => renderRow(board, row, lookup)).join("\n");
+}
+
+const NAMES: readonly (readonly [number, string])[] = [
+  [TARGET, "Targets"],
+  [BOX, "Boxes"],
+  [BOX_ON_TARGET, "Boxes on target"],
+  [PLAYER, "Player"],
+  [PLAYER_ON_TARGET, "Player on target"],
+];
+
+export function renderCoordinates(board: Board): string {
+  const lines = [`Board size: ${board.rows} rows x ${board.cols} cols (zero-indexed).`];
+  for (const [code, name] of NAMES) {
+    const places: string[] = [];
+    for (let cell = 0; cell < board.state.length; cell++) {
+      if (shown(board, cell) === code) places.push(`(${Math.floor(cell / board.cols)}, ${cell % board.cols})`);
+    }
+    if (places.length > 0) lines.push(`${name}: ${places.join(", ")}`);
+  }
+  return lines.join("\n");
+}
+
+/** Both, under RAGEN's headings (each ends in a space). */
+export function withHeadings(coordinates: string, grid: string): string {
+  return `Coordinates: \n${coordinates}\nGrid Map: \n${grid}`;
+}

@@ -1,0 +1,141 @@
+/**
+ * Sokoban's rules: one board, one action at a time. Knows neither how boards are made nor how they are shown.
+ *
+ * - A board has a ring of walls, one player, and as many boxes as targets.
+ * - Cells are row-major; `fixed` is what stays (wall, floor, target), `state` is what is seen.
+ *
+ * Source: gym_sokoban and RAGEN ragen/env/sokoban/env.py.
+ */
+import type { Effect } from "../env.ts";
+
+export const WALL = 0;
+export const FLOOR = 1;
+export const TARGET = 2;
+export const BOX_ON_TARGET = 3;
+export const BOX = 4;
+export const PLAYER = 5;
+
+export const SOKOBAN_ACTIONS = ["Up", "Down", "Left", "Right"] as const;
+
+export interface Board {
+  readonly rows: number;
+  readonly cols: number;
+  /** (rows * cols) WALL, FLOOR or TARGET. */
+  readonly fixed: Uint8Array;
+  /** (rows * cols) the codes above; the player's code hides what is under it. */
+  readonly state: Uint8Array;
+}
+
+/**
+ * A board of two matrices of cell codes.
+ *
+ * @throws {RangeError} naming what breaks the invariants above.
+ */
+export function boardOf(fixed: readonly (readonly number[])[], state: readonly (readonly number[])[]): Board {
+  const rows = state.length;
+  const cols = state[0]?.length ?? 0;
+  const board = { rows, cols, fixed: Uint8Array.from(fixed.flat()), state: Uint8Array.from(state.flat()) };
+  const count = (code: number, cells: Uint8Array) => cells.filter((cell) => cell === code).length;
+  const boxes = count(BOX, board.state) + count(BOX_ON_TARGET, board.state);
+  if (board.fixed.length !== rows * cols || board.state.length !== rows * cols) {
+    throw new RangeError(`a ${rows} by ${cols} board needs ${rows * cols} cells in each layer`);
+  }
+  if (count(PLAYER, board.state) !== 1) throw new RangeError(`a board has 1 player, got ${count(PLAYER, board.state)}`);
+  if (boxes !== count(TARGET, board.fixed)) {
+    throw new RangeError(`a board has as many boxes as targets, got ${boxes} and ${count(TARGET, board.fixed)}`);
+  }
+  for (let cell = 0; cell < rows * cols; cell++) {
+    const row = Math.floor(cell / cols);
+    const onRing = row === 0 || row === rows - 1 || cell % cols === 0 || cell % cols === cols - 1;
+    if (onRing && board.fixed[cell] !== WALL) throw new RangeError(`cell (${row}, ${cell % cols}) must be a wall`);
+  }
+  return board;
+}
+
+/** Index steps of Up, Down, Left, Right. */
+export function deltas(cols: number): readonly [number, number, number, number] {
+  return [-cols, cols, -1, 1];
+}
+
+const STEP = -0.1;
+const effects = (effective: boolean, success: boolean, done: boolean, reward: number): Effect =>
+  Object.freeze({ reward, done, effective, valid: true, success });
+// The two effects of nearly every action are shared: an act then allocates nothing.
+const MOVED = effects(true, false, false, STEP);
+const BLOCKED = effects(false, false, false, STEP);
+
+/** A board in play. */
+export class SokobanState {
+  readonly board: Board;
+  readonly #deltas: readonly [number, number, number, number];
+  readonly #boxCount: number;
+  readonly #stepsMax: number;
+  #player: number;
+  #steps = 0;
+  #onTarget: number;
+  /** RAGEN starts its count at 0, whatever the board; generated boards start with no box on a target. */
+  #onTargetBefore = 0;
+  #done = false;
+
+  /** Takes the board over: `board.state` changes with every action. */
+  constructor(board: Board, stepsMax: number) {
+    this.board = board;
+    this.#stepsMax = stepsMax;
+    this.#deltas = deltas(board.cols);
+    this.#player = board.state.indexOf(PLAYER);
+    let boxes = 0;
+    let onTarget = 0;
+    for (const cell of board.state) {
+      if (cell === BOX || cell === BOX_ON_TARGET) boxes++;
+      if (cell === BOX_ON_TARGET) onTarget++;
+    }
+    this.#boxCount = boxes;
+    this.#onTarget = onTarget;
+  }
+
+  /** Cell index of the player. */
+  get player(): number {
+    return this.#player;
+  }
+
+  get done(): boolean {
+    return this.#done;
+  }
+
+  /** @throws {Error} if the game is over. */
+  act(action: number): Effect {
+    if (this.#done) throw new Error("this Sokoban game is over; open a new one");
+    const delta = this.#deltas[action];
+    if (delta === undefined) throw new RangeError(`Sokoban has actions 0 to 3, got ${action}`);
+    const moved = this.#move(delta);
+    this.#steps++;
+    if (this.#onTarget === this.#onTargetBefore && this.#steps < this.#stepsMax) return moved ? MOVED : BLOCKED;
+    let reward = STEP;
+    if (this.#onTarget > this.#onTargetBefore) reward += 1;
+    if (this.#onTarget < this.#onTargetBefore) reward -= 1;
+    this.#onTargetBefore = this.#onTarget;
+    const success = this.#onTarget === this.#boxCount;
+    if (success) reward += 10;
+    this.#done = success || this.#steps >= this.#stepsMax;
+    return effects(moved, success, this.#done, reward);
+  }
+
+  /** True if the player moved, pushing a box or not. */
+  #move(delta: number): boolean {
+    const { fixed, state } = this.board;
+    const next = this.#player + delta;
+    const ahead = state[next]!;
+    if (ahead === WALL) return false;
+    if (ahead >= BOX_ON_TARGET) {
+      const beyond = next + delta;
+      if (state[beyond] !== FLOOR && state[beyond] !== TARGET) return false;
+      const ontoTarget = fixed[beyond] === TARGET;
+      state[beyond] = ontoTarget ? BOX_ON_TARGET : BOX;
+      this.#onTarget += (ontoTarget ? 1 : 0) - (ahead === BOX_ON_TARGET ? 1 : 0);
+    }
+    state[this.#player] = fixed[this.#player]!;
+    state[next] = PLAYER;
+    this.#player = next;
+    return true;
+  }
+}
