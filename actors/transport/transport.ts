@@ -11,7 +11,7 @@
  * 5. What arrives is checked by `parseMessage`; a bad frame closes that peer only, and is counted.
  */
 import type { Clock } from "../clock.ts";
-import type { AnswerTo, Ask, Tell } from "../protocol.ts";
+import type { AnswerTo, Ask, Message, Tell } from "../protocol.ts";
 
 /** The other end of one connection. */
 export interface Peer {
@@ -24,15 +24,17 @@ export interface Peer {
   tell(message: Tell): void;
   /** Never rejects: no answer in time is `{type: "failed", code: "deadline"}`. */
   ask<A extends Ask>(message: A, deadlineMs: number): Promise<AnswerTo<A>>;
+  /** What was sent before still arrives; then the other end learns the reason. */
   close(reason: string): void;
 }
 
 /** What an actor does with what arrives. A throw in a handler closes that peer and is logged; the actor lives on. */
 export interface Handler {
-  /** The connection is up (and authenticated). */
+  /** The connection is up (and authenticated). Before any other call for this peer. */
   opened?(peer: Peer): void;
   told(peer: Peer, message: Tell): void;
   asked(peer: Peer, message: Ask): AnswerTo<Ask> | Promise<AnswerTo<Ask>>;
+  /** Once for each opened peer, whichever end closed it. The last call for this peer. */
   closed?(peer: Peer, reason: string): void;
 }
 
@@ -42,16 +44,44 @@ export interface Listener {
   close(): Promise<void>;
 }
 
+/** Something that went wrong with one peer. Every one is reported, so that it can be logged and counted. */
+export interface Problem {
+  readonly kind: /** What arrived is not a message of the protocol. The peer is closed. */
+    | "badFrame"
+    /** A frame larger than frameBytesMax arrived, or was to be sent. */
+    | "oversize"
+    /** More than queuedBytesMax were waiting. The peer is closed. */
+    | "overflow"
+    /** An ask was answered with the wrong type of message. */
+    | "badAnswer"
+    /** A handler of ours threw. The peer is closed. */
+    | "handlerThrew"
+    /** Turned away before a byte of payload was parsed. At most one report a second, with the number since the last. */
+    | "refused";
+  readonly peer: string;
+  readonly detail: string;
+}
+
 export interface TransportOptions {
   readonly clock: Clock;
   /** Shared secret; compared in constant time before any payload is parsed. */
   readonly token: string;
   readonly frameBytesMax: number;
+  /** At least frameBytesMax. */
   readonly queuedBytesMax: number;
+  readonly report?: (problem: Problem) => void;
+  /** Called with the type of every message that arrives, before its handler. For "last message" in heartbeats. */
+  readonly received?: (type: Message["type"]) => void;
+}
+
+export interface ListenOptions {
+  /** Plain HTTP on the same port, for whoever sends the token. Sockets only; other transports refuse to listen with it. */
+  readonly fetch?: (request: Request) => Response | Promise<Response>;
 }
 
 export interface Transport {
-  listen(address: string, handler: Handler): Promise<Listener>;
+  /** @throws {Error} saying which address and why, if it cannot be had. */
+  listen(address: string, handler: Handler, options?: ListenOptions): Promise<Listener>;
   /** @throws {Error} saying which address and why, if nobody answers there. */
   connect(address: string, handler: Handler): Promise<Peer>;
 }

@@ -1,0 +1,33 @@
+/** Which of an episode's failures are data, and where each happened. Anything else thrown by an actor is a bug. */
+
+/** Where a failure happened. Recorded on the episode, so a bad rollout is data and not a crash. */
+export type Boundary = "env" | "policy" | "protocol" | "capacity" | "closed";
+
+/** A failure that belongs to one episode. Anything else thrown by an actor is a bug and restarts it. */
+export class EpisodeError extends Error {
+  override readonly name = "EpisodeError";
+  readonly boundary: Boundary;
+
+  constructor(message: string, boundary: Boundary, options?: ErrorOptions) {
+    super(message, options);
+    this.boundary = boundary;
+  }
+}
+
+/**
+ * Run foreign code and name the boundary it failed at. Envs throw plain errors; only this function types them.
+ * An `EpisodeError` passes through unchanged: it already crossed a nearer boundary.
+ */
+export function within<T>(boundary: Boundary, what: string, run: () => T): T {
+  try {
+    return run();
+  } catch (error) {
+    if (error instanceof EpisodeError) throw error;
+    throw new EpisodeError(`${what}: ${describeError(error)}`, boundary, { cause: error });
+  }
+}
+
+/** One line for people: the name and message, whatever was thrown. */
+export function describeError(error: unknown): string {
+  return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+}

@@ -1,0 +1,40 @@
+/** The one place that knows all transports. */
+import { MemoryNetwork, MemoryTransport } from "./memory.ts";
+import { SocketTransport } from "./socket.ts";
+import type { SocketOptions } from "./socket-wire.ts";
+import type { Transport, TransportOptions } from "./transport.ts";
+import { type WorkerOptions, WorkerTransport } from "./worker.ts";
+
+export interface MemoryOptions extends TransportOptions {
+  /** Transports of one network reach each other. Left out: a network of its own. */
+  readonly network?: MemoryNetwork;
+}
+
+/** What each kind of transport takes. */
+export interface OptionsOf {
+  memory: MemoryOptions;
+  worker: WorkerOptions;
+  socket: SocketOptions;
+}
+export type TransportKind = keyof OptionsOf;
+
+const make: { [K in TransportKind]: (options: OptionsOf[K]) => Transport } = {
+  memory: ({ network = new MemoryNetwork(), ...options }) => new MemoryTransport(network, options),
+  worker: (options) => new WorkerTransport(options),
+  socket: (options) => new SocketTransport(options),
+};
+
+/** @throws {RangeError} if a limit makes no sense. */
+export function createTransport<K extends TransportKind>(kind: K, options: OptionsOf[K]): Transport {
+  const { frameBytesMax, queuedBytesMax } = options;
+  if (!Number.isSafeInteger(frameBytesMax) || frameBytesMax < 1) {
+    throw new RangeError(`frameBytesMax must be a positive integer, got ${frameBytesMax}`);
+  }
+  if (queuedBytesMax < frameBytesMax) {
+    throw new RangeError(
+      `queuedBytesMax (${queuedBytesMax}) must be at least frameBytesMax (${frameBytesMax}), ` +
+        "or the largest frame could never be sent",
+    );
+  }
+  return make[kind](options);
+}

@@ -1,0 +1,94 @@
+/**
+ * One message as bytes: msgpack of `[0, tell]`, `[1, id, ask]` or `[2, id, answer]`. Knows no connection.
+ *
+ * - What is decoded shares no memory with the frame or with any other message.
+ * - Nothing is handed on that `parseMessage` did not check, and the kind of frame fits the kind of message.
+ */
+import { Packr } from "msgpackr";
+import {
+  type Answer,
+  type Answers,
+  type Ask,
+  type Message,
+  ProtocolError,
+  parseMessage,
+  type Tell,
+} from "../protocol.ts";
+
+export type Envelope =
+  | { readonly kind: "tell"; readonly body: Tell }
+  | { readonly kind: "ask"; readonly id: number; readonly body: Ask }
+  | { readonly kind: "answer"; readonly id: number; readonly body: Answer };
+
+/** A frame owns its buffer: it can be transferred to another thread. */
+export type Frame = Uint8Array<ArrayBuffer>;
+
+/** The answer each ask must get, at run time; the compiler holds it to `Answers`. */
+export const answerTypes = {
+  hello: "welcome",
+  "env.open": "env.opened",
+  "env.step": "env.stepped",
+  "episode.finished": "episode.taken",
+  episodes: "episodes.stored",
+} as const satisfies { [T in keyof Answers]: Answers[T] } & Record<Exclude<Ask["type"], keyof Answers>, never>;
+
+const answers: ReadonlySet<string> = new Set(["failed", ...Object.values(answerTypes)]);
+
+const isAsk = (message: Message): message is Ask => Object.hasOwn(answerTypes, message.type);
+const isAnswer = (message: Message): message is Answer => answers.has(message.type);
+
+// Records would make a frame depend on those before it; without moreTypes typed arrays come back as Buffers.
+const codec = new Packr({ useRecords: false, moreTypes: true });
+
+/** @throws {FrameTooLargeError} */
+export function encodeFrame(envelope: Envelope, frameBytesMax: number): Frame {
+  const packed = codec.pack(
+    envelope.kind === "tell"
+      ? [0, envelope.body]
+      : envelope.kind === "ask"
+        ? [1, envelope.id, envelope.body]
+        : [2, envelope.id, envelope.body],
+  );
+  if (packed.byteLength > frameBytesMax) throw new FrameTooLargeError(packed.byteLength, frameBytesMax, envelope);
+  // The codec packs every message into one buffer of its own, so a frame that outlives this call must be a copy.
+  return new Uint8Array(packed);
+}
+
+/** @throws {ProtocolError} if these are not the bytes of one message of the protocol. */
+export function decodeFrame(frame: Uint8Array): Envelope {
+  const decoded = unpack(frame);
+  if (!Array.isArray(decoded)) throw new ProtocolError("a frame is an array of kind, id and message");
+  const [kind, ...rest] = decoded;
+  if (kind === 0 && rest.length === 1) {
+    const body = parseMessage(rest[0]);
+    if (isAsk(body) || isAnswer(body)) throw new ProtocolError(`${body.type} cannot be told`);
+    return { kind: "tell", body };
+  }
+  const [id, raw] = rest;
+  if ((kind !== 1 && kind !== 2) || rest.length !== 2 || !Number.isSafeInteger(id) || id < 1) {
+    throw new ProtocolError("a frame is [0, message], [1, id, ask] or [2, id, answer]");
+  }
+  const body = parseMessage(raw);
+  if (kind === 1) {
+    if (!isAsk(body)) throw new ProtocolError(`${body.type} cannot be asked`);
+    return { kind: "ask", id, body };
+  }
+  if (!isAnswer(body)) throw new ProtocolError(`${body.type} answers nothing`);
+  return { kind: "answer", id, body };
+}
+
+function unpack(frame: Uint8Array): unknown {
+  try {
+    return codec.unpack(frame);
+  } catch (error) {
+    throw new ProtocolError("not msgpack", { cause: error });
+  }
+}
+
+export class FrameTooLargeError extends Error {
+  override readonly name = "FrameTooLargeError";
+
+  constructor(bytes: number, frameBytesMax: number, envelope: Envelope) {
+    super(`cannot send ${envelope.body.type}: ${bytes} bytes, frameBytesMax is ${frameBytesMax}`);
+  }
+}

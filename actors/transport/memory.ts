@@ -1,0 +1,122 @@
+/**
+ * Actors of one thread. Messages are packed, copied and checked as on a socket; only the socket is missing.
+ *
+ * - Everything sent in one network is delivered in one order, each message in a turn of the loop after it was sent.
+ * - `queuedBytes` are the bytes not yet delivered.
+ */
+import type { Frame } from "./frame.ts";
+import { type Wire, WirePeer } from "./peer.ts";
+import { ListenerPeers } from "./peers.ts";
+import { sameSecret } from "./token.ts";
+import type { Handler, Listener, ListenOptions, Peer, Transport, TransportOptions } from "./transport.ts";
+
+interface Door {
+  readonly token: string;
+  /** Makes the listener's end. */
+  accept(name: string, wire: Wire): WirePeer;
+  refused(detail: string): void;
+}
+
+/** Where memory addresses live. Transports that share a network reach each other. */
+export class MemoryNetwork {
+  readonly doors = new Map<string, Door>();
+  readonly #defer: (run: () => void) => void;
+  #waiting: (() => void)[] = [];
+
+  /** @param defer runs a function soon; must not run it at once. */
+  constructor(defer: (run: () => void) => void = setImmediate) {
+    this.#defer = defer;
+  }
+
+  deliver(run: () => void): void {
+    if (this.#waiting.push(run) === 1) this.#defer(() => this.#drain());
+  }
+
+  /** Only what waits now: what a delivery sends comes in a later turn, so that timers and sockets get theirs. */
+  #drain(): void {
+    const due = this.#waiting;
+    this.#waiting = [];
+    for (const run of due) run();
+  }
+}
+
+class MemoryWire implements Wire {
+  readonly #network: MemoryNetwork;
+  #far: WirePeer | null = null;
+  #dropped = false;
+  queuedBytes = 0;
+
+  constructor(network: MemoryNetwork) {
+    this.#network = network;
+  }
+
+  /** @param far the peer at the other end, which reads what is sent here. */
+  join(far: WirePeer): void {
+    this.#far = far;
+  }
+
+  send(frame: Frame): boolean {
+    this.queuedBytes += frame.byteLength;
+    this.#network.deliver(() => {
+      this.queuedBytes -= frame.byteLength;
+      if (!this.#dropped) this.#far?.receive(frame);
+    });
+    return true;
+  }
+
+  close(reason: string, drop: boolean): void {
+    this.#dropped = drop;
+    this.#network.deliver(() => this.#far?.lost(reason));
+  }
+}
+
+export class MemoryTransport implements Transport {
+  readonly #network: MemoryNetwork;
+  readonly #options: TransportOptions;
+  #connections = 0;
+
+  constructor(network: MemoryNetwork, options: TransportOptions) {
+    this.#network = network;
+    this.#options = options;
+  }
+
+  async listen(address: string, handler: Handler, { fetch }: ListenOptions = {}): Promise<Listener> {
+    const { doors } = this.#network;
+    if (!address.startsWith("memory:")) throw new Error(`cannot listen on ${address}: expected memory:NAME`);
+    if (fetch !== undefined) throw new Error(`cannot serve HTTP on ${address}: use the socket transport`);
+    if (doors.has(address)) throw new Error(`cannot listen on ${address}: somebody does already`);
+    const peers = new ListenerPeers(handler);
+    const options = this.#options;
+    doors.set(address, {
+      token: options.token,
+      accept: (name, wire) => peers.add(new WirePeer(name, wire, peers.handler, options)),
+      refused: (detail) => options.report?.({ kind: "refused", peer: address, detail }),
+    });
+    return {
+      address,
+      async close() {
+        doors.delete(address);
+        peers.closeAll();
+      },
+    };
+  }
+
+  async connect(address: string, handler: Handler): Promise<Peer> {
+    const network = this.#network;
+    const door = network.doors.get(address);
+    if (door === undefined) throw new Error(`cannot connect to ${address}: nobody listens there`);
+    if (!sameSecret(this.#options.token, door.token)) {
+      door.refused("wrong token");
+      throw new Error(`cannot connect to ${address}: the token was refused`);
+    }
+    const nearWire = new MemoryWire(network);
+    const farWire = new MemoryWire(network);
+    const near = new WirePeer(address, nearWire, handler, this.#options);
+    const far = door.accept(`${address}#${++this.#connections}`, farWire);
+    nearWire.join(far);
+    farWire.join(near);
+    network.deliver(() => far.start());
+    near.start();
+    return near;
+  }
+}

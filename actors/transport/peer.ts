@@ -1,0 +1,262 @@
+/**
+ * The half of a connection that every transport shares: asks and their answers, checking, limits, closing. Knows frames,
+ * not how they travel.
+ *
+ * - Every ask made here is settled exactly once: by its answer, its deadline, or the end of the connection.
+ * - At most `ASKS_MAX` asks wait in each direction; the next gets `failed` with code "capacity" at once.
+ * - After `closed` the handler hears nothing more of this peer.
+ */
+import { describeError } from "../errors.ts";
+import type { Answer, AnswerTo, Ask, Messages, Tell } from "../protocol.ts";
+import { answerTypes, decodeFrame, type Envelope, encodeFrame, type Frame, FrameTooLargeError } from "./frame.ts";
+import type { Handler, Peer, Problem, TransportOptions } from "./transport.ts";
+
+/** Asks that wait for their answer at one time, in one direction. */
+export const ASKS_MAX = 4096;
+
+/** What a transport must be able to do with one connection. */
+export interface Wire {
+  /** Bytes handed over and not yet taken by the other end's system. */
+  readonly queuedBytes: number;
+  /** Takes the frame over. False if it was dropped; then the connection is of no more use. */
+  send(frame: Frame): boolean;
+  /** `drop`: at once, without waiting for what is queued. */
+  close(reason: string, drop: boolean): void;
+}
+
+type Failed = Messages["failed"];
+
+interface OpenAsk {
+  readonly type: Ask["type"];
+  settle(answer: Answer): void;
+}
+
+export class WirePeer implements Peer {
+  readonly name: string;
+  readonly #wire: Wire;
+  readonly #handler: Handler;
+  readonly #options: TransportOptions;
+  readonly #asks = new Map<number, OpenAsk>();
+  #lastId = 0;
+  #asksToAnswer = 0;
+  #closed = false;
+
+  constructor(name: string, wire: Wire, handler: Handler, options: TransportOptions) {
+    this.name = name;
+    this.#wire = wire;
+    this.#handler = handler;
+    this.#options = options;
+  }
+
+  get queuedBytes(): number {
+    return this.#closed ? 0 : this.#wire.queuedBytes;
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  tell(message: Tell): void {
+    if (this.#closed) return;
+    const problem = this.#send({ kind: "tell", body: message });
+    if (problem !== null) this.#endWith("oversize", problem);
+  }
+
+  ask<A extends Ask>(message: A, deadlineMs: number): Promise<AnswerTo<A>> {
+    const { promise, resolve } = Promise.withResolvers<AnswerTo<A>>();
+    // The type of the answer was checked against `answerTypes`, which the compiler cannot follow through a generic.
+    const settle = (answer: Answer) => resolve(answer as AnswerTo<A>);
+    const fail = (code: Failed["code"], detail: string) => settle({ type: "failed", code, detail });
+    if (this.#closed) {
+      fail("closed", `cannot ask ${message.type}: the connection to ${this.name} is closed`);
+      return promise;
+    }
+    if (this.#asks.size >= ASKS_MAX) {
+      fail("capacity", `cannot ask ${message.type}: ${ASKS_MAX} asks to ${this.name} wait for their answer`);
+      return promise;
+    }
+    const id = ++this.#lastId;
+    const cancel = this.#options.clock.after(deadlineMs, () => {
+      this.#asks.delete(id);
+      fail("deadline", `${this.name} did not answer ${message.type} within ${deadlineMs} ms`);
+    });
+    this.#asks.set(id, {
+      type: message.type,
+      settle(answer) {
+        cancel();
+        settle(answer);
+      },
+    });
+    const problem = this.#send({ kind: "ask", id, body: message });
+    if (problem !== null) this.#settle(id, { type: "failed", code: "capacity", detail: problem });
+    return promise;
+  }
+
+  close(reason: string): void {
+    this.#end(reason, false);
+  }
+
+  /** For the transport: the connection is up. */
+  start(): void {
+    this.#guarded("opened", () => this.#handler.opened?.(this));
+  }
+
+  /** For the transport: a whole frame arrived. */
+  receive(frame: Uint8Array): void {
+    if (this.#closed) return;
+    const { frameBytesMax } = this.#options;
+    if (frame.byteLength > frameBytesMax) {
+      this.#endWith("oversize", `frame of ${frame.byteLength} bytes arrived, frameBytesMax is ${frameBytesMax}`);
+      return;
+    }
+    let envelope: Envelope;
+    try {
+      envelope = decodeFrame(frame);
+    } catch (error) {
+      this.#endWith("badFrame", `bad frame: ${describeError(error)}`);
+      return;
+    }
+    this.#options.received?.(envelope.body.type);
+    this.#dispatch(envelope);
+  }
+
+  /** For the transport: the connection is gone. */
+  lost(reason: string): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#finish(reason);
+  }
+
+  /** Close, and count why. */
+  refuse(kind: Problem["kind"], detail: string): void {
+    this.#endWith(kind, detail);
+  }
+
+  #dispatch(envelope: Envelope): void {
+    switch (envelope.kind) {
+      case "tell":
+        this.#guarded(envelope.body.type, () => this.#handler.told(this, envelope.body));
+        return;
+      case "ask":
+        this.#answer(envelope.id, envelope.body);
+        return;
+      case "answer":
+        this.#answered(envelope.id, envelope.body);
+        return;
+      default:
+        envelope satisfies never;
+    }
+  }
+
+  #answer(id: number, ask: Ask): void {
+    if (this.#asksToAnswer >= ASKS_MAX) {
+      const detail = `cannot take ${ask.type}: ${ASKS_MAX} asks of this connection wait already`;
+      this.#sendAnswer(id, { type: "failed", code: "capacity", detail });
+      return;
+    }
+    this.#guarded(ask.type, () => {
+      const answer = this.#handler.asked(this, ask);
+      if (!(answer instanceof Promise)) {
+        this.#sendAnswer(id, answer);
+        return;
+      }
+      this.#asksToAnswer++;
+      answer
+        .finally(() => this.#asksToAnswer--)
+        .then(
+          (late) => this.#sendAnswer(id, late),
+          (error: unknown) => this.#threw(ask.type, error),
+        );
+    });
+  }
+
+  #sendAnswer(id: number, body: Answer): void {
+    if (this.#closed) return;
+    const problem = this.#send({ kind: "answer", id, body });
+    if (problem !== null) {
+      this.#send({ kind: "answer", id, body: { type: "failed", code: "capacity", detail: problem } });
+    }
+  }
+
+  #answered(id: number, answer: Answer): void {
+    if (id > this.#lastId) {
+      this.#endWith("badFrame", `bad frame: answer to ask ${id}, but only ${this.#lastId} were asked`);
+      return;
+    }
+    const type = this.#asks.get(id)?.type;
+    // The deadline was faster: the asker already has its one answer.
+    if (type === undefined) return;
+    if (answer.type === "failed" || answer.type === answerTypes[type]) {
+      this.#settle(id, answer);
+      return;
+    }
+    const detail = `${this.name} answered ${type} with ${answer.type}; expected ${answerTypes[type]}`;
+    this.#report("badAnswer", detail);
+    this.#settle(id, { type: "failed", code: "protocol", detail });
+  }
+
+  #settle(id: number, answer: Answer): void {
+    const ask = this.#asks.get(id);
+    this.#asks.delete(id);
+    ask?.settle(answer);
+  }
+
+  /** @returns why this message cannot be sent, or null. */
+  #send(envelope: Envelope): string | null {
+    const { frameBytesMax, queuedBytesMax } = this.#options;
+    let frame: Frame;
+    try {
+      frame = encodeFrame(envelope, frameBytesMax);
+    } catch (error) {
+      if (!(error instanceof FrameTooLargeError)) throw error;
+      return error.message;
+    }
+    const queuedBytes = this.#wire.queuedBytes;
+    if (queuedBytes + frame.byteLength > queuedBytesMax || !this.#wire.send(frame)) {
+      const detail = `${this.name} reads too slowly: ${queuedBytes} bytes wait, queuedBytesMax is ${queuedBytesMax}`;
+      this.#report("overflow", detail);
+      this.#end(detail, true);
+    }
+    return null;
+  }
+
+  #guarded(what: string, run: () => void): void {
+    try {
+      run();
+    } catch (error) {
+      this.#threw(what, error);
+    }
+  }
+
+  #threw(what: string, error: unknown): void {
+    // The stack is for our log; the other end has no use for it.
+    this.#report("handlerThrew", `${what}: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`);
+    this.#end(`the handler of ${what} failed: ${describeError(error)}`, false);
+  }
+
+  #endWith(kind: Problem["kind"], detail: string): void {
+    this.#report(kind, detail);
+    this.#end(detail, false);
+  }
+
+  #report(kind: Problem["kind"], detail: string): void {
+    this.#options.report?.({ kind, peer: this.name, detail });
+  }
+
+  #end(reason: string, drop: boolean): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#wire.close(reason, drop);
+    this.#finish(reason);
+  }
+
+  #finish(reason: string): void {
+    for (const id of [...this.#asks.keys()]) {
+      const type = this.#asks.get(id)?.type ?? "";
+      const detail = `${this.name} closed before it answered ${type}: ${reason}`;
+      this.#settle(id, { type: "failed", code: "closed", detail });
+    }
+    // Later, so that closing a peer in the middle of a loop over peers does not change the list under it.
+    queueMicrotask(() => this.#guarded("closed", () => this.#handler.closed?.(this, reason)));
+  }
+}

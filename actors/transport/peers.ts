@@ -1,0 +1,30 @@
+/** The peers of one listener, so that closing it closes them. */
+import type { WirePeer } from "./peer.ts";
+import type { Handler } from "./transport.ts";
+
+export class ListenerPeers {
+  readonly #peers = new Set<WirePeer>();
+  /** The listener's handler, which forgets a peer when it closes. */
+  readonly handler: Handler;
+
+  constructor(handler: Handler) {
+    this.handler = {
+      opened: (peer) => handler.opened?.(peer),
+      told: (peer, message) => handler.told(peer, message),
+      asked: (peer, message) => handler.asked(peer, message),
+      closed: (peer, reason) => {
+        this.#peers.delete(peer as WirePeer);
+        handler.closed?.(peer, reason);
+      },
+    };
+  }
+
+  add(peer: WirePeer): WirePeer {
+    this.#peers.add(peer);
+    return peer;
+  }
+
+  closeAll(): void {
+    for (const peer of this.#peers) peer.close("the listener closed");
+  }
+}

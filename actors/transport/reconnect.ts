@@ -1,0 +1,139 @@
+/**
+ * A connection that is made again whenever it is lost, with hello asked each time.
+ *
+ * - The handler sees only connections that were welcomed: `opened` first, then messages in order, `closed` last.
+ * - Attempts wait longer and longer, with jitter, so that a hundred samplers do not knock at the same moment. There is no
+ *   last attempt: who gives up is decided by whoever watches this actor.
+ */
+import type { Clock } from "../clock.ts";
+import { describeError } from "../errors.ts";
+import type { Answer, Ask, Tell } from "../protocol.ts";
+import { type Identity, sayHello } from "./handshake.ts";
+import type { Handler, Peer, Transport } from "./transport.ts";
+
+export interface ReconnectOptions {
+  readonly transport: Transport;
+  /** Asked before each attempt, so that it may change. */
+  readonly address: () => string;
+  readonly me: () => Identity;
+  /** The run the other end must belong to, if known. */
+  readonly run?: string;
+  readonly handler: Handler;
+  readonly clock: Clock;
+  /** Uniform in [0, 1), for the jitter. */
+  readonly uniform: () => number;
+  /** The first wait, and the longest; each wait is up to twice the one before. */
+  readonly backoffMs: { readonly first: number; readonly max: number };
+  readonly helloDeadlineMs: number;
+  /** An attempt failed. `attempt` counts from 1 since the last good connection; 0 if our own handler threw. */
+  readonly failed?: (detail: string, attempt: number) => void;
+}
+
+export interface Connection {
+  /** The other end, or null while there is none. */
+  peer(): Peer | null;
+  close(reason: string): void;
+}
+
+/** Messages that may come between the welcome and its handling here. */
+const EARLY_MAX = 1024;
+
+export function connectForever(options: ReconnectOptions): Connection {
+  const { clock, handler, backoffMs } = options;
+  let current: Peer | null = null;
+  let pending: Peer | null = null;
+  let closedWith: string | null = null;
+  let attempt = 0;
+  let cancelWait = () => {};
+
+  async function connect(): Promise<void> {
+    const session = new Session(handler, lost);
+    try {
+      pending = await options.transport.connect(options.address(), session);
+      if (closedWith !== null) throw new Error(closedWith);
+      await sayHello(pending, options.me(), options.helloDeadlineMs, options.run);
+      if (pending.closed) throw new Error(`${pending.name} closed right after its welcome`);
+    } catch (error) {
+      const detail = describeError(error);
+      pending?.close(detail);
+      pending = null;
+      if (closedWith !== null) return;
+      options.failed?.(detail, ++attempt);
+      wait();
+      return;
+    }
+    current = pending;
+    pending = null;
+    attempt = 0;
+    try {
+      session.open(current);
+    } catch (error) {
+      options.failed?.(`the handler of ${current.name} failed: ${describeError(error)}`, 0);
+      current.close(describeError(error));
+    }
+  }
+
+  function lost(): void {
+    current = null;
+    if (closedWith === null) wait();
+  }
+
+  function wait(): void {
+    const ceiling = Math.min(backoffMs.max, backoffMs.first * 2 ** Math.max(0, attempt - 1));
+    cancelWait = clock.after(ceiling * (0.5 + options.uniform() / 2), () => void connect());
+  }
+
+  void connect();
+  return {
+    peer: () => current,
+    close(reason) {
+      closedWith = reason;
+      cancelWait();
+      (current ?? pending)?.close(reason);
+    },
+  };
+}
+
+/** One connection of many. Holds back what comes before the welcome was handled, so that `opened` is first. */
+class Session implements Handler {
+  readonly #handler: Handler;
+  readonly #lost: () => void;
+  #opened = false;
+  #early: (() => void)[] = [];
+
+  constructor(handler: Handler, lost: () => void) {
+    this.#handler = handler;
+    this.#lost = lost;
+  }
+
+  open(peer: Peer): void {
+    this.#opened = true;
+    this.#handler.opened?.(peer);
+    const early = this.#early;
+    this.#early = [];
+    for (const run of early) run();
+  }
+
+  told(peer: Peer, message: Tell): void {
+    if (this.#opened) this.#handler.told(peer, message);
+    else this.#holdBack(() => this.#handler.told(peer, message));
+  }
+
+  asked(peer: Peer, message: Ask): Answer | Promise<Answer> {
+    if (this.#opened) return this.#handler.asked(peer, message);
+    const { promise, resolve } = Promise.withResolvers<Answer>();
+    this.#holdBack(() => resolve(this.#handler.asked(peer, message)));
+    return promise;
+  }
+
+  closed(peer: Peer, reason: string): void {
+    if (!this.#opened) return;
+    this.#lost();
+    this.#handler.closed?.(peer, reason);
+  }
+
+  #holdBack(run: () => void): void {
+    if (this.#early.length >= EARLY_MAX) throw new Error(`more than ${EARLY_MAX} messages before the welcome`);
+    this.#early.push(run);
+  }
+}

@@ -1,0 +1,78 @@
+/** The connecting end of a WebSocket. Knows no listeners. */
+import { type Wire, WirePeer } from "./peer.ts";
+import type { SilenceWatch } from "./silence.ts";
+import {
+  CLOSED_BY_US,
+  CONNECT_MS_MAX,
+  closeReason,
+  parseAddress,
+  SILENCE_MS_MAX,
+  type SocketOptions,
+  TOO_BIG,
+  watchPeer,
+} from "./socket-wire.ts";
+import { bearer } from "./token.ts";
+import type { Handler, Peer } from "./transport.ts";
+
+/** @throws {Error} saying which address and why, if there is no connection. */
+export function dial(address: string, handler: Handler, options: SocketOptions): Promise<Peer> {
+  const { clock, token, connectMsMax = CONNECT_MS_MAX, silenceMsMax = SILENCE_MS_MAX } = options;
+  const { promise, resolve, reject } = Promise.withResolvers<Peer>();
+  const socket = new WebSocket(parseAddress(address), { headers: { Authorization: bearer(token) } });
+  socket.binaryType = "arraybuffer";
+  let peer: WirePeer | null = null;
+  let watch: SilenceWatch | null = null;
+  let refusal = "the connection was closed";
+  const cancelDeadline = clock.after(connectMsMax, () => {
+    refusal = `no answer within ${connectMsMax} ms`;
+    socket.terminate();
+  });
+
+  socket.onopen = () => {
+    cancelDeadline();
+    peer = new WirePeer(address, clientWire(socket), handler, options);
+    watch = watchPeer(clock, silenceMsMax, peer, socket);
+    peer.start();
+    resolve(peer);
+  };
+  socket.onmessage = ({ data }) => {
+    watch?.heard();
+    if (!(data instanceof ArrayBuffer)) peer?.refuse("badFrame", "bad frame: text, expected bytes");
+    else if (data.byteLength > 0) peer?.receive(new Uint8Array(data));
+  };
+  socket.onerror = (event) => {
+    refusal = whyRefused(event);
+  };
+  socket.onclose = ({ code, reason }) => {
+    cancelDeadline();
+    watch?.stop();
+    if (peer === null) reject(new Error(`cannot connect to ${address}: ${refusal}`));
+    else peer.lost(reason === TOO_BIG ? "a frame was larger than the other end allows" : reason || lostBy(code));
+  };
+  return promise;
+}
+
+export const lostBy = (code: number): string => `the connection was lost (WebSocket code ${code})`;
+
+function clientWire(socket: WebSocket): Wire {
+  return {
+    get queuedBytes() {
+      return socket.bufferedAmount;
+    },
+    send(frame) {
+      if (socket.readyState !== WebSocket.OPEN) return false;
+      socket.send(frame);
+      return true;
+    },
+    close: (reason, drop) => (drop ? socket.terminate() : socket.close(CLOSED_BY_US, closeReason(reason))),
+  };
+}
+
+/** The runtime tells only by its message which status refused the upgrade. */
+function whyRefused(event: Event): string {
+  const message = "message" in event ? String(event.message) : "";
+  const status = /Expected 101 status code: (\d+)/.exec(message)?.[1];
+  if (status === "401") return "the token was refused";
+  if (status !== undefined) return `HTTP status ${status} instead of a WebSocket`;
+  return "nobody answers there";
+}

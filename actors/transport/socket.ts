@@ -1,0 +1,156 @@
+/**
+ * Actors of different processes: one WebSocket per peer, one binary message per frame, a frame of no bytes as ping.
+ *
+ * - The token travels in the Authorization header of the upgrade and is compared before a byte of payload is read; plain
+ *   HTTP on the port needs it too. A page in a browser (an Origin header) is refused.
+ * - Sockets bind to loopback unless there is a token.
+ * - A frame over frameBytesMax is refused by the runtime while it is read, and ends that connection only.
+ * - A connection on which nothing is heard for `silenceMsMax` is given up by both ends.
+ */
+import type { Server, ServerWebSocket } from "bun";
+import type { Clock } from "../clock.ts";
+import { describeError } from "../errors.ts";
+import { WirePeer } from "./peer.ts";
+import { ListenerPeers } from "./peers.ts";
+import type { SilenceWatch } from "./silence.ts";
+import { dial, lostBy } from "./socket-client.ts";
+import {
+  CLOSED_BY_US,
+  closeReason,
+  parseAddress,
+  SILENCE_MS_MAX,
+  type SocketOptions,
+  TOO_BIG,
+  watchPeer,
+} from "./socket-wire.ts";
+import { bearer, sameSecret } from "./token.ts";
+import type { Handler, Listener, ListenOptions, Peer, Problem, Transport } from "./transport.ts";
+
+/** How often a refused connection is reported at most, so that a stranger cannot fill the log. */
+const REFUSED_REPORT_MS = 1000;
+
+/** How long a closing listener waits for its peers to take what was sent. */
+const CLOSE_MS_MAX = 500;
+
+interface Accepted {
+  peer: WirePeer;
+  watch: SilenceWatch;
+}
+type Data = Partial<Accepted>;
+
+export class SocketTransport implements Transport {
+  readonly #options: SocketOptions;
+
+  constructor(options: SocketOptions) {
+    this.#options = options;
+  }
+
+  async listen(address: string, handler: Handler, { fetch }: ListenOptions = {}): Promise<Listener> {
+    const url = parseAddress(address);
+    if (!isLoopback(url.hostname) && this.#options.token === "") {
+      throw new Error(`cannot listen on ${address}: anyone could join. Set a token, or listen on 127.0.0.1.`);
+    }
+    const peers = new ListenerPeers(handler);
+    let server: Server<Data>;
+    try {
+      server = this.#serve(url, peers, fetch);
+    } catch (error) {
+      throw new Error(`cannot listen on ${address}: ${describeError(error)}`, { cause: error });
+    }
+    const { clock } = this.#options;
+    return {
+      address: `ws://${url.hostname}:${server.port}`,
+      async close() {
+        peers.closeAll();
+        // A peer that is stopped or cut off would hold up a graceful stop for ever.
+        const cancel = clock.after(CLOSE_MS_MAX, () => void server.stop(true));
+        await server.stop();
+        cancel();
+      },
+    };
+  }
+
+  connect(address: string, handler: Handler): Promise<Peer> {
+    return dial(address, handler, this.#options);
+  }
+
+  #serve(url: URL, peers: ListenerPeers, fetch: ListenOptions["fetch"]): Server<Data> {
+    const { clock, frameBytesMax, queuedBytesMax, report } = this.#options;
+    const refused = seldom(clock, report);
+    return Bun.serve<Data>({
+      hostname: url.hostname.replace(/^\[|\]$/g, ""),
+      port: url.port === "" ? 0 : Number(url.port),
+      maxRequestBodySize: frameBytesMax,
+      fetch: (request, server) => {
+        const from = server.requestIP(request)?.address ?? "unknown";
+        if (!sameSecret(request.headers.get("authorization") ?? "", bearer(this.#options.token))) {
+          refused(from, "wrong token");
+          return new Response("wrong token\n", { status: 401 });
+        }
+        if (request.headers.get("upgrade")?.toLowerCase() !== "websocket") {
+          return fetch === undefined ? new Response("nothing here\n", { status: 404 }) : fetch(request);
+        }
+        if (request.headers.has("origin")) {
+          refused(from, "a page in a browser");
+          return new Response("browsers are not actors\n", { status: 403 });
+        }
+        if (server.upgrade(request, { data: {} })) return undefined;
+        return new Response("not a WebSocket upgrade\n", { status: 400 });
+      },
+      websocket: {
+        // Checked before each send too; the runtime's limit only backs that up.
+        backpressureLimit: queuedBytesMax,
+        maxPayloadLength: frameBytesMax,
+        perMessageDeflate: false,
+        idleTimeout: 0,
+        sendPings: false,
+        open: (socket) => this.#open(socket, peers),
+        message({ data: { peer, watch } }, message) {
+          watch?.heard();
+          if (typeof message === "string") peer?.refuse("badFrame", "bad frame: text, expected bytes");
+          else if (message.byteLength > 0) peer?.receive(message);
+        },
+        close({ data: { peer, watch } }, code, reason) {
+          watch?.stop();
+          if (reason !== TOO_BIG) peer?.lost(reason || lostBy(code));
+          else peer?.refuse("oversize", `a frame of more than frameBytesMax (${frameBytesMax} bytes) arrived`);
+        },
+      },
+    });
+  }
+
+  #open(socket: ServerWebSocket<Data>, peers: ListenerPeers): void {
+    const { clock, silenceMsMax = SILENCE_MS_MAX } = this.#options;
+    const wire = {
+      get queuedBytes() {
+        return socket.getBufferedAmount();
+      },
+      // -1: queued, which queuedBytes shows. 0: dropped.
+      send: (frame: Uint8Array<ArrayBuffer>) => socket.sendBinary(frame) !== 0,
+      close: (reason: string, drop: boolean) =>
+        drop ? socket.terminate() : socket.close(CLOSED_BY_US, closeReason(reason)),
+    };
+    const peer = peers.add(new WirePeer(socket.remoteAddress, wire, peers.handler, this.#options));
+    socket.data.peer = peer;
+    socket.data.watch = watchPeer(clock, silenceMsMax, peer, socket);
+    peer.start();
+  }
+}
+
+/** Reports refusals at most once in `REFUSED_REPORT_MS`, with the number of those kept back. */
+function seldom(clock: Clock, report: ((problem: Problem) => void) | undefined): (from: string, why: string) => void {
+  let quietUntil = Number.NEGATIVE_INFINITY;
+  let keptBack = 0;
+  return (from, why) => {
+    if (clock.now() < quietUntil) {
+      keptBack++;
+      return;
+    }
+    report?.({ kind: "refused", peer: from, detail: keptBack === 0 ? why : `${why} (and ${keptBack} before)` });
+    keptBack = 0;
+    quietUntil = clock.now() + REFUSED_REPORT_MS;
+  };
+}
+
+const isLoopback = (hostname: string): boolean =>
+  hostname === "localhost" || hostname === "[::1]" || /^127(\.\d{1,3}){3}$/.test(hostname);
