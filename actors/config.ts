@@ -1,0 +1,106 @@
+/**
+ * A run, whole: every setting, its default and its sentence. The sections are in config/; this file composes them.
+ * Reads no disk: who has files (scripts/presets.ts) passes their text.
+ *
+ * - A config that parses can be run: unknown keys, wrong types, broken rules and keys nobody would read are refused,
+ *   all at once, each with the file or flag that set it.
+ * - A layer overrides the layers before it, key by key; below all of them are the defaults.
+ */
+import { z } from "zod";
+import { ConfigError } from "./config/error.ts";
+import { Keys } from "./config/keys.ts";
+import { type Layer, lastToSet, merge, parseLayer, type Tree } from "./config/layers.ts";
+import { CheckpointConfig, LearnerConfig, ModelConfig, ValidateConfig, WarmStartConfig } from "./config/learning.ts";
+import { EngineConfig, MetricsConfig, SupervisorConfig, TransportConfig } from "./config/machine.ts";
+import { EnvConfig, EnvServerConfig, PromptConfig, RolloutConfig, SamplerConfig } from "./config/play.ts";
+import { brokenRules } from "./config/rules.ts";
+import { unreadKeys } from "./config/unread.ts";
+import { didYouMean, nearest } from "./nearest.ts";
+
+export const RunConfig = z.strictObject({
+  seed: z
+    .uint32()
+    .default(10_000)
+    .describe("Of the run: names the coins of sampling, the initial weights, every shuffle"),
+  env: EnvConfig.prefault({}),
+  prompt: PromptConfig.prefault({}),
+  rollout: RolloutConfig.prefault({}),
+  sampler: SamplerConfig.prefault({}),
+  envServer: EnvServerConfig.prefault({}),
+  model: ModelConfig.prefault({}),
+  warmStart: WarmStartConfig.prefault({}),
+  learner: LearnerConfig.prefault({}),
+  validate: ValidateConfig.prefault({}),
+  checkpoint: CheckpointConfig.prefault({}),
+  engine: EngineConfig.prefault({}),
+  metrics: MetricsConfig.prefault({}),
+  supervisor: SupervisorConfig.prefault({}),
+  transport: TransportConfig.prefault({}),
+});
+export type RunConfig = z.infer<typeof RunConfig>;
+
+/** All keys with type, default and sentence. */
+export const runKeys = new Keys(RunConfig);
+
+/** Never shown, logged or written to a run directory. */
+const SECRETS = new Set(["metrics.token", "transport.token"]);
+
+/**
+ * The config that layers make together, lowest first.
+ *
+ * @throws {ConfigError} with one line per fault.
+ */
+export function composeRunConfig(layers: readonly Layer[]): RunConfig {
+  const defaults: Layer = { source: "defaults", values: RunConfig.parse({}) };
+  const parsed = RunConfig.safeParse(merge([defaults, ...layers]), { reportInput: true });
+  if (!parsed.success)
+    throw new ConfigError(parsed.error.issues.flatMap((issue) => faultLines(issue, layers)).join("\n"));
+  const config = parsed.data;
+  const broken = brokenRules(config).map(({ path, text }) => `${setBy(layers, path)}${path}: ${text}`);
+  const faults = [...broken, ...unreadKeys(config, layers)];
+  if (faults.length > 0) throw new ConfigError(faults.join("\n"));
+  return config;
+}
+
+/** One file's text as a whole config. @throws {ConfigError} naming the file and every fault at once. */
+export function parseRunConfig(text: string, file: string): RunConfig {
+  return composeRunConfig([parseLayer(text, file)]);
+}
+
+function faultLines(issue: z.core.$ZodIssue, layers: readonly Layer[]): string[] {
+  const path = issue.path.join(".");
+  if (issue.code === "unrecognized_keys") {
+    return issue.keys.map((key) => {
+      const unknown = path === "" ? key : `${path}.${key}`;
+      return `${setBy(layers, unknown)}unknown key ${unknown}${didYouMean(runKeys.nearest(unknown))}`;
+    });
+  }
+  if (issue.code === "invalid_value") {
+    const near = didYouMean(nearest(String(issue.input), issue.values.map(String)));
+    const known = issue.values.join(", ");
+    return [`${setBy(layers, path)}${path}: ${JSON.stringify(issue.input)} is none of ${known}${near}`];
+  }
+  const got = issue.input === undefined ? "" : `, got ${JSON.stringify(SECRETS.has(path) ? "(hidden)" : issue.input)}`;
+  return [`${setBy(layers, path)}${path}: ${issue.message}${got}`];
+}
+
+function setBy(layers: readonly Layer[], path: string): string {
+  const index = lastToSet(layers, path);
+  return index === -1 ? "" : `${layers[index]!.source}: `;
+}
+
+/** The config as it may be stored and shown: secrets are null. */
+export function withoutSecrets(config: RunConfig): RunConfig {
+  return { ...config, metrics: { ...config.metrics, token: null }, transport: { ...config.transport, token: null } };
+}
+
+/** One `key = value` per line, secrets hidden: for people, logs and the run directory. */
+export function describeConfig(config: RunConfig): string {
+  return runKeys.all.map(({ path }) => `${path} = ${JSON.stringify(shown(config, path))}`).join("\n");
+}
+
+/** The value at a path as it may be shown. */
+function shown(config: RunConfig, path: string): unknown {
+  const value = path.split(".").reduce<unknown>((node, part) => (node as Tree)[part], config);
+  return SECRETS.has(path) && value !== null ? "(hidden)" : value;
+}

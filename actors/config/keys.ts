@@ -1,0 +1,137 @@
+/**
+ * The keys of a schema as data: path, type, default, sentence. Help, suggestions, typed overrides and docs come from
+ * here, so none of them can drift from the schema. Knows no particular key.
+ */
+import { z } from "zod";
+import { didYouMean, nearest } from "../nearest.ts";
+import { ConfigError } from "./error.ts";
+
+/** The part of JSON Schema that zod makes of our configs. */
+interface Node {
+  readonly type?: string | string[];
+  readonly properties?: Readonly<Record<string, Node>>;
+  readonly additionalProperties?: Node | boolean;
+  readonly items?: Node;
+  readonly anyOf?: readonly Node[];
+  readonly enum?: readonly unknown[];
+  readonly default?: unknown;
+  readonly description?: string;
+}
+
+export interface Key {
+  /** "learner.kl.target". */
+  readonly path: string;
+  /** "number", "true | false", "compact | ragen-v1", "list", … */
+  readonly type: string;
+  readonly default: unknown;
+  readonly description: string;
+}
+
+export class Keys {
+  readonly #root: Node;
+  /** Every leaf, in the order of the schema. */
+  readonly all: readonly Key[];
+
+  constructor(schema: z.ZodType) {
+    this.#root = z.toJSONSchema(schema, { io: "input" }) as Node;
+    this.all = leaves(this.#root, "");
+  }
+
+  /** Paths of leaves and sections: everything that a mistyped key may have meant. */
+  paths(): string[] {
+    const paths = this.all.map((key) => key.path);
+    const sections = paths.flatMap((path) => path.split(".").map((_, i, parts) => parts.slice(0, i).join(".")));
+    return [...new Set([...sections.filter((path) => path !== ""), ...paths])];
+  }
+
+  /**
+   * The value that `text` stands for at `path`: typed by the schema, not by how it looks.
+   *
+   * @throws {ConfigError} if there is no such key, or the text is not of its type. Ranges are checked later, by the schema.
+   */
+  value(path: string, text: string): unknown {
+    const node = this.#find(path);
+    if (node === null) throw new ConfigError(`unknown key ${path}${didYouMean(this.nearest(path))}`);
+    if (node.properties !== undefined) {
+      throw new ConfigError(`${path} is a section; set one of ${Object.keys(node.properties).join(", ")}`);
+    }
+    const value = typed(node, text);
+    if (value === undefined) throw new ConfigError(`${path} takes ${typeName(node)}, got ${JSON.stringify(text)}`);
+    return value;
+  }
+
+  /** The path that a mistyped one may have meant: the same last name elsewhere, else the nearest; null if none is near. */
+  nearest(path: string): string | null {
+    const last = path.split(".").at(-1)!;
+    const paths = this.paths();
+    return paths.find((known) => known.split(".").at(-1) === last) ?? nearest(path, paths) ?? this.#nearestLast(last);
+  }
+
+  #nearestLast(last: string): string | null {
+    const names = new Map(this.paths().map((path) => [path.split(".").at(-1)!, path]));
+    const near = nearest(last, names.keys());
+    return near === null ? null : names.get(near)!;
+  }
+
+  #find(path: string): Node | null {
+    let node: Node | undefined = this.#root;
+    for (const part of path.split(".")) {
+      if (node?.properties !== undefined)
+        node = Object.hasOwn(node.properties, part) ? node.properties[part] : undefined;
+      else if (node?.items !== undefined && /^\d+$/.test(part)) node = node.items;
+      else if (typeof node?.additionalProperties === "object") node = node.additionalProperties;
+      else return null;
+    }
+    return node ?? null;
+  }
+}
+
+function leaves(node: Node, path: string): Key[] {
+  if (node.properties === undefined) {
+    return [{ path, type: typeName(node), default: node.default, description: node.description ?? "" }];
+  }
+  return Object.entries(node.properties).flatMap(([name, child]) =>
+    leaves(child, path === "" ? name : `${path}.${name}`),
+  );
+}
+
+/** The JSON types a node allows; empty where anything goes. */
+function types(node: Node): string[] {
+  if (node.anyOf !== undefined) return node.anyOf.flatMap(types);
+  return node.type === undefined ? [] : [node.type].flat();
+}
+
+function typeName(node: Node): string {
+  if (node.enum !== undefined) return node.enum.join(" | ");
+  const names: Record<string, string> = { array: "a JSON list", object: "a JSON object", boolean: "true | false" };
+  return (
+    types(node)
+      .map((type) => names[type] ?? type)
+      .join(" | ") || "any value"
+  );
+}
+
+/** undefined if the text is of none of the node's types. */
+function typed(node: Node, text: string): unknown {
+  const allowed = types(node);
+  if (allowed.length === 0) return json(text) ?? text;
+  if (allowed.includes("null") && text === "null") return null;
+  if (allowed.includes("boolean") && (text === "true" || text === "false")) return text === "true";
+  if (allowed.includes("number") || allowed.includes("integer")) {
+    const number = text.trim() === "" ? Number.NaN : Number(text);
+    if (Number.isFinite(number)) return number;
+  }
+  if (allowed.includes("string")) return text;
+  const value = json(text);
+  if (allowed.includes("array") && Array.isArray(value)) return value;
+  if (allowed.includes("object") && typeof value === "object" && value !== null && !Array.isArray(value)) return value;
+  return undefined;
+}
+
+function json(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,48 @@
+/** Where and how it runs: engine, metrics, supervisor, transport. Shapes and defaults only. */
+import { z } from "zod";
+
+const Token = z.string().min(16).nullable().default(null);
+
+export const EngineConfig = z.strictObject({
+  name: z
+    .enum(["auto", "compiled", "tensorflow", "eager"])
+    .default("auto")
+    .describe(
+      "compiled: traced to onnxruntime; tensorflow: libtensorflow; eager: tfjs in JavaScript, slow, for checks",
+    ),
+  device: z
+    .enum(["auto", "cpu", "cuda", "webgpu"])
+    .default("auto")
+    .describe("One that was asked for is never replaced"),
+  threads: z.int().nonnegative().default(0).describe("Of the learner; 0: the cores that the samplers leave free"),
+});
+
+export const MetricsConfig = z.strictObject({
+  host: z.string().min(1).default("127.0.0.1").describe("Where the page listens; another than loopback needs a token"),
+  port: z.int().min(0).max(65_535).default(7001).describe("0: any free port"),
+  token: Token.describe("Secret that the page asks for; at least 16 letters"),
+});
+
+export const SupervisorConfig = z.strictObject({
+  heartbeatMs: z.int().positive().default(500).describe("Time between an actor's signs of life"),
+  heartbeatDeadlineMs: z.int().positive().default(10_000).describe("An actor silent for so long is replaced"),
+  restartsMax: z.int().nonnegative().default(5).describe("Restarts of one actor within the window; then the run ends"),
+  restartWindowMs: z.int().positive().default(30_000).describe("The window"),
+  stopGraceMs: z.int().positive().default(10_000).describe("Time to leave before an actor is killed"),
+});
+
+export const TransportConfig = z.strictObject({
+  listen: z.string().min(1).default("ws://127.0.0.1:0").describe("Where actors meet; port 0: any free one"),
+  token: Token.describe("Shared secret of the actors; null: one is made for the run"),
+  frameBytesMax: z
+    .int()
+    .positive()
+    .default(64 * 2 ** 20)
+    .describe("A larger message closes its connection"),
+  queuedBytesMax: z
+    .int()
+    .positive()
+    .default(256 * 2 ** 20)
+    .describe("Unsent bytes at which a peer is given up"),
+  askDeadlineMs: z.int().positive().default(30_000).describe("Time for an answer; after it the ask has failed"),
+});

@@ -1,0 +1,51 @@
+/** What is played, and by how many: env, prompt, rollout, samplers, env servers. Shapes and defaults only. */
+import { z } from "zod";
+
+export const EnvConfig = z.strictObject({
+  tag: z.string().min(1).default("SimpleSokoban").describe("Which env; `bun run eval --help` names them"),
+  options: z
+    .record(z.string(), z.unknown())
+    .default({})
+    .describe("The env's own options, as successRate of FrozenLake"),
+  formatPenalty: z.number().nonpositive().default(-0.1).describe("Reward once per turn with a dropped or no action"),
+  turnsMax: z.int().positive().default(5).describe("Turns of an episode"),
+  actionsMax: z.int().positive().default(10).describe("Actions of an episode, over all turns"),
+  actionsPerTurnMax: z.int().positive().default(5).describe("Actions read from one reply; further ones are ignored"),
+  think: z.boolean().default(true).describe("Replies are <think>…</think><answer>…</answer>, or the answer alone"),
+});
+
+export const PromptConfig = z.strictObject({
+  layout: z
+    .enum(["compact", "ragen-v1", "ragen-v2"])
+    .default("compact")
+    .describe("compact: only what changes, for the built-in policy; ragen-*: RAGEN's own text, for pretrained models"),
+  compat: z
+    .enum(["strict", "ragen-v1", "ragen-v2"])
+    .default("strict")
+    .describe("strict mends RAGEN's known defects; ragen-* reproduces prompts, masks and quirks byte for byte"),
+});
+
+export const RolloutConfig = z.strictObject({
+  groups: z.int().positive().default(16).describe("P: boards per update"),
+  groupSize: z.int().positive().default(8).describe("N: episodes per board; they share the layout, not the dynamics"),
+  firstSeed: z.uint32().default(20_000).describe("Layout seed of the first training board; each group takes the next"),
+  replyTokensMax: z.int().positive().default(24).describe("Tokens of one reply; a longer one is cut, and counted"),
+  contextTokensMax: z.int().positive().default(360).describe("Tokens of an episode; a longer one stops as `context`"),
+  temperature: z.number().positive().default(1).describe("Divides the logits of training rollouts"),
+  topP: z.number().positive().max(1).default(1).describe("Sample among the likeliest tokens of this total probability"),
+  topK: z.int().nonnegative().default(0).describe("Sample among this many likeliest tokens; 0 is no limit"),
+  leaseMs: z.int().positive().default(60_000).describe("Time to play a ticket before it is given to another sampler"),
+  attemptsMax: z.int().positive().default(3).describe("Times a ticket is issued before its episode counts as aborted"),
+});
+
+export const SamplerConfig = z.strictObject({
+  count: z.int().positive().default(2).describe("Sampler processes on this machine"),
+  slots: z.int().positive().default(64).describe("Episodes that one sampler decodes in one batch"),
+  threads: z.int().positive().default(1).describe("Threads of one sampler's engine"),
+});
+
+export const EnvServerConfig = z.strictObject({
+  count: z.int().positive().default(1).describe("Env server processes on this machine"),
+  episodesMax: z.int().positive().default(4096).describe("Open episodes per server; the next open is refused"),
+  idleMs: z.int().positive().default(300_000).describe("An episode nobody stepped for so long is forgotten"),
+});

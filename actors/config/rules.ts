@@ -1,0 +1,109 @@
+/** Rules that span several keys. Each says what is wrong with which numbers, and what to do. Parsed configs only. */
+import type { RunConfig } from "../config.ts";
+
+export interface Fault {
+  /** The key to point at. */
+  readonly path: string;
+  readonly text: string;
+}
+
+/** Every rule that a config breaks; empty if it can be run. */
+export function brokenRules(config: RunConfig): Fault[] {
+  return [
+    ...modelRules(config),
+    ...rolloutRules(config),
+    ...learnerRules(config),
+    ...boardRules(config),
+    ...machineRules(config),
+  ];
+}
+
+function* modelRules({ model }: RunConfig): Generator<Fault> {
+  const { width, heads, kvHeads } = model;
+  if (width % heads !== 0 || (width / heads) % 2 !== 0) {
+    const text = `${heads} heads do not split a width of ${width} into even parts; rotary positions need them even`;
+    yield { path: "model.heads", text };
+  }
+  if (heads % kvHeads !== 0) yield { path: "model.kvHeads", text: `${kvHeads} does not divide model.heads, ${heads}` };
+}
+
+function* rolloutRules({ rollout }: RunConfig): Generator<Fault> {
+  if (rollout.replyTokensMax < rollout.contextTokensMax) return;
+  const text = `a reply of ${rollout.replyTokensMax} tokens leaves no room for a prompt in rollout.contextTokensMax, ${rollout.contextTokensMax}`;
+  yield { path: "rollout.replyTokensMax", text };
+}
+
+function* learnerRules({ learner, rollout }: RunConfig): Generator<Fault> {
+  const { algorithm, mode, stalenessMax, minibatch } = learner;
+  const { groups, groupSize } = rollout;
+  if (algorithm === "grpo" && groupSize < 2) {
+    const text = "grpo compares episodes within a group, so groupSize must be at least 2; use ppo for groups of 1";
+    yield { path: "rollout.groupSize", text };
+  }
+  if (mode === "async" && stalenessMax < 1) {
+    const text =
+      "async mode plays while it learns, so stalenessMax must be at least 1; use sync for strictly on-policy";
+    yield { path: "learner.stalenessMax", text };
+  }
+  if (minibatch > groups * groupSize) {
+    const text = `${minibatch} is more than the ${groups * groupSize} trajectories of an update (rollout.groups x rollout.groupSize)`;
+    yield { path: "learner.minibatch", text };
+  }
+  yield* filterRules(learner.filter, rollout);
+}
+
+function* filterRules(filter: RunConfig["learner"]["filter"], rollout: RunConfig["rollout"]): Generator<Fault> {
+  const { strategy, metric, value } = filter;
+  if (strategy === "none") return;
+  const path = "learner.filter.value";
+  if (strategy === "top-k-abs") {
+    if (Number.isInteger(value) && value <= rollout.groups) return;
+    yield { path, text: `top-k-abs keeps a count of groups from 1 to ${rollout.groups}, got ${value}` };
+  } else if (value > 1) {
+    yield { path, text: `${strategy} takes a share above 0 and up to 1, got ${value}` };
+  } else if (strategy === "top-ratio" && Math.floor(value * rollout.groups) < 1) {
+    yield { path, text: `${value} of ${rollout.groups} groups is none; raise it to ${1 / rollout.groups} or more` };
+  }
+  if (metric === "reward-std" && rollout.groupSize < 2) {
+    yield {
+      path: "learner.filter.metric",
+      text: "a group of 1 has no std; raise rollout.groupSize or set strategy none",
+    };
+  }
+}
+
+/** Boards of validation must be new to the policy. */
+function* boardRules({ validate, warmStart, rollout, learner }: RunConfig): Generator<Fault> {
+  const validated: Range = [validate.firstSeed, validate.firstSeed + validate.episodes];
+  const taught: Range = [warmStart.firstSeed, warmStart.firstSeed + warmStart.boards];
+  const trained: Range = [rollout.firstSeed, rollout.firstSeed + learner.updates * rollout.groups];
+  const overlap = (name: string, range: Range) =>
+    `boards ${validated[0]} to ${validated[1] - 1} meet ${name}'s ${range[0]} to ${range[1] - 1}; validate on boards of their own`;
+  if (warmStart.enabled && meet(validated, taught)) {
+    yield { path: "validate.firstSeed", text: overlap("the warm start", taught) };
+  }
+  if (meet(validated, trained)) yield { path: "validate.firstSeed", text: overlap("the rollout", trained) };
+  if (Math.max(validated[1], taught[1], trained[1]) > 2 ** 32) {
+    yield { path: "rollout.firstSeed", text: "the boards' seeds pass 2^32 - 1; start lower" };
+  }
+}
+
+type Range = readonly [first: number, end: number];
+const meet = (a: Range, b: Range) => a[0] < b[1] && b[0] < a[1];
+
+const LOOPBACK = new Set(["127.0.0.1", "localhost", "::1"]);
+
+function* machineRules({ supervisor, metrics, sampler }: RunConfig): Generator<Fault> {
+  const { heartbeatMs, heartbeatDeadlineMs } = supervisor;
+  if (heartbeatDeadlineMs < 2 * heartbeatMs) {
+    const text = `${heartbeatDeadlineMs} ms allows not even 2 heartbeats of ${heartbeatMs} ms; raise it`;
+    yield { path: "supervisor.heartbeatDeadlineMs", text };
+  }
+  if (!LOOPBACK.has(metrics.host) && metrics.token === null) {
+    const text = `${metrics.host} can be reached by others, so metrics.token must be set; or keep 127.0.0.1`;
+    yield { path: "metrics.host", text };
+  }
+  if (sampler.count > 1024) {
+    yield { path: "sampler.count", text: `${sampler.count} processes on one machine; join from others instead` };
+  }
+}

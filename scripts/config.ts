@@ -1,0 +1,55 @@
+/** `bun run config`: prints the config that a run would have, every key of it, with what each means. Runs nothing. */
+import { describeConfig, runKeys, withoutSecrets } from "../actors/config.ts";
+import { type Command, helped, parseOptions } from "./options.ts";
+import { chooseConfig, configFlags } from "./presets.ts";
+
+const command = {
+  name: "config",
+  summary: "print the config that a run would have, every key of it, with what each means",
+  flags: {
+    ...configFlags,
+    json: { type: "switch", text: "As one JSON object" },
+    markdown: { type: "switch", text: "All keys, types and defaults, as docs/configuration.md has them" },
+  },
+  examples: [
+    "bun run config",
+    "bun run config --preset starpo-ppo --env FrozenLake",
+    "bun run config --learner.learningRate=1e-4 --json",
+  ],
+  overrides: runKeys,
+} as const satisfies Command;
+
+export async function main(args: string[]): Promise<number> {
+  if (helped(command, args)) return 0;
+  const options = parseOptions(command, args);
+  if (options.flags.markdown) {
+    console.log(markdown());
+    return 0;
+  }
+  const config = chooseConfig(options);
+  const lines = describeConfig(config).split("\n");
+  if (options.flags.json) {
+    console.log(JSON.stringify(withoutSecrets(config)));
+  } else {
+    const width = Math.min(44, Math.max(...lines.map((line) => line.length)));
+    for (const [i, key] of runKeys.all.entries()) console.log(`${lines[i]!.padEnd(width)}  # ${key.description}`);
+  }
+  return 0;
+}
+
+function markdown(): string {
+  const cell = (text: string) => text.replaceAll("|", "\\|").replaceAll("<", "&lt;");
+  const rows = runKeys.all.map(({ path, type, default: value, description }) => {
+    const shown = JSON.stringify(value) ?? "";
+    return `| \`${path}\` | ${cell(type)} | ${shown.length > 40 ? "see `bun run config`" : cell(`\`${shown}\``)} | ${cell(description)} |`;
+  });
+  return [
+    "# Configuration",
+    "",
+    "Every key of a run, made by `bun run config --markdown`. Set one in a file (`--config FILE`) or as `--section.key=value`.",
+    "",
+    "| key | type | default | meaning |",
+    "|---|---|---|---|",
+    ...rows,
+  ].join("\n");
+}

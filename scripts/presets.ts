@@ -1,0 +1,89 @@
+/**
+ * From files and flags to a run's config. Layers, lowest first: defaults; what the env needs (configs/env/TAG.yaml);
+ * the preset (configs/NAME.yaml); the file of --config; flags and --section.key=value in the order given.
+ */
+import { readdirSync, readFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { ConfigError } from "../actors/config/error.ts";
+import { type Layer, merge, oneValue, parseLayer } from "../actors/config/layers.ts";
+import { composeRunConfig, type RunConfig, runKeys } from "../actors/config.ts";
+import { didYouMean, nearest } from "../actors/nearest.ts";
+import { type Flag, type Override, UsageError } from "./options.ts";
+
+const root = join(import.meta.dir, "..", "configs");
+
+export const DEFAULT_PRESET = "quickstart";
+
+/** Flags of every command that takes a run's config. */
+export const configFlags = {
+  preset: { type: "text", value: "NAME", text: `A file of configs/, without .yaml; ${DEFAULT_PRESET} if left out` },
+  config: { type: "text", value: "FILE", text: "A YAML file of your own, over the preset" },
+  env: { type: "text", value: "TAG", text: "What to play, as SimpleSokoban, FrozenLake, Bandit", key: "env.tag" },
+  updates: { type: "count", value: "N", text: "Reinforcement updates", key: "learner.updates" },
+  minutes: { type: "number", value: "M", text: "Stop after so much reinforcement", key: "learner.minutes" },
+  samplers: { type: "count", value: "N", text: "Sampler processes", key: "sampler.count" },
+  "env-servers": { type: "count", value: "N", text: "Env server processes", key: "envServer.count" },
+  seed: { type: "count", value: "N", text: "Seed of the run", key: "seed" },
+  engine: { type: "text", value: "NAME", text: "auto, compiled, tensorflow or eager", key: "engine.name" },
+  device: { type: "text", value: "NAME", text: "auto, cpu, cuda or webgpu", key: "engine.device" },
+} as const satisfies Record<string, Flag>;
+
+export interface ConfigChoice {
+  readonly flags: { readonly preset?: string; readonly config?: string };
+  readonly overrides: readonly Override[];
+}
+
+/**
+ * @throws {UsageError} for a preset or file that is not there.
+ * @throws {ConfigError} for what is wrong in it.
+ */
+export function chooseConfig({ flags, overrides }: ConfigChoice): RunConfig {
+  const layers: Layer[] = [presetLayer(flags.preset ?? DEFAULT_PRESET)];
+  if (flags.config !== undefined) layers.push(fileLayer(flags.config));
+  for (const { path, text, source } of overrides) layers.push(overrideLayer(path, text, source));
+  const env = envLayer(layers);
+  return composeRunConfig(env === null ? layers : [env, ...layers]);
+}
+
+/** Names that --preset takes. */
+export function presetNames(): string[] {
+  return yamlNames(root);
+}
+
+function presetLayer(name: string): Layer {
+  const names = presetNames();
+  if (!names.includes(name)) {
+    throw new UsageError(`no preset "${name}"${didYouMean(nearest(name, names)) || `; there are ${names.join(", ")}`}`);
+  }
+  return parseLayer(readFileSync(join(root, `${name}.yaml`), "utf8"), `configs/${name}.yaml`);
+}
+
+function fileLayer(file: string): Layer {
+  try {
+    return parseLayer(readFileSync(file, "utf8"), file);
+  } catch (error) {
+    if (error instanceof ConfigError) throw error;
+    throw new UsageError(`cannot read --config ${file}: ${error instanceof Error ? error.message : error}`);
+  }
+}
+
+function overrideLayer(path: string, text: string, source: string): Layer {
+  try {
+    return oneValue(source, path, runKeys.value(path, text));
+  } catch (error) {
+    throw error instanceof ConfigError ? new UsageError(`${source}: ${error.message}`) : error;
+  }
+}
+
+/** Budgets and warm start that fit the chosen env, where it has a file of its own. */
+function envLayer(layers: readonly Layer[]): Layer | null {
+  const tag = (merge(layers)["env"] as { tag?: unknown } | undefined)?.tag;
+  const folder = join(root, "env");
+  if (typeof tag !== "string" || !yamlNames(folder).includes(tag)) return null;
+  return parseLayer(readFileSync(join(folder, `${tag}.yaml`), "utf8"), `configs/env/${tag}.yaml`);
+}
+
+function yamlNames(folder: string): string[] {
+  const files = readdirSync(folder).filter((file) => file.endsWith(".yaml"));
+  return files.map((file) => basename(file, ".yaml")).sort();
+}

@@ -1,0 +1,70 @@
+/**
+ * `bun run COMMAND …`: every command of package.json starts here. Makes sure that the dependencies are installed, then
+ * hands over to scripts/COMMAND.ts. Until then nothing but built-in modules may be loaded: there may be nothing else.
+ *
+ * A command is a file of this folder that exports `main(args): Promise<number>`; its opening comment says what it does.
+ * Exit codes: 0 done, 1 failed, 2 asked for wrongly. A failure is one line on standard error; --verbose adds the stack.
+ */
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { nearest } from "../actors/nearest.ts";
+import { install } from "./install.ts";
+
+const BUN_NEEDED = "1.4.4";
+
+interface CommandModule {
+  main(args: string[]): Promise<number>;
+}
+
+process.exitCode = await run(process.argv.slice(2));
+
+async function run([name, ...args]: string[]): Promise<number> {
+  if (Bun.semver.order(Bun.version, BUN_NEEDED) < 0) {
+    return fail(
+      `Bun ${Bun.version} is too old, ${BUN_NEEDED} is needed; use \`npx -y bun@${BUN_NEEDED} run ${name ?? ""}\``,
+      1,
+    );
+  }
+  const commands = findCommands();
+  if (name === undefined || name === "--help" || name === "-h" || name === "help") {
+    console.log(overview(commands));
+    return name === undefined ? 2 : 0;
+  }
+  if (!commands.has(name)) {
+    const near = nearest(name, commands.keys());
+    return fail(`no command "${name}"; ${near === null ? "`bun run help` lists them" : `did you mean ${near}?`}`, 2);
+  }
+  try {
+    await install(join(import.meta.dir, ".."));
+    const command = (await import(`./${name}.ts`)) as CommandModule;
+    return await command.main(args.filter((arg) => arg !== "--verbose"));
+  } catch (error) {
+    if (args.includes("--verbose")) console.error(error);
+    const usage = error instanceof Error && ["UsageError", "ConfigError"].includes(error.name);
+    return fail(error instanceof Error ? error.message : String(error), usage ? 2 : 1);
+  }
+}
+
+/** Name and summary of each command: the first sentence of its file, after the name. */
+function findCommands(): Map<string, string> {
+  const commands = new Map<string, string>();
+  for (const file of readdirSync(import.meta.dir).sort()) {
+    if (!file.endsWith(".ts")) continue;
+    const code = readFileSync(join(import.meta.dir, file), "utf8");
+    if (!/^export (async function main\b|\{[^}]*\bmain\b[^}]*\})/m.test(code)) continue;
+    const opening = /^\/\*\*(.*?)\*\//s.exec(code)?.[1]?.replaceAll(/\s*\n \* ?/g, " ") ?? "";
+    commands.set(file.slice(0, -".ts".length), /^\s*`[^`]*`: (.*?)\.(?:\s|$)/.exec(opening)?.[1] ?? "");
+  }
+  return commands;
+}
+
+function overview(commands: ReadonlyMap<string, string>): string {
+  const width = Math.max(...[...commands.keys()].map((name) => name.length));
+  const rows = [...commands].map(([name, summary]) => `  ${name.padEnd(width)}  ${summary}`);
+  return ["bun run COMMAND [--help] [--verbose] …", "", ...rows].join("\n");
+}
+
+function fail(message: string, code: number): number {
+  for (const line of message.split("\n")) console.error(`error: ${line}`);
+  return code;
+}
