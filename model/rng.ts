@@ -1,0 +1,103 @@
+/**
+ * The only source of chance: numbers as a function of where they are used, not of when.
+ *
+ * A counter-based generator turns (seed, name, index) into a number with no state in between, so any process can draw coin 17
+ * of episode "e3" and get the same one, whatever was drawn before. envs/rng is something else: RAGEN's generators, for its boards.
+ *
+ * Philox4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011; constants as in its Random123 library.
+ */
+import { createHash } from "node:crypto";
+
+/** A stateful source of numbers, each uniform in [0, 1). */
+export type Uniform = () => number;
+
+/** Four 32-bit words. */
+export type Words = readonly [number, number, number, number];
+
+const ROUNDS = 10;
+const MULTIPLIER_0 = 0xd2511f53;
+const MULTIPLIER_1 = 0xcd9e8d57;
+const WEYL_0 = 0x9e3779b9;
+const WEYL_1 = 0xbb67ae85;
+
+/** One block. All words are uint32; every counter gives a different block under one key. */
+export function philox(counter: Words, key: readonly [number, number]): Words {
+  let [a, b, c, d] = counter;
+  let [k0, k1] = key;
+  for (let round = 0; round < ROUNDS; round++) {
+    const high0 = multiplyHigh(MULTIPLIER_0, a);
+    const high1 = multiplyHigh(MULTIPLIER_1, c);
+    const low0 = Math.imul(MULTIPLIER_0, a) >>> 0;
+    const low1 = Math.imul(MULTIPLIER_1, c) >>> 0;
+    a = (high1 ^ b ^ k0) >>> 0;
+    b = low1;
+    c = (high0 ^ d ^ k1) >>> 0;
+    d = low0;
+    k0 = (k0 + WEYL_0) >>> 0;
+    k1 = (k1 + WEYL_1) >>> 0;
+  }
+  return [a, b, c, d];
+}
+
+/** Upper 32 bits of a product of two uint32; each partial product stays below 2^53, where doubles are exact. */
+function multiplyHigh(x: number, y: number): number {
+  const xLow = x & 0xffff;
+  const xHigh = x >>> 16;
+  const yLow = y & 0xffff;
+  const yHigh = y >>> 16;
+  const middle = xHigh * yLow + ((xLow * yLow) >>> 16);
+  const carry = xLow * yHigh + (middle & 0xffff);
+  return (xHigh * yHigh + (middle >>> 16) + (carry >>> 16)) >>> 0;
+}
+
+/** 64 bits of a name, as two uint32. */
+export type Hash64 = readonly [number, number];
+
+/** The first 8 bytes of the sha256 of the text in UTF-8, big-endian. */
+export function hash64(text: string): Hash64 {
+  const digest = createHash("sha256").update(text, "utf8").digest();
+  return [digest.readUInt32BE(0), digest.readUInt32BE(4)];
+}
+
+/** Whose coins. Make it once an episode, with `hash64` of the episode's id. */
+export interface CoinKey {
+  /** uint32: the run's seed. */
+  readonly seed: number;
+  readonly episode: Hash64;
+}
+
+/** Second key word: keeps coins and sequences apart, whatever they are named. */
+const COINS = 0;
+const SEQUENCES = 1;
+
+/**
+ * The coin that decides a token.
+ *
+ * @param tokenIndex  where the token goes in its episode; an integer from 0 to 2^53.
+ * @returns uniform in [0, 1), a multiple of 2^-53.
+ */
+export function coin({ seed, episode }: CoinKey, tokenIndex: number): number {
+  return uniformAt(seed, COINS, episode, tokenIndex);
+}
+
+/** Draws in order, for shuffles and initial weights: equal (seed, name) give equal sequences. */
+export function sequence(seed: number, name: string): Uniform {
+  const hash = hash64(name);
+  let index = 0;
+  return () => uniformAt(seed, SEQUENCES, hash, index++);
+}
+
+function uniformAt(seed: number, use: number, [high, low]: Hash64, index: number): number {
+  const [a, b] = philox([index >>> 0, Math.floor(index / 2 ** 32), high, low], [seed, use]);
+  // 27 and 26 bits make the 53 of a double; the same split as numpy's random().
+  return ((a >>> 5) * 2 ** 26 + (b >>> 6)) / 2 ** 53;
+}
+
+/** Fisher-Yates, in place: every order is equally likely. Returns `items`. */
+export function shuffle<T>(items: T[], uniform: Uniform): T[] {
+  for (let last = items.length - 1; last > 0; last--) {
+    const pick = Math.floor(uniform() * (last + 1));
+    [items[last], items[pick]] = [items[pick]!, items[last]!];
+  }
+  return items;
+}
