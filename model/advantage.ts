@@ -1,0 +1,127 @@
+/**
+ * From a minibatch of trajectories to one advantage per token: the learner's way into `advantage/`, where the formulas are.
+ *
+ * - Pass the whole minibatch: whitening and mixing look across all of its rows.
+ * - Group ids and turn ends are the trajectories' own; nothing is inferred from rewards or positions.
+ */
+import { biLevelGae, type Estimate, gae } from "./advantage/gae.ts";
+import { type Gigpo, gigpo } from "./advantage/gigpo.ts";
+import { drGrpo, grpo, rloo } from "./advantage/group.ts";
+import { hybrid } from "./advantage/hybrid.ts";
+import { discountedReturns } from "./advantage/reinforce.ts";
+import {
+  checkLength,
+  overTokens,
+  overTurns,
+  type Rows,
+  rowCount,
+  type Turns,
+  tokenRewards,
+  whiten,
+} from "./advantage/rows.ts";
+
+export interface Minibatch extends Rows {
+  /** (B) turn ends and turn rewards: penalised and normalised, but not yet an advantage. */
+  readonly turns: readonly Turns[];
+  /** (B) the group of each row. */
+  readonly groups: ArrayLike<number>;
+  /** (B, T) critic's value before each token; for estimators with a critic. */
+  readonly values?: Float32Array;
+  /** (B)(turns) the state each turn began in; for gigpo. */
+  readonly anchors?: readonly (readonly string[])[];
+  /** (B) the episode of each row, where one episode gives several rows. */
+  readonly episodes?: ArrayLike<number>;
+}
+
+interface TokenCredit {
+  readonly gamma: number;
+  readonly lambda: number;
+  /** Each turn's reward on the turn's end, or their sum on the episode's end (RAGEN). */
+  readonly rewardAt: "turns" | "end";
+}
+
+export type Estimator =
+  | ({ readonly kind: "gae" } & TokenCredit)
+  | { readonly kind: "bi-level-gae"; readonly gamma: number; readonly lambda: number; readonly gammaTurn: number }
+  | { readonly kind: "grpo" | "dr-grpo" | "rloo" | "reinforce++baseline" }
+  | { readonly kind: "reinforce++"; readonly gamma: number; readonly rewardAt: "turns" | "end" }
+  | ({ readonly kind: "gigpo" } & Gigpo)
+  | ({ readonly kind: "hybrid" } & TokenCredit);
+
+export interface Advantages {
+  /** (B, T); read only where written. */
+  readonly advantages: Float32Array;
+  /** (B, T) targets of the critic; null for estimators without one. */
+  readonly returns: Float32Array | null;
+  /** Further numbers worth a metric, by name. */
+  readonly measured: Readonly<Record<string, number>>;
+}
+
+/** Estimators that need a critic. */
+export const CRITIC_KINDS: readonly Estimator["kind"][] = ["gae", "bi-level-gae", "hybrid"];
+
+/**
+ * @throws {RangeError} if the estimator needs values or anchors that the minibatch lacks, or a length does not fit.
+ */
+export function estimateAdvantages(batch: Minibatch, estimator: Estimator): Advantages {
+  checkLength("groups", batch.groups, rowCount(batch));
+  const { kind } = estimator;
+  switch (kind) {
+    case "gae":
+      return whitened(batch, credit(batch, estimator));
+    case "bi-level-gae":
+      return whitened(batch, biLevelGae(batch, batch.turns, valuesOf(batch, kind), estimator));
+    case "grpo":
+      return plain(overTokens(batch, grpo(sums(batch), batch)));
+    case "dr-grpo":
+      return plain(overTokens(batch, drGrpo(sums(batch), batch)));
+    case "rloo":
+      return plain(overTokens(batch, rloo(sums(batch), batch)));
+    case "reinforce++baseline":
+      return plain(whiten(overTokens(batch, drGrpo(sums(batch), batch)), batch.written));
+    case "reinforce++": {
+      const rewards = tokenRewards(batch, batch.turns, estimator.rewardAt);
+      return plain(whiten(discountedReturns(batch, rewards, estimator.gamma, "carry"), batch.written));
+    }
+    case "gigpo": {
+      if (batch.anchors === undefined)
+        throw new RangeError("gigpo compares turns by the state they began in: pass anchors");
+      const rewards = batch.turns.map((turns) => turns.rewards);
+      const perTurn = gigpo(rewards, batch.anchors, batch.groups, estimator);
+      return plain(
+        overTurns(
+          batch,
+          batch.turns.map((turns) => turns.ends),
+          perTurn,
+        ),
+      );
+    }
+    case "hybrid": {
+      const values = valuesOf(batch, kind);
+      const estimate = credit(batch, estimator);
+      const { advantages, criticShare } = hybrid(batch, { ...estimate, values }, sums(batch), batch.groups);
+      return { ...whitened(batch, { ...estimate, advantages }), measured: { criticShare } };
+    }
+    default:
+      return kind satisfies never;
+  }
+}
+
+function credit(batch: Minibatch, { kind, rewardAt, gamma, lambda }: TokenCredit & { kind: string }): Estimate {
+  const rewards = tokenRewards(batch, batch.turns, rewardAt);
+  return gae(batch, rewards, valuesOf(batch, kind), { gamma, lambda, over: "written" });
+}
+
+function whitened(batch: Minibatch, { advantages, returns }: Estimate): Advantages {
+  return { advantages: whiten(advantages, batch.written), returns, measured: {} };
+}
+
+const plain = (advantages: Float32Array): Advantages => ({ advantages, returns: null, measured: {} });
+
+const sums = (batch: Minibatch) => batch.turns.map(({ rewards }) => rewards.reduce((sum, reward) => sum + reward, 0));
+
+function valuesOf({ values }: Minibatch, kind: string): Float32Array {
+  if (values === undefined)
+    throw new RangeError(`${kind} needs a critic: pass values, or choose an estimator without one`);
+  return values;
+}

@@ -1,0 +1,147 @@
+/**
+ * Generalised advantage estimation over tokens, and over turns and tokens (bi-level). Knows nothing of whitening, which
+ * needs the whole minibatch (rows.ts).
+ *
+ * - Turn ends are given, never inferred: a turn that earned 0 is still a turn.
+ * - With `over: "written"`, nothing depends on the values at tokens that the policy did not write.
+ */
+import { checkLength, checkTurns, type Rows, rowCount, type Turns } from "./rows.ts";
+
+export interface Estimate {
+  /** (B, T) advantages, in reward units. */
+  readonly advantages: Float32Array;
+  /** (B, T) what the critic should have said: advantages + values. */
+  readonly returns: Float32Array;
+}
+
+export interface Gae {
+  /** Discount per token, 0 to 1. */
+  readonly gamma: number;
+  readonly lambda: number;
+  /**
+   * "written": the next state is that of the next written token; observations and padding are jumped over.
+   * "all": every column is a step, as RAGEN v1's verl; kept for compat only.
+   */
+  readonly over: "written" | "all";
+}
+
+/**
+ * `d_t = r_t + gamma V_next - V_t`, `A_t = d_t + gamma lambda A_next`, backwards along each row.
+ *
+ * Columns that are not written hold the running advantage where `over` is "written"; they belong to no loss.
+ *
+ * Source: https://arxiv.org/abs/1506.02438; observation tokens as verl 0.6 compute_gae_advantage_return.
+ *
+ * @param rewards (B, T) rewards on tokens.
+ * @param values  (B, T) critic's value before each token.
+ * @throws {RangeError} if a token that nobody wrote has a reward: it would be lost.
+ */
+export function gae(rows: Rows, rewards: Float32Array, values: Float32Array, { gamma, lambda, over }: Gae): Estimate {
+  const { width, written } = rows;
+  checkLength("rewards", rewards, written.length);
+  checkLength("values", values, written.length);
+  const advantages = new Float32Array(written.length);
+  const returns = new Float32Array(written.length);
+  for (let row = 0; row < rowCount(rows); row++) {
+    let next = 0;
+    let running = 0;
+    for (let i = (row + 1) * width - 1; i >= row * width; i--) {
+      const step = over === "all" || written[i] === 1;
+      if (step) {
+        running = rewards[i]! + gamma * next - values[i]! + gamma * lambda * running;
+        next = values[i]!;
+      } else if (rewards[i] !== 0) {
+        throw new RangeError(
+          `row ${row}: reward ${rewards[i]} at column ${i - row * width}, which the policy did not write`,
+        );
+      }
+      advantages[i] = running;
+      returns[i] = running + values[i]!;
+    }
+  }
+  return { advantages, returns };
+}
+
+export interface BiLevelGae {
+  /** Discount per token within a turn. */
+  readonly gamma: number;
+  readonly lambda: number;
+  /** Discount per turn; RAGEN's high_level_gamma, 0.95. */
+  readonly gammaTurn: number;
+}
+
+/**
+ * GAE from turn to turn first, then from token to token inside each turn.
+ *
+ * With turn ends e_1 < ... < e_m: `A(e_i) = r_i + gammaTurn V(e_i+1) - V(e_i) + gammaTurn lambda A(e_i+1)`. The turn's
+ * last token then earns `A(e_i) + V(e_i)`, and token-level GAE starts anew behind it.
+ *
+ * Source: RAGEN's bi-level GAE (https://arxiv.org/abs/2504.20073, revision of May 2025), ends carried.
+ *
+ * @param turns  (B) turn ends and turn rewards.
+ * @param values (B, T) critic's value before each token.
+ * @throws {RangeError} if a row's last written token is not the end of its last turn.
+ */
+export function biLevelGae(rows: Rows, turns: readonly Turns[], values: Float32Array, rule: BiLevelGae): Estimate {
+  const { width, written } = rows;
+  checkLength("values", values, written.length);
+  checkLength("turns", turns, rowCount(rows));
+  const advantages = new Float32Array(written.length);
+  const returns = new Float32Array(written.length);
+  turns.forEach((rowTurns, row) => {
+    checkTurns(rows, row, rowTurns.ends);
+    const start = row * width;
+    checkLastEnd(rows, row, rowTurns.ends);
+    const targets = turnTargets(rowTurns, values.subarray(start, start + width), rule);
+    let next = 0;
+    let running = 0;
+    for (let column = width - 1; column >= 0; column--) {
+      const i = start + column;
+      if (!written[i]) continue;
+      const target = targets.get(column);
+      const delta = target === undefined ? rule.gamma * next - values[i]! : target - values[i]!;
+      running = delta + (target === undefined ? rule.gamma * rule.lambda * running : 0);
+      next = values[i]!;
+      advantages[i] = running;
+      returns[i] = running + values[i]!;
+    }
+  });
+  return { advantages, returns };
+}
+
+/** What each turn's last token earns, by its column: the turn-level return. */
+function turnTargets({ ends, rewards }: Turns, values: Float32Array, rule: BiLevelGae): Map<number, number> {
+  checkLength("turn rewards", rewards, ends.length);
+  const targets = new Map<number, number>();
+  let next = 0;
+  let running = 0;
+  for (let turn = ends.length - 1; turn >= 0; turn--) {
+    const value = values[ends[turn]!]!;
+    running = rewards[turn]! + rule.gammaTurn * next - value + rule.gammaTurn * rule.lambda * running;
+    next = value;
+    targets.set(ends[turn]!, running + value);
+  }
+  return targets;
+}
+
+function checkLastEnd({ width, written }: Rows, row: number, ends: readonly number[]): void {
+  const last = written.lastIndexOf(1, (row + 1) * width - 1) - row * width;
+  if (last >= 0 && ends.at(-1) !== last) {
+    throw new RangeError(
+      `row ${row}: the last written token is at column ${last}, but the last turn ends at ${ends.at(-1) ?? "none"}`,
+    );
+  }
+}
+
+/**
+ * Turns as RAGEN v1 finds them: wherever a token's reward is not 0. Compat only; it overlooks turns that earned 0.
+ *
+ * @param rewards (B, T) rewards on tokens.
+ */
+export function turnsFromRewards(rows: Rows, rewards: Float32Array): Turns[] {
+  return Array.from({ length: rowCount(rows) }, (_, row) => {
+    const line = rewards.subarray(row * rows.width, (row + 1) * rows.width);
+    const ends = [...line.keys()].filter((column) => line[column] !== 0 && rows.written[row * rows.width + column]);
+    return { ends, rewards: ends.map((end) => line[end]!) };
+  });
+}

@@ -1,0 +1,113 @@
+/**
+ * Trajectories as rows of equal width, and what every estimator does with them: put rewards on tokens, spread a row's
+ * advantage over its tokens, whiten. Knows no estimator.
+ *
+ * Column t belongs to token t: its log-probability, its advantage, and the critic's value of the state before it.
+ */
+
+/** B rows of T columns, row-major; short trajectories are padded with 0. */
+export interface Rows {
+  /** T. */
+  readonly width: number;
+  /** (B, T) 1 where the policy wrote the token. */
+  readonly written: Uint8Array;
+}
+
+/** Turns of one row: `ends` are columns of the turns' last written tokens, ascending. */
+export interface Turns {
+  readonly ends: readonly number[];
+  /** What each turn earned, after penalty and normalisation. */
+  readonly rewards: readonly number[];
+}
+
+/** B. @throws {RangeError} if the mask does not split into rows. */
+export function rowCount({ width, written }: Rows): number {
+  if (!Number.isInteger(width) || width < 1) throw new RangeError(`a row is at least 1 column wide, got ${width}`);
+  if (written.length % width !== 0)
+    throw new RangeError(`${written.length} mask entries do not split into rows of ${width}`);
+  return written.length / width;
+}
+
+/** @throws {RangeError} naming what has the wrong length. */
+export function checkLength(what: string, values: ArrayLike<unknown>, length: number): void {
+  if (values.length !== length) throw new RangeError(`${what}: expected ${length} entries, got ${values.length}`);
+}
+
+/**
+ * (B, T) rewards on tokens.
+ *
+ * @param turns      (B) one entry a row.
+ * @param placement  "turns": each turn's reward on its last written token. "end": their sum on the last turn's, as
+ *                   RAGEN with use_turn_scores False.
+ * @throws {RangeError} if a turn ends on a token that the policy did not write, or the ends do not ascend.
+ */
+export function tokenRewards(rows: Rows, turns: readonly Turns[], placement: "turns" | "end"): Float32Array {
+  checkLength("turns", turns, rowCount(rows));
+  const rewards = new Float32Array(rows.written.length);
+  turns.forEach(({ ends, rewards: earned }, row) => {
+    checkTurns(rows, row, ends);
+    checkLength(`row ${row}: turn rewards`, earned, ends.length);
+    const start = row * rows.width;
+    if (placement === "turns") for (const [i, end] of ends.entries()) rewards[start + end] = earned[i]!;
+    else if (ends.length > 0) rewards[start + ends.at(-1)!] = earned.reduce((sum, reward) => sum + reward, 0);
+  });
+  return rewards;
+}
+
+/** @throws {RangeError} unless ends ascend and lie on written tokens. */
+export function checkTurns({ width, written }: Rows, row: number, ends: readonly number[]): void {
+  for (const [i, end] of ends.entries()) {
+    if (written[row * width + end] !== 1 || !Number.isInteger(end) || end < 0 || end >= width) {
+      throw new RangeError(`row ${row}: turn ${i} ends at column ${end}, which the policy did not write`);
+    }
+    if (i > 0 && end <= ends[i - 1]!) {
+      throw new RangeError(`row ${row}: turn ends must ascend, got ${ends.join(", ")}`);
+    }
+  }
+}
+
+/** (B, T): row b's value on each of its written tokens, 0 elsewhere. */
+export function overTokens(rows: Rows, perRow: ArrayLike<number>): Float32Array {
+  checkLength("values per row", perRow, rowCount(rows));
+  return Float32Array.from(rows.written, (written, i) => (written ? perRow[Math.floor(i / rows.width)]! : 0));
+}
+
+/** (B, T): turn k's value on each written token of turn k (after turn k - 1's end, up to its own), 0 elsewhere. */
+export function overTurns(rows: Rows, ends: readonly (readonly number[])[], perTurn: readonly (readonly number[])[]) {
+  checkLength("turn ends", ends, rowCount(rows));
+  checkLength("values per turn", perTurn, ends.length);
+  const spread = new Float32Array(rows.written.length);
+  ends.forEach((rowEnds, row) => {
+    checkTurns(rows, row, rowEnds);
+    checkLength(`row ${row}: values per turn`, perTurn[row]!, rowEnds.length);
+    let column = 0;
+    for (const [turn, end] of rowEnds.entries()) {
+      for (; column <= end; column++) {
+        const i = row * rows.width + column;
+        if (rows.written[i]) spread[i] = perTurn[row]![turn]!;
+      }
+    }
+  });
+  return spread;
+}
+
+/**
+ * `(x - mean) / sqrt(var + 1e-8)` with mean and sample variance over the written tokens of all rows: pass the whole
+ * minibatch, never a micro-batch. Other positions are moved and scaled alike (and are read by nobody).
+ *
+ * Source: masked whitening of PPO in verl core_algos.
+ *
+ * @throws {RangeError} if fewer than 2 tokens are written.
+ */
+export function whiten(values: Float32Array, written: Uint8Array): Float32Array {
+  checkLength("values to whiten", values, written.length);
+  const count = written.reduce((sum, one) => sum + one, 0);
+  if (count < 2) throw new RangeError(`whitening needs at least 2 written tokens, got ${count}`);
+  let sum = 0;
+  for (let i = 0; i < values.length; i++) if (written[i]) sum += values[i]!;
+  const centre = sum / count;
+  let squares = 0;
+  for (let i = 0; i < values.length; i++) if (written[i]) squares += (values[i]! - centre) ** 2;
+  const scale = 1 / Math.sqrt(squares / (count - 1) + 1e-8);
+  return values.map((value) => (value - centre) * scale);
+}

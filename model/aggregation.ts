@@ -1,0 +1,92 @@
+/**
+ * How token losses become one number: weights per token, so that the loss is a plain weighted sum. Also the weights of
+ * importance sampling. Plain arrays; knows no tensors.
+ *
+ * - Always for a whole minibatch. A micro-batch uses its slice of the weights; then its losses add up to the minibatch's,
+ *   and nothing depends on how the minibatch was cut.
+ * - Rows without a written token are padding: they weigh nothing and are not counted.
+ */
+import { checkLength, type Rows, rowCount } from "./advantage/rows.ts";
+
+export type Aggregation =
+  /** Every token alike: 1 / tokens. */
+  | "token-mean"
+  /** 1 / rows: long rows count for more. */
+  | "seq-mean-token-sum"
+  /** Every row alike: 1 / (rows * tokens of the row). */
+  | "seq-mean-token-mean"
+  /** 1 / tokensMax, a constant of the run; summed over rows, as verl does (its name notwithstanding). */
+  | "seq-mean-token-sum-norm";
+
+/**
+ * (B, T) weights; 0 where not written.
+ *
+ * Source: the four loss_agg_mode of verl, over the minibatch instead of the micro-batch.
+ *
+ * @param tokensMax for "seq-mean-token-sum-norm": the divisor; verl takes the width of the batch.
+ * @throws {RangeError} if no token is written.
+ */
+export function tokenWeights(rows: Rows, aggregation: Aggregation, tokensMax = rows.width): Float32Array {
+  const lengths = rowLengths(rows);
+  const tokens = lengths.reduce((sum, length) => sum + length, 0);
+  const count = lengths.filter((length) => length > 0).length;
+  if (tokens === 0) throw new RangeError("no token of the minibatch is written, so there is no loss");
+  const perRow = lengths.map((length) => {
+    switch (aggregation) {
+      case "token-mean":
+        return 1 / tokens;
+      case "seq-mean-token-sum":
+        return 1 / count;
+      case "seq-mean-token-mean":
+        return length > 0 ? 1 / (count * length) : 0;
+      case "seq-mean-token-sum-norm":
+        return 1 / tokensMax;
+      default:
+        return aggregation satisfies never;
+    }
+  });
+  return Float32Array.from(rows.written, (written, i) => (written ? perRow[Math.floor(i / rows.width)]! : 0));
+}
+
+/** (B, T) 1 / (tokens of the row) where written: a row's weighted sum is its mean. */
+export function sequenceShares(rows: Rows): Float32Array {
+  const lengths = rowLengths(rows);
+  return Float32Array.from(rows.written, (written, i) => (written ? 1 / lengths[Math.floor(i / rows.width)]! : 0));
+}
+
+/** (B) written tokens of each row. */
+export function rowLengths(rows: Rows): number[] {
+  return Array.from({ length: rowCount(rows) }, (_, row) =>
+    rows.written.subarray(row * rows.width, (row + 1) * rows.width).reduce((sum, one) => sum + one, 0),
+  );
+}
+
+/**
+ * Truncated importance sampling: `min(exp(learner - sampler), cap)` where written, 0 elsewhere. Multiplied onto the
+ * weights, it corrects for tokens that another policy (older, or computed differently) sampled.
+ *
+ * Source: https://fengyao.notion.site/off-policy-rl; truncation https://arxiv.org/abs/1802.01561 (V-trace).
+ *
+ * @param learner (B, T) log-probabilities by the policy that the loss's ratio starts from.
+ * @param sampler (B, T) log-probabilities recorded as the tokens were sampled.
+ * @param cap     at least 1.
+ * @param level   "token": each token's own ratio. "sequence": the product over the row, for all of its tokens.
+ */
+export function importanceWeights(
+  rows: Rows,
+  learner: Float32Array,
+  sampler: Float32Array,
+  { cap, level }: { cap: number; level: "token" | "sequence" },
+): Float32Array {
+  checkLength("learner's log-probabilities", learner, rows.written.length);
+  checkLength("sampler's log-probabilities", sampler, rows.written.length);
+  if (!(cap >= 1)) throw new RangeError(`the cap of importance weights must be at least 1, got ${cap}`);
+  const gaps = learner.map((value, i) => (rows.written[i] ? value - sampler[i]! : 0));
+  const sums = Array.from({ length: rowCount(rows) }, (_, row) =>
+    gaps.subarray(row * rows.width, (row + 1) * rows.width).reduce((sum, gap) => sum + gap, 0),
+  );
+  return gaps.map((gap, i) => {
+    if (!rows.written[i]) return 0;
+    return Math.min(Math.exp(level === "token" ? gap : sums[Math.floor(i / rows.width)]!), cap);
+  });
+}

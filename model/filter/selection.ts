@@ -1,0 +1,130 @@
+/**
+ * The selection strategies of RAGEN v1 and RAGEN-2: from one score per group to the groups that stay.
+ * Knows nothing of how a score was made.
+ */
+import type { FilterMetric } from "../filter.ts";
+
+/** Scores this close to 0 are 0. */
+export const ZERO = 1e-10;
+
+interface Ranking {
+  readonly metric: FilterMetric;
+  /** Which end of the metric is kept. */
+  readonly order: "largest" | "smallest";
+  /** False: groups that score 0 (within 1e-10) are dropped first. */
+  readonly includeZero: boolean;
+}
+
+export type FilterRule =
+  | { readonly strategy: "all" }
+  /** RAGEN v1: the `ratio` of the groups with the largest ("std") or smallest ("std_rev") reward std. */
+  | { readonly strategy: "top_ratio"; readonly ratio: number; readonly type: "std" | "std_rev" }
+  /** The fewest groups that together hold `value` of the scores' sum (linear, less `epsilon`) or of their softmax. */
+  | ({
+      readonly strategy: "top_p";
+      readonly value: number;
+      readonly mode: "linear" | "softmax";
+      readonly epsilon: number;
+    } & Ranking)
+  /** `value` is a share of the groups, rounded down, at least one. */
+  | ({ readonly strategy: "top_k"; readonly value: number } & Ranking)
+  /** `value` is a number of groups. */
+  | ({ readonly strategy: "top_k_abs"; readonly value: number } & Ranking)
+  /** Groups that score at least `value` times the best (largest), or at most the least divided by `value` (smallest). */
+  | ({ readonly strategy: "min_p"; readonly value: number } & Ranking);
+
+/** What a selection needs to know of a group. */
+export interface Scored {
+  readonly score: number;
+  /** Sample std of the raw reward within the group. */
+  readonly rewardStd: number;
+}
+
+/**
+ * The groups that stay; none if nothing qualifies.
+ *
+ * @param rankConstant rank a batch whose rewards are constant within every group, as RAGEN does, where the order of the
+ *                     groups then decides; otherwise such a batch selects nothing.
+ * @throws {RangeError} if the rule's value is out of range.
+ */
+export function select<G extends Scored>(
+  groups: readonly G[],
+  rule: FilterRule,
+  rankConstant: boolean,
+): ReadonlySet<G> {
+  const { strategy } = rule;
+  if (strategy === "all") return new Set(groups);
+  if (strategy === "top_ratio") {
+    check(rule.ratio > 0 && rule.ratio <= 1, "ratio", "above 0 and at most 1", rule.ratio);
+    if (rule.ratio === 1) return new Set(groups);
+    if (!rankConstant && allConstant(groups)) return new Set();
+    const ranked = rank(groups, rule.type === "std" ? "largest" : "smallest");
+    return new Set(ranked.slice(0, Math.floor(rule.ratio * groups.length)));
+  }
+  check(Number.isFinite(rule.value) && rule.value > 0, "value", "above 0", rule.value);
+  const pool = rule.includeZero ? groups : groups.filter((group) => Math.abs(group.score) > ZERO);
+  const keepsAll = strategy !== "top_k_abs" && rule.value >= 1;
+  if (keepsAll) return new Set(pool);
+  if (pool.length === 0) return new Set();
+  if (!rankConstant && rule.metric === "reward_variance" && allConstant(pool)) return new Set();
+  const ranked = rank(pool, rule.order);
+  switch (strategy) {
+    case "top_p":
+      return new Set(
+        rule.mode === "linear" ? linearShare(ranked, rule.value, rule.epsilon) : softmaxShare(ranked, rule),
+      );
+    case "top_k":
+      return new Set(ranked.slice(0, Math.max(1, Math.floor(rule.value * pool.length))));
+    case "top_k_abs":
+      return new Set(ranked.slice(0, Math.floor(rule.value)));
+    case "min_p": {
+      const best = ranked[0]!.score;
+      const passes = (group: G) =>
+        rule.order === "largest" ? group.score >= rule.value * best : group.score <= best / rule.value;
+      return new Set(pool.filter(passes));
+    }
+    default:
+      return strategy satisfies never;
+  }
+}
+
+export const allConstant = (groups: readonly Scored[]) => groups.every((group) => group.rewardStd <= ZERO);
+
+/** Best first; the sort is stable, so ties keep their order. */
+const rank = <G extends Scored>(groups: readonly G[], order: "largest" | "smallest"): G[] =>
+  groups.toSorted((a, b) => (order === "largest" ? b.score - a.score : a.score - b.score));
+
+/** Best groups first until `value` of the sum, less epsilon, is reached; none if the scores run out or turn non-positive. */
+function linearShare<G extends Scored>(ranked: readonly G[], value: number, epsilon: number): readonly G[] {
+  const threshold = value * ranked.reduce((sum, group) => sum + group.score, 0) - epsilon;
+  let held = 0;
+  for (const [count, group] of ranked.entries()) {
+    if (held >= threshold) return ranked.slice(0, count);
+    if (group.score <= 0) return [];
+    held += group.score;
+  }
+  return held >= threshold ? ranked : [];
+}
+
+/** Best groups first until their softmax probabilities reach `value`; at least one. */
+function softmaxShare<G extends Scored>(
+  ranked: readonly G[],
+  { value, order }: { value: number; order: "largest" | "smallest" },
+): readonly G[] {
+  const sign = order === "largest" ? 1 : -1;
+  const best = sign * ranked[0]!.score;
+  const weights = ranked.map((group) => Math.exp(sign * group.score - best));
+  const total = weights.reduce((sum, weight) => sum + weight, 0);
+  let held = 0;
+  const count =
+    1 +
+    weights.findIndex((weight) => {
+      held += weight;
+      return held >= value * total;
+    });
+  return ranked.slice(0, count === 0 ? ranked.length : count);
+}
+
+function check(holds: boolean, name: string, allowed: string, got: number): void {
+  if (!holds) throw new RangeError(`filter ${name} must be ${allowed}, got ${got}`);
+}

@@ -1,0 +1,45 @@
+/** Mean and spread of a few numbers. Knows nothing of rewards, groups or tensors. Sums are taken in float64. */
+
+/** @throws {RangeError} if there is nothing to average. */
+export function mean(values: ArrayLike<number>): number {
+  if (values.length === 0) throw new RangeError("there is no mean of 0 values");
+  let sum = 0;
+  for (let i = 0; i < values.length; i++) sum += values[i]!;
+  return sum / values.length;
+}
+
+/** True if every value is the same number; then the spread is exactly 0, which rounding in the mean may hide. */
+export function isConstant(values: ArrayLike<number>): boolean {
+  for (let i = 1; i < values.length; i++) if (values[i] !== values[0]) return false;
+  return true;
+}
+
+/** `sum((x - mean)^2) / (n - correction)`: correction 1 is the sample variance (torch.var), 0 the population's. */
+export function variance(values: ArrayLike<number>, correction: 0 | 1 = 1): number {
+  if (values.length <= correction) {
+    throw new RangeError(
+      `a variance with divisor n - ${correction} needs more than ${correction} values, got ${values.length}`,
+    );
+  }
+  if (isConstant(values)) return 0;
+  const centre = mean(values);
+  let sum = 0;
+  for (let i = 0; i < values.length; i++) sum += (values[i]! - centre) ** 2;
+  return sum / (values.length - correction);
+}
+
+/** Square root of `variance`, in the unit of the values. */
+export function deviation(values: ArrayLike<number>, correction: 0 | 1 = 1): number {
+  return Math.sqrt(variance(values, correction));
+}
+
+/** Positions by key, keys in the order of their first appearance. */
+export function positionsBy<K>(keys: ArrayLike<K>): Map<K, number[]> {
+  const positions = new Map<K, number[]>();
+  for (let i = 0; i < keys.length; i++) {
+    const known = positions.get(keys[i]!);
+    if (known === undefined) positions.set(keys[i]!, [i]);
+    else known.push(i);
+  }
+  return positions;
+}
