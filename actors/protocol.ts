@@ -240,9 +240,9 @@ export type Tell = Exclude<Message, Ask | Answer>;
 export function parseMessage(raw: unknown): Message {
   const type = (raw as { type?: unknown } | null)?.type;
   if (typeof type !== "string" || !Object.hasOwn(schemas, type)) {
-    throw new ProtocolError(
-      `unknown message type ${JSON.stringify(type)}; expected one of ${Object.keys(schemas).join(", ")}`,
-    );
+    // What a stranger sent may be anything: long, or a value that JSON does not know.
+    const found = typeof type === "string" ? JSON.stringify(type.slice(0, 64)) : `of kind ${typeof type}`;
+    throw new ProtocolError(`unknown message type ${found}; expected one of ${Object.keys(schemas).join(", ")}`);
   }
   const parsed = schemas[type as keyof Messages].safeParse(raw);
   if (!parsed.success) throw new ProtocolError(`bad ${type}: ${z.prettifyError(parsed.error)}`);

@@ -14,6 +14,9 @@ import type { Handler, Peer, Problem, TransportOptions } from "./transport.ts";
 /** Asks that wait for their answer at one time, in one direction. */
 export const ASKS_MAX = 4096;
 
+/** Characters of a report on a bad frame. */
+const BAD_FRAME_TEXT_MAX = 1000;
+
 /** What a transport must be able to do with one connection. */
 export interface Wire {
   /** Bytes handed over and not yet taken by the other end's system. */
@@ -113,7 +116,8 @@ export class WirePeer implements Peer {
     try {
       envelope = decodeFrame(frame);
     } catch (error) {
-      this.#endWith("badFrame", `bad frame: ${describeError(error)}`);
+      // A frame can be wrong in as many places as it has bytes.
+      this.#endWith("badFrame", `bad frame: ${describeError(error)}`.slice(0, BAD_FRAME_TEXT_MAX));
       return;
     }
     this.#options.received?.(envelope.body.type);
