@@ -1,0 +1,65 @@
+/**
+ * Where tensor functions run. The model is written once as functions of tfjs tensors; an engine makes such a function
+ * runnable on some device. `eager` runs it op by op on a tfjs backend; `compiled` traces it once and runs the graph.
+ */
+import type * as tf from "@tensorflow/tfjs-core";
+import type { TypedArray } from "./graph.ts";
+
+export type ElementType = "float32" | "int32";
+
+/** Shape and type of one named input. */
+export interface Spec {
+  readonly shape: readonly number[];
+  readonly dtype: ElementType;
+}
+
+export const f32 = (...shape: number[]): Spec => ({ shape, dtype: "float32" });
+export const i32 = (...shape: number[]): Spec => ({ shape, dtype: "int32" });
+
+/** A pure function of tensors: no reading of values, no branching on them, static shapes. */
+export type TensorFunction = (inputs: Readonly<Record<string, tf.Tensor>>) => Readonly<Record<string, tf.Tensor>>;
+
+/**
+ * A tensor that outlives a run, where the engine wants it. On a CPU its memory is `values` itself, so that weights in
+ * shared memory are used where they lie.
+ */
+export interface DeviceArray extends Spec {
+  /** The current contents; on a CPU the live memory, elsewhere a copy. */
+  read(): TypedArray;
+  write(values: TypedArray): void;
+}
+
+export interface CompiledFunction {
+  /**
+   * @param inputs   one array per input named at compile time; none left out, none added.
+   * @param outputs  receive the results; an output may be the very array of an input of equal shape (in-place update).
+   */
+  run(inputs: Readonly<Record<string, DeviceArray>>, outputs: Readonly<Record<string, DeviceArray>>): Promise<void>;
+  dispose(): Promise<void>;
+}
+
+export interface Engine {
+  readonly name: "compiled" | "eager" | "tensorflow";
+  /** For people: "cpu, 2 threads". */
+  readonly device: string;
+  /** @param backing  memory to use, of the right length; fresh zeros when left out. */
+  array(spec: Spec, backing?: Float32Array | Int32Array): DeviceArray;
+  compile(name: string, build: TensorFunction, inputs: Readonly<Record<string, Spec>>): Promise<CompiledFunction>;
+}
+
+/** @throws {Error} naming every missing, extra or wrongly shaped array. */
+export function checkArrays(
+  what: string,
+  expected: Readonly<Record<string, Spec>>,
+  given: Readonly<Record<string, DeviceArray>>,
+): void {
+  const faults: string[] = [];
+  for (const [name, spec] of Object.entries(expected)) {
+    const array = given[name];
+    if (array === undefined) faults.push(`${name} is missing`);
+    else if (array.dtype !== spec.dtype || array.shape.join() !== spec.shape.join())
+      faults.push(`${name} is ${array.dtype}[${array.shape}], expected ${spec.dtype}[${spec.shape}]`);
+  }
+  for (const name of Object.keys(given)) if (!(name in expected)) faults.push(`${name} is not expected`);
+  if (faults.length > 0) throw new Error(`${what}: ${faults.join("; ")}`);
+}

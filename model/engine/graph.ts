@@ -1,0 +1,54 @@
+/**
+ * A traced computation: values and nodes in static single assignment, in execution order. Node names are ONNX operator names.
+ * Knows no tfjs and no runtime; `trace.ts` builds it, `onnx.ts` writes it, `compiled.ts` runs it.
+ */
+
+export type DType = "float32" | "int32" | "int64" | "bool";
+export type TypedArray = Float32Array | Int32Array | BigInt64Array | Uint8Array;
+
+/** An attribute of a node. JavaScript has one number type, so floats are wrapped to tell them from integers. */
+export type Attribute = number | readonly number[] | string | { readonly float: number };
+
+export interface Node {
+  readonly op: string;
+  /** "" is ONNX itself, "com.microsoft" are onnxruntime's fused operators. */
+  readonly domain: "" | "com.microsoft";
+  /** Value names; "" is an optional input left out. */
+  readonly inputs: readonly string[];
+  readonly outputs: readonly string[];
+  readonly attributes: Readonly<Record<string, Attribute>>;
+}
+
+export interface Constant {
+  readonly shape: readonly number[];
+  readonly dtype: DType;
+  readonly values: TypedArray;
+}
+
+export interface Port {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly dtype: DType;
+}
+
+export interface Graph {
+  readonly inputs: readonly Port[];
+  readonly outputs: readonly Port[];
+  readonly nodes: readonly Node[];
+  readonly constants: ReadonlyMap<string, Constant>;
+}
+
+export const sizeOf = (shape: readonly number[]): number => shape.reduce((size, dim) => size * dim, 1);
+
+/** Drop nodes and constants that no output needs. */
+export function prune(graph: Graph): Graph {
+  const needed = new Set(graph.outputs.map((port) => port.name));
+  const nodes: Node[] = [];
+  for (const node of graph.nodes.toReversed()) {
+    if (!node.outputs.some((name) => needed.has(name))) continue;
+    for (const name of node.inputs) needed.add(name);
+    nodes.push(node);
+  }
+  const constants = new Map([...graph.constants].filter(([name]) => needed.has(name)));
+  return { ...graph, nodes: nodes.reverse(), constants };
+}

@@ -1,0 +1,205 @@
+/** How each tfjs kernel that the model uses is written in ONNX. The model's own fused kernels are in `model/ops.ts`. */
+import * as tf from "@tensorflow/tfjs-core";
+import { sizeOf } from "./graph.ts";
+import { type Lowering, lower } from "./trace.ts";
+
+type Info = tf.TensorInfo;
+
+const BINARY = { Add: "Add", Sub: "Sub", Multiply: "Mul", RealDiv: "Div", Pow: "Pow", Maximum: "Max", Minimum: "Min" };
+for (const [kernel, op] of Object.entries(BINARY)) {
+  lower(kernel, ({ a, b }, _, to) => {
+    const shape = tf.backend_util.assertAndGetBroadcastShape(a!.shape, b!.shape);
+    return to.tensor(to.recorder.emit(op, [to.name(a!), to.name(b!)])[0]!, shape, a!.dtype);
+  });
+}
+
+const UNARY = {
+  Exp: "Exp",
+  Log: "Log",
+  Neg: "Neg",
+  Sqrt: "Sqrt",
+  Sigmoid: "Sigmoid",
+  Tanh: "Tanh",
+  Abs: "Abs",
+  Reciprocal: "Reciprocal",
+};
+for (const [kernel, op] of Object.entries(UNARY)) {
+  lower(kernel, ({ x }, _, to) => to.tensor(to.recorder.emit(op, [to.name(x!)])[0]!, x!.shape, x!.dtype));
+}
+
+// tfjs compares to 0/1 numbers it goes on to multiply by; ONNX compares to booleans.
+const COMPARE = {
+  Greater: "Greater",
+  GreaterEqual: "GreaterOrEqual",
+  Less: "Less",
+  LessEqual: "LessOrEqual",
+  Equal: "Equal",
+};
+for (const [kernel, op] of Object.entries(COMPARE)) {
+  lower(kernel, ({ a, b }, _, to) => {
+    const shape = tf.backend_util.assertAndGetBroadcastShape(a!.shape, b!.shape);
+    const [truth] = to.recorder.emit(op, [to.name(a!), to.name(b!)]);
+    return to.tensor(cast(to, truth!, 6), shape, "bool");
+  });
+}
+lower("LogicalAnd", ({ a, b }, _, to) => {
+  const shape = tf.backend_util.assertAndGetBroadcastShape(a!.shape, b!.shape);
+  return to.tensor(to.recorder.emit("Mul", [to.name(a!), to.name(b!)])[0]!, shape, "bool");
+});
+lower("Select", ({ condition, t, e }, _, to) => {
+  const truth = cast(to, to.name(condition!), 9);
+  return to.tensor(to.recorder.emit("Where", [truth, to.name(t!), to.name(e!)])[0]!, t!.shape, t!.dtype);
+});
+
+lower("Square", ({ x }, _, to) => to.tensor(to.recorder.emit("Mul", [to.name(x!), to.name(x!)])[0]!, x!.shape));
+lower("Rsqrt", ({ x }, _, to) => {
+  const [root] = to.recorder.emit("Sqrt", [to.name(x!)]);
+  return to.tensor(to.recorder.emit("Reciprocal", [root!])[0]!, x!.shape);
+});
+lower<tf.ClipByValueAttrs>("ClipByValue", ({ x }, { clipValueMin, clipValueMax }, to) => {
+  const bounds = [to.recorder.float(clipValueMin), to.recorder.float(clipValueMax)];
+  return to.tensor(to.recorder.emit("Clip", [to.name(x!), ...bounds])[0]!, x!.shape);
+});
+lower("Identity", ({ x }, _, to) => to.tensor(to.name(x!), x!.shape, x!.dtype));
+
+/** ONNX type codes: 1 float32, 6 int32, 7 int64, 9 bool. */
+function cast(to: Lowering, name: string, code: number): string {
+  return to.recorder.emit("Cast", [name], 1, { to: code })[0]!;
+}
+lower<tf.CastAttrs>("Cast", ({ x }, { dtype }, to) => {
+  const real = (type: string) => (type === "float32" ? 1 : 6);
+  const same = real(x!.dtype) === real(dtype);
+  return to.tensor(same ? to.name(x!) : cast(to, to.name(x!), real(dtype)), x!.shape, dtype);
+});
+
+function reshape(to: Lowering, x: Info, shape: readonly number[]): Info {
+  // A new tensor even where nothing changes: tfjs tells tensors apart by identity when it differentiates.
+  if (shape.join() === x.shape.join()) return to.tensor(to.name(x), shape, x.dtype);
+  return to.tensor(to.recorder.emit("Reshape", [to.name(x), to.recorder.ints(shape)])[0]!, shape, x.dtype);
+}
+lower<tf.ReshapeAttrs>("Reshape", ({ x }, { shape }, to) =>
+  reshape(to, x!, tf.util.inferFromImplicitShape(shape, sizeOf(x!.shape))),
+);
+lower<tf.ExpandDimsAttrs>("ExpandDims", ({ input }, { dim }, to) => {
+  const shape = input!.shape.slice();
+  shape.splice(dim < 0 ? dim + shape.length + 1 : dim, 0, 1);
+  return reshape(to, input!, shape);
+});
+
+function transpose(to: Lowering, x: Info, perm: readonly number[]): Info {
+  const shape = perm.map((axis) => x.shape[axis]!);
+  return to.tensor(to.recorder.emit("Transpose", [to.name(x)], 1, { perm })[0]!, shape, x.dtype);
+}
+lower<tf.TransposeAttrs>("Transpose", ({ x }, { perm }, to) => transpose(to, x!, perm));
+
+lower<tf.BatchMatMulAttrs>("BatchMatMul", ({ a, b }, { transposeA, transposeB }, to) => {
+  const rows = a!.shape.at(transposeA ? -1 : -2)!;
+  const columns = b!.shape.at(transposeB ? -2 : -1)!;
+  const batch = tf.backend_util.assertAndGetBroadcastShape(a!.shape.slice(0, -2), b!.shape.slice(0, -2));
+  const names = [to.name(a!), to.name(b!)];
+  const [product] =
+    transposeA || transposeB
+      ? to.recorder.emit(
+          "FusedMatMul",
+          names,
+          1,
+          { transA: transposeA ? 1 : 0, transB: transposeB ? 1 : 0 },
+          "com.microsoft",
+        )
+      : to.recorder.emit("MatMul", names);
+  return to.tensor(product!, [...batch, rows, columns]);
+});
+
+type Reduction = { axis?: number | number[]; reductionIndices?: number | number[]; keepDims: boolean };
+for (const [kernel, op] of Object.entries({
+  Sum: "ReduceSum",
+  Mean: "ReduceMean",
+  Max: "ReduceMax",
+  Min: "ReduceMin",
+})) {
+  lower<Reduction>(kernel, ({ x }, { axis, reductionIndices, keepDims }, to) => {
+    const axes = tf.util.parseAxisParam((axis ?? reductionIndices)!, x!.shape);
+    const kept = x!.shape.map((size, i) => (axes.includes(i) ? 1 : size));
+    const shape = keepDims ? kept : x!.shape.filter((_, i) => !axes.includes(i));
+    const [name] = to.recorder.emit(op, [to.name(x!), to.recorder.ints(axes)], 1, { keepdims: keepDims ? 1 : 0 });
+    return to.tensor(name!, shape, x!.dtype);
+  });
+}
+
+lower<tf.SoftmaxAttrs>("Softmax", ({ logits }, { dim }, to) => {
+  return to.tensor(to.recorder.emit("Softmax", [to.name(logits!)], 1, { axis: dim })[0]!, logits!.shape);
+});
+lower<tf.LogSoftmaxAttrs>("LogSoftmax", ({ logits }, { axis }, to) => {
+  return to.tensor(to.recorder.emit("LogSoftmax", [to.name(logits!)], 1, { axis })[0]!, logits!.shape);
+});
+
+lower<tf.ConcatAttrs>("Concat", (inputs, attributes, to) => {
+  const parts = Object.values(inputs).filter((part) => sizeOf(part.shape) > 0);
+  const axis = tf.util.parseAxisParam(attributes.axis, parts[0]!.shape)[0]!;
+  const shape = parts[0]!.shape.slice();
+  shape[axis] = parts.reduce((sum, part) => sum + part.shape[axis]!, 0);
+  return to.tensor(to.recorder.emit("Concat", parts.map(to.name), 1, { axis })[0]!, shape, parts[0]!.dtype);
+});
+lower<tf.SliceAttrs>("Slice", ({ x }, attributes, to) => {
+  const [begin, size] = tf.slice_util.parseSliceParams(x as tf.Tensor, attributes.begin, attributes.size) as [
+    number[],
+    number[],
+  ];
+  const axes = begin.map((_, i) => i).filter((i) => size[i] !== x!.shape[i]);
+  if (axes.length === 0) return to.tensor(to.name(x!), size, x!.dtype);
+  const starts = to.recorder.ints(axes.map((i) => begin[i]!));
+  const ends = to.recorder.ints(axes.map((i) => begin[i]! + size[i]!));
+  return to.tensor(to.recorder.emit("Slice", [to.name(x!), starts, ends, to.recorder.ints(axes)])[0]!, size, x!.dtype);
+});
+lower<tf.SplitVAttrs>("SplitV", ({ x }, attributes, to) => {
+  const axis = tf.util.parseAxisParam(attributes.axis, x!.shape)[0]!;
+  const sizes = tf.backend_util.prepareSplitSize(x as tf.Tensor, attributes.numOrSizeSplits, axis);
+  const names = to.recorder.emit("Split", [to.name(x!), to.recorder.ints(sizes)], sizes.length, { axis });
+  return sizes.map((size, i) => to.tensor(names[i]!, x!.shape.with(axis, size), x!.dtype));
+});
+lower<tf.PadV2Attrs>("PadV2", ({ x }, { paddings, constantValue }, to) => {
+  const pads = to.recorder.ints([...paddings.map(([before]) => before), ...paddings.map(([, after]) => after)]);
+  const shape = x!.shape.map((n, i) => n + paddings[i]![0] + paddings[i]![1]);
+  const value = to.recorder.float(constantValue);
+  return to.tensor(to.recorder.emit("Pad", [to.name(x!), pads, value])[0]!, shape, x!.dtype);
+});
+lower<tf.TileAttrs>("Tile", ({ x }, { reps }, to) => {
+  const shape = x!.shape.map((n, i) => n * reps[i]!);
+  return to.tensor(to.recorder.emit("Tile", [to.name(x!), to.recorder.ints(reps)])[0]!, shape, x!.dtype);
+});
+
+lower<tf.FillAttrs>("Fill", (_, { shape, value, dtype }, to) => {
+  const name =
+    dtype === "int32" || dtype === "bool"
+      ? to.recorder.constant([], "int32", Int32Array.of(value as number))
+      : to.recorder.float(value as number);
+  return to.tensor(to.recorder.emit("Expand", [name, to.recorder.ints(shape)])[0]!, shape, dtype ?? "float32");
+});
+lower("ZerosLike", ({ x }, _, to) => {
+  return to.tensor(to.recorder.emit("Expand", [to.recorder.float(0), to.recorder.ints(x!.shape)])[0]!, x!.shape);
+});
+
+lower<tf.GatherV2Attrs>("GatherV2", ({ x, indices }, attributes, to) => {
+  const axis = tf.util.parseAxisParam(attributes.axis, x!.shape)[0]!;
+  const shape = [...x!.shape.slice(0, axis), ...indices!.shape, ...x!.shape.slice(axis + 1)];
+  return to.tensor(to.recorder.emit("Gather", [to.name(x!), to.name(indices!)], 1, { axis })[0]!, shape, x!.dtype);
+});
+/** The gradient of a gather: rows added up by index. Source: ONNX ScatterND with reduction "add". */
+lower<tf.UnsortedSegmentSumAttrs>("UnsortedSegmentSum", ({ x, segmentIds }, { numSegments }, to) => {
+  const shape = [numSegments, ...x!.shape.slice(segmentIds!.shape.length)];
+  const [zeros] = to.recorder.emit("Expand", [to.recorder.float(0), to.recorder.ints(shape)]);
+  const indices = reshape(to, to.tensor(cast(to, to.name(segmentIds!), 7), segmentIds!.shape), [
+    ...segmentIds!.shape,
+    1,
+  ]);
+  const inputs = [zeros!, to.name(indices), to.name(x!)];
+  return to.tensor(to.recorder.emit("ScatterND", inputs, 1, { reduction: "add" })[0]!, shape);
+});
+lower<tf.OneHotAttrs>("OneHot", ({ indices }, { depth, onValue, offValue }, to) => {
+  const inputs = [
+    cast(to, to.name(indices!), 7),
+    to.recorder.constant([], "int64", BigInt64Array.of(BigInt(depth))),
+    to.recorder.constant([2], "float32", Float32Array.of(offValue, onValue)),
+  ];
+  return to.tensor(to.recorder.emit("OneHot", inputs, 1, { axis: -1 })[0]!, [...indices!.shape, depth], "float32");
+});

@@ -1,0 +1,218 @@
+/**
+ * A tfjs backend that computes nothing: every kernel call becomes a node of a `Graph`.
+ * Gradients need no code here, since tfjs' own autodiff calls kernels too.
+ */
+import * as tf from "@tensorflow/tfjs-core";
+import type { Spec, TensorFunction } from "./engine.ts";
+import {
+  type Attribute,
+  type Constant,
+  type DType,
+  type Graph,
+  type Node,
+  type Port,
+  prune,
+  type TypedArray,
+} from "./graph.ts";
+
+/** A tensor's place in the graph being traced. `bool` of tfjs is int32 here, as its kernels expect arithmetic on it. */
+interface Recorded {
+  readonly shape: readonly number[];
+  readonly dtype: tf.DataType;
+  /** Values given by the program; becomes a constant when a node uses it. */
+  readonly values?: tf.backend_util.BackendValues;
+  name?: string;
+}
+
+/** The graph under construction. */
+export class Recorder {
+  readonly #nodes: Node[] = [];
+  readonly #constants = new Map<string, Constant>();
+  /** Equal nodes are one node: (op, inputs, attributes) → outputs. */
+  readonly #known = new Map<string, string[]>();
+  #count = 0;
+
+  /** Add a node and return the names of its outputs. Equal nodes are added once. */
+  emit(
+    op: string,
+    inputs: readonly string[],
+    outputCount = 1,
+    attributes: Readonly<Record<string, Attribute>> = {},
+    domain: Node["domain"] = "",
+  ): string[] {
+    const key = JSON.stringify([op, inputs, attributes, outputCount]);
+    const known = this.#known.get(key);
+    if (known !== undefined) return known;
+    const outputs = Array.from({ length: outputCount }, () => `t${this.#count++}`);
+    this.#nodes.push({ op, domain, inputs, outputs, attributes });
+    this.#known.set(key, outputs);
+    return outputs;
+  }
+
+  constant(shape: readonly number[], dtype: DType, values: Constant["values"]): string {
+    const small = values.length <= 256;
+    const name = small ? `c_${dtype}_${shape.join("x")}_${values.join("_")}` : `c${this.#count++}`;
+    if (!this.#constants.has(name)) this.#constants.set(name, { shape, dtype, values: values.slice() as TypedArray });
+    return name;
+  }
+
+  ints(values: readonly number[]): string {
+    return this.constant([values.length], "int64", BigInt64Array.from(values.map(BigInt)));
+  }
+
+  float(value: number): string {
+    return this.constant([], "float32", Float32Array.of(value));
+  }
+
+  /** `results` pairs each output port with the value it shows. A value gets its first port's name; more ports are copies. */
+  finish(inputs: readonly Port[], results: readonly { readonly port: Port; readonly value: string }[]): Graph {
+    const produced = new Set(this.#nodes.flatMap((node) => node.outputs));
+    const renamed = new Map<string, string>();
+    const copies: Node[] = [];
+    for (const { port, value } of results) {
+      if (produced.has(value) && !renamed.has(value)) renamed.set(value, port.name);
+      else copies.push({ op: "Identity", domain: "", inputs: [value], outputs: [port.name], attributes: {} });
+    }
+    const rename = (name: string) => renamed.get(name) ?? name;
+    const nodes = [...this.#nodes, ...copies].map((node) => ({
+      ...node,
+      inputs: node.inputs.map(rename),
+      outputs: node.outputs.map(rename),
+    }));
+    return prune({ inputs, outputs: results.map(({ port }) => port), nodes, constants: this.#constants });
+  }
+}
+
+class TraceBackend extends tf.KernelBackend {
+  recorder = new Recorder();
+  readonly data = new tf.DataStorage<Recorded>(this, tf.engine());
+
+  override write(values: tf.backend_util.BackendValues, shape: number[], dtype: tf.DataType): tf.DataId {
+    return this.#put({ shape, dtype, values });
+  }
+
+  override move(id: tf.DataId, values: tf.backend_util.BackendValues, shape: number[], dtype: tf.DataType): void {
+    this.data.set(id, { shape, dtype, values });
+  }
+
+  #put(recorded: Recorded): tf.DataId {
+    const id = {};
+    this.data.set(id, recorded);
+    return id;
+  }
+
+  /** A tensor for the value `name`. */
+  tensor(name: string, shape: readonly number[], dtype: tf.DataType): tf.TensorInfo {
+    return { dataId: this.#put({ shape, dtype, name }), shape: [...shape], dtype };
+  }
+
+  nameOf(tensor: tf.TensorInfo): string {
+    const recorded = this.data.get(tensor.dataId);
+    if (recorded.name === undefined) {
+      const { values, dtype } = recorded;
+      const list = Array.from(values as ArrayLike<number>);
+      recorded.name =
+        dtype === "float32"
+          ? this.recorder.constant(recorded.shape, "float32", Float32Array.from(list))
+          : this.recorder.constant(recorded.shape, "int32", Int32Array.from(list));
+    }
+    return recorded.name;
+  }
+
+  override readSync(): never {
+    throw new Error("a traced function read a tensor's value; it may only pass tensors on");
+  }
+  override async read(): Promise<never> {
+    return this.readSync();
+  }
+  override disposeData(): boolean {
+    return true;
+  }
+  override refCount(): number {
+    return 1;
+  }
+  override incRef(): void {}
+  decRef(): void {}
+  override numDataIds(): number {
+    return this.data.numDataIds();
+  }
+  override floatPrecision(): 32 {
+    return 32;
+  }
+  override epsilon(): number {
+    return 1e-7;
+  }
+  override timerAvailable(): boolean {
+    return false;
+  }
+  override dispose(): void {}
+}
+
+export const TRACE = "trace";
+tf.registerBackend(TRACE, () => new TraceBackend());
+const backend = () => tf.engine().backend as TraceBackend;
+
+/** What a lowering of one kernel may do. */
+export interface Lowering {
+  readonly recorder: Recorder;
+  name(tensor: tf.TensorInfo): string;
+  tensor(name: string, shape: readonly number[], dtype?: tf.DataType): tf.TensorInfo;
+}
+
+/** `A` is the kernel's attributes, as tfjs declares them (`tf.SliceAttrs` and so on). */
+export type Kernel<A> = (
+  inputs: Readonly<Record<string, tf.TensorInfo>>,
+  attributes: A,
+  to: Lowering,
+) => tf.TensorInfo | tf.TensorInfo[];
+
+/** Say how a tfjs kernel is written as ONNX nodes. */
+export function lower<A = object>(kernelName: string, kernel: Kernel<A>): void {
+  tf.registerKernel({
+    kernelName,
+    backendName: TRACE,
+    kernelFunc: ({ inputs, attrs }) => {
+      const { recorder } = backend();
+      const to: Lowering = {
+        recorder,
+        name: (tensor) => backend().nameOf(tensor),
+        tensor: (name, shape, dtype = "float32") => backend().tensor(name, shape, dtype),
+      };
+      return kernel(inputs as Record<string, tf.TensorInfo>, attrs as A, to);
+    },
+  });
+}
+
+/**
+ * Record what `build` computes.
+ *
+ * @returns the graph; its inputs are named as in `inputs`, its outputs `out.NAME` for each key of the result.
+ */
+export function trace(
+  build: TensorFunction,
+  inputs: Readonly<Record<string, Spec>>,
+): { graph: Graph; outputs: Record<string, Spec> } {
+  const before = tf.engine().backendName;
+  void tf.engine().setBackend(TRACE); // Both backends are synchronous.
+  const traced = backend();
+  traced.recorder = new Recorder();
+  const ports = Object.entries(inputs).map(([name, spec]) => ({ name, ...spec }));
+  const outputs: Record<string, Spec> = {};
+  const results: { port: Port; value: string }[] = [];
+  try {
+    tf.tidy(() => {
+      const tensors = ports.map(({ name, shape, dtype }) => {
+        const info = traced.tensor(name, shape, dtype);
+        return [name, tf.engine().makeTensorFromTensorInfo(info)] as const;
+      });
+      for (const [name, tensor] of Object.entries(build(Object.fromEntries(tensors)))) {
+        const dtype = tensor.dtype === "float32" ? "float32" : "int32";
+        outputs[name] = { shape: tensor.shape, dtype };
+        results.push({ port: { name: `out.${name}`, shape: tensor.shape, dtype }, value: traced.nameOf(tensor) });
+      }
+    });
+    return { graph: traced.recorder.finish(ports, results), outputs };
+  } finally {
+    if (before) void tf.engine().setBackend(before);
+  }
+}

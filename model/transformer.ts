@@ -1,0 +1,140 @@
+/**
+ * The policy: a Qwen2-architecture decoder (RMSNorm, rotary positions, grouped-query attention, SwiGLU, biased QKV), written
+ * once. Training, scoring and cached decoding share every line but the attention.
+ * Source: https://arxiv.org/abs/2407.10671; parameter names as in transformers' Qwen2ForCausalLM.
+ *
+ * B batch, T tokens, H query heads, K key/value heads, D head width, M rows with a loss, V vocabulary.
+ */
+import * as tf from "@tensorflow/tfjs-core";
+import { z } from "zod";
+import { attention, cachedAttention, rmsNorm, rotaryTables, swiglu } from "./ops.ts";
+
+export const ModelConfig = z
+  .strictObject({
+    /** V. A multiple of 64 keeps matrix products aligned. */
+    vocabulary: z.int().positive(),
+    width: z.int().positive().default(128),
+    layers: z.int().positive().default(3),
+    heads: z.int().positive().default(4),
+    kvHeads: z.int().positive().default(2),
+    headWidth: z.int().positive().default(32),
+    /** Width of the gated unit. */
+    hidden: z.int().positive().default(256),
+    ropeTheta: z.number().positive().default(10_000),
+    normEpsilon: z.number().positive().default(1e-6),
+    /** The output projection is the embedding itself. */
+    tiedEmbedding: z.boolean().default(true),
+  })
+  .refine(({ heads, kvHeads }) => heads % kvHeads === 0, {
+    path: ["kvHeads"],
+    error: "kvHeads must divide heads: each key/value head serves heads / kvHeads query heads",
+  })
+  .refine(({ headWidth }) => headWidth % 2 === 0, {
+    path: ["headWidth"],
+    error: "headWidth must be even for rotary positions",
+  });
+export type ModelConfig = z.infer<typeof ModelConfig>;
+
+export type Parameters = Readonly<Record<string, tf.Tensor>>;
+
+const layerName = (layer: number, rest: string) => `model.layers.${layer}.${rest}`;
+
+/**
+ * Names and shapes of all parameters, in the order they lie in memory. Matrices are (out, in).
+ * `qkv_proj` is q_proj, k_proj and v_proj below each other, in one piece.
+ */
+export function parameterShapes(config: ModelConfig): ReadonlyMap<string, readonly number[]> {
+  const { vocabulary, width, layers, heads, kvHeads, headWidth, hidden, tiedEmbedding } = config;
+  const packed = (heads + 2 * kvHeads) * headWidth;
+  const shapes = new Map<string, readonly number[]>([["model.embed_tokens.weight", [vocabulary, width]]]);
+  for (let layer = 0; layer < layers; layer++) {
+    shapes.set(layerName(layer, "input_layernorm.weight"), [width]);
+    shapes.set(layerName(layer, "self_attn.qkv_proj.weight"), [packed, width]);
+    shapes.set(layerName(layer, "self_attn.qkv_proj.bias"), [packed]);
+    shapes.set(layerName(layer, "self_attn.o_proj.weight"), [width, heads * headWidth]);
+    shapes.set(layerName(layer, "post_attention_layernorm.weight"), [width]);
+    shapes.set(layerName(layer, "mlp.gate_proj.weight"), [hidden, width]);
+    shapes.set(layerName(layer, "mlp.up_proj.weight"), [hidden, width]);
+    shapes.set(layerName(layer, "mlp.down_proj.weight"), [width, hidden]);
+  }
+  shapes.set("model.norm.weight", [width]);
+  if (!tiedEmbedding) shapes.set("lm_head.weight", [vocabulary, width]);
+  return shapes;
+}
+
+type Attend = (qkv: tf.Tensor, layer: number) => tf.Tensor;
+
+/** Embedding, layers and final norm. @returns (B · T, width) */
+function body(config: ModelConfig, parameters: Parameters, tokens: tf.Tensor, attend: Attend): tf.Tensor {
+  const { width, layers, heads, headWidth, normEpsilon } = config;
+  const [batch, length] = tokens.shape as [number, number];
+  const linear = (x: tf.Tensor, name: string) => tf.matMul(x, parameters[name]!, false, true);
+  let x: tf.Tensor = tf.gather(parameters["model.embed_tokens.weight"]!, tf.reshape(tokens, [batch * length]));
+  for (let layer = 0; layer < layers; layer++) {
+    const name = (rest: string) => layerName(layer, rest);
+    const normed = rmsNorm(x, parameters[name("input_layernorm.weight")]!, normEpsilon);
+    const qkv = tf.add(linear(normed, name("self_attn.qkv_proj.weight")), parameters[name("self_attn.qkv_proj.bias")]!);
+    const mixed = attend(tf.reshape(qkv, [batch, length, -1]), layer);
+    x = tf.add(x, linear(tf.reshape(mixed, [batch * length, heads * headWidth]), name("self_attn.o_proj.weight")));
+    const wide = rmsNorm(x, parameters[name("post_attention_layernorm.weight")]!, normEpsilon);
+    const gated = swiglu(linear(wide, name("mlp.gate_proj.weight")), linear(wide, name("mlp.up_proj.weight")));
+    x = tf.add(x, linear(gated, name("mlp.down_proj.weight")));
+  }
+  return rmsNorm(tf.reshape(x, [batch * length, width]), parameters["model.norm.weight"]!, normEpsilon);
+}
+
+/** @param states (M, width). @returns (M, V) */
+export function logits(config: ModelConfig, parameters: Parameters, states: tf.Tensor): tf.Tensor {
+  const head = config.tiedEmbedding ? "model.embed_tokens.weight" : "lm_head.weight";
+  return tf.matMul(states, parameters[head]!, false, true);
+}
+
+/**
+ * Final hidden states of whole sequences. Rows may be padded at the end with any token.
+ *
+ * @param tokens (B, T) int32
+ * @returns (B · T, width)
+ */
+export function hiddenStates(config: ModelConfig, parameters: Parameters, tokens: tf.Tensor): tf.Tensor {
+  const { headWidth, ropeTheta } = config;
+  const length = tokens.shape[1]!;
+  const tables = rotaryTables(length, headWidth, ropeTheta);
+  const cos = tf.tensor(tables.cos, [length, headWidth / 2]);
+  const sin = tf.tensor(tables.sin, [length, headWidth / 2]);
+  return body(config, parameters, tokens, (qkv) => attention(qkv, cos, sin, config));
+}
+
+/** Keys and values of every layer: `keys.0`, `values.0`, …, each (B, K, capacity, D). */
+export type Caches = Readonly<Record<string, tf.Tensor>>;
+
+/**
+ * Run new tokens through the model on top of a cache: one token for each of B rows, or S tokens for one row.
+ *
+ * @param tokens  (B, S) int32
+ * @param last    (B) int32, index of each row's last token after this call
+ * @param total   () int32, largest `last` + 1
+ * @returns the hidden states (B · S, width) and the caches with the new tokens in them
+ */
+export function decodeStates(
+  config: ModelConfig,
+  parameters: Parameters,
+  tokens: tf.Tensor,
+  last: tf.Tensor,
+  total: tf.Tensor,
+  caches: Caches,
+): { states: tf.Tensor; caches: Caches } {
+  const { headWidth, ropeTheta } = config;
+  const capacity = caches["keys.0"]!.shape[2]!;
+  const tables = rotaryTables(capacity, headWidth, ropeTheta);
+  const cos = tf.tensor(tables.cos, [capacity, headWidth / 2]);
+  const sin = tf.tensor(tables.sin, [capacity, headWidth / 2]);
+  const next: Record<string, tf.Tensor> = {};
+  const states = body(config, parameters, tokens, (qkv, layer) => {
+    const [keys, values] = [caches[`keys.${layer}`]!, caches[`values.${layer}`]!];
+    const [out, nextKeys, nextValues] = cachedAttention(qkv, keys, values, last, total, cos, sin, config);
+    next[`keys.${layer}`] = nextKeys;
+    next[`values.${layer}`] = nextValues;
+    return out;
+  });
+  return { states, caches: next };
+}
