@@ -1,0 +1,177 @@
+/**
+ * Chooses a token from a row of logits, with a coin that is an argument.
+ *
+ * It knows no engine, no generator and no stop rules.
+ *
+ * - The log-probability is that of the whole distribution at the sampling temperature, softmax(logits / temperature), before
+ *   top-p and top-k cut it: the learner recomputes exactly that from its own logits. With top-p or top-k at work the tokens are
+ *   therefore drawn from a sharper distribution than the one recorded; training runs leave both off.
+ * - At temperature 0 the most likely token is taken (the lowest id of equals) and its log-probability is that of softmax(logits).
+ * - Sums are float64 and in a fixed order, so equal logits and coins give equal tokens and log-probabilities, bit for bit.
+ * - Nothing is allocated per token: the scratch space and the result are the sampler's, made once.
+ */
+
+export interface SampleSettings {
+  /** At least 0; 0 is greedy. */
+  readonly temperature: number;
+  /** In (0, 1]: keep the fewest most likely tokens that together have this probability (after top-k). 1 keeps all. */
+  readonly topP: number;
+  /** Keep this many most likely tokens; 0 keeps all. */
+  readonly topK: number;
+}
+
+export interface Sampled {
+  token: number;
+  /** Natural log; 0 or less. */
+  logProb: number;
+}
+
+export class Sampler {
+  /** V */
+  readonly #vocab: number;
+  /** (V) exp(logit / temperature - the largest of them). */
+  readonly #weights: Float64Array;
+  /** (V) token ids: a heap with the likeliest on top, and behind it those already popped, the likeliest last. */
+  readonly #heap: Uint32Array;
+  #heapSize = 0;
+  readonly #sampled: Sampled = { token: 0, logProb: 0 };
+
+  constructor(vocab: number) {
+    this.#vocab = vocab;
+    this.#weights = new Float64Array(vocab);
+    this.#heap = new Uint32Array(vocab);
+  }
+
+  /**
+   * @param logits  any array that holds the row; the row is `[offset, offset + V)`.
+   * @param coin    in [0, 1).
+   * @returns the same object each time: read it before the next call.
+   * @throws {RangeError} if a logit of the row is not finite, or a setting is out of its range.
+   */
+  sample(logits: Float32Array, offset: number, coin: number, settings: SampleSettings): Readonly<Sampled> {
+    const { temperature, topP, topK } = settings;
+    const inRange = temperature >= 0 && topP > 0 && topP <= 1 && topK >= 0 && Number.isInteger(topK);
+    if (!inRange || !(coin >= 0 && coin < 1)) {
+      throw new RangeError(
+        `cannot sample with temperature ${temperature}, topP ${topP}, topK ${topK}, coin ${coin}; allowed are ` +
+          "temperature >= 0, topP in (0, 1], topK a whole number >= 0, coin in [0, 1)",
+      );
+    }
+    const best = this.#likeliest(logits, offset);
+    const highest = logits[offset + best]!;
+    const scale = temperature === 0 ? 1 : temperature;
+    const total = this.#weigh(logits, offset, highest, scale);
+    const everything = topP === 1 && (topK === 0 || topK >= this.#vocab);
+    let token = best;
+    if (temperature > 0) token = everything ? this.#pick(coin * total) : this.#pickOfBest(coin, total, topP, topK);
+    this.#sampled.token = token;
+    this.#sampled.logProb = (logits[offset + token]! - highest) / scale - Math.log(total);
+    return this.#sampled;
+  }
+
+  #likeliest(logits: Float32Array, offset: number): number {
+    const vocab = this.#vocab;
+    let best = 0;
+    let highest = logits[offset]!;
+    for (let token = 0; token < vocab; token++) {
+      const logit = logits[offset + token]!;
+      if (!Number.isFinite(logit)) {
+        throw new RangeError(
+          `cannot sample: logit ${token} of ${vocab} at ${offset} is ${logit}; ` +
+            "every logit must be finite, so the weights are corrupt or training has diverged",
+        );
+      }
+      if (logit > highest) {
+        best = token;
+        highest = logit;
+      }
+    }
+    return best;
+  }
+
+  /** Fills the weights and returns their sum, which is at least 1. */
+  #weigh(logits: Float32Array, offset: number, highest: number, temperature: number): number {
+    const weights = this.#weights;
+    let total = 0;
+    for (let token = 0; token < weights.length; token++) {
+      const weight = Math.exp((logits[offset + token]! - highest) / temperature);
+      weights[token] = weight;
+      total += weight;
+    }
+    return total;
+  }
+
+  /** The token at which the running sum of weights passes `mark`. */
+  #pick(mark: number): number {
+    const weights = this.#weights;
+    let passed = 0;
+    let last = 0;
+    for (let token = 0; token < weights.length; token++) {
+      const weight = weights[token]!;
+      if (weight === 0) continue;
+      passed += weight;
+      last = token;
+      if (passed > mark) break;
+    }
+    return last;
+  }
+
+  /** As `#pick`, among the best tokens only, likeliest first. */
+  #pickOfBest(coin: number, total: number, topP: number, topK: number): number {
+    this.#buildHeap();
+    const countMax = topK === 0 ? this.#vocab : Math.min(topK, this.#vocab);
+    let mass = total;
+    if (topK > 0) {
+      mass = 0;
+      for (let rank = 0; rank < countMax; rank++) mass += this.#weights[this.#ranked(rank)]!;
+    }
+    let count = 0;
+    let kept = 0;
+    while (count < countMax && kept < topP * mass) kept += this.#weights[this.#ranked(count++)]!;
+    let passed = 0;
+    for (let rank = 0; rank < count - 1; rank++) {
+      passed += this.#weights[this.#ranked(rank)]!;
+      if (passed > coin * kept) return this.#ranked(rank);
+    }
+    return this.#ranked(count - 1);
+  }
+
+  /** Sorting the whole vocabulary for the few tokens that top-p usually keeps would cost more than the rest of a sample. */
+  #buildHeap(): void {
+    this.#heapSize = this.#vocab;
+    for (let token = 0; token < this.#vocab; token++) this.#heap[token] = token;
+    for (let at = (this.#vocab >>> 1) - 1; at >= 0; at--) this.#sink(at);
+  }
+
+  /** The token of a rank; 0 is the likeliest, and equals rank by id. */
+  #ranked(rank: number): number {
+    while (this.#vocab - this.#heapSize <= rank) {
+      const top = this.#heap[0]!;
+      this.#heapSize -= 1;
+      this.#heap[0] = this.#heap[this.#heapSize]!;
+      this.#heap[this.#heapSize] = top;
+      this.#sink(0);
+    }
+    return this.#heap[this.#vocab - 1 - rank]!;
+  }
+
+  #sink(from: number): void {
+    const heap = this.#heap;
+    let at = from;
+    for (;;) {
+      let child = 2 * at + 1;
+      if (child >= this.#heapSize) return;
+      if (child + 1 < this.#heapSize && this.#likelier(heap[child + 1]!, heap[child]!)) child += 1;
+      const token = heap[at]!;
+      if (!this.#likelier(heap[child]!, token)) return;
+      heap[at] = heap[child]!;
+      heap[child] = token;
+      at = child;
+    }
+  }
+
+  #likelier(a: number, b: number): boolean {
+    const difference = this.#weights[a]! - this.#weights[b]!;
+    return difference > 0 || (difference === 0 && a < b);
+  }
+}
