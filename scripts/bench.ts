@@ -1,0 +1,112 @@
+/**
+ * `bun run bench`: measures a part and prints the numbers beside their budget. Without a name it lists what there is.
+ *
+ * A benchmark is bench/NAME.bench.ts with `summary` (one line) and `run(options)`, which prints what a person wants to
+ * see and returns an object with `name` and the numbers. Each runs in a process of its own, so that none warms another.
+ */
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import { didYouMean, nearest } from "../actors/nearest.ts";
+import { type Command, helped, parseOptions, UsageError } from "./options.ts";
+
+const root = join(import.meta.dir, "..");
+
+export interface Bench {
+  readonly summary: string;
+  /** @param options  what was typed as `--section.key=value`, by its dotted name. */
+  run(options: Readonly<Record<string, string>>): Promise<{ readonly name: string }>;
+}
+
+const command = {
+  name: "bench",
+  summary: "measure a part and print the numbers beside their budget; without a name, list what there is",
+  words: { show: "[NAME …]", text: "Which; `all` for every one", max: 99 },
+  flags: {
+    json: { type: "switch", text: "End standard output with one JSON object (of one NAME), or with {results: [...]}" },
+    here: { type: "switch", text: "In this very process, for a profiler; takes one NAME" },
+  },
+  examples: [
+    "bun run bench",
+    "bun run bench step --json",
+    "bun run bench envs weights",
+    "bun run bench step --step.layers=6",
+  ],
+  overrides: { nearest: () => null },
+} as const satisfies Command;
+
+export async function main(args: string[]): Promise<number> {
+  if (helped(command, args)) return 0;
+  const { flags, words, overrides } = parseOptions(command, args);
+  const names = findBenches();
+  if (words.length === 0) return list(names);
+  const unknown = words.find((word) => word !== "all" && !names.includes(word));
+  if (unknown !== undefined) {
+    throw new UsageError(
+      `no benchmark "${unknown}"${didYouMean(nearest(unknown, names)) || `; there are ${names.join(", ")}`}`,
+    );
+  }
+  const chosen = words.includes("all") ? names : words;
+  if (flags.here) {
+    if (chosen.length !== 1) throw new UsageError("--here takes one NAME");
+    const options = Object.fromEntries(overrides.map(({ path, text }) => [path.slice(path.indexOf(".") + 1), text]));
+    console.log(JSON.stringify(await (await load(chosen[0]!)).run(options)));
+    return 0;
+  }
+  const results: unknown[] = [];
+  for (const name of chosen)
+    results.push(
+      await runApart(
+        name,
+        overrides.map(({ source }) => source),
+      ),
+    );
+  if (flags.json) console.log(JSON.stringify(chosen.length === 1 ? results[0] : { results }));
+  return 0;
+}
+
+function findBenches(): string[] {
+  const files = readdirSync(join(root, "bench")).filter((file) => file.endsWith(".bench.ts"));
+  return files.map((file) => file.slice(0, -".bench.ts".length)).sort();
+}
+
+async function list(names: readonly string[]): Promise<number> {
+  if (names.length === 0) console.log("there is no benchmark in bench/");
+  const width = Math.max(0, ...names.map((name) => name.length));
+  for (const name of names) console.log(`  ${name.padEnd(width)}  ${(await load(name)).summary}`);
+  return 0;
+}
+
+async function load(name: string): Promise<Bench> {
+  return (await import(join(root, "bench", `${name}.bench.ts`))) as Bench;
+}
+
+/** What the benchmark returned. Its own lines are passed on as they come; the last one is the result. */
+async function runApart(name: string, overrides: readonly string[]): Promise<unknown> {
+  const child = Bun.spawn([process.execPath, join(root, "scripts", "run.ts"), "bench", name, "--here", ...overrides], {
+    cwd: root,
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  let last: string | null = null;
+  for await (const line of lines(child.stdout)) {
+    if (last !== null) console.log(last);
+    last = line;
+  }
+  const code = await child.exited;
+  if (code !== 0 || last === null)
+    throw new Error(`benchmark ${name} ended with ${child.signalCode ?? code}; see above`);
+  const result = JSON.parse(last) as Record<string, unknown>;
+  for (const [key, value] of Object.entries(result))
+    console.log(`  ${key}: ${typeof value === "object" ? JSON.stringify(value) : value}`);
+  return result;
+}
+
+async function* lines(stream: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  let rest = "";
+  for await (const chunk of stream) {
+    const parts = (rest + decoder.decode(chunk, { stream: true })).split("\n");
+    rest = parts.pop()!;
+    yield* parts;
+  }
+  if (rest !== "") yield rest;
+}

@@ -1,0 +1,36 @@
+/** `bun run check`: types, lint and format, and the rules of the folders. Changes nothing; ends with 1 if any fails. */
+import { join } from "node:path";
+import { type Command, helped, parseOptions } from "./options.ts";
+
+const root = join(import.meta.dir, "..");
+
+const command = {
+  name: "check",
+  summary: "types, lint and format, and the rules of the folders; changes nothing",
+  flags: {},
+  examples: ["bun run check", "bunx biome check --write   (mends the format)"],
+} as const satisfies Command;
+
+const steps: readonly { readonly name: string; readonly run: readonly string[] }[] = [
+  { name: "types", run: ["node_modules/typescript/bin/tsc", "--noEmit", "--pretty"] },
+  { name: "lint and format", run: ["node_modules/@biomejs/biome/bin/biome", "check", "--error-on-warnings"] },
+  { name: "folders", run: ["test", "tests/tidy.test.ts"] },
+];
+
+export async function main(args: string[]): Promise<number> {
+  if (helped(command, args)) return 0;
+  parseOptions(command, args);
+  const failed: string[] = [];
+  for (const { name, run } of steps) {
+    const started = performance.now();
+    const child = Bun.spawn([process.execPath, ...run], { cwd: root, stdio: ["ignore", "pipe", "pipe"] });
+    const [out, err, code] = await Promise.all([child.stdout.text(), child.stderr.text(), child.exited]);
+    const seconds = ((performance.now() - started) / 1000).toFixed(1);
+    console.log(`${code === 0 ? "ok    " : "failed"}  ${name} (${seconds} s)`);
+    if (code === 0) continue;
+    failed.push(name);
+    console.log(`${out}${err}`);
+  }
+  if (failed.length > 0) console.error(`error: ${failed.join(", ")} failed, as shown above`);
+  return failed.length > 0 ? 1 : 0;
+}

@@ -1,0 +1,60 @@
+/** `bun run doctor`: looks at everything a run needs and says what is there, what is not, and what that means. */
+import { join } from "node:path";
+import { RunConfig } from "../actors/config.ts";
+import { addonFinding, compiledFinding, libtensorflowFinding, nvidiaFinding } from "./doctor/engines.ts";
+import type { Finding } from "./doctor/finding.ts";
+import {
+  clockFinding,
+  cpuFinding,
+  diskFinding,
+  memoryFinding,
+  portFinding,
+  sharedMemoryFinding,
+} from "./doctor/machine.ts";
+import { bunFinding, packagesFinding } from "./doctor/project.ts";
+import { type Command, helped, parseOptions } from "./options.ts";
+
+const root = join(import.meta.dir, "..");
+
+const command = {
+  name: "doctor",
+  summary: "look at everything a run needs, and say what is there, what is not, and what that means",
+  flags: {
+    port: { type: "count", value: "N", text: "The port that the page will have; the default config's if left out" },
+    json: { type: "switch", text: "As one JSON object: {ok, findings}" },
+  },
+  examples: ["bun run doctor", "bun run doctor --json"],
+} as const satisfies Command;
+
+export async function main(args: string[]): Promise<number> {
+  if (helped(command, args)) return 0;
+  const { flags } = parseOptions(command, args);
+  const findings: readonly Finding[] = [
+    bunFinding(root),
+    packagesFinding(root),
+    cpuFinding(),
+    memoryFinding(),
+    diskFinding(root),
+    sharedMemoryFinding(),
+    portFinding(flags.port ?? RunConfig.parse({}).metrics.port),
+    clockFinding(),
+    await compiledFinding(),
+    addonFinding(root),
+    await libtensorflowFinding(root),
+    await nvidiaFinding(),
+  ];
+  const broken = findings.filter(({ state }) => state === "broken");
+  if (flags.json) console.log(JSON.stringify({ ok: broken.length === 0, findings }));
+  else show(findings, broken);
+  return broken.length === 0 ? 0 : 1;
+}
+
+function show(findings: readonly Finding[], broken: readonly Finding[]): void {
+  const width = Math.max(...findings.map(({ name }) => name.length));
+  for (const { name, state, found, means } of findings) {
+    console.log(`${state.padEnd(6)}  ${name.padEnd(width)}  ${found}: ${means}`);
+  }
+  console.log(
+    broken.length === 0 ? "\nready to run" : `\nto mend before a run: ${broken.map(({ name }) => name).join(", ")}`,
+  );
+}

@@ -1,0 +1,104 @@
+/** What the machine has: cores, memory, disk, shared memory, the port of the page, the clock. */
+import { readFileSync, statfsSync, unlinkSync, writeFileSync } from "node:fs";
+import { cpus, freemem, totalmem } from "node:os";
+import { join } from "node:path";
+import type { Finding } from "./finding.ts";
+
+const GIB = 2 ** 30;
+const gib = (bytes: number) => `${(bytes / GIB).toFixed(1)} GiB`;
+
+/** The default cluster stays under this. */
+const MEMORY_BYTES_MIN = 4 * GIB;
+const DISK_BYTES_MIN = 2 * GIB;
+/** A few versions of the built-in policy's weights; a container's default of 64 MiB is too little for larger ones. */
+const SHARED_BYTES_MIN = 128 * 2 ** 20;
+
+const SIMD = ["avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve"];
+
+export function cpuFinding(): Finding {
+  const all = cpus();
+  const simd = simdFlags();
+  const found = `${all.length} x ${all[0]?.model ?? "unknown"}, ${simd === null ? "SIMD unknown" : `SIMD ${simd.join(" ") || "none"}`}`;
+  if (all.length < 2) return { name: "cpu", state: "low", found, means: "one core: samplers and learner take turns" };
+  const slow = simd !== null && !simd.includes("avx2") && !simd.includes("asimd");
+  const means = slow ? "without AVX2, expect a fraction of the speed" : "good";
+  return { name: "cpu", state: slow ? "low" : "ok", found, means };
+}
+
+function simdFlags(): string[] | null {
+  try {
+    const flags = /^(?:flags|Features)\s*:(.*)$/m.exec(readFileSync("/proc/cpuinfo", "utf8"))?.[1]?.split(" ") ?? [];
+    return SIMD.filter((flag) => flags.includes(flag));
+  } catch {
+    return null;
+  }
+}
+
+export function memoryFinding(): Finding {
+  const limit = process.constrainedMemory();
+  const total = limit > 0 && limit < totalmem() ? limit : totalmem();
+  const free = Math.min(freemem(), total);
+  const found = `${gib(total)}, ${gib(free)} free now`;
+  const enough = total >= MEMORY_BYTES_MIN;
+  const means = enough ? "enough for the default cluster" : `the default cluster needs up to ${gib(MEMORY_BYTES_MIN)}`;
+  return { name: "memory", state: enough ? "ok" : "low", found, means };
+}
+
+export function diskFinding(root: string): Finding {
+  const probe = join(root, `.doctor-${process.pid}`);
+  try {
+    writeFileSync(probe, "x");
+    unlinkSync(probe);
+  } catch (error) {
+    const found = `cannot write in the project's folder: ${(error as Error).message}`;
+    return { name: "disk", state: "broken", found, means: "runs are stored there; give --run-dir another place" };
+  }
+  const { bavail, bsize } = statfsSync(root);
+  const free = bavail * bsize;
+  const enough = free >= DISK_BYTES_MIN;
+  const means = enough ? "enough for many runs" : "a long run may fill it; give --run-dir another place";
+  return { name: "disk", state: enough ? "ok" : "low", found: `${gib(free)} free`, means };
+}
+
+export function sharedMemoryFinding(): Finding {
+  const name = "shared memory";
+  try {
+    const { bavail, bsize } = statfsSync("/dev/shm");
+    const free = bavail * bsize;
+    const enough = free >= SHARED_BYTES_MIN;
+    const means = enough
+      ? "samplers map the learner's weights, no copy"
+      : "too little for large policies; raise --shm-size";
+    return { name, state: enough ? "ok" : "low", found: `/dev/shm, ${gib(free)} free`, means };
+  } catch {
+    return { name, state: "absent", found: "no /dev/shm", means: "weights go through a file in the temporary folder" };
+  }
+}
+
+export function portFinding(port: number): Finding {
+  const name = `port ${port}`;
+  try {
+    Bun.listen({ hostname: "127.0.0.1", port, socket: { data() {} } }).stop(true);
+    return { name, state: "ok", found: "free", means: "the page will be there" };
+  } catch {
+    return { name, state: "absent", found: "in use", means: "choose another: --metrics.port=0 takes any free one" };
+  }
+}
+
+/** Deadlines and leases rest on a clock that never goes back and is finer than a millisecond. */
+export function clockFinding(): Finding {
+  let last = performance.now();
+  let finest = Number.POSITIVE_INFINITY;
+  for (let i = 0; i < 100_000; i++) {
+    const now = performance.now();
+    if (now < last) {
+      const found = `went back by ${(last - now).toFixed(3)} ms`;
+      return { name: "clock", state: "broken", found, means: "deadlines and leases cannot be trusted on this machine" };
+    }
+    if (now > last) finest = Math.min(finest, now - last);
+    last = now;
+  }
+  const found = `monotonic, steps of ${(finest * 1e6).toFixed(0)} ns`;
+  const fine = finest < 1;
+  return { name: "clock", state: fine ? "ok" : "broken", found, means: fine ? "good" : "too coarse for deadlines" };
+}

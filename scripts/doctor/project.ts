@@ -1,0 +1,47 @@
+/** Whether the project itself is whole: Bun's version, and the packages against the lock file. */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { installedDigest, lockDigest } from "../install.ts";
+import type { Finding } from "./finding.ts";
+
+interface Package {
+  readonly version: string;
+  readonly engines?: { readonly bun?: string };
+  readonly dependencies?: Readonly<Record<string, string>>;
+  readonly devDependencies?: Readonly<Record<string, string>>;
+}
+
+const readPackage = (folder: string) => JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as Package;
+
+export function bunFinding(root: string): Finding {
+  const needed = readPackage(root).engines?.bun ?? "*";
+  const good = Bun.semver.satisfies(Bun.version, needed);
+  const means = good ? "the version this project is tested with, or newer" : `this project needs ${needed}`;
+  return { name: "bun", state: good ? "ok" : "broken", found: `Bun ${Bun.version}`, means };
+}
+
+/** Every direct dependency is there in the version that package.json names, and the last install was of this lock file. */
+export function packagesFinding(root: string): Finding {
+  const { dependencies = {}, devDependencies = {} } = readPackage(root);
+  const wrong = Object.entries({ ...dependencies, ...devDependencies }).flatMap(([name, wanted]) => {
+    const found = installedVersion(root, name);
+    return found === wanted ? [] : [`${name} is ${found ?? "missing"}, wanted ${wanted}`];
+  });
+  const count = Object.keys({ ...dependencies, ...devDependencies }).length;
+  if (wrong.length > 0) {
+    return { name: "packages", state: "broken", found: wrong.join("; "), means: "run `bun run setup --again`" };
+  }
+  if (installedDigest(root) !== lockDigest(root)) {
+    const found = "bun.lock has changed since the last install";
+    return { name: "packages", state: "broken", found, means: "run `bun run setup --again`" };
+  }
+  return { name: "packages", state: "ok", found: `all ${count} as bun.lock has them`, means: "nothing to install" };
+}
+
+function installedVersion(root: string, name: string): string | null {
+  try {
+    return readPackage(join(root, "node_modules", name)).version;
+  } catch {
+    return null;
+  }
+}
