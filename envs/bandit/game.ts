@@ -1,0 +1,117 @@
+/**
+ * Two-armed bandit whose arms are named after trades: a sure small payout or a risky large one. One pull ends it.
+ *
+ * - Strict: names and their order come from the layout seed, the payout from the dynamics seed.
+ * - `sharedStream` is RAGEN: one stream for all, so that the members of a group are paid alike.
+ *
+ * Source: RAGEN ragen/env/bandit/env.py; the pair lists are RAGEN-2's.
+ */
+import { z } from "zod";
+import type { DiscreteGame, Effect, Seeds } from "../env.ts";
+import { Pcg64 } from "../rng/pcg64.ts";
+
+export const BanditConfig = z.strictObject({
+  loArmName: z.string().min(1).default("phoenix"),
+  hiArmName: z.string().min(1).default("dragon"),
+  loArmScore: z.number().default(0.1),
+  hiArmLoscore: z.number().default(0),
+  hiArmHiscore: z.number().default(1),
+  hiArmHiscoreProb: z.number().min(0).max(1).default(0.25),
+  /** Draw the two names from RAGEN-2's list for this split instead. */
+  split: z.enum(["train", "test"]).nullable().default(null),
+  sharedStream: z.boolean().default(false),
+});
+export type BanditConfig = z.infer<typeof BanditConfig>;
+
+/** (low, high) arm names. */
+const PAIRS = {
+  train: [
+    ["Teacher", "Trader"],
+    ["Nurse", "StartupFounder"],
+    ["Librarian", "Investor"],
+    ["Accountant", "StockBroker"],
+    ["Engineer", "RealEstateAgent"],
+    ["Pharmacist", "Musician"],
+    ["Clerk", "Freelancer"],
+    ["Technician", "Youtuber"],
+    ["Planner", "Artist"],
+    ["Postman", "Pilot"],
+    ["Banker", "VentureCapitalist"],
+    ["Gardener", "Cryptominer"],
+  ],
+  test: [
+    ["Receptionist", "Explorer"],
+    ["Archivist", "Filmmaker"],
+    ["Bookkeeper", "Consultant"],
+    ["SocialWorker", "Photographer"],
+    ["Mechanic", "GameDesigner"],
+    ["Secretary", "Entrepreneur"],
+    ["Cashier", "DataScientist"],
+    ["CivilServant", "StartupAccelerator"],
+  ],
+} as const;
+
+/** Every arm name that can occur, as shown: for tokenizers. */
+export const BANDIT_ARM_NAMES: readonly string[] = ["Phoenix", "Dragon", ...PAIRS.train.flat(), ...PAIRS.test.flat()];
+
+/** Names the payout stream, so that equal layout and dynamics seeds still give unrelated numbers. */
+const PAYOUT_STREAM = 1;
+
+export class BanditGame implements DiscreteGame {
+  readonly kind = "discrete";
+  /** Shown names, in shown order. */
+  readonly actions: readonly [string, string];
+  /** Index of the risky, on average better arm. */
+  readonly high: number;
+  readonly low: string;
+  readonly #config: BanditConfig;
+  readonly #payouts: Pcg64;
+  #message: string | null = null;
+
+  constructor(config: BanditConfig, seeds: Seeds) {
+    const layout = new Pcg64(seeds.layout);
+    const [low, high] =
+      config.split === null
+        ? [capitalised(config.loArmName), capitalised(config.hiArmName)]
+        : PAIRS[config.split][Math.floor(layout.random() * PAIRS[config.split].length)]!;
+    const lowFirst = layout.random() < 0.5;
+    this.#config = config;
+    this.low = low;
+    this.actions = lowFirst ? [low, high] : [high, low];
+    this.high = lowFirst ? 1 : 0;
+    this.#payouts = config.sharedStream ? layout : new Pcg64(seeds.dynamics, PAYOUT_STREAM);
+  }
+
+  render(): string {
+    if (this.#message !== null) return this.#message;
+    const [a, b] = this.actions;
+    return [
+      "You are playing a bandit game. Goal: Maximize your total reward by choosing which arm to pull. ",
+      "Game Rules: ",
+      `1. There are 2 arms, named ${a} and ${b}`,
+      "2. Each arm has its own reward distribution, related to their names. ",
+      "3. Analyze the symbolic meaning of each arm's name to guess how their reward distribution might behave.",
+      `4. Based on the symbolic meaning of their names, which arm do you think is more likely to give higher rewards on average? Choose between ${a} and ${b}, and output like <answer> ${a} </answer> or <answer> ${b} </answer>.`,
+      "",
+    ].join("\n");
+  }
+
+  act(action: number): Effect {
+    if (this.#message !== null) throw new Error("this Bandit game is over; open a new one");
+    const name = this.actions[action];
+    if (name === undefined) throw new RangeError(`Bandit has arms 0 and 1, got ${action}`);
+    const reward = action === this.high ? this.#risky() : this.#config.loArmScore;
+    this.#message = `${name}: ${Number.isInteger(reward) ? reward.toFixed(1) : reward} points`;
+    const success = action === this.high;
+    return { reward, done: true, effective: true, valid: true, success, message: this.#message };
+  }
+
+  #risky(): number {
+    const { hiArmHiscore, hiArmLoscore, hiArmHiscoreProb } = this.#config;
+    return this.#payouts.random() < hiArmHiscoreProb ? hiArmHiscore : hiArmLoscore;
+  }
+}
+
+function capitalised(name: string): string {
+  return name[0]!.toUpperCase() + name.slice(1);
+}

@@ -1,0 +1,60 @@
+/** The Bandit tags, their player and their teacher. Source: RAGEN config/envs.yaml. */
+import type { Game, Uniform } from "../env.ts";
+import { defineTag, expectGame, type Parts, type Skill, type TagSource, type Teacher, uniformPlayer } from "../tag.ts";
+import { reply } from "../teacher.ts";
+import { BanditConfig, BanditGame } from "./game.ts";
+
+const WORDS = { v1: "", v2: "" };
+
+const banditTeacher: Teacher = {
+  reply(game: Game, _actionsLeft: number, skill: Skill, uniform: Uniform): string {
+    const bandit = expectGame(game, BanditGame);
+    const other = Math.floor(uniform() * 2);
+    const pulled = uniform() < skill.babble ? other : bandit.high;
+    const answered = uniform() < skill.noise ? Math.floor(uniform() * 2) : pulled;
+    return reply(bandit, `pull ${bandit.actions[pulled]}`, [answered]);
+  },
+};
+
+function parts(config: BanditConfig): Parts {
+  return {
+    wording: {
+      ...WORDS,
+      strict: WORDS,
+      legend: null,
+      compatLegend: null,
+      coordinateHint: null,
+      actions: null,
+      integerRewards: false,
+    },
+    open: (seeds) => new BanditGame(config, seeds),
+    brief,
+    random: uniformPlayer,
+    optimal: (game) => expectGame(game, BanditGame).high,
+    best: () => 1,
+    teacher: banditTeacher,
+  };
+}
+
+/** The two names, in order; what a pull paid is brief already. */
+function brief(observation: string): string {
+  const named = /^1\. There are 2 arms, named (.+) and (.+)$/m.exec(observation);
+  return named === null ? observation : `${named[1]} ${named[2]}`;
+}
+
+const bandit = (tag: string, defaults: Partial<BanditConfig>): TagSource =>
+  defineTag({
+    tag,
+    type: "bandit",
+    schema: BanditConfig,
+    defaults,
+    compatDefaults: { sharedStream: true },
+    actionsMax: 1,
+    replyWordsHint: 100,
+    parts,
+  });
+
+export const banditTags: readonly TagSource[] = [
+  bandit("Bandit", {}),
+  bandit("BanditTest", { loArmName: "trader", hiArmName: "librarian" }),
+];

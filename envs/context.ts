@@ -1,0 +1,103 @@
+/**
+ * A whole dialogue as chat messages, with all or part of what was said before: for hosted models, and for policies with
+ * a limited memory. A pure function over the history; nothing is dropped from the history itself.
+ *
+ * Source: RAGEN ContextManager (v1 max_context_window; v2 context_window_mode and SimpleMemory).
+ */
+import type { Turn } from "./env.ts";
+import {
+  type Layout,
+  type Message,
+  openingMessages,
+  type PromptOptions,
+  rewardText,
+  stateText,
+  turnText,
+} from "./prompt.ts";
+import type { EnvTag } from "./tag.ts";
+
+/**
+ * full: every turn. limited_multi_turn: a dialogue of the last turns. single_turn: one message that sums up the last
+ * turns (ragen-v2 only).
+ */
+export type ContextMode = "full" | "limited_multi_turn" | "single_turn";
+
+/** A turn that was asked for and answered. */
+export interface AnsweredTurn extends Pick<Turn, "reward" | "actions"> {
+  /** What the agent saw before it replied. */
+  readonly observation: string;
+  readonly actionsLeft: number;
+  readonly reply: string;
+}
+
+export interface History {
+  readonly answered: readonly AnsweredTurn[];
+  /** The turn asked for now; null for the finished dialogue, which then ends with the last reply. */
+  readonly now: { readonly observation: string; readonly actionsLeft: number } | null;
+}
+
+export interface ContextOptions extends PromptOptions {
+  readonly layout: Exclude<Layout, "compact">;
+  readonly mode: ContextMode;
+  /** Turns shown, the one asked for included; -1 for all. */
+  readonly window: number;
+}
+
+/** @throws {RangeError} for an empty history, a bad window, or a finished dialogue in one message. */
+export function contextMessages(tag: EnvTag, history: History, options: ContextOptions): Message[] {
+  const { mode, window } = options;
+  if (!Number.isInteger(window) || window === 0 || window < -1) {
+    throw new RangeError(`context window must be -1 (all turns) or at least 1, got ${window}`);
+  }
+  const turnCount = history.answered.length + (history.now === null ? 0 : 1);
+  if (turnCount === 0) throw new RangeError("a dialogue needs at least one turn, found none");
+  const from = mode === "full" || window === -1 ? 0 : Math.max(0, turnCount - window);
+  return mode === "single_turn"
+    ? summaryMessages(tag, history, from, options)
+    : dialogueMessages(tag, history, from, options);
+}
+
+function dialogueMessages(tag: EnvTag, history: History, from: number, options: ContextOptions): Message[] {
+  const { layout, compat = false } = options;
+  const messages: Message[] = [];
+  const turns = history.answered.length + (history.now === null ? 0 : 1);
+  for (let turn = from; turn < turns; turn++) {
+    const answered = history.answered[turn];
+    const before = history.answered[turn - 1];
+    const { observation, actionsLeft } = answered ?? history.now!;
+    // RAGEN warns while generating only, and then of the last reply only.
+    const warned = layout === "ragen-v2" && before?.actions.length === 0 && (!compat || answered === undefined);
+    // RAGEN v1 counts the turns it shows.
+    const number = layout === "ragen-v1" && compat ? turn - from + 1 : turn + 1;
+    const asked = turnText(tag, { turn: number, observation, actionsLeft, nothingRead: warned }, options);
+    if (turn === from) messages.push(...openingMessages(tag, layout, budget(history), asked, options));
+    else messages.push({ role: "user", content: `Reward:\n${rewardText(tag, before!, options)}\n${asked}` });
+    if (answered !== undefined) messages.push({ role: "assistant", content: answered.reply });
+  }
+  return messages;
+}
+
+/** RAGEN-2's SimpleMemory. */
+function summaryMessages(tag: EnvTag, history: History, from: number, options: ContextOptions): Message[] {
+  const { answered, now } = history;
+  if (now === null) throw new RangeError("a dialogue in one message needs a turn that is asked for now");
+  if (options.layout !== "ragen-v2") throw new RangeError("single_turn is a context of ragen-v2; got ragen-v1");
+  const shown = answered.slice(from);
+  let text = "";
+  if (shown.length > 0) {
+    text += `Summary: ${answered.length} step(s) completed so far. Showing the last ${shown.length} turn(s) with state/action/reward details. Recent turns:\n---\n`;
+    shown.forEach((turn, i) => {
+      const name = `Turn ${from + i + 1}`;
+      text += `${name} State:\n${turn.observation}\n${name} Action: ${turn.reply}\n${name} Reward: ${rewardText(tag, turn, options)}\n---\n`;
+    });
+    text += "\nCurrent Turn ";
+  }
+  const nothingRead = answered.at(-1)?.actions.length === 0;
+  text += `(Turn ${answered.length + 1}):\n${stateText(tag, { ...now, nothingRead }, options)}`;
+  return openingMessages(tag, "ragen-v2", budget(history), text, options);
+}
+
+/** The episode's whole budget: what was left at its first turn. */
+function budget(history: History): number {
+  return (history.answered[0] ?? history.now!).actionsLeft;
+}

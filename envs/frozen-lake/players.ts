@@ -1,0 +1,48 @@
+/** Players of FrozenLake: value iteration, and a teacher that thinks of its first step. They see the whole lake. */
+import type { Game, Uniform } from "../env.ts";
+import { expectGame, type Player, type Skill, type Teacher } from "../tag.ts";
+import { noisyReply, type Plan } from "../teacher.ts";
+import { FrozenLakeGame } from "./game.ts";
+import { moved } from "./map.ts";
+import { type LakePlan, planLake } from "./plan.ts";
+
+const plans = new WeakMap<FrozenLakeGame, LakePlan>();
+
+function planOf(game: FrozenLakeGame): LakePlan {
+  const known = plans.get(game);
+  if (known !== undefined) return known;
+  const plan = planLake(game.lake, game.config);
+  plans.set(game, plan);
+  return plan;
+}
+
+export const optimalFrozenLake: Player = (game, actionsLeft) => {
+  const lake = expectGame(game, FrozenLakeGame);
+  return planOf(lake).action(actionsLeft, lake.player);
+};
+
+export function bestFrozenLake(game: Game, actionsMax: number): number {
+  const lake = expectGame(game, FrozenLakeGame);
+  return planOf(lake).value(actionsMax, lake.lake.start);
+}
+
+const BABBLE_ACTIONS_MAX = 3;
+
+export const frozenLakeTeacher: Teacher = {
+  reply(game: Game, actionsLeft: number, skill: Skill, uniform: Uniform): string {
+    const lake = expectGame(game, FrozenLakeGame);
+    return noisyReply(lake, actionsLeft, skill, uniform, BABBLE_ACTIONS_MAX, () => planSteps(lake, actionsLeft));
+  },
+};
+
+/** The best first step, and the best second one from the cell the first is meant to reach, if the game goes on there. */
+function planSteps(game: FrozenLakeGame, actionsLeft: number): Plan | null {
+  const plan = planOf(game);
+  if (plan.value(actionsLeft, game.player) === 0) return null;
+  const first = plan.action(actionsLeft, game.player);
+  const thought = `go ${game.actions[first]}`;
+  const { size, goal, holes } = game.lake;
+  const reached = moved(size, game.player, first);
+  const onward = actionsLeft > 1 && reached !== goal && holes[reached] === 0;
+  return { thought, actions: onward ? [first, plan.action(actionsLeft - 1, reached)] : [first] };
+}

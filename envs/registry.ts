@@ -1,0 +1,46 @@
+/** Every env by its tag. Adding an env is a line here. */
+import { banditTags } from "./bandit/tags.ts";
+import { frozenLakeTags } from "./frozen-lake/tags.ts";
+import { sokobanTags } from "./sokoban/tags.ts";
+import { type EnvTag, TagError, type TagSource } from "./tag.ts";
+
+const sources: ReadonlyMap<string, TagSource> = new Map(
+  [...sokobanTags, ...frozenLakeTags, ...banditTags].map((source) => [source.tag, source]),
+);
+
+/** In the order they are shown to people. */
+export const envTags: readonly string[] = [...sources.keys()];
+
+/**
+ * A tag with its settings.
+ *
+ * @param options  the env's own, camelCase: `{successRate: 0.8}` for FrozenLake.
+ * @param compat  true to reproduce RAGEN's shared random streams too.
+ * @throws {TagError} one line: the nearest known tags, or what is wrong with the options.
+ */
+export function envTag(name: string, options: unknown = {}, compat = false): EnvTag {
+  const source = sources.get(name);
+  if (source === undefined) {
+    throw new TagError(`unknown env tag ${JSON.stringify(name)}; nearest: ${nearestTags(name).join(", ")}`);
+  }
+  return source.make(options, compat);
+}
+
+/** The three known tags that differ least from what was typed. */
+function nearestTags(name: string): string[] {
+  const distance = new Map(envTags.map((tag) => [tag, editDistance(name.toLowerCase(), tag.toLowerCase())]));
+  return [...envTags].sort((a, b) => distance.get(a)! - distance.get(b)!).slice(0, 3);
+}
+
+/** Levenshtein distance. */
+function editDistance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1)));
+    }
+    row = next;
+  }
+  return row[b.length]!;
+}

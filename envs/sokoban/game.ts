@@ -1,0 +1,71 @@
+/**
+ * Sokoban as a `Game`: a generated board, its rules and its text. Single-use.
+ *
+ * - The layout seed alone decides the board; nothing in play is random.
+ * - `render` rebuilds only the rows an action touched.
+ */
+import type { DiscreteGame, Effect, Seeds } from "../env.ts";
+import type { SokobanConfig } from "./config.ts";
+import { generateBoard } from "./generate.ts";
+import { renderCoordinates, renderRow, withHeadings } from "./render.ts";
+import { type Board, SOKOBAN_ACTIONS, SokobanState } from "./rules.ts";
+
+export class SokobanGame implements DiscreteGame {
+  readonly kind = "discrete";
+  readonly actions = SOKOBAN_ACTIONS;
+  readonly #state: SokobanState;
+  readonly #config: SokobanConfig;
+  readonly #rows: string[];
+
+  /** Takes the board over. */
+  constructor(board: Board, config: SokobanConfig) {
+    this.#config = config;
+    this.#state = new SokobanState(board, config.maxSteps);
+    this.#rows = Array.from({ length: board.rows }, (_, row) => renderRow(board, row, config.gridLookup));
+  }
+
+  static open(config: SokobanConfig, seeds: Seeds): SokobanGame {
+    return new SokobanGame(generateBoard(config, seeds.layout).board, config);
+  }
+
+  /** The position now. Read only: it changes with `act`. */
+  get board(): Board {
+    return this.#state.board;
+  }
+
+  render(): string {
+    switch (this.#config.observationFormat) {
+      case "grid":
+        return this.#rows.join("\n");
+      case "coord":
+        return renderCoordinates(this.board);
+      case "grid_coord":
+        return withHeadings(renderCoordinates(this.board), this.#rows.join("\n"));
+      default:
+        return this.#config.observationFormat satisfies never;
+    }
+  }
+
+  act(action: number): Effect {
+    const before = this.#rowOfPlayer();
+    const effect = this.#state.act(action);
+    if (effect.effective) {
+      const after = this.#rowOfPlayer();
+      this.#draw(before);
+      if (after !== before) {
+        this.#draw(after);
+        // A box pushed up or down lies one row beyond the player.
+        this.#draw(2 * after - before);
+      }
+    }
+    return effect;
+  }
+
+  #rowOfPlayer(): number {
+    return Math.floor(this.#state.player / this.board.cols);
+  }
+
+  #draw(row: number): void {
+    this.#rows[row] = renderRow(this.board, row, this.#config.gridLookup);
+  }
+}

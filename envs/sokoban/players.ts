@@ -1,0 +1,81 @@
+/** Players of Sokoban: the shortest solution, and a teacher that thinks in pushes. They see the whole position. */
+import type { Game, Uniform } from "../env.ts";
+import { expectGame, type Player, type Skill, type Teacher, uniformPlayer } from "../tag.ts";
+import { noisyReply, type Plan } from "../teacher.ts";
+import { SokobanGame } from "./game.ts";
+import { type Board, deltas, PLAYER, SokobanState } from "./rules.ts";
+import { shortestPath } from "./solve.ts";
+
+/** A solution being followed: `shadow` is where its first `taken` actions lead. */
+interface Followed {
+  readonly path: readonly number[];
+  readonly shadow: SokobanState;
+  taken: number;
+}
+
+const followed = new WeakMap<SokobanGame, Followed>();
+
+/** What is left of a shortest solution; null if there is none. Searches only when the game left the last solution. */
+export function solution(game: SokobanGame): readonly number[] | null {
+  const last = followed.get(game);
+  if (last !== undefined) {
+    for (; ; last.taken++) {
+      if (samePosition(last.shadow.board, game.board)) return last.path.slice(last.taken);
+      if (last.taken === last.path.length) break;
+      last.shadow.act(last.path[last.taken]!);
+    }
+  }
+  const path = shortestPath(game.board);
+  if (path === null) return null;
+  const copy = { ...game.board, state: game.board.state.slice() };
+  followed.set(game, { path, shadow: new SokobanState(copy, Number.POSITIVE_INFINITY), taken: 0 });
+  return path;
+}
+
+function samePosition(a: Board, b: Board): boolean {
+  return a.state.every((cell, i) => cell === b.state[i]);
+}
+
+/** Plays a shortest solution; uniformly random moves once there is none. */
+export const optimalSokoban: Player = (game, actionsLeft, uniform) =>
+  solution(expectGame(game, SokobanGame))?.[0] ?? uniformPlayer(game, actionsLeft, uniform);
+
+export function bestSokoban(game: Game, actionsMax: number): number {
+  const path = shortestPath(expectGame(game, SokobanGame).board);
+  return path !== null && path.length <= actionsMax ? 1 : 0;
+}
+
+/** Most actions of one reply. */
+const REPLY_ACTIONS_MAX = 5;
+
+export const sokobanTeacher: Teacher = {
+  reply(game: Game, actionsLeft: number, skill: Skill, uniform: Uniform): string {
+    const sokoban = expectGame(game, SokobanGame);
+    const lengthMax = Math.min(REPLY_ACTIONS_MAX, actionsLeft);
+    return noisyReply(sokoban, actionsLeft, skill, uniform, REPLY_ACTIONS_MAX, () => planPushes(sokoban, lengthMax));
+  },
+};
+
+/** Walk to the next box that a shortest solution pushes, and push it for as long as the solution does. */
+function planPushes(game: SokobanGame, lengthMax: number): Plan | null {
+  const path = solution(game);
+  if (path === null || path.length === 0) return null;
+  const pushes = whichPush(game.board, path);
+  const first = pushes.indexOf(true);
+  let end = first + 1;
+  while (pushes[end]) end++;
+  return { thought: `push ${game.actions[path[first]!]}`, actions: path.slice(0, Math.min(end, lengthMax)) };
+}
+
+/** True for each action of the path that moves a box. */
+function whichPush(board: Board, path: readonly number[]): boolean[] {
+  const steps = deltas(board.cols);
+  const boxes = new Set([...board.state.keys()].filter((cell) => board.state[cell]! === 3 || board.state[cell]! === 4));
+  let player = board.state.indexOf(PLAYER);
+  return path.map((action) => {
+    player += steps[action]!;
+    if (!boxes.delete(player)) return false;
+    boxes.add(player + steps[action]!);
+    return true;
+  });
+}

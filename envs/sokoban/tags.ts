@@ -1,0 +1,90 @@
+/** The Sokoban tags: settings, words and limits. Source: RAGEN config/envs.yaml, both versions. */
+import { defineTag, type Legend, type Parts, type TagSource, uniformPlayer } from "../tag.ts";
+import { SokobanConfig, SYMBOL_MEANINGS } from "./config.ts";
+import { SokobanGame } from "./game.ts";
+import { bestSokoban, optimalSokoban, sokobanTeacher } from "./players.ts";
+import { SOKOBAN_ACTIONS } from "./rules.ts";
+
+const LINES = [
+  "You are solving the Sokoban puzzle. ",
+  "You are the player and you need to push all boxes to targets. ",
+  "When you are right next to a box, you can push it by moving in the same direction. ",
+  "You cannot push a box through a wall, and you cannot pull a box. ",
+  "The answer should be a sequence of actions, like <answer>Right || Right || Up</answer>",
+];
+
+const coordLines = (
+  lastCell: string,
+) => `You are solving the Sokoban puzzle. You are the player and you need to push all boxes to targets.
+You are provided with a symbol grid and the zero-indexed coordinates of the player, each box, and each target. 
+Coordinates range from the top-left corner (0, 0) to the bottom-right corner ${lastCell}. 
+When you are exactly next to a box, you can push it by moving in the same direction. 
+You cannot push a box through a wall, and you cannot pull a box.
+The answer should be a sequence of actions, like <answer>Right || Right || Up</answer>.
+`;
+
+const COORDINATE_HINT =
+  "States are provided as coordinate lists using zero-based indexing with the format (row, col) for each entity type: Targets, Boxes, Boxes on target, Player, and Player on target when applicable.";
+
+const DEFAULT_LEGEND = legendOf(SokobanConfig.parse({}).gridLookup);
+
+function legendOf(lookup: readonly string[]): Legend {
+  return lookup.map((symbol, code) => [symbol, SYMBOL_MEANINGS[code]!] as const);
+}
+
+function parts(config: SokobanConfig, coordinates: boolean): Parts {
+  const [rows, cols] = config.dimRoom;
+  const plain = { v1: LINES.join(""), v2: `${LINES.join("\n")}\n` };
+  const coord = (cell: string) => ({ v1: coordLines(cell).trimEnd(), v2: coordLines(cell) });
+  const shipped = coordinates ? coord("(5, 5)") : plain;
+  const shows = config.observationFormat;
+  return {
+    wording: {
+      ...shipped,
+      strict: coordinates ? coord(`(${rows - 1}, ${cols - 1})`) : plain,
+      legend: shows === "coord" ? null : legendOf(config.gridLookup),
+      compatLegend: DEFAULT_LEGEND,
+      coordinateHint: shows === "coord" ? COORDINATE_HINT : null,
+      actions: SOKOBAN_ACTIONS,
+      integerRewards: false,
+    },
+    open: (seeds) => SokobanGame.open(config, seeds),
+    brief: (observation) => brief(config, observation),
+    random: uniformPlayer,
+    optimal: optimalSokoban,
+    best: bestSokoban,
+    teacher: sokobanTeacher,
+  };
+}
+
+/** The cells within the ring of walls, row by row; of positions alone, all but the board's size. */
+function brief(config: SokobanConfig, observation: string): string {
+  if (config.observationFormat === "coord") return observation.slice(observation.indexOf("\n") + 1);
+  const rows = observation.split("\n").slice(-config.dimRoom[0]);
+  return rows
+    .slice(1, -1)
+    .map((row) => row.slice(1, -1))
+    .join("");
+}
+
+const sokoban = (tag: string, defaults: Partial<SokobanConfig>, replyWordsHint = 100, coordinates = false): TagSource =>
+  defineTag({
+    tag,
+    type: "sokoban",
+    schema: SokobanConfig,
+    defaults,
+    actionsMax: 10,
+    replyWordsHint,
+    parts: (config) => parts(config, coordinates),
+  });
+
+export const sokobanTags: readonly TagSource[] = [
+  sokoban("SimpleSokoban", { numBoxes: 1 }),
+  sokoban("LargerSokoban", { dimRoom: [8, 8], numBoxes: 2, searchDepth: 10 }),
+  sokoban("SokobanDifferentGridVocab", {
+    numBoxes: 1,
+    searchDepth: 30,
+    gridLookup: ["W", ".", "G", "C", "B", "A", "@"],
+  }),
+  sokoban("CoordSokoban", { numBoxes: 1, observationFormat: "grid_coord" }, 120, true),
+];
