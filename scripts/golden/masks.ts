@@ -1,0 +1,141 @@
+/**
+ * Golden case H8: RAGEN's loss mask and reward positions. The case names its inputs only: "chatml rendering of H6 update
+ * messages" through a toy tokenizer, so this file needs the whole golden file to find H6.
+ */
+import { type ChatTokens, ragenMask, ragenScores } from "../../model/mask.ts";
+import { normaliseRewards } from "../../model/reward.ts";
+import type { Check } from "./check.ts";
+
+interface Message {
+  role: string;
+  content: string;
+}
+interface Placed {
+  loss_mask_ones: number[];
+  score_positions: [number, string, number][][];
+  first_trained: string[];
+}
+interface H8 {
+  v1: Record<string, unknown> & {
+    trained_tokens: string[][];
+    mask_ones: number[];
+    seq_len: number;
+    rm_scores_last: number[];
+    original_rm_scores_last: number[];
+    metrics: Record<string, number>;
+  };
+}
+interface GoldenFile {
+  cases: { id: string; v1?: { name: string; messages: Message[][] }[] }[];
+}
+
+const PAD = "<|pad|>";
+const FORMAT_PENALTY = -0.1;
+/** A solved board's last turn earns the bonus of 10. */
+const SOLVED_REWARD = 10;
+
+export function maskChecks(body: unknown, file?: unknown): Check[] {
+  const { v1 } = body as H8;
+  const generation = (file as GoldenFile | undefined)?.cases
+    .find(({ id }) => id === "H6")
+    ?.v1?.find(({ name }) => name === "generation");
+  if (generation === undefined) {
+    throw new Error("H8 masks the messages of H6 v1 generation, which this file lacks");
+  }
+  const chats = generation.messages.map(updateMessages);
+  const rewards = generation.messages.map(turnRewards);
+  const { rows, chat, words } = tokenise(chats.map(chatml));
+  const penalties = chats.map((messages) => FORMAT_PENALTY * messages.filter(unreadable).length);
+  const masks = rows.map((tokens) => ragenMask(tokens, chat, "replies"));
+  const trained = (mask: Uint8Array, row: number) =>
+    [...mask.keys()].filter((t) => mask[t]).map((t) => words[rows[row]![t + 1]!]);
+  const ones = masks.map((mask) => mask.reduce((sum, one) => sum + one, 0));
+  const sums = rewards.map((turns) => turns.reduce((sum, reward) => sum + reward, 0));
+  const { scores } = normaliseRewards(
+    { rewards: sums, penalties, groups: sums.map(() => 0), tags: sums.map(() => "") },
+    { grouping: "state", method: "identity" },
+  );
+  const solved = rewards.map((turns) => (turns.some((reward) => reward >= SOLVED_REWARD) ? 1 : 0));
+  const successes = solved.filter((success) => success !== 0);
+  const metrics: Record<string, number> = {
+    "SimpleSokoban/success": average(solved),
+    "SimpleSokoban/non-zero/success": average(successes),
+    response_length: average(ones),
+  };
+  return [
+    { name: "trained_tokens", expected: v1.trained_tokens, got: masks.map(trained) },
+    { name: "mask_ones", expected: v1.mask_ones, got: ones },
+    { name: "seq_len", expected: v1.seq_len, got: rows[0]!.length },
+    { name: "rm_scores_last", expected: v1.rm_scores_last, got: Array.from(scores) },
+    { name: "original_rm_scores_last", expected: v1.original_rm_scores_last, got: Array.from(scores) },
+    ...Object.entries(v1.metrics).map(([name, expected]) => ({ name, expected, got: metrics[name] })),
+    ...Object.entries(v1)
+      .filter(([name]) => name.startsWith("use_turn_scores="))
+      .flatMap(([name, expected]) => placedChecks(name, expected as Placed)),
+  ];
+
+  function placedChecks(name: string, expected: Placed): Check[] {
+    const learned = name.includes("enable_response_mask=True") ? "replies" : "all";
+    const placement = name.includes("use_turn_scores=True") ? "turns" : "end";
+    const used = rows.map((tokens) => ragenMask(tokens, chat, learned));
+    const got: Placed = {
+      loss_mask_ones: used.map((mask) => mask.reduce((sum, one) => sum + one, 0)),
+      score_positions: rows.map((tokens, row) => {
+        const placed = ragenScores(tokens, chat, rewards[row]!, placement);
+        // Positions count from the end: -1 is the last column.
+        const at = [...placed.keys()].filter((t) => placed[t] !== 0);
+        return at.map((t): [number, string, number] => [t - placed.length, words[tokens[t + 1]!]!, placed[t]!]);
+      }),
+      first_trained: used.map((mask, row) => trained(mask, row)[0]!),
+    };
+    return Object.entries(expected).map(([key, value]) => ({
+      name: `${name}: ${key}`,
+      expected: value,
+      got: got[key as keyof Placed],
+    }));
+  }
+}
+
+const average = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+/** For training, RAGEN drops what follows the last reply. */
+function updateMessages(messages: Message[]): Message[] {
+  return messages.slice(0, 1 + messages.findLastIndex(({ role }) => role === "assistant"));
+}
+
+/** Each turn's reward, which the user message behind its reply opens with. */
+function turnRewards(messages: Message[]): number[] {
+  return messages.flatMap(({ role, content }) => {
+    const reward = role === "user" ? /^Reward:\n(\S+)\n/.exec(content)?.[1] : undefined;
+    return reward === undefined ? [] : [Number(reward)];
+  });
+}
+
+/** A reply without an answer costs the format penalty. */
+const unreadable = ({ role, content }: Message) => role === "assistant" && !/<answer>.*<\/answer>/s.test(content);
+
+const chatml = (messages: Message[]) =>
+  messages.map(({ role, content }) => `<|im_start|>${role}\n${content}<|im_end|>\n`).join("");
+
+/** The case's toy tokenizer, with left padding. */
+function tokenise(texts: string[]): { rows: Int32Array[]; chat: ChatTokens; words: string[] } {
+  const ids = new Map([[PAD, 0]]);
+  const split = texts.map(
+    (text) => text.match(/<\|im_start\|>|<\|im_end\|>|\n|[\p{L}\p{N}_]+|[^\p{L}\p{N}_\n]/gu) ?? [],
+  );
+  for (const word of split.flat()) if (!ids.has(word)) ids.set(word, ids.size);
+  const width = Math.max(...split.map((words) => words.length));
+  const rows = split.map((words) => {
+    const tokens = new Int32Array(width);
+    tokens.set(
+      words.map((word) => ids.get(word)!),
+      width - words.length,
+    );
+    return tokens;
+  });
+  return {
+    rows,
+    chat: { turnStart: ids.get("<|im_start|>")!, turnEnd: ids.get("<|im_end|>")! },
+    words: [...ids.keys()],
+  };
+}
