@@ -16,16 +16,17 @@ const WAIT_MS_MAX = 15 * 60_000;
  * Make node_modules match bun.lock. Does nothing, in about a millisecond, if it does.
  *
  * @param root  Folder of package.json and bun.lock.
+ * @returns true if packages have come since this process started: it may remember that they were not there.
  * @throws {Error} in one line, if the lock file is missing, the disk refuses, or the install fails.
  */
-export async function install(root: string): Promise<void> {
+export async function install(root: string): Promise<boolean> {
   const wanted = lockDigest(root);
-  if (installedDigest(root) === wanted) return;
+  if (installedDigest(root) === wanted) return false;
   const folder = join(root, "node_modules", ".bunraku");
   mkdirSync(folder, { recursive: true });
   using lock = new Database(join(folder, "lock.sqlite"));
   take(lock);
-  if (installedDigest(root) === wanted) return;
+  if (installedDigest(root) === wanted) return true;
   console.error("installing dependencies (once; they come from the npm registry) …");
   const started = performance.now();
   const child = Bun.spawn([process.execPath, "install", "--frozen-lockfile"], {
@@ -41,6 +42,7 @@ export async function install(root: string): Promise<void> {
   }
   writeFileSync(join(folder, "installed"), wanted);
   console.error(`dependencies installed in ${((performance.now() - started) / 1000).toFixed(1)} s`);
+  return true;
 }
 
 /** sha256 of bun.lock, as hex. */

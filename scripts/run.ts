@@ -35,7 +35,8 @@ async function run([name, ...args]: string[]): Promise<number> {
     return fail(`no command "${name}"; ${near === null ? "`bun run help` lists them" : `did you mean ${near}?`}`, 2);
   }
   try {
-    await install(join(import.meta.dir, ".."));
+    // Bun remembers which packages it did not find, so a process that saw none has to start over: same id, same streams.
+    if (await install(join(import.meta.dir, ".."))) process.execve!(process.execPath, process.argv, process.env);
     const command = (await import(`./${name}.ts`)) as CommandModule;
     return await command.main(args.filter((arg) => arg !== "--verbose"));
   } catch (error) {
