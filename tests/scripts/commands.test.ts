@@ -1,0 +1,160 @@
+/** test, bench, check, doctor and setup, each as a process; the first three on a small project of their own. */
+import { describe, expect, test } from "bun:test";
+import { symlinkSync } from "node:fs";
+import { join } from "node:path";
+import { command, root } from "./command.ts";
+import { smallProject } from "./project.ts";
+
+const lastLine = (text: string) => text.trimEnd().split("\n").at(-1);
+
+describe("bun run test", async () => {
+  const about = (body: string) => `import { expect, test } from "bun:test"; ${body}`;
+  const folder = await smallProject(
+    {
+      "tests/good.test.ts": about("test('one', () => expect(1).toBe(1)); test('two', () => expect(2).toBe(2));"),
+      "tests/bad.test.ts": about("test('three', () => expect(1).toBe(2)); test.skip('four', () => {});"),
+      "tests/fallen.test.ts": "throw new Error('before any test');",
+    },
+    ["scripts/test.ts", "scripts/options.ts"],
+  );
+  await command(["hello"], folder);
+
+  test("ends standard output with the counts, and with bun test's exit code", async () => {
+    const { code, out, err } = await command(["test"], folder);
+    expect([code, lastLine(out)]).toEqual([1, "2 passed, 2 failed"]);
+    expect(err).toContain("(fail) three");
+  });
+
+  test("hands arguments on", async () => {
+    const one = await command(["test", "good", "-t", "two"], folder);
+    expect([one.code, lastLine(one.out)]).toEqual([0, "1 passed, 0 failed"]);
+    const fallen = await command(["test", "fallen"], folder);
+    expect([fallen.code, lastLine(fallen.out)]).toEqual([1, "0 passed, 1 failed"]);
+  });
+
+  test("fails if nothing ran", async () => {
+    const { code, err } = await command(["test", "nowhere"], folder);
+    expect([code, lastLine(err)]).toEqual([1, "error: no test ran: `bun test` ended with 1 (see above)"]);
+  });
+});
+
+describe("bun run bench", async () => {
+  const folder = await smallProject(
+    {
+      "bench/sum.bench.ts":
+        "export const summary = 'adds'; let runs = 0;\n" +
+        "export async function run({ a = '1', b = '2' }) {\n" +
+        "  console.log('adding'); return { name: 'sum', sum: Number(a) + Number(b), runs: ++runs }; }",
+      "bench/falls.bench.ts":
+        "export const summary = 'falls'; export async function run() { throw new Error('no engine'); }",
+    },
+    ["scripts/bench.ts", "scripts/options.ts"],
+  );
+  await command(["hello"], folder);
+  const bench = (...args: string[]) => command(["bench", ...args], folder);
+
+  test("lists what there is", async () => {
+    expect(await bench()).toEqual({ code: 0, out: "  falls  falls\n  sum    adds\n", err: "" });
+  });
+
+  test("passes the benchmark's lines on, and ends with its object under --json", async () => {
+    const { code, out } = await bench("sum", "--json", "--sum.b=5");
+    expect([code, out.split("\n")[0]]).toEqual([0, "adding"]);
+    expect(JSON.parse(lastLine(out)!)).toEqual({ name: "sum", sum: 6, runs: 1 });
+  });
+
+  test("runs each in a process of its own", async () => {
+    const { out } = await bench("sum", "sum", "--json");
+    const result = { name: "sum", sum: 3, runs: 1 };
+    expect(JSON.parse(lastLine(out)!)).toEqual({ results: [result, result] });
+  });
+
+  test("suggests the nearest name, and fails when a benchmark does", async () => {
+    expect(await bench("sun")).toEqual({ code: 2, out: "", err: 'error: no benchmark "sun"; did you mean sum?\n' });
+    const { code, err } = await bench("falls");
+    expect([code, err]).toEqual([1, "error: no engine\nerror: benchmark falls ended with 1; see above\n"]);
+  });
+});
+
+describe("bun run check", async () => {
+  const folder = await smallProject(
+    {
+      "tsconfig.json": JSON.stringify({
+        compilerOptions: { strict: true, noEmit: true, types: [] },
+        include: ["part.ts"],
+      }),
+      "biome.json": '{ "files": { "includes": ["part.ts"] }, "formatter": { "indentStyle": "space" } }\n',
+      "part.ts": "export const part = 1;\n",
+      "tests/tidy.test.ts": "import { test } from 'bun:test'; test('tidy', () => {});",
+    },
+    ["scripts/check.ts", "scripts/options.ts"],
+  );
+  await command(["hello"], folder);
+  for (const name of ["typescript", "@biomejs"])
+    symlinkSync(join(root, "node_modules", name), join(folder, "node_modules", name));
+  const states = (out: string) =>
+    out
+      .split("\n")
+      .filter((line) => /^(ok|failed) /.test(line))
+      .map((line) => line.replace(/ \(.*/, ""));
+
+  test("passes what is in order", async () => {
+    const { code, out, err } = await command(["check"], folder);
+    expect({ code, states: states(out), err }).toEqual({
+      code: 0,
+      states: ["ok      types", "ok      lint and format", "ok      folders"],
+      err: "",
+    });
+  });
+
+  test("goes through all of it, shows what is wrong and names what failed", async () => {
+    await Bun.write(join(folder, "part.ts"), "export const part: string  = 1;\n");
+    const { code, out, err } = await command(["check"], folder);
+    expect({ code, states: states(out), err }).toEqual({
+      code: 1,
+      states: ["failed  types", "failed  lint and format", "ok      folders"],
+      err: "error: types, lint and format failed, as shown above\n",
+    });
+    expect(out).toContain("Type 'number' is not assignable to type 'string'");
+  });
+});
+
+describe("bun run doctor", () => {
+  interface Report {
+    readonly ok: boolean;
+    readonly findings: readonly { readonly name: string; readonly state: string; readonly found: string }[];
+  }
+  const doctor = async (args: string[], env: Record<string, string> = {}) => {
+    const { code, out } = await command(["doctor", "--json", ...args], root, env);
+    const report = JSON.parse(out) as Report;
+    return { code, report, state: (name: string) => report.findings.find((finding) => finding.name === name)?.state };
+  };
+
+  test("finds the default engine computing a known product, and everything essential in place", async () => {
+    const { code, report, state } = await doctor([]);
+    expect([code, report.ok]).toEqual([0, true]);
+    expect(["bun", "packages", "engine compiled", "clock"].map(state)).toEqual(["ok", "ok", "ok", "ok"]);
+  });
+
+  test("names a port that is in use, which a run can do without", async () => {
+    using taken = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
+    const { code, state } = await doctor(["--port", String(taken.port)]);
+    expect([code, state(`port ${taken.port}`)]).toEqual([0, "absent"]);
+  });
+
+  test("ends with 1 when something that was asked for is not there", async () => {
+    const { code, report, state } = await doctor([], { LIBTENSORFLOW_PATH: "/nowhere/libtensorflow.so" });
+    expect([code, report.ok, state("libtensorflow")]).toEqual([1, false, "broken"]);
+  });
+
+  test("says in plain lines what each finding means", async () => {
+    const { code, out } = await command(["doctor"]);
+    expect([code, lastLine(out)]).toEqual([0, "ready to run"]);
+  });
+});
+
+test("bun run setup says that all packages are there", async () => {
+  const { code, out } = await command(["setup"]);
+  expect(code).toBe(0);
+  expect(out).toMatch(/^packages: all \d+ as bun\.lock has them; nothing to install\n$/);
+});

@@ -1,0 +1,164 @@
+/** Flags, overrides and presets, through `bun run config`, which prints what a run would get. */
+import { describe, expect, test } from "bun:test";
+import { readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { RunConfig } from "../../actors/config.ts";
+import { command, root } from "./command.ts";
+import { temporaryFolder } from "./temporary.ts";
+
+async function config(...args: string[]): Promise<RunConfig> {
+  const { code, out, err } = await command(["config", "--json", ...args]);
+  expect([code, err]).toEqual([0, ""]);
+  return RunConfig.parse(JSON.parse(out));
+}
+
+const refused = async (...args: string[]) => {
+  const { code, out, err } = await command(["config", ...args]);
+  return { code, out, lines: err.trim().split("\n") };
+};
+
+const folder = temporaryFolder();
+const file = (name: string, text: string) => {
+  writeFileSync(join(folder, name), text);
+  return join(folder, name);
+};
+
+describe("what a run is made of", () => {
+  const presets = readdirSync(join(root, "configs")).filter((name) => name.endsWith(".yaml"));
+
+  test.each(presets.map((name) => name.replace(".yaml", "")))("preset %s can be run", async (preset) => {
+    await config("--preset", preset);
+  });
+
+  test.each(["SimpleSokoban", "FrozenLake", "Bandit", "BanditTest"])("every algorithm can play %s", async (env) => {
+    for (const preset of ["quickstart", "starpo-ppo", "starpo-s"]) {
+      expect((await config("--env", env, "--preset", preset)).env.tag).toBe(env);
+    }
+  });
+
+  test("the default is StarPO-S: 16 x 8 episodes, the most uncertain quarter, no KL", async () => {
+    const { env, rollout, learner } = await config();
+    expect([env.tag, rollout.groups, rollout.groupSize]).toEqual(["SimpleSokoban", 16, 8]);
+    expect(learner).toMatchObject({
+      algorithm: "grpo",
+      learningRate: 3e-4,
+      betas: [0.9, 0.99],
+      entropyCoefficient: 1e-3,
+      clipLow: 0.2,
+      clipHigh: 0.28,
+      kl: { coefficient: 0 },
+      filter: { strategy: "top-ratio", metric: "reward-std", value: 0.25 },
+    });
+  });
+
+  test("the Echo Trap and its cure differ in the filter and in nothing else", async () => {
+    const trap = await config("--preset", "echo-trap");
+    const cured = await config("--preset", "echo-trap-cured");
+    expect([trap.learner.filter.strategy, cured.learner.filter.strategy]).toEqual(["none", "top-ratio"]);
+    const withoutFilter = ({ learner: { filter: _, ...learner }, ...rest }: RunConfig) => ({ ...rest, learner });
+    expect(withoutFilter(trap)).toEqual(withoutFilter(cured));
+    expect(trap.learner.minibatch).toBe(trap.rollout.groups * trap.rollout.groupSize);
+  });
+
+  test("an env brings its own budgets, under whatever else is asked for", async () => {
+    expect((await config("--env", "Bandit")).env).toMatchObject({ turnsMax: 1, actionsMax: 1 });
+    expect((await config("--env=Bandit", "--env.turnsMax=2")).env).toMatchObject({ turnsMax: 2, actionsMax: 1 });
+    expect((await config("--preset", "frozen-lake")).env.options).toEqual({ successRate: 0.8 });
+  });
+
+  test("later wins: preset, then file, then flags in their order", async () => {
+    const mine = file("mine.yaml", "learner: {updates: 7, gradClip: 2}\nseed: 5\n");
+    const made = await config("--config", mine, "--updates", "9", "--seed=6", "--learner.updates=8");
+    expect([made.seed, made.learner.updates, made.learner.gradClip, made.env.tag]).toEqual([6, 8, 2, "SimpleSokoban"]);
+  });
+
+  test("values are of the type that their key has, not of the one they look like", async () => {
+    const made = await config(
+      "--learner.betas=[0.8, 0.95]",
+      "--env.think=false",
+      "--learner.dualClip=null",
+      "--warmStart.cacheDir=123",
+      "--warmStart.stages.1.steps=7",
+      "--env.options.successRate=0.5",
+      "--env.options.map=4x4",
+    );
+    expect(made.learner).toMatchObject({ betas: [0.8, 0.95], dualClip: null });
+    expect(made.env).toMatchObject({ think: false, options: { successRate: 0.5, map: "4x4" } });
+    expect(made.warmStart.cacheDir).toBe("123");
+    expect(made.warmStart.stages.map(({ steps }) => steps)).toEqual([1600, 7]);
+  });
+
+  test("secrets are not printed", async () => {
+    const token = "a-secret-of-a-run";
+    for (const form of [["--json"], []]) {
+      const { code, out, err } = await command(["config", ...form, `--metrics.token=${token}`]);
+      expect([code, err, out.includes(token)]).toEqual([0, "", false]);
+    }
+  });
+});
+
+describe("what was typed wrong is refused in one line, with exit code 2", () => {
+  test.each([
+    [["--updatez", "3"], "config has no flag --updatez; did you mean --updates?"],
+    [["--learningRate=1"], "config has no flag --learningRate; did you mean --learner.learningRate?"],
+    [["--zzzzzzzzzz"], "config has no flag --zzzzzzzzzz"],
+    [["--updates"], "--updates needs a value: write --updates N"],
+    [["--updates", "many"], '--updates takes a whole number, 0 or more, got "many"'],
+    [["--updates=-1"], '--updates takes a whole number, 0 or more, got "-1"'],
+    [["--minutes", "soon"], '--minutes takes a number, got "soon"'],
+    [["--json=yes"], '--json takes no value, got "yes"'],
+    [["Bandit"], 'config does not understand "Bandit": it takes flags only'],
+    [["--preset", "starpos"], 'no preset "starpos"; did you mean starpo-s?'],
+    [["--learner.gamma"], "--learner.gamma needs a value: write --learner.gamma=VALUE"],
+    [["--learner.gama=1"], "--learner.gama=1: unknown key learner.gama; did you mean learner.gamma?"],
+    [
+      ["--learner.groupSize=4"],
+      "--learner.groupSize=4: unknown key learner.groupSize; did you mean rollout.groupSize?",
+    ],
+    [["--learner.gradClip=big"], '--learner.gradClip=big: learner.gradClip takes number, got "big"'],
+    [
+      ["--learner.kl=1"],
+      "--learner.kl=1: learner.kl is a section; set one of coefficient, estimator, place, control, target, horizon",
+    ],
+    [
+      ["--engine", "compield"],
+      '--engine compield: engine.name: "compield" is none of auto, compiled, tensorflow, eager; did you mean compiled?',
+    ],
+    [["--samplers", "0"], "--samplers 0: sampler.count: Too small: expected number to be >0, got 0"],
+    [["--metrics.port=70000"], "--metrics.port=70000: metrics.port: Too big: expected number to be <=65535, got 70000"],
+    [["--warmStart.stages.2.steps=1"], "--warmStart.stages.2.steps=1: no item 2 in a list of 2; the first is 0"],
+    [
+      ["--learner.lambda=0.9"],
+      "--learner.lambda=0.9: learner.lambda is never read by grpo, which has no critic; leave it out",
+    ],
+  ])("%j", async (args, line) => {
+    expect(await refused(...args)).toEqual({ code: 2, out: "", lines: [`error: ${line}`] });
+  });
+
+  test("a file is named, with every fault in it", async () => {
+    const bad = file("bad.yaml", "sed: 1\nlearner: {learningRate: -1}\n");
+    expect((await refused("--config", bad)).lines).toEqual([
+      `error: ${bad}: learner.learningRate: Too small: expected number to be >0, got -1`,
+      `error: ${bad}: unknown key sed; did you mean seed?`,
+    ]);
+    const broken = file("broken.yaml", "learner: [1");
+    expect((await refused("--config", broken)).lines[0]).toStartWith(`error: ${broken}: not YAML:`);
+    const list = file("list.yaml", "- 1\n");
+    expect((await refused("--config", list)).lines[0]).toStartWith(`error: ${list}: must be a mapping of sections`);
+    expect((await refused("--config", "nowhere.yaml")).lines[0]).toStartWith(
+      "error: cannot read --config nowhere.yaml:",
+    );
+  });
+});
+
+test("help shows every flag and an example, for every command that has one", async () => {
+  const { code, out } = await command(["config", "--help"]);
+  expect(code).toBe(0);
+  for (const part of ["--preset NAME", "--section.key=VALUE", "Examples:", "bun run config"])
+    expect(out).toContain(part);
+});
+
+test("docs/configuration.md is what the schema says now", async () => {
+  const { out } = await command(["config", "--markdown"]);
+  expect(await Bun.file(join(root, "docs/configuration.md")).text()).toBe(out);
+});

@@ -1,0 +1,48 @@
+/** A small project that starts its commands the way this one does, with one package that needs no network. */
+import { cpSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { root } from "./command.ts";
+import { temporaryFolder } from "./temporary.ts";
+
+const files: Record<string, string> = {
+  "package.json": JSON.stringify({
+    name: "small",
+    scripts: { hello: "bun scripts/run.ts hello" },
+    dependencies: { greeting: "file:./greeting" },
+  }),
+  "greeting/package.json": JSON.stringify({ name: "greeting", version: "1.0.0", main: "index.js" }),
+  "greeting/index.js": "export const greeting = 'good evening';",
+  "scripts/hello.ts":
+    "/** `bun run hello`: says hello. And more. */\n" +
+    "import { greeting } from 'greeting';\n" +
+    "export async function main(args) { console.log([greeting, ...args].join(' ')); return args.length; }",
+  "scripts/fall.ts":
+    "/** `bun run fall`: fails. */\n" + "export async function main() { throw new Error('cannot stand: 1 leg of 2'); }",
+  "scripts/misuse.ts":
+    "class UsageError extends Error { name = 'UsageError'; }\n" +
+    "export async function main() { throw new UsageError('first fault\\nsecond fault'); }",
+  "scripts/part.ts": "export const part = 1;",
+};
+
+/**
+ * A fresh copy in a temporary folder, locked but not installed.
+ *
+ * @param extra  further files, by path.
+ * @param copied files of this repository that it has too.
+ */
+export async function smallProject(extra: Record<string, string> = {}, copied: string[] = []): Promise<string> {
+  const folder = temporaryFolder();
+  for (const name of ["scripts/run.ts", "scripts/install.ts", "actors/nearest.ts", ...copied]) {
+    cpSync(join(root, name), join(folder, name), { recursive: true });
+  }
+  for (const [name, text] of Object.entries({ ...files, ...extra })) {
+    mkdirSync(join(folder, name, ".."), { recursive: true });
+    writeFileSync(join(folder, name), text);
+  }
+  const lock = Bun.spawn([process.execPath, "install", "--lockfile-only"], {
+    cwd: folder,
+    stdio: ["ignore", "ignore", "pipe"],
+  });
+  if ((await lock.exited) !== 0) throw new Error(`cannot lock the small project: ${await lock.stderr.text()}`);
+  return folder;
+}

@@ -1,0 +1,103 @@
+import { describe, expect, test } from "bun:test";
+import { appendFileSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { command } from "./command.ts";
+import { smallProject } from "./project.ts";
+
+const installs = (err: string) => err.split("\n").filter((line) => line.startsWith("installing dependencies")).length;
+
+describe("a command of a project that was never installed", () => {
+  test("installs it, on standard error only, and runs; the next one just runs", async () => {
+    const folder = await smallProject();
+    const first = await command(["hello"], folder);
+    expect({ ...first, err: installs(first.err) }).toEqual({ code: 0, out: "good evening\n", err: 1 });
+    expect(await command(["hello"], folder)).toEqual({ code: 0, out: "good evening\n", err: "" });
+  });
+
+  test("installs once when two start at the same moment", async () => {
+    const folder = await smallProject();
+    const both = await Promise.all([command(["hello"], folder), command(["hello"], folder)]);
+    expect(both.map(({ code, out }) => ({ code, out }))).toEqual(Array(2).fill({ code: 0, out: "good evening\n" }));
+    expect(both.reduce((sum, { err }) => sum + installs(err), 0)).toBe(1);
+  });
+
+  test("finds the very Bun that runs it, with an empty home and no bun in PATH", async () => {
+    const folder = await smallProject();
+    const home = join(folder, "home");
+    mkdirSync(home);
+    const child = Bun.spawn([process.execPath, "run", "hello"], {
+      cwd: folder,
+      env: { HOME: home, PATH: home },
+      stdio: ["ignore", "pipe", "ignore"],
+    });
+    expect([await child.stdout.text(), await child.exited]).toEqual(["good evening\n", 0]);
+  });
+
+  test("waits for another install, and goes on when that one is killed", async () => {
+    const folder = await smallProject();
+    mkdirSync(join(folder, "node_modules/.bunraku"), { recursive: true });
+    const hold =
+      "const { Database } = require('bun:sqlite'); const lock = new Database('node_modules/.bunraku/lock.sqlite');" +
+      "lock.run('BEGIN EXCLUSIVE'); console.log('held'); setInterval(() => lock, 1e6);";
+    const holder = Bun.spawn([process.execPath, "-e", hold], { cwd: folder, stdio: ["ignore", "pipe", "inherit"] });
+    await holder.stdout.getReader().read();
+    const waiting = Bun.spawn([process.execPath, "scripts/run.ts", "hello"], {
+      cwd: folder,
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    const reader = waiting.stderr.getReader();
+    const said = new TextDecoder().decode((await reader.read()).value);
+    expect(said).toBe("another command is installing the dependencies; waiting for it …\n");
+    holder.kill("SIGKILL");
+    while (!(await reader.read()).done);
+    expect([await waiting.stdout.text(), await waiting.exited]).toEqual(["good evening\n", 0]);
+  });
+
+  test("takes up again what was cut short: a changed lock file, or a missing stamp", async () => {
+    const folder = await smallProject();
+    await command(["hello"], folder);
+    appendFileSync(join(folder, "bun.lock"), "\n");
+    const again = await command(["hello"], folder);
+    expect([again.code, again.out, installs(again.err)]).toEqual([0, "good evening\n", 1]);
+  });
+
+  test("says in one line that it cannot install, and leaves no stamp", async () => {
+    const folder = await smallProject();
+    writeFileSync(join(folder, "package.json"), JSON.stringify({ dependencies: { greeting: "file:./gone" } }));
+    const { code, out, err } = await command(["hello"], folder);
+    expect([code, out]).toEqual([1, ""]);
+    expect(err.trim().split("\n").at(-1)).toStartWith("error: cannot install the dependencies: `bun install");
+    expect(existsSync(join(folder, "node_modules/.bunraku/installed"))).toBe(false);
+  });
+});
+
+describe("bun run COMMAND", async () => {
+  const folder = await smallProject();
+  await command(["hello"], folder);
+  const run = (...args: string[]) => command(args, folder);
+
+  test("hands arguments over and passes the exit code on", async () => {
+    expect(await run("hello", "to", "--all")).toEqual({ code: 2, out: "good evening to --all\n", err: "" });
+  });
+
+  test("lists the commands with the first sentence of their files, and nothing that is none", async () => {
+    const { code, out } = await run("--help");
+    expect(code).toBe(0);
+    expect(out.split("\n").slice(2)).toEqual(["  fall    fails", "  hello   says hello", "  misuse  ", ""]);
+    expect((await run()).code).toBe(2);
+  });
+
+  test("suggests the nearest command", async () => {
+    expect(await run("helo")).toEqual({ code: 2, out: "", err: 'error: no command "helo"; did you mean hello?\n' });
+    expect((await run("part")).err).toBe('error: no command "part"; `bun run help` lists them\n');
+  });
+
+  test("reports a failure in one line with exit code 1, and where it came from only with --verbose", async () => {
+    expect(await run("fall")).toEqual({ code: 1, out: "", err: "error: cannot stand: 1 leg of 2\n" });
+    expect((await run("fall", "--verbose")).err).toContain("scripts/fall.ts:2");
+  });
+
+  test("reports each fault of a wrong use on its own line with exit code 2", async () => {
+    expect(await run("misuse")).toEqual({ code: 2, out: "", err: "error: first fault\nerror: second fault\n" });
+  });
+});
