@@ -184,7 +184,7 @@ interface H10 {
 }
 
 function lossChecks({ v1, v2 }: H10): Check[] {
-  tf.engine().setBackend("cpu");
+  void tf.engine().setBackend("cpu");
   const first = (vectors: Record<string, unknown>, prefix: string) =>
     Object.entries(vectors).find(([name]) => name.startsWith(prefix))?.[1];
   const borrowed = {

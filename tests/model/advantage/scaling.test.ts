@@ -1,0 +1,47 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { filterLossScale, lengthWeights, softReweight } from "../../../model/advantage/scaling.ts";
+
+describe("softReweight", () => {
+  test("is each group's std over the widest, worked by hand", () => {
+    // stds: of 0, 2: sqrt 2; of 1, 1: 0; of 0, 1: sqrt(1/2); alone: 0.
+    const factors = softReweight([0, 2, 1, 1, 0, 1, 9], [0, 0, 1, 1, 2, 2, 3]);
+    [1, 1, 0, 0, 0.5, 0.5, 0].forEach((factor, row) => {
+      expect(factors[row]).toBeCloseTo(factor, 5);
+    });
+  });
+
+  test("is 0 for every row of a constant batch, not NaN", () => {
+    expect([...softReweight([1, 1], [0, 0])]).toEqual([0, 0]);
+  });
+});
+
+test("filterLossScale follows the kept share", () => {
+  expect([filterLossScale("none", 0.25), filterLossScale("linear", 0.25), filterLossScale("sqrt", 0.25)]).toEqual([
+    1, 0.25, 0.5,
+  ]);
+  expect(() => filterLossScale("sqrt", 1.5)).toThrow("a kept share is from 0 to 1, got 1.5");
+});
+
+describe("lengthWeights", () => {
+  test("match lengths worked by hand", () => {
+    const weights = lengthWeights([1, 3]);
+    expect(weights[0]).toBeCloseTo(2, 5);
+    expect(weights[1]).toBeCloseTo(2 / 3, 5);
+  });
+
+  test("give every row the same weight times length", () => {
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: 1, max: 500 }), { minLength: 1 }), (lengths) => {
+        const average = lengths.reduce((sum, length) => sum + length, 0) / lengths.length;
+        lengthWeights(lengths).forEach((weight, row) => {
+          expect((weight * lengths[row]!) / average).toBeCloseTo(1, 5);
+        });
+      }),
+    );
+  });
+
+  test("refuse an empty row", () => {
+    expect(() => lengthWeights([3, 0])).toThrow("row 1 has 0 written tokens; it takes at least 1 to weigh it");
+  });
+});
