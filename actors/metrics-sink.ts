@@ -46,9 +46,8 @@ export class MetricsSink implements Handler {
 
   /** For the heartbeat. */
   doing(): string {
-    const failing =
-      this.#dropped > this.#droppedStored ? `, ${this.#dropped} messages dropped: store not writable` : "";
-    return `${this.#storedEpisodes} episodes stored${failing}`;
+    const trouble = this.#failing ? `, store not writable, ${this.#dropped} messages dropped` : "";
+    return `${this.#storedEpisodes} episodes stored${trouble}`;
   }
 
   /** @throws {ProtocolError} for a message that is not for a sink. */

@@ -32,11 +32,12 @@ export interface RunFacts {
   readonly updates: number | null;
   readonly seed: number;
 }
-/** `aliveMs` sums all of its sessions; `seenMs` is when it was last heard of, milliseconds since the epoch. */
+/** Its newest session began at `startedMs` and was last heard of at `seenMs` (milliseconds since the epoch). */
 export interface StoredRun extends RunFacts {
   readonly startedMs: number;
   readonly seenMs: number;
-  readonly aliveMs: number;
+  /** Length of all sessions before, in milliseconds. */
+  readonly earlierMs: number;
 }
 export interface Series {
   readonly name: string;

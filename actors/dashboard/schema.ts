@@ -80,7 +80,8 @@ export const INSERTS = {
 
 export const SELECTS = {
   run: `SELECT name, env, updates, seed, started_ms AS startedMs, seen_ms AS seenMs,
-    (SELECT sum(seen_ms - started_ms) FROM runs) AS aliveMs FROM runs ORDER BY id DESC LIMIT 1`,
+    (SELECT coalesce(sum(seen_ms - started_ms), 0) FROM runs AS other WHERE other.id < runs.id) AS earlierMs
+    FROM runs ORDER BY id DESC LIMIT 1`,
   cursor: `SELECT (SELECT coalesce(max(id), 0) FROM metrics) AS points, (SELECT coalesce(max(id), 0) FROM events) AS events,
     (SELECT coalesce(max(id), 0) FROM episodes) AS episodes`,
   series: "SELECT actor, step, value FROM metrics WHERE name = $name AND id > $since ORDER BY actor, step",

@@ -51,8 +51,12 @@ export class Store {
   startSession({ name, env, updates, seed }: RunFacts): void {
     const now = this.#wallClock();
     const { lastInsertRowid } = this.#prepared(INSERTS.session).run({
-      ...{ name, env, updates, seed },
-      ...{ started_ms: now, seen_ms: now },
+      name,
+      env,
+      updates,
+      seed,
+      started_ms: now,
+      seen_ms: now,
     });
     this.#session = Number(lastInsertRowid);
   }
@@ -86,9 +90,10 @@ export class Store {
     return () => this.#listeners.delete(listener);
   }
 
-  /** The run, or null if it never started. */
+  /** The run, or null if it never started. A session that this object started is heard of right now. */
   run(): StoredRun | null {
-    return this.#prepared(SELECTS.run).get() as StoredRun | null;
+    const run = this.#prepared(SELECTS.run).get() as StoredRun | null;
+    return run && this.#session > 0 ? { ...run, seenMs: this.#wallClock() } : run;
   }
 
   /** Where the log ends now: read first, then read everything after it as it comes. */

@@ -21,7 +21,7 @@ const facts = { name: "run-1", env: "SimpleSokoban", updates: 200, seed: 7 };
 const nothing = { points: [], events: [], episodes: [] };
 
 describe("Store", () => {
-  test("adds up the time of all sessions of a run and leaves out the pause between them", () => {
+  test("knows how long the earlier sessions of a run took, without the pause between them", () => {
     const first = open();
     expect(first.run()).toBeNull();
     first.startSession(facts);
@@ -33,7 +33,7 @@ describe("Store", () => {
     second.startSession({ ...facts, updates: 300 });
     now += 700;
     second.write(nothing);
-    expect(second.run()).toEqual({ ...facts, updates: 300, startedMs: 4_605_000, seenMs: 4_605_700, aliveMs: 5700 });
+    expect(second.run()).toEqual({ ...facts, updates: 300, startedMs: 4_605_000, seenMs: 4_605_700, earlierMs: 5000 });
     second.close();
   });
 

@@ -141,7 +141,7 @@ export class FakeRun {
     }
     if (share < 1) return;
     this.event("phase", "warm start done: it was taught 0.74 and blurred to 0.21");
-    this.metrics(0, { "baseline/taught": 0.742, "baseline/before": 0.211 });
+    this.metrics(0, { "baseline/taught": 0.742, "baseline/before": 0.211, "validate/success": 0.211 });
   }
 
   /** One update: the curves of a healthy run, with noise. */
@@ -157,6 +157,7 @@ export class FakeRun {
       "train/reply_tokens": 42 - 12 * (1 - Math.exp(-step / 40)) + noise(3),
       "train/think_tokens": 24 - 9 * (1 - Math.exp(-step / 40)) + noise(2),
       "train/kept_groups": 0.25,
+      "speed/updates_per_minute": 11 + noise(1),
       "speed/tokens_per_second": 8200 + noise(1400),
       "total/updates": step,
       "total/episodes": step * 128,

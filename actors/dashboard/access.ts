@@ -1,0 +1,53 @@
+/**
+ * Who may read the page.
+ *
+ * - With a token: the header `Authorization: Bearer TOKEN`, or `?token=TOKEN` once, which leaves a cookie.
+ * - Without one: only requests to a loopback name, so that a web page whose name was pointed at 127.0.0.1 reads nothing.
+ * - Tokens are compared in constant time. The cookie holds a digest, not the token.
+ */
+import { createHash, timingSafeEqual } from "node:crypto";
+import type { Context, MiddlewareHandler } from "hono";
+import { getCookie, setCookie } from "hono/cookie";
+
+const LOOPBACK = ["localhost", "127.0.0.1", "[::1]"];
+
+/** True for hosts that only this machine can reach. */
+export const isLoopback = (host: string): boolean =>
+  LOOPBACK.includes(host) || host === "::1" || /^127(\.\d{1,3}){3}$/.test(host);
+
+const digest = (text: string) => createHash("sha256").update(text).digest();
+
+export function guard(token: string | null): MiddlewareHandler {
+  if (token === null) return loopbackOnly;
+  const secret = digest(token);
+  const cookieValue = digest(`cookie ${token}`).toString("hex");
+  const equals = (given: string) => timingSafeEqual(digest(given), secret);
+  const cookieEquals = (given: string) => timingSafeEqual(digest(given), digest(cookieValue));
+
+  return async (c, next) => {
+    const bearer = /^Bearer (.+)$/.exec(c.req.header("Authorization") ?? "")?.[1];
+    if (bearer !== undefined && equals(bearer)) return next();
+    const cookie = getCookie(c, cookieName(c));
+    if (cookie !== undefined && cookieEquals(cookie)) return next();
+    const url = new URL(c.req.url);
+    const given = url.searchParams.get("token");
+    if (given === null || !equals(given)) {
+      return c.text("This run's page needs its token: open it as /?token=TOKEN (setting metrics.token).\n", 401);
+    }
+    setCookie(c, cookieName(c), cookieValue, { httpOnly: true, sameSite: "Strict", path: "/" });
+    url.searchParams.delete("token");
+    // The token must not stay in the address bar, the history or a Referer.
+    return c.redirect(`${url.pathname}${url.search}`, 303);
+  };
+}
+
+// Browsers send a cookie to every port of a host: two runs on one machine must not overwrite each other's.
+const cookieName = (c: Context) => `bunraku_${new URL(c.req.url).port || "80"}`;
+
+const loopbackOnly: MiddlewareHandler = (c, next) => {
+  const { hostname } = new URL(c.req.url);
+  if (isLoopback(hostname)) return next();
+  const advice =
+    "Without a token the page answers to loopback names only: open http://127.0.0.1, or set metrics.token.";
+  return Promise.resolve(c.text(`No page for host "${hostname}". ${advice}\n`, 403));
+};

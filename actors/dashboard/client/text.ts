@@ -1,0 +1,91 @@
+/**
+ * Text that a model or an environment wrote, made readable and harmless. Runs in the browser and in tests.
+ *
+ * - Never HTML: the page puts these strings into text nodes only.
+ * - Characters that move or hide text (controls, ANSI escapes, bidirectional marks, zero width) are shown, not obeyed.
+ */
+
+/** Longest text that the page shows at once, in UTF-16 units. The whole text is in /api/episodes/ID. */
+const SHOWN_MAX = 4000;
+
+// Controls, formats (bidirectional, zero width, tags), line and paragraph separators, half surrogates; but \n and \t.
+const HIDDEN = /(?![\n\t])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
+
+/** "\u001b[31m" becomes "‹1B›[31m". */
+export function visible(text: string): string {
+  const shown = text.replace(HIDDEN, (char) => `‹${char.codePointAt(0)!.toString(16).toUpperCase().padStart(2, "0")}›`);
+  if (shown.length <= SHOWN_MAX) return shown;
+  const hiddenCount = shown.length - SHOWN_MAX;
+  return `${shown.slice(0, SHOWN_MAX)} … and ${hiddenCount.toLocaleString("en")} more characters`;
+}
+
+export interface Reply {
+  /** null if the reply has no <think>. */
+  readonly thought: string | null;
+  /** null if the reply has no whole <answer>…</answer>. */
+  readonly answer: string | null;
+  /** The reply as it was, if it had no answer. */
+  readonly raw: string | null;
+}
+
+/** Split a reply for reading. The env's own parser decides what counts; this one only lays out. */
+export function splitReply(reply: string): Reply {
+  const thought = /<think>(.*?)<\/think>/s.exec(reply)?.[1]?.trim() ?? null;
+  const answer = /<answer>(.*?)<\/answer>/s.exec(reply)?.[1]?.trim() ?? null;
+  return { thought, answer, raw: answer === null ? reply : null };
+}
+
+export type Block =
+  | { readonly kind: "text"; readonly text: string }
+  | { readonly kind: "board"; readonly rows: string[][] };
+
+/** Smallest grid, in rows and in columns, that counts as a board and not as words. */
+const BOARD_MIN = 3;
+
+/** Cells of a line of a grid, "#_P#" or "# _ P #"; null if it is no such line. */
+function cellsOf(line: string): string[] | null {
+  const trimmed = line.trim();
+  if (trimmed.length > 80 || /[a-z]/.test(trimmed)) return null;
+  const cells = /\s/.test(trimmed) ? trimmed.split(/\s+/) : [...trimmed];
+  return cells.length >= BOARD_MIN && cells.every((cell) => [...cell].length === 1) ? cells : null;
+}
+
+/** Find the boards in what an environment said. Lines of a board have equally many cells. */
+export function blocksOf(observation: string): Block[] {
+  const blocks: Block[] = [];
+  let words: string[] = [];
+  let rows: string[][] = [];
+  const endBoard = () => {
+    if (rows.length >= BOARD_MIN) {
+      endWords();
+      blocks.push({ kind: "board", rows });
+    } else {
+      words.push(...rows.map((row) => row.join("")));
+    }
+    rows = [];
+  };
+  const endWords = () => {
+    const text = words.join("\n").trim();
+    if (text !== "") blocks.push({ kind: "text", text });
+    words = [];
+  };
+  for (const line of observation.split("\n")) {
+    const cells = cellsOf(line);
+    if (rows.length > 0 && cells?.length !== rows[0]!.length) endBoard();
+    if (cells === null) words.push(line);
+    else rows.push(cells);
+  }
+  endBoard();
+  endWords();
+  return blocks;
+}
+
+/** What a cell looks like; the letters of all shipped grid vocabularies. */
+export function cellKind(cell: string): "wall" | "floor" | "player" | "box" | "target" | "done" | "other" {
+  if ("#W".includes(cell)) return "wall";
+  if ("_.-".includes(cell)) return "floor";
+  if ("PSA@".includes(cell)) return "player";
+  if ("XB".includes(cell)) return "box";
+  if ("OG".includes(cell)) return "target";
+  return "√C*".includes(cell) ? "done" : "other";
+}

@@ -1,0 +1,110 @@
+/**
+ * What a run is doing, in the few numbers and the one sentence that the top of the page shows. A pure reading of the store.
+ *
+ * - A number that was not measured is null, never 0.
+ */
+import { EVENT_KINDS, type MetricName } from "../metrics.ts";
+import type { StoredEvent } from "./records.ts";
+import type { Store } from "./store.ts";
+
+export interface Overview {
+  readonly run: string;
+  readonly env: string;
+  readonly engine: string | null;
+  readonly phase: "waiting" | "warm" | "training" | "finished";
+  /** One sentence for people. */
+  readonly status: string;
+  /** Share of the phase that is done, if it can be known. */
+  readonly progress: number | null;
+  readonly update: number | null;
+  readonly updates: number | null;
+  readonly tokensPerSecond: number | null;
+  /** How long the run has run, over all its sessions. */
+  readonly aliveMs: number;
+  /** Validation success. `now` is the latest one; `nowUpdate` is the update it was measured at. */
+  readonly success: {
+    readonly random: number | null;
+    readonly taught: number | null;
+    readonly before: number | null;
+    readonly now: number | null;
+    readonly nowUpdate: number | null;
+    readonly best: number | null;
+  };
+}
+
+/** Null if no run was started in this store. */
+export function overviewOf(store: Store): Overview | null {
+  const run = store.run();
+  if (run === null) return null;
+  const points = new Map(store.latest().map((point) => [point.name, point]));
+  const value = (name: MetricName) => points.get(name)?.value ?? null;
+  // What an earlier session said of itself does not hold for this one.
+  const event = (kind: string) => ofSession(store.lastEvent(kind), run.startedMs);
+  const finished = event(EVENT_KINDS.finished);
+  // 0 updates made is none yet; a run that does not count them still says which one its values belong to.
+  const update = (value("total/updates") ?? points.get("train/success")?.step) || null;
+  return {
+    run: run.name,
+    env: run.env,
+    engine: event(EVENT_KINDS.engine)?.text ?? null,
+    ...stateOf({
+      finished,
+      phase: event(EVENT_KINDS.phase),
+      update,
+      updates: run.updates,
+      perMinute: value("speed/updates_per_minute"),
+      stage: value("warm/stage"),
+      progress: value("warm/progress"),
+    }),
+    update,
+    updates: run.updates,
+    tokensPerSecond: value("speed/tokens_per_second"),
+    aliveMs: run.earlierMs + (finished?.atMs ?? run.seenMs) - run.startedMs,
+    success: {
+      random: value("baseline/random"),
+      taught: value("baseline/taught"),
+      before: value("baseline/before"),
+      now: value("validate/success"),
+      nowUpdate: points.get("validate/success")?.step ?? null,
+      best: value("baseline/best"),
+    },
+  };
+}
+
+const ofSession = (event: StoredEvent | null, startedMs: number) =>
+  event !== null && event.atMs >= startedMs ? event : null;
+
+interface Signs {
+  readonly finished: StoredEvent | null;
+  readonly phase: StoredEvent | null;
+  readonly update: number | null;
+  readonly updates: number | null;
+  readonly perMinute: number | null;
+  readonly stage: number | null;
+  readonly progress: number | null;
+}
+
+function stateOf(signs: Signs): Pick<Overview, "phase" | "status" | "progress"> {
+  const { finished, phase, update, updates, stage, progress } = signs;
+  if (finished !== null) return { phase: "finished", status: finished.text, progress: 1 };
+  if (update !== null) {
+    return {
+      phase: "training",
+      status: trainingText(update, signs),
+      progress: updates && Math.min(1, update / updates),
+    };
+  }
+  const waiting = "Waiting for the first update";
+  if (stage !== null && progress !== null && (progress < 1 || phase === null)) {
+    const percent = Math.floor(progress * 100);
+    return { phase: "warm", status: `${waiting}: warm start, stage ${stage}, ${percent} %`, progress };
+  }
+  return { phase: "waiting", status: `${waiting}: ${phase?.text ?? "the actors are starting"}`, progress: null };
+}
+
+function trainingText(update: number, { updates, perMinute }: Signs): string {
+  if (updates === null) return `Training: update ${update}`;
+  const left = Math.max(0, updates - update);
+  const toGo = `Training: ${left} ${left === 1 ? "update" : "updates"} to go`;
+  return perMinute ? `${toGo}, about ${Math.max(1, Math.round(left / perMinute))} min at this pace` : toGo;
+}

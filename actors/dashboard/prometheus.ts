@@ -1,0 +1,54 @@
+/**
+ * The run's latest values in Prometheus' text format. Names, help and units come from the table of metrics.
+ *
+ * - A metric without a value is left out: an absent sample, never a 0.
+ * - Times are in seconds, as Prometheus wants them, whatever the table's unit.
+ */
+import { Counter, Gauge, Registry } from "prom-client";
+import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../metrics.ts";
+import type { Store } from "./store.ts";
+
+/** "speed/update_s" is `bunraku_speed_update_seconds`; counters end in `_total`. */
+export function prometheusName(name: MetricName): string {
+  const base = `bunraku_${name.replace("/", "_")}`.replace(/_(ms|s)$/, "_seconds");
+  return metric(name).kind === "counter" ? `${base.replace("_total_", "_")}_total` : base;
+}
+
+/** One registry of its own: nothing here touches prom-client's global one. */
+export class Exposition {
+  readonly #store: Store;
+  readonly #registry = new Registry();
+  readonly #gauges = new Map<MetricName, Gauge<"run" | "actor"> | Counter<"run" | "actor">>();
+
+  constructor(store: Store) {
+    this.#store = store;
+    for (const name of METRIC_NAMES) {
+      const { help, unit, kind } = metric(name);
+      const options = {
+        name: prometheusName(name),
+        help: `${help} Unit: ${unit === "milliseconds" ? "seconds" : unit}.`,
+        // A gauge without labels would start as a sample of 0.
+        labelNames: ["run", "actor"] as const,
+        registers: [this.#registry],
+      };
+      this.#gauges.set(name, kind === "counter" ? new Counter(options) : new Gauge(options));
+    }
+  }
+
+  get contentType(): string {
+    return this.#registry.contentType;
+  }
+
+  text(): Promise<string> {
+    this.#registry.resetMetrics();
+    const run = this.#store.run()?.name;
+    for (const { name, actor, value } of run === undefined ? [] : this.#store.latest()) {
+      // A store of another version may hold names that this one does not know.
+      if (!isMetricName(name)) continue;
+      const { unit, perActor } = metric(name);
+      const labels = { run: run!, ...(perActor && { actor }) };
+      this.#gauges.get(name)!.inc(labels, unit === "milliseconds" ? value / 1000 : value);
+    }
+    return this.#registry.metrics();
+  }
+}

@@ -1,0 +1,51 @@
+/** What may be asked in a URL's query. Parsed once, at the edge; every fault is named in the answer. */
+import { z } from "zod";
+import { isMetricName, METRIC_NAMES, type MetricName } from "../metrics.ts";
+import { STOPS } from "../protocol.ts";
+
+const Count = z.coerce.number().int().nonnegative();
+const Limit = (most: number, usual: number) => z.coerce.number().int().min(1).max(most).default(usual);
+
+const Names = z
+  .string()
+  .transform((text) => text.split(","))
+  .superRefine((names, context) => {
+    for (const name of names.filter((name) => !isMetricName(name))) {
+      context.addIssue({ code: "custom", message: `no metric named "${name}"; there are ${METRIC_NAMES.join(", ")}` });
+    }
+  })
+  .transform((names) => names as MetricName[]);
+
+/** Comma-separated names; all metrics if left out. `since`: only points with larger ids. */
+export const MetricsQuery = z.strictObject({
+  names: Names.default([...METRIC_NAMES]),
+  since: Count.default(0),
+});
+
+export const EpisodesQuery = z.strictObject({
+  env: z.string().min(1).max(64).optional(),
+  purpose: z.enum(["train", "validate"]).optional(),
+  status: z.enum(["scored", "truncated", "envError", "aborted"]).optional(),
+  stop: z.enum(STOPS).optional(),
+  success: z.stringbool({ truthy: ["true"], falsy: ["false"] }).optional(),
+  version: Count.optional(),
+  update: Count.optional(),
+  rewardMin: z.coerce.number().optional(),
+  rewardMax: z.coerce.number().optional(),
+  before: Count.optional(),
+  limit: Limit(200, 50),
+});
+
+export const EventsQuery = z.strictObject({
+  before: Count.optional(),
+  since: Count.optional(),
+  limit: Limit(500, 100),
+});
+
+export const EpisodeId = z.coerce.number().int().positive();
+
+/** "points.events.episodes", as /api/run and the stream's message ids give it. */
+export const CursorText = z.string().regex(/^\d{1,15}\.\d{1,15}\.\d{1,15}$/, "a cursor is three counts: 120.4.31");
+
+/** The faults of a query on one line each. */
+export const faults = (error: z.ZodError): string => z.prettifyError(error);

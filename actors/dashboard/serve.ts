@@ -1,0 +1,60 @@
+/** Puts the page of a run on a port. */
+import type { Clock } from "../clock.ts";
+import { isLoopback } from "./access.ts";
+import { dashboardApp } from "./app.tsx";
+import { loadAssets } from "./assets.ts";
+import type { Store } from "./store.ts";
+
+export interface ServeOptions {
+  readonly store: Store;
+  readonly host: string;
+  /** 0: any free port. */
+  readonly port: number;
+  readonly token: string | null;
+  readonly clock: Clock;
+}
+
+export interface Served {
+  /** What a person opens; with a token it still lacks `?token=`. */
+  readonly url: string;
+  /** Ends the live streams and frees the port. */
+  stop(): Promise<void>;
+}
+
+/** @throws {Error} if the port is in use, the host is unknown, or others could read the page without a token. */
+export async function serveDashboard({ store, host, port, token, clock }: ServeOptions): Promise<Served> {
+  if (token === null && !isLoopback(host)) {
+    throw new Error(
+      `cannot serve the page on ${host}: other machines could read it without a token. ` +
+        "Set --metrics.token=SECRET, or use --metrics.host=127.0.0.1.",
+    );
+  }
+  const closing = new AbortController();
+  const app = dashboardApp({ store, clock, token, assets: await loadAssets(), signal: closing.signal });
+  const server = listen(host, port, (request) => app.fetch(request));
+  const shown = host.includes(":") ? `[${host}]` : host;
+  return {
+    url: `http://${shown}:${server.port}/`,
+    async stop() {
+      closing.abort();
+      await server.stop(true);
+    },
+  };
+}
+
+function listen(hostname: string, port: number, fetch: (request: Request) => Response | Promise<Response>) {
+  try {
+    // Longer than the streams' keep-alive, so that a quiet run does not cut them.
+    return Bun.serve({ hostname, port, fetch, idleTimeout: 60 });
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code === "EADDRINUSE") {
+      throw new Error(
+        `cannot serve the page on ${hostname}:${port}: the port is in use. ` +
+          "Stop the other program, or choose --metrics.port=N (--metrics.port=0 for any free port).",
+        { cause: error },
+      );
+    }
+    throw new Error(`cannot serve the page on ${hostname}:${port}: ${message}`, { cause: error });
+  }
+}

@@ -1,0 +1,88 @@
+/**
+ * The live stream of a run (server-sent events): what was stored since a cursor, then everything as it is stored.
+ *
+ * - There is no queue: a slow reader reads larger pieces of the store, less often.
+ * - Every message's id is the cursor after it, so a reader that comes back (`Last-Event-ID`) misses nothing.
+ */
+import type { SSEStreamingApi } from "hono/streaming";
+import type { Clock } from "../clock.ts";
+import { overviewOf } from "./overview.ts";
+import type { Cursor } from "./records.ts";
+import type { Store } from "./store.ts";
+
+const POINTS_MAX = 5000;
+const EVENTS_MAX = 100;
+const EPISODES_MAX = 20;
+/** Proxies and browsers give up a silent connection after 30 to 60 s. */
+const KEEP_ALIVE_MS = 15_000;
+
+export const cursorText = ({ points, events, episodes }: Cursor): string => `${points}.${events}.${episodes}`;
+
+export function parseCursor(text: string): Cursor {
+  const [points, events, episodes] = text.split(".").map(Number) as [number, number, number];
+  return { points, events, episodes };
+}
+
+export interface StreamOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly since: Cursor;
+  readonly signal: AbortSignal;
+}
+
+/** Returns when the reader leaves or `signal` aborts. */
+export async function streamRun(
+  stream: SSEStreamingApi,
+  { store, clock, since, signal }: StreamOptions,
+): Promise<void> {
+  let cursor = since;
+  let wake = () => {};
+  const unsubscribe = store.subscribe(() => wake());
+  const onAbort = () => wake();
+  stream.onAbort(onAbort);
+  signal.addEventListener("abort", onAbort);
+  try {
+    // The headers leave with the first bytes; until then the reader does not know that it is connected.
+    await stream.write(": connected\n\n");
+    while (!stream.aborted && !signal.aborted) {
+      // Before reading: a commit in the middle of it must wake the next round.
+      const changed = new Promise<void>((resolve) => {
+        wake = resolve;
+      });
+      const next = await sendNews(stream, store, cursor);
+      if (next !== null) {
+        cursor = next;
+        // There may be more than fits into one round.
+        continue;
+      }
+      const cancel = clock.after(KEEP_ALIVE_MS, () => void stream.write(": still here\n\n").then(wake));
+      await changed;
+      cancel();
+    }
+  } finally {
+    unsubscribe();
+    signal.removeEventListener("abort", onAbort);
+  }
+}
+
+/** Send one round of news. Returns the cursor after it, or null if there was nothing. */
+async function sendNews(stream: SSEStreamingApi, store: Store, cursor: Cursor): Promise<Cursor | null> {
+  const points = store.points(cursor.points, POINTS_MAX);
+  const events = store.events({ since: cursor.events, limit: EVENTS_MAX });
+  const { rows: episodes } = store.episodes({}, { since: cursor.episodes, limit: EPISODES_MAX });
+  if (points.length + events.length + episodes.length === 0) return null;
+  const next: Cursor = {
+    points: points.at(-1)?.id ?? cursor.points,
+    // Newest first: of more events or episodes than fit, only the newest are news.
+    events: events[0]?.id ?? cursor.events,
+    episodes: episodes[0]?.id ?? cursor.episodes,
+  };
+  const message = {
+    run: overviewOf(store),
+    points: points.map(({ name, actor, step, value }) => [name, actor, step, value]),
+    events,
+    episodes,
+  };
+  await stream.writeSSE({ event: "news", id: cursorText(next), data: JSON.stringify(message) });
+  return next;
+}
