@@ -120,7 +120,12 @@ export const LearnerConfig = z.strictObject({
     .default("token-mean")
     .describe("How token losses become one loss, over the whole minibatch"),
   epochs: z.int().positive().default(1).describe("Passes over the kept trajectories of an update"),
-  minibatch: z.int().positive().default(128).describe("Trajectories per optimizer step, or all that were kept"),
+  minibatch: z
+    .int()
+    .positive()
+    .nullable()
+    .default(null)
+    .describe("Trajectories per optimizer step; null: all that were kept"),
   microTokensMax: z
     .int()
     .positive()

@@ -45,7 +45,7 @@ function* learnerRules({ learner, rollout }: RunConfig): Generator<Fault> {
       "async mode plays while it learns, so stalenessMax must be at least 1; use sync for strictly on-policy";
     yield { path: "learner.stalenessMax", text };
   }
-  if (minibatch > groups * groupSize) {
+  if (minibatch !== null && minibatch > groups * groupSize) {
     const text = `${minibatch} is more than the ${groups * groupSize} trajectories of an update (rollout.groups x rollout.groupSize)`;
     yield { path: "learner.minibatch", text };
   }

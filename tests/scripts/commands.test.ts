@@ -1,9 +1,12 @@
 /** test, bench, check, doctor and setup, each as a process; the first three on a small project of their own. */
-import { describe, expect, test } from "bun:test";
+import { afterAll, describe, expect, test } from "bun:test";
 import { symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { command, root } from "./command.ts";
 import { smallProject } from "./project.ts";
+import { removeTemporaryFolders } from "./temporary.ts";
+
+afterAll(removeTemporaryFolders);
 
 const lastLine = (text: string) => text.trimEnd().split("\n").at(-1);
 
@@ -83,7 +86,7 @@ describe("bun run check", async () => {
         compilerOptions: { strict: true, noEmit: true, types: [] },
         include: ["part.ts"],
       }),
-      "biome.json": '{ "files": { "includes": ["part.ts"] }, "formatter": { "indentStyle": "space" } }\n',
+      "biome.json": '{\n  "files": { "includes": ["part.ts"] },\n  "formatter": { "indentStyle": "space" }\n}\n',
       "part.ts": "export const part = 1;\n",
       "tests/tidy.test.ts": "import { test } from 'bun:test'; test('tidy', () => {});",
     },

@@ -1,10 +1,12 @@
 /** Flags, overrides and presets, through `bun run config`, which prints what a run would get. */
-import { describe, expect, test } from "bun:test";
+import { afterAll, describe, expect, test } from "bun:test";
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { RunConfig } from "../../actors/config.ts";
 import { command, root } from "./command.ts";
-import { temporaryFolder } from "./temporary.ts";
+import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
+
+afterAll(removeTemporaryFolders);
 
 async function config(...args: string[]): Promise<RunConfig> {
   const { code, out, err } = await command(["config", "--json", ...args]);

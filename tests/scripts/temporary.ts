@@ -1,12 +1,14 @@
-/** Folders of tests, gone when the tests end. */
+/** Folders of tests, gone when a test file ends. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 const made: string[] = [];
-process.on("exit", () => {
-  for (const folder of made) rmSync(folder, { recursive: true, force: true });
-});
+
+/** For `afterAll` of each test file that makes some. */
+export function removeTemporaryFolders(): void {
+  for (const folder of made.splice(0)) rmSync(folder, { recursive: true, force: true });
+}
 
 export function temporaryFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), "bunraku-test-"));
