@@ -27,7 +27,10 @@ export function parameterCount(config: ModelConfig): number {
  *
  * @param flat  memory of exactly `parameterCount(config)` values; zeros when left out
  */
-export function layParameters(config: ModelConfig, flat = new Float32Array(parameterCount(config))): Parameters {
+export function layParameters(
+  config: ModelConfig,
+  flat: Float32Array = new Float32Array(parameterCount(config)),
+): Parameters {
   const count = parameterCount(config);
   if (flat.length !== count) throw new RangeError(`the model has ${count} parameters, its memory holds ${flat.length}`);
   const views = new Map<string, { shape: readonly number[]; values: Float32Array }>();

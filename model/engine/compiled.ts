@@ -1,8 +1,7 @@
 /**
- * The compiled engine: a traced graph, run by onnxruntime. `run` blocks the JavaScript thread it is called on (onnxruntime-node
- * computes synchronously), so actors call it inside a worker.
+ * The compiled engine: a traced graph, run by onnxruntime. `run` blocks the JavaScript thread it is called on, so actors call
+ * it inside a worker.
  */
-import * as ort from "onnxruntime-node";
 import {
   type CompiledFunction,
   checkArrays,
@@ -16,29 +15,30 @@ import { sizeOf } from "./graph.ts";
 import "./fused.ts";
 import "./lowerings.ts";
 import { encodeOnnx } from "./onnx.ts";
+import { OrtSession, OrtTensor } from "./onnxruntime.ts";
 import { trace } from "./trace.ts";
 
 class HostArray implements DeviceArray {
   readonly shape: readonly number[];
   readonly dtype: ElementType;
-  readonly tensor: ort.Tensor;
-  readonly #values: Float32Array | Int32Array;
+  readonly tensor: OrtTensor;
 
   constructor({ shape, dtype }: Spec, values: Float32Array | Int32Array) {
     this.shape = shape;
     this.dtype = dtype;
-    this.#values = values;
-    this.tensor = new ort.Tensor(dtype, values as Float32Array, shape as number[]);
+    this.tensor = new OrtTensor(values, shape);
   }
 
   read(): Float32Array | Int32Array {
-    return this.#values;
+    return this.tensor.values;
   }
 
   write(values: Float32Array | Int32Array): void {
-    this.#values.set(values);
+    this.tensor.values.set(values);
   }
 }
+
+const tensorOf = (array: DeviceArray | undefined): OrtTensor => (array as HostArray).tensor;
 
 export interface CompiledOptions {
   /** Threads onnxruntime computes with. */
@@ -66,28 +66,28 @@ export function compiledEngine({ threads, profile }: CompiledOptions): Engine {
 
     async compile(name: string, build: TensorFunction, inputs): Promise<CompiledFunction> {
       const { graph, outputs } = trace(build, inputs);
-      const session = await ort.InferenceSession.create(encodeOnnx(graph), {
-        executionProviders: ["cpu"],
-        intraOpNumThreads: threads,
-        graphOptimizationLevel: "all",
-        logSeverityLevel: 3,
-        ...(profile === undefined ? {} : { enableProfiling: true, profileFilePrefix: profile }),
-        // Spinning threads steal time from the other actors on the same cores; see docs/log.md.
-        extra: { session: { intra_op: { allow_spinning: "0" } } },
-      });
-      // A graph input that no output depends on does not exist for the session.
-      const used = new Set(session.inputNames);
+      // onnxruntime drops an input that nothing depends on, and then refuses to be given it.
+      const read = new Set(graph.nodes.flatMap((node) => node.inputs));
+      const inputNames = Object.keys(inputs).filter((key) => read.has(key));
+      const outputNames = Object.keys(outputs);
+      const session = new OrtSession(
+        encodeOnnx({ ...graph, inputs: graph.inputs.filter((port) => read.has(port.name)) }),
+        inputNames,
+        outputNames.map((key) => `out.${key}`),
+        { threads, ...(profile === undefined ? {} : { profile }) },
+      );
       return {
         async run(given, results) {
           checkArrays(`${name}: inputs`, inputs, given);
           checkArrays(`${name}: outputs`, outputs, results);
-          const feeds: Record<string, ort.Tensor> = {};
-          for (const key of Object.keys(inputs)) if (used.has(key)) feeds[key] = (given[key] as HostArray).tensor;
-          const fetches: Record<string, ort.Tensor> = {};
-          for (const key of Object.keys(outputs)) fetches[`out.${key}`] = (results[key] as HostArray).tensor;
-          await session.run(feeds, fetches);
+          session.run(
+            inputNames.map((key) => tensorOf(given[key])),
+            outputNames.map((key) => tensorOf(results[key])),
+          );
         },
-        dispose: () => session.release(),
+        async dispose() {
+          session.release();
+        },
       };
     },
   };

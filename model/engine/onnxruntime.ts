@@ -1,0 +1,187 @@
+/**
+ * onnxruntime's C API through bun:ffi, on the library that the onnxruntime-node package carries. That package's own binding
+ * copies every output of every run, preallocated or not (measured: 67 MB a decode step, docs/log.md); here a tensor is a
+ * view of memory we own, and a run writes where it is told.
+ *
+ * - Memory behind a tensor must outlive it and must not move, so arrays handed in are kept alive by their `OrtTensor`.
+ * - A call that fails throws with onnxruntime's own words.
+ * Source: onnxruntime/core/session/onnxruntime_c_api.h. The table of functions only ever grows at its end.
+ */
+import { CFunction, CString, dlopen, type FFITypeOrString, type Pointer, ptr, read } from "bun:ffi";
+import { dirname, join } from "node:path";
+
+/** Version of the function table we ask for; every later library serves it too. */
+const API_VERSION = 17;
+
+/** Index in the OrtApi table, then arguments and result. Functions that return a pointer return an error status, or null. */
+const FUNCTIONS = {
+  getErrorMessage: [2, ["ptr"], "ptr"],
+  createEnv: [3, ["i32", "ptr", "ptr"], "ptr"],
+  createSessionFromArray: [8, ["ptr", "ptr", "u64", "ptr", "ptr"], "ptr"],
+  run: [9, ["ptr", "ptr", "ptr", "ptr", "u64", "ptr", "u64", "ptr"], "ptr"],
+  createSessionOptions: [10, ["ptr"], "ptr"],
+  enableProfiling: [14, ["ptr", "ptr"], "ptr"],
+  setLogSeverity: [22, ["ptr", "i32"], "ptr"],
+  setOptimizationLevel: [23, ["ptr", "i32"], "ptr"],
+  setThreads: [24, ["ptr", "i32"], "ptr"],
+  createTensor: [49, ["ptr", "ptr", "u64", "ptr", "u64", "i32", "ptr"], "ptr"],
+  createCpuMemoryInfo: [69, ["i32", "i32", "ptr"], "ptr"],
+  releaseStatus: [93, ["ptr"], "void"],
+  releaseSession: [95, ["ptr"], "void"],
+  releaseValue: [96, ["ptr"], "void"],
+  releaseSessionOptions: [100, ["ptr"], "void"],
+  addSessionConfigEntry: [130, ["ptr", "ptr", "ptr"], "ptr"],
+} as const satisfies Record<string, readonly [number, readonly FFITypeOrString[], FFITypeOrString]>;
+
+type Call = (...args: (number | bigint | NodeJS.TypedArray | Pointer | null)[]) => Pointer | null;
+type Api = Record<keyof typeof FUNCTIONS, Call>;
+
+/** OrtLoggingLevel: 3 is errors. */
+const LOG_ERRORS = 3;
+/** GraphOptimizationLevel: everything. */
+const OPTIMIZE_ALL = 99;
+const ELEMENT_TYPES = { float32: 1, int32: 6 } as const;
+
+interface Runtime {
+  readonly api: Api;
+  readonly env: Pointer;
+  readonly memory: Pointer;
+}
+
+const zeroEnded = (text: string) => new TextEncoder().encode(`${text}\0`);
+
+/** A cell that a C function writes a pointer into. */
+class Out {
+  readonly cell = new BigUint64Array(new ArrayBuffer(8));
+  get pointer(): Pointer {
+    return Number(this.cell[0]) as Pointer;
+  }
+}
+
+/** @throws {Error} with onnxruntime's message if `status` is one. */
+function check(api: Api, status: Pointer | null): void {
+  if (status === null) return;
+  const message = new CString(api.getErrorMessage(status)!).toString();
+  api.releaseStatus(status);
+  throw new Error(`onnxruntime: ${message}`);
+}
+
+function libraryPath(): string {
+  const folder = join(dirname(Bun.resolveSync("onnxruntime-node/package.json", import.meta.dir)), "bin/napi-v6");
+  const names: Partial<Record<NodeJS.Platform, string>> = {
+    darwin: "libonnxruntime.1.dylib",
+    win32: "onnxruntime.dll",
+  };
+  return join(folder, process.platform, process.arch, names[process.platform] ?? "libonnxruntime.so.1");
+}
+
+let loaded: Runtime | undefined;
+
+/** Loads the library at its first use in this thread. @throws {Error} naming the file if it cannot be. */
+function runtime(): Runtime {
+  if (loaded !== undefined) return loaded;
+  const { symbols } = dlopen(libraryPath(), { OrtGetApiBase: { args: [], returns: "ptr" } });
+  const getApi = CFunction({ ptr: read.ptr(symbols.OrtGetApiBase()!, 0) as Pointer, args: ["u32"], returns: "ptr" });
+  const table = getApi(API_VERSION) as Pointer | null;
+  if (table === null) throw new Error(`${libraryPath()} does not serve version ${API_VERSION} of onnxruntime's API`);
+  const api = Object.fromEntries(
+    Object.entries(FUNCTIONS).map(([name, [index, args, returns]]) => {
+      return [name, CFunction({ ptr: read.ptr(table, index * 8) as Pointer, args: [...args], returns })];
+    }),
+  ) as unknown as Api;
+  const env = new Out();
+  check(api, api.createEnv(LOG_ERRORS, zeroEnded("bunraku"), env.cell));
+  const memory = new Out();
+  check(api, api.createCpuMemoryInfo(0, 0, memory.cell));
+  loaded = { api, env: env.pointer, memory: memory.pointer };
+  return loaded;
+}
+
+/** Tensors that JavaScript forgot are released. */
+const forgotten = new FinalizationRegistry<Pointer>((value) => void runtime().api.releaseValue(value));
+
+/** A tensor over memory that JavaScript owns. */
+export class OrtTensor {
+  readonly values: Float32Array | Int32Array;
+  readonly handle: Pointer;
+
+  constructor(values: Float32Array | Int32Array, shape: readonly number[]) {
+    const { api, memory } = runtime();
+    // Asking for `buffer` makes small arrays move to memory of their own, once and for all; only then is the pointer final.
+    if (values.buffer.byteLength === 0) throw new RangeError("a tensor needs at least one value");
+    this.values = values;
+    const dims = BigInt64Array.from(shape, BigInt);
+    const type = values instanceof Float32Array ? ELEMENT_TYPES.float32 : ELEMENT_TYPES.int32;
+    const out = new Out();
+    const dimsPointer = dims.length === 0 ? null : dims;
+    check(api, api.createTensor(memory, ptr(values), values.byteLength, dimsPointer, dims.length, type, out.cell));
+    this.handle = out.pointer;
+    forgotten.register(this, this.handle);
+  }
+}
+
+export interface SessionOptions {
+  readonly threads: number;
+  /** File prefix for onnxruntime's per-node profile. */
+  readonly profile?: string;
+}
+
+/** One compiled graph. */
+export class OrtSession {
+  #handle: Pointer | null;
+  readonly #inputNames: readonly Uint8Array[];
+  readonly #outputNames: readonly Uint8Array[];
+  readonly #inputNamePointers: BigUint64Array;
+  readonly #outputNamePointers: BigUint64Array;
+  readonly #inputs: BigUint64Array;
+  readonly #outputs: BigUint64Array;
+
+  /** @throws {Error} if onnxruntime refuses the model. */
+  constructor(model: Uint8Array, inputs: readonly string[], outputs: readonly string[], options: SessionOptions) {
+    const { api, env } = runtime();
+    const made = new Out();
+    check(api, api.createSessionOptions(made.cell));
+    const settings = made.pointer;
+    check(api, api.setThreads(settings, options.threads));
+    check(api, api.setLogSeverity(settings, LOG_ERRORS));
+    check(api, api.setOptimizationLevel(settings, OPTIMIZE_ALL));
+    // Spinning threads steal time from the other actors on the same cores.
+    const spinning = zeroEnded("session.intra_op.allow_spinning");
+    check(api, api.addSessionConfigEntry(settings, spinning, zeroEnded("0")));
+    if (options.profile !== undefined) check(api, api.enableProfiling(settings, zeroEnded(options.profile)));
+    const session = new Out();
+    try {
+      check(api, api.createSessionFromArray(env, model, model.byteLength, settings, session.cell));
+    } finally {
+      api.releaseSessionOptions(settings);
+    }
+    this.#handle = session.pointer;
+    this.#inputNames = inputs.map(zeroEnded);
+    this.#outputNames = outputs.map(zeroEnded);
+    this.#inputNamePointers = pointers(this.#inputNames);
+    this.#outputNamePointers = pointers(this.#outputNames);
+    this.#inputs = new BigUint64Array(inputs.length);
+    this.#outputs = new BigUint64Array(outputs.length);
+  }
+
+  /** Computes on this thread until done. Tensors in the order of the names. */
+  run(inputs: readonly OrtTensor[], outputs: readonly OrtTensor[]): void {
+    if (this.#handle === null) throw new Error("onnxruntime: this session was released");
+    for (const [i, { handle }] of inputs.entries()) this.#inputs[i] = BigInt(handle);
+    for (const [i, { handle }] of outputs.entries()) this.#outputs[i] = BigInt(handle);
+    const { api } = runtime();
+    const [inNames, outNames] = [this.#inputNamePointers, this.#outputNamePointers];
+    check(
+      api,
+      api.run(this.#handle, null, inNames, this.#inputs, inputs.length, outNames, outputs.length, this.#outputs),
+    );
+  }
+
+  release(): void {
+    if (this.#handle !== null) runtime().api.releaseSession(this.#handle);
+    this.#handle = null;
+  }
+}
+
+/** C strings as the array of pointers that C expects. The strings must outlive it. */
+const pointers = (strings: readonly Uint8Array[]) => BigUint64Array.from(strings, (bytes) => BigInt(ptr(bytes)));
