@@ -1,0 +1,187 @@
+/**
+ * What every actor process does first and last: read its settings from standard input, tell the supervisor that it lives,
+ * stop when asked, and end when the supervisor is gone.
+ *
+ * - Standard input is the death pipe: it ends when the supervisor does, and this process ends with it.
+ * - An error nobody caught is one line in the log and exit code 1; the supervisor starts a fresh process.
+ * - SIGINT is ignored: a person's Ctrl-C reaches every process at once, and the supervisor stops them in order.
+ */
+import { writeSync } from "node:fs";
+import { z } from "zod";
+import { Birth } from "../birth.ts";
+import { type Clock, realClock } from "../clock.ts";
+import { describeError } from "../errors.ts";
+import { type Log, makeLog } from "../log.ts";
+import type { Role, Tell } from "../protocol.ts";
+import { createTransport } from "../transport/create.ts";
+import { helloOf } from "../transport/handshake.ts";
+import { connectForever } from "../transport/reconnect.ts";
+import type { Transport } from "../transport/transport.ts";
+
+/** What an actor gets from its process. */
+export interface BootContext {
+  readonly actor: string;
+  readonly run: string;
+  readonly token: string;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Sockets, with the run's token and limits; problems go to the log. */
+  readonly transport: Transport;
+  /** Uniform in [0, 1), for jitter; nothing that a seed should decide. */
+  readonly uniform: () => number;
+  /** Leave by our own decision: drain, save, exit code 0. */
+  finish(reason: string): void;
+}
+
+/** A started actor. */
+export interface Running {
+  /** Where others reach it; null if nobody connects to it. */
+  readonly url: string | null;
+  /** For people: "playing 64 episodes", "update 12". */
+  doing(): string;
+  /** Drain and save. The process exits when it resolves. */
+  stop(reason: string): Promise<void>;
+  /** The supervisor told it something other than `stop`, such as the roster. */
+  told?(message: Tell): void;
+}
+
+export interface BootOptions<S> {
+  readonly role: Role;
+  readonly settingsSchema: z.ZodType<S>;
+  readonly start: (settings: S, context: BootContext) => Running | Promise<Running>;
+}
+
+const BACKOFF_MS = { first: 50, max: 2000 };
+const HELLO_DEADLINE_MS = 5000;
+
+/** Messages from the supervisor kept while the actor starts. */
+const EARLY_MAX = 256;
+
+export async function boot<S>({ role, settingsSchema, start }: BootOptions<S>): Promise<void> {
+  const { birth, settings } = await readBirth(role, settingsSchema);
+  const { actor, run, token, frameBytesMax, queuedBytesMax } = birth;
+  const log = makeLog({ actor, level: birth.logLevel, secrets: [token], write: writeLine, date: () => new Date() });
+  let running: Running | null = null;
+  let leaving = false;
+  let lastMessage = "";
+
+  async function leave(reason: string): Promise<void> {
+    if (leaving) return;
+    leaving = true;
+    log.info("stop", reason);
+    await running?.stop(reason);
+    process.exit(0);
+  }
+
+  process.on("SIGINT", () => {});
+  process.on("SIGTERM", () => void leave("SIGTERM"));
+  for (const kind of ["uncaughtException", "unhandledRejection"]) {
+    process.on(kind, (error: unknown) => {
+      const stack = error instanceof Error ? (error.stack ?? "") : "";
+      log.error("crash", describeError(error), { stack: stack.slice(0, 2000) });
+      process.exit(1);
+    });
+  }
+
+  const transport = createTransport("socket", {
+    clock: realClock,
+    token,
+    frameBytesMax,
+    queuedBytesMax,
+    report: ({ kind, peer, detail }) => log.warning(`peer.${kind}`, detail, { peer }),
+    received: (type) => {
+      // The welcome to the connection that carries the heartbeats is no news.
+      if (type !== "welcome") lastMessage = type;
+    },
+  });
+
+  const early: Tell[] = [];
+  const me = () => ({ actor, role, url: running?.url ?? null });
+  const supervisor = connectForever({
+    transport,
+    address: () => birth.supervisor,
+    me,
+    run,
+    clock: realClock,
+    uniform: Math.random,
+    backoffMs: BACKOFF_MS,
+    helloDeadlineMs: HELLO_DEADLINE_MS,
+    failed: (detail, attempt) => log.warning("supervisor.unreachable", detail, { attempt }),
+    handler: {
+      opened: sayUrl,
+      told(_, message) {
+        if (message.type === "stop") void leave(message.reason);
+        else if (running !== null) running.told?.(message);
+        else if (early.push(message) > EARLY_MAX) throw new Error(`more than ${EARLY_MAX} messages before the start`);
+      },
+      asked: (_, { type }) => ({ type: "failed", code: "protocol", detail: `a child is not asked ${type}` }),
+    },
+  });
+
+  /** The first hello may have gone before there was a url to say. */
+  function sayUrl(): void {
+    const peer = supervisor.peer();
+    if (peer === null || running === null || running.url === null) return;
+    void peer.ask(helloOf(me()), HELLO_DEADLINE_MS).then((answer) => {
+      // A lost connection is made again, and says hello again.
+      if (answer.type === "failed" && answer.code !== "closed") log.warning("supervisor.hello", answer.detail);
+    });
+  }
+
+  function beat(): void {
+    const doing = (running?.doing() ?? "starting").slice(0, 200);
+    supervisor.peer()?.tell({ type: "heartbeat", actor, doing, lastMessage, rssBytes: process.memoryUsage.rss() });
+    realClock.after(birth.heartbeatMs, beat);
+  }
+  beat();
+
+  const finish = (reason: string) => void leave(reason);
+  running = await start(settings, {
+    actor,
+    run,
+    token,
+    clock: realClock,
+    log,
+    transport,
+    uniform: Math.random,
+    finish,
+  });
+  for (const message of early.splice(0)) running.told?.(message);
+  sayUrl();
+}
+
+/** The first line of standard input. What follows is only waited for: its end is the end of the supervisor. */
+async function readBirth<S>(role: Role, schema: z.ZodType<S>): Promise<{ birth: Birth; settings: S }> {
+  const { promise, resolve, reject } = Promise.withResolvers<string>();
+  void (async () => {
+    let text = "";
+    let read = false;
+    const decoder = new TextDecoder();
+    for await (const bytes of Bun.stdin.stream()) {
+      if (read) continue;
+      text += decoder.decode(bytes, { stream: true });
+      const end = text.indexOf("\n");
+      if (end === -1) continue;
+      read = true;
+      resolve(text.slice(0, end));
+    }
+    if (read) process.exit(1);
+    reject(new Error("standard input ended before a line of settings came; the supervisor starts this, not a person"));
+  })();
+  try {
+    const birth = Birth.parse(JSON.parse(await promise));
+    return { birth, settings: schema.parse(birth.settings) };
+  } catch (error) {
+    const why = error instanceof z.ZodError ? z.prettifyError(error) : describeError(error);
+    writeLine(`${JSON.stringify({ level: "error", actor: role, kind: "boot", text: `cannot start: ${why}` })}\n`);
+    process.exit(1);
+  }
+}
+
+function writeLine(line: string): void {
+  try {
+    writeSync(2, line);
+  } catch {
+    // The reader is gone or stuck. There is nobody left to tell, and losing a line is better than losing the actor.
+  }
+}
