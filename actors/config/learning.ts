@@ -1,5 +1,7 @@
-/** What is learnt, from what, and how: model, warm start, learner, validation, checkpoints. Shapes and defaults only. */
+/** What is learnt, from what, and how: model, warm start, learner, validation, checkpoints. Shapes and defaults. */
 import { z } from "zod";
+import { FILTER_METRICS, type FilterRule } from "../../model/filter.ts";
+import type { KlEstimator } from "../../model/kl.ts";
 
 export const ModelConfig = z.strictObject({
   width: z.int().positive().default(128).describe("Size of the residual stream"),
@@ -58,40 +60,52 @@ export const WarmStartConfig = z.strictObject({
 });
 
 const KlConfig = z.strictObject({
-  coefficient: z.number().nonnegative().default(0).describe("Weight of the divergence from the reference; 0 is off"),
-  estimator: z.enum(["k1", "k2", "k3"]).default("k3").describe("How it is estimated per token (Schulman 2020)"),
+  coefficient: z.number().nonnegative().default(0).describe("Weight of the divergence from the start; 0 is off"),
+  estimator: z
+    .enum(["k1", "abs", "k2", "k3", "k3+"] satisfies KlEstimator[])
+    .default("k3")
+    .describe("How it is estimated per token (docs/algorithms.md)"),
   place: z.enum(["loss", "reward"]).default("loss").describe("Added to the loss, or taken off the reward"),
   control: z.enum(["fixed", "adaptive"]).default("fixed").describe("adaptive steers the coefficient to the target"),
-  target: z.number().positive().default(0.1).describe("Divergence the adaptive controller aims at, nats per token"),
-  horizon: z.number().positive().default(10_000).describe("Episodes over which the adaptive controller acts"),
+  target: z.number().positive().default(0.1).describe("Divergence the adaptive controller aims at, in nats per token"),
+  horizon: z.number().positive().default(10_000).describe("Trajectories over which the adaptive controller acts"),
 });
-
-export const FILTER_STRATEGIES = [
-  "none",
-  "top-ratio",
-  "top-p-linear",
-  "top-p-softmax",
-  "top-k",
-  "top-k-abs",
-  "min-p",
-] as const;
 
 const FilterConfig = z.strictObject({
   strategy: z
-    .enum(FILTER_STRATEGIES)
-    .default("top-ratio")
-    .describe("Which groups are trained on; top-ratio is StarPO-S"),
-  metric: z
-    .enum(["reward-std", "reward", "reward-sum", "entropy", "entropy-std", "length"])
-    .default("reward-std")
-    .describe("What groups are ranked by, on the raw reward"),
-  value: z.number().positive().default(0.25).describe("Ratio of groups kept, p, or a count for top-k-abs"),
+    .enum(["all", "top_ratio", "top_p", "top_k", "top_k_abs", "min_p"] satisfies FilterRule["strategy"][])
+    .default("top_ratio")
+    .describe("Which groups are trained on: top_ratio of the raw reward's std is StarPO-S"),
+  value: z.number().positive().default(0.25).describe("Share of groups kept; p of top_p and min_p; count of top_k_abs"),
   order: z.enum(["largest", "smallest"]).default("largest").describe("Which end of the ranking is kept"),
+  metric: z.enum(FILTER_METRICS).default("reward_variance").describe("What the others than top_ratio rank by"),
+  includeZero: z.boolean().default(true).describe("Let groups that score 0 take part"),
+  mode: z.enum(["linear", "softmax"]).default("linear").describe("top_p: shares of the sum, or of the softmax"),
+  epsilon: z.number().nonnegative().default(0.01).describe("top_p, linear: taken off the sum to be reached"),
 });
+
+/** The filter as the algorithm takes it. */
+export function filterRule(filter: z.infer<typeof FilterConfig>): FilterRule {
+  const { strategy, value, order, metric, includeZero, mode, epsilon } = filter;
+  switch (strategy) {
+    case "all":
+      return { strategy };
+    case "top_ratio":
+      return { strategy, ratio: value, type: order === "largest" ? "std" : "std_rev" };
+    case "top_p":
+      return { strategy, value, metric, order, includeZero, mode, epsilon };
+    case "top_k":
+    case "top_k_abs":
+    case "min_p":
+      return { strategy, value, metric, order, includeZero };
+    default:
+      return strategy satisfies never;
+  }
+}
 
 const RewardNormalizationConfig = z.strictObject({
   grouping: z.enum(["state", "inductive", "batch"]).default("state").describe("Over a group, an env tag, or all"),
-  method: z.enum(["identity", "mean", "mean-std", "asym-clip"]).default("identity").describe("asym-clip: into [-1, 3]"),
+  method: z.enum(["identity", "mean", "mean_std", "asym_clip"]).default("identity").describe("asym_clip: into [-1, 3]"),
 });
 
 export const LearnerConfig = z.strictObject({

@@ -1,5 +1,6 @@
 /** Where and how it runs: engine, metrics, supervisor, transport. Shapes and defaults only. */
 import { z } from "zod";
+import { LEVELS } from "../log.ts";
 
 const Token = z.string().min(16).nullable().default(null);
 
@@ -26,9 +27,12 @@ export const MetricsConfig = z.strictObject({
 export const SupervisorConfig = z.strictObject({
   heartbeatMs: z.int().positive().default(500).describe("Time between an actor's signs of life"),
   heartbeatDeadlineMs: z.int().positive().default(10_000).describe("An actor silent for so long is replaced"),
+  startDeadlineMs: z.int().positive().default(60_000).describe("Time from an actor's start to its first sign of life"),
   restartsMax: z.int().nonnegative().default(5).describe("Restarts of one actor within the window; then the run ends"),
   restartWindowMs: z.int().positive().default(30_000).describe("The window"),
-  stopGraceMs: z.int().positive().default(10_000).describe("Time to leave before an actor is killed"),
+  stopGraceMs: z.int().positive().default(10_000).describe("Time to leave before an actor gets SIGTERM"),
+  killGraceMs: z.int().positive().default(2000).describe("Time after SIGTERM before it gets SIGKILL"),
+  logLevel: z.enum(LEVELS).default("info").describe("Of the actors' logs"),
 });
 
 export const TransportConfig = z.strictObject({

@@ -1,4 +1,6 @@
 /** Rules that span several keys. Each says what is wrong with which numbers, and what to do. Parsed configs only. */
+import { envTag, envTags } from "../../envs/registry.ts";
+import { TagError } from "../../envs/tag.ts";
 import type { RunConfig } from "../config.ts";
 
 export interface Fault {
@@ -10,12 +12,27 @@ export interface Fault {
 /** Every rule that a config breaks; empty if it can be run. */
 export function brokenRules(config: RunConfig): Fault[] {
   return [
+    ...envRules(config),
     ...modelRules(config),
     ...rolloutRules(config),
     ...learnerRules(config),
     ...boardRules(config),
     ...machineRules(config),
   ];
+}
+
+function* envRules({ env, prompt, warmStart }: RunConfig): Generator<Fault> {
+  try {
+    const { teacher } = envTag(env.tag, env.options, prompt.compat !== "strict");
+    if (teacher !== null || !warmStart.enabled) return;
+    yield {
+      path: "warmStart.enabled",
+      text: `nobody can teach ${env.tag}; set it to false and start from a checkpoint`,
+    };
+  } catch (error) {
+    if (!(error instanceof TagError)) throw error;
+    yield { path: envTags.includes(env.tag) ? "env.options" : "env.tag", text: error.message };
+  }
 }
 
 function* modelRules({ model }: RunConfig): Generator<Fault> {
@@ -34,7 +51,7 @@ function* rolloutRules({ rollout }: RunConfig): Generator<Fault> {
 }
 
 function* learnerRules({ learner, rollout }: RunConfig): Generator<Fault> {
-  const { algorithm, mode, stalenessMax, minibatch } = learner;
+  const { algorithm, mode, stalenessMax, minibatch, kl } = learner;
   const { groups, groupSize } = rollout;
   if (algorithm === "grpo" && groupSize < 2) {
     const text = "grpo compares episodes within a group, so groupSize must be at least 2; use ppo for groups of 1";
@@ -49,26 +66,32 @@ function* learnerRules({ learner, rollout }: RunConfig): Generator<Fault> {
     const text = `${minibatch} is more than the ${groups * groupSize} trajectories of an update (rollout.groups x rollout.groupSize)`;
     yield { path: "learner.minibatch", text };
   }
+  if (kl.coefficient > 0 && kl.estimator === "k1" && kl.place === "loss") {
+    const text = "the gradient of k1 is 0 on average, so as a loss it does nothing; use k3, or learner.kl.place reward";
+    yield { path: "learner.kl.estimator", text };
+  }
   yield* filterRules(learner.filter, rollout);
 }
 
-function* filterRules(filter: RunConfig["learner"]["filter"], rollout: RunConfig["rollout"]): Generator<Fault> {
+function* filterRules(
+  filter: RunConfig["learner"]["filter"],
+  { groups, groupSize }: RunConfig["rollout"],
+): Generator<Fault> {
   const { strategy, metric, value } = filter;
-  if (strategy === "none") return;
+  if (strategy === "all") return;
   const path = "learner.filter.value";
-  if (strategy === "top-k-abs") {
-    if (Number.isInteger(value) && value <= rollout.groups) return;
-    yield { path, text: `top-k-abs keeps a count of groups from 1 to ${rollout.groups}, got ${value}` };
+  if (strategy === "top_k_abs") {
+    if (!Number.isInteger(value) || value > groups) {
+      yield { path, text: `top_k_abs keeps a count of groups from 1 to ${groups}, got ${value}` };
+    }
   } else if (value > 1) {
     yield { path, text: `${strategy} takes a share above 0 and up to 1, got ${value}` };
-  } else if (strategy === "top-ratio" && Math.floor(value * rollout.groups) < 1) {
-    yield { path, text: `${value} of ${rollout.groups} groups is none; raise it to ${1 / rollout.groups} or more` };
+  } else if (strategy === "top_ratio" && Math.floor(value * groups) < 1) {
+    yield { path, text: `${value} of ${groups} groups is none; raise it to ${1 / groups} or more` };
   }
-  if (metric === "reward-std" && rollout.groupSize < 2) {
-    yield {
-      path: "learner.filter.metric",
-      text: "a group of 1 has no std; raise rollout.groupSize or set strategy none",
-    };
+  if (groupSize < 2 && (strategy === "top_ratio" || metric === "reward_variance")) {
+    const text = `${strategy} ranks groups by the std of their rewards, and a group of 1 has none; use strategy all`;
+    yield { path: "learner.filter.strategy", text };
   }
 }
 

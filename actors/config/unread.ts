@@ -49,9 +49,27 @@ const table: readonly Unread[] = [
   },
   {
     choice: "learner.filter.strategy",
-    when: "while learner.filter.strategy is none",
-    holds: ({ learner }) => learner.filter.strategy === "none",
-    keys: ["learner.filter.metric", "learner.filter.value", "learner.filter.order"],
+    when: "while learner.filter.strategy is all",
+    holds: ({ learner }) => learner.filter.strategy === "all",
+    keys: ["value", "order", "metric", "includeZero", "mode", "epsilon"].map((key) => `learner.filter.${key}`),
+  },
+  {
+    choice: "learner.filter.strategy",
+    when: "by top_ratio, which ranks by the std of the raw reward",
+    holds: ({ learner }) => learner.filter.strategy === "top_ratio",
+    keys: ["metric", "includeZero"].map((key) => `learner.filter.${key}`),
+  },
+  {
+    choice: "learner.filter.strategy",
+    when: "except by top_p",
+    holds: ({ learner }) => learner.filter.strategy !== "top_p",
+    keys: ["mode", "epsilon"].map((key) => `learner.filter.${key}`),
+  },
+  {
+    choice: "learner.filter.mode",
+    when: "by the softmax mode of top_p",
+    holds: ({ learner }) => learner.filter.mode === "softmax",
+    keys: ["learner.filter.epsilon"],
   },
   {
     choice: "learner.rewardNormalization.method",

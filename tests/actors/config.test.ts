@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { ConfigError } from "../../actors/config/error.ts";
 import { type Layer, lastToSet, merge, oneValue, parseLayer } from "../../actors/config/layers.ts";
+import { filterRule } from "../../actors/config/learning.ts";
 import {
   composeRunConfig,
   describeConfig,
@@ -10,6 +11,7 @@ import {
   runKeys,
   withoutSecrets,
 } from "../../actors/config.ts";
+import type { FilterRule } from "../../model/filter.ts";
 
 const faults = (...layers: readonly Layer[]): string[] => {
   try {
@@ -114,12 +116,20 @@ describe("layers", () => {
 describe("rules across keys", () => {
   test.each([
     [
-      "rollout: {groupSize: 1}\nlearner: {filter: {strategy: none}}",
+      "rollout: {groupSize: 1}\nlearner: {filter: {strategy: all}}",
       "rollout.groupSize: grpo compares episodes within a group, so groupSize must be at least 2; use ppo for groups of 1",
     ],
     [
       "learner: {mode: async}",
       "learner.stalenessMax: async mode plays while it learns, so stalenessMax must be at least 1; use sync for strictly on-policy",
+    ],
+    [
+      "env: {tag: SimpelSokoban}",
+      'env.tag: unknown env tag "SimpelSokoban"; nearest: SimpleSokoban, LargerSokoban, CoordSokoban',
+    ],
+    [
+      "learner: {kl: {coefficient: 0.1, estimator: k1}}",
+      "learner.kl.estimator: the gradient of k1 is 0 on average, so as a loss it does nothing; use k3, or learner.kl.place reward",
     ],
     [
       "learner: {minibatch: 129}",
@@ -135,10 +145,10 @@ describe("rules across keys", () => {
     ],
     ["model: {kvHeads: 3}", "model.kvHeads: 3 does not divide model.heads, 4"],
     ["learner: {filter: {value: 0.05}}", "learner.filter.value: 0.05 of 16 groups is none; raise it to 0.0625 or more"],
-    ["learner: {filter: {value: 4}}", "learner.filter.value: top-ratio takes a share above 0 and up to 1, got 4"],
+    ["learner: {filter: {value: 4}}", "learner.filter.value: top_ratio takes a share above 0 and up to 1, got 4"],
     [
-      "learner: {filter: {strategy: top-k-abs, value: 17}}",
-      "learner.filter.value: top-k-abs keeps a count of groups from 1 to 16, got 17",
+      "learner: {filter: {strategy: top_k_abs, value: 17}}",
+      "learner.filter.value: top_k_abs keeps a count of groups from 1 to 16, got 17",
     ],
     [
       "validate: {firstSeed: 10100}",
@@ -163,6 +173,10 @@ describe("rules across keys", () => {
     expect([found?.replace(/^mine\.yaml: /, ""), further]).toEqual([fault, []]);
   });
 
+  test("name options that the env does not take", () => {
+    expect(faults(layer("env: {options: {colour: red}}"))[0]).toStartWith("mine.yaml: env.options: ");
+  });
+
   test("hold at their edges", () => {
     const edge =
       "learner: {minibatch: 128, filter: {value: 0.0625}}\nvalidate: {firstSeed: 23200}\n" +
@@ -172,6 +186,34 @@ describe("rules across keys", () => {
 
   test("are all reported at once", () => {
     expect(faults(layer("learner: {minibatch: 999, mode: async}\nmodel: {kvHeads: 3}")).length).toBe(3);
+  });
+});
+
+describe("the filter as the algorithm takes it", () => {
+  const rule = (yaml: string) => filterRule(parseRunConfig(`learner: {filter: {${yaml}}}`, "mine.yaml").learner.filter);
+
+  test.each([
+    ["strategy: all", { strategy: "all" }],
+    ["value: 0.5", { strategy: "top_ratio", ratio: 0.5, type: "std" }],
+    ["order: smallest", { strategy: "top_ratio", ratio: 0.25, type: "std_rev" }],
+    [
+      "strategy: top_p, value: 0.9, mode: softmax, metric: entropy",
+      {
+        strategy: "top_p",
+        value: 0.9,
+        mode: "softmax",
+        epsilon: 0.01,
+        metric: "entropy",
+        order: "largest",
+        includeZero: true,
+      },
+    ],
+    [
+      "strategy: min_p, includeZero: false",
+      { strategy: "min_p", value: 0.25, metric: "reward_variance", order: "largest", includeZero: false },
+    ],
+  ])("%s", (yaml, expected) => {
+    expect(rule(yaml)).toEqual(expected as FilterRule);
   });
 });
 
@@ -198,8 +240,8 @@ describe("a key that nobody would read", () => {
       "learner.kl.target is never read by the fixed controller; leave it out",
     ],
     [
-      "learner: {filter: {strategy: none, value: 0.5}}",
-      "learner.filter.value is never read while learner.filter.strategy is none; leave it out",
+      "learner: {filter: {strategy: all, value: 0.5}}",
+      "learner.filter.value is never read while learner.filter.strategy is all; leave it out",
     ],
     [
       "learner: {rewardNormalization: {grouping: batch}}",

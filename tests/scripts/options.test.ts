@@ -49,14 +49,14 @@ describe("what a run is made of", () => {
       clipLow: 0.2,
       clipHigh: 0.28,
       kl: { coefficient: 0 },
-      filter: { strategy: "top-ratio", metric: "reward-std", value: 0.25 },
+      filter: { strategy: "top_ratio", order: "largest", value: 0.25 },
     });
   });
 
   test("the Echo Trap and its cure differ in the filter and in nothing else", async () => {
     const trap = await config("--preset", "echo-trap");
     const cured = await config("--preset", "echo-trap-cured");
-    expect([trap.learner.filter.strategy, cured.learner.filter.strategy]).toEqual(["none", "top-ratio"]);
+    expect([trap.learner.filter.strategy, cured.learner.filter.strategy]).toEqual(["all", "top_ratio"]);
     const withoutFilter = ({ learner: { filter: _, ...learner }, ...rest }: RunConfig) => ({ ...rest, learner });
     expect(withoutFilter(trap)).toEqual(withoutFilter(cured));
     expect(trap.learner.minibatch).toBe(trap.rollout.groups * trap.rollout.groupSize);
@@ -81,11 +81,12 @@ describe("what a run is made of", () => {
       "--learner.dualClip=null",
       "--warmStart.cacheDir=123",
       "--warmStart.stages.1.steps=7",
+      "--env=FrozenLake",
       "--env.options.successRate=0.5",
-      "--env.options.map=4x4",
+      "--env.options.observationFormat=coord",
     );
     expect(made.learner).toMatchObject({ betas: [0.8, 0.95], dualClip: null });
-    expect(made.env).toMatchObject({ think: false, options: { successRate: 0.5, map: "4x4" } });
+    expect(made.env).toMatchObject({ think: false, options: { successRate: 0.5, observationFormat: "coord" } });
     expect(made.warmStart.cacheDir).toBe("123");
     expect(made.warmStart.stages.map(({ steps }) => steps)).toEqual([1600, 7]);
   });
