@@ -1,11 +1,23 @@
 /** Every env by its tag. Adding an env is a line here. */
 import { banditTags } from "./bandit/tags.ts";
+import { countdownTags } from "./countdown/tags.ts";
 import { frozenLakeTags } from "./frozen-lake/tags.ts";
+import { game2048Tags } from "./game-2048/tags.ts";
+import { rubikTags } from "./rubik/tags.ts";
 import { sokobanTags } from "./sokoban/tags.ts";
+import { sudokuTags } from "./sudoku/tags.ts";
 import { type EnvTag, TagError, type TagSource } from "./tag.ts";
 
 const sources: ReadonlyMap<string, TagSource> = new Map(
-  [...sokobanTags, ...frozenLakeTags, ...banditTags].map((source) => [source.tag, source]),
+  [
+    ...sokobanTags,
+    ...frozenLakeTags,
+    ...banditTags,
+    ...countdownTags,
+    ...game2048Tags,
+    ...rubikTags,
+    ...sudokuTags,
+  ].map((source) => [source.tag, source]),
 );
 
 /** In the order they are shown to people. */

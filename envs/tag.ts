@@ -42,6 +42,20 @@ export interface Wording {
   readonly integerRewards: boolean;
 }
 
+/** The words of an env without symbols, alike in all versions. */
+export function plainWording(text: string, actions: readonly string[] | null, integerRewards: boolean): Wording {
+  const words = { v1: text, v2: text };
+  return {
+    ...words,
+    strict: words,
+    legend: null,
+    compatLegend: null,
+    coordinateHint: null,
+    actions,
+    integerRewards,
+  };
+}
+
 export interface EnvTag {
   readonly tag: string;
   /** Env type, as in RAGEN's registry: "sokoban". Tags of a type share their settings' schema. */

@@ -1,10 +1,17 @@
 /** The Bandit tags, their player and their teacher. Source: RAGEN config/envs.yaml. */
 import type { Game, Uniform } from "../env.ts";
-import { defineTag, expectGame, type Parts, type Skill, type TagSource, type Teacher, uniformPlayer } from "../tag.ts";
+import {
+  defineTag,
+  expectGame,
+  type Parts,
+  plainWording,
+  type Skill,
+  type TagSource,
+  type Teacher,
+  uniformPlayer,
+} from "../tag.ts";
 import { reply } from "../teacher.ts";
 import { BanditConfig, BanditGame } from "./game.ts";
-
-const WORDS = { v1: "", v2: "" };
 
 const banditTeacher: Teacher = {
   reply(game: Game, _actionsLeft: number, skill: Skill, uniform: Uniform): string {
@@ -18,15 +25,8 @@ const banditTeacher: Teacher = {
 
 function parts(config: BanditConfig): Parts {
   return {
-    wording: {
-      ...WORDS,
-      strict: WORDS,
-      legend: null,
-      compatLegend: null,
-      coordinateHint: null,
-      actions: null,
-      integerRewards: false,
-    },
+    // The game itself says what it is.
+    wording: plainWording("", null, false),
     open: (seeds) => new BanditGame(config, seeds),
     brief,
     random: uniformPlayer,

@@ -81,13 +81,18 @@ function tryBoard(config: GeneratorConfig, seed: number): Board | null {
   return null;
 }
 
+/** How many steps the walker takes. */
+export function carvingSteps(rows: number, cols: number): number {
+  return Math.floor(1.7 * (rows + cols));
+}
+
 /** Walls and floor, made by a walker that carves one of five shapes at each step. */
 function carve(rows: number, cols: number, random: PythonRandom): Uint8Array {
   const room = new Uint8Array(rows * cols);
   let direction = DIRECTIONS[random.below(4)]!;
   let row = random.randint(1, rows - 1);
   let col = random.randint(1, cols - 1);
-  const steps = Math.floor(1.7 * (rows + cols));
+  const steps = carvingSteps(rows, cols);
   for (let step = 0; step < steps; step++) {
     if (random.random() < TURN_PROBABILITY) direction = DIRECTIONS[random.below(4)]!;
     row = Math.max(Math.min(row + direction[0], rows - 2), 1);

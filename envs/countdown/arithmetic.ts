@@ -1,0 +1,83 @@
+/**
+ * Evaluates arithmetic as Python would: + - * / // % ** unary signs, parentheses, ints and floats. No names, no calls,
+ * no `eval`: a model's text is data.
+ */
+
+/** The expression has no value: it is not arithmetic, or divides by zero. */
+export class ArithmeticError extends Error {
+  override readonly name = "ArithmeticError";
+}
+
+/** Longest expression read, in characters; nested deeper than this is refused with it. */
+const LENGTH_MAX = 1000;
+
+/** @throws {ArithmeticError} saying what could not be read. */
+export function evaluateArithmetic(text: string): number {
+  if (text.length > LENGTH_MAX) throw new ArithmeticError(`${text.length} characters (limit ${LENGTH_MAX})`);
+  const tokens = tokenise(text);
+  let at = 0;
+
+  function primary(): number {
+    const token = tokens[at++];
+    if (token === "(") {
+      const value = sum();
+      if (tokens[at++] !== ")") throw new ArithmeticError("a parenthesis is not closed");
+      return value;
+    }
+    if (token === undefined || !/[\d.]/.test(token))
+      throw new ArithmeticError(`expected a number, got ${token ?? "the end"}`);
+    return Number(token);
+  }
+  function power(): number {
+    const base = primary();
+    if (tokens[at] !== "**") return base;
+    at++;
+    return base ** signed();
+  }
+  function signed(): number {
+    if (tokens[at] === "-") {
+      at++;
+      return -signed();
+    }
+    if (tokens[at] === "+") {
+      at++;
+      return signed();
+    }
+    return power();
+  }
+  function product(): number {
+    let value = signed();
+    for (;;) {
+      const operator = tokens[at];
+      if (operator !== "*" && operator !== "/" && operator !== "//" && operator !== "%") return value;
+      at++;
+      const right = signed();
+      if (operator !== "*" && right === 0) throw new ArithmeticError("division by zero");
+      if (operator === "*") value *= right;
+      else if (operator === "/") value /= right;
+      else if (operator === "//") value = Math.floor(value / right);
+      else value -= right * Math.floor(value / right);
+    }
+  }
+  function sum(): number {
+    let value = product();
+    while (tokens[at] === "+" || tokens[at] === "-") value += tokens[at++] === "+" ? product() : -product();
+    return value;
+  }
+
+  const value = sum();
+  if (at < tokens.length) throw new ArithmeticError(`unexpected ${tokens[at]}`);
+  if (!Number.isFinite(value)) throw new ArithmeticError("the result is not a finite number");
+  return value;
+}
+
+function tokenise(text: string): string[] {
+  const tokens = text.match(/\d+\.\d*|\.\d+|\d+|\*\*|\/\/|[-+*/%()]|\S/g) ?? [];
+  for (const token of tokens) {
+    if (!/^(?:[\d.]+|\*\*|\/\/|[-+*/%()])$/.test(token) || token === ".")
+      throw new ArithmeticError(`cannot read ${token}`);
+    // Python refuses ints with leading zeros.
+    if (/^0\d*[1-9]\d*$/.test(token)) throw new ArithmeticError(`${token} has a leading zero`);
+  }
+  return tokens;
+}

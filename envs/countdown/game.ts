@@ -1,0 +1,102 @@
+/**
+ * Countdown as a `Game`: make the target from the numbers, each used once. One answer ends it.
+ *
+ * - Instances are drawn from the layout seed; train and validation never share one: the digest of an instance decides.
+ * - Every instance can be solved with + and - alone, as RAGEN selects its own.
+ *
+ * Source: RAGEN ragen/env/countdown.
+ */
+import { z } from "zod";
+import type { Effect, LanguageGame } from "../env.ts";
+import { Pcg64 } from "../rng/pcg64.ts";
+import { evaluateArithmetic } from "./arithmetic.ts";
+
+export const CountdownConfig = z.strictObject({
+  score: z.number().default(1),
+  /** For the right numbers and the wrong result. */
+  formatScore: z.number().default(0.1),
+  /** Largest number given, and how many there are at least and at most. */
+  numberMax: z.int().min(9).max(999).default(99),
+  countMin: z.int().min(2).max(6).default(3),
+  countMax: z.int().min(2).max(6).default(4),
+  split: z.enum(["train", "validation"]).default("train"),
+});
+export type CountdownConfig = z.infer<typeof CountdownConfig>;
+
+export interface Countdown {
+  readonly target: number;
+  readonly nums: readonly number[];
+}
+
+/** One of this many instances is for validation. */
+const VALIDATION_SHARE = 8;
+
+export function generateCountdown(config: CountdownConfig, seed: number): Countdown {
+  const random = new Pcg64(seed);
+  for (;;) {
+    const count = config.countMin + random.integers(config.countMax - config.countMin + 1);
+    const nums = Array.from({ length: count }, () => 1 + random.integers(config.numberMax));
+    const target = nums.reduce((sum, num) => sum + (random.random() < 0.5 ? num : -num), 0);
+    if (target < 1 || target > config.numberMax) continue;
+    const key = [target, ...[...nums].sort((a, b) => a - b)].reduce((digest, n) => (digest * 31 + n) % 1_000_003, 7);
+    if ((key % VALIDATION_SHARE === 0) === (config.split === "validation")) return { target, nums };
+  }
+}
+
+/** The signs that make the target, as an expression; null if + and - do not. */
+export function signedSolution({ nums, target }: Countdown): string | null {
+  for (let signs = 0; signs < 2 ** nums.length; signs++) {
+    const terms = nums.map((num, i) => ((signs >> i) & 1 ? -num : num));
+    if (terms.reduce((sum, term) => sum + term, 0) !== target) continue;
+    return terms.map((term, i) => (i === 0 ? String(term) : `${term < 0 ? "-" : "+"} ${Math.abs(term)}`)).join(" ");
+  }
+  return null;
+}
+
+/** Full score for the target from exactly the numbers, the format score for the numbers alone, else 0. */
+export function scoreCountdown(
+  { nums, target }: Countdown,
+  answer: string,
+  score: number,
+  formatScore: number,
+): number {
+  const used = (answer.match(/\d+/g) ?? []).map(Number).sort((a, b) => a - b);
+  const given = [...nums].sort((a, b) => a - b);
+  if (used.length !== given.length || used.some((num, i) => num !== given[i])) return 0;
+  try {
+    return Math.abs(evaluateArithmetic(answer) - target) < 1e-5 ? score : formatScore;
+  } catch {
+    // Not arithmetic: RAGEN pays the format score for the right numbers in any words.
+    return formatScore;
+  }
+}
+
+export class CountdownGame implements LanguageGame {
+  readonly kind = "language";
+  readonly instance: Countdown;
+  readonly #config: Pick<CountdownConfig, "score" | "formatScore">;
+  #message: string | null = null;
+
+  constructor(instance: Countdown, config: Pick<CountdownConfig, "score" | "formatScore">) {
+    this.instance = instance;
+    this.#config = config;
+  }
+
+  render(): string {
+    return this.#message ?? `Target: ${this.instance.target}, nums: [${this.instance.nums.join(", ")}]`;
+  }
+
+  act(action: string): Effect {
+    if (this.#message !== null) throw new Error("this Countdown is over; open a new one");
+    const reward = scoreCountdown(this.instance, action, this.#config.score, this.#config.formatScore);
+    this.#message = `Your answer get ${reward} points.`;
+    return {
+      reward,
+      done: true,
+      effective: reward > 0,
+      valid: true,
+      success: reward === this.#config.score,
+      message: this.#message,
+    };
+  }
+}

@@ -1,0 +1,37 @@
+/** The Countdown tag and its players. Source: RAGEN config/envs.yaml. */
+import type { Uniform } from "../env.ts";
+import { defineTag, expectGame, plainWording, type TagSource } from "../tag.ts";
+import { CountdownConfig, CountdownGame, generateCountdown, signedSolution } from "./game.ts";
+
+const INSTRUCTION =
+  "You are solving the Countdown puzzle. You should use the num list to create an equation that equals the target. Example answer format: <think> To find an equation using [3, 5, 2] to get 4. Let's check 2 + 5 = 7, 7 - 3 = 4. So the answer is 2 + 5 - 3 = 4. </think><answer>2 + 5 - 3</answer>";
+
+export const countdownTags: readonly TagSource[] = [
+  defineTag({
+    tag: "Countdown",
+    type: "countdown",
+    schema: CountdownConfig,
+    actionsMax: 1,
+    replyWordsHint: 100,
+    parts: (config) => ({
+      wording: plainWording(INSTRUCTION, null, true),
+      open: (seeds) => new CountdownGame(generateCountdown(config, seeds.layout), config),
+      brief: (observation) => observation.replace(/^Target: (\d+), nums: \[(.*)\]$/, "$1 = $2").replaceAll(", ", " "),
+      random: (game, _actionsLeft, uniform) => randomExpression(expectGame(game, CountdownGame).instance.nums, uniform),
+      optimal: (game) => signedSolution(expectGame(game, CountdownGame).instance)!,
+      best: () => 1,
+      teacher: null,
+    }),
+  }),
+];
+
+/** The numbers in random order, joined by random signs. */
+function randomExpression(nums: readonly number[], uniform: Uniform): string {
+  const left = [...nums];
+  let text = "";
+  while (left.length > 0) {
+    const [num] = left.splice(Math.floor(uniform() * left.length), 1);
+    text += text === "" ? String(num) : ` ${["+", "-", "*", "/"][Math.floor(uniform() * 4)]} ${num}`;
+  }
+  return text;
+}

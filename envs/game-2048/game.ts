@@ -1,0 +1,146 @@
+/**
+ * 2048 as a `Game`. Single-use; tiles that appear come from the dynamics seed, the first two from the layout seed.
+ *
+ * - `sharedStream` is RAGEN: one stream for both.
+ * - A move that changes nothing earns `invalidScore`, as the prompt says; RAGEN computes it and then drops it
+ *   (`hideInvalidScore`).
+ *
+ * Source: RAGEN-2 ragen/env/game_2048.
+ */
+import { z } from "zod";
+import type { DiscreteGame, Effect, Seeds } from "../env.ts";
+import { Pcg64 } from "../rng/pcg64.ts";
+
+export const ACTIONS_2048 = ["Up", "Right", "Down", "Left"] as const;
+
+export const Config2048 = z.strictObject({
+  size: z.int().min(2).max(8).default(4),
+  /** Probability that a new tile is a 2; otherwise it is a 4. */
+  twoProb: z.number().min(0).max(1).default(0.9),
+  /** Reward 0.1 * log2(merged + 1) instead of the merged sum. */
+  useLogReward: z.boolean().default(true),
+  invalidScore: z.number().max(0).default(-0.1),
+  hideInvalidScore: z.boolean().default(false),
+  sharedStream: z.boolean().default(false),
+});
+export type Config2048 = z.infer<typeof Config2048>;
+
+export type Grid = readonly (readonly number[])[];
+
+const GOAL = 2048;
+const DYNAMICS_STREAM = 1;
+
+export class Game2048 implements DiscreteGame {
+  readonly kind = "discrete";
+  readonly actions = ACTIONS_2048;
+  readonly #config: Config2048;
+  readonly #random: Pcg64;
+  #grid: Grid;
+  #score = 0;
+  #done = false;
+
+  constructor(config: Config2048, seeds: Seeds) {
+    const layout = new Pcg64(seeds.layout);
+    this.#config = config;
+    this.#grid = Array.from({ length: config.size }, () => new Array<number>(config.size).fill(0));
+    this.#grid = withTile(withTile(this.#grid, layout, config.twoProb), layout, config.twoProb);
+    this.#random = config.sharedStream ? layout : new Pcg64(seeds.dynamics, DYNAMICS_STREAM);
+  }
+
+  get grid(): Grid {
+    return this.#grid;
+  }
+
+  get score(): number {
+    return this.#score;
+  }
+
+  render(): string {
+    const moves = ACTIONS_2048.map((name, i) => `${i}(${name})`).filter((_, i) => slide(this.#grid, i).moved);
+    return [
+      "Current 2048 Grid:",
+      ...this.#grid.map((row, i) => `Row ${i + 1}: [${row.join(", ")}]`),
+      "",
+      `Valid Actions: ${moves.join(", ")}.`,
+      "Goal: Merge same numbers to reach 2048.",
+      `Current Score: ${this.#score}`,
+      "What is your next move?",
+    ].join("\n");
+  }
+
+  act(action: number): Effect {
+    if (this.#done) throw new Error("this game of 2048 is over; open a new one");
+    const { grid, merged, moved } = slide(this.#grid, action);
+    if (moved) {
+      this.#score += merged;
+      this.#grid = withTile(grid, this.#random, this.#config.twoProb);
+      this.#done = ACTIONS_2048.every((_, next) => !slide(this.#grid, next).moved);
+    }
+    const rawReward = moved ? merged : this.#config.invalidScore;
+    const maxTile = Math.max(...this.#grid.flat());
+    return {
+      reward: this.#reward(rawReward, moved),
+      done: this.#done,
+      effective: moved,
+      valid: moved,
+      success: maxTile >= GOAL,
+      extra: { raw_reward: rawReward, max_tile: maxTile, score: this.#score },
+    };
+  }
+
+  #reward(rawReward: number, moved: boolean): number {
+    if (!moved && !this.#config.hideInvalidScore) return rawReward;
+    return this.#config.useLogReward ? logReward(rawReward) : rawReward;
+  }
+}
+
+/** 0.1 * log2(merged + 1); 0 where nothing merged. */
+export function logReward(merged: number): number {
+  return merged > 0 ? 0.1 * Math.log2(merged + 1) : 0;
+}
+
+/** All tiles slid one way, equal neighbours merged once; no tile added. */
+export function slide(grid: Grid, action: number): { grid: Grid; merged: number; moved: boolean } {
+  let merged = 0;
+  // Turn the board so that the way to go is left, slide, turn it back.
+  const turned = turn(grid, action);
+  const slid = turned.map((row) => {
+    const tiles = row.filter((tile) => tile !== 0);
+    const kept: number[] = [];
+    for (let i = 0; i < tiles.length; i++) {
+      if (tiles[i] === tiles[i + 1]) {
+        kept.push(tiles[i]! * 2);
+        merged += tiles[i]! * 2;
+        i++;
+      } else {
+        kept.push(tiles[i]!);
+      }
+    }
+    return [...kept, ...new Array<number>(row.length - kept.length).fill(0)];
+  });
+  const moved = slid.some((row, r) => row.some((tile, c) => tile !== turned[r]![c]));
+  return { grid: turn(slid, action), merged, moved };
+}
+
+/** A board seen so that the action's way is left; its own inverse. */
+function turn(grid: Grid, action: number): number[][] {
+  switch (action) {
+    case 0:
+      return grid[0]!.map((_, c) => grid.map((row) => row[c]!));
+    case 1:
+      return grid.map((row) => [...row].reverse());
+    case 2:
+      return grid[0]!.map((_, c) => grid.map((row) => row[grid.length - 1 - c]!).reverse());
+    case 3:
+      return grid.map((row) => [...row]);
+    default:
+      throw new RangeError(`2048 has actions 0 to 3, got ${action}`);
+  }
+}
+
+function withTile(grid: Grid, random: Pcg64, twoProb: number): Grid {
+  const empty = grid.flatMap((row, r) => row.flatMap((tile, c) => (tile === 0 ? [[r, c] as const] : [])));
+  const [row, col] = empty[random.integers(empty.length)]!;
+  const tile = random.random() < twoProb ? 2 : 4;
+  return grid.map((line, r) => (r === row ? line.map((old, c) => (c === col ? tile : old)) : line));
+}

@@ -1,0 +1,34 @@
+/** Reads a Sudoku move in any of RAGEN-2's six forms. Knows no grid. Source: RAGEN-2 ragen/env/sudoku. */
+
+/** Zero-based cell and the value for it. */
+export interface Placement {
+  readonly row: number;
+  readonly col: number;
+  readonly value: number;
+}
+
+const FORMS = [
+  /place\s+(\d+)\s+at\s+row\s+(\d+)\s+col(?:umn)?\s+(\d+)/i,
+  /place\s+(\d+)\s+at\s+\(?\s*(\d+)\s*,\s*(\d+)\s*\)?/i,
+  /(\d+)\s+at\s+\(?\s*(\d+)\s*,\s*(\d+)\s*\)?/i,
+  /\(?\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\)?/,
+];
+
+/** @returns the placement, or what is wrong with it in RAGEN-2's words. */
+export function parsePlacement(action: string, size: number): Placement | string {
+  const match = FORMS.map((form) => form.exec(action)).find((found) => found !== null);
+  if (match === undefined || match === null) {
+    return `Could not parse action: '${action}'. Expected format: 'place 5 at row 2 col 3' or '2,3,5'`;
+  }
+  const numbers = match.slice(1).map(Number) as [number, number, number];
+  const valueFirst = /place|at/i.test(action);
+  const [row, col, value] = valueFirst ? [numbers[1], numbers[2], numbers[0]] : numbers;
+  for (const [name, number] of [
+    ["Row", row],
+    ["Column", col],
+    ["Number", value],
+  ] as const) {
+    if (number < 1 || number > size) return `${name} ${number} is out of range (1-${size})`;
+  }
+  return { row: row - 1, col: col - 1, value };
+}

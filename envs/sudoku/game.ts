@@ -1,0 +1,125 @@
+/**
+ * Sudoku as a `Game` whose actions are text. The layout seed makes the puzzle; nothing in play is random.
+ *
+ * - Every action counts as a step, also a refused one, so that no player can stay for ever; RAGEN-2 counts legal
+ *   placements only (`countRefused` false).
+ *
+ * Source: RAGEN-2 ragen/env/sudoku.
+ */
+import { z } from "zod";
+import type { Effect, LanguageGame, Seeds } from "../env.ts";
+import { parsePlacement } from "./action.ts";
+import { candidatesOf, conflicts, generateSudoku, type Puzzle, type Unit } from "./grid.ts";
+import { renderSudoku } from "./render.ts";
+
+export const SudokuConfig = z.strictObject({
+  gridSize: z.union([z.literal(4), z.literal(9), z.literal(16)]).default(9),
+  maxSteps: z.int().positive().default(81),
+  difficulty: z.enum(["easy", "medium", "hard"]).default("easy"),
+  correctPlacementScore: z.number().default(1),
+  invalidActionScore: z.number().default(-0.1),
+  completionBonus: z.number().default(10),
+  /** Blank only cells that leave one solution. */
+  unique: z.boolean().default(true),
+  countRefused: z.boolean().default(true),
+});
+export type SudokuConfig = z.infer<typeof SudokuConfig>;
+
+/** Share of the cells that is blanked. */
+const BLANK_SHARE = { easy: 0.4, medium: 0.5, hard: 0.6 } as const;
+/** For a legal placement that is not the solution's. */
+const DIFFERENT_SCORE_SHARE = 0.5;
+
+export class SudokuGame implements LanguageGame {
+  readonly kind = "language";
+  readonly puzzle: Puzzle;
+  readonly #config: SudokuConfig;
+  readonly #grid: number[];
+  #steps = 0;
+  #feedback: string | null = null;
+  #done = false;
+
+  constructor(config: SudokuConfig, seeds: Seeds) {
+    const size = config.gridSize;
+    const blanks = Math.floor(BLANK_SHARE[config.difficulty] * size * size);
+    this.#config = config;
+    this.puzzle = generateSudoku(size, blanks, config.unique, seeds.layout);
+    this.#grid = [...this.puzzle.initial];
+  }
+
+  /** (size * size) what is on the board now; 0 is empty. */
+  get grid(): readonly number[] {
+    return this.#grid;
+  }
+
+  /** What was said of the last action; null before the first. */
+  get feedback(): string | null {
+    return this.#feedback;
+  }
+
+  render(): string {
+    return renderSudoku(this.puzzle, this.#grid, this.#feedback, this.#steps, this.#config.maxSteps);
+  }
+
+  act(action: string): Effect {
+    if (this.#done) throw new Error("this Sudoku is over; open a new one");
+    const placement = parsePlacement(action, this.#config.gridSize);
+    if (typeof placement === "string") return this.#refuse(`Invalid action format: ${placement}`);
+    const { row, col, value } = placement;
+    const cell = row * this.#config.gridSize + col;
+    const place = `(${row + 1},${col + 1})`;
+    if (this.puzzle.initial[cell] !== 0) return this.#refuse(`Cannot modify initial cell at ${place}`);
+    const units = conflicts(this.#grid, this.#config.gridSize, cell, value);
+    if (units.length > 0) {
+      const named = units.map((unit) => this.#unitName(unit, row, col)).join(", ");
+      return this.#refuse(`Invalid placement: ${value} conflicts with ${named}`);
+    }
+    return this.#accept(cell, value, place);
+  }
+
+  #accept(cell: number, value: number, place: string): Effect {
+    const correct = value === this.puzzle.solution[cell];
+    this.#grid[cell] = value;
+    this.#feedback = correct ? `✓ Correct! Placed ${value} at ${place}` : `✓ Placed ${value} at ${place}`;
+    // Every placement is legal when made, and none becomes illegal: a full grid is a solved one.
+    const success = this.#grid.every((filled) => filled !== 0);
+    const score = this.#config.correctPlacementScore * (correct ? 1 : DIFFERENT_SCORE_SHARE);
+    return this.#effect(score + (success ? this.#config.completionBonus : 0), true, success, true);
+  }
+
+  #refuse(reason: string): Effect {
+    this.#feedback = `❌ ${reason}`;
+    return this.#effect(this.#config.invalidActionScore, false, false, this.#config.countRefused);
+  }
+
+  #effect(reward: number, valid: boolean, success: boolean, counted: boolean): Effect {
+    if (counted) this.#steps++;
+    this.#done = success || this.#steps >= this.#config.maxSteps;
+    return { reward, done: this.#done, effective: valid, valid, success };
+  }
+
+  #unitName(unit: Unit, row: number, col: number): string {
+    const boxSize = Math.sqrt(this.#config.gridSize);
+    switch (unit) {
+      case "row":
+        return `row ${row + 1}`;
+      case "column":
+        return `column ${col + 1}`;
+      case "box":
+        return `box (${Math.floor(row / boxSize) + 1},${Math.floor(col / boxSize) + 1})`;
+      default:
+        return unit satisfies never;
+    }
+  }
+
+  /** A cell to fill next and its value: the solution's where it still fits, else the first that does; null if none. */
+  hint(): { readonly cell: number; readonly value: number } | null {
+    for (let cell = 0; cell < this.#grid.length; cell++) {
+      if (this.#grid[cell] !== 0) continue;
+      const fitting = candidatesOf(this.#grid, this.#config.gridSize, cell);
+      const value = fitting.includes(this.puzzle.solution[cell]!) ? this.puzzle.solution[cell]! : fitting[0];
+      if (value !== undefined) return { cell, value };
+    }
+    return null;
+  }
+}

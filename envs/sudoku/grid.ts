@@ -1,0 +1,154 @@
+/**
+ * Sudoku grids: filling, blanking, solving. Knows no game and no text. Cells are row-major, 0 is empty.
+ *
+ * - A full grid and the order of blanking depend on the seed alone, and are RAGEN-2's.
+ * - `unique` blanks only cells without which the puzzle still has one solution; RAGEN-2 claims that and does not check.
+ *
+ * Source: RAGEN-2 ragen/env/sudoku.
+ */
+import { PythonRandom } from "../rng/mt19937.ts";
+
+export interface Puzzle {
+  readonly size: number;
+  /** (size * size) 0 where it is to be filled. */
+  readonly initial: readonly number[];
+  readonly solution: readonly number[];
+}
+
+/** @param blanks cells to blank; with `unique` fewer, if no more can be blanked. */
+export function generateSudoku(size: number, blanks: number, unique: boolean, seed: number): Puzzle {
+  const random = new PythonRandom(seed);
+  const solution = new Array<number>(size * size).fill(0);
+  fill(solution, size, 0, random);
+  const cells = solution.map((_, cell) => cell);
+  random.shuffle(cells);
+  const initial = [...solution];
+  let left = blanks;
+  for (const cell of cells) {
+    if (left === 0) break;
+    initial[cell] = 0;
+    if (unique && solutionCount(initial, size, 2) !== 1) initial[cell] = solution[cell]!;
+    else left--;
+  }
+  return { size, initial, solution };
+}
+
+/** Backtracking in row-major order; the candidates of each visited cell are shuffled whole, then tried. */
+function fill(grid: number[], size: number, cell: number, random: PythonRandom): boolean {
+  if (cell === grid.length) return true;
+  const candidates = Array.from({ length: size }, (_, i) => i + 1);
+  random.shuffle(candidates);
+  for (const value of candidates) {
+    if (conflicts(grid, size, cell, value).length > 0) continue;
+    grid[cell] = value;
+    if (fill(grid, size, cell + 1, random)) return true;
+    grid[cell] = 0;
+  }
+  return false;
+}
+
+export type Unit = "row" | "column" | "box";
+
+/** In which of its units the value already stands, the cell itself included. */
+export function conflicts(grid: readonly number[], size: number, cell: number, value: number): Unit[] {
+  const found = new Set<Unit>();
+  const boxSize = Math.sqrt(size);
+  const row = Math.floor(cell / size);
+  const col = cell % size;
+  const top = row - (row % boxSize);
+  const leftmost = col - (col % boxSize);
+  for (let i = 0; i < size; i++) {
+    if (grid[row * size + i] === value) found.add("row");
+    if (grid[i * size + col] === value) found.add("column");
+    if (grid[(top + Math.floor(i / boxSize)) * size + leftmost + (i % boxSize)] === value) found.add("box");
+  }
+  return (["row", "column", "box"] as const).filter((unit) => found.has(unit));
+}
+
+/** Values that conflict with nothing, ascending. */
+export function candidatesOf(grid: readonly number[], size: number, cell: number): number[] {
+  return Array.from({ length: size }, (_, i) => i + 1).filter(
+    (value) => conflicts(grid, size, cell, value).length === 0,
+  );
+}
+
+/** Number of solutions, counted up to `most`. */
+export function solutionCount(grid: readonly number[], size: number, most: number): number {
+  return new Counter(grid, size, most).count();
+}
+
+/** Depth-first search over the cell with the fewest candidates; units are bit sets. */
+class Counter {
+  readonly #grid: number[];
+  readonly #size: number;
+  readonly #most: number;
+  /** Values used in each row, column and box: bit v - 1. */
+  readonly #rows: number[];
+  readonly #cols: number[];
+  readonly #boxes: number[];
+
+  constructor(grid: readonly number[], size: number, most: number) {
+    this.#grid = [...grid];
+    this.#size = size;
+    this.#most = most;
+    this.#rows = new Array<number>(size).fill(0);
+    this.#cols = new Array<number>(size).fill(0);
+    this.#boxes = new Array<number>(size).fill(0);
+    grid.forEach((value, cell) => {
+      if (value !== 0) this.#mark(cell, 1 << (value - 1));
+    });
+  }
+
+  count(): number {
+    return this.#search(0);
+  }
+
+  #search(found: number): number {
+    let chosen = -1;
+    let free = 0;
+    let fewest = 33;
+    for (let cell = 0; cell < this.#grid.length; cell++) {
+      if (this.#grid[cell] !== 0) continue;
+      const candidates = this.#free(cell);
+      const count = bitCount(candidates);
+      if (count < fewest) [chosen, free, fewest] = [cell, candidates, count];
+      if (count <= 1) break;
+    }
+    if (chosen < 0) return found + 1;
+    for (let left = free; left !== 0 && found < this.#most; left &= left - 1) {
+      const bit = left & -left;
+      this.#grid[chosen] = 32 - Math.clz32(bit);
+      this.#mark(chosen, bit);
+      found = this.#search(found);
+      this.#mark(chosen, bit);
+      this.#grid[chosen] = 0;
+    }
+    return found;
+  }
+
+  #free(cell: number): number {
+    const [row, col, box] = this.#units(cell);
+    return ~(this.#rows[row]! | this.#cols[col]! | this.#boxes[box]!) & ((1 << this.#size) - 1);
+  }
+
+  /** Set or clear one value in the three units of a cell. */
+  #mark(cell: number, bit: number): void {
+    const [row, col, box] = this.#units(cell);
+    this.#rows[row]! ^= bit;
+    this.#cols[col]! ^= bit;
+    this.#boxes[box]! ^= bit;
+  }
+
+  #units(cell: number): [row: number, col: number, box: number] {
+    const boxSize = Math.sqrt(this.#size);
+    const row = Math.floor(cell / this.#size);
+    const col = cell % this.#size;
+    return [row, col, Math.floor(row / boxSize) * boxSize + Math.floor(col / boxSize)];
+  }
+}
+
+function bitCount(bits: number): number {
+  let count = 0;
+  for (let left = bits; left !== 0; left &= left - 1) count++;
+  return count;
+}

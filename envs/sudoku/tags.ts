@@ -1,0 +1,59 @@
+/** The Sudoku tags and their players. Source: RAGEN-2 config/envs.yaml (limits). */
+import type { Uniform } from "../env.ts";
+import { defineTag, expectGame, plainWording, type TagSource } from "../tag.ts";
+import { SudokuConfig, SudokuGame } from "./game.ts";
+
+const INSTRUCTION =
+  "You are solving a Sudoku puzzle. Fill the empty cells so that every row, every column and every box holds each number once. Rows and columns are counted from 1. An action places one number, like <answer>place 5 at row 2 col 3</answer>. Several actions are separated by ||.";
+
+const sudoku = (tag: string, defaults: Partial<SudokuConfig>, actionsMax: number): TagSource =>
+  defineTag({
+    tag,
+    type: "sudoku",
+    schema: SudokuConfig,
+    defaults: { ...defaults, maxSteps: actionsMax },
+    compatDefaults: { unique: false, countRefused: false },
+    actionsMax,
+    replyWordsHint: 100,
+    parts: (config) => ({
+      wording: plainWording(INSTRUCTION, null, false),
+      open: (seeds) => new SudokuGame(config, seeds),
+      brief,
+      random: (_game, _actionsLeft, uniform) => randomPlacement(config.gridSize, uniform),
+      optimal: (game, _actionsLeft, uniform) => {
+        const sudokuGame = expectGame(game, SudokuGame);
+        const hint = sudokuGame.hint();
+        if (hint === null) return randomPlacement(config.gridSize, uniform);
+        return placement(hint.value, hint.cell, config.gridSize);
+      },
+      best: (game, max) => {
+        const blanks = expectGame(game, SudokuGame).puzzle.initial.filter((value) => value === 0).length;
+        return blanks <= max ? 1 : 0;
+      },
+      teacher: null,
+    }),
+  });
+
+export const sudokuTags: readonly TagSource[] = [
+  sudoku("SimpleSudoku", { gridSize: 4, difficulty: "easy" }, 20),
+  sudoku("MediumSudoku", { gridSize: 4, difficulty: "medium" }, 30),
+];
+
+function randomPlacement(size: number, uniform: Uniform): string {
+  const below = (count: number) => Math.floor(uniform() * count);
+  return placement(1 + below(size), below(size * size), size);
+}
+
+function placement(value: number, cell: number, size: number): string {
+  return `place ${value} at row ${Math.floor(cell / size) + 1} col ${(cell % size) + 1}`;
+}
+
+/** Without the frame, the legend and the hints, which follow from the board. */
+function brief(observation: string): string {
+  return observation
+    .slice(observation.indexOf("SUDOKU PUZZLE"))
+    .split("\n")
+    .slice(2)
+    .filter((line) => line !== "" && !/^(?:-+$|Legend:|💡| {2}- )/.test(line))
+    .join("\n");
+}
