@@ -12,14 +12,13 @@ import { SQLiteError } from "bun:sqlite";
 import type { Clock } from "./clock.ts";
 import type { Batch, Happening, Point } from "./dashboard/records.ts";
 import { isMetricName, type MetricName } from "./metrics.ts";
-import { type AnswerTo, type Ask, type Messages, PROTOCOL_VERSION, ProtocolError, type Tell } from "./protocol.ts";
-import type { Handler, Peer } from "./transport/transport.ts";
+import { type Answer, type AnswerTo, type Ask, type Messages, ProtocolError, type Tell } from "./protocol.ts";
+import type { HostHandler } from "./transport/handshake.ts";
+import type { Peer } from "./transport/transport.ts";
 
 export interface MetricsSinkOptions {
   /** Keeps a batch whole or throws `SQLiteError`. */
   readonly store: { write(batch: Batch): void };
-  /** Name of the run, told to everyone who says hello. */
-  readonly run: string;
   /** Name of this actor, for what it tells of itself. */
   readonly actor: string;
   readonly clock: Clock;
@@ -27,7 +26,7 @@ export interface MetricsSinkOptions {
   readonly queuedMax: number;
 }
 
-export class MetricsSink implements Handler {
+export class MetricsSink implements HostHandler {
   readonly #options: MetricsSinkOptions;
   #points: Point[] = [];
   #events: Happening[] = [];
@@ -64,15 +63,9 @@ export class MetricsSink implements Handler {
     }
   }
 
-  asked(_peer: Peer, message: Ask): AnswerTo<Ask> {
-    switch (message.type) {
-      case "hello":
-        return this.#welcome(message);
-      case "episodes":
-        return this.#takeEpisodes(message);
-      default:
-        return failed("protocol", `a metrics sink answers hello and episodes, not "${message.type}"`);
-    }
+  asked(_peer: Peer, message: Exclude<Ask, Messages["hello"]>): Answer {
+    if (message.type === "episodes") return this.#takeEpisodes(message);
+    return failed("protocol", `a metrics sink answers episodes, not "${message.type}"`);
   }
 
   /** Write what waits. False if the store could not be written; then everything still waits. */
@@ -82,14 +75,6 @@ export class MetricsSink implements Handler {
     const written = this.#commit([]) === null;
     if (!written) this.#flushLater();
     return written;
-  }
-
-  #welcome({ protocol, actor }: Messages["hello"]): AnswerTo<Messages["hello"]> {
-    if (protocol === PROTOCOL_VERSION) return { type: "welcome", run: this.#options.run, protocol };
-    return failed(
-      "protocol",
-      `${actor} speaks protocol ${protocol}, this run speaks ${PROTOCOL_VERSION}. Start both from the same version.`,
-    );
   }
 
   #takeMetrics({ actor, step, values }: Messages["metrics"]): void {

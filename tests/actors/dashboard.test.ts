@@ -29,7 +29,7 @@ let closing: AbortController;
 beforeEach(() => {
   now = 1_700_000_000_000;
   store = new Store({ path: ":memory:", durability: "normal", wallClock: () => now });
-  sink = new MetricsSink({ store, run: "run-1", actor: "metrics-sink", clock: realClock, flushMs: 5, queuedMax: 9999 });
+  sink = new MetricsSink({ store, actor: "metrics-sink", clock: realClock, flushMs: 5, queuedMax: 9999 });
   run = new FakeRun({ sink, seed: 3 });
   closing = new AbortController();
   app = appWith(null);

@@ -4,8 +4,9 @@
  */
 
 import { type MetricName, metricValues } from "../../actors/metrics.ts";
+import type { MetricsSink } from "../../actors/metrics-sink.ts";
 import type { EpisodeRow, Outcome, Ticket } from "../../actors/protocol.ts";
-import type { Handler, Peer } from "../../actors/transport/transport.ts";
+import type { Peer } from "../../actors/transport/transport.ts";
 
 /** mulberry32: uniform in [0, 1). */
 function uniformOf(seed: number): () => number {
@@ -107,12 +108,12 @@ export function playedRow(changes: Partial<Ticket> = {}, success = true, text = 
 }
 
 export interface FakeRunOptions {
-  readonly sink: Handler;
+  readonly sink: MetricsSink;
   readonly seed: number;
 }
 
 export class FakeRun {
-  readonly #sink: Handler;
+  readonly #sink: MetricsSink;
   readonly #uniform: () => number;
   #episodes = 0;
 

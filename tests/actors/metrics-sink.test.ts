@@ -3,35 +3,17 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
-import type { Clock } from "../../actors/clock.ts";
 import { Store } from "../../actors/dashboard/store.ts";
 import { MetricsSink } from "../../actors/metrics-sink.ts";
 import type { EpisodeRow } from "../../actors/protocol.ts";
+import { createTransport } from "../../actors/transport/create.ts";
+import { sayHello, welcoming } from "../../actors/transport/handshake.ts";
+import { FakeClock } from "./children/fake-clock.ts";
 import { playedRow, silentPeer, ticketOf } from "./fake-run.ts";
-
-/** Time moves only in `advance`. */
-class HandClock implements Clock {
-  #now = 0;
-  #timers: { at: number; run: () => void }[] = [];
-  now = () => this.#now;
-  after(delayMs: number, run: () => void): () => void {
-    const timer = { at: this.#now + delayMs, run };
-    this.#timers.push(timer);
-    return () => {
-      this.#timers = this.#timers.filter((other) => other !== timer);
-    };
-  }
-  advance(ms: number): void {
-    this.#now += ms;
-    const due = this.#timers.filter(({ at }) => at <= this.#now);
-    this.#timers = this.#timers.filter(({ at }) => at > this.#now);
-    for (const { run } of due) run();
-  }
-}
 
 let directory: string;
 let store: Store;
-let clock: HandClock;
+let clock: FakeClock;
 let sink: MetricsSink;
 const openStore = (bytesMax?: number) =>
   new Store({
@@ -41,12 +23,12 @@ const openStore = (bytesMax?: number) =>
     ...(bytesMax && { bytesMax }),
   });
 const sinkOver = (store: Store, queuedMax = 1000) =>
-  new MetricsSink({ store, run: "run-1", actor: "metrics-sink", clock, flushMs: 250, queuedMax });
+  new MetricsSink({ store, actor: "metrics-sink", clock, flushMs: 250, queuedMax });
 
 beforeEach(() => {
   directory = mkdtempSync(join(tmpdir(), "bunraku-sink-"));
   store = openStore();
-  clock = new HandClock();
+  clock = new FakeClock();
   sink = sinkOver(store);
 });
 afterEach(() => {
@@ -58,19 +40,19 @@ const tellMetrics = (values: Record<string, number>, step = 1, actor = "learner"
   sink.told(silentPeer, { type: "metrics", actor, step, values });
 const askEpisodes = (rows: EpisodeRow[]) => sink.asked(silentPeer, { type: "episodes", rows });
 
-describe("hello", () => {
-  test("is welcomed with the name of the run", () => {
-    const hello = { type: "hello", protocol: 1, actor: "learner", role: "learner", url: null } as const;
-    expect(sink.asked(silentPeer, hello)).toEqual({ type: "welcome", run: "run-1", protocol: 1 });
-  });
-
-  test("of another protocol is refused, with what to do", () => {
-    const hello = { type: "hello", protocol: 2, actor: "sampler/3", role: "sampler", url: null } as const;
-    expect(sink.asked(silentPeer, hello)).toEqual({
-      type: "failed",
-      code: "protocol",
-      detail: "sampler/3 speaks protocol 2, this run speaks 1. Start both from the same version.",
-    });
+describe("over a transport", () => {
+  test("takes metrics and episodes of an actor that said hello, in the order they were sent", async () => {
+    const transport = createTransport("memory", { clock, token: "t", frameBytesMax: 1 << 20, queuedBytesMax: 1 << 21 });
+    const listener = await transport.listen("memory:sink", welcoming("run-1", sink));
+    const peer = await transport.connect("memory:sink", { told() {}, asked: () => Promise.reject(new Error("asked")) });
+    expect(await sayHello(peer, { actor: "learner", role: "learner", url: null }, 1000)).toBe("run-1");
+    peer.tell({ type: "metrics", actor: "learner", step: 3, values: { "train/success": 0.5 } });
+    const row = playedRow({ episode: "e9" });
+    expect(await peer.ask({ type: "episodes", rows: [row] }, 1000)).toEqual({ type: "episodes.stored", count: 1 });
+    // The metrics came first, so they were committed with the episodes at the latest.
+    expect(store.latest()).toEqual([{ name: "train/success", actor: "learner", step: 3, value: 0.5 }]);
+    expect(store.episode(1)!.row).toEqual(row);
+    await listener.close();
   });
 });
 
@@ -134,7 +116,12 @@ describe("metrics", () => {
     expect(() => sink.told(silentPeer, { type: "stop", reason: "test" })).toThrow(
       'a metrics sink takes metrics and events, not "stop"',
     );
-    expect(sink.asked(silentPeer, { type: "env.close", episode: "e" } as never)).toMatchObject({ code: "protocol" });
+    const open = { type: "env.open", episode: "e", env: "Bandit", layoutSeed: 1, dynamicsSeed: 1 } as const;
+    expect(sink.asked(silentPeer, open)).toEqual({
+      type: "failed",
+      code: "protocol",
+      detail: 'a metrics sink answers episodes, not "env.open"',
+    });
   });
 });
 
@@ -229,7 +216,7 @@ describe("a full disk", () => {
         store.write(batch);
       },
     };
-    sink = new MetricsSink({ store: disk, run: "r", actor: "metrics-sink", clock, flushMs: 250, queuedMax: 5 });
+    sink = new MetricsSink({ store: disk, actor: "metrics-sink", clock, flushMs: 250, queuedMax: 5 });
     for (let step = 0; step < 12; step++) tellMetrics({ "train/success": 1 }, step);
     clock.advance(250);
     expect(sink.doing()).toBe("0 episodes stored, store not writable, 7 messages dropped");
