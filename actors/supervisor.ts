@@ -10,89 +10,12 @@
  * - Children know of our own end by the end of their standard input, so none outlives us.
  */
 import type { Birth } from "./birth.ts";
-import type { Clock } from "./clock.ts";
 import { type Messages, ProtocolError, type Role, type Tell } from "./protocol.ts";
 import { RestartLimit } from "./restart-limit.ts";
-import type { ChildProcess, Exit, Spawner } from "./spawner.ts";
+import type { ChildProcess, Exit } from "./spawner.ts";
+import type { ChildSpec, ChildView, RunEnd, SupervisorOptions } from "./supervision.ts";
 import { type Hello, welcoming } from "./transport/handshake.ts";
-import type { Listener, Peer, Transport } from "./transport/transport.ts";
-
-export interface ChildSpec {
-  /** Unique in the run: "sampler-1". */
-  readonly name: string;
-  readonly role: Role;
-  /** Path of the module to run. */
-  readonly entry: string;
-  /** Made anew for each start, so that a replacement learns of new addresses. JSON. */
-  readonly settings: () => unknown;
-  /** Start it again when it fails. */
-  readonly restart: boolean;
-  /** The run cannot go on without it. */
-  readonly critical: boolean;
-  /** Its exit with code 0 is the good end of the run. */
-  readonly endsRun?: boolean;
-}
-
-export type SupervisorEvent =
-  | { readonly kind: "started"; readonly child: string; readonly pid: number }
-  | { readonly kind: "ready"; readonly child: string; readonly url: string }
-  | ({ readonly kind: "exited"; readonly child: string; readonly pid: number; readonly asked: boolean } & Exit)
-  | { readonly kind: "restarted"; readonly child: string; readonly pid: number; readonly restarts: number }
-  | {
-      readonly kind: "wedged";
-      readonly child: string;
-      readonly silentMs: number;
-      readonly doing: string;
-      readonly lastMessage: string;
-    }
-  | { readonly kind: "gaveUp"; readonly child: string; readonly reason: string };
-
-export interface SupervisorOptions {
-  readonly run: string;
-  readonly token: string;
-  readonly transport: Transport;
-  readonly spawner: Spawner;
-  readonly clock: Clock;
-  readonly heartbeatMs: number;
-  /** Silence after which a child is replaced. */
-  readonly heartbeatDeadlineMs: number;
-  /** Time from the start to the first sign of life. */
-  readonly startDeadlineMs: number;
-  readonly restartsMax: number;
-  readonly restartWindowMs: number;
-  /** From the message `stop` to SIGTERM, and from there to SIGKILL. */
-  readonly stopGraceMs: number;
-  readonly killGraceMs: number;
-  /** Passed on to the children. */
-  readonly limits: Pick<Birth, "logLevel" | "frameBytesMax" | "queuedBytesMax">;
-  readonly event: (event: SupervisorEvent) => void;
-  /** A line that a child wrote. */
-  readonly output: (child: string, line: string) => void;
-  /** A child listens at a new url. */
-  readonly onReady?: (child: string, url: string) => void;
-  /** What a child is told whenever it connects, such as the roster. */
-  readonly greet?: (child: string) => readonly Tell[];
-}
-
-/** How a run ended. */
-export interface RunEnd {
-  readonly ok: boolean;
-  readonly reason: string;
-}
-
-/** One child as others may see it. */
-export interface ChildView {
-  readonly name: string;
-  readonly role: Role;
-  /** null while it does not run. */
-  readonly pid: number | null;
-  readonly restarts: number;
-  readonly url: string | null;
-  readonly silentMs: number;
-  readonly doing: string;
-  readonly lastMessage: string;
-  readonly rssBytes: number;
-}
+import type { Listener, Peer } from "./transport/transport.ts";
 
 type Heartbeat = Pick<Messages["heartbeat"], "doing" | "lastMessage" | "rssBytes">;
 

@@ -2,7 +2,8 @@
  * What every actor process does first and last: read its settings from standard input, tell the supervisor that it lives,
  * stop when asked, and end when the supervisor is gone.
  *
- * - Standard input is the death pipe: it ends when the supervisor does, and this process ends with it.
+ * - Standard input is the death pipe: it ends when the supervisor does, and this process ends with it. On Linux the kernel
+ *   also kills it then, in case it is stopped or too busy to notice.
  * - An error nobody caught is one line in the log and exit code 1; the supervisor starts a fresh process.
  * - SIGINT is ignored: a person's Ctrl-C reaches every process at once, and the supervisor stops them in order.
  */
@@ -17,6 +18,7 @@ import { createTransport } from "../transport/create.ts";
 import { helloOf } from "../transport/handshake.ts";
 import { connectForever } from "../transport/reconnect.ts";
 import type { Transport } from "../transport/transport.ts";
+import { dieWithParent } from "./die-with-parent.ts";
 
 /** What an actor gets from its process. */
 export interface BootContext {
@@ -60,6 +62,7 @@ const EARLY_MAX = 256;
 export async function boot<S>({ role, settingsSchema, start }: BootOptions<S>): Promise<void> {
   const { birth, settings } = await readBirth(role, settingsSchema);
   const { actor, run, token, frameBytesMax, queuedBytesMax } = birth;
+  dieWithParent();
   const log = makeLog({ actor, level: birth.logLevel, secrets: [token], write: writeLine, date: () => new Date() });
   let running: Running | null = null;
   let leaving = false;

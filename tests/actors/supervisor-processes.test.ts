@@ -156,7 +156,7 @@ describe("a supervisor of real processes", () => {
   );
 
   test(
-    "leaves no child behind when it is killed itself",
+    "leaves no child behind when it is killed itself, not even a stopped one",
     async () => {
       const parent = Bun.spawn([process.execPath, `${import.meta.dir}/children/supervisor-process.ts`], {
         stdout: "pipe",
@@ -164,6 +164,8 @@ describe("a supervisor of real processes", () => {
       const reader = parent.stdout.getReader();
       const pids: number[] = JSON.parse(new TextDecoder().decode((await reader.read()).value));
       expect(pids.map(alive)).toEqual([true, true, true]);
+      // One cannot notice by itself that its parent is gone.
+      process.kill(pids[2]!, "SIGSTOP");
       parent.kill("SIGKILL");
       await parent.exited;
       await gone(pids);

@@ -1,12 +1,8 @@
 /** A supervisor with real processes, and its events to wait for. */
 import { realClock } from "../../../actors/clock.ts";
 import { bunSpawner } from "../../../actors/spawner.ts";
-import {
-  type ChildSpec,
-  Supervisor,
-  type SupervisorEvent,
-  type SupervisorOptions,
-} from "../../../actors/supervisor.ts";
+import type { ChildSpec, SupervisorEvent, SupervisorOptions } from "../../../actors/supervision.ts";
+import { Supervisor } from "../../../actors/supervisor.ts";
 import { createTransport } from "../../../actors/transport/create.ts";
 
 export type EventOf<K extends SupervisorEvent["kind"]> = Extract<SupervisorEvent, { kind: K }>;
