@@ -24,22 +24,22 @@ export function renderGrid(board: Board, lookup: readonly string[]): string {
 }
 
 const NAMES: readonly (readonly [number, string])[] = [
-  [TARGET, "Targets"],
   [BOX, "Boxes"],
   [BOX_ON_TARGET, "Boxes on target"],
   [PLAYER, "Player"],
   [PLAYER_ON_TARGET, "Player on target"],
 ];
 
+/** `Targets` are all of them, covered or not. */
 export function renderCoordinates(board: Board): string {
   const lines = [`Board size: ${board.rows} rows x ${board.cols} cols (zero-indexed).`];
-  for (const [code, name] of NAMES) {
-    const places: string[] = [];
-    for (let cell = 0; cell < board.state.length; cell++) {
-      if (shown(board, cell) === code) places.push(`(${Math.floor(cell / board.cols)}, ${cell % board.cols})`);
-    }
+  const list = (name: string, holds: (cell: number) => boolean) => {
+    const cells = [...board.state.keys()].filter(holds);
+    const places = cells.map((cell) => `(${Math.floor(cell / board.cols)}, ${cell % board.cols})`);
     if (places.length > 0) lines.push(`${name}: ${places.join(", ")}`);
-  }
+  };
+  list("Targets", (cell) => board.fixed[cell] === TARGET);
+  for (const [code, name] of NAMES) list(name, (cell) => shown(board, cell) === code);
   return lines.join("\n");
 }
 

@@ -15,8 +15,8 @@ export interface Check {
   readonly tolerance?: number;
 }
 
-/** By case id ("H1", "X0"); the body is the case as the file has it, unchecked. */
-export type Checks = Readonly<Record<string, (body: unknown) => Check[]>>;
+/** By case id ("H1", "X0"). The body is the case as the file has it, unchecked; `file` is all of it, for shared inputs. */
+export type Checks = Readonly<Record<string, (body: unknown, file: unknown) => Check[]>>;
 
 const TOLERANCE = 1e-5;
 

@@ -1,0 +1,169 @@
+/**
+ * H6, X7: prompts, byte for byte.
+ *
+ * H6 holds dialogues and not what they were made from, so states, budgets, replies and rewards are read out of the
+ * expected messages, and everything around them is the project's.
+ */
+import { z } from "zod";
+import { alfworldMemory } from "../../../envs/alfworld/memory.ts";
+import { parseReply } from "../../../envs/answer.ts";
+import { chatml } from "../../../envs/chatml.ts";
+import { type AnsweredTurn, type ContextMode, contextMessages, type History } from "../../../envs/context.ts";
+import { firstPrompt } from "../../../envs/prompt.ts";
+import { envTag, envTags } from "../../../envs/registry.ts";
+import type { EnvTag } from "../../../envs/tag.ts";
+import type { Check } from "../check.ts";
+
+const Dialogue = z.array(z.object({ role: z.enum(["system", "user", "assistant"]), content: z.string() }));
+type Dialogue = z.infer<typeof Dialogue>;
+type RagenLayout = "ragen-v1" | "ragen-v2";
+
+const H6 = z.object({
+  v1: z.array(
+    z.object({
+      name: z.string(),
+      overrides: z.strictObject({ "agent_proxy.enable_think": z.boolean().optional() }),
+      prepare_for_update: z.boolean(),
+      messages: z.array(Dialogue),
+      texts_tail: z.array(z.string()).default([]),
+    }),
+  ),
+  v2: z.array(z.object({ name: z.string(), messages: z.array(Dialogue), text_tail: z.array(z.string()).default([]) })),
+  v2_system_prompts_by_tag: z.record(z.string(), z.string()),
+});
+
+export function prompts(body: unknown): Check[] {
+  const { v1, v2, v2_system_prompts_by_tag } = H6.parse(body);
+  return [
+    ...v1.flatMap((entry) => {
+      const think = entry.overrides["agent_proxy.enable_think"] ?? true;
+      const shape = { layout: "ragen-v1", mode: "full", window: -1, think, update: entry.prepare_for_update } as const;
+      return entry.messages.flatMap((expected, i) =>
+        dialogueChecks(`v1 ${entry.name}[${i}]`, expected, expected, shape, entry.texts_tail[i]),
+      );
+    }),
+    ...v2.flatMap((entry) => {
+      const { mode, window, update } = contextOf(entry.name);
+      // Shortened dialogues are made from the whole one.
+      const whole = v2.find(({ name }) => name === `full/${update ? "update" : "generation"}`);
+      const shape = { layout: "ragen-v2", mode, window, think: true, update } as const;
+      return entry.messages.flatMap((expected, i) => {
+        const source = whole?.messages[i];
+        if (source === undefined) throw new Error(`no whole dialogue to take the history of ${entry.name}[${i}] from`);
+        return dialogueChecks(`v2 ${entry.name}[${i}]`, expected, source, shape, entry.text_tail[i]);
+      });
+    }),
+    ...Object.entries(v2_system_prompts_by_tag).map(([name, expected]) => {
+      const tag = envTag(name);
+      const got = firstPrompt(tag, "ragen-v2", "", tag.actionsMax, { compat: true })[0]?.content;
+      return { name: `v2 system prompt of ${name}`, expected, got };
+    }),
+  ];
+}
+
+/** "single_turn,w=2/generation" in parts. */
+function contextOf(name: string): { mode: ContextMode; window: number; update: boolean } {
+  const match = /^(full|limited_multi_turn|single_turn)(?:,w=(-?\d+))?\/(generation|update)$/.exec(name);
+  if (match === null) throw new Error(`cannot read the context of ${JSON.stringify(name)}`);
+  return { mode: match[1] as ContextMode, window: Number(match[2] ?? -1), update: match[3] === "update" };
+}
+
+interface Shape {
+  readonly layout: RagenLayout;
+  readonly mode: ContextMode;
+  readonly window: number;
+  readonly think: boolean;
+  readonly update: boolean;
+}
+
+function dialogueChecks(name: string, expected: Dialogue, whole: Dialogue, shape: Shape, tail?: string): Check[] {
+  const { layout, think, update } = shape;
+  const tag = tagOf(whole, layout);
+  const got = contextMessages(tag, historyOf(tag, whole), { ...shape, compat: true });
+  const messages: Check = { name, expected, got };
+  if (tail === undefined) return [messages];
+  const text = chatml(got, update ? null : think ? "<think>" : "<answer>");
+  return [messages, { name: `${name}: text`, expected: tail, got: text.slice(-tail.length) }];
+}
+
+/** The tag whose instruction the dialogue opens with. */
+function tagOf(dialogue: Dialogue, layout: RagenLayout): EnvTag {
+  const told = dialogue.map(({ content }) => content);
+  const words = (tag: EnvTag) => (layout === "ragen-v1" ? tag.wording.v1 : tag.wording.v2);
+  const found = envTags
+    .map((name) => envTag(name))
+    .sort((a, b) => words(b).length - words(a).length)
+    .find((tag) => told.slice(0, 2).some((content) => content.includes(words(tag))));
+  if (found === undefined) throw new Error(`no env tag has the instruction of ${JSON.stringify(told[0])}`);
+  return found;
+}
+
+const STATE =
+  /Turn \d+:\nState:\n([\s\S]*?)\n(?:No valid action provided previously[^\n]*\n)?You have (\d+) actions left\./;
+
+function historyOf(tag: EnvTag, dialogue: Dialogue): History {
+  const answered: AnsweredTurn[] = [];
+  let now: History["now"] = null;
+  dialogue.forEach(({ role, content }, i) => {
+    if (role === "user") {
+      const match = STATE.exec(content);
+      if (match === null) throw new Error(`message ${i} asks for no turn`);
+      now = { observation: match[1]!, actionsLeft: Number(match[2]) };
+    } else if (role === "assistant" && now !== null) {
+      const reward = /^Reward:\n(.*)\n/.exec(dialogue[i + 1]?.content ?? "")?.[1];
+      answered.push({ ...(now as NonNullable<History["now"]>), reply: content, ...earned(tag, content, reward) });
+      now = null;
+    }
+  });
+  return { answered, now };
+}
+
+/** What a reply did: the known actions in it, and the reward the next message names. */
+function earned(tag: EnvTag, reply: string, reward = "0"): Pick<AnsweredTurn, "actions" | "reward"> {
+  const parsed = ["think", "no think"].map((form) =>
+    parseReply(reply, { think: form === "think", actionsPerTurnMax: Number.POSITIVE_INFINITY }),
+  );
+  const names = tag.wording.actions?.map((name) => name.toLowerCase());
+  const actions = parsed[0]!.formed ? parsed[0]!.actions : parsed[1]!.actions;
+  return { actions: actions.filter((name) => names?.includes(name.toLowerCase()) ?? true), reward: Number(reward) };
+}
+
+const X7 = z.object({
+  history: z.array(
+    z.object({
+      state: z.string(),
+      actions_left: z.number(),
+      llm_response: z.string().optional(),
+      manager_invalid_action: z.boolean().optional(),
+    }),
+  ),
+  max_context_window: z.number(),
+  turn_idx: z.number(),
+  history_start: z.number(),
+  include_warning: z.boolean(),
+  content: z.string(),
+  content_turn_0: z.string(),
+});
+
+export function alfworldMemories(body: unknown): Check[] {
+  const { history, max_context_window, turn_idx, history_start, include_warning, ...expected } = X7.parse(body);
+  const turns = history.map(({ state, actions_left, llm_response, manager_invalid_action }) => ({
+    observation: state,
+    actionsLeft: actions_left,
+    reply: llm_response ?? null,
+    nothingRead: manager_invalid_action ?? false,
+  }));
+  const memory = (turn: number) =>
+    alfworldMemory(turns, {
+      turn,
+      from: history_start,
+      window: max_context_window,
+      warn: include_warning,
+      replyWordsHint: 512,
+      think: true,
+    });
+  return [
+    { name: `turn ${turn_idx}`, expected: expected.content, got: memory(turn_idx) },
+    { name: "turn 0", expected: expected.content_turn_0, got: memory(0) },
+  ];
+}
