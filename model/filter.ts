@@ -5,10 +5,10 @@
  * - Nothing to learn from is an answer, not an error: `kept` is empty and `reason` says why.
  * - The order of trajectories and groups is never changed; ties go to the group that came first.
  */
-import { allConstant, type FilterRule, type Scored, select, ZERO } from "./filter/selection.ts";
+import { allConstant, type FilterMetric, type FilterRule, type Scored, select, ZERO } from "./filter/selection.ts";
 import { deviation, mean, positionsBy } from "./statistics.ts";
 
-export type { FilterRule } from "./filter/selection.ts";
+export { FILTER_METRICS, type FilterMetric, type FilterRule } from "./filter/selection.ts";
 
 export interface Candidates {
   /** (B) any integer per group; groups may differ in size. */
@@ -22,17 +22,6 @@ export interface Candidates {
   /** (B) the episode of each row, where one episode gives several rows: its first row stands for it. */
   readonly episodes?: ArrayLike<number>;
 }
-
-/** "…_variance" is, as in RAGEN-2, the sample standard deviation; of a group of one it is 0. */
-export const FILTER_METRICS = [
-  "reward_variance",
-  "reward",
-  "reward_sum",
-  "entropy",
-  "entropy_variance",
-  "length",
-] as const;
-export type FilterMetric = (typeof FILTER_METRICS)[number];
 
 export interface Filtered {
   /** Kept groups, in the order in which they first appear. */

@@ -2,10 +2,19 @@
  * The selection strategies of RAGEN v1 and RAGEN-2: from one score per group to the groups that stay.
  * Knows nothing of how a score was made.
  */
-import type { FilterMetric } from "../filter.ts";
-
 /** Scores this close to 0 are 0. */
 export const ZERO = 1e-10;
+
+/** "…_variance" is, as in RAGEN-2, the sample standard deviation; of a group of one it is 0. */
+export const FILTER_METRICS = [
+  "reward_variance",
+  "reward",
+  "reward_sum",
+  "entropy",
+  "entropy_variance",
+  "length",
+] as const;
+export type FilterMetric = (typeof FILTER_METRICS)[number];
 
 interface Ranking {
   readonly metric: FilterMetric;

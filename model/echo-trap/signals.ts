@@ -1,0 +1,91 @@
+/** The single signs of the Echo Trap, each a comparison of a run with its own start. */
+import type { TrapRule } from "./rule.ts";
+import type { Track, Tracks } from "./tracks.ts";
+
+export type Signal =
+  | "success"
+  | "spread"
+  | "constant"
+  | "entropy-low"
+  | "entropy-high"
+  | "gradient"
+  | "repetition"
+  | "information"
+  | "validity";
+
+export interface Alarm {
+  readonly signal: Signal;
+  /** For people: what is measured, against what. */
+  readonly text: string;
+}
+
+/** Success may be this far below its best and still be near it. */
+const NEAR_BEST = 0.05;
+
+/** The signs of this moment, in a fixed order. */
+export function alarms(tracks: Tracks, rule: TrapRule): Alarm[] {
+  const { success, rewardStd, zeroStdShare, entropy, repetition, mutualInformation, validity } = tracks;
+  const explained =
+    success !== undefined && success.smooth >= rule.explainedAt && success.smooth >= success.best - NEAR_BEST;
+  const found: Alarm[] = [];
+  const see = (
+    track: Track | undefined,
+    signal: Signal,
+    holds: (track: Track) => boolean,
+    text: (track: Track) => string,
+  ) => {
+    if (track && track.count > rule.startUpdates && holds(track)) found.push({ signal, text: text(track) });
+  };
+  const fell = ({ smooth, best }: Track) => smooth < rule.successShare * best && best - smooth >= rule.successFall;
+  see(success, "success", fell, ({ smooth, best }) => `success fell to ${show(smooth)} from its best ${show(best)}`);
+  see(rewardStd, "spread", (track) => !explained && share(track) < rule.spreadShare, ofStart("in-group reward std"));
+  const constant = (groups: Track) => groups.smooth >= rule.constantGroups;
+  see(
+    rewardStd,
+    "constant",
+    (track) =>
+      !explained && (share(track) < rule.constantShare || (zeroStdShare !== undefined && constant(zeroStdShare))),
+    ({ smooth }) =>
+      `nothing is left to compare: in-group reward std ${show(smooth)}${zeroStdShare ? `, ${show(zeroStdShare.smooth)} of the groups constant` : ""}`,
+  );
+  see(entropy, "entropy-low", (track) => !explained && share(track) < rule.entropyShare, ofStart("entropy"));
+  see(entropy, "entropy-high", (track) => share(track) > rule.entropyRise, ofStart("entropy"));
+  see(repetition, "repetition", ({ smooth, start }) => smooth - start > rule.repetitionRise, ofStart("repetition"));
+  see(
+    mutualInformation,
+    "information",
+    (track) => share(track) < rule.informationShare,
+    ofStart("information of the reasoning about its prompt"),
+  );
+  see(
+    validity,
+    "validity",
+    ({ smooth, start }) => start - smooth > rule.validityFall,
+    ofStart("share of well-formed replies"),
+  );
+  return [...found, ...gradientSpike(tracks.gradNorms, rule)];
+}
+
+/** Of its start; a start of 0 cannot be fallen below. */
+const share = ({ smooth, start }: Track) => (start > 0 ? smooth / start : 1);
+
+const show = (value: number) => Number(value.toPrecision(3)).toString();
+
+const ofStart =
+  (what: string) =>
+  ({ smooth, start }: Track) =>
+    `${what} is ${show(smooth)}, at the start ${show(start)}`;
+
+function gradientSpike(norms: readonly number[], { gradientSpike: factor, startUpdates }: TrapRule): Alarm[] {
+  const newest = norms.at(-1);
+  const earlier = norms.slice(0, -1).sort((a, b) => a - b);
+  if (newest === undefined || earlier.length < startUpdates) return [];
+  const median = earlier[Math.floor(earlier.length / 2)]!;
+  if (newest <= factor * median) return [];
+  return [
+    {
+      signal: "gradient",
+      text: `gradient norm ${show(newest)} is ${show(newest / median)} times its median ${show(median)}`,
+    },
+  ];
+}

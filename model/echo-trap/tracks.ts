@@ -1,0 +1,81 @@
+/** What the Echo Trap detector remembers of a run: for each number its start, its smoothed present and its best. */
+import type { TrapRule } from "./rule.ts";
+
+/** What one update measured. What is not known is left out, and its signs stay silent. */
+export interface TrapPoint {
+  /** Share of played episodes solved. */
+  readonly success: number;
+  /** Mean in-group std of the raw reward, before filtering. */
+  readonly rewardStd: number;
+  /** Share of groups whose episodes all earned the same. */
+  readonly zeroStdShare?: number;
+  /** Mean token entropy in nats. */
+  readonly entropy?: number;
+  /** Global norm of the policy's gradient, before clipping. */
+  readonly gradNorm?: number;
+  /** Share of repeated n-grams in what the policy wrote. */
+  readonly repetition?: number;
+  /** Between prompt and reasoning, in nats. */
+  readonly mutualInformation?: number;
+  /** Share of turns with a well-formed reply. */
+  readonly validity?: number;
+}
+
+/** One number over time. */
+export interface Track {
+  readonly count: number;
+  /** Mean of the first `startUpdates` values. */
+  readonly start: number;
+  /** Exponential moving average. */
+  readonly smooth: number;
+  /** Highest smoothed value since the start was measured. */
+  readonly best: number;
+}
+
+const TRACKED = [
+  "success",
+  "rewardStd",
+  "zeroStdShare",
+  "entropy",
+  "repetition",
+  "mutualInformation",
+  "validity",
+] as const satisfies (keyof TrapPoint)[];
+
+export type Tracks = Readonly<Partial<Record<(typeof TRACKED)[number], Track>>> & {
+  /** Gradient norms of the last updates, newest last. */
+  readonly gradNorms: readonly number[];
+};
+
+export interface TrapState {
+  readonly tracks: Tracks;
+  /** For how many updates in a row each sign has been seen. */
+  readonly streaks: Readonly<Record<string, number>>;
+}
+
+export const TRAP_START: TrapState = { tracks: { gradNorms: [] }, streaks: {} };
+
+export function observe(before: Tracks, point: TrapPoint, rule: TrapRule): Tracks {
+  const tracks: Partial<Record<(typeof TRACKED)[number], Track>> = {};
+  for (const name of TRACKED) {
+    const value = point[name];
+    const known = before[name];
+    if (value !== undefined) tracks[name] = extend(known, value, rule);
+    else if (known) tracks[name] = known;
+  }
+  const { gradNorm } = point;
+  const norms = gradNorm === undefined ? before.gradNorms : [...before.gradNorms, gradNorm];
+  return { ...tracks, gradNorms: norms.slice(-(rule.gradientWindow + 1)) };
+}
+
+function extend(track: Track | undefined, value: number, { smoothing, startUpdates }: TrapRule): Track {
+  if (!Number.isFinite(value))
+    throw new RangeError(`the detector takes finite numbers, got ${value}: leave out what is not known`);
+  if (track === undefined) return { count: 1, start: value, smooth: value, best: value };
+  const count = track.count + 1;
+  const start = count <= startUpdates ? track.start + (value - track.start) / count : track.start;
+  const smooth = track.smooth + smoothing * (value - track.smooth);
+  // Early on the smoothed value is mostly the first one, which may have been luck.
+  const best = count <= startUpdates ? start : Math.max(track.best, smooth);
+  return { count, start, smooth, best };
+}
