@@ -1,5 +1,6 @@
 /** The env server as it runs: its own process under a supervisor, playing a real env over a socket. */
 import { expect, test } from "bun:test";
+import { join } from "node:path";
 import { realClock } from "../../actors/clock.ts";
 import { createTransport } from "../../actors/transport/create.ts";
 import { sayHello } from "../../actors/transport/handshake.ts";
@@ -19,7 +20,7 @@ test("an env server process plays an episode, and a replacement of it plays the 
   supervisor.start({
     name: "env-server-1",
     role: "env-server",
-    entry: `${import.meta.dir}/../../actors/main/env-server.ts`,
+    entry: join(import.meta.dir, "../../actors/main/env-server.ts"),
     settings: () => settings,
     restart: true,
     critical: true,

@@ -1,6 +1,7 @@
 /** The supervisor with real processes: killed, stopped, crashing, orphaned. */
 import { afterEach, describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import type { Supervisor } from "../../actors/supervisor.ts";
 import { realSupervisor, testActor } from "./children/stage-supervisor.ts";
 
@@ -158,7 +159,7 @@ describe("a supervisor of real processes", () => {
   test(
     "leaves no child behind when it is killed itself, not even a stopped one",
     async () => {
-      const parent = Bun.spawn([process.execPath, `${import.meta.dir}/children/supervisor-process.ts`], {
+      const parent = Bun.spawn([process.execPath, join(import.meta.dir, "children/supervisor-process.ts")], {
         stdout: "pipe",
       });
       const reader = parent.stdout.getReader();
@@ -178,7 +179,7 @@ describe("a supervisor of real processes", () => {
 test(
   "an actor started by hand says that it is not for that",
   async () => {
-    const child = Bun.spawn([process.execPath, `${import.meta.dir}/children/test-actor.ts`], {
+    const child = Bun.spawn([process.execPath, join(import.meta.dir, "children/test-actor.ts")], {
       stdin: "ignore",
       stderr: "pipe",
     });

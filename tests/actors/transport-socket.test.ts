@@ -1,5 +1,6 @@
 /** What only sockets and workers can do wrong: other processes and threads, HTTP on the port, who may bind where. */
 import { afterEach, describe, expect, test } from "bun:test";
+import { join } from "node:path";
 import { realClock } from "../../actors/clock.ts";
 import type { Messages } from "../../actors/protocol.ts";
 import { createTransport } from "../../actors/transport/create.ts";
@@ -19,7 +20,7 @@ afterEach(async () => {
 });
 
 async function echoProcess() {
-  const child = Bun.spawn([process.execPath, `${import.meta.dir}/children/echo-process.ts`], {
+  const child = Bun.spawn([process.execPath, join(import.meta.dir, "children/echo-process.ts")], {
     stdin: "pipe",
     stdout: "pipe",
   });
@@ -129,7 +130,7 @@ test("a transport refuses a queue that could never hold its largest frame", () =
 });
 
 test("a worker answers from its own thread, and everything that waits fails when it ends", async () => {
-  const worker = new Worker(`${import.meta.dir}/children/echo-worker.ts`);
+  const worker = new Worker(join(import.meta.dir, "children/echo-worker.ts"));
   const transport = createTransport("worker", { ...limits, port: worker });
   const handler = closing();
   const peer = await transport.connect("worker:echo", handler);

@@ -1,4 +1,5 @@
 /** A supervisor with real processes, and its events to wait for. */
+import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
 import { bunSpawner } from "../../../actors/spawner.ts";
 import type { ChildSpec, SupervisorEvent, SupervisorOptions } from "../../../actors/supervision.ts";
@@ -61,7 +62,7 @@ export async function realSupervisor(overrides: Partial<SupervisorOptions> = {})
 export const testActor = (name: string, settings: unknown, spec: Partial<ChildSpec> = {}): ChildSpec => ({
   name,
   role: "sampler",
-  entry: `${import.meta.dir}/test-actor.ts`,
+  entry: join(import.meta.dir, "test-actor.ts"),
   settings: () => settings,
   restart: true,
   critical: true,
