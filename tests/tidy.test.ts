@@ -1,6 +1,6 @@
-/** Keeps the folders true: who may import whom. */
-import { expect, test } from "bun:test";
-import { dirname, join, relative } from "node:path";
+/** Keeps the house: who may import whom, no file too long, none forgotten, no promise that only a comment keeps. */
+import { describe, expect, test } from "bun:test";
+import { basename, dirname, join, relative } from "node:path";
 
 const root = join(import.meta.dir, "..");
 
@@ -11,20 +11,73 @@ const allowed: Record<string, string[]> = {
   actors: ["actors", "envs", "model"],
   scripts: ["scripts", "actors", "envs", "model"],
   bench: ["bench", "actors", "envs", "model"],
-  tests: ["tests", "actors", "envs", "model"],
+  tests: ["tests", "actors", "envs", "model", "bench"],
 };
 
-const folder = (path: string) => path.split("/")[0]!;
-const files = (
-  await Array.fromAsync(new Bun.Glob("{actors,envs,model,scripts,bench,tests}/**/*.{ts,tsx}").scan(root))
-).sort();
+const scan = async (pattern: string) =>
+  (await Array.fromAsync(new Bun.Glob(pattern).scan({ cwd: root, dot: true }))).sort();
+const folders = "{actors,envs,model,scripts,bench,tests}";
+const [sources, written, documents] = await Promise.all([
+  scan(`${folders}/**/*.{ts,tsx}`),
+  scan(`${folders}/**/*.{ts,tsx,js,css,py}`),
+  scan("{*.md,docs/*.md,configs/**/*.yaml,.ci/*}"),
+]);
+const text = new Map(
+  await Promise.all(
+    [...written, ...documents].map(async (file) => [file, await Bun.file(join(root, file)).text()] as const),
+  ),
+);
 
-test.each(files)("%s imports only downwards", async (file) => {
-  const code = await Bun.file(join(root, file)).text();
-  // A scan of the text, not of the transpiled module: type-only imports and worker entries count too.
-  const targets = [...code.matchAll(/(?:from|import|new URL)\s*\(?\s*"(\.{1,2}\/[^"]+)"/g)].map(([, to]) =>
-    relative(root, join(root, dirname(file), to!)),
+const folder = (path: string) => path.split("/")[0]!;
+
+describe("sources", () => {
+  test.each(sources)("%s imports only downwards", (file) => {
+    // A scan of the text, not of the transpiled module: type-only imports and worker entries count too.
+    const targets = [...text.get(file)!.matchAll(/(?:from|import|new URL)\s*\(?\s*"(\.{1,2}\/[^"]+)"/g)].map(([, to]) =>
+      relative(root, join(root, dirname(file), to!)),
+    );
+    const bad = targets.filter((target) => target.includes("/") && !allowed[folder(file)]!.includes(folder(target)));
+    expect(bad).toEqual([]);
+  });
+
+  test("none is longer than 400 lines", () => {
+    const long = written.filter((file) => text.get(file)!.split("\n").length > 401);
+    expect(long).toEqual([]);
+  });
+
+  test("none puts off what it should do", () => {
+    const putOff = new RegExp(`\\b(${["TO" + "DO", "FIX" + "ME", "X" + "XX"].join("|")})\\b`);
+    expect([...text].filter(([, code]) => putOff.test(code)).map(([file]) => file)).toEqual([]);
+  });
+
+  test("none is forgotten: each is an entry, or named by another file", () => {
+    const entry = /\.(test|bench)\.ts$|^actors\/main\/|^bench\/peers\/|^tests\/golden\/.*\.py$/;
+    const command = /^export (async function main\b|\{[^}]*\bmain\b[^}]*\})/m;
+    const isEntry = (file: string) =>
+      entry.test(file) ||
+      file === "scripts/run.ts" ||
+      (/^scripts\/[^/]+\.ts$/.test(file) && command.test(text.get(file)!));
+    const forgotten = written.filter(
+      (file) =>
+        !isEntry(file) && !written.some((other) => other !== file && text.get(other)!.includes(`${basename(file)}"`)),
+    );
+    expect(forgotten).toEqual([]);
+  });
+});
+
+describe("commands", async () => {
+  const { scripts } = (await Bun.file(join(root, "package.json")).json()) as { scripts: Record<string, string> };
+
+  test("every one of package.json goes through scripts/run.ts", () => {
+    const names = Object.keys(scripts);
+    expect(names.map((name) => scripts[name]!)).toEqual(names.map((name) => `bun scripts/run.ts ${name}`));
+  });
+
+  test.each([...documents, ...sources.filter((file) => folder(file) === "scripts")])(
+    "%s shows only such as exist",
+    (file) => {
+      const shown = [...text.get(file)!.matchAll(/\bbun(?:@[\d.]+)? run ([a-z][a-z-]*)/g)].map(([, name]) => name!);
+      expect(shown.filter((name) => !Object.hasOwn(scripts, name))).toEqual([]);
+    },
   );
-  const bad = targets.filter((target) => target.includes("/") && !allowed[folder(file)]!.includes(folder(target)));
-  expect(bad).toEqual([]);
 });

@@ -88,7 +88,7 @@ describe("what a run is made of", () => {
     expect(made.learner).toMatchObject({ betas: [0.8, 0.95], dualClip: null });
     expect(made.env).toMatchObject({ think: false, options: { successRate: 0.5, observationFormat: "coord" } });
     expect(made.warmStart.cacheDir).toBe("123");
-    expect(made.warmStart.stages.map(({ steps }) => steps)).toEqual([1600, 7]);
+    expect(made.warmStart.stages.map(({ steps }) => steps)).toEqual([700, 7]);
   });
 
   test("secrets are not printed", async () => {
