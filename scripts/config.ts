@@ -40,16 +40,24 @@ export async function main(args: string[]): Promise<number> {
 function markdown(): string {
   const cell = (text: string) => text.replaceAll("|", "\\|").replaceAll("<", "&lt;");
   const rows = runKeys.all.map(({ path, type, default: value, description }) => {
-    const shown = JSON.stringify(value) ?? "";
-    return `| \`${path}\` | ${cell(type)} | ${shown.length > 40 ? "see `bun run config`" : cell(`\`${shown}\``)} | ${cell(description)} |`;
+    const shown = JSON.stringify(value);
+    return [`\`${path}\``, type, shown.length > 40 ? "see `bun run config`" : `\`${shown}\``, description].map(cell);
   });
   return [
     "# Configuration",
     "",
     "Every key of a run, made by `bun run config --markdown`. Set one in a file (`--config FILE`) or as `--section.key=value`.",
     "",
-    "| key | type | default | meaning |",
-    "|---|---|---|---|",
-    ...rows,
+    ...table([["key", "type", "default", "meaning"], ...rows]),
   ].join("\n");
+}
+
+/** Rows as a Markdown table with even columns; the first row is its head. */
+function table(rows: readonly (readonly string[])[]): string[] {
+  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => Bun.stringWidth(row[column]!))));
+  const lines = rows.map((row) => {
+    const cells = row.map((text, column) => text + " ".repeat(widths[column]! - Bun.stringWidth(text)));
+    return `| ${cells.join(" | ")} |`;
+  });
+  return [lines[0]!, `| ${widths.map((width) => "-".repeat(width)).join(" | ")} |`, ...lines.slice(1)];
 }
