@@ -1,0 +1,69 @@
+/**
+ * What playing costs: one action and the text after it, on one core; and what a fresh board costs.
+ * Run: bun bench/envs.bench.ts, or `bun run bench envs`.
+ * Budget: at least 1,000,000 step + render a second for SimpleSokoban and for FrozenLake (RAGEN's Python: 41,000 and
+ * 33,000 on one core of another machine), so that envs never wait for a policy's turn.
+ */
+import type { DiscreteGame } from "../envs/env.ts";
+import { envTag } from "../envs/registry.ts";
+import { Pcg64 } from "../envs/rng/pcg64.ts";
+
+const BOARDS = 64;
+const ROUNDS = 5;
+const STEPS = 100_000;
+/** Board seeds start here, away from what other benches and tests have warmed. */
+const SEED = 50_000;
+
+export const summary = "one action and its observation, and fresh boards, on one core";
+
+export async function run(): Promise<{ name: string; sokobanPerSecond: number; frozenLakePerSecond: number }> {
+  const sokobanPerSecond = stepsPerSecond("SimpleSokoban");
+  const frozenLakePerSecond = stepsPerSecond("FrozenLake");
+  console.log(`SimpleSokoban step + render: ${sokobanPerSecond.toLocaleString("en")} /s`);
+  console.log(`FrozenLake step + render: ${frozenLakePerSecond.toLocaleString("en")} /s`);
+  for (const tag of ["SimpleSokoban", "LargerSokoban", "FrozenLake"]) {
+    console.log(`${tag} boards: ${boardsPerSecond(tag).toLocaleString("en")} /s`);
+  }
+  return { name: "envs", sokobanPerSecond, frozenLakePerSecond };
+}
+
+/** Median over rounds of random actions, each followed by its observation; episodes that end are replaced. */
+function stepsPerSecond(name: string): number {
+  const tag = envTag(name);
+  const random = new Pcg64(SEED);
+  const actions = Uint8Array.from({ length: 4096 }, () => random.integers(4));
+  // Boards are made before the clock starts: an episode costs one board and up to ten actions, and boards are measured below.
+  const open = (count: number) =>
+    Array.from({ length: count }, (_, i) => tag.open({ layout: SEED + (i % BOARDS), dynamics: i }) as DiscreteGame);
+  const rates: number[] = [];
+  for (let round = 0; round < ROUNDS; round++) {
+    const games = open(STEPS / 3);
+    let next = 0;
+    let game = games[next++]!;
+    let characters = 0;
+    let taken = 0;
+    const started = performance.now();
+    for (let step = 0; step < STEPS; step++) {
+      const effect = game.act(actions[step & 4095]!);
+      // Reading a character makes the engine build the whole string.
+      characters += game.render().charCodeAt(5);
+      if (effect.done || ++taken === 10) {
+        game = games[next++]!;
+        taken = 0;
+      }
+    }
+    rates.push((STEPS / (performance.now() - started)) * 1000);
+    if (characters === 0) throw new Error("nothing was rendered");
+  }
+  return Math.round(rates.sort((a, b) => a - b)[ROUNDS >> 1]!);
+}
+
+function boardsPerSecond(name: string): number {
+  const tag = envTag(name);
+  const count = 2000;
+  const started = performance.now();
+  for (let i = 0; i < count; i++) tag.open({ layout: SEED + i, dynamics: i });
+  return Math.round((count / (performance.now() - started)) * 1000);
+}
+
+if (import.meta.main) await run();
