@@ -24,6 +24,8 @@ export const ModelConfig = z
     normEpsilon: z.number().positive().default(1e-6),
     /** The output projection is the embedding itself. */
     tiedEmbedding: z.boolean().default(true),
+    /** What the last layer says of each state: a logit per token, or one value (a critic). */
+    head: z.enum(["tokens", "value"]).default("tokens"),
   })
   .refine(({ heads, kvHeads }) => heads % kvHeads === 0, {
     path: ["kvHeads"],
@@ -44,7 +46,7 @@ const layerName = (layer: number, rest: string) => `model.layers.${layer}.${rest
  * `qkv_proj` is q_proj, k_proj and v_proj below each other, in one piece.
  */
 export function parameterShapes(config: ModelConfig): ReadonlyMap<string, readonly number[]> {
-  const { vocabulary, width, layers, heads, kvHeads, headWidth, hidden, tiedEmbedding } = config;
+  const { vocabulary, width, layers, heads, kvHeads, headWidth, hidden, tiedEmbedding, head } = config;
   const packed = (heads + 2 * kvHeads) * headWidth;
   const shapes = new Map<string, readonly number[]>([["model.embed_tokens.weight", [vocabulary, width]]]);
   for (let layer = 0; layer < layers; layer++) {
@@ -58,7 +60,8 @@ export function parameterShapes(config: ModelConfig): ReadonlyMap<string, readon
     shapes.set(layerName(layer, "mlp.down_proj.weight"), [width, hidden]);
   }
   shapes.set("model.norm.weight", [width]);
-  if (!tiedEmbedding) shapes.set("lm_head.weight", [vocabulary, width]);
+  if (head === "value") shapes.set("value_head.weight", [1, width]);
+  else if (!tiedEmbedding) shapes.set("lm_head.weight", [vocabulary, width]);
   return shapes;
 }
 
@@ -87,6 +90,11 @@ function body(config: ModelConfig, parameters: Parameters, tokens: tf.Tensor, at
 export function logits(config: ModelConfig, parameters: Parameters, states: tf.Tensor): tf.Tensor {
   const head = config.tiedEmbedding ? "model.embed_tokens.weight" : "lm_head.weight";
   return tf.matMul(states, parameters[head]!, false, true);
+}
+
+/** A critic's value of each state. @param states (M, width). @returns (M, 1) */
+export function stateValues(parameters: Parameters, states: tf.Tensor): tf.Tensor {
+  return tf.matMul(states, parameters["value_head.weight"]!, false, true);
 }
 
 /**

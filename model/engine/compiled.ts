@@ -77,6 +77,7 @@ export function compiledEngine({ threads, profile }: CompiledOptions): Engine {
         { threads, ...(profile === undefined ? {} : { profile }) },
       );
       return {
+        outputs,
         async run(given, results) {
           checkArrays(`${name}: inputs`, inputs, given);
           checkArrays(`${name}: outputs`, outputs, results);

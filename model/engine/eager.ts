@@ -1,8 +1,10 @@
 /** The reference engine: each operation runs at once on tfjs' plain JavaScript backend. Slow, and easy to trust. */
 import * as tf from "@tensorflow/tfjs-core";
 import "@tensorflow/tfjs-backend-cpu";
-import { type CompiledFunction, checkArrays, type DeviceArray, type Engine, type Spec } from "./engine.ts";
+import { type CompiledFunction, checkArrays, type DeviceArray, type Engine } from "./engine.ts";
 import { sizeOf } from "./graph.ts";
+import "./lowerings.ts";
+import { trace } from "./trace.ts";
 
 export function eagerEngine(): Engine {
   return {
@@ -16,20 +18,23 @@ export function eagerEngine(): Engine {
     },
 
     async compile(name, build, inputs): Promise<CompiledFunction> {
+      // Traced for its shapes alone, which also holds this engine's functions to the rules of the compiled one.
+      const { outputs } = trace(build, inputs);
       return {
+        outputs,
         async run(given, results) {
           checkArrays(`${name}: inputs`, inputs, given);
+          checkArrays(`${name}: outputs`, outputs, results);
           void tf.engine().setBackend("cpu");
           tf.tidy(() => {
             const tensors = Object.entries(inputs).map(([key, { shape, dtype }]) => {
               return [key, tf.tensor(given[key]!.read().slice() as Float32Array, shape as number[], dtype)] as const;
             });
-            const outputs = build(Object.fromEntries(tensors));
-            const specs = Object.entries(outputs).map(([key, tensor]): [string, Spec] => {
-              return [key, { shape: tensor.shape, dtype: tensor.dtype === "float32" ? "float32" : "int32" }];
-            });
-            checkArrays(`${name}: outputs`, Object.fromEntries(specs), results);
-            for (const [key, tensor] of Object.entries(outputs)) results[key]!.write(tensor.dataSync() as Float32Array);
+            const computed = build(Object.fromEntries(tensors));
+            for (const [key, tensor] of Object.entries(computed))
+              results[key]!.write(tensor.dataSync() as Float32Array);
+            // Also those that the function kept alive across a gradient's own scope.
+            for (const tensor of Object.values(computed)) tensor.dispose();
           });
         },
         async dispose() {},

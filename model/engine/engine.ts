@@ -30,6 +30,8 @@ export interface DeviceArray extends Spec {
 }
 
 export interface CompiledFunction {
+  /** What it computes, by name. */
+  readonly outputs: Readonly<Record<string, Spec>>;
   /**
    * @param inputs   one array per input named at compile time; none left out, none added.
    * @param outputs  receive the results; an output may be the very array of an input of equal shape (in-place update).

@@ -1,0 +1,80 @@
+/** What a policy is trained towards: to say what a demonstration says, or to do more of what was rewarded. */
+import * as tf from "@tensorflow/tfjs-core";
+import type { KlEstimator } from "./kl.ts";
+import { type PolicyRule, policyLoss, regularised, valueLoss } from "./loss.ts";
+import type { Objective } from "./network.ts";
+
+/** Cross-entropy of the demonstrated tokens: `-sum(weights · logProb)`. */
+export const imitation: Objective = {
+  head: "tokens",
+  name: "imitate",
+  inputs: ["weights"],
+  loss: ({ logProbs, entropies }, { weights }) => ({
+    loss: tf.neg(tf.sum(tf.mul(logProbs, weights!))) as tf.Scalar,
+    metrics: { entropy: tf.sum(tf.mul(entropies, weights!)) as tf.Scalar },
+  }),
+};
+
+export interface PolicySettings {
+  readonly rule: PolicyRule;
+  readonly entropyCoefficient: number;
+  /** null: no KL term in the loss. */
+  readonly kl: { readonly estimator: Exclude<KlEstimator, "k1">; readonly coefficient: number } | null;
+}
+
+/**
+ * Policy gradient on sampled tokens: clipped ratio, entropy bonus, KL to a reference.
+ * `oldLogProbs` are those recorded when the tokens were sampled. Weights: see aggregation.ts.
+ */
+export function policyObjective({ rule, entropyCoefficient, kl }: PolicySettings): Objective {
+  const inputs = ["oldLogProbs", "advantages", "weights", "shares"];
+  if (rule.kind === "gspo") inputs.push("sequenceShares");
+  if (kl !== null) inputs.push("reference");
+  return {
+    head: "tokens",
+    name: `policy ${JSON.stringify([rule, entropyCoefficient, kl])}`,
+    inputs,
+    loss: ({ logProbs, entropies }, x) => {
+      const { oldLogProbs, advantages, weights, shares, sequenceShares, reference } = x as Record<string, tf.Tensor>;
+      const policy = policyLoss(
+        {
+          ...{ logProbs, oldLogProbs: oldLogProbs!, advantages: advantages!, weights: weights!, shares: shares! },
+          ...(sequenceShares === undefined ? {} : { sequenceShares }),
+        },
+        rule,
+      );
+      const loss = regularised(policy.loss, weights!, {
+        ...(entropyCoefficient === 0 ? {} : { entropy: { values: entropies, coefficient: entropyCoefficient } }),
+        ...(kl === null ? {} : { kl: { logProbs, reference: reference!, ...kl } }),
+      });
+      const mean = (values: tf.Tensor) => tf.sum(tf.mul(values, shares!)) as tf.Scalar;
+      return {
+        loss,
+        metrics: {
+          policyLoss: policy.loss,
+          clipHigh: policy.clipHighShare,
+          clipLow: policy.clipLowShare,
+          dualClip: policy.dualClipShare,
+          ratioKl: policy.ratioKl,
+          entropy: mean(entropies),
+          logProbGap: mean(tf.abs(tf.sub(logProbs, oldLogProbs!))),
+        },
+      };
+    },
+  };
+}
+
+/** The critic's: clipped squared error to the returns. @param clip  how far a value may move, in reward units */
+export function valueObjective(clip: number): Objective {
+  return {
+    head: "value",
+    name: `value ${clip}`,
+    inputs: ["oldValues", "returns", "weights", "shares"],
+    loss: ({ values }, x) => {
+      const { oldValues, returns, weights, shares } = x as Record<string, tf.Tensor>;
+      const tensors = { values, oldValues: oldValues!, returns: returns!, weights: weights!, shares: shares! };
+      const { loss, clipShare } = valueLoss(tensors, clip);
+      return { loss, metrics: { valueLoss: loss, valueClip: clipShare } };
+    },
+  };
+}
