@@ -9,6 +9,8 @@ import { fileURLToPath } from "node:url";
 
 const FILES: Readonly<Record<string, string>> = {
   "style.css": new URL("style.css", import.meta.url).href,
+  "charts.css": new URL("charts.css", import.meta.url).href,
+  "episodes.css": new URL("episodes.css", import.meta.url).href,
   "icon.svg": new URL("icon.svg", import.meta.url).href,
   "live.js": new URL("client/live.js", import.meta.url).href,
   "charts.js": new URL("client/charts.js", import.meta.url).href,

@@ -126,6 +126,8 @@ export const RunPage = ({ view }: { view: Overview }) => (
       <link rel="icon" href="/assets/icon.svg" type="image/svg+xml" />
       <link rel="stylesheet" href="/assets/uplot.css" />
       <link rel="stylesheet" href="/assets/style.css" />
+      <link rel="stylesheet" href="/assets/charts.css" />
+      <link rel="stylesheet" href="/assets/episodes.css" />
       <script src="/assets/uplot.js" defer />
       <script src="/assets/live.js" type="module" />
     </head>

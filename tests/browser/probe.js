@@ -27,6 +27,7 @@ globalThis.probe = {
   count: (selector) => all(selector).length,
   text: (selector) => document.querySelector(selector)?.textContent ?? null,
   has: (name) => name in globalThis,
+  width: (selector) => document.querySelector(selector).clientWidth,
   /** By how many pixels the page is wider than the window. */
   overflow: () => document.documentElement.scrollWidth - innerWidth,
 };

@@ -18,6 +18,7 @@ interface Probe {
   count(selector: string): number;
   text(selector: string): string | null;
   has(name: string): boolean;
+  width(selector: string): number;
   overflow(): number;
 }
 type Inside = typeof globalThis & { probe: Record<keyof Probe, (...args: unknown[]) => unknown> };
@@ -249,6 +250,7 @@ describe.skipIf(chromiumPath === null)("the run's page", () => {
       await trained(20);
       await open();
       await waitForCount(".plot[data-empty]", 0);
+      expect(await probe("width", "#episode")).toBeGreaterThan(280);
       await page.locator("#success-plot").scrollIntoViewIfNeeded();
       expect(await probe("pixels", "success", "--accent")).toBeGreaterThan(50);
       expect(await probe("overflow")).toBe(0);
