@@ -2,6 +2,7 @@
 import { envTag, envTags } from "../../envs/registry.ts";
 import { TagError } from "../../envs/tag.ts";
 import type { RunConfig } from "../config.ts";
+import { isLoopback } from "../dashboard/access.ts";
 
 export interface Fault {
   /** The key to point at. */
@@ -114,15 +115,13 @@ function* boardRules({ validate, warmStart, rollout, learner }: RunConfig): Gene
 type Range = readonly [first: number, end: number];
 const meet = (a: Range, b: Range) => a[0] < b[1] && b[0] < a[1];
 
-const LOOPBACK = new Set(["127.0.0.1", "localhost", "::1"]);
-
 function* machineRules({ supervisor, metrics, sampler }: RunConfig): Generator<Fault> {
   const { heartbeatMs, heartbeatDeadlineMs } = supervisor;
   if (heartbeatDeadlineMs < 2 * heartbeatMs) {
     const text = `${heartbeatDeadlineMs} ms allows not even 2 heartbeats of ${heartbeatMs} ms; raise it`;
     yield { path: "supervisor.heartbeatDeadlineMs", text };
   }
-  if (!LOOPBACK.has(metrics.host) && metrics.token === null) {
+  if (!isLoopback(metrics.host) && metrics.token === null) {
     const text = `${metrics.host} can be reached by others, so metrics.token must be set; or keep 127.0.0.1`;
     yield { path: "metrics.host", text };
   }
