@@ -34,9 +34,9 @@ const FORMAT_PENALTY = -0.1;
 /** A solved board's last turn earns the bonus of 10. */
 const SOLVED_REWARD = 10;
 
-export function maskChecks(body: unknown, file?: unknown): Check[] {
+export function maskChecks(body: unknown, file: unknown): Check[] {
   const { v1 } = body as H8;
-  const generation = (file as GoldenFile | undefined)?.cases
+  const generation = (file as GoldenFile).cases
     .find(({ id }) => id === "H6")
     ?.v1?.find(({ name }) => name === "generation");
   if (generation === undefined) {

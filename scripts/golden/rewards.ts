@@ -1,0 +1,113 @@
+/** Golden case H9: reward normalisation and rollout filters. */
+import { type Candidates, type FilterMetric, type FilterRule, filterGroups } from "../../model/filter.ts";
+import { type Normalisation, normaliseRewards } from "../../model/reward.ts";
+import type { Check } from "./check.ts";
+import { perKey } from "./per-key.ts";
+
+interface FilterCase {
+  params: Partial<{
+    value: number;
+    filter_type: "largest" | "smallest";
+    strategy: "top_p" | "top_k" | "top_k_abs" | "min_p";
+    top_p_prob_mode: "linear" | "softmax";
+    include_zero: boolean;
+    selection_eps: number;
+    metric: FilterMetric;
+    note: string;
+  }>;
+  kept_groups: number[];
+}
+interface FilterVectors<Case> {
+  scores: number[];
+  num_groups: number;
+  group_size: number;
+  cases: Case[];
+}
+interface Earned {
+  scores: number[];
+  group_ids: number[];
+  tags?: string[];
+  penalties: number[];
+}
+type NormalisationCase = Normalisation & { out: number[] };
+interface H9 {
+  v1: Earned & {
+    results: NormalisationCase[];
+    group_size_1_note: Earned & NormalisationCase;
+    v1_filter: FilterVectors<{ ratio: number; type: "std" | "std_rev"; kept: number[] }> & { group_std: number[] };
+  };
+  v2_filter: FilterVectors<FilterCase> & { defaults: FilterCase["params"] };
+}
+
+export function rewardChecks(body: unknown): Check[] {
+  const { v1, v2_filter } = body as H9;
+  const lone = v1.group_size_1_note;
+  const { v1_filter } = v1;
+  const candidates = groupsOf(v1_filter.scores, v1_filter.group_size);
+  return [
+    ...v1.results.map((rule) => normalisationCheck(v1, rule)),
+    normalisationCheck(lone, lone),
+    {
+      name: "v1_filter: group_std",
+      expected: v1_filter.group_std,
+      got: Array.from({ length: v1_filter.num_groups }, (_, group) => {
+        const { rewards } = groupsOf(v1_filter.scores, v1_filter.group_size);
+        const members = Array.from(rewards).slice(group * v1_filter.group_size, (group + 1) * v1_filter.group_size);
+        return filterGroups(groupsOf(members, members.length), { strategy: "all" }).metrics.rewardStd;
+      }),
+    },
+    ...v1_filter.cases.map(({ ratio, type, kept }) => ({
+      name: `v1_filter: ${type} ${ratio}`,
+      expected: kept,
+      got: filterGroups(candidates, { strategy: "top_ratio", ratio, type }, { rankConstant: true }).kept,
+    })),
+    ...v2_filter.cases.flatMap((vector) => filterChecks(v2_filter, vector)),
+  ];
+}
+
+function normalisationCheck({ scores, penalties, group_ids, tags }: Earned, rule: NormalisationCase): Check {
+  const earned = { rewards: scores, penalties, groups: group_ids, tags: tags ?? scores.map(() => "") };
+  const got = Array.from(normaliseRewards(earned, rule).scores);
+  return { name: `${rule.method} by ${rule.grouping}`, expected: rule.out, got };
+}
+
+const groupsOf = (rewards: number[], size: number): Candidates => ({
+  rewards,
+  groups: rewards.map((_, i) => Math.floor(i / size)),
+});
+
+function filterChecks({ defaults, scores, group_size, num_groups }: H9["v2_filter"], vector: FilterCase): Check[] {
+  const { params, kept_groups, ...measured } = vector;
+  const { note, ...given } = params;
+  const rule = { ...defaults, ...given };
+  const { kept, metrics } = filterGroups(
+    groupsOf(note === undefined ? scores : repeatedGroup(note, num_groups), group_size),
+    {
+      strategy: rule.strategy!,
+      value: rule.value!,
+      mode: rule.top_p_prob_mode!,
+      epsilon: rule.selection_eps!,
+      metric: rule.metric!,
+      order: rule.filter_type!,
+      includeZero: rule.include_zero!,
+    } as FilterRule,
+    { rankConstant: true },
+  );
+  const name = `v2_filter ${JSON.stringify(params)}: `;
+  return [
+    { name: `${name}kept_groups`, expected: kept_groups, got: kept },
+    ...perKey(name, measured, {
+      kept_ratio: metrics.keptShare,
+      zero_count: metrics.zeroScoreCount,
+      chosen_in_group_std: metrics.keptRewardStd,
+    }),
+  ];
+}
+
+/** Some vectors give their scores in words only: "all groups [0,.004,0,.004]: ...". */
+function repeatedGroup(note: string, groups: number): number[] {
+  const members = /all groups \[([^\]]+)\]/.exec(note)?.[1]?.split(",").map(Number);
+  if (members === undefined || members.some(Number.isNaN))
+    throw new Error(`cannot read the scores from the note "${note}"`);
+  return Array.from({ length: groups }, () => members).flat();
+}
