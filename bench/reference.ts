@@ -1,0 +1,84 @@
+/** What the benches of the compute path share: the reference model, their options as typed, and Python for the peers. */
+import { join } from "node:path";
+import { ModelConfig } from "../model/transformer.ts";
+
+/** The model of issue 2; every number may be set as an option of its name. */
+export const REFERENCE = { d: 128, layers: 4, heads: 4, kvHeads: 4, hidden: 352, vocabulary: 256 };
+
+/**
+ * Numbers as typed over their defaults.
+ *
+ * @throws {RangeError} naming an option that is unknown or not a whole number of at least 1.
+ */
+export function numbersOf<T extends Record<string, number>>(
+  bench: string,
+  defaults: T,
+  options: Readonly<Record<string, string>>,
+): { readonly [K in keyof T]: number } {
+  const numbers: Record<string, number> = { ...defaults };
+  for (const [name, text] of Object.entries(options)) {
+    if (name === "python") continue;
+    if (!Object.hasOwn(defaults, name))
+      throw new RangeError(
+        `bench ${bench} has no option ${name}; there are ${[...Object.keys(defaults), "python"].join(", ")}`,
+      );
+    const value = Number(text);
+    if (!Number.isInteger(value) || value < 1)
+      throw new RangeError(`${bench}.${name} must be a whole number of at least 1, got "${text}"`);
+    numbers[name] = value;
+  }
+  return numbers as { [K in keyof T]: number };
+}
+
+export function referenceModel({ d, layers, heads, kvHeads, hidden, vocabulary }: typeof REFERENCE): ModelConfig {
+  return ModelConfig.parse({
+    ...{ vocabulary, layers, heads, kvHeads, hidden, width: d, headWidth: d / heads, tiedEmbedding: false },
+  });
+}
+
+/** The same as arguments of bench/peers/step.py and decode.py. */
+export function peerArguments({ d, layers, heads, kvHeads, hidden, vocabulary }: typeof REFERENCE): string[] {
+  const named = { d, layers, heads, "kv-heads": kvHeads, hidden, vocab: vocabulary };
+  return Object.entries(named).flatMap(([name, value]) => [`--${name}`, String(value)]);
+}
+
+/** The Python of the peers: option `python`, else BUNRAKU_PYTHON, else python3. */
+export const pythonOf = (options: Readonly<Record<string, string>>): string =>
+  options["python"] ?? process.env["BUNRAKU_PYTHON"] ?? "python3";
+
+/** @throws {Error} saying what to install, if this Python has not got the modules. */
+export async function checkPython(python: string, modules: readonly string[]): Promise<void> {
+  const ask = `import importlib.util, sys; print(*[m for m in sys.argv[1:] if importlib.util.find_spec(m) is None])`;
+  const how =
+    "see bench/peers/README.md: python3 -m venv DIR, DIR/bin/pip install torch transformers safetensors numpy";
+  const found = Bun.which(python);
+  if (found === null) throw new Error(`no Python called ${python}; ${how}, then set BUNRAKU_PYTHON=DIR/bin/python`);
+  const missing = (await output([found, "-c", ask, ...modules])).trim();
+  if (missing !== "")
+    throw new Error(`${python} lacks ${missing}, which the peer needs; ${how}, then set BUNRAKU_PYTHON=DIR/bin/python`);
+}
+
+/** Run a program of bench/peers. @returns the object on its last line. */
+export async function runPeer<T>(python: string, script: string, args: readonly string[]): Promise<T> {
+  const text = await output([python, join(import.meta.dir, "peers", script), ...args]);
+  return JSON.parse(text.trim().split("\n").at(-1)!) as T;
+}
+
+async function output(command: readonly string[]): Promise<string> {
+  const child = Bun.spawn([...command], { stdio: ["ignore", "pipe", "pipe"] });
+  const [text, errors, code] = await Promise.all([
+    new Response(child.stdout).text(),
+    new Response(child.stderr).text(),
+    child.exited,
+  ]);
+  if (code !== 0) throw new Error(`${command.slice(0, 2).join(" ")} ended with ${child.signalCode ?? code}: ${errors}`);
+  return text;
+}
+
+export function median(values: readonly number[]): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
+}
+
+export const round = (value: number, digits = 1): number => Number(value.toFixed(digits));

@@ -1,0 +1,194 @@
+/**
+ * What one training step costs: forward, backward, clip and AdamW of the reference model, float32, on 2 threads, beside
+ * PyTorch's on the same weights and data. Run: bun run bench step [--step.layers=6 --step.d=512 …]
+ * Budget: 1.3 times as fast as the better of PyTorch's eager forms (SDPA is one). Both sides are measured in turns, because
+ * a shared machine changes its speed by the minute; equal first losses prove that both do the same work.
+ */
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import * as tf from "@tensorflow/tfjs-core";
+import { type MicroBatch, microBatches } from "../model/batch.ts";
+import { huggingFaceViews } from "../model/checkpoint/hugging-face.ts";
+import { writeSafetensors } from "../model/checkpoint/safetensors.ts";
+import { compiledEngine } from "../model/engine/compiled.ts";
+import { Network, type Objective } from "../model/network.ts";
+import { initialise, layParameters, type Parameters } from "../model/parameters.ts";
+import { sequence } from "../model/rng.ts";
+import type { ModelConfig } from "../model/transformer.ts";
+import {
+  checkPython,
+  median,
+  numbersOf,
+  peerArguments,
+  pythonOf,
+  REFERENCE,
+  referenceModel,
+  round,
+  runPeer,
+} from "./reference.ts";
+
+export const summary = "one training step of the reference model, beside PyTorch eager, SDPA and compiled";
+
+const DEFAULTS = { ...REFERENCE, batch: 16, length: 256, threads: 2, rounds: 3, steps: 9, microBatchTokens: 4096 };
+type Numbers = { readonly [K in keyof typeof DEFAULTS]: number };
+
+/** As bench/peers/step.py. */
+const ADAMW = { learningRate: 1e-3, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0.01, clipNorm: 1 };
+const LOSSES_COMPARED = 3;
+const LOSS_TOLERANCE = 1e-4;
+
+/** Policy gradient: each input is the written token's weight. */
+const OBJECTIVE = {
+  head: "tokens",
+  name: "reference loss",
+  inputs: ["weights"],
+  loss: ({ logProbs }, { weights }) => ({ loss: tf.neg(tf.sum(tf.mul(logProbs, weights!))) as tf.Scalar, metrics: {} }),
+} satisfies Objective;
+
+interface PeerReport {
+  readonly torch: string;
+  readonly ms: Readonly<Record<string, number>>;
+  readonly losses: Readonly<Record<string, readonly number[]>>;
+}
+
+export async function run(options: Readonly<Record<string, string>> = {}): Promise<{ name: string }> {
+  const numbers = numbersOf("step", DEFAULTS, options);
+  const python = pythonOf(options);
+  await checkPython(python, ["torch", "numpy", "safetensors"]);
+  const folder = await mkdtemp(join(tmpdir(), "bunraku-step-"));
+  try {
+    return await compare(numbers, python, folder);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+async function compare(numbers: Numbers, python: string, folder: string) {
+  const config = referenceModel(numbers);
+  const parameters = layParameters(config);
+  initialise(parameters, sequence(1, "reference weights"));
+  const data = makeData(numbers);
+  const weightsFile = join(folder, "weights.safetensors");
+  const dataFile = join(folder, "data.safetensors");
+  await Bun.write(weightsFile, writeSafetensors(huggingFaceViews(config, parameters), {}));
+  await Bun.write(dataFile, writeSafetensors(data, {}));
+  const shape = [...peerArguments(numbers), "--batch", String(numbers.batch), "--seq", String(numbers.length)];
+  const files = ["--weights", weightsFile, "--data", dataFile, "--lr", String(ADAMW.learningRate)];
+  const count = ["--threads", String(numbers.threads), "--steps", String(numbers.steps)];
+  const peer = (variants: string) =>
+    runPeer<PeerReport>(python, "step.py", [...shape, ...files, ...count, "--variants", variants]);
+
+  const ours = await Ours.create(numbers, config, parameters, data);
+  const losses = await ours.steps(LOSSES_COMPARED);
+  await ours.steps(numbers.steps);
+  const oursMs: number[] = [];
+  const peerMs: Record<string, number[]> = {};
+  for (let turn = 0; turn < numbers.rounds; turn++) {
+    oursMs.push(await ours.medianMs(numbers.steps));
+    const report = await peer(turn === 0 ? "eager,eagerSdpa,compiledSdpa" : "eager,eagerSdpa");
+    for (const [variant, ms] of Object.entries(report.ms)) peerMs[variant] = [...(peerMs[variant] ?? []), ms];
+    oursMs.push(await ours.medianMs(numbers.steps));
+    compareLosses(losses, report);
+    console.log(
+      `turn ${turn + 1}: ours ${oursMs.slice(-2).map((ms) => round(ms))} ms; torch ${report.torch}`,
+      report.ms,
+    );
+  }
+  const ms = median(oursMs);
+  const eager = Math.min(median(peerMs["eager"]!), median(peerMs["eagerSdpa"]!));
+  return {
+    name: "step",
+    ms: round(ms),
+    peerMs: round(eager),
+    ratio: round(eager / ms, 2),
+    compiledPeerMs: round(median(peerMs["compiledSdpa"]!)),
+    compiledRatio: round(median(peerMs["compiledSdpa"]!) / ms, 2),
+    gflops: round((flops(numbers) / ms) * 1e-6),
+  };
+}
+
+/** Tokens and advantages (B, T), as the peer reads them; an advantage of the first token is not used. */
+function makeData({ batch, length, vocabulary }: Numbers) {
+  const uniform = sequence(2, "reference data");
+  const fill = (value: () => number) => Float32Array.from({ length: batch * length }, value);
+  const shape = [batch, length];
+  return new Map([
+    ["tokens", { shape, values: fill(() => Math.floor(uniform() * vocabulary)) }],
+    ["advantages", { shape, values: fill(() => 4 * uniform() - 2) }],
+  ]);
+}
+
+/** Multiplications and additions of a step's matrix products; the backward pass has twice those of the forward pass. */
+function flops({ d, layers, heads, kvHeads, hidden, vocabulary, batch, length }: Numbers): number {
+  const perToken = layers * (d * d * (2 + (2 * kvHeads) / heads) + 3 * d * hidden) + d * vocabulary;
+  return 3 * 2 * batch * length * (perToken + layers * 2 * length * d);
+}
+
+/** Our side: the very network that a learner has. */
+class Ours {
+  readonly #network: Network;
+  readonly #batches: readonly MicroBatch[];
+  readonly #weights: readonly Float32Array[];
+
+  private constructor(network: Network, batches: readonly MicroBatch[], weights: readonly Float32Array[]) {
+    this.#network = network;
+    this.#batches = batches;
+    this.#weights = weights;
+  }
+
+  static async create(
+    numbers: Numbers,
+    config: ModelConfig,
+    parameters: Parameters,
+    data: ReturnType<typeof makeData>,
+  ) {
+    const { batch, length, threads, microBatchTokens } = numbers;
+    const row = (name: string, i: number) => data.get(name)!.values.subarray(i * length, (i + 1) * length);
+    const written = Int32Array.from({ length: length - 1 }, (_, t) => t + 1);
+    const rows = Array.from({ length: batch }, (_, i) => i);
+    const sequences = rows.map((i) => ({ tokens: Int32Array.from(row("tokens", i)), written }));
+    const limits = { tokensMax: microBatchTokens, lengthMultiple: 8, widthMultiple: 8 };
+    const scale = 1 / (batch * (length - 1));
+    const weights = rows.map((i) =>
+      row("advantages", i)
+        .subarray(1)
+        .map((advantage) => advantage * scale),
+    );
+    const network = await Network.create(compiledEngine({ threads }), config, parameters);
+    return new Ours(network, microBatches(sequences, limits), weights);
+  }
+
+  async step(): Promise<number> {
+    const { loss } = await this.#network.accumulate(OBJECTIVE, this.#batches, { weights: this.#weights });
+    await this.#network.step(ADAMW);
+    return loss!;
+  }
+
+  async steps(count: number): Promise<number[]> {
+    const losses: number[] = [];
+    for (let i = 0; i < count; i++) losses.push(await this.step());
+    return losses;
+  }
+
+  async medianMs(count: number): Promise<number> {
+    const times: number[] = [];
+    for (let i = 0; i < count; i++) {
+      const started = performance.now();
+      await this.step();
+      times.push(performance.now() - started);
+    }
+    return median(times);
+  }
+}
+
+/** @throws {Error} if a first loss differs: then the two sides do not do the same work, and their times mean nothing. */
+function compareLosses(ours: readonly number[], { losses }: PeerReport): void {
+  for (const [variant, theirs] of Object.entries(losses)) {
+    const gaps = theirs.map((loss, i) => Math.abs(loss - ours[i]!));
+    if (!(Math.max(...gaps) < LOSS_TOLERANCE))
+      throw new Error(`first losses differ: ours ${ours}, PyTorch ${variant} ${theirs}; allowed ${LOSS_TOLERANCE}`);
+  }
+}
+
+if (import.meta.main) console.log(await run());
