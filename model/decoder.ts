@@ -110,6 +110,22 @@ export class Decoder {
   }
 
   /**
+   * Append tokens to several sequences, each in a slot of its own.
+   *
+   * @returns (n, V) logits after the last token of each; the caller's to keep.
+   * @throws {RangeError} if a sequence does not fit into the capacity.
+   */
+  async appendMany(
+    slots: readonly number[],
+    tokens: readonly (readonly number[] | Int32Array)[],
+  ): Promise<Float32Array> {
+    const { vocabulary } = this.#config;
+    const logits = new Float32Array(slots.length * vocabulary);
+    for (const [i, slot] of slots.entries()) logits.set(await this.append(slot, tokens[i]!), i * vocabulary);
+    return logits;
+  }
+
+  /**
    * Append one token to each of some sequences, all in slots 0 … rows - 1.
    *
    * @param tokens  (rows) the token for each slot; a negative one leaves that slot as it is.

@@ -1,0 +1,139 @@
+/**
+ * Tokens a second of one core when a batch is decoded with a growing key/value cache, sampled as in a rollout, beside
+ * PyTorch's loop and Hugging Face's generate. Run: bun run bench decode [--decode.batch=8 …]
+ * Budget: 6,000 tokens/s; under 10 % of the time outside the engine (sampling, bookkeeping), where no faster engine helps.
+ * The prompt's own forward is inside the measured time on both sides.
+ */
+import { Decoder } from "../model/decoder.ts";
+import { compiledEngine } from "../model/engine/compiled.ts";
+import type { Engine } from "../model/engine/engine.ts";
+import { Generator } from "../model/generate.ts";
+import { initialise, layParameters } from "../model/parameters.ts";
+import { hash64, sequence } from "../model/rng.ts";
+import {
+  checkPython,
+  median,
+  numbersOf,
+  peerArguments,
+  pythonOf,
+  REFERENCE,
+  referenceModel,
+  round,
+  runPeer,
+} from "./reference.ts";
+
+export const summary = "batched decoding with a key/value cache, tokens a second of one core, beside PyTorch's";
+
+const DEFAULTS = { ...REFERENCE, batch: 64, prompt: 16, tokens: 240, threads: 1, rounds: 3 };
+type Numbers = { readonly [K in keyof typeof DEFAULTS]: number };
+
+const SETTINGS = { temperature: 1, topP: 1, topK: 0 };
+/** No token: every reply runs to its limit. */
+const NEVER = -1;
+
+interface PeerReport {
+  readonly torch: string;
+  readonly transformers: string;
+  readonly tokensPerSecond: { readonly loop: number; readonly generate: number };
+}
+
+export async function run(options: Readonly<Record<string, string>> = {}): Promise<{ name: string }> {
+  const numbers = numbersOf("decode", DEFAULTS, options);
+  const python = pythonOf(options);
+  await checkPython(python, ["torch", "numpy", "safetensors", "transformers"]);
+  const { batch, prompt, tokens, threads } = numbers;
+  const size = { batch, prompt, tokens, threads };
+  const args = Object.entries(size).flatMap(([name, value]) => [`--${name}`, String(value)]);
+  const ours = new Ours(numbers);
+  await ours.round();
+  const speeds: { ours: number; outside: number; loop: number; generate: number }[] = [];
+  for (let turn = 0; turn < numbers.rounds; turn++) {
+    const { tokensPerSecond, outside } = await ours.round();
+    const peer = await runPeer<PeerReport>(python, "decode.py", [...peerArguments(numbers), ...args, "--rounds", "1"]);
+    speeds.push({ ours: tokensPerSecond, outside, ...peer.tokensPerSecond });
+    console.log(
+      `turn ${turn + 1}: ours ${round(tokensPerSecond, 0)} tokens/s, ${round(outside * 100)} % outside the engine; ` +
+        `torch ${peer.torch} loop ${peer.tokensPerSecond.loop}, transformers generate ${peer.tokensPerSecond.generate}`,
+    );
+  }
+  const middle = (name: keyof (typeof speeds)[0]) => median(speeds.map((speed) => speed[name]));
+  return {
+    name: "decode",
+    tokensPerSecond: round(middle("ours"), 0),
+    tokensPerSecondPerCore: round(middle("ours") / threads, 0),
+    outsideShare: round(middle("outside"), 3),
+    peerLoop: round(middle("loop"), 0),
+    peerGenerate: round(middle("generate"), 0),
+    ratioToLoop: round(middle("ours") / middle("loop"), 2),
+    ratioToGenerate: round(middle("ours") / middle("generate"), 2),
+  } as { name: string };
+}
+
+/** Our side: the very generator that a sampler has. */
+class Ours {
+  readonly #numbers: Numbers;
+  readonly #generator: Generator;
+  readonly #prompts: readonly (readonly number[])[];
+  #engineMs = 0;
+  #rounds = 0;
+
+  constructor(numbers: Numbers) {
+    const { batch, prompt, tokens, threads, vocabulary } = numbers;
+    const config = referenceModel(numbers);
+    const parameters = layParameters(config);
+    initialise(parameters, sequence(1, "reference weights"));
+    const engine = this.#timed(compiledEngine({ threads }));
+    const decoder = new Decoder(engine, config, parameters.flat, { slots: batch, capacity: prompt + tokens });
+    const uniform = sequence(2, "reference prompts");
+    const token = () => Math.floor(uniform() * vocabulary);
+    this.#numbers = numbers;
+    this.#generator = new Generator(decoder, vocabulary, batch);
+    this.#prompts = Array.from({ length: batch }, () => Array.from({ length: prompt }, token));
+  }
+
+  /** The engine, with the time spent in it counted. */
+  #timed(engine: Engine): Engine {
+    const count = (ms: number) => {
+      this.#engineMs += ms;
+    };
+    return {
+      ...engine,
+      async compile(name, build, inputs) {
+        const compiled = await engine.compile(name, build, inputs);
+        return {
+          ...compiled,
+          async run(given, results) {
+            const started = performance.now();
+            await compiled.run(given, results);
+            count(performance.now() - started);
+          },
+        };
+      },
+    };
+  }
+
+  async round(): Promise<{ tokensPerSecond: number; outside: number }> {
+    const { batch, tokens } = this.#numbers;
+    const names = this.#prompts.map((_, i) => `${this.#rounds}.${i}`);
+    this.#rounds++;
+    for (const name of names) this.#generator.open(name);
+    this.#engineMs = 0;
+    const started = performance.now();
+    await Promise.all(
+      names.map((name, i) =>
+        this.#generator.reply(name, {
+          prompt: this.#prompts[i]!,
+          coins: { seed: 1, episode: hash64(name) },
+          settings: SETTINGS,
+          stop: NEVER,
+          tokensMax: tokens,
+        }),
+      ),
+    );
+    const ms = performance.now() - started;
+    for (const name of names) this.#generator.close(name);
+    return { tokensPerSecond: (batch * tokens * 1000) / ms, outside: 1 - this.#engineMs / ms };
+  }
+}
+
+if (import.meta.main) console.log(await run());
