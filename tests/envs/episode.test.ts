@@ -1,0 +1,130 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import type { DiscreteGame, Effect, EpisodeRules, LanguageGame } from "../../envs/env.ts";
+import { openEpisode } from "../../envs/episode.ts";
+import { envTag } from "../../envs/registry.ts";
+
+const rules: EpisodeRules = {
+  turnsMax: 3,
+  actionsMax: 5,
+  actionsPerTurnMax: 3,
+  formatPenalty: -0.1,
+  think: false,
+};
+const say = (...actions: string[]) => `<answer>${actions.join(" || ")}</answer>`;
+
+/** Counts up; 7 wins, 13 loses. */
+class Counter implements DiscreteGame {
+  readonly kind = "discrete";
+  readonly actions = ["One", "Three", "Seven"];
+  total = 0;
+
+  render(): string {
+    return String(this.total);
+  }
+
+  act(action: number): Effect {
+    const added = [1, 3, 7][action]!;
+    this.total += added;
+    const [success, lost] = [this.total === 7, this.total === 13];
+    return { reward: added, done: success || lost, effective: true, valid: action > 0, success, extra: { added } };
+  }
+}
+
+/** Repeats what it hears, for ever. */
+class Echo implements LanguageGame {
+  readonly kind = "language";
+  heard = "nothing";
+  render(): string {
+    return this.heard;
+  }
+  act(action: string): Effect {
+    this.heard = action;
+    return { reward: 1, done: false, effective: true, valid: true, success: false, message: `heard ${action}` };
+  }
+}
+
+describe("openEpisode", () => {
+  test("plays known actions in order, whatever their case, and sums their rewards", () => {
+    const env = openEpisode(new Counter(), rules);
+    expect(env.opening).toBe("0");
+    expect(env.step(say("one", "THREE"))).toEqual({
+      observation: "4",
+      reward: 4,
+      penalty: 0,
+      actions: ["One", "Three"],
+      actionsLeft: 3,
+      wellFormed: true,
+      effective: true,
+      valid: true,
+      success: false,
+      ending: null,
+      extra: { added: 3 },
+    });
+  });
+
+  test("drops an unknown action, plays the others, and takes the penalty once", () => {
+    const turn = openEpisode(new Counter(), rules).step(say("jump", "One", "fly"));
+    expect(turn).toMatchObject({ actions: ["One"], reward: 1, penalty: -0.1, wellFormed: false, valid: false });
+  });
+
+  test.each(["", "One", say(), say("jump"), say("", "")])("is a turn with a penalty and no action: %p", (reply) => {
+    const turn = openEpisode(new Counter(), rules).step(reply);
+    expect(turn).toMatchObject({ actions: [], reward: 0, penalty: -0.1, wellFormed: false, effective: false });
+    expect(turn).toMatchObject({ observation: "0", actionsLeft: 5, ending: null, extra: {} });
+  });
+
+  test("takes no penalty for surplus actions, in a turn or in the budget", () => {
+    const env = openEpisode(new Counter(), rules);
+    expect(env.step(say("One", "One", "One", "jump"))).toMatchObject({ penalty: 0, actionsLeft: 2 });
+    expect(env.step(say("One", "One", "One"))).toMatchObject({ penalty: 0, actionsLeft: 0, ending: "actions" });
+  });
+
+  test("ends at once when the game does, and says how", () => {
+    expect(openEpisode(new Counter(), rules).step(say("Seven", "One"))).toMatchObject({
+      actions: ["Seven"],
+      success: true,
+      ending: "success",
+    });
+    const env = openEpisode(new Counter(), rules);
+    env.step(say("Three", "Three"));
+    expect(env.step(say("Seven", "One"))).toMatchObject({ actions: ["Seven"], success: false, ending: "over" });
+  });
+
+  test("ends for turns, and a success on the last action or turn stays one", () => {
+    const env = openEpisode(new Counter(), rules);
+    expect([1, 2, 3].map(() => env.step("?").ending)).toEqual([null, null, "turns"]);
+    expect(() => env.step("?")).toThrow("this episode is over (turns); open a new one");
+    const last = openEpisode(new Counter(), { ...rules, turnsMax: 1, actionsMax: 1 });
+    expect(last.step(say("Seven")).ending).toBe("success");
+  });
+
+  test("hands any text to a language game, and shows its message", () => {
+    const env = openEpisode(new Echo(), { ...rules, think: true });
+    const turn = env.step("<think>hm</think><answer>finish[42]</answer>");
+    expect(turn).toMatchObject({ observation: "heard finish[42]", actions: ["finish[42]"], penalty: 0 });
+    expect(env.step("nonsense").observation).toBe("finish[42]");
+  });
+
+  test("keeps its budgets for any replies: every episode ends, and rewards add up", () => {
+    const tag = envTag("SimpleSokoban");
+    const word = fc.constantFrom("Up", "Down", "Left", "Right", "jump");
+    const reply = fc.array(word, { maxLength: 7 }).map((actions) => say(...actions));
+    fc.assert(
+      fc.property(fc.nat(), fc.array(reply, { minLength: 6, maxLength: 6 }), (layout, replies) => {
+        const env = openEpisode(tag.open({ layout, dynamics: 0 }), rules);
+        let executed = 0;
+        for (const [i, text] of replies.entries()) {
+          const turn = env.step(text);
+          executed += turn.actions.length;
+          expect(turn.actionsLeft).toBe(5 - executed);
+          expect(turn.actions.length).toBeLessThanOrEqual(3);
+          expect(turn.penalty === 0).toBe(turn.wellFormed);
+          if (turn.ending !== null) return;
+          expect(i).toBeLessThan(2);
+        }
+        throw new Error("the episode never ended");
+      }),
+    );
+  });
+});

@@ -1,0 +1,268 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { ArithmeticError, evaluateArithmetic } from "../../envs/countdown/arithmetic.ts";
+import {
+  CountdownConfig,
+  CountdownGame,
+  generateCountdown,
+  scoreCountdown,
+  signedSolution,
+} from "../../envs/countdown/game.ts";
+import { Config2048, Game2048, slide } from "../../envs/game-2048/game.ts";
+import { metaMathLabel, QuestionGame } from "../../envs/math/game.ts";
+import { isSolved, SOLVED, solveCube, TURNS, turned, turns } from "../../envs/rubik/cube.ts";
+import { searchReward } from "../../envs/search/reward.ts";
+import { SudokuConfig, SudokuGame } from "../../envs/sudoku/game.ts";
+import { conflicts, generateSudoku, solutionCount } from "../../envs/sudoku/grid.ts";
+
+const seeds = fc.nat({ max: 0xffffffff });
+
+describe("evaluateArithmetic", () => {
+  test.each([
+    ["44 + 19 + 35", 98],
+    ["2*3*4", 24],
+    ["2 + 3 * 4 - 10 / 4", 11.5],
+    ["-2 ** 2", -4],
+    ["2 ** -1", 0.5],
+    ["2 ** 3 ** 2", 512],
+    ["(1 + 2) * (3 - -4)", 21],
+    ["7 // 2 + -7 // 2 + -7 % 3", 1],
+    ["3. + .5", 3.5],
+  ])("gives Python's value of %s", (text, value) => {
+    expect(evaluateArithmetic(text)).toBe(value);
+  });
+
+  test.each(["", "1 +", "(1", "1)", "1 2", "a + 1", "__import__('os')", "1 / 0", "007 + 1", "1 = 1", "9 ** 9 ** 9"])(
+    "refuses %p",
+    (text) => {
+      expect(() => evaluateArithmetic(text)).toThrow(ArithmeticError);
+    },
+  );
+
+  test("refuses what is too long to be an answer", () => {
+    expect(() => evaluateArithmetic("(".repeat(2000))).toThrow("2000 characters (limit 1000)");
+  });
+
+  test("agrees with JavaScript on sums and products of ints", () => {
+    const number = fc.nat({ max: 99 }).map(String);
+    const operator = fc.constantFrom(" + ", "-", "*", " - ");
+    fc.assert(
+      fc.property(number, fc.array(fc.tuple(operator, number), { maxLength: 5 }), (first, rest) => {
+        const text = first + rest.map(([op, num]) => op + num).join("");
+        // The text holds digits and signs alone.
+        expect(evaluateArithmetic(text)).toBe(new Function(`return ${text.replaceAll("--", "- -")}`)());
+      }),
+    );
+  });
+});
+
+describe("Countdown", () => {
+  const config = CountdownConfig.parse({});
+
+  test("pays for the target, a tenth for the right numbers, nothing for others", () => {
+    const instance = { target: 98, nums: [44, 19, 35] };
+    const score = (answer: string) => scoreCountdown(instance, answer, 1, 0.1);
+    expect(["44 + 19 + 35", "44 - 19 + 35", "(19, 35, 44)", "98", "44 + 19"].map(score)).toEqual([1, 0.1, 0.1, 0, 0]);
+    const game = new CountdownGame(instance, config);
+    expect(game.render()).toBe("Target: 98, nums: [44, 19, 35]");
+    expect(game.act("44 - 19 + 35").message).toBe("Your answer get 0.1 points.");
+    expect(() => game.act("1")).toThrow("this Countdown is over");
+  });
+
+  test("gives instances that + and - solve, and never one to both splits", () => {
+    fc.assert(
+      fc.property(seeds, fc.constantFrom("train", "validation"), (seed, split) => {
+        const instance = generateCountdown({ ...config, split }, seed);
+        expect(evaluateArithmetic(signedSolution(instance)!)).toBe(instance.target);
+        expect(instance.target).toBeWithin(1, 100);
+      }),
+    );
+    const keys = (split: "train" | "validation") =>
+      new Set(
+        Array.from({ length: 2000 }, (_, seed) => {
+          const { target, nums } = generateCountdown({ ...config, numberMax: 9, split }, seed);
+          return `${target} ${[...nums].sort()}`;
+        }),
+      );
+    const validation = keys("validation");
+    expect([...keys("train")].filter((key) => validation.has(key))).toEqual([]);
+  });
+});
+
+describe("2048", () => {
+  const open = (options: object, dynamics = 1) => new Game2048(Config2048.parse(options), { layout: 123, dynamics });
+
+  test("merges each tile once, the nearer pair first", () => {
+    const slid = slide([[2, 2, 2, 0], [4, 4, 8, 0], [2, 0, 2, 4], [0, 0, 0, 0]], 3); // biome-ignore format: a board
+    expect(slid).toEqual({
+      grid: [
+        [4, 2, 0, 0],
+        [8, 8, 0, 0],
+        [4, 4, 0, 0],
+        [0, 0, 0, 0],
+      ],
+      merged: 16,
+      moved: true,
+    });
+  });
+
+  test("keeps the sum of its tiles in a slide, whichever way", () => {
+    const grid = fc.array(fc.array(fc.constantFrom(0, 2, 4, 8), { minLength: 4, maxLength: 4 }), {
+      minLength: 4,
+      maxLength: 4,
+    });
+    const sum = (rows: readonly (readonly number[])[]) => rows.flat().reduce((a, b) => a + b, 0);
+    fc.assert(
+      fc.property(grid, fc.nat({ max: 3 }), (before, action) => {
+        const once = slide(before, action);
+        expect(sum(once.grid)).toBe(sum(before));
+        expect(once.moved).toBe(JSON.stringify(once.grid) !== JSON.stringify(before));
+      }),
+    );
+  });
+
+  test("pays the announced penalty for a move that changes nothing, which RAGEN hides", () => {
+    const refused = (options: object) => {
+      const game = open(options);
+      // Down twice ends in a board that Down does not change, unless tiles merge on; try until it does.
+      for (let i = 0; i < 50; i++) {
+        const effect = game.act(2);
+        if (!effect.effective) return effect;
+      }
+      throw new Error("every move changed the board");
+    };
+    expect(refused({})).toMatchObject({ reward: -0.1, valid: false, extra: { raw_reward: -0.1 } });
+    expect(refused({ hideInvalidScore: true })).toMatchObject({ reward: 0, extra: { raw_reward: -0.1 } });
+  });
+
+  test("shares its first tiles within a group, and not those that appear", () => {
+    const games = [1, 2, 3, 4, 5, 6].map((dynamics) => open({}, dynamics));
+    expect(new Set(games.map((game) => game.render())).size).toBe(1);
+    for (const game of games) game.act(0);
+    expect(new Set(games.map((game) => game.render())).size).toBeGreaterThan(1);
+  });
+});
+
+describe("the 2x2 cube", () => {
+  const real = turns(false);
+
+  test("is back after four equal turns, and after a turn and its prime", () => {
+    for (const all of [real, turns(true)]) {
+      for (let i = 0; i < TURNS.length; i++) {
+        let state: readonly number[] = SOLVED.map((_, sticker) => sticker);
+        for (let n = 0; n < 4; n++) state = turned(state, all[i]!);
+        expect(state).toEqual(SOLVED.map((_, sticker) => sticker));
+        expect(turned(turned(SOLVED, all[i]!), all[i ^ 1]!)).toEqual([...SOLVED]);
+      }
+    }
+  });
+
+  test("keeps the stickers of each corner together, which RAGEN's B does not", () => {
+    // Three stickers of a corner are on three faces; a real turn moves corners as wholes.
+    const corners = [
+      [0, 4, 17],
+      [1, 13, 16],
+      [2, 5, 8],
+      [3, 9, 12],
+      [20, 7, 10],
+      [21, 11, 14],
+      [22, 6, 19],
+      [23, 15, 18],
+    ].map((corner) => corner.sort((a, b) => a - b).join());
+    const kept = (turn: readonly number[]) =>
+      corners.every((corner) =>
+        corners.includes(
+          corner
+            .split(",")
+            .map((sticker) => turn[Number(sticker)]!)
+            .sort((a, b) => a - b)
+            .join(),
+        ),
+      );
+    expect(real.map(kept)).toEqual(real.map(() => true));
+    expect(turns(true).map(kept)).toEqual(TURNS.map((name) => !name.startsWith("B")));
+  });
+
+  test("is solved in no more turns than it was scrambled by", () => {
+    fc.assert(
+      fc.property(fc.array(fc.nat({ max: 11 }), { maxLength: 3 }), (scramble) => {
+        const state = scramble.reduce<readonly number[]>((now, turn) => turned(now, real[turn]!), SOLVED);
+        const path = solveCube(state, real, scramble.length)!;
+        expect(isSolved(path.reduce<readonly number[]>((now, turn) => turned(now, real[turn]!), state))).toBe(true);
+      }),
+      { numRuns: 50 },
+    );
+    expect(solveCube(turned(turned(SOLVED, real[0]!), real[4]!), real, 1)).toBeNull();
+  });
+});
+
+describe("Sudoku", () => {
+  const puzzle = (size: 4 | 9 | 16, unique = true, seed = 5) =>
+    generateSudoku(size, Math.floor(0.5 * size * size), unique, seed);
+
+  test.each([4, 9, 16] as const)("of size %p is full, legal, and has one solution where that is asked for", (size) => {
+    const { initial, solution } = puzzle(size);
+    for (let cell = 0; cell < solution.length; cell++) {
+      const others = solution.map((value, other) => (other === cell ? 0 : value));
+      expect(conflicts(others, size, cell, solution[cell]!)).toEqual([]);
+      expect([0, solution[cell]!]).toContain(initial[cell]!);
+    }
+    expect(solutionCount(initial, size, 2)).toBe(1);
+  });
+
+  test("has puzzles with several solutions in RAGEN, although it says not", () => {
+    const several = Array.from({ length: 40 }, (_, seed) => solutionCount(puzzle(4, false, seed).initial, 4, 2) > 1);
+    expect(several).toContain(true);
+  });
+
+  test("counts solutions as trying every filling says", () => {
+    fc.assert(
+      fc.property(seeds, fc.integer({ min: 4, max: 9 }), (seed, blanks) => {
+        const { initial } = generateSudoku(4, blanks, false, seed);
+        expect(solutionCount(initial, 4, 1000)).toBe(countByTrying([...initial]));
+      }),
+      { numRuns: 30 },
+    );
+  });
+
+  test("ends for a player who only says nonsense, which RAGEN's does not", () => {
+    const ends = (countRefused: boolean) => {
+      const config = SudokuConfig.parse({ gridSize: 4, maxSteps: 3, countRefused });
+      const game = new SudokuGame(config, { layout: 1, dynamics: 1 });
+      return [1, 2, 3].map(() => game.act("hm").done);
+    };
+    expect(ends(true)).toEqual([false, false, true]);
+    expect(ends(false)).toEqual([false, false, false]);
+  });
+});
+
+/** Number of legal fillings of a 4 by 4 grid. */
+function countByTrying(grid: number[]): number {
+  const cell = grid.indexOf(0);
+  if (cell < 0) return 1;
+  let count = 0;
+  for (let value = 1; value <= 4; value++) {
+    if (conflicts(grid, 4, cell, value).length > 0) continue;
+    grid[cell] = value;
+    count += countByTrying(grid);
+    grid[cell] = 0;
+  }
+  return count;
+}
+
+describe("answers", () => {
+  test("a question's reward halves with each wrong answer", () => {
+    const game = new QuestionGame("What is 2 + 2?", metaMathLabel("2 and 2.\nThe answer is: 4 "));
+    expect(game.render()).toBe("What is 2 + 2?");
+    expect([game.act("5"), game.act("3"), game.act(" 4")].map(({ reward }) => reward)).toEqual([0, 0, 0.25]);
+    expect(() => game.act("4")).toThrow("this question is answered");
+  });
+
+  test("a search answer earns its word F1, from 0.3 on", () => {
+    // 2 of 4 words right, 2 of 2 found: 2 * 0.5 * 1 / 1.5 = 2 / 3.
+    expect(searchReward("Countess Ada of Lovelace", "Ada Lovelace")).toBeCloseTo(2 / 3, 12);
+    expect(searchReward("the  ADA lovelace.", "Ada Lovelace")).toBe(1);
+    expect(searchReward("no it is not", "no")).toBe(0);
+    expect(searchReward("one two three four five six ada", "Ada Lovelace")).toBe(0);
+  });
+});

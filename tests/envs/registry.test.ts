@@ -1,0 +1,171 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import type { Game } from "../../envs/env.ts";
+import { bestPossible, evaluatePlayer, wilson } from "../../envs/evaluate.ts";
+import { envTag, envTags } from "../../envs/registry.ts";
+import { Pcg64 } from "../../envs/rng/pcg64.ts";
+import type { EnvTag, Player } from "../../envs/tag.ts";
+
+const coins = (seed: number) => {
+  const random = new Pcg64(seed, 99);
+  return () => random.random();
+};
+
+/** Everything a random player sees, from the opening to the end. */
+function observations(tag: EnvTag, layout: number, dynamics: number, player: Player = tag.random): string[] {
+  const game = tag.open({ layout, dynamics });
+  const uniform = coins(layout);
+  const seen = [game.render()];
+  for (let left = Math.min(tag.actionsMax, 40); left > 0; left--) {
+    const effect = act(game, player(game, left, uniform));
+    seen.push(effect.message ?? game.render());
+    if (effect.done) break;
+  }
+  return seen;
+}
+
+const act = (game: Game, action: number | string) =>
+  game.kind === "discrete" ? game.act(Number(action)) : game.act(String(action));
+
+describe.each([...envTags])("%s", (name) => {
+  const tag = envTag(name);
+
+  test("gives equal episodes for equal seeds", () => {
+    for (const seed of [0, 1, 4294967295]) expect(observations(tag, seed, 5)).toEqual(observations(tag, seed, 5));
+  });
+
+  test("shares its layout within a group", () => {
+    for (const layout of [3, 4]) {
+      const openings = [0, 1, 2, 3].map((dynamics) => tag.open({ layout, dynamics }).render());
+      expect(new Set(openings).size).toBe(1);
+    }
+    const boards = new Set(Array.from({ length: 40 }, (_, layout) => tag.open({ layout, dynamics: 0 }).render()));
+    expect(boards.size).toBeGreaterThan(1);
+  });
+
+  test("plays 64 random episodes, and its brief loses nothing", () => {
+    const whole = new Map<string, string>();
+    for (let layout = 123; layout < 187; layout++) {
+      for (const observation of observations(tag, layout, layout)) {
+        const brief = tag.brief(observation);
+        expect(whole.get(brief) ?? observation).toBe(observation);
+        whole.set(brief, observation);
+        expect(brief.length).toBeLessThanOrEqual(observation.length);
+      }
+    }
+  });
+
+  test("is solved by its best player as often as it says is possible, and more often than by chance", () => {
+    if (tag.optimal === null) {
+      expect(bestPossible(tag, { episodes: 2, seed: 123 })).toBeNull();
+      return;
+    }
+    const options = { episodes: 100, seed: 123 };
+    const best = evaluatePlayer(tag, tag.optimal, options);
+    const possible = bestPossible(tag, options)!;
+    expect(best.ci95[0]).toBeLessThanOrEqual(possible);
+    expect(best.ci95[1]).toBeGreaterThanOrEqual(possible - 1e-9);
+    expect(evaluatePlayer(tag, tag.random, options).success).toBeLessThan(best.success);
+  });
+});
+
+describe("brief", () => {
+  test.each([
+    ["SimpleSokoban", "######\n######\n#O####\n#XP###\n#__###\n######", "####O###XP##__##"],
+    ["FrozenLake", "____\n_OOP\nGO__\nO___", "_____OOPGO__O___"],
+  ])("of %s is the cells alone", (name, observation, brief) => {
+    expect(envTag(name).brief(observation)).toBe(brief);
+  });
+
+  test("of Bandit is the names in their order", () => {
+    const tag = envTag("Bandit");
+    const opening = tag.open({ layout: 123, dynamics: 0 }).render();
+    expect(tag.brief(opening)).toBe("Dragon Phoenix");
+  });
+
+  test("of Sokoban tells apart any two positions, in every format", () => {
+    fc.assert(
+      fc.property(
+        fc.constantFrom("grid", "coord", "grid_coord"),
+        fc.nat({ max: 5000 }),
+        fc.array(fc.nat({ max: 3 }), { maxLength: 10 }),
+        (observationFormat, layout, moves) => {
+          const tag = envTag("SimpleSokoban", { observationFormat });
+          const replay: Player = (_game, left) => moves[moves.length - left] ?? 0;
+          const seen = observations({ ...tag, actionsMax: moves.length }, layout, 0, replay);
+          expect(new Set(seen.map((text) => tag.brief(text))).size).toBe(new Set(seen).size);
+        },
+      ),
+    );
+  });
+});
+
+describe("envTag", () => {
+  test("takes the env's options over the tag's", () => {
+    expect(envTag("FrozenLake", { successRate: 0.8 }).config).toMatchObject({ successRate: 0.8, p: 0.8, size: 4 });
+    expect(envTag("LargerSokoban").config).toMatchObject({ dimRoom: [8, 8], numBoxes: 2, searchDepth: 10 });
+  });
+
+  test("shares RAGEN's random streams in compat only", () => {
+    expect(envTag("FrozenLake").config["sharedStream"]).toBe(false);
+    expect(envTag("FrozenLake", {}, true).config["sharedStream"]).toBe(true);
+  });
+
+  test.each([
+    ["SimpleSokban", {}, 'unknown env tag "SimpleSokban"; nearest: SimpleSokoban, '],
+    ["FrozenLake", { succesRate: 1 }, 'options of FrozenLake: Unrecognized key: "succesRate"'],
+    ["FrozenLake", { p: 7, size: 1 }, "options of FrozenLake: Too small: expected number to be >=2 at size; Too big"],
+    ["Bandit", 5, "options of Bandit must be an object, got 5"],
+  ])("refuses %s with %j in one line", (name, options, message) => {
+    expect(() => envTag(name, options)).toThrow(message);
+  });
+});
+
+describe("evaluatePlayer", () => {
+  const at = (name: string, kind: "random" | "optimal", options = {}) =>
+    evaluatePlayer(envTag(name, options), envTag(name, options)[kind]!, { episodes: 256, seed: 123 }).success;
+
+  // RAGEN's validation boards and budget; the ranges are its own numbers with the spread of 256 episodes.
+  test.each([
+    ["SimpleSokoban", 0.16, 0.22],
+    ["LargerSokoban", 0, 0.06],
+    ["FrozenLake", 0.17, 0.26],
+  ])("finds chance on %s between %p and %p", (name, low, high) => {
+    expect(at(name, "random")).toBeWithin(low, high);
+  });
+
+  test("finds the best possible: all of SimpleSokoban, half of FrozenLake", () => {
+    expect(at("SimpleSokoban", "optimal")).toBe(1);
+    expect(at("FrozenLake", "optimal")).toBeWithin(0.44, 0.53);
+    // Exact by value iteration over the same lakes; RAGEN's Python gives 0.4832 and 0.9444.
+    const exact = (options: object) => bestPossible(envTag("FrozenLake", options), { episodes: 256, seed: 123 });
+    expect(exact({})).toBeCloseTo(0.4832, 4);
+    expect(exact({ p: 0.9, successRate: 0.8 })).toBeCloseTo(0.9444, 4);
+  });
+
+  test("counts rewards and actions", () => {
+    const optimal = evaluatePlayer(envTag("SimpleSokoban"), envTag("SimpleSokoban").optimal!, {
+      episodes: 256,
+      seed: 123,
+    });
+    // RAGEN's histogram of solution lengths over these boards has mean 1010 / 256.
+    expect(optimal.meanActions).toBeCloseTo(1010 / 256, 6);
+    expect(optimal.meanReward).toBeCloseTo(11 - 0.1 * (1010 / 256), 6);
+  });
+
+  test("refuses to play no episode", () => {
+    const tag = envTag("Bandit");
+    expect(() => evaluatePlayer(tag, tag.random, { episodes: 0, seed: 1 })).toThrow(
+      "episodes must be at least 1, got 0",
+    );
+  });
+});
+
+test("wilson matches an interval worked by hand, and stays within [0, 1]", () => {
+  // 8 of 10, z = 1.96: centre (0.8 + 0.19207) / 1.38415 = 0.71674, half-width 0.22658.
+  const [low, high] = wilson(8, 10);
+  expect(low).toBeCloseTo(0.4902, 4);
+  expect(high).toBeCloseTo(0.9433, 4);
+  expect(wilson(0, 5)[0]).toBe(0);
+  expect(wilson(5, 5)[1]).toBe(1);
+});
