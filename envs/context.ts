@@ -65,8 +65,8 @@ function dialogueMessages(tag: EnvTag, history: History, from: number, options: 
     const answered = history.answered[turn];
     const before = history.answered[turn - 1];
     const { observation, actionsLeft } = answered ?? history.now!;
-    // RAGEN warns while generating only, and then of the last reply only.
-    const warned = layout === "ragen-v2" && before?.actions.length === 0 && (!compat || answered === undefined);
+    // RAGEN warns while generating only, so that what it trains on is not what was said.
+    const warned = layout === "ragen-v2" && before?.actions.length === 0 && (!compat || history.now !== null);
     // RAGEN v1 counts the turns it shows.
     const number = layout === "ragen-v1" && compat ? turn - from + 1 : turn + 1;
     const asked = turnText(tag, { turn: number, observation, actionsLeft, nothingRead: warned }, options);

@@ -53,6 +53,8 @@ export class FrozenLakeGame implements DiscreteGame {
   readonly #slips: Pcg64;
   /** Rows as they look without the player. */
   readonly #rows: readonly string[];
+  /** The grid by the player's cell, once shown: players come back. */
+  readonly #grids: (string | undefined)[];
   /** Cumulative probabilities of slipping to (a - 1) mod 4 and of going to a. */
   readonly #slipLeft: number;
   readonly #slipNone: number;
@@ -69,6 +71,7 @@ export class FrozenLakeGame implements DiscreteGame {
     // gymnasium spends one draw on where to start.
     if (config.sharedStream) this.#slips.random();
     this.#rows = Array.from({ length: lake.size }, (_, row) => this.#emptyRow(row));
+    this.#grids = new Array<string | undefined>(lake.size * lake.size).fill(undefined);
   }
 
   static open(config: FrozenLakeConfig, seeds: Seeds): FrozenLakeGame {
@@ -121,16 +124,15 @@ export class FrozenLakeGame implements DiscreteGame {
   }
 
   #grid(): string {
+    const known = this.#grids[this.#player];
+    if (known !== undefined) return known;
     const { size } = this.lake;
-    const playerRow = Math.floor(this.#player / size);
+    const row = Math.floor(this.#player / size);
     const col = this.#player % size;
-    let text = "";
-    for (let row = 0; row < size; row++) {
-      const line = this.#rows[row]!;
-      if (row > 0) text += "\n";
-      text += row === playerRow ? line.slice(0, col) + this.#playerSymbol() + line.slice(col + 1) : line;
-    }
-    return text;
+    const line = this.#rows[row]!;
+    const grid = this.#rows.with(row, line.slice(0, col) + this.#playerSymbol() + line.slice(col + 1)).join("\n");
+    this.#grids[this.#player] = grid;
+    return grid;
   }
 
   #coordinates(): string {

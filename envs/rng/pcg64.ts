@@ -14,6 +14,8 @@ const M4 = 0x5da4;
 const M5 = 0x1fc6;
 const M6 = 0xed05;
 const M7 = 0x2360;
+/** Shifts a column sum down by one 16-bit digit; exact, and faster than a division. */
+const DIGIT = 1 / 65536;
 
 export class Pcg64 {
   // State and increment, limb 0 lowest.
@@ -113,13 +115,13 @@ export class Pcg64 {
     const s2 = this.#s2;
     const s3 = this.#s3;
     const c0 = s0 * M0;
-    const c1 = s0 * M1 + Math.floor(c0 / 65536);
-    const c2 = s0 * M2 + s1 * M0 + Math.floor(c1 / 65536);
-    const c3 = s0 * M3 + s1 * M1 + Math.floor(c2 / 65536);
-    const c4 = s0 * M4 + s1 * M2 + s2 * M0 + Math.floor(c3 / 65536);
-    const c5 = s0 * M5 + s1 * M3 + s2 * M1 + Math.floor(c4 / 65536);
-    const c6 = s0 * M6 + s1 * M4 + s2 * M2 + s3 * M0 + Math.floor(c5 / 65536);
-    const c7 = s0 * M7 + s1 * M5 + s2 * M3 + s3 * M1 + Math.floor(c6 / 65536);
+    const c1 = s0 * M1 + Math.floor(c0 * DIGIT);
+    const c2 = s0 * M2 + s1 * M0 + Math.floor(c1 * DIGIT);
+    const c3 = s0 * M3 + s1 * M1 + Math.floor(c2 * DIGIT);
+    const c4 = s0 * M4 + s1 * M2 + s2 * M0 + Math.floor(c3 * DIGIT);
+    const c5 = s0 * M5 + s1 * M3 + s2 * M1 + Math.floor(c4 * DIGIT);
+    const c6 = s0 * M6 + s1 * M4 + s2 * M2 + s3 * M0 + Math.floor(c5 * DIGIT);
+    const c7 = s0 * M7 + s1 * M5 + s2 * M3 + s3 * M1 + Math.floor(c6 * DIGIT);
     let sum = join(c0, c1) + this.#i0;
     this.#s0 = sum >>> 0;
     sum = join(c2, c3) + this.#i1 + carry(sum);

@@ -23,12 +23,33 @@ const DIRECTIONS = [
 ] as const;
 /** Cells carved around a position, as (row, column) offsets. */
 const MASKS = [
-  [[0, -1], [0, 0], [0, 1]],
-  [[-1, 0], [0, 0], [1, 0]],
-  [[0, -1], [0, 0], [1, 0]],
-  [[0, -1], [0, 0], [1, -1], [1, 0]],
-  [[0, 0], [0, 1], [1, 0]],
-] as const; // biome-ignore format: one mask a line
+  [
+    [0, -1],
+    [0, 0],
+    [0, 1],
+  ],
+  [
+    [-1, 0],
+    [0, 0],
+    [1, 0],
+  ],
+  [
+    [0, -1],
+    [0, 0],
+    [1, 0],
+  ],
+  [
+    [0, -1],
+    [0, 0],
+    [1, -1],
+    [1, 0],
+  ],
+  [
+    [0, 0],
+    [0, 1],
+    [1, 0],
+  ],
+] as const;
 
 type GeneratorConfig = Pick<SokobanConfig, "dimRoom" | "numBoxes" | "searchDepth">;
 
