@@ -1,0 +1,98 @@
+/**
+ * Bytes from a URL of the run, hashed as they come. A connection that breaks is made again from where it broke.
+ */
+import { type Clock, realClock } from "./clock.ts";
+import { describeError } from "./errors.ts";
+import { bearer } from "./transport/token.ts";
+
+export interface Download {
+  readonly fetch: (url: string, init: RequestInit) => Promise<Response>;
+  readonly clock: Clock;
+  /** A connection on which no byte comes for so long is given up. */
+  readonly silenceMsMax: number;
+  /** So many connections in a row that bring no byte are the end. */
+  readonly failuresMax: number;
+  /** Before the next try, times the failures in a row. */
+  readonly pauseMs: number;
+}
+
+export const realDownload: Download = {
+  fetch: (url, init) => fetch(url, init),
+  clock: realClock,
+  silenceMsMax: 10_000,
+  failuresMax: 4,
+  pauseMs: 200,
+};
+
+/** An answer that will not get better by asking again. */
+class Refused extends Error {}
+
+/**
+ * @returns exactly `byteLength` bytes and their sha256 (hex).
+ * @throws {Error} saying why they cannot be had.
+ */
+export async function download(
+  url: string,
+  byteLength: number,
+  token: string,
+  how: Download,
+): Promise<{ bytes: Uint8Array<ArrayBuffer>; digest: string }> {
+  const bytes = new Uint8Array(byteLength);
+  const hasher = new Bun.CryptoHasher("sha256");
+  let got = 0;
+  let failures = 0;
+  while (got < byteLength) {
+    const before = got;
+    try {
+      for await (const chunk of body(url, got, token, how)) {
+        if (got + chunk.length > byteLength) throw new Refused(`more than the ${byteLength} published bytes came`);
+        bytes.set(chunk, got);
+        hasher.update(chunk);
+        got += chunk.length;
+      }
+      if (got < byteLength) throw new Error(`the connection ended after ${got} of ${byteLength} bytes`);
+    } catch (error) {
+      if (error instanceof Refused) throw new Error(error.message);
+      failures = got > before ? 0 : failures + 1;
+      if (failures >= how.failuresMax) {
+        throw new Error(`${failures} tries in a row brought nothing; the last: ${describeError(error)}`, {
+          cause: error,
+        });
+      }
+      await new Promise<void>((resume) => how.clock.after(failures * how.pauseMs, resume));
+    }
+  }
+  return { bytes, digest: hasher.digest("hex") };
+}
+
+/** The bytes from `begin` on, as they come. */
+async function* body(url: string, begin: number, token: string, how: Download): AsyncGenerator<Uint8Array> {
+  const abort = new AbortController();
+  let cancel = () => {};
+  const watch = () => {
+    cancel();
+    const silent = new Error(`nothing came for ${how.silenceMsMax} ms`);
+    cancel = how.clock.after(how.silenceMsMax, () => abort.abort(silent));
+  };
+  watch();
+  try {
+    const headers = { Authorization: bearer(token), ...(begin > 0 ? { Range: `bytes=${begin}-` } : {}) };
+    // A redirect could take the token to somebody else.
+    const response = await how.fetch(url, { headers, signal: abort.signal, redirect: "error" });
+    const wanted = begin === 0 ? 200 : 206;
+    if (response.status !== wanted) {
+      const text = (await response.text()).trim().slice(0, 200);
+      const answer = `the answer was ${response.status}${text === "" ? "" : `: ${text}`}`;
+      if (response.status >= 500) throw new Error(answer);
+      throw new Refused(answer);
+    }
+    for await (const chunk of response.body ?? []) {
+      watch();
+      yield chunk;
+    }
+  } finally {
+    cancel();
+    // Ends a connection that still brings bytes nobody wants.
+    abort.abort();
+  }
+}

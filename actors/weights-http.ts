@@ -1,0 +1,59 @@
+/**
+ * Published weights over plain HTTP, for samplers of other hosts. Who may ask is decided before: the socket listener has
+ * compared the run's token when this is called.
+ */
+import type { Published, WeightsPublisher } from "./weights.ts";
+
+const PATH = /^\/weights\/(\d{1,15})$/;
+
+/** The same version, to be told to a sampler of another host. @param base  such as "http://10.0.0.5:7000" */
+export const overHttp = (published: Published, base: string): Published => ({
+  ...published,
+  location: { kind: "http", url: new URL(`/weights/${published.version}`, base).href },
+});
+
+/**
+ * Answers `GET /weights/VERSION`, whole or from one range of bytes.
+ *
+ * @returns a function for `ListenOptions.fetch`; null where the request is not about weights.
+ */
+export function serveWeights(publisher: Pick<WeightsPublisher, "file">): (request: Request) => Response | null {
+  return (request) => {
+    const version = PATH.exec(new URL(request.url).pathname)?.[1];
+    if (version === undefined) return null;
+    if (request.method !== "GET" && request.method !== "HEAD") {
+      return new Response("weights are only read\n", { status: 405, headers: { Allow: "GET, HEAD" } });
+    }
+    const file = publisher.file(Number(version));
+    if (file === undefined) return new Response(`version ${version} is not kept any more\n`, { status: 404 });
+    const { digest, byteLength } = file.message;
+    const headers = { "Accept-Ranges": "bytes", "Content-Type": "application/octet-stream", ETag: `"${digest}"` };
+    const range = request.headers.get("range");
+    if (range === null) return new Response(Bun.file(file.path), { headers });
+    const part = parseRange(range, byteLength);
+    if (part === null) {
+      return new Response(`no range of ${byteLength} bytes: ${range.slice(0, 64)}\n`, {
+        status: 416,
+        headers: { ...headers, "Content-Range": `bytes */${byteLength}` },
+      });
+    }
+    const { begin, end } = part;
+    return new Response(Bun.file(file.path).slice(begin, end), {
+      status: 206,
+      headers: { ...headers, "Content-Range": `bytes ${begin}-${end - 1}/${byteLength}` },
+    });
+  };
+}
+
+/**
+ * One range of bytes, as RFC 9110 section 14.1.2 writes it: `bytes=0-99`, `bytes=100-` or `bytes=-100`.
+ *
+ * @returns where it begins and ends (not included); null if it is something else, or holds no byte.
+ */
+function parseRange(range: string, size: number): { begin: number; end: number } | null {
+  const [, first, last] = /^bytes=(\d*)-(\d*)$/.exec(range) ?? [];
+  if (first === undefined || last === undefined || (first === "" && last === "")) return null;
+  const begin = first === "" ? Math.max(0, size - Number(last)) : Number(first);
+  const end = first === "" || last === "" ? size : Math.min(size, Number(last) + 1);
+  return begin < end ? { begin, end } : null;
+}

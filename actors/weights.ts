@@ -1,0 +1,252 @@
+/**
+ * Weights from the learner to samplers: bytes in a file that other processes of this host map, named by version and sha256.
+ * Knows no networks of layers: a policy is one array of numbers here.
+ *
+ * - A file is complete before anybody is told its name, and never changes afterwards. It may be unlinked while it is mapped:
+ *   who has mapped it keeps it.
+ * - Versions of one publisher only grow.
+ * - Nothing that was loaded is handed out before its length and digest were checked.
+ */
+import { statSync, unlinkSync } from "node:fs";
+import { type FileHandle, open, rename, rm } from "node:fs/promises";
+import { describeError } from "./errors.ts";
+import type { Messages } from "./protocol.ts";
+import { type Download, download, realDownload } from "./weights-download.ts";
+import { type Owner, thisProcess, unfinished, weightsPath } from "./weights-files.ts";
+
+export { Acks } from "./weights-acks.ts";
+export { isAlive, sweep, weightsFolder } from "./weights-files.ts";
+export { overHttp, serveWeights } from "./weights-http.ts";
+
+/** Where a version is and what it must be: the message that samplers are told. */
+export type Published = Messages["weights"];
+
+/** Bytes that are hashed here while another thread writes them. */
+const CHUNK_BYTES = 8 * 2 ** 20;
+
+export interface PublisherOptions {
+  /** Shared memory, or what stands in for it: see `weightsFolder`. */
+  readonly folder: string;
+  /** Taken, for good, when `folder` is full; left out: being full is an error. */
+  readonly spareFolder?: string;
+  readonly run: string;
+  /** Newest versions kept; at least 1. The one before the newest may still be loading somewhere. */
+  readonly keep?: number;
+  readonly owner?: Owner;
+  /** Something a person should know. */
+  readonly notice?: (text: string) => void;
+}
+
+export interface File {
+  readonly path: string;
+  readonly message: Published;
+}
+
+export class WeightsPublisher {
+  readonly #options: PublisherOptions;
+  readonly #keep: number;
+  readonly #owner: Owner;
+  #folder: string;
+  /** By version, oldest first. */
+  readonly #files = new Map<number, File>();
+  readonly #holds = new Map<number, number>();
+  #newest = -1;
+  #busy = false;
+  #closed = false;
+
+  /** @throws {RangeError} if `keep` is not an integer of at least 1. */
+  constructor(options: PublisherOptions) {
+    const { keep = 2, owner = thisProcess() } = options;
+    if (!Number.isInteger(keep) || keep < 1) throw new RangeError(`keep must be an integer of at least 1, got ${keep}`);
+    this.#options = options;
+    this.#keep = keep;
+    this.#owner = owner;
+    this.#folder = options.folder;
+  }
+
+  /** Of a version that is kept. */
+  file(version: number): File | undefined {
+    return this.#files.get(version);
+  }
+
+  /**
+   * Make a version that can be loaded. `values` must not change until this resolves.
+   *
+   * @throws {RangeError} if `version` is not newer than the last.
+   * @throws {WeightsError} if it cannot be written; then nothing of it is left.
+   */
+  async publish(version: number, values: Float32Array): Promise<Published> {
+    if (this.#closed) throw new Error(`cannot publish version ${version}: the publisher is closed`);
+    if (this.#busy) throw new Error(`cannot publish version ${version} while another one is being published`);
+    if (!Number.isSafeInteger(version) || version <= this.#newest) {
+      throw new RangeError(`cannot publish version ${version}: the last was ${this.#newest}, and versions only grow`);
+    }
+    this.#busy = true;
+    try {
+      const file = await this.#write(version, new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
+      this.#files.set(version, file);
+      this.#newest = version;
+      // Closed meanwhile: then this one goes too.
+      this.#prune();
+      return file.message;
+    } finally {
+      this.#busy = false;
+    }
+  }
+
+  /** Keep a version, however old, until it is released as often as it was held. @throws {RangeError} if it is gone. */
+  hold(version: number): void {
+    if (!this.#files.has(version)) throw new RangeError(`cannot hold version ${version}: it is not kept any more`);
+    this.#holds.set(version, (this.#holds.get(version) ?? 0) + 1);
+  }
+
+  release(version: number): void {
+    const holds = this.#holds.get(version) ?? 0;
+    if (holds === 0) throw new RangeError(`cannot release version ${version}: it is not held`);
+    if (holds === 1) this.#holds.delete(version);
+    else this.#holds.set(version, holds - 1);
+    this.#prune();
+  }
+
+  /** Unlink everything. What others have mapped stays theirs. */
+  close(): void {
+    this.#closed = true;
+    this.#prune();
+  }
+
+  #prune(): void {
+    const versions = [...this.#files.keys()];
+    const newest = new Set(versions.slice(-this.#keep));
+    for (const version of versions) {
+      if (!this.#closed && (newest.has(version) || this.#holds.has(version))) continue;
+      unlinkQuietly(this.#files.get(version)!.path);
+      this.#files.delete(version);
+    }
+  }
+
+  async #write(version: number, bytes: Uint8Array): Promise<File> {
+    const { run, spareFolder, notice } = this.#options;
+    const path = weightsPath(this.#folder, run, this.#owner, version);
+    try {
+      const digest = await writeHashed(path, bytes);
+      const location = { kind: "shared", path, byteOffset: 0 } as const;
+      return { path, message: { type: "weights", version, digest, byteLength: bytes.length, location } };
+    } catch (error) {
+      const full = (error as NodeJS.ErrnoException).code === "ENOSPC";
+      if (!full || spareFolder === undefined || this.#folder === spareFolder) {
+        throw new WeightsError(
+          `cannot write version ${version}, ${bytes.length} bytes, to ${path}: ${why(error)}`,
+          null,
+        );
+      }
+      notice?.(
+        `${this.#folder} has no room for ${bytes.length} bytes of weights; from now on they go to ${spareFolder}`,
+      );
+      this.#folder = spareFolder;
+      return this.#write(version, bytes);
+    }
+  }
+}
+
+/** @returns sha256 (hex) of what was written. On an error, no file is left. */
+async function writeHashed(path: string, bytes: Uint8Array): Promise<string> {
+  const part = unfinished(path);
+  const hasher = new Bun.CryptoHasher("sha256");
+  try {
+    const file = await open(part, "wx", 0o600);
+    try {
+      for (let at = 0; at < bytes.length; at += CHUNK_BYTES) {
+        const chunk = bytes.subarray(at, at + CHUNK_BYTES);
+        const written = writeAll(file, chunk);
+        hasher.update(chunk);
+        await written;
+      }
+    } finally {
+      await file.close();
+    }
+    await rename(part, path);
+  } catch (error) {
+    await rm(part, { force: true });
+    throw error;
+  }
+  return hasher.digest("hex");
+}
+
+async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<void> {
+  let at = 0;
+  while (at < bytes.length) at += (await file.write(bytes, at, bytes.length - at)).bytesWritten;
+}
+
+/**
+ * The values of a published version: mapped where the file is on this host, downloaded otherwise.
+ *
+ * @param expectedLength  values that the policy has
+ * @param token           of the run; for downloads
+ * @returns the values, which others may have mapped too, and the sha256 of these very bytes. Writing to them changes only
+ *   this copy.
+ * @throws {WeightsError} in one line, if they cannot be had, or are not those that were published.
+ */
+export async function loadWeights(
+  message: Published,
+  expectedLength: number,
+  token = "",
+  how: Download = realDownload,
+): Promise<{ values: Float32Array; digest: string }> {
+  const { version, byteLength, location } = message;
+  const what = `weights of version ${version} from ${location.kind === "shared" ? location.path : location.url}`;
+  const refuse = (text: string, digest: string | null = null): never => {
+    throw new WeightsError(`cannot load ${what}: ${text}`, digest);
+  };
+  if (byteLength !== 4 * expectedLength) {
+    return refuse(`they are ${byteLength} bytes, and this policy has ${expectedLength} values of 4 bytes`);
+  }
+  let bytes: Uint8Array<ArrayBuffer>;
+  let digest: string;
+  try {
+    if (location.kind === "shared") {
+      bytes = mapped(location.path, location.byteOffset, byteLength);
+      digest = new Bun.CryptoHasher("sha256").update(bytes).digest("hex");
+    } else ({ bytes, digest } = await download(location.url, byteLength, token, how));
+  } catch (error) {
+    return refuse(why(error));
+  }
+  if (digest !== message.digest) {
+    return refuse(`their sha256 is ${digest}, and ${message.digest} was published`, digest);
+  }
+  return { values: new Float32Array(bytes.buffer, bytes.byteOffset, expectedLength), digest };
+}
+
+/** Bytes of a file without reading it. The mapping is private: a write to it never reaches the file or another process. */
+function mapped(path: string, byteOffset: number, byteLength: number): Uint8Array<ArrayBuffer> {
+  if (byteOffset % 4 !== 0) throw new RangeError(`values of 4 bytes cannot begin at byte ${byteOffset}`);
+  const { size } = statSync(path);
+  if (size < byteOffset + byteLength) {
+    throw new RangeError(`the file has ${size} bytes, and ${byteLength} from byte ${byteOffset} on were published`);
+  }
+  return (Bun.mmap(path, { shared: false }) as Uint8Array<ArrayBuffer>).subarray(byteOffset, byteOffset + byteLength);
+}
+
+function unlinkQuietly(path: string): void {
+  try {
+    unlinkSync(path);
+  } catch (error) {
+    // Somebody tidied up before us.
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+  }
+}
+
+/** The system's errors say it all in their message; others are named. */
+const why = (error: unknown): string =>
+  error instanceof Error && "code" in error ? error.message : describeError(error).replace(/^(Range)?Error: /, "");
+
+/** Weights that cannot be written, had or trusted. */
+export class WeightsError extends Error {
+  override readonly name = "WeightsError";
+  /** sha256 of the bytes that were found, if they were others than published. */
+  readonly digest: string | null;
+
+  constructor(message: string, digest: string | null) {
+    super(message);
+    this.digest = digest;
+  }
+}
