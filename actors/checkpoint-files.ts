@@ -2,36 +2,41 @@
 import { z } from "zod";
 import { huggingFaceViews, readHuggingFace } from "../model/checkpoint/hugging-face.ts";
 import { checkTensors, readSafetensors, writeSafetensors } from "../model/checkpoint/safetensors.ts";
-import type { AdamWState } from "../model/optimizer.ts";
 import { layParameters, parameterCount } from "../model/parameters.ts";
 import { ModelConfig } from "../model/transformer.ts";
-import { checkJson, type Json } from "./checkpoint-json.ts";
+import { checkJson } from "./checkpoint-json.ts";
 
-/** A network and its optimiser. */
+/** A network and its optimiser; arrays in the order of `layParameters`. */
 export interface SavedNetwork {
-  readonly config: ModelConfig;
-  /** In the order of `layParameters`. */
   readonly parameters: Float32Array;
-  /** Moments as long as the parameters. */
-  readonly optimizer: Readonly<AdamWState>;
+  readonly moment: Float32Array;
+  readonly variance: Float32Array;
+  /** Optimiser steps taken. */
+  readonly step: number;
 }
 
-export interface Checkpoint extends SavedNetwork {
+export interface Checkpoint {
   /** Updates done. */
   readonly update: number;
+  readonly model: ModelConfig;
+  /** Digest of the tokenizer that the policy was trained with. */
+  readonly tokenizer: string;
+  readonly policy: SavedNetwork;
+  /** The policy's model with one value in place of the logits. */
   readonly critic: SavedNetwork | null;
-  /** The learner's own: counters, cursors, digests. */
-  readonly state: Json;
+  /** The learner's own, as JSON: counters, cursors. */
+  readonly state: unknown;
 }
 
-const Head = z.strictObject({ config: ModelConfig, steps: z.int().nonnegative() });
-type Head = z.infer<typeof Head>;
+const Steps = z.int().nonnegative();
 const StateFile = z.strictObject({
   format: z.literal(1),
   update: z.int().nonnegative(),
-  policy: Head,
-  critic: Head.nullable(),
-  state: z.json(),
+  model: ModelConfig,
+  tokenizer: z.string(),
+  /** Of the optimisers. */
+  steps: z.strictObject({ policy: Steps, critic: Steps.nullable() }),
+  state: z.unknown(),
 });
 
 const STATE = "state.json";
@@ -45,37 +50,34 @@ const MOMENTS = ["moment", "variance"] as const;
  * @throws {RangeError} if an array is not as long as its model has parameters.
  */
 export function encodeCheckpoint(checkpoint: Checkpoint): ReadonlyMap<string, Uint8Array> {
-  const { update, critic, state } = checkpoint;
+  const { update, model, tokenizer, policy, critic, state } = checkpoint;
   checkJson(state, "state");
-  const head = ({ config, optimizer }: SavedNetwork) => ({ config, steps: optimizer.step });
-  const text = JSON.stringify(
-    {
-      ...{ format: 1, update, policy: head(checkpoint) },
-      ...{ critic: critic === null ? null : head(critic), state },
-    } satisfies Omit<z.infer<typeof StateFile>, "state"> & { readonly state: Json },
-    null,
-    2,
-  );
-  const moments = [...momentTensors("policy", checkpoint), ...(critic === null ? [] : momentTensors("critic", critic))];
-  const files = new Map([["policy.safetensors", encodeNetwork(checkpoint)]]);
-  if (critic !== null) files.set("critic.safetensors", encodeNetwork(critic));
+  const steps = { policy: policy.step, critic: critic?.step ?? null };
+  const head = { format: 1, update, model, tokenizer, steps, state } satisfies z.infer<typeof StateFile>;
+  const files = new Map([["policy.safetensors", encodeNetwork(model, policy)]]);
+  if (critic !== null) files.set("critic.safetensors", encodeNetwork(valueModel(model), critic));
+  const moments = [...momentTensors("policy", policy), ...(critic === null ? [] : momentTensors("critic", critic))];
   files.set(OPTIMIZER, writeSafetensors(moments));
-  files.set(STATE, new TextEncoder().encode(`${text}\n`));
+  files.set(STATE, new TextEncoder().encode(`${JSON.stringify(head, null, 2)}\n`));
   return files;
 }
 
-function encodeNetwork({ config, parameters }: SavedNetwork): Uint8Array {
+const valueModel = (model: ModelConfig): ModelConfig => ({ ...model, head: "value" });
+
+function encodeNetwork(model: ModelConfig, { parameters }: SavedNetwork): Uint8Array {
   // "pt" is what Hugging Face's loaders ask for.
-  return writeSafetensors(huggingFaceViews(config, layParameters(config, parameters)), { format: "pt" });
+  return writeSafetensors(huggingFaceViews(model, layParameters(model, parameters)), { format: "pt" });
 }
 
-function momentTensors(name: "policy" | "critic", { parameters, optimizer }: SavedNetwork) {
+function momentTensors(name: "policy" | "critic", network: SavedNetwork) {
   return MOMENTS.map((part) => {
-    const { length } = optimizer[part];
-    if (length !== parameters.length) {
-      throw new RangeError(`the ${name} has ${parameters.length} parameters, its optimiser's ${part} ${length}`);
+    const values = network[part];
+    if (values.length !== network.parameters.length) {
+      throw new RangeError(
+        `the ${name} has ${network.parameters.length} parameters, its optimiser's ${part} ${values.length}`,
+      );
     }
-    return [`${name}.${part}`, { shape: [length], values: optimizer[part] }] as const;
+    return [`${name}.${part}`, { shape: [values.length], values }] as const;
   });
 }
 
@@ -88,17 +90,19 @@ export function decodeCheckpoint(files: ReadonlyMap<string, Uint8Array>): Checkp
   };
   const head = StateFile.safeParse(JSON.parse(new TextDecoder().decode(file(STATE))));
   if (!head.success) throw new Error(`${STATE}: ${z.prettifyError(head.error).replaceAll("\n", " ")}`);
-  const { update, policy, critic, state } = head.data;
+  const { update, model, tokenizer, steps, state } = head.data;
+  const parts = [{ name: "policy", model, step: steps.policy }];
+  if (steps.critic !== null) parts.push({ name: "critic", model: valueModel(model), step: steps.critic });
   const moments = readSafetensors(file(OPTIMIZER), OPTIMIZER);
-  const lengths = Object.entries({ policy, critic }).flatMap(([name, network]) =>
-    network === null ? [] : MOMENTS.map((part) => [`${name}.${part}`, [parameterCount(network.config)]] as const),
+  const lengths = parts.flatMap(({ name, model }) =>
+    MOMENTS.map((part) => [`${name}.${part}`, [parameterCount(model)]] as const),
   );
   checkTensors(moments, new Map(lengths));
-  const network = (name: "policy" | "critic", { config, steps }: Head): SavedNetwork => {
-    const parameters = layParameters(config);
-    readHuggingFace(config, parameters, readSafetensors(file(`${name}.safetensors`), `${name}.safetensors`));
+  const [policy, critic = null] = parts.map(({ name, model, step }): SavedNetwork => {
+    const parameters = layParameters(model);
+    readHuggingFace(model, parameters, readSafetensors(file(`${name}.safetensors`), `${name}.safetensors`));
     const [moment, variance] = MOMENTS.map((part) => moments.tensors.get(`${name}.${part}`)!.values);
-    return { config, parameters: parameters.flat, optimizer: { moment: moment!, variance: variance!, step: steps } };
-  };
-  return { update, ...network("policy", policy), critic: critic === null ? null : network("critic", critic), state };
+    return { parameters: parameters.flat, moment: moment!, variance: variance!, step };
+  });
+  return { update, model, tokenizer, policy: policy!, critic, state };
 }

@@ -4,7 +4,7 @@
  *   FOLDER/u000120/policy.safetensors      parameters under Hugging Face's names
  *                  critic.safetensors      the same of the critic, if there is one
  *                  optimizer.safetensors   AdamW's moments, flat, in the order of the parameters in memory
- *                  state.json              model configs, optimiser steps, and what the learner adds
+ *                  state.json              model, tokenizer, optimiser steps, and what the learner adds
  *                  SHA256SUMS              of each of them, as sha256sum writes and checks it
  *
  * - A name without a dot in front is a finished checkpoint: it was written elsewhere, synced and renamed. Whatever fails, or
@@ -83,12 +83,13 @@ export interface Skipped {
 }
 
 export interface Latest {
-  readonly path: string | null;
+  /** Its folder; null if there is none. */
+  readonly found: string | null;
   /** Newer ones that are not whole. */
   readonly skipped: readonly Skipped[];
 }
 
-/** The newest checkpoint whose every file is as it was saved; `path` is null if there is none. */
+/** The newest checkpoint whose every file is as it was saved. */
 export async function latestCheckpoint(folder: string, disk: Disk = realDisk): Promise<Latest> {
   const names = await disk.list(folder);
   const skipped: Skipped[] = names
@@ -98,12 +99,12 @@ export async function latestCheckpoint(folder: string, disk: Disk = realDisk): P
     const path = join(folder, name);
     try {
       await readVerified(path, disk);
-      return { path, skipped };
+      return { found: path, skipped };
     } catch (error) {
       skipped.push({ path, reason: reason(error) });
     }
   }
-  return { path: null, skipped };
+  return { found: null, skipped };
 }
 
 /**
