@@ -32,7 +32,11 @@ export const realDisk: Disk = {
   async makeFolder(folder) {
     await mkdir(folder, { recursive: true });
   },
-  read: (file) => readFile(file),
+  async read(file) {
+    // A Buffer's `slice` is a view and not a copy, so it is not passed off as a plain array.
+    const { buffer, byteOffset, length } = await readFile(file);
+    return new Uint8Array(buffer, byteOffset, length);
+  },
   async write(path, bytes) {
     const file = await open(path, "wx");
     try {

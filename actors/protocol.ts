@@ -1,7 +1,7 @@
 /**
  * Every message that crosses a process boundary. Read this file first: it is the system.
  *
- *   sampler  --sampler.ready--------> learner        tell; credit: how many tickets it can take, and what it runs
+ *   sampler  --sampler.ready--------> learner        tell; how many episodes it can play at once
  *   learner  --tickets, weights-----> sampler        tell; what to play, and with which policy
  *   sampler  --weights.loaded-------> learner        tell; the digest of what it really loaded
  *   sampler  --episode.finished-----> learner        ask; kept and sent again until it is taken
@@ -9,6 +9,7 @@
  *   anyone   --metrics, event-------> metrics sink   tell; counted if dropped
  *   learner  --episodes-------------> metrics sink   ask; the trajectory log
  *   anyone   --heartbeat------------> supervisor     tell; every heartbeatMs
+ *   supervisor --roster-------------> anyone         tell; where everyone is
  *   supervisor --stop---------------> anyone         tell; drain, checkpoint, exit 0
  *
  * A connection starts with the ask `hello`; both sides refuse another protocol version.
@@ -123,9 +124,11 @@ export const schemas = {
   }),
   /** Drain, save, leave with exit code 0. */
   stop: z.strictObject({ type: z.literal("stop"), reason: z.string() }),
-  /** Which env servers there are now. */
+  /** Where everyone is now. Sent whenever it changes; the newest counts. */
   roster: z.strictObject({
     type: z.literal("roster"),
+    learner: z.url().nullable(),
+    metricsSink: z.url().nullable(),
     envServers: z.array(z.strictObject({ actor: Id, url: z.url() })),
   }),
 
@@ -166,8 +169,8 @@ export const schemas = {
   "sampler.ready": z.strictObject({
     type: z.literal("sampler.ready"),
     actor: Id,
-    /** Tickets it can take now, beyond those it holds. */
-    slotsFree: Count,
+    /** Episodes it can play at once. */
+    slots: z.number().int().positive(),
   }),
   tickets: z.strictObject({ type: z.literal("tickets"), tickets: z.array(Ticket), leaseMs: z.number().positive() }),
   "episode.finished": z.strictObject({

@@ -21,6 +21,8 @@ export interface EvaluationOptions {
   readonly episodes: number;
   /** Layout seed of the first board; each episode takes the next. */
   readonly seed: number;
+  /** Which coins the player throws; 0 if left out. Another number is another round on the same boards. */
+  readonly coins?: number;
   /** Budget of an episode; the tag's if left out. */
   readonly actionsMax?: number;
 }
@@ -30,13 +32,13 @@ const COIN_STREAM = 2;
 
 /** @throws {RangeError} if there are no episodes or the seeds leave uint32. */
 export function evaluatePlayer(tag: EnvTag, player: Player, options: EvaluationOptions): Evaluation {
-  const { episodes, seed, actionsMax = tag.actionsMax } = options;
+  const { episodes, seed, coins: round = 0, actionsMax = tag.actionsMax } = options;
   if (!Number.isInteger(episodes) || episodes < 1) throw new RangeError(`episodes must be at least 1, got ${episodes}`);
   let successes = 0;
   let reward = 0;
   let actions = 0;
   for (let layout = seed; layout < seed + episodes; layout++) {
-    const coins = new Pcg64(layout, COIN_STREAM);
+    const coins = new Pcg64(layout, COIN_STREAM + round);
     const played = play(tag, player, layout, actionsMax, () => coins.random());
     if (played.success) successes++;
     reward += played.reward;

@@ -1,6 +1,6 @@
 /** What a policy is trained towards: to say what a demonstration says, or to do more of what was rewarded. */
 import * as tf from "@tensorflow/tfjs-core";
-import type { KlEstimator } from "./kl.ts";
+import { type KlEstimator, klEstimate } from "./kl.ts";
 import { type PolicyRule, policyLoss, regularised, valueLoss } from "./loss.ts";
 import type { Objective } from "./network.ts";
 
@@ -57,6 +57,7 @@ export function policyObjective({ rule, entropyCoefficient, kl }: PolicySettings
           dualClip: policy.dualClipShare,
           ratioKl: policy.ratioKl,
           entropy: mean(entropies),
+          ...(kl === null ? {} : { kl: mean(klEstimate(logProbs, reference!, kl.estimator)) }),
           logProbGap: mean(tf.abs(tf.sub(logProbs, oldLogProbs!))),
         },
       };

@@ -27,7 +27,6 @@ const WarmStartStage = z.strictObject({
 
 export const WarmStartConfig = z.strictObject({
   enabled: z.boolean().default(true).describe("Imitate a noisy scripted player first; else start from random weights"),
-  demos: z.int().positive().default(30_000).describe("Demonstrated episodes per stage"),
   boards: z.int().positive().default(10_000).describe("Boards they are played on"),
   firstSeed: z.uint32().default(10_000).describe("Layout seed of the first of these boards"),
   stages: z
@@ -62,10 +61,9 @@ export const WarmStartConfig = z.strictObject({
 const KlConfig = z.strictObject({
   coefficient: z.number().nonnegative().default(0).describe("Weight of the divergence from the start; 0 is off"),
   estimator: z
-    .enum(["k1", "abs", "k2", "k3", "k3+"] satisfies KlEstimator[])
+    .enum(["abs", "k2", "k3", "k3+"] satisfies Exclude<KlEstimator, "k1">[])
     .default("k3")
-    .describe("How it is estimated per token (docs/algorithms.md)"),
-  place: z.enum(["loss", "reward"]).default("loss").describe("Added to the loss, or taken off the reward"),
+    .describe("How it is estimated per token (docs/algorithms.md); k1 has no gradient as a loss"),
   control: z.enum(["fixed", "adaptive"]).default("fixed").describe("adaptive steers the coefficient to the target"),
   target: z.number().positive().default(0.1).describe("Divergence the adaptive controller aims at, in nats per token"),
   horizon: z.number().positive().default(10_000).describe("Trajectories over which the adaptive controller acts"),
@@ -143,8 +141,8 @@ export const LearnerConfig = z.strictObject({
   microTokensMax: z
     .int()
     .positive()
-    .default(16_384)
-    .describe("Padded tokens per gradient computation: memory, not maths"),
+    .default(2048)
+    .describe("Padded tokens per gradient computation: memory and speed, not maths"),
   groupStd: z.boolean().default(true).describe("grpo: divide by the group's std; false is Dr. GRPO"),
   criticLearningRate: z.number().positive().default(1e-3).describe("ppo: step size of the critic"),
   criticWarmUpUpdates: z.int().nonnegative().default(0).describe("ppo: updates that train the critic alone"),

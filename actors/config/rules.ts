@@ -52,7 +52,7 @@ function* rolloutRules({ rollout }: RunConfig): Generator<Fault> {
 }
 
 function* learnerRules({ learner, rollout }: RunConfig): Generator<Fault> {
-  const { algorithm, mode, stalenessMax, minibatch, kl } = learner;
+  const { algorithm, mode, stalenessMax, minibatch } = learner;
   const { groups, groupSize } = rollout;
   if (algorithm === "grpo" && groupSize < 2) {
     const text = "grpo compares episodes within a group, so groupSize must be at least 2; use ppo for groups of 1";
@@ -66,10 +66,6 @@ function* learnerRules({ learner, rollout }: RunConfig): Generator<Fault> {
   if (minibatch !== null && minibatch > groups * groupSize) {
     const text = `${minibatch} is more than the ${groups * groupSize} trajectories of an update (rollout.groups x rollout.groupSize)`;
     yield { path: "learner.minibatch", text };
-  }
-  if (kl.coefficient > 0 && kl.estimator === "k1" && kl.place === "loss") {
-    const text = "the gradient of k1 is 0 on average, so as a loss it does nothing; use k3, or learner.kl.place reward";
-    yield { path: "learner.kl.estimator", text };
   }
   yield* filterRules(learner.filter, rollout);
 }

@@ -39,7 +39,7 @@ const table: readonly Unread[] = [
     choice: "learner.kl.coefficient",
     when: "while learner.kl.coefficient is 0",
     holds: ({ learner }) => learner.kl.coefficient === 0,
-    keys: ["estimator", "place", "control", "target", "horizon"].map((key) => `learner.kl.${key}`),
+    keys: ["estimator", "control", "target", "horizon"].map((key) => `learner.kl.${key}`),
   },
   {
     choice: "learner.kl.control",
@@ -81,7 +81,7 @@ const table: readonly Unread[] = [
     choice: "warmStart.enabled",
     when: "without a warm start",
     holds: ({ warmStart }) => !warmStart.enabled,
-    keys: ["demos", "boards", "firstSeed", "stages", "cacheDir"].map((key) => `warmStart.${key}`),
+    keys: ["boards", "firstSeed", "stages", "cacheDir"].map((key) => `warmStart.${key}`),
   },
 ];
 

@@ -9,43 +9,19 @@
  */
 import { writeSync } from "node:fs";
 import { z } from "zod";
+import type { ActorContext, Running } from "../actor.ts";
 import { Birth } from "../birth.ts";
-import { type Clock, realClock } from "../clock.ts";
+import { realClock } from "../clock.ts";
 import { describeError } from "../errors.ts";
-import { type Log, makeLog } from "../log.ts";
+import { makeLog } from "../log.ts";
 import type { Role, Tell } from "../protocol.ts";
 import { createTransport } from "../transport/create.ts";
 import { helloOf } from "../transport/handshake.ts";
 import { connectForever } from "../transport/reconnect.ts";
-import type { Transport } from "../transport/transport.ts";
 import { dieWithParent } from "./die-with-parent.ts";
 
 /** What an actor gets from its process. */
-export interface BootContext {
-  readonly actor: string;
-  readonly run: string;
-  readonly token: string;
-  readonly clock: Clock;
-  readonly log: Log;
-  /** Sockets, with the run's token and limits; problems go to the log. */
-  readonly transport: Transport;
-  /** Uniform in [0, 1), for jitter; nothing that a seed should decide. */
-  readonly uniform: () => number;
-  /** Leave by our own decision: drain, save, exit code 0. */
-  finish(reason: string): void;
-}
-
-/** A started actor. */
-export interface Running {
-  /** Where others reach it; null if nobody connects to it. */
-  readonly url: string | null;
-  /** For people: "playing 64 episodes", "update 12". */
-  doing(): string;
-  /** Drain and save. The process exits when it resolves. */
-  stop(reason: string): Promise<void>;
-  /** The supervisor told it something other than `stop`, such as the roster. */
-  told?(message: Tell): void;
-}
+export type BootContext = Omit<ActorContext, "folder" | "listen" | "threads">;
 
 export interface BootOptions<S> {
   readonly role: Role;
@@ -78,13 +54,12 @@ export async function boot<S>({ role, settingsSchema, start }: BootOptions<S>): 
 
   process.on("SIGINT", () => {});
   process.on("SIGTERM", () => void leave("SIGTERM"));
-  for (const kind of ["uncaughtException", "unhandledRejection"]) {
-    process.on(kind, (error: unknown) => {
-      const stack = error instanceof Error ? (error.stack ?? "") : "";
-      log.error("crash", describeError(error), { stack: stack.slice(0, 2000) });
-      process.exit(1);
-    });
+  function fail(error: unknown): void {
+    const stack = error instanceof Error ? (error.stack ?? "") : "";
+    log.error("crash", describeError(error), { stack: stack.slice(0, 2000) });
+    process.exit(1);
   }
+  for (const kind of ["uncaughtException", "unhandledRejection"]) process.on(kind, fail);
 
   const transport = createTransport("socket", {
     clock: realClock,
@@ -148,6 +123,7 @@ export async function boot<S>({ role, settingsSchema, start }: BootOptions<S>): 
     transport,
     uniform: Math.random,
     finish,
+    fail,
   });
   for (const message of early.splice(0)) running.told?.(message);
   sayUrl();

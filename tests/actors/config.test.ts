@@ -247,7 +247,7 @@ describe("a key that nobody would read", () => {
       "learner: {rewardNormalization: {grouping: batch}}",
       "learner.rewardNormalization.grouping is never read by the method identity; leave it out",
     ],
-    ["warmStart: {enabled: false, demos: 5}", "warmStart.demos is never read without a warm start; leave it out"],
+    ["warmStart: {enabled: false, boards: 5}", "warmStart.boards is never read without a warm start; leave it out"],
   ])("is refused: %s", (yaml, fault) => {
     expect(faults(layer(yaml))).toEqual([`mine.yaml: ${fault}`]);
   });

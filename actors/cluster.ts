@@ -1,0 +1,84 @@
+/**
+ * A run on one machine: the supervisor and its actors, each a process. Knows what to start and where everyone is; what they
+ * do is theirs.
+ */
+import { randomBytes } from "node:crypto";
+import { join } from "node:path";
+import { realClock } from "./clock.ts";
+import type { RunConfig } from "./config.ts";
+import type { RunActorSettings } from "./main/run-actor.ts";
+import type { Messages, Role } from "./protocol.ts";
+import { bunSpawner } from "./spawner.ts";
+import type { ChildView, RunEnd, SupervisorEvent } from "./supervision.ts";
+import { Supervisor } from "./supervisor.ts";
+import { createTransport } from "./transport/create.ts";
+
+export interface ClusterOptions {
+  readonly run: string;
+  readonly folder: string;
+  readonly config: RunConfig;
+  readonly event: (event: SupervisorEvent) => void;
+  /** A line that an actor logged. */
+  readonly output: (actor: string, line: string) => void;
+}
+
+export interface Cluster {
+  readonly ended: Promise<RunEnd>;
+  children(): readonly ChildView[];
+  stop(reason: string): Promise<RunEnd>;
+}
+
+const ENTRIES: Readonly<Record<Exclude<Role, "supervisor">, string>> = {
+  "metrics-sink": "metrics-sink.ts",
+  learner: "learner.ts",
+  sampler: "sampler.ts",
+  "env-server": "env-server.ts",
+};
+
+export async function startCluster({ run, folder, config, event, output }: ClusterOptions): Promise<Cluster> {
+  const { supervisor: limits, transport: wire } = config;
+  const token = wire.token ?? randomBytes(24).toString("base64url");
+  const urls = new Map<string, { role: Role; url: string }>();
+  const { frameBytesMax, queuedBytesMax } = wire;
+  const supervisor: Supervisor = new Supervisor({
+    ...{ run, token, clock: realClock, spawner: bunSpawner, ...limits, event, output },
+    transport: createTransport("socket", { clock: realClock, token, frameBytesMax, queuedBytesMax }),
+    limits: { logLevel: limits.logLevel, frameBytesMax, queuedBytesMax },
+    onReady(child, url) {
+      const { role } = supervisor.children.find(({ name }) => name === child)!;
+      urls.set(child, { role, url });
+      for (const listener of ["learner", "sampler"] as const) supervisor.tell(listener, roster());
+    },
+    greet: () => [roster()],
+  });
+
+  function roster(): Messages["roster"] {
+    const of = (role: Role) => [...urls].filter(([, entry]) => entry.role === role);
+    return {
+      type: "roster",
+      learner: of("learner")[0]?.[1].url ?? null,
+      metricsSink: of("metrics-sink")[0]?.[1].url ?? null,
+      envServers: of("env-server").map(([actor, { url }]) => ({ actor, url })),
+    };
+  }
+
+  function start(role: Exclude<Role, "supervisor">, name: string): void {
+    supervisor.start({
+      ...{ name, role, restart: true, critical: true, endsRun: role === "learner" },
+      entry: join(import.meta.dir, "main", ENTRIES[role]),
+      settings: (): RunActorSettings => ({ config, folder }),
+    });
+  }
+
+  await supervisor.listen(wire.listen);
+  // In the order in which they are needed; they leave in the reverse.
+  start("metrics-sink", "metrics-sink");
+  for (let i = 0; i < config.envServer.count; i++) start("env-server", `env-server-${i}`);
+  start("learner", "learner");
+  for (let i = 0; i < config.sampler.count; i++) start("sampler", `sampler-${i}`);
+  return {
+    ended: supervisor.ended,
+    children: () => supervisor.children,
+    stop: (reason) => supervisor.stop(reason),
+  };
+}

@@ -1,0 +1,128 @@
+/**
+ * The learner as samplers see it: it hands out tickets and weights, and takes finished episodes. What is played and what is
+ * learnt from it is training.ts; the computation is in trainer-thread.ts.
+ *
+ * - A sampler gets tickets only for a version whose digest it has acknowledged. One that acknowledges another digest is
+ *   quarantined: it gets no more tickets until it says hello again.
+ * - An episode is taken once; a second delivery, or one after its lease ran out, is answered and ignored.
+ */
+import type { Answer, Ask, Messages, Tell, Ticket } from "./protocol.ts";
+import type { Finished, TicketBook } from "./tickets.ts";
+import type { Hello, HostHandler } from "./transport/handshake.ts";
+import type { Peer } from "./transport/transport.ts";
+import type { Acks } from "./weights.ts";
+
+export interface LearnerOptions {
+  readonly tickets: TicketBook;
+  readonly acks: Acks;
+  readonly leaseMs: number;
+  /** Something a person should know. */
+  readonly notice: (level: "info" | "warning" | "error", kind: string, text: string) => void;
+}
+
+interface SamplerView {
+  readonly peer: Peer;
+  slots: number;
+}
+
+export class Learner implements HostHandler {
+  readonly #options: LearnerOptions;
+  readonly #samplers = new Map<string, SamplerView>();
+  #weights: Messages["weights"] | null = null;
+
+  constructor(options: LearnerOptions) {
+    this.#options = options;
+  }
+
+  get samplerCount(): number {
+    return this.#samplers.size;
+  }
+
+  /** Play these; resolves in their order when each has ended. */
+  play(tickets: readonly Ticket[]): Promise<readonly Finished[]> {
+    const finished = this.#options.tickets.issue([...tickets]);
+    this.#grantAll();
+    return finished;
+  }
+
+  /** Tell every sampler, and whoever joins later, of new weights. */
+  announce(weights: Messages["weights"]): void {
+    this.#weights = weights;
+    this.#options.acks.expect(weights.version, weights.digest);
+    for (const { peer } of this.#samplers.values()) peer.tell(weights);
+  }
+
+  joined(peer: Peer, who: Hello): void {
+    if (who.role !== "sampler") throw new Error(`the learner takes in samplers, not a ${who.role}`);
+    const before = this.#samplers.get(who.actor);
+    if (before?.peer === peer) return;
+    if (before !== undefined) this.#lost(who.actor);
+    this.#samplers.set(who.actor, { peer, slots: 0 });
+    this.#options.acks.join(who.actor);
+    this.#options.notice("info", "joined", `${who.actor} joined`);
+    if (this.#weights !== null) peer.tell(this.#weights);
+  }
+
+  left(peer: Peer, who: Hello, reason: string): void {
+    if (this.#samplers.get(who.actor)?.peer !== peer) return;
+    this.#lost(who.actor);
+    this.#options.notice("warning", "left", `${who.actor} left: ${reason}`);
+    this.#grantAll();
+  }
+
+  told(_: Peer, message: Tell, who: Hello): void {
+    const sampler = this.#samplers.get(who.actor);
+    if (sampler === undefined) return;
+    switch (message.type) {
+      case "sampler.ready":
+        sampler.slots = message.slots;
+        this.#grant(who.actor, sampler);
+        break;
+      case "weights.loaded":
+        this.#loaded(who.actor, sampler, message);
+        break;
+      default:
+        throw new Error(`a learner is not told ${message.type}`);
+    }
+  }
+
+  asked(_: Peer, message: Exclude<Ask, Hello>, who: Hello): Answer {
+    if (message.type !== "episode.finished") {
+      return { type: "failed", code: "protocol", detail: `a learner is not asked ${message.type}` };
+    }
+    const { episode, attempt, outcome } = message;
+    const fresh = this.#options.tickets.finish(who.actor, episode, attempt, outcome);
+    const sampler = this.#samplers.get(who.actor);
+    if (sampler !== undefined) this.#grant(who.actor, sampler);
+    return { type: "episode.taken", episode, fresh };
+  }
+
+  #loaded(actor: string, sampler: SamplerView, { version, digest }: Messages["weights.loaded"]): void {
+    if (this.#options.acks.loaded(actor, version, digest)) {
+      this.#grant(actor, sampler);
+      return;
+    }
+    const text = `${actor} holds other bytes for version ${version} than were published (${digest.slice(0, 12)}…); it gets no tickets`;
+    this.#options.notice("error", "quarantined", text);
+  }
+
+  #lost(actor: string): void {
+    this.#samplers.delete(actor);
+    this.#options.acks.leave(actor);
+    this.#options.tickets.lost(actor);
+  }
+
+  #grantAll(): void {
+    for (const [actor, sampler] of this.#samplers) this.#grant(actor, sampler);
+  }
+
+  #grant(actor: string, sampler: SamplerView): void {
+    const { acks, tickets, leaseMs } = this.#options;
+    const slotsFree = sampler.slots - tickets.leased(actor);
+    if (slotsFree <= 0) return;
+    const able = [...this.#samplers.keys()].filter((name) => acks.version(name) !== null).length;
+    const granted = tickets.grant(actor, slotsFree, able, acks.version(actor));
+    if (granted.length === 0) return;
+    sampler.peer.tell({ type: "tickets", tickets: granted, leaseMs });
+  }
+}

@@ -1,0 +1,5 @@
+/** Entry of the learner's compute thread. */
+import { serveMethods } from "../threads.ts";
+import { trainerMethods } from "../trainer-thread.ts";
+
+serveMethods(trainerMethods());

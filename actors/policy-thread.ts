@@ -1,0 +1,64 @@
+/** The sampler's computation: one policy, many open sequences. Runs in a thread of its own, or in the actor's. */
+import { Decoder } from "../model/decoder.ts";
+import { compiledEngine } from "../model/engine/compiled.ts";
+import { eagerEngine } from "../model/engine/eager.ts";
+import type { Engine } from "../model/engine/engine.ts";
+import { selfCheck } from "../model/engine/self-check.ts";
+import { Generator, type Reply, type ReplyRequest } from "../model/generate.ts";
+import { parameterCount } from "../model/parameters.ts";
+import type { ModelConfig } from "../model/transformer.ts";
+import type { Messages } from "./protocol.ts";
+import { loadWeights } from "./weights.ts";
+
+export interface EngineSettings {
+  readonly name: "compiled" | "eager";
+  readonly threads: number;
+}
+
+/** @throws {Error} if the engine does not compute what it should. */
+export async function startEngine({ name, threads }: EngineSettings): Promise<Engine> {
+  const engine = name === "compiled" ? compiledEngine({ threads }) : eagerEngine();
+  await selfCheck(engine);
+  return engine;
+}
+
+export interface PolicySettings {
+  readonly model: ModelConfig;
+  readonly engine: EngineSettings;
+  readonly slots: number;
+  /** Tokens of one sequence. */
+  readonly capacity: number;
+  /** Bearer token for weights that come over HTTP. */
+  readonly token: string;
+}
+
+/** Everything a sampler asks of its policy. `start` comes first. */
+export function policyMethods() {
+  let settings: PolicySettings;
+  let engine: Engine;
+  let decoder: Decoder | undefined;
+  let generator: Generator | undefined;
+  const started = () => {
+    if (generator === undefined) throw new Error("no weights were loaded yet");
+    return generator;
+  };
+  return {
+    async start(given: PolicySettings): Promise<string> {
+      settings = given;
+      engine = await startEngine(settings.engine);
+      return `${engine.name}, ${engine.device}`;
+    },
+    /** @returns the digest of what is now in use. */
+    async load(message: Messages["weights"]): Promise<string> {
+      const { values, digest } = await loadWeights(message, parameterCount(settings.model), settings.token);
+      if (decoder === undefined) decoder = new Decoder(engine, settings.model, values, settings);
+      else decoder.setParameters(values);
+      generator ??= new Generator(decoder, settings.model.vocabulary, settings.slots);
+      return digest;
+    },
+    open: (sequence: string): void => started().open(sequence),
+    reply: (sequence: string, request: ReplyRequest): Promise<Reply> => started().reply(sequence, request),
+    close: (sequence: string): void => started().close(sequence),
+  };
+}
+export type PolicyMethods = ReturnType<typeof policyMethods>;

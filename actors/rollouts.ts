@@ -1,0 +1,83 @@
+/** What an update or a validation plays, and what its outcomes say in numbers. Pure. */
+import { hash64 } from "../model/rng.ts";
+import { rawReward, type Trajectory } from "../model/trajectory.ts";
+import type { RunConfig } from "./config.ts";
+import type { MetricName } from "./metrics.ts";
+import { type Played, STOPS, type Ticket } from "./protocol.ts";
+import type { Finished } from "./tickets.ts";
+
+/** Seed of an episode's slips and payouts. RAGEN shares them within a group; strict mode gives each member its own. */
+function dynamicsSeed(config: RunConfig, layoutSeed: number, member: number): number {
+  return config.prompt.compat === "strict" ? hash64(`dynamics ${layoutSeed} ${member}`)[0] : layoutSeed;
+}
+
+/** The tickets of update `update` (from 0): P groups of N, each group on the next board. */
+export function trainingTickets(config: RunConfig, update: number, version: number): Ticket[] {
+  const { groups, groupSize, firstSeed, temperature, topP, topK } = config.rollout;
+  const exact = config.learner.mode === "sync";
+  return Array.from({ length: groups * groupSize }, (_, i) => {
+    const [group, member] = [Math.floor(i / groupSize), i % groupSize];
+    const layoutSeed = firstSeed + update * groups + group;
+    return {
+      ...{ episode: `u${update}.g${group}.m${member}`, purpose: "train", group, member, env: config.env.tag },
+      ...{ layoutSeed, dynamicsSeed: dynamicsSeed(config, layoutSeed, member) },
+      ...{ temperature, topP, topK, version, exact, attempt: 0 },
+    } as const;
+  });
+}
+
+/** The tickets of one validation: always the same boards. @param name  unique among the validations of a run */
+export function validationTickets(config: RunConfig, name: string, temperature: number, version: number): Ticket[] {
+  const { episodes, firstSeed } = config.validate;
+  return Array.from({ length: episodes }, (_, i) => {
+    const layoutSeed = firstSeed + i;
+    return {
+      ...{ episode: `${name}.t${temperature}.b${i}`, purpose: "validate", group: i, member: 0, env: config.env.tag },
+      ...{ layoutSeed, dynamicsSeed: dynamicsSeed(config, layoutSeed, 0) },
+      ...{ temperature, topP: 1, topK: 0, version, exact: true, attempt: 0 },
+    } as const;
+  });
+}
+
+export interface PlayedTicket extends Finished {
+  readonly outcome: Played;
+}
+
+/** Those whose outcome may enter a loss. */
+export const playedOf = (finished: readonly Finished[]): PlayedTicket[] =>
+  finished.filter((one): one is PlayedTicket => "trajectory" in one.outcome);
+
+/** Metrics of what was played, under `train/` or `validate/`. @param played  at least one */
+export function rolloutMetrics(
+  purpose: Ticket["purpose"],
+  played: readonly PlayedTicket[],
+): Partial<Record<MetricName, number>> {
+  const outcomes = played.map(({ outcome }) => outcome);
+  const mean = (of: (outcome: Played) => number) =>
+    outcomes.reduce((sum, outcome) => sum + of(outcome), 0) / outcomes.length;
+  const turns = outcomes.flatMap((outcome) => outcome.turns);
+  const share = (of: (turn: (typeof turns)[number]) => boolean) => turns.filter(of).length / turns.length;
+  const common = {
+    success: mean(({ success }) => Number(success)),
+    reward_mean: mean(({ trajectory }) => rawReward(trajectory)),
+    turns: mean((outcome) => outcome.turns.length),
+    actions: mean((outcome) => outcome.turns.reduce((sum, { actions }) => sum + actions.length, 0)),
+    format_errors: share(({ wellFormed }) => !wellFormed),
+  };
+  if (purpose === "validate") return prefixed("validate", common);
+  const stops = STOPS.map((stop) => [`stop_${stop}`, mean((outcome) => Number(outcome.stop === stop))]);
+  return prefixed("train", {
+    ...common,
+    penalty_mean: mean((outcome) => outcome.turns.reduce((sum, { penalty }) => sum + penalty, 0)),
+    reply_tokens: mean(({ trajectory }) => writtenTokens(trajectory)),
+    effective: share(({ effective }) => effective),
+    cut_replies: share(({ cut }) => cut),
+    ...Object.fromEntries(stops),
+  });
+}
+
+const prefixed = (prefix: string, values: Record<string, number>) =>
+  Object.fromEntries(Object.entries(values).map(([name, value]) => [`${prefix}/${name}`, value]));
+
+export const writtenTokens = ({ written }: Pick<Trajectory, "written">): number =>
+  written.reduce((sum, one) => sum + one, 0);

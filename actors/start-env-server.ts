@@ -1,0 +1,38 @@
+/** An env server as one actor of a run: what its process, or its share of a single process, starts. */
+import { openEpisode } from "../envs/episode.ts";
+import { envTag } from "../envs/registry.ts";
+import type { EnvTag } from "../envs/tag.ts";
+import type { ActorContext, ActorKind } from "./actor.ts";
+import type { RunConfig } from "./config.ts";
+import { EnvServer } from "./env-server.ts";
+import { welcoming } from "./transport/handshake.ts";
+
+export const envServer: ActorKind = {
+  role: "env-server",
+  async start(config, { run, clock, transport, listen }: ActorContext) {
+    const tags = new Map<string, EnvTag>();
+    const { episodesMax, idleMs } = config.envServer;
+    const server = new EnvServer({
+      find(name) {
+        const tag = tags.get(name) ?? tagOf(config, name);
+        tags.set(name, tag);
+        return (seeds) => openEpisode(tag.open(seeds), config.env);
+      },
+      ...{ episodesMax, idleMs, clock },
+    });
+    const listener = await transport.listen(listen, welcoming(run, server));
+    return {
+      url: listener.address,
+      doing: () => `${server.openCount} open episodes`,
+      async stop() {
+        await listener.close();
+        server.stop();
+      },
+    };
+  },
+};
+
+/** A tag with the options that this run gives it. @throws {TagError} if there is none of this name */
+export function tagOf({ env, prompt }: RunConfig, name: string): EnvTag {
+  return envTag(name, name === env.tag ? env.options : {}, prompt.compat !== "strict");
+}

@@ -1,0 +1,169 @@
+/** The learner as one actor of a run: trainer thread, tickets, weights, checkpoints, and the training that uses them. */
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { initialise, layParameters, parameterCount } from "../model/parameters.ts";
+import { sequence } from "../model/rng.ts";
+import type { ModelConfig } from "../model/transformer.ts";
+import type { ActorKind } from "./actor.ts";
+import { keepCheckpoints, latestCheckpoint, loadCheckpoint, saveCheckpoint } from "./checkpoint.ts";
+import type { RunConfig } from "./config.ts";
+import { Learner } from "./learner.ts";
+import { policyOf } from "./policy-of.ts";
+import { Reporter } from "./reporter.ts";
+import { tagOf } from "./start-env-server.ts";
+import { BACKOFF_MS, engineOf } from "./start-sampler.ts";
+import { inThisThread, startThread } from "./threads.ts";
+import { TicketBook } from "./tickets.ts";
+import { type NetworkMemory, type TrainerMethods, trainerMethods } from "./trainer-thread.ts";
+import { type Progress, Training } from "./training.ts";
+import { welcoming } from "./transport/handshake.ts";
+import { type Connection, connectForever } from "./transport/reconnect.ts";
+import { warmStart } from "./warm-start.ts";
+import { Acks, isAlive, sweep, WeightsPublisher, weightsFolder } from "./weights.ts";
+
+/** Metrics and events wait at most so many, and rows of the trajectory log at most so many, while the sink is away. */
+const WAITING_MAX = 10_000;
+const ROWS_MAX = 4096;
+const RETRY_MS = 200;
+
+export const learner: ActorKind = {
+  role: "learner",
+  async start(config, context) {
+    const { actor, run, folder, clock, transport, uniform, log, threads } = context;
+    const startedAtMs = clock.now();
+    const { tokenizer, model } = policyOf(config);
+    const checkpoints = join(folder, "checkpoints");
+    mkdirSync(checkpoints, { recursive: true });
+    const { found, skipped } = await latestCheckpoint(checkpoints);
+    for (const { path, reason } of skipped) log.warning("checkpoint", `${path} is not used: ${reason}`);
+    const saved = found === null ? null : await loadCheckpoint(found);
+    const policy = memoryOf(model, saved?.policy ?? null);
+    const criticModel: ModelConfig = { ...model, head: "value" };
+    const critic = config.learner.algorithm === "ppo" ? memoryOf(criticModel, saved?.critic ?? null) : null;
+    if (saved === null && critic !== null) {
+      initialise(layParameters(criticModel, critic.parameters), sequence(config.seed, "critic"));
+    }
+
+    const thread = threads
+      ? startThread<TrainerMethods>(new URL("./main/trainer-thread.ts", import.meta.url), context.fail)
+      : inThisThread(trainerMethods());
+    const engine = await thread.methods.start({
+      ...{ engine: engineOf(config, learnerThreads(config)), model, policy },
+      critic: critic === null ? null : { model: criticModel, memory: critic },
+    });
+
+    const shared = weightsFolder(folder, (text) => log.warning("shared-memory", text));
+    for (const name of sweep(shared, isAlive)) log.info("sweep", `removed ${name}, which a dead run had left`);
+    const publisher = new WeightsPublisher({
+      ...{ folder: shared, spareFolder: folder, run },
+      notice: (text) => log.warning("shared-memory", text),
+    });
+    const acks = new Acks();
+    const { leaseMs, attemptsMax } = config.rollout;
+    const tickets = new TicketBook({ clock, leaseMs, attemptsMax });
+    let sink: Connection | null = null;
+    let sinkUrl = "";
+    const reporter = new Reporter({
+      ...{ actor, waitingMax: WAITING_MAX, rowsMax: ROWS_MAX, askDeadlineMs: config.transport.askDeadlineMs },
+      sink: () => sink?.peer() ?? null,
+      retry: () => new Promise((resolve) => void clock.after(RETRY_MS, resolve)),
+    });
+    const notice = (level: "info" | "warning" | "error", kind: string, text: string) => {
+      log[level](kind, text);
+      reporter.event(level, kind, text);
+    };
+    const host = new Learner({ tickets, acks, leaseMs, notice });
+    const listener = await transport.listen(context.listen, welcoming(run, host));
+
+    const parameters = layParameters(model, policy.parameters);
+    const training = new Training({
+      ...{ run, config, reporter, clock, engine, trainer: thread.methods, processStartedAtMs: startedAtMs },
+      tag: tagOf(config, config.env.tag),
+      resumed: saved === null ? null : (saved.state as Progress),
+      async publish(version) {
+        const began = clock.now();
+        host.announce(await publisher.publish(version, policy.parameters));
+        return { acknowledged: acks.everyone(version).then(() => clock.now() - began) };
+      },
+      play: (issued) => host.play(issued),
+      warmStart(hooks) {
+        const demonstrations = {
+          ...{ tag: tagOf(config, config.env.tag), rules: config.env, tokenizer },
+          ...{ layout: config.prompt.layout, compat: config.prompt.compat !== "strict" },
+        };
+        return warmStart({ config, model, parameters, trainer: thread.methods, demonstrations, ...hooks });
+      },
+      async save(progress) {
+        const steps = await thread.methods.steps();
+        await saveCheckpoint(checkpoints, {
+          ...{ update: progress.update, model, tokenizer: tokenizer.digest, state: progress },
+          policy: { ...policy, step: steps.policy },
+          critic: critic === null ? null : { ...critic, step: steps.critic! },
+        });
+        await keepCheckpoints(checkpoints, config.checkpoint.keep, progress.best?.update ?? null);
+      },
+      say: (kind, text) => log.info(kind, text),
+    });
+
+    const running = training.run().then(async (report) => {
+      if (report !== null) {
+        await reporter.drain();
+        writeFileSync(join(folder, "report.json"), `${JSON.stringify(report, null, 2)}\n`, { flush: true });
+        context.finish("the run is done");
+      }
+    });
+    running.catch(context.fail);
+
+    return {
+      url: listener.address,
+      doing: () => training.doing(),
+      told(message) {
+        if (message.type !== "roster" || message.metricsSink === null) return;
+        const first = sinkUrl === "";
+        sinkUrl = message.metricsSink;
+        if (!first) return;
+        sink = connectForever({
+          ...{ transport, run, clock, uniform, backoffMs: BACKOFF_MS, helloDeadlineMs: 5000 },
+          address: () => sinkUrl,
+          me: () => ({ actor, role: "learner", url: null }),
+          handler: {
+            opened: () => reporter.flush(),
+            told: () => {},
+            asked: () => ({ type: "failed", code: "protocol", detail: "a learner is not asked by the sink" }),
+          },
+        });
+      },
+      async stop(reason) {
+        training.stop(reason);
+        await running;
+        await reporter.drain();
+        await listener.close();
+        sink?.close(reason);
+        thread.stop();
+        publisher.close();
+      },
+    };
+  },
+};
+
+/** A network's memory, shared between this thread and the trainer's. */
+function memoryOf(model: ModelConfig, saved: NetworkMemory | null): NetworkMemory {
+  const shared = (from: Float32Array | undefined) => {
+    const values = new Float32Array(new SharedArrayBuffer(4 * parameterCount(model)));
+    if (from !== undefined) values.set(from);
+    return values;
+  };
+  return {
+    parameters: shared(saved?.parameters),
+    moment: shared(saved?.moment),
+    variance: shared(saved?.variance),
+    step: saved?.step ?? 0,
+  };
+}
+
+/** In sync mode samplers and learner take turns, so the learner may use every core; else those the samplers leave free. */
+function learnerThreads({ engine, learner: { mode }, sampler }: RunConfig): number {
+  if (engine.threads > 0) return engine.threads;
+  const cores = navigator.hardwareConcurrency;
+  return Math.max(1, mode === "sync" ? cores : cores - sampler.count * sampler.threads);
+}

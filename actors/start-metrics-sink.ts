@@ -1,0 +1,38 @@
+/** The metrics sink as one actor of a run: the store, the actor that fills it, and the page that shows it. */
+import { join } from "node:path";
+import type { ActorKind } from "./actor.ts";
+import { serveDashboard } from "./dashboard/serve.ts";
+import { Store } from "./dashboard/store.ts";
+import { MetricsSink } from "./metrics-sink.ts";
+import { welcoming } from "./transport/handshake.ts";
+
+/** Metrics and events wait at most so long, and at most so many of them, before they are written. */
+const FLUSH_MS = 200;
+const QUEUED_MAX = 10_000;
+
+export const metricsSink: ActorKind = {
+  role: "metrics-sink",
+  async start(config, { actor, run, folder, clock, log, transport, listen }) {
+    const { env, learner, checkpoint, seed, metrics } = config;
+    const store = new Store({
+      path: join(folder, "run.sqlite"),
+      durability: checkpoint.durability,
+      wallClock: Date.now,
+    });
+    const page = await serveDashboard({ store, ...metrics, clock });
+    store.startSession({ name: run, env: env.tag, updates: learner.updates, seed });
+    const sink = new MetricsSink({ store, actor, clock, flushMs: FLUSH_MS, queuedMax: QUEUED_MAX });
+    const listener = await transport.listen(listen, welcoming(run, sink));
+    log.info("page", page.url);
+    return {
+      url: listener.address,
+      doing: () => `${page.url} ${sink.doing()}`,
+      async stop() {
+        await listener.close();
+        if (!sink.flush()) log.error("store", `the last metrics and events of ${folder} could not be written`);
+        await page.stop();
+        store.close();
+      },
+    };
+  },
+};

@@ -1,0 +1,90 @@
+/** A sampler as one actor of a run. */
+import type { EnvTag } from "../envs/tag.ts";
+import type { ActorKind } from "./actor.ts";
+import type { RunConfig } from "./config.ts";
+import { EnvServers } from "./env-servers.ts";
+import type { PlayRules } from "./play.ts";
+import { policyOf } from "./policy-of.ts";
+import { type PolicyMethods, policyMethods } from "./policy-thread.ts";
+import { Sampler } from "./sampler.ts";
+import { tagOf } from "./start-env-server.ts";
+import { inThisThread, startThread } from "./threads.ts";
+import { connectForever } from "./transport/reconnect.ts";
+
+/** Tries of one episode on one sampler, each with an env server that lives. */
+const TRIES_MAX = 3;
+export const BACKOFF_MS = { first: 50, max: 1000 };
+
+export const sampler: ActorKind = {
+  role: "sampler",
+  async start(config, context) {
+    const { actor, run, clock, transport, uniform, log, token } = context;
+    const { tokenizer, model } = policyOf(config);
+    const thread = context.threads
+      ? startThread<PolicyMethods>(new URL("./main/policy-thread.ts", import.meta.url), context.fail)
+      : inThisThread(policyMethods());
+    const { slots, threads } = config.sampler;
+    const capacity = config.rollout.contextTokensMax;
+    await thread.methods.start({ model, engine: engineOf(config, threads), slots, capacity, token });
+
+    const me = () => ({ actor, role: "sampler", url: null }) as const;
+    const common = { transport, me, run, clock, uniform, backoffMs: BACKOFF_MS, helloDeadlineMs: 5000 } as const;
+    const envServers = new EnvServers({
+      connect: (url, changed) =>
+        connectForever({
+          ...{ ...common, address: () => url },
+          handler: {
+            opened: changed,
+            told: () => {},
+            asked: () => ({ type: "failed", code: "protocol", detail: "a sampler is not asked" }),
+            closed: changed,
+          },
+        }),
+      waitMsMax: config.transport.askDeadlineMs,
+      after: (delayMs, wake) => clock.after(delayMs, wake),
+    });
+    const tags = new Map<string, EnvTag>();
+    const player = new Sampler({
+      ...{ actor, slots, tokenizer, envServers, log, triesMax: TRIES_MAX },
+      rules: rulesOf(config),
+      policy: thread.methods,
+      envTag(name) {
+        const tag = tags.get(name) ?? tagOf(config, name);
+        tags.set(name, tag);
+        return tag;
+      },
+      askDeadlineMs: config.transport.askDeadlineMs,
+    });
+    let learner = "";
+    const connection = Promise.withResolvers<ReturnType<typeof connectForever>>();
+    return {
+      url: null,
+      doing: () => player.doing(),
+      told(message) {
+        if (message.type !== "roster") return;
+        envServers.update(message);
+        if (message.learner === null) return;
+        const first = learner === "";
+        learner = message.learner;
+        if (first) connection.resolve(connectForever({ ...common, address: () => learner, handler: player }));
+      },
+      async stop(reason) {
+        player.stop();
+        if (learner !== "") (await connection.promise).close(reason);
+        envServers.close();
+        thread.stop();
+      },
+    };
+  },
+};
+
+/** The engine of a run. `auto` is what is fastest here without a GPU. */
+export function engineOf({ engine }: RunConfig, threads: number) {
+  return { name: engine.name === "eager" ? "eager" : "compiled", threads } as const;
+}
+
+export function rulesOf({ seed, prompt, env, rollout }: RunConfig): PlayRules {
+  const { replyTokensMax, contextTokensMax } = rollout;
+  const compat = prompt.compat !== "strict";
+  return { seed, layout: prompt.layout, compat, think: env.think, replyTokensMax, contextTokensMax };
+}

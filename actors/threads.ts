@@ -1,0 +1,99 @@
+/**
+ * Methods of an object that lives in another thread of this process, so that a long computation never blocks an actor's loop.
+ * Not for messages between actors: those are in protocol.ts. Calls are answered in any order, each exactly once.
+ */
+
+/** An object whose methods may be called from elsewhere: arguments and results are copied, shared memory is shared. */
+export type Methods = Readonly<Record<string, (...args: never[]) => unknown>>;
+
+/** The same object as seen from the other thread. */
+export type Remote<M extends Methods> = {
+  readonly [K in keyof M]: (...args: Parameters<M[K]>) => Promise<Awaited<ReturnType<M[K]>>>;
+};
+
+interface Call {
+  readonly id: number;
+  readonly method: string;
+  readonly args: readonly never[];
+}
+type Return =
+  | { readonly id: number; readonly result: unknown }
+  | {
+      readonly id: number;
+      readonly error: { readonly name: string; readonly message: string; readonly stack: string };
+    };
+
+declare const self: Worker;
+
+/** In the worker: answer calls. A method that throws fails that call only. */
+export function serveMethods(methods: Methods): void {
+  self.onmessage = ({ data }: MessageEvent<Call>) => void answer(methods, data);
+}
+
+async function answer(methods: Methods, { id, method, args }: Call): Promise<void> {
+  let answer: Return;
+  try {
+    if (!Object.hasOwn(methods, method)) throw new TypeError(`this thread has no method ${method}`);
+    answer = { id, result: await methods[method]!(...args) };
+  } catch (error) {
+    const { name, message, stack = "" } = error instanceof Error ? error : new Error(String(error));
+    answer = { id, error: { name, message, stack } };
+  }
+  self.postMessage(answer);
+}
+
+export interface Thread<M extends Methods> {
+  readonly methods: Remote<M>;
+  stop(): void;
+}
+
+/** Start `entry` as a worker that serves `M`. @param failed  the thread died; every open call is rejected too */
+export function startThread<M extends Methods>(entry: URL, failed: (error: Error) => void): Thread<M> {
+  const worker = new Worker(entry);
+  const open = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>();
+  let nextId = 0;
+  const fail = (error: Error) => {
+    for (const { reject } of open.values()) reject(error);
+    open.clear();
+    failed(error);
+  };
+  worker.onmessage = ({ data }: MessageEvent<Return>) => {
+    const call = open.get(data.id);
+    open.delete(data.id);
+    if ("result" in data) return call?.resolve(data.result);
+    const error = new Error(data.error.message);
+    call?.reject(Object.assign(error, { name: data.error.name, stack: data.error.stack }));
+  };
+  worker.onerror = (event) => fail(new Error(`a compute thread failed: ${event.message}`));
+  worker.addEventListener("close", (event) => {
+    const { code } = event as unknown as { code: number };
+    if (code !== 0) fail(new Error(`a compute thread ended with code ${code}`));
+  });
+  const methods = new Proxy({} as Remote<M>, {
+    get: (_, method: string) => {
+      return (...args: never[]) =>
+        new Promise((resolve, reject) => {
+          const id = nextId++;
+          open.set(id, { resolve, reject });
+          worker.postMessage({ id, method, args } satisfies Call);
+        });
+    },
+  });
+  return {
+    methods,
+    stop() {
+      worker.terminate();
+      for (const { reject } of open.values()) reject(new Error("the compute thread was stopped"));
+      open.clear();
+    },
+  };
+}
+
+/** The same methods without a thread: for a run in a single process. */
+export function inThisThread<M extends Methods>(methods: M): Thread<M> {
+  const asynchronous = Object.entries(methods).map(([name, method]) => [
+    name,
+    async (...args: never[]) => method(...args),
+  ]);
+  return { methods: Object.fromEntries(asynchronous) as Remote<M>, stop() {} };
+}

@@ -1,0 +1,80 @@
+/** The learner's computation: networks, imitation and updates. Runs in a thread of its own, or in the learner's. */
+import type { BatchLimits, Sequence } from "../model/batch.ts";
+import { microBatches } from "../model/batch.ts";
+import { Network } from "../model/network.ts";
+import { imitation } from "../model/objectives.ts";
+import type { AdamWSettings, AdamWState } from "../model/optimizer.ts";
+import { layParameters } from "../model/parameters.ts";
+import type { ModelConfig } from "../model/transformer.ts";
+import { type Played, type UpdateResult, type UpdateSettings, update } from "../model/update.ts";
+import { type EngineSettings, startEngine } from "./policy-thread.ts";
+
+/** A network's memory, shared between the threads of the learner: the other one publishes and saves it. */
+export interface NetworkMemory {
+  readonly parameters: Float32Array;
+  readonly moment: Float32Array;
+  readonly variance: Float32Array;
+  /** Optimiser steps taken so far. */
+  readonly step: number;
+}
+
+export interface TrainerSettings {
+  readonly engine: EngineSettings;
+  readonly model: ModelConfig;
+  readonly policy: NetworkMemory;
+  readonly critic: { readonly model: ModelConfig; readonly memory: NetworkMemory } | null;
+}
+
+/** Everything a learner asks of its trainer. `start` comes first. */
+export function trainerMethods() {
+  let networks: { policy: Network; critic: Network | null; reference: Network | null };
+  let engine: Awaited<ReturnType<typeof startEngine>>;
+
+  async function network(model: ModelConfig, { parameters, moment, variance, step }: NetworkMemory): Promise<Network> {
+    const state: AdamWState = { moment, variance, step };
+    return Network.create(engine, model, layParameters(model, parameters), state);
+  }
+
+  return {
+    async start({ engine: wanted, model, policy, critic }: TrainerSettings): Promise<string> {
+      engine = await startEngine(wanted);
+      networks = {
+        policy: await network(model, policy),
+        critic: critic === null ? null : await network(critic.model, critic.memory),
+        reference: null,
+      };
+      return `${engine.name}, ${engine.device}`;
+    },
+    /** From now on KL terms compare with the policy as it is now. */
+    async keepReference(): Promise<void> {
+      const { policy } = networks;
+      const copy = layParameters(policy.config, policy.parameters.flat.slice());
+      networks.reference = await Network.create(engine, policy.config, copy);
+    },
+    /** Forget the optimiser's moments: a new stage of training begins. */
+    resetOptimizer(): void {
+      const { optimizerState } = networks.policy;
+      optimizerState.moment.fill(0);
+      optimizerState.variance.fill(0);
+      optimizerState.step = 0;
+    },
+    /** One step of imitation. Every written token weighs the same. @returns mean cross-entropy in nats */
+    async imitate(demos: readonly Sequence[], limits: BatchLimits, optimizer: AdamWSettings): Promise<number> {
+      const tokens = demos.reduce((sum, { written }) => sum + written.length, 0);
+      const weights = demos.map(({ written }) => new Float32Array(written.length).fill(1 / tokens));
+      const { loss } = await networks.policy.accumulate(imitation, microBatches(demos, limits), { weights });
+      const { applied, gradientNorm } = await networks.policy.step(optimizer);
+      if (!applied)
+        throw new Error(`imitation diverged: the gradient's norm is ${gradientNorm}; lower warmStart's learningRate`);
+      return loss!;
+    },
+    update: (played: readonly Played[], settings: UpdateSettings): Promise<UpdateResult> =>
+      update(networks, played, settings),
+    /** Optimiser steps taken, for a checkpoint. */
+    steps: () => ({
+      policy: networks.policy.optimizerState.step,
+      critic: networks.critic?.optimizerState.step ?? null,
+    }),
+  };
+}
+export type TrainerMethods = ReturnType<typeof trainerMethods>;
