@@ -55,9 +55,12 @@ export async function download(
       if (error instanceof Refused) throw new Error(error.message);
       failures = got > before ? 0 : failures + 1;
       if (failures >= how.failuresMax) {
-        throw new Error(`${failures} tries in a row brought nothing; the last: ${describeError(error)}`, {
-          cause: error,
-        });
+        throw new Error(
+          `given up after ${failures} ${failures === 1 ? "try" : "tries"} without a byte; the last: ${describeError(error)}`,
+          {
+            cause: error,
+          },
+        );
       }
       await new Promise<void>((resume) => how.clock.after(failures * how.pauseMs, resume));
     }

@@ -1,0 +1,160 @@
+/**
+ * What new weights cost: from `publish` to the last acknowledgement of 4 samplers on this host, each a process of its own that
+ * maps the bytes and hashes them. Run: bun bench/weights.bench.ts, or `bun run bench weights [--weights.megabytes=100]`
+ * Budget: the built-in policy (2 MB) under 50 ms; others within twice a copy of the bytes plus one hash of them, measured in
+ * turns with it. Five hashes have to be computed, the learner's and four samplers', so below five free cores the cores
+ * decide: `floor` is what these hashes alone take when shared evenly among them.
+ */
+import { mkdtemp, rm } from "node:fs/promises";
+import { availableParallelism, tmpdir } from "node:os";
+import { join } from "node:path";
+import { realClock } from "../actors/clock.ts";
+import { createTransport } from "../actors/transport/create.ts";
+import { welcoming } from "../actors/transport/handshake.ts";
+import type { Peer } from "../actors/transport/transport.ts";
+import { Acks, isAlive, sweep, WeightsPublisher, weightsFolder } from "../actors/weights.ts";
+import { median, numbersOf, round } from "./reference.ts";
+
+export const summary = "publish to last acknowledgement of 4 samplers, beside a copy and one hash of the same bytes";
+
+const SAMPLERS = 4;
+/** Turns of a size; fewer of the largest, which takes seconds. */
+const roundsOf = (megabytes: number): number => (megabytes < 1000 ? 7 : 3);
+const MEGABYTE = 1_000_000;
+/** The first is the built-in policy. */
+const SIZES = [2, 4, 100, 1000];
+
+interface Row {
+  readonly megabytes: number;
+  /** Publish to last acknowledgement. */
+  readonly ms: number;
+  /** A copy into memory that is there already, and one hash. */
+  readonly referenceMs: number;
+  /** The same into new memory, which the system has to hand out page by page, as it has for the file. */
+  readonly freshReferenceMs: number;
+  readonly ratio: number;
+  readonly freshRatio: number;
+  readonly floorMs: number;
+}
+
+export async function run(
+  options: Readonly<Record<string, string>> = {},
+): Promise<{ name: string; builtInMs: number; cores: number; rows: Row[] }> {
+  const { megabytes } = numbersOf("weights", { megabytes: SIZES[0]! }, options);
+  const sizes = "megabytes" in options ? [megabytes] : SIZES;
+  const stage = await Stage.open();
+  try {
+    const rows: Row[] = [];
+    for (const size of sizes) {
+      const row = await stage.measure(size);
+      rows.push(row);
+      const { ms, referenceMs, ratio, freshReferenceMs, freshRatio, floorMs } = row;
+      console.log(
+        `${size} MB: ${ms} ms; copy + hash ${referenceMs} ms (x ${ratio}); ` +
+          `into new memory ${freshReferenceMs} ms (x ${freshRatio}); floor ${floorMs} ms`,
+      );
+    }
+    return { name: "weights", builtInMs: rows[0]!.ms, cores: availableParallelism(), rows };
+  } finally {
+    await stage.close();
+  }
+}
+
+/** A learner without a policy, and its samplers. */
+class Stage {
+  readonly #folder: string;
+  readonly #publisher: WeightsPublisher;
+  readonly #acks = new Acks();
+  readonly #peers = new Set<Peer>();
+  readonly #children: ReturnType<typeof Bun.spawn>[] = [];
+  #closeListener = async () => {};
+  #version = 0;
+
+  private constructor(folder: string) {
+    this.#folder = folder;
+    const shared = weightsFolder(folder, (text) => console.log(text));
+    sweep(shared, isAlive);
+    this.#publisher = new WeightsPublisher({ folder: shared, run: "bench", keep: 1 });
+  }
+
+  static async open(): Promise<Stage> {
+    const stage = new Stage(await mkdtemp(join(tmpdir(), "bunraku-weights-bench-")));
+    await stage.#start();
+    return stage;
+  }
+
+  async #start(): Promise<void> {
+    const token = crypto.randomUUID();
+    const limits = { clock: realClock, token, frameBytesMax: 1 << 16, queuedBytesMax: 1 << 20 };
+    const { promise: complete, resolve } = Promise.withResolvers<void>();
+    const handler = welcoming("bench", {
+      joined: (peer, { actor }) => {
+        this.#acks.join(actor);
+        this.#peers.add(peer);
+        if (this.#peers.size === SAMPLERS) resolve();
+      },
+      told: (_, message, { actor }) => {
+        if (message.type !== "weights.loaded") throw new TypeError(`not expected: ${message.type}`);
+        if (!this.#acks.loaded(actor, message.version, message.digest)) throw new Error(`${actor} holds other bytes`);
+      },
+      asked: () => ({ type: "failed", code: "protocol", detail: "nothing to ask here" }),
+    });
+    const listener = await createTransport("socket", limits).listen("ws://127.0.0.1:0", handler);
+    this.#closeListener = () => listener.close();
+    for (let i = 0; i < SAMPLERS; i++) {
+      const script = join(import.meta.dir, "weights-loader.ts");
+      const command = [process.execPath, script, listener.address, `sampler/${i}`];
+      this.#children.push(Bun.spawn(command, { stdio: [new Blob([token]), "inherit", "inherit"] }));
+    }
+    await complete;
+  }
+
+  /** Medians over rounds; in each, both sides work on the same bytes. */
+  async measure(megabytes: number): Promise<Row> {
+    const values = new Float32Array((megabytes * MEGABYTE) / 4).map((_, i) => Math.sin(i));
+    const bytes = new Uint8Array(values.buffer);
+    const target = new Uint8Array(bytes.length).fill(1);
+    const times = { ours: [] as number[], copy: [] as number[], freshCopy: [] as number[], hash: [] as number[] };
+    for (let turn = 0; turn <= roundsOf(megabytes); turn++) {
+      const copy = timed(() => target.set(bytes));
+      const freshCopy = timed(() => void bytes.slice());
+      const hash = timed(() => void new Bun.CryptoHasher("sha256").update(bytes).digest());
+      const ours = await this.#publish(values);
+      // The first round warms the code of both.
+      if (turn === 0) continue;
+      for (const [name, ms] of Object.entries({ ours, copy, freshCopy, hash }))
+        times[name as keyof typeof times].push(ms);
+    }
+    const [ms, copy, freshCopy, hash] = [times.ours, times.copy, times.freshCopy, times.hash].map(median) as number[];
+    return {
+      ...{ megabytes, ms: round(ms!), referenceMs: round(copy! + hash!), freshReferenceMs: round(freshCopy! + hash!) },
+      ...{ ratio: round(ms! / (copy! + hash!), 2), freshRatio: round(ms! / (freshCopy! + hash!), 2) },
+      floorMs: round((hash! * (SAMPLERS + 1)) / Math.min(SAMPLERS + 1, availableParallelism())),
+    };
+  }
+
+  async #publish(values: Float32Array): Promise<number> {
+    const started = performance.now();
+    const message = await this.#publisher.publish(this.#version++, values);
+    this.#acks.expect(message.version, message.digest);
+    const everyone = this.#acks.everyone(message.version);
+    for (const peer of this.#peers) peer.tell(message);
+    await everyone;
+    return performance.now() - started;
+  }
+
+  async close(): Promise<void> {
+    await this.#closeListener();
+    for (const child of this.#children) child.kill("SIGKILL");
+    this.#publisher.close();
+    await rm(this.#folder, { recursive: true });
+  }
+}
+
+function timed(run: () => void): number {
+  const started = performance.now();
+  run();
+  return performance.now() - started;
+}
+
+if (import.meta.main) await run();
