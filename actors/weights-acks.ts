@@ -7,7 +7,7 @@
  * - What a sampler holds never goes back: an older version after a newer one changes nothing.
  */
 
-/** Published digests kept. An acknowledgement of something older is of no use to anyone. */
+/** Published digests kept. A sampler that is further behind is as good as one with other bytes. */
 const PUBLISHED_MAX = 64;
 
 interface Wait {
