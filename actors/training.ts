@@ -80,6 +80,7 @@ export interface TrainingContext {
   readonly play: (tickets: ReturnType<typeof trainingTickets>) => Promise<readonly Finished[]>;
   readonly warmStart: (hooks: {
     measureTaught: () => Promise<Taught>;
+    sample: (stepOverall: number) => Promise<void>;
     progress: (progress: WarmStartProgress) => void;
     stopped: () => void;
   }) => Promise<{ taught: Taught; cached: boolean }>;
@@ -96,6 +97,9 @@ export class Stopped extends Error {
 
 /** Random boards are played this many times over, so that the line others are compared with is not itself noise. */
 const RANDOM_ROUNDS = 16;
+
+/** Boards of each sample of play during the warm start. */
+const WARM_SAMPLES = 32;
 
 export class Training {
   readonly #context: TrainingContext;
@@ -170,6 +174,7 @@ export class Training {
       const { taught, cached } = await this.#race(
         this.#context.warmStart({
           measureTaught: () => this.#measureTaught(),
+          sample: (stepOverall) => this.#sampleWarm(stepOverall),
           progress: (progress) => this.#warmProgress(progress),
           stopped: () => this.#checkStopped(),
         }),
@@ -195,6 +200,30 @@ export class Training {
     const { temperature } = this.#context.config.validate;
     await this.#publish();
     return { cool: await this.#validate("taught", temperature), one: await this.#validate("taught", 1) };
+  }
+
+  /** A few boards by the policy in the middle of its warm start. */
+  async #sampleWarm(stepOverall: number): Promise<void> {
+    const { config, reporter, say } = this.#context;
+    await this.#publish();
+    const tickets = validationTickets(
+      config,
+      `warm${stepOverall}`,
+      config.validate.temperature,
+      this.#progress.version,
+    );
+    const finished = await this.#race(this.#context.play(tickets.slice(0, WARM_SAMPLES)));
+    const played = playedOf(finished);
+    if (played.length === 0) return;
+    const success = played.filter(({ outcome }) => outcome.success).length / played.length;
+    reporter.metrics(stepOverall, { "warm/success": success });
+    const one = played[stepOverall % played.length]!.outcome;
+    const turn = one.turns[0]!;
+    say(
+      "sample",
+      `${percent(success)} of ${played.length} boards · "${turn.observation.replaceAll("\n", " ")}" → ${turn.reply}`,
+    );
+    await this.#race(reporter.episodes(rowsOf(played)));
   }
 
   #warmProgress({ stage, stages, name, step, steps, stepOverall, loss }: WarmStartProgress): void {
@@ -248,9 +277,7 @@ export class Training {
     const failed = finished.length - played.length;
     const fresh = played.filter(({ outcome }) => version - outcome.trajectory.version <= config.learner.stalenessMax);
     const values: Partial<Record<MetricName, number>> = { "train/failed_episodes": failed };
-    const rows: EpisodeRow[] = finished.map(({ ticket, sampler, outcome }) => {
-      return { ticket, sampler, outcome, update: null, advantage: null };
-    });
+    const rows = rowsOf(finished);
     if (fresh.length > 0) {
       Object.assign(values, rolloutMetrics("train", fresh));
       const staleness =
@@ -351,11 +378,7 @@ export class Training {
       reporter.metrics(this.#progress.update, { ...metrics, "speed/validate_s": (clock.now() - started) / 1000 });
     }
     say("validate", `${name} at temperature ${temperature}: success ${percent(success)} of ${played.length} boards`);
-    await this.#race(
-      reporter.episodes(
-        played.map(({ ticket, sampler, outcome }) => ({ ticket, sampler, outcome, update: null, advantage: null })),
-      ),
-    );
+    await this.#race(reporter.episodes(rowsOf(played)));
     return success;
   }
 
@@ -398,6 +421,10 @@ export class Training {
     return Promise.race([work, this.#stop.promise]);
   }
 }
+
+/** Rows of the trajectory log, nothing trained on yet. */
+const rowsOf = (finished: readonly Finished[]): EpisodeRow[] =>
+  finished.map(({ ticket, sampler, outcome }) => ({ ticket, sampler, outcome, update: null, advantage: null }));
 
 const percent = (share: number) => `${(100 * share).toFixed(1)} %`;
 

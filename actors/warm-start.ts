@@ -35,6 +35,8 @@ export interface WarmStartContext {
   readonly demonstrations: DemonstrationOptions;
   /** Validate the policy as it is after the first stage. */
   readonly measureTaught: () => Promise<Taught>;
+  /** Let the policy play a few boards as it is now, for people to watch. */
+  readonly sample: (stepOverall: number) => Promise<void>;
   readonly progress: (progress: WarmStartProgress) => void;
   /** Rejects when the run must end. */
   readonly stopped: () => void;
@@ -52,8 +54,9 @@ export interface WarmStartProgress {
   readonly loss: number;
 }
 
-/** Steps between reports of progress. */
+/** Steps between reports of progress, and between samples of play. */
 const REPORT_EVERY = 20;
+const SAMPLE_EVERY = 200;
 
 /** Fill `parameters`, from the cache if it has them. */
 export async function warmStart(context: WarmStartContext): Promise<{ taught: Taught; cached: boolean }> {
@@ -86,6 +89,7 @@ export async function warmStart(context: WarmStartContext): Promise<{ taught: Ta
       loss += await learning;
       since++;
       stepOverall++;
+      if (stepOverall % SAMPLE_EVERY === 0) await context.sample(stepOverall);
       if (since < REPORT_EVERY && step + 1 < stage.steps) continue;
       const { name, steps } = stage;
       context.progress({

@@ -37,11 +37,13 @@ export interface BatchLimits {
   readonly widthMultiple: number;
 }
 
+/** Rows are padded to a multiple of this, so that few shapes are compiled. */
+const ROW_MULTIPLE = 4;
+
 const roundUp = (value: number, multiple: number) => Math.ceil(value / multiple) * multiple;
 
 /**
- * @returns micro-batches that hold every sequence once, longest first. The number of rows is a function of T alone, so that
- * equal lengths share a compiled shape.
+ * @returns micro-batches that hold every sequence once, longest first.
  * @throws {RangeError} if a sequence has no written token, or one where nothing predicts it.
  */
 export function microBatches(sequences: readonly Sequence[], limits: BatchLimits): MicroBatch[] {
@@ -57,7 +59,11 @@ export function microBatches(sequences: readonly Sequence[], limits: BatchLimits
   const batches: MicroBatch[] = [];
   for (let at = 0; at < order.length; ) {
     const length = roundUp(sequences[order[at]!]!.tokens.length, lengthMultiple);
-    const rows = Math.max(1, Math.floor(tokensMax / length));
+    // As many micro-batches as the limit asks for, and no fuller than the sequences fill them evenly.
+    const rowsMax = Math.max(1, Math.floor(tokensMax / length));
+    const left = order.length - at;
+    const even = Math.ceil(left / Math.ceil(left / rowsMax));
+    const rows = Math.min(rowsMax, roundUp(even, ROW_MULTIPLE));
     const members = order.slice(at, at + rows);
     const width = roundUp(Math.max(...members.map((i) => sequences[i]!.written.length)), widthMultiple);
     const batch = {

@@ -30,6 +30,7 @@ const FUNCTIONS = {
   releaseSession: [95, ["ptr"], "void"],
   releaseValue: [96, ["ptr"], "void"],
   releaseSessionOptions: [100, ["ptr"], "void"],
+  registerAllocator: [144, ["ptr", "ptr", "ptr"], "ptr"],
   addSessionConfigEntry: [130, ["ptr", "ptr", "ptr"], "ptr"],
 } as const satisfies Record<string, readonly [number, readonly FFITypeOrString[], FFITypeOrString]>;
 
@@ -41,6 +42,10 @@ const LOG_ERRORS = 3;
 /** GraphOptimizationLevel: everything. */
 const OPTIMIZE_ALL = 99;
 const ELEMENT_TYPES = { float32: 1, int32: 6 } as const;
+
+/** OrtAllocatorType and OrtMemType. */
+const ARENA = 1;
+const DEFAULT_MEMORY = 0;
 
 interface Runtime {
   readonly api: Api;
@@ -92,7 +97,11 @@ function runtime(): Runtime {
   const env = new Out();
   check(api, api.createEnv(LOG_ERRORS, zeroEnded("bunraku"), env.cell));
   const memory = new Out();
-  check(api, api.createCpuMemoryInfo(0, 0, memory.cell));
+  check(api, api.createCpuMemoryInfo(ARENA, DEFAULT_MEMORY, memory.cell));
+  // One arena for all sessions: each of its own would keep its peak for ever, half a gigabyte a compiled shape.
+  // The environment is the process's; in a second thread the arena is there already, and this says so.
+  const registered = api.registerAllocator(env.pointer, memory.pointer, null);
+  if (registered !== null) api.releaseStatus(registered);
   loaded = { api, env: env.pointer, memory: memory.pointer };
   return loaded;
 }
@@ -146,8 +155,10 @@ export class OrtSession {
     check(api, api.setLogSeverity(settings, LOG_ERRORS));
     check(api, api.setOptimizationLevel(settings, OPTIMIZE_ALL));
     // Spinning threads steal time from the other actors on the same cores.
-    const spinning = zeroEnded("session.intra_op.allow_spinning");
-    check(api, api.addSessionConfigEntry(settings, spinning, zeroEnded("0")));
+    const entries = { "session.intra_op.allow_spinning": "0", "session.use_env_allocators": "1" };
+    for (const [name, value] of Object.entries(entries)) {
+      check(api, api.addSessionConfigEntry(settings, zeroEnded(name), zeroEnded(value)));
+    }
     if (options.profile !== undefined) check(api, api.enableProfiling(settings, zeroEnded(options.profile)));
     const session = new Out();
     try {
