@@ -6,6 +6,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { startCluster } from "../actors/cluster.ts";
 import { type RunConfig, RunConfig as RunConfigSchema, runKeys, withoutSecrets } from "../actors/config.ts";
+import { startSingleProcess } from "../actors/single-process.ts";
 import type { Report } from "../actors/training.ts";
 import { type Command, helped, parseOptions, UsageError } from "./options.ts";
 import { chooseConfig, configFlags } from "./presets.ts";
@@ -49,7 +50,8 @@ export async function main(args: string[]): Promise<number> {
     terminal: process.stderr.isTTY === true,
     write: (text) => process.stderr.write(text),
   });
-  const cluster = await startCluster({
+  const start = options.flags["single-process"] ? startSingleProcess : startCluster;
+  const cluster = await start({
     run: basename(folder),
     ...{ folder, config },
     event: (event) => view.event(event),

@@ -1,0 +1,203 @@
+/**
+ * A run on one thread: the actors of cluster.ts without processes, sockets or threads, for tests and debuggers. Knows what to
+ * start and where everyone is; what they do is theirs.
+ *
+ * - Messages are packed, copied and checked as between processes, so what an actor can get away with is the same.
+ * - Nobody is replaced: the first error of any actor ends the run.
+ * - The run ends once, and only when every actor has left: one that finished by itself first, the others in the reverse order
+ *   of their start. None of their timers outlives it.
+ */
+import { randomBytes } from "node:crypto";
+import type { ActorKind, Running } from "./actor.ts";
+import { type Clock, realClock } from "./clock.ts";
+import type { Cluster, ClusterOptions } from "./cluster.ts";
+import { describeError } from "./errors.ts";
+import { type Log, makeLog } from "./log.ts";
+import type { Messages } from "./protocol.ts";
+import { envServer } from "./start-env-server.ts";
+import { learner } from "./start-learner.ts";
+import { metricsSink } from "./start-metrics-sink.ts";
+import { sampler } from "./start-sampler.ts";
+import type { ChildView, RunEnd } from "./supervision.ts";
+import { createTransport } from "./transport/create.ts";
+import { MemoryNetwork } from "./transport/memory.ts";
+
+/** Returns once the actors are being started; `ended` says how that, and the run, went. */
+export async function startSingleProcess(options: ClusterOptions): Promise<Cluster> {
+  const run = new SingleProcess(options);
+  void run.start();
+  return run;
+}
+
+interface Actor {
+  readonly name: string;
+  readonly kind: ActorKind;
+  readonly log: Log;
+  /** null until it has started. */
+  running: Running | null;
+  lastMessage: string;
+}
+
+class SingleProcess implements Cluster {
+  readonly #options: ClusterOptions;
+  readonly #network = new MemoryNetwork();
+  readonly #token: string;
+  readonly #time = mortal(realClock);
+  readonly #actors: Actor[] = [];
+  readonly #started = Promise.withResolvers<void>();
+  readonly #ended = Promise.withResolvers<RunEnd>();
+  #ending = false;
+
+  constructor(options: ClusterOptions) {
+    this.#options = options;
+    this.#token = options.config.transport.token ?? randomBytes(24).toString("base64url");
+  }
+
+  get ended(): Promise<RunEnd> {
+    return this.#ended.promise;
+  }
+
+  /** All run on one thread, so whoever asks hears of all of them now. */
+  children(): readonly ChildView[] {
+    return this.#actors.map(({ name, kind, running, lastMessage }) => ({
+      ...{ name, role: kind.role, lastMessage, url: running?.url ?? null, doing: running?.doing() ?? "starting" },
+      ...{ pid: process.pid, restarts: 0, silentMs: 0, rssBytes: process.memoryUsage.rss() },
+    }));
+  }
+
+  stop(reason: string): Promise<RunEnd> {
+    return this.#end({ ok: true, reason }, null);
+  }
+
+  /** In the order in which they are needed. */
+  async start(): Promise<void> {
+    const { envServer: servers, sampler: samplers } = this.#options.config;
+    const named = (kind: ActorKind, count: number) =>
+      Array.from({ length: count }, (_, i) => ({ kind, name: `${kind.role}-${i}` }));
+    const plan = [
+      { kind: metricsSink, name: metricsSink.role },
+      ...named(envServer, servers.count),
+      { kind: learner, name: learner.role },
+      ...named(sampler, samplers.count),
+    ];
+    for (const { kind, name } of plan) if (!this.#ending) await this.#startActor(kind, name);
+    this.#started.resolve();
+  }
+
+  async #startActor(kind: ActorKind, name: string): Promise<void> {
+    const { run, folder, config, event, output } = this.#options;
+    const level = config.supervisor.logLevel;
+    const write = (line: string) => output(name, line.trimEnd());
+    const log = makeLog({ actor: name, level, secrets: [this.#token], write, date: () => new Date() });
+    const actor: Actor = { name, kind, log, running: null, lastMessage: "" };
+    this.#actors.push(actor);
+    event({ kind: "started", child: name, pid: process.pid });
+    try {
+      actor.running = await kind.start(config, {
+        ...{ actor: name, run, folder, token: this.#token, clock: this.#time.clock, log },
+        ...{ transport: this.#transport(actor), listen: `memory:${name}`, threads: false, uniform: Math.random },
+        finish: () => void this.#end({ ok: true, reason: `${name} finished` }, actor),
+        fail: (error) => this.#failed(actor, error),
+      });
+    } catch (error) {
+      this.#failed(actor, error);
+      return;
+    }
+    if (actor.running.url !== null) event({ kind: "ready", child: name, url: actor.running.url });
+    for (const { kind, running } of this.#actors) {
+      if (kind.role === "learner" || kind.role === "sampler") running?.told?.(this.#roster());
+    }
+  }
+
+  #transport(actor: Actor) {
+    const { frameBytesMax, queuedBytesMax } = this.#options.config.transport;
+    return createTransport("memory", {
+      ...{ network: this.#network, clock: this.#time.clock, token: this.#token, frameBytesMax, queuedBytesMax },
+      report: ({ kind, peer, detail }) => actor.log.warning(`peer.${kind}`, detail, { peer }),
+      received(type) {
+        actor.lastMessage = type;
+      },
+    });
+  }
+
+  #roster(): Messages["roster"] {
+    const of = (kind: ActorKind) =>
+      this.#actors.flatMap(({ name, kind: its, running }) =>
+        its === kind && running !== null && running.url !== null ? [{ actor: name, url: running.url }] : [],
+      );
+    return {
+      type: "roster",
+      learner: of(learner)[0]?.url ?? null,
+      metricsSink: of(metricsSink)[0]?.url ?? null,
+      envServers: of(envServer),
+    };
+  }
+
+  #failed({ name, log }: Actor, error: unknown): void {
+    const stack = error instanceof Error ? (error.stack ?? "") : "";
+    log.error("crash", describeError(error), { stack: stack.slice(0, 2000) });
+    void this.#end({ ok: false, reason: `${name} failed (${describeError(error)})` }, null);
+  }
+
+  #end(end: RunEnd, first: Actor | null): Promise<RunEnd> {
+    if (!this.#ending) {
+      this.#ending = true;
+      this.#leave(end, first).then(this.#ended.resolve, this.#ended.reject);
+    }
+    return this.ended;
+  }
+
+  async #leave(end: RunEnd, first: Actor | null): Promise<RunEnd> {
+    await this.#started.promise;
+    const others = this.#actors.filter((actor) => actor !== first).reverse();
+    let result = end;
+    for (const actor of first === null ? others : [first, ...others]) {
+      const error = await this.#stopActor(actor, end.reason);
+      // Why the run ended badly is said by the first cause.
+      if (error !== null && result.ok) result = { ok: false, reason: `${actor.name} could not leave: ${error}` };
+    }
+    this.#time.stop();
+    return result;
+  }
+
+  /** @returns what went wrong, or null. */
+  async #stopActor({ name, running }: Actor, reason: string): Promise<string | null> {
+    let problem: string | null = null;
+    try {
+      await running?.stop(reason);
+    } catch (error) {
+      problem = describeError(error);
+    }
+    const code = problem === null && running !== null ? 0 : 1;
+    this.#options.event({ kind: "exited", child: name, pid: process.pid, asked: true, code, signal: null });
+    return problem;
+  }
+}
+
+/** A clock whose timers end with the run: an actor may leave some behind, as its process would take them along. */
+function mortal({ now, after }: Clock): { readonly clock: Clock; stop(): void } {
+  const cancels = new Set<() => void>();
+  let stopped = false;
+  return {
+    clock: {
+      now,
+      after(delayMs, run) {
+        if (stopped) return () => {};
+        const cancelTimer = after(delayMs, () => {
+          cancels.delete(cancel);
+          run();
+        });
+        const cancel = () => {
+          cancels.delete(cancel);
+          cancelTimer();
+        };
+        cancels.add(cancel);
+        return cancel;
+      },
+    },
+    stop() {
+      stopped = true;
+      for (const cancel of cancels) cancel();
+    },
+  };
+}

@@ -1,0 +1,166 @@
+/**
+ * A tiny Bandit run, once on one thread and twice as processes. What decides an update must not depend on who plays, where
+ * the actors live or how messages travel, so everything but the times is compared as it is stored.
+ */
+import { Database } from "bun:sqlite";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { latestCheckpoint } from "../../actors/checkpoint.ts";
+import { type Cluster, startCluster } from "../../actors/cluster.ts";
+import { composeRunConfig, type RunConfig } from "../../actors/config.ts";
+import { isMetricName, metric } from "../../actors/metrics.ts";
+import { startSingleProcess } from "../../actors/single-process.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+
+afterAll(removeTemporaryFolders);
+
+const UPDATES = 3;
+
+function configOf(folder: string, values: { samplers: number; updates?: number; port?: number }): RunConfig {
+  const stage = { steps: 20, batch: 8, learningRate: 2e-3 };
+  return composeRunConfig([
+    {
+      source: "test",
+      values: {
+        env: { tag: "Bandit", turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1 },
+        rollout: { groups: 4, groupSize: 4 },
+        sampler: { count: values.samplers, slots: 8 },
+        model: { width: 32, layers: 1, heads: 2, kvHeads: 1, hidden: 32 },
+        warmStart: {
+          boards: 100,
+          cacheDir: join(folder, "warm-start"),
+          stages: [
+            { name: "learn", babble: 0.5, noise: 0, ...stage },
+            { name: "blur", babble: 1, noise: 0, ...stage },
+          ],
+        },
+        learner: { updates: values.updates ?? UPDATES, filter: { strategy: "all" } },
+        validate: { episodes: 16, everyUpdates: 2 },
+        engine: { threads: 1 },
+        metrics: { port: values.port ?? 0 },
+      },
+    },
+  ]);
+}
+
+interface Run {
+  readonly folder: string;
+  readonly lines: string[];
+  readonly cluster: Cluster;
+}
+
+async function start(how: typeof startCluster, values: Parameters<typeof configOf>[1], old?: string): Promise<Run> {
+  const folder = old ?? join(temporaryFolder(), "run");
+  mkdirSync(folder, { recursive: true });
+  const lines: string[] = [];
+  const config = configOf(folder, values);
+  const output = (_: string, line: string) => lines.push(line);
+  return { folder, lines, cluster: await how({ run: "run", folder, config, event: () => {}, output }) };
+}
+
+/** Everything a run stored that must not depend on time, as text. */
+function stored(folder: string): { metrics: string[]; episodes: string[] } {
+  const db = new Database(join(folder, "run.sqlite"), { readonly: true });
+  const rows = db.query("SELECT name, actor, step, value FROM metrics ORDER BY name, actor, step").values();
+  const lasting = rows.filter(([name]) => isMetricName(String(name)) && metric(name as never).timed !== true);
+  const episodes = db
+    .query(
+      `SELECT episode, attempt, layout_seed, dynamics_seed, version, digest, reward, stop, trained_in, advantage,
+       turns, spans, hex(tokens), hex(written), hex(log_probs) FROM episodes JOIN bodies USING (id) ORDER BY episode`,
+    )
+    .values();
+  db.close();
+  return { metrics: lasting.map((row) => JSON.stringify(row)), episodes: episodes.map((row) => JSON.stringify(row)) };
+}
+
+/** sha256 of what was learnt in the end: parameters and moments. */
+async function learnt(folder: string): Promise<string> {
+  const { found } = await latestCheckpoint(join(folder, "checkpoints"));
+  return readFileSync(join(found!, "SHA256SUMS"), "utf8")
+    .split("\n")
+    .filter((line) => line.endsWith(".safetensors"))
+    .join("\n");
+}
+
+const successes = (folder: string) => JSON.parse(readFileSync(join(folder, "report.json"), "utf8")).success;
+
+describe("a run on one thread", () => {
+  let single: Run;
+  beforeAll(async () => {
+    single = await start(startSingleProcess, { samplers: 2 });
+    expect(await single.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
+  }, 60_000);
+
+  test("trains, validates and reports", () => {
+    const names = stored(single.folder).metrics.map((row) => JSON.parse(row).slice(0, 3).join(" "));
+    for (const name of ["validate/success learner 0", "train/log_prob_gap learner 3", "total/episodes learner 3"]) {
+      expect(names).toContain(name);
+    }
+    expect(Object.keys(successes(single.folder))).toEqual(["random", "taught", "before", "after", "best"]);
+  });
+
+  test.each([1, 2])(
+    "stores and learns exactly what processes with %d samplers do",
+    async (samplers) => {
+      const processes = await start(startCluster, { samplers });
+      expect(await processes.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
+      const [ours, theirs] = [stored(single.folder), stored(processes.folder)];
+      expect(theirs.metrics).toEqual(ours.metrics);
+      expect(theirs.episodes).toEqual(ours.episodes);
+      expect(await learnt(processes.folder)).toBe(await learnt(single.folder));
+      expect(successes(processes.folder)).toEqual(successes(single.folder));
+      expect(ours.metrics.length).toBeGreaterThan(60);
+      expect(ours.episodes.length).toBeGreaterThan(UPDATES * 16);
+    },
+    60_000,
+  );
+
+  test("names its actors, where they are and what they do", async () => {
+    const run = await start(startSingleProcess, { samplers: 1, updates: 1 });
+    await run.cluster.ended;
+    expect(run.cluster.children().map(({ name, url }) => [name, url])).toEqual([
+      ["metrics-sink", "memory:metrics-sink"],
+      ["env-server-0", "memory:env-server-0"],
+      ["learner", "memory:learner"],
+      ["sampler-0", null],
+    ]);
+  }, 60_000);
+});
+
+describe("stopping", () => {
+  test("saves what was learnt, and going on leads to where it would have been", async () => {
+    const whole = await start(startSingleProcess, { samplers: 1, updates: 6 });
+    await whole.cluster.ended;
+    const reached = Promise.withResolvers<void>();
+    const folder = join(temporaryFolder(), "run");
+    mkdirSync(folder);
+    const config = configOf(folder, { samplers: 1, updates: 6 });
+    const cluster = await startSingleProcess({
+      ...{ run: "run", folder, config, event: () => {} },
+      output: (_, line) => void (line.includes("update 2/6") && reached.resolve()),
+    });
+    await Promise.race([reached.promise, cluster.ended]);
+    expect(await cluster.stop("enough")).toEqual({ ok: true, reason: "enough" });
+    const { found } = await latestCheckpoint(join(folder, "checkpoints"));
+    expect(found).not.toBeNull();
+    const resumed = await start(startSingleProcess, { samplers: 1, updates: 6 }, folder);
+    expect(await resumed.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
+    expect(await learnt(folder)).toBe(await learnt(whole.folder));
+  }, 60_000);
+
+  test("ends a run that has hardly begun", async () => {
+    const { cluster, folder } = await start(startSingleProcess, { samplers: 1 });
+    expect(await cluster.stop("never mind")).toEqual({ ok: true, reason: "never mind" });
+    expect((await latestCheckpoint(join(folder, "checkpoints"))).found).toBeNull();
+  }, 60_000);
+
+  test("is what the first error leads to, and its cause is told", async () => {
+    using taken = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
+    const { cluster, lines } = await start(startSingleProcess, { samplers: 1, port: taken.port });
+    const end = await cluster.ended;
+    expect(end.ok).toBe(false);
+    expect(end.reason).toContain(`metrics-sink failed (Error: cannot serve the page on 127.0.0.1:${taken.port}`);
+    expect(lines.some((line) => line.includes('"level":"error"') && line.includes("the port is in use"))).toBe(true);
+  }, 60_000);
+});
