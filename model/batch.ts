@@ -44,7 +44,7 @@ const roundUp = (value: number, multiple: number) => Math.ceil(value / multiple)
 
 /**
  * @returns micro-batches that hold every sequence once, longest first.
- * @throws {RangeError} if a sequence has no written token, or one where nothing predicts it.
+ * @throws {RangeError} if a sequence has no written token, one where nothing predicts it, or they do not ascend.
  */
 export function microBatches(sequences: readonly Sequence[], limits: BatchLimits): MicroBatch[] {
   const { tokensMax, lengthMultiple, widthMultiple } = limits;
@@ -52,6 +52,8 @@ export function microBatches(sequences: readonly Sequence[], limits: BatchLimits
     const fits = written.length > 0 && written[0]! > 0 && written.at(-1)! < tokens.length;
     if (!fits)
       throw new RangeError(`sequence ${i}: written tokens must lie in 1 … ${tokens.length - 1}, got ${written}`);
+    if (written.some((position, at) => at > 0 && position <= written[at - 1]!))
+      throw new RangeError(`sequence ${i}: written tokens must ascend, got ${written}`);
   });
   const order = sequences
     .map((_, i) => i)

@@ -69,6 +69,11 @@ export class Decoder {
     return this.#lengths[slot]!;
   }
 
+  /** Tokens that still fit into a slot's cache. */
+  room(slot: number): number {
+    return this.#options.capacity - this.#lengths[slot]!;
+  }
+
   /** Forget a slot's sequence. */
   clear(slot: number): void {
     this.#lengths[slot] = 0;

@@ -5,6 +5,8 @@
  * - Nothing is re-encoded: a sequence's cache stays until it is closed, and a later turn only appends.
  * - A reply is a function of parameters, sequence, coins and settings, whatever else is decoded beside it.
  * - Every reply says whether the policy ended it or a limit cut it.
+ * - A request that cannot be met is refused before anything is computed, and logits that are not finite end the reply they were
+ *   for: no other sequence is touched. Only a failure of the engine ends all that were computed together.
  */
 import type { Decoder } from "./decoder.ts";
 import { type CoinKey, coin } from "./rng.ts";
@@ -45,10 +47,12 @@ export class Generator {
   readonly #sampler: Sampler;
   readonly #free: number[];
   readonly #slots = new Map<string, number>();
+  /** Slots that owe a reply. */
+  readonly #owing = new Set<number>();
   /** By slot: a reply's last token, which was written but not fed yet. The next prompt brings it along. */
   readonly #unfed = new Map<number, number>();
   readonly #asked: Writing[] = [];
-  #writing: Writing[] = [];
+  #writing: readonly Writing[] = [];
   #running = false;
   /** Since the generator was made. */
   tokensWritten = 0;
@@ -81,21 +85,49 @@ export class Generator {
     this.#slots.set(name, slot);
   }
 
+  /** Forget a sequence. @throws {RangeError} if it owes a reply: wait for that first. */
   close(name: string): void {
     const slot = this.#slotOf(name);
+    if (this.#owing.has(slot)) throw new RangeError(`cannot close ${name} while a reply to it is being written`);
     this.#slots.delete(name);
     this.#unfed.delete(slot);
     this.#free.push(slot);
     this.#free.sort((a, b) => b - a);
   }
 
-  /** Append the prompt to a sequence and write a reply to it. One at a time per sequence. */
+  /**
+   * Append the prompt to a sequence and write a reply to it. One at a time per sequence.
+   *
+   * @throws {RangeError} if the request makes no sense, or does not fit into what is left of the sequence; then nothing changed.
+   * @throws {Error} if it could not be computed; then the sequence is of no more use.
+   */
   reply(name: string, request: ReplyRequest): Promise<Reply> {
     const slot = this.#slotOf(name);
-    return new Promise((done, failed) => {
+    this.#check(name, slot, request);
+    this.#owing.add(slot);
+    return new Promise<Reply>((done, failed) => {
       this.#asked.push({ slot, request, tokens: [], logProbs: [], done, failed });
       if (!this.#running) void this.#run();
-    });
+    }).finally(() => this.#owing.delete(slot));
+  }
+
+  #check(name: string, slot: number, { prompt, tokensMax }: ReplyRequest): void {
+    if (this.#owing.has(slot)) throw new RangeError(`sequence ${name} owes a reply already`);
+    if (prompt.length === 0 || !Number.isInteger(tokensMax) || tokensMax < 1) {
+      throw new RangeError(
+        `sequence ${name}: ${tokensMax} tokens of reply to ${prompt.length} of prompt; at least 1 each`,
+      );
+    }
+    const stray = prompt.find((token) => !Number.isInteger(token) || token < 0 || token >= this.#vocabulary);
+    if (stray !== undefined)
+      throw new RangeError(`sequence ${name}: there is no token ${stray} in ${this.#vocabulary}`);
+    // The last token of a reply is not fed before the next prompt.
+    const needed = (this.#unfed.has(slot) ? 1 : 0) + prompt.length + tokensMax - 1;
+    const room = this.#decoder.room(slot);
+    if (needed <= room) return;
+    throw new RangeError(
+      `sequence ${name}: ${prompt.length} tokens of prompt and ${tokensMax} of reply need ${needed} places, ${room} are left`,
+    );
   }
 
   #slotOf(name: string): number {
@@ -109,57 +141,69 @@ export class Generator {
     this.#running = true;
     while (this.#asked.length + this.#writing.length > 0) {
       await new Promise((next) => setImmediate(next));
-      try {
-        await this.#admit();
-        await this.#step();
-      } catch (error) {
-        const stranded = [...this.#writing, ...this.#asked.splice(0)];
-        this.#writing = [];
-        for (const { failed } of stranded) failed(error);
-      }
+      await this.#together(this.#asked.splice(0), (asked) => this.#admit(asked));
+      await this.#together(this.#writing, (writing) => this.#step(writing));
     }
     this.#running = false;
   }
 
+  /** What fails while these are computed in one batch fails for them, and for no others. */
+  async #together(all: readonly Writing[], compute: (all: readonly Writing[]) => Promise<void>): Promise<void> {
+    if (all.length === 0) return;
+    try {
+      await compute(all);
+    } catch (error) {
+      for (const writing of all) this.#fail(writing, error);
+    }
+  }
+
   /** Append the prompts that wait, and write the first token of each reply. */
-  async #admit(): Promise<void> {
-    const asked = this.#asked.splice(0);
-    if (asked.length === 0) return;
-    this.#writing.push(...asked);
+  async #admit(asked: readonly Writing[]): Promise<void> {
     const prompts = asked.map(({ slot, request }) => {
       const unfed = this.#unfed.get(slot);
       return unfed === undefined ? request.prompt : [unfed, ...request.prompt];
     });
     const slots = asked.map(({ slot }) => slot);
-    const logits = await this.#decoder.appendMany(slots, prompts);
     for (const slot of slots) this.#unfed.delete(slot);
+    const logits = await this.#decoder.appendMany(slots, prompts);
+    this.#writing = [...this.#writing, ...asked];
     for (const [row, writing] of asked.entries()) this.#write(writing, logits, row * this.#vocabulary);
   }
 
-  async #step(): Promise<void> {
-    if (this.#writing.length === 0) return;
-    const rows = Math.max(...this.#writing.map(({ slot }) => slot)) + 1;
+  async #step(all: readonly Writing[]): Promise<void> {
+    const rows = Math.max(...all.map(({ slot }) => slot)) + 1;
     const fed = new Int32Array(rows).fill(-1);
-    for (const { slot, tokens } of this.#writing) fed[slot] = tokens.at(-1)!;
+    for (const { slot, tokens } of all) fed[slot] = tokens.at(-1)!;
     const logits = await this.#decoder.step(fed);
-    for (const writing of [...this.#writing]) this.#write(writing, logits, writing.slot * this.#vocabulary);
+    for (const writing of all) this.#write(writing, logits, writing.slot * this.#vocabulary);
   }
 
   /** Choose the next token of a reply; its cache entry is made when it is fed. */
   #write(writing: Writing, logits: Float32Array, offset: number): void {
-    const { request, tokens, logProbs } = writing;
-    const index = this.#decoder.length(writing.slot);
-    const { token, logProb } = this.#sampler.sample(logits, offset, coin(request.coins, index), request.settings);
-    tokens.push(token);
-    logProbs.push(logProb);
+    const { slot, request, tokens, logProbs } = writing;
+    try {
+      const drawn = coin(request.coins, this.#decoder.length(slot));
+      const { token, logProb } = this.#sampler.sample(logits, offset, drawn, request.settings);
+      tokens.push(token);
+      logProbs.push(logProb);
+    } catch (error) {
+      this.#fail(writing, error);
+      return;
+    }
     this.tokensWritten++;
-    const ended = token === request.stop;
-    if (ended || tokens.length === request.tokensMax) this.#finish(writing, !ended);
+    const ended = tokens.at(-1) === request.stop;
+    if (!ended && tokens.length < request.tokensMax) return;
+    this.#drop(writing);
+    this.#unfed.set(slot, tokens.at(-1)!);
+    writing.done({ tokens, logProbs, cut: !ended });
   }
 
-  #finish(writing: Writing, cut: boolean): void {
+  #fail(writing: Writing, error: unknown): void {
+    this.#drop(writing);
+    writing.failed(error);
+  }
+
+  #drop(writing: Writing): void {
     this.#writing = this.#writing.filter((other) => other !== writing);
-    this.#unfed.set(writing.slot, writing.tokens.at(-1)!);
-    writing.done({ tokens: writing.tokens, logProbs: writing.logProbs, cut });
   }
 }

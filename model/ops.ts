@@ -86,7 +86,9 @@ export function swiglu(gate: tf.Tensor, up: tf.Tensor): tf.Tensor {
  * @param cos, sin  (T, D / 2)
  */
 export function rotate(x: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor): tf.Tensor {
-  const [rotated] = fused("Rotate", { x, cos, sin }, {}, () => {
+  // onnxruntime's operator takes one table for all rows; a table of each row's own runs by definition.
+  const kernel = cos.rank === 2 ? "Rotate" : "Rotate by definition";
+  const [rotated] = fused(kernel, { x, cos, sin }, {}, () => {
     const [a, b] = tf.split(x, 2, -1) as [tf.Tensor, tf.Tensor];
     return [tf.concat([tf.sub(tf.mul(a, cos), tf.mul(b, sin)), tf.add(tf.mul(b, cos), tf.mul(a, sin))], -1)];
   });

@@ -175,6 +175,11 @@ lower<tf.FillAttrs>("Fill", (_, { shape, value, dtype }, to) => {
       : to.recorder.float(value as number);
   return to.tensor(to.recorder.emit("Expand", [name, to.recorder.ints(shape)])[0]!, shape, dtype ?? "float32");
 });
+lower<tf.RangeAttrs>("Range", (_, { start, stop, step, dtype }, to) => {
+  const values = Array.from({ length: Math.max(0, Math.ceil((stop - start) / step)) }, (_, i) => start + i * step);
+  const made = dtype === "int32" ? Int32Array.from(values) : Float32Array.from(values);
+  return to.tensor(to.recorder.constant([values.length], dtype as "int32" | "float32", made), [values.length], dtype);
+});
 lower("ZerosLike", ({ x }, _, to) => {
   return to.tensor(to.recorder.emit("Expand", [to.recorder.float(0), to.recorder.ints(x!.shape)])[0]!, x!.shape);
 });
