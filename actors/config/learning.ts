@@ -35,9 +35,9 @@ export const WarmStartConfig = z.strictObject({
     .default([
       {
         name: "learn",
-        babble: 0.3,
+        babble: 0.1,
         noise: 0.1,
-        steps: 1600,
+        steps: 1500,
         batch: 32,
         learningRate: 2e-3,
         finalFraction: 0.1,
