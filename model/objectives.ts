@@ -24,18 +24,20 @@ export interface PolicySettings {
 
 /**
  * Policy gradient on sampled tokens: clipped ratio, entropy bonus, KL to a reference.
- * `oldLogProbs` are those recorded when the tokens were sampled. Weights: see aggregation.ts.
+ * `oldLogProbs` are those recorded when the tokens were sampled. Weights: see aggregation.ts; `klWeights` are these times the
+ * coefficient.
  */
 export function policyObjective({ rule, entropyCoefficient, kl }: PolicySettings): Objective {
   const inputs = ["oldLogProbs", "advantages", "weights", "shares"];
   if (rule.kind === "gspo") inputs.push("sequenceShares");
-  if (kl !== null) inputs.push("reference");
+  if (kl !== null) inputs.push("reference", "klWeights");
   return {
     head: "tokens",
-    name: `policy ${JSON.stringify([rule, entropyCoefficient, kl])}`,
+    // Without the coefficient of the KL term, which a controller may change with every update: it is in the weights.
+    name: `policy ${JSON.stringify([rule, entropyCoefficient, kl?.estimator])}`,
     inputs,
     loss: ({ logProbs, entropies }, x) => {
-      const { oldLogProbs, advantages, weights, shares, sequenceShares, reference } = x as Record<string, tf.Tensor>;
+      const { oldLogProbs, advantages, weights, shares, sequenceShares } = x as Record<string, tf.Tensor>;
       const policy = policyLoss(
         {
           ...{ logProbs, oldLogProbs: oldLogProbs!, advantages: advantages!, weights: weights!, shares: shares! },
@@ -43,11 +45,13 @@ export function policyObjective({ rule, entropyCoefficient, kl }: PolicySettings
         },
         rule,
       );
-      const loss = regularised(policy.loss, weights!, {
-        ...(entropyCoefficient === 0 ? {} : { entropy: { values: entropies, coefficient: entropyCoefficient } }),
-        ...(kl === null ? {} : { kl: { logProbs, reference: reference!, ...kl } }),
-      });
       const mean = (values: tf.Tensor) => tf.sum(tf.mul(values, shares!)) as tf.Scalar;
+      const divergence = kl === null ? null : klEstimate(logProbs, x["reference"]!, kl.estimator);
+      const hopeful = regularised(policy.loss, weights!, {
+        ...(entropyCoefficient === 0 ? {} : { entropy: { values: entropies, coefficient: entropyCoefficient } }),
+      });
+      const loss =
+        divergence === null ? hopeful : (tf.add(hopeful, tf.sum(tf.mul(divergence, x["klWeights"]!))) as tf.Scalar);
       return {
         loss,
         metrics: {
@@ -57,7 +61,7 @@ export function policyObjective({ rule, entropyCoefficient, kl }: PolicySettings
           dualClip: policy.dualClipShare,
           ratioKl: policy.ratioKl,
           entropy: mean(entropies),
-          ...(kl === null ? {} : { kl: mean(klEstimate(logProbs, reference!, kl.estimator)) }),
+          ...(divergence === null ? {} : { kl: mean(divergence) }),
           logProbGap: mean(tf.abs(tf.sub(logProbs, oldLogProbs!))),
         },
       };

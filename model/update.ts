@@ -9,7 +9,7 @@
  */
 import { CRITIC_KINDS, type Estimator, estimateAdvantages } from "./advantage.ts";
 import { type Aggregation, rowLengths, sequenceShares, tokenWeights } from "./aggregation.ts";
-import { type BatchLimits, microBatches } from "./batch.ts";
+import { type BatchLimits, microBatches, type Sequence } from "./batch.ts";
 import { explainedVariance, rewardSpread } from "./diagnostics.ts";
 import { type FilterRule, filterGroups } from "./filter.ts";
 import type { Network, TokenInputs } from "./network.ts";
@@ -72,10 +72,9 @@ export async function update(
 ): Promise<UpdateResult> {
   const groups = played.map(({ group }) => group);
   const rewards = played.map(({ trajectory }) => rawReward(trajectory));
-  const filtered = filterGroups(
-    { groups, rewards, lengths: played.map(({ trajectory }) => trajectory.written.reduce((sum, one) => sum + one, 0)) },
-    settings.filter,
-  );
+  const candidates = { groups, rewards, lengths: played.map(({ trajectory }) => writtenOf(trajectory).length) };
+  const entropies = needsEntropies(settings.filter) ? await meanEntropies(learners.policy, played, settings) : null;
+  const filtered = filterGroups({ ...candidates, ...(entropies === null ? {} : { entropies }) }, settings.filter);
   const spread = rewardSpread(rewards, groups);
   const metrics: Record<string, number> = { keptGroups: filtered.metrics.keptShare };
   if (spread !== null) Object.assign(metrics, { inGroupStd: spread.rewardStd, zeroStdGroups: spread.zeroStdShare });
@@ -95,9 +94,24 @@ export async function update(
   return { skipped: trained.skipped, advantages, steps: trained.steps, metrics };
 }
 
+const needsEntropies = (rule: FilterRule) => "metric" in rule && rule.metric.startsWith("entropy");
+
+/** (played) mean entropy of the policy over the written tokens, in nats. */
+async function meanEntropies(policy: Network, played: readonly Played[], { limits, temperature }: UpdateSettings) {
+  const sequences = played.map(({ trajectory }) => sequenceOf(trajectory));
+  const { entropies } = await policy.score(microBatches(sequences, limits), temperature);
+  return sequences.map(({ written }, i) => mean(entropies[i]!.subarray(0, written.length)));
+}
+
+const writtenOf = ({ written }: Trajectory) => Int32Array.from(written.keys().filter((i) => written[i] === 1));
+const sequenceOf = (trajectory: Trajectory): Sequence => ({
+  tokens: trajectory.tokens,
+  written: writtenOf(trajectory),
+});
+
 /** Per-written-token arrays of the kept trajectories: [trajectory][written token]. */
 interface Prepared {
-  readonly sequences: readonly { readonly tokens: Int32Array; readonly written: Int32Array }[];
+  readonly sequences: readonly Sequence[];
   readonly advantages: readonly Float32Array[];
   readonly inputs: TokenInputs;
   readonly metrics: Readonly<Record<string, number>>;
@@ -108,10 +122,7 @@ async function prepare(
   kept: readonly Played[],
   settings: UpdateSettings,
 ): Promise<Prepared> {
-  const sequences = kept.map(({ trajectory }) => ({
-    tokens: trajectory.tokens,
-    written: Int32Array.from(trajectory.written.keys().filter((i) => trajectory.written[i] === 1)),
-  }));
+  const sequences = kept.map(({ trajectory }) => sequenceOf(trajectory));
   const width = Math.max(...sequences.map(({ written }) => written.length));
   const rows = { width, written: new Uint8Array(kept.length * width) };
   sequences.forEach(({ written }, row) => {
@@ -182,7 +193,7 @@ async function train({ policy, critic }: Learners, data: Prepared, settings: Upd
   for (let epoch = 0; epoch < settings.epochs; epoch++) {
     for (let start = 0; start < data.sequences.length; start += settings.minibatch) {
       const part = slice(data, start, start + settings.minibatch);
-      const inputs = { ...part.inputs, ...shares(part.sequences, settings.aggregation) };
+      const inputs = { ...part.inputs, ...shares(part.sequences, settings) };
       const batches = microBatches(part.sequences, settings.limits);
       if (critic !== null && settings.critic !== null) {
         const { loss: _, ...result } = await critic.accumulate(
@@ -191,14 +202,15 @@ async function train({ policy, critic }: Learners, data: Prepared, settings: Upd
           inputs,
         );
         const step = await critic.step(settings.critic.optimizer);
+        if (!step.applied) skipped = `the norm of the critic's gradient is ${step.gradientNorm}; no step was taken`;
         add(sums, { ...result, criticGradNorm: step.gradientNorm });
       }
       if (!settings.trainPolicy) continue;
       const result = await policy.accumulate(objective, batches, inputs, settings.temperature);
       const step = await policy.step(settings.optimizer);
-      if (!step.applied) skipped = `the gradient's norm is ${step.gradientNorm}; no step was taken`;
+      if (step.applied) steps++;
+      else skipped = `the gradient's norm is ${step.gradientNorm}; no step was taken`;
       add(sums, { ...result, gradNorm: step.gradientNorm });
-      steps++;
     }
   }
   const parts = settings.epochs * Math.ceil(data.sequences.length / settings.minibatch);
@@ -212,7 +224,7 @@ function slice({ sequences, inputs }: Prepared, start: number, end: number) {
 }
 
 /** Weights of every written token of a minibatch. */
-function shares(sequences: Prepared["sequences"], aggregation: Aggregation): TokenInputs {
+function shares(sequences: Prepared["sequences"], { aggregation, policy }: UpdateSettings): TokenInputs {
   const width = Math.max(...sequences.map(({ written }) => written.length));
   const rows = { width, written: new Uint8Array(sequences.length * width) };
   sequences.forEach(({ written }, row) => {
@@ -220,8 +232,11 @@ function shares(sequences: Prepared["sequences"], aggregation: Aggregation): Tok
   });
   const lengths = rowLengths(rows);
   const split = (laid: Float32Array) => lengths.map((length, i) => laid.subarray(i * width, i * width + length));
+  const weights = tokenWeights(rows, aggregation);
+  const coefficient = policy.kl?.coefficient ?? 0;
   return {
-    weights: split(tokenWeights(rows, aggregation)),
+    weights: split(weights),
+    klWeights: split(weights.map((weight) => weight * coefficient)),
     shares: split(tokenWeights(rows, "token-mean")),
     sequenceShares: split(sequenceShares(rows)),
   };

@@ -1,0 +1,151 @@
+/** What the learner computes of written tokens: against float64, against what the sampler recorded, and whatever the batch. */
+import { describe, expect, test } from "bun:test";
+import { microBatches, type Sequence } from "../../model/batch.ts";
+import { Decoder } from "../../model/decoder.ts";
+import { compiledEngine } from "../../model/engine/compiled.ts";
+import { Generator } from "../../model/generate.ts";
+import { Network } from "../../model/network.ts";
+import { imitation, policyObjective, valueObjective } from "../../model/objectives.ts";
+import { initialise, layParameters } from "../../model/parameters.ts";
+import { hash64, sequence } from "../../model/rng.ts";
+import { ModelConfig } from "../../model/transformer.ts";
+import { farthest } from "./farthest.ts";
+import { referenceLogProbs, referenceOutputs, tinyModel, tinyParameters } from "./tiny-policy.ts";
+
+const engine = compiledEngine({ threads: 1 });
+const limits = { tokensMax: 32, lengthMultiple: 4, widthMultiple: 4 };
+
+/** Sequences of 4 to 15 tokens, about half of them written. */
+function draw(count: number, vocabulary: number): Sequence[] {
+  const uniform = sequence(11, "sequences");
+  return Array.from({ length: count }, () => {
+    const length = 4 + Math.floor(uniform() * 12);
+    const tokens = Int32Array.from({ length }, () => Math.floor(uniform() * vocabulary));
+    const written = Int32Array.from({ length: length - 1 }, (_, i) => i + 1).filter(() => uniform() < 0.5);
+    return { tokens, written: written.length > 0 ? written : Int32Array.of(1) };
+  });
+}
+
+const models: [string, ModelConfig][] = [
+  ["heads of 4", tinyModel],
+  ["heads of 16", { ...tinyModel, headWidth: 16 }],
+  ["an output layer of its own", { ...tinyModel, tiedEmbedding: false }],
+];
+describe.each(models)("a policy with %s", (_, model) => {
+  const parameters = tinyParameters(model);
+  const sequences = draw(7, model.vocabulary);
+
+  test.each([1, 0.5])("says the log-probability and entropy of every written token at temperature %p", async (t) => {
+    const network = await Network.create(engine, model, parameters);
+    const { logProbs, entropies } = await network.score(microBatches(sequences, limits), t);
+    for (const [i, { tokens, written }] of sequences.entries()) {
+      const all = referenceLogProbs(model, parameters.flat, tokens, t);
+      const expected = Array.from(written, (at) => all[at - 1]![tokens[at]!]!);
+      const spread = Array.from(written, (at) => -all[at - 1]!.reduce((sum, one) => sum + Math.exp(one) * one, 0));
+      expect(farthest(logProbs[i]!.subarray(0, written.length), expected)).toBeLessThan(1e-5);
+      expect(farthest(entropies[i]!.subarray(0, written.length), spread)).toBeLessThan(1e-5);
+    }
+  });
+
+  test("has the gradient of what it imitates, in any direction", async () => {
+    const copy = layParameters(model, parameters.flat.slice());
+    const network = await Network.create(engine, model, copy);
+    const weights = sequences.map(({ written }) => new Float32Array(written.length).fill(0.01));
+    await network.accumulate(imitation, microBatches(sequences, limits), { weights });
+    // A plain gradient step of size 1: AdamW's step is lost in an epsilon this large.
+    const plain = { learningRate: 1e6, beta1: 0, beta2: 0, epsilon: 1e6, weightDecay: 0, clipNorm: 1e9 };
+    await network.step(plain);
+    const loss = (flat: Float64Array) =>
+      sequences.reduce((sum, { tokens, written }) => {
+        const all = referenceLogProbs(model, flat, tokens);
+        return sum - 0.01 * written.reduce((total, at) => total + all[at - 1]![tokens[at]!]!, 0);
+      }, 0);
+    const uniform = sequence(5, "directions");
+    for (let i = 0; i < 4; i++) {
+      const direction = Float64Array.from(parameters.flat, () => uniform() - 0.5);
+      const moved = (by: number) => direction.map((d, at) => parameters.flat[at]! + by * d);
+      const slope = (loss(moved(1e-5)) - loss(moved(-1e-5))) / 2e-5;
+      const ours = direction.reduce((sum, d, at) => sum + d * (parameters.flat[at]! - copy.flat[at]!), 0);
+      expect(Math.abs(ours - slope)).toBeLessThan(2e-4 * Math.max(1, Math.abs(slope)));
+    }
+  });
+});
+
+test("a critic says its value of the state before every written token", async () => {
+  const model: ModelConfig = { ...tinyModel, head: "value" };
+  const parameters = tinyParameters(model);
+  const sequences = draw(5, model.vocabulary);
+  const network = await Network.create(engine, model, parameters);
+  const values = await network.values(microBatches(sequences, limits));
+  for (const [i, { tokens, written }] of sequences.entries()) {
+    const all = referenceOutputs(model, parameters.flat, tokens);
+    const expected = Array.from(written, (at) => all[at - 1]![0]!);
+    expect(farthest(values[i]!.subarray(0, written.length), expected)).toBeLessThan(1e-4);
+  }
+});
+
+test("an objective for the other head is refused", async () => {
+  const policy = await Network.create(engine, tinyModel, tinyParameters());
+  const batches = microBatches(draw(1, 12), limits);
+  await expect(policy.accumulate(valueObjective(0.5), batches, {})).rejects.toThrow("head says tokens, not value");
+  const model: ModelConfig = { ...tinyModel, head: "value" };
+  const critic = await Network.create(engine, model, tinyParameters(model));
+  const rule = { kind: "ppo", clipLow: 0.2, clipHigh: 0.2, dualClip: null } as const;
+  const objective = policyObjective({ rule, entropyCoefficient: 0, kl: null });
+  await expect(critic.accumulate(objective, batches, {})).rejects.toThrow("head says value, not tokens");
+  await expect(critic.score(batches)).rejects.toThrow("head says value, not tokens");
+});
+
+describe("the gap between sampler and learner", () => {
+  const model = ModelConfig.parse({
+    ...{ vocabulary: 448, width: 64, layers: 2, heads: 4, kvHeads: 2, headWidth: 16, hidden: 128 },
+  });
+  const parameters = layParameters(model);
+  initialise(parameters, sequence(1, "policy"));
+  for (const [name, { values }] of parameters.views) {
+    if (!name.endsWith("norm.weight")) for (let i = 0; i < values.length; i++) values[i]! *= 5;
+  }
+
+  test.each([1, 0.7])(
+    "is below 1e-4 on average at temperature %p, over turns of many episodes",
+    async (temperature) => {
+      const decoder = new Decoder(engine, model, parameters.flat, { slots: 16, capacity: 96 });
+      const generator = new Generator(decoder, model.vocabulary, 16);
+      const uniform = sequence(2, "prompts");
+      const play = async (name: string) => {
+        generator.open(name);
+        const [tokens, written, logProbs]: number[][] = [[], [], []];
+        for (let turn = 0; turn < 3; turn++) {
+          const prompt = Array.from({ length: 3 + Math.floor(uniform() * 9) }, () => Math.floor(uniform() * 448));
+          const reply = await generator.reply(name, {
+            ...{ prompt, coins: { seed: 1, episode: hash64(name) }, stop: 2, tokensMax: 16 },
+            settings: { temperature, topP: 1, topK: 0 },
+          });
+          tokens!.push(...prompt);
+          for (const [i, token] of reply.tokens.entries()) {
+            written!.push(tokens!.length);
+            tokens!.push(token);
+            logProbs!.push(reply.logProbs[i]!);
+          }
+        }
+        recorded.push(logProbs!);
+        generator.close(name);
+        return { tokens: Int32Array.from(tokens!), written: Int32Array.from(written!) };
+      };
+      const names = Array.from({ length: 16 }, (_, i) => `e${i}`);
+      const sequences: Sequence[] = [];
+      const order: number[][] = [];
+      for (const name of names) {
+        sequences.push(await play(name));
+        order.push(recorded.at(-1)!);
+      }
+      const network = await Network.create(engine, model, parameters);
+      const batches = microBatches(played, { tokensMax: 512, lengthMultiple: 16, widthMultiple: 16 });
+      const { logProbs } = await network.score(batches, temperature);
+      const gaps = played.flatMap(({ recorded }, i) => recorded.map((one, at) => Math.abs(one - logProbs[i]![at]!)));
+      expect(gaps.length).toBeGreaterThan(400);
+      expect(gaps.reduce((sum, gap) => sum + gap, 0) / gaps.length).toBeLessThan(1e-4);
+      expect(Math.max(...gaps)).toBeLessThan(1e-3);
+    },
+  );
+});

@@ -1,0 +1,247 @@
+/** One StarPO update against a float64 reference of the whole of it, and what must not change it. */
+import { describe, expect, test } from "bun:test";
+import { compiledEngine } from "../../model/engine/compiled.ts";
+import type { Engine } from "../../model/engine/engine.ts";
+import { Network } from "../../model/network.ts";
+import { layParameters, type Parameters } from "../../model/parameters.ts";
+import { sequence } from "../../model/rng.ts";
+import type { ModelConfig } from "../../model/transformer.ts";
+import { type Learners, type Played, type UpdateSettings, update } from "../../model/update.ts";
+import { farthest } from "./farthest.ts";
+import { referenceUpdate } from "./reference-update.ts";
+import { referenceLogProbs, tinyModel, tinyParameters } from "./tiny-policy.ts";
+
+const engine = compiledEngine({ threads: 1 });
+const model: ModelConfig = { ...tinyModel, layers: 1 };
+const criticModel: ModelConfig = { ...model, head: "value" };
+
+const settings: UpdateSettings = {
+  filter: { strategy: "top_ratio", ratio: 0.67, type: "std" },
+  normalisation: { grouping: "state", method: "identity" },
+  estimator: { kind: "grpo" },
+  policy: {
+    rule: { kind: "ppo", clipLow: 0.2, clipHigh: 0.28, dualClip: 3 },
+    entropyCoefficient: 0.01,
+    kl: null,
+  },
+  aggregation: "token-mean",
+  ...{ epochs: 1, minibatch: 64, temperature: 1, trainPolicy: true, critic: null },
+  limits: { tokensMax: 64, lengthMultiple: 4, widthMultiple: 4 },
+  // An epsilon near the gradients' own size, so that a step tells how large each of them was.
+  optimizer: { learningRate: 0.01, beta1: 0.9, beta2: 0.99, epsilon: 1e-2, weightDecay: 0.1, clipNorm: 0.5 },
+};
+
+/** Two turns each: prompt, reply, prompt, reply; log-probabilities as of a policy a little apart. */
+function play(flat: Float32Array, rewards: readonly number[], groupSize: number, temperature = 1): Played[] {
+  const uniform = sequence(3, "played");
+  const draw = (count: number) => Array.from({ length: count }, () => Math.floor(uniform() * model.vocabulary));
+  return rewards.map((reward, i) => {
+    const replies = [1 + (i % 3), 1 + ((i + 1) % 2)] as const;
+    const tokens = Int32Array.from([...draw(2), ...draw(replies[0]), ...draw(1 + (i % 2)), ...draw(replies[1])]);
+    const written = new Uint8Array(tokens.length).fill(1, 2, 2 + replies[0]).fill(1, tokens.length - replies[1]);
+    const all = referenceLogProbs(model, flat, tokens, temperature);
+    const logProbs = Float32Array.from(tokens, (token, t) =>
+      written[t] === 1 ? all[t - 1]![token]! + (uniform() - 0.5) * 1.2 : 0,
+    );
+    const turns = [
+      { end: 1 + replies[0], reward: reward / 4, penalty: i % 4 === 0 ? -0.1 : 0 },
+      { end: tokens.length - 1, reward: (reward * 3) / 4, penalty: 0 },
+    ];
+    const trajectory = { tokens, written, logProbs, turns, version: 1, digest: "0".repeat(64) };
+    return { trajectory, group: Math.floor(i / groupSize), tag: "Bandit" };
+  });
+}
+
+const rewards = [1, 0, 0.5, 0.1, 0.1, 0.2, -1, 2, 0];
+
+async function learners(
+  flat: Float32Array,
+  extra: { critic?: boolean; reference?: Float32Array } = {},
+  on: Engine = engine,
+): Promise<Learners & { parameters: Parameters }> {
+  const parameters = layParameters(model, flat.slice());
+  return {
+    parameters,
+    policy: await Network.create(on, model, parameters),
+    critic: extra.critic ? await Network.create(on, criticModel, tinyParameters(criticModel, 5, 5)) : null,
+    reference: extra.reference ? await Network.create(on, model, layParameters(model, extra.reference)) : null,
+  };
+}
+
+const start = tinyParameters(model).flat;
+
+describe("an update by StarPO-S with a group-relative baseline", () => {
+  // Near enough that no bound of the estimator is reached.
+  const far = tinyParameters(model, 2).flat;
+  const other = start.map((value, i) => value + (far[i]! - value) / 20);
+  const cases: [string, UpdateSettings][] = [
+    ["as they are", settings],
+    ["at temperature 0.7", { ...settings, temperature: 0.7 }],
+    [
+      "with a KL term to another policy",
+      { ...settings, policy: { ...settings.policy, kl: { estimator: "k3", coefficient: 0.3 } } },
+    ],
+  ];
+  test.each(cases)("is the papers', %s, from rewards to parameters", async (_, given) => {
+    const played = play(start, rewards, 3, given.temperature);
+    const all = await learners(start, { reference: other });
+    const result = await update(all, played, given);
+    const expected = referenceUpdate(model, start, other, played, given);
+    expect(expected.kept.map(({ group }) => group)).toEqual([0, 0, 0, 2, 2, 2]);
+    expect(expected.gradientNorm).toBeGreaterThan(given.optimizer.clipNorm);
+    expect(result).toMatchObject({ skipped: null, steps: 1, metrics: { keptGroups: 2 / 3 } });
+    expect(Math.abs(result.metrics["gradNorm"]! / expected.gradientNorm - 1)).toBeLessThan(1e-5);
+    // The step is 1e-2; what is left of it is float32.
+    expect(farthest(all.parameters.flat, expected.parameters)).toBeLessThan(2e-6);
+    expect(farthest(all.parameters.flat, start)).toBeGreaterThan(5e-3);
+  });
+
+  test("says each trajectory's advantage, and null for what the filter dropped", async () => {
+    const { advantages } = await update(await learners(start), play(start, rewards, 3), settings);
+    // Group 0 earned 0.9 (1 - 0.1), 0, 0.5: mean 0.4667, sample std 0.4509.
+    const expected = [0.961, -1.0349, 0.0739];
+    for (const [i, advantage] of expected.entries()) expect(advantages[i]).toBeCloseTo(advantage, 3);
+    expect(advantages.slice(3, 6)).toEqual([null, null, null]);
+    expect(advantages.slice(6).every((advantage) => advantage !== null)).toBe(true);
+  });
+
+  test("does not depend on what the filter dropped", async () => {
+    const played = play(start, rewards, 3);
+    const changed = played.map((one) => {
+      if (one.group !== 1) return one;
+      return { ...one, trajectory: { ...one.trajectory, tokens: one.trajectory.tokens.map((token) => 11 - token) } };
+    });
+    const [one, two] = [await learners(start), await learners(start)];
+    await update(one, played, settings);
+    await update(two, changed, settings);
+    expect(one.parameters.flat).toEqual(two.parameters.flat);
+  });
+
+  test.each([1, 8, 24, 1000])("is the same in micro-batches of %p tokens", async (tokensMax) => {
+    const [whole, cut] = [await learners(start), await learners(start)];
+    const played = play(start, rewards, 3);
+    await update(whole, played, settings);
+    await update(cut, played, { ...settings, limits: { tokensMax, lengthMultiple: 1, widthMultiple: 1 } });
+    expect(farthest(whole.parameters.flat, cut.parameters.flat)).toBeLessThan(1e-6);
+  });
+
+  test("takes a step for each minibatch of each epoch", async () => {
+    const all = await learners(start);
+    const result = await update(all, play(start, rewards, 3), { ...settings, epochs: 2, minibatch: 4 });
+    expect([result.steps, all.policy.optimizerState.step]).toEqual([4, 4]);
+  });
+
+  test("is skipped, with a reason, where all rewards within each group are equal", async () => {
+    const all = await learners(start);
+    const result = await update(all, play(start, [1, 1, 1, 0, 0, 0], 3), settings);
+    expect(result).toEqual({
+      skipped: "0 of 2 groups kept: within every group all rewards are equal, so there is nothing to compare",
+      advantages: [null, null, null, null, null, null],
+      steps: 0,
+      metrics: { keptGroups: 0, inGroupStd: 0, zeroStdGroups: 1 },
+    });
+    expect(all.parameters.flat).toEqual(start);
+  });
+
+  test("changes nothing where the gradient is not finite, and the next one is as if it had not been", async () => {
+    const [hurt, sound] = [await learners(start), await learners(start)];
+    const played = play(start, rewards, 3);
+    const at = start.length - 1;
+    hurt.parameters.flat[at] = Number.NaN;
+    const result = await update(hurt, played, settings);
+    expect([result.steps, result.skipped]).toEqual([0, "the gradient's norm is NaN; no step was taken"]);
+    expect([...hurt.parameters.flat]).toEqual([...start.with(at, Number.NaN)]);
+    expect(hurt.policy.optimizerState.step).toBe(0);
+    hurt.parameters.flat[at] = start[at]!;
+    await update(hurt, played, settings);
+    await update(sound, played, settings);
+    expect(hurt.parameters.flat).toEqual(sound.parameters.flat);
+  });
+
+  test("can filter by the policy's entropy", async () => {
+    const played = play(start, rewards, 3);
+    const entropyOf = ({ trajectory }: Played) => {
+      const all = referenceLogProbs(model, start, trajectory.tokens);
+      const at = [...trajectory.written.keys()].filter((t) => trajectory.written[t] === 1);
+      const each = at.map((t) => -all[t - 1]!.reduce((sum, logProb) => sum + Math.exp(logProb) * logProb, 0));
+      return each.reduce((sum, entropy) => sum + entropy, 0) / each.length;
+    };
+    const byGroup = [0, 1, 2].map((group) =>
+      played.filter((one) => one.group === group).reduce((sum, one) => sum + entropyOf(one), 0),
+    );
+    const ranking = { metric: "entropy", order: "largest", includeZero: true } as const;
+    const filter = { strategy: "top_k_abs", value: 1, ...ranking } as const;
+    const { advantages } = await update(await learners(start), played, { ...settings, filter });
+    const best = byGroup.indexOf(Math.max(...byGroup));
+    expect(advantages.map((advantage) => advantage !== null)).toEqual(played.map(({ group }) => group === best));
+  });
+
+  test("compiles nothing anew when only the KL coefficient changes, as an adaptive controller does each time", async () => {
+    const names: string[] = [];
+    const counting: Engine = {
+      ...engine,
+      compile(name, build, inputs) {
+        names.push(name);
+        return engine.compile(name, build, inputs);
+      },
+    };
+    const all = await learners(start, { reference: start.slice() }, counting);
+    const with_ = (coefficient: number) => ({
+      ...settings,
+      policy: { ...settings.policy, kl: { estimator: "k3", coefficient } as const },
+    });
+    await update(all, play(start, rewards, 3), with_(0.1));
+    const compiled = names.length;
+    await update(all, play(start, rewards, 3), with_(0.11));
+    expect(names.length).toBe(compiled);
+  });
+});
+
+describe("an update by StarPO with a critic", () => {
+  const ppo: UpdateSettings = {
+    ...settings,
+    filter: { strategy: "all" },
+    estimator: { kind: "gae", gamma: 1, lambda: 1, rewardAt: "turns" },
+    critic: {
+      optimizer: { ...settings.optimizer, learningRate: 0.02, weightDecay: 0, clipNorm: 10 },
+      valueClip: 10,
+    },
+  };
+  /** The first token of the prompt tells what will be earned. */
+  const foretold = () =>
+    play(start, Array(16).fill(0), 1).map((one, i) => {
+      const tokens = one.trajectory.tokens.with(0, 3 + (i % 2));
+      const turns = one.trajectory.turns.map(({ end }, turn) => ({ end, reward: turn * (i % 2), penalty: 0 }));
+      return { ...one, trajectory: { ...one.trajectory, tokens, turns } };
+    });
+
+  test("teaches the critic to foretell the reward, and spares the policy while it warms up", async () => {
+    const all = await learners(start, { critic: true });
+    const explained: number[] = [];
+    for (let i = 0; i < 60; i++) {
+      const { metrics, steps } = await update(all, foretold(), { ...ppo, trainPolicy: false });
+      expect(steps).toBe(0);
+      explained.push(metrics["explainedVariance"]!);
+    }
+    expect(explained[0]).toBeLessThan(0.3);
+    expect(explained.at(-1)).toBeGreaterThan(0.95);
+    expect(all.parameters.flat).toEqual(start);
+  });
+
+  test("moves both, and says so", async () => {
+    const all = await learners(start, { critic: true });
+    const before = all.critic!.parameters.flat.slice();
+    const { metrics, steps } = await update(all, foretold(), ppo);
+    expect(steps).toBe(1);
+    expect(farthest(all.critic!.parameters.flat, before)).toBeGreaterThan(1e-3);
+    expect(farthest(all.parameters.flat, start)).toBeGreaterThan(1e-3);
+    for (const name of ["valueLoss", "criticGradNorm", "gradNorm", "policyLoss", "entropy"]) {
+      expect({ name, finite: Number.isFinite(metrics[name]) }).toEqual({ name, finite: true });
+    }
+  });
+
+  test("needs a critic", async () => {
+    const refused = update(await learners(start), foretold(), ppo);
+    await expect(refused).rejects.toThrow("gae needs a critic");
+  });
+});
