@@ -128,17 +128,10 @@ describe("the gap between sampler and learner", () => {
             logProbs!.push(reply.logProbs[i]!);
           }
         }
-        recorded.push(logProbs!);
         generator.close(name);
-        return { tokens: Int32Array.from(tokens!), written: Int32Array.from(written!) };
+        return { tokens: Int32Array.from(tokens!), written: Int32Array.from(written!), recorded: logProbs! };
       };
-      const names = Array.from({ length: 16 }, (_, i) => `e${i}`);
-      const sequences: Sequence[] = [];
-      const order: number[][] = [];
-      for (const name of names) {
-        sequences.push(await play(name));
-        order.push(recorded.at(-1)!);
-      }
+      const played = await Promise.all(Array.from({ length: 16 }, (_, i) => play(`e${i}`)));
       const network = await Network.create(engine, model, parameters);
       const batches = microBatches(played, { tokensMax: 512, lengthMultiple: 16, widthMultiple: 16 });
       const { logProbs } = await network.score(batches, temperature);
