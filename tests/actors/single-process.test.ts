@@ -8,41 +8,12 @@ import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { latestCheckpoint } from "../../actors/checkpoint.ts";
 import { type Cluster, startCluster } from "../../actors/cluster.ts";
-import { composeRunConfig, type RunConfig } from "../../actors/config.ts";
 import { isMetricName, metric } from "../../actors/metrics.ts";
 import { startSingleProcess } from "../../actors/single-process.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+import { type TinyChoices, tinyConfig } from "./tiny-run.ts";
 
 afterAll(removeTemporaryFolders);
-
-const UPDATES = 3;
-
-function configOf(folder: string, values: { samplers: number; updates?: number; port?: number }): RunConfig {
-  const stage = { steps: 20, batch: 8, learningRate: 2e-3 };
-  return composeRunConfig([
-    {
-      source: "test",
-      values: {
-        env: { tag: "Bandit", turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1 },
-        rollout: { groups: 4, groupSize: 4 },
-        sampler: { count: values.samplers, slots: 8 },
-        model: { width: 32, layers: 1, heads: 2, kvHeads: 1, hidden: 32 },
-        warmStart: {
-          boards: 100,
-          cacheDir: join(folder, "warm-start"),
-          stages: [
-            { name: "learn", babble: 0.5, noise: 0, ...stage },
-            { name: "blur", babble: 1, noise: 0, ...stage },
-          ],
-        },
-        learner: { updates: values.updates ?? UPDATES, filter: { strategy: "all" } },
-        validate: { episodes: 16, everyUpdates: 2 },
-        engine: { threads: 1 },
-        metrics: { port: values.port ?? 0 },
-      },
-    },
-  ]);
-}
 
 interface Run {
   readonly folder: string;
@@ -50,11 +21,11 @@ interface Run {
   readonly cluster: Cluster;
 }
 
-async function start(how: typeof startCluster, values: Parameters<typeof configOf>[1], old?: string): Promise<Run> {
+async function start(how: typeof startCluster, values: TinyChoices, old?: string): Promise<Run> {
   const folder = old ?? join(temporaryFolder(), "run");
   mkdirSync(folder, { recursive: true });
   const lines: string[] = [];
-  const config = configOf(folder, values);
+  const config = tinyConfig(folder, values);
   const output = (_: string, line: string) => lines.push(line);
   return { folder, lines, cluster: await how({ run: "run", folder, config, event: () => {}, output }) };
 }
@@ -97,7 +68,10 @@ describe("a run on one thread", () => {
     for (const name of ["validate/success learner 0", "train/log_prob_gap learner 3", "total/episodes learner 3"]) {
       expect(names).toContain(name);
     }
-    expect(Object.keys(successes(single.folder))).toEqual(["random", "taught", "before", "after", "best"]);
+    const { random, taught, before, after, best } = successes(single.folder);
+    expect(taught).toBeGreaterThan(random);
+    // A policy that never solved a board, or solved every one, would make the comparisons below say little.
+    for (const share of [before, after]) expect([share > 0, share < best]).toEqual([true, true]);
   });
 
   test.each([1, 2])(
@@ -111,7 +85,7 @@ describe("a run on one thread", () => {
       expect(await learnt(processes.folder)).toBe(await learnt(single.folder));
       expect(successes(processes.folder)).toEqual(successes(single.folder));
       expect(ours.metrics.length).toBeGreaterThan(60);
-      expect(ours.episodes.length).toBeGreaterThan(UPDATES * 16);
+      expect(ours.episodes.length).toBeGreaterThan(3 * 16);
     },
     60_000,
   );
@@ -135,7 +109,7 @@ describe("stopping", () => {
     const reached = Promise.withResolvers<void>();
     const folder = join(temporaryFolder(), "run");
     mkdirSync(folder);
-    const config = configOf(folder, { samplers: 1, updates: 6 });
+    const config = tinyConfig(folder, { samplers: 1, updates: 6 });
     const cluster = await startSingleProcess({
       ...{ run: "run", folder, config, event: () => {} },
       output: (_, line) => void (line.includes("update 2/6") && reached.resolve()),

@@ -1,0 +1,116 @@
+/**
+ * How good a policy is on fixed boards: plays them as a sampler does, with an env server called directly in place of one
+ * behind a socket. Learns nothing and stores nothing.
+ *
+ * - The boards, the temperature and the coins are those of the run's own validation of the same update. So with the run's
+ *   `validate` settings the result is the number that the run itself reported, not one near it.
+ * - An episode that could not be played is an error, never a failure of the policy: a share of fewer boards would be
+ *   compared with shares of all of them.
+ */
+
+import { openEpisode } from "../envs/episode.ts";
+import { wilson } from "../envs/evaluate.ts";
+import type { EnvTag } from "../envs/tag.ts";
+import type { Tokenizer } from "../model/tokenizer.ts";
+import type { Clock } from "./clock.ts";
+import type { RunConfig } from "./config.ts";
+import { EnvServer } from "./env-server.ts";
+import { playEpisode } from "./play.ts";
+import type { PolicyMethods } from "./policy-thread.ts";
+import { type AnswerTo, type Messages, STOPS, type Stop, type Ticket } from "./protocol.ts";
+import { type PlayedTicket, rolloutMetrics, validationTickets } from "./rollouts.ts";
+import { tagOf } from "./start-env-server.ts";
+import { rulesOf } from "./start-sampler.ts";
+import type { Remote } from "./threads.ts";
+
+export interface PolicyEvaluation {
+  /** Share of episodes that ended in success, and its 95 % Wilson interval. */
+  readonly success: number;
+  readonly ci95: readonly [low: number, high: number];
+  /** Per episode; the reward without penalties. */
+  readonly meanReward: number;
+  readonly meanTurns: number;
+  readonly meanActions: number;
+  /** Share of turns whose reply did not have the asked-for form. */
+  readonly formatErrors: number;
+  /** Episodes by why they stopped. */
+  readonly stops: Readonly<Record<Stop, number>>;
+}
+
+export interface EvaluationOptions {
+  /** `env` says what is played, `validate` which boards and how warm; the rest is as the policy was trained. */
+  readonly config: RunConfig;
+  /** With weights loaded. */
+  readonly policy: Remote<PolicyMethods>;
+  readonly tokenizer: Tokenizer;
+  /** What `startSavedPolicy` gave. */
+  readonly weights: { readonly version: number; readonly digest: string };
+  /** Episodes played at once; as many as the policy has. */
+  readonly slots: number;
+  readonly clock: Clock;
+  /** After each episode. */
+  readonly progress?: (played: number, solved: number) => void;
+}
+
+/** @throws {Error} naming the first episode that could not be played, and why. */
+export async function evaluatePolicy(options: EvaluationOptions): Promise<PolicyEvaluation> {
+  const { config, weights, slots, clock, progress } = options;
+  const tag = tagOf(config, config.env.tag);
+  const tickets = validationTickets(config, `v${weights.version}`, config.validate.temperature, weights.version);
+  const envs = new EnvServer({
+    find: () => (seeds) => openEpisode(tag.open(seeds), config.env),
+    ...{ episodesMax: slots, idleMs: config.envServer.idleMs, clock },
+  });
+  const played: PlayedTicket[] = new Array(tickets.length);
+  let [next, done, solved] = [0, 0, 0];
+  async function playOn(): Promise<void> {
+    while (next < tickets.length) {
+      const index = next++;
+      const one = await playOne(tickets[index]!, options, tag, envs);
+      played[index] = one;
+      if (one.outcome.success) solved++;
+      progress?.(++done, solved);
+    }
+  }
+  try {
+    await Promise.all(Array.from({ length: Math.min(slots, tickets.length) }, playOn));
+  } finally {
+    // After an error, the others play no further episode.
+    next = tickets.length;
+    envs.stop();
+  }
+  return summary(played);
+}
+
+/** Whom the env server's episodes belong to. */
+const PLAYER = "eval";
+
+async function playOne(
+  ticket: Ticket,
+  { config, policy, tokenizer, weights }: EvaluationOptions,
+  tag: EnvTag,
+  envs: EnvServer,
+): Promise<PlayedTicket> {
+  const outcome = await playEpisode(ticket, {
+    ...{ rules: rulesOf(config), tag, tokenizer, policy, weights },
+    // The env server answers an ask with its own answer or `failed`; the compiler cannot follow that through a generic.
+    askEnv: async <A extends Messages["env.open" | "env.step"]>(ask: A) => envs.answer(PLAYER, ask) as AnswerTo<A>,
+  });
+  if ("trajectory" in outcome) return { ticket, sampler: PLAYER, outcome };
+  throw new Error(`board ${ticket.layoutSeed} of ${ticket.env} could not be played: ${outcome.detail}`);
+}
+
+function summary(played: readonly PlayedTicket[]): PolicyEvaluation {
+  const metrics = rolloutMetrics("validate", played);
+  const solved = played.filter(({ outcome }) => outcome.success).length;
+  const stopped = (stop: Stop) => played.filter(({ outcome }) => outcome.stop === stop).length;
+  return {
+    success: metrics["validate/success"]!,
+    ci95: wilson(solved, played.length),
+    meanReward: metrics["validate/reward_mean"]!,
+    meanTurns: metrics["validate/turns"]!,
+    meanActions: metrics["validate/actions"]!,
+    formatErrors: metrics["validate/format_errors"]!,
+    stops: Object.fromEntries(STOPS.map((stop) => [stop, stopped(stop)])) as Record<Stop, number>,
+  };
+}

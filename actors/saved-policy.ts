@@ -1,0 +1,95 @@
+/**
+ * The policy that a run has saved, ready to be played: read from the run's folder, checked against its config, and loaded by
+ * the very path that samplers load weights by. Knows no env, and does not care whether the run still goes on.
+ *
+ * - What does not fit together (another shape of network, another tokenizer) is refused before anything is computed.
+ */
+import { readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, join } from "node:path";
+import { isDeepStrictEqual } from "node:util";
+import { z } from "zod";
+import type { Tokenizer } from "../model/tokenizer.ts";
+import type { ModelConfig } from "../model/transformer.ts";
+import { latestCheckpoint, loadCheckpoint, type Skipped } from "./checkpoint.ts";
+import { RunConfig } from "./config.ts";
+import { describeError } from "./errors.ts";
+import { policyOf } from "./policy-of.ts";
+import type { PolicyMethods } from "./policy-thread.ts";
+import { engineOf } from "./start-sampler.ts";
+import type { Remote } from "./threads.ts";
+import { WeightsPublisher, weightsFolder } from "./weights.ts";
+
+/** The settings of a run, as its folder has them. @throws {Error} in one line, if they cannot be read. */
+export function readRunConfig(folder: string): RunConfig {
+  const file = join(folder, "config.json");
+  try {
+    return RunConfig.parse(JSON.parse(readFileSync(file, "utf8")));
+  } catch (error) {
+    const why =
+      error instanceof z.ZodError ? z.prettifyError(error).replaceAll(/\s*\n\s*/g, " ") : describeError(error);
+    throw new Error(`cannot use the config of ${folder}, ${file}: ${why}`);
+  }
+}
+
+export interface SavedPolicy {
+  /** Folder of the checkpoint it is from. */
+  readonly path: string;
+  /** Updates that made it. */
+  readonly update: number;
+  readonly model: ModelConfig;
+  readonly tokenizer: Tokenizer;
+  /** In the order of `layParameters`. */
+  readonly parameters: Float32Array;
+  /** Newer checkpoints that are not whole, if the newest was asked for. */
+  readonly skipped: readonly Skipped[];
+}
+
+/**
+ * @param checkpoint  its name, as u000120; null for the newest that is whole
+ * @throws {Error} in one line: there is none, it is not what was saved, or not of this run.
+ */
+export async function savedPolicy(folder: string, config: RunConfig, checkpoint: string | null): Promise<SavedPolicy> {
+  const checkpoints = join(folder, "checkpoints");
+  const { found, skipped } =
+    checkpoint === null
+      ? await latestCheckpoint(checkpoints)
+      : { found: join(checkpoints, checkpoint), skipped: [] as const };
+  if (found === null) {
+    const [newest] = skipped;
+    if (newest !== undefined)
+      throw new Error(`no checkpoint of ${folder} can be used; ${newest.path}: ${newest.reason}`);
+    throw new Error(`${folder} has no checkpoint yet; a run saves its first after its warm start`);
+  }
+  const { update, model: saved, tokenizer: digest, policy } = await loadCheckpoint(found);
+  const { model, tokenizer } = policyOf(config);
+  for (const key of Object.keys(model) as (keyof ModelConfig)[]) {
+    if (isDeepStrictEqual(saved[key], model[key])) continue;
+    const values = `model.${key} ${JSON.stringify(saved[key])}, and the config of ${folder} says`;
+    throw new Error(`cannot use ${found}: it has ${values} ${JSON.stringify(model[key])}; it is of another run`);
+  }
+  if (digest !== tokenizer.digest) {
+    throw new Error(`cannot use ${found}: it speaks another tokenizer; use the version of Bunraku that made it`);
+  }
+  return { path: found, update, model, tokenizer, parameters: policy.parameters, skipped };
+}
+
+/** Put a saved policy to use. @returns what its trajectories name: version (its update) and digest */
+export async function startSavedPolicy(
+  { path, update, model, parameters }: SavedPolicy,
+  config: RunConfig,
+  slots: number,
+  policy: Remote<PolicyMethods>,
+  notice: (text: string) => void,
+): Promise<{ version: number; digest: string }> {
+  const capacity = config.rollout.contextTokensMax;
+  await policy.start({ model, engine: engineOf(config, config.sampler.threads), slots, capacity, token: "" });
+  const folder = weightsFolder(tmpdir(), notice);
+  const publisher = new WeightsPublisher({ folder, spareFolder: tmpdir(), run: `eval-${basename(path)}`, notice });
+  try {
+    return { version: update, digest: await policy.load(await publisher.publish(update, parameters)) };
+  } finally {
+    // What is mapped stays usable.
+    publisher.close();
+  }
+}

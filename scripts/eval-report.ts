@@ -1,0 +1,72 @@
+/** What `bun run eval` shows people: whoever played beside chance and the best possible, on the same boards. */
+import { STOPS, type Stop } from "../actors/protocol.ts";
+import { bestPossible, type Evaluation, evaluatePlayer } from "../envs/evaluate.ts";
+import type { EnvTag } from "../envs/tag.ts";
+
+/** The line that others are compared with is itself played so often, each time with other coins. */
+const RANDOM_ROUNDS = 16;
+
+/** What was played, and how well. */
+export interface Result extends Evaluation {
+  readonly tag: EnvTag;
+  readonly episodes: number;
+  readonly seed: number;
+  readonly actionsMax: number;
+  readonly formatErrors: number;
+  /** null for players, which choose actions one by one. */
+  readonly stops: Readonly<Record<Stop, number>> | null;
+}
+
+/** @param policy  what the first row is called */
+export function evaluationReport(policy: string, result: Result): string {
+  const { tag, episodes, seed, actionsMax, stops } = result;
+  const boards = { episodes, seed, actionsMax };
+  const rows = [row(policy, result, result.formatErrors)];
+  if (policy !== "random") rows.push(randomRow(tag, boards));
+  const best = bestPossible(tag, boards);
+  rows.push(["best possible", best === null ? "unknown" : percent(best), "", "", "", "", ""]);
+  const width = Math.max(...rows.map(([name]) => name!.length));
+  const head = ["", "success", "95 % interval", "reward", "turns", "actions", "format errors"];
+  const line = ([name, ...cells]: readonly string[]) =>
+    [name!.padEnd(width), ...cells.map((cell, i) => cell.padStart(Math.max(8, head[i + 1]!.length)))]
+      .join("  ")
+      .trimEnd();
+  return [
+    `${tag.tag}, ${episodes} boards from seed ${seed}, at most ${actionsMax} actions each`,
+    "",
+    line(head),
+    ...rows.map(line),
+    ...(stops === null ? [] : ["", stopLine(stops, episodes)]),
+  ].join("\n");
+}
+
+function row(name: string, { success, ci95, meanReward, meanTurns, meanActions }: Evaluation, formatErrors: number) {
+  const interval = `${(100 * ci95[0]).toFixed(1)} – ${percent(ci95[1])}`;
+  const means = [meanReward.toFixed(2), meanTurns.toFixed(2), meanActions.toFixed(2)];
+  return [name, percent(success), interval, ...means, percent(formatErrors)];
+}
+
+/** Chance on these boards: its mean over several rounds, which is no share of the boards and has no interval of them. */
+function randomRow(tag: EnvTag, boards: { episodes: number; seed: number; actionsMax: number }): string[] {
+  const rounds = Array.from({ length: RANDOM_ROUNDS }, (_, coins) =>
+    evaluatePlayer(tag, tag.random, { ...boards, coins }),
+  );
+  const mean = (of: (round: Evaluation) => number) => rounds.reduce((sum, round) => sum + of(round), 0) / RANDOM_ROUNDS;
+  const means = [mean((one) => one.meanReward), mean((one) => one.meanTurns), mean((one) => one.meanActions)];
+  return ["random", percent(mean((one) => one.success)), "", ...means.map((value) => value.toFixed(2)), ""];
+}
+
+const STOPPED: Readonly<Record<Stop, string>> = {
+  success: "solved",
+  over: "over without success",
+  actions: "out of actions",
+  turns: "out of turns",
+  context: "out of context",
+};
+
+function stopLine(stops: Readonly<Record<Stop, number>>, episodes: number): string {
+  const parts = STOPS.map((stop) => `${STOPPED[stop]} ${stops[stop]} (${percent(stops[stop] / episodes)})`);
+  return `stopped: ${parts.join(" · ")}`;
+}
+
+const percent = (share: number) => `${(100 * share).toFixed(1)} %`;

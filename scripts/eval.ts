@@ -1,0 +1,187 @@
+/**
+ * `bun run eval`: plays fixed boards with the random player, the best one or a run's policy. Shows how good it is beside chance
+ * and the best possible on the same boards, with 95 % intervals, and why a policy's episodes stopped.
+ */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { realClock } from "../actors/clock.ts";
+import { type Layer, merge, oneValue, type Tree } from "../actors/config/layers.ts";
+import { EnvConfig } from "../actors/config/play.ts";
+import { type RunConfig, runKeys } from "../actors/config.ts";
+import { evaluatePolicy } from "../actors/evaluation.ts";
+import type { PolicyMethods } from "../actors/policy-thread.ts";
+import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/saved-policy.ts";
+import { startThread } from "../actors/threads.ts";
+import { evaluatePlayer } from "../envs/evaluate.ts";
+import { envTag, envTags } from "../envs/registry.ts";
+import { type EnvTag, TagError } from "../envs/tag.ts";
+import { evaluationReport, type Result } from "./eval-report.ts";
+import { type Command, helped, type Override, parseOptions, UsageError } from "./options.ts";
+
+const command = {
+  name: "eval",
+  summary: "play fixed boards, and say how good a player or a run's policy is",
+  flags: {
+    env: { type: "text", value: "TAG", text: `What to play: ${envTags.join(", ")}`, key: "env.tag" },
+    policy: { type: "text", value: "WHO", text: "random, optimal, or the folder of a run" },
+    checkpoint: { type: "text", value: "NAME", text: "One of the run's, as u000120; its newest if left out" },
+    episodes: { type: "count", value: "N", text: "Boards, one episode each; the run's, or 256, if left out" },
+    seed: { type: "count", value: "S", text: "Layout seed of the first board; the run's, or 123, if left out" },
+    temperature: { type: "number", value: "T", text: "Of a run's policy, 0 is greedy; the run's if left out" },
+    json: { type: "switch", text: "End standard output with one JSON object" },
+  },
+  examples: [
+    "bun run eval --env SimpleSokoban --policy random --episodes 256 --seed 123",
+    "bun run eval --env FrozenLake --env.options.successRate=0.8 --policy optimal",
+    "bun run eval --policy runs/2026-11-20-simplesokoban-1 --temperature 0.5",
+  ],
+  overrides: runKeys,
+} as const satisfies Command;
+
+const DEFAULTS = { env: "SimpleSokoban", episodes: 256, seed: 123 };
+
+/** Episodes of a policy that are played at once. */
+const SLOTS = 64;
+
+type Options = ReturnType<typeof parseOptions<typeof command>>;
+
+export async function main(args: string[]): Promise<number> {
+  if (helped(command, args)) return 0;
+  const options = parseOptions(command, args);
+  const { policy } = options.flags;
+  if (policy === undefined) throw new UsageError("say who plays: --policy random, optimal, or the folder of a run");
+  const player = policy === "random" || policy === "optimal";
+  const result = player ? playerResult(policy, options) : await policyResult(policy, options);
+  console.log(evaluationReport(policy, result));
+  if (options.flags.json) {
+    const { tag, episodes, seed, success, ci95, meanReward, meanTurns, meanActions, formatErrors } = result;
+    const played = { env: tag.tag, policy, episodes, seed };
+    console.log(JSON.stringify({ ...played, success, ci95, meanReward, meanTurns, meanActions, formatErrors }));
+  }
+  return 0;
+}
+
+function playerResult(policy: "random" | "optimal", { flags, overrides }: Options): Result {
+  if (flags.checkpoint !== undefined) throw new UsageError(`--checkpoint is for a run's policy, not for ${policy}`);
+  for (const { path, source } of overrides) {
+    if (/^env\.(tag|options|actionsMax)\b/.test(path)) continue;
+    throw new UsageError(
+      `${source}: ${policy} writes no replies; of the config it takes env.options and env.actionsMax`,
+    );
+  }
+  const env = envOverrides(overrides);
+  const tag = checkedTag(String(env["tag"] ?? DEFAULTS.env), env["options"]);
+  const { actionsMax } = checkedEnv({ actionsMax: tag.actionsMax, ...env });
+  const { episodes = DEFAULTS.episodes, seed = DEFAULTS.seed } = flags;
+  checkBoards(episodes, seed);
+  const player = tag[policy];
+  if (player === null) throw new UsageError(`no best player of ${tag.tag} is known; take --policy random`);
+  const boards = { episodes, seed, actionsMax };
+  return { ...evaluatePlayer(tag, player, boards), ...boards, tag, formatErrors: 0, stops: null };
+}
+
+async function policyResult(folder: string, { flags, overrides }: Options): Promise<Result> {
+  if (!existsSync(join(folder, "config.json"))) {
+    throw new UsageError(`no run in ${folder}: --policy takes random, optimal, or the folder of a run`);
+  }
+  const { checkpoint = null, temperature } = flags;
+  if (
+    checkpoint !== null &&
+    (!/^u\d+(-\d+)?$/.test(checkpoint) || !existsSync(join(folder, "checkpoints", checkpoint)))
+  )
+    throw new UsageError(`${folder} has no checkpoint named ${checkpoint}; they are in ${join(folder, "checkpoints")}`);
+  if (temperature !== undefined && temperature < 0)
+    throw new UsageError(`--temperature must be 0 or more, got ${temperature}`);
+  const run = readRunConfig(folder);
+  const { episodes = run.validate.episodes, seed = run.validate.firstSeed } = flags;
+  checkBoards(episodes, seed);
+  const { env, tag } = playedEnv(run, overrides);
+  const validate = { ...run.validate, episodes, firstSeed: seed, temperature: temperature ?? run.validate.temperature };
+  const evaluation = await play(folder, { ...run, env, validate }, checkpoint);
+  return { ...evaluation, tag, episodes, seed, actionsMax: env.actionsMax };
+}
+
+/** The run's env with what was asked for instead. Another env has its own options and budget of actions. */
+function playedEnv({ env: trained, prompt }: RunConfig, overrides: readonly Override[]) {
+  for (const { path, source } of overrides) {
+    if (!path.startsWith("env.")) throw new UsageError(`${source}: a run keeps its config; only env.… can be changed`);
+  }
+  const asked = envOverrides(overrides);
+  const name = String(asked["tag"] ?? trained.tag);
+  const same = name === trained.tag;
+  const compat = prompt.compat !== "strict";
+  const options = { ...(same ? trained.options : {}), ...(asked["options"] as Tree | undefined) };
+  const tag = checkedTag(name, options, compat);
+  const actionsMax = same ? trained.actionsMax : tag.actionsMax;
+  return { env: checkedEnv({ ...trained, actionsMax, ...asked, options }), tag };
+}
+
+async function play(folder: string, config: RunConfig, checkpoint: string | null) {
+  const warn = (text: string) => process.stderr.write(`warning: ${text}\n`);
+  const saved = await savedPolicy(folder, config, checkpoint);
+  for (const { path, reason } of saved.skipped) warn(`${path} is not used: ${reason}`);
+  process.stderr.write(`playing with ${saved.path}\n`);
+  // A thread that dies rejects every open call, which is how it is heard of here.
+  const thread = startThread<PolicyMethods>(new URL("../actors/main/policy-thread.ts", import.meta.url), () => {});
+  try {
+    const weights = await startSavedPolicy(saved, config, SLOTS, thread.methods, warn);
+    const { tokenizer } = saved;
+    const progress = progressLine(config.validate.episodes);
+    return await evaluatePolicy({
+      ...{ config, policy: thread.methods, tokenizer, weights, slots: SLOTS, clock: realClock, progress },
+    });
+  } finally {
+    thread.stop();
+  }
+}
+
+function envOverrides(overrides: readonly Override[]): Tree {
+  const layers = overrides.map(({ path, text, source }): Layer => {
+    return asUsage(source, () => oneValue(source, path, runKeys.value(path, text)));
+  });
+  return (merge(layers)["env"] ?? {}) as Tree;
+}
+
+function checkedTag(name: string, options: unknown, compat = false): EnvTag {
+  try {
+    return envTag(name, options ?? {}, compat);
+  } catch (error) {
+    throw error instanceof TagError ? new UsageError(error.message) : error;
+  }
+}
+
+function checkedEnv(env: Tree): RunConfig["env"] {
+  const parsed = EnvConfig.safeParse(env, { reportInput: true });
+  if (parsed.success) return parsed.data;
+  const faults = parsed.error.issues.map((issue) => {
+    return `env.${issue.path.join(".")}: ${issue.message}, got ${JSON.stringify(issue.input)}`;
+  });
+  throw new UsageError(faults.join("\n"));
+}
+
+function checkBoards(episodes: number, seed: number): void {
+  if (episodes < 1) throw new UsageError(`--episodes must be at least 1, got ${episodes}`);
+  if (seed + episodes <= 2 ** 32) return;
+  throw new UsageError(
+    `--seed ${seed}: ${episodes} boards from there pass the last, ${2 ** 32 - 1}; start at ${Math.max(0, 2 ** 32 - episodes)} or lower`,
+  );
+}
+
+function asUsage<T>(source: string, run: () => T): T {
+  try {
+    return run();
+  } catch (error) {
+    throw new UsageError(`${source}: ${error instanceof Error ? error.message : error}`);
+  }
+}
+
+/** On a terminal a line that moves; elsewhere four lines. */
+function progressLine(episodes: number): (played: number, solved: number) => void {
+  const terminal = process.stderr.isTTY === true;
+  const step = Math.ceil(episodes / 4);
+  return (played, solved) => {
+    const text = `played ${played} of ${episodes}, ${solved} solved`;
+    if (terminal) process.stderr.write(played === episodes ? "\r\u001b[2K" : `\r${text}`);
+    else if (played % step === 0 || played === episodes) process.stderr.write(`${text}\n`);
+  };
+}

@@ -1,0 +1,129 @@
+/** `bun run eval` as a process: players beside their published levels, a run's policy, and everything it refuses. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { startSingleProcess } from "../../actors/single-process.ts";
+import { tinyConfig } from "../actors/tiny-run.ts";
+import { command, root } from "./command.ts";
+import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
+
+afterAll(removeTemporaryFolders);
+
+async function evaluate(...args: string[]) {
+  const { code, out, err } = await command(["eval", ...args, "--json"]);
+  expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
+  return { table: out, result: JSON.parse(out.trimEnd().split("\n").at(-1)!) };
+}
+
+const boards = ["--episodes", "256", "--seed", "123"];
+
+describe("a player", () => {
+  // Ranges: what RAGEN's own envs give on these boards, a binomial spread of 256 episodes around it.
+  test.each([
+    ["SimpleSokoban", "random", 0.16, 0.22],
+    ["LargerSokoban", "random", 0, 0.06],
+    ["FrozenLake", "random", 0.17, 0.26],
+    ["SimpleSokoban", "optimal", 1, 1],
+    ["FrozenLake", "optimal", 0.44, 0.53],
+  ])("of %s, %s, solves what is known of it", async (env, policy, low, high) => {
+    const { result } = await evaluate("--env", env, "--policy", policy, ...boards);
+    expect(result).toMatchObject({ env, policy, episodes: 256, seed: 123, formatErrors: 0 });
+    expect(result.success).toBeWithin(low, high + 1e-9);
+    expect(result.ci95[0]).toBeLessThanOrEqual(result.success);
+    expect(result.ci95[1]).toBeGreaterThanOrEqual(result.success);
+    const keys = ["env", "policy", "episodes", "seed", "success", "ci95"];
+    expect(Object.keys(result)).toEqual([...keys, "meanReward", "meanTurns", "meanActions", "formatErrors"]);
+  });
+
+  test("does the same again from the same seed, and something else from another", async () => {
+    const first = await evaluate("--env", "FrozenLake", "--policy", "random", "--seed", "7");
+    expect(await evaluate("--env", "FrozenLake", "--policy", "random", "--seed", "7")).toEqual(first);
+    const other = await evaluate("--env", "FrozenLake", "--policy", "random", "--seed", "8");
+    expect(other.table).not.toBe(first.table);
+  });
+
+  test("takes the env's options and budget: surer feet reach more, fewer steps less", async () => {
+    const success = async (...args: string[]) =>
+      (await evaluate("--env", "FrozenLake", "--policy", "optimal", ...args)).result.success;
+    const sure = await success("--env.options.successRate=1");
+    expect(sure).toBeGreaterThan(await success());
+    expect(await success('--env.options={"successRate":1}', "--env.actionsMax=3")).toBeLessThan(sure);
+  });
+
+  test("stands beside chance and the best possible", async () => {
+    const { table } = await evaluate("--env", "SimpleSokoban", "--policy", "optimal", "--episodes", "32");
+    expect(table).toMatch(/\noptimal +100\.0 % +89\.3 – 100\.0 % .*\nrandom +\d+\.\d % .*\nbest possible +100\.0 %\n/);
+  });
+});
+
+describe("a run's policy", () => {
+  let folder: string;
+  beforeAll(async () => {
+    folder = join(temporaryFolder(), "run");
+    mkdirSync(folder);
+    const config = tinyConfig(folder, { samplers: 1 });
+    writeFileSync(join(folder, "config.json"), JSON.stringify(config));
+    const run = await startSingleProcess({ run: "run", folder, config, event: () => {}, output: () => {} });
+    expect((await run.ended).ok).toBe(true);
+  }, 60_000);
+
+  test("plays the run's env on its validation boards: its own last validation, with why episodes stopped", async () => {
+    const { result, table } = await evaluate("--policy", folder);
+    const report = JSON.parse(readFileSync(join(folder, "report.json"), "utf8"));
+    expect(result).toMatchObject({ env: "Bandit", policy: folder, episodes: 16, seed: 123 });
+    expect(result.success).toBe(report.success.after);
+    const solved = Math.round(result.success * 16);
+    expect(table).toContain(`stopped: solved ${solved} (`);
+    expect(table).toMatch(/\nrandom +\d/);
+  });
+
+  test("plays what it is told to, the same each time", async () => {
+    const args = ["--policy", folder, "--env", "BanditTest", "--episodes", "40", "--seed", "9", "--temperature", "1"];
+    const first = await evaluate(...args, "--checkpoint", "u000003");
+    expect(first.result).toMatchObject({ env: "BanditTest", episodes: 40, seed: 9 });
+    expect(await evaluate(...args)).toEqual(first);
+  });
+
+  const refused = (...args: string[]) => command(["eval", "--policy", folder, ...args]);
+  test("has only the checkpoints it has, and keeps its config", async () => {
+    expect(await refused("--checkpoint", "u000099")).toMatchObject({ code: 2, out: "" });
+    expect((await refused("--checkpoint", "../run")).err).toContain("has no checkpoint named ../run");
+    expect((await refused("--learner.gamma=1")).err).toContain("only env.… can be changed");
+    expect((await refused("--temperature", "-1")).err).toContain("--temperature must be 0 or more, got -1");
+  });
+
+  test("is refused with exit code 1 if its checkpoint is not what was saved", async () => {
+    const file = join(folder, "checkpoints", "u000003", "policy.safetensors");
+    const bytes = readFileSync(file);
+    bytes[bytes.length - 1]! ^= 1;
+    writeFileSync(file, bytes);
+    const { code, err } = await refused("--checkpoint", "u000003");
+    expect([code, err.trimEnd().split("\n").length]).toEqual([1, 1]);
+    expect(err).toContain("policy.safetensors is corrupt");
+  });
+});
+
+describe("refused with exit code 2 and one line", () => {
+  test.each([
+    [["--env", "Sokobann", "--policy", "random"], /unknown env tag "Sokobann"; nearest: .*SimpleSokoban/],
+    [["--policy", "nowhere"], /no run in nowhere: --policy takes random, optimal, or the folder of a run/],
+    [["--env", "FrozenLake"], /say who plays/],
+    [["--policy", "random", "--episodes", "0"], /--episodes must be at least 1, got 0/],
+    [["--policy", "random", "--episodes", "9", "--seed", "4294967290"], /start at 4294967287 or lower/],
+    [["--policy", "random", "--checkpoint", "u000001"], /--checkpoint is for a run's policy, not for random/],
+    [["--policy", "optimal", "--env", "game_2048"], /no best player of game_2048 is known/],
+    [["--policy", "random", "--env.turnsMax=3"], /random writes no replies/],
+    [["--policy", "random", "--env.actionsMax=0"], /env\.actionsMax: .*got 0/],
+    [["--policy", "random", "--env", "FrozenLake", "--env.options.succesRate=1"], /succesRate/],
+    [["--polcy", "random"], /did you mean --policy\?/],
+  ])("%p", async (args, told) => {
+    const { code, out, err } = await command(["eval", ...args]);
+    expect({ code, out, lines: err.trimEnd().split("\n").length }).toEqual({ code: 2, out: "", lines: 1 });
+    expect(err).toMatch(told);
+  });
+});
+
+test("help names every env", async () => {
+  const { out } = await command(["eval", "--help"], root);
+  for (const tag of ["SimpleSokoban", "FrozenLake", "BanditTest", "Countdown"]) expect(out).toContain(tag);
+});
