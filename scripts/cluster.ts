@@ -8,6 +8,7 @@ import { startCluster } from "../actors/cluster.ts";
 import { type RunConfig, RunConfig as RunConfigSchema, runKeys, withoutSecrets } from "../actors/config.ts";
 import { startSingleProcess } from "../actors/single-process.ts";
 import type { Report } from "../actors/training.ts";
+import { Memory, type MemoryOf } from "./memory.ts";
 import { type Command, helped, parseOptions, UsageError } from "./options.ts";
 import { chooseConfig, configFlags } from "./presets.ts";
 import { RunView } from "./run-view.ts";
@@ -31,6 +32,9 @@ const command = {
   ],
   overrides: runKeys,
 } as const satisfies Command;
+
+/** Between looks at the memory of the actors. */
+const MEMORY_SAMPLE_MS = 1000;
 
 /** The settings of a run, in its folder; secrets are not in it. */
 const CONFIG_FILE = "config.json";
@@ -57,6 +61,10 @@ export async function main(args: string[]): Promise<number> {
     event: (event) => view.event(event),
     output: (actor, line) => view.line(actor, line),
   });
+  const memory = new Memory();
+  const sampling = setInterval(() => {
+    for (const { name, rssBytes } of cluster.children()) memory.sample(name, performance.now(), rssBytes);
+  }, MEMORY_SAMPLE_MS);
   let signals = 0;
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     process.on(signal, () => {
@@ -66,6 +74,7 @@ export async function main(args: string[]): Promise<number> {
     });
   }
   const end = await cluster.ended;
+  clearInterval(sampling);
   view.close();
   if (!end.ok) throw new Error(`the run ended: ${end.reason}; its log is ${join(folder, "log.jsonl")}`);
   const reportFile = join(folder, "report.json");
@@ -74,8 +83,8 @@ export async function main(args: string[]): Promise<number> {
     return 0;
   }
   const report = JSON.parse(readFileSync(reportFile, "utf8")) as Report;
-  console.log(table(report, folder));
-  if (json) console.log(JSON.stringify(report));
+  console.log(table(report, folder, memory.report()));
+  if (json) console.log(JSON.stringify({ ...report, memory: memory.report() }));
   return 0;
 }
 
@@ -108,10 +117,8 @@ function freshFolder(tag: string): string {
 }
 
 /** What a person wants to know first: success side by side. */
-function table(
-  { success, successAtOne, minutes, minutesInAll, updates, tokensPerSecond }: Report,
-  folder: string,
-): string {
+function table(report: Report, folder: string, memory: readonly MemoryOf[]): string {
+  const { success, successAtOne, minutes, minutesInAll, updates, tokensPerSecond } = report;
   const percent = (share: number | null) => (share === null ? "–" : `${(100 * share).toFixed(1)} %`).padStart(8);
   const rows: [string, number | null, number | null, string][] = [
     ["random", success.random, null, "a player that chooses every action by chance"],
@@ -126,6 +133,16 @@ function table(
     ...rows.map(([name, cool, one, text]) => `${name.padEnd(13)} ${percent(cool)} ${percent(one)}   ${text}`),
     "",
     `${minutes.toFixed(1)} min of reinforcement, ${minutesInAll.toFixed(1)} min in all; ${tokensPerSecond.toFixed(0)} tokens/s`,
+    ...memoryLines(memory),
     `the run is in ${folder}`,
   ].join("\n");
+}
+
+function memoryLines(memory: readonly MemoryOf[]): string[] {
+  const mib = (bytes: number) => (bytes / 2 ** 20).toFixed(0);
+  const total = memory.reduce((sum, { peakBytes }) => sum + peakBytes, 0);
+  const parts = memory.map(({ actor, peakBytes, slopeBytesPerMinute: slope }) => {
+    return `${actor} ${mib(peakBytes)}${slope === null ? "" : ` (${slope >= 0 ? "+" : ""}${(slope / 2 ** 20).toFixed(1)}/min)`}`;
+  });
+  return memory.length === 0 ? [] : [`memory at most ${mib(total)} MiB: ${parts.join(", ")}`];
 }
