@@ -8,7 +8,8 @@ import { parseArgs } from "node:util";
 import { didYouMean, nearest } from "../actors/nearest.ts";
 
 export interface Flag {
-  readonly type: "text" | "number" | "count" | "switch";
+  /** A list is a text for each time that the flag is given; of any other, the last one holds. */
+  readonly type: "text" | "number" | "count" | "switch" | "list";
   /** Placeholder in help: "FILE", "N". */
   readonly value?: string;
   readonly text: string;
@@ -27,7 +28,14 @@ export interface Command {
   readonly overrides?: { nearest(path: string): string | null };
 }
 
-type ValueOf<F extends Flag> = F["type"] extends "text" ? string : F["type"] extends "switch" ? boolean : number;
+interface Values {
+  readonly text: string;
+  readonly number: number;
+  readonly count: number;
+  readonly switch: boolean;
+  readonly list: readonly string[];
+}
+type ValueOf<F extends Flag> = Values[F["type"]];
 
 export interface Parsed<C extends Command> {
   readonly flags: { readonly [K in keyof C["flags"]]?: ValueOf<C["flags"][K]> };
@@ -59,7 +67,7 @@ export function parseOptions<const C extends Command>(command: C, args: readonly
     strict: false,
     tokens: true,
   });
-  const flags: Record<string, string | number | boolean> = {};
+  const flags: Record<string, Values[keyof Values]> = {};
   const words: string[] = [];
   const overrides: Override[] = [];
   for (const token of tokens) {
@@ -71,7 +79,7 @@ export function parseOptions<const C extends Command>(command: C, args: readonly
     const flag = Object.hasOwn(command.flags, token.name) ? command.flags[token.name] : undefined;
     if (flag !== undefined) {
       const value = flagValue(token.rawName, flag, token.value);
-      flags[token.name] = value;
+      flags[token.name] = flag.type === "list" ? [...((flags[token.name] as string[]) ?? []), String(value)] : value;
       if (flag.key !== undefined) {
         overrides.push({ path: flag.key, text: String(value), source: `${token.rawName} ${value}` });
       }
@@ -94,7 +102,7 @@ function flagValue(name: string, flag: Flag, value: string | undefined): string 
   }
   if (value === undefined || value === "")
     throw new UsageError(`${name} needs a value: write ${name} ${flag.value ?? "VALUE"}`);
-  if (flag.type === "text") return value;
+  if (flag.type === "text" || flag.type === "list") return value;
   const number = Number(value);
   const good = flag.type === "count" ? Number.isSafeInteger(number) && number >= 0 : Number.isFinite(number);
   if (value.trim() === "" || !good) {

@@ -53,6 +53,8 @@ export function migrate(db: Database, path: string): void {
         "Use the version that wrote it, or a newer one.",
     );
   }
+  // Reading a run must not write to it: setting the same version again changes the file.
+  if (version === MIGRATIONS.length) return;
   db.transaction(() => {
     for (const sql of MIGRATIONS.slice(version)) db.run(sql);
     db.run(`PRAGMA user_version = ${MIGRATIONS.length}`);
