@@ -2,17 +2,15 @@
 import { expect, test } from "bun:test";
 import { join } from "node:path";
 import { realClock } from "../../actors/clock.ts";
+import { RunConfig } from "../../actors/config.ts";
+import type { RunActorSettings } from "../../actors/main/run-actor.ts";
 import { createTransport } from "../../actors/transport/create.ts";
 import { sayHello } from "../../actors/transport/handshake.ts";
 import { realSupervisor } from "./children/stage-supervisor.ts";
 
-const settings = {
-  listen: "ws://127.0.0.1:0",
-  episodesMax: 4,
-  idleMs: 60_000,
-  compat: false,
-  options: { FrozenLake: { successRate: 1 } },
-  rules: { turnsMax: 5, actionsMax: 10, actionsPerTurnMax: 5, formatPenalty: -0.1, think: true },
+const settings: RunActorSettings = {
+  config: RunConfig.parse({ env: { tag: "FrozenLake", options: { successRate: 1 } }, envServer: { episodesMax: 4 } }),
+  folder: "unused",
 };
 
 test("an env server process plays an episode, and a replacement of it plays the same one", async () => {

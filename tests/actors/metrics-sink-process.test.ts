@@ -4,8 +4,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { realClock } from "../../actors/clock.ts";
+import { RunConfig } from "../../actors/config.ts";
 import { Store } from "../../actors/dashboard/store.ts";
-import type { MetricsSinkSettings } from "../../actors/main/metrics-sink.ts";
+import type { RunActorSettings } from "../../actors/main/run-actor.ts";
 import { bunSpawner, type ChildProcess } from "../../actors/spawner.ts";
 import { createTransport } from "../../actors/transport/create.ts";
 import { type Hello, sayHello, welcoming } from "../../actors/transport/handshake.ts";
@@ -28,7 +29,7 @@ afterEach(async () => {
 });
 
 /** A supervisor that only listens, and one sink under it. */
-async function startSink(page: Partial<MetricsSinkSettings["page"]> = {}) {
+async function startSink(page: { port: number } = { port: 0 }) {
   const transport = createTransport("socket", { clock: realClock, token, ...limits });
   const hello = Promise.withResolvers<Hello>();
   const address = Promise.withResolvers<string>();
@@ -41,17 +42,8 @@ async function startSink(page: Partial<MetricsSinkSettings["page"]> = {}) {
       asked: () => ({ type: "failed", code: "protocol", detail: "not asked" }),
     }),
   );
-  const settings: MetricsSinkSettings = {
-    listen: "ws://127.0.0.1:0",
-    path: join(directory, "run.sqlite"),
-    durability: "normal",
-    flushMs: 20,
-    queuedMax: 1000,
-    env: "SimpleSokoban",
-    updates: 100,
-    seed: 7,
-    page: { host: "127.0.0.1", port: 0, token: null, ...page },
-  };
+  const config = RunConfig.parse({ seed: 7, learner: { updates: 100 }, metrics: page });
+  const settings: RunActorSettings = { config, folder: directory };
   const birth = { run: "run-1", actor: "metrics-sink", supervisor: supervisor.address, token, settings };
   const child = bunSpawner.spawn(
     join(import.meta.dir, "../../actors/main/metrics-sink.ts"),

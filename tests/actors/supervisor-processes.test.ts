@@ -38,7 +38,7 @@ describe("a supervisor of real processes", () => {
     "hears from a child where it listens and what it is doing",
     async () => {
       const { supervisor, events, lines } = await start({
-        greet: () => [{ type: "roster", envServers: [] }],
+        greet: () => [{ type: "roster", learner: null, metricsSink: null, envServers: [] }],
       });
       supervisor.start(testActor("child", { behaviour: "good", note: "a-token-for-tests" }));
       expect((await events.next("ready", "child")).url).toStartWith("ws://127.0.0.1:");

@@ -45,7 +45,8 @@ describe("what a run is made of", () => {
       algorithm: "grpo",
       learningRate: 3e-4,
       betas: [0.9, 0.99],
-      entropyCoefficient: 1e-3,
+      entropyCoefficient: 3e-3,
+      decay: "linear",
       clipLow: 0.2,
       clipHigh: 0.28,
       kl: { coefficient: 0 },
@@ -88,7 +89,7 @@ describe("what a run is made of", () => {
     expect(made.learner).toMatchObject({ betas: [0.8, 0.95], dualClip: null });
     expect(made.env).toMatchObject({ think: false, options: { successRate: 0.5, observationFormat: "coord" } });
     expect(made.warmStart.cacheDir).toBe("123");
-    expect(made.warmStart.stages.map(({ steps }) => steps)).toEqual([700, 7]);
+    expect(made.warmStart.stages.map(({ steps }) => steps)).toEqual([900, 7]);
   });
 
   test("secrets are not printed", async () => {
@@ -121,7 +122,7 @@ describe("what was typed wrong is refused in one line, with exit code 2", () => 
     [["--learner.gradClip=big"], '--learner.gradClip=big: learner.gradClip takes number, got "big"'],
     [
       ["--learner.kl=1"],
-      "--learner.kl=1: learner.kl is a section; set one of coefficient, estimator, place, control, target, horizon",
+      "--learner.kl=1: learner.kl is a section; set one of coefficient, estimator, control, target, horizon",
     ],
     [
       ["--engine", "compield"],
