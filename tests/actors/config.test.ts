@@ -129,7 +129,7 @@ describe("rules across keys", () => {
     ],
     [
       "learner: {kl: {coefficient: 0.1, estimator: k1}}",
-      "learner.kl.estimator: the gradient of k1 is 0 on average, so as a loss it does nothing; use k3, or learner.kl.place reward",
+      'learner.kl.estimator: "k1" is none of abs, k2, k3, k3+; did you mean k2?',
     ],
     [
       "learner: {minibatch: 129}",
@@ -232,7 +232,7 @@ describe("a key that nobody would read", () => {
       "learner.stalenessMax is never read in sync mode, where nothing is stale; leave it out",
     ],
     [
-      "learner: {kl: {estimator: k1}}",
+      "learner: {kl: {estimator: k2}}",
       "learner.kl.estimator is never read while learner.kl.coefficient is 0; leave it out",
     ],
     [
