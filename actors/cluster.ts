@@ -1,6 +1,6 @@
 /**
  * A run on one machine: the supervisor and its actors, each a process. Knows what to start and where everyone is; what they
- * do is theirs.
+ * do is theirs. When the run has ended, no weights are left in shared memory, however its learners died.
  */
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
@@ -12,6 +12,7 @@ import { bunSpawner } from "./spawner.ts";
 import type { ChildView, RunEnd, SupervisorEvent } from "./supervision.ts";
 import { Supervisor } from "./supervisor.ts";
 import { createTransport } from "./transport/create.ts";
+import { isAlive, sweep, weightsFolder } from "./weights.ts";
 
 export interface ClusterOptions {
   readonly run: string;
@@ -77,7 +78,10 @@ export async function startCluster({ run, folder, config, event, output }: Clust
   start("learner", "learner");
   for (let i = 0; i < config.sampler.count; i++) start("sampler", `sampler-${i}`);
   return {
-    ended: supervisor.ended,
+    ended: supervisor.ended.then((end) => {
+      for (const place of new Set([weightsFolder(folder, () => {}), folder])) sweep(place, isAlive);
+      return end;
+    }),
     children: () => supervisor.children,
     stop: (reason) => supervisor.stop(reason),
   };

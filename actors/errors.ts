@@ -31,3 +31,11 @@ export function within<T>(boundary: Boundary, what: string, run: () => T): T {
 export function describeError(error: unknown): string {
   return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
 }
+
+/** Exit code of an actor that ended by a `RunError`. */
+export const RUN_ERROR_CODE = 3;
+
+/** The run cannot go on, and starting its actor again would end the same way. */
+export class RunError extends Error {
+  override readonly name = "RunError";
+}

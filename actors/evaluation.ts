@@ -95,6 +95,7 @@ async function playOne(
     ...{ rules: rulesOf(config), tag, tokenizer, policy, weights },
     // The env server answers an ask with its own answer or `failed`; the compiler cannot follow that through a generic.
     askEnv: async <A extends Messages["env.open" | "env.step"]>(ask: A) => envs.answer(PLAYER, ask) as AnswerTo<A>,
+    closeEnv: ({ episode }) => envs.forget(PLAYER, episode),
   });
   if ("trajectory" in outcome) return { ticket, sampler: PLAYER, outcome };
   throw new Error(`board ${ticket.layoutSeed} of ${ticket.env} could not be played: ${outcome.detail}`);

@@ -29,6 +29,7 @@ export class Learner implements HostHandler {
   readonly #options: LearnerOptions;
   readonly #samplers = new Map<string, SamplerView>();
   #weights: Messages["weights"] | null = null;
+  #leaving = false;
 
   constructor(options: LearnerOptions) {
     this.#options = options;
@@ -41,8 +42,18 @@ export class Learner implements HostHandler {
   /** Play these; resolves in their order when each has ended. */
   play(tickets: readonly Ticket[]): Promise<readonly Finished[]> {
     const finished = this.#options.tickets.issue([...tickets]);
-    this.#grantAll();
+    this.grant();
     return finished;
+  }
+
+  /** The run ends here: samplers that leave now are no news, and get no more tickets. */
+  leave(): void {
+    this.#leaving = true;
+  }
+
+  /** Hand out what there is to those who have room. */
+  grant(): void {
+    for (const [actor, sampler] of this.#samplers) this.#grant(actor, sampler);
   }
 
   /** Tell every sampler, and whoever joins later, of new weights. */
@@ -56,7 +67,10 @@ export class Learner implements HostHandler {
     if (who.role !== "sampler") throw new Error(`the learner takes in samplers, not a ${who.role}`);
     const before = this.#samplers.get(who.actor);
     if (before?.peer === peer) return;
-    if (before !== undefined) this.#lost(who.actor);
+    if (before !== undefined) {
+      this.#lost(who.actor);
+      this.grant();
+    }
     this.#samplers.set(who.actor, { peer, slots: 0 });
     this.#options.acks.join(who.actor);
     this.#options.notice("info", "joined", `${who.actor} joined`);
@@ -66,8 +80,9 @@ export class Learner implements HostHandler {
   left(peer: Peer, who: Hello, reason: string): void {
     if (this.#samplers.get(who.actor)?.peer !== peer) return;
     this.#lost(who.actor);
+    if (this.#leaving) return;
     this.#options.notice("warning", "left", `${who.actor} left: ${reason}`);
-    this.#grantAll();
+    this.grant();
   }
 
   told(_: Peer, message: Tell, who: Hello): void {
@@ -112,11 +127,8 @@ export class Learner implements HostHandler {
     this.#options.tickets.lost(actor);
   }
 
-  #grantAll(): void {
-    for (const [actor, sampler] of this.#samplers) this.#grant(actor, sampler);
-  }
-
   #grant(actor: string, sampler: SamplerView): void {
+    if (this.#leaving) return;
     const { acks, tickets, leaseMs } = this.#options;
     const slotsFree = sampler.slots - tickets.leased(actor);
     if (slotsFree <= 0) return;

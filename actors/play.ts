@@ -4,6 +4,7 @@
  * - Nothing is tokenised twice: prompts are appended, replies are kept as the ids that were sampled.
  * - The outcome is a function of ticket, weights and run seed. Played again, elsewhere, it comes out the same.
  * - An error of the env is the outcome `envError`; it is never a turn without reward.
+ * - An episode that is not played to its end is closed at the env server, which would keep it otherwise.
  */
 import { firstPrompt, type Layout, nextPrompt } from "../envs/prompt.ts";
 import type { EnvTag } from "../envs/tag.ts";
@@ -36,6 +37,8 @@ export interface PlayContext {
   readonly weights: { readonly version: number; readonly digest: string };
   /** Ask the env server that holds this episode. */
   askEnv<A extends EnvAsk>(ask: A): Promise<AnswerTo<A>>;
+  /** Tell it to forget this episode. */
+  closeEnv(close: Messages["env.close"]): void;
 }
 
 /**
@@ -45,12 +48,14 @@ export async function playEpisode(ticket: Ticket, context: PlayContext): Promise
   const { policy } = context;
   const sequence = `${ticket.episode} ${ticket.attempt}`;
   await policy.open(sequence);
+  const play = new Play(ticket, sequence, context);
   try {
-    return await new Play(ticket, sequence, context).run();
+    return await play.run();
   } catch (error) {
     if (error instanceof EpisodeError && error.boundary === "env") return { status: "envError", detail: error.message };
     throw error;
   } finally {
+    if (play.isOpen) context.closeEnv({ type: "env.close", episode: ticket.episode });
     await policy.close(sequence);
   }
 }
@@ -67,6 +72,8 @@ class Play {
   readonly #spans: { end: number; reward: number; penalty: number }[] = [];
   readonly #turns: TurnRecord[] = [];
   readonly #extra: Record<string, number> = {};
+  /** The env server holds this episode, or may. */
+  isOpen = false;
 
   constructor(ticket: Ticket, sequence: string, context: PlayContext) {
     this.#ticket = ticket;
@@ -80,6 +87,7 @@ class Play {
     const { tag, rules } = this.#context;
     const { episode, env, layoutSeed, dynamicsSeed } = this.#ticket;
     const options = { think: rules.think, compat: rules.compat };
+    this.isOpen = true;
     const opened = await this.#ask({ type: "env.open", episode, env, layoutSeed, dynamicsSeed });
     let observation = opened.observation;
     let messages = firstPrompt(tag, rules.layout, observation, opened.actionsLeft, options);
@@ -94,6 +102,7 @@ class Play {
       const stepped = await this.#ask({ type: "env.step", episode, turn, reply: reply.text });
       this.#record(observation, reply, stepped);
       observation = stepped.observation;
+      this.isOpen = stepped.ending === null;
       if (stepped.ending !== null) return this.#outcome(stepped.ending, stepped.success, observation);
       messages = nextPrompt(tag, rules.layout, { ...stepped, turn }, options);
     }

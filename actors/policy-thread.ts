@@ -8,7 +8,7 @@ import { Generator, type Reply, type ReplyRequest } from "../model/generate.ts";
 import { parameterCount } from "../model/parameters.ts";
 import type { ModelConfig } from "../model/transformer.ts";
 import type { Messages } from "./protocol.ts";
-import { loadWeights } from "./weights.ts";
+import { loadWeights, WeightsError } from "./weights.ts";
 
 export interface EngineSettings {
   readonly name: "compiled" | "eager";
@@ -48,9 +48,16 @@ export function policyMethods() {
       engine = await startEngine(settings.engine);
       return `${engine.name}, ${engine.device}`;
     },
-    /** @returns the digest of what is now in use. */
+    /** @returns the digest of the bytes that were found. Only if it is the published one are they now in use. */
     async load(message: Messages["weights"]): Promise<string> {
-      const { values, digest } = await loadWeights(message, parameterCount(settings.model), settings.token);
+      let loaded: Awaited<ReturnType<typeof loadWeights>>;
+      try {
+        loaded = await loadWeights(message, parameterCount(settings.model), settings.token);
+      } catch (error) {
+        if (error instanceof WeightsError && error.digest !== null) return error.digest;
+        throw error;
+      }
+      const { values, digest } = loaded;
       if (decoder === undefined) decoder = new Decoder(engine, settings.model, values, settings);
       else decoder.setParameters(values);
       generator ??= new Generator(decoder, settings.model.vocabulary, settings.slots);

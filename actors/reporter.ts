@@ -1,9 +1,12 @@
 /**
  * An actor's way to the metrics sink. Knows no store and no page.
  *
- * - Metrics and events that cannot be sent now wait, at most `waitingMax` of them; older ones are then dropped, and counted
- *   in the next event that gets through. Episodes wait until they are stored; who reports more is made to wait.
+ * - Metrics and events arrive in the order in which they were told. Those that cannot be sent now wait, at most `waitingMax` of
+ *   them; older ones are then dropped, and counted in an event that follows as soon as something gets through.
+ * - Episodes wait until they are stored; who reports more than `rowsMax` is made to wait. If the sink cannot store them, that is
+ *   said once, and once when it can again.
  */
+import type { Clock } from "./clock.ts";
 import { type MetricName, metricValues } from "./metrics.ts";
 import type { EpisodeRow, Messages, Tell } from "./protocol.ts";
 import type { Peer } from "./transport/transport.ts";
@@ -12,15 +15,20 @@ export interface ReporterOptions {
   readonly actor: string;
   /** The sink, or null while there is no connection. */
   readonly sink: () => Peer | null;
+  readonly clock: Clock;
   readonly waitingMax: number;
   readonly rowsMax: number;
   readonly askDeadlineMs: number;
-  /** Resolves when it is worth trying again. */
-  readonly retry: () => Promise<void>;
+  /** Wait before what failed is tried again. */
+  readonly retryMs: number;
+  /** Something a person should know that cannot be told through the sink. */
+  readonly notice: (level: "info" | "warning", text: string) => void;
 }
 
 /** Bytes waiting in the connection above which metrics wait here instead. */
 const BUSY_BYTES = 1 << 20;
+/** Rows asked to be stored in one message. */
+const ROWS_AT_ONCE = 128;
 
 export class Reporter {
   readonly #options: ReporterOptions;
@@ -28,6 +36,7 @@ export class Reporter {
   #dropped = 0;
   #rows: EpisodeRow[] = [];
   #storing: Promise<void> | null = null;
+  #refused = false;
 
   constructor(options: ReporterOptions) {
     this.#options = options;
@@ -48,40 +57,68 @@ export class Reporter {
     if (this.#rows.length > this.#options.rowsMax) await this.#storing;
   }
 
-  /** Everything handed over is stored, or was told. */
-  async drain(): Promise<void> {
+  /** Wait until everything handed over is stored, or was told. @returns what is left after `withinMs` */
+  async drain(withinMs: number): Promise<{ readonly rows: number; readonly messages: number }> {
+    const { clock } = this.#options;
+    const deadline = Promise.withResolvers<void>();
+    let late = false;
+    const cancel = clock.after(withinMs, () => {
+      late = true;
+      deadline.resolve();
+    });
     this.flush();
-    await this.#storing;
+    while (!late && this.#rows.length + this.#waiting.length > 0) {
+      await Promise.race([this.#storing ?? this.#pause(), deadline.promise]);
+      this.flush();
+    }
+    cancel();
+    return { rows: this.#rows.length, messages: this.#waiting.length };
   }
 
-  /** Send what waits. Called when a connection comes up. */
+  /** Send what waits, as far as the sink takes it. Called when a connection comes up. */
   flush(): void {
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const message of waiting) this.#tell(message);
+    const { sink: current, actor } = this.#options;
+    const sink = current();
+    if (sink === null) return;
+    while (this.#waiting.length > 0 && !sink.closed && sink.queuedBytes <= BUSY_BYTES) {
+      sink.tell(this.#waiting.shift()!);
+      if (this.#dropped === 0) continue;
+      const text = `${this.#dropped} metrics and events of ${actor} were dropped while the sink was away`;
+      this.#dropped = 0;
+      sink.tell({ type: "event", actor, level: "warning", kind: "dropped", text });
+    }
   }
 
   #tell(message: Tell): void {
-    const sink = this.#options.sink();
-    if (sink === null || sink.closed || sink.queuedBytes > BUSY_BYTES) {
-      this.#waiting.push(message);
-      if (this.#waiting.length > this.#options.waitingMax) this.#dropped += this.#waiting.splice(0, 1).length;
-      return;
+    this.#waiting.push(message);
+    this.flush();
+    while (this.#waiting.length > this.#options.waitingMax) {
+      this.#waiting.shift();
+      this.#dropped++;
     }
-    sink.tell(message);
-    if (this.#dropped === 0) return;
-    const text = `${this.#dropped} metrics and events of ${this.#options.actor} were dropped while the sink was away`;
-    this.#dropped = 0;
-    this.event("warning", "dropped", text);
   }
 
   async #store(): Promise<void> {
     while (this.#rows.length > 0) {
-      const rows = this.#rows.slice(0, 128);
+      const rows = this.#rows.slice(0, ROWS_AT_ONCE);
       const answer = await this.#options.sink()?.ask({ type: "episodes", rows }, this.#options.askDeadlineMs);
+      this.#noteAnswer(answer);
       if (answer?.type === "episodes.stored") this.#rows.splice(0, rows.length);
-      else await this.#options.retry();
+      else await this.#pause();
     }
     this.#storing = null;
+  }
+
+  #noteAnswer(answer: Messages["episodes.stored" | "failed"] | undefined): void {
+    const refused = answer?.type === "failed" && answer.code !== "closed" && answer.code !== "deadline";
+    if (refused && !this.#refused) this.#options.notice("warning", `${answer.detail} Until then they wait here.`);
+    if (!refused && this.#refused && answer?.type === "episodes.stored") {
+      this.#options.notice("info", "episodes can be stored again");
+    }
+    if (refused || answer?.type === "episodes.stored") this.#refused = refused;
+  }
+
+  #pause(): Promise<void> {
+    return new Promise((resolve) => void this.#options.clock.after(this.#options.retryMs, resolve));
   }
 }

@@ -3,7 +3,7 @@ import { hash64 } from "../model/rng.ts";
 import { rawReward, type Trajectory } from "../model/trajectory.ts";
 import type { RunConfig } from "./config.ts";
 import type { MetricName } from "./metrics.ts";
-import { type Played, STOPS, type Ticket } from "./protocol.ts";
+import { type EpisodeRow, type Played, STOPS, type Ticket } from "./protocol.ts";
 import type { Finished } from "./tickets.ts";
 
 /** Seed of an episode's slips and payouts. RAGEN shares them within a group; strict mode gives each member its own. */
@@ -81,3 +81,16 @@ const prefixed = (prefix: string, values: Record<string, number>) =>
 
 export const writtenTokens = ({ written }: Pick<Trajectory, "written">): number =>
   written.reduce((sum, one) => sum + one, 0);
+
+/** How many could not be played, and why the first. */
+export function unplayed(finished: readonly Finished[]): string {
+  const failed = finished.filter(({ outcome }) => !("trajectory" in outcome));
+  const [first] = failed;
+  const why =
+    first !== undefined && "detail" in first.outcome ? `; ${first.ticket.episode}: ${first.outcome.detail}` : "";
+  return `${failed.length} of ${finished.length} episodes could not be played${why}`;
+}
+
+/** Rows of the trajectory log, nothing trained on yet. */
+export const rowsOf = (finished: readonly Finished[]): EpisodeRow[] =>
+  finished.map(({ ticket, sampler, outcome }) => ({ ticket, sampler, outcome, update: null, advantage: null }));

@@ -2,7 +2,8 @@
  * Sampler: plays tickets with its copy of the policy. Knows no rewards' meaning, no groups and no learning.
  *
  * - A ticket is played with the version it names (or a newer one, if it allows); weights change only while nothing is played.
- * - The digest that is acknowledged was computed from the bytes in use. Bytes that do not match are never used.
+ * - The digest that is acknowledged was computed from the bytes in use. Bytes that do not match are never used: their digest is
+ *   told all the same, and the learner knows what to think of it. Weights that cannot be had at all end this process.
  * - A finished episode is sent until the learner took it. With a connection, everything that came through it ends: its tickets
  *   are issued again by the learner, and the next connection says anew which weights count.
  * - At most `slots` episodes are played at once; tickets beyond them wait.
@@ -30,6 +31,8 @@ export interface SamplerOptions {
   readonly triesMax: number;
   readonly askDeadlineMs: number;
   readonly log: Log;
+  /** There is no way on with this sampler. */
+  readonly fail: (error: unknown) => void;
 }
 
 export class Sampler implements Handler {
@@ -93,14 +96,18 @@ export class Sampler implements Handler {
     if (this.#loading || this.#next === null || this.#playing.size > 0) return;
     this.#loading = true;
     const message = this.#next;
+    const learner = this.#learner;
     try {
+      const { version } = message;
       const digest =
         this.#weights?.digest === message.digest ? message.digest : await this.#options.policy.load(message);
-      this.#weights = { version: message.version, digest };
-      this.#learner?.tell({ type: "weights.loaded", actor: this.#options.actor, version: message.version, digest });
+      if (digest === message.digest) this.#weights = { version, digest };
+      // The learner of another connection counts its versions anew.
+      if (learner === this.#learner)
+        learner?.tell({ type: "weights.loaded", actor: this.#options.actor, version, digest });
     } catch (error) {
-      // Newer ones may have replaced them meanwhile; otherwise the learner sees that they are not acknowledged.
-      this.#options.log.error("weights", `cannot use version ${message.version}: ${describeError(error)}`);
+      // Those of a lost connection, or replaced by newer ones meanwhile, may well be gone.
+      if (this.#next === message && !this.#stopped) this.#options.fail(error);
     }
     this.#loading = false;
     if (this.#next === message) this.#next = null;
@@ -141,12 +148,14 @@ export class Sampler implements Handler {
           ...{ rules, tokenizer, policy, weights },
           tag: envTag(ticket.env),
           askEnv: (ask) => server.ask(ask, this.#options.askDeadlineMs),
+          closeEnv: (close) => server.tell(close),
         });
       } catch (error) {
         const lost = error instanceof EpisodeError && (error.boundary === "closed" || error.boundary === "capacity");
         if (lost && attempt < triesMax && !this.#stopped) continue;
         if (error instanceof EpisodeError)
           return { status: "envError", detail: `${error.message} (try ${attempt} of ${triesMax})` };
+        this.#options.log.error("policy", `${ticket.episode}: ${describeError(error)}`);
         return { status: "aborted", detail: describeError(error) };
       }
     }

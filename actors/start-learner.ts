@@ -7,15 +7,17 @@ import type { ModelConfig } from "../model/transformer.ts";
 import type { ActorKind } from "./actor.ts";
 import { keepCheckpoints, latestCheckpoint, loadCheckpoint, saveCheckpoint } from "./checkpoint.ts";
 import type { RunConfig } from "./config.ts";
+import { RunError } from "./errors.ts";
 import { Learner } from "./learner.ts";
 import { policyOf } from "./policy-of.ts";
 import { Reporter } from "./reporter.ts";
+import type { Progress } from "./run-report.ts";
 import { tagOf } from "./start-env-server.ts";
 import { BACKOFF_MS, engineOf } from "./start-sampler.ts";
 import { inThisThread, startThread } from "./threads.ts";
 import { TicketBook } from "./tickets.ts";
 import { type NetworkMemory, type TrainerMethods, trainerMethods } from "./trainer-thread.ts";
-import { type Progress, Training } from "./training.ts";
+import { Training } from "./training.ts";
 import { welcoming } from "./transport/handshake.ts";
 import { type Connection, connectForever } from "./transport/reconnect.ts";
 import { warmStart } from "./warm-start.ts";
@@ -25,6 +27,8 @@ import { Acks, isAlive, sweep, WeightsPublisher, weightsFolder } from "./weights
 const WAITING_MAX = 10_000;
 const ROWS_MAX = 4096;
 const RETRY_MS = 200;
+/** Time for the sink to take what it was not told yet, when the learner leaves. */
+const DRAIN_MS = 4000;
 
 export const learner: ActorKind = {
   role: "learner",
@@ -60,19 +64,20 @@ export const learner: ActorKind = {
     });
     const acks = new Acks();
     const { leaseMs, attemptsMax } = config.rollout;
-    const tickets = new TicketBook({ clock, leaseMs, attemptsMax });
+    const tickets = new TicketBook({ clock, leaseMs, attemptsMax, expired: () => host.grant() });
     let sink: Connection | null = null;
     let sinkUrl = "";
     const reporter = new Reporter({
       ...{ actor, waitingMax: WAITING_MAX, rowsMax: ROWS_MAX, askDeadlineMs: config.transport.askDeadlineMs },
       sink: () => sink?.peer() ?? null,
-      retry: () => new Promise((resolve) => void clock.after(RETRY_MS, resolve)),
+      ...{ clock, retryMs: RETRY_MS },
+      notice: (level, text) => log[level]("store", text),
     });
     const notice = (level: "info" | "warning" | "error", kind: string, text: string) => {
       log[level](kind, text);
       reporter.event(level, kind, text);
     };
-    const host = new Learner({ tickets, acks, leaseMs, notice });
+    const host: Learner = new Learner({ tickets, acks, leaseMs, notice });
     const listener = await transport.listen(context.listen, welcoming(run, host));
 
     const parameters = layParameters(model, policy.parameters);
@@ -102,12 +107,37 @@ export const learner: ActorKind = {
         });
         await keepCheckpoints(checkpoints, config.checkpoint.keep, progress.best?.update ?? null);
       },
+      async keepReference() {
+        await thread.methods.keepReference(await referenceOf(join(folder, "reference"), saved !== null));
+      },
+      expired: () => tickets.expired,
       say: (kind, text) => log.info(kind, text),
+      warn: (kind, text) => notice("warning", kind, text),
     });
+
+    /** The policy that reinforcement began with, which checkpoints do not hold: kept once, in a folder of its own. */
+    async function referenceOf(kept: string, resumed: boolean): Promise<Float32Array> {
+      if (!resumed) {
+        const parts = { update: 0, model, tokenizer: tokenizer.digest, state: {}, critic: null };
+        const still = new Float32Array(policy.parameters.length);
+        const start = { parameters: policy.parameters, moment: still, variance: still, step: 0 };
+        await saveCheckpoint(kept, { ...parts, policy: start });
+        return policy.parameters;
+      }
+      const { found } = await latestCheckpoint(kept);
+      if (found !== null) return (await loadCheckpoint(found)).policy.parameters;
+      throw new RunError(`${kept} holds no whole checkpoint, and a KL term needs the policy that the run began with`);
+    }
+
+    async function drain(): Promise<void> {
+      const left = await reporter.drain(DRAIN_MS);
+      if (left.rows + left.messages === 0) return;
+      log.warning("store", `${left.rows} episodes and ${left.messages} messages could not be stored, and are lost`);
+    }
 
     const running = training.run().then(async (report) => {
       if (report !== null) {
-        await reporter.drain();
+        await drain();
         writeFileSync(join(folder, "report.json"), `${JSON.stringify(report, null, 2)}\n`, { flush: true });
         context.finish("the run is done");
       }
@@ -135,8 +165,9 @@ export const learner: ActorKind = {
       },
       async stop(reason) {
         training.stop(reason);
+        host.leave();
         await running;
-        await reporter.drain();
+        await drain();
         await listener.close();
         sink?.close(reason);
         thread.stop();

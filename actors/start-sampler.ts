@@ -54,6 +54,7 @@ export const sampler: ActorKind = {
         return tag;
       },
       askDeadlineMs: config.transport.askDeadlineMs,
+      fail: context.fail,
     });
     let learner = "";
     const connection = Promise.withResolvers<ReturnType<typeof connectForever>>();

@@ -3,13 +3,14 @@
  * Knows nothing of what they do.
  *
  * - A child is replaced when it exits unasked, or when nothing is heard of it for `heartbeatDeadlineMs`.
- * - A child that fails more than `restartsMax` times in `restartWindowMs` is given up; if it is critical, the run ends and
- *   says the first cause.
+ * - A child whose error a restart would not cure, or that fails more than `restartsMax` times in `restartWindowMs`, is given up;
+ *   if it is critical, the run ends and says the first cause.
  * - The run ends once, and only when no child is left: asked by `stop`, then by SIGTERM, then by SIGKILL. Children leave in
  *   the reverse order of roles, so that whoever is told something is there until the last teller has left.
  * - Children know of our own end by the end of their standard input, so none outlives us.
  */
 import type { Birth } from "./birth.ts";
+import { RUN_ERROR_CODE } from "./errors.ts";
 import { type Messages, ProtocolError, type Role, type Tell } from "./protocol.ts";
 import { RestartLimit } from "./restart-limit.ts";
 import type { ChildProcess, Exit } from "./spawner.ts";
@@ -42,6 +43,8 @@ export class Supervisor {
   readonly #ended = Promise.withResolvers<RunEnd>();
   #listener: Listener | null = null;
   #stopping = false;
+  /** How the child that the run is for failed while it was leaving. */
+  #leftBadly: string | null = null;
   #watchedAtMs = 0;
   #cancelWatch = () => {};
 
@@ -136,13 +139,17 @@ export class Supervisor {
     child.peer?.close(`${name} exited`);
     child.peer = null;
     this.#options.event({ kind: "exited", child: name, pid, asked: this.#stopping, ...exit });
-    if (this.#stopping) return;
+    if (this.#stopping) {
+      if (endsRun && exit.code !== 0) this.#leftBadly ??= `${name} could not leave: ${causeOf(child, exit)}`;
+      return;
+    }
     if (endsRun && exit.code === 0) {
       void this.#end({ ok: true, reason: `${name} finished` });
       return;
     }
     const cause = causeOf(child, exit);
-    const hopeless = restart ? child.limit.failed(this.#options.clock.now(), cause) : cause;
+    const curable = restart && exit.code !== RUN_ERROR_CODE;
+    const hopeless = curable ? child.limit.failed(this.#options.clock.now(), cause) : cause;
     if (hopeless === null) {
       child.restarts++;
       this.#options.event({ kind: "restarted", child: name, pid: this.#spawn(child), restarts: child.restarts });
@@ -210,7 +217,10 @@ export class Supervisor {
   #end(end: RunEnd): Promise<RunEnd> {
     if (!this.#stopping) {
       this.#stopping = true;
-      this.#leave(end.reason).then(() => this.#ended.resolve(end), this.#ended.reject);
+      this.#leave(end.reason).then(() => {
+        const bad = end.ok ? this.#leftBadly : null;
+        this.#ended.resolve(bad === null ? end : { ok: false, reason: bad });
+      }, this.#ended.reject);
     }
     return this.ended;
   }

@@ -19,6 +19,8 @@ export interface TicketBookOptions {
   readonly leaseMs: number;
   /** Times a ticket is issued at most; at least 1. */
   readonly attemptsMax: number;
+  /** Leases ran out, so there may be tickets to grant that nobody asks for. */
+  readonly expired?: () => void;
 }
 
 /** How a ticket ended, and who held it last. */
@@ -213,6 +215,7 @@ export class TicketBook {
       this.#cancelTimer = null;
       this.#expire();
       this.#arm();
+      this.#options.expired?.();
     });
   }
 

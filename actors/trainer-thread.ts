@@ -45,11 +45,10 @@ export function trainerMethods() {
       };
       return `${engine.name}, ${engine.device}`;
     },
-    /** From now on KL terms compare with the policy as it is now. */
-    async keepReference(): Promise<void> {
-      const { policy } = networks;
-      const copy = layParameters(policy.config, policy.parameters.flat.slice());
-      networks.reference = await Network.create(engine, policy.config, copy);
+    /** From now on KL terms compare with a copy of this policy. */
+    async keepReference(parameters: Float32Array): Promise<void> {
+      const { config } = networks.policy;
+      networks.reference = await Network.create(engine, config, layParameters(config, parameters.slice()));
     },
     /** Forget the optimiser's moments: a new stage of training begins. */
     resetOptimizer(): void {

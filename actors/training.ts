@@ -3,100 +3,35 @@
  * else. It decides what is played and learnt; who plays is learner.ts, what is computed is the trainer's.
  *
  * - In sync mode an update is a function of config and seed alone: not of time, nor of who played.
- * - A checkpoint holds all that the next update depends on.
+ * - A checkpoint holds all that the next update depends on. One that cannot be written is said and learning goes on; what was
+ *   learnt is lost silently never: if the last one cannot be written, the run has failed.
  */
-import { bestPossible, evaluatePlayer } from "../envs/evaluate.ts";
-import type { EnvTag } from "../envs/tag.ts";
 import { controlKl } from "../model/kl.ts";
-import type { Clock } from "./clock.ts";
-import type { RunConfig } from "./config.ts";
-import type { MetricName } from "./metrics.ts";
+import { type Baselines, measureBaselines } from "./baselines.ts";
+import { CheckpointError } from "./checkpoint.ts";
+import { RunError } from "./errors.ts";
 import type { EpisodeRow } from "./protocol.ts";
-import type { Reporter } from "./reporter.ts";
-import { playedOf, rolloutMetrics, trainingTickets, validationTickets, writtenTokens } from "./rollouts.ts";
-import type { Remote } from "./threads.ts";
+import {
+  type PlayedTicket,
+  playedOf,
+  rolloutMetrics,
+  rowsOf,
+  trainingTickets,
+  unplayed,
+  validationTickets,
+  writtenTokens,
+} from "./rollouts.ts";
+import type { Progress, Report } from "./run-report.ts";
 import type { Finished } from "./tickets.ts";
-import type { TrainerMethods } from "./trainer-thread.ts";
+import type { TrainingContext } from "./training-context.ts";
+import { learnt, percent, updateLine, type Values } from "./update-metrics.ts";
 import { updateSettings } from "./update-settings.ts";
 import type { Taught, WarmStartProgress } from "./warm-start.ts";
-
-/** Success in numbers that belong side by side; every report shows all of them. Shares of the validation boards. */
-export interface Success {
-  readonly random: number;
-  readonly taught: number | null;
-  readonly before: number;
-  readonly after: number;
-  readonly best: number | null;
-}
-
-export interface Report {
-  readonly run: string;
-  readonly env: string;
-  readonly updates: number;
-  /** Of reinforcement, validation included. */
-  readonly minutes: number;
-  readonly minutesInAll: number;
-  readonly success: Success;
-  /** The same at temperature 1. */
-  readonly successAtOne: Pick<Success, "taught" | "after">;
-  readonly episodes: number;
-  readonly tokensPerSecond: number;
-  readonly stepsPerMinute: number;
-  readonly logProbGap: number;
-  readonly engine: string;
-  readonly device: string;
-}
-
-/** What a checkpoint keeps besides parameters and optimisers. */
-export interface Progress {
-  /** Updates made. */
-  readonly update: number;
-  /** Newest weights version. */
-  readonly version: number;
-  readonly episodes: number;
-  readonly tokens: number;
-  readonly taught: Taught | null;
-  readonly before: number | null;
-  /** Best validation so far, and at which update. */
-  readonly best: { readonly success: number; readonly update: number } | null;
-  readonly klCoefficient: number;
-  /** Of reinforcement so far. */
-  readonly minutes: number;
-}
-
-export interface TrainingContext {
-  readonly run: string;
-  readonly config: RunConfig;
-  readonly tag: EnvTag;
-  readonly trainer: Remote<TrainerMethods>;
-  readonly reporter: Reporter;
-  readonly clock: Clock;
-  /** "compiled, cpu, 2 threads" */
-  readonly engine: string;
-  /** null for a new run. */
-  readonly resumed: Progress | null;
-  /** Publish the parameters as they are now. Resolves when the bytes are there for samplers to load. */
-  readonly publish: (version: number) => Promise<{ acknowledged: Promise<number> }>;
-  readonly play: (tickets: ReturnType<typeof trainingTickets>) => Promise<readonly Finished[]>;
-  readonly warmStart: (hooks: {
-    measureTaught: () => Promise<Taught>;
-    sample: (stepOverall: number) => Promise<void>;
-    progress: (progress: WarmStartProgress) => void;
-    stopped: () => void;
-  }) => Promise<{ taught: Taught; cached: boolean }>;
-  readonly save: (progress: Progress) => Promise<void>;
-  /** One line for people. */
-  readonly say: (kind: string, text: string) => void;
-  readonly processStartedAtMs: number;
-}
 
 /** Thrown inside a run that was asked to stop. */
 export class Stopped extends Error {
   override readonly name = "Stopped";
 }
-
-/** Random boards are played this many times over, so that the line others are compared with is not itself noise. */
-const RANDOM_ROUNDS = 16;
 
 /** Boards of each sample of play during the warm start. */
 const WARM_SAMPLES = 32;
@@ -106,16 +41,22 @@ export class Training {
   readonly #stop = Promise.withResolvers<never>();
   #stopReason: string | null = null;
   #progress: Progress;
+  /** Update of the newest checkpoint; -1 without one. */
+  #savedUpdate: number;
   #startedAtMs = 0;
+  /** Of rollouts and validations in this process, for the report. */
   #playMs = 0;
+  #playTokens = 0;
+  #playedAtMs = 0;
   #logProbGap = 0;
 
   constructor(context: TrainingContext) {
     this.#context = context;
     this.#progress = context.resumed ?? {
-      ...{ update: 0, version: 0, episodes: 0, tokens: 0, minutes: 0, taught: null, before: null, best: null },
-      klCoefficient: context.config.learner.kl.coefficient,
+      ...{ update: 0, version: 0, episodes: 0, tokens: 0, minutes: 0, skipped: 0, taught: null, before: null },
+      ...{ best: null, validated: null, klCoefficient: context.config.learner.kl.coefficient },
     };
+    this.#savedUpdate = context.resumed?.update ?? -1;
     // Nobody may be waiting when the run is asked to stop.
     this.#stop.promise.catch(() => {});
   }
@@ -132,35 +73,28 @@ export class Training {
 
   /** @returns null if it was stopped before its end; then it was saved as far as it came. */
   async run(): Promise<Report | null> {
-    const { reporter, engine, say, config } = this.#context;
+    const { reporter, engine, say } = this.#context;
     reporter.event("info", "engine", engine);
     say("engine", engine);
     const baselines = this.#baselines();
     try {
       await this.#begin();
       const after = await this.#reinforce();
+      await this.#saveAtEnd();
       const report = await this.#report(baselines, after);
       reporter.event("info", "finished", `${report.updates} updates, success ${percent(after)}`);
       return report;
     } catch (error) {
       if (!(error instanceof Stopped)) throw error;
       say("stopped", `${error.message}; ${this.doing()}`);
+      await this.#saveAtEnd();
       return null;
-    } finally {
-      if (this.#progress.before !== null) await this.#save();
-      say("saved", `update ${this.#progress.update} of ${config.learner.updates}`);
     }
   }
 
-  #baselines(): Pick<Success, "random" | "best"> {
+  #baselines(): Baselines {
     const { tag, config, reporter, say } = this.#context;
-    const { episodes, firstSeed } = config.validate;
-    const options = { episodes, seed: firstSeed, actionsMax: config.env.actionsMax };
-    const rounds = Array.from({ length: RANDOM_ROUNDS }, (_, round) =>
-      evaluatePlayer(tag, tag.random, { ...options, coins: round }),
-    );
-    const random = rounds.reduce((sum, { success }) => sum + success, 0) / RANDOM_ROUNDS;
-    const best = bestPossible(tag, options);
+    const { random, best } = measureBaselines(tag, config);
     reporter.metrics(0, { "baseline/random": random, ...(best === null ? {} : { "baseline/best": best }) });
     say("baselines", `random ${percent(random)}, best possible ${best === null ? "unknown" : percent(best)}`);
     return { random, best };
@@ -168,7 +102,7 @@ export class Training {
 
   /** Everything before the first update of this process. */
   async #begin(): Promise<void> {
-    const { config, resumed, trainer, reporter, say } = this.#context;
+    const { config, resumed, reporter, say } = this.#context;
     if (resumed === null && config.warmStart.enabled) {
       reporter.event("info", "phase", "warm start");
       const { taught, cached } = await this.#race(
@@ -187,19 +121,23 @@ export class Training {
       );
     }
     await this.#publish();
-    if (this.#progress.klCoefficient > 0) await trainer.keepReference();
+    if (this.#progress.klCoefficient > 0) await this.#context.keepReference();
     this.#startedAtMs = this.#context.clock.now() - this.#progress.minutes * 60_000;
     if (resumed !== null) return;
     reporter.event("info", "phase", "reinforcement");
-    const before = await this.#validate("v0", config.validate.temperature);
-    this.#progress = { ...this.#progress, before, best: { success: before, update: 0 } };
+    const before = await this.#validateUpdate();
+    this.#progress = { ...this.#progress, before };
     reporter.metrics(0, { "baseline/before": before });
   }
 
   async #measureTaught(): Promise<Taught> {
     const { temperature } = this.#context.config.validate;
+    const { episodes, tokens } = this.#progress;
     await this.#publish();
-    return { cool: await this.#validate("taught", temperature), one: await this.#validate("taught", 1) };
+    const taught = { cool: await this.#validate("taught", temperature), one: await this.#validate("taught", 1) };
+    // A run that found its warm start in the cache counts the same.
+    this.#progress = { ...this.#progress, episodes, tokens };
+    return taught;
   }
 
   /** A few boards by the policy in the middle of its warm start. */
@@ -234,88 +172,112 @@ export class Training {
 
   /** All updates that are left. @returns validation success at the end */
   async #reinforce(): Promise<number> {
-    const { config, clock } = this.#context;
-    const { updates, minutes } = config.learner;
-    const ahead: Promise<readonly Finished[]>[] = [];
-    const lead = config.learner.mode === "sync" ? 0 : config.learner.stalenessMax;
+    const { config } = this.#context;
+    const { mode, stalenessMax, updates } = config.learner;
+    const ahead: Promise<Rollout>[] = [];
+    const lead = mode === "sync" ? 0 : stalenessMax;
     let asked = this.#progress.update;
-    let after = this.#progress.before!;
-    while (this.#progress.update < updates) {
-      const { update } = this.#progress;
-      while (asked <= Math.min(update + lead, updates - 1)) {
-        const oldest = Math.max(0, this.#progress.version - (asked - update));
-        ahead.push(this.#context.play(trainingTickets(config, asked++, oldest)));
+    while (!this.#isDone()) {
+      const { update, version } = this.#progress;
+      if (update % config.validate.everyUpdates === 0) await this.#validateUpdate();
+      if (update % config.checkpoint.everyUpdates === 0) await this.#checkpoint();
+      for (; asked <= Math.min(update + lead, updates - 1); asked++) {
+        // When these are trained on, as many updates will have been made as lie before them.
+        const oldest = mode === "sync" ? version : Math.max(0, version + (asked - update) - stalenessMax);
+        ahead.push(this.#timed(this.#context.play(trainingTickets(config, asked, oldest))));
       }
-      await this.#update(await this.#timedPlay(ahead.shift()!));
-      const isLast =
-        this.#progress.update === updates || this.#minutes(clock.now()) >= (minutes ?? Number.POSITIVE_INFINITY);
-      if (isLast || this.#progress.update % config.validate.everyUpdates === 0) after = await this.#validateUpdate();
-      if (isLast) break;
-      if (this.#progress.update % config.checkpoint.everyUpdates === 0) await this.#save();
+      await this.#update(await this.#race(ahead.shift()!));
     }
-    return after;
+    return this.#validateUpdate();
   }
 
-  #minutes(nowMs: number): number {
-    return (nowMs - this.#startedAtMs) / 60_000;
+  #isDone(): boolean {
+    const { updates, minutes } = this.#context.config.learner;
+    return this.#progress.update >= updates || (minutes !== null && this.#minutes() >= minutes);
   }
 
-  async #timedPlay(playing: Promise<readonly Finished[]>): Promise<{ finished: readonly Finished[]; ms: number }> {
+  #minutes(): number {
+    return (this.#context.clock.now() - this.#startedAtMs) / 60_000;
+  }
+
+  /** With the time it took; batches that were played in turn do not count each other's. */
+  async #timed(playing: Promise<readonly Finished[]>): Promise<Rollout> {
     const { clock } = this.#context;
-    const started = clock.now();
-    const finished = await this.#race(playing);
-    const ms = clock.now() - started;
+    const askedAtMs = clock.now();
+    const finished = await playing;
+    const now = clock.now();
+    const ms = now - Math.max(askedAtMs, this.#playedAtMs);
+    this.#playedAtMs = now;
     this.#playMs += ms;
+    for (const { outcome } of playedOf(finished)) this.#playTokens += writtenTokens(outcome.trajectory);
     return { finished, ms };
   }
 
-  async #update({ finished, ms }: { finished: readonly Finished[]; ms: number }): Promise<void> {
-    const { config, trainer, reporter, clock } = this.#context;
+  async #update({ finished, ms }: Rollout): Promise<void> {
+    const { config, reporter, clock, say } = this.#context;
     const { update, version } = this.#progress;
     const started = clock.now();
     const played = playedOf(finished);
-    const failed = finished.length - played.length;
+    if (played.length === 0) throw new RunError(`update ${update + 1}: ${unplayed(finished)}`);
     const fresh = played.filter(({ outcome }) => version - outcome.trajectory.version <= config.learner.stalenessMax);
-    const values: Partial<Record<MetricName, number>> = { "train/failed_episodes": failed };
+    const values: Values = { "train/failed_episodes": finished.length - played.length };
     const rows = rowsOf(finished);
-    if (fresh.length > 0) {
-      Object.assign(values, rolloutMetrics("train", fresh));
-      const staleness =
-        fresh.reduce((sum, { outcome }) => sum + version - outcome.trajectory.version, 0) / fresh.length;
-      const settings = updateSettings(config, update, this.#progress.klCoefficient);
-      const result = await trainer.update(
-        fresh.map(({ ticket, outcome }) => ({ trajectory: outcome.trajectory, group: ticket.group, tag: ticket.env })),
-        settings,
-      );
-      Object.assign(values, learnt(result.metrics), { "train/staleness": staleness });
-      values["train/learning_rate"] = settings.optimizer.learningRate;
-      if (result.skipped !== null) reporter.event("warning", "skipped", `update ${update + 1}: ${result.skipped}`);
-      this.#controlKl(result.metrics["kl"], fresh.length);
-      this.#logProbGap = result.metrics["logProbGap"] ?? this.#logProbGap;
-      fresh.forEach((one, i) => {
-        const row = finished.indexOf(one);
-        const advantage = result.advantages[i]!;
-        rows[row] = { ...rows[row]!, update: advantage === null ? null : update + 1, advantage };
-      });
-    } else reporter.event("warning", "skipped", `update ${update + 1}: no episode could be used`);
+    if (fresh.length < played.length) {
+      const text = `${played.length - fresh.length} of ${played.length} episodes lag more than ${config.learner.stalenessMax} updates`;
+      this.#context.warn("stale", `update ${update + 1}: ${text} and are not trained on`);
+    }
+    if (fresh.length > 0) Object.assign(values, await this.#learn(fresh, finished, rows));
+    else this.#skip("no episode could be used");
     this.#count(played.map(({ outcome }) => writtenTokens(outcome.trajectory)));
-    this.#progress = { ...this.#progress, update: update + 1, minutes: this.#minutes(clock.now()) };
+    this.#progress = { ...this.#progress, update: update + 1, minutes: this.#minutes() };
     const { acknowledged } = await this.#publish();
-    const updateMs = clock.now() - started;
     const tokens = played.reduce((sum, { outcome }) => sum + writtenTokens(outcome.trajectory), 0);
     Object.assign(values, {
       "speed/rollout_s": ms / 1000,
-      "speed/update_s": updateMs / 1000,
-      "speed/tokens_per_second": tokens / (ms / 1000),
-      "speed/updates_per_minute": (update + 1) / this.#minutes(clock.now()),
+      "speed/update_s": (clock.now() - started) / 1000,
+      ...(ms > 0 ? { "speed/tokens_per_second": tokens / (ms / 1000) } : {}),
+      ...(this.#minutes() > 0 ? { "speed/updates_per_minute": (update + 1) / this.#minutes() } : {}),
       "total/updates": update + 1,
       "total/episodes": this.#progress.episodes,
       "total/tokens": this.#progress.tokens,
+      "total/skipped_updates": this.#progress.skipped,
+      "total/expired_tickets": this.#context.expired(),
     });
     reporter.metrics(update + 1, values);
     void acknowledged.then((took) => reporter.metrics(update + 1, { "weights/publish_ms": took }));
-    this.#sayUpdate(values);
+    say("update", updateLine(update + 1, config.learner.updates, values));
     await this.#race(reporter.episodes(rows));
+  }
+
+  /** Learn from the fresh ones; the rows of those that were trained on get their advantages. */
+  async #learn(fresh: readonly PlayedTicket[], finished: readonly Finished[], rows: EpisodeRow[]): Promise<Values> {
+    const { config, trainer } = this.#context;
+    const { update, version, klCoefficient } = this.#progress;
+    const settings = updateSettings(config, update, klCoefficient);
+    const result = await trainer.update(
+      fresh.map(({ ticket, outcome }) => ({ trajectory: outcome.trajectory, group: ticket.group, tag: ticket.env })),
+      settings,
+    );
+    if (result.skipped !== null) this.#skip(result.skipped);
+    this.#controlKl(result.metrics["kl"], fresh.length);
+    this.#logProbGap = result.metrics["logProbGap"] ?? this.#logProbGap;
+    for (const [i, one] of fresh.entries()) {
+      const row = finished.indexOf(one);
+      const advantage = result.advantages[i]!;
+      rows[row] = { ...rows[row]!, update: advantage === null ? null : update + 1, advantage };
+    }
+    const lag = fresh.reduce((sum, { outcome }) => sum + version - outcome.trajectory.version, 0);
+    return {
+      ...rolloutMetrics("train", fresh),
+      ...learnt(result.metrics),
+      "train/staleness": lag / fresh.length,
+      "train/learning_rate": settings.optimizer.learningRate,
+    };
+  }
+
+  #skip(why: string): void {
+    this.#progress = { ...this.#progress, skipped: this.#progress.skipped + 1 };
+    this.#context.warn("skipped", `update ${this.#progress.update + 1}: ${why}`);
   }
 
   /** The adaptive controller steers by what this update measured. */
@@ -326,20 +288,6 @@ export class Training {
     this.#progress = { ...this.#progress, klCoefficient: controlKl(before, measured, trajectories).coefficient };
   }
 
-  #sayUpdate(values: Partial<Record<MetricName, number>>): void {
-    const show = (name: MetricName, digits: number) => values[name]?.toFixed(digits) ?? "–";
-    const parts = [
-      `update ${this.#progress.update}/${this.#context.config.learner.updates}`,
-      `success ${percent(values["train/success"] ?? 0)}`,
-      `reward ${show("train/reward_mean", 2)}`,
-      `in-group std ${show("train/in_group_std", 2)}`,
-      `entropy ${show("train/entropy", 2)}`,
-      `${show("speed/tokens_per_second", 0)} tok/s`,
-      `${show("speed/updates_per_minute", 0)} updates/min`,
-    ];
-    this.#context.say("update", parts.join(" · "));
-  }
-
   #count(tokens: readonly number[]): void {
     this.#progress = {
       ...this.#progress,
@@ -348,11 +296,13 @@ export class Training {
     };
   }
 
+  /** Once for each update, however often the run is stopped and resumed. */
   async #validateUpdate(): Promise<number> {
-    const { update } = this.#progress;
+    const { update, validated, best } = this.#progress;
+    if (validated?.update === update) return validated.success;
     const success = await this.#validate(`v${update}`, this.#context.config.validate.temperature);
-    if (success > (this.#progress.best?.success ?? -1))
-      this.#progress = { ...this.#progress, best: { success, update } };
+    const now = { success, update };
+    this.#progress = { ...this.#progress, validated: now, best: best === null || success > best.success ? now : best };
     return success;
   }
 
@@ -361,15 +311,9 @@ export class Training {
     const { config, reporter, say, clock } = this.#context;
     const started = clock.now();
     const tickets = validationTickets(config, name, temperature, this.#progress.version);
-    const finished = await this.#race(this.#context.play(tickets));
+    const { finished } = await this.#race(this.#timed(this.#context.play(tickets)));
     const played = playedOf(finished);
-    if (played.length < finished.length) {
-      const bad = finished.find((one) => !("trajectory" in one.outcome))!;
-      throw new Error(
-        `validation ${name}: ${finished.length - played.length} of ${finished.length} episodes could not be played; ` +
-          `the first: ${bad.ticket.episode}: ${"detail" in bad.outcome ? bad.outcome.detail : ""}`,
-      );
-    }
+    if (played.length < finished.length) throw new RunError(`validation ${name}: ${unplayed(finished)}`);
     this.#count(played.map(({ outcome }) => writtenTokens(outcome.trajectory)));
     const metrics = rolloutMetrics("validate", played);
     const success = metrics["validate/success"]!;
@@ -389,14 +333,42 @@ export class Training {
     return published;
   }
 
-  async #save(): Promise<void> {
-    await this.#context.save(this.#progress);
+  /** A checkpoint on the way. */
+  async #checkpoint(): Promise<void> {
+    try {
+      if (this.#savedUpdate < this.#progress.update) await this.#save();
+    } catch (error) {
+      if (!(error instanceof CheckpointError)) throw error;
+      this.#context.warn("checkpoint", error.message);
+    }
   }
 
-  async #report({ random, best }: Pick<Success, "random" | "best">, after: number): Promise<Report> {
+  /** What was learnt so far, if anything was; there is no later chance. */
+  async #saveAtEnd(): Promise<void> {
+    const { update, before } = this.#progress;
+    if (before === null) return;
+    try {
+      if (this.#savedUpdate < update) await this.#save();
+    } catch (error) {
+      if (!(error instanceof CheckpointError)) throw error;
+      throw new RunError(`what was learnt after update ${Math.max(0, this.#savedUpdate)} is lost: ${error.message}`);
+    }
+    this.#context.say("saved", `update ${update} of ${this.#context.config.learner.updates}`);
+  }
+
+  async #save(): Promise<void> {
+    const { clock, reporter } = this.#context;
+    const { update } = this.#progress;
+    const started = clock.now();
+    await this.#context.save({ ...this.#progress, minutes: this.#minutes() });
+    this.#savedUpdate = update;
+    reporter.metrics(update, { "speed/checkpoint_s": (clock.now() - started) / 1000 });
+  }
+
+  async #report({ random, best }: Baselines, after: number): Promise<Report> {
     const { config, run, engine, clock } = this.#context;
-    const { taught, before, update, episodes, tokens } = this.#progress;
-    const minutes = this.#minutes(clock.now());
+    const { taught, before, update } = this.#progress;
+    const minutes = this.#minutes();
     const afterAtOne = await this.#validate("end", 1);
     const [name = "", ...device] = engine.split(", ");
     return {
@@ -404,9 +376,9 @@ export class Training {
       minutesInAll: (clock.now() - this.#context.processStartedAtMs) / 60_000,
       success: { random, taught: taught?.cool ?? null, before: before!, after, best },
       successAtOne: { taught: taught?.one ?? null, after: afterAtOne },
-      episodes,
-      tokensPerSecond: this.#playMs === 0 ? 0 : tokens / (this.#playMs / 1000),
-      stepsPerMinute: update / minutes,
+      episodes: this.#progress.episodes,
+      tokensPerSecond: this.#playMs > 0 ? this.#playTokens / (this.#playMs / 1000) : 0,
+      stepsPerMinute: minutes > 0 ? update / minutes : 0,
       logProbGap: this.#logProbGap,
       ...{ engine: name, device: device.join(", ") },
     };
@@ -422,33 +394,7 @@ export class Training {
   }
 }
 
-/** Rows of the trajectory log, nothing trained on yet. */
-const rowsOf = (finished: readonly Finished[]): EpisodeRow[] =>
-  finished.map(({ ticket, sampler, outcome }) => ({ ticket, sampler, outcome, update: null, advantage: null }));
-
-const percent = (share: number) => `${(100 * share).toFixed(1)} %`;
-
-/** An update's own names as metrics. */
-const LEARNT: Readonly<Record<string, MetricName>> = {
-  policyLoss: "loss/policy",
-  valueLoss: "loss/value",
-  clipHigh: "loss/clip_fraction_high",
-  clipLow: "loss/clip_fraction_low",
-  ratioKl: "loss/ratio_kl",
-  kl: "loss/kl",
-  entropy: "train/entropy",
-  logProbGap: "train/log_prob_gap",
-  gradNorm: "train/grad_norm",
-  criticGradNorm: "train/critic_grad_norm",
-  keptGroups: "train/kept_groups",
-  inGroupStd: "train/in_group_std",
-  zeroStdGroups: "train/zero_std_groups",
-  keptInGroupStd: "train/kept_in_group_std",
-  advantageAbs: "train/advantage_abs",
-  explainedVariance: "train/explained_variance",
-};
-
-function learnt(metrics: Readonly<Record<string, number>>): Partial<Record<MetricName, number>> {
-  const known = Object.entries(metrics).filter(([name, value]) => name in LEARNT && Number.isFinite(value));
-  return Object.fromEntries(known.map(([name, value]) => [LEARNT[name], value]));
+interface Rollout {
+  readonly finished: readonly Finished[];
+  readonly ms: number;
 }

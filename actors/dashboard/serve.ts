@@ -42,6 +42,11 @@ export async function serveDashboard({ store, host, port, token, clock }: ServeO
   };
 }
 
+/** Find out before a run begins. @throws {Error} as `serveDashboard` does, if the port cannot be had now */
+export async function checkPort(host: string, port: number): Promise<void> {
+  if (port !== 0) await listen(host, port, () => new Response()).stop(true);
+}
+
 function listen(hostname: string, port: number, fetch: (request: Request) => Response | Promise<Response>) {
   try {
     // Longer than the streams' keep-alive, so that a quiet run does not cut them.

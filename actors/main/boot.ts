@@ -4,7 +4,8 @@
  *
  * - Standard input is the death pipe: it ends when the supervisor does, and this process ends with it. On Linux the kernel
  *   also kills it then, in case it is stopped or too busy to notice.
- * - An error nobody caught is one line in the log and exit code 1; the supervisor starts a fresh process.
+ * - An error nobody caught is one line in the log and exit code 1; the supervisor starts a fresh process. After a `RunError` it
+ *   does not.
  * - SIGINT is ignored: a person's Ctrl-C reaches every process at once, and the supervisor stops them in order.
  */
 import { writeSync } from "node:fs";
@@ -12,7 +13,7 @@ import { z } from "zod";
 import type { ActorContext, Running } from "../actor.ts";
 import { Birth } from "../birth.ts";
 import { realClock } from "../clock.ts";
-import { describeError } from "../errors.ts";
+import { describeError, RUN_ERROR_CODE, RunError } from "../errors.ts";
 import { makeLog } from "../log.ts";
 import type { Role, Tell } from "../protocol.ts";
 import { createTransport } from "../transport/create.ts";
@@ -57,7 +58,7 @@ export async function boot<S>({ role, settingsSchema, start }: BootOptions<S>): 
   function fail(error: unknown): void {
     const stack = error instanceof Error ? (error.stack ?? "") : "";
     log.error("crash", describeError(error), { stack: stack.slice(0, 2000) });
-    process.exit(1);
+    process.exit(error instanceof RunError ? RUN_ERROR_CODE : 1);
   }
   for (const kind of ["uncaughtException", "unhandledRejection"]) process.on(kind, fail);
 

@@ -109,7 +109,9 @@ describe("the saved policy", () => {
     writeFileSync(file, bytes);
     const { path, skipped } = await savedPolicy(other, config, null);
     expect([path, skipped.map((one) => one.path)]).toEqual([good, [bad]]);
-    renameSync(good, join(temporaryFolder(), "gone"));
+    for (const older of ["u000000", "u000001"]) {
+      renameSync(join(other, "checkpoints", older), join(temporaryFolder(), "gone"));
+    }
     await expect(savedPolicy(other, config, null)).rejects.toThrow(
       /^no checkpoint of .* can be used; .*policy\.safetensors/,
     );

@@ -1,0 +1,54 @@
+/** What a run says of itself: what a checkpoint remembers of it, and what stands in its report. Types only. */
+import type { Taught } from "./warm-start.ts";
+
+/** Success in numbers that belong side by side; every report shows all of them. Shares of the validation boards. */
+export interface Success {
+  readonly random: number;
+  readonly taught: number | null;
+  readonly before: number;
+  readonly after: number;
+  readonly best: number | null;
+}
+
+export interface Report {
+  readonly run: string;
+  readonly env: string;
+  readonly updates: number;
+  /** Of reinforcement, validation included. */
+  readonly minutes: number;
+  readonly minutesInAll: number;
+  readonly success: Success;
+  /** The same at temperature 1. */
+  readonly successAtOne: Pick<Success, "taught" | "after">;
+  readonly episodes: number;
+  readonly tokensPerSecond: number;
+  readonly stepsPerMinute: number;
+  readonly logProbGap: number;
+  readonly engine: string;
+  readonly device: string;
+}
+
+interface Validated {
+  readonly success: number;
+  readonly update: number;
+}
+
+/** What a checkpoint keeps besides parameters and optimisers. */
+export interface Progress {
+  /** Updates made. */
+  readonly update: number;
+  /** Newest weights version. */
+  readonly version: number;
+  readonly episodes: number;
+  readonly tokens: number;
+  readonly taught: Taught | null;
+  readonly before: number | null;
+  /** The newest validation and the best so far, and at which updates. */
+  readonly validated: Validated | null;
+  readonly best: Validated | null;
+  readonly klCoefficient: number;
+  /** Updates in which nothing was learnt. */
+  readonly skipped: number;
+  /** Of reinforcement so far. */
+  readonly minutes: number;
+}

@@ -1,0 +1,44 @@
+/** What a training is given: its numbers, its hands and its voice. Types only. */
+import type { EnvTag } from "../envs/tag.ts";
+import type { Clock } from "./clock.ts";
+import type { RunConfig } from "./config.ts";
+import type { Ticket } from "./protocol.ts";
+import type { Reporter } from "./reporter.ts";
+import type { Progress } from "./run-report.ts";
+import type { Remote } from "./threads.ts";
+import type { Finished } from "./tickets.ts";
+import type { TrainerMethods } from "./trainer-thread.ts";
+import type { Taught, WarmStartProgress } from "./warm-start.ts";
+
+export interface TrainingContext {
+  readonly run: string;
+  readonly config: RunConfig;
+  readonly tag: EnvTag;
+  readonly trainer: Remote<TrainerMethods>;
+  readonly reporter: Reporter;
+  readonly clock: Clock;
+  /** "compiled, cpu, 2 threads" */
+  readonly engine: string;
+  /** null for a new run. */
+  readonly resumed: Progress | null;
+  /** Publish the parameters as they are now. Resolves when the bytes are there for samplers to load. */
+  readonly publish: (version: number) => Promise<{ acknowledged: Promise<number> }>;
+  readonly play: (tickets: readonly Ticket[]) => Promise<readonly Finished[]>;
+  readonly warmStart: (hooks: {
+    measureTaught: () => Promise<Taught>;
+    sample: (stepOverall: number) => Promise<void>;
+    progress: (progress: WarmStartProgress) => void;
+    stopped: () => void;
+  }) => Promise<{ taught: Taught; cached: boolean }>;
+  /** From now on KL terms compare with the policy that reinforcement began with. */
+  readonly keepReference: () => Promise<void>;
+  /** @throws {CheckpointError} if it cannot be written; those before it are as they were. */
+  readonly save: (progress: Progress) => Promise<void>;
+  /** Leases that ran out so far. */
+  readonly expired: () => number;
+  /** One line for people. */
+  readonly say: (kind: string, text: string) => void;
+  /** The same, for what they must not miss; it also goes to the page. */
+  readonly warn: (kind: string, text: string) => void;
+  readonly processStartedAtMs: number;
+}

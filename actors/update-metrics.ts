@@ -1,0 +1,45 @@
+/** An update's numbers as metrics, and as a line for people. Pure. */
+import type { MetricName } from "./metrics.ts";
+
+/** An update's own names as metrics. */
+const LEARNT: Readonly<Record<string, MetricName>> = {
+  policyLoss: "loss/policy",
+  valueLoss: "loss/value",
+  clipHigh: "loss/clip_fraction_high",
+  clipLow: "loss/clip_fraction_low",
+  ratioKl: "loss/ratio_kl",
+  kl: "loss/kl",
+  entropy: "train/entropy",
+  logProbGap: "train/log_prob_gap",
+  gradNorm: "train/grad_norm",
+  criticGradNorm: "train/critic_grad_norm",
+  keptGroups: "train/kept_groups",
+  inGroupStd: "train/in_group_std",
+  zeroStdGroups: "train/zero_std_groups",
+  keptInGroupStd: "train/kept_in_group_std",
+  advantageAbs: "train/advantage_abs",
+  explainedVariance: "train/explained_variance",
+};
+
+export function learnt(metrics: Readonly<Record<string, number>>): Partial<Record<MetricName, number>> {
+  const known = Object.entries(metrics).filter(([name, value]) => name in LEARNT && Number.isFinite(value));
+  return Object.fromEntries(known.map(([name, value]) => [LEARNT[name], value]));
+}
+
+export type Values = Partial<Record<MetricName, number>>;
+
+export const percent = (share: number) => `${(100 * share).toFixed(1)} %`;
+
+/** One line of progress. @param update  made so far, of `updates` */
+export function updateLine(update: number, updates: number, values: Values): string {
+  const show = (name: MetricName, digits: number) => values[name]?.toFixed(digits) ?? "–";
+  return [
+    `update ${update}/${updates}`,
+    `success ${values["train/success"] === undefined ? "–" : percent(values["train/success"])}`,
+    `reward ${show("train/reward_mean", 2)}`,
+    `in-group std ${show("train/in_group_std", 2)}`,
+    `entropy ${show("train/entropy", 2)}`,
+    `${show("speed/tokens_per_second", 0)} tok/s`,
+    `${show("speed/updates_per_minute", 0)} updates/min`,
+  ].join(" · ");
+}
