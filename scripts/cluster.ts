@@ -2,15 +2,17 @@
  * `bun run cluster`: trains an agent, with everything it takes as processes on this machine. Shows progress, serves the run's
  * page, and ends with what reinforcement changed beside what was taught and what chance gives.
  */
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { startCluster } from "../actors/cluster.ts";
-import { type RunConfig, RunConfig as RunConfigSchema, runKeys, withoutSecrets } from "../actors/config.ts";
+import { type RunConfig, runKeys } from "../actors/config.ts";
+import { checkPort } from "../actors/dashboard/serve.ts";
 import type { Report } from "../actors/run-report.ts";
 import { startSingleProcess } from "../actors/single-process.ts";
 import { Memory, type MemoryOf } from "./memory.ts";
-import { type Command, helped, parseOptions, UsageError } from "./options.ts";
+import { type Command, helped, type Override, parseOptions, UsageError } from "./options.ts";
 import { chooseConfig, configFlags } from "./presets.ts";
+import { newRun, oldRun, type RunFolder, reportFile } from "./run-folder.ts";
 import { RunView } from "./run-view.ts";
 
 const command = {
@@ -36,17 +38,14 @@ const command = {
 /** Between looks at the memory of the actors. */
 const MEMORY_SAMPLE_MS = 1000;
 
-/** The settings of a run, in its folder; secrets are not in it. */
-const CONFIG_FILE = "config.json";
-
 export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const options = parseOptions(command, args);
   const { resume, "run-dir": wanted, quiet = false, json = false } = options.flags;
   if (resume !== undefined && wanted !== undefined)
     throw new UsageError("--resume names the folder; leave --run-dir out");
-  const { folder, config } =
-    resume === undefined ? newRun(chooseConfig(options), wanted) : oldRun(resume, options.overrides.length);
+  const run = resume === undefined ? await begin(chooseConfig(options), wanted) : await goOn(resume, options.overrides);
+  const { folder, config } = run;
   const view = new RunView({
     config,
     folder,
@@ -77,47 +76,31 @@ export async function main(args: string[]): Promise<number> {
   clearInterval(sampling);
   view.close();
   if (!end.ok) throw new Error(`the run ended: ${end.reason}; its log is ${join(folder, "log.jsonl")}`);
-  const reportFile = join(folder, "report.json");
-  if (!existsSync(reportFile)) {
+  if (!existsSync(reportFile(run))) {
     console.log(`stopped (${end.reason}); go on with: bun run cluster --resume ${folder}`);
+    if (json) console.log(JSON.stringify({ run: basename(folder), env: config.env.tag, stopped: end.reason }));
     return 0;
   }
-  const report = JSON.parse(readFileSync(reportFile, "utf8")) as Report;
-  console.log(table(report, folder, memory.report()));
+  const report = JSON.parse(readFileSync(reportFile(run), "utf8")) as Report;
+  console.log(table(report, config.validate.temperature, folder, memory.report()));
   if (json) console.log(JSON.stringify({ ...report, memory: memory.report() }));
   return 0;
 }
 
-function newRun(config: RunConfig, wanted: string | undefined): { folder: string; config: RunConfig } {
-  const folder = wanted ?? freshFolder(config.env.tag);
-  if (existsSync(folder)) {
-    throw new UsageError(`${folder} exists; name another --run-dir, or go on with it: --resume ${folder}`);
-  }
-  mkdirSync(folder, { recursive: true });
-  writeFileSync(join(folder, CONFIG_FILE), `${JSON.stringify(withoutSecrets(config), null, 2)}\n`);
-  return { folder, config };
+/** What can be known to fail is found out before there is a folder. */
+async function begin(config: RunConfig, wanted: string | undefined): Promise<RunFolder> {
+  await checkPort(config.metrics.host, config.metrics.port);
+  return newRun(config, wanted);
 }
 
-function oldRun(folder: string, overrides: number): { folder: string; config: RunConfig } {
-  const file = join(folder, CONFIG_FILE);
-  if (!existsSync(file)) throw new UsageError(`no run in ${folder}: there is no ${CONFIG_FILE}`);
-  if (overrides > 0) throw new UsageError("a resumed run keeps its config; leave the settings out");
-  if (existsSync(join(folder, "report.json")))
-    throw new UsageError(`the run in ${folder} is finished; start a new one`);
-  return { folder, config: RunConfigSchema.parse(JSON.parse(readFileSync(file, "utf8"))) };
-}
-
-/** runs/2026-11-20-simplesokoban-1: the first of these names that is free. */
-function freshFolder(tag: string): string {
-  const day = new Date().toISOString().slice(0, 10);
-  for (let n = 1; ; n++) {
-    const folder = join("runs", `${day}-${tag.toLowerCase()}-${n}`);
-    if (!existsSync(folder)) return folder;
-  }
+async function goOn(folder: string, overrides: readonly Override[]): Promise<RunFolder> {
+  const run = oldRun(folder, overrides);
+  await checkPort(run.config.metrics.host, run.config.metrics.port);
+  return run;
 }
 
 /** What a person wants to know first: success side by side. */
-function table(report: Report, folder: string, memory: readonly MemoryOf[]): string {
+function table(report: Report, cool: number, folder: string, memory: readonly MemoryOf[]): string {
   const { success, successAtOne, minutes, minutesInAll, updates, tokensPerSecond } = report;
   const percent = (share: number | null) => (share === null ? "–" : `${(100 * share).toFixed(1)} %`).padStart(8);
   const rows: [string, number | null, number | null, string][] = [
@@ -129,8 +112,8 @@ function table(report: Report, folder: string, memory: readonly MemoryOf[]): str
   ];
   return [
     "",
-    "success          T 0.5    T 1.0",
-    ...rows.map(([name, cool, one, text]) => `${name.padEnd(13)} ${percent(cool)} ${percent(one)}   ${text}`),
+    `${"success".padEnd(13)} ${`T ${cool}`.padStart(8)} ${"T 1".padStart(8)}`,
+    ...rows.map(([name, at, atOne, text]) => `${name.padEnd(13)} ${percent(at)} ${percent(atOne)}   ${text}`),
     "",
     `${minutes.toFixed(1)} min of reinforcement, ${minutesInAll.toFixed(1)} min in all; ${tokensPerSecond.toFixed(0)} tokens/s`,
     ...memoryLines(memory),

@@ -67,7 +67,8 @@ function fileLayer(file: string): Layer {
   }
 }
 
-function overrideLayer(path: string, text: string, source: string): Layer {
+/** @throws {UsageError} if the key is unknown or the text is none of its values. */
+export function overrideLayer(path: string, text: string, source: string): Layer {
   try {
     return oneValue(source, path, runKeys.value(path, text));
   } catch (error) {

@@ -20,6 +20,7 @@ export class RunView {
   readonly #log: string;
   readonly #seen = new Map<string, number>();
   #status = "";
+  #logFails = false;
 
   constructor(options: RunViewOptions) {
     this.#options = options;
@@ -28,7 +29,7 @@ export class RunView {
 
   /** A line that an actor wrote: JSON from its log, or whatever a crash printed. */
   line(actor: string, line: string): void {
-    appendFileSync(this.#log, `${line}\n`);
+    this.#record(line);
     const entry = parse(line);
     if (entry === null) this.note(`${actor}: ${line}`);
     else this.#entry(actor, entry);
@@ -43,7 +44,7 @@ export class RunView {
   }
 
   event(event: SupervisorEvent): void {
-    appendFileSync(this.#log, `${JSON.stringify({ actor: "supervisor", ...event })}\n`);
+    this.#record(JSON.stringify({ actor: "supervisor", ...event }));
     if (event.kind === "exited" && !event.asked && event.code !== 0) {
       this.note(`${event.child} died (${event.signal ?? `exit code ${event.code}`})`);
     }
@@ -51,6 +52,18 @@ export class RunView {
     if (event.kind === "wedged")
       this.note(`${event.child} is silent for ${event.silentMs} ms (${event.doing}); replacing it`);
     if (event.kind === "gaveUp") this.note(`${event.child} was given up: ${event.reason}`);
+  }
+
+  /** A log that cannot be written is said once, and is no reason to end a run. */
+  #record(line: string): void {
+    try {
+      appendFileSync(this.#log, `${line}\n`);
+      this.#logFails = false;
+    } catch (error) {
+      if (this.#logFails) return;
+      this.#logFails = true;
+      this.note(`warning: lines are missing in ${this.#log}: ${error instanceof Error ? error.message : error}`);
+    }
   }
 
   /** A line that stays. */

@@ -111,7 +111,13 @@ function* boardRules({ validate, warmStart, rollout, learner }: RunConfig): Gene
 type Range = readonly [first: number, end: number];
 const meet = (a: Range, b: Range) => a[0] < b[1] && b[0] < a[1];
 
-function* machineRules({ supervisor, metrics, sampler }: RunConfig): Generator<Fault> {
+function* machineRules({ supervisor, metrics, sampler, engine }: RunConfig): Generator<Fault> {
+  if (engine.name === "tensorflow") {
+    yield { path: "engine.name", text: "this version does not compute with tensorflow yet; choose auto or compiled" };
+  }
+  if (engine.device !== "auto" && engine.device !== "cpu") {
+    yield { path: "engine.device", text: `this version does not compute on ${engine.device} yet; choose auto or cpu` };
+  }
   const { heartbeatMs, heartbeatDeadlineMs } = supervisor;
   if (heartbeatDeadlineMs < 2 * heartbeatMs) {
     const text = `${heartbeatDeadlineMs} ms allows not even 2 heartbeats of ${heartbeatMs} ms; raise it`;
