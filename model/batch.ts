@@ -21,6 +21,8 @@ export interface MicroBatch {
   readonly width: number;
   /** Which sequence each row is; rows beyond are padding. */
   readonly members: readonly number[];
+  /** Written tokens of each member; beyond them a row is padding. */
+  readonly counts: readonly number[];
   /** (B, T) */
   readonly tokens: Int32Array;
   /** (B · W) index into the B · T states of the state that predicts each written token. */
@@ -67,9 +69,10 @@ export function microBatches(sequences: readonly Sequence[], limits: BatchLimits
     const even = Math.ceil(left / Math.ceil(left / rowsMax));
     const rows = Math.min(rowsMax, roundUp(even, ROW_MULTIPLE));
     const members = order.slice(at, at + rows);
-    const width = roundUp(Math.max(...members.map((i) => sequences[i]!.written.length)), widthMultiple);
+    const counts = members.map((i) => sequences[i]!.written.length);
+    const width = roundUp(Math.max(...counts), widthMultiple);
     const batch = {
-      ...{ rows, length, width, members },
+      ...{ rows, length, width, members, counts },
       tokens: new Int32Array(rows * length),
       picks: new Int32Array(rows * width),
       targets: new Int32Array(rows * width),

@@ -119,7 +119,7 @@ export class Network {
     return result;
   }
 
-  /** A critic's value before every written token, by sequence. */
+  /** A critic's value before every written token, by sequence; as long as it has written tokens. */
   async values(batches: readonly MicroBatch[]): Promise<Float32Array[]> {
     return (await this.#score("value", batches, 1))["values"]!;
   }
@@ -145,7 +145,7 @@ export class Network {
         const rows = scores[name] ?? [];
         scores[name] = rows;
         batch.members.forEach((member, row) => {
-          rows[member] = laid.slice(row * batch.width, (row + 1) * batch.width);
+          rows[member] = laid.slice(row * batch.width, row * batch.width + batch.counts[row]!);
         });
       }
     }

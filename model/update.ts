@@ -100,7 +100,7 @@ const needsEntropies = (rule: FilterRule) => "metric" in rule && rule.metric.sta
 async function meanEntropies(policy: Network, played: readonly Played[], { limits, temperature }: UpdateSettings) {
   const sequences = played.map(({ trajectory }) => sequenceOf(trajectory));
   const { entropies } = await policy.score(microBatches(sequences, limits), temperature);
-  return sequences.map(({ written }, i) => mean(entropies[i]!.subarray(0, written.length)));
+  return entropies.map(mean);
 }
 
 const writtenOf = ({ written }: Trajectory) => Int32Array.from(written.keys().filter((i) => written[i] === 1));

@@ -42,8 +42,8 @@ describe.each(models)("a policy with %s", (_, model) => {
       const all = referenceLogProbs(model, parameters.flat, tokens, t);
       const expected = Array.from(written, (at) => all[at - 1]![tokens[at]!]!);
       const spread = Array.from(written, (at) => -all[at - 1]!.reduce((sum, one) => sum + Math.exp(one) * one, 0));
-      expect(farthest(logProbs[i]!.subarray(0, written.length), expected)).toBeLessThan(1e-5);
-      expect(farthest(entropies[i]!.subarray(0, written.length), spread)).toBeLessThan(1e-5);
+      expect(farthest(logProbs[i]!, expected)).toBeLessThan(1e-5);
+      expect(farthest(entropies[i]!, spread)).toBeLessThan(1e-5);
     }
   });
 
@@ -80,7 +80,7 @@ test("a critic says its value of the state before every written token", async ()
   for (const [i, { tokens, written }] of sequences.entries()) {
     const all = referenceOutputs(model, parameters.flat, tokens);
     const expected = Array.from(written, (at) => all[at - 1]![0]!);
-    expect(farthest(values[i]!.subarray(0, written.length), expected)).toBeLessThan(1e-4);
+    expect(farthest(values[i]!, expected)).toBeLessThan(1e-4);
   }
 });
 

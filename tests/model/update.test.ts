@@ -240,6 +240,20 @@ describe("an update by StarPO with a critic", () => {
     }
   });
 
+  test.each([1, 3, 16, 50])("pads rows to a multiple of %p without a difference", async (widthMultiple) => {
+    const [narrow, wide] = [await learners(start, { critic: true }), await learners(start, { critic: true })];
+    const given = {
+      ...ppo,
+      minibatch: 5,
+      policy: { ...ppo.policy, kl: { estimator: "k2", coefficient: 0.1 } as const },
+    };
+    const other = await Network.create(engine, model, tinyParameters(model, 2));
+    await update({ ...narrow, reference: other }, foretold(), given);
+    await update({ ...wide, reference: other }, foretold(), { ...given, limits: { ...given.limits, widthMultiple } });
+    expect(farthest(narrow.parameters.flat, wide.parameters.flat)).toBeLessThan(1e-6);
+    expect(farthest(narrow.critic!.parameters.flat, wide.critic!.parameters.flat)).toBeLessThan(1e-6);
+  });
+
   test("needs a critic", async () => {
     const refused = update(await learners(start), foretold(), ppo);
     await expect(refused).rejects.toThrow("gae needs a critic");
