@@ -47,10 +47,16 @@ export interface PlayedTicket extends Finished {
 export const playedOf = (finished: readonly Finished[]): PlayedTicket[] =>
   finished.filter((one): one is PlayedTicket => "trajectory" in one.outcome);
 
-/** Metrics of what was played, under `train/` or `validate/`. @param played  at least one */
+/**
+ * Metrics of what was played, under `train/` or `validate/`.
+ *
+ * @param played    at least one
+ * @param thinkEnd  the token that closes a thought; null if the policy is not asked to think
+ */
 export function rolloutMetrics(
   purpose: Ticket["purpose"],
   played: readonly PlayedTicket[],
+  thinkEnd: number | null = null,
 ): Partial<Record<MetricName, number>> {
   const outcomes = played.map(({ outcome }) => outcome);
   const mean = (of: (outcome: Played) => number) =>
@@ -70,6 +76,7 @@ export function rolloutMetrics(
     ...common,
     penalty_mean: mean((outcome) => outcome.turns.reduce((sum, { penalty }) => sum + penalty, 0)),
     reply_tokens: mean(({ trajectory }) => writtenTokens(trajectory)),
+    ...(thinkEnd === null ? {} : { think_tokens: mean(({ trajectory }) => thinkTokens(trajectory, thinkEnd)) }),
     effective: share(({ effective }) => effective),
     cut_replies: share(({ cut }) => cut),
     ...Object.fromEntries(stops),
@@ -78,6 +85,17 @@ export function rolloutMetrics(
 
 const prefixed = (prefix: string, values: Record<string, number>) =>
   Object.fromEntries(Object.entries(values).map(([name, value]) => [`${prefix}/${name}`, value]));
+
+/** Written tokens before the one that closes the thought, over all turns; a thought that is never closed is all thought. */
+function thinkTokens({ tokens, written, turns }: Trajectory, thinkEnd: number): number {
+  let count = 0;
+  let at = 0;
+  for (const { end } of turns) {
+    while (at <= end && tokens[at] !== thinkEnd) count += written[at++]!;
+    at = end + 1;
+  }
+  return count;
+}
 
 export const writtenTokens = ({ written }: Pick<Trajectory, "written">): number =>
   written.reduce((sum, one) => sum + one, 0);

@@ -84,6 +84,7 @@ export const learner: ActorKind = {
     const training = new Training({
       ...{ run, config, reporter, clock, engine, trainer: thread.methods, processStartedAtMs: startedAtMs },
       tag: tagOf(config, config.env.tag),
+      thinkEnd: config.env.think ? tokenizer.encode("</think>")[0]! : null,
       resumed: saved === null ? null : (saved.state as Progress),
       async publish(version) {
         const began = clock.now();

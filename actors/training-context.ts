@@ -19,6 +19,8 @@ export interface TrainingContext {
   readonly clock: Clock;
   /** "compiled, cpu, 2 threads" */
   readonly engine: string;
+  /** The token that closes a thought; null if the policy is not asked to think. */
+  readonly thinkEnd: number | null;
   /** null for a new run. */
   readonly resumed: Progress | null;
   /** Publish the parameters as they are now. Resolves when the bytes are there for samplers to load. */

@@ -268,7 +268,7 @@ export class Training {
     }
     const lag = fresh.reduce((sum, { outcome }) => sum + version - outcome.trajectory.version, 0);
     return {
-      ...rolloutMetrics("train", fresh),
+      ...rolloutMetrics("train", fresh, this.#context.thinkEnd),
       ...learnt(result.metrics),
       "train/staleness": lag / fresh.length,
       "train/learning_rate": settings.optimizer.learningRate,

@@ -37,7 +37,7 @@ export const WarmStartConfig = z.strictObject({
         name: "learn",
         babble: 0.1,
         noise: 0.1,
-        steps: 1500,
+        steps: 1400,
         batch: 32,
         learningRate: 2e-3,
         finalFraction: 0.1,
