@@ -2,20 +2,27 @@
  * Decodes many sequences at once, each with its own key/value cache that stays until the sequence is closed.
  * Tokens in, logits out: it knows no tokenizer, no sampling and no episodes.
  *
- * - A token's logits depend on its own sequence alone, bit for bit: not on the batch, the slot or the company. So a rollout is
- *   the same however many samplers share it. (onnxruntime adds up a product in the same order for any number of rows but one,
- *   so one-token steps never run with fewer than `ROWS_MIN`.)
+ * - A token's logits depend on its own sequence and on how that was cut into appends and steps, bit for bit: not on the batch,
+ *   the slot or the company. So a rollout is the same however many samplers share it. (onnxruntime adds up a product in the same
+ *   order for any number of rows but one, so none is ever computed with one row; and on one thread: on several it splits sums
+ *   by the size of the product. So this holds for an engine of one thread.)
  * - A cache entry is never computed twice: a later turn only appends.
+ * - Computed rows that nobody asked for write behind the capacity, where nothing reads.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import { type CompiledFunction, type DeviceArray, type Engine, f32, i32, type Spec } from "./engine/engine.ts";
-import { sizeOf } from "./engine/graph.ts";
 import { layParameters, parameterArrays } from "./parameters.ts";
-import { decodeStates, logits, type ModelConfig, parameterShapes } from "./transformer.ts";
+import {
+  appendStates,
+  type Caches,
+  type Decoded,
+  logits,
+  type ModelConfig,
+  parameterShapes,
+  stepStates,
+} from "./transformer.ts";
 
 const ROWS_MIN = 4;
-/** Appended tokens are padded to a multiple of this, so that few shapes are compiled. */
-const APPEND_MULTIPLE = 8;
 
 export interface DecoderOptions {
   /** Sequences open at once. */
@@ -24,39 +31,35 @@ export interface DecoderOptions {
   readonly capacity: number;
 }
 
-/** A compiled shape and the small arrays it is fed with. */
+/** A compiled shape, its small inputs by name, and its logits. */
 interface Shape {
   readonly run: CompiledFunction;
-  readonly tokens: DeviceArray;
-  readonly last: DeviceArray;
-  readonly total: DeviceArray;
-  readonly pick: DeviceArray;
+  readonly feeds: Readonly<Record<string, DeviceArray>>;
+  readonly caches: Readonly<Record<string, DeviceArray>>;
   readonly logits: DeviceArray;
 }
 
 export class Decoder {
   readonly #engine: Engine;
   readonly #config: ModelConfig;
-  readonly #options: DecoderOptions;
-  readonly #caches: Readonly<Record<string, Float32Array>>;
+  readonly #capacity: number;
+  /** What a cache really holds per slot: the capacity, and at least one more, whose content means nothing. */
+  readonly #places: number;
+  readonly #caches: ReadonlyMap<string, Float32Array>;
   readonly #shapes = new Map<string, Promise<Shape>>();
-  readonly #views = new Map<string, Record<string, DeviceArray>>();
   readonly #lengths: Int32Array;
   #parameters: Readonly<Record<string, DeviceArray>>;
 
-  constructor(engine: Engine, config: ModelConfig, parameters: Float32Array, options: DecoderOptions) {
-    const { slots, capacity } = options;
+  constructor(engine: Engine, config: ModelConfig, parameters: Float32Array, { slots, capacity }: DecoderOptions) {
     this.#engine = engine;
     this.#config = config;
-    // The smallest batch must find as many cache rows.
-    this.#options = {
-      slots: Math.max(slots, ROWS_MIN),
-      capacity: Math.ceil(capacity / APPEND_MULTIPLE) * APPEND_MULTIPLE,
-    };
-    this.#lengths = new Int32Array(this.#options.slots);
+    this.#capacity = capacity;
+    this.#places = roundUp(capacity + 1, 8);
+    this.#lengths = new Int32Array(stepRows(slots));
     this.#parameters = parameterArrays(engine, layParameters(config, parameters));
-    const size = this.#options.slots * this.#rowSize();
-    this.#caches = Object.fromEntries(this.#cacheNames().map((name) => [name, new Float32Array(size)]));
+    const names = Array.from({ length: config.layers }, (_, layer) => [`keys.${layer}`, `values.${layer}`]).flat();
+    const size = this.#lengths.length * this.#slotSize();
+    this.#caches = new Map(names.map((name) => [name, new Float32Array(size)]));
   }
 
   /** Use these parameters from now on. Sequences that are open keep what older ones computed: close them first. */
@@ -71,7 +74,7 @@ export class Decoder {
 
   /** Tokens that still fit into a slot's cache. */
   room(slot: number): number {
-    return this.#options.capacity - this.#lengths[slot]!;
+    return this.#capacity - this.#lengths[slot]!;
   }
 
   /** Forget a slot's sequence. */
@@ -81,53 +84,40 @@ export class Decoder {
 
   /** Copy the sequence of one slot to another. */
   move(from: number, to: number): void {
-    const row = this.#rowSize();
-    for (const cache of Object.values(this.#caches)) cache.copyWithin(to * row, from * row, (from + 1) * row);
+    const size = this.#slotSize();
+    for (const cache of this.#caches.values()) cache.copyWithin(to * size, from * size, (from + 1) * size);
     this.#lengths[to] = this.#lengths[from]!;
     this.#lengths[from] = 0;
   }
 
-  /**
-   * Append tokens to one sequence.
-   *
-   * @returns (V) logits after the last of them; overwritten by the next call of the same length.
-   * @throws {RangeError} if they do not fit into the capacity.
-   */
-  async append(slot: number, tokens: readonly number[] | Int32Array): Promise<Float32Array> {
-    const length = this.#lengths[slot]! + tokens.length;
-    if (tokens.length === 0 || length > this.#options.capacity)
-      throw new RangeError(
-        `slot ${slot}: ${this.#lengths[slot]} + ${tokens.length} tokens, capacity ${this.#options.capacity}`,
-      );
-    const room = this.#options.capacity - this.#lengths[slot]!;
-    const padded = Math.min(Math.ceil(tokens.length / APPEND_MULTIPLE) * APPEND_MULTIPLE, room);
-    const shape = await this.#shape(1, padded);
-    const values = new Int32Array(padded);
-    values.set(tokens);
-    shape.tokens.write(values);
-    // The padding's keys land behind the sequence, where the next tokens overwrite them unseen.
-    shape.last.write(Int32Array.of(this.#lengths[slot]! + padded - 1));
-    shape.total.write(Int32Array.of(this.#lengths[slot]! + padded));
-    shape.pick.write(Int32Array.of(tokens.length - 1));
-    await this.#run(shape, slot, 1);
-    this.#lengths[slot] = length;
-    return shape.logits.read() as Float32Array;
+  /** As `appendMany`, for one sequence. @returns (V) */
+  append(slot: number, tokens: ArrayLike<number>): Promise<Float32Array> {
+    return this.appendMany([slot], [tokens]);
   }
 
   /**
    * Append tokens to several sequences, each in a slot of its own.
    *
    * @returns (n, V) logits after the last token of each; the caller's to keep.
-   * @throws {RangeError} if a sequence does not fit into the capacity.
+   * @throws {RangeError} if a sequence gets no tokens or more than fit into the capacity, or two are in one slot; then nothing
+   * changed.
    */
-  async appendMany(
-    slots: readonly number[],
-    tokens: readonly (readonly number[] | Int32Array)[],
-  ): Promise<Float32Array> {
+  async appendMany(slots: readonly number[], tokens: readonly ArrayLike<number>[]): Promise<Float32Array> {
+    this.#checkAppend(slots, tokens);
     const { vocabulary } = this.#config;
-    const logits = new Float32Array(slots.length * vocabulary);
-    for (const [i, slot] of slots.entries()) logits.set(await this.append(slot, tokens[i]!), i * vocabulary);
-    return logits;
+    const all = new Float32Array(slots.length * vocabulary);
+    // Those of about equal length run together, padded to one length.
+    const groups = Map.groupBy(slots.keys(), (index) => appendLength(tokens[index]!.length));
+    for (const [length, members] of groups) {
+      const shape = await this.#shape("append", appendRows(members.length), length);
+      this.#feedAppend(shape, length, members, slots, tokens);
+      const logits = await this.#run(shape);
+      for (const [row, index] of members.entries()) {
+        all.set(logits.subarray(row * vocabulary, (row + 1) * vocabulary), index * vocabulary);
+        this.#lengths[slots[index]!]! += tokens[index]!.length;
+      }
+    }
+    return all;
   }
 
   /**
@@ -135,97 +125,147 @@ export class Decoder {
    *
    * @param tokens  (rows) the token for each slot; a negative one leaves that slot as it is.
    * @returns (rows, V) logits; only rows that got a token mean anything; overwritten by the next call.
+   * @throws {RangeError} if a sequence is full; then nothing changed.
    */
   async step(tokens: Int32Array): Promise<Float32Array> {
-    const rows = Math.max(tokens.length, ROWS_MIN);
-    const shape = await this.#shape(rows, 1);
-    const feed = shape.tokens.read() as Int32Array;
-    const last = shape.last.read() as Int32Array;
+    if (tokens.length > this.#lengths.length)
+      throw new RangeError(`${tokens.length} rows to step, but there are ${this.#lengths.length} slots`);
+    const full = tokens.findIndex((token, slot) => token >= 0 && this.room(slot) === 0);
+    if (full >= 0) throw new RangeError(`slot ${full}: no room for a token beyond the capacity of ${this.#capacity}`);
+    const shape = await this.#shape("step", stepRows(tokens.length), 1);
+    const feed = shape.feeds["tokens"]!.read();
+    const last = shape.feeds["last"]!.read();
     let total = 0;
-    for (let slot = 0; slot < rows; slot++) {
-      const token = tokens[slot] ?? -1;
-      if (token >= 0 && this.#lengths[slot]! >= this.#options.capacity)
-        throw new RangeError(`slot ${slot}: no room for a token beyond the capacity of ${this.#options.capacity}`);
+    for (let slot = 0; slot < last.length; slot++) {
       // A slot that waits is fed a token too; what that writes lies behind its sequence and is overwritten unseen.
-      feed[slot] = Math.max(token, 0);
-      last[slot] = Math.min(this.#lengths[slot]!, this.#options.capacity - 1);
-      total = Math.max(total, last[slot]! + 1);
+      feed[slot] = Math.max(tokens[slot] ?? 0, 0);
+      last[slot] = this.#lengths[slot]!;
+      total = Math.max(total, this.#lengths[slot]! + 1);
     }
-    shape.total.write(Int32Array.of(total));
-    await this.#run(shape, 0, rows);
+    shape.feeds["total"]!.write(Int32Array.of(total));
+    const logits = await this.#run(shape);
     for (const [slot, token] of tokens.entries()) if (token >= 0) this.#lengths[slot]! += 1;
-    return shape.logits.read() as Float32Array;
+    return logits;
   }
 
-  async #run(shape: Shape, slot: number, rows: number): Promise<void> {
-    const caches = this.#cacheView(slot, rows);
-    const { run, tokens, last, total, pick, logits } = shape;
-    await run.run({ ...this.#parameters, ...caches, tokens, last, total, pick }, { ...caches, logits });
+  #checkAppend(slots: readonly number[], tokens: readonly ArrayLike<number>[]): void {
+    if (new Set(slots).size !== slots.length || slots.length !== tokens.length)
+      throw new RangeError(`cannot append ${tokens.length} pieces to slots ${slots}; each needs a slot of its own`);
+    for (const [index, slot] of slots.entries()) {
+      const added = tokens[index]!.length;
+      if (added > 0 && added <= this.room(slot)) continue;
+      throw new RangeError(`slot ${slot}: ${this.#lengths[slot]} + ${added} tokens, capacity ${this.#capacity}`);
+    }
   }
 
-  #rowSize(): number {
-    return this.#config.kvHeads * this.#options.capacity * this.#config.headWidth;
+  #feedAppend(
+    { feeds }: Shape,
+    length: number,
+    members: readonly number[],
+    slots: readonly number[],
+    tokens: readonly ArrayLike<number>[],
+  ): void {
+    const feed = (name: string) => feeds[name]!.read() as Int32Array;
+    const fed = { tokens: feed("tokens"), positions: feed("positions"), slots: feed("slots"), picks: feed("picks") };
+    fed.tokens.fill(0);
+    fed.positions.fill(this.#capacity);
+    fed.slots.fill(0);
+    fed.picks.fill(0);
+    for (const [row, index] of members.entries()) {
+      const [slot, added] = [slots[index]!, tokens[index]!];
+      fed.slots[row] = slot;
+      fed.picks[row] = row * length + added.length - 1;
+      for (let i = 0; i < added.length; i++) {
+        fed.tokens[row * length + i] = added[i]!;
+        fed.positions[row * length + i] = this.#lengths[slot]! + i;
+      }
+    }
   }
 
-  #cacheNames(): string[] {
-    return Array.from({ length: this.#config.layers }, (_, layer) => [`keys.${layer}`, `values.${layer}`]).flat();
+  async #run({ run, feeds, caches, logits }: Shape): Promise<Float32Array> {
+    await run.run({ ...this.#parameters, ...caches, ...feeds }, { ...caches, logits });
+    return logits.read() as Float32Array;
   }
 
-  #cacheSpec(rows: number): Spec {
-    return f32(rows, this.#config.kvHeads, this.#options.capacity, this.#config.headWidth);
+  #slotSize(): number {
+    return this.#config.kvHeads * this.#places * this.#config.headWidth;
   }
 
-  /** The caches of slots `slot` … `slot + rows - 1` as arrays of their own, over the same memory. */
-  #cacheView(slot: number, rows: number): Record<string, DeviceArray> {
-    const key = `${slot} ${rows}`;
-    const known = this.#views.get(key);
-    if (known !== undefined) return known;
-    const row = this.#rowSize();
-    const spec = this.#cacheSpec(rows);
-    const view = Object.fromEntries(
-      Object.entries(this.#caches).map(([name, values]) => {
-        return [name, this.#engine.array(spec, values.subarray(slot * row, (slot + rows) * row))];
-      }),
-    );
-    this.#views.set(key, view);
-    return view;
-  }
-
-  #shape(rows: number, added: number): Promise<Shape> {
-    const key = `${rows}x${added}`;
+  #shape(kind: "append" | "step", rows: number, length: number): Promise<Shape> {
+    const key = `${kind} ${rows} x ${length}`;
     const known = this.#shapes.get(key);
     if (known !== undefined) return known;
-    const shape = this.#compile(rows, added);
+    const shape = kind === "append" ? this.#compileAppend(key, rows, length) : this.#compileStep(key, rows);
     this.#shapes.set(key, shape);
     return shape;
   }
 
-  async #compile(rows: number, added: number): Promise<Shape> {
+  #compileAppend(name: string, rows: number, length: number): Promise<Shape> {
+    const [config, places] = [this.#config, this.#places];
+    const picks = Math.max(rows, ROWS_MIN);
+    const feeds = {
+      tokens: i32(rows, length),
+      positions: i32(rows, length),
+      slots: i32(rows),
+      picks: i32(picks),
+    };
+    const cache = f32(this.#lengths.length * config.kvHeads * places, config.headWidth);
+    return this.#compile(name, feeds, cache, picks, (x, caches) => {
+      const { states, caches: next } = appendStates(
+        ...([config, x, x["tokens"]!, x["slots"]!, x["positions"]!, caches, places] as const),
+      );
+      return { states: tf.gather(states, x["picks"]!), caches: next };
+    });
+  }
+
+  #compileStep(name: string, rows: number): Promise<Shape> {
     const config = this.#config;
-    const picks = added === 1 ? rows : 1;
-    const small = { tokens: i32(rows, added), last: i32(rows), total: i32(), pick: i32(picks) };
-    const cacheNames = this.#cacheNames();
-    const inputs: Record<string, Spec> = { ...small };
-    for (const [name, shape] of parameterShapes(config)) inputs[name] = f32(...shape);
-    for (const name of cacheNames) inputs[name] = this.#cacheSpec(rows);
-    const run = await this.#engine.compile(
-      `decode ${rows} x ${added}`,
-      (x) => {
-        const caches = Object.fromEntries(cacheNames.map((name) => [name, x[name]!]));
-        const result = decodeStates(config, x, x["tokens"]!, x["last"]!, x["total"]!, caches);
-        const states = added === 1 ? result.states : tf.gather(result.states, x["pick"]!);
-        return { logits: logits(config, x, states), ...result.caches };
-      },
-      inputs,
+    const feeds = { tokens: i32(rows, 1), last: i32(rows), total: i32() };
+    const cache = f32(rows, config.kvHeads, this.#places, config.headWidth);
+    return this.#compile(name, feeds, cache, rows, (x, caches) =>
+      stepStates(config, x, x["tokens"]!, x["last"]!, x["total"]!, caches),
     );
-    const array = (spec: Spec) => this.#engine.array(spec, new Int32Array(sizeOf(spec.shape)));
+  }
+
+  /** `cache` is how this shape sees each cache, from its start. */
+  async #compile(
+    name: string,
+    feeds: Readonly<Record<string, Spec>>,
+    cache: Spec,
+    rows: number,
+    build: (x: Readonly<Record<string, tf.Tensor>>, caches: Caches) => Decoded,
+  ): Promise<Shape> {
+    const config = this.#config;
+    const names = [...this.#caches.keys()];
+    const parameters = [...parameterShapes(config)].map(([key, shape]) => [key, f32(...shape)]);
+    const specs = {
+      ...feeds,
+      ...Object.fromEntries(parameters),
+      ...Object.fromEntries(names.map((key) => [key, cache])),
+    };
+    const run = await this.#engine.compile(
+      `decode: ${name}`,
+      (x) => {
+        const { states, caches } = build(x, Object.fromEntries(names.map((key) => [key, x[key]!])));
+        return { logits: logits(config, x, states), ...caches };
+      },
+      specs,
+    );
+    const size = cache.shape.reduce((product, dim) => product * dim, 1);
+    const view = ([key, values]: [string, Float32Array]) => [key, this.#engine.array(cache, values.subarray(0, size))];
     return {
       run,
-      tokens: array(small.tokens),
-      last: array(small.last),
-      total: array(small.total),
-      pick: array(small.pick),
-      logits: this.#engine.array(f32(picks, config.vocabulary)),
+      feeds: Object.fromEntries(Object.entries(feeds).map(([key, spec]) => [key, this.#engine.array(spec)])),
+      caches: Object.fromEntries([...this.#caches].map(view)),
+      logits: this.#engine.array(f32(rows, config.vocabulary)),
     };
   }
 }
+
+const roundUp = (value: number, multiple: number) => Math.ceil(value / multiple) * multiple;
+const powerOfTwo = (value: number) => 2 ** Math.ceil(Math.log2(value));
+
+// Sizes are rounded up so that few shapes are compiled: a step costs by the row, an append mostly by the run.
+const stepRows = (rows: number) => (rows <= 16 ? Math.max(powerOfTwo(rows), ROWS_MIN) : roundUp(rows, 16));
+const appendRows = (rows: number) => powerOfTwo(rows);
+const appendLength = (tokens: number) => roundUp(tokens, tokens <= 32 ? 8 : tokens <= 128 ? 16 : 64);

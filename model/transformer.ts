@@ -7,7 +7,9 @@
  */
 import * as tf from "@tensorflow/tfjs-core";
 import { z } from "zod";
-import { attention, cachedAttention, rmsNorm, rotaryTables, swiglu } from "./ops.ts";
+import { attention } from "./attention.ts";
+import { appendAttention, type CachedAttention, type Rotary, stepAttention } from "./cached-attention.ts";
+import { linear, rmsNorm, rotaryTables, swiglu } from "./ops.ts";
 
 export const ModelConfig = z
   .strictObject({
@@ -71,17 +73,19 @@ type Attend = (qkv: tf.Tensor, layer: number) => tf.Tensor;
 function body(config: ModelConfig, parameters: Parameters, tokens: tf.Tensor, attend: Attend): tf.Tensor {
   const { width, layers, heads, headWidth, normEpsilon } = config;
   const [batch, length] = tokens.shape as [number, number];
-  const linear = (x: tf.Tensor, name: string) => tf.matMul(x, parameters[name]!, false, true);
+  const project = (x: tf.Tensor, name: string) => tf.matMul(x, parameters[name]!, false, true);
   let x: tf.Tensor = tf.gather(parameters["model.embed_tokens.weight"]!, tf.reshape(tokens, [batch * length]));
   for (let layer = 0; layer < layers; layer++) {
     const name = (rest: string) => layerName(layer, rest);
     const normed = rmsNorm(x, parameters[name("input_layernorm.weight")]!, normEpsilon);
-    const qkv = tf.add(linear(normed, name("self_attn.qkv_proj.weight")), parameters[name("self_attn.qkv_proj.bias")]!);
+    const [packed, bias] = [name("self_attn.qkv_proj.weight"), name("self_attn.qkv_proj.bias")];
+    const qkv = linear(normed, parameters[packed]!, parameters[bias]!);
     const mixed = attend(tf.reshape(qkv, [batch, length, -1]), layer);
-    x = tf.add(x, linear(tf.reshape(mixed, [batch * length, heads * headWidth]), name("self_attn.o_proj.weight")));
+    const rows = tf.reshape(mixed, [batch * length, heads * headWidth]);
+    x = linear(rows, parameters[name("self_attn.o_proj.weight")]!, x);
     const wide = rmsNorm(x, parameters[name("post_attention_layernorm.weight")]!, normEpsilon);
-    const gated = swiglu(linear(wide, name("mlp.gate_proj.weight")), linear(wide, name("mlp.up_proj.weight")));
-    x = tf.add(x, linear(gated, name("mlp.down_proj.weight")));
+    const gated = swiglu(project(wide, name("mlp.gate_proj.weight")), project(wide, name("mlp.up_proj.weight")));
+    x = linear(gated, parameters[name("mlp.down_proj.weight")]!, x);
   }
   return rmsNorm(tf.reshape(x, [batch * length, width]), parameters["model.norm.weight"]!, normEpsilon);
 }
@@ -112,36 +116,78 @@ export function hiddenStates(config: ModelConfig, parameters: Parameters, tokens
   return body(config, parameters, tokens, (qkv) => attention(qkv, cos, sin, config));
 }
 
-/** Keys and values of every layer: `keys.0`, `values.0`, …, each (B, K, capacity, D). */
+/** Keys and values of every layer: `keys.0`, `values.0`, … */
 export type Caches = Readonly<Record<string, tf.Tensor>>;
 
+/** New hidden states, a row a token, and the caches with the new tokens in them. */
+export interface Decoded {
+  readonly states: tf.Tensor;
+  readonly caches: Caches;
+}
+
 /**
- * Run new tokens through the model on top of a cache: one token for each of B rows, or S tokens for one row.
+ * One new token for each row, on top of its cache.
  *
- * @param tokens  (B, S) int32
- * @param last    (B) int32, index of each row's last token after this call
+ * @param tokens  (B, 1) int32
+ * @param last    (B) int32, index of each row's token in its sequence
  * @param total   () int32, largest `last` + 1
- * @returns the hidden states (B · S, width) and the caches with the new tokens in them
+ * @param caches  (B, K, capacity, D) each
  */
-export function decodeStates(
+export function stepStates(
   config: ModelConfig,
   parameters: Parameters,
   tokens: tf.Tensor,
   last: tf.Tensor,
   total: tf.Tensor,
   caches: Caches,
-): { states: tf.Tensor; caches: Caches } {
-  const { headWidth, ropeTheta } = config;
+): Decoded {
   const capacity = caches["keys.0"]!.shape[2]!;
+  return decode(config, parameters, tokens, caches, capacity, (qkv, keys, values, rotary) =>
+    stepAttention(qkv, keys, values, last, total, rotary, config),
+  );
+}
+
+/**
+ * Several new tokens for each of some slots, on top of their caches.
+ *
+ * @param tokens     (B, S) int32
+ * @param slots      (B) int32
+ * @param positions  (B, S) int32, index of each token in its sequence
+ * @param caches     (slots · K · capacity, D) each
+ */
+export function appendStates(
+  config: ModelConfig,
+  parameters: Parameters,
+  tokens: tf.Tensor,
+  slots: tf.Tensor,
+  positions: tf.Tensor,
+  caches: Caches,
+  capacity: number,
+): Decoded {
+  return decode(config, parameters, tokens, caches, capacity, (qkv, keys, values, rotary) =>
+    appendAttention(qkv, keys, values, slots, positions, rotary, config, capacity),
+  );
+}
+
+type AttendCached = (qkv: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, rotary: Rotary) => CachedAttention;
+
+function decode(
+  config: ModelConfig,
+  parameters: Parameters,
+  tokens: tf.Tensor,
+  caches: Caches,
+  capacity: number,
+  attend: AttendCached,
+): Decoded {
+  const { headWidth, ropeTheta } = config;
   const tables = rotaryTables(capacity, headWidth, ropeTheta);
   const cos = tf.tensor(tables.cos, [capacity, headWidth / 2]);
   const sin = tf.tensor(tables.sin, [capacity, headWidth / 2]);
   const next: Record<string, tf.Tensor> = {};
   const states = body(config, parameters, tokens, (qkv, layer) => {
-    const [keys, values] = [caches[`keys.${layer}`]!, caches[`values.${layer}`]!];
-    const [out, nextKeys, nextValues] = cachedAttention(qkv, keys, values, last, total, cos, sin, config);
-    next[`keys.${layer}`] = nextKeys;
-    next[`values.${layer}`] = nextValues;
+    const { out, keys, values } = attend(qkv, caches[`keys.${layer}`]!, caches[`values.${layer}`]!, { cos, sin });
+    next[`keys.${layer}`] = keys;
+    next[`values.${layer}`] = values;
     return out;
   });
   return { states, caches: next };

@@ -13,31 +13,15 @@ lower<{ epsilon: number }>("RmsNorm", ({ x, gain }, { epsilon }, to) => {
   return [to.tensor(y!, x!.shape), to.tensor(inverse!, [...x!.shape.slice(0, -1), 1])];
 });
 
-lower("Silu", ({ x }, _, to) => {
-  const [y] = to.recorder.emit("QuickGelu", [to.name(x!)], 1, { alpha: { float: 1 } }, MICROSOFT);
-  return to.tensor(y!, x!.shape);
+lower("Linear", ({ x, weight, addend }, _, to) => {
+  const [y] = to.recorder.emit("Gemm", [to.name(x!), to.name(weight!), to.name(addend!)], 1, { transB: 1 });
+  return to.tensor(y!, [x!.shape[0]!, weight!.shape[0]!]);
 });
 
 lower("Rotate", ({ x, cos, sin }, _, to) => {
   const start = to.recorder.constant([1], "int64", BigInt64Array.of(0n));
   const inputs = [to.name(x!), start, to.name(cos!), to.name(sin!)];
   return to.tensor(to.recorder.emit("RotaryEmbedding", inputs, 1, {}, MICROSOFT)[0]!, x!.shape);
-});
-
-lower<Heads>("CausalAttention", ({ qkv, cos, sin }, { heads, kvHeads, headWidth }, to) => {
-  const [batch, length] = qkv!.shape as [number, number];
-  const last = to.recorder.constant([batch], "int32", new Int32Array(batch).fill(length - 1));
-  const total = to.recorder.constant([], "int32", Int32Array.of(length));
-  const inputs = [to.name(qkv!), "", "", "", "", last, total, to.name(cos!), to.name(sin!)];
-  // qk_output 2: the fourth output is the attention weights, after softmax.
-  const attributes = { num_heads: heads, kv_num_heads: kvHeads, do_rotary: 1, qk_output: 2 };
-  const [out, keys, values, weights] = to.recorder.emit("GroupQueryAttention", inputs, 4, attributes, MICROSOFT);
-  return [
-    to.tensor(out!, [batch, length, heads * headWidth]),
-    to.tensor(keys!, [batch, kvHeads, length, headWidth]),
-    to.tensor(values!, [batch, kvHeads, length, headWidth]),
-    to.tensor(weights!, [batch, heads, length, length]),
-  ];
 });
 
 lower<Heads>("CachedAttention", ({ qkv, keys, values, last, total, cos, sin }, { heads, kvHeads, headWidth }, to) => {

@@ -200,6 +200,11 @@ lower<tf.UnsortedSegmentSumAttrs>("UnsortedSegmentSum", ({ x, segmentIds }, { nu
   const inputs = [zeros!, to.name(indices), to.name(x!)];
   return to.tensor(to.recorder.emit("ScatterND", inputs, 1, { reduction: "add" })[0]!, shape);
 });
+/** Rows of `tensor` replaced by those of `updates`; every index names a place in the first axes. */
+lower("TensorScatterUpdate", ({ tensor, indices, updates }, _, to) => {
+  const inputs = [to.name(tensor!), cast(to, to.name(indices!), 7), to.name(updates!)];
+  return to.tensor(to.recorder.emit("ScatterND", inputs)[0]!, tensor!.shape, tensor!.dtype);
+});
 lower<tf.OneHotAttrs>("OneHot", ({ indices }, { depth, onValue, offValue }, to) => {
   const inputs = [
     cast(to, to.name(indices!), 7),

@@ -2,9 +2,10 @@
 
 Run: python tests/golden/qwen2.py    (a Python with torch, transformers and safetensors: see bench/peers/README.md)
 
-Two tiny random policies, float32 on the CPU:
+Three tiny random policies, float32 on the CPU:
   tied    2 layers, 4 heads on 2 key/value heads, tied embeddings, rope_theta 1e4, eps 1e-6
   untied  1 layer,  4 heads on 1 key/value head,  its own head,    rope_theta 1e6, eps 1e-5 (other settings on purpose)
+  wide    1 layer,  4 heads on 2 key/value heads, heads of width 16 instead of 8, which engines may have own kernels for
 
 For each NAME:
   NAME.safetensors           the weights, Hugging Face names
@@ -37,6 +38,7 @@ SHAPE = {"vocab_size": V, "hidden_size": 32, "intermediate_size": 48, "num_atten
 VARIANTS = {
     "tied": {**SHAPE, "num_hidden_layers": 2, "num_key_value_heads": 2, "tie_word_embeddings": True, "rope_theta": 1e4, "rms_norm_eps": 1e-6},
     "untied": {**SHAPE, "num_hidden_layers": 1, "num_key_value_heads": 1, "tie_word_embeddings": False, "rope_theta": 1e6, "rms_norm_eps": 1e-5},
+    "wide": {**SHAPE, "hidden_size": 64, "num_hidden_layers": 1, "num_key_value_heads": 2, "tie_word_embeddings": True, "rope_theta": 1e4, "rms_norm_eps": 1e-6},
 }
 
 
@@ -149,5 +151,5 @@ def write(name: str, config: dict, seed: int) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for name, seed in {"tied": 10, "untied": 4}.items():
+    for name, seed in {"tied": 10, "untied": 4, "wide": 2}.items():
         write(name, VARIANTS[name], seed)

@@ -1,54 +1,30 @@
 /** The transformer, its gradients and one AdamW step against Hugging Face's Qwen2 (tests/golden/qwen2.py made the numbers). */
 import { describe, expect, test } from "bun:test";
-import { join } from "node:path";
 import * as tf from "@tensorflow/tfjs-core";
-import { huggingFaceViews, readHuggingFace } from "../../model/checkpoint/hugging-face.ts";
-import { readSafetensors } from "../../model/checkpoint/safetensors.ts";
+import { huggingFaceViews } from "../../model/checkpoint/hugging-face.ts";
 import { compiledEngine } from "../../model/engine/compiled.ts";
 import { eagerEngine } from "../../model/engine/eager.ts";
 import { type Engine, f32, i32 } from "../../model/engine/engine.ts";
 import { tokenLogProbs } from "../../model/ops.ts";
 import { AdamW } from "../../model/optimizer.ts";
 import { layParameters, parameterArrays, parameterCount } from "../../model/parameters.ts";
-import { hiddenStates, logits, ModelConfig, parameterShapes } from "../../model/transformer.ts";
+import { hiddenStates, logits, parameterShapes } from "../../model/transformer.ts";
 import { farthest } from "./farthest.ts";
-
-const folder = join(import.meta.dir, "../golden/model");
-const read = async (file: string) => readSafetensors(await Bun.file(join(folder, file)).bytes(), file);
-
-async function golden(name: string) {
-  const record = await Bun.file(join(folder, `${name}.json`)).json();
-  const { config } = record;
-  const model = ModelConfig.parse({
-    vocabulary: config.vocab_size,
-    width: config.hidden_size,
-    layers: config.num_hidden_layers,
-    heads: config.num_attention_heads,
-    kvHeads: config.num_key_value_heads,
-    headWidth: config.head_dim ?? config.hidden_size / config.num_attention_heads,
-    hidden: config.intermediate_size,
-    ropeTheta: config.rope_theta,
-    normEpsilon: config.rms_norm_eps,
-    tiedEmbedding: config.tie_word_embeddings,
-  });
-  const parameters = layParameters(model);
-  readHuggingFace(model, parameters, await read(`${name}.safetensors`));
-  return { record, model, parameters, expected: (await read(`${name}.expected.safetensors`)).tensors };
-}
+import { goldenModel } from "./golden-model.ts";
 
 const engines: [string, Engine][] = [
   ["compiled", compiledEngine({ threads: 1 })],
   ["eager", eagerEngine()],
 ];
 const cases = engines.flatMap(([engineName, engine]) =>
-  ["tied", "untied"].map((variant) => [variant, engineName, engine] as const),
+  ["tied", "untied", "wide"].map((variant) => [variant, engineName, engine] as const),
 );
 
 describe.each(cases)("Qwen2 %s on the %s engine", (variant, _, engine) => {
   test("gives Hugging Face's logits, log-probabilities, gradients and AdamW step", async () => {
-    const { record, model, parameters, expected } = await golden(variant);
+    const { record, model, parameters, expected } = await goldenModel(variant);
     const tokens = Int32Array.from(record.tokens.flat());
-    const [batch, length] = [record.tokens.length, record.tokens[0].length];
+    const [batch, length] = [record.tokens.length, record.tokens[0]!.length];
     const shapes = parameterShapes(model);
     const names = [...shapes.keys()];
 
@@ -76,13 +52,13 @@ describe.each(cases)("Qwen2 %s on the %s engine", (variant, _, engine) => {
     );
 
     // Position t predicts token t + 1; the last position predicts nothing and weighs 0.
-    const maskTotal = record.mask.flat().reduce((sum: number, m: number) => sum + m, 0);
+    const maskTotal = record.mask.flat().reduce((sum, m) => sum + m, 0);
     const targets = new Int32Array(batch * length);
     const weights = new Float32Array(batch * length);
     for (let row = 0; row < batch; row++) {
       for (let t = 0; t + 1 < length; t++) {
-        targets[row * length + t] = record.tokens[row][t + 1];
-        weights[row * length + t] = (record.mask[row][t + 1] * record.weight[row][t + 1]) / maskTotal;
+        targets[row * length + t] = record.tokens[row]![t + 1]!;
+        weights[row * length + t] = (record.mask[row]![t + 1]! * record.weight[row]![t + 1]!) / maskTotal;
       }
     }
     const gradients = layParameters(model);

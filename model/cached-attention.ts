@@ -1,0 +1,107 @@
+/**
+ * Attention of new tokens over the keys and values of those before them, kept in caches of fixed size.
+ *
+ * B batch, S new tokens of a row, H query heads, K key/value heads, G = H / K, D head width, C capacity in tokens, N slots.
+ *
+ * - What a row gets depends on its own tokens and cache alone, bit for bit: every product adds up in an order that the number of
+ *   rows does not change.
+ * - Caches are written in place where the engine's output array is the input array.
+ */
+import * as tf from "@tensorflow/tfjs-core";
+import { fused, type Heads, rotate } from "./ops.ts";
+
+export interface CachedAttention {
+  /** (B, S, H · D) */
+  readonly out: tf.Tensor;
+  /** As they came, with the new tokens in them. */
+  readonly keys: tf.Tensor;
+  readonly values: tf.Tensor;
+}
+
+/** Tables of the rotary embedding, (C, D / 2) each. */
+export interface Rotary {
+  readonly cos: tf.Tensor;
+  readonly sin: tf.Tensor;
+}
+
+/**
+ * One new token for each row.
+ *
+ * @param qkv          (B, 1, (H + 2K) · D)
+ * @param keys, values (B, K, C, D); keys are rotated
+ * @param last         (B) int32: the new token's index in its sequence
+ * @param total        () int32: largest `last` + 1
+ */
+export function stepAttention(
+  qkv: tf.Tensor,
+  keys: tf.Tensor,
+  values: tf.Tensor,
+  last: tf.Tensor,
+  total: tf.Tensor,
+  { cos, sin }: Rotary,
+  shape: Heads,
+): CachedAttention {
+  const [batch, , capacity] = keys.shape as [number, number, number];
+  // onnxruntime's attention takes head widths that are multiples of 16; others run by definition.
+  const kernel = shape.headWidth % 16 === 0 ? "CachedAttention" : "CachedAttention by definition";
+  const results = fused(kernel, { qkv, keys, values, last, total, cos, sin }, shape, () => {
+    const slots = tf.range(0, batch, 1, "int32");
+    const flat = (cache: tf.Tensor) => tf.reshape(cache, [-1, shape.headWidth]);
+    const positions = tf.reshape(last, [batch, 1]);
+    const result = appendAttention(qkv, flat(keys), flat(values), slots, positions, { cos, sin }, shape, capacity);
+    return [result.out, tf.reshape(result.keys, keys.shape), tf.reshape(result.values, values.shape)];
+  });
+  const [out, nextKeys, nextValues] = results as [tf.Tensor, tf.Tensor, tf.Tensor];
+  return { out, keys: nextKeys, values: nextValues };
+}
+
+/**
+ * Several new tokens for each of some slots.
+ *
+ * @param qkv          (B, S, (H + 2K) · D)
+ * @param keys, values (N · K · C, D), of all slots; keys are rotated
+ * @param slots        (B) int32: whose each row is
+ * @param positions    (B, S) int32: each token's index in its sequence; ascending, but for padding at the end of a row
+ */
+export function appendAttention(
+  qkv: tf.Tensor,
+  keys: tf.Tensor,
+  values: tf.Tensor,
+  slots: tf.Tensor,
+  positions: tf.Tensor,
+  { cos, sin }: Rotary,
+  shape: Heads,
+  capacity: number,
+): CachedAttention {
+  const { heads, kvHeads, headWidth } = shape;
+  const [batch, added] = qkv.shape as [number, number];
+  const widths = [heads * headWidth, kvHeads * headWidth, kvHeads * headWidth];
+  const [q, k, v] = tf.split(qkv, widths, -1) as [tf.Tensor, tf.Tensor, tf.Tensor];
+  const [c, s] = [tf.gather(cos, positions), tf.gather(sin, positions)];
+  // (slot, head, position) as one row number, for each (row, token, head) in the order of the projections.
+  const [headCount, length] = [tf.scalar(kvHeads, "int32"), tf.scalar(capacity, "int32")];
+  const owner = tf.add(tf.mul(tf.reshape(slots, [batch, 1, 1]), headCount), tf.range(0, kvHeads, 1, "int32"));
+  const places = tf.add(tf.mul(owner, length), tf.reshape(positions, [batch, added, 1]));
+  const write = (cache: tf.Tensor, fresh: tf.Tensor) =>
+    tf.tensorScatterUpdate(cache, tf.reshape(places, [-1, 1]), tf.reshape(fresh, [-1, headWidth]));
+  const nextKeys = write(keys, rotate(k, c, s));
+  const nextValues = write(values, v);
+  const own = (cache: tf.Tensor) => {
+    const bySlot = tf.gather(tf.reshape(cache, [-1, kvHeads * capacity * headWidth]), slots);
+    return tf.reshape(bySlot, [batch, kvHeads, capacity, headWidth]);
+  };
+  const group = heads / kvHeads;
+  const byHead = tf.transpose(tf.reshape(rotate(q, c, s), [batch, added, heads, headWidth]), [0, 2, 1, 3]);
+  const queries = tf.reshape(byHead, [batch, kvHeads, group * added, headWidth]);
+  const scores = tf.mul(tf.matMul(queries, own(nextKeys), false, true), 1 / Math.sqrt(headWidth));
+  const columns = tf.reshape(tf.range(0, capacity, 1, "int32"), [1, 1, capacity]);
+  const unseen = tf.cast(tf.greater(columns, tf.reshape(positions, [batch, added, 1])), "float32");
+  const mask = tf.tile(tf.reshape(tf.mul(unseen, -1e30), [batch, 1, added, capacity]), [1, 1, group, 1]);
+  const mixed = tf.matMul(tf.softmax(tf.add(scores, mask), -1), own(nextValues));
+  const rows = tf.transpose(tf.reshape(mixed, [batch, heads, added, headWidth]), [0, 2, 1, 3]);
+  return {
+    out: tf.reshape(rows, [batch, added, heads * headWidth]),
+    keys: nextKeys,
+    values: nextValues,
+  };
+}
