@@ -148,8 +148,8 @@ export class Supervisor {
       return;
     }
     const cause = causeOf(child, exit);
-    const curable = restart && exit.code !== RUN_ERROR_CODE;
-    const hopeless = curable ? child.limit.failed(this.#options.clock.now(), cause) : cause;
+    const hopeless =
+      restart && exit.code !== RUN_ERROR_CODE ? child.limit.failed(this.#options.clock.now(), cause) : cause;
     if (hopeless === null) {
       child.restarts++;
       this.#options.event({ kind: "restarted", child: name, pid: this.#spawn(child), restarts: child.restarts });

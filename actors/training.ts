@@ -115,10 +115,8 @@ export class Training {
       );
       this.#progress = { ...this.#progress, taught };
       reporter.metrics(0, { "baseline/taught": taught.cool });
-      say(
-        "taught",
-        `${percent(taught.cool)} (at temperature 1 ${percent(taught.one)})${cached ? ", from the cache" : ""}`,
-      );
+      const from = cached ? ", from the cache" : "";
+      say("taught", `taught ${percent(taught.cool)} (at temperature 1 ${percent(taught.one)})${from}`);
     }
     await this.#publish();
     if (this.#progress.klCoefficient > 0) await this.#context.keepReference();
@@ -353,7 +351,7 @@ export class Training {
       if (!(error instanceof CheckpointError)) throw error;
       throw new RunError(`what was learnt after update ${Math.max(0, this.#savedUpdate)} is lost: ${error.message}`);
     }
-    this.#context.say("saved", `update ${update} of ${this.#context.config.learner.updates}`);
+    this.#context.say("saved", `saved update ${update} of ${this.#context.config.learner.updates}`);
   }
 
   async #save(): Promise<void> {

@@ -51,7 +51,6 @@ export class RunView {
     if (event.kind === "restarted") this.note(`${event.child} was started again`);
     if (event.kind === "wedged")
       this.note(`${event.child} is silent for ${event.silentMs} ms (${event.doing}); replacing it`);
-    if (event.kind === "gaveUp") this.note(`${event.child} was given up: ${event.reason}`);
   }
 
   /** A log that cannot be written is said once, and is no reason to end a run. */

@@ -1,0 +1,136 @@
+/** `bun run cluster` from start to end: what it prints, serves and leaves behind, and what may not depend on who plays. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { removeTemporaryFolders } from "../scripts/temporary.ts";
+import {
+  alive,
+  type Ended,
+  LONG,
+  lastingMetrics,
+  learntDigests,
+  RunProcess,
+  Runs,
+  weightsLeft,
+} from "./run-process.ts";
+
+const runs = new Runs();
+afterAll(removeTemporaryFolders);
+
+interface Seen {
+  readonly status: number;
+  readonly text: string;
+}
+const look = async (url: string): Promise<Seen> => {
+  const answer = await fetch(url, { signal: AbortSignal.timeout(10_000) });
+  return { status: answer.status, text: await answer.text() };
+};
+
+let run: RunProcess;
+let ended: Ended;
+let seen: Readonly<Record<"page" | "metrics" | "run", Seen>>;
+
+beforeAll(async () => {
+  const { folder, args } = runs.fresh();
+  run = new RunProcess(folder, [...args, "--samplers", "2", "--json"]);
+  const page = (await run.entry(({ kind }) => kind === "page")).text!;
+  await run.updated(1);
+  seen = { page: await look(page), metrics: await look(`${page}metrics`), run: await look(`${page}api/run`) };
+  ended = await run.ended;
+}, LONG);
+
+describe("a run", () => {
+  test("ends with exit code 0, a table for people and one JSON object for programs", () => {
+    expect(ended.code).toBe(0);
+    const lines = ended.out.trimEnd().split("\n");
+    for (const name of ["random", "taught", "before", "after", "best possible"]) {
+      expect(lines.filter((line) => line.startsWith(name)).length).toBe(1);
+    }
+    const report = JSON.parse(lines.at(-1)!);
+    // 8 updates of 32 episodes; 32 boards before, at 3, at 6, at 8, and at temperature 1.
+    const known = { run: "r1", env: "FrozenLake", updates: 8, engine: "compiled", episodes: 8 * 32 + 5 * 32 };
+    expect(report).toMatchObject(known);
+    const { random, taught, before, after, best } = report.success;
+    for (const share of [random, taught, before, after, best]) expect(share >= 0 && share <= 1).toBe(true);
+    for (const key of ["minutes", "tokensPerSecond", "stepsPerMinute"]) expect(report[key]).toBeGreaterThan(0);
+    expect(report.device).toStartWith("cpu");
+    expect(report.logProbGap).toBeLessThan(1e-4);
+    expect(JSON.parse(readFileSync(join(run.folder, "report.json"), "utf8"))).toMatchObject(known);
+  });
+
+  test("served its page, its metrics and its API while it went", () => {
+    expect(seen.page).toMatchObject({ status: 200, text: expect.stringContaining("FrozenLake") });
+    expect(seen.metrics).toMatchObject({ status: 200, text: expect.stringMatching(/^bunraku_train_success\{?.* \d/m) });
+    expect(seen.run.status).toBe(200);
+    expect(JSON.stringify(JSON.parse(seen.run.text))).toContain("FrozenLake");
+  });
+
+  test("writes plain lines where there is no terminal", () => {
+    expect(ended.err).not.toContain("\u001b");
+    expect(ended.err).toMatch(/^update 1\/8 · success /m);
+    expect(ended.err).toMatch(/^page: http:\/\/127\.0\.0\.1:\d+\/$/m);
+    expect(ended.err).not.toMatch(/^(warning|error):/m);
+  });
+
+  test("leaves checkpoints and records, and neither processes nor shared memory", () => {
+    // The best one is kept besides.
+    expect(readdirSync(join(run.folder, "checkpoints")).sort().slice(-3)).toEqual(["u000004", "u000006", "u000008"]);
+    expect(run.pids.length).toBe(5);
+    expect(run.pids.filter(alive)).toEqual([]);
+    expect(weightsLeft("r1")).toEqual([]);
+  });
+
+  test("learnt something", () => {
+    const stored = lastingMetrics(run.folder).map((row) => JSON.parse(row) as [string, string, number, number]);
+    const of = (name: string) => stored.filter(([other]) => other === name).map(([, , , value]) => value);
+    expect(of("train/grad_norm").some((norm) => norm > 0)).toBe(true);
+    expect(of("train/log_prob_gap").every((gap) => gap < 1e-4)).toBe(true);
+    expect(of("total/skipped_updates").at(-1)).toBeLessThan(8);
+    expect(of("train/failed_episodes")).toEqual(Array(8).fill(0));
+  });
+});
+
+test.each([1, 4])(
+  "%p samplers give the bytes that 2 give",
+  async (samplers) => {
+    const { folder, args } = runs.fresh();
+    const other = new RunProcess(folder, [...args, "--samplers", String(samplers), "--quiet"]);
+    const { code, err } = await other.ended;
+    expect({ code, err }).toEqual({ code: 0, err: "" });
+    expect(lastingMetrics(folder)).toEqual(lastingMetrics(run.folder));
+    expect(await learntDigests(folder)).toEqual(await learntDigests(run.folder));
+    expect(existsSync(join(folder, "report.json"))).toBe(true);
+  },
+  LONG,
+);
+
+test(
+  "another seed gives another run",
+  async () => {
+    const { folder, args } = runs.fresh({ learner: { updates: 1 } });
+    expect((await new RunProcess(folder, [...args, "--seed", "2"]).ended).code).toBe(0);
+    const first = (of: string) => lastingMetrics(of).filter((row) => /"(validate|train)\/.*"learner",[01],/.test(row));
+    expect(first(folder).length).toBeGreaterThan(10);
+    expect(first(folder)).not.toEqual(first(run.folder));
+  },
+  LONG,
+);
+
+test(
+  "async mode trains on nothing older than it may",
+  async () => {
+    const { folder, args } = runs.fresh({ learner: { updates: 6, mode: "async", stalenessMax: 1 } });
+    const { code, err } = await new RunProcess(folder, [...args, "--samplers", "2"]).ended;
+    expect(code).toBe(0);
+    expect(err).not.toMatch(/lag more than/);
+    const stale = lastingMetrics(folder)
+      .map((row) => JSON.parse(row) as [string, string, number, number])
+      .filter(([name]) => name === "train/staleness")
+      .map(([, , , value]) => value);
+    expect(stale.length).toBe(6);
+    expect(Math.max(...stale)).toBeLessThanOrEqual(1);
+    // It did play ahead.
+    expect(Math.max(...stale)).toBeGreaterThan(0);
+  },
+  LONG,
+);

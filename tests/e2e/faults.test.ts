@@ -1,0 +1,138 @@
+/** A run whose processes are killed, stopped and resumed learns bit for bit what an undisturbed one learns. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { latestCheckpoint } from "../../actors/checkpoint.ts";
+import { removeTemporaryFolders } from "../scripts/temporary.ts";
+import { alive, LONG, lastingMetrics, learntDigests, RunProcess, Runs, weightsLeft } from "./run-process.ts";
+
+const runs = new Runs();
+afterAll(removeTemporaryFolders);
+
+const UPDATES = 10;
+// A KL term needs a policy that no checkpoint of the middle holds, and a critic has an optimiser of its own.
+const learner = { updates: UPDATES, algorithm: "ppo", filter: { strategy: "all" }, kl: { coefficient: 0.01 } };
+const fresh = () => runs.fresh({ learner });
+
+let undisturbed: string;
+beforeAll(async () => {
+  const { folder, args } = fresh();
+  undisturbed = folder;
+  expect((await new RunProcess(folder, args).ended).code).toBe(0);
+}, LONG);
+
+async function expectEqual(folder: string): Promise<void> {
+  expect(lastingMetrics(folder)).toEqual(lastingMetrics(undisturbed));
+  expect(await learntDigests(folder)).toEqual(await learntDigests(undisturbed));
+}
+
+function expectNothingLeft(run: RunProcess, name: string): void {
+  expect(run.pids.filter(alive)).toEqual([]);
+  expect(weightsLeft(name)).toEqual([]);
+}
+
+describe("SIGKILL in the middle", () => {
+  test(
+    "of a sampler and an env server changes nothing but lines in the log",
+    async () => {
+      const { folder, args } = fresh();
+      const run = new RunProcess(folder, args);
+      await run.updated(2);
+      process.kill(run.pid("sampler-1"), "SIGKILL");
+      await run.updated(4);
+      process.kill(run.pid("env-server-0"), "SIGKILL");
+      const { code, err } = await run.ended;
+      expect(code).toBe(0);
+      for (const actor of ["sampler-1", "env-server-0"]) {
+        expect(err).toContain(`${actor} died (SIGKILL)\n`);
+        expect(err).toContain(`${actor} was started again\n`);
+      }
+      await expectEqual(folder);
+      expectNothingLeft(run, "r2");
+    },
+    LONG,
+  );
+
+  test(
+    "of the learner loses what came after its last checkpoint, and makes it again",
+    async () => {
+      const { folder, args } = fresh();
+      const run = new RunProcess(folder, args);
+      await run.updated(5);
+      process.kill(run.pid("learner"), "SIGKILL");
+      const { code, err } = await run.ended;
+      expect(code).toBe(0);
+      expect(err).toContain("learner was started again\n");
+      await expectEqual(folder);
+      expectNothingLeft(run, "r3");
+    },
+    LONG,
+  );
+
+  test(
+    "of the supervisor ends every actor; --resume takes the newest checkpoint that is whole, and says which is not",
+    async () => {
+      const { folder, args } = fresh();
+      const run = new RunProcess(folder, args);
+      await run.updated(5);
+      run.kill("SIGKILL");
+      await run.ended;
+      // They are not our children, so there is no event for their end.
+      while (run.pids.some(alive)) await Bun.sleep(5);
+      const { found } = await latestCheckpoint(join(folder, "checkpoints"));
+      const file = join(found!, "optimizer.safetensors");
+      const bytes = readFileSync(file);
+      bytes[bytes.length - 100]! ^= 1;
+      writeFileSync(file, bytes);
+      const resumed = new RunProcess(folder, ["--resume", folder]);
+      const { code, err } = await resumed.ended;
+      expect(code).toBe(0);
+      expect(err).toContain(`warning: learner: ${found} is not used: optimizer.safetensors is corrupt`);
+      await expectEqual(folder);
+      expectNothingLeft(resumed, "r4");
+    },
+    LONG,
+  );
+});
+
+describe("SIGTERM", () => {
+  test(
+    "saves and ends with exit code 0, and --resume goes on as if nothing had been",
+    async () => {
+      const { folder, args } = fresh();
+      const run = new RunProcess(folder, args);
+      await run.updated(5);
+      run.kill("SIGTERM");
+      const { code, out } = await run.ended;
+      expect({ code, out }).toEqual({
+        code: 0,
+        out: `stopped (SIGTERM); go on with: bun run cluster --resume ${folder}\n`,
+      });
+      expectNothingLeft(run, "r5");
+      const update = Number(/u(\d+)$/.exec((await latestCheckpoint(join(folder, "checkpoints"))).found!)![1]);
+      expect(update).toBeGreaterThanOrEqual(5);
+      const resumed = new RunProcess(folder, ["--resume", folder]);
+      expect((await resumed.ended).code).toBe(0);
+      await expectEqual(folder);
+      expectNothingLeft(resumed, "r5");
+    },
+    LONG,
+  );
+
+  test(
+    "in the warm start leaves a run that --resume begins anew",
+    async () => {
+      const { folder, args } = runs.fresh({
+        learner: { updates: 1 },
+        warmStart: { cacheDir: join(runs.folder, "new") },
+      });
+      const run = new RunProcess(folder, args);
+      await run.entry(({ kind }) => kind === "warm");
+      run.kill("SIGTERM");
+      expect((await run.ended).code).toBe(0);
+      expectNothingLeft(run, "r6");
+      expect((await new RunProcess(folder, ["--resume", folder]).ended).code).toBe(0);
+    },
+    LONG,
+  );
+});

@@ -1,0 +1,162 @@
+/** What cannot be done is one line that says what to do, with exit code 2 for what was asked wrongly and 1 for the rest. */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { command, root } from "../scripts/command.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+import { LONG, RunProcess, Runs } from "./run-process.ts";
+
+const runs = new Runs();
+const place = temporaryFolder();
+const there = join(place, "there");
+const wanted = join(place, "wanted");
+const finished = join(place, "finished");
+
+beforeAll(async () => {
+  for (const folder of [there, finished]) mkdirSync(folder);
+  const { out } = await command(["config", "--json"]);
+  writeFileSync(join(finished, "config.json"), out);
+  writeFileSync(join(finished, "report.json"), "{}");
+});
+afterAll(removeTemporaryFolders);
+
+const usage: [string[], string][] = [
+  [["--updatez", "3"], "cluster has no flag --updatez; did you mean --updates?"],
+  [["--updates", "many"], '--updates takes a whole number, 0 or more, got "many"'],
+  [["fast"], 'cluster does not understand "fast": it takes flags only'],
+  [
+    ["--learner.learningRat=1"],
+    "--learner.learningRat=1: unknown key learner.learningRat; did you mean learner.learningRate?",
+  ],
+  [
+    ["--learner.learningRate=-1"],
+    "--learner.learningRate=-1: learner.learningRate: Too small: expected number to be >0, got -1",
+  ],
+  [["--learner.updates=0"], "--learner.updates=0: learner.updates: Too small: expected number to be >0, got 0"],
+  [["--preset", "quikstart"], 'no preset "quikstart"; did you mean quickstart?'],
+  [
+    ["--env", "FrozenLak"],
+    '--env FrozenLak: env.tag: unknown env tag "FrozenLak"; nearest: FrozenLake, CoordFrozenLake, Bandit',
+  ],
+  [
+    ["--engine", "compield"],
+    '--engine compield: engine.name: "compield" is none of auto, compiled, tensorflow, eager; did you mean compiled?',
+  ],
+  [
+    ["--engine", "tensorflow"],
+    "--engine tensorflow: engine.name: this version does not compute with tensorflow yet; choose auto or compiled",
+  ],
+  [["--device", "cuda"], "--device cuda: engine.device: this version does not compute on cuda yet; choose auto or cpu"],
+  [
+    ["--config", "/nowhere.yaml"],
+    "cannot read --config /nowhere.yaml: ENOENT: no such file or directory, open '/nowhere.yaml'",
+  ],
+  [["--run-dir", there], `${there} exists; name another --run-dir, or go on with it: --resume ${there}`],
+  [["--run-dir", join(place, "x".repeat(65))], `the name of a run has at most 64 letters, ${"x".repeat(65)} has 65`],
+  [["--resume", wanted], `no run in ${wanted}: there is no config.json`],
+  [["--resume", finished], `the run in ${finished} is finished; start a new one`],
+  [["--resume", there, "--run-dir", wanted], "--resume names the folder; leave --run-dir out"],
+];
+
+describe("asked wrongly", () => {
+  test.each(usage)("%p", async (args, message) => {
+    const given = args.includes("--run-dir") || args.includes("--resume") ? args : [...args, "--run-dir", wanted];
+    const { code, out, err } = await command(["cluster", ...given]);
+    expect({ code, out, err }).toEqual({ code: 2, out: "", err: `error: ${message}\n` });
+    expect(readdirSync(place).sort()).toEqual(["finished", "there"]);
+    expect(readdirSync(there)).toEqual([]);
+  });
+
+  test("a resumed run keeps its config, except for where it can be reached", async () => {
+    const folder = join(runs.folder, "unfinished");
+    mkdirSync(folder);
+    writeFileSync(join(folder, "config.json"), (await command(["config", "--json"])).out);
+    const { code, err } = await command(["cluster", "--resume", folder, "--updates", "3"]);
+    const message = "--updates 3: a resumed run keeps its config, except for metrics.* and transport.*";
+    expect({ code, err }).toEqual({ code: 2, err: `error: ${message}\n` });
+    const open = await command(["cluster", "--resume", folder, "--metrics.host=0.0.0.0"]);
+    expect([open.code, open.err]).toEqual([2, expect.stringContaining("metrics.token must be set")]);
+  });
+});
+
+describe("impossible", () => {
+  test("a port in use", async () => {
+    const taken = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response("mine") });
+    const { port } = taken;
+    const { code, out, err } = await command(["cluster", `--metrics.port=${port}`, "--run-dir", wanted]);
+    await taken.stop(true);
+    const message =
+      `cannot serve the page on 127.0.0.1:${port}: the port is in use. Stop the other program, or choose ` +
+      "--metrics.port=N (--metrics.port=0 for any free port).";
+    expect({ code, out, err }).toEqual({ code: 1, out: "", err: `error: ${message}\n` });
+    expect(existsSync(wanted)).toBe(false);
+  });
+
+  test("a config that is no config", async () => {
+    const folder = join(runs.folder, "spoilt");
+    mkdirSync(folder);
+    writeFileSync(join(folder, "config.json"), "{");
+    const { code, err } = await command(["cluster", "--resume", folder]);
+    expect(code).toBe(1);
+    expect(err).toStartWith(`error: cannot use the config of ${folder}, ${join(folder, "config.json")}: SyntaxError`);
+    expect(err.trimEnd().split("\n").length).toBe(1);
+  });
+});
+
+/** Runs with mounts of its own, which are gone when it ends. Only root may have them. */
+const mounted = async (mount: string, args: readonly string[]) => {
+  const line = `${mount} && exec "$@"`;
+  const child = Bun.spawn(
+    ["unshare", "-m", "bash", "-c", `${line}`, "bash", process.execPath, "scripts/run.ts", "cluster", ...args],
+    { cwd: root, stdio: ["ignore", "pipe", "pipe"] },
+  );
+  const [out, err, code] = await Promise.all([child.stdout.text(), child.stderr.text(), child.exited]);
+  return { code, out, err };
+};
+const mayMount = Bun.spawnSync(["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]).success;
+
+describe.skipIf(!mayMount)("on a broken system", () => {
+  const short = { learner: { updates: 3, filter: { strategy: "all" } } };
+
+  test(
+    "without shared memory, weights go through the run's folder, and the run says so",
+    async () => {
+      const { folder, args } = runs.fresh(short);
+      const { code, err } = await mounted("mount -t tmpfs -o ro tmpfs /dev/shm", args);
+      expect(code).toBe(0);
+      const text = `there is no /dev/shm that can be written, so weights go through ${folder}; slower on a slow disk`;
+      expect(err).toContain(`warning: learner: ${text}\n`);
+      expect(readdirSync(folder).filter((name) => name.startsWith("bunraku-"))).toEqual([]);
+    },
+    LONG,
+  );
+
+  test(
+    "with a full disk, the run goes on, and fails in one line if what it learnt cannot be saved",
+    async () => {
+      const disk = join(runs.folder, "disk");
+      mkdirSync(disk);
+      const { args } = runs.fresh({ ...short, checkpoint: { everyUpdates: 1, keep: 100 } });
+      const small = [...args.slice(0, 2), "--run-dir", join(disk, "run")];
+      const { code, out, err } = await mounted(`mount -t tmpfs -o size=1400k tmpfs ${disk}`, small);
+      expect({ code, out }).toEqual({ code: 1, out: "" });
+      const last = err.trimEnd().split("\n").at(-1)!;
+      expect(last).toStartWith("error: the run ended: learner ");
+      expect(last).toContain("the disk is full; the checkpoints before it are as they were");
+    },
+    LONG,
+  );
+});
+
+test(
+  "a run whose actor cannot even start says why",
+  async () => {
+    const { folder, args } = runs.fresh({ rollout: { replyTokensMax: 2, contextTokensMax: 4 } });
+    const { code, err } = await new RunProcess(folder, args).ended;
+    expect(code).toBe(1);
+    const last = err.trimEnd().split("\n").at(-1)!;
+    expect(last).toContain("32 of 32 episodes could not be played");
+    expect(last).toContain("the first prompt leaves no room in rollout.contextTokensMax, 4");
+  },
+  LONG,
+);

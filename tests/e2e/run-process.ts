@@ -1,0 +1,156 @@
+/** A run as a person starts it: `bun run cluster` as a process, watched through its log, its streams and its files. */
+import { Database } from "bun:sqlite";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { latestCheckpoint } from "../../actors/checkpoint.ts";
+import { isMetricName, metric } from "../../actors/metrics.ts";
+import { root } from "../scripts/command.ts";
+import { temporaryFolder } from "../scripts/temporary.ts";
+
+/** Time for one test; a run takes a few seconds of it on an idle machine. */
+export const LONG = 120_000;
+
+/** A policy of one layer on small lakes: several turns an episode, slippery ice, and a second or two for all of it. */
+const TINY = {
+  env: { tag: "FrozenLake", options: { successRate: 0.8 }, turnsMax: 3, actionsMax: 6, actionsPerTurnMax: 3 },
+  rollout: { groups: 8, groupSize: 4 },
+  sampler: { slots: 8 },
+  model: { width: 32, layers: 1, heads: 2, kvHeads: 1, hidden: 64 },
+  learner: { updates: 8, filter: { strategy: "top_ratio", value: 0.5 }, learningRate: 1e-3 },
+  validate: { episodes: 32, everyUpdates: 3 },
+  checkpoint: { everyUpdates: 2 },
+  metrics: { port: 0 },
+};
+const stage = { batch: 16, finalFraction: 1, warmUpSteps: 0 };
+const warmStart = {
+  boards: 100,
+  stages: [
+    { ...stage, name: "learn", babble: 0.3, noise: 0.1, steps: 150, learningRate: 1e-2 },
+    { ...stage, name: "blur", babble: 0.9, noise: 0.2, steps: 20, learningRate: 2e-3 },
+  ],
+};
+
+/** Folder of a test file's runs; they share their warm starts. */
+export class Runs {
+  readonly folder = temporaryFolder();
+  #count = 0;
+
+  /** `--config` and `--run-dir` of a new run; `changed` goes over the tiny config, section by section. */
+  fresh(changed: Record<string, object> = {}): { folder: string; args: string[] } {
+    const name = `r${++this.#count}`;
+    const sections: Record<string, object> = {
+      ...TINY,
+      warmStart: { ...warmStart, cacheDir: join(this.folder, "warm-start") },
+    };
+    for (const [section, values] of Object.entries(changed)) sections[section] = { ...sections[section], ...values };
+    const config = join(this.folder, `${name}.yaml`);
+    writeFileSync(config, JSON.stringify(sections));
+    const folder = join(this.folder, name);
+    return { folder, args: ["--config", config, "--run-dir", folder] };
+  }
+}
+
+interface Entry {
+  readonly actor: string;
+  readonly kind: string;
+  readonly text?: string;
+  readonly child?: string;
+  readonly pid?: number;
+}
+
+export interface Ended {
+  readonly code: number | null;
+  readonly out: string;
+  readonly err: string;
+}
+
+export class RunProcess {
+  readonly folder: string;
+  readonly ended: Promise<Ended>;
+  readonly #child: Bun.Subprocess<"ignore", "pipe", "pipe">;
+  #hasEnded = false;
+
+  constructor(folder: string, args: readonly string[]) {
+    this.folder = folder;
+    this.#child = Bun.spawn([process.execPath, "scripts/run.ts", "cluster", ...args], {
+      cwd: root,
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    const { stdout, stderr, exited } = this.#child;
+    this.ended = Promise.all([stdout.text(), stderr.text(), exited]).then(([out, err, code]) => {
+      this.#hasEnded = true;
+      return { code, out, err };
+    });
+  }
+
+  kill(signal: NodeJS.Signals): void {
+    this.#child.kill(signal);
+  }
+
+  get log(): Entry[] {
+    const file = join(this.folder, "log.jsonl");
+    if (!existsSync(file)) return [];
+    // The last line may be in the making.
+    const lines = readFileSync(file, "utf8").split("\n").slice(0, -1);
+    return lines.map((line) => JSON.parse(line));
+  }
+
+  /** The first such entry after `skip` of them. @throws {Error} with what the run wrote, if it ends before. */
+  async entry(what: (entry: Entry) => boolean, skip = 0): Promise<Entry> {
+    for (;;) {
+      const ended = this.#hasEnded;
+      const found = this.log.filter(what)[skip];
+      if (found !== undefined) return found;
+      if (ended) throw new Error(`the run ended before it logged what was waited for:\n${(await this.ended).err}`);
+      // A file that another process appends to has no event that is there on every system.
+      await Bun.sleep(10);
+    }
+  }
+
+  /** Resolves when update `update` has been made. */
+  async updated(update: number): Promise<void> {
+    await this.entry(({ kind, text }) => kind === "update" && text!.startsWith(`update ${update}/`));
+  }
+
+  /** Process id of an actor's newest process. */
+  pid(child: string): number {
+    const starts = this.log.filter((entry) => entry.child === child && entry.pid !== undefined);
+    return starts.findLast(({ kind }) => kind === "started" || kind === "restarted")!.pid!;
+  }
+
+  /** Of every process that was started in this run. */
+  get pids(): number[] {
+    return this.log.flatMap(({ kind, pid }) => (pid !== undefined && kind !== "exited" ? [pid] : []));
+  }
+}
+
+/** Every metric that must not depend on time, as the run stored it. */
+export function lastingMetrics(folder: string): string[] {
+  const db = new Database(join(folder, "run.sqlite"), { readonly: true });
+  const rows = db.query("SELECT name, actor, step, value FROM metrics ORDER BY name, actor, step").values();
+  db.close();
+  const lasting = rows.filter(([name]) => isMetricName(String(name)) && metric(name as never).timed !== true);
+  // The warm start is measured in the run that makes it, and found in the cache by the others.
+  return lasting.filter(([name]) => !String(name).startsWith("warm/")).map((row) => JSON.stringify(row));
+}
+
+/** sha256 of the newest checkpoint's parameters and moments. */
+export async function learntDigests(folder: string): Promise<string[]> {
+  const { found } = await latestCheckpoint(join(folder, "checkpoints"));
+  const sums = readFileSync(join(found!, "SHA256SUMS"), "utf8").split("\n");
+  return sums.filter((line) => line.endsWith(".safetensors"));
+}
+
+/** Weights of these runs that are still in shared memory. */
+export const weightsLeft = (name: string): string[] =>
+  existsSync("/dev/shm") ? readdirSync("/dev/shm").filter((file) => file.startsWith(`bunraku-${name}-`)) : [];
+
+/** Whether a process runs; a zombie does not. */
+export function alive(pid: number): boolean {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    return !["Z", "X"].includes(stat.slice(stat.lastIndexOf(")") + 2)[0]!);
+  } catch {
+    return false;
+  }
+}
