@@ -130,10 +130,12 @@ export class Learner implements HostHandler {
   #grant(actor: string, sampler: SamplerView): void {
     if (this.#leaving) return;
     const { acks, tickets, leaseMs } = this.#options;
-    const slotsFree = sampler.slots - tickets.leased(actor);
-    if (slotsFree <= 0) return;
+    // An equal part of all that is left, played or not: whoever is first leaves as much to those still loading their weights.
     const able = [...this.#samplers.keys()].filter((name) => acks.version(name) !== null).length;
-    const granted = tickets.grant(actor, slotsFree, able, acks.version(actor));
+    const part = Math.ceil((tickets.waiting + tickets.leasedInAll) / Math.max(1, able));
+    const room = Math.min(sampler.slots, part) - tickets.leased(actor);
+    if (room <= 0) return;
+    const granted = tickets.grant(actor, room, 1, acks.version(actor));
     if (granted.length === 0) return;
     sampler.peer.tell({ type: "tickets", tickets: granted, leaseMs });
   }

@@ -98,6 +98,11 @@ export class TicketBook {
     return this.#retried;
   }
 
+  /** Tickets that are being played now. */
+  get leasedInAll(): number {
+    return this.#leases.size;
+  }
+
   /** Tickets that a sampler plays now. */
   leased(sampler: string): number {
     return this.#leases.values().reduce((count, lease) => count + Number(lease.sampler === sampler), 0);

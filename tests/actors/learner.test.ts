@@ -1,0 +1,348 @@
+/** What samplers see of the learner, and both of them together through every loss of a connection. */
+import { beforeEach, describe, expect, test } from "bun:test";
+import { Learner } from "../../actors/learner.ts";
+import type { Messages, Tell } from "../../actors/protocol.ts";
+import { type Finished, TicketBook } from "../../actors/tickets.ts";
+import { sayHello, welcoming } from "../../actors/transport/handshake.ts";
+import type { Listener, Peer } from "../../actors/transport/transport.ts";
+import { Acks } from "../../actors/weights.ts";
+import {
+  bandits,
+  digestOf,
+  hold,
+  LEASE_MS,
+  RUN,
+  scored,
+  startSampler,
+  tickets,
+  World,
+  weights,
+} from "./sampler-stage.ts";
+
+let world: World;
+let book: TicketBook;
+let acks: Acks;
+let learner: Learner;
+let listener: Listener;
+let notices: string[];
+
+async function listen(): Promise<void> {
+  book = new TicketBook({ clock: world.clock, leaseMs: LEASE_MS, attemptsMax: 3, expired: () => learner.grant() });
+  acks = new Acks();
+  notices = [];
+  learner = new Learner({
+    ...{ tickets: book, acks, leaseMs: LEASE_MS },
+    notice: (level, kind, text) => void notices.push(`${level} ${kind}: ${text}`),
+  });
+  listener = await world.transport.listen("memory:learner", welcoming(RUN, learner));
+}
+beforeEach(async () => {
+  world = new World();
+  await listen();
+});
+
+/** The end of a sampler that does only what a test does. */
+class Hand {
+  readonly told: Tell[] = [];
+  peer!: Peer;
+  readonly actor: string;
+
+  constructor(actor: string) {
+    this.actor = actor;
+  }
+
+  async connect(role: "sampler" | "env-server" = "sampler"): Promise<this> {
+    this.peer = await world.transport.connect("memory:learner", {
+      told: (_, message) => void this.told.push(message),
+      asked: () => ({ type: "failed", code: "protocol", detail: "not asked" }),
+    });
+    await sayHello(this.peer, { actor: this.actor, role, url: null }, 5000, RUN);
+    await world.settle();
+    return this;
+  }
+
+  /** Connected, with room and with weights. */
+  async ready(slots: number, version = 1, letter = "a"): Promise<this> {
+    await this.connect();
+    this.peer.tell({ type: "sampler.ready", actor: this.actor, slots });
+    this.load(version, letter);
+    await world.settle();
+    return this;
+  }
+
+  load(version: number, letter = "a"): void {
+    this.peer.tell({ type: "weights.loaded", actor: this.actor, version, digest: digestOf(letter) });
+  }
+
+  get granted(): string[] {
+    const messages = this.told.filter((message): message is Messages["tickets"] => message.type === "tickets");
+    return messages.flatMap(({ tickets }) => tickets.map(({ episode, attempt }) => `${episode}/${attempt}`));
+  }
+
+  async finish(episode: string, attempt = 0): Promise<boolean | string> {
+    const { actor } = this;
+    const ask = { type: "episode.finished", actor, episode, attempt, outcome: scored(episode) } as const;
+    const answer = await this.peer.ask(ask, 5000);
+    await world.settle();
+    return answer.type === "failed" ? answer.detail : answer.fresh;
+  }
+}
+const hand = (name = "s0") => new Hand(name);
+
+describe("tickets", () => {
+  test("go to a sampler when it has acknowledged the digest that was published, and not before", async () => {
+    learner.announce(weights(1));
+    void learner.play(tickets(2));
+    const one = await hand().connect();
+    one.peer.tell({ type: "sampler.ready", actor: "s0", slots: 4 });
+    await world.settle();
+    expect(one.told).toEqual([weights(1)]);
+    one.load(1);
+    await world.settle();
+    expect(one.told.slice(1)).toEqual([{ type: "tickets", tickets: tickets(2), leaseMs: LEASE_MS }]);
+  });
+
+  test("never exceed the slots; each that is finished makes room for the next", async () => {
+    learner.announce(weights(1));
+    const one = await hand().ready(2);
+    const all = learner.play(tickets(4));
+    await world.settle();
+    expect(one.granted).toEqual(["e0/0", "e1/0"]);
+    await one.finish("e1");
+    expect(one.granted).toEqual(["e0/0", "e1/0", "e2/0"]);
+    for (const episode of ["e2", "e0", "e3"]) await one.finish(episode);
+    expect((await all).map(({ ticket }) => ticket.episode)).toEqual(["e0", "e1", "e2", "e3"]);
+  });
+
+  test("are shared, so that the first to ask leaves some", async () => {
+    learner.announce(weights(1));
+    const [one, two] = [await hand("s0").ready(10), await hand("s1").ready(10)];
+    void learner.play(tickets(6));
+    await world.settle();
+    expect([one.granted.length, two.granted.length]).toEqual([3, 3]);
+  });
+
+  test("are shared as evenly when one sampler has loaded its weights before the other", async () => {
+    learner.announce(weights(1));
+    const [one, two] = [await hand("s0").ready(10), await hand("s1").ready(10)];
+    learner.announce(weights(2, "b"));
+    void learner.play(tickets(6, { version: 2 }));
+    await world.settle();
+    one.load(2, "b");
+    await world.settle();
+    expect([one.granted.length, two.granted.length]).toEqual([3, 0]);
+    two.load(2, "b");
+    await world.settle();
+    expect([one.granted.length, two.granted.length]).toEqual([3, 3]);
+  });
+
+  test("are all played by one sampler if the other never loads its weights", async () => {
+    learner.announce(weights(1));
+    const [one] = [await hand("s0").ready(10), await hand("s1").ready(10)];
+    learner.announce(weights(2, "b"));
+    const all = learner.play(tickets(6, { version: 2 }));
+    one.load(2, "b");
+    await world.settle();
+    for (let next = 0; next < 6; next++) await one.finish(one.granted[next]!.split("/")[0]!);
+    expect((await all).every(({ sampler }) => sampler === "s0")).toBe(true);
+  });
+
+  test("of a lost sampler are played by the others", async () => {
+    learner.announce(weights(1));
+    const [one, two] = [await hand("s0").ready(10), await hand("s1").ready(10)];
+    void learner.play(tickets(4));
+    await world.settle();
+    const lost = [...one.granted];
+    one.peer.close("killed");
+    await world.settle();
+    expect(two.granted.slice(-2)).toEqual(lost.map((name) => name.replace("/0", "/1")));
+    expect(notices.at(-1)).toBe("warning left: s0 left: killed");
+  });
+
+  test("whose lease ran out are granted again, though every sampler is idle", async () => {
+    learner.announce(weights(1));
+    const one = await hand("s0").ready(1);
+    const all = learner.play(tickets(1));
+    await world.settle();
+    const two = await hand("s1").ready(1);
+    await world.after(LEASE_MS);
+    const again = [...one.granted.slice(1), ...two.granted];
+    expect(again).toEqual(["e0/1"]);
+    const [player] = [one, two].filter(({ granted }) => granted.includes("e0/1"));
+    expect(await one.finish("e0", 0)).toBe(false);
+    expect(await player!.finish("e0", 1)).toBe(true);
+    expect((await all)[0]!.ticket.attempt).toBe(1);
+  });
+
+  test("come back when their sampler connects again before its first connection is known to be gone", async () => {
+    learner.announce(weights(1));
+    const first = await hand("s0").ready(4);
+    void learner.play(tickets(2));
+    await world.settle();
+    const again = await hand("s0").ready(4);
+    expect(again.granted).toEqual(["e0/1", "e1/1"]);
+    first.peer.close("late");
+    await world.settle();
+    expect([acks.version("s0"), learner.samplerCount]).toEqual([1, 1]);
+    expect(await again.finish("e0", 1)).toBe(true);
+  });
+
+  test("are not handed out any more when the run ends", async () => {
+    learner.announce(weights(1));
+    const one = await hand().ready(4);
+    learner.leave();
+    void learner.play(tickets(2));
+    one.peer.close("leaving");
+    await world.settle();
+    expect([one.granted, notices]).toEqual([[], ["info joined: s0 joined"]]);
+  });
+});
+
+describe("weights", () => {
+  test("are announced to those who are there and to whoever comes later", async () => {
+    const early = await hand("s0").connect();
+    learner.announce(weights(1));
+    learner.announce(weights(2, "b"));
+    const late = await hand("s1").connect();
+    expect([early.told, late.told]).toEqual([[weights(1), weights(2, "b")], [weights(2, "b")]]);
+  });
+
+  test("other than those published quarantine a sampler, until it says hello again", async () => {
+    learner.announce(weights(1));
+    const [bad, good] = [await hand("s0").ready(4, 1, "f"), await hand("s1").ready(4)];
+    void learner.play(tickets(2));
+    await world.settle();
+    expect([bad.granted, good.granted.length, acks.quarantined]).toEqual([[], 2, ["s0"]]);
+    const digest = "ffffffffffff…";
+    expect(notices).toContain(
+      `error quarantined: s0 holds other bytes for version 1 than were published (${digest}); it gets no tickets`,
+    );
+    bad.load(1);
+    await world.settle();
+    expect(bad.granted).toEqual([]);
+    bad.peer.close("mended");
+    const again = await hand("s0").ready(4);
+    void learner.play([{ ...tickets(1)[0]!, episode: "next" }]);
+    await world.settle();
+    expect([...again.granted, ...good.granted]).toContain("next/0");
+  });
+
+  test("of an older version get only tickets that allow it", async () => {
+    learner.announce(weights(1));
+    learner.announce(weights(2, "b"));
+    const one = await hand().ready(10, 1);
+    void learner.play([
+      { ...tickets(1)[0]!, episode: "sync", version: 2 },
+      { ...tickets(1)[0]!, episode: "async", version: 1, exact: false },
+      { ...tickets(1)[0]!, episode: "fresh", version: 2, exact: false },
+    ]);
+    await world.settle();
+    expect(one.granted).toEqual(["async/0"]);
+    one.load(2, "b");
+    await world.settle();
+    expect(one.granted).toEqual(["async/0", "sync/0", "fresh/0"]);
+  });
+});
+
+describe("an outcome", () => {
+  test("is taken once; a second delivery is answered and ignored", async () => {
+    learner.announce(weights(1));
+    const one = await hand().ready(4);
+    void learner.play(tickets(2));
+    await world.settle();
+    expect([await one.finish("e0"), await one.finish("e0"), await one.finish("ghost")]).toEqual([true, false, false]);
+    expect(book.late).toBe(2);
+  });
+
+  test("of an attempt that was given to another is ignored", async () => {
+    learner.announce(weights(1));
+    const one = await hand("s0").ready(4);
+    const all = learner.play(tickets(1));
+    await world.settle();
+    one.peer.close("cut");
+    await world.settle();
+    const [two, back] = [await hand("s1").ready(4), await hand("s0").ready(4)];
+    expect(two.granted).toEqual(["e0/1"]);
+    expect([await back.finish("e0", 0), await back.finish("e0", 1), await two.finish("e0", 1)]).toEqual([
+      false,
+      false,
+      true,
+    ]);
+    expect((await all)[0]!.sampler).toBe("s1");
+  });
+});
+
+test("only samplers are taken in, and only asked what concerns them", async () => {
+  const stranger = await hand("e0").connect("env-server");
+  expect([stranger.peer.closed, learner.samplerCount]).toEqual([true, 0]);
+  const one = await hand().connect();
+  const answer = await one.peer.ask({ type: "env.step", episode: "e", turn: 0, reply: "" }, 5000);
+  expect(answer).toEqual({ type: "failed", code: "protocol", detail: "a learner is not asked env.step" });
+});
+
+describe("samplers and learner together", () => {
+  const played = (finished: readonly Finished[]) =>
+    finished.map(({ ticket, outcome }) => [ticket.episode, ticket.attempt, outcome.status]);
+  const all = (attempt = 0) => tickets(6).map(({ episode }) => [episode, attempt, "scored"]);
+
+  test("play everything once, in the order it was asked for", async () => {
+    await bandits(world, "env-0");
+    const two = ["sampler-0", "sampler-1"].map((actor) => startSampler(world, { actor, slots: 2 }));
+    learner.announce(weights(1));
+    await world.settle();
+    const done = learner.play(tickets(6));
+    await world.settle();
+    expect(played(await done)).toEqual(all());
+    expect(two.flatMap(({ policy }) => policy.played).length).toBe(6);
+  });
+
+  test("lose a sampler, and the other one plays what it had", async () => {
+    await bandits(world, "env-0");
+    const [lost, left] = ["sampler-0", "sampler-1"].map((actor) => startSampler(world, { actor, slots: 6 }));
+    learner.announce(weights(1));
+    await world.settle();
+    hold(lost!.policy);
+    const done = learner.play(tickets(6));
+    await world.settle();
+    expect(lost!.policy.played.length).toBe(3);
+    lost!.connection.close("killed");
+    await world.settle();
+    const attempts = (await done).map(({ ticket, sampler }) => [ticket.attempt, sampler]);
+    expect(attempts.filter(([attempt]) => attempt === 1)).toEqual(Array(3).fill([1, "sampler-1"]));
+    expect(left!.policy.played.length).toBe(6);
+  });
+
+  test("lose the learner: the next one begins anew, and takes nothing that was played for the first", async () => {
+    await bandits(world, "env-0");
+    const { policy } = startSampler(world, { slots: 6 });
+    learner.announce(weights(9, "c"));
+    await world.settle();
+    const release = hold(policy);
+    const first = learner.play(tickets(6, { version: 9 }));
+    await world.settle();
+    await listener.close();
+    await listen();
+    learner.announce(weights(1));
+    const second = learner.play(tickets(6));
+    await world.after(200);
+    release();
+    await world.settle();
+    const finished = await second;
+    expect(played(finished)).toEqual(all());
+    for (const { outcome } of finished)
+      expect(outcome).toMatchObject({ trajectory: { version: 1, digest: digestOf("a") } });
+    expect(policy.played.length).toBe(12);
+    expect(await Promise.race([first, Promise.resolve("open")])).toBe("open");
+  });
+
+  test("never train on what a quarantined sampler would play", async () => {
+    await bandits(world, "env-0");
+    const [bad, good] = ["sampler-0", "sampler-1"].map((actor) => startSampler(world, { actor, slots: 6 }));
+    bad!.policy.found = () => digestOf("f");
+    learner.announce(weights(1));
+    await world.settle();
+    const finished = await learner.play(tickets(6));
+    expect([bad!.policy.played, good!.policy.played.length]).toEqual([[], 6]);
+    expect(finished.every(({ sampler }) => sampler === "sampler-1")).toBe(true);
+  });
+});
