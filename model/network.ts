@@ -43,6 +43,9 @@ export type Objective = ObjectiveOf<"tokens", TokenScores> | ObjectiveOf<"value"
 /** Per-token values of every sequence, by input name: [sequence][written token]. */
 export type TokenInputs = Readonly<Record<string, readonly ArrayLike<number>[]>>;
 
+/** Compiled shapes kept; each holds a few megabytes, and a long run meets many. */
+const COMPILED_MAX = 32;
+
 interface Compiled {
   readonly run: CompiledFunction;
   readonly inputs: Readonly<Record<string, DeviceArray>>;
@@ -212,9 +215,15 @@ export class Network {
     build: (x: Readonly<Record<string, tf.Tensor>>) => Record<string, tf.Tensor>,
   ): Promise<Compiled> {
     const known = this.#compiled.get(name);
-    if (known !== undefined) return known;
-    const compiled = this.#compileOnce(name, given, shared, build);
+    const compiled = known ?? this.#compileOnce(name, given, shared, build);
+    // The least recently used is first, and is the one to go.
+    this.#compiled.delete(name);
     this.#compiled.set(name, compiled);
+    if (this.#compiled.size > COMPILED_MAX) {
+      const [oldest, unused] = this.#compiled.entries().next().value!;
+      this.#compiled.delete(oldest);
+      void unused.then(({ run }) => run.dispose());
+    }
     return compiled;
   }
 
