@@ -97,7 +97,16 @@ export const learner: ActorKind = {
           ...{ tag: tagOf(config, config.env.tag), rules: config.env, tokenizer },
           ...{ layout: config.prompt.layout, compat: config.prompt.compat !== "strict" },
         };
-        return warmStart({ config, model, parameters, trainer: thread.methods, demonstrations, ...hooks });
+        const warn = (text: string) => notice("warning", "warm-start", text);
+        return warmStart({
+          config,
+          model,
+          parameters,
+          trainer: thread.methods,
+          demonstrations,
+          notice: warn,
+          ...hooks,
+        });
       },
       async save(progress) {
         const steps = await thread.methods.steps();

@@ -6,8 +6,9 @@
  * and sharpens what it was taught, and a reader must be able to see how much.
  */
 import { createHash } from "node:crypto";
-import { mkdirSync, renameSync, writeFileSync } from "node:fs";
+import { mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { z } from "zod";
 import { huggingFaceViews, readHuggingFace } from "../model/checkpoint/hugging-face.ts";
 import { readSafetensors, writeSafetensors } from "../model/checkpoint/safetensors.ts";
 import { initialise, type Parameters } from "../model/parameters.ts";
@@ -15,17 +16,16 @@ import { sequence } from "../model/rng.ts";
 import type { ModelConfig } from "../model/transformer.ts";
 import type { RunConfig } from "./config.ts";
 import { type DemonstrationOptions, Demonstrations } from "./demonstrations.ts";
+import { describeError } from "./errors.ts";
 import type { Remote } from "./threads.ts";
 import type { TrainerMethods } from "./trainer-thread.ts";
 
 /** Changes whenever a warm start of equal settings would come out different. */
 const RECIPE = 1;
 
-/** Validation success after the first stage, by temperature. */
-export interface Taught {
-  readonly cool: number;
-  readonly one: number;
-}
+/** Validation success after the first stage, at the validation's temperature and at 1. */
+const Taught = z.strictObject({ cool: z.number(), one: z.number() });
+export type Taught = Readonly<z.infer<typeof Taught>>;
 
 export interface WarmStartContext {
   readonly config: RunConfig;
@@ -38,8 +38,10 @@ export interface WarmStartContext {
   /** Let the policy play a few boards as it is now, for people to watch. */
   readonly sample: (stepOverall: number) => Promise<void>;
   readonly progress: (progress: WarmStartProgress) => void;
-  /** Rejects when the run must end. */
+  /** Throws when the run must end. */
   readonly stopped: () => void;
+  /** Something a person should know. */
+  readonly notice: (text: string) => void;
 }
 
 export interface WarmStartProgress {
@@ -60,14 +62,11 @@ const SAMPLE_EVERY = 200;
 
 /** Fill `parameters`, from the cache if it has them. */
 export async function warmStart(context: WarmStartContext): Promise<{ taught: Taught; cached: boolean }> {
-  const { config, model, parameters, trainer } = context;
+  const { config, parameters, trainer } = context;
   const digest = digestOf(context);
   const file = join(config.warmStart.cacheDir, `${digest}.safetensors`);
-  if (await Bun.file(file).exists()) {
-    const cached = readSafetensors(await Bun.file(file).bytes(), file);
-    readHuggingFace(model, parameters, cached);
-    return { taught: JSON.parse(cached.metadata["taught"]!), cached: true };
-  }
+  const known = await readCached(file, context);
+  if (known !== null) return { taught: known, cached: true };
   initialise(parameters, sequence(config.seed, "initial weights"));
   let taught: Taught | null = null;
   let stepOverall = 0;
@@ -110,6 +109,20 @@ export async function warmStart(context: WarmStartContext): Promise<{ taught: Ta
   return { taught: taught!, cached: false };
 }
 
+/** Fills the parameters if the file holds them. @returns null if it is not there, or cannot be used: then it is made anew */
+async function readCached(file: string, { model, parameters, notice }: WarmStartContext): Promise<Taught | null> {
+  if (!(await Bun.file(file).exists())) return null;
+  try {
+    const cached = readSafetensors(await Bun.file(file).bytes(), file);
+    const taught = Taught.parse(JSON.parse(cached.metadata["taught"] ?? "null"));
+    readHuggingFace(model, parameters, cached);
+    return taught;
+  } catch (error) {
+    notice(`the cached warm start ${file} cannot be used and is made anew: ${describeError(error)}`);
+    return null;
+  }
+}
+
 /** Linear up to the peak, then linear down to its final fraction. */
 function learningRate(stage: RunConfig["warmStart"]["stages"][number], step: number): number {
   const { learningRate: peak, warmUpSteps, finalFraction, steps } = stage;
@@ -130,17 +143,30 @@ function digestOf({ config, model, demonstrations }: WarmStartContext): string {
   const { cacheDir: _, ...settings } = config.warmStart;
   const { tag, rules, layout, compat, tokenizer } = demonstrations;
   const decides = [RECIPE, config.seed, model, tokenizer.digest, tag.tag, tag.config, rules, layout, compat, settings];
+  // What was taught is measured by validation, and computed by an engine whose last digits are its own.
+  const { replyTokensMax, contextTokensMax } = config.rollout;
+  const measured = [config.validate, replyTokensMax, contextTokensMax, config.engine.name, config.engine.device];
   return createHash("sha256")
-    .update(JSON.stringify([...decides, config.validate, config.learner.betas[0], limitsOf(config.learner)]))
+    .update(JSON.stringify([...decides, ...measured, config.learner.betas[0], limitsOf(config.learner)]))
     .digest("hex")
     .slice(0, 32);
 }
 
-function save(file: string, { config, model, parameters }: WarmStartContext, taught: Taught): void {
-  mkdirSync(config.warmStart.cacheDir, { recursive: true });
+/** A run does not need the file that it leaves for others. */
+function save(file: string, { config, model, parameters, notice }: WarmStartContext, taught: Taught): void {
   const bytes = writeSafetensors(huggingFaceViews(model, parameters), { taught: JSON.stringify(taught) });
   // Whole or not at all: another run may read it at any moment.
   const partial = `${file}.${process.pid}`;
-  writeFileSync(partial, bytes, { flush: true });
-  renameSync(partial, file);
+  try {
+    mkdirSync(config.warmStart.cacheDir, { recursive: true });
+    try {
+      writeFileSync(partial, bytes, { flush: true });
+      renameSync(partial, file);
+    } catch (error) {
+      rmSync(partial, { force: true });
+      throw error;
+    }
+  } catch (error) {
+    notice(`the warm start cannot be kept for other runs: ${describeError(error)}`);
+  }
 }
