@@ -1,0 +1,328 @@
+/** A run's order of things, with fakes for whoever plays, computes and stores: what is asked, what is kept, what is said. */
+import { describe, expect, test } from "bun:test";
+import { CheckpointError } from "../../actors/checkpoint.ts";
+import { composeRunConfig } from "../../actors/config.ts";
+import { RunError } from "../../actors/errors.ts";
+import type { Outcome, Ticket } from "../../actors/protocol.ts";
+import { Reporter } from "../../actors/reporter.ts";
+import type { Progress } from "../../actors/run-report.ts";
+import { tagOf } from "../../actors/start-env-server.ts";
+import type { Finished } from "../../actors/tickets.ts";
+import { Training } from "../../actors/training.ts";
+import type { TrainingContext } from "../../actors/training-context.ts";
+import type { UpdateSettings } from "../../model/update.ts";
+import { FakeClock } from "./children/fake-clock.ts";
+
+type Sections = Record<string, object>;
+const configOf = (changed: Sections = {}) =>
+  composeRunConfig([
+    {
+      source: "test",
+      values: {
+        env: { tag: "Bandit", turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1 },
+        rollout: { groups: 2, groupSize: 2 },
+        learner: { updates: 6, filter: { strategy: "all" } },
+        ...{
+          validate: { episodes: 3, everyUpdates: 2 },
+          checkpoint: { everyUpdates: 3 },
+          warmStart: { enabled: false },
+        },
+      },
+    },
+    { source: "test", values: changed },
+  ]);
+
+const outcomeOf = ({ version }: Ticket, success = true): Outcome => ({
+  ...{ status: "scored", stop: success ? "success" : "over", success, finalObservation: "", extra: {} },
+  turns: [
+    {
+      ...{ observation: "", reply: "", actions: ["Phoenix"], reward: Number(success), penalty: 0 },
+      ...{ wellFormed: true, effective: true, valid: true, cut: false },
+    },
+  ],
+  trajectory: {
+    ...{ tokens: Int32Array.of(1, 2, 3), written: Uint8Array.of(0, 1, 1), logProbs: new Float32Array(3) },
+    ...{ turns: [{ end: 2, reward: Number(success), penalty: 0 }], version, digest: "" },
+  },
+});
+
+class Stage {
+  readonly clock = new FakeClock();
+  /** In order: "publish 1", "play u0 4 v1", "update 4", "save 3", … */
+  readonly calls: string[] = [];
+  readonly settings: UpdateSettings[] = [];
+  readonly saved: Progress[] = [];
+  readonly warnings: string[] = [];
+  readonly metrics = new Map<string, number>();
+  /** Milliseconds that one batch takes to play. */
+  playMs = 1000;
+  outcome: (ticket: Ticket) => Outcome = (ticket) => outcomeOf(ticket);
+  kl = 0;
+  skipped: string | null = null;
+  saving: (progress: Progress) => void = () => {};
+  readonly training: Training;
+
+  constructor(changed: Sections = {}, resumed: Progress | null = null, more: Partial<TrainingContext> = {}) {
+    const config = configOf(changed);
+    const unused = () => Promise.reject(new Error("not part of this test"));
+    const note = (call: string) => void this.calls.push(call);
+    const sink = {
+      ...{ name: "sink", closed: false, queuedBytes: 0, close: () => {} },
+      tell: (message: { type: string; step: number; values: Record<string, number> }) => {
+        if (message.type !== "metrics") return;
+        for (const [name, value] of Object.entries(message.values)) this.metrics.set(`${name} ${message.step}`, value);
+      },
+      ask: async ({ rows }: { rows: unknown[] }) => ({ type: "episodes.stored", count: rows.length }),
+    };
+    this.training = new Training({
+      ...{ run: "run", config, tag: tagOf(config, "Bandit"), clock: this.clock, engine: "compiled, cpu, 2 threads" },
+      trainer: {
+        ...{ start: unused, keepReference: unused, resetOptimizer: unused, imitate: unused, steps: unused },
+        update: async (played, settings) => {
+          note(`update ${played.length}`);
+          this.settings.push(settings);
+          const metrics = { kl: this.kl, logProbGap: 1e-6, gradNorm: 0.5 };
+          return { skipped: this.skipped, advantages: played.map(() => 0.5), steps: 1, metrics };
+        },
+      },
+      reporter: new Reporter({
+        ...{ actor: "learner", sink: () => sink as never, clock: this.clock, notice: () => {} },
+        ...{ waitingMax: 100, rowsMax: 1000, askDeadlineMs: 1000, retryMs: 100 },
+      }),
+      ...{ resumed, thinkEnd: null },
+      publish: async (version) => {
+        note(`publish ${version}`);
+        return { acknowledged: Promise.resolve(7) };
+      },
+      play: async (tickets): Promise<readonly Finished[]> => {
+        const [first] = tickets;
+        note(`play ${first!.episode.split(".")[0]} ${tickets.length} v${first!.version}${first!.exact ? "" : "+"}`);
+        await Promise.resolve();
+        this.clock.advance(this.playMs);
+        return tickets.map((ticket) => ({ ticket, sampler: "s", outcome: this.outcome(ticket) }));
+      },
+      warmStart: unused,
+      keepReference: async () => note("reference"),
+      save: async (progress) => {
+        this.saving(progress);
+        note(`save ${progress.update}`);
+        this.saved.push(progress);
+      },
+      expired: () => 0,
+      say: () => {},
+      warn: (kind, text) => void this.warnings.push(`${kind}: ${text}`),
+      processStartedAtMs: 0,
+      ...more,
+    });
+  }
+}
+
+const WHOLE = [
+  ...["publish 1", "play v0 3 v1", "save 0"],
+  ...["play u0 4 v1", "update 4", "publish 2"],
+  ...["play u1 4 v2", "update 4", "publish 3"],
+  ...["play v2 3 v3", "play u2 4 v3", "update 4", "publish 4"],
+  ...["save 3", "play u3 4 v4", "update 4", "publish 5"],
+  ...["play v4 3 v5", "play u4 4 v5", "update 4", "publish 6"],
+  ...["play u5 4 v6", "update 4", "publish 7"],
+  ...["play v6 3 v7", "save 6", "play end 3 v7"],
+];
+
+describe("a run", () => {
+  test("validates, learns, saves and reports, in this order", async () => {
+    const stage = new Stage();
+    const report = await stage.training.run();
+    expect(stage.calls).toEqual(WHOLE);
+    expect(report).toMatchObject({
+      ...{ run: "run", env: "Bandit", updates: 6, engine: "compiled", device: "cpu, 2 threads", logProbGap: 1e-6 },
+      success: { taught: null, before: 1, after: 1, best: 1 },
+      // 6 updates of 4, and 5 validations of 3, of 2 written tokens each, in a second per batch.
+      ...{ episodes: 39, tokensPerSecond: (2 * 39) / 11 },
+    });
+    // Minutes of reinforcement begin with its first validation, and the report's own is not in them.
+    expect(report!.minutes).toBeCloseTo(10 / 60, 9);
+    expect(report!.minutesInAll).toBeCloseTo(11 / 60, 9);
+    expect(stage.warnings).toEqual([]);
+  });
+
+  test("tells its metrics by update", async () => {
+    const stage = new Stage();
+    stage.outcome = (ticket) => outcomeOf(ticket, ticket.member === 0);
+    await stage.training.run();
+    const values = Object.fromEntries([...stage.metrics].filter(([name]) => name.endsWith(" 2")));
+    expect(values).toMatchObject({
+      "train/success 2": 0.5,
+      "train/failed_episodes 2": 0,
+      "train/staleness 2": 0,
+      "train/grad_norm 2": 0.5,
+      "speed/rollout_s 2": 1,
+      "speed/tokens_per_second 2": 8,
+      "total/updates 2": 2,
+      "total/episodes 2": 11,
+      "total/tokens 2": 22,
+      "weights/publish_ms 2": 7,
+      "validate/success 2": 1,
+    });
+  });
+
+  test("trains on what was played, counts what was not, and tells why it learnt nothing", async () => {
+    const stage = new Stage({ learner: { updates: 1, filter: { strategy: "all" } } });
+    stage.outcome = (ticket) => {
+      return ticket.episode === "u0.g1.m1" ? { status: "envError", detail: "on fire" } : outcomeOf(ticket);
+    };
+    stage.skipped = "nothing differs";
+    await stage.training.run();
+    expect(stage.calls).toContain("update 3");
+    expect(stage.metrics.get("train/failed_episodes 1")).toBe(1);
+    expect(stage.metrics.get("total/skipped_updates 1")).toBe(1);
+    expect(stage.warnings).toEqual(["skipped: update 1: nothing differs"]);
+  });
+
+  test("that can play nothing at all ends, and says the first reason", async () => {
+    const stage = new Stage();
+    stage.outcome = (ticket) =>
+      ticket.purpose === "train" ? { status: "aborted", detail: "no policy" } : outcomeOf(ticket);
+    const message = "update 1: 4 of 4 episodes could not be played; u0.g0.m0: no policy";
+    await expect(stage.training.run()).rejects.toThrow(new RunError(message));
+  });
+
+  test("whose validation is not whole ends: a share of fewer boards would be no comparison", async () => {
+    const stage = new Stage();
+    stage.outcome = (ticket) =>
+      ticket.episode.endsWith("b1") ? { status: "envError", detail: "on fire" } : outcomeOf(ticket);
+    const message = "validation v0: 1 of 3 episodes could not be played; v0.t0.5.b1: on fire";
+    await expect(stage.training.run()).rejects.toThrow(new RunError(message));
+  });
+
+  test("ends when its minutes are over, with a validation and a checkpoint", async () => {
+    const stage = new Stage({ learner: { updates: 6, minutes: 0.06, filter: { strategy: "all" } } });
+    const report = await stage.training.run();
+    // 3.6 s: a validation, two updates and a validation, of a second each, and one update more.
+    expect(report!.updates).toBe(3);
+    expect(stage.calls.slice(-3)).toEqual(["play v3 3 v4", "save 3", "play end 3 v4"]);
+  });
+});
+
+describe("async mode", () => {
+  const learner = { updates: 6, mode: "async", stalenessMax: 2, filter: { strategy: "all" } };
+
+  test("asks ahead, for versions that will not be too old when they are trained on", async () => {
+    const stage = new Stage({
+      learner,
+      validate: { episodes: 3, everyUpdates: 100 },
+      checkpoint: { everyUpdates: 100 },
+    });
+    await stage.training.run();
+    const plays = stage.calls.filter((call) => call.startsWith("play u"));
+    // Update u is trained on with version u + 1, so it may be played with u - 1 or newer.
+    expect(plays).toEqual([
+      "play u0 4 v0+",
+      "play u1 4 v0+",
+      "play u2 4 v1+",
+      "play u3 4 v2+",
+      "play u4 4 v3+",
+      "play u5 4 v4+",
+    ]);
+    expect(stage.calls.indexOf("play u2 4 v1+")).toBeLessThan(stage.calls.indexOf("update 4"));
+    expect(stage.warnings).toEqual([]);
+    expect(Math.max(...[1, 2, 3, 4, 5, 6].map((step) => stage.metrics.get(`train/staleness ${step}`)!))).toBe(2);
+  });
+
+  test("leaves out what is too old all the same, and says how many", async () => {
+    const stage = new Stage({ learner: { ...learner, updates: 4, stalenessMax: 1 } });
+    stage.outcome = (ticket) => outcomeOf(ticket.episode === "u3.g0.m0" ? { ...ticket, version: 1 } : ticket);
+    await stage.training.run();
+    expect(stage.calls.filter((call) => call.startsWith("update"))).toEqual([
+      "update 4",
+      "update 4",
+      "update 4",
+      "update 3",
+    ]);
+    expect(stage.warnings).toEqual(["stale: update 4: 1 of 4 episodes lag more than 1 updates and are not trained on"]);
+  });
+});
+
+describe("a run that is stopped", () => {
+  /** Stop when this call has been made. */
+  async function stoppedAfter(call: string, changed: Sections = {}): Promise<{ stage: Stage; saved: Progress }> {
+    const stage = new Stage(changed);
+    const push = stage.calls.push.bind(stage.calls);
+    stage.calls.push = (...calls: string[]) => {
+      if (calls.includes(call)) stage.training.stop("SIGTERM");
+      return push(...calls);
+    };
+    expect(await stage.training.run()).toBe(null);
+    return { stage, saved: stage.saved.at(-1)! };
+  }
+
+  test.each([
+    ["play u1 4 v2", 1],
+    ["update 4", 1],
+    ["play v2 3 v3", 2],
+    ["play u3 4 v4", 3],
+    ["play v6 3 v7", 6],
+    ["play end 3 v7", 6],
+  ])("in %p saves %p updates, and going on makes what was left", async (call, update) => {
+    const { stage, saved } = await stoppedAfter(call);
+    expect(saved.update).toBe(update);
+    const resumed = new Stage({}, saved);
+    const report = await resumed.training.run();
+    // Weights are published anew, under the next version; but for that it is what an undisturbed run does.
+    const bare = (calls: readonly string[]) =>
+      calls.map((one) => one.replace(/ v\d+$/, "")).filter((one) => !/^publish/.test(one));
+    const played = (calls: readonly string[]) => bare(calls).filter((one) => !/^save/.test(one));
+    const before = played(stage.calls.slice(0, stage.calls.lastIndexOf(call) + (call.startsWith("play") ? 0 : 1)));
+    expect([...before, ...played(resumed.calls)]).toEqual(played(WHOLE));
+    expect(report).toMatchObject({ updates: 6, episodes: 39, success: { before: 1, after: 1 } });
+    expect(resumed.saved.at(-1)?.update ?? saved.update).toBe(6);
+  });
+
+  test("before anything was learnt has nothing to save", async () => {
+    const stage = new Stage();
+    stage.training.stop("SIGTERM");
+    expect([await stage.training.run(), stage.saved]).toEqual([null, []]);
+  });
+});
+
+describe("a checkpoint that cannot be written", () => {
+  const full = new CheckpointError("cannot save u000003: the disk is full", null);
+
+  test("on the way is said, and learning goes on", async () => {
+    const stage = new Stage();
+    stage.saving = ({ update }) => {
+      if (update === 3) throw full;
+    };
+    expect((await stage.training.run())!.updates).toBe(6);
+    expect(stage.warnings).toEqual(["checkpoint: cannot save u000003: the disk is full"]);
+    expect(stage.saved.map(({ update }) => update)).toEqual([0, 6]);
+  });
+
+  test("at the end ends the run badly: what was learnt is lost", async () => {
+    const stage = new Stage();
+    stage.saving = ({ update }) => {
+      if (update > 3) throw full;
+    };
+    const message = "what was learnt after update 3 is lost: cannot save u000003: the disk is full";
+    await expect(stage.training.run()).rejects.toThrow(new RunError(message));
+  });
+});
+
+describe("the KL coefficient", () => {
+  const kl = { coefficient: 0.1, control: "adaptive", target: 0.05, horizon: 100 };
+  const learner = { updates: 3, filter: { strategy: "all" }, kl };
+  const coefficients = (stage: Stage) => stage.settings.map(({ policy }) => policy.kl!.coefficient);
+
+  test("follows the measured divergence, is saved, and goes on from there", async () => {
+    const stage = new Stage({ learner, checkpoint: { everyUpdates: 1 } });
+    stage.kl = 1;
+    await stage.training.run();
+    // Too far by more than a fifth: times 1 + 0.2 * 4 / 100 after each update of 4 trajectories.
+    const expected = [0.1, 0.1 * 1.008, 0.1 * 1.008 ** 2];
+    for (const [i, value] of coefficients(stage).entries()) expect(value).toBeCloseTo(expected[i]!, 12);
+    const resumed = new Stage({ learner }, stage.saved.find(({ update }) => update === 2)!);
+    await resumed.training.run();
+    expect(coefficients(resumed)[0]).toBeCloseTo(expected[2]!, 12);
+    expect(stage.calls.filter((call) => call === "reference").length).toBe(1);
+    expect(resumed.calls.filter((call) => call === "reference").length).toBe(1);
+  });
+});
