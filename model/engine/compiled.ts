@@ -8,10 +8,10 @@ import {
   type DeviceArray,
   type ElementType,
   type Engine,
+  memoryFor,
   type Spec,
   type TensorFunction,
 } from "./engine.ts";
-import { sizeOf } from "./graph.ts";
 import "./fused.ts";
 import "./lowerings.ts";
 import { encodeOnnx } from "./onnx.ts";
@@ -54,15 +54,7 @@ export function compiledEngine({ threads, profile }: CompiledOptions): Engine {
     name: "compiled",
     device: `cpu, ${threads} ${threads === 1 ? "thread" : "threads"}`,
 
-    array(spec, backing) {
-      const length = sizeOf(spec.shape);
-      const values = backing ?? (spec.dtype === "float32" ? new Float32Array(length) : new Int32Array(length));
-      if (values.length !== length)
-        throw new RangeError(
-          `an array of shape [${spec.shape}] needs ${length} values, its memory holds ${values.length}`,
-        );
-      return new HostArray(spec, values);
-    },
+    array: (spec, backing) => new HostArray(spec, memoryFor(spec, backing)),
 
     async compile(name: string, build: TensorFunction, inputs): Promise<CompiledFunction> {
       const { graph, outputs } = trace(build, inputs);

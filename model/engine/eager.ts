@@ -1,20 +1,21 @@
 /** The reference engine: each operation runs at once on tfjs' plain JavaScript backend. Slow, and easy to trust. */
 import * as tf from "@tensorflow/tfjs-core";
 import "@tensorflow/tfjs-backend-cpu";
-import { type CompiledFunction, checkArrays, type DeviceArray, type Engine } from "./engine.ts";
-import { sizeOf } from "./graph.ts";
+import { type CompiledFunction, checkArrays, type DeviceArray, type Engine, memoryFor } from "./engine.ts";
 import "./lowerings.ts";
 import { trace } from "./trace.ts";
+
+// Else the backend recommends another one on standard error, in the middle of a run's output.
+tf.enableProdMode();
 
 export function eagerEngine(): Engine {
   return {
     name: "eager",
     device: "cpu, plain JavaScript",
 
-    array({ shape, dtype }, backing): DeviceArray {
-      const length = sizeOf(shape);
-      const values = backing ?? (dtype === "float32" ? new Float32Array(length) : new Int32Array(length));
-      return { shape, dtype, read: () => values, write: (next) => values.set(next as typeof values) };
+    array(spec, backing): DeviceArray {
+      const values = memoryFor(spec, backing);
+      return { ...spec, read: () => values, write: (next) => values.set(next as typeof values) };
     },
 
     async compile(name, build, inputs): Promise<CompiledFunction> {

@@ -3,7 +3,7 @@
  * runnable on some device. `eager` runs it op by op on a tfjs backend; `compiled` traces it once and runs the graph.
  */
 import type * as tf from "@tensorflow/tfjs-core";
-import type { TypedArray } from "./graph.ts";
+import { sizeOf, type TypedArray } from "./graph.ts";
 
 export type ElementType = "float32" | "int32";
 
@@ -47,6 +47,18 @@ export interface Engine {
   /** @param backing  memory to use, of the right length; fresh zeros when left out. */
   array(spec: Spec, backing?: Float32Array | Int32Array): DeviceArray;
   compile(name: string, build: TensorFunction, inputs: Readonly<Record<string, Spec>>): Promise<CompiledFunction>;
+}
+
+/**
+ * The memory of an array on a CPU: what was given, or fresh zeros.
+ *
+ * @throws {RangeError} if what was given has another length than the shape.
+ */
+export function memoryFor({ shape, dtype }: Spec, backing?: Float32Array | Int32Array): Float32Array | Int32Array {
+  const length = sizeOf(shape);
+  const values = backing ?? (dtype === "float32" ? new Float32Array(length) : new Int32Array(length));
+  if (values.length === length) return values;
+  throw new RangeError(`an array of shape [${shape}] needs ${length} values, its memory holds ${values.length}`);
 }
 
 /** @throws {Error} naming every missing, extra or wrongly shaped array. */

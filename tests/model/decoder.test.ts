@@ -76,8 +76,8 @@ describe.each(models)("a decoder with %s", (_, config) => {
     said.push(await decoder.append(2, sequence.slice(20)));
     const places = [10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 29];
     for (const [i, place] of places.entries()) expect(farthest(said[i]!, row(expected, place))).toBeLessThan(1e-5);
-    expect(decoder.length(2)).toBe(30);
-    expect(decoder.room(2)).toBe(10);
+    await expect(decoder.length(2)).toBe(30);
+    await expect(decoder.room(2)).toBe(10);
   });
 
   test("says nearly the same for tokens appended in pieces and at once", async () => {
@@ -163,21 +163,23 @@ describe("what does not fit", () => {
   ])("is refused before anything changes: append %p", async (added, message) => {
     const decoder = make(wide, 4, 16);
     await decoder.append(1, tokens(1, 14));
-    expect(decoder.appendMany([0, 1], [[5], added])).rejects.toThrow(new RangeError(message));
+    await expect(decoder.appendMany([0, 1], [[5], added])).rejects.toThrow(new RangeError(message));
     expect([decoder.length(0), decoder.length(1)]).toEqual([0, 14]);
   });
 
-  test("is refused: two pieces for one slot", () => {
+  test("is refused: two pieces for one slot", async () => {
     const message = "cannot append 2 pieces to slots 1,1; each needs a slot of its own";
-    expect(make(wide).appendMany([1, 1], [[1], [2]])).rejects.toThrow(new RangeError(message));
+    await expect(make(wide).appendMany([1, 1], [[1], [2]])).rejects.toThrow(new RangeError(message));
   });
 
   test("is refused: a step beyond the capacity, or beyond the slots", async () => {
     const decoder = make(wide, 4, 16);
     await decoder.append(1, tokens(1, 16));
     const message = "slot 1: no room for a token beyond the capacity of 16";
-    expect(decoder.step(Int32Array.of(3, 3))).rejects.toThrow(new RangeError(message));
-    expect(decoder.step(new Int32Array(5))).rejects.toThrow(new RangeError("5 rows to step, but there are 4 slots"));
+    await expect(decoder.step(Int32Array.of(3, 3))).rejects.toThrow(new RangeError(message));
+    await expect(decoder.step(new Int32Array(5))).rejects.toThrow(
+      new RangeError("5 rows to step, but there are 4 slots"),
+    );
     expect([decoder.length(0), decoder.length(1)]).toEqual([0, 16]);
   });
 });
