@@ -36,6 +36,7 @@ test(
   "a terminal shows every update on one line that fits it, and keeps what should stay",
   async () => {
     const text = await onTerminal(runs.fresh({ learner: { updates: 4, filter: { strategy: "all" } } }).args);
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: a terminal's escapes are what is looked for.
     const passing = text.split(/\r\n|\r\u001b\[2K/);
     for (let update = 1; update <= 4; update++) {
       const [line] = passing.filter((one) => one.startsWith(`update ${update}/4 · success `));
