@@ -10,6 +10,7 @@ import { controlKl } from "../model/kl.ts";
 import { type Baselines, measureBaselines } from "./baselines.ts";
 import { CheckpointError } from "./checkpoint.ts";
 import { RunError } from "./errors.ts";
+import { Interruption, Stopped } from "./interruption.ts";
 import type { EpisodeRow } from "./protocol.ts";
 import {
   type PlayedTicket,
@@ -28,18 +29,12 @@ import { learnt, percent, updateLine, type Values } from "./update-metrics.ts";
 import { updateSettings } from "./update-settings.ts";
 import type { Taught, WarmStartProgress } from "./warm-start.ts";
 
-/** Thrown inside a run that was asked to stop. */
-export class Stopped extends Error {
-  override readonly name = "Stopped";
-}
-
 /** Boards of each sample of play during the warm start. */
 const WARM_SAMPLES = 32;
 
 export class Training {
   readonly #context: TrainingContext;
-  readonly #stop = Promise.withResolvers<never>();
-  #stopReason: string | null = null;
+  readonly #interruption = new Interruption();
   #progress: Progress;
   /** Update of the newest checkpoint; -1 without one. */
   #savedUpdate: number;
@@ -57,8 +52,6 @@ export class Training {
       ...{ best: null, validated: null, klCoefficient: context.config.learner.kl.coefficient },
     };
     this.#savedUpdate = context.resumed?.update ?? -1;
-    // Nobody may be waiting when the run is asked to stop.
-    this.#stop.promise.catch(() => {});
   }
 
   doing(): string {
@@ -67,8 +60,7 @@ export class Training {
 
   /** The run ends at its next step; what was learnt is saved. */
   stop(reason: string): void {
-    this.#stopReason = reason;
-    this.#stop.reject(new Stopped(reason));
+    this.#interruption.stop(reason);
   }
 
   /** @returns null if it was stopped before its end; then it was saved as far as it came. */
@@ -105,12 +97,12 @@ export class Training {
     const { config, resumed, reporter, say } = this.#context;
     if (resumed === null && config.warmStart.enabled) {
       reporter.event("info", "phase", "warm start");
-      const { taught, cached } = await this.#race(
+      const { taught, cached } = await this.#interruption.race(
         this.#context.warmStart({
           measureTaught: () => this.#measureTaught(),
           sample: (stepOverall) => this.#sampleWarm(stepOverall),
           progress: (progress) => this.#warmProgress(progress),
-          stopped: () => this.#checkStopped(),
+          stopped: () => this.#interruption.check(),
         }),
       );
       this.#progress = { ...this.#progress, taught };
@@ -148,7 +140,7 @@ export class Training {
       config.validate.temperature,
       this.#progress.version,
     );
-    const finished = await this.#race(this.#context.play(tickets.slice(0, WARM_SAMPLES)));
+    const finished = await this.#interruption.race(this.#context.play(tickets.slice(0, WARM_SAMPLES)));
     const played = playedOf(finished);
     if (played.length === 0) return;
     const success = played.filter(({ outcome }) => outcome.success).length / played.length;
@@ -159,7 +151,7 @@ export class Training {
       "sample",
       `${percent(success)} of ${played.length} boards · "${turn.observation.replaceAll("\n", " ")}" → ${turn.reply}`,
     );
-    await this.#race(reporter.episodes(rowsOf(played)));
+    await this.#interruption.race(reporter.episodes(rowsOf(played)));
   }
 
   #warmProgress({ stage, stages, name, step, steps, stepOverall, loss }: WarmStartProgress): void {
@@ -184,7 +176,7 @@ export class Training {
         const oldest = mode === "sync" ? version : Math.max(0, version + (asked - update) - stalenessMax);
         ahead.push(this.#timed(this.#context.play(trainingTickets(config, asked, oldest))));
       }
-      await this.#update(await this.#race(ahead.shift()!));
+      await this.#update(await this.#interruption.race(ahead.shift()!));
     }
     return this.#validateUpdate();
   }
@@ -244,7 +236,7 @@ export class Training {
     reporter.metrics(update + 1, values);
     void acknowledged.then((took) => reporter.metrics(update + 1, { "weights/publish_ms": took }));
     say("update", updateLine(update + 1, config.learner.updates, values));
-    await this.#race(reporter.episodes(rows));
+    await this.#interruption.race(reporter.episodes(rows));
   }
 
   /** Learn from the fresh ones; the rows of those that were trained on get their advantages. */
@@ -309,7 +301,7 @@ export class Training {
     const { config, reporter, say, clock } = this.#context;
     const started = clock.now();
     const tickets = validationTickets(config, name, temperature, this.#progress.version);
-    const { finished } = await this.#race(this.#timed(this.#context.play(tickets)));
+    const { finished } = await this.#interruption.race(this.#timed(this.#context.play(tickets)));
     const played = playedOf(finished);
     if (played.length < finished.length) throw new RunError(`validation ${name}: ${unplayed(finished)}`);
     this.#count(played.map(({ outcome }) => writtenTokens(outcome.trajectory)));
@@ -320,7 +312,7 @@ export class Training {
       reporter.metrics(this.#progress.update, { ...metrics, "speed/validate_s": (clock.now() - started) / 1000 });
     }
     say("validate", `${name} at temperature ${temperature}: success ${percent(success)} of ${played.length} boards`);
-    await this.#race(reporter.episodes(rowsOf(played)));
+    await this.#interruption.race(reporter.episodes(rowsOf(played)));
     return success;
   }
 
@@ -380,15 +372,6 @@ export class Training {
       logProbGap: this.#logProbGap,
       ...{ engine: name, device: device.join(", ") },
     };
-  }
-
-  #checkStopped(): void {
-    if (this.#stopReason !== null) throw new Stopped(this.#stopReason);
-  }
-
-  /** The result, or `Stopped` as soon as the run is asked to stop. */
-  #race<T>(work: Promise<T>): Promise<T> {
-    return Promise.race([work, this.#stop.promise]);
   }
 }
 
