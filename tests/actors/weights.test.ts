@@ -247,8 +247,8 @@ describe("what a dead learner left", () => {
   test.skipIf(process.platform !== "linux")(
     "is swept too when its owner is a zombie, which kill -0 calls alive",
     async () => {
-      // The shell becomes a program that never asks what became of its child.
-      const parent = Bun.spawn(["sh", "-c", "true & echo $!; exec sleep 60"], { stdout: "pipe" });
+      // The shell becomes a program that never asks what became of its child, while that still lives.
+      const parent = Bun.spawn(["sh", "-c", "sleep 1 & echo $!; exec sleep 60"], { stdout: "pipe" });
       ends.push(() => parent.kill("SIGKILL"));
       let pid = 0;
       for await (const text of parent.stdout.pipeThrough(new TextDecoderStream())) {
