@@ -154,8 +154,13 @@ export class OrtSession {
     check(api, api.setThreads(settings, options.threads));
     check(api, api.setLogSeverity(settings, LOG_ERRORS));
     check(api, api.setOptimizationLevel(settings, OPTIMIZE_ALL));
-    // Spinning threads steal time from the other actors on the same cores.
-    const entries = { "session.intra_op.allow_spinning": "0", "session.use_env_allocators": "1" };
+    const entries = {
+      // Spinning threads steal time from the other actors on the same cores.
+      "session.intra_op.allow_spinning": "0",
+      "session.use_env_allocators": "1",
+      // It would put the transposition back into the product, where it costs more: see lowerings.ts.
+      "optimization.disable_specified_optimizers": "MatmulTransposeFusion",
+    };
     for (const [name, value] of Object.entries(entries)) {
       check(api, api.addSessionConfigEntry(settings, zeroEnded(name), zeroEnded(value)));
     }
