@@ -6,7 +6,8 @@
  *   also kills it then, in case it is stopped or too busy to notice.
  * - An error nobody caught is one line in the log and exit code 1; the supervisor starts a fresh process. After a `RunError` it
  *   does not.
- * - SIGINT is ignored: a person's Ctrl-C reaches every process at once, and the supervisor stops them in order.
+ * - SIGINT is ignored: a person's Ctrl-C reaches every process at once, and the supervisor stops them in order. SIGTERM may have
+ *   gone to all of them too (timeout, systemd): while the supervisor is there, it has a moment to say when to leave.
  */
 import { writeSync } from "node:fs";
 import { z } from "zod";
@@ -33,6 +34,9 @@ export interface BootOptions<S> {
 const BACKOFF_MS = { first: 50, max: 2000 };
 const HELLO_DEADLINE_MS = 5000;
 
+/** After SIGTERM, time for the supervisor to say when it is this actor's turn to leave. */
+const ORDER_MS = 3000;
+
 /** Messages from the supervisor kept while the actor starts. */
 const EARLY_MAX = 256;
 
@@ -54,7 +58,10 @@ export async function boot<S>({ role, settingsSchema, start }: BootOptions<S>): 
   }
 
   process.on("SIGINT", () => {});
-  process.on("SIGTERM", () => void leave("SIGTERM"));
+  process.on("SIGTERM", () => {
+    if (supervisor.peer() === null) void leave("SIGTERM");
+    else realClock.after(ORDER_MS, () => void leave("SIGTERM"));
+  });
   function fail(error: unknown): void {
     const stack = error instanceof Error ? (error.stack ?? "") : "";
     log.error("crash", describeError(error), { stack: stack.slice(0, 2000) });

@@ -120,6 +120,22 @@ describe("SIGTERM", () => {
   );
 
   test(
+    "to every process at once, as from timeout or systemd, is one orderly stop",
+    async () => {
+      const { folder, args } = fresh();
+      const run = new RunProcess(folder, args);
+      await run.updated(3);
+      for (const pid of run.pids) process.kill(pid, "SIGTERM");
+      run.kill("SIGTERM");
+      const { code, out, err } = await run.ended;
+      expect([code, out]).toEqual([0, `stopped (SIGTERM); go on with: bun run cluster --resume ${folder}\n`]);
+      expect(err).not.toMatch(/started again|^error:/m);
+      expectNothingLeft(run, "r6");
+    },
+    LONG,
+  );
+
+  test(
     "in the warm start leaves a run that --resume begins anew",
     async () => {
       const { folder, args } = runs.fresh({
@@ -130,7 +146,7 @@ describe("SIGTERM", () => {
       await run.entry(({ kind }) => kind === "warm");
       run.kill("SIGTERM");
       expect((await run.ended).code).toBe(0);
-      expectNothingLeft(run, "r6");
+      expectNothingLeft(run, "r7");
       expect((await new RunProcess(folder, ["--resume", folder]).ended).code).toBe(0);
     },
     LONG,
