@@ -3,9 +3,8 @@
  *
  * B batch, T tokens, H query heads, K key/value heads, G = H / K, D head width.
  *
- * - Computed by blocks of queries, each of which is shown no keys behind its own end: at T 256 that saves 3/8 of the products
- *   and of the (T, T) memory. (One core, forward and backward, a sequence of the reference model: 1.55 ms, 1.74 in one block,
- *   1.99 by onnxruntime's GroupQueryAttention with its saved weights.)
+ * - Computed by blocks of queries, each of which is shown no keys behind its own end: at T 256 that saves a quarter of the
+ *   products and of the (T, T) memory. (The reference step in blocks of 64, 128 and 256: 149, 132 and 144 ms; docs/log.md.)
  * - Products whose left factor is transposed and T wide run at half speed, so the gradients of keys and values are computed as
  *   (D, T): then the factor to transpose is narrow.
  */
@@ -13,7 +12,7 @@ import * as tf from "@tensorflow/tfjs-core";
 import { type Heads, rotate } from "./ops.ts";
 
 /** Queries that are computed together. */
-const BLOCK = 64;
+const BLOCK = 128;
 
 /** Queries [start, end). */
 interface Block {

@@ -5,16 +5,7 @@
  */
 import * as tf from "@tensorflow/tfjs-core";
 import { layRows, type MicroBatch } from "./batch.ts";
-import {
-  type CompiledFunction,
-  type DeviceArray,
-  type Engine,
-  f32,
-  i32,
-  type Job,
-  lanesFor,
-  type Spec,
-} from "./engine/engine.ts";
+import { type DeviceArray, type Engine, f32, i32, type Job, lanesFor, type Spec } from "./engine/engine.ts";
 import type { Head, Objective, TokenInputs } from "./objective.ts";
 import { tokenLogProbs } from "./ops.ts";
 import { AdamW, type AdamWSettings, type AdamWState, type OptimizerResult } from "./optimizer.ts";
@@ -27,21 +18,28 @@ const COMPILED_MAX = 32;
 type Arrays = Readonly<Record<string, DeviceArray>>;
 
 interface Compiled {
-  readonly run: CompiledFunction;
-  /** Arrays of its own for the next micro-batch of this shape; they are free again after `finish`. */
-  take(): Taken;
+  /** Arrays of its own for the next micro-batch of this shape in this lane; they are free again after `finish`. */
+  take(lane: number): Taken;
   finish(): void;
+  dispose(): Promise<void>;
 }
 
 interface Taken {
   readonly inputs: Arrays;
   readonly results: Arrays;
+  readonly job: Job;
 }
 
 /** What a lane adds gradients up in. */
 interface LaneGradients {
   readonly flat: Float32Array;
   readonly arrays: Arrays;
+}
+
+/** What a function's runs in one lane have in common: the names of what they write are among those of what they read. */
+interface Shared {
+  readonly read: Arrays;
+  readonly written: Arrays;
 }
 
 const NONE = new Float32Array(0);
@@ -118,7 +116,6 @@ export class Network {
     inputs: TokenInputs,
     temperature = 1,
   ): Promise<Record<string, number>> {
-    const own = this.#of(objective.head, this.#parameterArrays);
     const sums: Record<string, number> = {};
     const add = ({ results }: Taken) => {
       for (const [name, array] of Object.entries(results)) sums[name] = (sums[name] ?? 0) + (array.read()[0] as number);
@@ -129,8 +126,6 @@ export class Network {
       (batch, { inputs: arrays }) => {
         for (const name of objective.inputs) arrays[name]!.write(layRows(batch, inputs[name]!));
       },
-      own,
-      (lane) => this.#of(objective.head, this.#gradients[lane]!.arrays, "gradient."),
       (_, taken) => add(taken),
     );
     const [total, ...others] = this.#gradients.map(({ flat }) => flat);
@@ -171,14 +166,11 @@ export class Network {
 
   async #score(head: Head, batches: readonly MicroBatch[], temperature: number) {
     this.#expectHead(head);
-    const own = this.#of(head, this.#parameterArrays);
     const scores: Record<string, Float32Array[]> = {};
     await this.#runAll(
       batches,
       (batch) => this.#scoreFunction(head, batch, temperature),
       () => {},
-      own,
-      () => ({}),
       (batch, { results }) => {
         for (const [name, array] of Object.entries(results)) {
           const laid = array.read() as Float32Array;
@@ -196,17 +188,13 @@ export class Network {
   /**
    * Run a function of each micro-batch, in lanes.
    *
-   * @param write   fills what the function takes besides the batch itself.
-   * @param read    what every run reads.
-   * @param shared  what a lane's runs read and write, one after the other.
-   * @param done    in the order of the batches.
+   * @param write  fills what the function takes besides the batch itself.
+   * @param done   in the order of the batches.
    */
   async #runAll(
     batches: readonly MicroBatch[],
     compile: (batch: MicroBatch) => Promise<Compiled>,
     write: (batch: MicroBatch, taken: Taken) => void,
-    read: Arrays,
-    shared: (lane: number) => Arrays,
     done: (batch: MicroBatch, taken: Taken) => void,
   ): Promise<void> {
     const lists: Job[][] = Array.from({ length: this.#lanes }, () => []);
@@ -214,15 +202,11 @@ export class Network {
     for (const [i, lane] of spread(batches, lists.length).entries()) {
       const batch = batches[i]!;
       const compiled = await compile(batch);
-      const taken = compiled.take();
+      const taken = compiled.take(lane);
       writeBatch(taken.inputs, batch);
       write(batch, taken);
       used.push({ batch, taken, compiled });
-      lists[lane]!.push({
-        run: compiled.run,
-        inputs: { ...read, ...shared(lane), ...taken.inputs },
-        outputs: { ...shared(lane), ...taken.results },
-      });
+      lists[lane]!.push(taken.job);
     }
     try {
       await this.#engine.runLanes(lists);
@@ -264,45 +248,46 @@ export class Network {
   #gradientFunction(objective: Objective, batch: MicroBatch, temperature: number): Promise<Compiled> {
     const { head } = objective;
     this.#expectHead(head);
-    const own = this.#of(head, this.#parameterArrays);
-    const names = [...parameterShapes({ ...this.config, head }).keys()];
-    const { rows, width } = batch;
-    const given: Record<string, Spec> = batchSpecs(batch);
-    for (const name of objective.inputs) given[name] = f32(rows, width);
-    const prefixed = Object.fromEntries(names.map((name) => [`gradient.${name}`, own[name]!]));
-    return this.#compile(`${objective.name} ${shapeKey(batch, temperature)}`, given, { ...own, ...prefixed }, (x) => {
-      let metrics: Record<string, tf.Tensor> = {};
-      const loss = (...values: tf.Tensor[]) => {
-        const parameters = { ...x, ...Object.fromEntries(names.map((name, i) => [name, values[i]!])) };
-        // The head was checked above, so the scores are those that the objective is for.
-        const scores = this.#scores(head, parameters, x, { ...batch, temperature }) as never;
-        const result = objective.loss(scores, x);
-        metrics = Object.fromEntries(Object.entries(result.metrics).map(([name, value]) => [name, tf.keep(value)]));
-        return result.loss;
-      };
-      const { value, grads } = tf.valueAndGrads(loss)(names.map((name) => x[name]!));
-      const sums = names.map((name, i) => [`gradient.${name}`, tf.add(x[`gradient.${name}`]!, grads[i]!)]);
-      return { loss: value, ...metrics, ...Object.fromEntries(sums) };
+    return this.#known(`${objective.name} ${shapeKey(batch, temperature)}`, (name) => {
+      const names = [...parameterShapes({ ...this.config, head }).keys()];
+      const { rows, width } = batch;
+      const given: Record<string, Spec> = batchSpecs(batch);
+      for (const name of objective.inputs) given[name] = f32(rows, width);
+      const own = this.#of(head, this.#parameterArrays);
+      const shared = this.#gradients.map(({ arrays }) => {
+        const written = this.#of(head, arrays, "gradient.");
+        return { read: { ...own, ...written }, written };
+      });
+      return this.#compile(name, given, shared, (x) => {
+        let metrics: Record<string, tf.Tensor> = {};
+        const loss = (...values: tf.Tensor[]) => {
+          const parameters = { ...x, ...Object.fromEntries(names.map((name, i) => [name, values[i]!])) };
+          // The head was checked above, so the scores are those that the objective is for.
+          const scores = this.#scores(head, parameters, x, { ...batch, temperature }) as never;
+          const result = objective.loss(scores, x);
+          metrics = Object.fromEntries(Object.entries(result.metrics).map(([name, value]) => [name, tf.keep(value)]));
+          return result.loss;
+        };
+        const { value, grads } = tf.valueAndGrads(loss)(names.map((name) => x[name]!));
+        const sums = names.map((name, i) => [`gradient.${name}`, tf.add(x[`gradient.${name}`]!, grads[i]!)]);
+        return { loss: value, ...metrics, ...Object.fromEntries(sums) };
+      });
     });
   }
 
   #scoreFunction(head: Head, batch: MicroBatch, temperature: number): Promise<Compiled> {
-    const own = this.#of(head, this.#parameterArrays);
-    return this.#compile(`score ${head} ${shapeKey(batch, temperature)}`, batchSpecs(batch), own, (x) => ({
-      ...this.#scores(head, x, x, { ...batch, temperature }),
-    }));
+    return this.#known(`score ${head} ${shapeKey(batch, temperature)}`, (name) => {
+      const shared = { read: this.#of(head, this.#parameterArrays), written: {} };
+      const everyLane = new Array<Shared>(this.#lanes).fill(shared);
+      return this.#compile(name, batchSpecs(batch), everyLane, (x) => ({
+        ...this.#scores(head, x, x, { ...batch, temperature }),
+      }));
+    });
   }
 
-  /** `shared` are inputs that live with the network; outputs that are not among them get arrays of their own. */
-  #compile(
-    name: string,
-    given: Readonly<Record<string, Spec>>,
-    shared: Readonly<Record<string, Spec>>,
-    build: (x: Readonly<Record<string, tf.Tensor>>) => Record<string, tf.Tensor>,
-  ): Promise<Compiled> {
-    const known = this.#compiled.get(name);
-    const compiled = known ?? this.#compileOnce(name, given, shared, build);
-    // The least recently used is first, and is the one to go.
+  /** The least recently used is first, and is the one to go. */
+  #known(name: string, make: (name: string) => Promise<Compiled>): Promise<Compiled> {
+    const compiled = this.#compiled.get(name) ?? make(name);
     this.#compiled.delete(name);
     this.#compiled.set(name, compiled);
     return compiled;
@@ -312,31 +297,39 @@ export class Network {
     for (const [name, unused] of this.#compiled) {
       if (this.#compiled.size <= COMPILED_MAX) return;
       this.#compiled.delete(name);
-      void unused.then(({ run }) => run.dispose());
+      void unused.then((compiled) => compiled.dispose());
     }
   }
 
-  async #compileOnce(
+  /** @param shared  by lane. What else is computed gets arrays of its own. */
+  async #compile(
     name: string,
     given: Readonly<Record<string, Spec>>,
-    shared: Readonly<Record<string, Spec>>,
+    shared: readonly Shared[],
     build: (x: Readonly<Record<string, tf.Tensor>>) => Record<string, tf.Tensor>,
   ): Promise<Compiled> {
-    const run = await this.#engine.compile(name, build, { ...given, ...shared }, this.#lanes > 1);
+    const run = await this.#engine.compile(name, build, { ...given, ...shared[0]!.read }, this.#lanes > 1);
     const arrays = (specs: readonly [string, Spec][]) =>
       Object.fromEntries(specs.map(([key, spec]) => [key, this.#engine.array(spec)]));
-    const results = Object.entries(run.outputs).filter(([key]) => !(key in shared));
-    const made: Taken[] = [];
-    let taken = 0;
+    const results = Object.entries(run.outputs).filter(([key]) => !(key in shared[0]!.written));
+    const made = shared.map((): Taken[] => []);
+    const taken = shared.map(() => 0);
+    const make = ({ read, written }: Shared): Taken => {
+      const own = { inputs: arrays(Object.entries(given)), results: arrays(results) };
+      const job = { run, inputs: { ...read, ...own.inputs }, outputs: { ...written, ...own.results } };
+      return { ...own, job };
+    };
     return {
-      run,
-      take: () => {
-        made[taken] ??= { inputs: arrays(Object.entries(given)), results: arrays(results) };
-        return made[taken++]!;
+      take(lane) {
+        const index = taken[lane]!++;
+        const ofLane = made[lane]!;
+        ofLane[index] ??= make(shared[lane]!);
+        return ofLane[index];
       },
-      finish: () => {
-        taken = 0;
+      finish() {
+        taken.fill(0);
       },
+      dispose: () => run.dispose(),
     };
   }
 }

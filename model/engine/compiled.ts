@@ -95,6 +95,13 @@ export function compiledEngine(options: CompiledOptions): Engine {
   const { threads } = options;
   if (!Number.isInteger(threads) || threads < 1)
     throw new RangeError(`engine threads must be at least 1, got ${threads}`);
+  const calls = new WeakMap<Job, OrtCall>();
+  const callOf = (job: Job): OrtCall => {
+    // Every function of this engine is a `Compiled`.
+    const call = calls.get(job) ?? (job.run as Compiled).call(job.inputs, job.outputs);
+    calls.set(job, call);
+    return call;
+  };
   return {
     name: "compiled",
     device: `cpu, ${threads} ${threads === 1 ? "thread" : "threads"}`,
@@ -108,8 +115,7 @@ export function compiledEngine(options: CompiledOptions): Engine {
     },
 
     async runLanes(lists) {
-      // Every function of this engine is a `Compiled`.
-      runCalls(lists.map((list) => list.map(({ run, inputs, outputs }) => (run as Compiled).call(inputs, outputs))));
+      runCalls(lists.map((list) => list.map(callOf)));
     },
   };
 }

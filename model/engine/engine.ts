@@ -40,7 +40,7 @@ export interface CompiledFunction {
   dispose(): Promise<void>;
 }
 
-/** A function with its arrays, as `CompiledFunction.run` takes them. */
+/** A function with its arrays, as `CompiledFunction.run` takes them. A job that runs often is best kept: it is checked once. */
 export interface Job {
   readonly run: CompiledFunction;
   readonly inputs: Readonly<Record<string, DeviceArray>>;

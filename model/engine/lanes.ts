@@ -6,7 +6,8 @@
  * - The caller's thread is the first lane and waits for the others, so memory behind a call needs to live no longer than `run`.
  * - Other lanes are Bun workers in this process: an address means the same to all of them.
  */
-import type { Pointer } from "bun:ffi";
+import { CFunction, type Pointer } from "bun:ffi";
+import { subnormalsAsZero } from "./subnormals.ts";
 
 /** One call of onnxruntime's `Run`: session, input names, inputs, their count, output names, outputs, their count. */
 export type Call = readonly [bigint, bigint, bigint, bigint, bigint, bigint, bigint];
@@ -18,8 +19,6 @@ const CALLS_MAX = 256;
 /** Places in `signals`. */
 export const ROUND = 0;
 export const DONE = 1;
-/** The round in which a lane ends. */
-export const STOP = -1;
 
 export interface LaneMemory {
   /** Int32: the round asked for, the round done. */
@@ -28,6 +27,30 @@ export interface LaneMemory {
   readonly calls: SharedArrayBuffer;
   /** Address of onnxruntime's `Run`. */
   readonly run: number;
+}
+
+/**
+ * What makes calls, on this thread.
+ *
+ * @param run  address of onnxruntime's `Run`.
+ * @returns a function that makes calls in order, up to the first that fails, and returns its error status, or null.
+ */
+export function runner(run: number): (calls: Iterable<Call>) => Pointer | null {
+  const args = ["ptr", "ptr", "ptr", "ptr", "u64", "ptr", "u64", "ptr"] as const;
+  const runCall = CFunction({ ptr: run as Pointer, args, returns: "ptr" });
+  const address = (word: bigint) => Number(word) as Pointer;
+  const flushed = subnormalsAsZero();
+  return (calls) =>
+    flushed(() => {
+      for (const [session, inputNames, inputs, inputCount, outputNames, outputs, outputCount] of calls) {
+        const status: Pointer | null = runCall(
+          ...[address(session), null, address(inputNames), address(inputs), inputCount],
+          ...[address(outputNames), outputCount, address(outputs)],
+        );
+        if (status !== null) return status;
+      }
+      return null;
+    });
 }
 
 class Lane {
@@ -64,13 +87,13 @@ class Lane {
 
 export class Lanes {
   readonly #runAddress: number;
-  readonly #runHere: (call: Call) => Pointer | null;
+  readonly #runHere: ReturnType<typeof runner>;
   readonly #others: Lane[] = [];
 
-  /** @param runHere  makes a call on this thread. @returns its error status, or null */
-  constructor(runAddress: number, runHere: (call: Call) => Pointer | null) {
+  /** @param runAddress  of onnxruntime's `Run`. */
+  constructor(runAddress: number) {
     this.#runAddress = runAddress;
-    this.#runHere = runHere;
+    this.#runHere = runner(runAddress);
   }
 
   /**
@@ -88,16 +111,8 @@ export class Lanes {
       rest.forEach((list, i) => {
         this.#others[i]!.start(part(list));
       });
-      for (const call of part(own)) {
-        const status = this.#runHere(call);
-        if (status === null) continue;
-        failed.push(status);
-        break;
-      }
-      for (const [i] of rest.entries()) {
-        const status = this.#others[i]!.wait();
-        if (status !== null) failed.push(status);
-      }
+      const statuses = [this.#runHere(part(own)), ...rest.map((_, i) => this.#others[i]!.wait())];
+      failed.push(...statuses.filter((status) => status !== null));
     }
     return failed;
   }

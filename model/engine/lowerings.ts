@@ -154,6 +154,7 @@ lower<tf.SplitVAttrs>("SplitV", ({ x }, attributes, to) => {
   return sizes.map((size, i) => to.tensor(names[i]!, x!.shape.with(axis, size), x!.dtype));
 });
 lower<tf.PadV2Attrs>("PadV2", ({ x }, { paddings, constantValue }, to) => {
+  if (paddings.flat().every((count) => count === 0)) return to.tensor(to.name(x!), x!.shape, x!.dtype);
   const pads = to.recorder.ints([...paddings.map(([before]) => before), ...paddings.map(([, after]) => after)]);
   const shape = x!.shape.map((n, i) => n + paddings[i]![0] + paddings[i]![1]);
   const value = to.recorder.float(constantValue);

@@ -14,12 +14,14 @@ import { type Call as LaneCall, Lanes } from "./lanes.ts";
 /** Version of the function table we ask for; every later library serves it too. */
 const API_VERSION = 17;
 
+/** Index of `Run`, which lanes call, in the OrtApi table. */
+const RUN = 9;
+
 /** Index in the OrtApi table, then arguments and result. Functions that return a pointer return an error status, or null. */
 const FUNCTIONS = {
   getErrorMessage: [2, ["ptr"], "ptr"],
   createEnv: [3, ["i32", "ptr", "ptr"], "ptr"],
   createSessionFromArray: [8, ["ptr", "ptr", "u64", "ptr", "ptr"], "ptr"],
-  run: [9, ["ptr", "ptr", "ptr", "ptr", "u64", "ptr", "u64", "ptr"], "ptr"],
   createSessionOptions: [10, ["ptr"], "ptr"],
   enableProfiling: [14, ["ptr", "ptr"], "ptr"],
   setLogSeverity: [22, ["ptr", "i32"], "ptr"],
@@ -104,14 +106,7 @@ function runtime(): Runtime {
   // The environment is the process's; in a second thread the arena is there already, and this says so.
   const registered = api.registerAllocator(env.pointer, memory.pointer, null);
   if (registered !== null) api.releaseStatus(registered);
-  const lanes = new Lanes(read.ptr(table, FUNCTIONS.run[0] * 8), ([session, ...rest]) => {
-    const [inputNames, inputs, inputCount, outputNames, outputs, outputCount] = rest;
-    const address = (word: bigint) => Number(word) as Pointer;
-    return api.run(
-      ...[address(session), null, address(inputNames), address(inputs), inputCount],
-      ...[address(outputNames), outputCount, address(outputs)],
-    );
-  });
+  const lanes = new Lanes(read.ptr(table, RUN * 8));
   loaded = { api, env: env.pointer, memory: memory.pointer, lanes };
   return loaded;
 }
@@ -188,16 +183,22 @@ export class OrtSession {
 
   /** Tensors in the order of the names. */
   call(inputs: readonly OrtTensor[], outputs: readonly OrtTensor[]): OrtCall {
-    if (this.#handle === null) throw new Error("onnxruntime: this session was released");
+    this.expectOpen();
     const handles = (tensors: readonly OrtTensor[]) => BigUint64Array.from(tensors, ({ handle }) => BigInt(handle));
     const [given, results] = [handles(inputs), handles(outputs)];
     return {
+      session: this,
       words: [
-        ...[BigInt(this.#handle), addressOf(this.#inputNamePointers), addressOf(given), BigInt(inputs.length)],
+        ...[BigInt(this.#handle!), addressOf(this.#inputNamePointers), addressOf(given), BigInt(inputs.length)],
         ...[addressOf(this.#outputNamePointers), addressOf(results), BigInt(outputs.length)],
       ] as unknown as LaneCall,
-      alive: [this, inputs, outputs, given, results],
+      alive: [inputs, outputs, given, results],
     };
+  }
+
+  /** @throws {Error} if this session was released. */
+  expectOpen(): void {
+    if (this.#handle === null) throw new Error("onnxruntime: this session was released");
   }
 
   release(): void {
@@ -208,6 +209,7 @@ export class OrtSession {
 
 /** A session with its tensors, ready to be run. */
 export interface OrtCall {
+  readonly session: OrtSession;
   readonly words: LaneCall;
   /** What the words point at. */
   readonly alive: readonly unknown[];
@@ -220,6 +222,7 @@ export interface OrtCall {
  */
 export function runCalls(lists: readonly (readonly OrtCall[])[]): void {
   const { api, lanes } = runtime();
+  for (const { session } of lists.flat()) session.expectOpen();
   const [first, ...others] = lanes.run(lists.map((list) => list.map(({ words }) => words)));
   for (const status of others) api.releaseStatus(status);
   check(api, first ?? null);

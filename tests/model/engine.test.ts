@@ -275,6 +275,31 @@ describe("lanes", () => {
     await engine.runLanes(lists);
     expect(lists.flat().map(({ outputs }) => outputs.sum.read()[0]!)).toEqual([3, 4, 5]);
   });
+
+  test.if(process.platform === "linux" && process.arch === "x64")(
+    "take subnormal numbers as zero, while JavaScript keeps its own arithmetic",
+    async () => {
+      const [small, product] = [1e-30, 1e-40];
+      const square = await engine.compile("small", ({ x }) => ({ y: tf.mul(x!, 1e-10) }), { x: f32(1) }, true);
+      const one = () => ({
+        run: square,
+        inputs: { x: engine.array(f32(1), Float32Array.of(small)) },
+        outputs: { y: engine.array(f32(1), Float32Array.of(1)) },
+      });
+      const lists = [[one()], [one()], [one()]];
+      await engine.runLanes(lists);
+      expect(lists.flat().map(({ outputs }) => outputs.y.read()[0]!)).toEqual([0, 0, 0]);
+      expect(Math.fround(product)).toBeCloseTo(product, 44);
+      expect(Float32Array.of(product)[0]! / product).toBeCloseTo(1, 4);
+    },
+  );
+
+  test("refuse a job whose function was let go", async () => {
+    const gone = await job(7, [0, 1]);
+    await engine.runLanes([[gone]]);
+    await gone.run.dispose();
+    await expect(engine.runLanes([[gone]])).rejects.toThrow("onnxruntime: this session was released");
+  });
 });
 
 describe("a start-up check", () => {
