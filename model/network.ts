@@ -30,7 +30,7 @@ interface Taken {
   readonly job: Job;
 }
 
-/** What a lane adds gradients up in. */
+/** What a lane adds its gradients up in. */
 interface LaneGradients {
   readonly flat: Float32Array;
   readonly arrays: Arrays;
@@ -48,7 +48,7 @@ export class Network {
   readonly config: ModelConfig;
   readonly parameters: Parameters;
   readonly #engine: Engine;
-  /** By lane; the optimiser reads the first. */
+  /** By lane; the optimiser takes their sum. */
   readonly #gradients: readonly LaneGradients[];
   /** null if this network only scores. */
   readonly #optimizer: AdamW | null;
@@ -91,7 +91,12 @@ export class Network {
       const laid = layParameters(config);
       return { flat: laid.flat, arrays: parameterArrays(engine, laid, "gradient.") };
     });
-    const optimizer = await AdamW.create(engine, parameters.flat, gradients[0]!.flat, state);
+    const optimizer = await AdamW.create(
+      engine,
+      parameters.flat,
+      gradients.map(({ flat }) => flat),
+      state,
+    );
     return new Network(engine, config, parameters, frozen, gradients, optimizer);
   }
 
@@ -128,25 +133,19 @@ export class Network {
       },
       (_, taken) => add(taken),
     );
-    const [total, ...others] = this.#gradients.map(({ flat }) => flat);
-    for (const flat of others) {
-      for (let i = 0; i < flat.length; i++) total![i]! += flat[i]!;
-      flat.fill(0);
-    }
     return sums;
   }
 
   /** One optimiser step on the gradients so far, which are then zero again. */
-  async step(settings: AdamWSettings): Promise<OptimizerResult> {
-    const result = await this.#trained().step(settings);
-    this.#gradients[0]!.flat.fill(0);
-    return result;
+  step(settings: AdamWSettings): Promise<OptimizerResult> {
+    return this.#trained().step(settings);
   }
 
   /** Forget the gradients so far, which are then zero. @returns their Euclidean norm */
   async dropGradient(): Promise<number> {
-    const norm = await this.#trained().norm();
-    this.#gradients[0]!.flat.fill(0);
+    const optimizer = this.#trained();
+    const norm = await optimizer.norm();
+    optimizer.forget();
     return norm;
   }
 

@@ -34,76 +34,106 @@ export interface OptimizerResult {
 /** Scalars of one step, in the order they are packed: clip scale, step size, decay, beta1, beta2, 1 / sqrt(correction2), epsilon. */
 const SCALARS = 7;
 
-/** Values that are stepped together: with all that is computed of them they stay in a core's cache. */
-const PIECE = 2 ** 15;
+/** Each piece has a dozen small objects in memory. */
+const PIECES_MAX = 1024;
+
+/** Graph names of the gradients, whose sum counts: a lane adds up its own. */
+const gradientName = (index: number) => `gradient.${index}`;
+
+interface Memory {
+  readonly parameters: Float32Array;
+  /** The gradient is the sum of these. */
+  readonly gradients: readonly Float32Array[];
+  readonly state: AdamWState;
+}
 
 export class AdamW {
   readonly state: AdamWState;
-  readonly #gradients: DeviceArray;
-  readonly #scalars: DeviceArray;
-  readonly #norm: CompiledFunction;
-  readonly #normResult: DeviceArray;
   readonly #engine: Engine;
-  /** The step of each piece, by lane. */
-  readonly #pieces: readonly (readonly Job[])[];
+  readonly #gradients: readonly Float32Array[];
+  readonly #scalars: DeviceArray;
+  /** Of each piece, the sum of the gradient's squares. */
+  readonly #squares: Float32Array;
+  /** By lane, the functions of each piece. */
+  readonly #norms: readonly (readonly Job[])[];
+  readonly #steps: readonly (readonly Job[])[];
 
   private constructor(
     engine: Engine,
-    parameters: Float32Array,
-    gradients: Float32Array,
-    state: AdamWState,
-    norm: CompiledFunction,
-    steps: ReadonlyMap<number, CompiledFunction>,
+    { parameters, gradients, state }: Memory,
+    functions: ReadonlyMap<number, Functions>,
   ) {
     this.state = state;
     this.#engine = engine;
-    this.#gradients = engine.array(f32(parameters.length), gradients);
+    this.#gradients = gradients;
     this.#scalars = engine.array(f32(SCALARS));
-    this.#norm = norm;
-    this.#normResult = engine.array(f32());
-    const jobs = piecesOf(parameters.length).map(({ start, size }): Job => {
+    const pieces = piecesOf(parameters.length, engine);
+    this.#squares = new Float32Array(pieces.length);
+    const jobs = pieces.map(({ start, size }, index) => {
+      const { norm, step } = functions.get(size)!;
       const piece = (values: Float32Array) => engine.array(f32(size), values.subarray(start, start + size));
-      const outputs = {
-        parameters: piece(parameters),
-        moment: piece(state.moment),
-        variance: piece(state.variance),
+      const ofGradients = Object.fromEntries(gradients.map((values, i) => [gradientName(i), piece(values)]));
+      const changed = {
+        ...{ parameters: piece(parameters), moment: piece(state.moment), variance: piece(state.variance) },
+        ...ofGradients,
       };
-      const inputs = { ...outputs, gradients: piece(gradients), scalars: this.#scalars };
-      return { run: steps.get(size)!, inputs, outputs };
+      const squares = engine.array(f32(), this.#squares.subarray(index, index + 1));
+      return {
+        norm: { run: norm, inputs: ofGradients, outputs: { squares } },
+        step: { run: step, inputs: { ...changed, scalars: this.#scalars }, outputs: changed },
+      };
     });
     const perLane = Math.ceil(jobs.length / engine.lanes);
-    this.#pieces = Array.from({ length: engine.lanes }, (_, lane) => jobs.slice(lane * perLane, (lane + 1) * perLane));
+    const lanes = Array.from({ length: engine.lanes }, (_, lane) => jobs.slice(lane * perLane, (lane + 1) * perLane));
+    this.#norms = lanes.map((list) => list.map(({ norm }) => norm));
+    this.#steps = lanes.map((list) => list.map(({ step }) => step));
   }
 
-  /** Both arrays are kept and used in place: `step` reads `gradients` and changes `parameters`. */
+  /**
+   * All arrays are kept and used in place: `step` changes `parameters` and forgets the gradients.
+   *
+   * @param gradients  the gradient is the sum of these, each as long as the parameters.
+   */
   static async create(
     engine: Engine,
     parameters: Float32Array,
-    gradients: Float32Array,
+    gradients: readonly Float32Array[],
     state?: AdamWState,
   ): Promise<AdamW> {
-    const vector = f32(parameters.length);
-    const fresh = { moment: new Float32Array(vector.shape[0]!), variance: new Float32Array(vector.shape[0]!), step: 0 };
-    const norm = await engine.compile("gradient norm", gradientNorm, { gradients: vector });
-    const steps = new Map<number, CompiledFunction>();
-    for (const { size } of piecesOf(parameters.length)) {
+    const { length } = parameters;
+    const fresh = { moment: new Float32Array(length), variance: new Float32Array(length), step: 0 };
+    const functions = new Map<number, Functions>();
+    for (const { size } of piecesOf(length, engine)) {
+      if (functions.has(size)) continue;
       const piece = f32(size);
-      const inputs = { parameters: piece, gradients: piece, moment: piece, variance: piece, scalars: f32(SCALARS) };
-      if (!steps.has(size)) steps.set(size, await engine.compile("AdamW", adamW, inputs, true));
+      const ofGradients = Object.fromEntries(gradients.map((_, index) => [gradientName(index), piece]));
+      const state = { parameters: piece, moment: piece, variance: piece };
+      functions.set(size, {
+        norm: await engine.compile("gradient norm", squares, ofGradients, true),
+        step: await engine.compile("AdamW", adamW, { ...state, ...ofGradients, scalars: f32(SCALARS) }, true),
+      });
     }
-    return new AdamW(engine, parameters, gradients, state ?? fresh, norm, steps);
+    return new AdamW(engine, { parameters, gradients, state: state ?? fresh }, functions);
   }
 
-  /** Euclidean norm of the gradients as they are. */
+  /** Euclidean norm of the gradient as it is. */
   async norm(): Promise<number> {
-    await this.#norm.run({ gradients: this.#gradients }, { norm: this.#normResult });
-    return this.#normResult.read()[0] as number;
+    await this.#engine.runLanes(this.#norms);
+    return Math.sqrt(this.#squares.reduce((sum, squares) => sum + squares, 0));
   }
 
-  /** One step in place. A gradient that is not finite changes nothing and says so. */
+  /** The gradients are zero again. */
+  forget(): void {
+    for (const values of this.#gradients) values.fill(0);
+  }
+
+  /** One step in place, after which the gradients are zero. A gradient that is not finite changes nothing else, and says so. */
   async step(settings: AdamWSettings): Promise<OptimizerResult> {
     const gradientNorm = await this.norm();
-    if (!Number.isFinite(gradientNorm)) return { gradientNorm, applied: false };
+    if (!Number.isFinite(gradientNorm)) {
+      this.forget();
+      return { gradientNorm, applied: false };
+    }
     this.state.step++;
     const { learningRate, beta1, beta2, epsilon, weightDecay, clipNorm } = settings;
     const correction1 = 1 - beta1 ** this.state.step;
@@ -120,32 +150,52 @@ export class AdamW {
         epsilon,
       ),
     );
-    await this.#engine.runLanes(this.#pieces);
+    await this.#engine.runLanes(this.#steps);
     return { gradientNorm, applied: true };
   }
 }
 
-function piecesOf(length: number): { start: number; size: number }[] {
-  return Array.from({ length: Math.ceil(length / PIECE) }, (_, i) => ({
-    start: i * PIECE,
-    size: Math.min(PIECE, length - i * PIECE),
+/** Compiled for pieces of one size. */
+interface Functions {
+  readonly norm: CompiledFunction;
+  readonly step: CompiledFunction;
+}
+
+function piecesOf(length: number, { pieceValues }: Engine): { start: number; size: number }[] {
+  const most = Math.max(pieceValues, Math.ceil(length / PIECES_MAX));
+  return Array.from({ length: Math.ceil(length / most) }, (_, i) => ({
+    start: i * most,
+    size: Math.min(most, length - i * most),
   }));
 }
 
-function gradientNorm({ gradients }: Readonly<Record<string, tf.Tensor>>): Record<string, tf.Tensor> {
-  return { norm: tf.sqrt(tf.sum(tf.square(gradients!))) };
+type Tensors = Readonly<Record<string, tf.Tensor>>;
+
+const gradientsOf = (inputs: Tensors) => Object.entries(inputs).filter(([name]) => name.startsWith("gradient."));
+const sumOf = (gradients: ReturnType<typeof gradientsOf>) =>
+  gradients.map(([, tensor]) => tensor).reduce((sum, tensor) => tf.add(sum, tensor));
+
+function squares(inputs: Tensors): Record<string, tf.Tensor> {
+  return { squares: tf.sum(tf.square(sumOf(gradientsOf(inputs)))) };
 }
 
-function adamW(inputs: Readonly<Record<string, tf.Tensor>>): Record<string, tf.Tensor> {
-  const { parameters, gradients, moment, variance, scalars } = inputs as Record<string, tf.Tensor>;
+function adamW(inputs: Tensors): Record<string, tf.Tensor> {
+  const { parameters, moment, variance, scalars } = inputs;
+  const gradients = gradientsOf(inputs);
+  const sum = sumOf(gradients);
   const scalar = (index: number) => tf.reshape(tf.slice(scalars!, [index], [1]), []);
   const [clip, stepSize, decay, beta1, beta2, inverseRoot, epsilon] = Array.from({ length: SCALARS }, (_, i) =>
     scalar(i),
   );
-  const gradient = tf.mul(gradients!, clip!);
+  const gradient = tf.mul(sum, clip!);
   const nextMoment = tf.add(tf.mul(moment!, beta1!), tf.mul(gradient, tf.sub(1, beta1!)));
   const nextVariance = tf.add(tf.mul(variance!, beta2!), tf.mul(tf.square(gradient), tf.sub(1, beta2!)));
   const scale = tf.add(tf.mul(tf.sqrt(nextVariance), inverseRoot!), epsilon!);
   const move = tf.mul(tf.div(nextMoment, scale), stepSize!);
-  return { parameters: tf.sub(tf.mul(parameters!, decay!), move), moment: nextMoment, variance: nextVariance };
+  // Written in place, so it must depend on all that reads the gradients: a plain 0 would be there before them.
+  const zero = tf.sub(sum, sum);
+  return {
+    ...{ parameters: tf.sub(tf.mul(parameters!, decay!), move), moment: nextMoment, variance: nextVariance },
+    ...Object.fromEntries(gradients.map(([name]) => [name, zero])),
+  };
 }

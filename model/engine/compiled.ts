@@ -109,6 +109,7 @@ export function compiledEngine(options: CompiledOptions): Engine {
     array: (spec, backing) => new HostArray(spec, memoryFor(spec, backing)),
 
     lanes: threads,
+    pieceValues: 2 ** 15,
 
     async compile(name, build, inputs, inLane = false) {
       return new Compiled(name, build, inputs, { ...options, threads: inLane ? 1 : threads });

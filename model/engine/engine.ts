@@ -55,6 +55,8 @@ export interface Engine {
   array(spec: Spec, backing?: Float32Array | Int32Array): DeviceArray;
   /** Functions that can run side by side; 1 where they cannot. */
   readonly lanes: number;
+  /** Most values of a long vector that are best worked on together: what a core's cache holds, or a GPU's spare memory. */
+  readonly pieceValues: number;
   /** @param inLane  the function is for one lane: it computes on one thread, beside others. */
   compile(
     name: string,

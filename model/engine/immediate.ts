@@ -18,6 +18,7 @@ export function immediateEngine(name: Engine["name"], device: string, backend: s
     name,
     device,
     lanes: 1,
+    pieceValues: 2 ** 24,
 
     array(spec, backing): DeviceArray {
       const values = memoryFor(spec, backing);

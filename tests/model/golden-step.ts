@@ -81,7 +81,7 @@ export async function expectGoldenStep(engine: Engine, golden: Golden): Promise<
     });
   }
 
-  const optimizer = await AdamW.create(engine, parameters.flat, gradients.flat);
+  const optimizer = await AdamW.create(engine, parameters.flat, [gradients.flat]);
   const { lr, betas, eps, weightDecay, clipNorm } = record.adamw;
   const result = await optimizer.step({
     learningRate: lr,

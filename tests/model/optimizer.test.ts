@@ -41,41 +41,56 @@ describe.each(engines)("AdamW on the %s engine", (_, engine) => {
     ["without decay", 1, { ...settings, weightDecay: 0 }],
     ["of a coarse epsilon", 1e-3, { ...settings, epsilon: 1e-2 }],
   ])("takes the paper's steps, %s", async (_, scale, given) => {
-    const [parameters, gradients] = [start(), new Float32Array(SIZE)];
-    const optimizer = await AdamW.create(engine, parameters, gradients);
+    const [parameters, gradients, ofAnotherLane] = [start(), new Float32Array(SIZE), new Float32Array(SIZE)];
+    const optimizer = await AdamW.create(engine, parameters, [gradients, ofAnotherLane]);
     const seen: Float64Array[] = [];
     for (let step = 0; step < 5; step++) {
       gradients.set(gradientsOf(step, scale));
-      seen.push(Float64Array.from(gradients));
+      ofAnotherLane.set(gradientsOf(step + 100, scale));
+      const whole = Float64Array.from(gradients, (value, i) => value + ofAnotherLane[i]!);
+      seen.push(whole);
       const { gradientNorm, applied } = await optimizer.step(given);
-      expect(Math.abs(gradientNorm - Math.hypot(...gradients))).toBeLessThan(1e-5 * scale);
+      expect(Math.abs(gradientNorm - Math.hypot(...whole))).toBeLessThan(1e-5 * scale);
       expect(applied).toBe(true);
+      expect([...gradients, ...ofAnotherLane]).toEqual(new Array(2 * SIZE).fill(0));
     }
     // Of steps of 0.01 each; the clip's own 1e-6 is torch's.
     expect(farthest(parameters, plainAdamW(Float64Array.from(start()), seen, given))).toBeLessThan(1e-6);
     expect(optimizer.state.step).toBe(5);
   });
 
+  test("moves every value of a vector of several pieces by the learning rate, in its first step", async () => {
+    const length = 2 * Math.min(engine.pieceValues, 2 ** 15) + 5;
+    const parameters = new Float32Array(length);
+    const gradients = [0.5, -0.25].map((value) => new Float32Array(length).fill(value));
+    const optimizer = await AdamW.create(engine, parameters, gradients);
+    const { gradientNorm } = await optimizer.step({ ...settings, clipNorm: 1e9 });
+    expect(gradientNorm / (0.25 * Math.sqrt(length))).toBeCloseTo(1, 6);
+    expect(farthest(parameters, new Float32Array(length).fill(-settings.learningRate))).toBeLessThan(1e-8);
+  });
+
   test("goes on from a saved state as if it had never stopped", async () => {
     const [kept, gradients] = [start(), gradientsOf(0, 1)];
-    const unbroken = await AdamW.create(engine, kept, gradients);
+    const unbroken = await AdamW.create(engine, kept, [gradients]);
     await unbroken.step(settings);
+    gradients.set(gradientsOf(1, 1));
     const [copy, { moment, variance, step }] = [kept.slice(), unbroken.state];
-    const resumed = await AdamW.create(engine, copy, gradients, {
+    const resumed = await AdamW.create(engine, copy, [gradients], {
       ...{ moment: moment.slice(), variance: variance.slice(), step },
     });
     await unbroken.step(settings);
+    gradients.set(gradientsOf(1, 1));
     await resumed.step(settings);
     expect([...copy]).toEqual([...kept]);
     expect(resumed.state.step).toBe(2);
   });
 
   test.each([Number.NaN, Number.POSITIVE_INFINITY])(
-    "changes nothing if a gradient is %p, and says so",
+    "changes nothing but the gradient if that is %p, and says so",
     async (wrong) => {
       const [parameters, gradients] = [start(), gradientsOf(0, 1)];
       gradients[5] = wrong;
-      const optimizer = await AdamW.create(engine, parameters, gradients);
+      const optimizer = await AdamW.create(engine, parameters, [gradients]);
       const { gradientNorm, applied } = await optimizer.step(settings);
       expect([applied, Number.isFinite(gradientNorm)]).toEqual([false, false]);
       expect([...parameters]).toEqual([...start()]);
