@@ -4,7 +4,7 @@
  *
  * - What does not fit together (another shape of network, another tokenizer) is refused before anything is computed.
  */
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
@@ -25,6 +25,7 @@ import { WeightsPublisher, weightsFolder } from "./weights.ts";
 /** The settings of a run, as its folder has them. @throws {Error} in one line, if they cannot be read. */
 export function readRunConfig(folder: string): RunConfig {
   const file = join(folder, "config.json");
+  if (!existsSync(file)) throw new Error(`no run in ${folder}: there is no config.json`);
   try {
     return RunConfig.parse(JSON.parse(readFileSync(file, "utf8")));
   } catch (error) {
