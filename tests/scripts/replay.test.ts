@@ -74,7 +74,7 @@ describe("replay", () => {
       `error: ${folder} has recorded no episode end.t1.b99; did you mean end.t1.b9?`,
     ]);
     expect((await replay("1", join(home, "none"))).err).toStartWith(
-      `error: cannot use the config of ${join(home, "none")}`,
+      `error: no run in ${join(home, "none")}: there is no config.json`,
     );
     expect((await command(["replay", "1"])).err).toBe("error: say whose episode: --run RUN\n");
   });
