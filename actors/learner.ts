@@ -72,9 +72,10 @@ export class Learner implements HostHandler {
   /** Why nothing happens, for people. */
   get state(): string {
     const { tickets, acks } = this.#options;
+    const quarantined = new Set(acks.quarantined);
     const samplers = [...this.#samplers.keys()].map((name) => {
       const version = acks.version(name);
-      if (acks.quarantined.includes(name)) return `${name} is quarantined`;
+      if (quarantined.has(name)) return `${name} is quarantined`;
       return version === null ? `${name} has not loaded its weights` : `${name} plays ${tickets.leased(name)}`;
     });
     return `${tickets.waiting} tickets wait; ${samplers.join(", ") || "no sampler is there"}`;
@@ -189,11 +190,10 @@ export class Learner implements HostHandler {
     if (this.#leaving) return;
     const { acks, tickets, leaseMs } = this.#options;
     // An equal part of all that is left, played or not: whoever is first leaves as much to those still loading their weights.
-    const able = [...this.#samplers.keys()].filter((name) => acks.version(name) !== null).length;
-    const part = Math.ceil((tickets.waiting + tickets.leasedInAll) / Math.max(1, able));
+    const part = Math.ceil((tickets.waiting + tickets.leasedInAll) / Math.max(1, acks.holders));
     const room = Math.min(sampler.slots, part) - tickets.leased(actor);
     if (room <= 0) return;
-    const granted = tickets.grant(actor, room, 1, acks.version(actor));
+    const granted = tickets.grant(actor, room, acks.version(actor));
     if (granted.length === 0) return;
     this.#moved();
     sampler.peer.tell({ type: "tickets", tickets: granted, leaseMs });

@@ -12,6 +12,7 @@
  */
 import type { Clock } from "./clock.ts";
 import type { Outcome, Ticket } from "./protocol.ts";
+import { WaitingTickets } from "./waiting-tickets.ts";
 
 export interface TicketBookOptions {
   readonly clock: Clock;
@@ -58,10 +59,11 @@ export class TicketBook {
   readonly #options: TicketBookOptions;
   /** Names of all tickets that have not ended. */
   readonly #open = new Set<string>();
-  /** By serial. */
-  readonly #waiting: Entry[] = [];
+  readonly #waiting = new WaitingTickets<Entry>();
   /** By episode; in the order of their ends, as all leases are equally long. */
   readonly #leases = new Map<string, Lease>();
+  /** The same by sampler. */
+  readonly #leasesOf = new Map<string, Set<Lease>>();
   #nextSerial = 0;
   #cancelTimer: (() => void) | null = null;
   #expired = 0;
@@ -80,7 +82,7 @@ export class TicketBook {
 
   /** Tickets that nobody plays now. */
   get waiting(): number {
-    return this.#waiting.length;
+    return this.#waiting.size;
   }
 
   /** Leases that ended before an outcome came. */
@@ -105,7 +107,7 @@ export class TicketBook {
 
   /** Tickets that a sampler plays now. */
   leased(sampler: string): number {
-    return this.#leases.values().reduce((count, lease) => count + Number(lease.sampler === sampler), 0);
+    return this.#leasesOf.get(sampler)?.size ?? 0;
   }
 
   /**
@@ -115,41 +117,40 @@ export class TicketBook {
    * @throws {RangeError} if the episode of one is in the book already; then none was issued.
    */
   issue(tickets: readonly Ticket[]): Promise<Finished[]> {
-    const names = new Set(this.#open);
+    const names = new Set<string>();
     for (const { episode } of tickets) {
-      if (names.has(episode)) throw new RangeError(`cannot issue episode ${episode}: it is in the book already`);
+      if (names.has(episode) || this.#open.has(episode))
+        throw new RangeError(`cannot issue episode ${episode}: it is in the book already`);
       names.add(episode);
     }
     const { promise, resolve } = Promise.withResolvers<Finished[]>();
     if (tickets.length === 0) resolve([]);
     const batch: Batch = { finished: new Array(tickets.length), open: tickets.length, resolve };
-    tickets.forEach((ticket, index) => {
-      this.#open.add(ticket.episode);
-      this.#waiting.push({ serial: this.#nextSerial++, batch, index, ticket });
-    });
+    for (const name of names) this.#open.add(name);
+    this.#waiting.append(tickets.map((ticket, index) => ({ serial: this.#nextSerial++, batch, index, ticket })));
     return promise;
   }
 
   /**
-   * Lease tickets to a sampler: as many as it has room for, but no more than its share of those it may play, so that a first
-   * sampler to ask leaves work for the others.
+   * Lease the oldest tickets that it may play to a sampler.
    *
-   * @param samplers  how many share the work, this one included
-   * @param version   policy version that the sampler has loaded; null: none yet, so it gets nothing
+   * @param slotsFree  as many at most
+   * @param version    policy version that the sampler has loaded; null: none yet, so it gets nothing
    */
-  grant(sampler: string, slotsFree: number, samplers: number, version: number | null): Ticket[] {
+  grant(sampler: string, slotsFree: number, version: number | null): Ticket[] {
     if (version === null) return [];
-    const playable = this.#waiting.filter(({ ticket }) =>
-      ticket.exact ? ticket.version === version : ticket.version <= version,
-    );
-    const share = Math.ceil(playable.length / Math.max(1, samplers));
-    const granted = new Set(playable.slice(0, Math.min(slotsFree, share)));
-    if (granted.size === 0) return [];
-    this.#waiting.splice(0, this.#waiting.length, ...this.#waiting.filter((entry) => !granted.has(entry)));
+    const granted = this.#waiting.take(slotsFree, version);
+    if (granted.length === 0) return [];
     const endsAt = this.#options.clock.now() + this.#options.leaseMs;
-    for (const entry of granted) this.#leases.set(entry.ticket.episode, { entry, sampler, endsAt });
+    const own = this.#leasesOf.get(sampler) ?? new Set();
+    this.#leasesOf.set(sampler, own);
+    for (const entry of granted) {
+      const lease = { entry, sampler, endsAt };
+      this.#leases.set(entry.ticket.episode, lease);
+      own.add(lease);
+    }
     this.#arm();
-    return [...granted].map(({ ticket }) => ticket);
+    return granted.map(({ ticket }) => ticket);
   }
 
   /**
@@ -171,16 +172,15 @@ export class TicketBook {
 
   /** A sampler is gone: its tickets are for others now. */
   lost(sampler: string): void {
-    for (const lease of [...this.#leases.values()]) {
-      if (lease.sampler === sampler) this.#giveBack(lease, aborted(lease, "its sampler was lost"));
-    }
+    for (const lease of [...(this.#leasesOf.get(sampler) ?? [])])
+      this.#giveBack(lease, aborted(lease, "its sampler was lost"));
   }
 
   /** End every open ticket as aborted, because the run ends. Outcomes that still come are ignored. */
   close(why: string): void {
     const outcome: Outcome = { status: "aborted", detail: why };
     for (const lease of [...this.#leases.values()]) this.#end(lease, outcome);
-    for (const entry of this.#waiting.splice(0)) this.#settle(entry, "none", outcome);
+    for (const entry of this.#waiting.clear()) this.#settle(entry, "none", outcome);
     this.#cancelTimer?.();
     this.#cancelTimer = null;
   }
@@ -192,16 +192,22 @@ export class TicketBook {
       this.#end(lease, last);
       return;
     }
-    this.#leases.delete(entry.ticket.episode);
+    this.#free(lease);
     this.#retried++;
     entry.ticket = { ...entry.ticket, attempt: entry.ticket.attempt + 1 };
-    const younger = this.#waiting.findIndex(({ serial }) => serial > entry.serial);
-    this.#waiting.splice(younger === -1 ? this.#waiting.length : younger, 0, entry);
+    this.#waiting.putBack(entry);
   }
 
-  #end({ entry, sampler }: Lease, outcome: Outcome): void {
-    this.#leases.delete(entry.ticket.episode);
-    this.#settle(entry, sampler, outcome);
+  #end(lease: Lease, outcome: Outcome): void {
+    this.#free(lease);
+    this.#settle(lease.entry, lease.sampler, outcome);
+  }
+
+  #free(lease: Lease): void {
+    this.#leases.delete(lease.entry.ticket.episode);
+    const own = this.#leasesOf.get(lease.sampler)!;
+    own.delete(lease);
+    if (own.size === 0) this.#leasesOf.delete(lease.sampler);
   }
 
   #settle({ batch, index, ticket }: Entry, sampler: string, outcome: Outcome): void {
@@ -226,11 +232,8 @@ export class TicketBook {
 
   #expire(): void {
     const now = this.#options.clock.now();
-    const over = this.#leases
-      .values()
-      .filter(({ endsAt }) => endsAt <= now)
-      .toArray();
-    for (const lease of over) {
+    for (const lease of this.#leases.values()) {
+      if (lease.endsAt > now) break;
       this.#expired++;
       this.#giveBack(lease, aborted(lease, `it was not played within ${this.#options.leaseMs} ms`));
     }

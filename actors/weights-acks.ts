@@ -10,22 +10,32 @@
 /** Published digests kept. A sampler that is further behind is as good as one with other bytes. */
 const PUBLISHED_MAX = 64;
 
+/** The version that a sampler holds; null: none yet. */
+type Held = number | null | "quarantined";
+
 interface Wait {
   readonly version: number;
+  /** Samplers that are there, not quarantined, and do not hold it yet. */
+  readonly missing: Set<string>;
   readonly resolve: () => void;
 }
 
 export class Acks {
   /** Digest by version, oldest first. */
   readonly #published = new Map<number, string>();
-  /** By sampler: the version it holds; null: none yet; "quarantined". */
-  readonly #held = new Map<string, number | null | "quarantined">();
+  readonly #held = new Map<string, Held>();
   #waits: Wait[] = [];
+  #holders = 0;
   #mismatches = 0;
 
   /** Acknowledgements of bytes that were never published. */
   get mismatches(): number {
     return this.#mismatches;
+  }
+
+  /** Samplers that hold some version. */
+  get holders(): number {
+    return this.#holders;
   }
 
   /** From now on this is what samplers should load. @throws {RangeError} if it is not newer than the last. */
@@ -45,12 +55,11 @@ export class Acks {
 
   /** A sampler is there. Whatever it held on an earlier connection is forgotten. */
   join(sampler: string): void {
-    this.#held.set(sampler, null);
+    this.#set(sampler, null);
   }
 
   leave(sampler: string): void {
-    this.#held.delete(sampler);
-    this.#wake();
+    this.#set(sampler, undefined);
   }
 
   /** The version a sampler holds; null if none that we know, or if it is quarantined or not there. */
@@ -73,30 +82,36 @@ export class Acks {
     if (held === undefined || held === "quarantined") return false;
     if (this.#published.get(version) !== digest) {
       this.#mismatches++;
-      this.#held.set(sampler, "quarantined");
-      this.#wake();
+      this.#set(sampler, "quarantined");
       return false;
     }
-    this.#held.set(sampler, Math.max(held ?? version, version));
-    this.#wake();
+    this.#set(sampler, Math.max(held ?? version, version));
     return true;
   }
 
   /** Resolves when every sampler that is there, and not quarantined, holds this version or a newer one: at once if none is. */
   everyone(version: number): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
-    this.#waits.push({ version, resolve });
-    this.#wake();
+    const missing = new Set([...this.#held].filter(([, held]) => isMissing(held, version)).map(([sampler]) => sampler));
+    if (missing.size === 0) resolve();
+    else this.#waits.push({ version, missing, resolve });
     return promise;
   }
 
-  #wake(): void {
-    const slowest = this.#held
-      .values()
-      .filter((held) => held !== "quarantined")
-      .reduce<number>((least, held) => Math.min(least, held ?? -1), Number.POSITIVE_INFINITY);
-    const done = this.#waits.filter(({ version }) => version <= slowest);
-    this.#waits = this.#waits.filter(({ version }) => version > slowest);
+  /** @param held  undefined: it is gone */
+  #set(sampler: string, held: Held | undefined): void {
+    const before = this.#held.get(sampler);
+    this.#holders += Number(typeof held === "number") - Number(typeof before === "number");
+    if (held === undefined) this.#held.delete(sampler);
+    else this.#held.set(sampler, held);
+    for (const { version, missing } of this.#waits) {
+      if (held !== undefined && isMissing(held, version)) missing.add(sampler);
+      else missing.delete(sampler);
+    }
+    const done = this.#waits.filter(({ missing }) => missing.size === 0);
+    if (done.length > 0) this.#waits = this.#waits.filter(({ missing }) => missing.size > 0);
     for (const { resolve } of done) resolve();
   }
 }
+
+const isMissing = (held: Held, version: number): boolean => held !== "quarantined" && (held ?? -1) < version;

@@ -42,8 +42,7 @@ beforeEach(() => {
   book = new TicketBook({ clock, leaseMs: LEASE_MS, attemptsMax: 3 });
 });
 const names = (granted: readonly Ticket[]) => granted.map(({ episode }) => episode);
-const grant = (sampler: string, slotsFree = 100, samplers = 1, version: number | null = 3) =>
-  book.grant(sampler, slotsFree, samplers, version);
+const grant = (sampler: string, slotsFree = 100, version: number | null = 3) => book.grant(sampler, slotsFree, version);
 
 describe("a batch", () => {
   test("resolves in the order it was issued, however its episodes end", async () => {
@@ -96,16 +95,10 @@ describe("a batch", () => {
 });
 
 describe("a grant", () => {
-  test("leaves the other samplers their share", () => {
-    void book.issue(tickets(10));
-    // ceil(10 / 4) = 3, then ceil(7 / 4) = 2.
-    expect([grant("a", 100, 4).length, grant("b", 100, 4).length, book.waiting]).toEqual([3, 2, 5]);
-  });
-
   test("is never more than there is room for", () => {
     void book.issue(tickets(10));
-    expect(names(grant("a", 2, 1))).toEqual(["e0", "e1"]);
-    expect(grant("a", 0, 1)).toEqual([]);
+    expect(names(grant("a", 2))).toEqual(["e0", "e1"]);
+    expect(grant("a", 0)).toEqual([]);
     expect(book.leased("a")).toBe(2);
   });
 
@@ -116,10 +109,10 @@ describe("a grant", () => {
       ticket("3 or newer", { exact: false }),
       ticket("4 or newer", { version: 4, exact: false }),
     ]);
-    expect(grant("none", 9, 1, null)).toEqual([]);
-    expect(grant("old", 9, 1, 2)).toEqual([]);
-    expect(names(grant("newer", 9, 1, 5))).toEqual(["3 or newer", "4 or newer"]);
-    expect(names(grant("same", 9, 1, 3))).toEqual(["exactly 3"]);
+    expect(grant("none", 9, null)).toEqual([]);
+    expect(grant("old", 9, 2)).toEqual([]);
+    expect(names(grant("newer", 9, 5))).toEqual(["3 or newer", "4 or newer"]);
+    expect(names(grant("same", 9, 3))).toEqual(["exactly 3"]);
     expect(book.waiting).toBe(1);
   });
 });
@@ -282,7 +275,7 @@ test("it ends every ticket exactly once, in order, under any loss, delay, doubli
         answers.push(book.issue(batch));
       };
       const grantTo = (sampler: string, slots: number) => {
-        for (const ticket of book.grant(sampler, slots, 2, 3)) {
+        for (const ticket of book.grant(sampler, slots, 3)) {
           // Nobody else may hold it.
           expect(holder.has(ticket.episode)).toBe(false);
           expect(taken.has(ticket.episode)).toBe(false);

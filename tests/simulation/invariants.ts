@@ -163,8 +163,8 @@ export class WatchedBook extends TicketBook {
     return ended;
   }
 
-  override grant(sampler: string, slotsFree: number, samplers: number, version: number | null): Ticket[] {
-    const granted = super.grant(sampler, slotsFree, samplers, version);
+  override grant(sampler: string, slotsFree: number, version: number | null): Ticket[] {
+    const granted = super.grant(sampler, slotsFree, version);
     const endsAt = this.#options.clock.now() + this.#options.leaseMs;
     for (const { episode, attempt } of granted) {
       if (this.#leases.has(episode)) this.#invariants.broken(1, `${episode} is played twice at a time`);
