@@ -102,7 +102,11 @@ export const RolloutConfig = z.strictObject({
   topP: z.number().positive().max(1).default(1).describe("Sample among the likeliest tokens of this total probability"),
   topK: z.int().nonnegative().default(0).describe("Sample among this many likeliest tokens; 0 is no limit"),
   leaseMs: z.int().positive().default(60_000).describe("Time to play a ticket before it is given to another sampler"),
-  attemptsMax: z.int().positive().default(3).describe("Times a ticket is issued before its episode counts as aborted"),
+  attemptsMax: z
+    .int()
+    .positive()
+    .default(3)
+    .describe("Times an episode is begun at most; if none of them is played to its end, it is left out and counted"),
 });
 
 export const SamplerConfig = z.strictObject({
