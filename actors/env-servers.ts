@@ -1,19 +1,27 @@
 /** A sampler's connections to the env servers of the roster. Knows no episode beyond its name. */
+import type { Clock } from "./clock.ts";
 import { EpisodeError } from "./errors.ts";
 import type { Messages } from "./protocol.ts";
 import type { Connection } from "./transport/reconnect.ts";
-import type { Peer } from "./transport/transport.ts";
+import type { Handler, Peer } from "./transport/transport.ts";
 
 export interface EnvServersOptions {
-  /** Keep a connection to this address until it is closed. `changed` is called when it comes or goes. */
-  readonly connect: (url: string, changed: () => void) => Connection;
+  /** Keep a connection to this address until it is closed. */
+  readonly connect: (url: string, handler: Handler) => Connection;
   /** How long to wait for an env server while there is none. */
   readonly waitMsMax: number;
-  readonly after: (delayMs: number, run: () => void) => () => void;
+  readonly clock: Clock;
 }
 
 export class EnvServers {
   readonly #options: EnvServersOptions;
+  /** What env servers tell and ask is nothing; that they come and go is. */
+  readonly #handler: Handler = {
+    opened: () => this.#changed(),
+    told() {},
+    asked: () => ({ type: "failed", code: "protocol", detail: "a sampler is not asked" }),
+    closed: () => this.#changed(),
+  };
   readonly #connections = new Map<string, Connection>();
   readonly #waiting = new Set<() => void>();
   #turn = 0;
@@ -32,10 +40,7 @@ export class EnvServers {
     }
     for (const url of urls) {
       if (this.#connections.has(url)) continue;
-      this.#connections.set(
-        url,
-        this.#options.connect(url, () => this.#changed()),
-      );
+      this.#connections.set(url, this.#options.connect(url, this.#handler));
     }
   }
 
@@ -60,8 +65,8 @@ export class EnvServers {
 
   #change(episode: string): Promise<void> {
     return new Promise((resolve, reject) => {
-      const { waitMsMax, after } = this.#options;
-      const cancel = after(waitMsMax, () => {
+      const { waitMsMax, clock } = this.#options;
+      const cancel = clock.after(waitMsMax, () => {
         this.#waiting.delete(wake);
         reject(new EpisodeError(`no env server for ${episode} in ${waitMsMax} ms`, "closed"));
       });

@@ -1,17 +1,68 @@
 /**
- * What a learner's networks lie in: memory that its threads share. A critic has a network of its own, or is one more head of
- * the policy's; then the policy's memory is the beginning of the critic's.
+ * What a learner's networks lie in, and what lies there when it starts: memory that its threads share. A critic has a network of
+ * its own, or is one more head of the policy's; then the policy's memory is the beginning of the critic's.
  */
-import { parameterCount } from "../model/parameters.ts";
-import type { ModelConfig } from "../model/transformer.ts";
+import { initialise, layParameters, type Parameters, parameterCount } from "../model/parameters.ts";
+import { sequence, type Uniform } from "../model/rng.ts";
+import { baseOf, type ModelConfig } from "../model/transformer.ts";
 import type { Checkpoint } from "./checkpoint.ts";
+import type { RunConfig } from "./config.ts";
+import { beside, loadPretrained, shareBody } from "./pretrained.ts";
 import type { NetworkMemory } from "./trainer-thread.ts";
+import { needsCritic } from "./update-settings.ts";
 
 export interface LearnerMemory {
   /** What samplers play with. */
   readonly policy: NetworkMemory;
   /** null without a critic. */
   readonly critic: { readonly model: ModelConfig; readonly memory: NetworkMemory } | null;
+}
+
+/** A learner's networks as it begins with them. */
+export interface Networks extends LearnerMemory {
+  readonly model: ModelConfig;
+  /** The model that adapters are trained beside, and leave as it is; null without adapters. */
+  readonly frozen: Float32Array | null;
+}
+
+/** Of a checkpoint; else of a pretrained model, or fresh. @param model  the policy's */
+export async function startingNetworks(
+  config: RunConfig,
+  model: ModelConfig,
+  saved: Checkpoint | null,
+): Promise<Networks> {
+  const { backbone } = config.learner.critic;
+  const memory = learnerMemory(model, needsCritic(config.learner) ? backbone : "none", saved);
+  const frozen = model.lora === null ? null : await frozenBase(config.model.path!, baseOf(model));
+  const networks = { ...memory, model, frozen };
+  if (saved === null) await fillFirst(config, networks);
+  return networks;
+}
+
+async function fillFirst({ seed, model: { path } }: RunConfig, { policy, critic, model, frozen }: Networks) {
+  const parameters = layParameters(model, policy.parameters);
+  const pretrained = path !== null && frozen === null;
+  const valued = critic === null ? null : layParameters(critic.model, critic.memory.parameters);
+  // A shared body is the policy's, so its own comes after; a pretrained one is copied.
+  if (valued !== null) await begin(pretrained ? beside(parameters, valued) : valued, sequence(seed, "critic"));
+  if (pretrained) await loadPretrained(path, model, parameters);
+  else await begin(parameters, sequence(seed, "initial weights"));
+  if (pretrained && valued !== null && critic!.model.head === "value") shareBody(parameters, valued);
+}
+
+/** Fresh weights, tensor by tensor: those of a large model take longer than an actor may be silent. */
+async function begin({ flat, views }: Parameters, uniform: Uniform): Promise<void> {
+  for (const [name, tensor] of views) {
+    initialise({ flat, views: new Map([[name, tensor]]) }, uniform);
+    await new Promise((next) => setImmediate(next));
+  }
+}
+
+/** In memory that the trainer's thread reads as well. */
+async function frozenBase(folder: string, base: ModelConfig): Promise<Float32Array> {
+  const values = new Float32Array(new SharedArrayBuffer(4 * parameterCount(base)));
+  await loadPretrained(folder, base, layParameters(base, values));
+  return values;
 }
 
 /**

@@ -8,8 +8,8 @@
  */
 import type { Clock } from "./clock.ts";
 import { type MetricName, metricValues } from "./metrics.ts";
-import type { EpisodeRow, Messages, Tell } from "./protocol.ts";
-import type { Peer } from "./transport/transport.ts";
+import type { Answer, EpisodeRow, Messages, Tell } from "./protocol.ts";
+import type { Handler, Peer } from "./transport/transport.ts";
 
 export interface ReporterOptions {
   readonly actor: string;
@@ -32,7 +32,7 @@ const BUSY_BYTES = 1 << 20;
 /** Rows asked to be stored in one message. */
 const ROWS_AT_ONCE = 128;
 
-export class Reporter {
+export class Reporter implements Handler {
   readonly #options: ReporterOptions;
   #waiting: Tell[] = [];
   #dropped = 0;
@@ -75,17 +75,27 @@ export class Reporter {
       late = true;
       deadline.resolve();
     });
-    this.flush();
+    this.#flush();
     while (!late && this.#rows.length + this.#waiting.length > 0) {
       await Promise.race([this.#storing ?? this.#pause(), deadline.promise]);
-      this.flush();
+      this.#flush();
     }
     cancel();
     return { rows: this.#rows.length, messages: this.#waiting.length };
   }
 
-  /** Send what waits, as far as the sink takes it. Called when a connection comes up. */
-  flush(): void {
+  opened(): void {
+    this.#flush();
+  }
+
+  told(): void {}
+
+  asked(): Answer {
+    return { type: "failed", code: "protocol", detail: `${this.#options.actor} is not asked by the sink` };
+  }
+
+  /** Send what waits, as far as the sink takes it. */
+  #flush(): void {
     const { sink: current, actor } = this.#options;
     const sink = current();
     if (sink === null) return;
@@ -100,7 +110,7 @@ export class Reporter {
 
   #tell(message: Tell): void {
     this.#waiting.push(message);
-    this.flush();
+    this.#flush();
     while (this.#waiting.length > this.#options.waitingMax) {
       this.#waiting.shift();
       this.#dropped++;

@@ -9,6 +9,7 @@ import type { PlayRules } from "./play.ts";
 import { tagOf } from "./played-envs.ts";
 import { policyOf } from "./policy-of.ts";
 import { type PolicyMethods, policyMethods } from "./policy-thread.ts";
+import { connectByRoster } from "./roster.ts";
 import { Sampler } from "./sampler.ts";
 import { inThisThread, type Remote, startThread, withMethods } from "./threads.ts";
 import { connectForever } from "./transport/reconnect.ts";
@@ -41,18 +42,9 @@ export const sampler: ActorKind = {
     const me = () => ({ actor, role: "sampler", url: null }) as const;
     const common = { transport, me, run, clock, uniform, backoffMs: BACKOFF_MS, helloDeadlineMs: 5000 } as const;
     const envServers = new EnvServers({
-      connect: (url, changed) =>
-        connectForever({
-          ...{ ...common, address: () => url },
-          handler: {
-            opened: changed,
-            told: () => {},
-            asked: () => ({ type: "failed", code: "protocol", detail: "a sampler is not asked" }),
-            closed: changed,
-          },
-        }),
+      connect: (url, handler) => connectForever({ ...common, address: () => url, handler }),
       waitMsMax: config.transport.askDeadlineMs,
-      after: (delayMs, wake) => clock.after(delayMs, wake),
+      clock,
     });
     const tags = new Map<string, EnvTag>();
     const player = new Sampler({
@@ -71,8 +63,7 @@ export const sampler: ActorKind = {
     meter.depth("queue/playing", () => player.playing);
     meter.depth("queue/waiting", () => player.waiting);
     meter.depth("weights/version", () => player.weights?.version ?? null);
-    let learner = "";
-    const connection = Promise.withResolvers<ReturnType<typeof connectForever>>();
+    const learner = connectByRoster({ ...common, handler: player });
     return {
       url: null,
       doing: () => player.doing(),
@@ -81,14 +72,11 @@ export const sampler: ActorKind = {
       told(message) {
         if (message.type !== "roster") return;
         envServers.update(message);
-        if (message.learner === null) return;
-        const first = learner === "";
-        learner = message.learner;
-        if (first) connection.resolve(connectForever({ ...common, address: () => learner, handler: player }));
+        learner.at(message.learner);
       },
       async stop(reason) {
         player.stop(reason);
-        if (learner !== "") (await connection.promise).close(reason);
+        learner.close(reason);
         envServers.close();
         thread.stop();
       },

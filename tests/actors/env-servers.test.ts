@@ -1,17 +1,17 @@
 /** A sampler finds an env server that is there, in turn, and says so when none is. */
 import { describe, expect, test } from "bun:test";
 import { EnvServers } from "../../actors/env-servers.ts";
-import type { Peer } from "../../actors/transport/transport.ts";
+import type { Handler, Peer } from "../../actors/transport/transport.ts";
 import { FakeClock } from "./children/fake-clock.ts";
 
 const peer = (name: string) => ({ name }) as Peer;
 
 function stage() {
   const clock = new FakeClock();
-  const lines = new Map<string, { up: boolean; closed: string | null; changed: () => void }>();
+  const lines = new Map<string, { up: boolean; closed: string | null; handler: Handler }>();
   const servers = new EnvServers({
-    connect(url, changed) {
-      const line = { up: false, closed: null as string | null, changed };
+    connect(url, handler) {
+      const line = { up: false, closed: null as string | null, handler };
       lines.set(url, line);
       return {
         peer: () => (line.up ? peer(url) : null),
@@ -21,7 +21,7 @@ function stage() {
       };
     },
     waitMsMax: 1000,
-    after: (delayMs, wake) => clock.after(delayMs, wake),
+    clock,
   });
   const roster = (...names: string[]) =>
     servers.update({
@@ -31,7 +31,8 @@ function stage() {
   const up = (name: string, is = true) => {
     const line = lines.get(name)!;
     line.up = is;
-    line.changed();
+    if (is) line.handler.opened!(peer(name));
+    else line.handler.closed!(peer(name), "lost");
   };
   return { clock, lines, servers, roster, up };
 }

@@ -79,7 +79,7 @@ describe("metrics and events", () => {
     sink.queuedBytes = 2 ** 21;
     for (const step of [1, 2]) note(step);
     sink.queuedBytes = 0;
-    reporter.flush();
+    reporter.opened();
     note(3);
     expect(steps()).toEqual([1, 2, 3]);
   });
@@ -88,7 +88,7 @@ describe("metrics and events", () => {
     sink.away = true;
     for (let step = 1; step <= 8; step++) note(step);
     sink.away = false;
-    reporter.flush();
+    reporter.opened();
     expect(steps()).toEqual([4, "event", 5, 6, 7, 8]);
     expect(sink.told[1]).toMatchObject({
       ...{ level: "warning", kind: "dropped" },

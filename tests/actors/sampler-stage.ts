@@ -133,13 +133,9 @@ export function startSampler(world: World, { actor = "sampler-0", slots = 4, env
   const failures: unknown[] = [];
   const quiet = () => {};
   const envServers = new EnvServers({
-    connect: (url, changed) =>
-      world.connect(() => url, actor, {
-        ...{ opened: changed, closed: changed, told: quiet },
-        asked: () => ({ type: "failed", code: "protocol", detail: "not asked" }),
-      }),
+    connect: (url, handler) => world.connect(() => url, actor, handler),
     waitMsMax: ASK_MS,
-    after: (delayMs, wake) => world.clock.after(delayMs, wake),
+    clock: world.clock,
   });
   const roster = (names: readonly string[]) =>
     envServers.update({
@@ -148,15 +144,13 @@ export function startSampler(world: World, { actor = "sampler-0", slots = 4, env
     });
   roster(envs);
   const sampler = new Sampler({
-    ...{
-      actor,
-      slots,
-      dialogue: builtinDialogue(tokenizer),
-      policy: policy.methods,
-      envServers,
-      triesMax,
-      askDeadlineMs: ASK_MS,
-    },
+    actor,
+    slots,
+    dialogue: builtinDialogue(tokenizer),
+    policy: policy.methods,
+    envServers,
+    triesMax,
+    askDeadlineMs: ASK_MS,
     rules: {
       ...{ seed: 5, layout: "compact", compat: false, think: true, replyTokensMax: 40, contextTokensMax: 400 },
       ...{ context: "full", contextTurnsMax: null, overflow: "stop", reasoningWeight: 0 },

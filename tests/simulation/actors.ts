@@ -5,6 +5,7 @@ import type { Log } from "../../actors/log.ts";
 import { MetricsSink } from "../../actors/metrics-sink.ts";
 import { tagOf } from "../../actors/played-envs.ts";
 import { policyOf } from "../../actors/policy-of.ts";
+import { connectByRoster } from "../../actors/roster.ts";
 import { Sampler } from "../../actors/sampler.ts";
 import { opener } from "../../actors/start-env-server.ts";
 import { rulesOf } from "../../actors/start-sampler.ts";
@@ -77,26 +78,12 @@ export const startEnvServer: Start = async (config, { life, stage, run, transpor
 export const startSampler: Start = async (config, { life, stage, run, transport, invariants, fail }) => {
   const { clock, world } = life;
   const policy = new SimulatedPolicy(life, stage.memory, invariants, stage.troubles);
-  const common = {
-    transport,
-    run,
-    clock,
-    uniform: world.uniform,
-    backoffMs: BACKOFF_MS,
-    helloDeadlineMs: 5000,
-  } as const;
   const me = () => ({ actor: life.name, role: "sampler", url: null }) as const;
+  const common = { transport, me, run, clock, uniform: world.uniform, backoffMs: BACKOFF_MS, helloDeadlineMs: 5000 };
   const envServers = new EnvServers({
-    connect: (url, changed) =>
-      connectForever({
-        ...{ ...common, me, address: () => url },
-        handler: {
-          ...{ opened: changed, closed: changed, told: () => {} },
-          asked: () => ({ type: "failed", code: "protocol", detail: "a sampler is not asked" }),
-        },
-      }),
+    connect: (url, handler) => connectForever({ ...common, address: () => url, handler }),
     waitMsMax: config.transport.askDeadlineMs,
-    after: clock.after,
+    clock,
   });
   const write: Log["info"] = (kind, text) => world.note(`${life.name}: ${kind}: ${text}`);
   const { slots } = config.sampler;
@@ -115,8 +102,7 @@ export const startSampler: Start = async (config, { life, stage, run, transport,
     if (policy.openCount > player.playing)
       invariants.broken(8, `${life.name} plays ${player.playing} episodes and holds ${policy.openCount} sequences`);
   });
-  let learner = "";
-  let connection: ReturnType<typeof connectForever> | null = null;
+  const learner = connectByRoster({ ...common, handler: player });
   return {
     url: null,
     doing: () => player.doing(),
@@ -124,13 +110,11 @@ export const startSampler: Start = async (config, { life, stage, run, transport,
     told(message) {
       if (message.type !== "roster") return;
       envServers.update(message);
-      if (message.learner === null) return;
-      learner = message.learner;
-      connection ??= connectForever({ ...common, me, address: () => learner, handler: player });
+      learner.at(message.learner);
     },
     async stop(reason) {
       player.stop(reason);
-      connection?.close(reason);
+      learner.close(reason);
       envServers.close();
     },
   };

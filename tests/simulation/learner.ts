@@ -7,12 +7,12 @@ import { isMetricName, metric } from "../../actors/metrics.ts";
 import { policyOf } from "../../actors/policy-of.ts";
 import type { Ticket } from "../../actors/protocol.ts";
 import { Reporter } from "../../actors/reporter.ts";
+import { connectByRoster } from "../../actors/roster.ts";
 import type { Progress } from "../../actors/run-report.ts";
 import type { Finished } from "../../actors/tickets.ts";
 import { Training } from "../../actors/training.ts";
 import type { TrainingContext } from "../../actors/training-context.ts";
 import { welcoming } from "../../actors/transport/handshake.ts";
-import { type Connection, connectForever } from "../../actors/transport/reconnect.ts";
 import type { Peer } from "../../actors/transport/transport.ts";
 import { Acks } from "../../actors/weights.ts";
 import { parameterCount } from "../../model/parameters.ts";
@@ -54,12 +54,10 @@ export async function startLearner(config: RunConfig, context: ProcessContext): 
     invariants,
     stage.defect === "takes anything",
   );
-  let sink: Connection | null = null;
-  let sinkUrl = "";
-  const reporter = new Reporter({
+  const reporter: Reporter = new Reporter({
     ...{ actor: life.name, waitingMax: WAITING_MAX, rowsMax: ROWS_MAX, retryMs: RETRY_MS, clock },
     askDeadlineMs: config.transport.askDeadlineMs,
-    sink: () => witnessed(sink?.peer() ?? null, invariants),
+    sink: () => witnessed(sink.peer(), invariants),
     notice: (_, text) => world.note(`learner: ${text}`),
     watch(step, told) {
       const sync = config.learner.mode === "sync";
@@ -68,6 +66,10 @@ export async function startLearner(config: RunConfig, context: ProcessContext): 
         invariants.metric(name, step, value, lasting);
       }
     },
+  });
+  const sink = connectByRoster({
+    ...{ transport, run, clock, uniform: world.uniform, backoffMs: BACKOFF_MS, helloDeadlineMs: 5000 },
+    ...{ me: () => ({ actor: life.name, role: "learner", url: null }), handler: reporter },
   });
   const notice = (_: string, kind: string, text: string) => world.note(`learner: ${kind}: ${text}`);
   const host: Learner = new Learner({ tickets, acks, leaseMs, vocabulary: model.vocabulary, clock, notice });
@@ -157,27 +159,14 @@ export async function startLearner(config: RunConfig, context: ProcessContext): 
     doing: () => `${training.doing()}; ${host.state}`.slice(0, 200),
     weights: () => host.weights,
     told(message) {
-      if (message.type !== "roster" || message.metricsSink === null) return;
-      const first = sinkUrl === "";
-      sinkUrl = message.metricsSink;
-      if (!first) return;
-      sink = connectForever({
-        ...{ transport, run, clock, uniform: world.uniform, backoffMs: BACKOFF_MS, helloDeadlineMs: 5000 },
-        address: () => sinkUrl,
-        me: () => ({ actor: life.name, role: "learner", url: null }),
-        handler: {
-          opened: () => reporter.flush(),
-          told: () => {},
-          asked: () => ({ type: "failed", code: "protocol", detail: "a learner is not asked by the sink" }),
-        },
-      });
+      if (message.type === "roster") sink.at(message.metricsSink);
     },
     async stop(reason) {
       training.stop(reason);
       host.leave();
       await running;
       await listener.close();
-      sink?.close(reason);
+      sink.close(reason);
     },
   };
 }
