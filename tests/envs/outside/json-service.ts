@@ -1,4 +1,6 @@
 /** A local server that speaks somebody's protocol in JSON, and remembers what it was asked. */
+import { expect } from "bun:test";
+import type { OutsideGame } from "../../../envs/env.ts";
 
 export interface Asked {
   readonly path: string;
@@ -33,4 +35,19 @@ export function jsonService(answer: (asked: Asked) => unknown): JsonService {
       await server.stop(true);
     },
   };
+}
+
+/** That a game which waits for a server's answer waits no longer once it is closed. */
+export async function expectNoWaitOnceClosed(open: (url: string) => OutsideGame, action: string): Promise<void> {
+  const asked = Promise.withResolvers<void>();
+  await using server = jsonService(() => {
+    asked.resolve();
+    return new Promise(() => {});
+  });
+  const game = open(server.url);
+  await game.start();
+  const answer = game.act(action).catch(String);
+  await asked.promise;
+  await game.close();
+  expect(await answer).toBe("Error: the episode was closed");
 }

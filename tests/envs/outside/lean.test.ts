@@ -9,7 +9,7 @@ import { readTheorem } from "../../../envs/lean/theorem.ts";
 import { wrapped } from "../../../envs/lean/wrap.ts";
 import { envTag } from "../../../envs/registry.ts";
 import { PythonRandom } from "../../../envs/rng/mt19937.ts";
-import { jsonService } from "./json-service.ts";
+import { expectNoWaitOnceClosed, jsonService } from "./json-service.ts";
 import ragen from "./ragen-lean.json";
 
 const folder = mkdtempSync(join(tmpdir(), "bunraku-lean-"));
@@ -114,19 +114,8 @@ describe("a Kimina server", () => {
     expect(game.render()).toBe(opening);
   });
 
-  test("is no longer waited for once the episode is closed", async () => {
-    const asked = Promise.withResolvers<void>();
-    await using server = jsonService(() => {
-      asked.resolve();
-      return new Promise(() => {});
-    });
-    const game = open({ url: server.url });
-    await game.start();
-    const answer = game.act("simp").catch(String);
-    await asked.promise;
-    await game.close();
-    expect(await answer).toBe("Error: the episode was closed");
-  });
+  test("is no longer waited for once the episode is closed", () =>
+    expectNoWaitOnceClosed((url) => open({ url }), "simp"));
 });
 
 describe("the tag", () => {

@@ -11,7 +11,7 @@ import { answerIn } from "../../../envs/search/answer.ts";
 import { documentsText, wordRetriever } from "../../../envs/search/retrieval.ts";
 import { normaliseAnswer } from "../../../envs/search/reward.ts";
 import { villageDocuments, villageQuestions } from "../../../envs/search/village.ts";
-import { jsonService } from "./json-service.ts";
+import { expectNoWaitOnceClosed, jsonService } from "./json-service.ts";
 import ragen from "./ragen-search.json";
 
 const folder = mkdtempSync(join(tmpdir(), "bunraku-search-"));
@@ -109,19 +109,8 @@ describe("a retrieval server", () => {
     expect(game.render()).toBe(opening);
   });
 
-  test("is no longer waited for once the episode is closed", async () => {
-    const asked = Promise.withResolvers<void>();
-    await using server = jsonService(() => {
-      asked.resolve();
-      return new Promise(() => {});
-    });
-    const game = open({ url: server.url });
-    await game.start();
-    const answer = game.act("search[x]").catch(String);
-    await asked.promise;
-    await game.close();
-    expect(await answer).toBe("Error: the episode was closed");
-  });
+  test("is no longer waited for once the episode is closed", () =>
+    expectNoWaitOnceClosed((url) => open({ url }), "search[x]"));
 
   test("plays 64 random episodes beside a player who knows the answers", async () => {
     await using server = jsonService(() => ({ results: hits }));
