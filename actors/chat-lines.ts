@@ -2,8 +2,9 @@
  * Recorded episodes as chats: what the policy was told and what it replied, as messages that other trainers take for
  * supervised fine-tuning. Pure.
  *
- * - A chat holds what the policy really saw: an episode whose context only grew is one chat; where turns were left out of its
- *   context, or summed up, each turn is a chat of its own.
+ * - A chat is one context of the policy, to its end, so that before every reply stands what the policy saw then, and nothing else.
+ *   An episode whose context only grew is one chat.
+ * - Every reply is learnt once: one that is shown again in a later chat, as something said before, has weight 0 there.
  */
 import { type AnsweredTurn, type ContextOptions, contextMessages } from "../envs/context.ts";
 import type { Message } from "../envs/prompt.ts";
@@ -11,25 +12,44 @@ import type { EnvTag } from "../envs/tag.ts";
 import type { RunConfig } from "./config.ts";
 import type { Played } from "./protocol.ts";
 
+/** `weight` as in OpenAI's files for fine-tuning: 0 is shown, and not learnt. */
+export type ChatMessage = Message & { readonly weight?: 0 };
+
 /** @param actionsMax  the episode's budget */
-export function chatsOf(played: Played, tag: EnvTag, { prompt, env }: RunConfig, actionsMax: number): Message[][] {
-  const shown = { layout: prompt.layout, compat: prompt.compat !== "strict", think: env.think };
+export function chatsOf(
+  { turns, trajectory }: Pick<Played, "turns" | "trajectory">,
+  tag: EnvTag,
+  { prompt, env }: Pick<RunConfig, "prompt" | "env">,
+  actionsMax: number,
+): ChatMessage[][] {
+  const mode: ContextOptions["mode"] = prompt.context === "single_turn" ? "single_turn" : "limited_multi_turn";
+  const most = prompt.context === "full" ? null : prompt.contextTurnsMax;
+  const shown = { layout: prompt.layout, compat: prompt.compat !== "strict", think: env.think, mode };
   let actionsLeft = actionsMax;
-  const answered = played.turns.map(({ observation, reply, actions, reward }): AnsweredTurn => {
+  const answered = turns.map(({ observation, reply, actions, reward }): AnsweredTurn => {
     const turn = { observation, reply, actions, reward, actionsLeft };
     actionsLeft -= actions.length;
     return turn;
   });
-  const grew = prompt.context === "full" && played.turns.every(({ dropped }) => dropped === 0);
-  if (grew) return [contextMessages(tag, { answered, now: null }, { ...shown, mode: "full", window: -1 })];
-  return played.turns.map(({ dropped, reply }, turn) => {
-    const most = prompt.context === "full" ? null : prompt.contextTurnsMax;
-    const window = (most === null ? turn + 1 : Math.min(most, turn + 1)) - dropped;
-    const mode: ContextOptions["mode"] = prompt.context === "single_turn" ? "single_turn" : "limited_multi_turn";
-    const history = { answered: answered.slice(0, turn), now: answered[turn]! };
-    return [
-      ...contextMessages(tag, history, { ...shown, mode, window }),
-      { role: "assistant" as const, content: reply },
-    ];
-  });
+  const chats: ChatMessage[][] = [];
+  let first = 0;
+  for (const [turn, { dropped, reply }] of turns.entries()) {
+    const endsContext =
+      turn === turns.length - 1 || trajectory.contexts[chats.length + 1] === trajectory.turns[turn]!.end + 1;
+    if (!endsContext) continue;
+    const window = Math.min(most ?? turn + 1, turn + 1) - dropped;
+    const told = contextMessages(
+      tag,
+      { answered: answered.slice(0, turn), now: answered[turn]! },
+      { ...shown, window },
+    );
+    // All replies that are shown, the oldest of them of turn `turn + 1 - window`; those before `first` are of earlier chats.
+    let repeated = first - (turn + 1 - window);
+    const weighed = told.map((message) =>
+      message.role === "assistant" && repeated-- > 0 ? { ...message, weight: 0 as const } : message,
+    );
+    chats.push([...weighed, { role: "assistant", content: reply }]);
+    first = turn + 1;
+  }
+  return chats;
 }
