@@ -18,7 +18,7 @@ import type { Clock } from "./clock.ts";
 import type { RunConfig } from "./config.ts";
 import { EnvServer } from "./env-server.ts";
 import { playEpisode } from "./play.ts";
-import { type PlayedEnv, playedEnvs, tagOf } from "./played-envs.ts";
+import { playedEnvs, tagOf } from "./played-envs.ts";
 import type { Replies } from "./policy-thread.ts";
 import { type AnswerTo, type Messages, STOPS, type Stop, type Ticket } from "./protocol.ts";
 import { type PlayedTicket, rolloutMetrics, validationTickets } from "./rollouts.ts";
@@ -46,7 +46,7 @@ export interface PolicyEvaluation {
 }
 
 export interface EvaluationOptions {
-  /** `env` says what is played, `validate` which boards and how warm; the rest is as the policy was trained. */
+  /** `env` says what is played, one env or a mix, `validate` which boards of each and how warm; the rest is as the policy was trained. */
   readonly config: RunConfig;
   /** With weights loaded. */
   readonly policy: Replies;
@@ -62,11 +62,13 @@ export interface EvaluationOptions {
   readonly progress?: (played: number, solved: number) => void;
 }
 
-/** @throws {Error} naming the first episode that could not be played, and why. */
-export async function evaluatePolicy(options: EvaluationOptions): Promise<PolicyEvaluation> {
+/**
+ * @returns each env of the config by its name
+ * @throws {Error} naming the first episode that could not be played, and why.
+ */
+export async function evaluatePolicy(options: EvaluationOptions): Promise<ReadonlyMap<string, PolicyEvaluation>> {
   const { config, weights, slots, clock, warn, progress } = options;
-  const [{ name }] = playedEnvs(config) as [PlayedEnv];
-  const tag = tagOf(config, name);
+  const tags = new Map(playedEnvs(config).map(({ name }) => [name, tagOf(config, name)]));
   const tickets = validationTickets(config, weights.validation, config.validate.temperature, weights.version);
   const { idleMs, answerMsMax } = config.envServer;
   const envs = new EnvServer({
@@ -78,7 +80,7 @@ export async function evaluatePolicy(options: EvaluationOptions): Promise<Policy
   async function playOn(): Promise<void> {
     while (next < tickets.length) {
       const index = next++;
-      const one = await playOne(tickets[index]!, options, tag, envs);
+      const one = await playOne(tickets[index]!, options, tags.get(tickets[index]!.env)!, envs);
       played[index] = one;
       if (one.outcome.success) solved++;
       progress?.(++done, solved);
@@ -91,7 +93,8 @@ export async function evaluatePolicy(options: EvaluationOptions): Promise<Policy
     next = tickets.length;
     await envs.stop();
   }
-  return summary(played, tag);
+  const byEnv = Map.groupBy(played, ({ ticket }) => ticket.env);
+  return new Map([...tags].map(([name, tag]) => [name, summary(byEnv.get(name)!, tag)]));
 }
 
 /** Whom the env server's episodes belong to. */
@@ -114,7 +117,7 @@ async function playOne(
   throw new Error(`board ${ticket.layoutSeed} of ${ticket.env} could not be played: ${outcome.detail}`);
 }
 
-/** What was played, in numbers. */
+/** What was played of one env, in numbers. */
 export function summary(played: readonly PlayedTicket[], tag: EnvTag): PolicyEvaluation {
   const metrics = rolloutMetrics("validate", played);
   const boards = [...Map.groupBy(played, ({ ticket }) => ticket.group).values()];

@@ -7,11 +7,12 @@ import { basename, join } from "node:path";
 import { startCluster } from "../actors/cluster.ts";
 import { type RunConfig, runKeys } from "../actors/config.ts";
 import { checkPort } from "../actors/dashboard/serve.ts";
-import { envsText, lessonsOf } from "../actors/played-envs.ts";
+import { envsText } from "../actors/played-envs.ts";
 import { lockRun } from "../actors/run-lock.ts";
 import type { Report } from "../actors/run-report.ts";
 import { startSingleProcess } from "../actors/single-process.ts";
 import { withModel } from "./chosen-model.ts";
+import { checkData } from "./env-choice.ts";
 import { Memory, type MemoryOf } from "./memory.ts";
 import { type Command, helped, type Override, parseOptions, UsageError } from "./options.ts";
 import { chooseConfig, configFlags } from "./presets.ts";
@@ -114,24 +115,16 @@ function fromEnvironment(): Override[] {
 
 /** What can be known to fail is found out before there is a folder. */
 async function begin(config: RunConfig, wanted: string | undefined): Promise<RunFolder> {
-  checkEnv(config);
+  checkData(config);
   await checkPort(config.metrics.host, config.metrics.port);
   return newRun(await withModel(config), wanted);
 }
 
 async function goOn(folder: string, overrides: readonly Override[]): Promise<RunFolder> {
   const run = oldRun(folder, overrides);
-  checkEnv(run.config);
+  checkData(run.config);
   await checkPort(run.config.metrics.host, run.config.metrics.port);
   return run;
-}
-
-/** @throws {UsageError} if the env's data or programs are not there. */
-function checkEnv(config: RunConfig): void {
-  for (const { tag } of lessonsOf(config)) {
-    const lack = tag.missing?.() ?? null;
-    if (lack !== null) throw new UsageError(lack);
-  }
 }
 
 /** What a person wants to know first: success side by side. */

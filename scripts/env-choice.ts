@@ -1,6 +1,7 @@
 /** Which env a command is asked to play: `--env TAG` and `--env.options.KEY=VALUE`. */
 import { type Layer, merge, oneValue, type Tree } from "../actors/config/layers.ts";
-import { runKeys } from "../actors/config.ts";
+import { type RunConfig, runKeys } from "../actors/config.ts";
+import { lessonsOf } from "../actors/played-envs.ts";
 import { envTag } from "../envs/registry.ts";
 import { type EnvTag, TagError } from "../envs/tag.ts";
 import { type Override, UsageError } from "./options.ts";
@@ -24,6 +25,14 @@ export function checkedTag(name: string, options: unknown, compat = false): EnvT
     return tag;
   } catch (error) {
     throw error instanceof TagError ? new UsageError(error.message) : error;
+  }
+}
+
+/** @throws {UsageError} if data or programs of an env that is played are not there. */
+export function checkData(config: RunConfig): void {
+  for (const { tag } of lessonsOf(config)) {
+    const lack = tag.missing?.() ?? null;
+    if (lack !== null) throw new UsageError(lack);
   }
 }
 

@@ -103,7 +103,7 @@ export async function hostedResult(
     throw new Error(`${error instanceof Error ? error.message : error}; ${advice}`, { cause: error });
   });
   const usage = { ...client.usage, cost: cost(client.usage, flags) };
-  return { result: { ...evaluation, tag, episodes, seed, samples, actionsMax: env.actionsMax }, usage };
+  return { result: { ...evaluation, name: tag.tag, tag, episodes, seed, samples, actionsMax: env.actionsMax }, usage };
 }
 
 export function usageLine({ requests, retries, inputTokens, outputTokens, cost }: HostedUsage): string {

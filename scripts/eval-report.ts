@@ -7,6 +7,8 @@ import type { EnvTag } from "../envs/tag.ts";
 
 /** What was played, and how well. */
 export interface Result extends Evaluation {
+  /** What the run calls this env; its tag, but in a mix. */
+  readonly name: string;
   readonly tag: EnvTag;
   readonly episodes: number;
   readonly seed: number;
@@ -20,24 +22,40 @@ export interface Result extends Evaluation {
   readonly thoughts: Thoughts | null;
 }
 
-/** @param policy  what the first row is called */
-export async function evaluationReport(policy: string, result: Result): Promise<string> {
-  const { tag, episodes, seed, samples, actionsMax, stops, failures, thoughts } = result;
+/** What stands beside it, on the same boards. */
+export interface Beside {
+  readonly random: Omit<Evaluation, "ci95" | "passAt">;
+  /** A scripted player, where nobody knows the best; null where somebody does, or there is none. */
+  readonly expert: number | null;
+  /** null: nobody knows it. */
+  readonly best: number | null;
+}
+
+export async function besideOf({ tag, episodes, seed, actionsMax }: Result): Promise<Beside> {
   const boards = { episodes, seed, actionsMax };
+  return {
+    random: await evaluateRandom(tag, boards),
+    expert: await expertSuccess(tag, boards),
+    best: bestPossible(tag, boards),
+  };
+}
+
+/** @param policy  what the first row is called */
+export function evaluationReport(policy: string, result: Result, { random, expert, best }: Beside): string {
+  const { name, tag, episodes, seed, samples, actionsMax, stops, failures, thoughts } = result;
   const rows = [row(policy, result, result.formatErrors)];
-  if (policy !== "random") rows.push(await randomRow(tag, boards));
-  const expert = policy === "optimal" ? null : await expertSuccess(tag, boards);
-  if (expert !== null) rows.push(["scripted expert", percent(expert), "", "", "", "", ""]);
-  const best = bestPossible(tag, boards);
+  if (policy !== "random") rows.push(randomRow(random));
+  if (policy !== "optimal" && expert !== null) rows.push(["scripted expert", percent(expert), "", "", "", "", ""]);
   rows.push(["best possible", best === null ? "unknown" : percent(best), "", "", "", "", ""]);
-  const width = Math.max(...rows.map(([name]) => name!.length));
+  const width = Math.max(...rows.map(([title]) => title!.length));
   const head = ["", "success", "95 % interval", "reward", "turns", "actions", "format errors"];
-  const line = ([name, ...cells]: readonly string[]) =>
-    [name!.padEnd(width), ...cells.map((cell, i) => cell.padStart(Math.max(8, head[i + 1]!.length)))]
+  const line = ([title, ...cells]: readonly string[]) =>
+    [title!.padEnd(width), ...cells.map((cell, i) => cell.padStart(Math.max(8, head[i + 1]!.length)))]
       .join("  ")
       .trimEnd();
+  const env = name === tag.tag ? name : `${name} (${tag.tag})`;
   return [
-    `${tag.tag}, ${episodes} boards from seed ${seed}${samples === 1 ? "" : `, ${samples} episodes each`}, at most ${actionsMax} actions each`,
+    `${env}, ${episodes} boards from seed ${seed}${samples === 1 ? "" : `, ${samples} episodes each`}, at most ${actionsMax} actions each`,
     "",
     line(head),
     ...rows.map(line),
@@ -48,6 +66,19 @@ export async function evaluationReport(policy: string, result: Result): Promise<
   ].join("\n");
 }
 
+/** The same as data. */
+export function evaluationData(result: Result, { random, expert, best }: Beside) {
+  const { tag, episodes, seed, samples, success, ci95, meanReward, meanTurns, meanActions, formatErrors } = result;
+  const { failures, thoughts } = result;
+  return {
+    ...{ env: tag.tag, episodes, seed, samples, success, ci95 },
+    ...{ random: random.success, expert, best },
+    passAt: Object.fromEntries(result.passAt.map(({ k, share }) => [k, share])),
+    ...{ meanReward, meanTurns, meanActions, formatErrors },
+    ...(failures === null ? {} : { failures, thoughts }),
+  };
+}
+
 function row(name: string, { success, ci95, meanReward, meanTurns, meanActions }: Evaluation, formatErrors: number) {
   const interval = `${(100 * ci95[0]).toFixed(1)} – ${percent(ci95[1])}`;
   const means = [meanReward.toFixed(2), meanTurns.toFixed(2), meanActions.toFixed(2)];
@@ -55,10 +86,9 @@ function row(name: string, { success, ci95, meanReward, meanTurns, meanActions }
 }
 
 /** Chance on these boards: a mean over rounds, which is no share of the boards and has no interval of them. */
-async function randomRow(tag: EnvTag, boards: { episodes: number; seed: number; actionsMax: number }) {
-  const { success, meanReward, meanTurns, meanActions } = await evaluateRandom(tag, boards);
-  const means = [meanReward, meanTurns, meanActions];
-  return ["random", percent(success), "", ...means.map((value) => value.toFixed(2)), ""];
+function randomRow({ success, meanReward, meanTurns, meanActions }: Beside["random"]): string[] {
+  const means = [meanReward, meanTurns, meanActions].map((value) => value.toFixed(2));
+  return ["random", percent(success), "", ...means, ""];
 }
 
 const passLine = (passAt: Result["passAt"]) =>

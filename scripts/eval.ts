@@ -1,6 +1,6 @@
 /**
- * `bun run eval`: plays fixed boards with the random player, the best one or a run's policy. Shows how good it is beside chance
- * and the best possible on the same boards, with 95 % intervals, and why a policy's episodes stopped.
+ * `bun run eval`: plays fixed boards with the random player, the best one or a run's policy. Shows for each env how good it is beside
+ * chance and the best possible on the same boards, with 95 % intervals, and why a policy's episodes stopped and failed.
  */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
@@ -9,16 +9,16 @@ import type { Tree } from "../actors/config/layers.ts";
 import { EnvConfig } from "../actors/config/play.ts";
 import { type RunConfig, runKeys } from "../actors/config.ts";
 import { evaluatePolicy } from "../actors/evaluation.ts";
-import { playedEnvs } from "../actors/played-envs.ts";
+import { episodeRules, playedEnvs, tagOf } from "../actors/played-envs.ts";
 import type { PolicyMethods } from "../actors/policy-thread.ts";
 import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/saved-policy.ts";
 import { startThread } from "../actors/threads.ts";
 import { evaluatePlayer } from "../envs/evaluate.ts";
 import { envTag, envTags } from "../envs/registry.ts";
-import { checkedTag, envOverrides } from "./env-choice.ts";
+import { checkData, checkedTag, envOverrides } from "./env-choice.ts";
 import { hostedFlags, hostedResult, isHosted, usageLine } from "./eval-hosted.ts";
 import { progressLine } from "./eval-progress.ts";
-import { evaluationReport, type Result } from "./eval-report.ts";
+import { besideOf, evaluationData, evaluationReport, type Result } from "./eval-report.ts";
 import { type Command, helped, type Override, parseOptions, UsageError } from "./options.ts";
 
 const command = {
@@ -66,32 +66,37 @@ export async function main(args: string[]): Promise<number> {
       "say who plays: --policy random, optimal, the folder of a run, openai:MODEL or anthropic:MODEL",
     );
   }
-  const { result, usage } = isHosted(policy)
+  const { results, usage } = isHosted(policy)
     ? await hosted(policy, options)
-    : { result: await ownResult(policy, options), usage: null };
-  console.log(await evaluationReport(policy, result));
+    : { results: await ownResults(policy, options), usage: null };
+  const played: (readonly [string, ReturnType<typeof evaluationData>])[] = [];
+  for (const result of results) {
+    const beside = await besideOf(result);
+    if (played.length > 0) console.log();
+    console.log(evaluationReport(policy, result, beside));
+    played.push([result.name, evaluationData(result, beside)]);
+  }
   if (usage !== null) console.log(usageLine(usage));
   if (options.flags.json) {
-    const { tag, episodes, seed, success, ci95, meanReward, meanTurns, meanActions, formatErrors } = result;
-    const played = { env: tag.tag, policy, episodes, seed, samples: result.samples };
-    const passAt = Object.fromEntries(result.passAt.map(({ k, share }) => [k, share]));
-    const measured = { success, ci95, passAt, meanReward, meanTurns, meanActions, formatErrors };
-    const failures = result.failures === null ? {} : { failures: result.failures, thoughts: result.thoughts };
-    console.log(JSON.stringify({ ...played, ...measured, ...failures, ...(usage === null ? {} : { usage }) }));
+    const told = results.length === 1 ? played[0]![1] : { envs: Object.fromEntries(played) };
+    console.log(JSON.stringify({ policy, ...told, ...(usage === null ? {} : { usage }) }));
   }
   return 0;
 }
 
-function hosted(policy: string, { flags, overrides }: Options) {
+async function hosted(policy: string, { flags, overrides }: Options) {
   if (flags.checkpoint !== undefined) throw new UsageError(`--checkpoint is for a run's policy, not for ${policy}`);
-  return hostedResult(policy, flags, overrides, checkBoards);
+  const { result, usage } = await hostedResult(policy, flags, overrides, checkBoards);
+  return { results: [result], usage };
 }
 
-function ownResult(policy: string, options: Options): Promise<Result> {
+/** Of a run over a mix one for each of its envs, unless one of them is chosen. */
+async function ownResults(policy: string, options: Options): Promise<readonly Result[]> {
   const foreign = Object.keys(hostedFlags).find((name) => Object.hasOwn(options.flags, name));
   if (foreign !== undefined)
     throw new UsageError(`--${foreign} is for hosted models, as openai:MODEL, not for ${policy}`);
-  return policy === "random" || policy === "optimal" ? playerResult(policy, options) : policyResult(policy, options);
+  if (policy === "random" || policy === "optimal") return [await playerResult(policy, options)];
+  return policyResults(policy, options);
 }
 
 async function playerResult(policy: "random" | "optimal", { flags, overrides }: Options): Promise<Result> {
@@ -111,10 +116,11 @@ async function playerResult(policy: "random" | "optimal", { flags, overrides }: 
   if (player === null) throw new UsageError(`no best player of ${tag.tag} is known; take --policy random`);
   const boards = { episodes, seed, actionsMax };
   const evaluation = await evaluatePlayer(tag, player, { ...boards, tries: samples });
-  return { ...evaluation, ...boards, samples, tag, formatErrors: 0, stops: null, failures: null, thoughts: null };
+  const unsaid = { formatErrors: 0, stops: null, failures: null, thoughts: null };
+  return { ...evaluation, ...boards, ...unsaid, samples, name: tag.tag, tag };
 }
 
-async function policyResult(folder: string, { flags, overrides }: Options): Promise<Result> {
+async function policyResults(folder: string, { flags, overrides }: Options): Promise<readonly Result[]> {
   if (!existsSync(join(folder, "config.json"))) {
     throw new UsageError(`no run in ${folder}: --policy takes random, optimal, or the folder of a run`);
   }
@@ -129,30 +135,36 @@ async function policyResult(folder: string, { flags, overrides }: Options): Prom
   const run = readRunConfig(folder);
   const { episodes = run.validate.episodes, seed = run.validate.firstSeed, samples = 1 } = flags;
   checkBoards(episodes, seed, samples);
-  const { env, tag } = playedEnv(run, overrides);
+  const env = playedEnv(run, overrides);
   const boards = { episodes, firstSeed: seed, groupSize: samples };
   const validate = { ...run.validate, ...boards, temperature: temperature ?? run.validate.temperature };
-  const evaluation = await play(folder, { ...run, env, validate }, checkpoint);
-  return { ...evaluation, tag, episodes, seed, samples, actionsMax: env.actionsMax };
+  const config = { ...run, env, validate };
+  checkData(config);
+  const evaluations = await play(folder, config, checkpoint);
+  return [...evaluations].map(([name, evaluation]) => {
+    const tag = tagOf(config, name);
+    const { actionsMax } = episodeRules(config, name, tag);
+    return { ...evaluation, name, tag, episodes, seed, samples, actionsMax };
+  });
 }
 
 /**
- * The run's env with what was asked for instead. Another env has its own options and budget of actions; of a run of several
- * envs one must be chosen, by the name that it has there.
+ * The run's env with what was asked for instead. Another env has its own options and budget of actions. A mix is played whole,
+ * unless one of its envs is chosen by the name that it has there.
  */
-function playedEnv({ env: ran, prompt }: RunConfig, overrides: readonly Override[]) {
+function playedEnv({ env: ran, prompt }: RunConfig, overrides: readonly Override[]): RunConfig["env"] {
   for (const { path, source } of overrides) {
     if (!path.startsWith("env.")) throw new UsageError(`${source}: a run keeps its config; only env.… can be changed`);
   }
   const asked = envOverrides(overrides);
+  if (ran.mix.length > 0 && Object.keys(asked).length === 0) return ran;
   const trained = oneOf(ran, asked["tag"]);
   const name = asked["tag"] === undefined || ran.mix.length > 0 ? trained.tag : String(asked["tag"]);
   const same = name === trained.tag;
-  const compat = prompt.compat !== "strict";
   const options = { ...(same ? trained.options : {}), ...(asked["options"] as Tree | undefined) };
-  const tag = checkedTag(name, options, compat);
+  const tag = checkedTag(name, options, prompt.compat !== "strict");
   const actionsMax = same ? trained.actionsMax : tag.actionsMax;
-  return { env: checkedEnv({ ...trained, actionsMax, ...asked, tag: name, options }), tag };
+  return checkedEnv({ ...trained, actionsMax, ...asked, tag: name, options });
 }
 
 /** A run's env as if it had played that alone. */
@@ -162,7 +174,9 @@ function oneOf(env: RunConfig["env"], asked: unknown): RunConfig["env"] {
   const found = all.find(({ name }) => name === asked);
   if (found === undefined) {
     const names = all.map(({ name }) => name).join(", ");
-    throw new UsageError(`this run plays several envs; choose one of them with --env: ${names}`);
+    throw new UsageError(
+      `this run plays several envs; choose one of them with --env, or leave env.… out for all: ${names}`,
+    );
   }
   const { tag, options, turnsMax, actionsMax, actionsPerTurnMax } = found;
   return {
@@ -183,7 +197,8 @@ async function play(folder: string, config: RunConfig, checkpoint: string | null
   try {
     const weights = await startSavedPolicy(saved, config, SLOTS, thread.methods, warn);
     const { dialogue } = saved;
-    const progress = progressLine(config.validate.episodes * config.validate.groupSize);
+    const { episodes, groupSize } = config.validate;
+    const progress = progressLine(playedEnvs(config).length * episodes * groupSize);
     return await evaluatePolicy({
       ...{ config, policy: thread.methods, dialogue, weights, slots: SLOTS, clock: realClock, warn, progress },
     });

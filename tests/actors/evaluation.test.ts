@@ -33,9 +33,11 @@ async function evaluate(changed: RunConfig, { slots } = WHOLE, progress = (_: nu
   const weights = await startSavedPolicy(saved, changed, slots, methods, () => {});
   const { dialogue } = saved;
   const warn = (text: string) => expect(text).toBe("");
-  return evaluatePolicy({
+  const evaluations = await evaluatePolicy({
     ...{ config: changed, policy: methods, dialogue, weights, slots, clock: realClock, warn, progress },
   });
+  expect([...evaluations.keys()]).toEqual(["Bandit"]);
+  return evaluations.get("Bandit")!;
 }
 
 /** Boards `first` … of the run's env, at a temperature. */

@@ -3,11 +3,16 @@ import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { realClock } from "../../actors/clock.ts";
 import { startCluster } from "../../actors/cluster.ts";
 import { composeRunConfig, type RunConfig } from "../../actors/config.ts";
 import { groupEnvs, type Scores } from "../../actors/curriculum.ts";
+import { evaluatePolicy } from "../../actors/evaluation.ts";
+import { policyMethods } from "../../actors/policy-thread.ts";
 import type { Report } from "../../actors/run-report.ts";
+import { savedPolicy, startSavedPolicy } from "../../actors/saved-policy.ts";
 import { startSingleProcess } from "../../actors/single-process.ts";
+import { inThisThread } from "../../actors/threads.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 
 afterAll(removeTemporaryFolders);
@@ -108,6 +113,22 @@ describe("a run over a mix", () => {
       expect(report.success[key]!).toBeCloseTo((Bandit![key]! + Ice![key]!) / 2, 12);
     }
     expect(values.get("baseline/random{env=Ice} 0")).toBe(report.envs!["Ice"]!.random);
+  });
+
+  test("is evaluated afterwards env by env, and solves of each what its last validation says", async () => {
+    const config = mixedConfig(folder);
+    const saved = await savedPolicy(folder, config, null);
+    const { methods } = inThisThread(policyMethods());
+    const weights = await startSavedPolicy(saved, config, 8, methods, () => {});
+    const warn = (text: string) => expect(text).toBe("");
+    const played = await evaluatePolicy({
+      ...{ config, policy: methods, dialogue: saved.dialogue, weights, slots: 8, clock: realClock, warn },
+    });
+    expect([...played.keys()]).toEqual(["Bandit", "Ice"]);
+    for (const [env, { success, passAt, stops }] of played) {
+      expect(success).toBe(values.get(`validate/success{env=${env}} 4`)!);
+      expect([passAt.at(-1)!.k, Object.values(stops).reduce((sum, count) => sum + count, 0)]).toEqual([4, 24]);
+    }
   });
 
   test("stopped in the middle and resumed, deals out the same groups and learns the same", async () => {

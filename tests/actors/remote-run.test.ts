@@ -37,9 +37,10 @@ async function evaluate(env: Partial<RunConfig["env"]>, warn = (text: string) =>
   const { methods } = inThisThread(policyMethods());
   const weights = await startSavedPolicy(saved, changed, 16, methods, () => {});
   const { dialogue } = saved;
-  return evaluatePolicy({
+  const evaluations = await evaluatePolicy({
     ...{ config: changed, policy: methods, dialogue, weights, slots: 16, clock: realClock, warn },
   });
+  return [...evaluations.values()][0]!;
 }
 
 /** The Bandit as a remote env. Says of the board what the Bandit's own brief says. `spoil` may answer in its place. */

@@ -31,7 +31,19 @@ describe("a player", () => {
     expect(result.success).toBeWithin(low, high + 1e-9);
     expect(result.ci95[0]).toBeLessThanOrEqual(result.success);
     expect(result.ci95[1]).toBeGreaterThanOrEqual(result.success);
-    const keys = ["env", "policy", "episodes", "seed", "samples", "success", "ci95", "passAt"];
+    const keys = [
+      "policy",
+      "env",
+      "episodes",
+      "seed",
+      "samples",
+      "success",
+      "ci95",
+      "random",
+      "expert",
+      "best",
+      "passAt",
+    ];
     expect(Object.keys(result)).toEqual([...keys, "meanReward", "meanTurns", "meanActions", "formatErrors"]);
   });
 
@@ -111,22 +123,41 @@ describe("a run's policy", () => {
   });
 
   const refused = (...args: string[]) => command(["eval", "--policy", folder, ...args]);
-  test("of a run over a mix plays the one env that is chosen, by the name and with the budgets that it has there", async () => {
+  test("of a run over a mix plays each of its envs, with a table for each, or the one that is chosen", async () => {
     const mixed = join(temporaryFolder(), "mixed");
     cpSync(folder, mixed, { recursive: true });
     const config = JSON.parse(readFileSync(join(folder, "config.json"), "utf8"));
     const mix = [{ tag: "Bandit" }, { tag: "BanditTest", name: "Other", actionsMax: 1 }];
     writeFileSync(join(mixed, "config.json"), JSON.stringify({ ...config, env: { ...config.env, mix } }));
-    const all = await command(["eval", "--policy", mixed]);
-    expect([all.code, all.err]).toEqual([
-      2,
-      "error: this run plays several envs; choose one of them with --env: Bandit, Other\n",
+    const asked = ["--episodes", "20", "--temperature", "1", "--samples", "2"];
+    const { result, table } = await evaluate("--policy", mixed, ...asked);
+    expect([Object.keys(result), Object.keys(result.envs)]).toEqual([
+      ["policy", "envs"],
+      ["Bandit", "Other"],
     ]);
-    const asked = ["--episodes", "20", "--temperature", "1"];
-    const { result } = await evaluate("--policy", mixed, "--env", "Other", ...asked);
+    const { result: bandit } = await evaluate("--policy", folder, ...asked);
+    expect({ policy: folder, ...result.envs.Bandit }).toEqual(bandit);
+    expect(result.envs.Other).toMatchObject({ env: "BanditTest", episodes: 20, samples: 2 });
+    for (const { success, ci95, random, best, passAt, failures } of Object.values<typeof bandit>(result.envs)) {
+      expect([ci95[0] <= success, success <= ci95[1], random > 0, best]).toEqual([true, true, true, 1]);
+      expect(Object.keys(passAt)).toEqual(["1", "2"]);
+      const failed = Object.values<number>(failures).reduce((sum, count) => sum + count, 0);
+      expect(failed).toBe(40 - Math.round(40 * success));
+    }
+    const tables = table.split("\n\n").filter((part) => / boards from seed /.test(part));
+    expect(tables.map((part) => part.trim().split(",")[0])).toEqual(["Bandit", "Other (BanditTest)"]);
+    for (const part of [/\nrandom +\d/, /\nbest possible +100\.0 %/, /pass@2/, /\nfailed: /]) {
+      expect(table.match(new RegExp(part, "g"))!.length).toBe(2);
+    }
+    const { result: chosen } = await evaluate("--policy", mixed, "--env", "Other", ...asked);
     const { result: same } = await evaluate("--policy", folder, "--env", "BanditTest", ...asked);
-    expect(result).toEqual({ ...same, policy: mixed });
-  });
+    expect(chosen).toEqual({ ...same, policy: mixed });
+    const unclear = await command(["eval", "--policy", mixed, "--env.turnsMax=1"]);
+    expect([unclear.code, unclear.err]).toEqual([
+      2,
+      "error: this run plays several envs; choose one of them with --env, or leave env.… out for all: Bandit, Other\n",
+    ]);
+  }, 60_000);
 
   test("has only the checkpoints it has, and keeps its config", async () => {
     expect(await refused("--checkpoint", "u000099")).toMatchObject({ code: 2, out: "" });
