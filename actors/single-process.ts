@@ -100,13 +100,11 @@ class SingleProcess implements Cluster {
     try {
       actor.running = await kind.start(config, {
         ...{ actor: name, run, folder, token: this.#token, clock: this.#time.clock, log, meter },
-        ...{
-          transport: this.#transport(actor),
-          listen: `memory:${name}`,
-          threads: false,
-          guest: null,
-          uniform: Math.random,
-        },
+        transport: this.#transport(actor),
+        listen: `memory:${name}`,
+        threads: false,
+        guest: null,
+        uniform: Math.random,
         finish: () => void this.#end({ ok: true, reason: `${name} finished` }, actor),
         fail: (error) => this.#failed(actor, error),
       });

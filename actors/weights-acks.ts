@@ -26,12 +26,6 @@ export class Acks {
   readonly #held = new Map<string, Held>();
   #waits: Wait[] = [];
   #holders = 0;
-  #mismatches = 0;
-
-  /** Acknowledgements of bytes that were never published. */
-  get mismatches(): number {
-    return this.#mismatches;
-  }
 
   /** Samplers that hold some version. */
   get holders(): number {
@@ -81,7 +75,6 @@ export class Acks {
     const held = this.#held.get(sampler);
     if (held === undefined || held === "quarantined") return false;
     if (this.#published.get(version) !== digest) {
-      this.#mismatches++;
       this.#set(sampler, "quarantined");
       return false;
     }

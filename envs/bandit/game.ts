@@ -51,9 +51,6 @@ const PAIRS = {
   ],
 } as const;
 
-/** Every arm name that can occur, as shown: for tokenizers. */
-export const BANDIT_ARM_NAMES: readonly string[] = ["Phoenix", "Dragon", ...PAIRS.train.flat(), ...PAIRS.test.flat()];
-
 /** Names the payout stream, so that equal layout and dynamics seeds still give unrelated numbers. */
 const PAYOUT_STREAM = 1;
 

@@ -164,12 +164,4 @@ export class NumpyLegacyRandom {
     while (drawn > count - 1) drawn = (this.#twister.next32() & mask) >>> 0;
     return drawn;
   }
-
-  /** In place, as `RandomState.shuffle` on a list. */
-  shuffle<T>(items: T[]): void {
-    for (let i = items.length - 1; i > 0; i--) {
-      const j = this.randint(i + 1);
-      [items[i], items[j]] = [items[j]!, items[i]!];
-    }
-  }
 }

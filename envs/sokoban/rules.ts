@@ -106,10 +106,6 @@ export class SokobanState {
     return this.#player;
   }
 
-  get done(): boolean {
-    return this.#done;
-  }
-
   /** @throws {Error} if the game is over. */
   act(action: number): Effect {
     if (this.#done) throw new Error("this Sokoban game is over; open a new one");

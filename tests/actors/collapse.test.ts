@@ -15,11 +15,9 @@ function trajectoryOf(...turns: [prompt: number[], reply: number[]][]): Trajecto
   const written = turns.flatMap(([prompt, reply]) => [...prompt.map(() => 0), ...reply.map(() => 1)]);
   let end = -1;
   return {
-    ...{
-      tokens: Int32Array.from(tokens),
-      written: Uint8Array.from(written),
-      logProbs: new Float32Array(tokens.length),
-    },
+    tokens: Int32Array.from(tokens),
+    written: Uint8Array.from(written),
+    logProbs: new Float32Array(tokens.length),
     turns: turns.map(([prompt, reply]) => {
       end += prompt.length + reply.length;
       return { end, reward: 0, penalty: 0 };

@@ -16,13 +16,11 @@ beforeEach(async () => {
   world = new World();
   [events, cuts, changes] = [[], [], 0];
   guests = new Guests({
-    ...{
-      clock: world.clock,
-      heartbeatMs: 500,
-      heartbeatDeadlineMs: 10_000,
-      progressDeadlineMs: 60_000,
-      greet: () => [roster],
-    },
+    clock: world.clock,
+    heartbeatMs: 500,
+    heartbeatDeadlineMs: 10_000,
+    progressDeadlineMs: 60_000,
+    greet: () => [roster],
     changed: () => void changes++,
     cut: (name) => void cuts.push(name),
     event: (event) => void events.push(event),
@@ -50,16 +48,14 @@ async function come(
 
 const beat = (peer: Peer, actor: string, workingMs = 0) =>
   peer.tell({
-    ...{
-      type: "heartbeat",
-      actor,
-      doing: "playing",
-      lastMessage: "tickets",
-      rssBytes: 1,
-      load: {},
-      weights: null,
-      workingMs,
-    },
+    type: "heartbeat",
+    actor,
+    doing: "playing",
+    lastMessage: "tickets",
+    rssBytes: 1,
+    load: {},
+    weights: null,
+    workingMs,
   });
 
 test("a guest is greeted once, seen with what it does, and told what everybody is told", async () => {

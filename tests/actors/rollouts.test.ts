@@ -189,12 +189,10 @@ describe("what was played", () => {
     const train = metricValues(rolloutMetrics("train", playedOf(tries)));
     expect(train).toMatchObject({
       ...{ "train/success": 3 / 8, "train/success{env=Bandit}": 0.5, "train/success{env=Ice}": 0.25 },
-      ...{
-        "train/groups": 2,
-        "train/groups{env=Ice}": 1,
-        "train/pass_at_group": 1,
-        "train/in_group_std{env=Ice}": 0.5,
-      },
+      "train/groups": 2,
+      "train/groups{env=Ice}": 1,
+      "train/pass_at_group": 1,
+      "train/in_group_std{env=Ice}": 0.5,
     });
     expect(Object.keys(train)).not.toContain("train/stop_over{env=Ice}");
     const validate = metricValues(rolloutMetrics("validate", playedOf(tries)));

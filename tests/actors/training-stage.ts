@@ -17,11 +17,9 @@ export const configOf = (changed: Sections = {}) =>
         env: { tag: "Bandit", turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1 },
         rollout: { groups: 2, groupSize: 2 },
         learner: { updates: 6, filter: { strategy: "all" } },
-        ...{
-          validate: { episodes: 3, everyUpdates: 2 },
-          checkpoint: { everyUpdates: 3 },
-          warmStart: { enabled: false },
-        },
+        validate: { episodes: 3, everyUpdates: 2 },
+        checkpoint: { everyUpdates: 3 },
+        warmStart: { enabled: false },
       },
     },
     { source: "test", values: changed },
@@ -76,15 +74,13 @@ export class Stage {
     this.training = new Training({
       ...{ run: "run", config, clock: this.clock, engine: "compiled, cpu, 2 threads" },
       trainer: {
-        ...{
-          start: unused,
-          keepReference: unused,
-          resetOptimizer: unused,
-          imitate: unused,
-          steps: unused,
-          goOnFrom: unused,
-          crossScore: unused,
-        },
+        start: unused,
+        keepReference: unused,
+        resetOptimizer: unused,
+        imitate: unused,
+        steps: unused,
+        goOnFrom: unused,
+        crossScore: unused,
         update: async (played, settings) => {
           note(`update ${played.length}`);
           this.settings.push(settings);

@@ -14,15 +14,13 @@ import { tinyParameters } from "./tiny-policy.ts";
 const engine = compiledEngine({ threads: 1 });
 /** Heads that onnxruntime's own attention takes (a multiple of 16), and heads that run by definition. */
 const wide = ModelConfig.parse({
-  ...{
-    vocabulary: 24,
-    width: 32,
-    layers: 2,
-    heads: 4,
-    kvHeads: 2,
-    headWidth: 16,
-    hidden: 24,
-  },
+  vocabulary: 24,
+  width: 32,
+  layers: 2,
+  heads: 4,
+  kvHeads: 2,
+  headWidth: 16,
+  hidden: 24,
 });
 /** Longer sums than onnxruntime adds up in one go: 128 terms, and 352. */
 const long = ModelConfig.parse({

@@ -95,13 +95,11 @@ describe("an answer", () => {
     answers = [
       () =>
         Response.json({
-          ...{
-            content: [
-              { type: "text", text: "<answer>" },
-              { type: "text", text: "Up" },
-            ],
-            stop_reason: "max_tokens",
-          },
+          content: [
+            { type: "text", text: "<answer>" },
+            { type: "text", text: "Up" },
+          ],
+          stop_reason: "max_tokens",
           usage: { input_tokens: 40, output_tokens: 64 },
         }),
     ];
