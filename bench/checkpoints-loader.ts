@@ -1,4 +1,5 @@
-/** Loads a model once, as a learner does, and prints how fast beside the page cache, and with how much memory. Argument: folder. */
+/** Loads a model as a learner does, and prints how fast beside disk and page cache, and with how much memory. Argument: folder. */
+import { dlopen } from "bun:ffi";
 import { readFileSync, statSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { join } from "node:path";
@@ -11,33 +12,56 @@ const peakBytes = () => 1024 * Number(/VmHWM:\s+(\d+)/.exec(readFileSync("/proc/
 const [folder] = process.argv.slice(2) as [string];
 const file = join(folder, "model.safetensors");
 const { model } = readPretrained(folder);
+const memoryBytes = 4 * parameterCount(model);
 
-/** The whole file through one buffer that stays in the cache of a core: what the page cache can give. */
-async function readSeconds(): Promise<number> {
+async function secondsOf(work: () => unknown): Promise<number> {
+  const began = performance.now();
+  await work();
+  return (performance.now() - began) / 1000;
+}
+
+/** The whole file through one buffer that stays in the cache of a core: what disk or page cache can give. */
+async function readThrough(): Promise<void> {
   const handle = await open(file);
   const buffer = new Uint8Array(2 ** 20);
-  const began = performance.now();
   for (;;) if ((await handle.read(buffer, 0, buffer.length, null)).bytesRead === 0) break;
-  const seconds = (performance.now() - began) / 1000;
   await handle.close();
-  return seconds;
+}
+
+/** Takes the file out of the page cache. */
+async function forget(): Promise<void> {
+  const { symbols } = dlopen("libc.so.6", { posix_fadvise: { args: ["i32", "i64", "i64", "i32"], returns: "i32" } });
+  const handle = await open(file, "r+");
+  await handle.sync();
+  const POSIX_FADV_DONTNEED = 4;
+  const code = symbols.posix_fadvise(handle.fd, 0, 0, POSIX_FADV_DONTNEED);
+  await handle.close();
+  if (code !== 0) throw new Error(`posix_fadvise answered ${code}`);
+}
+
+/** As a learner's: memory that its threads share, and that nobody has touched yet. */
+function newMemory(): Float32Array {
+  // A virtual machine's host takes memory that lies idle, and is slow to give it back: a process claims it before.
+  const { exitCode } = Bun.spawnSync([process.execPath, "-e", `new Uint8Array(${memoryBytes}).fill(1)`]);
+  if (exitCode !== 0) throw new Error(`a process that touches ${memoryBytes} bytes ended with ${exitCode}`);
+  return new Float32Array(new SharedArrayBuffer(memoryBytes));
 }
 
 // Brings the file into the page cache.
-await readSeconds();
-// As a learner's: memory that its threads share, and that nobody has touched yet.
-const values = new Float32Array(new SharedArrayBuffer(4 * parameterCount(model)));
+await readThrough();
+const values = newMemory();
+const parameters = layParameters(model, values);
 const before = peakBytes();
-const began = performance.now();
-await loadPretrained(folder, model, layParameters(model, values));
-const seconds = (performance.now() - began) / 1000;
-const memoryBytes = values.byteLength;
+const seconds = await secondsOf(() => loadPretrained(folder, model, parameters));
 const extraBytes = peakBytes() - before - memoryBytes;
-const reference = Math.min(await readSeconds(), await readSeconds());
-/** New memory as large, touched once. */
-const fresh = new Float32Array(new SharedArrayBuffer(memoryBytes));
-const touched = performance.now();
-fresh.fill(1);
-const freshSeconds = reference + (performance.now() - touched) / 1000;
+const cacheSeconds = Math.min(await secondsOf(readThrough), await secondsOf(readThrough));
+const fresh = newMemory();
+const freshSeconds = cacheSeconds + (await secondsOf(() => fresh.fill(1)));
+await forget();
+const diskSeconds = await secondsOf(readThrough);
+await forget();
+const fromDiskSeconds = await secondsOf(() => loadPretrained(folder, model, parameters));
 const { size: bytes } = statSync(file);
-console.log(JSON.stringify({ bytes, seconds, reference, freshSeconds, extraBytes, memoryBytes }));
+console.log(
+  JSON.stringify({ bytes, seconds, cacheSeconds, freshSeconds, diskSeconds, fromDiskSeconds, extraBytes, memoryBytes }),
+);

@@ -1,9 +1,9 @@
 /**
  * What reading a pretrained model costs: a safetensors file of 1 GB into the learner's memory, beside what the page cache gives.
- * Run: bun bench/checkpoints.bench.ts, or `bun run bench checkpoints [--checkpoints.megabytes=1000]`
- * Budget: at least half of the page cache's read speed, and less than 10 % of memory besides the parameters'. The system hands out
- * new memory page by page, which alone takes longer than reading; so speed is also compared with doing both (`freshShare`).
- * Bfloat16 becomes float32: twice as many bytes are written as are read.
+ * Run: bun run bench checkpoints [--checkpoints.megabytes=1000]
+ * Budget: at least half of the disk's or page cache's read speed, and less than 10 % of memory besides the parameters'. Out of the page
+ * cache the system's handing out of new memory, page by page, takes longer than reading; so speed is also compared with doing
+ * both (`freshShare`). Bfloat16 becomes float32: twice as many bytes are written as are read.
  */
 import { cpSync, mkdtempSync, openSync, rmSync, writeFileSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,7 +13,7 @@ import { huggingFaceShapes } from "../model/checkpoint/hugging-face.ts";
 import { ModelConfig } from "../model/transformer.ts";
 import { numbersOf, round } from "./reference.ts";
 
-export const summary = "read a pretrained model of 1 GB, beside the page cache; memory besides the parameters'";
+export const summary = "read a pretrained model of 1 GB, beside disk and page cache; memory besides the parameters'";
 
 interface Row {
   readonly dtype: string;
@@ -21,6 +21,9 @@ interface Row {
   readonly pageCacheGigabytesPerSecond: number;
   /** Of the page cache's speed. */
   readonly share: number;
+  readonly diskGigabytesPerSecond: number;
+  /** Of the disk's speed, with a file that is only there. */
+  readonly diskShare: number;
   /** Of what it takes at least on one thread: to read the file, and to be handed out new memory for the parameters. */
   readonly freshShare: number;
   /** Of the parameters' memory. */
@@ -41,22 +44,22 @@ export async function run(options: Readonly<Record<string, string>> = {}): Promi
       const child = Bun.spawn([process.execPath, join(import.meta.dir, "checkpoints-loader.ts"), folder]);
       const text = await child.stdout.text();
       if ((await child.exited) !== 0) throw new Error(`loading ${dtype} failed`);
-      const { bytes, seconds, reference, freshSeconds, extraBytes, memoryBytes } = JSON.parse(text) as Record<
-        string,
-        number
-      >;
+      const { bytes, seconds, cacheSeconds, freshSeconds, diskSeconds, fromDiskSeconds, extraBytes, memoryBytes } =
+        JSON.parse(text) as Record<string, number>;
       const row = {
         dtype,
         gigabytesPerSecond: round(bytes! / seconds! / 1e9),
-        pageCacheGigabytesPerSecond: round(bytes! / reference! / 1e9),
-        share: round(reference! / seconds!, 2),
+        pageCacheGigabytesPerSecond: round(bytes! / cacheSeconds! / 1e9),
+        share: round(cacheSeconds! / seconds!, 2),
+        diskGigabytesPerSecond: round(bytes! / diskSeconds! / 1e9),
+        diskShare: round(diskSeconds! / fromDiskSeconds!, 2),
         freshShare: round(freshSeconds! / seconds!, 2),
         extraMemoryShare: round(extraBytes! / memoryBytes!, 3),
       };
       rows.push(row);
       console.log(
         `${dtype}: ${row.gigabytesPerSecond} GB/s of ${row.pageCacheGigabytesPerSecond} (x ${row.share}); ` +
-          `into new memory x ${row.freshShare}; ` +
+          `into new memory x ${row.freshShare}; from disk x ${row.diskShare} of ${row.diskGigabytesPerSecond} GB/s; ` +
           `${(100 * row.extraMemoryShare).toFixed(1)} % more memory than the parameters`,
       );
     } finally {

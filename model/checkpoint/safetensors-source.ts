@@ -3,11 +3,19 @@
  * copy of itself. The file is an argument; this knows no disk.
  *
  * - Nothing is read before the file's table of contents was checked as a whole.
- * - Beside the destination it holds two buffers of `BUFFER_BYTES`, and for F32 not even those.
+ * - Beside the destination it holds nothing: half precision is read into the end of where it goes, and widened there.
  * - Several reads are on their way at once: handing out new memory page by page takes the system longer than copying into it, and
  *   is done by whoever reads.
  */
-import { DTYPE_BYTES, headerLength, type Place, PREFIX_BYTES, readContents, sizeOf } from "./safetensors-contents.ts";
+import {
+  DTYPE_BYTES,
+  type Dtype,
+  headerLength,
+  type Place,
+  PREFIX_BYTES,
+  readContents,
+  sizeOf,
+} from "./safetensors-contents.ts";
 
 export interface ByteSource {
   /** For messages. */
@@ -17,9 +25,7 @@ export interface ByteSource {
   read(into: Uint8Array, at: number): Promise<void>;
 }
 
-/** Small enough to stay in a core's cache between being read and being widened. */
-const BUFFER_BYTES = 2 ** 20;
-/** One read of F32, and how many are on their way. */
+/** What one read fills, and how many are on their way. */
 const READ_BYTES = 2 ** 23;
 const READS = 4;
 
@@ -29,7 +35,6 @@ export class SafetensorsSource {
   readonly places: ReadonlyMap<string, Place>;
   readonly #source: ByteSource;
   readonly #dataStart: number;
-  #buffers: readonly Uint8Array[] | null = null;
 
   private constructor(source: ByteSource, places: readonly Place[], dataStart: number) {
     this.file = source.name;
@@ -54,51 +59,61 @@ export class SafetensorsSource {
     const place = this.places.get(name)!;
     if (from + values.length > sizeOf(place.shape))
       throw new RangeError(`${name} [${place.shape}] has no ${values.length} values from ${from} on`);
-    const at = this.#dataStart + place.begin + from * DTYPE_BYTES[place.dtype];
-    switch (place.dtype) {
-      case "F32":
-        return this.#readPlain(new Uint8Array(values.buffer, values.byteOffset, values.byteLength), at);
-      case "F16":
-        return this.#widen(values, at, (half, into) => into.set(new Float16Array(half.buffer, 0, half.length)));
-      case "BF16":
-        return this.#widen(values, at, widenBfloat16);
-      default:
-        return place.dtype satisfies never;
-    }
-  }
-
-  async #readPlain(into: Uint8Array, at: number): Promise<void> {
+    const width = DTYPE_BYTES[place.dtype];
+    const at = this.#dataStart + place.begin + from * width;
+    const count = READ_BYTES / values.BYTES_PER_ELEMENT;
     let next = 0;
     const readOn = async () => {
-      while (next < into.length) {
-        const from = next;
-        next += READ_BYTES;
-        await this.#source.read(into.subarray(from, from + READ_BYTES), at + from);
+      while (next < values.length) {
+        const start = next;
+        next += count;
+        const part = values.subarray(start, start + count);
+        const bytes = new Uint8Array(part.buffer, part.byteOffset, part.byteLength);
+        await this.#source.read(bytes.subarray(bytes.length - width * part.length), at + width * start);
+        widen(place.dtype, part);
       }
     };
     await Promise.all(Array.from({ length: READS }, readOn));
   }
+}
 
-  async #widen(values: Float32Array, at: number, widen: (half: Uint16Array, into: Float32Array) => void) {
-    this.#buffers ??= [new Uint8Array(BUFFER_BYTES), new Uint8Array(BUFFER_BYTES)];
-    const count = BUFFER_BYTES / 2;
-    let next = 0;
-    // One buffer is read into while the other is widened.
-    const widenOn = async (buffer: Uint8Array) => {
-      while (next < values.length) {
-        const from = next;
-        next += count;
-        const into = values.subarray(from, from + count);
-        await this.#source.read(buffer.subarray(0, 2 * into.length), at + 2 * from);
-        widen(new Uint16Array(buffer.buffer, 0, into.length), into);
+/**
+ * Make float32 of the halves that lie at the end of `values`. From the first on, each is written where its half was read already;
+ * in pairs, because a word is read as fast as a half.
+ */
+function widen(dtype: Dtype, { buffer, byteOffset, length }: Float32Array): void {
+  const words = new Int32Array(buffer, byteOffset, length);
+  let word = length >> 1;
+  let into = 0;
+  // The first of an odd number has the upper half of a word to itself.
+  if (length % 2 === 1 && dtype !== "F32") {
+    const half = words[word++]! >>> 16;
+    words[into++] = dtype === "F16" ? FLOAT16[half]! : half << 16;
+  }
+  switch (dtype) {
+    case "F32":
+      return;
+    case "F16":
+      for (; word < length; word++, into += 2) {
+        const pair = words[word]!;
+        words[into] = FLOAT16[pair & 0xffff]!;
+        words[into + 1] = FLOAT16[pair >>> 16]!;
       }
-    };
-    await Promise.all(this.#buffers.map(widenOn));
+      return;
+    case "BF16":
+      // A bfloat16 is the upper half of the float32 of the same value.
+      for (; word < length; word++, into += 2) {
+        const pair = words[word]!;
+        words[into] = pair << 16;
+        words[into + 1] = pair & 0xffff0000;
+      }
+      return;
+    default:
+      dtype satisfies never;
   }
 }
 
-/** A bfloat16 is the upper half of the float32 of the same value. */
-function widenBfloat16(upper: Uint16Array, into: Float32Array): void {
-  const bits = new Uint32Array(into.buffer, into.byteOffset, into.length);
-  for (let i = 0; i < bits.length; i++) bits[i] = upper[i]! << 16;
-}
+/** The bits of the float32 that equals each float16: twice as fast as converting. */
+const FLOAT16 = new Int32Array(
+  Float32Array.from(new Float16Array(Uint16Array.from({ length: 2 ** 16 }, (_, bits) => bits).buffer)).buffer,
+);

@@ -7,6 +7,7 @@ import {
   readSafetensors,
   writeSafetensors,
 } from "../../model/checkpoint/safetensors.ts";
+import { type ByteSource, SafetensorsSource } from "../../model/checkpoint/safetensors-source.ts";
 
 const golden = join(import.meta.dir, "../golden/model");
 
@@ -24,6 +25,11 @@ const f32 = (begin: number, end: number, shape = [(end - begin) / 4]) => ({
   dtype: "F32",
   shape,
   data_offsets: [begin, end],
+});
+const inMemory = (bytes: Uint8Array): ByteSource => ({
+  name: "f",
+  byteLength: bytes.length,
+  read: async (into, at) => into.set(bytes.subarray(at, at + into.length)),
 });
 const zeros = (count: number) => new Uint8Array(count);
 
@@ -131,6 +137,34 @@ describe("readSafetensors", () => {
     const { tensors } = readSafetensors(file(header, new Uint8Array(halves.buffer)), "f");
     expect([...tensors.get("h")!.values]).toEqual([1, -2, 65504, 2 ** -24, Number.POSITIVE_INFINITY]);
     expect([...tensors.get("b")!.values]).toEqual([1, -2, 3.140625, 0xff * 2 ** 120]);
+  });
+
+  test.each([
+    ["F16", (bits: number) => new Float16Array(Uint16Array.of(bits).buffer)[0]!],
+    ["BF16", (bits: number) => new Float32Array(Uint32Array.of(bits << 16).buffer)[0]!],
+  ] as const)("reads every %s into memory that is there, an odd number of them too", async (dtype, widened) => {
+    for (const count of [1, 2, 3, 2 ** 16 - 1, 2 ** 16]) {
+      const halves = Uint16Array.from({ length: count }, (_, i) => 2 ** 16 - 1 - i);
+      const bytes = file({ w: { dtype, shape: [count], data_offsets: [0, 2 * count] } }, new Uint8Array(halves.buffer));
+      const source = await SafetensorsSource.open(inMemory(bytes));
+      const values = new Float32Array(count + 2).fill(7);
+      await source.read("w", values.subarray(1, -1));
+      expect([...values]).toEqual([7, ...Array.from(halves, widened), 7]);
+    }
+  });
+
+  test("reads what takes several reads, from the middle on", async () => {
+    const count = 2 ** 22 + 5;
+    const halves = Uint16Array.from({ length: count }, (_, i) => i % 0x7f80);
+    const bytes = file(
+      { w: { dtype: "BF16", shape: [count], data_offsets: [0, 2 * count] } },
+      new Uint8Array(halves.buffer),
+    );
+    const source = await SafetensorsSource.open(inMemory(bytes));
+    const values = new Float32Array(count - 3);
+    await source.read("w", values, 3);
+    const bits = new Uint32Array(values.buffer);
+    expect(bits.every((word, i) => word === ((i + 3) % 0x7f80) << 16)).toBeTrue();
   });
 
   test("keeps its arrays when the bytes are overwritten", () => {
