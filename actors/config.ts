@@ -11,7 +11,7 @@ import { withAlgorithm } from "./config/algorithms.ts";
 import { ConfigError } from "./config/error.ts";
 import { HealthConfig } from "./config/health.ts";
 import { Keys } from "./config/keys.ts";
-import { type Layer, lastToSet, merge, oneValue, parseLayer, type Tree } from "./config/layers.ts";
+import { type Layer, lastToSet, merge, oneValue, type Tree } from "./config/layers.ts";
 import { LearnerConfig } from "./config/learner.ts";
 import { CheckpointConfig, ModelConfig, ValidateConfig, WarmStartConfig } from "./config/learning.ts";
 import { EngineConfig, JoinConfig, MetricsConfig, SupervisorConfig, TransportConfig } from "./config/machine.ts";
@@ -66,11 +66,6 @@ export function composeRunConfig(given: readonly Layer[]): RunConfig {
   const faults = [...broken, ...unreadKeys(config, layers)];
   if (faults.length > 0) throw new ConfigError(faults.join("\n"));
   return config;
-}
-
-/** One file's text as a whole config. @throws {ConfigError} naming the file and every fault at once. */
-export function parseRunConfig(text: string, file: string): RunConfig {
-  return composeRunConfig([parseLayer(text, file)]);
 }
 
 function faultLines(issue: z.core.$ZodIssue, layers: readonly Layer[]): string[] {

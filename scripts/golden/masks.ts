@@ -1,15 +1,15 @@
 /**
- * Golden case H8: RAGEN's loss mask and reward positions. The case names its inputs only: "chatml rendering of H6 update
- * messages" through a toy tokenizer, so this file needs the whole golden file to find H6.
+ * Golden case H8: loss masks and reward positions as RAGEN derives them, by counting turn-start tokens. No run needs them: our
+ * trajectories carry which tokens the policy wrote and where its turns end. They are here to show that the rest is understood.
+ *
+ * The case names its inputs only: "chatml rendering of H6 update messages" through a toy tokenizer, so this file needs the whole
+ * golden file to find H6.
  */
-import { type ChatTokens, ragenMask, ragenScores } from "../../model/mask.ts";
+import type { Message } from "../../envs/prompt.ts";
 import { normaliseRewards } from "../../model/reward.ts";
+import { chatml } from "./chatml.ts";
 import type { Check } from "./check.ts";
 
-interface Message {
-  role: string;
-  content: string;
-}
 interface Placed {
   loss_mask_ones: number[];
   score_positions: [number, string, number][][];
@@ -44,7 +44,7 @@ export function maskChecks(body: unknown, file: unknown): Check[] {
   }
   const chats = generation.messages.map(updateMessages);
   const rewards = generation.messages.map(turnRewards);
-  const { rows, chat, words } = tokenise(chats.map(chatml));
+  const { rows, chat, words } = tokenise(chats.map((chat) => chatml(chat, null)));
   const penalties = chats.map((messages) => FORMAT_PENALTY * messages.filter(unreadable).length);
   const masks = rows.map((tokens) => ragenMask(tokens, chat, "replies"));
   const trained = (mask: Uint8Array, row: number) =>
@@ -114,9 +114,6 @@ function turnRewards(messages: Message[]): number[] {
 /** A reply without an answer costs the format penalty. */
 const unreadable = ({ role, content }: Message) => role === "assistant" && !/<answer>.*<\/answer>/s.test(content);
 
-const chatml = (messages: Message[]) =>
-  messages.map(({ role, content }) => `<|im_start|>${role}\n${content}<|im_end|>\n`).join("");
-
 /** The case's toy tokenizer, with left padding. */
 function tokenise(texts: string[]): { rows: Int32Array[]; chat: ChatTokens; words: string[] } {
   const ids = new Map([[PAD, 0]]);
@@ -138,4 +135,61 @@ function tokenise(texts: string[]): { rows: Int32Array[]; chat: ChatTokens; word
     chat: { turnStart: ids.get("<|im_start|>")!, turnEnd: ids.get("<|im_end|>")! },
     words: [...ids.keys()],
   };
+}
+
+// Token sequences start with a system turn, then users and assistants alternate; left padding counts as turn 0. Results have
+// one column less than the tokens: column t belongs to the target tokens[t + 1].
+
+interface ChatTokens {
+  /** Ids that open and close a turn: "<|im_start|>" and "<|im_end|>" for Qwen. */
+  readonly turnStart: number;
+  readonly turnEnd: number;
+}
+
+/** (L) 0 in padding, 1 in the system turn, even in user turns, odd from 3 on in assistant turns. */
+function turnIndices(tokens: Int32Array, turnStart: number): Int32Array {
+  let turn = 0;
+  return tokens.map((token) => {
+    if (token === turnStart) turn++;
+    return turn;
+  });
+}
+
+/**
+ * (L - 1) 1 where RAGEN trains. Assistant turns train their role header too, and the next turn's start token.
+ *
+ * Source: RAGEN ctx_manager get_masks_and_scores.
+ *
+ * @param trained "replies": assistant turns (enable_response_mask True). "all": everything behind the system turn.
+ */
+function ragenMask(tokens: Int32Array, { turnStart }: ChatTokens, trained: "replies" | "all"): Uint8Array {
+  const turns = turnIndices(tokens, turnStart);
+  return Uint8Array.from(turns.subarray(0, -1), (turn) => (turn > 1 && (trained === "all" || turn % 2 === 1) ? 1 : 0));
+}
+
+/**
+ * (L - 1) rewards on target tokens: the sum on the last column, or each turn's on the token behind its turn-end token
+ * (Qwen's newline), where the turn is in the tokens; the reward of a turn that is not there is lost.
+ *
+ * Source: RAGEN ctx_manager get_masks_and_scores, use_turn_scores False and True, for Qwen.
+ *
+ * @param turnRewards reward of each assistant turn, in order.
+ */
+function ragenScores(
+  tokens: Int32Array,
+  { turnStart, turnEnd }: ChatTokens,
+  turnRewards: readonly number[],
+  placement: "turns" | "end",
+): Float32Array {
+  const scores = new Float32Array(tokens.length - 1);
+  if (placement === "end") {
+    scores[scores.length - 1] = turnRewards.reduce((sum, reward) => sum + reward, 0);
+    return scores;
+  }
+  const turns = turnIndices(tokens, turnStart);
+  for (let i = 0; i < scores.length; i++) {
+    const turn = (turns[i]! - 3) / 2;
+    if (tokens[i] === turnEnd && Number.isInteger(turn) && turn >= 0) scores[i] = turnRewards[turn] ?? 0;
+  }
+  return scores;
 }

@@ -2,14 +2,7 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { ConfigError } from "../../actors/config/error.ts";
 import { type Layer, lastToSet, merge, oneValue, parseLayer } from "../../actors/config/layers.ts";
-import {
-  composeRunConfig,
-  describeConfig,
-  parseRunConfig,
-  RunConfig,
-  runKeys,
-  withoutSecrets,
-} from "../../actors/config.ts";
+import { composeRunConfig, describeConfig, RunConfig, runKeys, withoutSecrets } from "../../actors/config.ts";
 import { filterRule } from "../../actors/update-settings.ts";
 import type { FilterRule } from "../../model/filter.ts";
 
@@ -26,7 +19,7 @@ const layer = (yaml: string, source = "mine.yaml") => parseLayer(yaml, source);
 
 describe("a run's config", () => {
   test("can be run as it is: an empty file is the defaults", () => {
-    expect(parseRunConfig("", "empty.yaml")).toEqual(RunConfig.parse({}));
+    expect(composeRunConfig([layer("")])).toEqual(RunConfig.parse({}));
     expect(faults()).toEqual([]);
   });
 
@@ -48,13 +41,13 @@ describe("a run's config", () => {
   });
 
   test("shows every key, and no secret", () => {
-    const config = parseRunConfig("metrics: {token: a-secret-of-a-run}", "mine.yaml");
+    const config = composeRunConfig([layer("metrics: {token: a-secret-of-a-run}")]);
     const lines = describeConfig(config).split("\n");
     expect(lines.length).toBe(runKeys.all.length);
     expect(lines).toContain("learner.betas = [0.9,0.99]");
     expect(lines).toContain('metrics.token = "(hidden)"');
     expect(lines).toContain("transport.token = null");
-    expect(withoutSecrets(config)).toEqual(parseRunConfig("", "empty.yaml"));
+    expect(withoutSecrets(config)).toEqual(composeRunConfig([layer("")]));
   });
 
   test("never repeats a secret in an error", () => {
@@ -246,7 +239,7 @@ describe("rules across keys", () => {
 });
 
 describe("the filter as the algorithm takes it", () => {
-  const rule = (yaml: string) => filterRule(parseRunConfig(`learner: {filter: {${yaml}}}`, "mine.yaml").learner.filter);
+  const rule = (yaml: string) => filterRule(composeRunConfig([layer(`learner: {filter: {${yaml}}}`)]).learner.filter);
 
   test.each([
     ["strategy: all", { strategy: "all" }],

@@ -1,7 +1,8 @@
 /** What a verdict leads to: which rung is taken when, what it changes, and that a saved state goes on the same. */
 import { describe, expect, test } from "bun:test";
 import { HealthConfig } from "../../actors/config/health.ts";
-import { parseRunConfig } from "../../actors/config.ts";
+import { parseLayer } from "../../actors/config/layers.ts";
+import { composeRunConfig } from "../../actors/config.ts";
 import { checkup, type Due, HEALTH_START, type HealthState, type Measured, measuredOf } from "../../actors/health.ts";
 import { CONTROL_START, controlAfter, intervened } from "../../actors/interventions.ts";
 import type { FilterRule } from "../../model/filter.ts";
@@ -112,7 +113,7 @@ describe("early stops", () => {
 describe("a config", () => {
   const faults = (yaml: string) => {
     try {
-      return parseRunConfig(yaml, "mine.yaml") && "";
+      return composeRunConfig([parseLayer(yaml, "mine.yaml")]) && "";
     } catch (error) {
       return (error as Error).message;
     }

@@ -1,10 +1,10 @@
 /** H7: several episodes side by side, from seeds to metrics. */
 import { z } from "zod";
+import { composeRunConfig, type RunConfig } from "../../../actors/config.ts";
+import { trainingTickets, validationTickets } from "../../../actors/rollouts.ts";
 import type { EpisodeRules, Game, LocalEnv, Turn } from "../../../envs/env.ts";
 import { openEpisode } from "../../../envs/episode.ts";
-import { episodeMetrics, passAtGroup } from "../../../envs/metrics.ts";
 import { envTag } from "../../../envs/registry.ts";
-import { groupSeeds, VALIDATION_SEED } from "../../../envs/seeds.ts";
 import { SokobanGame } from "../../../envs/sokoban/game.ts";
 import { shortestPath } from "../../../envs/sokoban/solve.ts";
 import { openLocal } from "../../../envs/tag.ts";
@@ -47,23 +47,33 @@ interface Played {
 
 export function environmentManager(body: unknown): Check[] {
   const { config, steps, ...expected } = H7.parse(body).v1;
-  const { env_groups, group_size, seed_train } = config;
-  const seeds = groupSeeds(seed_train, env_groups, group_size);
+  const run = runOf(config);
+  const trained = (update: number) => trainingTickets(run, update, 0).map(({ layoutSeed }) => layoutSeed);
+  const seeds = trained(0);
   const played = seeds.map((seed) => open(config, seed));
   const openings = played.map(({ env }) => env.opening);
   const solutions = Object.fromEntries(Object.keys(expected.bfs).map((id) => [id, played[Number(id)]?.solution]));
   const turns = steps.flatMap((step, i) => stepChecks(played, step, i));
-  const second = groupSeeds(seed_train + env_groups, env_groups, group_size);
-  const validation = expected.val_seeds.map(() => groupSeeds(VALIDATION_SEED, env_groups, group_size));
+  const validation = expected.val_seeds.map((_, i) =>
+    validationTickets(run, `v${i}`, 1, 0).map(({ layoutSeed }) => layoutSeed),
+  );
   return [
     { name: "seeds", expected: expected.seeds, got: seeds },
     { name: "initial", expected: expected.initial, got: openings },
     { name: "bfs", expected: expected.bfs, got: solutions },
     ...turns,
     { name: "final_metrics", expected: expected.final_metrics, got: metrics(config, played) },
-    { name: "second_reset_seeds", expected: expected.second_reset_seeds, got: second },
+    { name: "second_reset_seeds", expected: expected.second_reset_seeds, got: trained(1) },
     { name: "val_seeds", expected: expected.val_seeds, got: validation },
   ];
+}
+
+/** A run that plays as many episodes a batch as RAGEN's manager holds. */
+function runOf({ env_groups, group_size, seed_train }: Config): RunConfig {
+  const rollout = { groups: env_groups, groupSize: group_size, firstSeed: seed_train };
+  const validate = { episodes: env_groups, groupSize: group_size };
+  const learner = { filter: { strategy: "all" } };
+  return composeRunConfig([{ source: "H7", values: { rollout, validate, learner } }]);
 }
 
 function open(config: Config, seed: number): Played {
@@ -117,11 +127,18 @@ function stateOf({ game, turns }: Played) {
   };
 }
 
+/** Source: RAGEN EnvStateManager.get_rollout_states. */
 function metrics({ tag, group_size }: Config, played: readonly Played[]): Record<string, number>[] {
-  const each = played.map(({ turns }) => episodeMetrics(turns));
+  const each = played.map(({ turns }) => ({
+    success: Number(turns.at(-1)!.ending === "success"),
+    num_actions: turns.reduce((sum, turn) => sum + turn.actions.length, 0),
+    action_is_effective: turns.filter(({ effective }) => effective).length / turns.length,
+    action_is_valid: turns.filter(({ valid }) => valid).length / turns.length,
+  }));
   return each.map((values, i) => {
     const first = i - (i % group_size);
-    const named = { ...values, [`pass@${group_size}`]: passAtGroup(each.slice(first, first + group_size)) };
+    const group = each.slice(first, first + group_size);
+    const named = { ...values, [`pass@${group_size}`]: Math.max(...group.map(({ success }) => success)) };
     return Object.fromEntries(Object.entries(named).map(([name, value]) => [`${tag}/${name}`, value]));
   });
 }

@@ -7,11 +7,11 @@
 import { z } from "zod";
 import { alfworldMemory } from "../../../envs/alfworld/memory.ts";
 import { parseReply } from "../../../envs/answer.ts";
-import { chatml } from "../../../envs/chatml.ts";
 import { type AnsweredTurn, type ContextMode, contextMessages, type History } from "../../../envs/context.ts";
 import { firstPrompt } from "../../../envs/prompt.ts";
 import { envTag, envTags } from "../../../envs/registry.ts";
 import type { EnvTag } from "../../../envs/tag.ts";
+import { chatml } from "../chatml.ts";
 import type { Check } from "../check.ts";
 
 const Dialogue = z.array(z.object({ role: z.enum(["system", "user", "assistant"]), content: z.string() }));
