@@ -72,6 +72,7 @@ export function evaluateArithmetic(text: string): number {
 }
 
 function tokenise(text: string): string[] {
+  if (/\n/.test(text.trim())) throw new ArithmeticError("an expression is one line");
   const tokens = text.match(/\d+\.\d*|\.\d+|\d+|\*\*|\/\/|[-+*/%()]|\S/g) ?? [];
   for (const token of tokens) {
     if (!/^(?:[\d.]+|\*\*|\/\/|[-+*/%()])$/.test(token) || token === ".")

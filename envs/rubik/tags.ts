@@ -1,10 +1,15 @@
-/** The cube's tag and its players. Source: RAGEN-2 config/envs.yaml (limits). */
+/** The cube's tag and its players. Source: RAGEN-2 config/envs.yaml. */
 import { defineTag, expectGame, plainWording, type TagSource, uniformPlayer } from "../tag.ts";
 import { solveCube, TURNS } from "./cube.ts";
 import { RubikConfig, RubikGame } from "./game.ts";
 
-const INSTRUCTION =
-  "You are solving a 2x2 Rubik's cube. Turn its faces until every face shows a single color. An action turns one face clockwise, or counterclockwise if it ends in '. The answer should be a sequence of actions, like <answer>U || R'</answer>";
+const INSTRUCTION = `You are solving a 2x2 Rubik's Cube (Pocket Cube). The goal is to restore the cube so that each of the faces consists of a single, unique color.
+Available actions use standard Singmaster notation for face rotations: U, U', D, D', L, L', R, R', F, F', B, B'.
+- Faces: U (Up), D (Down), L (Left), R (Right), F (Front), B (Back).
+- Modifiers: A letter alone means 90° clockwise (e.g., 'R'). A letter with prime (') means 90° counter-clockwise (e.g., "R'").
+Respond with a sequence of actions separated by "||".
+Example: <answer>U</answer>
+`;
 
 function solutionOf(game: RubikGame): number[] | null {
   return solveCube(game.state, game.turns, game.config.scrambleDepth);
@@ -18,7 +23,7 @@ export const rubikTags: readonly TagSource[] = [
     defaults: { scrambleDepth: 1 },
     compatDefaults: { shippedBack: true },
     actionsMax: 20,
-    replyWordsHint: 100,
+    replyWordsHint: 96,
     parts: (config) => ({
       wording: plainWording(INSTRUCTION, TURNS, false),
       open: (seeds) => new RubikGame(config, seeds),

@@ -8,20 +8,23 @@ export interface Placement {
 }
 
 const FORMS = [
-  /place\s+(\d+)\s+at\s+row\s+(\d+)\s+col(?:umn)?\s+(\d+)/i,
-  /place\s+(\d+)\s+at\s+\(?\s*(\d+)\s*,\s*(\d+)\s*\)?/i,
-  /(\d+)\s+at\s+\(?\s*(\d+)\s*,\s*(\d+)\s*\)?/i,
-  /\(?\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\)?/,
+  /place\s+(\d+)\s+at\s+row\s+(\d+)\s+col\s+(\d+)/,
+  /place\s+(\d+)\s+at\s+\((\d+),\s*(\d+)\)/,
+  /place\s+(\d+)\s+at\s+(\d+),\s*(\d+)/,
+  /(\d+)\s+at\s+(\d+),\s*(\d+)/,
+  /\((\d+),\s*(\d+),\s*(\d+)\)/,
+  /(\d+),\s*(\d+),\s*(\d+)/,
 ];
 
 /** @returns the placement, or what is wrong with it in RAGEN-2's words. */
 export function parsePlacement(action: string, size: number): Placement | string {
-  const match = FORMS.map((form) => form.exec(action)).find((found) => found !== null);
+  const text = action.trim().toLowerCase();
+  const match = FORMS.map((form) => form.exec(text)).find((found) => found !== null);
   if (match === undefined || match === null) {
-    return `Could not parse action: '${action}'. Expected format: 'place 5 at row 2 col 3' or '2,3,5'`;
+    return `Could not parse action: '${text}'. Expected format: 'place 5 at row 2 col 3' or '2,3,5'`;
   }
   const numbers = match.slice(1).map(Number) as [number, number, number];
-  const valueFirst = /place|at/i.test(action);
+  const valueFirst = /place|at/.test(text);
   const [row, col, value] = valueFirst ? [numbers[1], numbers[2], numbers[0]] : numbers;
   for (const [name, number] of [
     ["Row", row],

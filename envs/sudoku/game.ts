@@ -1,8 +1,8 @@
 /**
  * Sudoku as a `Game` whose actions are text. The layout seed makes the puzzle; nothing in play is random.
  *
- * - Every action counts as a step, also a refused one, so that no player can stay for ever; RAGEN-2 counts legal
- *   placements only (`countRefused` false).
+ * - Every action is a step, and at the limit the game ends; RAGEN-2 looks at the limit only after a legal placement
+ *   (`refusedEnd` false), so that a player of nonsense stays for ever.
  *
  * Source: RAGEN-2 ragen/env/sudoku.
  */
@@ -21,7 +21,7 @@ export const SudokuConfig = z.strictObject({
   completionBonus: z.number().default(10),
   /** Blank only cells that leave one solution. */
   unique: z.boolean().default(true),
-  countRefused: z.boolean().default(true),
+  refusedEnd: z.boolean().default(true),
 });
 export type SudokuConfig = z.infer<typeof SudokuConfig>;
 
@@ -72,7 +72,7 @@ export class SudokuGame implements LanguageGame {
     const units = conflicts(this.#grid, this.#config.gridSize, cell, value);
     if (units.length > 0) {
       const named = units.map((unit) => this.#unitName(unit, row, col)).join(", ");
-      return this.#refuse(`Invalid placement: ${value} conflicts with ${named}`);
+      return this.#refuse(`Invalid placement: ${value} conflicts with ${named}${this.#validNumbers(cell, place)}`);
     }
     return this.#accept(cell, value, place);
   }
@@ -80,21 +80,28 @@ export class SudokuGame implements LanguageGame {
   #accept(cell: number, value: number, place: string): Effect {
     const correct = value === this.puzzle.solution[cell];
     this.#grid[cell] = value;
-    this.#feedback = correct ? `✓ Correct! Placed ${value} at ${place}` : `✓ Placed ${value} at ${place}`;
     // Every placement is legal when made, and none becomes illegal: a full grid is a solved one.
     const success = this.#grid.every((filled) => filled !== 0);
+    this.#feedback =
+      (correct ? `✓ Correct! Placed ${value} at ${place}` : `⚠ Placed ${value} at ${place} - Valid but not optimal`) +
+      (success ? "\n🎉 Congratulations! Puzzle solved!" : "");
     const score = this.#config.correctPlacementScore * (correct ? 1 : DIFFERENT_SCORE_SHARE);
-    return this.#effect(score + (success ? this.#config.completionBonus : 0), true, success, true);
+    return this.#effect(score + (success ? this.#config.completionBonus : 0), true, success);
+  }
+
+  #validNumbers(cell: number, place: string): string {
+    const valid = this.#grid[cell] === 0 ? candidatesOf(this.#grid, this.#config.gridSize, cell) : [];
+    return valid.length === 0 ? "" : `\n   Valid numbers for ${place}: [${valid.join(", ")}]`;
   }
 
   #refuse(reason: string): Effect {
     this.#feedback = `❌ ${reason}`;
-    return this.#effect(this.#config.invalidActionScore, false, false, this.#config.countRefused);
+    return this.#effect(this.#config.invalidActionScore, false, false);
   }
 
-  #effect(reward: number, valid: boolean, success: boolean, counted: boolean): Effect {
-    if (counted) this.#steps++;
-    this.#done = success || this.#steps >= this.#config.maxSteps;
+  #effect(reward: number, valid: boolean, success: boolean): Effect {
+    this.#steps++;
+    this.#done = success || ((valid || this.#config.refusedEnd) && this.#steps >= this.#config.maxSteps);
     return { reward, done: this.#done, effective: valid, valid, success };
   }
 

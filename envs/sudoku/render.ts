@@ -49,9 +49,9 @@ function board({ size, initial }: Puzzle, grid: readonly number[]): string[] {
 function hints(grid: readonly number[], size: number): string[] {
   const empty = [...grid.keys()].filter((cell) => grid[cell] === 0);
   if (empty.length === 0 || empty.length > HINTED_CELLS_MAX) return [];
-  const lines = empty.map(
-    (cell) =>
-      `  - (${Math.floor(cell / size) + 1},${(cell % size) + 1}): [${candidatesOf(grid, size, cell).join(", ")}]`,
-  );
+  const lines = empty.flatMap((cell) => {
+    const valid = candidatesOf(grid, size, cell).join(", ");
+    return valid === "" ? [] : [`  - (${Math.floor(cell / size) + 1},${(cell % size) + 1}): [${valid}]`];
+  });
   return ["💡 VALID NUMBERS FOR EMPTY CELLS:", ...lines, ""];
 }

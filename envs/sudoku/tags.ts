@@ -1,8 +1,18 @@
-/** The Sudoku tags and their players. Source: RAGEN-2 config/envs.yaml (limits). */
+/**
+ * The Sudoku tags and their players. Source: RAGEN-2 config/envs.yaml.
+ *
+ * RAGEN-2 blanks 32 and 40 of 81 cells and allows 20 and 30 actions, so that nobody can solve its boards: they are for compat.
+ * In strict mode the boards are 4 by 4, which the same budgets do for.
+ */
 import type { Uniform } from "../env.ts";
 import { defineTag, expectGame, plainWording, type TagSource } from "../tag.ts";
 import { SudokuConfig, SudokuGame } from "./game.ts";
 
+const RAGEN_INSTRUCTION = `You are solving a Sudoku puzzle. Fill in the grid so that every row, column, and 3x3 box contains the numbers 1-9 without repetition.
+Initial cells are shown in [brackets] and cannot be modified. Empty cells are shown as dots (.).
+Place numbers one at a time using the format: <answer>place 5 at row 2 col 3</answer> or <answer>2,3,5</answer>
+The environment will provide feedback on valid/invalid moves and show conflicts if any occur.
+`;
 const INSTRUCTION =
   "You are solving a Sudoku puzzle. Fill the empty cells so that every row, every column and every box holds each number once. Rows and columns are counted from 1. An action places one number, like <answer>place 5 at row 2 col 3</answer>. Several actions are separated by ||.";
 
@@ -12,11 +22,11 @@ const sudoku = (tag: string, defaults: Partial<SudokuConfig>, actionsMax: number
     type: "sudoku",
     schema: SudokuConfig,
     defaults: { ...defaults, maxSteps: actionsMax },
-    compatDefaults: { unique: false, countRefused: false },
+    compatDefaults: { unique: false, refusedEnd: false, gridSize: 9, maxSteps: 81 },
     actionsMax,
-    replyWordsHint: 100,
+    replyWordsHint: 150,
     parts: (config) => ({
-      wording: plainWording(INSTRUCTION, null, false),
+      wording: { ...plainWording(INSTRUCTION, null, false), v1: RAGEN_INSTRUCTION, v2: RAGEN_INSTRUCTION },
       open: (seeds) => new SudokuGame(config, seeds),
       brief,
       random: (_game, _actionsLeft, uniform) => randomPlacement(config.gridSize, uniform),

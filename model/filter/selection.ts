@@ -35,7 +35,7 @@ export type FilterRule =
       readonly mode: "linear" | "softmax";
       readonly epsilon: number;
     } & Ranking)
-  /** `value` is a share of the groups, rounded down, at least one. */
+  /** `value` is a share of all the groups, rounded down, at least one. */
   | ({ readonly strategy: "top_k"; readonly value: number } & Ranking)
   /** `value` is a number of groups. */
   | ({ readonly strategy: "top_k_abs"; readonly value: number } & Ranking)
@@ -72,8 +72,7 @@ export function select<G extends Scored>(
   }
   check(Number.isFinite(rule.value) && rule.value > 0, "value", "above 0", rule.value);
   const pool = rule.includeZero ? groups : groups.filter((group) => Math.abs(group.score) > ZERO);
-  const keepsAll = strategy !== "top_k_abs" && rule.value >= 1;
-  if (keepsAll) return new Set(pool);
+  if (strategy === "top_p" && rule.value >= 1) return new Set(pool);
   if (pool.length === 0) return new Set();
   if (!rankConstant && rule.metric === "reward_variance" && allConstant(pool)) return new Set();
   const ranked = rank(pool, rule.order);
@@ -83,13 +82,13 @@ export function select<G extends Scored>(
         rule.mode === "linear" ? linearShare(ranked, rule.value, rule.epsilon) : softmaxShare(ranked, rule),
       );
     case "top_k":
-      return new Set(ranked.slice(0, Math.max(1, Math.floor(rule.value * pool.length))));
+      return new Set(ranked.slice(0, Math.max(1, Math.floor(rule.value * groups.length))));
     case "top_k_abs":
-      return new Set(ranked.slice(0, Math.floor(rule.value)));
+      return new Set(ranked.slice(0, Math.max(1, Math.floor(rule.value))));
     case "min_p": {
       const best = ranked[0]!.score;
       const passes = (group: G) =>
-        rule.order === "largest" ? group.score >= rule.value * best : group.score <= best / rule.value;
+        rule.order === "largest" ? group.score >= rule.value * best - ZERO : group.score <= best / rule.value + ZERO;
       return new Set(pool.filter(passes));
     }
     default:

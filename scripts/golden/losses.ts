@@ -81,7 +81,7 @@ function lossCheck(over: "all" | "written", name: string, vector: unknown, { gae
   if (name.startsWith("bilevel")) return tokenChecks(name, vector as TokenVectors, biLevel);
   if (name.startsWith("gae")) {
     const [, gamma, lam] = /gamma([\d.]+)_lam([\d.]+)$/.exec(name) ?? [];
-    const whole = { ...gae, ...(vector as object), gamma: Number(gamma), lam: Number(lam) } as TokenVectors;
+    const whole = { ...gae, gamma: Number(gamma), lam: Number(lam), ...(vector as object) } as TokenVectors;
     return tokenChecks(name, whole, (given) => flatGae(given, over), Object.keys(vector as object));
   }
   if (name.startsWith("policy_loss_")) return policyChecks(name, vector as PolicyVectors & Record<string, unknown>);

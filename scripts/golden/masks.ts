@@ -6,9 +6,11 @@
  * golden file to find H6.
  */
 import type { Message } from "../../envs/prompt.ts";
+import type { EnvTag } from "../../envs/tag.ts";
 import { normaliseRewards } from "../../model/reward.ts";
 import { chatml } from "./chatml.ts";
 import type { Check } from "./check.ts";
+import { actionsIn, tagOf } from "./envs/prompts.ts";
 
 interface Placed {
   loss_mask_ones: number[];
@@ -31,8 +33,8 @@ interface GoldenFile {
 
 const PAD = "<|pad|>";
 const FORMAT_PENALTY = -0.1;
-/** A solved board's last turn earns the bonus of 10. */
-const SOLVED_REWARD = 10;
+/** A solved Sokoban's last turn earns a bonus of 10, less what its other actions cost; elsewhere success earns 1. */
+const solvedReward = ({ type }: EnvTag) => (type === "sokoban" ? 5 : 1);
 
 export function maskChecks(body: unknown, file: unknown): Check[] {
   const { v1 } = body as H8;
@@ -45,7 +47,8 @@ export function maskChecks(body: unknown, file: unknown): Check[] {
   const chats = generation.messages.map(updateMessages);
   const rewards = generation.messages.map(turnRewards);
   const { rows, chat, words } = tokenise(chats.map((chat) => chatml(chat, null)));
-  const penalties = chats.map((messages) => FORMAT_PENALTY * messages.filter(unreadable).length);
+  const tag = tagOf(generation.messages[0]!, "ragen-v1");
+  const penalties = chats.map((messages) => FORMAT_PENALTY * messages.filter((one) => isPunished(one, tag)).length);
   const masks = rows.map((tokens) => ragenMask(tokens, chat, "replies"));
   const trained = (mask: Uint8Array, row: number) =>
     [...mask.keys()].filter((t) => mask[t]).map((t) => words[rows[row]![t + 1]!]);
@@ -55,11 +58,11 @@ export function maskChecks(body: unknown, file: unknown): Check[] {
     { rewards: sums, penalties, groups: sums.map(() => 0), tags: sums.map(() => "") },
     { grouping: "state", method: "identity" },
   );
-  const solved = rewards.map((turns) => (turns.some((reward) => reward >= SOLVED_REWARD) ? 1 : 0));
+  const solved = rewards.map((turns) => (turns.some((reward) => reward >= solvedReward(tag)) ? 1 : 0));
   const successes = solved.filter((success) => success !== 0);
   const metrics: Record<string, number> = {
-    "SimpleSokoban/success": average(solved),
-    "SimpleSokoban/non-zero/success": average(successes),
+    [`${tag.tag}/success`]: average(solved),
+    [`${tag.tag}/non-zero/success`]: average(successes),
     response_length: average(ones),
   };
   return [
@@ -111,8 +114,12 @@ function turnRewards(messages: Message[]): number[] {
   });
 }
 
-/** A reply without an answer costs the format penalty. */
-const unreadable = ({ role, content }: Message) => role === "assistant" && !/<answer>.*<\/answer>/s.test(content);
+/** A reply without an action, or with one that the env does not have, costs the format penalty. */
+function isPunished({ role, content }: Message, tag: EnvTag): boolean {
+  if (role !== "assistant") return false;
+  const { named, known } = actionsIn(tag, content);
+  return known.length === 0 || known.length < named.length;
+}
 
 /** The case's toy tokenizer, with left padding. */
 function tokenise(texts: string[]): { rows: Int32Array[]; chat: ChatTokens; words: string[] } {

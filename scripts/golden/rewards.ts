@@ -1,20 +1,12 @@
-/** Golden case H9: reward normalisation and rollout filters. */
-import { type Candidates, type FilterMetric, type FilterRule, filterGroups } from "../../model/filter.ts";
+/** Golden case H9: reward normalisation and rollout filters. A rule by a name that is not known throws: it cannot be run. */
+import { z } from "zod";
+import { type Candidates, FILTER_METRICS, filterGroups } from "../../model/filter.ts";
 import { type Normalisation, normaliseRewards } from "../../model/reward.ts";
 import type { Check } from "./check.ts";
 import { perKey } from "./per-key.ts";
 
 interface FilterCase {
-  params: Partial<{
-    value: number;
-    filter_type: "largest" | "smallest";
-    strategy: "top_p" | "top_k" | "top_k_abs" | "min_p";
-    top_p_prob_mode: "linear" | "softmax";
-    include_zero: boolean;
-    selection_eps: number;
-    metric: FilterMetric;
-    note: string;
-  }>;
+  params: Record<string, unknown>;
   kept_groups: number[];
 }
 interface FilterVectors<Case> {
@@ -30,6 +22,22 @@ interface Earned {
   penalties: number[];
 }
 type NormalisationCase = Normalisation & { out: number[] };
+const NormalisationRule = z.object({
+  method: z.enum(["identity", "mean", "mean_std", "asym_clip"]),
+  grouping: z.enum(["state", "inductive", "batch"]),
+});
+const RatioRule = z.object({ ratio: z.number(), type: z.enum(["std", "std_rev"]) });
+const SelectionRule = z.strictObject({
+  value: z.number(),
+  filter_type: z.enum(["largest", "smallest"]),
+  strategy: z.enum(["top_p", "top_k", "top_k_abs", "min_p"]),
+  top_p_prob_mode: z.enum(["linear", "softmax"]),
+  include_zero: z.boolean(),
+  selection_eps: z.number(),
+  metric: z.enum(FILTER_METRICS),
+  note: z.string().optional(),
+});
+
 interface H9 {
   v1: Earned & {
     results: NormalisationCase[];
@@ -56,19 +64,20 @@ export function rewardChecks(body: unknown): Check[] {
         return filterGroups(groupsOf(members, members.length), { strategy: "all" }).metrics.rewardStd;
       }),
     },
-    ...v1_filter.cases.map(({ ratio, type, kept }) => ({
-      name: `v1_filter: ${type} ${ratio}`,
-      expected: kept,
-      got: filterGroups(candidates, { strategy: "top_ratio", ratio, type }, { rankConstant: true }).kept,
-    })),
+    ...v1_filter.cases.map(({ kept, ...given }) => {
+      const rule = { strategy: "top_ratio", ...RatioRule.parse(given) } as const;
+      const got = filterGroups(candidates, rule, { rankConstant: true }).kept;
+      return { name: `v1_filter: ${rule.type} ${rule.ratio}`, expected: kept, got };
+    }),
     ...v2_filter.cases.flatMap((vector) => filterChecks(v2_filter, vector)),
   ];
 }
 
-function normalisationCheck({ scores, penalties, group_ids, tags }: Earned, rule: NormalisationCase): Check {
+function normalisationCheck({ scores, penalties, group_ids, tags }: Earned, vector: NormalisationCase): Check {
+  const rule = NormalisationRule.parse(vector);
   const earned = { rewards: scores, penalties, groups: group_ids, tags: tags ?? scores.map(() => "") };
   const got = Array.from(normaliseRewards(earned, rule).scores);
-  return { name: `${rule.method} by ${rule.grouping}`, expected: rule.out, got };
+  return { name: `${rule.method} by ${rule.grouping}`, expected: vector.out, got };
 }
 
 const groupsOf = (rewards: number[], size: number): Candidates => ({
@@ -78,19 +87,18 @@ const groupsOf = (rewards: number[], size: number): Candidates => ({
 
 function filterChecks({ defaults, scores, group_size, num_groups }: H9["v2_filter"], vector: FilterCase): Check[] {
   const { params, kept_groups, ...measured } = vector;
-  const { note, ...given } = params;
-  const rule = { ...defaults, ...given };
+  const { note, ...rule } = SelectionRule.parse({ ...defaults, ...params });
   const { kept, metrics } = filterGroups(
     groupsOf(note === undefined ? scores : repeatedGroup(note, num_groups), group_size),
     {
-      strategy: rule.strategy!,
-      value: rule.value!,
-      mode: rule.top_p_prob_mode!,
-      epsilon: rule.selection_eps!,
-      metric: rule.metric!,
-      order: rule.filter_type!,
-      includeZero: rule.include_zero!,
-    } as FilterRule,
+      strategy: rule.strategy,
+      value: rule.value,
+      mode: rule.top_p_prob_mode,
+      epsilon: rule.selection_eps,
+      metric: rule.metric,
+      order: rule.filter_type,
+      includeZero: rule.include_zero,
+    },
     { rankConstant: true },
   );
   const name = `v2_filter ${JSON.stringify(params)}: `;
@@ -99,7 +107,8 @@ function filterChecks({ defaults, scores, group_size, num_groups }: H9["v2_filte
     ...perKey(name, measured, {
       kept_ratio: metrics.keptShare,
       zero_count: metrics.zeroScoreCount,
-      chosen_in_group_std: metrics.keptRewardStd,
+      // RAGEN-2 calls the mean of no group 0.
+      chosen_in_group_std: metrics.keptRewardStd ?? 0,
     }),
   ];
 }

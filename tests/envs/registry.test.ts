@@ -123,6 +123,11 @@ describe("envTag", () => {
     expect(envTag("LargerSokoban").config).toMatchObject({ dimRoom: [8, 8], numBoxes: 2, searchDepth: 10 });
   });
 
+  test("has RAGEN's Sudoku, which its budget of actions cannot fill, in compat only", () => {
+    expect(envTag("SimpleSudoku").config).toMatchObject({ gridSize: 4, maxSteps: 20, unique: true });
+    expect(envTag("SimpleSudoku", {}, true).config).toMatchObject({ gridSize: 9, maxSteps: 81, unique: false });
+  });
+
   test("shares RAGEN's random streams in compat only", () => {
     expect(envTag("FrozenLake").config["sharedStream"]).toBe(false);
     expect(envTag("FrozenLake", {}, true).config["sharedStream"]).toBe(true);

@@ -37,9 +37,14 @@ interface GoldenFile {
   extras: Record<string, unknown>;
 }
 
+interface H9 {
+  readonly id: string;
+  readonly v1: { readonly results: { method: string }[] };
+}
+
 describe("bun run golden", () => {
-  test("passes every vector of RAGEN", async () => {
-    const { code, lines } = await golden(vectors);
+  test.each(["ragen.json", "ragen-more.json"])("passes every vector of %s", async (name) => {
+    const { code, lines } = await golden(join(import.meta.dir, name));
     expect(lines.filter((line) => line.includes("expected"))).toEqual([]);
     expect(lines.at(-1)).toMatch(/^\d{3,} passed, 0 failed$/);
     expect(code).toBe(0);
@@ -64,6 +69,19 @@ describe("bun run golden", () => {
     const { code, lines } = await golden(path);
     expect(lines.filter((line) => line.endsWith("(case)"))).toEqual(["H99 (case)", "H1 (case)", "X99 (case)"]);
     expect(lines.at(-1)).toBe("0 passed, 3 failed");
+    expect(code).toBe(1);
+  });
+
+  test("takes no rule by a name that it does not know", async () => {
+    const path = await copy("rules.json", (file) => {
+      const h9 = structuredClone(file.cases.find(({ id }) => id === "H9")) as unknown as H9;
+      h9.v1.results[0]!.method = "median";
+      file.cases = [h9];
+      file.extras = {};
+    });
+    const { code, lines } = await golden(path);
+    expect(lines[0]).toBe("H9 (case)");
+    expect(lines[2]).toContain("Invalid option: expected one of");
     expect(code).toBe(1);
   });
 

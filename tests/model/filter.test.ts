@@ -34,8 +34,11 @@ describe("filterGroups", () => {
     ["0.95 of the softmax", topP(0.95, { mode: "softmax" }), [2, 3]],
     ["a quarter of the groups", { strategy: "top_k", value: 0.25, ...ranking }, [3]],
     ["a tenth: still one group", { strategy: "top_k", value: 0.1, ...ranking }, [3]],
+    // RAGEN-2 counts the share over all groups, those that score 0 and are left out included.
+    ["half of all groups, none of zero", { strategy: "top_k", value: 0.5, ...ranking, includeZero: false }, [2, 3]],
     ["3 groups", { strategy: "top_k_abs", value: 3, ...ranking }, [0, 2, 3]],
     ["at least half of the widest", { strategy: "min_p", value: 0.5, ...ranking }, [2, 3]],
+    ["no less than the widest", { strategy: "min_p", value: 1, ...ranking }, [3]],
     [
       "at most twice the narrowest",
       { strategy: "min_p", value: 0.5, ...ranking, order: "smallest", includeZero: false },

@@ -87,7 +87,10 @@ export function scoring(body: unknown): Check[] {
 const shared = { sharedStream: true };
 
 function banditV1(vector: z.infer<typeof H4>["bandit_v1"][number]): Check[] {
-  const open = () => new BanditGame(BanditConfig.parse(shared), { layout: vector.seed, dynamics: vector.seed });
+  // The file names the arms in their order on the board, and which is the high one by what its pull is called.
+  const [high, low] = vector.pull_1.success ? [0, 1] : [1, 0];
+  const config = BanditConfig.parse({ ...shared, loArmName: vector.arms[low], hiArmName: vector.arms[high] });
+  const open = () => new BanditGame(config, { layout: vector.seed, dynamics: vector.seed });
   const name = `bandit_v1 seed ${vector.seed}`;
   const pulls = [vector.pull_1, vector.pull_2].map((expected, arm) => {
     const game = open();

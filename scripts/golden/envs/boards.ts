@@ -20,11 +20,18 @@ const Kwargs = z.strictObject({
   num_boxes: z.number(),
   max_steps: z.number().optional(),
   search_depth: z.number().optional(),
+  /** By cell code, "0" to "6". */
+  grid_lookup: z.record(z.string(), z.string()).optional(),
+  /** What the symbols mean; boards do not show it. */
+  grid_vocab: z.record(z.string(), z.string()).optional(),
 });
 
 function configOf(kwargs: z.infer<typeof Kwargs>): SokobanConfig {
-  const { dim_x, dim_y, num_boxes, max_steps, search_depth } = kwargs;
-  const given = { dimRoom: [dim_x, dim_y], numBoxes: num_boxes, maxSteps: max_steps, searchDepth: search_depth };
+  const { dim_x, dim_y, num_boxes, max_steps, search_depth, grid_lookup } = kwargs;
+  const given = {
+    ...{ dimRoom: [dim_x, dim_y], numBoxes: num_boxes, maxSteps: max_steps, searchDepth: search_depth },
+    gridLookup: grid_lookup && Object.keys(grid_lookup).map((_, code) => grid_lookup[code]),
+  };
   return SokobanConfig.parse(Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)));
 }
 

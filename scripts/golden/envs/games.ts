@@ -115,6 +115,6 @@ function sudokuConfig(initial: readonly (readonly number[])[], observation: stri
     difficulty: share < 0.45 ? "easy" : share < 0.55 ? "medium" : "hard",
     maxSteps: Number(/^Steps: 0\/(\d+)$/m.exec(observation)?.[1]),
     unique: false,
-    countRefused: false,
+    refusedEnd: false,
   });
 }

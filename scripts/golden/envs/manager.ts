@@ -68,12 +68,14 @@ export function environmentManager(body: unknown): Check[] {
   ];
 }
 
-/** A run that plays as many episodes a batch as RAGEN's manager holds. */
+/** A run that plays as many episodes a batch as RAGEN's manager holds; what no run may (its boards are those of validation) too. */
 function runOf({ env_groups, group_size, seed_train }: Config): RunConfig {
-  const rollout = { groups: env_groups, groupSize: group_size, firstSeed: seed_train };
-  const validate = { episodes: env_groups, groupSize: group_size };
-  const learner = { filter: { strategy: "all" } };
-  return composeRunConfig([{ source: "H7", values: { rollout, validate, learner } }]);
+  const run = composeRunConfig([]);
+  return {
+    ...run,
+    rollout: { ...run.rollout, groups: env_groups, groupSize: group_size, firstSeed: seed_train },
+    validate: { ...run.validate, episodes: env_groups, groupSize: group_size },
+  };
 }
 
 function open(config: Config, seed: number): Played {
@@ -127,14 +129,15 @@ function stateOf({ game, turns }: Played) {
   };
 }
 
-/** Source: RAGEN EnvStateManager.get_rollout_states. */
+/** What an env says of actions is left out where there was none. Source: RAGEN EnvStateManager.get_rollout_states. */
 function metrics({ tag, group_size }: Config, played: readonly Played[]): Record<string, number>[] {
-  const each = played.map(({ turns }) => ({
-    success: Number(turns.at(-1)!.ending === "success"),
-    num_actions: turns.reduce((sum, turn) => sum + turn.actions.length, 0),
-    action_is_effective: turns.filter(({ effective }) => effective).length / turns.length,
-    action_is_valid: turns.filter(({ valid }) => valid).length / turns.length,
-  }));
+  const each = played.map(({ turns }) => {
+    const success = Number(turns.at(-1)!.ending === "success");
+    const num_actions = turns.reduce((sum, turn) => sum + turn.actions.length, 0);
+    const action_is_effective = turns.filter(({ effective }) => effective).length / turns.length;
+    const action_is_valid = turns.filter(({ valid }) => valid).length / turns.length;
+    return { success, num_actions, ...(num_actions === 0 ? {} : { action_is_effective, action_is_valid }) };
+  });
   return each.map((values, i) => {
     const first = i - (i % group_size);
     const group = each.slice(first, first + group_size);

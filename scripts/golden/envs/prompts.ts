@@ -53,13 +53,14 @@ export function prompts(body: unknown): Check[] {
         return dialogueChecks(`v2 ${entry.name}[${i}]`, expected, source, shape, entry.text_tail[i]);
       });
     }),
-    ...Object.entries(v2_system_prompts_by_tag).map(([name, expected]) => {
-      const tag = envTag(name);
-      const got = firstPrompt(tag, "ragen-v2", "", tag.actionsMax, { compat: true })[0]?.content;
-      return { name: `v2 system prompt of ${name}`, expected, got };
-    }),
+    ...Object.entries(v2_system_prompts_by_tag).map(([name, expected]) => ({
+      ...{ name: `v2 system prompt of ${name}`, expected },
+      got: envTags.includes(name) ? systemPrompt(envTag(name)) : "an unknown env tag",
+    })),
   ];
 }
+
+const systemPrompt = (tag: EnvTag) => firstPrompt(tag, "ragen-v2", "", tag.actionsMax, { compat: true })[0]?.content;
 
 /** "single_turn,w=2/generation" in parts. */
 function contextOf(name: string): { mode: ContextMode; window: number; update: boolean } {
@@ -87,7 +88,7 @@ function dialogueChecks(name: string, expected: Dialogue, whole: Dialogue, shape
 }
 
 /** The tag whose instruction the dialogue opens with. */
-function tagOf(dialogue: Dialogue, layout: RagenLayout): EnvTag {
+export function tagOf(dialogue: Dialogue, layout: RagenLayout): EnvTag {
   const told = dialogue.map(({ content }) => content);
   const words = (tag: EnvTag) => (layout === "ragen-v1" ? tag.wording.v1 : tag.wording.v2);
   const found = envTags
@@ -120,12 +121,24 @@ function historyOf(tag: EnvTag, dialogue: Dialogue): History {
 
 /** What a reply did: the known actions in it, and the reward the next message names. */
 function earned(tag: EnvTag, reply: string, reward = "0"): Pick<AnsweredTurn, "actions" | "reward"> {
+  return { actions: actionsIn(tag, reply).known, reward: Number(reward) };
+}
+
+/** All actions that a reply names, with or without a thought, and those of them that the env has. */
+export function actionsIn(tag: EnvTag, reply: string): { readonly named: readonly string[]; readonly known: string[] } {
   const parsed = ["think", "no think"].map((form) =>
     parseReply(reply, { think: form === "think", actionsPerTurnMax: Number.POSITIVE_INFINITY }),
   );
-  const names = tag.wording.actions?.map((name) => name.toLowerCase());
-  const actions = parsed[0]!.formed ? parsed[0]!.actions : parsed[1]!.actions;
-  return { actions: actions.filter((name) => names?.includes(name.toLowerCase()) ?? true), reward: Number(reward) };
+  // A bandit's prompt lists no actions: its arms are named in the state.
+  const listed = tag.type === "bandit" ? armsOf(tag) : tag.wording.actions;
+  const names = listed?.map((name) => name.toLowerCase());
+  const named = parsed[0]!.formed ? parsed[0]!.actions : parsed[1]!.actions;
+  return { named, known: named.filter((name) => names?.includes(name.toLowerCase()) ?? true) };
+}
+
+function armsOf(tag: EnvTag): readonly string[] {
+  const game = tag.open({ layout: 0, dynamics: 0 });
+  return game.kind === "discrete" ? game.actions : [];
 }
 
 const X7 = z.object({

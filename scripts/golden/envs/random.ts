@@ -49,7 +49,7 @@ const STREAMS: readonly (readonly [
       drawn(new Pcg64(seed), count, (random) => times(each!, () => random.integers(size!))),
   ],
   [
-    /^pcg64_choice_FH_(\d+)x(\d+)_p(\.\d+)$/,
+    /^pcg64_choice_FH_(\d+)x(\d+)_p(\d*\.\d+)$/,
     ([, cols, p], count, seed) =>
       drawn(new Pcg64(seed), count, (random) => times(cols!, () => "FH"[random.choice([p!, 1 - p!])]).join("")),
   ],
