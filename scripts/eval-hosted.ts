@@ -13,6 +13,7 @@ import { progressLine } from "./eval-progress.ts";
 import type { Result } from "./eval-report.ts";
 import { type Flag, type Override, UsageError } from "./options.ts";
 import { envLayer, overrideLayer } from "./presets.ts";
+import { say, warn } from "./say.ts";
 
 /** Flags that only hosted models take. */
 export const hostedFlags = {
@@ -82,7 +83,6 @@ export async function hostedResult(
   const { env, prompt } = config;
   const settings = { policy, baseUrl, temperature, replyTokensMax, env, prompt, seed, samples };
   const results = flags.results === undefined ? Results.none() : openResults(flags.results, settings);
-  const warn = (text: string) => process.stderr.write(`warning: ${text}\n`);
   const timeoutMs = 1000 * (flags["timeout-s"] ?? 120);
   if (timeoutMs <= 0) throw new UsageError(`--timeout-s must be above 0, got ${flags["timeout-s"]}`);
   const client = new HostedClient({
@@ -91,7 +91,7 @@ export async function hostedResult(
     fetch: (url, init) => fetch(url, init),
   });
   const kept = results.episodes.size;
-  if (kept > 0) process.stderr.write(`${kept} episodes are taken from ${flags.results}\n`);
+  if (kept > 0) say(`${kept} episodes are taken from ${flags.results}`);
   const tag = tagOf(config, env.tag);
   const requestsMax = atLeastOne("concurrency", flags.concurrency ?? 8);
   const evaluation = await evaluateHosted({

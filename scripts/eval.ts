@@ -20,6 +20,7 @@ import { hostedFlags, hostedResult, isHosted, usageLine } from "./eval-hosted.ts
 import { progressLine } from "./eval-progress.ts";
 import { besideOf, evaluationData, evaluationReport, type Result } from "./eval-report.ts";
 import { type Command, helped, type Override, parseOptions, UsageError } from "./options.ts";
+import { say, warn } from "./say.ts";
 
 const command = {
   name: "eval",
@@ -188,10 +189,9 @@ function oneOf(env: RunConfig["env"], asked: unknown): RunConfig["env"] {
 }
 
 async function play(folder: string, config: RunConfig, checkpoint: string | null) {
-  const warn = (text: string) => process.stderr.write(`warning: ${text}\n`);
   const saved = await savedPolicy(folder, config, checkpoint);
   for (const { path, reason } of saved.skipped) warn(`${path} is not used: ${reason}`);
-  process.stderr.write(`playing with ${saved.path}\n`);
+  say(`playing with ${saved.path}`);
   // A thread that dies rejects every open call, which is how it is heard of here.
   const thread = startThread<PolicyMethods>(new URL("../actors/main/policy-thread.ts", import.meta.url), () => {});
   try {

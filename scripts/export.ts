@@ -18,6 +18,7 @@ import {
   exportWandb,
 } from "./export/records.ts";
 import { type Command, helped, parseOptions, UsageError } from "./options.ts";
+import { warn } from "./say.ts";
 
 const FORMATS = { hf: exportHuggingFace, gguf: exportGguf, peft: exportPeft } as const;
 const RECORDS = {
@@ -130,7 +131,7 @@ async function pretrained(folder: string): Promise<Source> {
 async function ofRun(folder: string, checkpoint: string | null): Promise<Source> {
   const config = readRunConfig(folder);
   const { model, dialogue, parameters, path, skipped } = await savedPolicy(folder, config, checkpoint);
-  for (const { path, reason } of skipped) process.stderr.write(`warning: ${path} is not used: ${reason}\n`);
+  for (const { path, reason } of skipped) warn(`${path} is not used: ${reason}`);
   const { contextTokensMax } = config.rollout;
   return { model, dialogue, parameters, base: config.model.path, contextTokensMax, from: path };
 }

@@ -7,6 +7,7 @@ import { join } from "../actors/main/join.ts";
 import { parseAddress } from "../actors/transport/socket-wire.ts";
 import { type ClientTls, readPem } from "../actors/transport/tls.ts";
 import { type Flag, UsageError } from "./options.ts";
+import { say, warn } from "./say.ts";
 
 export const lendFlags = {
   join: { type: "text", value: "ADDRESS", text: "Where the run lets others in: ws://HOST:PORT, or wss:// for TLS" },
@@ -61,9 +62,9 @@ export async function lend(
   checkAddress(address, tls);
   const joined = await join(kind, {
     ...{ address, token, tls, adapt, delta, patienceMs: 1000 * patience },
-    say(level, text) {
-      if (level !== "info") console.error(`${level}: ${text}`);
-      else if (!quiet) console.error(text);
+    say: (level, text) => {
+      if (level !== "info") say(`${level}: ${text}`);
+      else if (!quiet) say(text);
     },
   });
   if (json) process.on("exit", (code) => console.log(JSON.stringify({ run: joined.run, actor: joined.actor, code })));
@@ -92,7 +93,7 @@ function tokenOf({ token, "token-file": file }: LendFlags): string {
   if (token !== undefined && file !== undefined)
     throw new UsageError("--token and --token-file both say the token; keep one");
   if (token !== undefined) {
-    console.error("warning: --token can be read in the process list; use --token-file FILE or BUNRAKU_TOKEN");
+    warn("--token can be read in the process list; use --token-file FILE or BUNRAKU_TOKEN");
   }
   const given = token ?? (file === undefined ? process.env["BUNRAKU_TOKEN"] : read(file));
   if (given === undefined || given.trim() === "") {

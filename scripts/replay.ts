@@ -14,6 +14,7 @@ import { type Difference, type Replay, replayEnv, replayWhole } from "../actors/
 import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/saved-policy.ts";
 import { startThread } from "../actors/threads.ts";
 import { type Command, helped, parseOptions, UsageError } from "./options.ts";
+import { warn } from "./say.ts";
 
 const command = {
   name: "replay",
@@ -43,7 +44,6 @@ export async function main(args: string[]): Promise<number> {
   const { outcome, ticket } = row;
   if (!("trajectory" in outcome)) throw new Error(`${summary.episode} was not played: ${outcome.detail}`);
   if (show) printEpisode(outcome);
-  const warn = (text: string) => process.stderr.write(`warning: ${text}\n`);
   const replay = { config, ticket, recorded: outcome, dialogue: policyOf(config).dialogue, clock: realClock, warn };
   const env = await replayEnv(replay);
   const policy = flags["env-only"] ? { skipped: "--env-only" } : await replayPolicy(folder, replay);
@@ -107,12 +107,12 @@ const verdict = (difference: Difference | null) =>
 const SHOWN_MAX = 200;
 function shown(value: unknown): string {
   const text = JSON.stringify(value) ?? "nothing";
-  return text.length > SHOWN_MAX ? `${text.slice(0, SHOWN_MAX)}…` : text;
+  return visible(text.length > SHOWN_MAX ? `${text.slice(0, SHOWN_MAX)}…` : text);
 }
 
 function printEpisode({ turns, finalObservation, stop, success }: Replay["recorded"]): void {
   for (const [i, { observation, reply, actions, reward, penalty }] of turns.entries()) {
-    console.log(visible(`--- turn ${i + 1}\n${observation}\n> ${reply}`));
+    console.log(`--- turn ${i + 1}\n${visible(observation)}\n> ${visible(reply)}`);
     console.log(visible(`  executed ${actions.join(", ") || "nothing"}; reward ${reward}, penalty ${penalty}`));
   }
   console.log(visible(`--- ${success ? "solved" : "not solved"} (${stop})\n${finalObservation}\n`));

@@ -7,6 +7,7 @@
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { visible } from "../actors/dashboard/client/text.ts";
 import { nearest } from "../actors/nearest.ts";
 import { install } from "./install.ts";
 
@@ -40,7 +41,7 @@ async function run([name, ...args]: string[]): Promise<number> {
     const command = (await import(`./${name}.ts`)) as CommandModule;
     return await command.main(args.filter((arg) => arg !== "--verbose"));
   } catch (error) {
-    if (args.includes("--verbose")) console.error(error);
+    if (args.includes("--verbose")) console.error(visible(Bun.inspect(error)));
     const usage = error instanceof Error && ["UsageError", "ConfigError"].includes(error.name);
     return fail(error instanceof Error ? error.message : String(error), usage ? 2 : 1);
   }
@@ -65,7 +66,8 @@ function overview(commands: ReadonlyMap<string, string>): string {
   return ["bun run COMMAND [--help] [--verbose] …", "", ...rows].join("\n");
 }
 
+/** A message may quote what a model or a server wrote. */
 function fail(message: string, code: number): number {
-  for (const line of message.split("\n")) console.error(`error: ${line}`);
+  for (const line of message.split("\n")) console.error(visible(`error: ${line}`));
   return code;
 }

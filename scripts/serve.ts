@@ -10,6 +10,7 @@ import { startThread } from "../actors/threads.ts";
 import { isLoopback } from "../actors/transport/loopback.ts";
 import { askedToEnd, portOf, secretOf } from "./listen.ts";
 import { type Command, helped, parseOptions, UsageError } from "./options.ts";
+import { warn } from "./say.ts";
 
 const PORT = 8000;
 const SLOTS = 16;
@@ -53,7 +54,6 @@ export async function main(args: string[]): Promise<number> {
   const config = readRunConfig(folder);
   const { temperature = config.rollout.temperature } = flags;
   if (!(temperature >= 0 && temperature <= 2)) throw new UsageError(`--temperature is 0 to 2, got ${temperature}`);
-  const warn = (text: string) => process.stderr.write(`warning: ${text}\n`);
   const saved = await savedPolicy(folder, config, checkpoint);
   for (const { path, reason } of saved.skipped) warn(`${path} is not used: ${reason}`);
   const died = Promise.withResolvers<never>();

@@ -1,29 +1,15 @@
 /** What a run shows on a terminal: a few lines at its foot that move, and lines that stay. The terminal is a real one (a pty). */
 import { afterAll, expect, test } from "bun:test";
-import { root } from "../scripts/command.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { LONG, Runs } from "./run-process.ts";
+import { COLUMNS, onTerminal } from "./terminal.ts";
 
 const runs = new Runs();
 afterAll(removeTemporaryFolders);
 
-const COLUMNS = 60;
-/** Everything a run writes to a terminal, standard output included. */
-async function onTerminal(args: readonly string[]): Promise<string> {
-  const decoder = new TextDecoder();
-  let text = "";
-  const child = Bun.spawn([process.execPath, "scripts/run.ts", "cluster", ...args], {
-    cwd: root,
-    terminal: {
-      cols: COLUMNS,
-      rows: 30,
-      data: (_, bytes) => {
-        text += decoder.decode(bytes, { stream: true });
-      },
-    },
-  });
-  expect(await child.exited).toBe(0);
-  child.terminal?.close();
+async function trained(args: readonly string[]): Promise<string> {
+  const { code, text } = await onTerminal(["cluster", ...args]);
+  expect(code).toBe(0);
   return text;
 }
 
@@ -48,7 +34,7 @@ const shown = (text: string) => screens(text).at(-1)!;
 test(
   "a terminal shows the run at its foot, in lines that fit it, and keeps what should stay",
   async () => {
-    const text = await onTerminal(runs.fresh({ learner: { updates: 4, filter: { strategy: "all" } } }).args);
+    const text = await trained(runs.fresh({ learner: { updates: 4, filter: { strategy: "all" } } }).args);
     const seen = screens(text);
     for (let update = 1; update <= 4; update++) {
       const screen = seen.find((lines) => lines.some((line) => line.includes(` · update ${update}/4`)))!;
@@ -72,7 +58,7 @@ test(
   "--quiet leaves the result alone on it",
   async () => {
     const { args } = runs.fresh({ learner: { updates: 1, filter: { strategy: "all" } } });
-    const lines = shown(await onTerminal([...args, "--quiet"]));
+    const lines = shown(await trained([...args, "--quiet"]));
     expect(lines.slice(0, 2)).toEqual(["", `${"success".padEnd(13)} ${"T 0.5".padStart(8)} ${"T 1".padStart(8)}`]);
   },
   LONG,
