@@ -4,42 +4,39 @@
  */
 import { Database } from "bun:sqlite";
 import { afterAll, describe, expect, test } from "bun:test";
-import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { ALGORITHM_NAMES } from "../../actors/config/algorithms.ts";
 import { type Layer, parseLayer } from "../../actors/config/layers.ts";
 import { composeRunConfig } from "../../actors/config.ts";
-import { startSingleProcess } from "../../actors/single-process.ts";
 import { needsCritic } from "../../actors/update-settings.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+import { playRun, stopRunAt, tinyLayer } from "./tiny-run.ts";
 
 afterAll(removeTemporaryFolders);
 
 /** One warm start for all. */
-const cacheDir = join(temporaryFolder(), "warm-start");
-const base: Layer = {
-  source: "test",
-  values: {
-    env: {
-      tag: "FrozenLake",
-      options: { size: 2, successRate: 0.8 },
-      turnsMax: 3,
-      actionsMax: 3,
-      actionsPerTurnMax: 1,
+const cacheDir = temporaryFolder();
+const base: Layer[] = [
+  tinyLayer(cacheDir),
+  {
+    source: "test",
+    values: {
+      env: {
+        tag: "FrozenLake",
+        options: { size: 2, successRate: 0.8 },
+        turnsMax: 3,
+        actionsMax: 3,
+        actionsPerTurnMax: 1,
+      },
+      rollout: { replyTokensMax: 16 },
+      sampler: { slots: 16 },
+      warmStart: { boards: 50 },
+      learner: { updates: 2, minibatch: 8 },
+      validate: { episodes: 4, everyUpdates: 100 },
+      checkpoint: { everyUpdates: 100 },
     },
-    rollout: { groups: 4, groupSize: 4, replyTokensMax: 16 },
-    sampler: { count: 1, slots: 16 },
-    model: { width: 32, layers: 1, heads: 2, kvHeads: 1, hidden: 64 },
-    warmStart: {
-      ...{ boards: 50, cacheDir },
-      stages: [{ name: "learn", babble: 0.5, noise: 0.2, steps: 100, batch: 16, learningRate: 1e-2, warmUpSteps: 10 }],
-    },
-    learner: { updates: 2, filter: { strategy: "all" }, minibatch: 8 },
-    validate: { episodes: 4, everyUpdates: 100 },
-    checkpoint: { everyUpdates: 100 },
-    ...{ engine: { threads: 1 }, metrics: { port: 0 } },
   },
-};
+];
 
 interface Trained {
   /** Metric at update 2. */
@@ -48,25 +45,12 @@ interface Trained {
   readonly digests: readonly string[];
 }
 
-/** @param stopAt  stop the run once it says this; null: let it end by itself */
-async function run(folder: string, yaml: string, stopAt: string | null): Promise<void> {
-  const config = composeRunConfig([base, parseLayer(`learner: ${yaml}`, "test")]);
-  const said = Promise.withResolvers<void>();
-  const output = (_: string, line: string) => void (stopAt !== null && line.includes(stopAt) && said.resolve());
-  const cluster = await startSingleProcess({ run: "run", folder, config, event: () => {}, output });
-  if (stopAt === null) expect(await cluster.ended).toEqual({ ok: true, reason: "learner finished" });
-  else {
-    await Promise.race([said.promise, cluster.ended]);
-    expect(await cluster.stop("enough")).toEqual({ ok: true, reason: "enough" });
-  }
-}
-
 /** @param stopAt  stop it once, when it says this, and go on from its checkpoint */
 async function train(yaml: string, stopAt: string | null = null): Promise<Trained> {
   const folder = join(temporaryFolder(), "run");
-  mkdirSync(folder, { recursive: true });
-  if (stopAt !== null) await run(folder, yaml, stopAt);
-  await run(folder, yaml, null);
+  const config = composeRunConfig([...base, parseLayer(`learner: ${yaml}`, "test")]);
+  if (stopAt !== null) expect(await stopRunAt(folder, config, stopAt)).toEqual({ ok: true, reason: "enough" });
+  await playRun(folder, config);
   const db = new Database(join(folder, "run.sqlite"), { readonly: true });
   const rows = db.query("SELECT name, value FROM metrics WHERE actor = 'learner' AND step = 2").values();
   const digests = db.query("SELECT DISTINCT digest FROM episodes WHERE digest IS NOT NULL ORDER BY version").values();
@@ -85,7 +69,7 @@ describe("two updates", () => {
       expect(metrics.has("loss/policy")).toBe(true);
       // Those taught, then each update's.
       expect(new Set(digests).size).toBeGreaterThanOrEqual(3);
-      const { learner } = composeRunConfig([base, parseLayer(`learner: {algorithm: ${name}}`, "test")]);
+      const { learner } = composeRunConfig([...base, parseLayer(`learner: {algorithm: ${name}}`, "test")]);
       expect(metrics.has("loss/value")).toBe(needsCritic(learner));
       expect(metrics.has("train/critic_share")).toBe(name === "hybrid");
       expect(metrics.has("train/overlong_mean")).toBe(name === "dapo");

@@ -2,16 +2,15 @@
  * token; and a chat that is exported is what the policy saw. */
 import { Database } from "bun:sqlite";
 import { afterAll, expect, test } from "bun:test";
-import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { type ChatMessage, chatsOf } from "../../actors/chat-lines.ts";
 import { composeRunConfig, type RunConfig } from "../../actors/config.ts";
 import { episodeRules, tagOf } from "../../actors/played-envs.ts";
 import { RecordedRun } from "../../actors/recorded-run.ts";
-import { startSingleProcess } from "../../actors/single-process.ts";
 import { samplesOf } from "../../model/samples.ts";
 import { Tokenizer } from "../../model/tokenizer.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+import { playRun, tinyLayer } from "./tiny-run.ts";
 
 afterAll(removeTemporaryFolders);
 
@@ -29,32 +28,15 @@ test.each(cases)(
   "trains with %s",
   async (_, { prompt = {}, rollout, learner }) => {
     const folder = join(temporaryFolder(), "run");
-    mkdirSync(folder, { recursive: true });
-    const config = composeRunConfig([
-      {
-        source: "test",
-        values: {
-          env: { tag: "FrozenLake", turnsMax: 4 },
-          prompt,
-          rollout: { groups: 4, groupSize: 4, ...rollout },
-          sampler: { count: 1, slots: 8 },
-          model: { width: 32, layers: 1, heads: 2, kvHeads: 1, hidden: 64 },
-          warmStart: {
-            boards: 100,
-            cacheDir: join(folder, "warm-start"),
-            stages: [
-              { name: "learn", babble: 0.5, noise: 0, steps: 120, batch: 16, learningRate: 1e-2, warmUpSteps: 10 },
-            ],
-          },
-          learner: { updates: 2, filter: { strategy: "all" }, ...learner },
-          validate: { episodes: 8 },
-          engine: { threads: 1 },
-          metrics: { port: 0 },
-        },
-      },
-    ]);
-    const cluster = await startSingleProcess({ run: "run", folder, config, event: () => {}, output: () => {} });
-    expect(await cluster.ended).toEqual({ ok: true, reason: "learner finished" });
+    const values = {
+      env: { tag: "FrozenLake", turnsMax: 4 },
+      prompt,
+      ...(rollout === undefined ? {} : { rollout }),
+      learner: { updates: 2, ...learner },
+      validate: { episodes: 8 },
+    };
+    const config = composeRunConfig([tinyLayer(folder), { source: "test", values }]);
+    await playRun(folder, config);
     using db = new Database(join(folder, "run.sqlite"), { readonly: true });
     const value = (name: string) =>
       (db.query("SELECT value FROM metrics WHERE name = ? AND step = 2").get(name) as { value: number } | null)?.value;

@@ -1,17 +1,16 @@
 /** A tiny run's policy on boards: its own validation again, whoever plays and however many at once. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { cpSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { realClock } from "../../actors/clock.ts";
 import type { RunConfig } from "../../actors/config.ts";
 import { evaluatePolicy, type PolicyEvaluation } from "../../actors/evaluation.ts";
 import { policyMethods } from "../../actors/policy-thread.ts";
 import { readRunConfig, savedPolicy, startSavedPolicy } from "../../actors/saved-policy.ts";
-import { startSingleProcess } from "../../actors/single-process.ts";
 import { inThisThread } from "../../actors/threads.ts";
 import { wilson } from "../../envs/evaluate.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
-import { tinyConfig } from "./tiny-run.ts";
+import { playRun, tinyConfig } from "./tiny-run.ts";
 
 afterAll(removeTemporaryFolders);
 
@@ -19,11 +18,8 @@ let folder: string;
 let config: RunConfig;
 beforeAll(async () => {
   folder = join(temporaryFolder(), "run");
-  mkdirSync(folder);
   config = tinyConfig(folder, { samplers: 2 });
-  writeFileSync(join(folder, "config.json"), JSON.stringify(config));
-  const run = await startSingleProcess({ run: "run", folder, config, event: () => {}, output: () => {} });
-  expect((await run.ended).ok).toBe(true);
+  await playRun(folder, config);
 }, 60_000);
 
 const WHOLE = { slots: 16 };

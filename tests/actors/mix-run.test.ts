@@ -14,31 +14,23 @@ import { savedPolicy, startSavedPolicy } from "../../actors/saved-policy.ts";
 import { startSingleProcess } from "../../actors/single-process.ts";
 import { inThisThread } from "../../actors/threads.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+import { playRun, stopRunAt, tinyLayer } from "./tiny-run.ts";
 
 afterAll(removeTemporaryFolders);
 
 const mixedConfig = (folder: string): RunConfig =>
   composeRunConfig([
+    tinyLayer(folder),
     {
       source: "test",
       values: {
         env: {
           mix: [{ tag: "Bandit" }, { tag: "FrozenLake", name: "Ice", options: { successRate: 0.9 }, turnsMax: 2 }],
         },
-        rollout: { groups: 4, groupSize: 3, onlineK: 2, curriculum: { by: "reward", smoothing: 0.2 } },
-        sampler: { count: 2, slots: 8 },
-        model: { width: 32, layers: 1, heads: 2, kvHeads: 1, hidden: 64 },
-        warmStart: {
-          boards: 100,
-          cacheDir: join(folder, "warm-start"),
-          stages: [
-            { name: "learn", babble: 0.5, noise: 0, steps: 100, batch: 16, learningRate: 1e-2, warmUpSteps: 10 },
-          ],
-        },
-        learner: { updates: 4, filter: { strategy: "all" } },
+        rollout: { groupSize: 3, onlineK: 2, curriculum: { by: "reward", smoothing: 0.2 } },
+        sampler: { count: 2 },
+        learner: { updates: 4 },
         validate: { episodes: 6, groupSize: 4, everyUpdates: 2, temperature: 1 },
-        engine: { threads: 1 },
-        metrics: { port: 0 },
       },
     },
   ]);
@@ -133,17 +125,9 @@ describe("a run over a mix", () => {
 
   test("stopped in the middle and resumed, deals out the same groups and learns the same", async () => {
     const other = join(temporaryFolder(), "run");
-    mkdirSync(other, { recursive: true });
     const config = mixedConfig(other);
-    const reached = Promise.withResolvers<void>();
-    const cluster = await startSingleProcess({
-      ...{ run: "run", folder: other, config, event: () => {} },
-      output: (_, line) => void (line.includes("update 2/4") && reached.resolve()),
-    });
-    await Promise.race([reached.promise, cluster.ended]);
-    expect(await cluster.stop("enough")).toEqual({ ok: true, reason: "enough" });
-    const resumed = await startSingleProcess({ run: "run", folder: other, config, event: () => {}, output: () => {} });
-    expect(await resumed.ended).toEqual({ ok: true, reason: "learner finished" });
+    expect(await stopRunAt(other, config, "update 2/4")).toEqual({ ok: true, reason: "enough" });
+    await playRun(other, config);
     expect([...valuesOf(other)].filter(lasting).sort()).toEqual([...values].filter(lasting).sort());
   }, 60_000);
 

@@ -4,7 +4,7 @@
  */
 import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { cpSync, mkdirSync } from "node:fs";
+import { cpSync } from "node:fs";
 import { join } from "node:path";
 import { realClock } from "../../actors/clock.ts";
 import type { RunConfig } from "../../actors/config.ts";
@@ -19,15 +19,13 @@ import type { RemoteAsk } from "../../envs/remote/protocol.ts";
 import { openLocal } from "../../envs/tag.ts";
 import { type Asked, jsonService } from "../envs/outside/json-service.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
-import { tinyConfig } from "./tiny-run.ts";
+import { playRun, tinyConfig } from "./tiny-run.ts";
 
 const folder = join(temporaryFolder(), "run");
 const config = tinyConfig(folder, { samplers: 1, updates: 1 });
 afterAll(removeTemporaryFolders);
 beforeAll(async () => {
-  mkdirSync(folder, { recursive: true });
-  const run = await startSingleProcess({ run: "run", folder, config, event: () => {}, output: () => {} });
-  expect((await run.ended).ok).toBe(true);
+  await playRun(folder, config);
 }, 60_000);
 
 async function evaluate(env: Partial<RunConfig["env"]>, warn = (text: string) => expect(text).toBe("")) {

@@ -11,7 +11,7 @@ import { type Cluster, startCluster } from "../../actors/cluster.ts";
 import { isMetricName, metric } from "../../actors/metrics.ts";
 import { startSingleProcess } from "../../actors/single-process.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
-import { type TinyChoices, tinyConfig } from "./tiny-run.ts";
+import { stopRunAt, type TinyChoices, tinyConfig } from "./tiny-run.ts";
 
 afterAll(removeTemporaryFolders);
 
@@ -106,16 +106,9 @@ describe("stopping", () => {
   test("saves what was learnt, and going on leads to where it would have been", async () => {
     const whole = await start(startSingleProcess, { samplers: 1, updates: 6 });
     await whole.cluster.ended;
-    const reached = Promise.withResolvers<void>();
     const folder = join(temporaryFolder(), "run");
-    mkdirSync(folder);
     const config = tinyConfig(folder, { samplers: 1, updates: 6 });
-    const cluster = await startSingleProcess({
-      ...{ run: "run", folder, config, event: () => {} },
-      output: (_, line) => void (line.includes("update 2/6") && reached.resolve()),
-    });
-    await Promise.race([reached.promise, cluster.ended]);
-    expect(await cluster.stop("enough")).toEqual({ ok: true, reason: "enough" });
+    expect(await stopRunAt(folder, config, "update 2/6")).toEqual({ ok: true, reason: "enough" });
     const { found } = await latestCheckpoint(join(folder, "checkpoints"));
     expect(found).not.toBeNull();
     const resumed = await start(startSingleProcess, { samplers: 1, updates: 6 }, folder);

@@ -1,9 +1,8 @@
 /** `bun run eval` as a process: players beside their published levels, a run's policy, and everything it refuses. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { startSingleProcess } from "../../actors/single-process.ts";
-import { tinyConfig } from "../actors/tiny-run.ts";
+import { playRun, tinyConfig } from "../actors/tiny-run.ts";
 import { command, root } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
@@ -83,11 +82,7 @@ describe("a run's policy", () => {
   let folder: string;
   beforeAll(async () => {
     folder = join(temporaryFolder(), "run");
-    mkdirSync(folder);
-    const config = tinyConfig(folder, { samplers: 1 });
-    writeFileSync(join(folder, "config.json"), JSON.stringify(config));
-    const run = await startSingleProcess({ run: "run", folder, config, event: () => {}, output: () => {} });
-    expect((await run.ended).ok).toBe(true);
+    await playRun(folder, tinyConfig(folder, { samplers: 1 }));
   }, 60_000);
 
   test("plays the run's env on its validation boards: its own last validation, with why episodes stopped", async () => {

@@ -3,14 +3,13 @@
  * BUNRAKU_PYTHON has them (bench/peers/README.md).
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
 import { asyncBufferFromFile, parquetReadObjects } from "hyparquet";
 import { RecordedRun } from "../../actors/recorded-run.ts";
-import { startSingleProcess } from "../../actors/single-process.ts";
 import { wandbFile, wandbPath } from "../../actors/wandb.ts";
-import { tinyConfig } from "../actors/tiny-run.ts";
+import { playRun, tinyConfig } from "../actors/tiny-run.ts";
 import { command } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
@@ -23,12 +22,9 @@ const folder = join(home, "run");
 let run: RecordedRun;
 
 beforeAll(async () => {
-  mkdirSync(folder);
   const tiny = tinyConfig(folder, { samplers: 1 });
   const config = { ...tiny, metrics: { ...tiny.metrics, tensorboard: true } };
-  writeFileSync(join(folder, "config.json"), JSON.stringify(config));
-  const started = await startSingleProcess({ run: "run", folder, config, event: () => {}, output: () => {} });
-  expect((await started.ended).ok).toBe(true);
+  await playRun(folder, config);
   run = new RecordedRun(folder);
 }, 60_000);
 afterAll(() => run.close());

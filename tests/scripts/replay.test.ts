@@ -1,11 +1,10 @@
 /** `bun run replay` and `bun run compare` on a run that was really played: equal to the byte, and not so where the record was altered. */
 import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { firstDifference } from "../../actors/replay.ts";
-import { startSingleProcess } from "../../actors/single-process.ts";
-import { tinyConfig } from "../actors/tiny-run.ts";
+import { playRun, tinyConfig } from "../actors/tiny-run.ts";
 import { command } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
@@ -14,11 +13,7 @@ const home = temporaryFolder();
 const folder = join(home, "run");
 
 beforeAll(async () => {
-  mkdirSync(folder);
-  const config = tinyConfig(folder, { samplers: 1 });
-  writeFileSync(join(folder, "config.json"), JSON.stringify(config));
-  const run = await startSingleProcess({ run: "run", folder, config, event: () => {}, output: () => {} });
-  expect((await run.ended).ok).toBe(true);
+  await playRun(folder, tinyConfig(folder, { samplers: 1 }));
 }, 60_000);
 
 async function replay(episode: string, run = folder, ...flags: string[]) {

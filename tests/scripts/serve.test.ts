@@ -1,14 +1,13 @@
 /** `bun run serve` as a process, talked to by OpenAI's own client; and what its app refuses. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import OpenAI from "openai";
 import { type CompletionsOptions, completionsApp } from "../../actors/completions.ts";
-import { startSingleProcess } from "../../actors/single-process.ts";
 import { builtinDialogue } from "../../model/chat.ts";
 import type { Reply, ReplyRequest } from "../../model/generate.ts";
 import { Tokenizer } from "../../model/tokenizer.ts";
-import { tinyConfig } from "../actors/tiny-run.ts";
+import { playRun, tinyConfig } from "../actors/tiny-run.ts";
 import { command, root } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
@@ -41,11 +40,7 @@ async function failure(asked: PromiseLike<unknown>): Promise<Error> {
 let server: Awaited<ReturnType<typeof serve>>;
 let client: OpenAI;
 beforeAll(async () => {
-  mkdirSync(folder);
-  const config = tinyConfig(folder, { samplers: 1 });
-  writeFileSync(join(folder, "config.json"), JSON.stringify(config));
-  const run = await startSingleProcess({ run: "taught", folder, config, event: () => {}, output: () => {} });
-  expect((await run.ended).ok).toBe(true);
+  await playRun(folder, tinyConfig(folder, { samplers: 1 }));
   writeFileSync(secret, "a secret of many letters\n");
   server = await serve("--token-file", secret);
   client = new OpenAI({ baseURL: server.url, apiKey: "a secret of many letters", maxRetries: 0 });
