@@ -3,6 +3,7 @@
  * else. It decides what is played and learnt; who plays is learner.ts, what is computed is the trainer's.
  *
  * - In sync mode an update is a function of config and seed alone: not of time, nor of who played.
+ * - Nothing older than `learner.stalenessMax` updates is trained on: what lags more is left out, and said.
  * - A checkpoint holds all that the next update depends on. One that cannot be written is said and learning goes on; what was
  *   learnt is lost silently never: if the last one cannot be written, the run has failed.
  */
