@@ -11,15 +11,17 @@ const ROWS = {
 } as const satisfies Record<string, readonly [Unit, string]>;
 
 /** 1 is where rewards differ least. */
-type Bucket = 1 | 2 | 3 | 4 | 5 | 6;
+type Bucket = 1 | 2 | 3 | 4 | 5 | 6 | "all";
 
-const buckets = Array.from({ length: BUCKET_COUNT }, (_, i) => i + 1);
+const buckets = ["all", ...Array.from({ length: BUCKET_COUNT }, (_, i) => i + 1)] as const;
+const within = (bucket: string | number) =>
+  bucket === "all" ? "of all groups together" : `in bucket ${bucket} of ${BUCKET_COUNT} by the groups' std of reward`;
 
 export const GRADIENT_METRICS = Object.fromEntries(
   Object.entries(ROWS).flatMap(([name, [unit, help]]) =>
     buckets.map((bucket): [string, Metric] => [
       `gradient/${name}_${bucket}`,
-      { unit, help: `${help}, in bucket ${bucket} of ${BUCKET_COUNT} by the groups' std of reward.`, kind: "gauge" },
+      { unit, help: `${help}, ${within(bucket)}.`, kind: "gauge" },
     ]),
   ),
 ) as Record<`gradient/${keyof typeof ROWS}_${Bucket}`, Metric>;

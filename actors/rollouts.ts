@@ -4,6 +4,7 @@ import { passCurve } from "../envs/pass-at-k.ts";
 import { repetition, rewardSpread } from "../model/diagnostics.ts";
 import { hash64 } from "../model/rng.ts";
 import { rawReward, type Trajectory } from "../model/trajectory.ts";
+import type { Played as Learnable, UpdateResult, UpdateSettings } from "../model/update.ts";
 import type { RunConfig } from "./config.ts";
 import { groupEnvs, groupsPerUpdate } from "./curriculum.ts";
 import { type MetricName, metric, partName } from "./metrics.ts";
@@ -82,6 +83,16 @@ export function validationTickets(config: RunConfig, name: string, temperature: 
 export interface PlayedTicket extends Finished {
   readonly outcome: Played;
 }
+
+/** What the trainer is given of episodes. */
+export const trainedOn = (
+  played: readonly PlayedTicket[],
+  { estimator }: Pick<UpdateSettings, "estimator">,
+): Learnable[] =>
+  played.map(({ ticket, outcome }) => ({
+    ...{ trajectory: outcome.trajectory, group: ticket.group, tag: ticket.env },
+    ...(estimator.kind === "gigpo" ? { anchors: outcome.turns.map(({ observation }) => observation) } : {}),
+  }));
 
 /** Those whose outcome may enter a loss. */
 export const playedOf = (finished: readonly Finished[]): PlayedTicket[] =>
@@ -222,3 +233,19 @@ export function unplayed(finished: readonly Finished[]): string {
 /** Rows of the trajectory log, nothing trained on yet. */
 export const rowsOf = (finished: readonly Finished[]): EpisodeRow[] =>
   finished.map(({ ticket, sampler, outcome }) => ({ ticket, sampler, outcome, update: null, advantage: null }));
+
+/** Rows of those that were trained on get their advantages. @param update  from 1 */
+export function tellAdvantages(
+  rows: EpisodeRow[],
+  finished: readonly Finished[],
+  trained: readonly Finished[],
+  { advantages, tokenAdvantages }: Pick<UpdateResult, "advantages" | "tokenAdvantages">,
+  update: number,
+): void {
+  for (const [i, one] of trained.entries()) {
+    const row = finished.indexOf(one);
+    const advantage = advantages[i]!;
+    const ofTokens = tokenAdvantages?.[i] ?? undefined;
+    rows[row] = { ...rows[row]!, update: advantage === null ? null : update, advantage, tokenAdvantages: ofTokens };
+  }
+}

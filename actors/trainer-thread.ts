@@ -2,6 +2,7 @@
 import type { BatchLimits, Sequence } from "../model/batch.ts";
 import { microBatches } from "../model/batch.ts";
 import { crossScores, type Reasoned } from "../model/cross-score.ts";
+import { analyseGradients, type BucketRule } from "../model/gradient-analysis.ts";
 import type { CrossScores } from "../model/mutual-information.ts";
 import { Network } from "../model/network.ts";
 import { imitation } from "../model/objectives.ts";
@@ -80,6 +81,9 @@ export function trainerMethods() {
     },
     update: (played: readonly Played[], settings: UpdateSettings): Promise<UpdateResult> =>
       update(networks, played, settings),
+    /** What pulls at the policy in these episodes; nothing is changed. */
+    analyseGradients: (played: readonly Played[], settings: UpdateSettings, rule: BucketRule) =>
+      analyseGradients(networks, played, settings, rule),
     /** Each reasoning under its own prompt and the others', by the policy as it is now. */
     crossScore: (turns: readonly Reasoned[], limits: BatchLimits, temperature: number): Promise<CrossScores> =>
       crossScores(networks.policy, turns, limits, temperature),

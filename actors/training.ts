@@ -13,6 +13,7 @@ import { behaviourMetrics } from "./behaviour.ts";
 import { COLLAPSE_START, measureCollapse } from "./collapse.ts";
 import { groupEnvs, groupsPerUpdate, scored } from "./curriculum.ts";
 import { RunError } from "./errors.ts";
+import { measureGradients } from "./gradients.ts";
 import { checkup, type Due, endsRun, HEALTH_START, measuredOf, rolledBack } from "./health.ts";
 import { Interruption, Stopped } from "./interruption.ts";
 import { intervened } from "./interventions.ts";
@@ -29,6 +30,8 @@ import {
   playedOf,
   rolloutMetrics,
   rowsOf,
+  tellAdvantages,
+  trainedOn,
   unplayed,
   validationTickets,
   writtenTokens,
@@ -281,29 +284,21 @@ export class Training {
     const { control } = this.#progress.health;
     const asked = updateSettings(config, update, klCoefficient + control.kl);
     const settings = intervened(asked, control, groupsPerUpdate(config));
-    const result = await trainer.update(
-      fresh.map(({ ticket, outcome }) => ({
-        ...{ trajectory: outcome.trajectory, group: ticket.group, tag: ticket.env },
-        ...(settings.estimator.kind === "gigpo"
-          ? { anchors: outcome.turns.map(({ observation }) => observation) }
-          : {}),
-      })),
-      settings,
-    );
+    const played = trainedOn(fresh, settings);
+    const envs = groupEnvs(config, this.#progress.curriculum);
+    const moment = { update, version, round: control.round, envs };
+    const gradients = await this.#interruption.race(measureGradients(this.#context, moment, played, settings));
+    const result = await trainer.update(played, settings);
     if (result.skipped !== null) this.#skip(result.skipped);
     this.#controlKl(result.metrics["kl"], fresh.length);
     this.#logProbGap = result.metrics["logProbGap"] ?? this.#logProbGap;
     const curriculum = scored(config.rollout.curriculum, this.#progress.curriculum, fresh);
     this.#progress = { ...this.#progress, curriculum };
-    for (const [i, one] of fresh.entries()) {
-      const row = finished.indexOf(one);
-      const advantage = result.advantages[i]!;
-      const tokenAdvantages = result.tokenAdvantages?.[i] ?? undefined;
-      rows[row] = { ...rows[row]!, update: advantage === null ? null : update + 1, advantage, tokenAdvantages };
-    }
+    tellAdvantages(rows, finished, fresh, result, update + 1);
     return {
       ...rolloutMetrics("train", fresh, this.#context.thinkEnd),
       ...behaviourMetrics("train", fresh, (name) => tagOf(config, name)),
+      ...gradients,
       ...learnt(result.metrics),
       ...lagShares(fresh.map(({ outcome }) => version - outcome.trajectory.version)),
       ...collapse.values,

@@ -46,7 +46,6 @@ export function updateSettings(config: RunConfig, update: number, klCoefficient:
     optimizer,
     critic: needsCritic(learner) ? criticOf(critic, optimizer) : null,
     temperature: rollout.temperature,
-    gradientAnalysis: gradientAnalysisOf(learner, update),
     trainPolicy: !ownsCritic(learner) || update >= critic.warmUpUpdates,
   };
 }
@@ -98,10 +97,6 @@ export function filterRule(filter: LearnerConfig["filter"]): FilterRule {
 function overlongOf({ learner: { overlong }, rollout: { replyTokensMax } }: RunConfig): UpdateSettings["overlong"] {
   const { weight, margin } = overlong;
   return weight === 0 ? null : { weight, tokensMax: replyTokensMax, margin: margin * replyTokensMax };
-}
-
-function gradientAnalysisOf({ gradientAnalysis: { everyUpdates, split } }: LearnerConfig, update: number) {
-  return everyUpdates > 0 && update % everyUpdates === 0 ? split : null;
 }
 
 function criticOf(critic: LearnerConfig["critic"], optimizer: AdamWSettings): CriticSettings {

@@ -11,8 +11,9 @@ import { policyObjective } from "./objectives.ts";
 import { deviation, mean, positionsBy } from "./statistics.ts";
 import { rawReward } from "./trajectory.ts";
 import { partOf, sampleInputs } from "./update/minibatch.ts";
-import { prepare, type Scored } from "./update/prepare.ts";
-import type { Learners, UpdateSettings } from "./update.ts";
+import { prepare } from "./update/prepare.ts";
+import { scorePlayed } from "./update/score.ts";
+import type { Learners, Played, UpdateSettings } from "./update.ts";
 
 export const BUCKET_COUNT = 6;
 
@@ -36,24 +37,27 @@ const PARTS = {
 } as const satisfies Record<string, readonly string[]>;
 
 /**
- * Before a filter, as if each bucket were a minibatch of its own. Numbers by name: `gradient.std.2` is the mean std of the
- * second bucket's groups, `gradient.task.2` the norm of its gradient by advantages alone. Empty buckets have none.
+ * Before a filter, as if each bucket were a minibatch of its own, and as if all groups were one. Numbers by name:
+ * `gradient.std.2` is the mean std of the second bucket's groups, `gradient.task.2` the norm of its gradient by advantages
+ * alone, `gradient.task.all` that of all groups. Empty buckets have none.
  */
 export async function analyseGradients(
   learners: Learners,
-  scored: readonly Scored[],
+  played: readonly Played[],
   settings: UpdateSettings,
   rule: BucketRule,
 ): Promise<Record<string, number>> {
+  const { scored } = scorePlayed(played, settings.normalisation, settings.overlong);
   const data = await prepare(learners, scored, 1, settings);
   const groups = [...positionsBy(scored.map(({ group }) => group)).values()];
   const stds = groups.map((rows) => spreadOf(rows.map((row) => rawReward(scored[row]!.trajectory))));
+  const buckets = [...positionsBy(bucketsOf(stds, rule))].map(([bucket, members]) => [bucket + 1, members] as const);
   const found: Record<string, number> = {};
-  for (const [bucket, members] of positionsBy(bucketsOf(stds, rule))) {
+  for (const [bucket, members] of [["all", [...groups.keys()]] as const, ...buckets]) {
     const rows = members.flatMap((group) => groups[group]!);
     const norms = await normsOf(learners, partOf(data, rows), settings);
     const values = { ...norms, std: mean(members.map((group) => stds[group]!)), groups: members.length };
-    for (const [name, value] of Object.entries(values)) found[`gradient.${name}.${bucket + 1}`] = value;
+    for (const [name, value] of Object.entries(values)) found[`gradient.${name}.${bucket}`] = value;
   }
   return found;
 }

@@ -15,7 +15,6 @@ import type { Aggregation } from "./aggregation.ts";
 import { type BatchLimits, type MicroBatch, microBatches } from "./batch.ts";
 import { rewardSpread } from "./diagnostics.ts";
 import { type Filtered, type FilterRule, filterGroups } from "./filter.ts";
-import { analyseGradients, type BucketRule } from "./gradient-analysis.ts";
 import type { KlEstimator } from "./kl.ts";
 import type { Network } from "./network.ts";
 import type { TokenInputs } from "./objective.ts";
@@ -59,8 +58,6 @@ export interface UpdateSettings {
   readonly temperature: number;
   /** False: only the critic learns. */
   readonly trainPolicy: boolean;
-  /** How to split the groups whose gradients are measured first; null: they are not. */
-  readonly gradientAnalysis: BucketRule | null;
 }
 
 export type CriticSettings = {
@@ -130,9 +127,6 @@ export async function update(
   if (spread !== null) Object.assign(metrics, { inGroupStd: spread.rewardStd, zeroStdGroups: spread.zeroStdShare });
   if (filtered.keptRewardStd !== null) metrics["keptInGroupStd"] = filtered.keptRewardStd;
   if (overlongMean !== null) metrics["overlong"] = overlongMean;
-  if (settings.gradientAnalysis !== null) {
-    Object.assign(metrics, await analyseGradients(learners, scored, settings, settings.gradientAnalysis));
-  }
   const advantages: (number | null)[] = played.map(() => null);
   if (filtered.reason !== null) return { skipped: filtered.reason, advantages, steps: 0, metrics };
 

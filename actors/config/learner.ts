@@ -88,6 +88,11 @@ const GradientAnalysisConfig = z.strictObject({
     .enum(["quantile", "fixed"])
     .default("quantile")
     .describe("Six buckets of groups by std of reward: equally many in each, or from 0, 1, 2, 3, 4 and 5 on"),
+  groups: z
+    .int()
+    .nonnegative()
+    .default(0)
+    .describe("Groups played for it alone, which nobody learns from; 0: those of the update"),
 });
 
 const AGGREGATIONS = [

@@ -53,7 +53,7 @@ const table: readonly Unread[] = [
     choice: "learner.gradientAnalysis.everyUpdates",
     when: "while learner.gradientAnalysis.everyUpdates is 0",
     holds: ({ learner }) => learner.gradientAnalysis.everyUpdates === 0,
-    keys: ["learner.gradientAnalysis.split"],
+    keys: ["learner.gradientAnalysis.split", "learner.gradientAnalysis.groups"],
   },
   {
     choice: "learner.critic.backbone",

@@ -55,7 +55,7 @@ describe("an algorithm's name", () => {
   });
 });
 
-/** Read where an update's settings are not made: who plays, how long, and how the KL coefficient moves. */
+/** Read where an update's settings are not made: who plays, how long, how the KL coefficient moves, when gradients are measured. */
 const READ_ELSEWHERE = [
   "algorithm",
   "mode",
@@ -66,6 +66,9 @@ const READ_ELSEWHERE = [
   "kl.target",
   "kl.horizon",
   "resampleRoundsMax",
+  "gradientAnalysis.everyUpdates",
+  "gradientAnalysis.split",
+  "gradientAnalysis.groups",
 ];
 const keys = runKeys.all
   .filter(({ path }) => path.startsWith("learner."))
@@ -84,7 +87,7 @@ const at = (tree: unknown, path: string) =>
   path.split(".").reduce<unknown>((node, part) => (node as Record<string, unknown>)[part], tree);
 
 /** Whatever has a switch is on. */
-const ON = `{gradientAnalysis: {everyUpdates: 1}, kl: {coefficient: 0.1, estimator: k3+}, overlong: {weight: 1}, importance: {level: token, cap: 4},
+const ON = `{kl: {coefficient: 0.1, estimator: k3+}, overlong: {weight: 1}, importance: {level: token, cap: 4},
   filter: {strategy: top_p, value: 0.5, mode: linear}, rewardNormalization: {method: mean}}`;
 
 describe.each(ALGORITHM_NAMES)("with %s", (name) => {

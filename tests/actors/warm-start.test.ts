@@ -49,6 +49,7 @@ function trainee(config: RunConfig, changed: Partial<WarmStartContext> = {}) {
     ...{ config, model, parameters },
     trainer: {
       ...{ start: unused, keepReference: unused, update: unused, steps: unused, goOnFrom: unused, crossScore: unused },
+      analyseGradients: unused,
       resetOptimizer: async () => void calls.push("reset"),
       async imitate(demos, _, optimizer) {
         rates.push(optimizer.learningRate);

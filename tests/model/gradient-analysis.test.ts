@@ -1,7 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { analyseGradients, BUCKET_COUNT, bucketsOf } from "../../model/gradient-analysis.ts";
-import { scorePlayed } from "../../model/update/score.ts";
 import { type UpdateSettings, update } from "../../model/update.ts";
 import { learners, play, rewards, settings, start } from "./update-stage.ts";
 
@@ -37,8 +36,7 @@ describe("analyseGradients", () => {
   const other = start.map((value, i) => value + 0.01 * Math.sin(i));
   const analyse = async (changed: UpdateSettings, played = play(start, rewards, 3)) => {
     const all = await learners(start, { reference: other });
-    const { scored } = scorePlayed(played, changed.normalisation, null);
-    return { all, found: await analyseGradients(all, scored, changed, "fixed") };
+    return { all, found: await analyseGradients(all, played, changed, "fixed") };
   };
 
   test("measures each bucket as a minibatch of its own would pull", async () => {
@@ -47,6 +45,7 @@ describe("analyseGradients", () => {
     expect(found["gradient.groups.1"]).toBe(2);
     expect(found["gradient.groups.2"]).toBe(1);
     expect(found["gradient.std.2"]).toBeCloseTo(1.5275, 4);
+    expect(found["gradient.groups.all"]).toBe(3);
     expect(Object.keys(found).filter((name) => name.endsWith(".3"))).toEqual([]);
     // Each component alone, by an update that has nothing else in its loss.
     const alone: [string, UpdateSettings][] = [
@@ -65,13 +64,15 @@ describe("analyseGradients", () => {
       );
       expect(found[`gradient.${part}.2`]).toBeCloseTo(metrics["gradNorm"]!, 6);
       expect(metrics["gradNorm"]).toBeGreaterThan(1e-3);
+      const whole = await update(await learners(start, { reference: other }), play(start, rewards, 3), one);
+      expect(found[`gradient.${part}.all`]).toBeCloseTo(whole.metrics["gradNorm"]!, 6);
     }
   });
 
   test("leaves out what the loss has not", async () => {
     const { found } = await analyse({ ...given, policy: { ...given.policy, entropyCoefficient: 0, kl: null } });
     expect(Object.keys(found).sort()).toEqual(
-      ["groups.1", "groups.2", "std.1", "std.2", "task.1", "task.2"].map((name) => `gradient.${name}`),
+      ["groups", "std", "task"].flatMap((name) => ["1", "2", "all"].map((bucket) => `gradient.${name}.${bucket}`)),
     );
   });
 
@@ -81,9 +82,10 @@ describe("analyseGradients", () => {
       await learners(start, { reference: other }),
     ];
     await update(plain, play(start, rewards, 3), given);
-    const { metrics } = await update(measured, play(start, rewards, 3), { ...given, gradientAnalysis: "quantile" });
+    const found = await analyseGradients(measured, play(start, rewards, 3), given, "quantile");
+    await update(measured, play(start, rewards, 3), given);
     expect(measured.parameters.flat).toEqual(plain.parameters.flat);
-    expect(metrics["gradient.groups.1"]).toBe(1);
+    expect(found["gradient.groups.1"]).toBe(1);
   });
 
   test("finds no pull of advantages where rewards are all equal", async () => {

@@ -17,7 +17,6 @@ export const settings: UpdateSettings = {
   filter: { strategy: "top_ratio", ratio: 0.67, type: "std" },
   normalisation: { grouping: "state", method: "identity" },
   scaling: { softReweight: false, filterLossScaling: "none", lengthWeighting: false, zero: false },
-  gradientAnalysis: null,
   dropConstant: false,
   overlong: null,
   importance: null,

@@ -91,6 +91,7 @@ export async function startLearner(config: RunConfig, context: ProcessContext): 
     trainer: {
       ...{ start: notPartOfThis, keepReference: notPartOfThis, resetOptimizer: notPartOfThis, imitate: notPartOfThis },
       ...{ steps: notPartOfThis, goOnFrom: notPartOfThis, crossScore: notPartOfThis },
+      analyseGradients: notPartOfThis,
       async update(batch) {
         const named = batch.map(({ trajectory }) => ({ ticket: played.get(trajectory)!, outcome: { trajectory } }));
         const update = `update of version ${version}`;
