@@ -8,7 +8,8 @@ import { realClock } from "./clock.ts";
 import type { RunConfig } from "./config.ts";
 import type { RunActorSettings } from "./main/run-actor.ts";
 import { type OpenGate, openGate } from "./open-gate.ts";
-import type { ActorView, Messages, Role } from "./protocol.ts";
+import type { ActorView } from "./protocol.ts";
+import { actorsOf, Whereabouts } from "./roster.ts";
 import { bunSpawner } from "./spawner.ts";
 import type { RunEnd, SupervisorEvent } from "./supervision.ts";
 import { Supervisor } from "./supervisor.ts";
@@ -34,17 +35,10 @@ export interface Cluster {
 /** Between two tellings of who there is and how they are. */
 export const ACTORS_EVERY_MS = 1000;
 
-const ENTRIES: Readonly<Record<Exclude<Role, "supervisor">, string>> = {
-  "metrics-sink": "metrics-sink.ts",
-  learner: "learner.ts",
-  sampler: "sampler.ts",
-  "env-server": "env-server.ts",
-};
-
 export async function startCluster({ run, folder, config, event, output }: ClusterOptions): Promise<Cluster> {
   const { supervisor: limits, transport: wire } = config;
   const token = wire.token ?? randomBytes(24).toString("base64url");
-  const urls = new Map<string, { role: Role; url: string }>();
+  const known = new Whereabouts();
   const { frameBytesMax, queuedBytesMax } = wire;
   const report = ({ kind, peer, detail }: Problem) =>
     output(
@@ -56,8 +50,7 @@ export async function startCluster({ run, folder, config, event, output }: Clust
     ...{ run, token, clock: realClock, spawner: bunSpawner, ...limits, event, output, transport },
     limits: { logLevel: limits.logLevel, frameBytesMax, queuedBytesMax },
     onReady(child, url) {
-      const { role } = supervisor.children.find(({ name }) => name === child)!;
-      urls.set(child, { role, url });
+      known.add(child, supervisor.children.find(({ name }) => name === child)!.role, url);
       tellRoster();
     },
     greet: () => [roster()],
@@ -69,31 +62,15 @@ export async function startCluster({ run, folder, config, event, output }: Clust
     gate?.tell(roster());
   }
 
-  function roster(): Messages["roster"] {
-    const of = (role: Role) => [...urls].filter(([, entry]) => entry.role === role);
-    return {
-      type: "roster",
-      learner: of("learner")[0]?.[1].url ?? null,
-      metricsSink: of("metrics-sink")[0]?.[1].url ?? null,
-      envServers: [...of("env-server").map(([actor, { url }]) => ({ actor, url })), ...(gate?.envServers ?? [])],
-    };
-  }
-
-  function start(role: Exclude<Role, "supervisor">, name: string): void {
-    supervisor.start({
-      ...{ name, role, restart: true, critical: true, endsRun: role === "learner" },
-      entry: join(import.meta.dir, "main", ENTRIES[role]),
-      settings: (): RunActorSettings => ({ config, folder }),
-    });
-  }
+  const roster = () => known.roster(gate?.envServers);
 
   if (config.join.listen !== null) {
     gate = await openGate(config.join.listen, {
       ...{ run, folder, config, transport, actorsToken: token, event, report },
       // What the page shows is written by actors of this machine only.
       find(name) {
-        const known = urls.get(name);
-        return known === undefined || known.role === "metrics-sink" ? null : known.url;
+        const actor = known.of(name);
+        return actor === undefined || actor.role === "metrics-sink" ? null : actor.url;
       },
       greet: () => [roster()],
       changed: tellRoster,
@@ -101,11 +78,13 @@ export async function startCluster({ run, folder, config, event, output }: Clust
     event({ kind: "open", child: "gate", address: gate.address, tokenFile: gate.tokenFile });
   }
   await supervisor.listen(wire.listen);
-  // In the order in which they are needed; they leave in the reverse.
-  start("metrics-sink", "metrics-sink");
-  for (let i = 0; i < config.envServer.count; i++) start("env-server", `env-server-${i}`);
-  start("learner", "learner");
-  for (let i = 0; i < config.sampler.count; i++) start("sampler", `sampler-${i}`);
+  for (const { role, name } of actorsOf(config)) {
+    supervisor.start({
+      ...{ name, role, restart: true, critical: true, endsRun: role === "learner" },
+      entry: join(import.meta.dir, "main", `${role}.ts`),
+      settings: (): RunActorSettings => ({ config, folder }),
+    });
+  }
   const everyone = () => [...supervisor.children, ...(gate?.views ?? [])];
   let cancelTelling = () => {};
   function tellActors(): void {

@@ -20,7 +20,16 @@ import { type End, Relay, type Side } from "./gate/relay.ts";
 import { seldom } from "./transport/refusals.ts";
 import { httpOf, isBroker } from "./transport/routed.ts";
 import { PING, type SilenceWatch, watchSilence } from "./transport/silence.ts";
-import { CLOSED_BY_US, CONNECT_MS_MAX, closeReason, parseAddress, SILENCE_MS_MAX } from "./transport/socket-wire.ts";
+import {
+  boundTo,
+  CLOSED_BY_US,
+  CONNECT_MS_MAX,
+  clientWire,
+  closeReason,
+  parseAddress,
+  SILENCE_MS_MAX,
+  serverLimits,
+} from "./transport/socket-wire.ts";
 import { type ServerTls, serverOptions } from "./transport/tls.ts";
 import { bearer, sameSecret } from "./transport/token.ts";
 import type { Problem } from "./transport/transport.ts";
@@ -219,17 +228,7 @@ export class Gate {
     const cancel = this.#options.clock.after(CONNECT_MS_MAX, () => socket.terminate());
     socket.onopen = () => {
       cancel();
-      relay.attach(1, {
-        get queuedBytes() {
-          return socket.bufferedAmount;
-        },
-        send(frame) {
-          if (socket.readyState !== WebSocket.OPEN) return false;
-          socket.send(frame);
-          return true;
-        },
-        close: (reason) => socket.close(CLOSED_BY_US, closeReason(reason)),
-      });
+      relay.attach(1, clientWire(socket));
     };
     socket.onmessage = ({ data }) => {
       if (data instanceof ArrayBuffer) relay.frame(1, new Uint8Array(data));
@@ -246,20 +245,14 @@ export class Gate {
     tls: ServerTls | null,
     fetch: (request: Request, server: Server<Data>) => Response | Promise<Response> | undefined,
   ): Server<Data> {
-    const { frameBytesMax, queuedBytesMax } = this.#options;
     try {
       return Bun.serve<Data>({
-        hostname: url.hostname.replace(/^\[|\]$/g, ""),
-        port: url.port === "" ? 0 : Number(url.port),
+        ...boundTo(url),
         maxRequestBodySize: 0,
         ...(tls === null ? {} : { tls: serverOptions(tls) }),
         fetch,
         websocket: {
-          backpressureLimit: queuedBytesMax,
-          maxPayloadLength: frameBytesMax,
-          perMessageDeflate: false,
-          idleTimeout: 0,
-          sendPings: false,
+          ...serverLimits(this.#options),
           open: (socket) => {
             this.#sockets.add(socket);
             socket.data.opened(socket);

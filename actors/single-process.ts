@@ -14,7 +14,8 @@ import { ACTORS_EVERY_MS, type Cluster, type ClusterOptions } from "./cluster.ts
 import { describeError } from "./errors.ts";
 import { type Log, makeLog } from "./log.ts";
 import { Meter } from "./meter.ts";
-import type { ActorView, Messages } from "./protocol.ts";
+import type { ActorView } from "./protocol.ts";
+import { type ActorRole, actorsOf, Whereabouts } from "./roster.ts";
 import { envServer } from "./start-env-server.ts";
 import { learner } from "./start-learner.ts";
 import { metricsSink } from "./start-metrics-sink.ts";
@@ -22,6 +23,13 @@ import { sampler } from "./start-sampler.ts";
 import type { RunEnd } from "./supervision.ts";
 import { createTransport } from "./transport/create.ts";
 import { MemoryNetwork } from "./transport/memory.ts";
+
+const KINDS: Readonly<Record<ActorRole, ActorKind>> = {
+  "metrics-sink": metricsSink,
+  "env-server": envServer,
+  learner,
+  sampler,
+};
 
 /** Returns once the actors are being started; `ended` says how that, and the run, went. */
 export async function startSingleProcess(options: ClusterOptions): Promise<Cluster> {
@@ -46,6 +54,7 @@ class SingleProcess implements Cluster {
   readonly #token: string;
   readonly #time = mortal(realClock);
   readonly #actors: Actor[] = [];
+  readonly #known = new Whereabouts();
   readonly #started = Promise.withResolvers<void>();
   readonly #ended = Promise.withResolvers<RunEnd>();
   #ending = false;
@@ -74,16 +83,9 @@ class SingleProcess implements Cluster {
 
   /** In the order in which they are needed. */
   async start(): Promise<void> {
-    const { envServer: servers, sampler: samplers } = this.#options.config;
-    const named = (kind: ActorKind, count: number) =>
-      Array.from({ length: count }, (_, i) => ({ kind, name: `${kind.role}-${i}` }));
-    const plan = [
-      { kind: metricsSink, name: metricsSink.role },
-      ...named(envServer, servers.count),
-      { kind: learner, name: learner.role },
-      ...named(sampler, samplers.count),
-    ];
-    for (const { kind, name } of plan) if (!this.#ending) await this.#startActor(kind, name);
+    for (const { role, name } of actorsOf(this.#options.config)) {
+      if (!this.#ending) await this.#startActor(KINDS[role], name);
+    }
     this.#started.resolve();
     this.#tellActors();
   }
@@ -112,9 +114,13 @@ class SingleProcess implements Cluster {
       this.#failed(actor, error);
       return;
     }
-    if (actor.running.url !== null) event({ kind: "ready", child: name, url: actor.running.url });
+    const { url } = actor.running;
+    if (url !== null) {
+      this.#known.add(name, kind.role, url);
+      event({ kind: "ready", child: name, url });
+    }
     for (const { kind, running } of this.#actors) {
-      if (kind.role === "learner" || kind.role === "sampler") running?.told?.(this.#roster());
+      if (kind.role === "learner" || kind.role === "sampler") running?.told?.(this.#known.roster());
     }
   }
 
@@ -134,19 +140,6 @@ class SingleProcess implements Cluster {
     const sink = this.#actors.find(({ kind }) => kind === metricsSink);
     sink?.running?.told?.({ type: "actors", actors: [...this.children()] });
     this.#time.clock.after(ACTORS_EVERY_MS, () => this.#tellActors());
-  }
-
-  #roster(): Messages["roster"] {
-    const of = (kind: ActorKind) =>
-      this.#actors.flatMap(({ name, kind: its, running }) =>
-        its === kind && running !== null && running.url !== null ? [{ actor: name, url: running.url }] : [],
-      );
-    return {
-      type: "roster",
-      learner: of(learner)[0]?.url ?? null,
-      metricsSink: of(metricsSink)[0]?.url ?? null,
-      envServers: of(envServer),
-    };
   }
 
   #failed({ name, log }: Actor, error: unknown): void {

@@ -1,10 +1,9 @@
 /** The connecting end of a WebSocket. Knows no listeners. */
-import { type Wire, WirePeer } from "./peer.ts";
+import { WirePeer } from "./peer.ts";
 import type { SilenceWatch } from "./silence.ts";
 import {
-  CLOSED_BY_US,
   CONNECT_MS_MAX,
-  closeReason,
+  clientWire,
   parseAddress,
   SILENCE_MS_MAX,
   type SocketOptions,
@@ -53,20 +52,6 @@ export function dial(address: string, handler: Handler, options: SocketOptions):
 }
 
 export const lostBy = (code: number): string => `the connection was lost (WebSocket code ${code})`;
-
-function clientWire(socket: WebSocket): Wire {
-  return {
-    get queuedBytes() {
-      return socket.bufferedAmount;
-    },
-    send(frame) {
-      if (socket.readyState !== WebSocket.OPEN) return false;
-      socket.send(frame);
-      return true;
-    },
-    close: (reason, drop) => (drop ? socket.terminate() : socket.close(CLOSED_BY_US, closeReason(reason))),
-  };
-}
 
 /** The runtime tells only by its message which status refused the upgrade. */
 function whyRefused(event: Event): string {

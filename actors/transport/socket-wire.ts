@@ -23,6 +23,37 @@ export const CLOSED_BY_US = 4000;
 /** What the runtime says when it refuses a frame while reading it. */
 export const TOO_BIG = "Received too big message";
 
+/** Of the runtime's server, for whoever listens. What is sent is bounded before each send too; the runtime only backs that up. */
+export const serverLimits = ({
+  frameBytesMax,
+  queuedBytesMax,
+}: Pick<TransportOptions, "frameBytesMax" | "queuedBytesMax">) =>
+  ({
+    ...{ backpressureLimit: queuedBytesMax, maxPayloadLength: frameBytesMax, perMessageDeflate: false },
+    ...{ idleTimeout: 0, sendPings: false },
+  }) as const;
+
+/** Where the runtime's server listens: a port of 0 is any that is free. */
+export const boundTo = ({ hostname, port }: URL) => ({
+  hostname: hostname.replace(/^\[|\]$/g, ""),
+  port: port === "" ? 0 : Number(port),
+});
+
+/** What is sent through a socket that connected somewhere. */
+export const clientWire = (socket: WebSocket) => ({
+  get queuedBytes(): number {
+    return socket.bufferedAmount;
+  },
+  /** False if it was dropped. */
+  send(frame: Uint8Array): boolean {
+    if (socket.readyState !== WebSocket.OPEN) return false;
+    socket.send(frame as Uint8Array<ArrayBuffer>);
+    return true;
+  },
+  close: (reason: string, drop = false) =>
+    drop ? socket.terminate() : socket.close(CLOSED_BY_US, closeReason(reason)),
+});
+
 /** A close frame holds at most 125 bytes, two of them the code. */
 export function closeReason(reason: string): string {
   const bytes = new TextEncoder().encode(reason);

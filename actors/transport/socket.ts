@@ -16,11 +16,13 @@ import { seldom } from "./refusals.ts";
 import type { SilenceWatch } from "./silence.ts";
 import { dial, lostBy } from "./socket-client.ts";
 import {
+  boundTo,
   CLOSED_BY_US,
   closeReason,
   parseAddress,
   SILENCE_MS_MAX,
   type SocketOptions,
+  serverLimits,
   TOO_BIG,
   watchPeer,
 } from "./socket-wire.ts";
@@ -74,11 +76,10 @@ export class SocketTransport implements Transport {
   }
 
   #serve(url: URL, peers: ListenerPeers, fetch: ListenOptions["fetch"]): Server<Data> {
-    const { clock, frameBytesMax, queuedBytesMax, report } = this.#options;
+    const { clock, frameBytesMax, report } = this.#options;
     const refused = seldom(clock, report);
     return Bun.serve<Data>({
-      hostname: url.hostname.replace(/^\[|\]$/g, ""),
-      port: url.port === "" ? 0 : Number(url.port),
+      ...boundTo(url),
       maxRequestBodySize: frameBytesMax,
       fetch: (request, server) => {
         const from = server.requestIP(request)?.address ?? "unknown";
@@ -97,12 +98,7 @@ export class SocketTransport implements Transport {
         return new Response("not a WebSocket upgrade\n", { status: 400 });
       },
       websocket: {
-        // Checked before each send too; the runtime's limit only backs that up.
-        backpressureLimit: queuedBytesMax,
-        maxPayloadLength: frameBytesMax,
-        perMessageDeflate: false,
-        idleTimeout: 0,
-        sendPings: false,
+        ...serverLimits(this.#options),
         open: (socket) => this.#open(socket, peers),
         message({ data: { peer, watch } }, message) {
           watch?.heard();

@@ -7,7 +7,7 @@ import { Database, SQLiteError } from "bun:sqlite";
 import { composeRunConfig, type RunConfig } from "../../actors/config.ts";
 import { Store } from "../../actors/dashboard/store.ts";
 import { isMetricName, metric } from "../../actors/metrics.ts";
-import type { Messages, Role } from "../../actors/protocol.ts";
+import { actorsOf, Whereabouts } from "../../actors/roster.ts";
 import type { Report } from "../../actors/run-report.ts";
 import type { RunEnd } from "../../actors/supervision.ts";
 import { Supervisor } from "../../actors/supervisor.ts";
@@ -204,37 +204,24 @@ async function startSupervisor(
   config: RunConfig,
   spawner: ReturnType<typeof simulatedSpawner>,
 ): Promise<Supervisor> {
-  const urls = new Map<string, { role: Role; url: string }>();
+  const known = new Whereabouts();
   const supervisor: Supervisor = new Supervisor({
     ...{ run: "run", token: "", clock: life.clock, spawner, ...config.supervisor, transport: network.transport(life) },
     limits: { logLevel: "info", frameBytesMax: 1 << 20, queuedBytesMax: 4 << 20 },
     event: (event) => world.note(`supervisor: ${event.kind} ${event.child}`),
     output: () => {},
     onReady(child, url) {
-      const { role } = supervisor.children.find(({ name }) => name === child)!;
-      urls.set(child, { role, url });
-      for (const listener of ["learner", "sampler"] as const) supervisor.tell(listener, roster());
+      known.add(child, supervisor.children.find(({ name }) => name === child)!.role, url);
+      for (const listener of ["learner", "sampler"] as const) supervisor.tell(listener, known.roster());
     },
-    greet: () => [roster()],
+    greet: () => [known.roster()],
   });
-  function roster(): Messages["roster"] {
-    const of = (role: Role) => [...urls].filter(([, entry]) => entry.role === role);
-    return {
-      type: "roster",
-      learner: of("learner")[0]?.[1].url ?? null,
-      metricsSink: of("metrics-sink")[0]?.[1].url ?? null,
-      envServers: of("env-server").map(([actor, { url }]) => ({ actor, url })),
-    };
-  }
-  const start = (role: Exclude<Role, "supervisor">, name: string) =>
+  await supervisor.listen("simulated://supervisor:1");
+  for (const { role, name } of actorsOf(config)) {
     supervisor.start({
       ...{ name, role, entry: role, restart: true, critical: true, endsRun: role === "learner" },
       settings: () => null,
     });
-  await supervisor.listen("simulated://supervisor:1");
-  start("metrics-sink", "metrics-sink");
-  for (let i = 0; i < config.envServer.count; i++) start("env-server", `env-server-${i}`);
-  start("learner", "learner");
-  for (let i = 0; i < config.sampler.count; i++) start("sampler", `sampler-${i}`);
+  }
   return supervisor;
 }
