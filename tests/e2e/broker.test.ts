@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { natsServer, startBroker } from "../actors/children/broker.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { Guest } from "./guest.ts";
-import { LONG, lastingMetrics, learntDigests, RunProcess, Runs } from "./run-process.ts";
+import { LONG, lastingMetrics, learnt, RunProcess, Runs } from "./run-process.ts";
 
 const runs = new Runs();
 afterAll(removeTemporaryFolders);
@@ -19,8 +19,7 @@ describe.skipIf(natsServer === null)("a run at a broker", () => {
   test(
     "learns the same to the bit, with guests, and with the broker killed in between",
     async () => {
-      const alone = runs.fresh({ learner });
-      expect((await new RunProcess(alone.folder, alone.args).ended).code).toBe(0);
+      const alone = await runs.undisturbed({ learner });
 
       const broker = await startBroker(["--auth", TOKEN]);
       try {
@@ -45,8 +44,8 @@ describe.skipIf(natsServer === null)("a run at a broker", () => {
         }
         expect(names).toHaveLength(2);
         // Curves are told, not asked for: those of the moment in which the broker died may be missing, none may differ.
-        expect(lastingMetrics(alone.folder)).toEqual(expect.arrayContaining(lastingMetrics(folder)));
-        expect(await learntDigests(folder)).toEqual(await learntDigests(alone.folder));
+        expect(lastingMetrics(alone)).toEqual(expect.arrayContaining(lastingMetrics(folder)));
+        expect(await learnt(folder)).toEqual(await learnt(alone));
       } finally {
         await broker.end();
       }

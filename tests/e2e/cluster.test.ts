@@ -6,14 +6,13 @@ import { join } from "node:path";
 import type { ActorView } from "../../actors/protocol.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import {
-  alive,
   type Ended,
+  expectNothingLeft,
+  expectSameLearnt,
   LONG,
   lastingMetrics,
-  learntDigests,
   RunProcess,
   Runs,
-  weightsLeft,
 } from "./run-process.ts";
 
 const runs = new Runs();
@@ -96,8 +95,7 @@ describe("a run", () => {
     // The best one is kept besides.
     expect(readdirSync(join(run.folder, "checkpoints")).sort().slice(-3)).toEqual(["u000004", "u000006", "u000008"]);
     expect(run.pids.length).toBe(5);
-    expect(run.pids.filter(alive)).toEqual([]);
-    expect(weightsLeft("r1")).toEqual([]);
+    expectNothingLeft(run);
   });
 
   test("learnt something", () => {
@@ -117,8 +115,7 @@ test.each([1, 4])(
     const other = new RunProcess(folder, [...args, "--samplers", String(samplers), "--quiet"]);
     const { code, err } = await other.ended;
     expect({ code, err }).toEqual({ code: 0, err: "" });
-    expect(lastingMetrics(folder)).toEqual(lastingMetrics(run.folder));
-    expect(await learntDigests(folder)).toEqual(await learntDigests(run.folder));
+    await expectSameLearnt(folder, run.folder);
     expect(existsSync(join(folder, "report.json"))).toBe(true);
   },
   LONG,

@@ -6,7 +6,7 @@ import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
-import { alive, LONG, learntDigests, RunProcess, Runs, weightsLeft } from "./run-process.ts";
+import { alive, expectNothingLeft, LONG, learnt, RunProcess, Runs } from "./run-process.ts";
 
 const runs = new Runs();
 afterAll(removeTemporaryFolders);
@@ -17,9 +17,7 @@ const fresh = () => runs.fresh({ learner, supervisor });
 
 let undisturbed: string;
 beforeAll(async () => {
-  const { folder, args } = fresh();
-  undisturbed = folder;
-  expect((await new RunProcess(folder, args).ended).code).toBe(0);
+  undisturbed = await runs.undisturbed({ learner, supervisor });
 }, LONG);
 
 /** How often each episode is in the trajectory log, but for those of the warm start: later runs find it in the cache. */
@@ -85,11 +83,10 @@ test(
 
     const { code, err } = await run.ended;
     expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
-    expect(await learntDigests(folder)).toEqual(await learntDigests(undisturbed));
+    expect(await learnt(folder)).toEqual(await learnt(undisturbed));
     const stored = storedEpisodes(folder);
     expect([stored.length, new Set(stored)]).toEqual([storedEpisodes(undisturbed).length, new Set([1])]);
-    expect(run.pids.filter(alive)).toEqual([]);
-    expect(weightsLeft("r2")).toEqual([]);
+    expectNothingLeft(run);
   },
   LONG,
 );
@@ -109,8 +106,7 @@ describe("the end", () => {
       expect([code, ms < 10_000]).toEqual([0, true]);
       // Samplers were told to go, so nobody is warned that they went.
       expect(err).not.toContain("warning");
-      expect(run.pids.filter(alive)).toEqual([]);
-      expect(weightsLeft("r3")).toEqual([]);
+      expectNothingLeft(run);
     },
     LONG,
   );
@@ -130,7 +126,7 @@ describe("the end", () => {
       const ms = performance.now() - began;
       figure("supervisor SIGKILL", { "no actor left": ms });
       expect(ms).toBeLessThan(1000);
-      expect(weightsLeft("r4")).toEqual([]);
+      expectNothingLeft(run);
     },
     LONG,
   );
@@ -157,7 +153,7 @@ describe("the end", () => {
       figure("crash loop", { "the run ended": ms });
       expect([code, ms < 60_000]).toEqual([1, true]);
       expect(err).toMatch(/sampler-1 failed 4 times in [\d.]+ s, .*; first cause: killed by SIGKILL/);
-      expect(run.pids.filter(alive)).toEqual([]);
+      expectNothingLeft(run);
     },
     LONG,
   );

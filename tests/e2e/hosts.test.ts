@@ -5,7 +5,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { Guest } from "./guest.ts";
-import { alive, LONG, lastingMetrics, learntDigests, RunProcess, Runs } from "./run-process.ts";
+import { expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs } from "./run-process.ts";
 
 const runs = new Runs();
 const TOKEN = "a-token-that-nobody-guesses";
@@ -61,9 +61,7 @@ describe.skipIf(!permitted)("two other hosts", () => {
   let alone: string;
 
   beforeAll(async () => {
-    const first = runs.fresh({ learner });
-    alone = first.folder;
-    expect((await new RunProcess(first.folder, first.args).ended).code).toBe(0);
+    alone = await runs.undisturbed({ learner });
     const { folder, args } = runs.fresh({ learner, supervisor });
     const listen = `--join.listen=ws://${HOSTS[0]!.address}:7000`;
     run = new RunProcess(folder, [...args, listen], { BUNRAKU_TOKEN: TOKEN }, on(0));
@@ -94,9 +92,8 @@ describe.skipIf(!permitted)("two other hosts", () => {
       const { code, err } = await run.ended;
       expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
       for (const guest of guests) expect((await guest.ended).code).toBe(0);
-      expect(lastingMetrics(run.folder)).toEqual(lastingMetrics(alone));
-      expect(await learntDigests(run.folder)).toEqual(await learntDigests(alone));
-      expect([...run.pids, ...guests.map(({ pid }) => pid)].filter(alive)).toEqual([]);
+      await expectSameLearnt(run.folder, alone);
+      expectNothingLeft(run, guests);
     },
     LONG,
   );

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { certificates } from "../actors/children/certificates.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { Guest } from "./guest.ts";
-import { alive, LONG, lastingMetrics, learntDigests, RunProcess, Runs, weightsLeft } from "./run-process.ts";
+import { expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs } from "./run-process.ts";
 
 const runs = new Runs();
 afterAll(removeTemporaryFolders);
@@ -34,8 +34,7 @@ describe("guests", () => {
   test(
     "come and go, and nothing that is learnt depends on it",
     async () => {
-      const alone = runs.fresh({ learner });
-      expect((await new RunProcess(alone.folder, alone.args).ended).code).toBe(0);
+      const alone = await runs.undisturbed({ learner });
 
       const { folder, args } = runs.fresh({ learner });
       const gate = {
@@ -75,15 +74,13 @@ describe("guests", () => {
       // The run is over, and its guest leaves by itself.
       expect((await last.ended).code).toBe(0);
 
-      expect(lastingMetrics(folder)).toEqual(lastingMetrics(alone.folder));
-      expect(await learntDigests(folder)).toEqual(await learntDigests(alone.folder));
+      await expectSameLearnt(folder, alone);
       const log = run.log.map(({ kind, text, child }) => `${kind} ${child ?? ""} ${text ?? ""}`);
       expect(
         log.filter((line) => line.startsWith("left") && line.includes(`${names[1]} leaves: SIGTERM`)),
       ).toHaveLength(1);
       for (const name of names) expect(log).toContainEqual(expect.stringContaining(`joined ${name}`));
-      expect([...run.pids, ...guests.map(({ pid }) => pid)].filter(alive)).toEqual([]);
-      expect(weightsLeft("r2")).toEqual([]);
+      expectNothingLeft(run, guests);
       for (const file of readdirSync(folder)) {
         if (statSync(join(folder, file)).isFile()) expect(readFileSync(join(folder, file)).includes(TOKEN)).toBe(false);
       }

@@ -7,7 +7,7 @@ import { loadPretrained } from "../../actors/pretrained.ts";
 import { layParameters } from "../../model/parameters.ts";
 import { command } from "../scripts/command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
-import { LONG, lastingMetrics, learntDigests, RunProcess } from "./run-process.ts";
+import { LONG, lastingMetrics, learnt, RunProcess } from "./run-process.ts";
 
 const home = temporaryFolder();
 afterAll(removeTemporaryFolders);
@@ -56,7 +56,7 @@ test(
     expect((await stopped.ended).code).toBe(0);
     const resumed = new RunProcess(stopped.folder, ["--resume", stopped.folder, "--metrics.port=0"]);
     expect((await resumed.ended).code).toBe(0);
-    expect(await learntDigests(stopped.folder)).toEqual(await learntDigests(whole.folder));
+    expect(await learnt(stopped.folder)).toEqual(await learnt(whole.folder));
 
     const played = await command(["eval", "--policy", whole.folder, "--json"]);
     expect(played.code).toBe(0);
@@ -99,17 +99,17 @@ test(
         ),
       ),
     );
-    const learnt = [...views].filter(
+    const moved = [...views].filter(
       ([name, { values }]) => name.includes("lora_B") && values.some((value) => value !== 0),
     );
-    expect(learnt).toHaveLength(4);
+    expect(moved).toHaveLength(4);
     const stopped = start("lora-stopped", "qwen2", "--updates", "2", ...lora, "--learner.algorithm=ppo");
     await stopped.updated(1);
     stopped.kill("SIGTERM");
     expect((await stopped.ended).code).toBe(0);
     const resumed = new RunProcess(stopped.folder, ["--resume", stopped.folder, "--metrics.port=0"]);
     expect((await resumed.ended).code).toBe(0);
-    expect(await learntDigests(stopped.folder)).toEqual(await learntDigests(whole.folder));
+    expect(await learnt(stopped.folder)).toEqual(await learnt(whole.folder));
   },
   LONG,
 );

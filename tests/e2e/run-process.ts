@@ -1,7 +1,8 @@
 /** A run as a person starts it: `bun run cluster` as a process, watched through its log, its streams and its files. */
 import { Database } from "bun:sqlite";
+import { expect } from "bun:test";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { latestCheckpoint } from "../../actors/checkpoint.ts";
 import { isMetricName, metric } from "../../actors/metrics.ts";
 import { root } from "../scripts/command.ts";
@@ -47,6 +48,13 @@ export class Runs {
     writeFileSync(config, JSON.stringify(sections));
     const folder = join(this.folder, name);
     return { folder, args: ["--config", config, "--run-dir", folder] };
+  }
+
+  /** A run that nobody disturbs, to its end. @returns its folder. */
+  async undisturbed(changed: Record<string, object> = {}): Promise<string> {
+    const { folder, args } = this.fresh(changed);
+    expect((await new RunProcess(folder, args).ended).code).toBe(0);
+    return folder;
   }
 }
 
@@ -140,15 +148,31 @@ export function lastingMetrics(folder: string): string[] {
   return lasting.filter(([name]) => !String(name).startsWith("warm/")).map((row) => JSON.stringify(row));
 }
 
-/** sha256 of the newest checkpoint's parameters and moments. */
-export async function learntDigests(folder: string): Promise<string[]> {
+/**
+ * The newest checkpoint: sha256 of parameters and moments; optimiser steps, counters and cursors. Not in it are the time it took
+ * and how often weights were published, as a warm start and a learner that resumes publish, too.
+ */
+export async function learnt(folder: string): Promise<string[]> {
   const { found } = await latestCheckpoint(join(folder, "checkpoints"));
   const sums = readFileSync(join(found!, "SHA256SUMS"), "utf8").split("\n");
-  return sums.filter((line) => line.endsWith(".safetensors"));
+  const state = JSON.parse(readFileSync(join(found!, "state.json"), "utf8"));
+  const { minutes: _, version: __, ...progress } = state.state;
+  return [...sums.filter((line) => line.endsWith(".safetensors")), JSON.stringify({ ...state, state: progress })];
+}
+
+export async function expectSameLearnt(folder: string, other: string): Promise<void> {
+  expect(lastingMetrics(folder)).toEqual(lastingMetrics(other));
+  expect(await learnt(folder)).toEqual(await learnt(other));
+}
+
+/** Of a run that has ended, and of its guests. */
+export function expectNothingLeft(run: RunProcess, guests: readonly { readonly pid: number }[] = []): void {
+  expect([...run.pids, ...guests.map(({ pid }) => pid)].filter(alive)).toEqual([]);
+  expect(weightsLeft(basename(run.folder))).toEqual([]);
 }
 
 /** Weights of these runs that are still in shared memory. */
-export const weightsLeft = (name: string): string[] =>
+const weightsLeft = (name: string): string[] =>
   existsSync("/dev/shm") ? readdirSync("/dev/shm").filter((file) => file.startsWith(`bunraku-${name}-`)) : [];
 
 /** Whether a process runs; a zombie does not. */
