@@ -14,7 +14,9 @@ export const Overview = z.strictObject({
   run: z.string(),
   env: z.string(),
   engine: z.string().nullable(),
-  phase: z.enum(["waiting", "warm", "training", "finished"]),
+  phase: z
+    .enum(["waiting", "warm", "training", "finished", "silent"])
+    .describe("silent: recorded, and not heard of for a minute"),
   status: z.string().describe("One sentence for people"),
   progress: Share.describe("Share of the phase that is done, if it can be known"),
   update: Count.nullable(),

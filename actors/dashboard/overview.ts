@@ -7,6 +7,9 @@ import { EVENT_KINDS, type MetricName } from "../metrics.ts";
 import type { Overview, StoredEvent } from "./answers.ts";
 import type { Store } from "./store.ts";
 
+/** Silence after which nobody writes this record any more; whoever does writes every second. */
+const SILENT_MS = 60_000;
+
 /** Null if no run was started in this store. */
 export function overviewOf(store: Store): Overview | null {
   const run = store.run();
@@ -24,6 +27,7 @@ export function overviewOf(store: Store): Overview | null {
     engine: event(EVENT_KINDS.engine)?.text ?? null,
     ...stateOf({
       finished,
+      silent: run.silentMs > SILENT_MS,
       phase: event(EVENT_KINDS.phase),
       update,
       updates: run.updates,
@@ -56,6 +60,7 @@ const alarmOf = (verdict: StoredEvent | null): Overview["alarm"] =>
 
 interface Signs {
   readonly finished: StoredEvent | null;
+  readonly silent: boolean;
   readonly phase: StoredEvent | null;
   readonly update: number | null;
   readonly updates: number | null;
@@ -65,8 +70,13 @@ interface Signs {
 }
 
 function stateOf(signs: Signs): Pick<Overview, "phase" | "status" | "progress"> {
-  const { finished, phase, update, updates, stage, progress } = signs;
+  const { finished, silent, phase, update, updates, stage, progress } = signs;
   if (finished !== null) return { phase: "finished", status: finished.text, progress: 1 };
+  if (silent) {
+    const reached = update === null ? "before its first update" : `at update ${update}`;
+    const status = `The run ended ${reached}; go on with it: bun run cluster --resume FOLDER`;
+    return { phase: "silent", status, progress: update && updates && Math.min(1, update / updates) };
+  }
   if (update !== null) {
     return {
       phase: "training",

@@ -49,6 +49,8 @@ export interface RunFacts {
 export interface StoredRun extends RunFacts {
   readonly startedMs: number;
   readonly seenMs: number;
+  /** How long ago that was; 0 for the session that is being written. */
+  readonly silentMs: number;
   /** Length of all sessions before, in milliseconds. */
   readonly earlierMs: number;
 }

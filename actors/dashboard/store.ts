@@ -122,8 +122,10 @@ export class Store {
 
   /** The run, or null if it never started. A session that this object started is heard of right now. */
   run(): StoredRun | null {
-    const run = this.#prepared(SELECTS.run).get() as StoredRun | null;
-    return run && this.#session > 0 ? { ...run, seenMs: this.#wallClock() } : run;
+    const run = this.#prepared(SELECTS.run).get() as Omit<StoredRun, "silentMs"> | null;
+    if (run === null) return null;
+    const nowMs = this.#wallClock();
+    return this.#session > 0 ? { ...run, seenMs: nowMs, silentMs: 0 } : { ...run, silentMs: nowMs - run.seenMs };
   }
 
   /** Where the log ends now: read first, then read everything after it as it comes. */

@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { overviewOf } from "../../actors/dashboard/overview.ts";
 import { Store } from "../../actors/dashboard/store.ts";
 import { actorView, playedRow } from "./fake-run.ts";
 
@@ -10,6 +11,9 @@ let directory: string;
 let now: number;
 const open = (name = "run.sqlite") =>
   new Store({ path: join(directory, name), durability: "full", wallClock: () => now });
+
+const openRecorded = () =>
+  new Store({ path: join(directory, "run.sqlite"), durability: "full", wallClock: () => now, readOnly: true });
 
 beforeEach(() => {
   directory = mkdtempSync(join(tmpdir(), "bunraku-store-"));
@@ -33,8 +37,30 @@ describe("Store", () => {
     second.startSession({ ...facts, updates: 300 });
     now += 700;
     second.write(nothing);
-    expect(second.run()).toEqual({ ...facts, updates: 300, startedMs: 4_605_000, seenMs: 4_605_700, earlierMs: 5000 });
+    const known = { ...facts, updates: 300, startedMs: 4_605_000, seenMs: 4_605_700, earlierMs: 5000 };
+    expect(second.run()).toEqual({ ...known, silentMs: 0 });
     second.close();
+    now += 1234;
+    const recorded = openRecorded();
+    expect(recorded.run()).toEqual({ ...known, silentMs: 1234 });
+    recorded.close();
+  });
+
+  test("of a run that was killed is one that ended, a minute after its last sign", () => {
+    const written = open();
+    written.startSession(facts);
+    written.write({ ...nothing, points: [{ name: "total/updates", actor: "learner", step: 57, value: 57 }] });
+    expect(overviewOf(written)).toMatchObject({ phase: "training", update: 57 });
+    written.close();
+    const recorded = openRecorded();
+    now += 60_000;
+    expect(overviewOf(recorded)!.phase).toBe("training");
+    now += 1;
+    expect(overviewOf(recorded)).toMatchObject({
+      ...{ phase: "silent", progress: 57 / 200, aliveMs: 0 },
+      status: "The run ended at update 57; go on with it: bun run cluster --resume FOLDER",
+    });
+    recorded.close();
   });
 
   test("pages through episodes newest first, each exactly once, and filters them", () => {

@@ -88,6 +88,8 @@ describe.skipIf(chromiumPath === null)("a run in the browser", () => {
       const url = /^page: (http:\S+)\n/.exec(line)![1]!;
       await open(url);
       await hasText("#status", "2 updates, success");
+      await open(`${url}actors`);
+      for (const actor of [".learner", ".sampler", ".env-server"]) await hasText(`.actor${actor}`, "ended");
       await open(`${url}episodes`);
       await hasText(".replay", "replayed here: the same as recorded");
       await close();

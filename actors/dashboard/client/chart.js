@@ -93,9 +93,9 @@ export class Chart {
     });
     const empty = this.#plot === null || this.#plot.data[0].length === 0;
     if (!empty) delete this.#place.dataset.empty;
-    if (at === null) {
+    if (at === null && !empty) {
       const title = document.getElementById(`${this.#id}-title`).textContent;
-      this.#place.setAttribute("aria-label", empty ? `${title}: no values yet` : `${title}: ${texts.join(", ")}`);
+      this.#place.setAttribute("aria-label", `${title}: ${texts.join(", ")}`);
     }
   }
 

@@ -16,9 +16,12 @@ function elapsedText(milliseconds) {
   return `${Math.floor(seconds / 3600)}:${pair(Math.floor(seconds / 60) % 60)}:${pair(seconds % 60)}`;
 }
 
+/** Nothing new will come. */
+export const hasEnded = ({ phase }) => phase === "finished" || phase === "silent";
+
 function showElapsed() {
   if (view === null) return;
-  const since = view.phase === "finished" ? 0 : performance.now() - seenAt;
+  const since = hasEnded(view) ? 0 : performance.now() - seenAt;
   put(byId("elapsed"), elapsedText(view.aliveMs + since));
 }
 

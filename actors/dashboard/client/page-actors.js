@@ -2,7 +2,7 @@
 import { ChartList } from "./chart-list.js";
 import { ACTORS } from "./charts.js";
 import { byId, bytes, make, percent, plural, put, read } from "./dom.js";
-import { start } from "./live.js";
+import { hasEnded, start } from "./live.js";
 import { visible } from "./text.ts";
 
 /** Silence after which an actor is shown as silent. */
@@ -41,9 +41,17 @@ const LAGS = [
 
 const charts = new ChartList(ACTORS);
 
-const stateOf = ({ guest, pid, silentMs, doing }) =>
-  !guest && pid === null ? "gone" : silentMs > SILENT_MS ? "silent" : doing === "starting" ? "starting" : "running";
-const CHIPS = { running: "good", starting: "plain", silent: "bad", gone: "bad" };
+/** Set when the run is over: what is shown of its actors is what they last told. */
+let ended = false;
+let told = { atMs: null, actors: [] };
+
+function stateOf({ guest, pid, silentMs, doing }) {
+  if (ended) return "ended";
+  if (!guest && pid === null) return "gone";
+  if (silentMs > SILENT_MS) return "silent";
+  return doing === "starting" ? "starting" : "running";
+}
+const CHIPS = { running: "good", starting: "plain", ended: "plain", silent: "bad", gone: "bad" };
 
 function timesOf({ load }) {
   const known = Object.entries(TIMES).filter(([name]) => load[name] !== undefined);
@@ -118,7 +126,9 @@ function summaryOf(actors) {
     ["env servers are busy", mean("env-server", "time/busy")],
   ];
   const known = told.filter(([, share]) => share !== null).map(([text, share]) => `${text} ${percent(share, 0)}`);
-  return known.length === 0 ? `${plural(actors.length, "actor")}` : `${known.join(", ")} of the last seconds`;
+  return known.length === 0
+    ? `${plural(actors.length, "actor")}`
+    : `${known.join(", ")} of ${ended ? "the run's" : "the"} last seconds`;
 }
 
 function showActors({ atMs, actors }) {
@@ -146,17 +156,24 @@ function takeLags(points) {
 }
 
 await start({
-  async load() {
+  async load(run) {
+    ended = hasEnded(run);
     const [{ series }] = await Promise.all([
       read(`/api/metrics?points=4&names=${LAGS.map(([name]) => name).join(",")}`),
       charts.load(),
-      read("/api/actors").then(showActors),
+      read("/api/actors").then((known) => {
+        told = known;
+      }),
     ]);
+    showActors(told);
     takeLags(series.map(({ name, actor, steps, values }) => [name, actor, steps.at(-1), values.at(-1)]));
   },
-  take({ points, actors }) {
+  take({ run, points, actors }) {
     charts.take(points);
     takeLags(points);
-    if (actors !== undefined) showActors(actors);
+    const endsNow = hasEnded(run) && !ended;
+    ended = hasEnded(run);
+    if (actors !== undefined) told = actors;
+    if (actors !== undefined || endsNow) showActors(told);
   },
 });

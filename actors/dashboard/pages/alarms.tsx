@@ -8,7 +8,10 @@ const SIGNALS = [
   { id: "entropy", title: "Entropy", note: "nats per token" },
   { id: "gradient", title: "Gradient norm", note: "before clipping" },
   { id: "echo", title: "Echo", note: "share" },
-  { id: "information", title: "Thought and prompt", note: "mutual information, nats" },
+  {
+    ...{ id: "information", title: "Thought and prompt", note: "mutual information, nats" },
+    empty: "not measured: set health.collapse.everyUpdates",
+  },
 ];
 
 export const AlarmsPage = ({ view }: PageProps) => (

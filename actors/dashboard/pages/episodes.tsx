@@ -30,7 +30,7 @@ const Filter = () => (
       Version <input name="version" type="number" min="0" placeholder="any" />
     </label>
     <label>
-      Board <input name="layoutSeed" type="number" min="0" placeholder="any seed" />
+      Board <input name="layoutSeed" type="number" min="0" placeholder="any" />
     </label>
     <div class="range">
       <label>

@@ -154,16 +154,18 @@ export interface ChartFrameProps {
   readonly id: string;
   readonly title: string;
   readonly note?: string;
+  /** What stands there as long as there is nothing to draw, and what to do about it. */
+  readonly empty?: string;
 }
 
-export const ChartFrame = ({ id, title, note = "" }: ChartFrameProps) => (
+export const ChartFrame = ({ id, title, note = "", empty = "no values yet" }: ChartFrameProps) => (
   <section class="card chart" aria-labelledby={`${id}-title`}>
     <header class="card-head">
       <h2 id={`${id}-title`}>{title}</h2>
       {note !== "" && <p class="note">{note}</p>}
       <div class="legend" id={`${id}-legend`} />
     </header>
-    <div class="plot" id={`${id}-plot`} role="img" data-empty="no values yet" aria-label={`${title}: no values yet`} />
+    <div class="plot" id={`${id}-plot`} role="img" data-empty={empty} aria-label={`${title}: ${empty}`} />
   </section>
 );
 
