@@ -16,6 +16,36 @@ describe("tokenWeights", () => {
     expect([...weights]).toEqual(Array.from(Float32Array.of(0, short, 0, long, long, long, 0, 0, 0)));
   });
 
+  test("equals its definition, a loop over tokens, then over rows", () => {
+    const mask = fc.array(fc.integer({ min: 0, max: 1 }), { minLength: 4, maxLength: 4 });
+    const masks = fc.array(mask, { minLength: 1, maxLength: 5 }).filter((all) => all.flat().includes(1));
+    const losses = fc.array(fc.integer({ min: -50, max: 50 }), { minLength: 20, maxLength: 20 });
+    fc.assert(
+      fc.property(masks, losses, (all, loss) => {
+        // Per row that is not padding: the losses of its written tokens.
+        const told = all.map((row, r) => row.flatMap((one, t) => (one === 1 ? [loss[r * 4 + t]!] : [])));
+        const real = told.filter((tokens) => tokens.length > 0);
+        const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
+        const mean = (values: readonly number[]) => sum(values) / values.length;
+        const definitions: Record<Aggregation, number> = {
+          "token-mean": mean(real.flat()),
+          "seq-mean-token-sum": mean(real.map(sum)),
+          "seq-mean-token-mean": mean(real.map(mean)),
+          // As verl, a sum over rows: the caller's divisor holds their number.
+          "seq-mean-token-sum-norm": sum(real.flat()) / 8,
+        };
+        for (const [aggregation, expected] of Object.entries(definitions)) {
+          const weights = tokenWeights(
+            { width: 4, written: Uint8Array.from(all.flat()) },
+            aggregation as Aggregation,
+            8,
+          );
+          expect(weights.reduce((total, weight, i) => total + weight * loss[i]!, 0)).toBeCloseTo(expected, 4);
+        }
+      }),
+    );
+  });
+
   test("does not change when rows of padding are added", () => {
     const mask = fc.array(fc.integer({ min: 0, max: 1 }), { minLength: 4, maxLength: 4 });
     const masks = fc.array(mask, { minLength: 1, maxLength: 5 }).filter((all) => all.flat().includes(1));

@@ -178,6 +178,37 @@ describe("filterGroups", () => {
     );
   });
 
+  test("keeps by rank or by threshold what each strategy's definition says", () => {
+    const rewards = fc.array(fc.array(fc.integer({ min: 0, max: 9 }), { minLength: 2, maxLength: 4 }), {
+      minLength: 1,
+      maxLength: 8,
+    });
+    const share = fc.double({ min: 0.01, max: 1, noNaN: true });
+    const order = fc.constantFrom("largest" as const, "smallest" as const);
+    const strategy = fc.constantFrom("top_k" as const, "top_k_abs" as const, "min_p" as const);
+    fc.assert(
+      fc.property(rewards, strategy, share, order, fc.boolean(), (all, kind, value, order, includeZero) => {
+        const means = all.map((group) => group.reduce((sum, reward) => sum + reward, 0) / group.length);
+        const count = kind === "top_k_abs" ? 3 : value;
+        const rule = { strategy: kind, value: count, metric: "reward", order, includeZero } as const;
+        const { kept } = filterGroups(groupsOf(all), rule);
+        const pool = [...means.keys()].filter((group) => includeZero || means[group] !== 0);
+        // How many of the pool are strictly better: what is kept is whoever has fewer than k above.
+        const above = (group: number) =>
+          pool.filter((other) => {
+            const ahead = order === "largest" ? means[other]! - means[group]! : means[group]! - means[other]!;
+            return ahead > 0 || (ahead === 0 && other < group);
+          }).length;
+        const best =
+          order === "largest" ? Math.max(...pool.map((g) => means[g]!)) : Math.min(...pool.map((g) => means[g]!));
+        const within = (mean: number) =>
+          order === "largest" ? mean >= value * best - 1e-9 : mean <= best / value + 1e-9;
+        const most = kind === "top_k" ? Math.max(1, Math.floor(value * all.length)) : 3;
+        expect(kept).toEqual(pool.filter((group) => (kind === "min_p" ? within(means[group]!) : above(group) < most)));
+      }),
+    );
+  });
+
   test("no dropped group has a larger std than a kept one", () => {
     fc.assert(
       fc.property(anyRollout, fc.double({ min: 0.01, max: 0.99, noNaN: true }), (candidates, value) => {

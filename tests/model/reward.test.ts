@@ -52,6 +52,45 @@ describe("normaliseRewards", () => {
     expect(normaliseRewards(lost, rule).scores[0]).toBe(0);
   });
 
+  test("equals its definition for every grouping and method", () => {
+    const episode = fc.record({
+      reward: fc.integer({ min: -20, max: 20 }),
+      penalty: fc.constantFrom(0, -1, -2),
+      group: fc.integer({ min: 0, max: 3 }),
+      tag: fc.constantFrom("A", "B"),
+    });
+    const groupings = fc.constantFrom<Normalisation["grouping"]>("state", "inductive", "batch");
+    const methods = fc.constantFrom<Normalisation["method"]>("identity", "mean", "mean_std", "asym_clip");
+    fc.assert(
+      fc.property(fc.array(episode, { minLength: 1, maxLength: 12 }), groupings, methods, (all, grouping, method) => {
+        const given = {
+          rewards: all.map(({ reward }) => reward),
+          penalties: all.map(({ penalty }) => penalty),
+          groups: all.map(({ group }) => group),
+          tags: all.map(({ tag }) => tag),
+        };
+        const key = (one: (typeof all)[number]) => ({ state: `${one.group}`, inductive: one.tag, batch: "" })[grouping];
+        const alone = new Set(all.map(key)).size === all.length;
+        const got = normaliseRewards(given, { grouping, method }).scores;
+        for (const [i, one] of all.entries()) {
+          const score = one.reward + one.penalty;
+          const others = all.filter((other) => key(other) === key(one)).map(({ reward, penalty }) => reward + penalty);
+          const centre = others.reduce((sum, other) => sum + other, 0) / others.length;
+          const squares = others.reduce((sum, other) => sum + (other - centre) ** 2, 0);
+          const std = others.length < 2 ? 0 : Math.sqrt(squares / (others.length - 1));
+          const standard = std <= 1e-6 ? 0 : (score - centre) / (std + 1e-6);
+          const expected = {
+            identity: score,
+            mean: score - centre,
+            mean_std: standard,
+            asym_clip: Math.max(-1, Math.min(3, standard)),
+          };
+          expect(got[i]).toBeCloseTo(alone ? score : expected[method], 5);
+        }
+      }),
+    );
+  });
+
   test("mean_std by group has mean 0 and sample std 1, and does not change the rewards", () => {
     const group = fc.array(fc.integer({ min: -50, max: 50 }), { minLength: 2, maxLength: 8 });
     fc.assert(
@@ -104,6 +143,20 @@ describe("overlongPenalty", () => {
     expect([0, 80, 90, 95, 100, 500].map((tokens) => overlongPenalty(tokens, rule))).toEqual([
       0, 0, -0.5, -0.75, -1, -1,
     ]);
+  });
+
+  test("never pays, never takes more than 1, and a longer reply never loses less", () => {
+    const length = fc.integer({ min: 0, max: 300 });
+    fc.assert(
+      fc.property(length, length, fc.integer({ min: 1, max: 100 }), (a, b, margin) => {
+        const [short, long] = [Math.min(a, b), Math.max(a, b)].map((n) =>
+          overlongPenalty(n, { tokensMax: 100, margin }),
+        );
+        expect(long!).toBeLessThanOrEqual(short!);
+        expect(long!).toBeGreaterThanOrEqual(-1);
+        expect(short!).toBeLessThanOrEqual(0);
+      }),
+    );
   });
 
   test("refuses a margin that does not fit", () => {

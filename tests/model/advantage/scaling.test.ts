@@ -11,6 +11,30 @@ describe("softReweight", () => {
     });
   });
 
+  test("equals its definition, and does not change when all rewards are multiplied", () => {
+    const row = fc.tuple(fc.integer({ min: -9, max: 9 }), fc.integer({ min: 0, max: 3 }));
+    fc.assert(
+      fc.property(fc.array(row, { minLength: 1, maxLength: 12 }), (all) => {
+        const [rewards, groups] = [all.map(([reward]) => reward), all.map(([, group]) => group)];
+        const std = (group: number) => {
+          const own = rewards.filter((_, i) => groups[i] === group);
+          const centre = own.reduce((sum, reward) => sum + reward, 0) / own.length;
+          const squares = own.reduce((sum, reward) => sum + (reward - centre) ** 2, 0);
+          return own.length < 2 ? 0 : Math.sqrt(squares / (own.length - 1));
+        };
+        const widest = Math.max(...groups.map(std));
+        const wider = softReweight(
+          rewards.map((reward) => 10 * reward),
+          groups,
+        );
+        for (const [i, factor] of softReweight(rewards, groups).entries()) {
+          expect(factor).toBeCloseTo(std(groups[i]!) / (widest + 1e-6), 9);
+          expect(wider[i]).toBeCloseTo(factor, 5);
+        }
+      }),
+    );
+  });
+
   test("is 0 for every row of a constant batch, not NaN", () => {
     expect([...softReweight([1, 1], [0, 0])]).toEqual([0, 0]);
   });
