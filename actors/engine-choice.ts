@@ -4,8 +4,8 @@
  */
 import { findLibtensorflow, PLACES_IN_WORDS, type Places, placesOf } from "../model/engine/tensorflow/find.ts";
 import type { RunConfig } from "./config.ts";
+import type { EngineSettings } from "./engine.ts";
 import { RunError } from "./errors.ts";
-import type { EngineSettings } from "./policy-thread.ts";
 
 /** What a choice depends on beside the config. */
 export interface Machine {

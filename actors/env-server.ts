@@ -15,7 +15,7 @@ import type { z } from "zod";
 import type { Env, Seeds } from "../envs/env.ts";
 import type { Clock } from "./clock.ts";
 import { describeError, EpisodeError, within } from "./errors.ts";
-import { type Answer, type Ask, type Messages, schemas, type Tell } from "./protocol.ts";
+import { type Answer, type AnswerTo, type Ask, type Messages, schemas, type Tell } from "./protocol.ts";
 import type { Hello, HostHandler } from "./transport/handshake.ts";
 import type { Peer } from "./transport/transport.ts";
 
@@ -90,9 +90,14 @@ export class EnvServer implements HostHandler {
   }
 
   /** Never throws nor rejects for what an env did. @param owner the actor that asks. */
-  answer(owner: string, ask: EnvAsk): Soon<EnvAnswer> {
+  answer<A extends EnvAsk>(owner: string, ask: A): Soon<AnswerTo<A>> {
+    // Each kind of ask gets its own kind of answer; the compiler cannot follow that through a generic.
+    return this.#answer(keyOf(owner, ask.episode), ask) as Soon<AnswerTo<A>>;
+  }
+
+  #answer(key: string, ask: EnvAsk): Soon<EnvAnswer> {
     try {
-      const answer = this.#play(keyOf(owner, ask.episode), ask);
+      const answer = this.#play(key, ask);
       return answer instanceof Promise ? answer.catch(failure) : answer;
     } catch (error) {
       return failure(error);

@@ -20,7 +20,7 @@ import { EnvServer } from "./env-server.ts";
 import { playEpisode } from "./play.ts";
 import { playedEnvs, tagOf } from "./played-envs.ts";
 import type { Replies } from "./policy-thread.ts";
-import { type AnswerTo, type Messages, STOPS, type Stop, type Ticket } from "./protocol.ts";
+import { STOPS, type Stop, type Ticket } from "./protocol.ts";
 import { type PlayedTicket, rolloutMetrics, validationTickets } from "./rollouts.ts";
 import { opener } from "./start-env-server.ts";
 import { rulesOf } from "./start-sampler.ts";
@@ -108,9 +108,7 @@ async function playOne(
 ): Promise<PlayedTicket> {
   const outcome = await playEpisode(ticket, {
     ...{ rules: rulesOf(config), tag, dialogue, policy, weights },
-    // The env server answers an ask with its own answer or `failed`; the compiler cannot follow that through a generic.
-    askEnv: async <A extends Messages["env.open" | "env.step"]>(ask: A) =>
-      (await envs.answer(PLAYER, ask)) as AnswerTo<A>,
+    askEnv: async (ask) => envs.answer(PLAYER, ask),
     closeEnv: ({ episode }) => envs.forget(PLAYER, episode),
   });
   if ("trajectory" in outcome) return { ticket, sampler: PLAYER, outcome };

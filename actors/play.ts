@@ -10,6 +10,7 @@ import { faithfulness } from "../envs/reasoning.ts";
 import type { EnvTag } from "../envs/tag.ts";
 import type { Dialogue } from "../model/dialogue.ts";
 import { hash64 } from "../model/rng.ts";
+import type { EnvAsk } from "./env-server.ts";
 import { EpisodeError } from "./errors.ts";
 import type { Replies } from "./policy-thread.ts";
 import type { AnswerTo, Messages, Outcome, Stop, Ticket, TurnRecord } from "./protocol.ts";
@@ -21,8 +22,6 @@ export interface PlayRules extends ContextRules {
   /** What a turn loses if its thought is all untrue; 0: thoughts are not judged here. */
   readonly reasoningWeight: number;
 }
-
-type EnvAsk = Messages["env.open" | "env.step"];
 
 export interface PlayContext {
   readonly rules: PlayRules;

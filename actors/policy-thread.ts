@@ -1,50 +1,15 @@
 /** The sampler's computation: one policy, many open sequences. Runs in a thread of its own, or in the actor's. */
 import { Decoder, type DecoderOptions } from "../model/decoder.ts";
-import { compiledEngine } from "../model/engine/compiled.ts";
-import { eagerEngine } from "../model/engine/eager.ts";
 import type { Engine } from "../model/engine/engine.ts";
-import { selfCheck } from "../model/engine/self-check.ts";
 import { Generator, type Reply, type ReplyRequest } from "../model/generate.ts";
 import { layParameters, parameterCount } from "../model/parameters.ts";
 import { baseOf, type ModelConfig } from "../model/transformer.ts";
 import type { ActorContext } from "./actor.ts";
+import { type EngineSettings, startEngine } from "./engine.ts";
 import { loadPretrained } from "./pretrained.ts";
 import type { Messages } from "./protocol.ts";
 import type { Remote } from "./threads.ts";
 import { downloading, type Held, loadWeights, overHttp, WeightsError } from "./weights.ts";
-
-export type EngineSettings =
-  | { readonly name: "compiled" | "eager"; readonly threads: number }
-  | {
-      readonly name: "tensorflow";
-      readonly threads: number;
-      /** Path of libtensorflow. */
-      readonly library: string;
-      readonly device: "auto" | "cpu" | "cuda";
-    };
-
-/** @throws {Error} if the engine does not compute what it should. */
-export async function startEngine(settings: EngineSettings): Promise<Engine> {
-  const engine = await makeEngine(settings);
-  await selfCheck(engine);
-  return engine;
-}
-
-async function makeEngine(settings: EngineSettings): Promise<Engine> {
-  switch (settings.name) {
-    case "compiled":
-      return compiledEngine(settings);
-    case "eager":
-      return eagerEngine();
-    case "tensorflow": {
-      // Its package is large, and few runs need it.
-      const { tensorflowEngine } = await import("../model/engine/tensorflow.ts");
-      return tensorflowEngine(settings.library, settings);
-    }
-    default:
-      return settings satisfies never;
-  }
-}
 
 export interface PolicySettings {
   readonly model: ModelConfig;

@@ -13,7 +13,7 @@ import { EnvServer } from "./env-server.ts";
 import { playEpisode } from "./play.ts";
 import { tagOf } from "./played-envs.ts";
 import type { Replies } from "./policy-thread.ts";
-import type { AnswerTo, Messages, Outcome, Played, Ticket } from "./protocol.ts";
+import type { Outcome, Played, Ticket } from "./protocol.ts";
 import { opener } from "./start-env-server.ts";
 import { rulesOf } from "./start-sampler.ts";
 import type { GivenReply } from "./transcript.ts";
@@ -53,9 +53,7 @@ async function playAgain(replay: Replay, policy: Replies): Promise<Difference | 
     const outcome = await playEpisode(ticket, {
       ...{ rules: rulesOf(config), tag: tagOf(config, ticket.env), dialogue, weights: recorded.trajectory },
       policy,
-      // The env server answers an ask with its own answer or `failed`; the compiler cannot follow that through a generic.
-      askEnv: async <A extends Messages["env.open" | "env.step"]>(ask: A) =>
-        (await envs.answer(PLAYER, ask)) as AnswerTo<A>,
+      askEnv: async (ask) => envs.answer(PLAYER, ask),
       closeEnv: ({ episode }) => envs.forget(PLAYER, episode),
     });
     return firstDifference(recorded, withoutOthers(outcome));

@@ -10,7 +10,7 @@ import type { AdamWSettings, AdamWState } from "../model/optimizer.ts";
 import { layFrozen, layParameters } from "../model/parameters.ts";
 import { baseOf, type ModelConfig } from "../model/transformer.ts";
 import { type Played, type UpdateResult, type UpdateSettings, update } from "../model/update.ts";
-import { type EngineSettings, startEngine } from "./policy-thread.ts";
+import { type EngineSettings, startEngine } from "./engine.ts";
 
 /** A network's memory, shared between the threads of the learner: the other one publishes and saves it. */
 export interface NetworkMemory {

@@ -10,9 +10,9 @@ import { openEpisode } from "../../envs/episode.ts";
 import type { EnvTag } from "../../envs/tag.ts";
 import type { Clock } from "../clock.ts";
 import type { RunConfig } from "../config.ts";
-import { EnvServer } from "../env-server.ts";
+import { type EnvAsk, EnvServer } from "../env-server.ts";
 import { type PolicyEvaluation, summary } from "../evaluation.ts";
-import type { Messages, Played, Ticket } from "../protocol.ts";
+import type { AnswerTo, Played, Ticket } from "../protocol.ts";
 import { type PlayedTicket, validationTickets } from "../rollouts.ts";
 import type { HostedClient } from "./client.ts";
 import type { HostedEpisode, Results } from "./results.ts";
@@ -111,11 +111,10 @@ async function playOne(
 }
 
 /** @throws {Error} saying what the env did instead of answering. */
-async function ask<A extends Messages["env.open" | "env.step"]>(envs: EnvServer, asked: A) {
+async function ask<A extends EnvAsk>(envs: EnvServer, asked: A) {
   const answer = await envs.answer(PLAYER, asked);
   if (answer.type === "failed") throw new Error(`${asked.episode} could not be played: ${answer.detail}`);
-  // An env server answers each kind of ask with its own kind; the compiler cannot follow that through a generic.
-  return answer as A extends Messages["env.open"] ? Messages["env.opened"] : Messages["env.stepped"];
+  return answer as Exclude<AnswerTo<A>, { type: "failed" }>;
 }
 
 /** As the metrics of rollouts take it: without tokens, which only the server knows. */

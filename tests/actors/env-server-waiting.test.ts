@@ -111,11 +111,11 @@ describe("an env server", () => {
       type: "failed",
       code: "env",
       detail: "slow#1/2 turn 0: no answer in 100 ms (envServer.answerMsMax)",
-    };
-    expect(await late).toEqual(failed as EnvAnswer);
+    } as const;
+    expect(await late).toEqual(failed);
     expect([env.closed, server.openCount]).toEqual([1, 0]);
     env.next.resolve(turn());
-    expect(await step("e", 0)).toEqual(failed as EnvAnswer);
+    expect(await step("e", 0)).toEqual(failed);
   });
 
   test("turns a rejection, and what is no turn, into a failure, and closes the env", async () => {
