@@ -10,7 +10,6 @@
  *
  * Source: platform.openai.com/docs/api-reference/chat.
  */
-import { createHash, timingSafeEqual } from "node:crypto";
 import { type Context, Hono } from "hono";
 import { bodyLimit } from "hono/body-limit";
 import { streamSSE } from "hono/streaming";
@@ -21,6 +20,7 @@ import { hash64 } from "../model/rng.ts";
 import type { PolicyMethods } from "./policy-thread.ts";
 import type { Remote } from "./threads.ts";
 import { isLoopback } from "./transport/loopback.ts";
+import { bearer, sameSecret } from "./transport/token.ts";
 
 export interface CompletionsOptions {
   /** With weights loaded. */
@@ -131,17 +131,13 @@ function refusal(c: Context, error: Error): Response {
   return c.json({ error: { message: error.message, type, code, param: null } }, known ? error.status : 500);
 }
 
-const digest = (text: string) => createHash("sha256").update(text).digest();
-
 function checkAccess(c: Context, token: string | null): void {
   if (token === null) {
     const { hostname } = new URL(c.req.url);
     if (isLoopback(hostname)) return;
     throw new RequestError(403, "host", `without a token only loopback names are answered, not ${hostname}`);
   }
-  const given = /^Bearer (.+)$/.exec(c.req.header("Authorization") ?? "")?.[1] ?? "";
-  // In constant time, whatever the length.
-  if (timingSafeEqual(digest(given), digest(token))) return;
+  if (sameSecret(c.req.header("Authorization") ?? "", bearer(token))) return;
   throw new RequestError(
     401,
     "invalid_api_key",

@@ -5,28 +5,24 @@
  * - Without one: only requests to a loopback name, so that a web page whose name was pointed at 127.0.0.1 reads nothing.
  * - Tokens are compared in constant time. The cookie holds a digest, not the token.
  */
-import { createHash, timingSafeEqual } from "node:crypto";
+import { createHash } from "node:crypto";
 import type { Context, MiddlewareHandler } from "hono";
 import { getCookie, setCookie } from "hono/cookie";
 import { isLoopback } from "../transport/loopback.ts";
-
-const digest = (text: string) => createHash("sha256").update(text).digest();
+import { sameSecret } from "../transport/token.ts";
 
 export function guard(token: string | null): MiddlewareHandler {
   if (token === null) return loopbackOnly;
-  const secret = digest(token);
-  const cookieValue = digest(`cookie ${token}`).toString("hex");
-  const equals = (given: string) => timingSafeEqual(digest(given), secret);
-  const cookieEquals = (given: string) => timingSafeEqual(digest(given), digest(cookieValue));
+  const cookieValue = createHash("sha256").update(`cookie ${token}`).digest("hex");
 
   return async (c, next) => {
     const bearer = /^Bearer (.+)$/.exec(c.req.header("Authorization") ?? "")?.[1];
-    if (bearer !== undefined && equals(bearer)) return next();
+    if (bearer !== undefined && sameSecret(bearer, token)) return next();
     const cookie = getCookie(c, cookieName(c));
-    if (cookie !== undefined && cookieEquals(cookie)) return next();
+    if (cookie !== undefined && sameSecret(cookie, cookieValue)) return next();
     const url = new URL(c.req.url);
     const given = url.searchParams.get("token");
-    if (given === null || !equals(given)) {
+    if (given === null || !sameSecret(given, token)) {
       return c.text("This run's page needs its token: open it as /?token=TOKEN (setting metrics.token).\n", 401);
     }
     setCookie(c, cookieName(c), cookieValue, { httpOnly: true, sameSite: "Strict", path: "/" });
