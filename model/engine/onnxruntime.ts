@@ -24,6 +24,7 @@ const FUNCTIONS = {
   createSessionFromArray: [8, ["ptr", "ptr", "u64", "ptr", "ptr"], "ptr"],
   createSessionOptions: [10, ["ptr"], "ptr"],
   enableProfiling: [14, ["ptr", "ptr"], "ptr"],
+  disableMemPattern: [17, ["ptr"], "ptr"],
   setLogSeverity: [22, ["ptr", "i32"], "ptr"],
   setOptimizationLevel: [23, ["ptr", "i32"], "ptr"],
   setThreads: [24, ["ptr", "i32"], "ptr"],
@@ -156,6 +157,8 @@ export class OrtSession {
     const settings = made.pointer;
     check(api, api.setThreads(settings, options.threads));
     check(api, api.setLogSeverity(settings, LOG_ERRORS));
+    // Otherwise a second run takes all its memory in one new piece, beside those that the first run left in the arena.
+    check(api, api.disableMemPattern(settings));
     check(api, api.setOptimizationLevel(settings, OPTIMIZE_ALL));
     const entries = {
       // Spinning threads steal time from the other actors on the same cores.
