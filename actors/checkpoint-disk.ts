@@ -7,8 +7,8 @@ export interface Disk {
   /** With the folders above it; nothing if it is there. */
   makeFolder(folder: string): Promise<void>;
   read(file: string): Promise<Uint8Array>;
-  /** A new file, whole, and on the disk when this resolves. */
-  write(file: string, bytes: Uint8Array): Promise<void>;
+  /** A new file of these pieces, whole, and on the disk when this resolves. A piece is asked for when those before are written. */
+  write(file: string, pieces: Iterable<Uint8Array>): Promise<void>;
   /** Names made or changed in this folder are on the disk when this resolves. */
   syncFolder(folder: string): Promise<void>;
   /** Refused if there is something at `to`. */
@@ -16,9 +16,6 @@ export interface Disk {
   /** A file or a folder with all that is in it; nothing if it is not there. */
   remove(path: string): Promise<void>;
 }
-
-/** One call to the system writes at most this much, so that the event loop's threads are not held for long. */
-const CHUNK_BYTES = 64 * 2 ** 20;
 
 export const realDisk: Disk = {
   async list(folder) {
@@ -37,12 +34,11 @@ export const realDisk: Disk = {
     const { buffer, byteOffset, length } = await readFile(file);
     return new Uint8Array(buffer, byteOffset, length);
   },
-  async write(path, bytes) {
+  async write(path, pieces) {
     const file = await open(path, "wx");
     try {
-      let at = 0;
-      while (at < bytes.length) {
-        at += (await file.write(bytes, at, Math.min(CHUNK_BYTES, bytes.length - at))).bytesWritten;
+      for (const piece of pieces) {
+        for (let at = 0; at < piece.length; ) at += (await file.write(piece, at)).bytesWritten;
       }
       await file.sync();
     } finally {

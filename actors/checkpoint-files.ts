@@ -1,7 +1,7 @@
 /** What a checkpoint's files say: bytes from a learner's state, and back. Knows no disk. */
 import { z } from "zod";
 import { huggingFaceViews, readHuggingFace } from "../model/checkpoint/hugging-face.ts";
-import { checkTensors, readSafetensors, writeSafetensors } from "../model/checkpoint/safetensors.ts";
+import { checkTensors, readSafetensors, safetensorsParts } from "../model/checkpoint/safetensors.ts";
 import { layParameters, parameterCount } from "../model/parameters.ts";
 import { ModelConfig } from "../model/transformer.ts";
 import { checkJson } from "./checkpoint-json.ts";
@@ -50,12 +50,12 @@ const OPTIMIZER = "optimizer.safetensors";
 const MOMENTS = ["moment", "variance"] as const;
 
 /**
- * Files by name. Nothing of them shares memory with `checkpoint`.
+ * Parts of files by name, to be written one after the other. They are views of `checkpoint`: gigabytes need no second copy.
  *
  * @throws {TypeError} naming what of `state` JSON cannot hold.
  * @throws {RangeError} if an array is not as long as its model has parameters.
  */
-export function encodeCheckpoint(checkpoint: Checkpoint): ReadonlyMap<string, Uint8Array> {
+export function encodeCheckpoint(checkpoint: Checkpoint): ReadonlyMap<string, readonly Uint8Array[]> {
   const { update, model, tokenizer, policy, critic, criticHead = "value", state } = checkpoint;
   checkJson(state, "state");
   const steps = { policy: policy.step, critic: critic?.step ?? null };
@@ -63,14 +63,14 @@ export function encodeCheckpoint(checkpoint: Checkpoint): ReadonlyMap<string, Ui
   const files = new Map([["policy.safetensors", encodeNetwork(model, policy)]]);
   if (critic !== null) files.set("critic.safetensors", encodeNetwork({ ...model, head: criticHead }, critic));
   const moments = [...momentTensors("policy", policy), ...(critic === null ? [] : momentTensors("critic", critic))];
-  files.set(OPTIMIZER, writeSafetensors(moments));
-  files.set(STATE, new TextEncoder().encode(`${JSON.stringify(head, null, 2)}\n`));
+  files.set(OPTIMIZER, safetensorsParts(moments));
+  files.set(STATE, [new TextEncoder().encode(`${JSON.stringify(head, null, 2)}\n`)]);
   return files;
 }
 
-function encodeNetwork(model: ModelConfig, { parameters }: SavedNetwork): Uint8Array {
+function encodeNetwork(model: ModelConfig, { parameters }: SavedNetwork): Uint8Array[] {
   // "pt" is what Hugging Face's loaders ask for.
-  return writeSafetensors(huggingFaceViews(model, layParameters(model, parameters)), { format: "pt" });
+  return safetensorsParts(huggingFaceViews(model, layParameters(model, parameters)), { format: "pt" });
 }
 
 function momentTensors(name: "policy" | "critic", network: SavedNetwork) {

@@ -3,16 +3,46 @@
 const SUMS = "SHA256SUMS";
 const LINE = /^([0-9a-f]{64}) {2}([^/\n]+)$/;
 
-const digestOf = (bytes: Uint8Array): string => new Bun.CryptoHasher("sha256").update(bytes).digest("hex");
+/** What is hashed at a time: 10 ms or so, after which the event loop may answer. */
+const PIECE_BYTES = 2 ** 24;
 
-/** The same files, and the list. */
-export function writeSums(files: ReadonlyMap<string, Uint8Array>): ReadonlyMap<string, Uint8Array> {
-  const lines = [...files].map(([name, bytes]) => `${digestOf(bytes)}  ${name}\n`);
-  return new Map([...files, [SUMS, new TextEncoder().encode(lines.join(""))]]);
+function* piecesOf(bytes: Uint8Array): Generator<Uint8Array> {
+  for (let at = 0; at < bytes.length; at += PIECE_BYTES) yield bytes.subarray(at, at + PIECE_BYTES);
+}
+
+/** Digests of files that are written piece by piece. */
+export class Sums {
+  readonly #lines: string[] = [];
+
+  /** The parts in small pieces, each hashed when it is asked for; the file is listed once all were. */
+  *count(name: string, parts: Iterable<Uint8Array>): Generator<Uint8Array> {
+    const hasher = new Bun.CryptoHasher("sha256");
+    for (const part of parts) {
+      for (const piece of piecesOf(part)) {
+        hasher.update(piece);
+        yield piece;
+      }
+    }
+    this.#lines.push(`${hasher.digest("hex")}  ${name}\n`);
+  }
+
+  /** Name and bytes of the list of all files so far. */
+  list(): readonly [name: string, bytes: Uint8Array] {
+    return [SUMS, new TextEncoder().encode(this.#lines.join(""))];
+  }
+}
+
+async function digestOf(bytes: Uint8Array): Promise<string> {
+  const hasher = new Bun.CryptoHasher("sha256");
+  for (const piece of piecesOf(bytes)) {
+    hasher.update(piece);
+    if (piece.length === PIECE_BYTES) await new Promise((next) => setImmediate(next));
+  }
+  return hasher.digest("hex");
 }
 
 /** @throws {Error} naming the first file that is missing, changed, or not of the list. */
-export function checkSums(files: ReadonlyMap<string, Uint8Array>): void {
+export async function checkSums(files: ReadonlyMap<string, Uint8Array>): Promise<void> {
   const list = files.get(SUMS);
   if (list === undefined) throw new Error(`${SUMS} is missing`);
   const text = new TextDecoder().decode(list);
@@ -25,7 +55,7 @@ export function checkSums(files: ReadonlyMap<string, Uint8Array>): void {
       throw new Error(`${SUMS} is corrupt: ${JSON.stringify(line.slice(0, 100))}`);
     const bytes = files.get(name);
     if (bytes === undefined) throw new Error(`${name} is missing`);
-    const found = digestOf(bytes);
+    const found = await digestOf(bytes);
     if (found !== digest) {
       throw new Error(`${name} is corrupt: its ${bytes.length} bytes have sha256 ${found}, and ${digest} was saved`);
     }

@@ -15,7 +15,7 @@
 import { join } from "node:path";
 import { type Disk, realDisk } from "./checkpoint-disk.ts";
 import { type Checkpoint, decodeCheckpoint, encodeCheckpoint } from "./checkpoint-files.ts";
-import { checkSums, writeSums } from "./checkpoint-sums.ts";
+import { checkSums, Sums } from "./checkpoint-sums.ts";
 import { describeError } from "./errors.ts";
 
 export type { Checkpoint, SavedNetwork } from "./checkpoint-files.ts";
@@ -25,15 +25,17 @@ const NAME = /^u(\d{6,})(?:-(\d+))?$/;
 const PENDING = /^\.(writing|removing)-/;
 
 /**
- * Save all of it, or nothing. The arrays are copied before this first waits, so the caller may go on changing them.
+ * Save all of it, or nothing. The arrays are read until this is done, so nobody may change them before; they are not copied, and the
+ * event loop goes on meanwhile.
  *
  * @returns the new checkpoint's folder.
  * @throws {CheckpointError} in one line; nothing of it is left, unless the disk refuses even that.
  */
 export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, disk: Disk = realDisk): Promise<string> {
   const base = `u${String(checkpoint.update).padStart(6, "0")}`;
-  const files = writeSums(encodeCheckpoint(checkpoint));
-  const byteCount = [...files.values()].reduce((sum, bytes) => sum + bytes.length, 0);
+  const files = encodeCheckpoint(checkpoint);
+  const byteCount = [...files.values()].flat().reduce((sum, part) => sum + part.length, 0);
+  const sums = new Sums();
   const pending = join(folder, `.writing-${base}`);
   try {
     const names = await disk.list(folder);
@@ -41,7 +43,9 @@ export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, dis
     const path = join(folder, copies.length === 0 ? base : `${base}-${Math.max(...copies) + 1}`);
     await disk.remove(pending);
     await disk.makeFolder(pending);
-    for (const [name, bytes] of files) await disk.write(join(pending, name), bytes);
+    for (const [name, parts] of files) await disk.write(join(pending, name), sums.count(name, parts));
+    const [name, list] = sums.list();
+    await disk.write(join(pending, name), [list]);
     await disk.syncFolder(pending);
     await disk.rename(pending, path);
     await disk.syncFolder(folder);
@@ -72,7 +76,7 @@ async function readVerified(path: string, disk: Disk): Promise<ReadonlyMap<strin
   if (names.length === 0) throw new Error("there is nothing there");
   const files = new Map<string, Uint8Array>();
   for (const name of names.sort()) files.set(name, await disk.read(join(path, name)));
-  checkSums(files);
+  await checkSums(files);
   return files;
 }
 

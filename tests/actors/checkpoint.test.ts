@@ -11,7 +11,10 @@ import {
   loadCheckpoint,
   saveCheckpoint,
 } from "../../actors/checkpoint.ts";
+import { type Disk, realDisk } from "../../actors/checkpoint-disk.ts";
 import { readSafetensors } from "../../model/checkpoint/safetensors.ts";
+import { parameterCount } from "../../model/parameters.ts";
+import { ModelConfig } from "../../model/transformer.ts";
 import { checkpointOf, type Fault, faultyDisk, model } from "./children/faulty-disk.ts";
 
 let folder: string;
@@ -72,12 +75,30 @@ describe("a checkpoint", () => {
     expect(check().exitCode).toBe(1);
   });
 
-  test("is what was there when saving began, whatever is trained meanwhile", async () => {
-    const checkpoint = checkpointOf(1);
-    const saving = saveCheckpoint(folder, checkpoint);
-    checkpoint.policy.parameters.fill(9);
-    checkpoint.policy.moment.fill(9);
-    expect(await loadCheckpoint(await saving)).toEqual(checkpointOf(1));
+  test("of gigabytes is neither copied nor written in pieces that keep the event loop from answering", async () => {
+    const large = ModelConfig.parse({ ...model, vocabulary: 2 ** 20 });
+    const values = () => new Float32Array(parameterCount(large)).fill(1);
+    const policy = { parameters: values(), moment: values(), variance: values(), step: 1 };
+    const pieces: Uint8Array[] = [];
+    const disk: Disk = {
+      ...realDisk,
+      write: (file, all) =>
+        realDisk.write(
+          file,
+          Iterator.from(all).map((piece) => pieces[pieces.push(piece) - 1]!),
+        ),
+    };
+    const saved = { ...checkpointOf(1), model: large, policy, critic: null };
+    const path = await saveCheckpoint(folder, saved, disk);
+    expect(Math.max(...pieces.map((piece) => piece.length))).toBeLessThanOrEqual(2 ** 24);
+    const own = new Set([policy.parameters, policy.moment, policy.variance].map(({ buffer }) => buffer));
+    const copied = pieces.filter(({ buffer }) => !own.has(buffer as ArrayBuffer));
+    expect(copied.reduce((bytes, { length }) => bytes + length, 0)).toBeLessThan(10_000);
+    const sums = await Bun.file(join(path, "SHA256SUMS")).text();
+    const optimizer = await Bun.file(join(path, "optimizer.safetensors")).bytes();
+    expect(sums).toContain(new Bun.CryptoHasher("sha256").update(optimizer).digest("hex"));
+    const loaded = await loadCheckpoint(path);
+    expect(loaded.policy.moment.every((value) => value === 1)).toBeTrue();
   });
 
   test("is never replaced: a second one of the same update is beside it, and newer", async () => {

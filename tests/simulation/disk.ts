@@ -24,14 +24,15 @@ export class SimulatedDisk {
         await takesTime(`read ${file}`);
         const bytes = files.get(file);
         if (bytes === undefined) throw Object.assign(new Error(`no file ${file}`), { code: "ENOENT" });
-        return bytes.slice();
+        return Uint8Array.from(bytes);
       },
-      write: async (file, bytes) => {
+      write: async (file, pieces) => {
+        const bytes = Buffer.concat([...pieces]);
         if (files.has(file)) throw Object.assign(new Error(`${file} exists`), { code: "EEXIST" });
-        files.set(file, bytes.slice(0, bytes.length >> 1));
+        files.set(file, bytes.subarray(0, bytes.length >> 1));
         await takesTime(`write ${file}`);
         if (this.full) throw Object.assign(new Error("no space left on device"), { code: "ENOSPC" });
-        files.set(file, bytes.slice());
+        files.set(file, bytes);
       },
       syncFolder: (folder) => takesTime(`sync ${folder}`),
       async rename(from, to) {

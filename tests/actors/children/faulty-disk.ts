@@ -30,8 +30,9 @@ export function faultyDisk(fault: Fault, happen: (call: string) => never): { dis
     syncFolder: around("syncFolder", realDisk.syncFolder),
     rename: around("rename", realDisk.rename),
     remove: around("remove", realDisk.remove),
-    async write(file, bytes) {
-      if (!breaking("write")) return realDisk.write(file, bytes);
+    async write(file, pieces) {
+      if (!breaking("write")) return realDisk.write(file, pieces);
+      const bytes = Buffer.concat([...pieces]);
       writeFileSync(file, bytes.subarray(0, Math.floor(bytes.length * fault.done)));
       return happen("write");
     },
