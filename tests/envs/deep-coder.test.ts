@@ -59,6 +59,16 @@ sys.exit(0)`;
   test.each([
     ["the network", "import socket\nsocket.create_connection(('1.1.1.1', 53), 5)", "Network is unreachable"],
     ["this machine's ports", "import socket\nsocket.create_connection(('127.0.0.1', 22), 5)", "Connection refused"],
+    [
+      "a way to a virtual machine's host",
+      "import socket\nsocket.socket(40, socket.SOCK_STREAM)",
+      "Operation not permitted",
+    ],
+    [
+      "the kernel's routing and ciphers",
+      "import socket\nfor family in (16, 38):\n  try: socket.socket(family, 3)\n  except PermissionError: continue\n  print('open')\nraise PermissionError('both refused')",
+      "both refused",
+    ],
     ["names", "import socket\nprint(socket.gethostbyname('example.org'))", "gaierror"],
     ["a file outside", `print(open(${JSON.stringify(import.meta.path)}).read())`, "No such file"],
     ["passwords", "print(open('/etc/passwd').read())", "No such file"],
