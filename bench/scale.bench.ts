@@ -6,9 +6,8 @@
  *   at most twice that at 10 while nothing is saturated, and memory grows no worse than linearly.
  * - Flat out: an episode takes no time, so every sampler always waits. What is reached then is where it saturates.
  */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { NO_BROKER, natsServer, startBroker } from "./broker.ts";
 
 export const summary =
   "tickets and trajectories per second, latency and memory for 10 to 1,000 samplers, over sockets and NATS";
@@ -37,14 +36,12 @@ type Told = Pick<Row, "ticketsPerSecond" | "trajectoriesPerSecond" | "p50Ms" | "
   rssBytes: number;
 };
 
-const broker = Bun.which("nats-server");
-
 export async function run(options: Readonly<Record<string, string>>) {
   const seconds = Number(options["seconds"] ?? SECONDS);
   const counts = options["samplers"] === undefined ? COUNTS : options["samplers"].split(",").map(Number);
-  if (broker === null) console.log("no NATS: nats-server is not installed (on Debian: apt-get install nats-server)");
+  if (natsServer === null) console.log(NO_BROKER);
   const rows: Row[] = [];
-  for (const transport of broker === null ? ["socket"] : ["socket", "nats"]) {
+  for (const transport of natsServer === null ? ["socket"] : ["socket", "nats"]) {
     for (const paced of [true, false]) {
       for (const samplers of counts) {
         const row = await measure(transport, samplers, paced, seconds);
@@ -107,27 +104,6 @@ function start(ends: AsyncDisposableStack, file: string, args: readonly string[]
       return Number(await line());
     },
   };
-}
-
-/** With its disk in a folder of its own. */
-async function startBroker(ends: AsyncDisposableStack): Promise<{ address: string; pid: number }> {
-  const disk = mkdtempSync(join(tmpdir(), "bench-broker-"));
-  ends.defer(() => rmSync(disk, { recursive: true, force: true }));
-  const child = Bun.spawn([broker!, "-a", "127.0.0.1", "-p", "-1", "-js", "-sd", disk], {
-    stdio: ["ignore", "ignore", "pipe"],
-  });
-  ends.defer(async () => {
-    child.kill("SIGKILL");
-    await child.exited;
-  });
-  let log = "";
-  for await (const text of child.stderr.pipeThrough(new TextDecoderStream())) {
-    log += text;
-    const port = /client connections on 127\.0\.0\.1:(\d+)/.exec(log)?.[1];
-    if (port !== undefined && log.includes("Server is ready"))
-      return { address: `nats://127.0.0.1:${port}`, pid: child.pid };
-  }
-  throw new Error(`nats-server ended: ${log.slice(-500)}`);
 }
 
 /** Of another process, in bytes. */

@@ -7,7 +7,9 @@ import { realClock } from "../actors/clock.ts";
 import { Gate } from "../actors/gate.ts";
 import { createTransport } from "../actors/transport/create.ts";
 import { serveWeights, type WeightsPublisher } from "../actors/weights.ts";
+import { natsServer } from "./broker.ts";
 import { median, round } from "./reference.ts";
+import { throughObjectStore } from "./weights-nats.ts";
 
 const TURNS = 3;
 const TOKEN = "a-token-of-the-bench";
@@ -18,6 +20,8 @@ export interface RemoteRow {
   readonly tcpMs: number;
   readonly httpMs: number;
   readonly gateMs: number;
+  /** Put into and got from a NATS object store; null where there is no broker. */
+  readonly natsMs: number | null;
   /** Speed of the slower of ours, of that of bare TCP; the budget is 0.5. */
   readonly ofTcp: number;
 }
@@ -41,7 +45,8 @@ export async function remoteRow(publisher: WeightsPublisher, version: number): P
       report: console.error,
     },
   });
-  const tcp = bareTcp(new Uint8Array(await Bun.file(path).arrayBuffer()));
+  const bytes = new Uint8Array(await Bun.file(path).arrayBuffer());
+  const tcp = bareTcp(bytes);
   const page = (address: string) => `${address.replace(/^ws/, "http")}/weights/${version}`;
   const ways = { tcpMs: `tcp://127.0.0.1:${tcp.port}`, httpMs: page(listener.address), gateMs: page(gate.address) };
   const times: Record<string, number[]> = { tcpMs: [], httpMs: [], gateMs: [] };
@@ -60,7 +65,9 @@ export async function remoteRow(publisher: WeightsPublisher, version: number): P
     number,
     number,
   ];
+  const natsMs = natsServer === null ? null : round(await throughObjectStore(bytes));
   return {
+    natsMs,
     megabytes: round(message.byteLength / 1e6),
     ...{ tcpMs: round(tcpMs), httpMs: round(httpMs), gateMs: round(gateMs) },
     ofTcp: round(tcpMs / Math.max(httpMs, gateMs), 2),

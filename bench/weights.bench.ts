@@ -4,7 +4,7 @@
  * Budget: the built-in policy (2 MB) under 50 ms; others within twice a copy of the bytes plus one hash of them, measured in
  * turns with it. `fiveHashes` is what it would take at least if each of the five processes computed the sha256, with the
  * cores that there are: more than the budget, on fewer than five cores. A sampler of another host pulls them at no less than
- * half of the speed of a bare TCP copy with a hash: see weights-remote.ts.
+ * half of the speed of a bare TCP copy with a hash: see weights-remote.ts. Beside it, the same through a NATS object store.
  */
 import { mkdtemp, rm } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
@@ -14,6 +14,7 @@ import { createTransport } from "../actors/transport/create.ts";
 import { welcoming } from "../actors/transport/handshake.ts";
 import type { Peer } from "../actors/transport/transport.ts";
 import { Acks, isAlive, sweep, WeightsPublisher, weightsFolder } from "../actors/weights.ts";
+import { NO_BROKER, natsServer } from "./broker.ts";
 import { median, numbersOf, round } from "./reference.ts";
 import { type RemoteRow, remoteRow } from "./weights-remote.ts";
 
@@ -44,6 +45,7 @@ export async function run(
 ): Promise<{ name: string; builtInMs: number; cores: number; rows: Row[]; remote: RemoteRow[] }> {
   const { megabytes } = numbersOf("weights", { megabytes: SIZES[0]! }, options);
   const sizes = "megabytes" in options ? [megabytes] : SIZES;
+  if (natsServer === null) console.log(NO_BROKER);
   const stage = await Stage.open();
   try {
     const rows: Row[] = [];
@@ -60,7 +62,7 @@ export async function run(
       remote.push(pulled);
       console.log(
         `  to another host: ${pulled.httpMs} ms, through the gate ${pulled.gateMs} ms; bare TCP with a hash ${pulled.tcpMs} ms ` +
-          `(${pulled.ofTcp} of its speed)`,
+          `(${pulled.ofTcp} of its speed); through a NATS object store ${pulled.natsMs === null ? "not measured" : `${pulled.natsMs} ms`}`,
       );
     }
     return { name: "weights", builtInMs: rows[0]!.ms, cores: availableParallelism(), rows, remote };
