@@ -27,13 +27,16 @@ export function collapseChecks(body: unknown): Check[] {
     string,
     Record<string, number>,
   ][];
+  // Columns are the groups' prompts, by their ids, which may have gaps.
+  const columns = [...new Set(group_ids)].sort((a, b) => a - b);
+  const own = group_ids.map((id) => columns.indexOf(id));
   let spread: MarginalSpread | null = null;
   const measured: Check[] = [];
   for (const [name, expected] of calls) {
     const factor = Number(/times_([\d_]+)$/.exec(name)?.[1]?.replace("_", ".") ?? 1);
     const perToken = cross_log_probs_per_token.map((row) => row.map((score) => score * factor));
     const rule = { epsilon: std_eps, decay: ema_decay };
-    const result = collapseMetrics({ perToken, lengths, own: group_ids }, spread, rule);
+    const result = collapseMetrics({ perToken, lengths, own }, spread, rule);
     spread = result.spread;
     const named = Object.fromEntries(Object.entries(result.metrics).map(([key, value]) => [PREFIX + key, value]));
     measured.push(...perKey(`${name}: `, expected, named));

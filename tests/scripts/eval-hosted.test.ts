@@ -66,6 +66,17 @@ test("plays the env's own prompts, counts tokens and money, and keeps to the con
   expect(prompts[0]).toContain("Always output: <think> [Your thoughts] </think> <answer> [your answer] </answer>");
 });
 
+test("shows the model its own words as it wrote them, a turn later: no thought is opened for it", async () => {
+  const url = ["--policy", "openai:tiny", "--base-url", `${server.url.origin}/v1`, "--key-env", "MY_KEY"];
+  const args = ["eval", "--env", "SimpleSokoban", ...url, "--episodes", "1", "--concurrency", "1"];
+  const { code } = await command(args, undefined, { MY_KEY: KEY });
+  expect(code).toBe(0);
+  expect(prompts.length).toBeGreaterThan(1);
+  // RAGEN begins every prompt's answer with <think>, and a model that writes it too is shown it twice.
+  expect(prompts[1]!.split("<think>the other one</think><answer>Phoenix</answer>").length).toBe(2);
+  for (const prompt of prompts) expect(prompt).not.toMatch(/<think>\s*<think>|<think>$/);
+});
+
 test("goes on from its results, and asks nothing twice", async () => {
   const file = join(folder, "results.jsonl");
   served = 5;
