@@ -3,10 +3,10 @@
  * the promise has one; how fast a process starts again is printed, as it depends on the machine.
  */
 import { Database } from "bun:sqlite";
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
-import { alive, expectNothingLeft, LONG, learnt, RunProcess, Runs } from "./run-process.ts";
+import { expectNothingLeft, figure, LONG, learnt, RunProcess, Runs } from "./run-process.ts";
 
 const runs = new Runs();
 afterAll(removeTemporaryFolders);
@@ -27,13 +27,6 @@ function storedEpisodes(folder: string): number[] {
   db.close();
   return rows.map(([count]) => Number(count));
 }
-
-const figure = (what: string, values: Record<string, number>) =>
-  console.log(
-    `${what}: ${Object.entries(values)
-      .map(([name, ms]) => `${name} ${Math.round(ms)} ms`)
-      .join(", ")}`,
-  );
 
 /** Time from `began` until the run has logged one more line like this. */
 async function timed(run: RunProcess, began: number, what: Parameters<RunProcess["entry"]>[0], skip: number) {
@@ -91,70 +84,29 @@ test(
   LONG,
 );
 
-describe("the end", () => {
-  test(
-    "after SIGTERM comes within 10 s, with exit code 0 and nothing left behind",
-    async () => {
-      const { folder, args } = fresh();
-      const run = new RunProcess(folder, args);
-      await run.updated(2);
-      const began = performance.now();
-      run.kill("SIGTERM");
-      const { code, err } = await run.ended;
-      const ms = performance.now() - began;
-      figure("SIGTERM", { "exit code 0": ms });
-      expect([code, ms < 10_000]).toEqual([0, true]);
-      // Samplers were told to go, so nobody is warned that they went.
-      expect(err).not.toContain("warning");
-      expectNothingLeft(run);
-    },
-    LONG,
-  );
-
-  test(
-    "of a killed supervisor is the end of every actor within 1 s",
-    async () => {
-      const { folder, args } = fresh();
-      const run = new RunProcess(folder, args);
-      await run.updated(1);
-      const { pids } = run;
-      run.kill("SIGKILL");
-      await run.ended;
-      const began = performance.now();
-      // They are not our children, so there is no event for their end.
-      while (pids.some(alive)) await Bun.sleep(2);
-      const ms = performance.now() - began;
-      figure("supervisor SIGKILL", { "no actor left": ms });
-      expect(ms).toBeLessThan(1000);
-      expectNothingLeft(run);
-    },
-    LONG,
-  );
-
-  test(
-    "of a crash loop comes within 60 s of its first crash, and names its first cause",
-    async () => {
-      const { folder, args } = runs.fresh({
-        learner,
-        supervisor: { ...supervisor, restartsMax: 3, restartWindowMs: 60_000 },
-      });
-      const run = new RunProcess(folder, args);
-      await run.updated(1);
-      const began = performance.now();
-      for (let crash = 0; crash < 4; crash++) {
-        await run.entry(
-          ({ kind, child }) => (kind === "started" || kind === "restarted") && child === "sampler-1",
-          crash,
-        );
-        process.kill(run.pid("sampler-1"), "SIGKILL");
-      }
-      const { code, err } = await run.ended;
-      const ms = performance.now() - began;
-      figure("crash loop", { "the run ended": ms });
-      expect([code, ms < 60_000]).toEqual([1, true]);
-      expect(err).toMatch(/sampler-1 failed 4 times in [\d.]+ s, .*; first cause: killed by SIGKILL/);
-      expectNothingLeft(run);
-    },
-    LONG,
-  );
-});
+test(
+  "a crash loop ends the run within 60 s of its first crash, and names its first cause",
+  async () => {
+    const { folder, args } = runs.fresh({
+      learner,
+      supervisor: { ...supervisor, restartsMax: 3, restartWindowMs: 60_000 },
+    });
+    const run = new RunProcess(folder, args);
+    await run.updated(1);
+    const began = performance.now();
+    for (let crash = 0; crash < 4; crash++) {
+      await run.entry(
+        ({ kind, child }) => (kind === "started" || kind === "restarted") && child === "sampler-1",
+        crash,
+      );
+      process.kill(run.pid("sampler-1"), "SIGKILL");
+    }
+    const { code, err } = await run.ended;
+    const ms = performance.now() - began;
+    figure("crash loop", { "the run ended": ms });
+    expect([code, ms < 60_000]).toEqual([1, true]);
+    expect(err).toMatch(/sampler-1 failed 4 times in [\d.]+ s, .*; first cause: killed by SIGKILL/);
+    expectNothingLeft(run);
+  },
+  LONG,
+);

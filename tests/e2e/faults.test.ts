@@ -4,7 +4,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { latestCheckpoint } from "../../actors/checkpoint.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
-import { alive, expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs } from "./run-process.ts";
+import { alive, expectNothingLeft, expectSameLearnt, figure, LONG, RunProcess, Runs } from "./run-process.ts";
 
 const runs = new Runs();
 afterAll(removeTemporaryFolders);
@@ -59,15 +59,20 @@ describe("SIGKILL in the middle", () => {
   );
 
   test(
-    "of the supervisor ends every actor; --resume takes the newest checkpoint that is whole, and says which is not",
+    "of the supervisor ends every actor within 1 s; --resume takes the newest checkpoint that is whole, and says which is not",
     async () => {
       const { folder, args } = fresh();
       const run = new RunProcess(folder, args);
       await run.updated(5);
+      const began = performance.now();
       run.kill("SIGKILL");
       await run.ended;
       // They are not our children, so there is no event for their end.
-      while (run.pids.some(alive)) await Bun.sleep(5);
+      while (run.pids.some(alive)) await Bun.sleep(2);
+      const ms = performance.now() - began;
+      figure("supervisor SIGKILL", { "no actor left": ms });
+      expect(ms).toBeLessThan(1000);
+      expectNothingLeft(run);
       const { found } = await latestCheckpoint(join(folder, "checkpoints"));
       expect(Number(/u(\d+)$/.exec(found!)![1])).toBeLessThanOrEqual(UPDATES - 20);
       const file = join(found!, "optimizer.safetensors");
@@ -87,17 +92,23 @@ describe("SIGKILL in the middle", () => {
 
 describe("SIGTERM", () => {
   test(
-    "saves and ends with exit code 0, and --resume goes on as if nothing had been",
+    "saves and ends within 10 s with exit code 0, and --resume goes on as if nothing had been",
     async () => {
       const { folder, args } = fresh();
       const run = new RunProcess(folder, args);
       await run.updated(5);
+      const began = performance.now();
       run.kill("SIGTERM");
-      const { code, out } = await run.ended;
+      const { code, out, err } = await run.ended;
+      const ms = performance.now() - began;
+      figure("SIGTERM", { "exit code 0": ms });
+      expect(ms).toBeLessThan(10_000);
       expect({ code, out }).toEqual({
         code: 0,
         out: `stopped (SIGTERM); go on with: bun run cluster --resume ${folder}\n`,
       });
+      // Samplers were told to go, so nobody is warned that they went.
+      expect(err).not.toContain("warning");
       expectNothingLeft(run);
       const update = Number(/u(\d+)$/.exec((await latestCheckpoint(join(folder, "checkpoints"))).found!)![1]);
       expect(update).toBeGreaterThanOrEqual(5);

@@ -184,3 +184,11 @@ export function alive(pid: number): boolean {
     return false;
   }
 }
+
+/** Prints how long things took; most of it depends on the machine. */
+export const figure = (what: string, values: Record<string, number>) =>
+  console.log(
+    `${what}: ${Object.entries(values)
+      .map(([name, ms]) => `${name} ${Math.round(ms)} ms`)
+      .join(", ")}`,
+  );
