@@ -106,6 +106,10 @@ export type WrittenToken = z.infer<typeof WrittenToken>;
 export const EpisodeAnswer = z.strictObject({
   summary: EpisodeSummary,
   row: EpisodeRow,
+  told: z
+    .array(z.string())
+    .nullable()
+    .describe("What was put before each reply, in the policy's own layout; null where its tokenizer is not known"),
   written: z
     .array(z.array(WrittenToken))
     .nullable()

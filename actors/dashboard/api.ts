@@ -17,7 +17,7 @@ import {
   type Series,
 } from "./answers.ts";
 import { thin } from "./client/thin.ts";
-import { writtenTokens } from "./episode-text.ts";
+import { toldTexts, writtenTokens } from "./episode-text.ts";
 import { overviewOf } from "./overview.ts";
 import { EpisodeId, EpisodesQuery, EventsQuery, MetricsQuery, Nothing, OtherMetricsQuery } from "./queries.ts";
 import type { NearbyRuns } from "./runs.ts";
@@ -121,7 +121,12 @@ export const API: readonly ApiRoute[] = [
       const id = EpisodeId.safeParse(part);
       const found = id.success ? store.episode(id.data) : null;
       if (found === null) throw new NoAnswer(404, `no episode ${part}; /api/episodes lists them`);
-      return { ...found, written: dialogue && writtenTokens(found.row, dialogue) };
+      const { row } = found;
+      return {
+        ...found,
+        told: dialogue && toldTexts(row, dialogue),
+        written: dialogue && writtenTokens(row, dialogue),
+      };
     },
   }),
   route({

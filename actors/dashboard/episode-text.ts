@@ -1,4 +1,4 @@
-/** What the policy wrote in an episode, token by token as text. Pure. */
+/** What the policy was told and what it wrote in an episode, as text. Pure. */
 import type { Dialogue } from "../../model/dialogue.ts";
 import type { EpisodeRow } from "../protocol.ts";
 import type { WrittenToken } from "./answers.ts";
@@ -22,6 +22,20 @@ export function writtenTokens(
       list.push({ text: textOf(dialogue, tokens[at]!), logProb: logProbs[at]!, advantage: own });
     }
     return list;
+  });
+}
+
+/**
+ * What was put before each reply, with the marks of the policy's own layout: what is new in its context, or all of it where the
+ * context is a new one. Null if the episode was not played.
+ */
+export function toldTexts({ outcome }: EpisodeRow, dialogue: Dialogue): string[] | null {
+  if (!("trajectory" in outcome)) return null;
+  const { tokens, written, turns } = outcome.trajectory;
+  return turns.map(({ end }, turn) => {
+    const start = turn === 0 ? 0 : turns[turn - 1]!.end + 1;
+    const told = tokens.subarray(start, end + 1).filter((_, i) => written[start + i] !== 1);
+    return dialogue.replyText(told, PREFIX).slice(PREFIX.length);
   });
 }
 

@@ -8,6 +8,7 @@ import { API } from "../../actors/dashboard/api.ts";
 import { dashboardApp } from "../../actors/dashboard/app.tsx";
 import { NearbyRuns } from "../../actors/dashboard/runs.ts";
 import { Store } from "../../actors/dashboard/store.ts";
+import { Tokenizer } from "../../model/tokenizer.ts";
 import { setStage } from "./dashboard-stage.ts";
 import { actorView, playedRow } from "./fake-run.ts";
 import { recordedRow } from "./recorded-episode.ts";
@@ -116,6 +117,36 @@ describe("/api/episodes/ID", () => {
     const replies = written.map((turn: { text: string }[]) => turn.map(({ text }) => text).join(""));
     const said = "turns" in row.outcome ? row.outcome.turns.map(({ reply }) => reply.replace("<think>", "")) : [];
     expect(replies).toEqual(said.map((reply) => `${reply}⏎`));
+  });
+
+  test("has what was put before each reply: what is new in its context, or all of it where that is a new one", async () => {
+    stage.startRun();
+    const parts: [text: string, written: 0 | 1][] = [
+      ["<|im_start|>one<|im_end|><think>", 0],
+      ["a</think><|im_end|>", 1],
+      ["<|im_start|>two<|im_end|><think>", 0],
+      ["b</think><|im_end|>", 1],
+      // A context of two turns, the first of which is shown again.
+      ["<|im_start|>two<|im_end|><think>b</think><|im_end|><|im_start|>three<|im_end|><think>", 0],
+      ["c</think><|im_end|>", 1],
+    ];
+    const tokenizer = new Tokenizer();
+    const coded = parts.map(([text, written]) => ({ tokens: tokenizer.encode(text), written }));
+    const ends = coded.map((_, i) => coded.slice(0, i + 1).reduce((sum, { tokens }) => sum + tokens.length, 0));
+    const row = playedRow();
+    if (!("trajectory" in row.outcome)) throw new Error("it was played");
+    const trajectory = {
+      ...row.outcome.trajectory,
+      tokens: Int32Array.from(coded.flatMap(({ tokens }) => tokens)),
+      written: Uint8Array.from(coded.flatMap(({ tokens, written }) => tokens.map(() => written))),
+      logProbs: new Float32Array(ends.at(-1)!),
+      contexts: [0, ends[3]!],
+      turns: [1, 3, 5].map((part) => ({ end: ends[part]! - 1, reward: 0, penalty: 0 })),
+    };
+    const [turn] = row.outcome.turns;
+    await stage.run.episodes([{ ...row, outcome: { ...row.outcome, trajectory, turns: [turn!, turn!, turn!] } }]);
+    const { told } = await json("/api/episodes/1");
+    expect(told).toEqual([parts[0]![0], parts[2]![0], parts[4]![0]]);
   });
 });
 

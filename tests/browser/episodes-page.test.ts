@@ -30,6 +30,8 @@ describe.skipIf(chromiumPath === null)("the page about episodes", () => {
       expect(await stage.page.locator("#episode .turn").count()).toBe(3);
       expect(await stage.page.locator("#episode .turn:first-child .cell.player").count()).toBe(1);
       expect(await stage.page.locator("#episode .turn .cell.done").count()).toBe(1);
+      await stage.page.locator("#episode .turn summary").first().click();
+      await stage.waitForText("#episode .turn details[open]", /^Prompt/);
       await stage.page.locator("#episode-list button").first().focus();
       await stage.page.keyboard.press("ArrowDown");
       await stage.waitForText("#episode", "boards seed 222");

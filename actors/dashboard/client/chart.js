@@ -112,7 +112,7 @@ export class Chart {
     return {
       width: this.#place.clientWidth,
       height: this.#place.clientHeight,
-      padding: [8, 12, 0, 0],
+      padding: [8, 20, 0, 0],
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, ...(spec.sync && { sync: { key: "updates" } }) },
       scales: {

@@ -27,7 +27,7 @@ function chipsOf(turn) {
   return make("p", "chips", ...chips);
 }
 
-function turnOf(turn, index, tokens) {
+function turnOf(turn, index, told, tokens) {
   const { thought, answer, raw } = splitReply(turn.reply);
   const reply = make("dl", "reply");
   const say = (term, text, kind) => reply.append(make("dt", "", term), make("dd", kind, visible(text)));
@@ -36,6 +36,9 @@ function turnOf(turn, index, tokens) {
   if (raw !== null) say("Reply without an answer", raw === "" ? "(empty)" : raw, "raw");
   say("Played", turn.actions.length === 0 ? "nothing" : turn.actions.join(", "), "");
   const parts = [reply, chipsOf(turn)];
+  if (told !== null) {
+    parts.push(make("details", "", make("summary", "", "Prompt"), make("p", "tokens", visible(told))));
+  }
   if (tokens !== null) {
     parts.push(make("details", "", make("summary", "", plural(tokens.length, "token")), tokensOf(tokens)));
   }
@@ -62,7 +65,7 @@ function factsOf({ summary, row }) {
 }
 
 /** @param between  elements between the head and the turns */
-export function detailOf({ summary, row, written }, ...between) {
+export function detailOf({ summary, row, told, written }, ...between) {
   const { ticket, outcome } = row;
   const head = make(
     "header",
@@ -78,6 +81,6 @@ export function detailOf({ summary, row, written }, ...between) {
   );
   if (!("turns" in outcome)) return [head, make("p", "said", visible(outcome.detail))];
   const last = make("li", "turn", make("h4", "", "End"), observationOf(outcome.finalObservation), make("div", ""));
-  const turns = outcome.turns.map((turn, i) => turnOf(turn, i, written?.[i] ?? null));
+  const turns = outcome.turns.map((turn, i) => turnOf(turn, i, told?.[i] ?? null, written?.[i] ?? null));
   return [head, ...between, make("ol", "turns", ...turns, last)];
 }

@@ -82,7 +82,7 @@ export const RunPage = ({ view }: PageProps) => (
     view={view}
     path="/"
     main="success-title"
-    styles={["uplot.css", "charts.css", "episodes.css"]}
+    styles={["uplot.css", "charts.css", "episodes.css", "player.css"]}
     script="page-run.js"
   >
     <Success view={view} />
