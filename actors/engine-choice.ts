@@ -1,28 +1,37 @@
 /**
  * Which engine and device a run computes with. What was asked for is never replaced by something else; `auto` says why it took
  * what it took.
+ *
+ * | engine.name | auto, cpu | cuda                                 | webgpu      |
+ * | ----------- | --------- | ------------------------------------ | ----------- |
+ * | compiled    | the CPU   | onnxruntime's CUDA provider          | the adapter |
+ * | tensorflow  | the GPU where TensorFlow finds one, else or if asked for the CPU | the GPU | refused |
+ * | eager       | the CPU   | refused                              | refused     |
+ * | auto        | below     | tensorflow if installed, else compiled | compiled  |
+ *
+ * `auto` on device auto: the NVIDIA GPU, through what is installed for it, tensorflow first; without one, compiled on the CPU.
  */
+import { HOW_TO_GET_CUDA, hasCudaProvider } from "../model/engine/cuda-provider.ts";
 import { findLibtensorflow, PLACES_IN_WORDS, type Places, placesOf } from "../model/engine/tensorflow/find.ts";
 import type { RunConfig } from "./config.ts";
 import type { EngineSettings } from "./engine.ts";
 import { RunError } from "./errors.ts";
+import { nvidiaGpus } from "./nvidia.ts";
 
 /** What a choice depends on beside the config. */
 export interface Machine {
-  /** Name of the NVIDIA GPU that nvidia-smi lists first; null if there is none. */
+  /** Name of the NVIDIA GPU that is listed first; null if there is none. */
   readonly gpu: () => string | null;
   readonly places: Places;
+  /** Whether onnxruntime's CUDA provider is installed. */
+  readonly cudaProvider: () => boolean;
 }
 
 /** This machine, as it is. */
 export const thisMachine: Machine = {
-  gpu() {
-    const program = Bun.which("nvidia-smi");
-    if (program === null) return null;
-    const asked = Bun.spawnSync([program, "--query-gpu=name", "--format=csv,noheader"], { timeout: 10_000 });
-    return asked.exitCode === 0 ? asked.stdout.toString().trim().split("\n")[0] || null : null;
-  },
+  gpu: () => nvidiaGpus()[0]?.name ?? null,
   places: placesOf(process.env),
+  cudaProvider: () => hasCudaProvider(),
 };
 
 /** An engine, and a sentence for people where the choice needs one. */
@@ -31,36 +40,44 @@ export interface Choice {
   readonly reason: string | null;
 }
 
+const GET_TENSORFLOW = "get one: bun run setup tensorflow";
+
 /**
- * The learner's engine: the GPU's where there is one, else what is fastest on a CPU.
+ * The learner's engine.
  *
- * @throws {RunError} if libtensorflow is asked for and not to be found.
+ * @throws {RunError} if libtensorflow is asked for and not to be found, or nothing is installed for a GPU that is asked for.
  */
-export function learnerEngine({ engine: { name, device } }: RunConfig, threads: number, machine: Machine): Choice {
-  if (name === "eager" || name === "compiled") return { engine: { name, threads }, reason: null };
+export function learnerEngine({ engine }: RunConfig, threads: number, machine: Machine): Choice {
+  const { name, device, softwareAdapter } = engine;
+  const cpu = { name: "compiled", threads } as const;
+  if (name === "eager") return { engine: { name, threads }, reason: null };
+  if (device === "webgpu") return { engine: { ...cpu, device, softwareAdapter }, reason: null };
+  if (name === "compiled") return { engine: device === "cuda" ? { ...cpu, device } : cpu, reason: null };
   const library = findLibtensorflow(machine.places);
-  if (name === "tensorflow" || device === "cuda") {
-    if (library === null) {
-      const asked = name === "tensorflow" ? "engine tensorflow" : "device cuda";
-      throw new RunError(
-        `${asked} needs libtensorflow, which is not in ${PLACES_IN_WORDS}; get one: bun run setup tensorflow`,
-      );
-    }
-    return {
-      engine: { name: "tensorflow", threads, library, device: device === "webgpu" ? "auto" : device },
-      reason: null,
-    };
+  if (name === "tensorflow") {
+    if (library !== null) return { engine: { name, threads, library, device }, reason: null };
+    throw new RunError(`engine tensorflow needs libtensorflow, which is not in ${PLACES_IN_WORDS}; ${GET_TENSORFLOW}`);
   }
-  const gpu = device === "cpu" ? null : machine.gpu();
-  if (gpu === null) return { engine: { name: "compiled", threads }, reason: null };
-  if (library === null) {
-    const reason = `${gpu} is not used: engine tensorflow needs libtensorflow; get one: bun run setup tensorflow`;
-    return { engine: { name: "compiled", threads }, reason };
-  }
-  return { engine: { name: "tensorflow", threads, library, device: "cuda" }, reason: `the learner takes ${gpu}` };
+  const gpu = device === "auto" ? machine.gpu() : null;
+  if (device === "cpu" || (device === "auto" && gpu === null)) return { engine: cpu, reason: null };
+  const reason = gpu === null ? null : `the learner takes ${gpu}`;
+  if (library !== null) return { engine: { name: "tensorflow", threads, library, device: "cuda" }, reason };
+  if (machine.cudaProvider()) return { engine: { ...cpu, device: "cuda" }, reason };
+  const lack = `neither a libtensorflow (${GET_TENSORFLOW}) nor onnxruntime's CUDA libraries (${HOW_TO_GET_CUDA}) are there`;
+  if (gpu === null) throw new RunError(`device cuda: ${lack}`);
+  return { engine: cpu, reason: `${gpu} is not used: ${lack}` };
 }
 
-/** A sampler's engine: many of them share a host, and the learner owns its GPU. */
-export function samplerEngine({ engine: { name } }: RunConfig, threads: number): EngineSettings {
-  return { name: name === "eager" ? "eager" : "compiled", threads };
+/**
+ * A sampler's engine. Many share a host, and the learner owns its GPU: only what is asked for of engine compiled is theirs too.
+ *
+ * @param guest  on another machine, whose devices the config does not know.
+ */
+export function samplerEngine({ engine }: RunConfig, threads: number, guest = false): EngineSettings {
+  const { name, device, softwareAdapter } = engine;
+  if (name === "eager") return { name, threads };
+  const own = { name: "compiled", threads } as const;
+  if (guest) return own;
+  if (device === "webgpu") return { ...own, device, softwareAdapter };
+  return name === "compiled" && device === "cuda" ? { ...own, device } : own;
 }

@@ -1,11 +1,13 @@
 /** An engine as a compute thread starts it. Which one it is was chosen before: engine-choice.ts. */
-import { compiledEngine } from "../model/engine/compiled.ts";
+import { deviceCheck } from "../model/device-check.ts";
+import { type CompiledOptions, compiledEngine } from "../model/engine/compiled.ts";
 import { eagerEngine } from "../model/engine/eager.ts";
 import type { Engine } from "../model/engine/engine.ts";
 import { selfCheck } from "../model/engine/self-check.ts";
 
 export type EngineSettings =
-  | { readonly name: "compiled" | "eager"; readonly threads: number }
+  | ({ readonly name: "compiled" } & Pick<CompiledOptions, "threads" | "device" | "softwareAdapter">)
+  | { readonly name: "eager"; readonly threads: number }
   | {
       readonly name: "tensorflow";
       readonly threads: number;
@@ -14,8 +16,13 @@ export type EngineSettings =
       readonly device: "auto" | "cpu" | "cuda";
     };
 
-/** @throws {Error} if the engine does not compute what it should. */
+/** @throws {Error} if the device is not there, or does not compute what it should. */
 export async function startEngine(settings: EngineSettings): Promise<Engine> {
+  if (settings.name === "compiled" && settings.device !== undefined) {
+    const engine = compiledEngine(settings);
+    await selfCheck(engine);
+    return { ...engine, device: `${engine.device}; ${await deviceCheck(engine)}` };
+  }
   const engine = await makeEngine(settings);
   await selfCheck(engine);
   return engine;

@@ -32,7 +32,7 @@ export const sampler: ActorKind = {
     await thread.methods.start({
       base: config.model.path,
       model,
-      engine: samplerEngine(config, threads),
+      engine: samplerEngine(config, threads, context.guest !== null),
       slots,
       capacity,
       token: context.guest?.token ?? token,

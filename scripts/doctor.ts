@@ -1,7 +1,7 @@
 /** `bun run doctor`: looks at everything a run needs and says what is there, what is not, and what that means. */
 import { join } from "node:path";
 import { RunConfig } from "../actors/config.ts";
-import { compiledFinding, libtensorflowFinding, nvidiaFinding } from "./doctor/engines.ts";
+import { compiledFinding, deviceFinding, eagerFinding, libtensorflowFinding, nvidiaFinding } from "./doctor/engines.ts";
 import type { Finding } from "./doctor/finding.ts";
 import {
   clockFinding,
@@ -41,8 +41,11 @@ export async function main(args: string[]): Promise<number> {
     clockFinding(),
     sandboxFinding(),
     await compiledFinding(),
+    await deviceFinding("webgpu"),
+    await deviceFinding("cuda"),
     await libtensorflowFinding(),
-    await nvidiaFinding(),
+    await eagerFinding(),
+    nvidiaFinding(),
   ];
   const broken = findings.filter(({ state }) => state === "broken");
   if (flags.json) console.log(JSON.stringify({ ok: broken.length === 0, findings }));

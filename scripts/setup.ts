@@ -1,6 +1,7 @@
 /** `bun run setup`: installs the dependencies and says what is there, as every command does by itself; gets what is optional. */
 import { rmSync } from "node:fs";
 import { join } from "node:path";
+import { nvidiaGpus } from "../actors/nvidia.ts";
 import { packagesFinding } from "./doctor/project.ts";
 import { install } from "./install.ts";
 import { type Command, helped, parseOptions, UsageError } from "./options.ts";
@@ -30,7 +31,7 @@ export async function main(args: string[]): Promise<number> {
   if (packages.state !== "ok") throw new Error(`${packages.found}; ${packages.means}`);
   console.log(`packages: ${packages.found}; ${packages.means}`);
   if (words.length === 0) return 0;
-  const gpu = Bun.which("nvidia-smi") !== null;
+  const gpu = nvidiaGpus().length > 0;
   const path = await setUpTensorflow(officialSources(gpu, (text) => console.error(`tensorflow: ${text}`)));
   console.log(`tensorflow: ${path}`);
   return 0;

@@ -15,6 +15,10 @@ export const EngineConfig = z.strictObject({
     .enum(["auto", "cpu", "cuda", "webgpu"])
     .default("auto")
     .describe("One that was asked for is never replaced"),
+  softwareAdapter: z
+    .boolean()
+    .default(false)
+    .describe("webgpu may compute on a driver that is software, as llvmpipe: slower than the CPU, for checks"),
   threads: z.int().nonnegative().default(0).describe("Of the learner; 0: the cores that the samplers leave free"),
 });
 

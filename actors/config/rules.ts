@@ -223,14 +223,21 @@ function* healthRules({ health, env }: RunConfig): Generator<Fault> {
   }
 }
 
-function* machineRules({ supervisor, metrics, sampler, engine }: RunConfig): Generator<Fault> {
-  if (engine.device === "webgpu") {
-    yield { path: "engine.device", text: "this version does not compute on webgpu yet; choose auto, cpu or cuda" };
+function* engineRules({ name, device, softwareAdapter }: RunConfig["engine"]): Generator<Fault> {
+  if (name === "eager" && (device === "cuda" || device === "webgpu")) {
+    yield { path: "engine.device", text: `engine eager computes on the CPU; for ${device} choose engine auto` };
   }
-  if (engine.device === "cuda" && (engine.name === "compiled" || engine.name === "eager")) {
-    const text = `engine ${engine.name} computes on the CPU; for cuda choose engine tensorflow or auto`;
+  if (name === "tensorflow" && device === "webgpu") {
+    const text = "engine tensorflow computes on cpu or cuda; for webgpu choose engine compiled or auto";
     yield { path: "engine.device", text };
   }
+  if (softwareAdapter && device !== "webgpu") {
+    yield { path: "engine.softwareAdapter", text: "only device webgpu has adapters; choose it, or set this to false" };
+  }
+}
+
+function* machineRules({ supervisor, metrics, sampler, engine }: RunConfig): Generator<Fault> {
+  yield* engineRules(engine);
   const { heartbeatMs, heartbeatDeadlineMs } = supervisor;
   if (heartbeatDeadlineMs < 2 * heartbeatMs) {
     const text = `${heartbeatDeadlineMs} ms allows not even 2 heartbeats of ${heartbeatMs} ms; raise it`;

@@ -15,9 +15,11 @@ import {
 } from "./engine.ts";
 import "./fused.ts";
 import "./lowerings.ts";
+import { expectCudaProvider } from "./cuda-provider.ts";
 import { encodeOnnx } from "./onnx.ts";
-import { type OrtCall, OrtSession, OrtTensor, runCalls } from "./onnxruntime.ts";
+import { type OrtCall, type OrtDevice, OrtSession, OrtTensor, runCalls } from "./onnxruntime.ts";
 import { trace } from "./trace.ts";
+import { vulkanAdapters, webgpuAdapter } from "./vulkan.ts";
 
 class HostArray implements DeviceArray {
   readonly shape: readonly number[];
@@ -48,7 +50,7 @@ class Compiled implements CompiledFunction {
   readonly #outputNames: readonly string[];
 
   constructor(name: string, build: TensorFunction, inputs: Readonly<Record<string, Spec>>, options: CompiledOptions) {
-    const { graph, outputs } = trace(build, inputs);
+    const { graph, outputs } = trace(build, inputs, options.device === "webgpu");
     this.#name = name;
     this.#inputs = inputs;
     this.outputs = outputs;
@@ -62,6 +64,10 @@ class Compiled implements CompiledFunction {
       this.#outputNames.map((key) => `out.${key}`),
       options,
     );
+  }
+
+  get onCpu(): readonly string[] {
+    return this.#session.onCpu;
   }
 
   call(given: Job["inputs"], results: Job["outputs"]): OrtCall {
@@ -85,16 +91,28 @@ class Compiled implements CompiledFunction {
 const tensorOf = (array: DeviceArray | undefined): OrtTensor => (array as HostArray).tensor;
 
 export interface CompiledOptions {
-  /** Threads onnxruntime computes with. */
+  /** The CPU if left out. */
+  readonly device?: OrtDevice;
+  /** Let webgpu compute on a driver that is software. */
+  readonly softwareAdapter?: boolean;
+  /** Threads onnxruntime computes with on the CPU. */
   readonly threads: number;
   /** Write onnxruntime's per-node profile to this file prefix. */
   readonly profile?: string;
 }
 
-export function compiledEngine(options: CompiledOptions): Engine {
-  const { threads } = options;
+export interface CompiledEngine extends Engine {
+  /** On another device than the CPU: how many nodes of all that was compiled fell back to the CPU, by operator. */
+  readonly onCpu: ReadonlyMap<string, number>;
+}
+
+/** @throws {Error} in one line, if the device is not there. */
+export function compiledEngine(options: CompiledOptions): CompiledEngine {
+  const { threads, device = "cpu" } = options;
   if (!Number.isInteger(threads) || threads < 1)
     throw new RangeError(`engine threads must be at least 1, got ${threads}`);
+  const described = describe(device, options);
+  const onCpu = new Map<string, number>();
   const calls = new WeakMap<Job, OrtCall>();
   const callOf = (job: Job): OrtCall => {
     // Every function of this engine is a `Compiled`.
@@ -104,19 +122,38 @@ export function compiledEngine(options: CompiledOptions): Engine {
   };
   return {
     name: "compiled",
-    device: `cpu, ${threads} ${threads === 1 ? "thread" : "threads"}`,
+    device: described,
+    onCpu,
 
     array: (spec, backing) => new HostArray(spec, memoryFor(spec, backing)),
 
-    lanes: threads,
-    pieceValues: 2 ** 15,
+    // A GPU computes one graph after the other.
+    lanes: device === "cpu" ? threads : 1,
+    pieceValues: device === "cpu" ? 2 ** 15 : 2 ** 24,
 
     async compile(name, build, inputs, inLane = false) {
-      return new Compiled(name, build, inputs, { ...options, threads: inLane ? 1 : threads });
+      const compiled = new Compiled(name, build, inputs, { ...options, threads: inLane ? 1 : threads });
+      for (const operator of compiled.onCpu) onCpu.set(operator, (onCpu.get(operator) ?? 0) + 1);
+      return compiled;
     },
 
     async runLanes(lists) {
       runCalls(lists.map((list) => list.map(callOf)));
     },
   };
+}
+
+/** For people: what computes. @throws {Error} if it is not there. */
+function describe(device: OrtDevice, { threads, softwareAdapter = false }: CompiledOptions): string {
+  switch (device) {
+    case "cpu":
+      return `cpu, ${threads} ${threads === 1 ? "thread" : "threads"}`;
+    case "webgpu":
+      return `webgpu, ${webgpuAdapter(process.platform === "linux" ? vulkanAdapters() : null, softwareAdapter)}`;
+    case "cuda":
+      expectCudaProvider();
+      return "cuda, onnxruntime's provider";
+    default:
+      return device satisfies never;
+  }
 }

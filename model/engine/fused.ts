@@ -9,8 +9,19 @@ const MICROSOFT = "com.microsoft";
 
 lower<{ epsilon: number }>("RmsNorm", ({ x, gain }, { epsilon }, to) => {
   const attributes = { axis: -1, epsilon: { float: epsilon } };
-  const [y, inverse] = to.recorder.emit("SimplifiedLayerNormalization", [to.name(x!), to.name(gain!)], 2, attributes);
-  return [to.tensor(y!, x!.shape), to.tensor(inverse!, [...x!.shape.slice(0, -1), 1])];
+  const inputs = [to.name(x!), to.name(gain!)];
+  const { recorder } = to;
+  const [y, fusedInverse] = recorder.emit("SimplifiedLayerNormalization", inputs, to.webgpu ? 1 : 2, attributes);
+  const inverse = fusedInverse ?? inverseByDefinition();
+  return [to.tensor(y!, x!.shape), to.tensor(inverse, [...x!.shape.slice(0, -1), 1])];
+
+  /** WebGPU's operator leaves its second result unwritten (onnxruntime 1.30). A forward pass drops this again. */
+  function inverseByDefinition(): string {
+    const [square] = recorder.emit("Mul", [inputs[0]!, inputs[0]!]);
+    const [mean] = recorder.emit("ReduceMean", [square!, recorder.ints([-1])], 1, { keepdims: 1 });
+    const [sum] = recorder.emit("Add", [mean!, recorder.float(epsilon)]);
+    return recorder.emit("Reciprocal", recorder.emit("Sqrt", [sum!]))[0]!;
+  }
 });
 
 lower("Linear", ({ x, weight, addend }, _, to) => {

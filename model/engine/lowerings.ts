@@ -93,13 +93,15 @@ function transpose(to: Lowering, x: Info, perm: readonly number[]): Info {
 lower<tf.TransposeAttrs>("Transpose", ({ x }, { perm }, to) => transpose(to, x!, perm));
 
 lower<tf.BatchMatMulAttrs>("BatchMatMul", (inputs, { transposeA, transposeB }, to) => {
-  const b = inputs["b"]!;
+  const turnB = transposeB && to.webgpu;
+  const b = turnB ? transpose(to, inputs["b"]!, swapLast(inputs["b"]!)) : inputs["b"]!;
+  const rowsB = transposeB && !turnB;
   // Turned over by itself: on several threads, onnxruntime's product of a transposed left factor is a sixth slower than both.
   const a = transposeA ? transpose(to, inputs["a"]!, swapLast(inputs["a"]!)) : inputs["a"]!;
-  const columns = b.shape.at(transposeB ? -2 : -1)!;
+  const columns = b.shape.at(rowsB ? -2 : -1)!;
   const batch = tf.backend_util.assertAndGetBroadcastShape(a.shape.slice(0, -2), b.shape.slice(0, -2));
   const names = [to.name(a), to.name(b)];
-  const [product] = transposeB
+  const [product] = rowsB
     ? to.recorder.emit("FusedMatMul", names, 1, { transB: 1 }, "com.microsoft")
     : to.recorder.emit("MatMul", names);
   return to.tensor(product!, [...batch, a.shape.at(-2)!, columns]);
@@ -190,11 +192,9 @@ lower<tf.GatherV2Attrs>("GatherV2", ({ x, indices }, attributes, to) => {
 lower<tf.UnsortedSegmentSumAttrs>("UnsortedSegmentSum", ({ x, segmentIds }, { numSegments }, to) => {
   const shape = [numSegments, ...x!.shape.slice(segmentIds!.shape.length)];
   const [zeros] = to.recorder.emit("Expand", [to.recorder.float(0), to.recorder.ints(shape)]);
-  const indices = reshape(to, to.tensor(cast(to, to.name(segmentIds!), 7), segmentIds!.shape), [
-    ...segmentIds!.shape,
-    1,
-  ]);
-  const inputs = [zeros!, to.name(indices), to.name(x!)];
+  // Reshaped before they are cast: WebGPU reshapes no 64-bit integers.
+  const column = reshape(to, segmentIds!, [...segmentIds!.shape, 1]);
+  const inputs = [zeros!, cast(to, to.name(column), 7), to.name(x!)];
   return to.tensor(to.recorder.emit("ScatterND", inputs, 1, { reduction: "add" })[0]!, shape);
 });
 /** Rows of `tensor` replaced by those of `updates`; every index names a place in the first axes. */

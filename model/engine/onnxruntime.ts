@@ -12,7 +12,7 @@ import { dirname, join } from "node:path";
 import { type Call as LaneCall, Lanes } from "./lanes.ts";
 
 /** Version of the function table we ask for; every later library serves it too. */
-const API_VERSION = 17;
+const API_VERSION = 24;
 
 /** Index of `Run`, which lanes call, in the OrtApi table. */
 const RUN = 9;
@@ -36,6 +36,14 @@ const FUNCTIONS = {
   releaseSessionOptions: [100, ["ptr"], "void"],
   registerAllocator: [144, ["ptr", "ptr", "ptr"], "ptr"],
   addSessionConfigEntry: [130, ["ptr", "ptr", "ptr"], "ptr"],
+  appendCuda: [204, ["ptr", "ptr"], "ptr"],
+  createCudaOptions: [205, ["ptr"], "ptr"],
+  releaseCudaOptions: [208, ["ptr"], "void"],
+  appendProvider: [216, ["ptr", "ptr", "ptr", "ptr", "u64"], "ptr"],
+  assignedGraphs: [407, ["ptr", "ptr", "ptr"], "ptr"],
+  providerOfGraph: [408, ["ptr", "ptr"], "ptr"],
+  nodesOfGraph: [409, ["ptr", "ptr", "ptr"], "ptr"],
+  operatorOfNode: [412, ["ptr", "ptr"], "ptr"],
 } as const satisfies Record<string, readonly [number, readonly FFITypeOrString[], FFITypeOrString]>;
 
 type Call = (...args: (number | bigint | NodeJS.TypedArray | Pointer | null)[]) => Pointer | null;
@@ -46,6 +54,9 @@ const LOG_ERRORS = 3;
 /** GraphOptimizationLevel: everything. */
 const OPTIMIZE_ALL = 99;
 const ELEMENT_TYPES = { float32: 1, int32: 6 } as const;
+
+/** Session setting: keep which node was given to which provider. */
+const RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info";
 
 /** OrtAllocatorType and OrtMemType. */
 const ARENA = 1;
@@ -76,13 +87,18 @@ function check(api: Api, status: Pointer | null): void {
   throw new Error(`onnxruntime: ${message}`);
 }
 
-function libraryPath(): string {
+/** Where the package keeps its libraries for this machine. */
+export function libraryFolder(): string {
   const folder = join(dirname(Bun.resolveSync("onnxruntime-node/package.json", import.meta.dir)), "bin/napi-v6");
+  return join(folder, process.platform, process.arch);
+}
+
+function libraryPath(): string {
   const names: Partial<Record<NodeJS.Platform, string>> = {
     darwin: "libonnxruntime.1.dylib",
     win32: "onnxruntime.dll",
   };
-  return join(folder, process.platform, process.arch, names[process.platform] ?? "libonnxruntime.so.1");
+  return join(libraryFolder(), names[process.platform] ?? "libonnxruntime.so.1");
 }
 
 let loaded: Runtime | undefined;
@@ -135,10 +151,55 @@ export class OrtTensor {
   }
 }
 
+/** What computes the nodes of a graph. */
+export type OrtDevice = "cpu" | "webgpu" | "cuda";
+
 export interface SessionOptions {
+  /** The CPU's if left out. */
+  readonly device?: OrtDevice;
   readonly threads: number;
   /** File prefix for onnxruntime's per-node profile. */
   readonly profile?: string;
+}
+
+/** Have a device other than the CPU compute what it can. @throws {Error} if it is not there. */
+function appendProvider(api: Api, settings: Pointer, device: Exclude<OrtDevice, "cpu">): void {
+  check(api, api.addSessionConfigEntry(settings, zeroEnded(RECORD_ASSIGNMENT), zeroEnded("1")));
+  if (device === "webgpu") {
+    try {
+      // Of several adapters it takes the fastest by itself.
+      check(api, api.appendProvider(settings, zeroEnded("WebGPU"), null, null, 0));
+    } catch (cause) {
+      const words = (cause as Error).message.trim().split(" was false. ").at(-1);
+      const text = `device webgpu: ${words}; the GPU's driver may be missing, or too old (Mesa 22 is, 25 is not)`;
+      throw new Error(text, { cause });
+    }
+    return;
+  }
+  const options = new Out();
+  check(api, api.createCudaOptions(options.cell));
+  try {
+    check(api, api.appendCuda(settings, options.pointer));
+  } finally {
+    api.releaseCudaOptions(options.pointer);
+  }
+}
+
+/** Operators of a session's nodes that the CPU computes, one for each node. */
+function nodesOnCpu(api: Api, session: Pointer): string[] {
+  const [list, count, text] = [new Out(), new Out(), new Out()];
+  const each = (): Pointer[] =>
+    Array.from({ length: Number(count.cell[0]) }, (_, i) => read.ptr(list.pointer, 8 * i) as Pointer);
+  check(api, api.assignedGraphs(session, list.cell, count.cell));
+  return each().flatMap((graph) => {
+    check(api, api.providerOfGraph(graph, text.cell));
+    if (new CString(text.pointer).toString() !== "CPUExecutionProvider") return [];
+    check(api, api.nodesOfGraph(graph, list.cell, count.cell));
+    return each().map((node) => {
+      check(api, api.operatorOfNode(node, text.cell));
+      return new CString(text.pointer).toString();
+    });
+  });
 }
 
 /** One compiled graph. */
@@ -148,6 +209,8 @@ export class OrtSession {
   readonly #outputNames: readonly Uint8Array[];
   readonly #inputNamePointers: BigUint64Array;
   readonly #outputNamePointers: BigUint64Array;
+  /** On another device than the CPU: operators of the nodes that fell back to the CPU, one for each node. */
+  readonly onCpu: readonly string[];
 
   /** @throws {Error} if onnxruntime refuses the model. */
   constructor(model: Uint8Array, inputs: readonly string[], outputs: readonly string[], options: SessionOptions) {
@@ -172,12 +235,15 @@ export class OrtSession {
     }
     if (options.profile !== undefined) check(api, api.enableProfiling(settings, zeroEnded(options.profile)));
     const session = new Out();
+    const device = options.device ?? "cpu";
     try {
+      if (device !== "cpu") appendProvider(api, settings, device);
       check(api, api.createSessionFromArray(env, model, model.byteLength, settings, session.cell));
     } finally {
       api.releaseSessionOptions(settings);
     }
     this.#handle = session.pointer;
+    this.onCpu = device === "cpu" ? [] : nodesOnCpu(api, session.pointer);
     this.#inputNames = inputs.map(zeroEnded);
     this.#outputNames = outputs.map(zeroEnded);
     this.#inputNamePointers = pointers(this.#inputNames);

@@ -85,6 +85,7 @@ export class Recorder {
 
 class TraceBackend extends tf.KernelBackend {
   recorder = new Recorder();
+  webgpu = false;
   readonly data = new tf.DataStorage<Recorded>(this, tf.engine());
 
   override write(values: tf.backend_util.BackendValues, shape: number[], dtype: tf.DataType): tf.DataId {
@@ -155,6 +156,8 @@ const backend = () => tf.engine().backend as TraceBackend;
 /** What a lowering of one kernel may do. */
 export interface Lowering {
   readonly recorder: Recorder;
+  /** The graph is for onnxruntime's WebGPU, which lacks some of its operators. */
+  readonly webgpu: boolean;
   name(tensor: tf.TensorInfo): string;
   tensor(name: string, shape: readonly number[], dtype?: tf.DataType): tf.TensorInfo;
 }
@@ -172,9 +175,9 @@ export function lower<A = object>(kernelName: string, kernel: Kernel<A>): void {
     kernelName,
     backendName: TRACE,
     kernelFunc: ({ inputs, attrs }) => {
-      const { recorder } = backend();
+      const { recorder, webgpu } = backend();
       const to: Lowering = {
-        recorder,
+        ...{ recorder, webgpu },
         name: (tensor) => backend().nameOf(tensor),
         tensor: (name, shape, dtype = "float32") => backend().tensor(name, shape, dtype),
       };
@@ -186,16 +189,19 @@ export function lower<A = object>(kernelName: string, kernel: Kernel<A>): void {
 /**
  * Record what `build` computes.
  *
+ * @param webgpu  write it for onnxruntime's WebGPU.
  * @returns the graph; its inputs are named as in `inputs`, its outputs `out.NAME` for each key of the result.
  */
 export function trace(
   build: TensorFunction,
   inputs: Readonly<Record<string, Spec>>,
+  webgpu = false,
 ): { graph: Graph; outputs: Record<string, Spec> } {
   const before = tf.engine().backendName;
   void tf.engine().setBackend(TRACE); // Both backends are synchronous.
   const traced = backend();
   traced.recorder = new Recorder();
+  traced.webgpu = webgpu;
   const ports = Object.entries(inputs).map(([name, spec]) => ({ name, ...spec }));
   const outputs: Record<string, Spec> = {};
   const results: { port: Port; value: string }[] = [];

@@ -1,4 +1,5 @@
 /** Which compute engines and devices a run could use. What is claimed to work is made to compute a known product. */
+import { nvidiaGpus } from "../../actors/nvidia.ts";
 import type { Engine } from "../../model/engine/engine.ts";
 import type { Finding } from "./finding.ts";
 
@@ -9,27 +10,47 @@ export async function compiledFinding(): Promise<Finding> {
   const name = "engine compiled";
   try {
     const { compiledEngine } = await import("../../model/engine/compiled.ts");
-    const engine = compiledEngine({ threads: 1 });
-    const got = await multiply(engine);
-    if (got.join() !== PRODUCT.join()) {
-      return {
-        name,
-        state: "broken",
-        found: `computes ${got}, not ${PRODUCT}`,
-        means: "do not trust any number from it",
-      };
-    }
-    return {
-      name,
-      state: "ok",
-      found: `onnxruntime multiplies two matrices right (${engine.device})`,
-      means: "the default",
-    };
+    return await multiplies(name, compiledEngine({ threads: 1 }), "the default");
   } catch (error) {
-    const found = `onnxruntime does not run: ${error instanceof Error ? error.message : error}`;
+    const found = `onnxruntime does not run: ${wordsOf(error)}`;
     return { name, state: "broken", found, means: "the default engine; `--engine eager` works without, far slower" };
   }
 }
+
+/** What engine compiled could use beside the CPU. */
+export async function deviceFinding(device: "webgpu" | "cuda"): Promise<Finding> {
+  const name = `engine compiled, ${device}`;
+  const flags = device === "webgpu" ? "--device webgpu" : "--engine compiled --device cuda";
+  const { compiledEngine } = await import("../../model/engine/compiled.ts");
+  const { deviceCheck } = await import("../../model/device-check.ts");
+  let engine: ReturnType<typeof compiledEngine>;
+  try {
+    engine = compiledEngine({ threads: 1, device });
+  } catch (error) {
+    return { name, state: "absent", found: wordsOf(error), means: `${flags} is refused; the CPU needs none of it` };
+  }
+  try {
+    const fallbacks = await deviceCheck(engine);
+    const found = `${engine.device}: computes a gradient and a decoding step as the CPU does; ${fallbacks}`;
+    return { name, state: "ok", found, means: flags };
+  } catch (error) {
+    return { name, state: "broken", found: wordsOf(error), means: `do not use ${flags}` };
+  }
+}
+
+export async function eagerFinding(): Promise<Finding> {
+  const { eagerEngine } = await import("../../model/engine/eager.ts");
+  return await multiplies("engine eager", eagerEngine(), "--engine eager, slow, for checks");
+}
+
+async function multiplies(name: string, engine: Engine, means: string, prefix = ""): Promise<Finding> {
+  const got = await multiply(engine);
+  const right = got.join() === PRODUCT.join();
+  const found = `${prefix}${engine.device}: ${right ? "multiplies two matrices right" : `computes ${got}, not ${PRODUCT}`}`;
+  return { name, state: right ? "ok" : "broken", found, means: right ? means : "do not trust any number from it" };
+}
+
+const wordsOf = (error: unknown) => (error instanceof Error ? error.message : String(error));
 
 async function multiply(engine: Engine): Promise<number[]> {
   const { matMul } = await import("@tensorflow/tfjs-core");
@@ -56,29 +77,17 @@ export async function libtensorflowFinding(): Promise<Finding> {
     }
     const { tensorflowEngine } = await import("../../model/engine/tensorflow.ts");
     const engine = tensorflowEngine(path, { threads: 1, device: "auto" });
-    const got = await multiply(engine);
-    const right = got.join() === PRODUCT.join();
-    const found = `${path}: ${engine.device} ${right ? "multiplies two matrices right" : `computes ${got}, not ${PRODUCT}`}`;
-    return { name, state: right ? "ok" : "broken", found, means: right ? "--engine tensorflow" : "do not use it" };
+    return await multiplies(name, engine, "--engine tensorflow", `${path}: `);
   } catch (error) {
-    const found = error instanceof Error ? error.message : String(error);
-    return { name, state: "broken", found, means: "compiled needs none of it" };
+    return { name, state: "broken", found: wordsOf(error), means: "compiled needs none of it" };
   }
 }
 
-export async function nvidiaFinding(): Promise<Finding> {
+export function nvidiaFinding(): Finding {
   const name = "NVIDIA GPU";
-  const listed = await output(["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]);
-  const found = listed?.trim().replaceAll("\n", "; ");
-  if (found) return { name, state: "ok", found, means: "engine tensorflow, or --device webgpu or cuda, can use it" };
+  const gpus = nvidiaGpus().map(({ name, memory, driver }) => `${name}, ${memory}, driver ${driver}`);
+  if (gpus.length > 0) {
+    return { name, state: "ok", found: gpus.join("; "), means: "the engines above that say cuda or webgpu can use it" };
+  }
   return { name, state: "absent", found: "nvidia-smi is not there or lists none", means: "everything runs on the CPU" };
-}
-
-/** Standard output of a program; null if it cannot be started or fails. */
-async function output(argv: string[]): Promise<string | null> {
-  const program = Bun.which(argv[0]!);
-  if (program === null) return null;
-  const child = Bun.spawn([program, ...argv.slice(1)], { stdio: ["ignore", "pipe", "ignore"], timeout: 10_000 });
-  const [text, code] = await Promise.all([child.stdout.text(), child.exited]);
-  return code === 0 ? text : null;
 }

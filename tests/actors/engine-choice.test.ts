@@ -5,16 +5,22 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { RunConfig } from "../../actors/config.ts";
 import { learnerEngine, type Machine, samplerEngine } from "../../actors/engine-choice.ts";
+import { RunError } from "../../actors/errors.ts";
+import { findLibtensorflow } from "../../model/engine/tensorflow/find.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "bunraku-engine-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const library = join(folder, "libtensorflow.so.2");
 writeFileSync(library, "");
 
-const machine = (gpu: string | null, named: string | undefined): Machine => ({
+const machine = (gpu: string | null, named: string | undefined, cuda = false): Machine => ({
   gpu: () => gpu,
   places: { named, own: undefined, home: undefined, pythonRoots: [] },
+  cudaProvider: () => cuda,
 });
+/** No libtensorflow, whatever this machine has: a Python environment without one. */
+const nowhere = (gpu: string | null, cuda = false): Machine => ({ ...machine(gpu, library, cuda), places: bare });
+const bare = { named: undefined, own: join(folder, "none"), home: undefined, pythonRoots: [] };
 const config = (engine: object) => RunConfig.parse({ engine });
 const H200 = "NVIDIA H200";
 
@@ -42,9 +48,61 @@ describe("the learner's engine", () => {
     });
     expect(asked({ device: "cuda" })).toEqual({ name: "tensorflow", threads: 2, library, device: "cuda" });
   });
+
+  test("is compiled on a device that is asked for, which is never replaced", () => {
+    const asked = (engine: object) => learnerEngine(config(engine), 2, machine(H200, library, true)).engine;
+    const webgpu = { name: "compiled", threads: 2, device: "webgpu", softwareAdapter: false } as const;
+    expect(asked({ device: "webgpu" })).toEqual(webgpu);
+    expect(asked({ name: "compiled", device: "webgpu", softwareAdapter: true })).toEqual({
+      ...webgpu,
+      softwareAdapter: true,
+    });
+    expect(asked({ name: "compiled", device: "cuda" })).toEqual({ name: "compiled", threads: 2, device: "cuda" });
+    expect(asked({ name: "compiled" })).toEqual({ name: "compiled", threads: 2 });
+  });
+
+  // Where a libtensorflow lies in the system's own folders there is no such machine to be had.
+  describe.skipIf(findLibtensorflow(bare) !== null)("without a libtensorflow", () => {
+    test("is onnxruntime's CUDA provider where that is installed", () => {
+      const cuda = { name: "compiled", threads: 2, device: "cuda" } as const;
+      const reason = "the learner takes NVIDIA H200";
+      expect(learnerEngine(config({}), 2, nowhere(H200, true))).toEqual({ engine: cuda, reason });
+      expect(learnerEngine(config({ device: "cuda" }), 2, nowhere(H200, true))).toEqual({ engine: cuda, reason: null });
+    });
+
+    test("with nothing installed for it, a GPU is left alone with a word, and refused if it was asked for", () => {
+      const lack =
+        "neither a libtensorflow (get one: bun run setup tensorflow) nor onnxruntime's CUDA libraries (get them, on Linux on x64: bun pm trust onnxruntime-node) are there";
+      expect(learnerEngine(config({}), 2, nowhere(H200))).toEqual({
+        engine: { name: "compiled", threads: 2 },
+        reason: `NVIDIA H200 is not used: ${lack}`,
+      });
+      expect(() => learnerEngine(config({ device: "cuda" }), 2, nowhere(H200))).toThrow(
+        new RunError(`device cuda: ${lack}`),
+      );
+      expect(() => learnerEngine(config({ name: "tensorflow" }), 2, nowhere(H200))).toThrow(
+        /^engine tensorflow needs libtensorflow, which is not in .*; get one: bun run setup tensorflow$/,
+      );
+    });
+  });
 });
 
 test("samplers compute on the CPU: the learner owns the GPU", () => {
-  expect(samplerEngine(config({ name: "tensorflow" }), 1)).toEqual({ name: "compiled", threads: 1 });
+  const cpu = { name: "compiled", threads: 1 } as const;
+  for (const engine of [{}, { name: "tensorflow" }, { device: "cuda" }, { name: "tensorflow", device: "cuda" }]) {
+    expect(samplerEngine(config(engine), 1)).toEqual(cpu);
+  }
   expect(samplerEngine(config({ name: "eager" }), 1)).toEqual({ name: "eager", threads: 1 });
+});
+
+test("but where engine compiled is asked for on a device, samplers of this machine use it too", () => {
+  const webgpu = { name: "compiled", threads: 1, device: "webgpu", softwareAdapter: true } as const;
+  const asked = config({ device: "webgpu", softwareAdapter: true });
+  expect(samplerEngine(asked, 1)).toEqual(webgpu);
+  expect(samplerEngine(asked, 1, true)).toEqual({ name: "compiled", threads: 1 });
+  expect(samplerEngine(config({ name: "compiled", device: "cuda" }), 1)).toEqual({
+    name: "compiled",
+    threads: 1,
+    device: "cuda",
+  });
 });

@@ -42,12 +42,12 @@ const usage: [string[], string][] = [
     '--engine compield: engine.name: "compield" is none of auto, compiled, tensorflow, eager; did you mean compiled?',
   ],
   [
-    ["--engine", "compiled", "--device", "cuda"],
-    "--device cuda: engine.device: engine compiled computes on the CPU; for cuda choose engine tensorflow or auto",
+    ["--engine", "eager", "--device", "cuda"],
+    "--device cuda: engine.device: engine eager computes on the CPU; for cuda choose engine auto",
   ],
   [
-    ["--device", "webgpu"],
-    "--device webgpu: engine.device: this version does not compute on webgpu yet; choose auto, cpu or cuda",
+    ["--engine", "tensorflow", "--device", "webgpu"],
+    "--device webgpu: engine.device: engine tensorflow computes on cpu or cuda; for webgpu choose engine compiled or auto",
   ],
   [
     ["--config", "/nowhere.yaml"],
