@@ -13,7 +13,7 @@ import type { Dialogue } from "../model/dialogue.ts";
 import type { ModelConfig } from "../model/transformer.ts";
 import { latestCheckpoint, loadCheckpoint, type Skipped } from "./checkpoint.ts";
 import { RunConfig } from "./config.ts";
-import { samplerEngine } from "./engine-choice.ts";
+import { samplerEngine, thisMachine } from "./engine-choice.ts";
 import { describeError } from "./errors.ts";
 import { policyOf } from "./policy-of.ts";
 import type { PolicyMethods } from "./policy-thread.ts";
@@ -101,7 +101,7 @@ export async function startSavedPolicy(
   await policy.start({
     base: config.model.path,
     model,
-    engine: samplerEngine(config, config.sampler.threads),
+    engine: samplerEngine(config, config.sampler.threads, thisMachine),
     slots,
     capacity,
     token: "",

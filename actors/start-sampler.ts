@@ -2,7 +2,7 @@
 import type { EnvTag } from "../envs/tag.ts";
 import type { ActorKind } from "./actor.ts";
 import type { RunConfig } from "./config.ts";
-import { samplerEngine } from "./engine-choice.ts";
+import { samplerEngine, thisMachine } from "./engine-choice.ts";
 import { EnvServers } from "./env-servers.ts";
 import type { Meter } from "./meter.ts";
 import type { PlayRules } from "./play.ts";
@@ -32,7 +32,7 @@ export const sampler: ActorKind = {
     await thread.methods.start({
       base: config.model.path,
       model,
-      engine: samplerEngine(config, threads, context.guest !== null),
+      engine: samplerEngine(config, threads, thisMachine, context.guest !== null),
       slots,
       capacity,
       token: context.guest?.token ?? token,

@@ -111,7 +111,7 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
   const { threads, device = "cpu" } = options;
   if (!Number.isInteger(threads) || threads < 1)
     throw new RangeError(`engine threads must be at least 1, got ${threads}`);
-  const described = describe(device, options);
+  const described = deviceInWords(device, options);
   const onCpu = new Map<string, number>();
   const calls = new WeakMap<Job, OrtCall>();
   const callOf = (job: Job): OrtCall => {
@@ -143,8 +143,8 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
   };
 }
 
-/** For people: what computes. @throws {Error} if it is not there. */
-function describe(device: OrtDevice, { threads, softwareAdapter = false }: CompiledOptions): string {
+/** For people: what computes. @throws {Error} in one line, if it is not there. */
+export function deviceInWords(device: OrtDevice, { threads, softwareAdapter = false }: CompiledOptions): string {
   switch (device) {
     case "cpu":
       return `cpu, ${threads} ${threads === 1 ? "thread" : "threads"}`;

@@ -17,12 +17,14 @@ const machine = (gpu: string | null, named: string | undefined, cuda = false): M
   gpu: () => gpu,
   places: { named, own: undefined, home: undefined, pythonRoots: [] },
   cudaProvider: () => cuda,
+  expectDevice: () => {},
 });
 /** No libtensorflow, whatever this machine has: a Python environment without one. */
 const nowhere = (gpu: string | null, cuda = false): Machine => ({ ...machine(gpu, library, cuda), places: bare });
 const bare = { named: undefined, own: join(folder, "none"), home: undefined, pythonRoots: [] };
 const config = (engine: object) => RunConfig.parse({ engine });
 const H200 = "NVIDIA H200";
+const here = machine(H200, library);
 
 describe("the learner's engine", () => {
   test("is the GPU's where there is one and a libtensorflow, and says so", () => {
@@ -90,19 +92,31 @@ describe("the learner's engine", () => {
 test("samplers compute on the CPU: the learner owns the GPU", () => {
   const cpu = { name: "compiled", threads: 1 } as const;
   for (const engine of [{}, { name: "tensorflow" }, { device: "cuda" }, { name: "tensorflow", device: "cuda" }]) {
-    expect(samplerEngine(config(engine), 1)).toEqual(cpu);
+    expect(samplerEngine(config(engine), 1, here)).toEqual(cpu);
   }
-  expect(samplerEngine(config({ name: "eager" }), 1)).toEqual({ name: "eager", threads: 1 });
+  expect(samplerEngine(config({ name: "eager" }), 1, here)).toEqual({ name: "eager", threads: 1 });
 });
 
 test("but where engine compiled is asked for on a device, samplers of this machine use it too", () => {
   const webgpu = { name: "compiled", threads: 1, device: "webgpu", softwareAdapter: true } as const;
   const asked = config({ device: "webgpu", softwareAdapter: true });
-  expect(samplerEngine(asked, 1)).toEqual(webgpu);
-  expect(samplerEngine(asked, 1, true)).toEqual({ name: "compiled", threads: 1 });
-  expect(samplerEngine(config({ name: "compiled", device: "cuda" }), 1)).toEqual({
+  expect(samplerEngine(asked, 1, here)).toEqual(webgpu);
+  expect(samplerEngine(asked, 1, here, true)).toEqual({ name: "compiled", threads: 1 });
+  expect(samplerEngine(config({ name: "compiled", device: "cuda" }), 1, here)).toEqual({
     name: "compiled",
     threads: 1,
     device: "cuda",
   });
+});
+
+test("a device that is not there ends the run: starting again does not mend it", () => {
+  const none = {
+    ...here,
+    expectDevice() {
+      throw new Error("device webgpu: Vulkan lists no GPU; install its driver");
+    },
+  };
+  const error = new RunError("device webgpu: Vulkan lists no GPU; install its driver");
+  expect(() => learnerEngine(config({ device: "webgpu" }), 2, none)).toThrow(error);
+  expect(() => samplerEngine(config({ device: "webgpu" }), 1, none)).toThrow(error);
 });
