@@ -229,6 +229,7 @@ describe("a save that goes wrong", () => {
     await saveCheckpoint(folder, checkpointOf(2), disk);
     expect(calls).toEqual(CALLS);
     expect(FAULTS.length).toBeGreaterThan(100);
+    console.log(`killed in a checkpoint: at ${FAULTS.length} points, a test each`);
   });
 
   test.each(FAULTS)("keeps the checkpoint before, if the process dies at call $call, $done done", async (fault) => {
