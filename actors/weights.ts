@@ -59,7 +59,6 @@ export class WeightsPublisher {
   #folder: string;
   /** By version, oldest first. */
   readonly #files = new Map<number, File>();
-  readonly #holds = new Map<number, number>();
   #newest = -1;
   #busy = false;
   #closed = false;
@@ -105,20 +104,6 @@ export class WeightsPublisher {
     }
   }
 
-  /** Keep a version, however old, until it is released as often as it was held. @throws {RangeError} if it is gone. */
-  hold(version: number): void {
-    if (!this.#files.has(version)) throw new RangeError(`cannot hold version ${version}: it is not kept any more`);
-    this.#holds.set(version, (this.#holds.get(version) ?? 0) + 1);
-  }
-
-  release(version: number): void {
-    const holds = this.#holds.get(version) ?? 0;
-    if (holds === 0) throw new RangeError(`cannot release version ${version}: it is not held`);
-    if (holds === 1) this.#holds.delete(version);
-    else this.#holds.set(version, holds - 1);
-    this.#prune();
-  }
-
   /** Unlink everything. What others have mapped stays theirs. */
   close(): void {
     this.#closed = true;
@@ -129,7 +114,7 @@ export class WeightsPublisher {
     const versions = [...this.#files.keys()];
     const newest = new Set(versions.slice(-this.#keep));
     for (const version of versions) {
-      if (!this.#closed && (newest.has(version) || this.#holds.has(version))) continue;
+      if (!this.#closed && newest.has(version)) continue;
       this.#files.get(version)!.remove();
       this.#files.delete(version);
     }

@@ -118,14 +118,6 @@ export class Decoder {
     this.#lengths[slot] = length;
   }
 
-  /** Copy the sequence of one slot to another. */
-  move(from: number, to: number): void {
-    const size = this.#slotSize();
-    for (const cache of this.#caches.values()) cache.copyWithin(to * size, from * size, (from + 1) * size);
-    this.#lengths[to] = this.#lengths[from]!;
-    this.#lengths[from] = 0;
-  }
-
   /** As `appendMany`, for one sequence. @returns (V) */
   append(slot: number, tokens: ArrayLike<number>): Promise<Float32Array> {
     return this.appendMany([slot], [tokens]);

@@ -84,19 +84,10 @@ describe("a published version", () => {
 });
 
 describe("a publisher", () => {
-  test("keeps the newest versions and those that are held", async () => {
+  test("keeps the newest versions", async () => {
     const publisher = publisherIn({ keep: 2 });
-    for (const version of [1, 2]) await publisher.publish(version, values(version));
-    publisher.hold(1);
-    publisher.hold(1);
-    for (const version of [3, 4]) await publisher.publish(version, values(version));
-    expect(versionsLeft().sort()).toEqual([1, 3, 4]);
-    publisher.release(1);
-    expect(versionsLeft().sort()).toEqual([1, 3, 4]);
-    publisher.release(1);
+    for (const version of [1, 2, 3, 4]) await publisher.publish(version, values(version));
     expect(versionsLeft().sort()).toEqual([3, 4]);
-    expect(() => publisher.hold(1)).toThrow("cannot hold version 1: it is not kept any more");
-    expect(() => publisher.release(3)).toThrow("cannot release version 3: it is not held");
   });
 
   test("leaves nothing when it is closed, even in the middle of publishing", async () => {

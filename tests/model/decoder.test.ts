@@ -136,15 +136,6 @@ describe.each(models)("a decoder with %s", (_, config) => {
     },
   );
 
-  test("goes on in another slot with the same bits", async () => {
-    const [stayed, moved] = [make(config), make(config)];
-    for (const decoder of [stayed, moved]) await decoder.append(1, tokens(2, 7));
-    moved.move(1, 6);
-    expect([moved.length(1), moved.length(6)]).toEqual([0, 7]);
-    const after = row(await stayed.step(Int32Array.of(-1, 4)), 1);
-    expect(bits(row(await moved.step(Int32Array.of(-1, -1, -1, -1, -1, -1, 4)), 6))).toEqual(bits(after));
-  });
-
   test("forgets a cleared sequence", async () => {
     const decoder = make(config);
     const fresh = await decoder.append(0, tokens(1, 5));
