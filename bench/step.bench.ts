@@ -3,20 +3,25 @@
  * PyTorch's on the same weights and data. Run: bun run bench step [--step.layers=6 --step.d=512 …]
  * Budget: 1.3 times as fast as the better of PyTorch's eager forms (SDPA is one). Both sides are measured in turns, because
  * a shared machine changes its speed by the minute; equal first losses prove that both do the same work.
+ *
+ * With a rank the head is the embedding and adapters of that rank are trained. In the shape of Qwen2.5-0.5B, both within 20 GB:
+ * bun run bench step --step.rank=64 --step.d=896 --step.layers=24 --step.heads=14 --step.kvHeads=2 --step.hidden=4864
+ *   --step.vocabulary=151936 --step.batch=2 --step.length=512 --step.microBatchTokens=1024 --step.rounds=1 --step.steps=1
  */
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, open, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import * as tf from "@tensorflow/tfjs-core";
 import { type MicroBatch, microBatches } from "../model/batch.ts";
 import { huggingFaceViews } from "../model/checkpoint/hugging-face.ts";
-import { writeSafetensors } from "../model/checkpoint/safetensors.ts";
+import { safetensorsParts, writeSafetensors } from "../model/checkpoint/safetensors.ts";
 import { compiledEngine } from "../model/engine/compiled.ts";
+import { LORA_TARGETS } from "../model/lora.ts";
 import { Network } from "../model/network.ts";
 import type { Objective } from "../model/objective.ts";
-import { initialise, layParameters, type Parameters } from "../model/parameters.ts";
+import { initialise, layFrozen, layParameters, type Parameters } from "../model/parameters.ts";
 import { sequence } from "../model/rng.ts";
-import type { ModelConfig } from "../model/transformer.ts";
+import { baseOf, type ModelConfig } from "../model/transformer.ts";
 import {
   checkPython,
   median,
@@ -31,7 +36,16 @@ import {
 
 export const summary = "one training step of the reference model, beside PyTorch eager, SDPA and compiled";
 
-const DEFAULTS = { ...REFERENCE, batch: 16, length: 256, threads: 2, rounds: 5, steps: 6, microBatchTokens: 256 };
+const DEFAULTS = {
+  ...REFERENCE,
+  batch: 16,
+  length: 256,
+  threads: 2,
+  rounds: 5,
+  steps: 6,
+  microBatchTokens: 256,
+  rank: 0,
+};
 type Numbers = { readonly [K in keyof typeof DEFAULTS]: number };
 
 /** As bench/peers/step.py. */
@@ -51,6 +65,7 @@ interface PeerReport {
   readonly torch: string;
   readonly ms: Readonly<Record<string, number>>;
   readonly losses: Readonly<Record<string, readonly number[]>>;
+  readonly peakBytes: number;
 }
 
 export async function run(options: Readonly<Record<string, string>> = {}): Promise<{ name: string }> {
@@ -66,54 +81,93 @@ export async function run(options: Readonly<Record<string, string>> = {}): Promi
 }
 
 async function compare(numbers: Numbers, python: string, folder: string) {
-  const config = referenceModel(numbers);
-  const parameters = layParameters(config);
-  initialise(parameters, sequence(1, "reference weights"));
+  const model = makeModel(numbers);
   const data = makeData(numbers);
   const weightsFile = join(folder, "weights.safetensors");
   const dataFile = join(folder, "data.safetensors");
-  await Bun.write(weightsFile, writeSafetensors(huggingFaceViews(config, parameters), {}));
+  await writeWeights(weightsFile, model);
   await Bun.write(dataFile, writeSafetensors(data, {}));
   const shape = [...peerArguments(numbers), "--batch", String(numbers.batch), "--seq", String(numbers.length)];
   const files = ["--weights", weightsFile, "--data", dataFile, "--lr", String(ADAMW.learningRate)];
-  const count = ["--threads", String(numbers.threads), "--steps", String(numbers.steps)];
+  const count = [
+    "--threads",
+    String(numbers.threads),
+    "--steps",
+    String(numbers.steps),
+    "--rank",
+    String(numbers.rank),
+  ];
+  // Each variant holds a model of its own: beside adapters, whose memory counts, there is one.
+  const variants = numbers.rank > 0 ? "eagerSdpa" : "eager,eagerSdpa";
   const peer = (variants: string) =>
     runPeer<PeerReport>(python, "step.py", [...shape, ...files, ...count, "--variants", variants]);
 
-  const ours = await Ours.create(numbers, config, parameters, data);
+  const ours = await Ours.create(numbers, model, data);
   const losses = await ours.steps(LOSSES_COMPARED);
   await ours.steps(numbers.steps);
+  let peerBytes = 0;
   const turns: { ms: number; eager: number; compiled?: number }[] = [];
   for (let turn = 0; turn < numbers.rounds; turn++) {
     const before = await ours.medianMs(numbers.steps);
-    const report = await peer(turn === 0 ? "eager,eagerSdpa,compiledSdpa" : "eager,eagerSdpa");
+    const report = await peer(turn === 0 && numbers.rank === 0 ? `${variants},compiledSdpa` : variants);
     const after = await ours.medianMs(numbers.steps);
     compareLosses(losses, report);
-    const { eager, eagerSdpa, compiledSdpa } = report.ms as Record<"eager" | "eagerSdpa", number> &
-      Record<string, number>;
-    const ms = (before + after) / 2;
+    const { compiledSdpa: compiled, ...eager } = report.ms;
+    peerBytes = Math.max(peerBytes, report.peakBytes);
     turns.push({
-      ms,
-      eager: Math.min(eager, eagerSdpa),
-      ...(compiledSdpa === undefined ? {} : { compiled: compiledSdpa }),
+      ms: (before + after) / 2,
+      eager: Math.min(...Object.values(eager)),
+      ...(compiled === undefined ? {} : { compiled }),
     });
+    const theirs = Object.entries(report.ms).map(([variant, ms]) => `${variant} ${round(ms)}`);
     console.log(
-      `turn ${turn + 1}: ours ${round(before)} and ${round(after)} ms; torch ${report.torch} eager ${round(eager)}, ` +
-        `SDPA ${round(eagerSdpa)}${compiledSdpa === undefined ? "" : `, compiled ${round(compiledSdpa)}`} ms`,
+      `turn ${turn + 1}: ours ${round(before)} and ${round(after)} ms; torch ${report.torch} ${theirs.join(", ")} ms`,
     );
   }
   const ms = median(turns.map((turn) => turn.ms));
-  const compiled = turns[0]!;
+  const compiled = turns[0]!.compiled;
   return {
     name: "step",
     ms: round(ms),
     peerMs: round(median(turns.map((turn) => turn.eager))),
     // Of each turn by itself: both sides of it saw the same machine.
     ratio: round(median(turns.map((turn) => turn.eager / turn.ms)), 2),
-    compiledPeerMs: round(compiled.compiled!),
-    compiledRatio: round(compiled.compiled! / compiled.ms, 2),
-    gflops: round((flops(numbers) / ms) * 1e-6),
+    ...(compiled === undefined
+      ? {}
+      : { compiledPeerMs: round(compiled), compiledRatio: round(compiled / turns[0]!.ms, 2) }),
+    // The peer holds a model for each of its variants.
+    peakGigabytes: round(process.resourceUsage().maxRSS / 1e6, 2),
+    peerPeakGigabytes: round(peerBytes / 1e9, 2),
+    ...(numbers.rank === 0 ? { gflops: round((flops(numbers) / ms) * 1e-6) } : {}),
   };
+}
+
+/** What is trained: all of a model, or adapters beside it. */
+interface Model {
+  readonly config: ModelConfig;
+  readonly base: Parameters;
+  readonly trained: Parameters;
+}
+
+function makeModel(numbers: Numbers): Model {
+  const { rank } = numbers;
+  const lora = rank === 0 ? null : { rank, alpha: rank, targets: [...LORA_TARGETS] };
+  const config = { ...referenceModel(numbers), lora, tiedEmbedding: rank > 0 };
+  const base = layParameters(baseOf(config));
+  initialise(base, sequence(1, "reference weights"));
+  const trained = rank === 0 ? base : layParameters(config);
+  if (rank > 0) initialise(trained, sequence(1, "reference adapters"));
+  return { config, base, trained };
+}
+
+/** In parts, so that the peak of memory is the step's. */
+async function writeWeights(path: string, { config, base, trained }: Model): Promise<void> {
+  const adapters = config.lora === null ? [] : trained.views;
+  const file = await open(path, "wx");
+  for (const part of safetensorsParts([...huggingFaceViews(baseOf(config), base), ...adapters])) {
+    for (let at = 0; at < part.length; ) at += (await file.write(part, at)).bytesWritten;
+  }
+  await file.close();
 }
 
 /** Tokens and advantages (B, T), as the peer reads them; an advantage of the first token is not used. */
@@ -145,12 +199,7 @@ class Ours {
     this.#weights = weights;
   }
 
-  static async create(
-    numbers: Numbers,
-    config: ModelConfig,
-    parameters: Parameters,
-    data: ReturnType<typeof makeData>,
-  ) {
+  static async create(numbers: Numbers, { config, base, trained }: Model, data: ReturnType<typeof makeData>) {
     const { batch, length, threads, microBatchTokens } = numbers;
     const row = (name: string, i: number) => data.get(name)!.values.subarray(i * length, (i + 1) * length);
     const written = Int32Array.from({ length: length - 1 }, (_, t) => t + 1);
@@ -163,7 +212,8 @@ class Ours {
         .subarray(1)
         .map((advantage) => advantage * scale),
     );
-    const network = await Network.create(compiledEngine({ threads }), config, parameters);
+    const frozen = config.lora === null ? null : layFrozen(config, base.flat);
+    const network = await Network.create(compiledEngine({ threads }), config, trained, undefined, frozen);
     return new Ours(network, microBatches(sequences, limits), weights);
   }
 

@@ -7,22 +7,26 @@ each sequence; backward; clip the global norm to 1; AdamW (betas 0.9 and 0.99, e
 The same batch every step. Variants take turns, a few steps at a time, so that a busy moment of the machine hits all of them.
 
 Prints one JSON line: {"name", "torch", "threads", "parameters", "config", "steps",
-"ms": {variant: median}, "losses": {variant: of the first 3 steps}, "gradNorms": {variant: before clipping, the same 3}}.
+"ms": {variant: median}, "losses": {variant: of the first 3 steps}, "gradNorms": {variant: before clipping, the same 3}, "peakBytes"}.
 
 Files are safetensors. --weights: Hugging Face's Qwen2 names, an own head. --data: tokens (B,T) as whole numbers in float32,
 advantages (B,T), of which column 0 is not used. Without them both come from --seed; --save DIR writes them there, as
-weights.safetensors and data.safetensors.
+weights.safetensors and data.safetensors. With --rank R the head is the embedding, and what is trained is an adapter (R / R · B · A)
+beside each matrix of a layer, as peft names them.
 """
 
 import argparse
 import json
+import resource
 import statistics
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from qwen2 import Config, Qwen2, attend_fused, attend_naively, rope_tables, token_log_probs
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 VARIANTS = {
     "eager": (attend_naively, False),
@@ -46,6 +50,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--save", type=Path)
+    parser.add_argument("--rank", type=int, default=0, help="of adapters, which need --weights; 0: all parameters are trained")
     options = parser.parse_args()
     unknown = set(options.variants.split(",")) - VARIANTS.keys()
     if unknown:
@@ -94,18 +99,43 @@ def random_data(config: Config, batch: int, seq: int, seed: int) -> dict[str, to
     return {"tokens": tokens.float(), "advantages": torch.randn(batch, seq, generator=generator)}
 
 
+class Adapted(nn.Linear):
+    """A frozen matrix with an adapter beside it."""
+
+    def __init__(self, frozen: nn.Linear, rank: int):
+        super().__init__(frozen.in_features, frozen.out_features, bias=frozen.bias is not None)
+        self.lora_A = nn.Linear(frozen.in_features, rank, bias=False)
+        self.lora_B = nn.Linear(rank, frozen.out_features, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) + self.lora_B(self.lora_A(x))
+
+
+def adapt(model: Qwen2, rank: int) -> None:
+    for layer in model.model.layers:
+        for part in (layer.self_attn, layer.mlp):
+            for name, module in list(part.named_children()):
+                setattr(part, name, Adapted(module, rank))
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad = "lora_" in name
+
+
 class Run:
     """One variant, with weights and optimiser of its own."""
 
-    def __init__(self, variant: str, config: Config, weights: dict, data: dict, lr: float):
+    def __init__(self, variant: str, config: Config, weights: dict, data: dict, lr: float, rank: int):
         attend, compiled = VARIANTS[variant]
         self.model = Qwen2(config, attend)
+        if rank > 0:
+            adapt(self.model, rank)
+            weights = {**weights, "lm_head.weight": weights["model.embed_tokens.weight"]}
         self.model.load_state_dict(weights)
+        trained = [p for p in self.model.parameters() if p.requires_grad]
         self.tokens = data["tokens"].long()
         self.advantages = data["advantages"][:, 1:].contiguous()
         self.rope = rope_tables(config, torch.arange(self.tokens.shape[1]), torch.float32)
         self.optimiser = torch.optim.AdamW(
-            self.model.parameters(), lr=lr, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.01, fused=True
+            trained, lr=lr, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.01, fused=True
         )
         self.loss = torch.compile(self.eager_loss) if compiled else self.eager_loss
         self.losses: list[float] = []
@@ -130,7 +160,7 @@ class Run:
 def main() -> None:
     options = parse_options()
     torch.set_num_threads(options.threads)
-    config = model_config(options)
+    config = replace(model_config(options), tie_word_embeddings=options.rank > 0)
     weights = load_file(options.weights) if options.weights else random_weights(config, options.seed)
     data = load_file(options.data) if options.data else random_data(config, options.batch, options.seq, options.seed)
     if options.save:
@@ -138,7 +168,7 @@ def main() -> None:
         save_file(weights, options.save / "weights.safetensors")
         save_file(data, options.save / "data.safetensors")
 
-    runs = {variant: Run(variant, config, weights, data, options.lr) for variant in options.variants.split(",")}
+    runs = {variant: Run(variant, config, weights, data, options.lr, options.rank) for variant in options.variants.split(",")}
     for run in runs.values():
         for _ in range(options.warm_up):
             run.step()
@@ -161,6 +191,7 @@ def main() -> None:
         "ms": {variant: round(statistics.median(run.times_ms[options.warm_up :]), 2) for variant, run in runs.items()},
         "losses": {variant: run.losses[:3] for variant, run in runs.items()},
         "gradNorms": {variant: run.norms[:3] for variant, run in runs.items()},
+        "peakBytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
     }
     print(json.dumps(report))
 
