@@ -13,7 +13,7 @@ const FILES = {
   "libonnxruntime_providers_cuda.so": "GetProvider",
 };
 
-export const HOW_TO_GET_CUDA = "get them, on Linux on x64: bun pm trust onnxruntime-node";
+export const HOW_TO_GET_CUDA = "get them, on Linux on x64: bun node_modules/onnxruntime-node/script/install.js";
 
 /** Whether the libraries are there; whether they load is `expectCudaProvider`'s to say. */
 export const hasCudaProvider = (folder = libraryFolder()): boolean =>

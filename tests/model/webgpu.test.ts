@@ -56,7 +56,7 @@ describe("onnxruntime's CUDA provider", () => {
     expect(hasCudaProvider(folder)).toBe(false);
     expect(() => expectCudaProvider(folder)).toThrow(
       new Error(
-        `onnxruntime's CUDA provider is not installed: ${shared} and ${cuda} are not in ${folder}; get them, on Linux on x64: bun pm trust onnxruntime-node`,
+        `onnxruntime's CUDA provider is not installed: ${shared} and ${cuda} are not in ${folder}; get them, on Linux on x64: bun node_modules/onnxruntime-node/script/install.js`,
       ),
     );
   });

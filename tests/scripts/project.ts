@@ -32,7 +32,13 @@ const files: Record<string, string> = {
  */
 export async function smallProject(extra: Record<string, string> = {}, copied: string[] = []): Promise<string> {
   const folder = temporaryFolder();
-  for (const name of ["scripts/run.ts", "scripts/install.ts", "actors/nearest.ts", ...copied]) {
+  for (const name of [
+    "scripts/run.ts",
+    "scripts/install.ts",
+    "actors/nearest.ts",
+    "actors/dashboard/client/text.ts",
+    ...copied,
+  ]) {
     cpSync(join(root, name), join(folder, name), { recursive: true });
   }
   for (const [name, text] of Object.entries({ ...files, ...extra })) {
