@@ -6,13 +6,14 @@ import type { Played } from "../../actors/protocol.ts";
 import { Transcript } from "../../actors/transcript.ts";
 import { envTag } from "../../envs/registry.ts";
 import { builtinDialogue } from "../../model/chat.ts";
+import { samplesOf } from "../../model/samples.ts";
 import { Tokenizer } from "../../model/tokenizer.ts";
 
 const tokenizer = new Tokenizer();
 const tag = envTag("SimpleSokoban", {}, false);
 
-/** The chats of an episode in which the agent walks one way each turn, or says nothing that can be read. */
-function chats(prompt: object, moves: readonly string[]) {
+/** The chats of an episode in which the agent walks one way each turn, or says nothing that can be read; and its contexts as text. */
+function exported(prompt: object, moves: readonly string[]) {
   const layers = [{ source: "test", values: { prompt, env: { think: false }, warmStart: { enabled: false } } }];
   const config = composeRunConfig(layers);
   const rules = {
@@ -22,8 +23,9 @@ function chats(prompt: object, moves: readonly string[]) {
   const transcript = new Transcript(tag, builtinDialogue(tokenizer), rules);
   const turns = moves.map((move, turn) => {
     const observation = `#####\n#${"_".repeat(turn)}P${"_".repeat(2 - turn)}#\n#####`;
-    expect(transcript.ask(observation, 10 - turn)).not.toBeNull();
-    const tokens = tokenizer.encode(`${move}</answer><|im_end|>`);
+    const played = moves.slice(0, turn).filter((earlier) => earlier !== "").length;
+    expect(transcript.ask(observation, 10 - played)).not.toBeNull();
+    const tokens = [...tokenizer.encode(`${move}</answer>`), tokenizer.id("<|im_end|>")];
     const actions = move === "" ? [] : [move];
     const logProbs = tokens.map(() => 0);
     transcript.played({ tokens, logProbs, cut: false }, { reward: 0, penalty: 0, actions });
@@ -31,8 +33,11 @@ function chats(prompt: object, moves: readonly string[]) {
     return { observation, reply, actions, reward: 0, penalty: 0, dropped: transcript.dropped };
   });
   const trajectory = { ...transcript.trajectory(), version: 0, digest: "" };
-  return chatsOf({ turns, trajectory } as Pick<Played, "turns" | "trajectory">, tag, config, 10);
+  const contexts = samplesOf(trajectory).map(({ tokens }) => tokenizer.decode([...tokens]));
+  const chats = chatsOf({ turns, trajectory } as Pick<Played, "turns" | "trajectory">, tag, config, 10);
+  return { chats, contexts };
 }
+const chats = (prompt: object, moves: readonly string[]) => exported(prompt, moves).chats;
 
 const told = (turn: number, left: number) =>
   `${left} left ${tag.brief(`#####\n#${"_".repeat(turn)}P${"_".repeat(2 - turn)}#\n#####`)}`;
@@ -75,4 +80,19 @@ test("what the policy was told of a reply that could not be read is told in the 
     const [messages] = chats({ layout: "ragen-v2", compat }, ["", "Up"]);
     expect(messages!.at(-2)!.content).toContain("No valid action provided previously.");
   }
+});
+
+test.each(
+  ["strict", "ragen-v2"].flatMap((compat) => [
+    { compat, context: "full" },
+    { compat, context: "limited_multi_turn", contextTurnsMax: 2 },
+    { compat, context: "single_turn", contextTurnsMax: 2 },
+  ]),
+)("RAGEN's layout, %j: a chat is what stood in the policy's context, letter by letter", (prompt) => {
+  const opened = { system: "<|im_start|>system\n", user: "<|im_start|>", assistant: "" };
+  const { chats: written, contexts } = exported({ layout: "ragen-v2", ...prompt }, ["Up", "", "Left"]);
+  const asText = written.map((messages) =>
+    messages.map(({ role, content }) => `${opened[role]}${content}<|im_end|>`).join(""),
+  );
+  expect(asText).toEqual(contexts);
 });
