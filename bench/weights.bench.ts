@@ -118,6 +118,8 @@ class Stage {
       this.#children.push(Bun.spawn(command, { stdio: [new Blob([token]), "inherit", "inherit"] }));
     }
     await complete;
+    // The last one is still to be answered, which would wait for the values of a gigabyte.
+    await new Promise((next) => setImmediate(next));
   }
 
   /** Medians over rounds; in each, both sides work on the same bytes. */
