@@ -1,8 +1,10 @@
 /** What the learner computes of written tokens: against float64, against what the sampler recorded, and whatever the batch. */
 import { describe, expect, test } from "bun:test";
+import * as tf from "@tensorflow/tfjs-core";
 import { microBatches, type Sequence } from "../../model/batch.ts";
 import { Decoder } from "../../model/decoder.ts";
 import { compiledEngine } from "../../model/engine/compiled.ts";
+import type { Engine } from "../../model/engine/engine.ts";
 import { Generator } from "../../model/generate.ts";
 import { Network } from "../../model/network.ts";
 import { imitation, policyObjective, valueObjective } from "../../model/objectives.ts";
@@ -68,6 +70,30 @@ describe.each(models)("a policy with %s", (_, model) => {
       ),
     ).toBeLessThan(1e-5);
     expect(again).toEqual(three);
+  });
+
+  test("makes no array and no tensor in an update whose shapes it has seen", async () => {
+    let arrays = 0;
+    const counting: Engine = {
+      ...engine,
+      array(...args) {
+        arrays++;
+        return engine.array(...args);
+      },
+    };
+    const network = await Network.create(counting, model, layParameters(model, parameters.flat.slice()));
+    const batches = microBatches(sequences, limits);
+    const weights = sequences.map(({ written }) => new Float32Array(written.length).fill(0.01));
+    const plain = { learningRate: 1e-3, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 };
+    const after: number[][] = [];
+    for (let update = 0; update < 3; update++) {
+      await network.score(batches);
+      await network.accumulate(imitation, batches, { weights });
+      await network.step(plain);
+      after.push([arrays, tf.engine().state.numTensors]);
+    }
+    expect(after[0]![0]).toBeGreaterThan(0);
+    expect(after[2]).toEqual(after[0]!);
   });
 
   test("has the gradient of what it imitates, in any direction", async () => {
