@@ -19,7 +19,7 @@ import type { Reply } from "../model/generate.ts";
 import { hash64 } from "../model/rng.ts";
 import type { PolicyMethods } from "./policy-thread.ts";
 import type { Remote } from "./threads.ts";
-import { isLoopback } from "./transport/loopback.ts";
+import { isLoopback } from "./transport/address.ts";
 import { bearer, sameSecret } from "./transport/token.ts";
 
 export interface CompletionsOptions {

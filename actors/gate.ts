@@ -17,8 +17,8 @@ import type { Clock } from "./clock.ts";
 import { describeError } from "./errors.ts";
 import { type Offer, Offers } from "./gate/offers.ts";
 import { type End, Relay, type Side } from "./gate/relay.ts";
+import { httpOf, isBroker } from "./transport/address.ts";
 import { seldom } from "./transport/refusals.ts";
-import { httpOf, isBroker } from "./transport/routed.ts";
 import { PING, type SilenceWatch, watchSilence } from "./transport/silence.ts";
 import {
   boundTo,

@@ -8,8 +8,9 @@
  */
 import type { Played, UpdateSettings } from "../model/update.ts";
 import type { RunConfig } from "./config.ts";
+import { boardsPerUpdate } from "./curriculum.ts";
 import type { Ticket } from "./protocol.ts";
-import { boardsPerUpdate, playedOf, trainedOn, trainingTickets, unplayed } from "./rollouts.ts";
+import { playedOf, trainedOn, trainingTickets, unplayed } from "./rollouts.ts";
 import type { TrainingContext } from "./training-context.ts";
 import { learnt, type Values } from "./update-metrics.ts";
 

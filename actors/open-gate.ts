@@ -13,8 +13,8 @@ import { Gate, GUEST_ROLES, type Pass } from "./gate.ts";
 import { type GuestEvent, Guests } from "./guests.ts";
 import type { Newcomer } from "./main/join.ts";
 import { type ActorView, PROTOCOL_VERSION, type Tell } from "./protocol.ts";
+import { anyBeside, isBroker } from "./transport/address.ts";
 import { welcoming } from "./transport/handshake.ts";
-import { anyBeside, isBroker } from "./transport/routed.ts";
 import { readPem, type ServerTls } from "./transport/tls.ts";
 import type { Listener, Problem, Transport } from "./transport/transport.ts";
 

@@ -6,7 +6,7 @@ import { hash64 } from "../model/rng.ts";
 import { rawReward, type Trajectory } from "../model/trajectory.ts";
 import type { Played as Learnable, UpdateResult, UpdateSettings } from "../model/update.ts";
 import type { RunConfig } from "./config.ts";
-import { groupEnvs, groupsPerUpdate } from "./curriculum.ts";
+import { boardsPerUpdate, groupEnvs } from "./curriculum.ts";
 import { type MetricName, metric, partName } from "./metrics.ts";
 import { playedEnvs } from "./played-envs.ts";
 import { type EpisodeRow, type Outcome, type Played, STOPS, type Ticket } from "./protocol.ts";
@@ -20,10 +20,6 @@ function dynamicsSeed(config: RunConfig, layoutSeed: number, member: number): nu
 /** Names the episodes of an update or validation, and so their coins. @param round  how often the run was rolled back */
 export const batchName = (purpose: "u" | "v", update: number, round: number): string =>
   `${purpose}${update}${round === 0 ? "" : `r${round}`}`;
-
-/** Boards set aside for an update: its own, and those of every round in which groups may be replaced. */
-export const boardsPerUpdate = ({ rollout, learner }: Pick<RunConfig, "rollout" | "learner">): number =>
-  groupsPerUpdate({ rollout }) * (1 + learner.resampleRoundsMax);
 
 /** A group to be played: its number in the update, and its env. */
 export interface Wanted {

@@ -7,7 +7,7 @@ import { completionsApp } from "../actors/completions.ts";
 import type { PolicyMethods } from "../actors/policy-thread.ts";
 import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/saved-policy.ts";
 import { startThread } from "../actors/threads.ts";
-import { isLoopback } from "../actors/transport/loopback.ts";
+import { isLoopback } from "../actors/transport/address.ts";
 import { askedToEnd, portOf, secretOf } from "./listen.ts";
 import { type Command, helped, parseOptions, UsageError } from "./options.ts";
 import { warn } from "./say.ts";

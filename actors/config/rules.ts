@@ -2,11 +2,9 @@
 import { envTag, envTags } from "../../envs/registry.ts";
 import { TagError } from "../../envs/tag.ts";
 import type { RunConfig } from "../config.ts";
-import { groupsPerUpdate } from "../curriculum.ts";
+import { boardsPerUpdate, groupsPerUpdate } from "../curriculum.ts";
 import { type PlayedEnv, playedEnvs, sharedGroups, tagOf } from "../played-envs.ts";
-import { boardsPerUpdate } from "../rollouts.ts";
-import { isLoopback } from "../transport/loopback.ts";
-import { isBroker } from "../transport/routed.ts";
+import { isBroker, isLoopback } from "../transport/address.ts";
 
 export interface Fault {
   /** The key to point at. */

@@ -8,7 +8,7 @@
 import { createHash } from "node:crypto";
 import type { Context, MiddlewareHandler } from "hono";
 import { getCookie, setCookie } from "hono/cookie";
-import { isLoopback } from "../transport/loopback.ts";
+import { isLoopback } from "../transport/address.ts";
 import { sameSecret } from "../transport/token.ts";
 
 export function guard(token: string | null): MiddlewareHandler {

@@ -1,6 +1,6 @@
 /** Puts the page of a run on a port. */
 import type { Clock } from "../clock.ts";
-import { isLoopback } from "../transport/loopback.ts";
+import { isLoopback } from "../transport/address.ts";
 import type { ApiContext } from "./api.ts";
 import { dashboardApp } from "./app.tsx";
 import { loadAssets } from "./assets.ts";

@@ -12,10 +12,10 @@ import { describeError, RUN_ERROR_CODE, RunError } from "../errors.ts";
 import type { Log } from "../log.ts";
 import { Meter } from "../meter.ts";
 import type { Message, Role, Tell } from "../protocol.ts";
+import { anyBeside } from "../transport/address.ts";
 import { createTransport } from "../transport/create.ts";
 import { helloOf } from "../transport/handshake.ts";
 import { connectForever } from "../transport/reconnect.ts";
-import { anyBeside } from "../transport/routed.ts";
 import type { SocketOptions } from "../transport/socket-wire.ts";
 import type { Transport } from "../transport/transport.ts";
 

@@ -10,7 +10,7 @@ import { createHmac } from "node:crypto";
 import { NoRespondersError } from "@nats-io/transport-node";
 import { z } from "zod";
 import { describeError } from "../errors.ts";
-import { isLoopback } from "./loopback.ts";
+import { isLoopback } from "./address.ts";
 import { Broker } from "./nats-broker.ts";
 import { NatsWire } from "./nats-wire.ts";
 import { WirePeer } from "./peer.ts";

@@ -1,21 +1,9 @@
 /** The transport of an actor that is a process: each address says by its scheme what it is reached through. */
+import { HERE, isBroker } from "./address.ts";
 import { NatsTransport, parseNatsAddress } from "./nats.ts";
 import { SocketTransport } from "./socket.ts";
 import type { SocketOptions } from "./socket-wire.ts";
 import type { Handler, Listener, ListenOptions, Peer, Transport } from "./transport.ts";
-
-/** Any free port of this machine. */
-const HERE = "ws://127.0.0.1:0";
-
-/** Whether it is the address of a broker, or of somebody there. */
-export const isBroker = (address: string): boolean => /^(nats|tls):/.test(address);
-
-/** Any free address beside this one: another port of this machine, another name at the same broker. */
-export const anyBeside = (address: string): string => (isBroker(address) ? new URL("/", address).href : HERE);
-
-/** Where an actor that listens with `fetch` serves HTTP. */
-export const httpOf = (address: string): string =>
-  isBroker(address) ? `http://${new URL(address).searchParams.get("http")}` : address.replace(/^ws/, "http");
 
 export class RoutedTransport implements Transport {
   readonly #sockets: SocketTransport;

@@ -9,7 +9,7 @@
  */
 import type { Server, ServerWebSocket } from "bun";
 import { describeError } from "../errors.ts";
-import { isLoopback } from "./loopback.ts";
+import { isLoopback } from "./address.ts";
 import { WirePeer } from "./peer.ts";
 import { ListenerPeers } from "./peers.ts";
 import { seldom } from "./refusals.ts";
