@@ -5,9 +5,7 @@
  *
  * N rows, R rank.
  */
-import * as tf from "@tensorflow/tfjs-core";
 import { z } from "zod";
-import { linear } from "./ops.ts";
 import type { Parameters } from "./parameters.ts";
 import type { ModelConfig } from "./transformer.ts";
 
@@ -58,25 +56,6 @@ export function adapterShapes(model: ModelConfig, { rank, targets }: Lora): Map<
     }
   }
   return shapes;
-}
-
-/**
- * What a matrix gave, with what its adapter adds.
- *
- * @param module  "model.layers.0.mlp.up_proj"
- * @param x       (N, in)
- * @param y       (N, out), `x · Wᵀ` and whatever else was added
- */
-export function adapted(
-  lora: Lora | null,
-  parameters: Readonly<Record<string, tf.Tensor>>,
-  module: string,
-  x: tf.Tensor,
-  y: tf.Tensor,
-): tf.Tensor {
-  const [a, b] = [parameters[`${module}.lora_A.weight`], parameters[`${module}.lora_B.weight`]];
-  if (lora === null || a === undefined || b === undefined) return y;
-  return linear(tf.mul(tf.matMul(x, a, false, true), lora.alpha / lora.rank), b, y);
 }
 
 /**

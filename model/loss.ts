@@ -7,7 +7,7 @@
  * - No shape and no branch depends on a tensor's values.
  */
 import * as tf from "@tensorflow/tfjs-core";
-import { detach } from "./kl.ts";
+import { detach } from "./kl-estimate.ts";
 
 /** Log-ratios are kept within this, so that neither exp nor its gradient overflows. */
 const LOG_RATIO_MAX = 20;

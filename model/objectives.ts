@@ -1,6 +1,7 @@
 /** What a policy is trained towards: to say what a demonstration says, or to do more of what was rewarded. */
 import * as tf from "@tensorflow/tfjs-core";
-import { type KlEstimator, klEstimate } from "./kl.ts";
+import type { KlEstimator } from "./kl.ts";
+import { klEstimate } from "./kl-estimate.ts";
 import { type PolicyRule, policyLoss, regularised, valueLoss } from "./loss.ts";
 import type { Objective } from "./objective.ts";
 

@@ -107,10 +107,10 @@ export class AdamW {
       if (functions.has(size)) continue;
       const piece = f32(size);
       const ofGradients = Object.fromEntries(gradients.map((_, index) => [gradientName(index), piece]));
-      const state = { parameters: piece, moment: piece, variance: piece };
+      const changed = { parameters: piece, moment: piece, variance: piece };
       functions.set(size, {
         norm: await engine.compile("gradient norm", squares, ofGradients, true),
-        step: await engine.compile("AdamW", adamW, { ...state, ...ofGradients, scalars: f32(SCALARS) }, true),
+        step: await engine.compile("AdamW", adamW, { ...changed, ...ofGradients, scalars: f32(SCALARS) }, true),
       });
     }
     return new AdamW(engine, { parameters, gradients, state: state ?? fresh }, functions);

@@ -11,7 +11,7 @@ import * as tf from "@tensorflow/tfjs-core";
 import { z } from "zod";
 import { attention } from "./attention.ts";
 import { appendAttention, type CachedAttention, type Rotary, stepAttention } from "./cached-attention.ts";
-import { adapted, adapterShapes, Lora } from "./lora.ts";
+import { adapterShapes, Lora } from "./lora.ts";
 import { linear, rmsNorm, swiglu } from "./ops.ts";
 import { RopeScaling, rotaryTables } from "./rope.ts";
 
@@ -127,6 +127,25 @@ function body(config: ModelConfig, parameters: Parameters, tokens: tf.Tensor, at
     x = project(gated, "mlp.down_proj", x);
   }
   return rmsNorm(tf.reshape(x, [batch * length, width]), parameters["model.norm.weight"]!, normEpsilon);
+}
+
+/**
+ * What a matrix gave, with what its adapter adds.
+ *
+ * @param module  "model.layers.0.mlp.up_proj"
+ * @param x       (N, in)
+ * @param y       (N, out), `x · Wᵀ` and whatever else was added
+ */
+function adapted(
+  lora: Lora | null,
+  parameters: Readonly<Record<string, tf.Tensor>>,
+  module: string,
+  x: tf.Tensor,
+  y: tf.Tensor,
+): tf.Tensor {
+  const [a, b] = [parameters[`${module}.lora_A.weight`], parameters[`${module}.lora_B.weight`]];
+  if (lora === null || a === undefined || b === undefined) return y;
+  return linear(tf.mul(tf.matMul(x, a, false, true), lora.alpha / lora.rank), b, y);
 }
 
 /** @param x (N, width). @returns (N, (H + 2K) · D), not rotated yet */

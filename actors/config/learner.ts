@@ -2,14 +2,14 @@
 import { z } from "zod";
 import type { Aggregation } from "../../model/aggregation.ts";
 import { FILTER_METRICS, type FilterRule } from "../../model/filter.ts";
-import type { KlEstimator } from "../../model/kl.ts";
+import { KL_ESTIMATORS } from "../../model/kl.ts";
 import { ALGORITHM_NAMES, ESTIMATORS, LOSSES } from "./algorithms.ts";
 
 const KlConfig = z.strictObject({
   coefficient: z.number().nonnegative().default(0).describe("Weight of the divergence from the start; 0 is off"),
   place: z.enum(["loss", "reward"]).default("loss").describe("A term of the loss, or taken off each token's reward"),
   estimator: z
-    .enum(["k1", "abs", "k2", "k3", "k3+"] satisfies KlEstimator[])
+    .enum(KL_ESTIMATORS)
     .default("k3")
     .describe("How it is estimated per token (docs/algorithms.md); k1 is for the reward, as a loss it has no gradient"),
   control: z.enum(["fixed", "adaptive"]).default("fixed").describe("adaptive steers the coefficient to the target"),

@@ -1,17 +1,6 @@
 /** The policy and what surrounds its reinforcement: model, warm start, validation, checkpoints. Shapes and defaults. */
 import { z } from "zod";
-import type { Lora } from "../../model/lora.ts";
-
-/** Every matrix of a layer. */
-const LORA_TARGETS = [
-  "q_proj",
-  "k_proj",
-  "v_proj",
-  "o_proj",
-  "gate_proj",
-  "up_proj",
-  "down_proj",
-] as const satisfies readonly Lora["targets"][number][];
+import { LORA_TARGETS } from "../../model/lora.ts";
 
 export const ModelConfig = z.strictObject({
   path: z

@@ -9,7 +9,8 @@ import { drGrpo, type Grouping, grpo, rloo } from "../../model/advantage/group.t
 import { discountedReturns } from "../../model/advantage/reinforce.ts";
 import { overTokens, type Rows, whiten } from "../../model/advantage/rows.ts";
 import { type Aggregation, tokenWeights } from "../../model/aggregation.ts";
-import { KL_ESTIMATORS, type KlEstimator, klEstimate } from "../../model/kl.ts";
+import { KL_ESTIMATORS, type KlEstimator } from "../../model/kl.ts";
+import { klEstimate } from "../../model/kl-estimate.ts";
 import { policyLoss, valueLoss } from "../../model/loss.ts";
 import type { Check } from "./check.ts";
 import { perKey } from "./per-key.ts";

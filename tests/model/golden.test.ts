@@ -12,7 +12,7 @@ import { drGrpo, grpo, rloo } from "../../model/advantage/group.ts";
 import { overTokens, type Rows, whiten } from "../../model/advantage/rows.ts";
 import { type Aggregation, tokenWeights } from "../../model/aggregation.ts";
 import { type FilterRule, filterGroups } from "../../model/filter.ts";
-import { klEstimate } from "../../model/kl.ts";
+import { klEstimate } from "../../model/kl-estimate.ts";
 import { policyLoss } from "../../model/loss.ts";
 import { collapseMetrics } from "../../model/mutual-information.ts";
 import { normaliseRewards } from "../../model/reward.ts";

@@ -3,7 +3,8 @@ import * as tf from "@tensorflow/tfjs-core";
 import "@tensorflow/tfjs-backend-cpu";
 import "@tensorflow/tfjs-core/dist/register_all_gradients.js";
 import fc from "fast-check";
-import { controlKl, KL_ESTIMATORS, type KlController, klEstimate, klInReward, klNumbers } from "../../model/kl.ts";
+import { controlKl, KL_ESTIMATORS, type KlController, klInReward, klNumbers } from "../../model/kl.ts";
+import { klEstimate } from "../../model/kl-estimate.ts";
 import { differences } from "./loss-reference.ts";
 
 await tf.setBackend("cpu");

@@ -5,7 +5,7 @@ import "@tensorflow/tfjs-core/dist/register_all_gradients.js";
 import { compiledEngine } from "../../model/engine/compiled.ts";
 import { eagerEngine } from "../../model/engine/eager.ts";
 import { type Engine, f32, type TensorFunction } from "../../model/engine/engine.ts";
-import { klEstimate } from "../../model/kl.ts";
+import { klEstimate } from "../../model/kl-estimate.ts";
 import { type PolicyRule, policyLoss, regularised, valueLoss } from "../../model/loss.ts";
 
 const [B, T] = [3, 4];
