@@ -12,7 +12,7 @@
  * `auto` on device auto: the NVIDIA GPU, through what is installed for it, tensorflow first; without one, compiled on the CPU.
  */
 import { deviceInWords } from "../model/engine/compiled.ts";
-import { HOW_TO_GET_CUDA, hasCudaProvider } from "../model/engine/cuda-provider.ts";
+import { HOW_TO_GET_CUDA, hasCudaProvider } from "../model/engine/cuda.ts";
 import { findLibtensorflow, PLACES_IN_WORDS, type Places, placesOf } from "../model/engine/tensorflow/find.ts";
 import type { RunConfig } from "./config.ts";
 import type { EngineSettings } from "./engine.ts";

@@ -32,8 +32,8 @@ export interface TrainerSettings {
   readonly critic: { readonly model: ModelConfig; readonly memory: NetworkMemory } | null;
 }
 
-/** Everything a learner asks of its trainer. `start` comes first. */
-export function trainerMethods() {
+/** Everything a learner asks of its trainer. `start` comes first. @param startsEngine  how an engine is started */
+export function trainerMethods(startsEngine = startEngine) {
   let networks: { policy: Network; critic: Network | null; reference: Network | null };
   let engine: Awaited<ReturnType<typeof startEngine>>;
   let frozen: Float32Array | null;
@@ -44,10 +44,12 @@ export function trainerMethods() {
     return Network.create(engine, model, layParameters(model, parameters), state, kept);
   }
 
+  const trained = () => (networks.critic === null ? [networks.policy] : [networks.policy, networks.critic]);
+
   return {
     async start({ engine: wanted, model, policy, critic, ...rest }: TrainerSettings): Promise<string> {
       frozen = rest.frozen;
-      engine = await startEngine(wanted);
+      engine = await startsEngine(wanted);
       const own = await network(model, policy);
       const shared = model.head === "both" ? own : null;
       networks = {
@@ -60,14 +62,17 @@ export function trainerMethods() {
     /** From now on KL terms compare with a copy of this policy; null: with the model that adapters belong to. */
     keepReference(parameters: Float32Array | null): void {
       const config = baseOf(networks.policy.config);
+      if (networks.reference !== null && parameters !== null) engine.release(networks.reference.parameters.flat);
       networks.reference = Network.scorer(engine, config, layParameters(config, parameters?.slice() ?? frozen!));
     },
     /** Forget the optimiser's moments: a new stage of training begins. */
     resetOptimizer(): void {
-      const { optimizerState } = networks.policy;
-      optimizerState.moment.fill(0);
-      optimizerState.variance.fill(0);
-      optimizerState.step = 0;
+      const { policy } = networks;
+      policy.toHost({ moments: true });
+      policy.optimizerState.moment.fill(0);
+      policy.optimizerState.variance.fill(0);
+      policy.optimizerState.step = 0;
+      policy.toDevice();
     },
     /** One step of imitation. Every written token weighs the same. @returns mean cross-entropy in nats */
     async imitate(demos: readonly Sequence[], limits: BatchLimits, optimizer: AdamWSettings): Promise<number> {
@@ -77,10 +82,14 @@ export function trainerMethods() {
       const { applied, gradientNorm } = await networks.policy.step(optimizer);
       if (!applied)
         throw new Error(`imitation diverged: the gradient's norm is ${gradientNorm}; lower warmStart's learningRate`);
+      networks.policy.toHost({ moments: false });
       return loss!;
     },
-    update: (played: readonly Played[], settings: UpdateSettings): Promise<UpdateResult> =>
-      update(networks, played, settings),
+    async update(played: readonly Played[], settings: UpdateSettings): Promise<UpdateResult> {
+      const result = await update(networks, played, settings);
+      for (const network of trained()) network.toHost({ moments: false });
+      return result;
+    },
     /** What pulls at the policy in these episodes; nothing is changed. */
     analyseGradients: (played: readonly Played[], settings: UpdateSettings, rule: BucketRule) =>
       analyseGradients(networks, played, settings, rule),
@@ -91,12 +100,16 @@ export function trainerMethods() {
     goOnFrom(steps: { policy: number; critic: number | null }): void {
       networks.policy.optimizerState.step = steps.policy;
       if (networks.critic !== null) networks.critic.optimizerState.step = steps.critic!;
+      for (const network of trained()) network.toDevice();
     },
-    /** Optimiser steps taken, for a checkpoint. */
-    steps: () => ({
-      policy: networks.policy.optimizerState.step,
-      critic: networks.critic?.optimizerState.step ?? null,
-    }),
+    /** For a checkpoint: the shared memory takes the optimiser's moments too. @returns optimiser steps taken */
+    steps() {
+      for (const network of trained()) network.toHost({ moments: true });
+      return {
+        policy: networks.policy.optimizerState.step,
+        critic: networks.critic?.optimizerState.step ?? null,
+      };
+    },
   };
 }
 export type TrainerMethods = ReturnType<typeof trainerMethods>;

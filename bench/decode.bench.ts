@@ -6,15 +6,17 @@
  */
 import { Decoder } from "../model/decoder.ts";
 import { compiledEngine } from "../model/engine/compiled.ts";
-import type { Engine } from "../model/engine/engine.ts";
+import type { Device, Engine } from "../model/engine/engine.ts";
 import { Generator } from "../model/generate.ts";
 import { initialise, layParameters } from "../model/parameters.ts";
 import { hash64, sequence } from "../model/rng.ts";
 import {
   checkPython,
+  deviceOf,
   median,
   numbersOf,
   peerArguments,
+  peerDevice,
   pythonOf,
   REFERENCE,
   referenceModel,
@@ -41,13 +43,15 @@ export async function run(options: Readonly<Record<string, string>> = {}): Promi
   await checkPython(python, ["torch", "numpy", "safetensors", "transformers"]);
   const { batch, prompt, tokens, threads } = numbers;
   const size = { batch, prompt, tokens, threads };
-  const args = Object.entries(size).flatMap(([name, value]) => [`--${name}`, String(value)]);
-  const ours = new Ours(numbers);
+  const device = deviceOf(options);
+  const given = Object.entries(size).flatMap(([name, value]) => [`--${name}`, String(value)]);
+  const args = [...peerArguments(numbers), ...given, ...peerDevice(device), "--rounds", "1"];
+  const ours = new Ours(numbers, device);
   await ours.round();
   const speeds: { ours: number; outside: number; loop: number; generate: number }[] = [];
   for (let turn = 0; turn < numbers.rounds; turn++) {
     const { tokensPerSecond, outside } = await ours.round();
-    const peer = await runPeer<PeerReport>(python, "decode.py", [...peerArguments(numbers), ...args, "--rounds", "1"]);
+    const peer = await runPeer<PeerReport>(python, "decode.py", args);
     speeds.push({ ours: tokensPerSecond, outside, ...peer.tokensPerSecond });
     console.log(
       `turn ${turn + 1}: ours ${round(tokensPerSecond, 0)} tokens/s, ${round(outside * 100)} % outside the engine; ` +
@@ -75,12 +79,12 @@ class Ours {
   #engineMs = 0;
   #rounds = 0;
 
-  constructor(numbers: Numbers) {
+  constructor(numbers: Numbers, device: Device) {
     const { batch, prompt, tokens, threads, vocabulary } = numbers;
     const config = referenceModel(numbers);
     const parameters = layParameters(config);
     initialise(parameters, sequence(1, "reference weights"));
-    const engine = this.#timed(compiledEngine({ threads }));
+    const engine = this.#timed(compiledEngine({ threads, device }));
     const decoder = new Decoder(engine, config, parameters.flat, { slots: batch, capacity: prompt + tokens });
     const uniform = sequence(2, "reference prompts");
     const token = () => Math.floor(uniform() * vocabulary);

@@ -1,9 +1,25 @@
 /** What the benches of the compute path share: the reference model, their options as typed, and Python for the peers. */
 import { join } from "node:path";
+import type { Device } from "../model/engine/engine.ts";
 import { ModelConfig } from "../model/transformer.ts";
 
 /** The model of issue 2; every number may be set as an option of its name. */
 export const REFERENCE = { d: 128, layers: 4, heads: 4, kvHeads: 4, hidden: 352, vocabulary: 256 };
+
+/** Options of the compute benches that are no numbers. */
+const WORDS = ["python", "device"];
+const DEVICES = ["cpu", "cuda", "webgpu"] as const satisfies Device[];
+
+/** What both sides compute on: option `device`, cpu if left out. @throws {RangeError} naming what is allowed. */
+export function deviceOf(options: Readonly<Record<string, string>>): Device {
+  const { device: asked = "cpu" } = options;
+  const device = DEVICES.find((name) => name === asked);
+  if (device === undefined) throw new RangeError(`device must be one of ${DEVICES.join(", ")}, got "${asked}"`);
+  return device;
+}
+
+/** The same as an argument of the peers: PyTorch knows no webgpu, and uses cuda beside it. */
+export const peerDevice = (device: Device): string[] => ["--device", device === "cpu" ? "cpu" : "cuda"];
 
 /**
  * Numbers as typed over their defaults.
@@ -17,10 +33,10 @@ export function numbersOf<T extends Record<string, number>>(
 ): { readonly [K in keyof T]: number } {
   const numbers: Record<string, number> = { ...defaults };
   for (const [name, text] of Object.entries(options)) {
-    if (name === "python") continue;
+    if (WORDS.includes(name)) continue;
     if (!Object.hasOwn(defaults, name))
       throw new RangeError(
-        `bench ${bench} has no option ${name}; there are ${[...Object.keys(defaults), "python"].join(", ")}`,
+        `bench ${bench} has no option ${name}; there are ${[...Object.keys(defaults), ...WORDS].join(", ")}`,
       );
     const value = Number(text);
     if (!Number.isInteger(value) || value < 1)

@@ -16,6 +16,7 @@ import { type MicroBatch, microBatches } from "../model/batch.ts";
 import { huggingFaceViews } from "../model/checkpoint/hugging-face.ts";
 import { safetensorsParts, writeSafetensors } from "../model/checkpoint/safetensors.ts";
 import { compiledEngine } from "../model/engine/compiled.ts";
+import type { Device } from "../model/engine/engine.ts";
 import { LORA_TARGETS } from "../model/lora.ts";
 import { Network } from "../model/network.ts";
 import type { Objective } from "../model/objective.ts";
@@ -24,9 +25,11 @@ import { sequence } from "../model/rng.ts";
 import { baseOf, type ModelConfig } from "../model/transformer.ts";
 import {
   checkPython,
+  deviceOf,
   median,
   numbersOf,
   peerArguments,
+  peerDevice,
   pythonOf,
   REFERENCE,
   referenceModel,
@@ -74,13 +77,13 @@ export async function run(options: Readonly<Record<string, string>> = {}): Promi
   await checkPython(python, ["torch", "numpy", "safetensors"]);
   const folder = await mkdtemp(join(tmpdir(), "bunraku-step-"));
   try {
-    return await compare(numbers, python, folder);
+    return await compare(numbers, deviceOf(options), python, folder);
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
 }
 
-async function compare(numbers: Numbers, python: string, folder: string) {
+async function compare(numbers: Numbers, device: Device, python: string, folder: string) {
   const model = makeModel(numbers);
   const data = makeData(numbers);
   const weightsFile = join(folder, "weights.safetensors");
@@ -100,9 +103,12 @@ async function compare(numbers: Numbers, python: string, folder: string) {
   // Each variant holds a model of its own: beside adapters, whose memory counts, there is one.
   const variants = numbers.rank > 0 ? "eagerSdpa" : "eager,eagerSdpa";
   const peer = (variants: string) =>
-    runPeer<PeerReport>(python, "step.py", [...shape, ...files, ...count, "--variants", variants]);
+    runPeer<PeerReport>(python, "step.py", [
+      ...[...shape, ...files, ...count, ...peerDevice(device)],
+      ...["--variants", variants],
+    ]);
 
-  const ours = await Ours.create(numbers, model, data);
+  const ours = await Ours.create(numbers, device, model, data);
   const losses = await ours.steps(LOSSES_COMPARED);
   await ours.steps(numbers.steps);
   let peerBytes = 0;
@@ -199,7 +205,12 @@ class Ours {
     this.#weights = weights;
   }
 
-  static async create(numbers: Numbers, { config, base, trained }: Model, data: ReturnType<typeof makeData>) {
+  static async create(
+    numbers: Numbers,
+    device: Device,
+    { config, base, trained }: Model,
+    data: ReturnType<typeof makeData>,
+  ) {
     const { batch, length, threads, microBatchTokens } = numbers;
     const row = (name: string, i: number) => data.get(name)!.values.subarray(i * length, (i + 1) * length);
     const written = Int32Array.from({ length: length - 1 }, (_, t) => t + 1);
@@ -213,7 +224,7 @@ class Ours {
         .map((advantage) => advantage * scale),
     );
     const frozen = config.lora === null ? null : layFrozen(config, base.flat);
-    const network = await Network.create(compiledEngine({ threads }), config, trained, undefined, frozen);
+    const network = await Network.create(compiledEngine({ threads, device }), config, trained, undefined, frozen);
     return new Ours(network, microBatches(sequences, limits), weights);
   }
 

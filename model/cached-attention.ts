@@ -45,10 +45,9 @@ export function stepAttention(
   // onnxruntime's attention takes head widths that are multiples of 16; others run by definition.
   const kernel = shape.headWidth % 16 === 0 ? "CachedAttention" : "CachedAttention by definition";
   const results = fused(kernel, { qkv, keys, values, last, total, cos, sin }, shape, () => {
-    const slots = tf.range(0, batch, 1, "int32");
     const flat = (cache: tf.Tensor) => tf.reshape(cache, [-1, shape.headWidth]);
     const positions = tf.reshape(last, [batch, 1]);
-    const result = appendAttention(qkv, flat(keys), flat(values), slots, positions, { cos, sin }, shape, capacity);
+    const result = appendAttention(qkv, flat(keys), flat(values), null, positions, { cos, sin }, shape, capacity);
     return [result.out, tf.reshape(result.keys, keys.shape), tf.reshape(result.values, values.shape)];
   });
   const [out, nextKeys, nextValues] = results as [tf.Tensor, tf.Tensor, tf.Tensor];
@@ -60,14 +59,14 @@ export function stepAttention(
  *
  * @param qkv          (B, S, (H + 2K) · D)
  * @param keys, values (N · K · C, D), of all slots; keys are rotated
- * @param slots        (B) int32: whose each row is
+ * @param slots        (B) int32: whose each row is; null: there are as many rows as slots, in their order
  * @param positions    (B, S) int32: each token's index in its sequence; ascending, but for padding at the end of a row
  */
 export function appendAttention(
   qkv: tf.Tensor,
   keys: tf.Tensor,
   values: tf.Tensor,
-  slots: tf.Tensor,
+  slots: tf.Tensor | null,
   positions: tf.Tensor,
   { cos, sin }: Rotary,
   shape: Heads,
@@ -80,14 +79,18 @@ export function appendAttention(
   const [c, s] = [tf.gather(cos, positions), tf.gather(sin, positions)];
   // (slot, head, position) as one row number, for each (row, token, head) in the order of the projections.
   const [headCount, length] = [tf.scalar(kvHeads, "int32"), tf.scalar(capacity, "int32")];
-  const owner = tf.add(tf.mul(tf.reshape(slots, [batch, 1, 1]), headCount), tf.range(0, kvHeads, 1, "int32"));
+  const owner = tf.add(
+    tf.mul(tf.reshape(slots ?? tf.range(0, batch, 1, "int32"), [batch, 1, 1]), headCount),
+    tf.range(0, kvHeads, 1, "int32"),
+  );
   const places = tf.add(tf.mul(owner, length), tf.reshape(positions, [batch, added, 1]));
   const write = (cache: tf.Tensor, fresh: tf.Tensor) =>
     tf.tensorScatterUpdate(cache, tf.reshape(places, [-1, 1]), tf.reshape(fresh, [-1, headWidth]));
   const nextKeys = write(keys, rotate(k, c, s));
   const nextValues = write(values, v);
   const own = (cache: tf.Tensor) => {
-    const bySlot = tf.gather(tf.reshape(cache, [-1, kvHeads * capacity * headWidth]), slots);
+    const all = tf.reshape(cache, [-1, kvHeads * capacity * headWidth]);
+    const bySlot = slots === null ? all : tf.gather(all, slots);
     return tf.reshape(bySlot, [batch, kvHeads, capacity, headWidth]);
   };
   const group = heads / kvHeads;

@@ -21,6 +21,7 @@ import {
   lanesFor,
   type Spec,
 } from "./engine/engine.ts";
+import { sizeOf } from "./engine/graph.ts";
 import { layFrozen, layParameters, parameterArrays } from "./parameters.ts";
 import {
   appendStates,
@@ -64,11 +65,13 @@ export class Decoder {
   readonly #places: number;
   readonly #caches: ReadonlyMap<string, Float32Array>;
   readonly #shapes = new Map<string, Promise<Shape>>();
+  /** With the parameters as they are. */
+  readonly #jobs = new Map<Shape, Job>();
   readonly #lengths: Int32Array;
   readonly #frozen: Readonly<Record<string, DeviceArray>>;
   /** Of a step, (slots, V). */
   readonly #logits: Float32Array;
-  #parameters: Readonly<Record<string, DeviceArray>>;
+  #parameters: { readonly flat: Float32Array; readonly arrays: Readonly<Record<string, DeviceArray>> };
 
   constructor(
     engine: Engine,
@@ -85,7 +88,7 @@ export class Decoder {
     this.#lengths = new Int32Array(stepRows(slots));
     this.#frozen = parameterArrays(engine, layFrozen(config, frozen));
     this.#logits = new Float32Array(this.#lengths.length * config.vocabulary);
-    this.#parameters = parameterArrays(engine, layParameters(config, parameters));
+    this.#parameters = this.#layOut(parameters);
     const names = Array.from({ length: config.layers }, (_, layer) => [`keys.${layer}`, `values.${layer}`]).flat();
     const size = this.#lengths.length * this.#slotSize();
     this.#caches = new Map(names.map((name) => [name, new Float32Array(size)]));
@@ -93,7 +96,13 @@ export class Decoder {
 
   /** Use these parameters from now on. Sequences that are open keep what older ones computed: close them first. */
   setParameters(parameters: Float32Array): void {
-    this.#parameters = parameterArrays(this.#engine, layParameters(this.#config, parameters));
+    this.#jobs.clear();
+    this.#engine.release(this.#parameters.flat);
+    this.#parameters = this.#layOut(parameters);
+  }
+
+  #layOut(flat: Float32Array) {
+    return { flat, arrays: parameterArrays(this.#engine, layParameters(this.#config, flat)) };
   }
 
   /** Tokens in a slot's cache. */
@@ -174,19 +183,18 @@ export class Decoder {
     const parts = await Promise.all(
       partsOf(stepRows(tokens.length), this.#lanes).map(async ({ from, rows }) => {
         const shape = await this.#stepShape(rows, from);
-        const feed = shape.feeds["tokens"]!.read();
-        const last = shape.feeds["last"]!.read() as Int32Array;
-        for (let row = 0; row < rows; row++) {
-          // A slot that waits is fed a token too; what that writes lies behind its sequence and is overwritten unseen.
-          feed[row] = Math.max(tokens[from + row] ?? 0, 0);
-          last[row] = this.#lengths[from + row]!;
-          total = Math.max(total, last[row]! + 1);
-        }
+        const last = this.#lengths.slice(from, from + rows);
+        // A slot that waits is fed a token too; what that writes lies behind its sequence and is overwritten unseen.
+        const fed = last.map((_, row) => Math.max(tokens[from + row] ?? 0, 0));
+        shape.feeds["tokens"]!.write(fed);
+        shape.feeds["last"]!.write(last);
+        total = Math.max(total, ...last.map((length) => length + 1));
         return shape;
       }),
     );
     for (const { feeds } of parts) feeds["total"]!.write(Int32Array.of(total));
     await this.#engine.runLanes(parts.map((shape) => [this.#job(shape)]));
+    this.#engine.toHost(this.#logits);
     for (const [slot, token] of tokens.entries()) if (token >= 0) this.#lengths[slot]! += 1;
     return this.#logits.subarray(0, tokens.length * this.#config.vocabulary);
   }
@@ -208,12 +216,9 @@ export class Decoder {
     slots: readonly number[],
     tokens: readonly ArrayLike<number>[],
   ): void {
-    const feed = (name: string) => feeds[name]!.read() as Int32Array;
-    const fed = { tokens: feed("tokens"), positions: feed("positions"), slots: feed("slots"), picks: feed("picks") };
-    fed.tokens.fill(0);
+    const of = (name: string) => new Int32Array(sizeOf(feeds[name]!.shape));
+    const fed = { tokens: of("tokens"), positions: of("positions"), slots: of("slots"), picks: of("picks") };
     fed.positions.fill(this.#capacity);
-    fed.slots.fill(0);
-    fed.picks.fill(0);
     for (const [row, index] of members.entries()) {
       const [slot, added] = [slots[index]!, tokens[index]!];
       fed.slots[row] = slot;
@@ -223,14 +228,18 @@ export class Decoder {
         fed.positions[row * length + i] = this.#lengths[slot]! + i;
       }
     }
+    for (const [name, values] of Object.entries(fed)) feeds[name]!.write(values);
   }
 
-  #job({ run, feeds, caches, logits }: Shape): Job {
-    return {
+  #job(shape: Shape): Job {
+    const { run, feeds, caches, logits } = shape;
+    const job = this.#jobs.get(shape) ?? {
       run,
-      inputs: { ...this.#frozen, ...this.#parameters, ...caches, ...feeds },
+      inputs: { ...this.#frozen, ...this.#parameters.arrays, ...caches, ...feeds },
       outputs: { ...caches, logits },
     };
+    this.#jobs.set(shape, job);
+    return job;
   }
 
   #slotSize(): number {
@@ -313,7 +322,7 @@ export class Decoder {
     logits: DeviceArray,
   ): Shape {
     const start = from * this.#slotSize();
-    const size = cache.shape.reduce((product, dim) => product * dim, 1);
+    const size = sizeOf(cache.shape);
     const view = ([key, values]: [string, Float32Array]) =>
       [key, this.#engine.array(cache, values.subarray(start, start + size))] as const;
     return {

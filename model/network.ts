@@ -149,6 +149,21 @@ export class Network {
     return norm;
   }
 
+  /** The host's memory takes the parameters, which steps change on a GPU alone; with `moments`, the optimiser's too. */
+  toHost({ moments }: { readonly moments: boolean }): void {
+    for (const values of this.#memory(moments)) this.#engine.toHost(values);
+  }
+
+  /** Parameters and moments were written to, in the host's memory. */
+  toDevice(): void {
+    for (const values of this.#memory(true)) this.#engine.toDevice(values);
+  }
+
+  #memory(moments: boolean): Float32Array[] {
+    const { moment, variance } = this.optimizerState;
+    return [this.parameters.flat, ...(moments ? [moment, variance] : [])];
+  }
+
   /** A critic's value before every written token, by sequence; as long as it has written tokens. */
   async values(batches: readonly MicroBatch[]): Promise<Float32Array[]> {
     return (await this.#score("value", batches, 1))["values"]!;

@@ -119,12 +119,16 @@ export class AdamW {
   /** Euclidean norm of the gradient as it is. */
   async norm(): Promise<number> {
     await this.#engine.runLanes(this.#norms);
+    this.#engine.toHost(this.#squares);
     return Math.sqrt(this.#squares.reduce((sum, squares) => sum + squares, 0));
   }
 
   /** The gradients are zero again. */
   forget(): void {
-    for (const values of this.#gradients) values.fill(0);
+    for (const values of this.#gradients) {
+      values.fill(0);
+      this.#engine.toDevice(values);
+    }
   }
 
   /** One step in place, after which the gradients are zero. A gradient that is not finite changes nothing else, and says so. */
@@ -193,7 +197,7 @@ function adamW(inputs: Tensors): Record<string, tf.Tensor> {
   const scale = tf.add(tf.mul(tf.sqrt(nextVariance), inverseRoot!), epsilon!);
   const move = tf.mul(tf.div(nextMoment, scale), stepSize!);
   // Written in place, so it must depend on all that reads the gradients: a plain 0 would be there before them.
-  const zero = tf.sub(sum, sum);
+  const zero = tf.sub(move, move);
   return {
     ...{ parameters: tf.sub(tf.mul(parameters!, decay!), move), moment: nextMoment, variance: nextVariance },
     ...Object.fromEntries(gradients.map(([name]) => [name, zero])),

@@ -29,10 +29,10 @@ from torch import Tensor
 class Cache:
     """(layers, B, K, S, C) each; positions below `filled` are valid."""
 
-    def __init__(self, config: Config, batch: int, positions: int):
+    def __init__(self, config: Config, batch: int, positions: int, device: torch.device):
         shape = (config.num_hidden_layers, batch, config.num_key_value_heads, positions, config.head_dim)
-        self.keys, self.values = torch.zeros(shape), torch.zeros(shape)
-        self.cos, self.sin = rope_tables(config, torch.arange(positions), torch.float32)
+        self.keys, self.values = torch.zeros(shape, device=device), torch.zeros(shape, device=device)
+        self.cos, self.sin = (t.to(device) for t in rope_tables(config, torch.arange(positions), torch.float32))
         self.filled = 0
 
 
@@ -55,7 +55,7 @@ def advance(model: Qwen2, cache: Cache, tokens: Tensor) -> Tensor:
 
 
 def decode(model: Qwen2, prompt: Tensor, count: int, greedy: bool) -> Tensor:
-    cache = Cache(model.config, prompt.shape[0], prompt.shape[1] + count)
+    cache = Cache(model.config, prompt.shape[0], prompt.shape[1] + count, prompt.device)
     fed, written = prompt, []
     for _ in range(count):
         logits = advance(model, cache, fed)
@@ -93,7 +93,7 @@ def tokens_per_second(run, tokens: int, rounds: int) -> float:
     seconds = []
     for _ in range(rounds):
         start = time.perf_counter()
-        run()
+        run().cpu()
         seconds.append(time.perf_counter() - start)
     return round(tokens / statistics.median(seconds), 1)
 
@@ -114,9 +114,10 @@ def main() -> None:
     weights = random_weights(config, options.seed)
     ours = Qwen2(config).eval()
     ours.load_state_dict(weights)
-    theirs = hugging_face(config, weights)
+    ours.to(options.device)
+    theirs = hugging_face(config, weights).to(options.device)
     generator = torch.Generator().manual_seed(options.seed + 1)
-    prompt = torch.randint(0, config.vocab_size, (options.batch, options.prompt), generator=generator)
+    prompt = torch.randint(0, config.vocab_size, (options.batch, options.prompt), generator=generator).to(options.device)
 
     by_loop = lambda: decode(ours, prompt, options.tokens, options.greedy)  # noqa: E731
     by_generate = lambda: generate(theirs, prompt, options.tokens, options.greedy, options.static_cache)  # noqa: E731
@@ -130,6 +131,7 @@ def main() -> None:
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "threads": options.threads,
+        "device": options.device,
         "config": {**config.__dict__, "batch": options.batch, "prompt": options.prompt, "tokens": options.tokens},
         "tokensPerSecond": speeds,
     }

@@ -68,6 +68,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hidden", type=int, default=None, help="of the SwiGLU; default: 2.75 d")
     parser.add_argument("--vocab", type=int, default=256, help="V")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
 
 
 def model_config(options: argparse.Namespace) -> Config:
@@ -123,19 +124,21 @@ def adapt(model: Qwen2, rank: int) -> None:
 class Run:
     """One variant, with weights and optimiser of its own."""
 
-    def __init__(self, variant: str, config: Config, weights: dict, data: dict, lr: float, rank: int):
+    def __init__(self, variant: str, config: Config, weights: dict, data: dict, options: argparse.Namespace):
         attend, compiled = VARIANTS[variant]
         self.model = Qwen2(config, attend)
-        if rank > 0:
-            adapt(self.model, rank)
+        if options.rank > 0:
+            adapt(self.model, options.rank)
             weights = {**weights, "lm_head.weight": weights["model.embed_tokens.weight"]}
         self.model.load_state_dict(weights)
+        self.model.to(options.device)
         trained = [p for p in self.model.parameters() if p.requires_grad]
-        self.tokens = data["tokens"].long()
-        self.advantages = data["advantages"][:, 1:].contiguous()
-        self.rope = rope_tables(config, torch.arange(self.tokens.shape[1]), torch.float32)
+        self.tokens = data["tokens"].long().to(options.device)
+        self.advantages = data["advantages"][:, 1:].contiguous().to(options.device)
+        rope = rope_tables(config, torch.arange(self.tokens.shape[1]), torch.float32)
+        self.rope = tuple(table.to(options.device) for table in rope)
         self.optimiser = torch.optim.AdamW(
-            trained, lr=lr, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.01, fused=True
+            trained, lr=options.lr, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.01, fused=True
         )
         self.loss = torch.compile(self.eager_loss) if compiled else self.eager_loss
         self.losses: list[float] = []
@@ -157,6 +160,11 @@ class Run:
         self.times_ms.append((time.perf_counter() - start) * 1000)
 
 
+def peak_bytes(device: str) -> int:
+    """Of the device's memory where it has its own."""
+    return torch.cuda.max_memory_reserved() if device == "cuda" else 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def main() -> None:
     options = parse_options()
     torch.set_num_threads(options.threads)
@@ -168,7 +176,7 @@ def main() -> None:
         save_file(weights, options.save / "weights.safetensors")
         save_file(data, options.save / "data.safetensors")
 
-    runs = {variant: Run(variant, config, weights, data, options.lr, options.rank) for variant in options.variants.split(",")}
+    runs = {variant: Run(variant, config, weights, data, options) for variant in options.variants.split(",")}
     for run in runs.values():
         for _ in range(options.warm_up):
             run.step()
@@ -185,13 +193,14 @@ def main() -> None:
         "name": "step",
         "torch": torch.__version__,
         "threads": options.threads,
+        "device": options.device,
         "parameters": sum(w.numel() for w in weights.values()),
         "config": {**config.__dict__, "batch": b, "seq": t, "lr": options.lr},
         "steps": options.steps,
         "ms": {variant: round(statistics.median(run.times_ms[options.warm_up :]), 2) for variant, run in runs.items()},
         "losses": {variant: run.losses[:3] for variant, run in runs.items()},
         "gradNorms": {variant: run.norms[:3] for variant, run in runs.items()},
-        "peakBytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        "peakBytes": peak_bytes(options.device),
     }
     print(json.dumps(report))
 

@@ -5,6 +5,7 @@
 import {
   type CompiledFunction,
   checkArrays,
+  type Device,
   type DeviceArray,
   type ElementType,
   type Engine,
@@ -15,29 +16,36 @@ import {
 } from "./engine.ts";
 import "./fused.ts";
 import "./lowerings.ts";
-import { expectCudaProvider } from "./cuda-provider.ts";
+import { cudaMemory, expectCudaProvider } from "./cuda.ts";
+import { type ArrayMemory, hostMemory, TwinMemory } from "./memory.ts";
 import { encodeOnnx } from "./onnx.ts";
-import { type OrtCall, type OrtDevice, OrtSession, OrtTensor, runCalls } from "./onnxruntime.ts";
+import { type OrtCall, OrtSession, OrtTensor, runCalls } from "./onnxruntime.ts";
 import { trace } from "./trace.ts";
 import { vulkanAdapters, webgpuAdapter } from "./vulkan.ts";
 
-class HostArray implements DeviceArray {
+class OrtArray implements DeviceArray {
   readonly shape: readonly number[];
   readonly dtype: ElementType;
   readonly tensor: OrtTensor;
+  readonly #values: Float32Array | Int32Array;
+  readonly #memory: ArrayMemory;
 
-  constructor({ shape, dtype }: Spec, values: Float32Array | Int32Array) {
-    this.shape = shape;
-    this.dtype = dtype;
-    this.tensor = new OrtTensor(values, shape);
+  constructor(spec: Spec, values: Float32Array | Int32Array, memory: ArrayMemory, device: Device) {
+    this.shape = spec.shape;
+    this.dtype = spec.dtype;
+    this.tensor = new OrtTensor(device === "cuda" ? "cuda" : "cpu", memory.addressOf(values), spec, values);
+    this.#values = values;
+    this.#memory = memory;
   }
 
   read(): Float32Array | Int32Array {
-    return this.tensor.values;
+    this.#memory.toHost(this.#values);
+    return this.#values;
   }
 
   write(values: Float32Array | Int32Array): void {
-    this.tensor.values.set(values);
+    this.#values.set(values);
+    this.#memory.toDevice(this.#values);
   }
 }
 
@@ -50,7 +58,7 @@ class Compiled implements CompiledFunction {
   readonly #outputNames: readonly string[];
 
   constructor(name: string, build: TensorFunction, inputs: Readonly<Record<string, Spec>>, options: CompiledOptions) {
-    const { graph, outputs } = trace(build, inputs, options.device === "webgpu");
+    const { graph, outputs } = trace(build, inputs, options.device);
     this.#name = name;
     this.#inputs = inputs;
     this.outputs = outputs;
@@ -88,13 +96,15 @@ class Compiled implements CompiledFunction {
   }
 }
 
-const tensorOf = (array: DeviceArray | undefined): OrtTensor => (array as HostArray).tensor;
+const tensorOf = (array: DeviceArray | undefined): OrtTensor => (array as OrtArray).tensor;
 
 export interface CompiledOptions {
   /** The CPU if left out. */
-  readonly device?: OrtDevice;
+  readonly device?: Device;
   /** Let webgpu compute on a driver that is software. */
   readonly softwareAdapter?: boolean;
+  /** Where its arrays lie, which the device must be able to read; the device's own if left out. */
+  readonly memory?: ArrayMemory;
   /** Threads onnxruntime computes with on the CPU. */
   readonly threads: number;
   /** Write onnxruntime's per-node profile to this file prefix. */
@@ -112,6 +122,7 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
   if (!Number.isInteger(threads) || threads < 1)
     throw new RangeError(`engine threads must be at least 1, got ${threads}`);
   const described = deviceInWords(device, options);
+  const memory = options.memory ?? (device === "cuda" ? new TwinMemory(cudaMemory()) : hostMemory);
   const onCpu = new Map<string, number>();
   const calls = new WeakMap<Job, OrtCall>();
   const callOf = (job: Job): OrtCall => {
@@ -125,7 +136,10 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
     device: described,
     onCpu,
 
-    array: (spec, backing) => new HostArray(spec, memoryFor(spec, backing)),
+    array: (spec, backing) => new OrtArray(spec, memoryFor(spec, backing), memory, device),
+    toDevice: (values) => memory.toDevice(values),
+    toHost: (values) => memory.toHost(values),
+    release: (values) => memory.release(values),
 
     // A GPU computes one graph after the other.
     lanes: device === "cpu" ? threads : 1,
@@ -144,7 +158,7 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
 }
 
 /** For people: what computes. @throws {Error} in one line, if it is not there. */
-export function deviceInWords(device: OrtDevice, { threads, softwareAdapter = false }: CompiledOptions): string {
+export function deviceInWords(device: Device, { threads, softwareAdapter = false }: CompiledOptions): string {
   switch (device) {
     case "cpu":
       return `cpu, ${threads} ${threads === 1 ? "thread" : "threads"}`;

@@ -16,12 +16,16 @@ export interface Spec {
 export const f32 = (...shape: number[]): Spec => ({ shape, dtype: "float32" });
 export const i32 = (...shape: number[]): Spec => ({ shape, dtype: "int32" });
 
+/** What computes the nodes of a traced graph. */
+export type Device = "cpu" | "webgpu" | "cuda";
+
 /** A pure function of tensors: no reading of values, no branching on them, static shapes. */
 export type TensorFunction = (inputs: Readonly<Record<string, tf.Tensor>>) => Readonly<Record<string, tf.Tensor>>;
 
 /**
- * A tensor that outlives a run, where the engine wants it. On a CPU its memory is `values` itself, so that weights in
- * shared memory are used where they lie.
+ * A tensor that outlives a run, where the engine wants it. On a CPU it is the host memory that it was made over, so that
+ * weights in shared memory are used where they lie. A GPU has a twin of that memory, and what was written to one of the two is
+ * seen in the other after `Engine.toDevice` or `Engine.toHost`.
  */
 export interface DeviceArray extends Spec {
   /** The current contents; on a CPU the live memory, elsewhere a copy. */
@@ -53,6 +57,12 @@ export interface Engine {
   readonly device: string;
   /** @param backing  memory to use, of the right length; fresh zeros when left out. */
   array(spec: Spec, backing?: Float32Array | Int32Array): DeviceArray;
+  /** Host memory was written to: the arrays over it, of which there must be some, hold that from now on. */
+  toDevice(values: TypedArray): void;
+  /** Host memory takes what the arrays over it hold. */
+  toHost(values: TypedArray): void;
+  /** No array over this memory is used any more. */
+  release(values: TypedArray): void;
   /** Functions that can run side by side; 1 where they cannot. */
   readonly lanes: number;
   /** Most values of a long vector that are best worked on together: what a core's cache holds, or a GPU's spare memory. */

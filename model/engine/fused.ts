@@ -11,7 +11,12 @@ lower<{ epsilon: number }>("RmsNorm", ({ x, gain }, { epsilon }, to) => {
   const attributes = { axis: -1, epsilon: { float: epsilon } };
   const inputs = [to.name(x!), to.name(gain!)];
   const { recorder } = to;
-  const [y, fusedInverse] = recorder.emit("SimplifiedLayerNormalization", inputs, to.webgpu ? 1 : 2, attributes);
+  const [y, fusedInverse] = recorder.emit(
+    "SimplifiedLayerNormalization",
+    inputs,
+    to.device === "webgpu" ? 1 : 2,
+    attributes,
+  );
   const inverse = fusedInverse ?? inverseByDefinition();
   return [to.tensor(y!, x!.shape), to.tensor(inverse, [...x!.shape.slice(0, -1), 1])];
 
@@ -35,20 +40,25 @@ lower("Rotate", ({ x, cos, sin }, _, to) => {
   return to.tensor(to.recorder.emit("RotaryEmbedding", inputs, 1, {}, MICROSOFT)[0]!, x!.shape);
 });
 
-lower<Heads>("CachedAttention", ({ qkv, keys, values, last, total, cos, sin }, { heads, kvHeads, headWidth }, to) => {
-  const [batch, added] = qkv!.shape as [number, number];
-  const rest = [keys!, values!, last!, total!, cos!, sin!].map(to.name);
-  const attributes = { num_heads: heads, kv_num_heads: kvHeads, do_rotary: 1 };
-  const [out, nextKeys, nextValues] = to.recorder.emit(
-    "GroupQueryAttention",
-    [to.name(qkv!), "", "", ...rest],
-    3,
-    attributes,
-    MICROSOFT,
-  );
-  return [
-    to.tensor(out!, [batch, added, heads * headWidth]),
-    to.tensor(nextKeys!, keys!.shape),
-    to.tensor(nextValues!, values!.shape),
-  ];
-});
+/** Of 32-bit numbers, onnxruntime's CUDA has none. */
+lower<Heads>(
+  "CachedAttention",
+  ({ qkv, keys, values, last, total, cos, sin }, { heads, kvHeads, headWidth }, to) => {
+    const [batch, added] = qkv!.shape as [number, number];
+    const rest = [keys!, values!, last!, total!, cos!, sin!].map(to.name);
+    const attributes = { num_heads: heads, kv_num_heads: kvHeads, do_rotary: 1 };
+    const [out, nextKeys, nextValues] = to.recorder.emit(
+      "GroupQueryAttention",
+      [to.name(qkv!), "", "", ...rest],
+      3,
+      attributes,
+      MICROSOFT,
+    );
+    return [
+      to.tensor(out!, [batch, added, heads * headWidth]),
+      to.tensor(nextKeys!, keys!.shape),
+      to.tensor(nextValues!, values!.shape),
+    ];
+  },
+  ["cpu", "webgpu"],
+);

@@ -7,6 +7,7 @@
 import * as tf from "@tensorflow/tfjs-core";
 import { type CompiledFunction, checkArrays, type DeviceArray, type Engine, memoryFor } from "./engine.ts";
 import "./lowerings.ts";
+import { hostMemory } from "./memory.ts";
 import { trace } from "./trace.ts";
 
 /**
@@ -17,6 +18,9 @@ export function immediateEngine(name: Engine["name"], device: string, backend: s
   return {
     name,
     device,
+    toDevice: hostMemory.toDevice,
+    toHost: hostMemory.toHost,
+    release: hostMemory.release,
     lanes: 1,
     pieceValues: 2 ** 24,
 

@@ -93,7 +93,7 @@ function transpose(to: Lowering, x: Info, perm: readonly number[]): Info {
 lower<tf.TransposeAttrs>("Transpose", ({ x }, { perm }, to) => transpose(to, x!, perm));
 
 lower<tf.BatchMatMulAttrs>("BatchMatMul", (inputs, { transposeA, transposeB }, to) => {
-  const turnB = transposeB && to.webgpu;
+  const turnB = transposeB && to.device === "webgpu";
   const b = turnB ? transpose(to, inputs["b"]!, swapLast(inputs["b"]!)) : inputs["b"]!;
   const rowsB = transposeB && !turnB;
   // Turned over by itself: on several threads, onnxruntime's product of a transposed left factor is a sixth slower than both.

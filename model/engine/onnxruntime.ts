@@ -3,12 +3,14 @@
  * copies every output of every run, preallocated or not (measured: 67 MB a decode step, docs/log.md); here a tensor is a
  * view of memory we own, and a run writes where it is told.
  *
- * - Memory behind a tensor must outlive it and must not move, so arrays handed in are kept alive by their `OrtTensor`.
+ * - Memory behind a tensor must outlive it and must not move, so whose it is is kept alive by its `OrtTensor`.
  * - A call that fails throws with onnxruntime's own words.
  * Source: onnxruntime/core/session/onnxruntime_c_api.h. The table of functions only ever grows at its end.
  */
 import { CFunction, CString, dlopen, type FFITypeOrString, type Pointer, ptr, read } from "bun:ffi";
 import { dirname, join } from "node:path";
+import type { Device, ElementType, Spec } from "./engine.ts";
+import { sizeOf } from "./graph.ts";
 import { type Call as LaneCall, Lanes } from "./lanes.ts";
 
 /** Version of the function table we ask for; every later library serves it too. */
@@ -29,7 +31,7 @@ const FUNCTIONS = {
   setOptimizationLevel: [23, ["ptr", "i32"], "ptr"],
   setThreads: [24, ["ptr", "i32"], "ptr"],
   createTensor: [49, ["ptr", "ptr", "u64", "ptr", "u64", "i32", "ptr"], "ptr"],
-  createCpuMemoryInfo: [69, ["i32", "i32", "ptr"], "ptr"],
+  createMemoryInfo: [68, ["ptr", "i32", "i32", "i32", "ptr"], "ptr"],
   releaseStatus: [93, ["ptr"], "void"],
   releaseSession: [95, ["ptr"], "void"],
   releaseValue: [96, ["ptr"], "void"],
@@ -38,6 +40,7 @@ const FUNCTIONS = {
   addSessionConfigEntry: [130, ["ptr", "ptr", "ptr"], "ptr"],
   appendCuda: [204, ["ptr", "ptr"], "ptr"],
   createCudaOptions: [205, ["ptr"], "ptr"],
+  updateCudaOptions: [206, ["ptr", "ptr", "ptr", "u64"], "ptr"],
   releaseCudaOptions: [208, ["ptr"], "void"],
   appendProvider: [216, ["ptr", "ptr", "ptr", "ptr", "u64"], "ptr"],
   assignedGraphs: [407, ["ptr", "ptr", "ptr"], "ptr"],
@@ -53,7 +56,9 @@ type Api = Record<keyof typeof FUNCTIONS, Call>;
 const LOG_ERRORS = 3;
 /** GraphOptimizationLevel: everything. */
 const OPTIMIZE_ALL = 99;
-const ELEMENT_TYPES = { float32: 1, int32: 6 } as const;
+const ELEMENT_TYPES = { float32: 1, int32: 6 } as const satisfies Record<ElementType, number>;
+
+const VALUE_BYTES = 4;
 
 /** Session setting: keep which node was given to which provider. */
 const RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info";
@@ -62,10 +67,15 @@ const RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info";
 const ARENA = 1;
 const DEFAULT_MEMORY = 0;
 
+/** onnxruntime's names of the memories that tensors lie in. */
+const MEMORIES = { cpu: "Cpu", cuda: "Cuda" } as const;
+/** What lies in the memory of the first GPU is used where it lies by providers for it. */
+export type OrtMemory = keyof typeof MEMORIES;
+
 interface Runtime {
   readonly api: Api;
   readonly env: Pointer;
-  readonly memory: Pointer;
+  readonly memories: Readonly<Record<OrtMemory, Pointer>>;
   readonly lanes: Lanes;
 }
 
@@ -117,53 +127,58 @@ function runtime(): Runtime {
   ) as unknown as Api;
   const env = new Out();
   check(api, api.createEnv(LOG_ERRORS, zeroEnded("bunraku"), env.cell));
-  const memory = new Out();
-  check(api, api.createCpuMemoryInfo(ARENA, DEFAULT_MEMORY, memory.cell));
+  const memories = { cpu: memoryInfo(api, MEMORIES.cpu), cuda: memoryInfo(api, MEMORIES.cuda) };
   // One arena for all sessions: each of its own would keep its peak for ever, half a gigabyte a compiled shape.
   // The environment is the process's; in a second thread the arena is there already, and this says so.
-  const registered = api.registerAllocator(env.pointer, memory.pointer, null);
+  const registered = api.registerAllocator(env.pointer, memories.cpu, null);
   if (registered !== null) api.releaseStatus(registered);
   const lanes = new Lanes(read.ptr(table, RUN * 8));
-  loaded = { api, env: env.pointer, memory: memory.pointer, lanes };
+  loaded = { api, env: env.pointer, memories, lanes };
   return loaded;
+}
+
+function memoryInfo(api: Api, name: string): Pointer {
+  const made = new Out();
+  check(api, api.createMemoryInfo(zeroEnded(name), ARENA, 0, DEFAULT_MEMORY, made.cell));
+  return made.pointer;
 }
 
 /** Tensors that JavaScript forgot are released. */
 const forgotten = new FinalizationRegistry<Pointer>((value) => void runtime().api.releaseValue(value));
 
-/** A tensor over memory that JavaScript owns. */
+/** A tensor over memory of somebody else's. */
 export class OrtTensor {
-  readonly values: Float32Array | Int32Array;
   readonly handle: Pointer;
+  /** Whose memory it is: as long as the tensor lives, so does this. */
+  readonly owner: object;
 
-  constructor(values: Float32Array | Int32Array, shape: readonly number[]) {
-    const { api, memory } = runtime();
-    // Asking for `buffer` makes small arrays move to memory of their own, once and for all; only then is the pointer final.
-    if (values.buffer.byteLength === 0) throw new RangeError("a tensor needs at least one value");
-    this.values = values;
+  /** @param address  of the first value. */
+  constructor(memory: OrtMemory, address: Pointer, { shape, dtype }: Spec, owner: object) {
+    const { api, memories } = runtime();
+    this.owner = owner;
     const dims = BigInt64Array.from(shape, BigInt);
-    const type = values instanceof Float32Array ? ELEMENT_TYPES.float32 : ELEMENT_TYPES.int32;
+    const bytes = VALUE_BYTES * sizeOf(shape);
     const out = new Out();
     const dimsPointer = dims.length === 0 ? null : dims;
-    check(api, api.createTensor(memory, ptr(values), values.byteLength, dimsPointer, dims.length, type, out.cell));
+    check(
+      api,
+      api.createTensor(memories[memory], address, bytes, dimsPointer, dims.length, ELEMENT_TYPES[dtype], out.cell),
+    );
     this.handle = out.pointer;
     forgotten.register(this, this.handle);
   }
 }
 
-/** What computes the nodes of a graph. */
-export type OrtDevice = "cpu" | "webgpu" | "cuda";
-
 export interface SessionOptions {
   /** The CPU's if left out. */
-  readonly device?: OrtDevice;
+  readonly device?: Device;
   readonly threads: number;
   /** File prefix for onnxruntime's per-node profile. */
   readonly profile?: string;
 }
 
 /** Have a device other than the CPU compute what it can. @throws {Error} if it is not there. */
-function appendProvider(api: Api, settings: Pointer, device: Exclude<OrtDevice, "cpu">): void {
+function appendProvider(api: Api, settings: Pointer, device: Exclude<Device, "cpu">): void {
   check(api, api.addSessionConfigEntry(settings, zeroEnded(RECORD_ASSIGNMENT), zeroEnded("1")));
   if (device === "webgpu") {
     try {
@@ -179,6 +194,9 @@ function appendProvider(api: Api, settings: Pointer, device: Exclude<OrtDevice, 
   const options = new Out();
   check(api, api.createCudaOptions(options.cell));
   try {
+    // Otherwise it rounds the factors of products to 10 bits behind the point.
+    const [key, value] = [zeroEnded("use_tf32"), zeroEnded("0")];
+    check(api, api.updateCudaOptions(options.pointer, pointers([key]), pointers([value]), 1));
     check(api, api.appendCuda(settings, options.pointer));
   } finally {
     api.releaseCudaOptions(options.pointer);

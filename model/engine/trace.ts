@@ -3,7 +3,7 @@
  * Gradients need no code here, since tfjs' own autodiff calls kernels too.
  */
 import * as tf from "@tensorflow/tfjs-core";
-import type { Spec, TensorFunction } from "./engine.ts";
+import type { Device, Spec, TensorFunction } from "./engine.ts";
 import {
   type Attribute,
   type Constant,
@@ -85,7 +85,6 @@ export class Recorder {
 
 class TraceBackend extends tf.KernelBackend {
   recorder = new Recorder();
-  webgpu = false;
   readonly data = new tf.DataStorage<Recorded>(this, tf.engine());
 
   override write(values: tf.backend_util.BackendValues, shape: number[], dtype: tf.DataType): tf.DataId {
@@ -149,15 +148,17 @@ class TraceBackend extends tf.KernelBackend {
   override dispose(): void {}
 }
 
-export const TRACE = "trace";
-tf.registerBackend(TRACE, () => new TraceBackend());
+/** A backend for each device, as not every one has a kernel for everything. */
+const DEVICES = ["cpu", "webgpu", "cuda"] as const satisfies Device[];
+const backendName = (device: Device) => `trace for ${device}`;
+for (const device of DEVICES) tf.registerBackend(backendName(device), () => new TraceBackend());
 const backend = () => tf.engine().backend as TraceBackend;
 
 /** What a lowering of one kernel may do. */
 export interface Lowering {
   readonly recorder: Recorder;
-  /** The graph is for onnxruntime's WebGPU, which lacks some of its operators. */
-  readonly webgpu: boolean;
+  /** What the graph is for: onnxruntime has not every operator on each. */
+  readonly device: Device;
   name(tensor: tf.TensorInfo): string;
   tensor(name: string, shape: readonly number[], dtype?: tf.DataType): tf.TensorInfo;
 }
@@ -169,39 +170,40 @@ export type Kernel<A> = (
   to: Lowering,
 ) => tf.TensorInfo | tf.TensorInfo[];
 
-/** Say how a tfjs kernel is written as ONNX nodes. */
-export function lower<A = object>(kernelName: string, kernel: Kernel<A>): void {
-  tf.registerKernel({
-    kernelName,
-    backendName: TRACE,
-    kernelFunc: ({ inputs, attrs }) => {
-      const { recorder, webgpu } = backend();
-      const to: Lowering = {
-        ...{ recorder, webgpu },
-        name: (tensor) => backend().nameOf(tensor),
-        tensor: (name, shape, dtype = "float32") => backend().tensor(name, shape, dtype),
-      };
-      return kernel(inputs as Record<string, tf.TensorInfo>, attrs as A, to);
-    },
-  });
+/** Say how a tfjs kernel is written as ONNX nodes. @param devices  on others a fused kernel's definition is. */
+export function lower<A = object>(kernelName: string, kernel: Kernel<A>, devices: readonly Device[] = DEVICES): void {
+  for (const device of devices) {
+    tf.registerKernel({
+      kernelName,
+      backendName: backendName(device),
+      kernelFunc: ({ inputs, attrs }) => {
+        const { recorder } = backend();
+        const to: Lowering = {
+          ...{ recorder, device },
+          name: (tensor) => backend().nameOf(tensor),
+          tensor: (name, shape, dtype = "float32") => backend().tensor(name, shape, dtype),
+        };
+        return kernel(inputs as Record<string, tf.TensorInfo>, attrs as A, to);
+      },
+    });
+  }
 }
 
 /**
  * Record what `build` computes.
  *
- * @param webgpu  write it for onnxruntime's WebGPU.
+ * @param device  what it is to run on.
  * @returns the graph; its inputs are named as in `inputs`, its outputs `out.NAME` for each key of the result.
  */
 export function trace(
   build: TensorFunction,
   inputs: Readonly<Record<string, Spec>>,
-  webgpu = false,
+  device: Device = "cpu",
 ): { graph: Graph; outputs: Record<string, Spec> } {
   const before = tf.engine().backendName;
-  void tf.engine().setBackend(TRACE); // Both backends are synchronous.
+  void tf.engine().setBackend(backendName(device)); // All backends are synchronous.
   const traced = backend();
   traced.recorder = new Recorder();
-  traced.webgpu = webgpu;
   const ports = Object.entries(inputs).map(([name, spec]) => ({ name, ...spec }));
   const outputs: Record<string, Spec> = {};
   const results: { port: Port; value: string }[] = [];

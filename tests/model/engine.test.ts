@@ -2,11 +2,13 @@
 import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import * as tf from "@tensorflow/tfjs-core";
+import { stepAttention } from "../../model/cached-attention.ts";
 import { compiledEngine } from "../../model/engine/compiled.ts";
 import { eagerEngine } from "../../model/engine/eager.ts";
-import { type Engine, f32, i32, type Spec, type TensorFunction } from "../../model/engine/engine.ts";
+import { type Device, type Engine, f32, i32, type Spec, type TensorFunction } from "../../model/engine/engine.ts";
 import { OrtSession } from "../../model/engine/onnxruntime.ts";
 import { selfCheck } from "../../model/engine/self-check.ts";
+import { trace } from "../../model/engine/trace.ts";
 import { engines } from "./engines.ts";
 import { farthest } from "./farthest.ts";
 import { randomValues } from "./gradient-check.ts";
@@ -349,4 +351,22 @@ describe("a start-up check", () => {
     const output = await Promise.all([new Response(child.stdout).text(), new Response(child.stderr).text()]);
     expect([await child.exited, ...output]).toEqual([0, "", ""]);
   });
+});
+
+test("a decoding step's attention is one operator where onnxruntime has it for 32-bit numbers, and written out on cuda", () => {
+  const heads = { heads: 2, kvHeads: 1, headWidth: 16 };
+  const specs = {
+    ...{ qkv: f32(4, 1, 64), keys: f32(4, 1, 8, 16), values: f32(4, 1, 8, 16), last: i32(4), total: i32() },
+    ...{ cos: f32(8, 8), sin: f32(8, 8) },
+  };
+  const operators = (device: Device) => {
+    const step: TensorFunction = ({ qkv, keys, values, last, total, cos, sin }) => ({
+      ...stepAttention(qkv!, keys!, values!, last!, total!, { cos: cos!, sin: sin! }, heads),
+    });
+    return trace(step, specs, device).graph.nodes.map(({ op }) => op);
+  };
+  expect(operators("cpu")).toContain("GroupQueryAttention");
+  expect(operators("webgpu")).toContain("GroupQueryAttention");
+  expect(operators("cuda")).not.toContain("GroupQueryAttention");
+  expect(operators("cuda")).toContain("Softmax");
 });

@@ -11,7 +11,7 @@ import { microBatches, type Sequence } from "../../model/batch.ts";
 import { Decoder } from "../../model/decoder.ts";
 import { deviceCheck } from "../../model/device-check.ts";
 import { type CompiledEngine, compiledEngine } from "../../model/engine/compiled.ts";
-import { expectCudaProvider, hasCudaProvider } from "../../model/engine/cuda-provider.ts";
+import { expectCudaProvider, hasCudaProvider } from "../../model/engine/cuda.ts";
 import { type Engine, f32 } from "../../model/engine/engine.ts";
 import { type Adapter, webgpuAdapter } from "../../model/engine/vulkan.ts";
 import { Network } from "../../model/network.ts";
