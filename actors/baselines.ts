@@ -1,6 +1,8 @@
 /** What chance and perfect play reach on the boards that a policy is judged by. */
 import { bestPossible, evaluateRandom, expertSuccess } from "../envs/evaluate.ts";
+import { Refused } from "../envs/outside/json-server.ts";
 import type { RunConfig } from "./config.ts";
+import { RunError } from "./errors.ts";
 import { type MetricName, partName } from "./metrics.ts";
 import { episodeRules, playedEnvs, tagOf } from "./played-envs.ts";
 import type { Success } from "./run-report.ts";
@@ -9,7 +11,11 @@ import { percent } from "./update-metrics.ts";
 
 export type Baselines = Pick<Success, "random" | "best" | "expert">;
 
-/** By env, in the order of the mix. */
+/**
+ * By env, in the order of the mix.
+ *
+ * @throws {RunError} if an env's server refuses: started again, we would ask it the same. One that cannot be reached may come back.
+ */
 export async function measureBaselines(config: RunConfig): Promise<ReadonlyMap<string, Baselines>> {
   const { episodes, firstSeed: seed } = config.validate;
   const measured = new Map<string, Baselines>();
@@ -17,8 +23,13 @@ export async function measureBaselines(config: RunConfig): Promise<ReadonlyMap<s
     const tag = tagOf(config, name);
     const { actionsMax } = episodeRules(config, name, tag);
     const boards = { episodes, seed, actionsMax };
-    const { success: random } = await evaluateRandom(tag, boards);
-    measured.set(name, { random, best: bestPossible(tag, boards), expert: await expertSuccess(tag, boards) });
+    try {
+      const { success: random } = await evaluateRandom(tag, boards);
+      measured.set(name, { random, best: bestPossible(tag, boards), expert: await expertSuccess(tag, boards) });
+    } catch (error) {
+      if (error instanceof Refused) throw new RunError(`${name} cannot be played: ${error.message}`, { cause: error });
+      throw error;
+    }
   }
   return measured;
 }

@@ -3,6 +3,7 @@
  * report. The game and the action budget decide; turn limits and formats are a policy's affair.
  */
 import type { LocalGame, OutsideGame, Uniform } from "./env.ts";
+import { Refused } from "./outside/json-server.ts";
 import { type PassAtK, passCurve } from "./pass-at-k.ts";
 import { Pcg64 } from "./rng/pcg64.ts";
 import type { EnvTag, Player } from "./tag.ts";
@@ -116,7 +117,7 @@ async function firstToSucceed(first: Promise<Played>, again: () => Played | Prom
     try {
       return await now;
     } catch (error) {
-      if (attempt === OUTSIDE_ATTEMPTS) throw error;
+      if (attempt === OUTSIDE_ATTEMPTS || error instanceof Refused) throw error;
     }
   }
 }

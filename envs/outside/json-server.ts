@@ -63,6 +63,9 @@ export interface AskOptions {
   readonly retriesMax?: number;
 }
 
+/** An answer that asking again, now or later, will not change. Its name stays that of any error: what it says is for people. */
+export class Refused extends Error {}
+
 /** An answer that is an error, and whether asking again may help. */
 class Refusal extends Error {
   readonly passing: boolean;
@@ -87,7 +90,8 @@ export class JsonServer {
 
   /**
    * @param body  null asks with GET.
-   * @throws {Error} one line: which server, what it did, and what to do; the reason of `signal` if that fired.
+   * @throws {Error} one line: which server, what it did, and what to do; `Refused` if its answer is final; the reason of `signal` if
+   *   that fired.
    */
   async ask<T>(path: string, body: unknown, schema: z.ZodType<T>, options: AskOptions = {}): Promise<T> {
     const { name, help, retryMs } = this.#options;
@@ -102,7 +106,8 @@ export class JsonServer {
         if (!passing || tries > retriesMax) {
           const after = tries === 1 ? "" : ` after ${tries} tries`;
           const hint = passing ? ` ${help}` : "";
-          throw new Error(`${name} at ${this.#base}${path}${after}: ${described(error)}.${hint}`, { cause: error });
+          const text = `${name} at ${this.#base}${path}${after}: ${described(error)}.${hint}`;
+          throw new (passing ? Error : Refused)(text, { cause: error });
         }
       }
       await wait(retryMs * 2 ** (tries - 1), undefined, signal === undefined ? {} : { signal }).catch((error) => {

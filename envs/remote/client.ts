@@ -6,7 +6,7 @@
  * - Before the first of them the server is asked whether it speaks this protocol and has the env.
  */
 import { z } from "zod";
-import type { JsonServer } from "../outside/json-server.ts";
+import { type JsonServer, Refused } from "../outside/json-server.ts";
 import { type AnswerOf, answerSchemas, Failed, Health, type RemoteAsk } from "./protocol.ts";
 
 export interface ClientOptions {
@@ -67,7 +67,7 @@ export class RemoteClient {
     const { env } = this.#options;
     const { envs } = await this.#server.ask("/health", null, Health);
     if (env !== null && !envs.includes(env)) {
-      throw new Error(`the remote server has no env ${JSON.stringify(env)}; it has ${envs.join(", ")} (options.env)`);
+      throw new Refused(`the remote server has no env ${JSON.stringify(env)}; it has ${envs.join(", ")} (options.env)`);
     }
   }
 
@@ -123,7 +123,7 @@ export class RemoteClient {
 function settle({ ask: { ask }, resolve, reject }: Waiting, given: unknown): void {
   const failed = Failed.safeParse(given);
   const answer = answerSchemas[ask].safeParse(given);
-  if (failed.success) reject(new Error(`the remote server: ${failed.data.error}`));
+  if (failed.success) reject(new Refused(`the remote server: ${failed.data.error}`));
   else if (answer.success) resolve(answer.data);
-  else reject(new Error(`the remote server answers ${ask} with something else: ${answer.error.issues[0]!.message}`));
+  else reject(new Refused(`the remote server answers ${ask} with something else: ${answer.error.issues[0]!.message}`));
 }

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { jsonService } from "../envs/outside/json-service.ts";
 import { command, root } from "../scripts/command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 import { LONG, RunProcess, Runs } from "./run-process.ts";
@@ -168,6 +169,31 @@ test(
     const last = err.trimEnd().split("\n").at(-1)!;
     expect(last).toContain("32 of 32 episodes could not be played");
     expect(last).toContain("the first prompt leaves no room in rollout.contextTokensMax, 4");
+  },
+  LONG,
+);
+
+test(
+  "a run whose env is served elsewhere, and refused there, ends at the first refusal: it would be refused again",
+  async () => {
+    const refuse = () => Response.json({ error: "no board for you" }, { status: 403 });
+    await using server = jsonService(({ path }) =>
+      path === "/health" ? { protocol: 1, envs: ["boards"] } : path === "/open" ? refuse() : {},
+    );
+    const { folder, args } = runs.fresh({
+      env: { tag: "Remote", options: { url: server.url } },
+      warmStart: { enabled: false, boards: undefined, cacheDir: undefined, stages: undefined },
+    });
+    const run = new RunProcess(folder, args);
+    const { code, err } = await run.ended;
+    const last = err.trimEnd().split("\n").at(-1)!;
+    expect([code, last]).toEqual([
+      1,
+      expect.stringMatching(
+        /^error: the run ended: learner .*Remote cannot be played: .*\/open: answers 403: no board for you/,
+      ),
+    ]);
+    expect(run.log.filter(({ kind }) => kind === "restarted")).toEqual([]);
   },
   LONG,
 );
