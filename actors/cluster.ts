@@ -40,10 +40,16 @@ export async function startCluster({ run, folder, config, event, output }: Clust
   const token = wire.token ?? randomBytes(24).toString("base64url");
   const known = new Whereabouts();
   const { frameBytesMax, queuedBytesMax } = wire;
-  const report = ({ kind, peer, detail }: Problem) =>
+  const report = ({ kind, peer, detail, stack }: Problem) =>
     output(
       "supervisor",
-      JSON.stringify({ level: "warning", actor: "supervisor", kind: `peer.${kind}`, text: `${peer}: ${detail}` }),
+      JSON.stringify({
+        level: "warning",
+        actor: "supervisor",
+        kind: `peer.${kind}`,
+        text: `${peer}: ${detail}`,
+        stack,
+      }),
     );
   const transport = createTransport("routed", { clock: realClock, token, frameBytesMax, queuedBytesMax, report });
   const supervisor: Supervisor = new Supervisor({

@@ -33,7 +33,18 @@ export function within<T>(boundary: Boundary, what: string, run: () => T): T {
 
 /** One line for people: the name and message, whatever was thrown. */
 export function describeError(error: unknown): string {
-  return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  return oneLine(error instanceof Error ? `${error.name}: ${error.message}` : String(error));
+}
+
+export const oneLine = (text: string): string => text.trim().replaceAll(/\s*\n\s*/g, " ");
+
+/** For a log: where it was thrown, one call a line, and the same of each of its causes. Its own words are left out. */
+export function stackOf(error: unknown): string {
+  if (!(error instanceof Error)) return "";
+  const calls = (error.stack ?? "").split("\n").filter((line) => /^\s+at /.test(line));
+  const { cause } = error;
+  const before = cause instanceof Error ? [`caused by ${describeError(cause)}`, stackOf(cause)] : [];
+  return [...calls.map((line) => line.trim()), ...before].join("\n");
 }
 
 /** Exit code of an actor that ended by a `RunError`. */

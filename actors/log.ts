@@ -26,18 +26,32 @@ export interface LogOptions {
   readonly date: () => Date;
 }
 
-/** Characters of one text; a pipe takes 4096 bytes in one piece. */
-const TEXT_MAX = 3000;
+/** What a pipe takes in one piece. */
+const LINE_BYTES = 4096;
+
+/** Characters of a text: as many of `most` as its line has room for, and no text is cut to fewer than `least`. */
+const TEXT = { most: 3000, least: 100 };
 
 export function makeLog({ actor, level: lowest, secrets, write, date }: LogOptions): Log {
-  const hidden = secrets.filter((secret) => secret !== "").map((secret) => JSON.stringify(secret).slice(1, -1));
+  const hidden = secrets.filter((secret) => secret !== "");
+  const safe = (text: string) => hidden.reduce((rest, secret) => rest.replaceAll(secret, "(hidden)"), text);
   const at =
     (level: Level): Write =>
     (kind, text, fields = {}) => {
       if (LEVELS.indexOf(level) < LEVELS.indexOf(lowest)) return;
-      const shown = text.length <= TEXT_MAX ? text : `${text.slice(0, TEXT_MAX)}… (${text.length} characters)`;
-      const line = JSON.stringify({ time: date().toISOString(), level, actor, kind, text: shown, ...fields });
-      write(`${hidden.reduce((safe, secret) => safe.replaceAll(secret, "(hidden)"), line)}\n`);
+      const entry = { time: date().toISOString(), level, actor, kind, text, ...fields };
+      let line: string;
+      let max = TEXT.most;
+      do {
+        const shown = (_: string, value: unknown) => (typeof value === "string" ? cut(safe(value), max) : value);
+        line = `${JSON.stringify(entry, shown)}\n`;
+        max /= 2;
+      } while (Buffer.byteLength(line) > LINE_BYTES && max >= TEXT.least);
+      write(line);
     };
   return { debug: at("debug"), info: at("info"), warning: at("warning"), error: at("error") };
+}
+
+function cut(text: string, max: number): string {
+  return text.length <= max ? text : `${text.slice(0, max)}… (${text.length} characters)`;
 }

@@ -11,7 +11,7 @@ import { randomBytes } from "node:crypto";
 import type { ActorKind, Running } from "./actor.ts";
 import { type Clock, realClock } from "./clock.ts";
 import { ACTORS_EVERY_MS, type Cluster, type ClusterOptions } from "./cluster.ts";
-import { describeError } from "./errors.ts";
+import { describeError, stackOf } from "./errors.ts";
 import { type Log, makeLog } from "./log.ts";
 import { Meter } from "./meter.ts";
 import type { ActorView } from "./protocol.ts";
@@ -128,7 +128,7 @@ class SingleProcess implements Cluster {
     const { frameBytesMax, queuedBytesMax } = this.#options.config.transport;
     return createTransport("memory", {
       ...{ network: this.#network, clock: this.#time.clock, token: this.#token, frameBytesMax, queuedBytesMax },
-      report: ({ kind, peer, detail }) => actor.log.warning(`peer.${kind}`, detail, { peer }),
+      report: ({ kind, detail, ...where }) => actor.log.warning(`peer.${kind}`, detail, where),
       received(type) {
         actor.lastMessage = type;
       },
@@ -143,8 +143,7 @@ class SingleProcess implements Cluster {
   }
 
   #failed({ name, log }: Actor, error: unknown): void {
-    const stack = error instanceof Error ? (error.stack ?? "") : "";
-    log.error("crash", describeError(error), { stack: stack.slice(0, 2000) });
+    log.error("crash", describeError(error), { stack: stackOf(error) });
     void this.#end({ ok: false, reason: `${name} failed (${describeError(error)})` }, null);
   }
 

@@ -74,7 +74,7 @@ export function startThread<M extends Methods>(
     const error = new Error(data.error.message);
     call?.reject(Object.assign(error, { name: data.error.name, stack: data.error.stack }));
   };
-  worker.onerror = (event) => fail(new Error(`a compute thread failed: ${event.message}`));
+  worker.onerror = ({ message }) => fail(uncaught(message));
   worker.addEventListener("close", (event) => {
     const { code } = event as unknown as { code: number };
     if (code !== 0) fail(new Error(`a compute thread ended with code ${code}`));
@@ -99,6 +99,16 @@ export function startThread<M extends Methods>(
       open.clear();
     },
   };
+}
+
+/** What no method of a thread caught. Bun tells it as it prints it: the code around it, its name and words, its calls. */
+function uncaught(printed: string): Error {
+  const lines = printed.split("\n").filter((line) => !/^\s*(\d+ \||\^)/.test(line));
+  const isCall = (line: string) => /^\s+at /.test(line);
+  const words = lines.filter((line) => !isCall(line)).join("\n");
+  const error = new Error(`a compute thread failed: ${words.trim()}`);
+  error.stack = lines.filter(isCall).join("\n");
+  return error;
 }
 
 /** The same object with some of its methods replaced. */

@@ -66,12 +66,17 @@ export async function main(args: string[]): Promise<number> {
     write: (text) => process.stderr.write(text),
     columns: () => process.stderr.columns ?? 120,
   });
+  const crashed = (error: unknown) => view.crashed(error);
+  for (const kind of ["uncaughtException", "unhandledRejection"]) process.prependListener(kind, crashed);
   const start = options.flags["single-process"] ? startSingleProcess : startCluster;
   const cluster = await start({
     run: basename(folder),
     ...{ folder, config },
     event: (event) => view.event(event),
     output: (actor, line) => view.line(actor, line),
+  }).catch((error: unknown) => {
+    crashed(error);
+    throw error;
   });
   const memory = new Memory();
   const sampling = setInterval(() => {

@@ -62,9 +62,11 @@ export async function lend(
   checkAddress(address, tls);
   const joined = await join(kind, {
     ...{ address, token, tls, adapt, delta, patienceMs: 1000 * patience },
-    say: (level, text) => {
+    say: (level, text, stack) => {
       if (level !== "info") say(`${level}: ${text}`);
       else if (!quiet) say(text);
+      // run.ts keeps this flag to itself; a guest has no log to put it in.
+      if (stack !== undefined && process.argv.includes("--verbose")) say(stack);
     },
   });
   if (json) process.on("exit", (code) => console.log(JSON.stringify({ run: joined.run, actor: joined.actor, code })));

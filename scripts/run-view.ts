@@ -2,12 +2,14 @@
  * A run as the terminal shows it: a few lines at its foot that keep up with the run, and above them what should stay. Elsewhere
  * plain lines. Everything goes to the run's log.
  *
+ * - An error is one line. Where it was thrown is in the log only.
  * - What a model wrote cannot move the cursor or colour the terminal: controls are shown, not obeyed.
  */
 import { appendFileSync } from "node:fs";
 import { join } from "node:path";
 import type { RunConfig } from "../actors/config.ts";
 import { visible } from "../actors/dashboard/client/text.ts";
+import { describeError, oneLine, stackOf } from "../actors/errors.ts";
 import { EVENT_KINDS } from "../actors/metrics.ts";
 import type { SupervisorEvent } from "../actors/supervision.ts";
 import { RunStatus, type Told } from "./run-status.ts";
@@ -67,6 +69,13 @@ export class RunView {
     else if (actor === "learner") this.note(text);
   }
 
+  /** The run's own process fails: where, goes to the log. What, is said by whoever ends it. */
+  crashed(error: unknown): void {
+    const entry = { level: "error", actor: "supervisor", kind: "crash", text: describeError(error) };
+    this.#record(JSON.stringify({ ...entry, stack: stackOf(error) }));
+    this.#clear();
+  }
+
   event(event: SupervisorEvent): void {
     this.#record(JSON.stringify({ actor: "supervisor", ...event }));
     if (event.kind === "exited" && !event.asked && event.code !== 0) {
@@ -105,7 +114,7 @@ export class RunView {
   /** A line that stays. */
   note(text: string): void {
     this.#clear();
-    this.#options.write(`${visible(text)}\n`);
+    this.#options.write(`${visible(oneLine(text))}\n`);
     this.#show();
   }
 

@@ -3,11 +3,13 @@
  * hands over to scripts/COMMAND.ts. Until then nothing but built-in modules may be loaded: there may be nothing else.
  *
  * A command is a file of this folder that exports `main(args): Promise<number>`; its opening comment says what it does.
- * Exit codes: 0 done, 1 failed, 2 asked for wrongly. A failure is one line on standard error; --verbose adds the stack.
+ * Exit codes: 0 done, 1 failed, 2 asked for wrongly. A failure is one line on standard error, a line for each fault if it was asked
+ * for wrongly; --verbose adds the stack.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { visible } from "../actors/dashboard/client/text.ts";
+import { oneLine } from "../actors/errors.ts";
 import { nearest } from "../actors/nearest.ts";
 import { install } from "./install.ts";
 
@@ -35,15 +37,23 @@ async function run([name, ...args]: string[]): Promise<number> {
     const near = nearest(name, commands.keys());
     return fail(`no command "${name}"; ${near === null ? "`bun run help` lists them" : `did you mean ${near}?`}`, 2);
   }
+  const failed = (error: unknown) => {
+    if (args.includes("--verbose")) console.error(visible(Bun.inspect(error)));
+    const usage = error instanceof Error && ["UsageError", "ConfigError"].includes(error.name);
+    const message = error instanceof Error ? error.message : String(error);
+    return usage ? fail(message, 2) : fail(oneLine(message), 1);
+  };
+  for (const kind of ["uncaughtException", "unhandledRejection"]) {
+    process.on(kind, (error) => process.exit(failed(error)));
+  }
   try {
     // Bun remembers which packages it did not find, so a process that saw none has to start over: same id, same streams.
     if (await install(join(import.meta.dir, ".."))) process.execve!(process.execPath, process.argv, process.env);
     const command = (await import(`./${name}.ts`)) as CommandModule;
     return await command.main(args.filter((arg) => arg !== "--verbose"));
   } catch (error) {
-    if (args.includes("--verbose")) console.error(visible(Bun.inspect(error)));
-    const usage = error instanceof Error && ["UsageError", "ConfigError"].includes(error.name);
-    return fail(error instanceof Error ? error.message : String(error), usage ? 2 : 1);
+    // What it left open must not keep it.
+    process.exit(failed(error));
   }
 }
 
@@ -66,7 +76,7 @@ function overview(commands: ReadonlyMap<string, string>): string {
   return ["bun run COMMAND [--help] [--verbose] …", "", ...rows].join("\n");
 }
 
-/** A message may quote what a model or a server wrote. */
+/** Each of its lines is an error. It may quote what a model or a server wrote. */
 function fail(message: string, code: number): number {
   for (const line of message.split("\n")) console.error(visible(`error: ${line}`));
   return code;

@@ -11,7 +11,7 @@ import { z } from "zod";
 import type { Running } from "../actor.ts";
 import { Birth } from "../birth.ts";
 import { realClock } from "../clock.ts";
-import { describeError } from "../errors.ts";
+import { describeError, oneLine } from "../errors.ts";
 import { makeLog } from "../log.ts";
 import type { Role } from "../protocol.ts";
 import { dieWithParent } from "./die-with-parent.ts";
@@ -66,7 +66,7 @@ async function readBirth<S>(role: Role, schema: z.ZodType<S>): Promise<{ birth: 
     const birth = Birth.parse(JSON.parse(await promise));
     return { birth, settings: schema.parse(birth.settings) };
   } catch (error) {
-    const why = error instanceof z.ZodError ? z.prettifyError(error) : describeError(error);
+    const why = error instanceof z.ZodError ? oneLine(z.prettifyError(error)) : describeError(error);
     writeLine(`${JSON.stringify({ level: "error", actor: role, kind: "boot", text: `cannot start: ${why}` })}\n`);
     process.exit(1);
   }

@@ -33,8 +33,8 @@ export interface JoinOptions {
   readonly delta: boolean;
   /** What of the run's config is another matter on this machine. */
   readonly adapt: (config: RunConfig) => RunConfig;
-  /** For people. */
-  readonly say: (level: "info" | "warning" | "error", text: string) => void;
+  /** For people. `stack`: where it was thrown, if it was. */
+  readonly say: (level: "info" | "warning" | "error", text: string, stack?: string) => void;
 }
 
 /** Who has joined, and how to leave. */
@@ -72,8 +72,8 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
   const log = makeLog({
     ...{ actor, level: birth.logLevel, secrets: [token, birth.token], date: () => new Date() },
     write(line) {
-      const { level, text } = JSON.parse(line);
-      say(level, text);
+      const { level, text, stack } = JSON.parse(line);
+      say(level, text, stack);
     },
   });
   let lostAtMs: number | null = realClock.now();

@@ -8,7 +8,7 @@
 import type { ActorContext, Running } from "../actor.ts";
 import type { Birth } from "../birth.ts";
 import { realClock } from "../clock.ts";
-import { describeError, RUN_ERROR_CODE, RunError } from "../errors.ts";
+import { describeError, RUN_ERROR_CODE, RunError, stackOf } from "../errors.ts";
 import type { Log } from "../log.ts";
 import { Meter } from "../meter.ts";
 import type { Message, Role, Tell } from "../protocol.ts";
@@ -69,17 +69,17 @@ export function live(options: LifeOptions): Life {
   }
 
   function fail(error: unknown): void {
-    const stack = error instanceof Error ? (error.stack ?? "") : "";
-    log.error("crash", describeError(error), { stack: stack.slice(0, 2000) });
+    log.error("crash", describeError(error), { stack: stackOf(error) });
     process.exit(error instanceof RunError ? RUN_ERROR_CODE : 1);
   }
-  for (const kind of ["uncaughtException", "unhandledRejection"]) process.on(kind, fail);
+  // Before those of the command that lends us, if one does.
+  for (const kind of ["uncaughtException", "unhandledRejection"]) process.prependListener(kind, fail);
 
   const meter = new Meter(realClock);
   const transport = createTransport("routed", {
     ...{ clock: realClock, token, frameBytesMax, queuedBytesMax },
     ...(options.tls === undefined ? {} : { tls: options.tls }),
-    report: ({ kind, peer, detail }) => log.warning(`peer.${kind}`, detail, { peer }),
+    report: ({ kind, detail, ...where }) => log.warning(`peer.${kind}`, detail, where),
     received: (type: Message["type"]) => {
       // The welcome to the connection that carries the heartbeats is no news.
       if (type !== "welcome") lastMessage = type;

@@ -6,7 +6,7 @@
  * - At most `ASKS_MAX` asks wait in each direction; the next gets `failed` with code "capacity" at once.
  * - After `closed` the handler hears nothing more of this peer.
  */
-import { describeError } from "../errors.ts";
+import { describeError, stackOf } from "../errors.ts";
 import type { Answer, AnswerTo, Ask, Messages, Tell } from "../protocol.ts";
 import { answerTypes, decodeFrame, type Envelope, encodeFrame, type Frame, FrameTooLargeError } from "./frame.ts";
 import type { Handler, Peer, Problem, TransportOptions } from "./transport.ts";
@@ -237,7 +237,8 @@ export class WirePeer implements Peer {
 
   #threw(what: string, error: unknown): void {
     // The stack is for our log; the other end has no use for it.
-    this.#report("handlerThrew", `${what}: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`);
+    const detail = `${what}: ${describeError(error)}`;
+    this.#options.report?.({ kind: "handlerThrew", peer: this.name, detail, stack: stackOf(error) });
     this.#end(`the handler of ${what} failed: ${describeError(error)}`, false);
   }
 

@@ -62,6 +62,8 @@ export interface Problem {
     | "refused";
   readonly peer: string;
   readonly detail: string;
+  /** Where the handler threw. */
+  readonly stack?: string;
 }
 
 export interface TransportOptions {

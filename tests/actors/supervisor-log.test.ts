@@ -41,4 +41,9 @@ test("a log cuts a text that would not fit a pipe's piece, and says how long it 
   log.error("x", "y".repeat(100_000));
   expect(written[0]!.length).toBeLessThan(4096);
   expect(JSON.parse(written[0]!).text).toEndWith("… (100000 characters)");
+  log.error("x", "ü".repeat(2000), { stack: "z".repeat(2500), step: 7 });
+  expect(Buffer.byteLength(written[1]!)).toBeLessThanOrEqual(4096);
+  const { text, stack, step } = JSON.parse(written[1]!);
+  expect([text, stack]).toEqual([expect.stringMatching(/^ü+… \(2000 /), expect.stringMatching(/^z+… \(2500 /)]);
+  expect(step).toBe(7);
 });

@@ -1,5 +1,6 @@
 /** Methods of another thread: each call answered once, in any order, and rejected if the thread is gone. */
 import { afterEach, describe, expect, test } from "bun:test";
+import { describeError, stackOf } from "../../actors/errors.ts";
 import { inThisThread, startThread, type Thread } from "../../actors/threads.ts";
 import type { AddingMethods } from "./children/adding-thread.ts";
 import { FakeClock } from "./children/fake-clock.ts";
@@ -66,8 +67,10 @@ describe("a thread", () => {
     const { methods, failed } = start();
     const open = methods.never().catch((error) => error);
     await methods.fall();
-    expect((await failed).message).toContain("fell");
-    expect((await open).message).toContain("fell");
+    const error = await failed;
+    expect(describeError(error)).toBe("Error: a compute thread failed: RangeError: it fell from 3 m");
+    expect(stackOf(error)).toMatch(/^at .*adding-thread\.ts:\d+/);
+    expect((await open).message).toContain("it fell");
   });
 
   test("that is stopped rejects every open call", async () => {

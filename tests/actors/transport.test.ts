@@ -308,7 +308,8 @@ describe.each(Object.entries(everyStage))("the %s transport", (_, makeStage) => 
     const { peer, guest, address, problems } = await connected(host);
     expect(failure(await peer.ask(open, 60_000))).toBe("closed");
     expect(problems.map(({ kind }) => kind)).toEqual(["handlerThrew"]);
-    expect(problems[0]!.detail).toContain("a bug");
+    expect(problems[0]!.detail).toEndWith(": Error: a bug");
+    expect(problems[0]!.stack).toMatch(/^at .*transport\.test\.ts:\d+/);
     expect(failure(await (await guest.connect(address, idle)).ask(step(0), 60_000))).toBe("env");
   });
 

@@ -1,6 +1,6 @@
 /** What cannot be done is one line that says what to do, with exit code 2 for what was asked wrongly and 1 for the rest. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { jsonService } from "../envs/outside/json-service.ts";
 import { command, root } from "../scripts/command.ts";
@@ -155,6 +155,62 @@ describe.skipIf(!mayMount)("on a broken system", () => {
       const last = err.trimEnd().split("\n").at(-1)!;
       expect(last).toStartWith("error: the run ended: learner ");
       expect(last).toContain("the disk is full; the checkpoints before it are as they were");
+    },
+    LONG,
+  );
+});
+
+describe("an error that nobody expected is one line, and where it was thrown is in the run's log", () => {
+  const crashes = (folder: string) =>
+    readFileSync(join(folder, "log.jsonl"), "utf8")
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line) as { actor?: string; kind: string; text: string; stack: string })
+      .filter(({ kind }) => kind === "crash");
+
+  test(
+    "of an actor",
+    async () => {
+      const folder = join(runs.folder, "no-store");
+      mkdirSync(join(folder, "run.sqlite"), { recursive: true });
+      const { out } = await command(["config", "--json", "--supervisor.restartsMax=0", ANY_PORT]);
+      writeFileSync(join(folder, "config.json"), out);
+      const { code, err } = await command(["cluster", "--resume", folder]);
+      const crash = `Error: cannot open ${join(folder, "run.sqlite")}: unable to open database file`;
+      const last = `first cause: exit code 1 (${crash}); its log is ${join(folder, "log.jsonl")}\n`;
+      expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining(`error: metrics-sink: ${crash}\n`) });
+      expect(err).toEndWith(last);
+      expect(err).not.toMatch(/^\s+at |\.ts:\d/m);
+      expect(crashes(folder)).toEqual([
+        expect.objectContaining({
+          actor: "metrics-sink",
+          text: crash,
+          stack: expect.stringMatching(/^at .*store\.ts:/),
+        }),
+      ]);
+      expect(crashes(folder)[0]!.stack).toContain("\ncaused by SQLiteError: ");
+    },
+    LONG,
+  );
+
+  test.each([
+    ["while it is started", "throw new TypeError('a bug\\nof ours');"],
+    ["later", "setTimeout(() => { throw new TypeError('a bug\\nof ours'); }); return spawn(...args);"],
+  ])(
+    "of the supervisor, %s",
+    async (_, fault) => {
+      const { folder, args } = runs.fresh();
+      const faulty = join(runs.folder, "faulty.ts");
+      // The first actor to be started is the sink.
+      writeFileSync(faulty, `const { spawn } = Bun; Bun.spawn = (...args) => { ${fault} };`);
+      const { code, out, err } = await command(["cluster", ...args], root, { BUN_OPTIONS: `--preload ${faulty}` });
+      expect({ code, out, err }).toEqual({ code: 1, out: "", err: "error: a bug of ours\n" });
+      expect(crashes(folder)).toEqual([
+        expect.objectContaining({
+          ...{ actor: "supervisor", text: "TypeError: a bug of ours" },
+          stack: expect.stringMatching(/^at .*faulty\.ts:1/),
+        }),
+      ]);
     },
     LONG,
   );

@@ -18,6 +18,9 @@ const files: Record<string, string> = {
     "export async function main(args) { console.log([greeting, ...args].join(' ')); return args.length; }",
   "scripts/fall.ts":
     "/** `bun run fall`: fails. */\n" + "export async function main() { throw new Error('cannot stand: 1 leg of 2'); }",
+  "scripts/trip.ts":
+    "/** `bun run trip`: fails where nobody waits for it. */\n" +
+    "export async function main() { setTimeout(() => { throw new TypeError('a stone'); }); await new Promise(() => {}); }",
   "scripts/misuse.ts":
     "class UsageError extends Error { name = 'UsageError'; }\n" +
     "export async function main() { throw new UsageError('first fault\\nsecond fault'); }",
@@ -35,6 +38,7 @@ export async function smallProject(extra: Record<string, string> = {}, copied: s
   for (const name of [
     "scripts/run.ts",
     "scripts/install.ts",
+    "actors/errors.ts",
     "actors/nearest.ts",
     "actors/dashboard/client/text.ts",
     ...copied,

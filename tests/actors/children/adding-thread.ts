@@ -14,7 +14,7 @@ const methods = {
   never: (): Promise<never> => new Promise(() => {}),
   fall: (): void => {
     setTimeout(() => {
-      throw new Error("fell");
+      throw new RangeError("it fell\nfrom 3 m");
     });
   },
 };
