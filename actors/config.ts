@@ -7,6 +7,7 @@
  * - A layer overrides the layers before it, key by key; below all of them are the defaults.
  */
 import { z } from "zod";
+import { didYouMean, nearest } from "../envs/nearest.ts";
 import { withAlgorithm } from "./config/algorithms.ts";
 import { ConfigError } from "./config/error.ts";
 import { HealthConfig } from "./config/health.ts";
@@ -18,7 +19,6 @@ import { EngineConfig, JoinConfig, MetricsConfig, SupervisorConfig, TransportCon
 import { EnvConfig, EnvServerConfig, PromptConfig, RolloutConfig, SamplerConfig } from "./config/play.ts";
 import { brokenRules } from "./config/rules.ts";
 import { unreadKeys } from "./config/unread.ts";
-import { didYouMean, nearest } from "./nearest.ts";
 
 export const RunConfig = z.strictObject({
   seed: z

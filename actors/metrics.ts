@@ -227,6 +227,17 @@ export const METRICS = {
     ...counter("episodes", "Tickets whose lease ran out and that were issued again."),
     timed: true,
   },
+  "total/retried_tickets": {
+    ...counter(
+      "episodes",
+      "Tickets put back to be issued again: leases that ran out, lost samplers, failures of envs.",
+    ),
+    timed: true,
+  },
+  "total/ignored_outcomes": {
+    ...counter("episodes", "Outcomes that were not used, as their ticket had ended or was somebody else's by then."),
+    timed: true,
+  },
   "total/skipped_updates": counter(
     "updates",
     "Updates not made, because nothing was left to learn from or a number was not finite.",

@@ -113,7 +113,7 @@ export const learner: ActorKind = {
       save: (progress) => meter.during("time/save", keeper.save(progress)),
       restore: (update) => keeper.restore(update),
       keepReference: () => keeper.keepReference(),
-      expired: () => tickets.expired,
+      tickets,
       say: (kind, text) => log.info(kind, text),
       inform: (kind, text) => notice("info", kind, text),
       warn,

@@ -67,7 +67,7 @@ export class TicketBook {
   #nextSerial = 0;
   #cancelTimer: (() => void) | null = null;
   #expired = 0;
-  #late = 0;
+  #ignored = 0;
   #retried = 0;
 
   /** @throws {RangeError} if a limit makes no sense. */
@@ -90,9 +90,9 @@ export class TicketBook {
     return this.#expired;
   }
 
-  /** Outcomes that were ignored. */
-  get late(): number {
-    return this.#late;
+  /** Outcomes that were not used: late, doubled or never asked for. */
+  get ignored(): number {
+    return this.#ignored;
   }
 
   /** Times a ticket was put back to be issued again, for whatever reason. */
@@ -162,7 +162,7 @@ export class TicketBook {
   finish(sampler: string, episode: string, attempt: number, outcome: Outcome): boolean {
     const lease = this.#leases.get(episode);
     if (lease === undefined || lease.sampler !== sampler || lease.entry.ticket.attempt !== attempt) {
-      this.#late++;
+      this.#ignored++;
       return false;
     }
     if ("trajectory" in outcome) this.#end(lease, outcome);

@@ -5,7 +5,7 @@ import type { Ticket } from "./protocol.ts";
 import type { Reporter } from "./reporter.ts";
 import type { Progress } from "./run-report.ts";
 import type { Remote } from "./threads.ts";
-import type { Finished } from "./tickets.ts";
+import type { Finished, TicketBook } from "./tickets.ts";
 import type { TrainerMethods } from "./trainer-thread.ts";
 import type { Taught, WarmStartProgress } from "./warm-start.ts";
 
@@ -36,8 +36,8 @@ export interface TrainingContext {
   readonly save: (progress: Progress) => Promise<void>;
   /** Go back to the saved state of this update: parameters and optimisers are as they were; later checkpoints are set aside. */
   readonly restore: (update: number) => Promise<Progress>;
-  /** Leases that ran out so far. */
-  readonly expired: () => number;
+  /** Counts of what befell tickets so far. */
+  readonly tickets: Pick<TicketBook, "expired" | "retried" | "ignored">;
   /** One line for people. */
   readonly say: (kind: string, text: string) => void;
   /** The same, also for the page. */

@@ -232,7 +232,9 @@ export class Training {
       "total/episodes": this.#progress.episodes,
       "total/tokens": this.#progress.tokens,
       "total/skipped_updates": this.#progress.skipped,
-      "total/expired_tickets": this.#context.expired(),
+      "total/expired_tickets": this.#context.tickets.expired,
+      "total/retried_tickets": this.#context.tickets.retried,
+      "total/ignored_outcomes": this.#context.tickets.ignored,
     });
     const due = this.#examine(values);
     reporter.metrics(update + 1, values);

@@ -6,6 +6,7 @@ import { deepCoderTags } from "./deep-coder/tags.ts";
 import { frozenLakeTags } from "./frozen-lake/tags.ts";
 import { game2048Tags } from "./game-2048/tags.ts";
 import { leanTags } from "./lean/tags.ts";
+import { editDistance } from "./nearest.ts";
 import { questionTags } from "./questions/tags.ts";
 import { remoteTags } from "./remote/tags.ts";
 import { rubikTags } from "./rubik/tags.ts";
@@ -56,17 +57,4 @@ export function envTag(name: string, options: unknown = {}, compat = false): Env
 function nearestTags(name: string): string[] {
   const distance = new Map(envTags.map((tag) => [tag, editDistance(name.toLowerCase(), tag.toLowerCase())]));
   return [...envTags].sort((a, b) => distance.get(a)! - distance.get(b)!).slice(0, 3);
-}
-
-/** Levenshtein distance. */
-function editDistance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1)));
-    }
-    row = next;
-  }
-  return row[b.length]!;
 }

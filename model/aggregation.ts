@@ -48,12 +48,6 @@ export function tokenWeights(rows: Rows, aggregation: Aggregation, tokensMax = r
   return Float32Array.from(rows.written, (written, i) => (written ? perRow[Math.floor(i / rows.width)]! : 0));
 }
 
-/** (B, T) 1 / (tokens of the row) where written: a row's weighted sum is its mean. */
-export function sequenceShares(rows: Rows): Float32Array {
-  const lengths = rowLengths(rows);
-  return Float32Array.from(rows.written, (written, i) => (written ? 1 / lengths[Math.floor(i / rows.width)]! : 0));
-}
-
 /** (B) written tokens of each row. */
 export function rowLengths(rows: Rows): number[] {
   return Array.from({ length: rowCount(rows) }, (_, row) =>

@@ -3,7 +3,7 @@
  * run; runs of a group share a colour and have their mean drawn thick.
  */
 import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../actors/metrics.ts";
-import { didYouMean, nearest } from "../actors/nearest.ts";
+import { didYouMean, nearest } from "../envs/nearest.ts";
 import { neededFor } from "./curves/contents.ts";
 import { photograph } from "./curves/photograph.ts";
 import { ENTRIES_MAX, picture } from "./curves/picture.ts";

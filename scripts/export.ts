@@ -4,9 +4,9 @@
  * in float32, so that they compute what was trained.
  */
 import { type Exportable, exportGguf, exportHuggingFace, exportPeft } from "../actors/export.ts";
-import { didYouMean, nearest } from "../actors/nearest.ts";
 import { loadPretrained, readPretrained } from "../actors/pretrained.ts";
 import { readRunConfig, savedPolicy } from "../actors/saved-policy.ts";
+import { didYouMean, nearest } from "../envs/nearest.ts";
 import { layParameters } from "../model/parameters.ts";
 import { modelFolder } from "./chosen-model.ts";
 import {

@@ -7,7 +7,7 @@ import { basename, join } from "node:path";
 import { ConfigError } from "../actors/config/error.ts";
 import { type Layer, merge, oneValue, parseLayer } from "../actors/config/layers.ts";
 import { composeRunConfig, type RunConfig, runKeys } from "../actors/config.ts";
-import { didYouMean, nearest } from "../actors/nearest.ts";
+import { didYouMean, nearest } from "../envs/nearest.ts";
 import { type Flag, type Override, UsageError } from "./options.ts";
 
 const root = join(import.meta.dir, "..", "configs");

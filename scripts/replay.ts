@@ -6,13 +6,13 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { realClock } from "../actors/clock.ts";
 import { visible } from "../actors/dashboard/client/text.ts";
-import { didYouMean, nearest } from "../actors/nearest.ts";
 import { policyOf } from "../actors/policy-of.ts";
 import type { PolicyMethods } from "../actors/policy-thread.ts";
 import { type RecordedEpisode, RecordedRun } from "../actors/recorded-run.ts";
 import { type Difference, type Replay, replayEnv, replayWhole } from "../actors/replay.ts";
 import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/saved-policy.ts";
 import { startThread } from "../actors/threads.ts";
+import { didYouMean, nearest } from "../envs/nearest.ts";
 import { type Command, helped, parseOptions, UsageError } from "./options.ts";
 import { warn } from "./say.ts";
 

@@ -127,7 +127,7 @@ describe("a lease", () => {
     expect(book.finish("s", "ghost", 0, scored("ghost"))).toBe(false);
     expect(book.finish("s", "a", 0, scored("a"))).toBe(true);
     expect(book.finish("s", "a", 0, scored("a"))).toBe(false);
-    expect(book.late).toBe(5);
+    expect(book.ignored).toBe(5);
   });
 
   test("that expires is issued again, first, and its late outcome is not used", async () => {

@@ -121,7 +121,7 @@ export class Stage {
         note(`restore ${update}`);
         return this.saved.findLast((one) => one.update === update)!;
       },
-      expired: () => 0,
+      tickets: { expired: 0, retried: 0, ignored: 0 },
       say: () => {},
       inform: (kind, text) => void this.told.push(`${kind}: ${text}`),
       warn: (kind, text) => void this.warnings.push(`${kind}: ${text}`),

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { type Aggregation, importanceWeights, sequenceShares, tokenWeights } from "../../model/aggregation.ts";
+import { type Aggregation, importanceWeights, tokenWeights } from "../../model/aggregation.ts";
 
 // Rows of 1 and 3 tokens, and a row of padding.
 const rows = { width: 3, written: Uint8Array.of(0, 1, 0, 1, 1, 1, 0, 0, 0) };
@@ -65,10 +65,6 @@ describe("tokenWeights", () => {
       "no token of the minibatch is written, so there is no loss",
     );
   });
-});
-
-test("sequenceShares make a row's weighted sum its mean", () => {
-  expect([...sequenceShares(rows)]).toEqual(Array.from(Float32Array.of(0, 1, 0, 1 / 3, 1 / 3, 1 / 3, 0, 0, 0)));
 });
 
 describe("importanceWeights", () => {

@@ -3,11 +3,18 @@ import * as tf from "@tensorflow/tfjs-core";
 import "@tensorflow/tfjs-backend-cpu";
 import "@tensorflow/tfjs-core/dist/register_all_gradients.js";
 import fc from "fast-check";
-import { type Aggregation, sequenceShares, tokenWeights } from "../../model/aggregation.ts";
+import type { Rows } from "../../model/advantage/rows.ts";
+import { type Aggregation, rowLengths, tokenWeights } from "../../model/aggregation.ts";
 import { type PolicyRule, policyLoss, regularised, valueLoss } from "../../model/loss.ts";
 import { differences, slowPolicyLoss, type Tokens } from "./loss-reference.ts";
 
 await tf.setBackend("cpu");
+
+/** As gspo wants them: of each written token, 1 / (tokens of its row). */
+const sequenceShares = (rows: Rows) => {
+  const lengths = rowLengths(rows);
+  return Float32Array.from(rows.written, (written, i) => (written ? 1 / lengths[Math.floor(i / rows.width)]! : 0));
+};
 
 const PPO: PolicyRule = { kind: "ppo", clipLow: 0.2, clipHigh: 0.28, dualClip: 3 };
 const RULES: PolicyRule[] = [

@@ -134,7 +134,7 @@ export async function startLearner(config: RunConfig, context: ProcessContext): 
       await keepCheckpoints(CHECKPOINTS, config.checkpoint.keep, [], disk);
     },
     restore: notPartOfThis,
-    expired: () => tickets.expired,
+    tickets,
     say: (kind, text) => world.note(`learner: ${kind}: ${text}`),
     inform: (kind, text) => world.note(`learner: ${kind}: ${text}`),
     warn: (kind, text) => world.note(`learner: ${kind}: ${text}`),
