@@ -6,7 +6,7 @@
  *   for any actor. Here its connections are cut, so that they learn of it at once.
  */
 import type { Clock } from "./clock.ts";
-import { type ActorView, type Messages, ProtocolError, type Role, type Tell } from "./protocol.ts";
+import { type ActorView, type Messages, ProtocolError, type Role, STARTING, type Tell } from "./protocol.ts";
 import type { Hello, HostHandler } from "./transport/handshake.ts";
 import type { Peer } from "./transport/transport.ts";
 
@@ -61,7 +61,7 @@ export class Guests {
     const now = this.#options.clock.now();
     return [...this.#guests].map(([name, { role, heardAtMs, heartbeat }]) => ({
       ...{ name, role, guest: true, pid: null, restarts: 0, url: null, silentMs: now - heardAtMs },
-      ...{ doing: heartbeat?.doing ?? "starting", lastMessage: heartbeat?.lastMessage ?? "" },
+      ...{ doing: heartbeat?.doing ?? STARTING, lastMessage: heartbeat?.lastMessage ?? "" },
       ...{ rssBytes: heartbeat?.rssBytes ?? 0, load: heartbeat?.load ?? {}, weights: heartbeat?.weights ?? null },
     }));
   }

@@ -125,6 +125,9 @@ export type EpisodeRow = z.infer<typeof EpisodeRow>;
 const Weights = z.strictObject({ version: Count, digest: Digest });
 export type Weights = z.infer<typeof Weights>;
 
+/** What an actor is doing until it has started and was heard. */
+export const STARTING = "starting";
+
 /** One actor, as the supervisor sees it. */
 export const ActorView = z.strictObject({
   name: Id,

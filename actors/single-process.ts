@@ -14,7 +14,7 @@ import { ACTORS_EVERY_MS, type Cluster, type ClusterOptions } from "./cluster.ts
 import { describeError, stackOf } from "./errors.ts";
 import { type Log, makeLog } from "./log.ts";
 import { Meter } from "./meter.ts";
-import type { ActorView } from "./protocol.ts";
+import { type ActorView, STARTING } from "./protocol.ts";
 import { type ActorRole, actorsOf, Whereabouts } from "./roster.ts";
 import { envServer } from "./start-env-server.ts";
 import { learner } from "./start-learner.ts";
@@ -71,7 +71,7 @@ class SingleProcess implements Cluster {
   /** All run on one thread, so whoever asks hears of all of them now. */
   children(): readonly ActorView[] {
     return this.#actors.map(({ name, kind, running, lastMessage, meter }) => ({
-      ...{ name, role: kind.role, lastMessage, url: running?.url ?? null, doing: running?.doing() ?? "starting" },
+      ...{ name, role: kind.role, lastMessage, url: running?.url ?? null, doing: running?.doing() ?? STARTING },
       ...{ guest: false, pid: process.pid, restarts: 0, silentMs: 0, rssBytes: process.memoryUsage.rss() },
       ...{ load: meter.read(), weights: running?.weights?.() ?? null },
     }));

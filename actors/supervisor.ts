@@ -12,7 +12,7 @@
  */
 import type { Birth } from "./birth.ts";
 import { RUN_ERROR_CODE } from "./errors.ts";
-import { type ActorView, type Messages, ProtocolError, type Role, type Tell } from "./protocol.ts";
+import { type ActorView, type Messages, ProtocolError, type Role, STARTING, type Tell } from "./protocol.ts";
 import { RestartLimit } from "./restart-limit.ts";
 import type { ChildProcess, Exit } from "./spawner.ts";
 import type { ChildSpec, RunEnd, SupervisorOptions } from "./supervision.ts";
@@ -68,7 +68,7 @@ export class Supervisor {
       restarts,
       url,
       silentMs: now - heardAtMs,
-      doing: heartbeat?.doing ?? "starting",
+      doing: heartbeat?.doing ?? STARTING,
       lastMessage: heartbeat?.lastMessage ?? "",
       rssBytes: heartbeat?.rssBytes ?? 0,
       load: heartbeat?.load ?? {},
@@ -211,7 +211,7 @@ export class Supervisor {
       const silentMs = now - child.heardAtMs;
       const limitMs = child.heartbeat === null ? startDeadlineMs : heartbeatDeadlineMs;
       if (child.process === null || child.killedFor !== null) continue;
-      const { doing = "starting", lastMessage = "", workingMs = 0 } = child.heartbeat ?? {};
+      const { doing = STARTING, lastMessage = "", workingMs = 0 } = child.heartbeat ?? {};
       if (workingMs > progressDeadlineMs) {
         this.#options.event({ kind: "stuck", child: child.spec.name, workingMs, doing, lastMessage });
         const why = `no result of its computation for ${Math.round(workingMs)} ms (limit ${progressDeadlineMs} ms)`;

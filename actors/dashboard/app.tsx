@@ -5,7 +5,7 @@
  *   / /actors /episodes /alarms   pages           /api/…               api.ts
  *   /assets/…                     their files     /api/openapi.json    what the API answers
  *   /metrics                      Prometheus      /api/stream          everything new, live (SSE)
- *   /healthz                      process lives   /readyz              run has begun
+ *   /healthz                      sink lives      /readyz              a learner and a sampler are there
  *
  * - Only the two probes answer without the token.
  * - What a model wrote leaves as JSON or as escaped text, never as HTML.
@@ -18,7 +18,7 @@ import { guard } from "./access.ts";
 import { API, type ApiContext, type ApiRoute, NoAnswer } from "./api.ts";
 import type { Assets } from "./assets.ts";
 import { openApiOf } from "./openapi.ts";
-import { overviewOf } from "./overview.ts";
+import { lackOf, overviewOf } from "./overview.ts";
 import { ActorsPage } from "./pages/actors.tsx";
 import { AlarmsPage } from "./pages/alarms.tsx";
 import { EmptyPage } from "./pages/empty.tsx";
@@ -67,7 +67,10 @@ export function dashboardApp(options: DashboardOptions): Hono {
     return;
   });
   app.get("/healthz", (c) => c.text("ok\n"));
-  app.get("/readyz", (c) => (store.run() === null ? c.text("no run yet\n", 503) : c.text("ok\n")));
+  app.get("/readyz", (c) => {
+    const lack = lackOf(store);
+    return lack === null ? c.text("ok\n") : c.text(`${lack}\n`, 503);
+  });
   app.use(guard(token));
 
   for (const [path, Shown] of Object.entries(PAGES)) {

@@ -4,11 +4,32 @@
  * - A number that was not measured is null, never 0.
  */
 import { EVENT_KINDS, type MetricName } from "../metrics.ts";
+import { STARTING } from "../protocol.ts";
 import type { Overview, StoredEvent } from "./answers.ts";
 import type { Store } from "./store.ts";
 
 /** Silence after which nobody writes this record any more; whoever does writes every second. */
 const SILENT_MS = 60_000;
+
+/** The same of those who take part: they are told of every second. */
+const UNHEARD_MS = 10_000;
+
+/** What a run lacks to train: a learner and a sampler that have started, told of by its supervisor. Null: nothing. */
+export function lackOf(store: Store): string | null {
+  const run = store.run();
+  if (run === null) return "no run yet";
+  const told = store.actors();
+  if (told === null || told.atMs < run.startedMs) return "no actors yet";
+  const unheardMs = run.seenMs + run.silentMs - told.atMs;
+  if (unheardMs > UNHEARD_MS) return `nothing heard of the actors for ${Math.round(unheardMs / 1000)} s`;
+  for (const wanted of ["learner", "sampler"] as const) {
+    const has = told.actors.some(
+      ({ role, guest, pid, doing }) => role === wanted && (guest || pid !== null) && doing !== STARTING,
+    );
+    if (!has) return `no ${wanted} yet`;
+  }
+  return null;
+}
 
 /** Null if no run was started in this store. */
 export function overviewOf(store: Store): Overview | null {

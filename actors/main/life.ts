@@ -11,7 +11,7 @@ import { realClock } from "../clock.ts";
 import { describeError, RUN_ERROR_CODE, RunError, stackOf } from "../errors.ts";
 import type { Log } from "../log.ts";
 import { Meter } from "../meter.ts";
-import type { Message, Role, Tell } from "../protocol.ts";
+import { type Message, type Role, STARTING, type Tell } from "../protocol.ts";
 import { anyBeside } from "../transport/address.ts";
 import { createTransport } from "../transport/create.ts";
 import { helloOf } from "../transport/handshake.ts";
@@ -125,7 +125,7 @@ export function live(options: LifeOptions): Life {
   }
 
   function beat(): void {
-    const doing = (running?.doing() ?? "starting").slice(0, 200);
+    const doing = (running?.doing() ?? STARTING).slice(0, 200);
     supervisor.peer()?.tell({
       ...{ type: "heartbeat", actor, doing, lastMessage, rssBytes: process.memoryUsage.rss() },
       workingMs: running?.workingMs?.() ?? 0,

@@ -1,8 +1,28 @@
 /** Who may read the run's page, what it refuses, and how it takes and frees its port. */
 import { beforeEach, describe, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { realClock } from "../../actors/clock.ts";
 import { serveDashboard } from "../../actors/dashboard/serve.ts";
+import { type ActorView, STARTING } from "../../actors/protocol.ts";
+import { root } from "../scripts/command.ts";
 import { setStage } from "./dashboard-stage.ts";
+import { actorView } from "./fake-run.ts";
+
+interface Probe {
+  readonly exec: { readonly command: string[] };
+}
+/** Of a file for Kubernetes, what is looked at here. */
+interface Part {
+  readonly metadata: { readonly name: string };
+  readonly spec: {
+    readonly template?: {
+      readonly spec: {
+        readonly containers: readonly Record<"startupProbe" | "livenessProbe" | "readinessProbe", Probe>[];
+      };
+    };
+  };
+}
 
 const TOKEN = "a-long-enough-secret";
 const stage = setStage();
@@ -62,7 +82,7 @@ describe("with a token", () => {
       expect([path, (await stage.app.request(path)).status]).toEqual([path, 401]);
     }
     expect((await stage.app.request("/healthz")).status).toBe(200);
-    expect((await stage.app.request("/readyz")).status).toBe(200);
+    expect((await stage.app.request("/readyz")).status).toBe(503);
   });
 
   test("programs send it in a header", async () => {
@@ -83,6 +103,70 @@ describe("with a token", () => {
     expect(page.status).toBe(200);
     expect((await stage.app.request("/?token=wrong")).status).toBe(401);
     expect((await stage.app.request("/", { headers: { Cookie: `bunraku_80=${TOKEN}` } })).status).toBe(401);
+  });
+});
+
+describe("probes", () => {
+  const probe = async (path: string) => {
+    const answer = await stage.app.request(path);
+    return [answer.status, (await answer.text()).trim()];
+  };
+  const told = (...actors: ActorView[]) => {
+    stage.sink.takeActors(actors);
+    stage.sink.flush();
+  };
+  const learner = actorView("learner");
+  const sampler = actorView("sampler-0");
+
+  test("a run is ready while a learner and a sampler are there", async () => {
+    stage.startRun();
+    expect(await probe("/readyz")).toEqual([503, "no actors yet"]);
+    told({ ...learner, doing: STARTING }, sampler);
+    expect(await probe("/readyz")).toEqual([503, "no learner yet"]);
+    told(learner, { ...sampler, doing: STARTING });
+    expect(await probe("/readyz")).toEqual([503, "no sampler yet"]);
+    told(learner, { ...sampler, pid: null });
+    expect(await probe("/readyz")).toEqual([503, "no sampler yet"]);
+    told(learner, { ...sampler, pid: null, guest: true });
+    expect(await probe("/readyz")).toEqual([200, "ok"]);
+    told(learner, sampler);
+    expect(await probe("/readyz")).toEqual([200, "ok"]);
+    told({ ...learner, pid: null }, sampler);
+    expect(await probe("/readyz")).toEqual([503, "no learner yet"]);
+  });
+
+  test("it is not while nobody tells of them, nor by those of an earlier session", async () => {
+    stage.startRun();
+    told(learner, sampler);
+    stage.now += 10_000;
+    expect(await probe("/readyz")).toEqual([200, "ok"]);
+    stage.now += 1000;
+    expect(await probe("/readyz")).toEqual([503, "nothing heard of the actors for 11 s"]);
+    expect(await probe("/healthz")).toEqual([200, "ok"]);
+    told(learner, sampler);
+    stage.now += 1000;
+    stage.startRun();
+    expect(await probe("/readyz")).toEqual([503, "no actors yet"]);
+  });
+
+  test("those of docs/deploy/kubernetes.yaml ask for what is served, and fail when it says no", async () => {
+    const parts = Bun.YAML.parse(readFileSync(join(root, "docs/deploy/kubernetes.yaml"), "utf8")) as Part[];
+    const [container] = parts.find(({ metadata }) => metadata.name === "bunraku-learner")!.spec.template!.spec
+      .containers;
+    const served = await serveDashboard({ ...stage, host: "127.0.0.1", port: 0, token: TOKEN, clock: realClock });
+    const exitCode = ({ exec: { command } }: Probe) =>
+      Bun.spawn(
+        command.map((word) => word.replace("http://127.0.0.1:7001/", served.url)),
+        { stderr: "ignore" },
+      ).exited;
+    stage.startRun();
+    const { startupProbe, livenessProbe, readinessProbe } = container!;
+    expect(startupProbe.exec).toEqual(livenessProbe.exec);
+    expect([await exitCode(livenessProbe), await exitCode(readinessProbe)]).toEqual([0, 1]);
+    told(learner, sampler);
+    expect(await exitCode(readinessProbe)).toBe(0);
+    await served.stop();
+    expect(await exitCode(livenessProbe)).toBe(1);
   });
 });
 

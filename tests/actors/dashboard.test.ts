@@ -263,7 +263,8 @@ describe("before a run", () => {
   test("the page says so, and the service is alive but not ready", async () => {
     expect(await (await stage.app.request("/")).text()).toContain("No run here yet");
     expect((await stage.app.request("/healthz")).status).toBe(200);
-    expect((await stage.app.request("/readyz")).status).toBe(503);
+    const answer = await stage.app.request("/readyz");
+    expect([answer.status, await answer.text()]).toEqual([503, "no run yet\n"]);
     expect((await stage.app.request("/api/run")).status).toBe(503);
   });
 });

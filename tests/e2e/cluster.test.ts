@@ -29,14 +29,19 @@ const look = async (url: string): Promise<Seen> => {
 
 let run: RunProcess;
 let ended: Ended;
-let seen: Readonly<Record<"page" | "metrics" | "run", Seen>>;
+let seen: Readonly<Record<"page" | "metrics" | "run" | "ready", Seen>>;
 
 beforeAll(async () => {
   const { folder, args } = runs.fresh();
   run = new RunProcess(folder, [...args, "--samplers", "2", "--json"]);
   const page = (await run.entry(({ kind }) => kind === "page")).text!;
   await run.updated(1);
-  seen = { page: await look(page), metrics: await look(`${page}metrics`), run: await look(`${page}api/run`) };
+  seen = {
+    page: await look(page),
+    metrics: await look(`${page}metrics`),
+    run: await look(`${page}api/run`),
+    ready: await look(`${page}readyz`),
+  };
   ended = await run.ended;
 }, LONG);
 
@@ -63,6 +68,7 @@ describe("a run", () => {
     expect(seen.page).toMatchObject({ status: 200, text: expect.stringContaining("FrozenLake") });
     expect(seen.metrics).toMatchObject({ status: 200, text: expect.stringMatching(/^bunraku_train_success\{?.* \d/m) });
     expect(seen.run.status).toBe(200);
+    expect(seen.ready).toEqual({ status: 200, text: "ok\n" });
     expect(JSON.stringify(JSON.parse(seen.run.text))).toContain("FrozenLake");
   });
 

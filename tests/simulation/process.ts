@@ -6,7 +6,7 @@ import type { Running } from "../../actors/actor.ts";
 import { Birth } from "../../actors/birth.ts";
 import type { RunConfig } from "../../actors/config.ts";
 import { describeError, RUN_ERROR_CODE, RunError } from "../../actors/errors.ts";
-import type { Role, Tell } from "../../actors/protocol.ts";
+import { type Role, STARTING, type Tell } from "../../actors/protocol.ts";
 import type { Exit, Spawner } from "../../actors/spawner.ts";
 import { helloOf } from "../../actors/transport/handshake.ts";
 import { connectForever } from "../../actors/transport/reconnect.ts";
@@ -134,7 +134,7 @@ function live(stage: Stage, config: RunConfig, { life, role, start, birth, incar
   }
   function beat(): void {
     supervisor.peer()?.tell({
-      ...{ type: "heartbeat", actor, doing: running?.doing() ?? "starting", lastMessage: "", rssBytes: 0 },
+      ...{ type: "heartbeat", actor, doing: running?.doing() ?? STARTING, lastMessage: "", rssBytes: 0 },
       ...{ workingMs: 0, load: {}, weights: running?.weights?.() ?? null },
     });
     life.clock.after(heartbeatMs, beat);
