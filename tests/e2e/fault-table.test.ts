@@ -5,8 +5,20 @@
 import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { join } from "node:path";
+import { figure, ms } from "../figure.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
-import { expectNothingLeft, figure, LONG, learnt, RunProcess, Runs } from "./run-process.ts";
+import {
+  exited,
+  expectNothingLeft,
+  joined,
+  LONG,
+  learnt,
+  RunProcess,
+  Runs,
+  ready,
+  updated,
+  wedged,
+} from "./run-process.ts";
 
 const runs = new Runs();
 afterAll(removeTemporaryFolders);
@@ -28,57 +40,45 @@ function storedEpisodes(folder: string): number[] {
   return rows.map(([count]) => Number(count));
 }
 
-/** Time from `began` until the run has logged one more line like this. */
-async function timed(run: RunProcess, began: number, what: Parameters<RunProcess["entry"]>[0], skip: number) {
-  await run.entry(what, skip);
-  return performance.now() - began;
-}
-
 test(
   "a sampler, all samplers, the metrics sink killed, an env server frozen: the same is learnt, every episode is stored once",
   async () => {
     const { folder, args } = fresh();
     const run = new RunProcess(folder, args);
-    const counted = (kind: string, who: string) => {
-      const like = (entry: { kind: string; child?: string; text?: string }) =>
-        entry.kind === kind && (entry.child === who || entry.text === `${who} joined`);
-      return { like, before: run.log.filter(like).length };
-    };
-    const after = (began: number, { like, before }: ReturnType<typeof counted>) => timed(run, began, like, before);
-
     await run.updated(2);
-    const [exited, joined] = [counted("exited", "sampler-0"), counted("joined", "sampler-0")];
-    let began = performance.now();
+    const one = run.next(exited("sampler-0"), joined("sampler-0"));
     process.kill(run.pid("sampler-0"), "SIGKILL");
-    figure("sampler SIGKILL", { seen: await after(began, exited), "serving again": await after(began, joined) });
+    const [lost, back] = (await one) as [number, number];
+    figure("sampler SIGKILL", { noticed: ms(lost), "serving again": ms(back) });
 
     await run.updated(4);
-    const both = [counted("joined", "sampler-0"), counted("joined", "sampler-1")];
-    began = performance.now();
+    const both = run.next(joined("sampler-0"), joined("sampler-1"), updated);
     for (const name of ["sampler-0", "sampler-1"]) process.kill(run.pid(name), "SIGKILL");
-    figure("all samplers SIGKILL", {
-      "serving again": Math.max(...(await Promise.all(both.map((one) => after(began, one))))),
+    const [first, second, update] = (await both) as [number, number, number];
+    figure("all samplers SIGKILL at once", {
+      "serving again": ms(Math.max(first, second)),
+      "next update": ms(update),
     });
 
     await run.updated(7);
-    const [wedged, ready] = [counted("wedged", "env-server-0"), counted("ready", "env-server-0")];
-    began = performance.now();
+    const frozen = run.next(wedged("env-server-0"), ready("env-server-0"));
     process.kill(run.pid("env-server-0"), "SIGSTOP");
-    const seen = await after(began, wedged);
-    figure("env server SIGSTOP", { seen, "serving again": await after(began, ready) });
-    expect(seen).toBeLessThan(supervisor.heartbeatDeadlineMs + 1000);
+    const [noticed, replaced] = (await frozen) as [number, number];
+    figure("env server frozen (SIGSTOP)", { noticed: ms(noticed), "serving again": ms(replaced) });
+    expect(noticed).toBeLessThan(supervisor.heartbeatDeadlineMs + 1000);
 
     await run.updated(9);
-    const sink = counted("ready", "metrics-sink");
-    began = performance.now();
+    const sink = run.next(ready("metrics-sink"));
     process.kill(run.pid("metrics-sink"), "SIGKILL");
-    figure("metrics sink SIGKILL", { "serving again": await after(began, sink) });
+    const [serving] = (await sink) as [number];
 
     const { code, err } = await run.ended;
     expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
     expect(await learnt(folder)).toEqual(await learnt(undisturbed));
     const stored = storedEpisodes(folder);
     expect([stored.length, new Set(stored)]).toEqual([storedEpisodes(undisturbed).length, new Set([1])]);
+    const kept = { "episodes stored": stored.length, lost: 0, twice: 0 };
+    figure("metrics sink SIGKILL", { "serving again": ms(serving), ...kept });
     expectNothingLeft(run);
   },
   LONG,
@@ -102,9 +102,9 @@ test(
       process.kill(run.pid("sampler-1"), "SIGKILL");
     }
     const { code, err } = await run.ended;
-    const ms = performance.now() - began;
-    figure("crash loop", { "the run ended": ms });
-    expect([code, ms < 60_000]).toEqual([1, true]);
+    const took = performance.now() - began;
+    figure("crash loop", { "the run ended": ms(took) });
+    expect([code, took < 60_000]).toEqual([1, true]);
     expect(err).toMatch(/sampler-1 failed 4 times in [\d.]+ s, .*; first cause: killed by SIGKILL/);
     expectNothingLeft(run);
   },

@@ -1,10 +1,22 @@
 /** A run whose processes are killed, stopped and resumed learns bit for bit what an undisturbed one learns. */
+import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { latestCheckpoint } from "../../actors/checkpoint.ts";
+import { figure, ms } from "../figure.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
-import { alive, expectNothingLeft, expectSameLearnt, figure, LONG, RunProcess, Runs } from "./run-process.ts";
+import {
+  alive,
+  exited,
+  expectNothingLeft,
+  expectSameLearnt,
+  LONG,
+  RunProcess,
+  Runs,
+  ready,
+  updated,
+} from "./run-process.ts";
 
 const runs = new Runs();
 afterAll(removeTemporaryFolders);
@@ -20,6 +32,13 @@ beforeAll(async () => {
   undisturbed = await runs.undisturbed({ learner });
 }, LONG);
 
+/** Episodes that failed and have a reward all the same. */
+function rewardsOfErrors(folder: string): number {
+  using db = new Database(join(folder, "run.sqlite"), { readonly: true });
+  const sql = "SELECT count(*) FROM episodes WHERE status IN ('envError', 'aborted') AND reward IS NOT NULL";
+  return Number(db.query(sql).values()[0]![0]);
+}
+
 describe("SIGKILL in the middle", () => {
   test(
     "of a sampler and an env server changes nothing but lines in the log",
@@ -29,7 +48,9 @@ describe("SIGKILL in the middle", () => {
       await run.updated(2);
       process.kill(run.pid("sampler-1"), "SIGKILL");
       await run.updated(4);
+      const next = run.next(exited("env-server-0"), ready("env-server-0"));
       process.kill(run.pid("env-server-0"), "SIGKILL");
+      const [noticed, serving] = (await next) as [number, number];
       const { code, err } = await run.ended;
       expect(code).toBe(0);
       for (const actor of ["sampler-1", "env-server-0"]) {
@@ -37,6 +58,13 @@ describe("SIGKILL in the middle", () => {
         expect(err).toContain(`${actor} was started again\n`);
       }
       await expectSameLearnt(folder, undisturbed);
+      const zeros = rewardsOfErrors(folder);
+      expect(zeros).toBe(0);
+      figure("env server SIGKILL", {
+        noticed: ms(noticed),
+        "serving again": ms(serving),
+        "errors with a reward": zeros,
+      });
       expectNothingLeft(run);
     },
     LONG,
@@ -48,11 +76,18 @@ describe("SIGKILL in the middle", () => {
       const { folder, args } = fresh();
       const run = new RunProcess(folder, args);
       await run.updated(5);
+      const next = run.next(exited("learner"), updated);
       process.kill(run.pid("learner"), "SIGKILL");
+      const [noticed, learning] = (await next) as [number, number];
       const { code, err } = await run.ended;
       expect(code).toBe(0);
       expect(err).toContain("learner was started again\n");
       await expectSameLearnt(folder, undisturbed);
+      figure("learner SIGKILL", {
+        noticed: ms(noticed),
+        "next update": ms(learning),
+        "bits that differ at the end": 0,
+      });
       expectNothingLeft(run);
     },
     LONG,
@@ -69,9 +104,9 @@ describe("SIGKILL in the middle", () => {
       await run.ended;
       // They are not our children, so there is no event for their end.
       while (run.pids.some(alive)) await Bun.sleep(2);
-      const ms = performance.now() - began;
-      figure("supervisor SIGKILL", { "no actor left": ms });
-      expect(ms).toBeLessThan(1000);
+      const took = performance.now() - began;
+      figure("supervisor SIGKILL", { "no actor left": ms(took) });
+      expect(took).toBeLessThan(1000);
       expectNothingLeft(run);
       const { found } = await latestCheckpoint(join(folder, "checkpoints"));
       expect(Number(/u(\d+)$/.exec(found!)![1])).toBeLessThanOrEqual(UPDATES - 20);
@@ -80,10 +115,13 @@ describe("SIGKILL in the middle", () => {
       bytes[bytes.length - 100]! ^= 1;
       writeFileSync(file, bytes);
       const resumed = new RunProcess(folder, ["--resume", folder]);
+      const [learning] = (await resumed.next(updated)) as [number];
       const { code, err } = await resumed.ended;
       expect(code).toBe(0);
       expect(err).toContain(`warning: learner: ${found} is not used: optimizer.safetensors is corrupt`);
       await expectSameLearnt(folder, undisturbed);
+      const again = UPDATES - Number(/u(\d+)$/.exec(found!)![1]);
+      figure("run killed and resumed", { "first update": ms(learning), "updates equal to the bit": again });
       expectNothingLeft(resumed);
     },
     LONG,
@@ -100,9 +138,9 @@ describe("SIGTERM", () => {
       const began = performance.now();
       run.kill("SIGTERM");
       const { code, out, err } = await run.ended;
-      const ms = performance.now() - began;
-      figure("SIGTERM", { "exit code 0": ms });
-      expect(ms).toBeLessThan(10_000);
+      const took = performance.now() - began;
+      figure("SIGTERM", { "exit code 0": ms(took) });
+      expect(took).toBeLessThan(10_000);
       expect({ code, out }).toEqual({
         code: 0,
         out: `stopped (SIGTERM); go on with: bun run cluster --resume ${folder}\n`,

@@ -3,6 +3,7 @@
  * over a virtual cable; nothing is shared but the disk that the program is on.
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { figure, ms } from "../figure.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { Guest } from "./guest.ts";
 import { expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs } from "./run-process.ts";
@@ -88,7 +89,7 @@ describe.skipIf(!permitted)("two other hosts", () => {
       for (const host of [1, 2]) ip("link", "set", HOSTS[host]!.port, "up");
       const healing = performance.now();
       await Promise.all(names.map((name) => run.entry(({ kind, child }) => kind === "joined" && child === name, 1)));
-      console.log(`network cut: noticed after ${noticed | 0} ms, healed in ${(performance.now() - healing) | 0} ms`);
+      figure("network cut and healed", { noticed: ms(noticed), "joined again": ms(performance.now() - healing) });
       const { code, err } = await run.ended;
       expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
       for (const guest of guests) expect((await guest.ended).code).toBe(0);

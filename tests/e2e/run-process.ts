@@ -66,6 +66,16 @@ interface Entry {
   readonly pid?: number;
 }
 
+/** Lines of a run's log, for `RunProcess.next`. */
+export const exited = (child: string) => (entry: Entry) => entry.kind === "exited" && entry.child === child;
+export const wedged = (child: string) => (entry: Entry) => entry.kind === "wedged" && entry.child === child;
+/** It listens: an env server or the metrics sink serves again. */
+export const ready = (child: string) => (entry: Entry) => entry.kind === "ready" && entry.child === child;
+/** A sampler is with the learner. */
+export const joined = (sampler: string) => (entry: Entry) =>
+  entry.kind === "joined" && entry.text === `${sampler} joined`;
+export const updated = ({ kind }: Entry) => kind === "update";
+
 export interface Ended {
   readonly code: number | null;
   readonly out: string;
@@ -119,6 +129,18 @@ export class RunProcess {
       // A file that another process appends to has no event that is there on every system.
       await Bun.sleep(10);
     }
+  }
+
+  /** For each of these: milliseconds from now until the log's next such line. */
+  async next(...wanted: readonly ((entry: Entry) => boolean)[]): Promise<number[]> {
+    const began = performance.now();
+    const before = wanted.map((what) => this.log.filter(what).length);
+    return Promise.all(
+      wanted.map(async (what, i) => {
+        await this.entry(what, before[i]);
+        return performance.now() - began;
+      }),
+    );
   }
 
   /** Resolves when update `update` has been made. */
@@ -184,11 +206,3 @@ export function alive(pid: number): boolean {
     return false;
   }
 }
-
-/** Prints how long things took; most of it depends on the machine. */
-export const figure = (what: string, values: Record<string, number>) =>
-  console.log(
-    `${what}: ${Object.entries(values)
-      .map(([name, ms]) => `${name} ${Math.round(ms)} ms`)
-      .join(", ")}`,
-  );
