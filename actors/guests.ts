@@ -138,9 +138,11 @@ export class Guests {
         const workingMs = guest.heartbeat?.workingMs ?? 0;
         if (silentMs <= heartbeatDeadlineMs && workingMs <= progressDeadlineMs) continue;
         const silent = silentMs > heartbeatDeadlineMs;
-        const reason = silent
+        const { doing = "starting", lastMessage = "" } = guest.heartbeat ?? {};
+        const why = silent
           ? `silent for ${Math.round(silentMs)} ms (limit ${heartbeatDeadlineMs} ms)`
           : `no result of its computation for ${Math.round(workingMs)} ms (limit ${progressDeadlineMs} ms)`;
+        const reason = `${why}, last heard ${doing}; its last message was ${lastMessage || "none"}`;
         // Whoever was silent may come back; who hangs would hang again.
         if (!silent) guest.peer.tell({ type: "stop", reason });
         this.#lose(name, reason);

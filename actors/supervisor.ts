@@ -212,16 +212,17 @@ export class Supervisor {
       const limitMs = child.heartbeat === null ? startDeadlineMs : heartbeatDeadlineMs;
       if (child.process === null || child.killedFor !== null) continue;
       const { doing = STARTING, lastMessage = "", workingMs = 0 } = child.heartbeat ?? {};
+      const at = `last heard ${doing}; its last message was ${lastMessage || "none"}`;
       if (workingMs > progressDeadlineMs) {
         this.#options.event({ kind: "stuck", child: child.spec.name, workingMs, doing, lastMessage });
         const why = `no result of its computation for ${Math.round(workingMs)} ms (limit ${progressDeadlineMs} ms)`;
-        child.killedFor = `${why}, last heard ${doing}; its last message was ${lastMessage || "none"}`;
+        child.killedFor = `${why}, ${at}`;
         child.process.kill("SIGKILL");
         continue;
       }
       if (silentMs <= limitMs) continue;
       this.#options.event({ kind: "wedged", child: child.spec.name, silentMs, doing, lastMessage });
-      child.killedFor = `silent for ${Math.round(silentMs)} ms (limit ${limitMs} ms), last heard ${doing}`;
+      child.killedFor = `silent for ${Math.round(silentMs)} ms (limit ${limitMs} ms), ${at}`;
       child.process.kill("SIGKILL");
     }
   }

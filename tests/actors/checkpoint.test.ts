@@ -1,5 +1,5 @@
 /** What was saved comes back bit for bit, what was damaged is refused, and no failure costs a checkpoint. */
-import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, unlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -15,6 +15,7 @@ import { type Disk, realDisk } from "../../actors/checkpoint-disk.ts";
 import { readSafetensors } from "../../model/checkpoint/safetensors.ts";
 import { parameterCount } from "../../model/parameters.ts";
 import { ModelConfig } from "../../model/transformer.ts";
+import { figure } from "../figure.ts";
 import { checkpointOf, type Fault, faultyDisk, model } from "./children/faulty-disk.ts";
 
 let folder: string;
@@ -220,6 +221,15 @@ async function leftAfter(attempt: () => Promise<unknown>): Promise<string[]> {
 }
 
 describe("a save that goes wrong", () => {
+  const held = { killed: 0, full: 0 };
+  afterAll(() => {
+    figure("learner killed during a checkpoint", {
+      points: FAULTS.length,
+      "the one before, or the new one, whole": held.killed,
+    });
+    figure("disk full in a checkpoint", { points: held.full, corrupt: 0, "files left": 0 });
+  });
+
   beforeEach(async () => void (await saveCheckpoint(folder, checkpointOf(1))));
 
   test("makes the calls that the tests below break, in this order", async () => {
@@ -229,7 +239,6 @@ describe("a save that goes wrong", () => {
     await saveCheckpoint(folder, checkpointOf(2), disk);
     expect(calls).toEqual(CALLS);
     expect(FAULTS.length).toBeGreaterThan(100);
-    console.log(`killed in a checkpoint: at ${FAULTS.length} points, a test each`);
   });
 
   test.each(FAULTS)("keeps the checkpoint before, if the process dies at call $call, $done done", async (fault) => {
@@ -253,6 +262,7 @@ describe("a save that goes wrong", () => {
         },
     });
     await leftAfter(() => Promise.race([saveCheckpoint(folder, checkpointOf(2), gone), died]));
+    held.killed++;
   });
 
   // A full disk is noticed and tidied up wherever it cuts, so three cuts of a write are enough.
@@ -268,6 +278,7 @@ describe("a save that goes wrong", () => {
         );
       });
       expect(left.filter((name) => name.startsWith("."))).toEqual([]);
+      held.full++;
     },
   );
 

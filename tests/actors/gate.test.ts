@@ -12,6 +12,7 @@ import { offering } from "../../actors/transport/offer.ts";
 import type { ClientTls } from "../../actors/transport/tls.ts";
 import { bearer } from "../../actors/transport/token.ts";
 import type { Handler, Peer, Problem } from "../../actors/transport/transport.ts";
+import { figure } from "../figure.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 import { certificates } from "./children/certificates.ts";
 import { FakeClock } from "./children/fake-clock.ts";
@@ -100,6 +101,7 @@ describe("a token", () => {
     expect(await knock({ Authorization: bearer(BOTH), Origin: "http://evil.example" })).toBe(403);
     expect(problems[1]).toMatchObject({ kind: "refused", detail: "a page in a browser (and 99 before)" });
     expect(await knock({ Authorization: bearer(BOTH) })).toBe(200);
+    figure("wrong token, wrong certificate", { guesses: 100, "let in": 0, "lines logged in that second": 1 });
     expect(gate.address).toMatch(/^ws:\/\/127\.0\.0\.1:\d+$/);
   });
 
@@ -182,6 +184,8 @@ describe("through the gate", () => {
     peer.tell({ type: "stop", reason: "x".repeat(1 << 17) } as Tell);
     expect(await lost).toBe("a frame was larger than the other end allows");
     expect(await ask(other)).toBe("learner");
+    const sizes = { "frame of": `${1 << 17} bytes`, allowed: `${limits.frameBytesMax} bytes` };
+    figure("oversize frame", { ...sizes, "connections ended": 1, "others ended": Number(other.closed) });
   });
 });
 

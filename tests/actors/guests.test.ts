@@ -103,7 +103,10 @@ test("one that falls silent is given up within its deadline and a heartbeat, and
     await world.after(500);
   }
   expect([frozen.peer.closed, lively.peer.closed, cuts]).toEqual([true, false, ["frozen"]]);
-  expect(events.at(-1)).toMatchObject({ kind: "left", reason: "silent for 10500 ms (limit 10000 ms)" });
+  expect(events.at(-1)).toMatchObject({
+    kind: "left",
+    reason: "silent for 10500 ms (limit 10000 ms), last heard starting; its last message was none",
+  });
 });
 
 test("one that computes without a result is given up too", async () => {
@@ -113,7 +116,10 @@ test("one that computes without a result is given up too", async () => {
   expect([peer.closed, cuts]).toEqual([true, ["s"]]);
   // It is told to end, as it would come back and hang again.
   expect(told.at(-1)).toMatchObject({ type: "stop" });
-  expect(events.at(-1)).toMatchObject({ reason: "no result of its computation for 60001 ms (limit 60000 ms)" });
+  expect(events.at(-1)).toMatchObject({
+    reason:
+      "no result of its computation for 60001 ms (limit 60000 ms), last heard playing; its last message was tickets",
+  });
 });
 
 test("nobody is given up because the supervisor slept", async () => {

@@ -6,6 +6,7 @@ import { type Finished, TicketBook } from "../../actors/tickets.ts";
 import { welcoming } from "../../actors/transport/handshake.ts";
 import type { Listener } from "../../actors/transport/transport.ts";
 import { Acks } from "../../actors/weights.ts";
+import { figure } from "../figure.ts";
 import { Hand } from "./hand.ts";
 import {
   bandits,
@@ -243,7 +244,8 @@ describe("a bad trajectory", () => {
     const one = await hand().ready(4);
     const all = learner.play(tickets(2));
     await world.settle();
-    for (const attempt of [0, 1, 2]) await send(one, attempt, poison);
+    const deliveries = [0, 1, 2];
+    for (const attempt of deliveries) await send(one, attempt, poison);
     expect(await one.finish("e1")).toBe(true);
     const detail = "s0 sent a bad trajectory of e0: log-probability NaN at token 1";
     expect((await all).map(({ outcome }) => outcome)).toMatchObject([
@@ -251,6 +253,7 @@ describe("a bad trajectory", () => {
       { status: "scored" },
     ]);
     expect(notices.filter((notice) => notice.includes("poison"))).toEqual(Array(3).fill(`warning poison: ${detail}`));
+    figure("poison message", { deliveries: deliveries.length, used: 0, "others taken": 1, restarts: 0 });
   });
 
   test("is one with weights that were never published, and the ticket is played again", async () => {

@@ -2,6 +2,7 @@
 import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import { lockRun } from "../../actors/run-lock.ts";
+import { figure } from "../figure.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 
 afterAll(removeTemporaryFolders);
@@ -30,4 +31,5 @@ test("is taken by one at a time, which is named to the other; a killed holder ke
   expect(() => lockRun(folder)).toThrow(`process ${process.pid} since`);
   mine.release();
   lockRun(folder).release();
+  figure("two supervisors, one folder", { refused: 2, "free after its holder's SIGKILL": "at once" });
 });

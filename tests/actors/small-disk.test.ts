@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { Store } from "../../actors/dashboard/store.ts";
 import { MetricsSink } from "../../actors/metrics-sink.ts";
 import type { EpisodeRow } from "../../actors/protocol.ts";
+import { figure } from "../figure.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 import { FakeClock } from "./children/fake-clock.ts";
 import { playedRow, silentPeer } from "./fake-run.ts";
@@ -53,6 +54,8 @@ describe.skipIf(!mounted)("a full disk", () => {
       expect(ask(batch(acknowledged / 20))).toEqual({ type: "episodes.stored", count: 20 });
       const names = stored();
       expect([names.length, new Set(names).size]).toEqual([acknowledged + 20, acknowledged + 20]);
+      const kept = { acknowledged, lost: 0, "stored when there was room": 20 };
+      figure("disk full in the trajectory log", { durability, ...kept });
       store.close();
       for (const file of ["", "-wal", "-shm"]) rmSync(path + file, { force: true });
     },

@@ -1,9 +1,14 @@
 /** The supervisor with real processes: killed, stopped, crashing, orphaned. */
-import { afterEach, describe, expect, test } from "bun:test";
+import { afterEach, describe, expect, setSystemTime, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { realClock } from "../../actors/clock.ts";
+import type { Tell } from "../../actors/protocol.ts";
 import type { Supervisor } from "../../actors/supervisor.ts";
+import { TicketBook } from "../../actors/tickets.ts";
+import { figure, ms } from "../figure.ts";
 import { realSupervisor, testActor } from "./children/stage-supervisor.ts";
+import { ticket } from "./sampler-stage.ts";
 
 const running: Supervisor[] = [];
 afterEach(async () => {
@@ -97,7 +102,7 @@ describe("a supervisor of real processes", () => {
       await events.next("wedged", "child");
       expect(await supervisor.ended).toMatchObject({ ok: false });
       expect((await supervisor.ended).reason).toMatch(
-        /first cause: silent for \d+ ms \(limit 1000 ms\), last heard busy$/,
+        /first cause: silent for \d+ ms \(limit 1000 ms\), last heard busy; its last message was none$/,
       );
     },
     LONG,
@@ -106,12 +111,49 @@ describe("a supervisor of real processes", () => {
   test(
     "finds a child that answers but whose computation hangs, and names it",
     async () => {
-      const { supervisor, events } = await start({ restartsMax: 0, progressDeadlineMs: 300 });
+      const limits = { restartsMax: 0, progressDeadlineMs: 1000 };
+      const greet = (): Tell[] => [{ type: "roster", learner: null, metricsSink: null, envServers: [] }];
+      const { supervisor, events } = await start({ ...limits, greet });
       supervisor.start(testActor("child", { behaviour: "hung" }));
-      expect(await events.next("stuck", "child")).toMatchObject({ doing: "hung", lastMessage: "" });
+      const stuck = await events.next("stuck", "child");
+      expect(stuck).toMatchObject({ child: "child", doing: "heard roster", lastMessage: "roster" });
       expect((await supervisor.ended).reason).toMatch(
-        /first cause: no result of its computation for \d+ ms \(limit 300 ms\), last heard hung; its last message was none$/,
+        /first cause: no result of its computation for \d+ ms \(limit 1000 ms\), last heard heard roster; its last message was roster$/,
       );
+      figure("hang", { noticed: ms(stuck.workingMs), limit: ms(limits.progressDeadlineMs) });
+      expect(stuck.workingMs).toBeLessThan(2 * limits.progressDeadlineMs);
+    },
+    LONG,
+  );
+
+  test(
+    "gives up nobody when the clock on the wall is set an hour on, and back",
+    async () => {
+      const { supervisor, events } = await start();
+      supervisor.start(testActor("child", { behaviour: "good" }));
+      await events.next("ready", "child");
+      const leases = new TicketBook({ clock: realClock, leaseMs: 60_000, attemptsMax: 3 });
+      const tickets = Array.from({ length: 100 }, (_, i) => ticket(`e${i}`));
+      void leases.issue(tickets);
+      leases.grant("sampler", tickets.length, 1);
+      const began = realClock.now();
+      try {
+        for (const hours of [1, -2]) {
+          setSystemTime(Date.now() + hours * 3_600_000);
+          // Until it was heard of three times more.
+          for (let [beats, last] = [0, 0]; beats < 3; await Bun.sleep(5)) {
+            const { silentMs } = supervisor.children[0]!;
+            if (silentMs < last) beats++;
+            last = silentMs;
+          }
+        }
+      } finally {
+        setSystemTime();
+      }
+      expect(realClock.now() - began).toBeLessThan(3_600_000);
+      const { length: given } = events.of("wedged", "child");
+      expect([given, supervisor.children[0]!.restarts, leases.expired, leases.leasedInAll]).toEqual([0, 0, 0, 100]);
+      figure("clock jump, sleep", { "jumps of 1 h": 2, "given up": given, "leases of 100 expired": leases.expired });
     },
     LONG,
   );

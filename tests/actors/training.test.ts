@@ -5,7 +5,7 @@ import { RunError } from "../../actors/errors.ts";
 import type { Ticket } from "../../actors/protocol.ts";
 import { trainingTickets } from "../../actors/rollouts.ts";
 import type { Progress } from "../../actors/run-report.ts";
-
+import { figure } from "../figure.ts";
 import { configOf, outcomeOf, type Sections, Stage } from "./training-stage.ts";
 
 const WHOLE = [
@@ -159,6 +159,9 @@ describe("async mode", () => {
       "update 3",
     ]);
     expect(stage.warnings).toEqual(["stale: update 4: 1 of 4 episodes lag more than 1 updates and are not trained on"]);
+    const trained = Math.max(...[1, 2, 3, 4].map((step) => stage.metrics.get(`train/staleness ${step}`)!));
+    expect(trained).toBeLessThanOrEqual(1);
+    figure("stale trajectory", { played: 16, "too old": 1, "oldest trained on": `${trained} of 1 updates` });
   });
 });
 

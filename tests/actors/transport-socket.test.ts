@@ -6,6 +6,7 @@ import type { Messages } from "../../actors/protocol.ts";
 import { createTransport } from "../../actors/transport/create.ts";
 import { watchSilence } from "../../actors/transport/silence.ts";
 import type { Handler, Problem } from "../../actors/transport/transport.ts";
+import { figure } from "../figure.ts";
 import { FakeClock } from "./children/fake-clock.ts";
 import { TOKEN } from "./children/stage.ts";
 
@@ -70,7 +71,7 @@ describe("a socket to another process", () => {
     }
     expect(most).toBeGreaterThan(3 << 20);
     expect(most).toBeLessThanOrEqual(4 << 20);
-    console.log(`slow consumer: given up at ${most} bytes, of ${4 << 20} allowed`);
+    figure("slow consumer", { "given up at": `${most} bytes`, allowed: `${limits.queuedBytesMax} bytes` });
   });
 });
 

@@ -7,10 +7,12 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { loadWeights, type Published, WeightsError, WeightsPublisher } from "../../actors/weights.ts";
 import { type Download, downloading } from "../../actors/weights-download.ts";
 import { sequence } from "../../model/rng.ts";
+import { figure } from "../figure.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 
 afterAll(removeTemporaryFolders);
 
+const ROW = "killed or changed during weight transfer";
 const LENGTH = 5000;
 const TRANSFERS = 500;
 const uniform = sequence(7, "transfers");
@@ -56,7 +58,7 @@ test(`${TRANSFERS} downloads, cut anywhere, some from a server that has other by
     };
     seen[await outcome(message, right, { ...downloading(), fetch, failuresMax: 3, pauseMs: 0 })]++;
   }
-  console.log(`downloads: ${seen.loaded} exact, ${seen.refused} refused, 0 mixed`);
+  figure(ROW, { downloads: TRANSFERS, exact: seen.loaded, refused: seen.refused, mixed: 0 });
   expect(seen.loaded).toBeGreaterThan(TRANSFERS / 2);
   expect(seen.refused).toBeGreaterThan(20);
 });
@@ -82,6 +84,6 @@ test(`${TRANSFERS} versions in shared memory, some changed after they were publi
     seen[found]++;
   }
   publisher.close();
-  console.log(`shared memory: ${seen.loaded} exact, ${seen.refused} refused, 0 mixed`);
+  figure(ROW, { "versions in shared memory": TRANSFERS, exact: seen.loaded, refused: seen.refused, mixed: 0 });
   expect(seen.refused).toBeGreaterThan(TRANSFERS / 4);
 });

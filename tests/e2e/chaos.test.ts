@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { Store } from "../../actors/dashboard/store.ts";
 import type { EpisodeRow } from "../../actors/protocol.ts";
 import { digestOf, scored, ticket } from "../actors/sampler-stage.ts";
+import { figure, ms } from "../figure.ts";
 import { command, root } from "../scripts/command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 import { LONG } from "./run-process.ts";
@@ -22,6 +23,10 @@ test(
     expect(result).toMatchObject({ ok: true, episodesLost: 0, duplicatesTrained: 0, mixedVersions: 0, orphans: 0 });
     expect(result).toMatchObject({ unrecovered: 0, problems: [] });
     expect(result.recoveryMs.max).toBeGreaterThan(result.detectionMs.max);
+    figure("SIGKILL of anybody, every 5 to 20 s", {
+      ...{ kills: 2, noticed: ms(result.detectionMs.max), "serving again": ms(result.recoveryMs.max) },
+      ...{ "lost, twice, mixed or left": 0 },
+    });
     expect(Object.keys(result.rssBytesPerMinute).sort()).toEqual(
       ["env-server-0", "env-server-1", "learner", "metrics-sink", "sampler-0", "sampler-1", "supervisor"].sort(),
     );

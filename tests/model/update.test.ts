@@ -7,6 +7,7 @@ import { Network } from "../../model/network.ts";
 import { layParameters } from "../../model/parameters.ts";
 import type { ModelConfig } from "../../model/transformer.ts";
 import { type Played, type UpdateSettings, update } from "../../model/update.ts";
+import { figure } from "../figure.ts";
 import { farthest } from "./farthest.ts";
 import { referenceUpdate } from "./reference-update.ts";
 import { referenceLogProbs, tinyParameters } from "./tiny-policy.ts";
@@ -199,6 +200,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     expect([result.steps, result.skipped]).toEqual([0, "the gradient's norm is NaN; no step was taken"]);
     expect([...hurt.parameters.flat]).toEqual([...start.with(at, Number.NaN)]);
     expect(hurt.policy.optimizerState.step).toBe(0);
+    figure("NaN log-probability, loss or gradient", { "steps taken": result.steps, "parameters changed": 0 });
     hurt.parameters.flat[at] = start[at]!;
     await update(hurt, played, settings);
     await update(sound, played, settings);

@@ -1,5 +1,6 @@
 /** The system under faults that a seed decides: what it promises holds after every event, and mistakes made on purpose are found. */
-import { describe, expect, test } from "bun:test";
+import { afterAll, describe, expect, test } from "bun:test";
+import { figure } from "../figure.ts";
 import { FAULT_KINDS } from "./faults.ts";
 import { simulateSeed, simulateSeeds, undisturbed } from "./seeds.ts";
 import { type Defect, simulate } from "./simulate.ts";
@@ -11,6 +12,9 @@ const failures = ({ failed }: Awaited<ReturnType<typeof simulateSeeds>>) =>
   failed.map(({ seed, broken, tail }) => `bun run simulate --seed ${seed} --seeds 1: ${broken}\n${tail.join("\n")}`);
 
 describe("invariants hold after every event", () => {
+  const held = { seeds: 0, faults: 0, events: 0 };
+  afterAll(() => figure("all of these at once, in any order", { ...held, "invariants broken": 0 }));
+
   test.each([1, 51, 101, 151])(
     "of 50 runs with faults, from seed %i on",
     async (first) => {
@@ -18,6 +22,9 @@ describe("invariants hold after every event", () => {
       expect(failures(summary)).toEqual([]);
       // A run in which nothing happened would prove nothing.
       for (const kind of FAULT_KINDS) expect(summary.faults[kind]).toBeGreaterThan(100);
+      held.seeds += summary.seeds;
+      held.events += summary.events;
+      held.faults += Object.values(summary.faults).reduce((sum, count) => sum + count, 0);
     },
     LONG,
   );
