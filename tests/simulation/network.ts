@@ -30,6 +30,7 @@ export class Network {
   readonly links = new Set<Link>();
   /** Factor on every delay. */
   slowness = 1;
+  #cable: { readonly untilMs: number; readonly carries: (name: string) => boolean } | null = null;
   #ports = 0;
 
   constructor(world: World, invariants: Invariants) {
@@ -43,6 +44,18 @@ export class Network {
     return this.slowness * (world.uniform() < 0.05 ? world.between(20, 200) : world.between(0.2, 8));
   }
 
+  /** As if the cable to these processes were pulled: what is sent waits, no connection is made, and nobody is told. */
+  pull(ms: number, carries: (name: string) => boolean): void {
+    this.#cable = { untilMs: this.world.now + ms, carries };
+    for (const link of this.links) link.stall(this.pulledMs(...link.ends));
+  }
+
+  /** How long it will be until these two can reach each other. The supervisor sits beside everybody. */
+  pulledMs(...ends: readonly string[]): number {
+    if (this.#cable === null || ends.includes("supervisor") || !ends.some(this.#cable.carries)) return 0;
+    return Math.max(0, this.#cable.untilMs - this.world.now);
+  }
+
   nextAddress(life: Life): string {
     return `simulated://${life.name}:${++this.#ports}`;
   }
@@ -54,14 +67,14 @@ export class Network {
 
 /** One connection: two wires that share a fate. */
 export class Link {
-  readonly name: string;
+  readonly ends: readonly [string, string];
   readonly wires: SimulatedWire[] = [];
   cut = false;
   readonly #network: Network;
 
-  constructor(network: Network, name: string) {
+  constructor(network: Network, ...ends: readonly [string, string]) {
     this.#network = network;
-    this.name = name;
+    this.ends = ends;
     network.links.add(this);
   }
 
@@ -226,10 +239,11 @@ class SimulatedTransport implements Transport {
 
   async connect(address: string, handler: Handler): Promise<Peer> {
     const [network, life] = [this.#network, this.#life];
-    await life.sleep(network.delayMs(), `connects to ${address}`);
+    const host = new URL(address).hostname;
+    await life.sleep(Math.max(network.delayMs(), network.pulledMs(life.name, host)), `connects to ${address}`);
     const door = network.doors.get(address);
     if (door === undefined) throw new Error(`cannot connect to ${address}: nobody listens there`);
-    const link = new Link(network, `${life.name}-${door.life.name}`);
+    const link = new Link(network, life.name, door.life.name);
     const [nearWire, farWire] = [new SimulatedWire(network, link, life), new SimulatedWire(network, link, door.life)];
     const near = new WatchedPeer(address, nearWire, handler, network, life);
     const far = door.accept(life.name, farWire);

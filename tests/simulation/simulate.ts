@@ -37,6 +37,8 @@ export interface Simulation {
   readonly faults: boolean;
   readonly mode: "sync" | "async";
   readonly defect?: Defect;
+  /** The samplers and env servers are cut off from everybody but the supervisor, once, for so long. */
+  readonly cutMs?: number;
 }
 
 export interface Result {
@@ -116,7 +118,7 @@ function configOf({ mode, faults, defect }: Simulation, world: World): RunConfig
 }
 
 export async function simulate(simulation: Simulation): Promise<Result> {
-  const { seed, faults, defect = null } = simulation;
+  const { seed, faults, defect = null, cutMs } = simulation;
   const world = new World(seed);
   const config = configOf(simulation, world);
   const invariants = new Invariants();
@@ -143,6 +145,10 @@ export async function simulate(simulation: Simulation): Promise<Result> {
   void supervisor.ended.then((how) => {
     end = how;
   });
+  if (cutMs !== undefined) {
+    const pull = () => network.pull(cutMs, (name) => /^(sampler|env-server)-/.test(name));
+    world.schedule(stage.supervisor, world.between(1000, 4000), `a cut of ${cutMs} ms`, pull);
+  }
   const chaos = faults ? new Faults(stage, spawner.processes) : null;
   try {
     while (end === null && invariants.first === null) {

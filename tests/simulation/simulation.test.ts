@@ -1,6 +1,6 @@
 /** The system under faults that a seed decides: what it promises holds after every event, and mistakes made on purpose are found. */
 import { afterAll, describe, expect, test } from "bun:test";
-import { figure } from "../figure.ts";
+import { figure, ms } from "../figure.ts";
 import { FAULT_KINDS } from "./faults.ts";
 import { simulateSeed, simulateSeeds, undisturbed } from "./seeds.ts";
 import { type Defect, simulate } from "./simulate.ts";
@@ -52,6 +52,25 @@ describe("a seed", () => {
     expect(other.trace).not.toBe(trace);
   });
 });
+
+test(
+  "the network cut for 30 s, amid other faults: who was playing plays on and sends again, and the same bytes are learnt",
+  async () => {
+    const { parameters, metrics } = await undisturbed();
+    const cut = { seeds: 20, cutMs: 30_000, longestMs: 0 };
+    for (let seed = 1; seed <= cut.seeds; seed++) {
+      const result = await simulate({ seed, faults: true, mode: "sync", cutMs: cut.cutMs });
+      expect({ seed, broken: result.broken }).toEqual({ seed, broken: null });
+      expect(result.simulatedMs).toBeGreaterThan(cut.cutMs);
+      if (result.parameters === null) continue;
+      expect([result.parameters, result.metrics]).toEqual([parameters!, metrics]);
+      cut.longestMs = Math.max(cut.longestMs, result.simulatedMs);
+    }
+    const ended = { "lost or trained twice": 0, "the longest run": `${ms(cut.longestMs)} of its own time` };
+    figure("network cut for 30 s", { seeds: cut.seeds, ...ended });
+  },
+  LONG,
+);
 
 describe("found is", () => {
   const sought: [Defect, "sync" | "async", RegExp][] = [
