@@ -167,10 +167,11 @@ describe("links and files", () => {
     expect(ours.filter((path) => !existsSync(join(root, path)) && !made.includes(path))).toEqual([]);
   });
 
-  test("every row of the table of faults names tests that are there", () => {
+  test("every row of the table of faults names tests that are there, one of which prints its figure; and no other prints one", () => {
     const table = textOf("docs/operations.md").split("## The table of faults")[1]!;
     const rows = table.split("\n").filter((line) => /^\| (?!fault |---)/.test(line));
-    for (const row of rows) {
+    const faults = rows.map((row) => row.split("|")[1]!.trim());
+    for (const [i, row] of rows.entries()) {
       const named = [
         ...row
           .split("|")
@@ -178,7 +179,14 @@ describe("links and files", () => {
           .matchAll(/\b(?:actors|e2e|envs|model|scripts|simulation)\/[\w-]+/g),
       ];
       expect({ row, named: named.length > 0 }).toEqual({ row, named: true });
-      expect(named.filter(([name]) => !existsSync(join(root, `tests/${name}.test.ts`)))).toEqual([]);
+      const files = named.map(([name]) => `tests/${name}.test.ts`);
+      expect(files.filter((file) => !existsSync(join(root, file)))).toEqual([]);
+      const prints = (file: string) => textOf(file).includes("figure(") && textOf(file).includes(`"${faults[i]}"`);
+      expect({ row, printed: files.some(prints) }).toEqual({ row, printed: true });
+      for (const file of files) {
+        const told = [...textOf(file).matchAll(/\bfigure\(\s*"([^"]+)"/g)].map(([, fault]) => fault!);
+        expect({ file, unknown: told.filter((fault) => !faults.includes(fault)) }).toEqual({ file, unknown: [] });
+      }
     }
     expect(rows.length).toBeGreaterThan(20);
   });

@@ -3,13 +3,15 @@
  * anybody does: by its log and its process ids.
  *
  * - What is killed when follows from the seed. SIGKILL for everybody; env servers are also frozen (SIGSTOP).
+ * - With hosts elsewhere, their network is cut first of all, and now and then from there on.
  * - Noticed: the supervisor says so; for the supervisor itself, the last actor is gone. Made good: the actor serves
- *   again; for learner and supervisor, the next update is made.
+ *   again; for learner and supervisor, the next update is made; for whoever was cut off, from the moment that the network is whole.
  */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { sequence } from "../../model/rng.ts";
 import { Memory } from "../memory.ts";
+import type { Elsewhere } from "./elsewhere.ts";
 import { alive, type Entry, LogTail, rssBytes } from "./watch.ts";
 
 export interface Killing {
@@ -17,6 +19,8 @@ export interface Killing {
   readonly kills: Readonly<Record<string, number>>;
   readonly detectionMs: Percentiles;
   readonly recoveryMs: Percentiles;
+  /** The longest of each, by actor and signal; null if there is none. */
+  readonly longestMs: Readonly<Record<string, { readonly noticed: number | null; readonly recovered: number | null }>>;
   readonly unrecovered: number;
   /** Updates of the run at its end. */
   readonly updates: number;
@@ -44,6 +48,9 @@ export interface KillOptions {
   readonly minutes: number;
   readonly seed: number;
   readonly say: (text: string) => void;
+  /** Whose network is cut, and for how long. */
+  readonly elsewhere: Elsewhere | null;
+  readonly cutMs: number;
 }
 
 const EVERY_MS = { least: 5000, most: 20_000 };
@@ -84,11 +91,12 @@ const config = (seed: number, warmStarts: string) => ({
   },
 });
 
-type Signal = "SIGKILL" | "SIGSTOP";
+type Signal = "SIGKILL" | "SIGSTOP" | "cut";
 interface Victim {
   readonly actor: string;
   readonly signal: Signal;
 }
+const NETWORK: Victim = { actor: "network", signal: "cut" };
 const VICTIMS: readonly Victim[] = [
   ...Array.from({ length: SAMPLERS }, (_, i) => ({ actor: `sampler-${i}`, signal: "SIGKILL" }) as const),
   ...Array.from({ length: ENV_SERVERS }, (_, i) => ({ actor: `env-server-${i}`, signal: "SIGKILL" }) as const),
@@ -101,8 +109,12 @@ const VICTIMS: readonly Victim[] = [
 
 /** One kill, until it is made good. */
 interface Wound extends Victim {
-  readonly pid: number;
+  /** null of somebody on another host. */
+  readonly pid: number | null;
+  /** When it was done, and for what was noticed of it. */
   readonly atMs: number;
+  /** From when on it could be made good. */
+  healsAtMs: number;
   /** Line of the log at which it happened. */
   readonly line: number;
   noticedMs: number | null;
@@ -110,23 +122,31 @@ interface Wound extends Victim {
 }
 
 export async function kill(options: KillOptions): Promise<Killing> {
-  const { folder, scratch, minutes, seed, say } = options;
-  const run = new Run(folder, scratch, seed);
+  const { folder, scratch, minutes, seed, say, elsewhere, cutMs } = options;
+  const run = new Run(folder, scratch, seed, elsewhere);
+  const victims = elsewhere === null ? VICTIMS : [...VICTIMS, NETWORK];
   const draw = sequence(seed, "chaos");
   const wounds: Wound[] = [];
   const problems: string[] = [];
   try {
     run.start(false);
+    await run.until(() => run.log.some(({ kind }) => kind === "open"), WARM_START_MS_MAX, "the gate");
+    await elsewhere?.join();
     await run.until(() => run.updates >= 1, WARM_START_MS_MAX, "the first update");
+    if (elsewhere !== null) await cut(run, elsewhere, cutMs, wounds, say);
     const endsAtMs = performance.now() + minutes * 60_000;
     for (;;) {
       const pauseMs = EVERY_MS.least + (EVERY_MS.most - EVERY_MS.least) * draw();
-      const victim = VICTIMS[Math.floor(draw() * VICTIMS.length)]!;
+      const victim = victims[Math.floor(draw() * victims.length)]!;
       if (performance.now() + pauseMs > endsAtMs) break;
       await run.pass(pauseMs, () => examine(run, wounds));
+      if (victim.signal === "cut") {
+        await cut(run, elsewhere!, cutMs, wounds, say);
+        continue;
+      }
       const pid = run.pid(victim.actor);
       if (pid === null || !alive(pid)) continue;
-      const wound = { ...victim, pid, atMs: performance.now(), line: run.log.length, noticedMs: null, curedMs: null };
+      const wound = woundOf(run, victim, pid);
       process.kill(pid, victim.signal);
       wounds.push(wound);
       say(`${victim.signal} ${victim.actor} (update ${run.updates})`);
@@ -145,30 +165,63 @@ export async function kill(options: KillOptions): Promise<Killing> {
     };
     await run.until(isCured, RECOVERY_MS_MAX, "every actor to serve again");
     await run.stop();
+    await elsewhere?.left(STOP_MS_MAX);
   } catch (error) {
     problems.push(error instanceof Error ? error.message : String(error));
     run.kill();
   }
-  const kills: Record<string, number> = {};
-  for (const { actor, signal } of wounds) {
-    const who = `${actor.replace(/-\d+$/, "")} ${signal}`;
-    kills[who] = (kills[who] ?? 0) + 1;
-  }
+  elsewhere?.remove();
+  const byKind = Map.groupBy(wounds, ({ actor, signal, pid }) =>
+    pid === null ? "guest cut off" : `${actor.replace(/-\d+$/, "")} ${signal}`,
+  );
+  const ofEach = <T>(of: (wounds: readonly Wound[]) => T) =>
+    Object.fromEntries([...byKind].map(([kind, those]) => [kind, of(those)]));
+  const noticed = (those: readonly Wound[]) => percentiles(those.map(({ noticedMs }) => noticedMs));
+  const recovered = (those: readonly Wound[]) => percentiles(those.map(({ curedMs }) => curedMs));
   return {
-    ...{ kills, problems, updates: run.updates, pids: run.pids, learnersBeganAtMs: run.learnersBeganAtMs },
-    detectionMs: percentiles(wounds.map(({ noticedMs }) => noticedMs)),
-    recoveryMs: percentiles(wounds.map(({ curedMs }) => curedMs)),
+    ...{
+      kills: ofEach(({ length }) => length),
+      problems,
+      updates: run.updates,
+      learnersBeganAtMs: run.learnersBeganAtMs,
+    },
+    pids: [...run.pids, ...(elsewhere?.pids ?? [])],
+    ...{ detectionMs: noticed(wounds), recoveryMs: recovered(wounds) },
+    longestMs: ofEach((those) => ({ noticed: noticed(those).max, recovered: recovered(those).max })),
     unrecovered: wounds.filter(({ curedMs }) => curedMs === null).length,
     rssBytesPerMinute: run.rssBytesPerMinute(),
   };
+}
+
+const woundOf = (run: Run, victim: Victim, pid: number | null): Wound => {
+  const atMs = performance.now();
+  return { ...victim, pid, atMs, healsAtMs: atMs, line: run.log.length, noticedMs: null, curedMs: null };
+};
+
+/** For so long nothing passes between the run and its guests; each of them is a wound. */
+async function cut(run: Run, elsewhere: Elsewhere, cutMs: number, wounds: Wound[], say: KillOptions["say"]) {
+  say(`network cut for ${cutMs} ms (update ${run.updates})`);
+  const guests = elsewhere.names.map((actor) => woundOf(run, { actor, signal: "cut" }, null));
+  wounds.push(...guests);
+  elsewhere.cut();
+  await run.pass(cutMs, () => examine(run, wounds));
+  elsewhere.heal();
+  for (const guest of guests) guest.healsAtMs = performance.now();
 }
 
 /** What the log says of the wounds that are still open. */
 function examine(run: Run, wounds: readonly Wound[]): void {
   for (const wound of wounds) {
     if (wound.curedMs !== null) continue;
-    const { actor, signal, pid, atMs } = wound;
+    const { actor, signal, pid, atMs, healsAtMs } = wound;
     const since = run.log.slice(wound.line);
+    if (pid === null) {
+      const left = since.findIndex(({ kind, child }) => kind === "left" && child === actor);
+      if (left !== -1) wound.noticedMs ??= performance.now() - atMs;
+      const back = left !== -1 && since.slice(left).some(({ kind, child }) => kind === "joined" && child === actor);
+      if (back) wound.curedMs = performance.now() - healsAtMs;
+      continue;
+    }
     const noticed = ({ kind, child, pid: its }: Entry) =>
       signal === "SIGSTOP" ? kind === "wedged" && child === actor : kind === "exited" && its === pid;
     if (since.some(noticed)) wound.noticedMs ??= performance.now() - atMs;
@@ -206,6 +259,7 @@ class Run {
   readonly #config: string;
   readonly #tail: LogTail;
   readonly #memory = new Memory();
+  readonly #elsewhere: Elsewhere | null;
   readonly learnersBeganAtMs: number[] = [];
   #child: Bun.Subprocess<"ignore", "ignore", "pipe"> | null = null;
   #said: Promise<string> = Promise.resolve("");
@@ -214,8 +268,9 @@ class Run {
   #sampledAtMs = 0;
   readonly #supervisors: number[] = [];
 
-  constructor(folder: string, scratch: string, seed: number) {
+  constructor(folder: string, scratch: string, seed: number, elsewhere: Elsewhere | null) {
     this.#folder = folder;
+    this.#elsewhere = elsewhere;
     this.#config = join(scratch, "config.json");
     this.#tail = new LogTail(join(folder, "log.jsonl"));
     writeFileSync(this.#config, JSON.stringify(config(seed, join(scratch, "warm-start"))));
@@ -224,8 +279,10 @@ class Run {
   start(resume: boolean): void {
     const how = resume ? ["--resume", this.#folder] : ["--config", this.#config, "--run-dir", this.#folder];
     const entry = join(import.meta.dir, "..", "run.ts");
-    this.#child = Bun.spawn([process.execPath, entry, "cluster", "--quiet", ...how], {
+    const { wrap = [], flags = [], env = {} } = this.#elsewhere ?? {};
+    this.#child = Bun.spawn([...wrap, process.execPath, entry, "cluster", "--quiet", ...how, ...flags], {
       stdio: ["ignore", "ignore", "pipe"],
+      env: { ...process.env, ...env },
     });
     this.#said = this.#child.stderr.text();
     this.#supervisors.push(this.#child.pid);

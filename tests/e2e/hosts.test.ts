@@ -1,59 +1,22 @@
-/**
- * Several hosts: network namespaces with addresses of their own, joined to a run, cut off and healed. Everything that is said goes
- * over a virtual cable; nothing is shared but the disk that the program is on.
- */
+/** Several hosts with addresses of their own, joined to a run, cut off and healed; in `bun run chaos --cut-seconds 30` for longer. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { figure, ms } from "../figure.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { Guest } from "./guest.ts";
+import { Hosts } from "./namespaces.ts";
 import { expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs } from "./run-process.ts";
 
 const runs = new Runs();
 const TOKEN = "a-token-that-nobody-guesses";
-const ID = process.pid;
-const BRIDGE = `bun${ID}`;
-/** The learner's host and two others, on one bridge. */
-const HOSTS = [1, 2, 3].map((host) => ({
-  name: `bunraku-${ID}-${host}`,
-  address: `10.177.${ID % 256}.${host}`,
-  port: `v${ID}-${host}`,
-}));
-
-function ip(...args: string[]): boolean {
-  return Bun.spawnSync(["ip", ...args], { stderr: "ignore" }).success;
-}
-
-function build(): boolean {
-  if (!ip("link", "add", BRIDGE, "type", "bridge") || !ip("link", "set", BRIDGE, "up")) return false;
-  return HOSTS.every(
-    ({ name, address, port }) =>
-      ip("netns", "add", name) &&
-      ip("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name) &&
-      ip("link", "set", port, "master", BRIDGE, "up") &&
-      ip("-n", name, "addr", "add", `${address}/24`, "dev", "eth0") &&
-      ip("-n", name, "link", "set", "eth0", "up") &&
-      ip("-n", name, "link", "set", "lo", "up"),
-  );
-}
-
-function tearDown(): void {
-  for (const { name } of HOSTS) ip("netns", "del", name);
-  ip("link", "del", BRIDGE);
-}
-
-const permitted = process.platform === "linux" && build();
-if (!permitted) {
-  tearDown();
+const hosts = Hosts.build(3);
+if (hosts === null)
   console.log("skipped: this account may not make network namespaces (ip netns), so there is one host only");
-}
 afterAll(() => {
-  tearDown();
+  hosts?.remove();
   removeTemporaryFolders();
 });
 
-const on = (host: number) => ["ip", "netns", "exec", HOSTS[host]!.name];
-
-describe.skipIf(!permitted)("two other hosts", () => {
+describe.skipIf(hosts === null)("two other hosts", () => {
   const learner = { updates: 16, filter: { strategy: "all" } };
   const supervisor = { heartbeatMs: 200, heartbeatDeadlineMs: 2000 };
   let run: RunProcess;
@@ -64,14 +27,13 @@ describe.skipIf(!permitted)("two other hosts", () => {
   beforeAll(async () => {
     alone = await runs.undisturbed({ learner });
     const { folder, args } = runs.fresh({ learner, supervisor });
-    const listen = `--join.listen=ws://${HOSTS[0]!.address}:7000`;
-    run = new RunProcess(folder, [...args, listen], { BUNRAKU_TOKEN: TOKEN }, on(0));
+    const address = `ws://${hosts!.address(0)}:7000`;
+    const env = { BUNRAKU_TOKEN: TOKEN };
+    run = new RunProcess(folder, [...args, `--join.listen=${address}`], env, hosts!.on(0));
     await run.entry(({ kind }) => kind === "open");
-    const join_ = ["--join", `ws://${HOSTS[0]!.address}:7000`];
-    guests = [
-      new Guest("sampler", join_, { BUNRAKU_TOKEN: TOKEN }, on(1)),
-      new Guest("env-server", join_, { BUNRAKU_TOKEN: TOKEN }, on(2)),
-    ];
+    guests = (["sampler", "env-server"] as const).map(
+      (command, i) => new Guest(command, ["--join", address], env, hosts!.on(i + 1)),
+    );
     names = await Promise.all(guests.map((guest) => guest.joined()));
   }, LONG);
 
@@ -80,13 +42,13 @@ describe.skipIf(!permitted)("two other hosts", () => {
     async () => {
       await run.updated(2);
       const began = performance.now();
-      for (const host of [1, 2]) ip("link", "set", HOSTS[host]!.port, "down");
+      for (const host of [1, 2]) hosts!.pull(host);
       await Promise.all(names.map((name) => run.entry(({ kind, child }) => kind === "left" && child === name)));
       const noticed = performance.now() - began;
       // The run goes on without them.
       const now = run.log.filter(({ kind }) => kind === "update").length;
       await run.updated(now + 1);
-      for (const host of [1, 2]) ip("link", "set", HOSTS[host]!.port, "up");
+      for (const host of [1, 2]) hosts!.plug(host);
       const healing = performance.now();
       await Promise.all(names.map((name) => run.entry(({ kind, child }) => kind === "joined" && child === name, 1)));
       figure("network cut and healed", { noticed: ms(noticed), "joined again": ms(performance.now() - healing) });
@@ -103,9 +65,9 @@ describe.skipIf(!permitted)("two other hosts", () => {
     const { folder, args } = runs.fresh({ learner });
     const { code, err } = await new RunProcess(
       folder,
-      [...args, `--join.listen=ws://${HOSTS[0]!.address}:7001`],
+      [...args, `--join.listen=ws://${hosts!.address(0)}:7001`],
       {},
-      on(0),
+      hosts!.on(0),
     ).ended;
     expect([code, err]).toEqual([2, expect.stringContaining("can be reached by others, so join.token")]);
   });
