@@ -138,7 +138,7 @@ export class Guests {
         const workingMs = guest.heartbeat?.workingMs ?? 0;
         if (silentMs <= heartbeatDeadlineMs && workingMs <= progressDeadlineMs) continue;
         const silent = silentMs > heartbeatDeadlineMs;
-        const { doing = "starting", lastMessage = "" } = guest.heartbeat ?? {};
+        const { doing = STARTING, lastMessage = "" } = guest.heartbeat ?? {};
         const why = silent
           ? `silent for ${Math.round(silentMs)} ms (limit ${heartbeatDeadlineMs} ms)`
           : `no result of its computation for ${Math.round(workingMs)} ms (limit ${progressDeadlineMs} ms)`;
