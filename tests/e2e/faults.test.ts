@@ -128,6 +128,21 @@ describe("SIGKILL in the middle", () => {
   );
 });
 
+test(
+  "SIGKILL of everybody at once leaves no shared memory: nobody is there to remove it",
+  async () => {
+    const { folder, args } = runs.fresh({ learner: { filter: { strategy: "all" } } });
+    const run = new RunProcess(folder, args);
+    await run.updated(1);
+    run.kill("SIGKILL");
+    for (const pid of run.pids) if (alive(pid)) process.kill(pid, "SIGKILL");
+    await run.ended;
+    while (run.pids.some(alive)) await Bun.sleep(2);
+    expectNothingLeft(run);
+  },
+  LONG,
+);
+
 describe("SIGTERM", () => {
   test(
     "saves and ends within 10 s with exit code 0, and --resume goes on as if nothing had been",

@@ -14,6 +14,11 @@ const runs = new Runs();
 afterAll(removeTemporaryFolders);
 
 const TOKEN = "a-token-that-nobody-guesses";
+const ACTORS_TOKEN = "what-the-actors-tell-each-other";
+const PAGE_TOKEN = "what-the-page-asks-for";
+const SECRETS = [TOKEN, ACTORS_TOKEN, PAGE_TOKEN];
+/** Those of our secrets that stand in it. */
+const secretsIn = (bytes: Uint8Array | string) => SECRETS.filter((secret) => Buffer.from(bytes).includes(secret));
 let pem: ReturnType<typeof certificates>;
 let tokenFile: string;
 beforeAll(() => {
@@ -30,13 +35,37 @@ async function addressOf(run: RunProcess): Promise<string> {
   return ((await run.entry(({ kind }) => kind === "open")) as unknown as { address: string }).address;
 }
 
+/** Everything that a run's page answers with: its pages, what programs may ask, and what is for Prometheus. */
+async function wholePage(run: RunProcess): Promise<Map<string, string>> {
+  const { text: url } = await run.entry(({ kind }) => kind === "page");
+  const headers = { Authorization: `Bearer ${PAGE_TOKEN}` };
+  const get = async (path: string) => {
+    const response = await fetch(new URL(path, url), { headers });
+    if (!response.headers.get("content-type")?.startsWith("text/event-stream")) return response.text();
+    // It has no end; its first piece is the state as it is.
+    const reader = response.body!.getReader();
+    const { value } = await reader.read();
+    await reader.cancel();
+    return new TextDecoder().decode(value);
+  };
+  const { paths } = JSON.parse(await get("/api/openapi.json")) as { paths: Record<string, unknown> };
+  const asked = [
+    "/",
+    "/metrics",
+    "/api/openapi.json",
+    ...Object.keys(paths).map((path) => path.replace(/\{.*?\}/g, "1")),
+  ];
+  return new Map(await Promise.all(asked.map(async (path) => [path, await get(path)] as const)));
+}
+
 describe("guests", () => {
   test(
     "come and go, and nothing that is learnt depends on it",
     async () => {
       const alone = await runs.undisturbed({ learner });
 
-      const { folder, args } = runs.fresh({ learner });
+      const secrets = { transport: { token: ACTORS_TOKEN }, metrics: { token: PAGE_TOKEN } };
+      const { folder, args } = runs.fresh({ learner, ...secrets });
       const gate = {
         "join.listen": "wss://127.0.0.1:0",
         "join.certFile": pem.path("server.crt"),
@@ -53,11 +82,13 @@ describe("guests", () => {
       const [killed, stopped, killedEnv, stoppedEnv] = guests;
       const names = await Promise.all(guests.map((guest) => guest.joined()));
       // Where other accounts, or a crash report, would look.
-      for (const pid of run.pids) {
-        for (const file of ["cmdline", "environ"]) {
-          expect(readFileSync(`/proc/${pid}/${file}`).includes(TOKEN)).toBe(false);
-        }
+      for (const pid of [...run.pids, ...guests.map((guest) => guest.pid)]) {
+        for (const file of ["cmdline", "environ"]) expect(secretsIn(readFileSync(`/proc/${pid}/${file}`))).toEqual([]);
       }
+      const page = await wholePage(run);
+      expect([...page].filter(([, text]) => secretsIn(text).length > 0)).toEqual([]);
+      expect(page.get("/metrics")).toContain("bunraku_");
+      expect(page.size).toBeGreaterThan(8);
       await run.updated(4);
       killed.kill("SIGKILL");
       await run.updated(5);
@@ -69,8 +100,9 @@ describe("guests", () => {
       expect(JSON.parse((await stoppedEnv.ended).out)).toEqual({ run: "r2", actor: names[3], code: 0 });
       const last = lend("sampler");
       await last.joined();
-      const { code, err } = await run.ended;
+      const { code, out, err } = await run.ended;
       expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
+      expect(secretsIn(out + err)).toEqual([]);
       // The run is over, and its guest leaves by itself.
       expect((await last.ended).code).toBe(0);
 
@@ -82,7 +114,7 @@ describe("guests", () => {
       for (const name of names) expect(log).toContainEqual(expect.stringContaining(`joined ${name}`));
       expectNothingLeft(run, guests);
       for (const file of readdirSync(folder)) {
-        if (statSync(join(folder, file)).isFile()) expect(readFileSync(join(folder, file)).includes(TOKEN)).toBe(false);
+        if (statSync(join(folder, file)).isFile()) expect(secretsIn(readFileSync(join(folder, file)))).toEqual([]);
       }
     },
     LONG,
