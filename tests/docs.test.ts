@@ -1,14 +1,23 @@
 /**
  * Documents hold: every command they show is taken as it stands, and every file, link and key that they name is there.
  *
- * - What is cheap is run. Of the rest every flag is parsed by the command itself: a flag that no command has is put behind them, and
- *   has to be the first thing it does not take. Keys of the config (`--section.key=value`), presets and tags are checked by `config`.
- * - Pages that write files (tutorial.md, new-env.md) are followed step by step in tests/scripts/.
+ * - What is cheap is run. Commands on a recorded run are run on a tiny one, and `cluster` runs with a tiny policy for one update, unless it
+ *   takes what a test cannot have: a download, a GPU, a certificate, or an env that the page has its reader write.
+ * - Of the rest every flag is parsed by the command itself: a flag that no command has is put behind them, and has to be the first thing
+ *   it does not take. Keys of the config (`--section.key=value`), presets and tags are checked by `config`. Only parsed are, and tested
+ *   where it says:
+ *   - what never ends by itself: `serve`, `page`, `play`, `sampler`, `env-server` (scripts/serve, browser/live-run, scripts/play, e2e/joining);
+ *   - what takes minutes: `chaos`, `simulate`, `bench`, `test`, `check`, `setup` (e2e/chaos, simulation/simulation, scripts/commands);
+ *   - what needs a model, a data set or a server from elsewhere: `cluster --model`, `cluster --device`, `eval` of such envs and of hosted
+ *     models (e2e/pretrained, model/webgpu, envs/, scripts/eval-hosted, which bring small ones of their own).
+ * - Pages that write files (tutorial.md, new-env.md) are followed step by step in scripts/tutorial and scripts/new-env.
  */
-import { describe, expect, test } from "bun:test";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { afterAll, describe, expect, test } from "bun:test";
+import { cpSync, existsSync, readdirSync, readFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { playRun, tinyConfig } from "./actors/tiny-run.ts";
 import { command, root } from "./scripts/command.ts";
+import { removeTemporaryFolders, temporaryFolder } from "./scripts/temporary.ts";
 
 const documents = [
   ...readdirSync(root).filter((name) => name.endsWith(".md")),
@@ -42,15 +51,41 @@ const shown: readonly Shown[] = documents.flatMap((file) => {
 });
 const lines = [...new Set(shown.map(({ words }) => words.join("\n")))].map((line) => line.split("\n"));
 
+const after = (args: readonly string[], flag: string) => args[args.indexOf(flag) + 1] ?? "";
+
 /** Answers within a second or so, and needs nothing but this repository. */
 const isCheap = ([name, ...args]: readonly string[]) =>
   name === "help" ||
   args[0] === "--help" ||
   name === "config" ||
+  name === "doctor" ||
+  (name === "golden" && args.length > 0) ||
   (name === "eval" &&
     /^(SimpleSokoban|FrozenLake|Bandit|SearchQAMock)$/.test(after(args, "--env")) &&
     /^(random|optimal)$/.test(after(args, "--policy")));
-const after = (args: readonly string[], flag: string) => args[args.indexOf(flag) + 1] ?? "";
+
+/** About a recorded run, and ends by itself. */
+const isOfRun = ([name, ...args]: readonly string[]) =>
+  args.some(isRun) && ["compare", "curves", "diagnose", "eval", "export", "replay"].includes(name!);
+const isRun = (word: string) => /^(runs\/\S+|RUN…?)$/.test(word);
+/** Of the tiny run. */
+const EPISODE = "end.t1.b15";
+
+/** A run that a test can have. */
+const isShortRun = ([name, ...args]: readonly string[]) =>
+  name === "cluster" &&
+  !args.some((arg) => /^(--model|--device|--resume|--join)/.test(arg)) &&
+  !args.includes("Street");
+const stage = { steps: 2, batch: 8, babble: 0.3, noise: 0.1, learningRate: 1e-3, warmUpSteps: 0, finalFraction: 1 };
+/** Makes any run one of seconds. */
+const SHORT = [
+  ...["--updates=1", "--metrics.port=0", "--rollout.groups=4", "--rollout.groupSize=2", "--learner.minibatch=8"],
+  ...["--model.width=32", "--model.layers=1", "--model.heads=2", "--model.kvHeads=1", "--model.hidden=64"],
+  ...[
+    "--validate.episodes=8",
+    `--warmStart.stages=${JSON.stringify(["learn", "blur"].map((name) => ({ name, ...stage })))}`,
+  ],
+];
 
 /** Test files and nothing else; it hands flags to `bun test`. */
 const isTest = ([name]: readonly string[]) => name === "test";
@@ -74,30 +109,86 @@ function configPart(words: readonly string[]): string[] {
   );
 }
 
-describe("commands", () => {
+/** Many commands in one process, as a person's would take half a second each. */
+async function answersOf(commands: readonly (readonly string[])[]): Promise<{ code: number; err: string }[]> {
+  const program = `
+    const answers = [];
+    const { log } = console;
+    console.log = () => {};
+    for (const [name, ...args] of JSON.parse(await Bun.stdin.text())) {
+      const { main } = await import("./scripts/" + name + ".ts");
+      const failed = ({ name, message }) => ({ code: ["UsageError", "ConfigError"].includes(name) ? 2 : 1, err: message });
+      answers.push(await main(args).then((code) => ({ code, err: "" }), failed));
+    }
+    log(JSON.stringify(answers));`;
+  const stdin = new Blob([JSON.stringify(commands)]);
+  const child = Bun.spawn([process.execPath, "-e", program], { cwd: root, stdio: [stdin, "pipe", "inherit"] });
+  return JSON.parse(await child.stdout.text());
+}
+
+/** For test.each: each line with what it was answered. */
+async function answered(commands: readonly (readonly string[])[], asked: (words: readonly string[]) => string[]) {
+  const answers = await answersOf(commands.map(asked));
+  return commands.map((words, i) => [words.join(" "), answers[i]!] as const);
+}
+const titled = (commands: readonly (readonly string[])[]) => commands.map((words) => [words.join(" "), words] as const);
+
+describe("commands", async () => {
+  const folder = temporaryFolder();
+  const recorded = join(folder, "recorded");
+  await playRun(recorded, tinyConfig(recorded, { samplers: 1 }));
+  const other = join(folder, "other");
+  cpSync(recorded, other, { recursive: true });
+  afterAll(removeTemporaryFolders);
+
   test("are found", () => expect(lines.length).toBeGreaterThan(40));
 
-  test.each(lines.filter(isCheap).map((words) => [words.join(" "), words] as const))("bun run %s", async (_, words) => {
+  test.each(titled(lines.filter(isCheap)))("bun run %s", async (_, words) => {
     const { code, err } = await command(words);
     expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
   });
 
-  test.each(
-    lines.filter((words) => !isCheap(words) && !isTest(words)).map((words) => [words.join(" "), words] as const),
-  )("bun run %s: each flag is one", async (_, words) => {
-    const { code, err } = await command([...words, NOT_A_FLAG]);
-    expect({ code, err }).toEqual({ code: 2, err: expect.stringContaining(`has no flag ${NOT_A_FLAG}`) });
+  const ofRun = lines.filter((words) => isOfRun(words) && !isCheap(words));
+  test.each(titled(ofRun))("bun run %s: on a recorded run", async (_, words) => {
+    const out = words.indexOf("--out") + 1;
+    const named = words.filter(isRun);
+    const given = words.map((word, i) => {
+      if (i > 0 && i === out) return join(temporaryFolder(), basename(word));
+      if (isRun(word)) return named.indexOf(word) === 0 ? recorded : other;
+      return /^(EPISODE|u\d+\.g\d+\.m\d+)$/.test(word) ? EPISODE : word;
+    });
+    const { code, err } = await command(given);
+    expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
+    if (out > 0) expect(existsSync(given[out]!)).toBe(true);
   });
 
-  const configured = lines.filter(([name]) => name === "cluster");
-  test.each(configured.map((words) => [words.join(" "), configPart(words.slice(1))] as const))(
-    "bun run %s: its config is one",
+  test.each(titled(lines.filter(isShortRun)))(
+    "bun run %s: in small",
     async (_, words) => {
-      // Envs that a page has its reader write are not here; a model need not be.
-      if (after(words, "--env") === "Street" || words.some((word) => word.startsWith("--model."))) return;
-      const { code, err } = await command(["config", ...words.filter((word) => !/^--join\.listen=wss/.test(word))]);
-      expect({ code, err }).toEqual({ code: 0, err: "" });
+      const place = ["--run-dir", join(temporaryFolder(), "run"), `--warmStart.cacheDir=${folder}`];
+      // As it stands where it is nothing but `cluster`: processes take time to start.
+      const how = words.length === 1 ? [] : ["--single-process"];
+      const { code, err } = await command([...words, ...SHORT, ...place, ...how]);
+      expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
     },
+    60_000,
+  );
+
+  const parsed = lines.filter((words) => !isCheap(words) && !isTest(words) && !isOfRun(words) && !isShortRun(words));
+  test.each(await answered(parsed, (words) => [...words, NOT_A_FLAG]))("bun run %s: each flag is one", (_, answer) => {
+    expect(answer).toEqual({ code: 2, err: expect.stringContaining(`has no flag ${NOT_A_FLAG}`) });
+  });
+
+  // Envs that a page has its reader write are not here; a model need not be.
+  const configured = lines.filter(
+    ([name, ...args]) =>
+      name === "cluster" && !args.includes("Street") && !args.some((arg) => arg.startsWith("--model.")),
+  );
+  const configOf = (words: readonly string[]) =>
+    configPart(words.slice(1)).filter((word) => !/^--join\.listen=wss/.test(word));
+  test.each(await answered(configured, (words) => ["config", ...configOf(words)]))(
+    "bun run %s: its config is one",
+    (_, answer) => expect(answer).toEqual({ code: 0, err: "" }),
   );
 
   test("tests that are to be run are there", () => {
