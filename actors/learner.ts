@@ -98,6 +98,11 @@ export class Learner implements HostHandler {
     for (const { peer } of this.#samplers.values()) peer.tell(weights);
   }
 
+  /** Tell samplers where the next weights will be. Whoever joins later does without. */
+  prepare(next: Messages["weights.next"]): void {
+    for (const { peer } of this.#samplers.values()) peer.tell(next);
+  }
+
   joined(peer: Peer, who: Hello): void {
     if (who.role !== "sampler") throw new Error(`the learner takes in samplers, not a ${who.role}`);
     const before = this.#samplers.get(who.actor);

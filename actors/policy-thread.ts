@@ -9,7 +9,7 @@ import { type EngineSettings, startEngine } from "./engine.ts";
 import { loadPretrained } from "./pretrained.ts";
 import type { Messages } from "./protocol.ts";
 import type { Remote } from "./threads.ts";
-import { downloading, type Held, loadWeights, overHttp, WeightsError } from "./weights.ts";
+import { downloading, type Held, loadWeights, MappedAhead, overHttp, WeightsError } from "./weights.ts";
 
 export interface PolicySettings {
   readonly model: ModelConfig;
@@ -32,6 +32,7 @@ export function policyMethods() {
   let decoder: Decoder | undefined;
   let generator: Generator | undefined;
   let held: Held | null = null;
+  const ahead = new MappedAhead();
   const started = () => {
     if (generator === undefined) throw new Error("no weights were loaded yet");
     return generator;
@@ -42,6 +43,10 @@ export function policyMethods() {
       engine = await startEngine(settings.engine);
       return `${engine.name}, ${engine.device}`;
     },
+    /** Map the next version ahead, where it is on this host. It is used when it was published, by `load`. */
+    look(next: Messages["weights.next"]): void {
+      if (settings.guest === null) ahead.look(next);
+    },
     /** @returns the digest of the bytes that were found. Only if it is the published one are they now in use. */
     async load(message: Messages["weights"]): Promise<string> {
       let loaded: Awaited<ReturnType<typeof loadWeights>>;
@@ -49,7 +54,8 @@ export function policyMethods() {
         const { guest, token } = settings;
         const where = guest === null ? message : overHttp(message, guest.weightsFrom);
         const how = downloading(guest?.tls ?? {});
-        loaded = await loadWeights(where, parameterCount(settings.model), token, how, guest?.delta ? held : null);
+        const base = guest?.delta ? held : null;
+        loaded = await loadWeights(where, parameterCount(settings.model), token, how, base, ahead);
       } catch (error) {
         // If what we hold is not what we think, a difference to it is of no use.
         held = null;

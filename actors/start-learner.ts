@@ -99,8 +99,14 @@ export const learner: ActorKind = {
       resumed: saved === null ? null : (saved.state as Progress),
       async publish(version) {
         const began = clock.now();
-        host.announce(await meter.during("time/weights", publisher.publish(version, networks.policy.parameters)));
-        return { acknowledged: acks.everyone(version).then(() => clock.now() - began) };
+        const { parameters } = networks.policy;
+        const published = publisher.publish(version, parameters, (next) => host.prepare(next));
+        host.announce(await meter.during("time/weights", published));
+        const acknowledged = acks.everyone(version).then(() => clock.now() - began);
+        // There is time for the next one now, while this one is played.
+        const preparing = acknowledged.then(() => publisher.prepare());
+        preparing.then((next) => next && host.prepare(next)).catch(context.fail);
+        return { acknowledged };
       },
       play: (issued) => meter.during("time/rollout", host.play(issued)),
       warmStart: (hooks) =>

@@ -23,11 +23,14 @@ const NONCE = new Uint8Array(12);
 /** Additional data of one call. */
 const CHUNK_BYTES = 2 ** 23;
 
+/** For bytes to be sealed once. */
+export const newKey = (): string => randomBytes(16).toString("hex");
+
 export class Sealer {
   readonly #key: string;
   readonly #mac: CipherGCM;
 
-  constructor(key = randomBytes(16).toString("hex")) {
+  constructor(key = newKey()) {
     this.#key = key;
     this.#mac = createCipheriv("aes-128-gcm", Buffer.from(key, "hex"), NONCE);
   }
@@ -43,9 +46,12 @@ export class Sealer {
   }
 }
 
-/** True if these are the bytes that were sealed. */
-export function isSealed(bytes: Uint8Array, { key, tag }: Seal): boolean {
+/** The seal of these bytes under a key. */
+export function sealOf(bytes: Uint8Array, key: string): Seal {
   const sealer = new Sealer(key);
   sealer.update(bytes);
-  return sealer.seal().tag === tag;
+  return sealer.seal();
 }
+
+/** True if these are the bytes that were sealed. */
+export const isSealed = (bytes: Uint8Array, { key, tag }: Seal): boolean => sealOf(bytes, key).tag === tag;

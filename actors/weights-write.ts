@@ -6,10 +6,10 @@
  * - Only the bytes are written by another thread, beside the hashing here: the rest takes microseconds in shared memory, less than a
  *   way to that thread and back.
  */
-import { closeSync, openSync, renameSync, rmSync, statSync, unlinkSync, write } from "node:fs";
+import { closeSync, openSync, renameSync, rmSync, statfsSync, statSync, unlinkSync, write } from "node:fs";
 import { promisify } from "node:util";
 import { unfinished } from "./weights-files.ts";
-import { type Seal, Sealer } from "./weights-seal.ts";
+import { newKey, type Seal, Sealer } from "./weights-seal.ts";
 
 /** What a file holds. */
 export interface Written {
@@ -24,11 +24,17 @@ export interface WrittenFile extends Written {
   remove(): void;
 }
 
-/** Bytes that are hashed here while another thread writes them. */
+/** Bytes that are hashed at a time; where the file is not blank, another thread writes them meanwhile. */
 const CHUNK_BYTES = 8 * 2 ** 20;
+
+/** Zeros written at a time. */
+const ZEROS_BYTES = 2 ** 20;
 
 /** O_TMPFILE (with O_DIRECTORY) and O_RDWR, as Linux has them on the architectures that Bun runs on: open(2). */
 const NAMELESS = (process.arch === "arm64" ? 0o20040000 : 0o20200000) | 2;
+
+/** TMPFS_MAGIC of statfs(2). */
+const TMPFS = 0x01021994;
 
 /** Whether files without a name can be had in this folder, and reached by others. */
 export function canBeNameless(folder: string): boolean {
@@ -53,6 +59,52 @@ export async function writeNameless(folder: string, bytes: Uint8Array): Promise<
     return { ...(await fill(file, bytes)), path: pathOf(file), remove: () => closeSync(file) };
   } catch (error) {
     closeSync(file);
+    throw error;
+  }
+}
+
+/** A file without a name for bytes to come. Its memory is there, and mapped, so that filling it is no more than a copy. */
+export interface Blank {
+  readonly path: string;
+  /** Of the seal that its bytes will get. */
+  readonly key: string;
+  /** What the file holds: a shared mapping. */
+  readonly bytes: Uint8Array;
+  remove(): void;
+}
+
+/** Whether files of this folder are memory. Storing to a mapping of any other may find its disk full, which ends the process. */
+export const canBeBlank = (folder: string): boolean => canBeNameless(folder) && statfsSync(folder).type === TMPFS;
+
+/** All zeros. On an error, nothing is left. */
+export async function makeBlank(folder: string, byteLength: number): Promise<Blank> {
+  const file = openSync(folder, NAMELESS, 0o600);
+  try {
+    // Written, as a lack of memory is an error here, and would end the process when it is met while storing.
+    const zeros = new Uint8Array(Math.min(byteLength, ZEROS_BYTES));
+    for (let left = byteLength; left > 0; left -= zeros.length) await writeAll(file, zeros.subarray(0, left));
+    const path = pathOf(file);
+    // Stored to once, so that the system has mapped every page.
+    const bytes = Bun.mmap(path, { shared: true }).fill(0);
+    return { path, key: newKey(), bytes, remove: () => closeSync(file) };
+  } catch (error) {
+    closeSync(file);
+    throw error;
+  }
+}
+
+/**
+ * Bytes into a blank of as many, which from then on never changes. On an error, nothing is left.
+ *
+ * @param there  called when they are, before they are hashed
+ */
+export async function fillBlank({ path, key, bytes, remove }: Blank, given: Uint8Array, there: () => void) {
+  try {
+    bytes.set(given);
+    there();
+    return { ...(await hashed(given, key)), path, remove };
+  } catch (error) {
+    remove();
     throw error;
   }
 }
@@ -87,18 +139,22 @@ export function unlinkQuietly(path: string): void {
 
 const pathOf = (file: number): string => `/proc/${process.pid}/fd/${file}`;
 
-async function fill(file: number, bytes: Uint8Array): Promise<Written> {
+/** @param beside  started with each part before that is hashed, and waited for after it */
+async function hashed(bytes: Uint8Array, key: string, beside?: (part: Uint8Array) => Promise<void>): Promise<Written> {
   const hasher = new Bun.CryptoHasher("sha256");
-  const sealer = new Sealer();
+  const sealer = new Sealer(key);
   for (let at = 0; at < bytes.length; at += CHUNK_BYTES) {
-    const chunk = bytes.subarray(at, at + CHUNK_BYTES);
-    const written = writeAll(file, chunk);
-    hasher.update(chunk);
-    sealer.update(chunk);
-    await written;
+    const part = bytes.subarray(at, at + CHUNK_BYTES);
+    const done = beside?.(part);
+    hasher.update(part);
+    sealer.update(part);
+    await done;
   }
   return { digest: hasher.digest("hex"), seal: sealer.seal() };
 }
+
+const fill = (file: number, bytes: Uint8Array): Promise<Written> =>
+  hashed(bytes, newKey(), (part) => writeAll(file, part));
 
 async function writeAll(file: number, bytes: Uint8Array): Promise<void> {
   let at = 0;

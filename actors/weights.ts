@@ -3,27 +3,45 @@
  * and sealed (weights-seal.ts), so that a sampler proves what it has mapped without computing the sha256 again.
  * Knows no networks of layers: a policy is one array of numbers here.
  *
- * - A file is complete before anybody is told its name, and never changes afterwards. It may be unlinked while it is mapped:
+ * - A file is complete before anybody is told its digest, and never changes afterwards. It may be unlinked while it is mapped:
  *   who has mapped it keeps it.
+ * - Where its bytes will be may be told before: a hint, without which all goes the same way, only later.
  * - Versions of one publisher only grow.
  * - Nothing that was loaded is handed out before its length and digest were checked.
  */
-import { statSync } from "node:fs";
 import { describeError } from "./errors.ts";
 import type { Messages } from "./protocol.ts";
 import { type Download, download, downloading, type Held } from "./weights-download.ts";
 import { roundToHalf } from "./weights-encoding.ts";
 import { type Owner, thisProcess, weightsPath } from "./weights-files.ts";
+import { type MappedAhead, mapped } from "./weights-mapping.ts";
 import { isSealed } from "./weights-seal.ts";
-import { canBeNameless, unlinkQuietly, type Written, writeNamed, writeNameless } from "./weights-write.ts";
+import {
+  type Blank,
+  canBeBlank,
+  canBeNameless,
+  fillBlank,
+  makeBlank,
+  unlinkQuietly,
+  type Written,
+  writeNamed,
+  writeNameless,
+} from "./weights-write.ts";
 
 export { Acks } from "./weights-acks.ts";
 export { downloading, type Held } from "./weights-download.ts";
 export { isAlive, sweep, weightsFolder } from "./weights-files.ts";
 export { overHttp, type ServedFile, serveFile, serveWeights } from "./weights-http.ts";
+export { MappedAhead } from "./weights-mapping.ts";
 
 /** Where a version is and what it must be: the message that samplers are told. */
 export type Published = Messages["weights"];
+
+/** Where the bytes of the next version will be, if nothing comes between. */
+export type Prepared = Messages["weights.next"];
+
+/** Nothing is prepared for versions of more bytes: it would take more memory than it saves time. */
+const PREPARED_BYTES_MAX = 64 * 2 ** 20;
 
 export interface PublisherOptions {
   /** Shared memory, or what stands in for it: see `weightsFolder`. */
@@ -60,6 +78,9 @@ export class WeightsPublisher {
   /** By version, oldest first. */
   readonly #files = new Map<number, File>();
   #newest = -1;
+  /** For the next version. */
+  #blank: Blank | null = null;
+  #preparing = false;
   #busy = false;
   #closed = false;
 
@@ -81,10 +102,15 @@ export class WeightsPublisher {
   /**
    * Make a version that can be loaded. `values` must not change until this resolves.
    *
+   * @param there  told, if memory was prepared, that the bytes are in it: before they are hashed, so that samplers can prove them meanwhile
    * @throws {RangeError} if `version` is not newer than the last.
    * @throws {WeightsError} if it cannot be written; then nothing of it is left.
    */
-  async publish(version: number, values: Float32Array): Promise<Published> {
+  async publish(
+    version: number,
+    values: Float32Array,
+    there: (prepared: Prepared) => void = () => {},
+  ): Promise<Published> {
     if (this.#closed) throw new Error(`cannot publish version ${version}: the publisher is closed`);
     if (this.#busy) throw new Error(`cannot publish version ${version} while another one is being published`);
     if (!Number.isSafeInteger(version) || version <= this.#newest) {
@@ -93,7 +119,7 @@ export class WeightsPublisher {
     this.#busy = true;
     try {
       const given = this.#options.half ? roundToHalf(values) : values;
-      const file = await this.#write(version, new Uint8Array(given.buffer, given.byteOffset, given.byteLength));
+      const file = await this.#write(version, new Uint8Array(given.buffer, given.byteOffset, given.byteLength), there);
       this.#files.set(version, file);
       this.#newest = version;
       // Closed meanwhile: then this one goes too.
@@ -104,10 +130,43 @@ export class WeightsPublisher {
     }
   }
 
+  /**
+   * Have memory for another version as large as the last, so that publishing it is a copy and a hash. To be called when there is time.
+   *
+   * @returns where it is, for samplers to map; null if there is none, and publishing takes as long as it does without.
+   */
+  async prepare(): Promise<Prepared | null> {
+    const byteLength = this.#files.get(this.#newest)?.message.byteLength ?? 0;
+    if (this.#preparing || this.#closed || byteLength === 0 || byteLength > PREPARED_BYTES_MAX) return null;
+    if (!this.#options.nameless || !canBeBlank(this.#folder)) return null;
+    this.#preparing = true;
+    try {
+      this.#blank ??= await makeBlank(this.#folder, byteLength);
+    } catch (error) {
+      // What the system refused now, it may grant when the version is written; if not, that is told.
+      if (error instanceof Error && "code" in error) return null;
+      throw error;
+    } finally {
+      this.#preparing = false;
+    }
+    if (this.#closed) this.#takeBlank(0);
+    return this.#blank && whereIs(this.#blank);
+  }
+
   /** Unlink everything. What others have mapped stays theirs. */
   close(): void {
     this.#closed = true;
+    this.#takeBlank(0);
     this.#prune();
+  }
+
+  /** What was prepared, for so many bytes: null if it is for others, which is then gone. */
+  #takeBlank(byteLength: number): Blank | null {
+    const blank = this.#blank;
+    this.#blank = null;
+    if (blank?.bytes.length === byteLength) return blank;
+    blank?.remove();
+    return null;
   }
 
   #prune(): void {
@@ -120,14 +179,17 @@ export class WeightsPublisher {
     }
   }
 
-  async #write(version: number, bytes: Uint8Array): Promise<File> {
+  async #write(version: number, bytes: Uint8Array, there: (prepared: Prepared) => void): Promise<File> {
     const { run, spareFolder, notice, half = false, nameless = false, write = writeNamed } = this.#options;
     const named = weightsPath(this.#folder, run, this.#owner, version);
     try {
+      const blank = this.#takeBlank(bytes.length);
       const file =
-        nameless && canBeNameless(this.#folder)
-          ? await writeNameless(this.#folder, bytes)
-          : { ...(await write(named, bytes)), path: named, remove: () => unlinkQuietly(named) };
+        blank !== null
+          ? await fillBlank(blank, bytes, () => there(whereIs(blank)))
+          : nameless && canBeNameless(this.#folder)
+            ? await writeNameless(this.#folder, bytes)
+            : { ...(await write(named, bytes)), path: named, remove: () => unlinkQuietly(named) };
       const { digest, seal, path } = file;
       const location = { kind: "shared", path, byteOffset: 0, seal } as const;
       return {
@@ -148,10 +210,14 @@ export class WeightsPublisher {
         `${this.#folder} has no room for ${bytes.length} bytes of weights; from now on they go to ${spareFolder}`,
       );
       this.#folder = spareFolder;
-      return this.#write(version, bytes);
+      return this.#write(version, bytes, there);
     }
   }
 }
+
+const whereIs = ({ path, bytes, key }: Blank): Prepared => ({
+  ...{ type: "weights.next", path, byteLength: bytes.length, key },
+});
 
 /**
  * The values of a published version: mapped where the file is on this host, downloaded otherwise.
@@ -159,6 +225,7 @@ export class WeightsPublisher {
  * @param expectedLength  values that the policy has
  * @param token           of the run; for downloads
  * @param held            what we hold, if a download may tell only what differs from it
+ * @param ahead           what is mapped already
  * @returns the values, which others may have mapped too, and the sha256 of these very bytes, computed or proved by the seal.
  *   Writing to them changes only this copy.
  * @throws {WeightsError} in one line, if they cannot be had, or are not those that were published.
@@ -169,6 +236,7 @@ export async function loadWeights(
   token = "",
   how: Download = downloading(),
   held: Held | null = null,
+  ahead: MappedAhead | null = null,
 ): Promise<{ values: Float32Array; digest: string }> {
   const { version, byteLength, location } = message;
   const what = `weights of version ${version} from ${location.kind === "shared" ? location.path : location.url}`;
@@ -182,11 +250,7 @@ export async function loadWeights(
   let digest: string;
   try {
     if (location.kind === "shared") {
-      bytes = mapped(location.path, location.byteOffset, byteLength);
-      // Bytes that are not those of the seal are worth the time it takes to name them.
-      digest = isSealed(bytes, location.seal)
-        ? message.digest
-        : new Bun.CryptoHasher("sha256").update(bytes).digest("hex");
+      ({ bytes, digest } = shared(message, location, ahead));
     } else ({ bytes, digest } = await download(location.url, byteLength, token, how, held));
   } catch (error) {
     return refuse(why(error));
@@ -197,14 +261,17 @@ export async function loadWeights(
   return { values: new Float32Array(bytes.buffer, bytes.byteOffset, expectedLength), digest };
 }
 
-/** Bytes of a file without reading it. The mapping is private: a write to it never reaches the file or another process. */
-function mapped(path: string, byteOffset: number, byteLength: number): Uint8Array<ArrayBuffer> {
-  if (byteOffset % 4 !== 0) throw new RangeError(`values of 4 bytes cannot begin at byte ${byteOffset}`);
-  const { size } = statSync(path);
-  if (size < byteOffset + byteLength) {
-    throw new RangeError(`the file has ${size} bytes, and ${byteLength} from byte ${byteOffset} on were published`);
-  }
-  return (Bun.mmap(path, { shared: false }) as Uint8Array<ArrayBuffer>).subarray(byteOffset, byteOffset + byteLength);
+function shared(
+  { byteLength, digest }: Published,
+  { path, byteOffset, seal }: Extract<Published["location"], { kind: "shared" }>,
+  ahead: MappedAhead | null,
+) {
+  const proved = byteOffset === 0 ? (ahead?.take(path, byteLength, seal) ?? null) : null;
+  if (proved !== null) return { bytes: proved, digest };
+  const bytes = mapped(path, byteOffset, byteLength);
+  // Bytes that are not those of the seal are worth the time it takes to name them.
+  const found = isSealed(bytes, seal) ? digest : new Bun.CryptoHasher("sha256").update(bytes).digest("hex");
+  return { bytes, digest: found };
 }
 
 /** The system's errors say it all in their message; others are named. */

@@ -3,14 +3,16 @@ import { realClock } from "../actors/clock.ts";
 import { createTransport } from "../actors/transport/create.ts";
 import { sayHello } from "../actors/transport/handshake.ts";
 import type { Handler } from "../actors/transport/transport.ts";
-import { loadWeights } from "../actors/weights.ts";
+import { loadWeights, MappedAhead } from "../actors/weights.ts";
 
 const [address, actor] = process.argv.slice(2) as [string, string];
 const token = (await Bun.stdin.text()).trim();
+const ahead = new MappedAhead();
 const handler: Handler = {
   async told(peer, message) {
+    if (message.type === "weights.next") return ahead.look(message);
     if (message.type !== "weights") throw new TypeError(`a loader is not told ${message.type}`);
-    const { digest } = await loadWeights(message, message.byteLength / 4);
+    const { digest } = await loadWeights(message, message.byteLength / 4, undefined, undefined, null, ahead);
     peer.tell({ type: "weights.loaded", actor, version: message.version, digest });
   },
   asked: () => ({ type: "failed", code: "protocol", detail: "a loader is not asked" }),

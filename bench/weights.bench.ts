@@ -1,6 +1,7 @@
 /**
  * What new weights cost: from `publish` to the last acknowledgement of 4 samplers on this host, each a process of its own that
- * maps the bytes and proves them by their seal. Run: bun bench/weights.bench.ts, or `bun run bench weights [--weights.megabytes=100]`
+ * maps the bytes and proves them by their seal; and where that time goes. As in a run, memory for the next version is prepared between
+ * two versions; what it takes of the processors is in none of the figures. Run: bun bench/weights.bench.ts, or `bun run bench weights [--weights.megabytes=100]`
  * Budget: the built-in policy (2 MB) under 50 ms; others within twice a copy of the bytes plus one hash of them, measured in
  * turns with it. `fiveHashes` is what it would take at least if each of the five processes computed the sha256, with the
  * cores that there are: more than the budget, on fewer than five cores. A sampler of another host pulls them at no less than
@@ -21,8 +22,10 @@ import { type RemoteRow, remoteRow } from "./weights-remote.ts";
 export const summary = "publish to last acknowledgement of 4 samplers, beside a copy and one hash of the same bytes";
 
 const SAMPLERS = 4;
-/** Turns of a size; fewer of the largest, which takes seconds. */
-const roundsOf = (megabytes: number): number => (megabytes < 1000 ? 7 : 3);
+/** Turns of a size: many of those that take milliseconds, few of the largest, which takes seconds. */
+const roundsOf = (megabytes: number): number => (megabytes < 10 ? 41 : megabytes < 1000 ? 7 : 3);
+/** Between preparing and the next turn, for samplers to map what was prepared: a run has longer. */
+const IDLE_MS = 20;
 const MEGABYTE = 1_000_000;
 /** The first is the built-in policy. */
 const SIZES = [2, 4, 100, 1000];
@@ -38,7 +41,12 @@ interface Row {
   readonly ratio: number;
   readonly freshRatio: number;
   readonly fiveHashesMs: number;
+  readonly stagesMs: Readonly<Record<Stages, number>>;
 }
+
+/** Where the time goes, as the learner sees it, in this order. What was not prepared is written while it is hashed. */
+const STAGES = ["copied", "hashed", "told", "first", "last"] as const;
+type Stages = (typeof STAGES)[number];
 
 export async function run(
   options: Readonly<Record<string, string>> = {},
@@ -53,10 +61,14 @@ export async function run(
     for (const size of sizes) {
       const row = await stage.measure(size);
       rows.push(row);
-      const { ms, referenceMs, ratio, freshReferenceMs, freshRatio, fiveHashesMs } = row;
+      const { ms, referenceMs, ratio, freshReferenceMs, freshRatio, fiveHashesMs, stagesMs: at } = row;
       console.log(
         `${size} MB: ${ms} ms; copy + hash ${referenceMs} ms (x ${ratio}); ` +
           `into new memory ${freshReferenceMs} ms (x ${freshRatio}); five hashes ${fiveHashesMs} ms`,
+      );
+      console.log(
+        `  in memory and samplers told where after ${at.copied} ms, hashed ${at.hashed}, told the digest ${at.told}, ` +
+          `acknowledged first ${at.first}, last ${at.last}`,
       );
       const pulled = await stage.pull();
       remote.push(pulled);
@@ -78,6 +90,8 @@ class Stage {
   readonly #acks = new Acks();
   readonly #peers = new Set<Peer>();
   readonly #children: ReturnType<typeof Bun.spawn>[] = [];
+  /** When each acknowledgement of this version came. */
+  readonly #acknowledged: number[] = [];
   #closeListener = async () => {};
   #version = 0;
 
@@ -106,6 +120,7 @@ class Stage {
       },
       told: (_, message, { actor }) => {
         if (message.type !== "weights.loaded") throw new TypeError(`not expected: ${message.type}`);
+        this.#acknowledged.push(performance.now());
         if (!this.#acks.loaded(actor, message.version, message.digest)) throw new Error(`${actor} holds other bytes`);
       },
       asked: () => ({ type: "failed", code: "protocol", detail: "nothing to ask here" }),
@@ -128,18 +143,24 @@ class Stage {
     const bytes = new Uint8Array(values.buffer);
     const target = new Uint8Array(bytes.length).fill(1);
     const times = { ours: [] as number[], copy: [] as number[], freshCopy: [] as number[], hash: [] as number[] };
+    const stages: Record<Stages, number>[] = [];
     for (let turn = 0; turn <= roundsOf(megabytes); turn++) {
       const copy = timed(() => target.set(bytes));
       const freshCopy = timed(() => void bytes.slice());
       const hash = timed(() => void new Bun.CryptoHasher("sha256").update(bytes).digest());
-      const ours = await this.#publish(values);
+      const published = await this.#publish(values);
+      const ours = published.last;
+      await this.#prepare();
       // The first round warms the code of both.
       if (turn === 0) continue;
+      stages.push(published);
       for (const [name, ms] of Object.entries({ ours, copy, freshCopy, hash }))
         times[name as keyof typeof times].push(ms);
     }
     const [ms, copy, freshCopy, hash] = [times.ours, times.copy, times.freshCopy, times.hash].map(median) as number[];
+    const stagesMs = STAGES.map((stage) => [stage, round(median(stages.map((one) => one[stage])))]);
     return {
+      stagesMs: Object.fromEntries(stagesMs) as Record<Stages, number>,
       ...{ megabytes, ms: round(ms!), referenceMs: round(copy! + hash!), freshReferenceMs: round(freshCopy! + hash!) },
       ...{ ratio: round(ms! / (copy! + hash!), 2), freshRatio: round(ms! / (freshCopy! + hash!), 2) },
       fiveHashesMs: round((hash! * (SAMPLERS + 1)) / Math.min(SAMPLERS + 1, availableParallelism())),
@@ -151,14 +172,32 @@ class Stage {
     return remoteRow(this.#publisher, this.#version - 1);
   }
 
-  async #publish(values: Float32Array): Promise<number> {
+  /** @returns milliseconds until each stage was over */
+  async #publish(values: Float32Array): Promise<Record<Stages, number>> {
+    this.#acknowledged.length = 0;
     const started = performance.now();
-    const message = await this.#publisher.publish(this.#version++, values);
+    let copied = started;
+    const message = await this.#publisher.publish(this.#version++, values, (next) => {
+      for (const peer of this.#peers) peer.tell(next);
+      copied = performance.now();
+    });
+    const hashed = performance.now();
     this.#acks.expect(message.version, message.digest);
     const everyone = this.#acks.everyone(message.version);
     for (const peer of this.#peers) peer.tell(message);
+    const told = performance.now();
     await everyone;
-    return performance.now() - started;
+    const last = performance.now();
+    const moments = { copied, hashed, told, first: this.#acknowledged[0]!, last };
+    return Object.fromEntries(Object.entries(moments).map(([stage, at]) => [stage, at - started])) as typeof moments;
+  }
+
+  /** What a learner does after the last acknowledgement, while the version is played. */
+  async #prepare(): Promise<void> {
+    const next = await this.#publisher.prepare();
+    if (next === null) return;
+    for (const peer of this.#peers) peer.tell(next);
+    await Bun.sleep(IDLE_MS);
   }
 
   async close(): Promise<void> {

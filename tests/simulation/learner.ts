@@ -108,12 +108,20 @@ export async function startLearner(config: RunConfig, context: ProcessContext): 
     async publish(next) {
       if (next <= published) invariants.broken(5, `version ${next} is published after ${published}`);
       published = next;
-      await life.sleep(world.between(1, 20), `publishes ${next}`);
       const path = `/shared/${context.incarnation}/${next}`;
-      stage.memory.set(path, { owner: life, values: values.slice() });
+      const place = { owner: life, values: new Float32Array(values.length) };
+      stage.memory.set(path, place);
+      const seal = { key: "0".repeat(32), tag: "0".repeat(32) };
+      const tellWhere = () =>
+        host.prepare({ type: "weights.next", path, byteLength: values.byteLength, key: seal.key });
+      // Samplers look before the bytes are there, while they are, or after the learner died over it.
+      tellWhere();
+      await life.sleep(world.between(1, 20), `publishes ${next}`);
+      place.values.set(values);
+      tellWhere();
+      await life.sleep(world.between(1, 20), `hashes ${next}`);
       const digest = digestOf(values);
       version = next;
-      const seal = { key: "0".repeat(32), tag: "0".repeat(32) };
       const location = { kind: "shared", path, byteOffset: 0, seal } as const;
       host.announce({ type: "weights", version: next, digest, byteLength: values.byteLength, location });
       const began = clock.now();
