@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { Elsewhere } from "./chaos/elsewhere.ts";
 import { inspect } from "./chaos/inspect.ts";
-import { type Killing, kill } from "./chaos/kill.ts";
+import { KINDS, type Killing, kill } from "./chaos/kill.ts";
 import { type Command, helped, parseOptions, UsageError } from "./options.ts";
 
 const command = {
@@ -21,6 +21,7 @@ const command = {
       value: "S",
       text: "Lend the run two guests on hosts of their own (network namespaces, as root), whose network is cut for so long",
     },
+    only: { type: "text", value: "ACTOR", text: `Whom alone to kill, as often as all: ${KINDS.join(", ")}` },
     "run-dir": {
       type: "text",
       value: "DIR",
@@ -42,14 +43,16 @@ const MINUTES_MIN = 0.5;
 export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const { flags } = parseOptions(command, args);
-  const { minutes = 2, seed = 1, json = false, "run-dir": wanted, "cut-seconds": cutSeconds } = flags;
+  const { minutes = 2, seed = 1, json = false, "run-dir": wanted, "cut-seconds": cutSeconds, only = null } = flags;
   if (minutes < MINUTES_MIN) throw new UsageError(`--minutes takes ${MINUTES_MIN} or more, got ${minutes}`);
+  if (only !== null && !KINDS.includes(only))
+    throw new UsageError(`--only takes one of ${KINDS.join(", ")}, got ${only}`);
   const scratch = mkdtempSync(join(tmpdir(), "bunraku-chaos-"));
   // A name of its own, by which its files in shared memory are known.
   const folder = wanted ?? join(scratch, basename(scratch));
   const say = (text: string) => console.error(text);
   const elsewhere = cutSeconds === undefined ? null : await Elsewhere.make();
-  const killing = await kill({ folder, scratch, minutes, seed, say, elsewhere, cutMs: 1000 * (cutSeconds ?? 0) });
+  const killing = await kill({ folder, scratch, minutes, seed, say, elsewhere, cutMs: 1000 * (cutSeconds ?? 0), only });
   const found = inspect(folder, killing);
   const { kills, detectionMs, recoveryMs, longestMs, rssBytesPerMinute, updates, problems } = killing;
   const result = {

@@ -51,6 +51,8 @@ export interface KillOptions {
   /** Whose network is cut, and for how long. */
   readonly elsewhere: Elsewhere | null;
   readonly cutMs: number;
+  /** Whoever else is left alone; null: nobody is. */
+  readonly only: string | null;
 }
 
 const EVERY_MS = { least: 5000, most: 20_000 };
@@ -106,6 +108,9 @@ const VICTIMS: readonly Victim[] = [
   { actor: "metrics-sink", signal: "SIGKILL" },
   { actor: "supervisor", signal: "SIGKILL" },
 ];
+/** "sampler" of "sampler-1". */
+const kindOf = (actor: string): string => actor.replace(/-\d+$/, "");
+export const KINDS: readonly string[] = [...new Set(VICTIMS.map(({ actor }) => kindOf(actor)))];
 
 /** One kill, until it is made good. */
 interface Wound extends Victim {
@@ -122,9 +127,11 @@ interface Wound extends Victim {
 }
 
 export async function kill(options: KillOptions): Promise<Killing> {
-  const { folder, scratch, minutes, seed, say, elsewhere, cutMs } = options;
+  const { folder, scratch, minutes, seed, say, elsewhere, cutMs, only } = options;
   const run = new Run(folder, scratch, seed, elsewhere);
-  const victims = elsewhere === null ? VICTIMS : [...VICTIMS, NETWORK];
+  const victims = [...VICTIMS, ...(elsewhere === null ? [] : [NETWORK])].filter(
+    ({ actor }) => only === null || kindOf(actor) === only,
+  );
   const draw = sequence(seed, "chaos");
   const wounds: Wound[] = [];
   const problems: string[] = [];
@@ -172,7 +179,7 @@ export async function kill(options: KillOptions): Promise<Killing> {
   }
   elsewhere?.remove();
   const byKind = Map.groupBy(wounds, ({ actor, signal, pid }) =>
-    pid === null ? "guest cut off" : `${actor.replace(/-\d+$/, "")} ${signal}`,
+    pid === null ? "guest cut off" : `${kindOf(actor)} ${signal}`,
   );
   const ofEach = <T>(of: (wounds: readonly Wound[]) => T) =>
     Object.fromEntries([...byKind].map(([kind, those]) => [kind, of(those)]));

@@ -1,13 +1,15 @@
-/** The trajectory log on a disk that is really full: a file system of its own, of a few hundred kilobytes. */
-import { afterAll, describe, expect, test } from "bun:test";
-import { rmSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+/** The trajectory log on a real file system of its own: one of a few hundred kilobytes that is full, and one whose power fails. */
+import { afterAll, afterEach, describe, expect, test } from "bun:test";
+import { copyFileSync, rmSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { latestCheckpoint, loadCheckpoint, saveCheckpoint } from "../../actors/checkpoint.ts";
 import { Store } from "../../actors/dashboard/store.ts";
 import { MetricsSink } from "../../actors/metrics-sink.ts";
 import type { EpisodeRow } from "../../actors/protocol.ts";
 import { figure } from "../figure.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 import { FakeClock } from "./children/fake-clock.ts";
+import { checkpointOf } from "./children/faulty-disk.ts";
 import { playedRow, silentPeer } from "./fake-run.ts";
 
 const folder = temporaryFolder();
@@ -60,4 +62,104 @@ describe.skipIf(!mounted)("a full disk", () => {
       for (const file of ["", "-wal", "-shm"]) rmSync(path + file, { force: true });
     },
   );
+});
+
+/** An ext4 in a file; null where this account may not have one. What was not synced has not reached the file. */
+class Disk {
+  readonly #image: string;
+  readonly #at: string;
+
+  static make(): Disk | null {
+    const disk = new Disk(join(temporaryFolder(), "image"), temporaryFolder());
+    writeFileSync(disk.#image, new Uint8Array(16 << 20));
+    if (!run("mkfs.ext4", "-q", "-F", disk.#image) || !disk.mount()) return null;
+    disk.unmount();
+    return disk;
+  }
+
+  private constructor(image: string, at: string) {
+    this.#image = image;
+    this.#at = at;
+  }
+
+  path(name: string): string {
+    return join(this.#at, name);
+  }
+
+  mount(): boolean {
+    mounts.add(this.#at);
+    return run("mount", "-o", "loop,commit=300", this.#image, this.#at);
+  }
+
+  unmount(): void {
+    mounts.delete(this.#at);
+    run("umount", this.#at);
+  }
+
+  /** Whatever the disk has by now, as it is found when the power is back. */
+  asAfterPowerLoss(): Disk {
+    const found = new Disk(`${this.#image}-found`, temporaryFolder());
+    copyFileSync(this.#image, found.#image);
+    return found;
+  }
+}
+const run = (...command: string[]) => Bun.spawnSync(command, { stderr: "ignore" }).success;
+const mounts = new Set<string>();
+const mayHaveDisk = Disk.make() !== null;
+if (!mayHaveDisk) console.log("skipped: this account may not mount a file system that is in a file");
+afterEach(() => {
+  for (const at of mounts) run("umount", at);
+  mounts.clear();
+});
+
+describe.skipIf(!mayHaveDisk)("a loss of power", () => {
+  test.each(["normal", "full"] as const)(
+    "leaves a whole log; with full, all that was acknowledged (%s)",
+    (durability) => {
+      const disk = Disk.make()!;
+      disk.mount();
+      const store = new Store({ path: disk.path("run.sqlite"), durability, wallClock: () => 1_700_000_000_000 });
+      const sink = new MetricsSink({
+        store,
+        actor: "metrics-sink",
+        clock: new FakeClock(),
+        flushMs: 250,
+        queuedMax: 10,
+      });
+      const episodes = Array.from({ length: 40 }, (_, i) => `e${i}`);
+      for (const episode of episodes)
+        expect(sink.asked(silentPeer, { type: "episodes", rows: [playedRow({ episode })] })).toMatchObject({
+          count: 1,
+        });
+      const after = disk.asAfterPowerLoss();
+      store.close();
+      disk.unmount();
+
+      expect(after.mount()).toBe(true);
+      const found = new Store({ path: after.path("run.sqlite"), durability, wallClock: () => 1_700_000_000_000 });
+      const stored = found
+        .episodes({}, { limit: 100 })
+        .rows.map(({ episode }) => episode)
+        .reverse();
+      found.close();
+      after.unmount();
+      // A beginning of what was told, never something else.
+      expect(stored).toEqual(episodes.slice(0, stored.length));
+      if (durability === "full") expect(stored).toHaveLength(episodes.length);
+      figure("loss of power", { durability, acknowledged: episodes.length, lost: episodes.length - stored.length });
+    },
+  );
+
+  test("leaves a checkpoint that was saved, whole", async () => {
+    const disk = Disk.make()!;
+    disk.mount();
+    const path = await saveCheckpoint(disk.path("checkpoints"), checkpointOf(3));
+    const after = disk.asAfterPowerLoss();
+    disk.unmount();
+    expect(after.mount()).toBe(true);
+    const { found, skipped } = await latestCheckpoint(after.path("checkpoints"));
+    expect([found, skipped]).toEqual([after.path(join("checkpoints", basename(path))), []]);
+    expect(await loadCheckpoint(found!)).toEqual(checkpointOf(3));
+    after.unmount();
+  });
 });
