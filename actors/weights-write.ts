@@ -1,5 +1,5 @@
 /**
- * Bytes into a file that other processes of this host can map: hashed and sealed while they are written, whole or not at all.
+ * Bytes into a file that other processes of this host can map, whole or not at all; hashed and sealed meanwhile.
  *
  * - On Linux the file has no name: it is reached through the process that has it open, and the system frees it when that process
  *   ends, however it ends. Elsewhere it has one, and what a dead learner left is swept by the next: see weights-files.ts.
@@ -24,7 +24,7 @@ export interface WrittenFile extends Written {
   remove(): void;
 }
 
-/** Bytes that are hashed at a time; where the file is not blank, another thread writes them meanwhile. */
+/** Bytes that are hashed at a time. */
 const CHUNK_BYTES = 8 * 2 ** 20;
 
 /** Zeros written at a time. */
@@ -52,11 +52,27 @@ export function canBeNameless(folder: string): boolean {
   }
 }
 
-/** A file that ends with this process. On an error, nothing is left. */
-export async function writeNameless(folder: string, bytes: Uint8Array): Promise<WrittenFile> {
+/**
+ * A file that ends with this process. On an error, nothing is left.
+ *
+ * @param there  called when the bytes are, if they are not hashed by then; with where that is, and the key of their seal
+ */
+export async function writeNameless(
+  folder: string,
+  bytes: Uint8Array,
+  there: (path: string, key: string) => void,
+): Promise<WrittenFile> {
   const file = openSync(folder, NAMELESS, 0o600);
   try {
-    return { ...(await fill(file, bytes)), path: pathOf(file), remove: () => closeSync(file) };
+    const [path, key] = [pathOf(file), newKey()];
+    let hashing = true;
+    const writing = writeAll(file, bytes).then(() => {
+      if (hashing) there(path, key);
+    });
+    const written = await hashed(bytes, key, writing);
+    hashing = false;
+    await writing;
+    return { ...written, path, remove: () => closeSync(file) };
   } catch (error) {
     closeSync(file);
     throw error;
@@ -116,7 +132,9 @@ export async function writeNamed(path: string, bytes: Uint8Array): Promise<Writt
     const file = openSync(part, "wx", 0o600);
     let written: Written;
     try {
-      written = await fill(file, bytes);
+      const writing = writeAll(file, bytes);
+      written = await hashed(bytes, newKey(), writing);
+      await writing;
     } finally {
       closeSync(file);
     }
@@ -139,22 +157,24 @@ export function unlinkQuietly(path: string): void {
 
 const pathOf = (file: number): string => `/proc/${process.pid}/fd/${file}`;
 
-/** @param beside  started with each part before that is hashed, and waited for after it */
-async function hashed(bytes: Uint8Array, key: string, beside?: (part: Uint8Array) => Promise<void>): Promise<Written> {
+/**
+ * Other work of this thread has its turns meanwhile.
+ *
+ * @param beside  what happens beside it: if that fails, so does this
+ */
+async function hashed(bytes: Uint8Array, key: string, beside: Promise<void> | null = null): Promise<Written> {
   const hasher = new Bun.CryptoHasher("sha256");
   const sealer = new Sealer(key);
   for (let at = 0; at < bytes.length; at += CHUNK_BYTES) {
+    if (at > 0) await Promise.all([turn(), Promise.race([beside, null])]);
     const part = bytes.subarray(at, at + CHUNK_BYTES);
-    const done = beside?.(part);
     hasher.update(part);
     sealer.update(part);
-    await done;
   }
   return { digest: hasher.digest("hex"), seal: sealer.seal() };
 }
 
-const fill = (file: number, bytes: Uint8Array): Promise<Written> =>
-  hashed(bytes, newKey(), (part) => writeAll(file, part));
+const turn = () => new Promise<void>((resume) => setImmediate(resume));
 
 async function writeAll(file: number, bytes: Uint8Array): Promise<void> {
   let at = 0;

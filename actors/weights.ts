@@ -102,7 +102,7 @@ export class WeightsPublisher {
   /**
    * Make a version that can be loaded. `values` must not change until this resolves.
    *
-   * @param there  told, if memory was prepared, that the bytes are in it: before they are hashed, so that samplers can prove them meanwhile
+   * @param there  told where the bytes are, if they are there before they are hashed: samplers can prove them meanwhile
    * @throws {RangeError} if `version` is not newer than the last.
    * @throws {WeightsError} if it cannot be written; then nothing of it is left.
    */
@@ -188,7 +188,7 @@ export class WeightsPublisher {
         blank !== null
           ? await fillBlank(blank, bytes, () => there(whereIs(blank)))
           : nameless && canBeNameless(this.#folder)
-            ? await writeNameless(this.#folder, bytes)
+            ? await writeNameless(this.#folder, bytes, (path, key) => there(whereIs({ path, bytes, key })))
             : { ...(await write(named, bytes)), path: named, remove: () => unlinkQuietly(named) };
       const { digest, seal, path } = file;
       const location = { kind: "shared", path, byteOffset: 0, seal } as const;
@@ -215,7 +215,7 @@ export class WeightsPublisher {
   }
 }
 
-const whereIs = ({ path, bytes, key }: Blank): Prepared => ({
+const whereIs = ({ path, bytes, key }: Omit<Blank, "remove">): Prepared => ({
   ...{ type: "weights.next", path, byteLength: bytes.length, key },
 });
 

@@ -157,6 +157,22 @@ describe.if(there)("a prepared version", () => {
     expect(pathOf(await publisher.publish(3, values(3)))).toBe(prepared.path);
   });
 
+  test("is not needed to look ahead: large ones are told of when they are written, if they are not hashed by then", async () => {
+    const length = 5 << 20;
+    const told: Prepared[] = [];
+    const ahead = new MappedAhead();
+    const message = await publisher.publish(2, values(2, length), (next) => {
+      told.push(next);
+      ahead.look(next);
+    });
+    const seal = message.location.kind === "shared" ? message.location.seal : null;
+    const place = { type: "weights.next", path: pathOf(message), byteLength: 4 * length, key: seal!.key } as const;
+    // Which of the two comes first is for the machine to say.
+    expect(told).toEqual(told.length === 0 ? [] : [place]);
+    const loaded = await loadWeights(message, length, "", undefined, null, ahead);
+    expect(loaded).toEqual({ values: values(2, length), digest: message.digest });
+  });
+
   test("is none where there is no version yet, files have names, or a version is large", async () => {
     const of = (nameless: boolean) => new WeightsPublisher({ folder, run: "test", nameless });
     const [empty, named, large] = [of(true), of(false), of(true)];
