@@ -7,7 +7,6 @@
  * - A checkpoint holds all that the next update depends on. One that cannot be written is said and learning goes on; what was
  *   learnt is lost silently never: if the last one cannot be written, the run has failed.
  */
-import { controlKl } from "../model/kl.ts";
 import { type Baselines, tellBaselines } from "./baselines.ts";
 import { behaviourMetrics } from "./behaviour.ts";
 import { COLLAPSE_START, measureCollapse } from "./collapse.ts";
@@ -41,8 +40,8 @@ import { Saving } from "./saving.ts";
 import { lowest, solvedOf, solvedText } from "./solved.ts";
 import type { Finished } from "./tickets.ts";
 import type { TrainingContext } from "./training-context.ts";
-import { lagShares, learnt, percent, updateLine, type Values } from "./update-metrics.ts";
-import { updateSettings } from "./update-settings.ts";
+import { isBroken, lagShares, learnt, percent, updateLine, type Values } from "./update-metrics.ts";
+import { steeredKl, updateSettings } from "./update-settings.ts";
 import type { Taught } from "./warm-start.ts";
 import { showWarmProgress, showWarmSample } from "./warm-start-view.ts";
 
@@ -58,6 +57,8 @@ export class Training {
   readonly #time: PlayTime;
   #startedAtMs = 0;
   #logProbGap = 0;
+  /** Updates in a row whose gradient was not finite. */
+  #broken = 0;
   #stoppedEarly: string | null = null;
 
   constructor(context: TrainingContext) {
@@ -292,8 +293,13 @@ export class Training {
     const gradients = await this.#interruption.race(measureGradients(this.#context, moment, played, settings));
     const result = await trainer.update(played, settings);
     if (result.skipped !== null) this.#skip(result.skipped);
-    this.#controlKl(result.metrics["kl"], fresh.length);
-    this.#logProbGap = result.metrics["logProbGap"] ?? this.#logProbGap;
+    this.#broken = isBroken(result) ? this.#broken + 1 : 0;
+    if (this.#broken >= config.learner.brokenUpdatesMax)
+      throw new RunError(`${this.#broken} updates in a row taught nothing; update ${update + 1}: ${result.skipped}`);
+    const { kl, logProbGap = Number.NaN } = result.metrics;
+    const steered = steeredKl(config.learner.kl, klCoefficient, kl, fresh.length);
+    this.#progress = { ...this.#progress, klCoefficient: steered };
+    if (Number.isFinite(logProbGap)) this.#logProbGap = logProbGap;
     const curriculum = scored(config.rollout.curriculum, this.#progress.curriculum, fresh);
     this.#progress = { ...this.#progress, curriculum };
     tellAdvantages(rows, finished, fresh, result, update + 1);
@@ -317,14 +323,6 @@ export class Training {
   #skip(why: string): void {
     this.#progress = { ...this.#progress, skipped: this.#progress.skipped + 1 };
     this.#context.warn("skipped", `update ${this.#progress.update + 1}: ${why}`);
-  }
-
-  /** The adaptive controller steers by what this update measured. */
-  #controlKl(measured: number | undefined, trajectories: number): void {
-    const { control, target, horizon } = this.#context.config.learner.kl;
-    if (measured === undefined || control === "fixed") return;
-    const before = { kind: "adaptive", coefficient: this.#progress.klCoefficient, target, horizon } as const;
-    this.#progress = { ...this.#progress, klCoefficient: controlKl(before, measured, trajectories).coefficient };
   }
 
   #count(tokens: readonly number[]): void {

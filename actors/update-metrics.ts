@@ -1,4 +1,5 @@
 /** An update's numbers as metrics, and as a line for people. Pure. */
+import type { UpdateResult } from "../model/update.ts";
 import { isMetricName, type MetricName } from "./metrics.ts";
 
 /** An update's own names as metrics. */
@@ -32,6 +33,10 @@ export function learnt(metrics: Readonly<Record<string, number>>): Partial<Recor
   const finite = Object.entries(metrics).filter(([, value]) => Number.isFinite(value));
   return Object.fromEntries(finite.map(([name, value]) => [metricOf(name), value]));
 }
+
+/** No step was taken, as no gradient was finite. */
+export const isBroken = ({ steps, metrics: { gradNorm = 0, criticGradNorm = 0 } }: UpdateResult): boolean =>
+  steps === 0 && !Number.isFinite(gradNorm + criticGradNorm);
 
 function metricOf(name: string): MetricName {
   // "gradient.task.2" is gradient/task_2.

@@ -1,6 +1,7 @@
 /** The config of a run as the settings of one update. What it does not read of a config is refused (config/unread.ts). */
 import { CRITIC_KINDS, type Estimator } from "../model/advantage.ts";
 import type { FilterRule } from "../model/filter.ts";
+import { controlKl } from "../model/kl.ts";
 import type { PolicyRule } from "../model/loss.ts";
 import type { AdamWSettings } from "../model/optimizer.ts";
 import type { CriticSettings, UpdateSettings } from "../model/update.ts";
@@ -113,4 +114,19 @@ const turnsMaxOf = ({ env }: Pick<RunConfig, "env">): number =>
 /** Linear to a tenth at the last update. */
 function decay({ decay, updates }: LearnerConfig, update: number): number {
   return decay === "none" ? 1 : 1 - 0.9 * (update / Math.max(1, updates - 1));
+}
+
+/**
+ * The KL coefficient after an update: an adaptive one follows what was measured.
+ *
+ * @param measured  of this update; one that is no number says nothing, and would stay in the coefficient for ever
+ */
+export function steeredKl(
+  { control, target, horizon }: LearnerConfig["kl"],
+  coefficient: number,
+  measured: number | undefined,
+  trajectories: number,
+): number {
+  if (measured === undefined || !Number.isFinite(measured) || control === "fixed") return coefficient;
+  return controlKl({ kind: "adaptive", coefficient, target, horizon }, measured, trajectories).coefficient;
 }

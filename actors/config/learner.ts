@@ -124,6 +124,13 @@ export const LearnerConfig = z.strictObject({
     .describe("Decay of AdamW's two moments"),
   weightDecay: z.number().nonnegative().default(0).describe("Of AdamW, decoupled"),
   gradClip: z.number().positive().default(1).describe("Largest global norm of a gradient"),
+  brokenUpdatesMax: z
+    .int()
+    .positive()
+    .default(5)
+    .describe(
+      "Updates in a row whose gradient is not finite; then the run ends, as its policy would never change again",
+    ),
   entropyCoefficient: z.number().nonnegative().default(1e-3).describe("Weight of the entropy bonus"),
   clipLow: z.number().positive().max(1).default(0.2).describe("A ratio below 1 - clipLow gains nothing; 1 is no bound"),
   clipHigh: z.number().positive().default(0.28).describe("A ratio above 1 + clipHigh gains nothing"),

@@ -65,6 +65,7 @@ const READ_ELSEWHERE = [
   "kl.control",
   "kl.target",
   "kl.horizon",
+  "brokenUpdatesMax",
   "resampleRoundsMax",
   "gradientAnalysis.everyUpdates",
   "gradientAnalysis.split",

@@ -54,6 +54,8 @@ export class Stage {
   outcome: (ticket: Ticket) => Outcome = (ticket) => outcomeOf(ticket);
   kl = 0;
   skipped: string | null = null;
+  /** Of the policy's gradient; without one that is finite no step is taken. */
+  gradNorm = 0.5;
   /** In-group reward std by update; not measured beyond them. */
   spreads: readonly number[] = [];
   saving: (progress: Progress) => void = () => {};
@@ -90,8 +92,9 @@ export class Stage {
           this.settings.push(settings);
           const inGroupStd = this.spreads[this.settings.length - 1];
           const measured = inGroupStd === undefined ? {} : { inGroupStd };
-          const metrics = { kl: this.kl, logProbGap: 1e-6, gradNorm: 0.5, keptGroups: 1, ...measured };
-          return { skipped: this.skipped, advantages: played.map(() => 0.5), steps: 1, metrics };
+          const metrics = { kl: this.kl, logProbGap: 1e-6, gradNorm: this.gradNorm, keptGroups: 1, ...measured };
+          const steps = Number(Number.isFinite(this.gradNorm));
+          return { skipped: this.skipped, advantages: played.map(() => 0.5), steps, metrics };
         },
       },
       reporter: new Reporter({

@@ -230,10 +230,44 @@ describe("a checkpoint that cannot be written", () => {
   });
 });
 
+describe("a gradient that is not finite", () => {
+  const broken = (updates: number) => {
+    const stage = new Stage({ learner: { updates, brokenUpdatesMax: 3, filter: { strategy: "all" } } });
+    Object.assign(stage, { gradNorm: Number.NaN, skipped: "the gradient's norm is NaN; no step was taken" });
+    return stage;
+  };
+
+  test("in as many updates in a row as may be ends the run, saying so; none of its numbers is told", async () => {
+    const stage = broken(6);
+    const message = "3 updates in a row taught nothing; update 3: the gradient's norm is NaN; no step was taken";
+    await expect(stage.training.run()).rejects.toThrow(new RunError(message));
+    expect(stage.metrics.get("total/skipped_updates 2")).toBe(2);
+    expect([...stage.metrics].filter(([, value]) => !Number.isFinite(value))).toEqual([]);
+    figure("NaN log-probability, loss or gradient", { "updates until the run ends": 3, allowed: 3 });
+  });
+
+  test("is forgotten with the next one that is", async () => {
+    const stage = broken(6);
+    stage.outcome = (ticket) => {
+      stage.gradNorm = ticket.episode.startsWith("u2.") ? 0.5 : Number.NaN;
+      return outcomeOf(ticket);
+    };
+    await expect(stage.training.run()).rejects.toThrow("update 6: ");
+  });
+});
+
 describe("the KL coefficient", () => {
   const kl = { coefficient: 0.1, control: "adaptive", target: 0.05, horizon: 100 };
   const learner = { updates: 3, filter: { strategy: "all" }, kl };
   const coefficients = (stage: Stage) => stage.settings.map(({ policy }) => policy.kl!.coefficient);
+
+  test("does not follow a divergence that is no number, which would stay in it for ever", async () => {
+    const stage = new Stage({ learner });
+    stage.kl = Number.NaN;
+    await stage.training.run();
+    expect(coefficients(stage)).toEqual([0.1, 0.1, 0.1]);
+    expect(stage.saved.at(-1)!.klCoefficient).toBe(0.1);
+  });
 
   test("follows the measured divergence, is saved, and goes on from there", async () => {
     const stage = new Stage({ learner, checkpoint: { everyUpdates: 1 } });
