@@ -21,7 +21,7 @@ import { openApiOf } from "./openapi.ts";
 import { lackOf, overviewOf } from "./overview.ts";
 import { ActorsPage } from "./pages/actors.tsx";
 import { AlarmsPage } from "./pages/alarms.tsx";
-import { EmptyPage } from "./pages/empty.tsx";
+import { EmptyPage, MissingPage } from "./pages/empty.tsx";
 import { EpisodesPage } from "./pages/episodes.tsx";
 import { RunPage } from "./pages/run.tsx";
 import { Exposition } from "./prometheus.ts";
@@ -102,7 +102,11 @@ export function dashboardApp(options: DashboardOptions): Hono {
   });
   // Such as the file of another run that cannot be read.
   app.onError((error, c) => c.json({ error: error.message }, 500));
-  app.notFound((c) => c.json({ error: `nothing at ${c.req.path}; see / and /api/openapi.json` }, 404));
+  app.notFound((c) => {
+    const isForPerson = c.req.header("Accept")?.includes("text/html") && !/^\/(api|assets)\//.test(c.req.path);
+    if (isForPerson) return c.html(html`<!doctype html>${<MissingPage path={c.req.path} />}`, 404);
+    return c.json({ error: `nothing at ${c.req.path}; see / and /api/openapi.json` }, 404);
+  });
   return app;
 }
 

@@ -26,7 +26,7 @@ describe.skipIf(chromiumPath === null)("the page about episodes", () => {
         playedRow({ episode: "c", layoutSeed: 333 }, true),
       ]);
       await stage.open("episodes");
-      await stage.waitForText("#episode", "boards seed 333");
+      await stage.waitForText("#episode", "board seed 333");
       expect(await stage.page.locator("#episode .turn").count()).toBe(3);
       expect(await stage.page.locator("#episode .turn:first-child .cell.player").count()).toBe(1);
       expect(await stage.page.locator("#episode .turn .cell.done").count()).toBe(1);
@@ -34,12 +34,12 @@ describe.skipIf(chromiumPath === null)("the page about episodes", () => {
       await stage.waitForText("#episode .turn details[open]", /^Prompt/);
       await stage.page.locator("#episode-list button").first().focus();
       await stage.page.keyboard.press("ArrowDown");
-      await stage.waitForText("#episode", "boards seed 222");
+      await stage.waitForText("#episode", "board seed 222");
       expect(await stage.text("#episode .turn:nth-child(2)")).toContain("cut at the limit");
       await stage.page.getByText("solved", { exact: true }).first().click();
       await stage.waitForCount("#episode-list button", 2);
       // What a person reads stays.
-      expect(await stage.text("#episode")).toContain("boards seed 222");
+      expect(await stage.text("#episode")).toContain("board seed 222");
       await stage.page.locator("body").press("/");
       await stage.page.keyboard.type("nothing says this");
       await stage.waitForText("#episode-list", "No episode is like that. Clear the filter");

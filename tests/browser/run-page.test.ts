@@ -150,11 +150,28 @@ describe.skipIf(chromiumPath === null)("the run's page", () => {
   );
 
   test(
+    "says that a run which is over cannot be reached, and how to see it again",
+    async () => {
+      await stage.open();
+      stage.run.event("finished", "120 updates, success 80.0 %");
+      await stage.waitForText("#status", "120 updates, success 80.0 %");
+      await stage.served.stop();
+      await stage.page.waitForSelector("#link[data-state=ended]");
+      expect(await stage.text("#status")).toMatch(
+        /^120 updates, success 80\.0 %\. The run is over; .*bun run page FOLDER$/,
+      );
+      stage.complaints = stage.complaints.filter((text) => !text.includes("ERR_"));
+    },
+    LONG,
+  );
+
+  test(
     "says when the run cannot be reached",
     async () => {
       await stage.open();
       await stage.served.stop();
       await stage.page.waitForSelector("#link[data-state=reconnecting]");
+      expect(await stage.text("#status")).toContain("bun run cluster --resume FOLDER");
       // The browser's own complaint about the cut stream is what this test causes.
       stage.complaints = stage.complaints.filter((text) => !text.includes("ERR_"));
     },

@@ -6,10 +6,12 @@
  */
 const share = (value) => `${(value * 100).toFixed(1)} %`;
 const digits = (count) => (value) => value.toFixed(count);
-/** Of numbers that may be a millionth: "0.0123", "-1.4e-6". */
+/** Of numbers that may be a millionth: "0.0123", "-1.4e-6". Neighbours on an axis differ in the second digit or the third. */
 const small = (value) => (value !== 0 && Math.abs(value) < 1e-3 ? value.toExponential(1) : value.toFixed(4));
 const smallTick = (value) =>
-  value !== 0 && Math.abs(value) < 1e-3 ? value.toExponential(0) : String(Number(value.toFixed(4)));
+  value !== 0 && Math.abs(value) < 1e-3
+    ? Number(value.toPrecision(3)).toExponential()
+    : String(Number(value.toFixed(4)));
 const whole = (value) => Math.round(value).toLocaleString("en");
 
 const one = (name, color = "--accent") => ({ name, label: "", color, width: 1.75 });

@@ -31,7 +31,7 @@ function turnOf(turn, index, told, tokens) {
   const { thought, answer, raw } = splitReply(turn.reply);
   const reply = make("dl", "reply");
   const say = (term, text, kind) => reply.append(make("dt", "", term), make("dd", kind, visible(text)));
-  if (thought !== null) say("Thought", thought, "thought");
+  if (thought !== null) say("Thought", thought || "(empty)", "thought");
   if (answer !== null) say("Answer", answer, "answer");
   if (raw !== null) say("Reply without an answer", raw === "" ? "(empty)" : raw, "raw");
   say("Played", turn.actions.length === 0 ? "nothing" : turn.actions.join(", "), "");
@@ -55,7 +55,7 @@ function factsOf({ summary, row }) {
   const { ticket } = row;
   const trained = ticket.purpose === "validate" ? "validation" : "not trained on";
   return [
-    `boards seed ${ticket.layoutSeed}`,
+    `board seed ${ticket.layoutSeed}`,
     summary.version === null ? "not played" : `policy version ${summary.version}`,
     summary.update === null ? trained : `trained in update ${summary.update}`,
     ...(summary.advantage === null ? [] : [`advantage ${signed(summary.advantage)}`]),

@@ -1,7 +1,7 @@
 /**
  * What the scripts of all pages share: read the run once, then follow its stream, and tell the page what is new.
  *
- * - A lost connection is shown, and resumed by the browser from the last message: nothing is missed.
+ * - A lost connection is shown, with what to do, and resumed by the browser from the last message: nothing is missed.
  */
 import { byId, percent, put, read } from "./dom.js";
 import { visible } from "./text.ts";
@@ -62,10 +62,25 @@ function listenToKeys() {
   });
 }
 
+function showLive() {
+  showLink("live");
+  put(byId("status"), visible(view.status));
+}
+
+/** The page is served by its run, so it ends with it. */
+function showLost() {
+  const ended = hasEnded(view);
+  showLink(ended ? "ended" : "reconnecting");
+  const advice = ended
+    ? `${visible(view.status)}. The run is over; to see it again: bun run page FOLDER`
+    : "The run does not answer; trying again. If it was stopped: bun run cluster --resume FOLDER";
+  put(byId("status"), advice);
+}
+
 function follow(cursor, take) {
   const stream = new EventSource(`/api/stream?since=${cursor}`);
-  stream.addEventListener("open", () => showLink("live"));
-  stream.addEventListener("error", () => showLink("reconnecting"));
+  stream.addEventListener("open", showLive);
+  stream.addEventListener("error", showLost);
   stream.addEventListener("news", ({ data }) => {
     const news = JSON.parse(data);
     showRun(news.run);

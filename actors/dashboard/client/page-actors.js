@@ -27,10 +27,10 @@ const RATES = [
   ["speed/received_bytes_per_second", (value) => `receives ${bytes(value)}/s`],
 ];
 const QUEUES = [
-  ["queue/playing", "in play"],
-  ["queue/waiting", "waiting"],
-  ["queue/rows", "to store"],
-  ["queue/messages", "messages"],
+  ["queue/playing", (count) => `${count} in play`],
+  ["queue/waiting", (count) => `${count} waiting`],
+  ["queue/rows", (count) => `${count} to store`],
+  ["queue/messages", (count) => `${plural(count, "message")} to pass on`],
 ];
 const LAGS = [
   ["train/lag_0", "0"],
@@ -91,7 +91,7 @@ function rowOf(actor, published) {
     ...RATES.filter(([key]) => load[key] !== undefined).map(([key, text]) => text(load[key])),
     `${bytes(rssBytes)} memory`,
   ];
-  const queues = QUEUES.filter(([key]) => load[key] !== undefined).map(([key, text]) => `${load[key]} ${text}`);
+  const queues = QUEUES.filter(([key]) => load[key] !== undefined).map(([key, text]) => text(load[key]));
   const times = timesOf(actor);
   const row = make(
     "li",
@@ -106,7 +106,7 @@ function rowOf(actor, published) {
         .join(" · "),
     ),
     make("p", "note", facts.join(" · ")),
-    times === null ? make("p", "note", "does not divide its time") : timeBar(times),
+    times === null ? make("p", "note", "where its time goes is not measured") : timeBar(times),
   );
   if (actor.guest) row.querySelector(".who").append(make("span", "note", "from another machine"));
   if (restarts > 0) row.querySelector(".who").append(make("span", "chip bad", plural(restarts, "restart")));

@@ -76,7 +76,7 @@ export const EpisodesPage = ({ view }: PageProps) => (
           </div>
         </div>
         <article class="detail" id="episode" aria-live="off">
-          <p class="empty">The first finished episode will be shown here, turn by turn.</p>
+          <p class="empty">An episode is shown here, turn by turn.</p>
         </article>
       </div>
     </section>

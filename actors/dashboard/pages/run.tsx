@@ -23,7 +23,7 @@ const CHARTS = [
   { id: "clip", title: "Clipped", note: "share of tokens" },
   { id: "filter", title: "Filter", note: "share of groups" },
   { id: "speed", title: "Speed", note: "tokens per second" },
-  { id: "warm", title: "Warm start", note: "loss by step" },
+  { id: "warm", title: "Warm start", note: "loss by step", empty: "no values yet; none come if it was in the cache" },
 ];
 
 const Success = ({ view }: { view: Overview }) => (
