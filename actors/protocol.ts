@@ -250,7 +250,7 @@ export const schemas = {
     byteLength: Count,
     key: Seal.shape.key,
   }),
-  /** `digest` is of the bytes the sampler holds, computed by the sampler after loading. */
+  /** `digest` is of the bytes the sampler holds, computed by the sampler, or proved by the seal. */
   "weights.loaded": z.strictObject({ type: z.literal("weights.loaded"), actor: Id, version: Count, digest: Digest }),
 
   /** Values of one update or moment. `step` is the update they belong to; names are in actors/metrics.ts. */

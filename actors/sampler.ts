@@ -2,8 +2,8 @@
  * Sampler: plays tickets with its copy of the policy. Knows no rewards' meaning, no groups and no learning.
  *
  * - A ticket is played with the version it names (or a newer one, if it allows); weights change only while nothing is played.
- * - The digest that is acknowledged was computed from the bytes in use. Bytes that do not match are never used: their digest is
- *   told all the same, and the learner knows what to think of it. Weights that cannot be had at all end this process.
+ * - The digest that is acknowledged was computed from the bytes in use, or proved by their seal. Bytes that do not match are never used:
+ *   their digest is told all the same, and the learner knows what to think of it. Weights that cannot be had at all end this process.
  * - A finished episode is sent until the learner took it. With a connection, everything that came through it ends: its tickets
  *   are issued again by the learner, and the next connection says anew which weights count.
  * - At most `slots` episodes are played at once; tickets beyond them wait.
