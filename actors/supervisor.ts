@@ -4,7 +4,8 @@
  *
  * - A child is replaced when it exits unasked, when nothing is heard of it for `heartbeatDeadlineMs`, or when what it computes
  *   gives no result for `progressDeadlineMs`.
- * - A child whose error a restart would not cure, or that fails more than `restartsMax` times in `restartWindowMs`, is given up;
+ * - A child whose error a restart would not cure, or that fails more than `restartsMax` times in `restartWindowMs`, or in a row
+ *   before it works at all, is given up;
  *   if it is critical, the run ends and says the first cause.
  * - The run ends once, and only when no child is left: asked by `stop`, then by SIGTERM, then by SIGKILL. Children leave in
  *   the reverse order of roles, so that whoever is told something is there until the last teller has left.
@@ -152,8 +153,9 @@ export class Supervisor {
       return;
     }
     const cause = causeOf(child, exit);
+    const worked = child.heartbeat !== null && child.heartbeat.doing !== STARTING;
     const hopeless =
-      restart && exit.code !== RUN_ERROR_CODE ? child.limit.failed(this.#options.clock.now(), cause) : cause;
+      restart && exit.code !== RUN_ERROR_CODE ? child.limit.failed(this.#options.clock.now(), cause, worked) : cause;
     if (hopeless === null) {
       child.restarts++;
       this.#options.event({ kind: "restarted", child: name, pid: this.#spawn(child), restarts: child.restarts });

@@ -41,7 +41,11 @@ export const SupervisorConfig = z.strictObject({
     .default(1_800_000)
     .describe("An actor whose computation gives no result for so long is replaced; longer than the longest update"),
   startDeadlineMs: z.int().positive().default(60_000).describe("Time from an actor's start to its first sign of life"),
-  restartsMax: z.int().nonnegative().default(5).describe("Restarts of one actor within the window; then the run ends"),
+  restartsMax: z
+    .int()
+    .nonnegative()
+    .default(5)
+    .describe("Restarts of one actor within the window, or in a row before it works; then the run ends"),
   restartWindowMs: z.int().positive().default(30_000).describe("The window"),
   stopGraceMs: z.int().positive().default(10_000).describe("Time to leave before an actor gets SIGTERM"),
   killGraceMs: z.int().positive().default(2000).describe("Time after SIGTERM before it gets SIGKILL"),

@@ -283,18 +283,41 @@ describe("a supervisor", () => {
   });
 });
 
+test("a supervisor ends a run whose child never gets as far as working, though each start outlasts the window", async () => {
+  const { supervisor, processes, events, clock } = await stage({ restartWindowMs: 1000 });
+  supervisor.start(child("a"));
+  for (let i = 0; i < 3; i++) {
+    clock.advance(4000);
+    processes[i]!.output(`{"level":"error","text":"no ${["model", "memory", "disk"][i]}"}`);
+    processes[i]!.exit(1);
+    await events.next("exited", "a", i + 1);
+  }
+  expect((await supervisor.ended).reason).toBe(
+    "a failed to start 3 times in 8.0 s, and at most 2 restarts in a row are allowed; first cause: exit code 1 (no model)",
+  );
+});
+
 describe("RestartLimit", () => {
   test("allows five failures in any thirty seconds, and names the first of the six that are too many", () => {
     const limit = new RestartLimit(5, 30_000);
-    expect(limit.failed(0, "forgotten by then")).toBeNull();
-    for (const second of [10, 20, 25, 29, 31]) expect(limit.failed(second * 1000, `at ${second}`)).toBeNull();
-    expect(limit.failed(32_000, "at 32")).toBe(
+    expect(limit.failed(0, "forgotten by then", true)).toBeNull();
+    for (const second of [10, 20, 25, 29, 31]) expect(limit.failed(second * 1000, `at ${second}`, true)).toBeNull();
+    expect(limit.failed(32_000, "at 32", true)).toBe(
       "failed 6 times in 22.0 s, and at most 5 restarts in 30 s are allowed; first cause: at 10",
     );
   });
 
   test("never gives up a child that fails seldom", () => {
     const limit = new RestartLimit(1, 1000);
-    for (let i = 0; i < 100; i++) expect(limit.failed(i * 1001, "rare")).toBeNull();
+    for (let i = 0; i < 100; i++) expect(limit.failed(i * 1001, "rare", true)).toBeNull();
+  });
+
+  test("allows no more failures in a row to one that never works, however long each start takes", () => {
+    const limit = new RestartLimit(2, 1000);
+    const failing = [false, false, true, false, false].map((worked, i) => limit.failed(i * 9000, `start ${i}`, worked));
+    expect(failing).toEqual(Array(5).fill(null));
+    expect(limit.failed(45_000, "start 5", false)).toBe(
+      "failed to start 3 times in 18.0 s, and at most 2 restarts in a row are allowed; first cause: start 3",
+    );
   });
 });
