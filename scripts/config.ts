@@ -53,7 +53,7 @@ function markdown(): string {
 }
 
 /** Rows as a Markdown table with even columns; the first row is its head. */
-function table(rows: readonly (readonly string[])[]): string[] {
+export function table(rows: readonly (readonly string[])[]): string[] {
   const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => Bun.stringWidth(row[column]!))));
   const lines = rows.map((row) => {
     const cells = row.map((text, column) => text + " ".repeat(widths[column]! - Bun.stringWidth(text)));

@@ -58,6 +58,7 @@ const isCheap = ([name, ...args]: readonly string[]) =>
   name === "help" ||
   args[0] === "--help" ||
   name === "config" ||
+  name === "metrics" ||
   name === "doctor" ||
   (name === "golden" && args.length > 0) ||
   (name === "eval" &&

@@ -34,15 +34,21 @@ const shown = (text: string) => screens(text).at(-1)!;
 test(
   "a terminal shows the run at its foot, in lines that fit it, and keeps what should stay",
   async () => {
-    const text = await trained(runs.fresh({ learner: { updates: 4, filter: { strategy: "all" } } }).args);
+    // No constant group at all is an alarm too, from the second update on.
+    const trap = { startUpdates: 1, patience: 1, constantGroups: 0, explainedAt: 1, solvedAt: 1 };
+    const text = await trained(
+      runs.fresh({ learner: { updates: 4, filter: { strategy: "all" } }, health: { trap } }).args,
+    );
     const seen = screens(text);
     for (let update = 1; update <= 4; update++) {
       const screen = seen.find((lines) => lines.some((line) => line.includes(` · update ${update}/4`)))!;
       const [progress, success, learning, page] = screen.slice(-4);
-      expect(progress).toMatch(new RegExp(`^[█░]{24} ${25 * update} % · update ${update}/4`));
+      expect(progress).toMatch(new RegExp(`^[█░]{24} ${25 * update} % · update ${update}/4 · less than a `));
       expect(success).toMatch(/^success \d+\.\d % validated, \d+\.\d % trained \(random /);
       expect(learning).toMatch(/^reward -?\d+\.\d\d · in-group std \d+\.\d\d · entropy \d\.\d{3}/);
-      expect(page).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/$/);
+      expect(page).toMatch(
+        update === 1 ? /^http:\/\/127\.0\.0\.1:\d+\/$/ : /^ALARM update 2: collapsed: nothing is left to compare/,
+      );
       for (const line of screen.slice(-4)) expect(line.length).toBeLessThan(COLUMNS);
     }
     const lines = shown(text);

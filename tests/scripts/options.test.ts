@@ -162,7 +162,20 @@ test("help shows every flag and an example, for every command that has one", asy
     expect(out).toContain(part);
 });
 
-test("docs/configuration.md is what the schema says now", async () => {
-  const { out } = await command(["config", "--markdown"]);
-  expect(await Bun.file(join(root, "docs/configuration.md")).text()).toBe(out);
+test.each(["config", "metrics"])("what %s says is what its page in docs/ says", async (name) => {
+  const { out } = await command([name, "--markdown"]);
+  expect(await Bun.file(join(root, "docs", name === "config" ? "configuration.md" : "metrics.md")).text()).toBe(out);
+});
+
+test("metrics are listed by the beginning of their names", async () => {
+  const { code, out } = await command(["metrics", "validate/", "--json"]);
+  const rows = JSON.parse(out) as { name: string; unit: string; help: string }[];
+  expect([code, rows.every(({ name }) => name.startsWith("validate/"))]).toEqual([0, true]);
+  expect(rows[0]).toMatchObject({
+    name: "validate/success",
+    unit: "share",
+    help: "Share of validation episodes solved.",
+  });
+  const none = await command(["metrics", "vaildate/"]);
+  expect([none.code, none.err]).toEqual([2, "error: no metric begins with vaildate/; `bun run metrics` lists them\n"]);
 });
