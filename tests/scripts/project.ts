@@ -39,7 +39,7 @@ export async function smallProject(extra: Record<string, string> = {}, copied: s
     "scripts/run.ts",
     "scripts/install.ts",
     "actors/errors.ts",
-    "actors/nearest.ts",
+    "envs/nearest.ts",
     "actors/dashboard/client/text.ts",
     ...copied,
   ]) {
