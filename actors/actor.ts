@@ -2,7 +2,7 @@
 import type { Clock } from "./clock.ts";
 import type { RunConfig } from "./config.ts";
 import type { Log } from "./log.ts";
-import type { Meter } from "./meter.ts";
+import type { Meter } from "./metrics/meter.ts";
 import type { Role, Tell, Weights } from "./protocol.ts";
 import type { ClientTls } from "./transport/tls.ts";
 import type { Transport } from "./transport/transport.ts";

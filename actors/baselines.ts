@@ -4,10 +4,10 @@ import { Refused } from "../envs/outside/json-server.ts";
 import type { RunConfig } from "./config.ts";
 import { RunError } from "./errors.ts";
 import { type MetricName, partName } from "./metrics.ts";
-import { episodeRules, playedEnvs, tagOf } from "./played-envs.ts";
-import type { Success } from "./run-report.ts";
-import type { TrainingContext } from "./training-context.ts";
-import { percent } from "./update-metrics.ts";
+import { episodeRules, playedEnvs, tagOf } from "./run/played-envs.ts";
+import type { Success } from "./run/report.ts";
+import type { TrainingContext } from "./training/context.ts";
+import { percent } from "./training/update-metrics.ts";
 
 export type Baselines = Pick<Success, "random" | "best" | "expert">;
 

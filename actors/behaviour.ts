@@ -9,7 +9,7 @@ import { faithfulness } from "../envs/reasoning.ts";
 import type { EnvTag } from "../envs/tag.ts";
 import type { Ticket } from "./protocol.ts";
 import type { PlayedTicket } from "./rollouts.ts";
-import type { Values } from "./update-metrics.ts";
+import type { Values } from "./training/update-metrics.ts";
 
 /** The env of a ticket, by its name. */
 export type TagOf = (name: string) => Pick<EnvTag, "stateOf" | "reasoning">;

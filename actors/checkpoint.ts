@@ -13,12 +13,12 @@
  * - Nothing of a checkpoint is used before every file of it has the digest that it was saved with.
  */
 import { join } from "node:path";
-import { type Disk, realDisk } from "./checkpoint-disk.ts";
-import { type Checkpoint, decodeCheckpoint, encodeCheckpoint } from "./checkpoint-files.ts";
-import { checkSums, Sums } from "./checkpoint-sums.ts";
+import { type Disk, realDisk } from "./checkpoint/disk.ts";
+import { type Checkpoint, decodeCheckpoint, encodeCheckpoint } from "./checkpoint/files.ts";
+import { checkSums, Sums } from "./checkpoint/sums.ts";
 import { describeError } from "./errors.ts";
 
-export type { Checkpoint, SavedNetwork } from "./checkpoint-files.ts";
+export type { Checkpoint, SavedNetwork } from "./checkpoint/files.ts";
 
 const NAME = /^u(\d{6,})(?:-(\d+))?$/;
 /** Of folders that are being written or removed; a process that was killed leaves them. */

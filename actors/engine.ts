@@ -1,4 +1,4 @@
-/** An engine as a compute thread starts it. Which one it is was chosen before: engine-choice.ts. */
+/** An engine as a compute thread starts it. Which one it is was chosen before: engine/choice.ts. */
 import { deviceCheck } from "../model/device-check.ts";
 import { type CompiledOptions, compiledEngine } from "../model/engine/compiled.ts";
 import { eagerEngine } from "../model/engine/eager.ts";

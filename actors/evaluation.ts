@@ -18,10 +18,10 @@ import type { Clock } from "./clock.ts";
 import type { RunConfig } from "./config.ts";
 import { EnvServer } from "./env-server.ts";
 import { playEpisode } from "./play.ts";
-import { playedEnvs, tagOf } from "./played-envs.ts";
 import type { Replies } from "./policy-thread.ts";
 import { STOPS, type Stop, type Ticket } from "./protocol.ts";
 import { type PlayedTicket, rolloutMetrics, validationTickets } from "./rollouts.ts";
+import { playedEnvs, tagOf } from "./run/played-envs.ts";
 import { opener } from "./start-env-server.ts";
 import { rulesOf } from "./start-sampler.ts";
 

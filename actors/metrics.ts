@@ -7,8 +7,8 @@
  * - `step` of a metric is the update it belongs to; for `warm/…` it is the step of the warm start, counted over all stages.
  * - A later value for the same name, actor and step replaces the earlier one (a resumed run repeats updates).
  */
-import { COLLAPSE_METRICS } from "./metrics-collapse.ts";
-import { GRADIENT_METRICS } from "./metrics-gradient.ts";
+import { COLLAPSE_METRICS } from "./metrics/collapse.ts";
+import { GRADIENT_METRICS } from "./metrics/gradient.ts";
 
 export interface Metric {
   readonly unit: Unit;

@@ -50,7 +50,7 @@ const Ticket = z.strictObject({
 });
 export type Ticket = z.infer<typeof Ticket>;
 
-/** Key and tag of a GMAC over the bytes: see actors/weights-seal.ts. */
+/** Key and tag of a GMAC over the bytes: see actors/weights/seal.ts. */
 const Seal = z.strictObject({ key: z.string().regex(/^[0-9a-f]{32}$/), tag: z.string().regex(/^[0-9a-f]{32}$/) });
 
 /** Where the bytes of a policy version are. */

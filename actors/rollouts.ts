@@ -6,11 +6,11 @@ import { hash64 } from "../model/rng.ts";
 import { rawReward, type Trajectory } from "../model/trajectory.ts";
 import type { Played as Learnable, UpdateResult, UpdateSettings } from "../model/update.ts";
 import type { RunConfig } from "./config.ts";
-import { boardsPerUpdate, groupEnvs } from "./curriculum.ts";
 import { type MetricName, metric, partName } from "./metrics.ts";
-import { playedEnvs } from "./played-envs.ts";
 import { type EpisodeRow, type Outcome, type Played, STOPS, type Ticket } from "./protocol.ts";
+import { playedEnvs } from "./run/played-envs.ts";
 import type { Finished } from "./tickets.ts";
+import { boardsPerUpdate, groupEnvs } from "./training/curriculum.ts";
 
 /** Seed of an episode's slips and payouts. RAGEN shares them within a group; strict mode gives each member its own. */
 function dynamicsSeed(config: RunConfig, layoutSeed: number, member: number): number {

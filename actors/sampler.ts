@@ -13,7 +13,7 @@ import type { Dialogue } from "../model/dialogue.ts";
 import type { EnvServers } from "./env-servers.ts";
 import { describeError, EpisodeError } from "./errors.ts";
 import type { Log } from "./log.ts";
-import type { Meter } from "./meter.ts";
+import type { Meter } from "./metrics/meter.ts";
 import { type PlayRules, playEpisode } from "./play.ts";
 import type { PolicyMethods, Replies } from "./policy-thread.ts";
 import type { Answer, Messages, Outcome, Tell, Ticket, Weights } from "./protocol.ts";

@@ -13,14 +13,14 @@ import { type Clock, realClock } from "./clock.ts";
 import { ACTORS_EVERY_MS, type Cluster, type ClusterOptions } from "./cluster.ts";
 import { describeError, stackOf } from "./errors.ts";
 import { type Log, makeLog } from "./log.ts";
-import { Meter } from "./meter.ts";
+import { Meter } from "./metrics/meter.ts";
 import { type ActorView, STARTING } from "./protocol.ts";
 import { type ActorRole, actorsOf, Whereabouts } from "./roster.ts";
 import { envServer } from "./start-env-server.ts";
 import { learner } from "./start-learner.ts";
 import { metricsSink } from "./start-metrics-sink.ts";
 import { sampler } from "./start-sampler.ts";
-import type { RunEnd } from "./supervision.ts";
+import type { RunEnd } from "./supervisor/supervision.ts";
 import { createTransport } from "./transport/create.ts";
 import { MemoryNetwork } from "./transport/memory.ts";
 

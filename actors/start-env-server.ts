@@ -3,8 +3,8 @@ import { openEpisode } from "../envs/episode.ts";
 import type { ActorContext, ActorKind } from "./actor.ts";
 import type { RunConfig } from "./config.ts";
 import { EnvServer, type OpenEpisode } from "./env-server.ts";
-import type { Meter } from "./meter.ts";
-import { episodeRules, tagOf } from "./played-envs.ts";
+import type { Meter } from "./metrics/meter.ts";
+import { episodeRules, tagOf } from "./run/played-envs.ts";
 import { type HostHandler, welcoming } from "./transport/handshake.ts";
 
 export const envServer: ActorKind = {

@@ -4,10 +4,10 @@ import type { ActorKind } from "./actor.ts";
 import { serveDashboard } from "./dashboard/serve.ts";
 import { Store } from "./dashboard/store.ts";
 import { describeError } from "./errors.ts";
-import { EventFiles } from "./event-files.ts";
+import { EventFiles } from "./export/event-files.ts";
 import { MetricsSink } from "./metrics-sink.ts";
-import { envsText } from "./played-envs.ts";
-import { pageOf } from "./run-page.ts";
+import { pageOf } from "./run/page.ts";
+import { envsText } from "./run/played-envs.ts";
 import { welcoming } from "./transport/handshake.ts";
 
 /** Metrics and events wait at most so long, and at most so many of them, before they are written. */

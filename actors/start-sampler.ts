@@ -2,14 +2,14 @@
 import type { EnvTag } from "../envs/tag.ts";
 import type { ActorKind } from "./actor.ts";
 import type { RunConfig } from "./config.ts";
-import { samplerEngine, thisMachine } from "./engine-choice.ts";
+import { samplerEngine, thisMachine } from "./engine/choice.ts";
 import { EnvServers } from "./env-servers.ts";
-import type { Meter } from "./meter.ts";
+import type { Meter } from "./metrics/meter.ts";
 import type { PlayRules } from "./play.ts";
-import { tagOf } from "./played-envs.ts";
-import { policyOf } from "./policy-of.ts";
 import { type PolicyMethods, policyMethods } from "./policy-thread.ts";
 import { connectByRoster } from "./roster.ts";
+import { tagOf } from "./run/played-envs.ts";
+import { policyOf } from "./run/policy-of.ts";
 import { Sampler } from "./sampler.ts";
 import { inThisThread, type Remote, startThread, withMethods } from "./threads.ts";
 import { connectForever } from "./transport/reconnect.ts";

@@ -11,12 +11,13 @@
  *   the reverse order of roles, so that whoever is told something is there until the last teller has left.
  * - Children know of our own end by the end of their standard input, so none outlives us.
  */
-import type { Birth } from "./birth.ts";
+
 import { RUN_ERROR_CODE } from "./errors.ts";
 import { type ActorView, type Messages, ProtocolError, type Role, STARTING, type Tell } from "./protocol.ts";
-import { RestartLimit } from "./restart-limit.ts";
-import type { ChildProcess, Exit } from "./spawner.ts";
-import type { ChildSpec, RunEnd, SupervisorOptions } from "./supervision.ts";
+import type { Birth } from "./supervisor/birth.ts";
+import { RestartLimit } from "./supervisor/restart-limit.ts";
+import type { ChildProcess, Exit } from "./supervisor/spawner.ts";
+import type { ChildSpec, RunEnd, SupervisorOptions } from "./supervisor/supervision.ts";
 import { type Hello, welcoming } from "./transport/handshake.ts";
 import type { Listener, Peer } from "./transport/transport.ts";
 

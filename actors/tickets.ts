@@ -11,8 +11,8 @@
  * 5. No ticket is issued more than `attemptsMax` times. Memory is bounded by what the learner issues: it waits for its batches.
  */
 import type { Clock } from "./clock.ts";
+import { WaitingTickets } from "./learner/waiting-tickets.ts";
 import type { Outcome, Ticket } from "./protocol.ts";
-import { WaitingTickets } from "./waiting-tickets.ts";
 
 export interface TicketBookOptions {
   readonly clock: Clock;

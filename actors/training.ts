@@ -9,19 +9,10 @@
  */
 import { type Baselines, tellBaselines } from "./baselines.ts";
 import { behaviourMetrics } from "./behaviour.ts";
-import { COLLAPSE_START, measureCollapse } from "./collapse.ts";
-import { groupEnvs, groupsPerUpdate, scored } from "./curriculum.ts";
 import { RunError } from "./errors.ts";
-import { measureGradients } from "./gradients.ts";
-import { checkup, type Due, endsRun, HEALTH_START, measuredOf, rolledBack } from "./health.ts";
 import { Interruption, Stopped } from "./interruption.ts";
-import { intervened } from "./interventions.ts";
 import { partName } from "./metrics.ts";
-import { PlayTime, type Rollout } from "./play-time.ts";
-import { tagOf } from "./played-envs.ts";
 import type { EpisodeRow } from "./protocol.ts";
-import { reportOf } from "./report-of.ts";
-import { playUpdate, replacedGroups } from "./resampling.ts";
 import {
   batchName,
   endCounts,
@@ -35,15 +26,24 @@ import {
   validationTickets,
   writtenTokens,
 } from "./rollouts.ts";
-import type { Progress, Report, Solved } from "./run-report.ts";
-import { Saving } from "./saving.ts";
-import { lowest, solvedOf, solvedText } from "./solved.ts";
+import { tagOf } from "./run/played-envs.ts";
+import type { Progress, Report, Solved } from "./run/report.ts";
+import { reportOf } from "./run/report-of.ts";
 import type { Finished } from "./tickets.ts";
-import type { TrainingContext } from "./training-context.ts";
-import { isBroken, lagShares, learnt, percent, updateLine, type Values } from "./update-metrics.ts";
-import { steeredKl, updateSettings } from "./update-settings.ts";
-import type { Taught } from "./warm-start.ts";
-import { showWarmProgress, showWarmSample } from "./warm-start-view.ts";
+import { COLLAPSE_START, measureCollapse } from "./training/collapse.ts";
+import type { TrainingContext } from "./training/context.ts";
+import { groupEnvs, groupsPerUpdate, scored } from "./training/curriculum.ts";
+import { measureGradients } from "./training/gradients.ts";
+import { checkup, type Due, endsRun, HEALTH_START, measuredOf, rolledBack } from "./training/health.ts";
+import { intervened } from "./training/interventions.ts";
+import { PlayTime, type Rollout } from "./training/play-time.ts";
+import { playUpdate, replacedGroups } from "./training/resampling.ts";
+import { Saving } from "./training/saving.ts";
+import { lowest, solvedOf, solvedText } from "./training/solved.ts";
+import { isBroken, lagShares, learnt, percent, updateLine, type Values } from "./training/update-metrics.ts";
+import { steeredKl, updateSettings } from "./training/update-settings.ts";
+import type { Taught } from "./training/warm-start.ts";
+import { showWarmProgress, showWarmSample } from "./training/warm-start-view.ts";
 
 /** Boards of each sample of play during the warm start. */
 const WARM_SAMPLES = 32;

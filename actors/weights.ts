@@ -1,6 +1,6 @@
 /**
  * Weights from the learner to samplers: bytes in a file that other processes of this host map, named by version and sha256,
- * and sealed (weights-seal.ts), so that a sampler proves what it has mapped without computing the sha256 again.
+ * and sealed (weights/seal.ts), so that a sampler proves what it has mapped without computing the sha256 again.
  * Knows no networks of layers: a policy is one array of numbers here.
  *
  * - A file is complete before anybody is told its digest, and never changes afterwards. It may be unlinked while it is mapped:
@@ -11,11 +11,11 @@
  */
 import { describeError } from "./errors.ts";
 import type { Messages } from "./protocol.ts";
-import { type Download, download, downloading, type Held } from "./weights-download.ts";
-import { roundToHalf } from "./weights-encoding.ts";
-import { type Owner, thisProcess, weightsPath } from "./weights-files.ts";
-import { type MappedAhead, mapped } from "./weights-mapping.ts";
-import { isSealed } from "./weights-seal.ts";
+import { type Download, download, downloading, type Held } from "./weights/download.ts";
+import { roundToHalf } from "./weights/encoding.ts";
+import { type Owner, thisProcess, weightsPath } from "./weights/files.ts";
+import { type MappedAhead, mapped } from "./weights/mapping.ts";
+import { isSealed } from "./weights/seal.ts";
 import {
   type Blank,
   canBeBlank,
@@ -26,13 +26,13 @@ import {
   type Written,
   writeNamed,
   writeNameless,
-} from "./weights-write.ts";
+} from "./weights/write.ts";
 
-export { Acks } from "./weights-acks.ts";
-export { downloading, type Held } from "./weights-download.ts";
-export { isAlive, sweep, weightsFolder } from "./weights-files.ts";
-export { overHttp, type ServedFile, serveFile, serveWeights } from "./weights-http.ts";
-export { MappedAhead } from "./weights-mapping.ts";
+export { Acks } from "./weights/acks.ts";
+export { downloading, type Held } from "./weights/download.ts";
+export { isAlive, sweep, weightsFolder } from "./weights/files.ts";
+export { overHttp, type ServedFile, serveFile, serveWeights } from "./weights/http.ts";
+export { MappedAhead } from "./weights/mapping.ts";
 
 /** Where a version is and what it must be: the message that samplers are told. */
 export type Published = Messages["weights"];

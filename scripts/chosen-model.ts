@@ -2,7 +2,7 @@
 import { homedir } from "node:os";
 import { resolve } from "node:path";
 import type { RunConfig } from "../actors/config.ts";
-import { hubCache, hubModel, isHubName, parseHubName } from "../actors/hub.ts";
+import { hubCache, hubModel, isHubName, parseHubName } from "../actors/pretrained/hub.ts";
 import { checkPretrained } from "../actors/pretrained.ts";
 
 /** The config with the model's folder, absolute: processes and later resumptions may run elsewhere. */

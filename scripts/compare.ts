@@ -4,8 +4,8 @@
  */
 import { isDeepStrictEqual } from "node:util";
 import type { MetricName } from "../actors/metrics.ts";
-import { RecordedRun } from "../actors/recorded-run.ts";
-import { readRunConfig } from "../actors/saved-policy.ts";
+import { RecordedRun } from "../actors/run/recorded.ts";
+import { readRunConfig } from "../actors/run/saved-policy.ts";
 import { type Command, helped, parseOptions, UsageError } from "./options.ts";
 
 const command = {

@@ -9,10 +9,10 @@ import { EARLY_STOPS, HealthConfig } from "../actors/config/health.ts";
 import { type Layer, merge } from "../actors/config/layers.ts";
 import { runKeys } from "../actors/config.ts";
 import { Store } from "../actors/dashboard/store.ts";
-import { checkup, endsRun, HEALTH_START, MEASURED, measuredOf, type Told } from "../actors/health.ts";
 import { type MetricName, partName, splitName } from "../actors/metrics.ts";
-import { envNames } from "../actors/played-envs.ts";
-import type { Values } from "../actors/update-metrics.ts";
+import { envNames } from "../actors/run/played-envs.ts";
+import { checkup, endsRun, HEALTH_START, MEASURED, measuredOf, type Told } from "../actors/training/health.ts";
+import type { Values } from "../actors/training/update-metrics.ts";
 import { type Command, helped, type Override, parseOptions, UsageError } from "./options.ts";
 import { overrideLayer } from "./presets.ts";
 

@@ -1,7 +1,7 @@
 /** Which env a command is asked to play: `--env TAG` and `--env.options.KEY=VALUE`. */
 import { type Layer, merge, oneValue, type Tree } from "../actors/config/layers.ts";
 import { type RunConfig, runKeys } from "../actors/config.ts";
-import { lessonsOf } from "../actors/played-envs.ts";
+import { lessonsOf } from "../actors/run/played-envs.ts";
 import { envTag } from "../envs/registry.ts";
 import { type EnvTag, TagError } from "../envs/tag.ts";
 import { type Override, UsageError } from "./options.ts";

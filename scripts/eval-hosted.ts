@@ -7,7 +7,7 @@ import { HostedClient, type Usage } from "../actors/hosted/client.ts";
 import { evaluateHosted } from "../actors/hosted/play.ts";
 import { PROVIDERS, type Provider } from "../actors/hosted/provider.ts";
 import { Results, ResultsError } from "../actors/hosted/results.ts";
-import { tagOf } from "../actors/played-envs.ts";
+import { tagOf } from "../actors/run/played-envs.ts";
 import { isLoopback } from "../actors/transport/address.ts";
 import { progressLine } from "./eval-progress.ts";
 import type { Result } from "./eval-report.ts";

@@ -5,7 +5,7 @@
  */
 import { type Exportable, exportGguf, exportHuggingFace, exportPeft } from "../actors/export.ts";
 import { loadPretrained, readPretrained } from "../actors/pretrained.ts";
-import { readRunConfig, savedPolicy } from "../actors/saved-policy.ts";
+import { readRunConfig, savedPolicy } from "../actors/run/saved-policy.ts";
 import { didYouMean, nearest } from "../envs/nearest.ts";
 import { layParameters } from "../model/parameters.ts";
 import { modelFolder } from "./chosen-model.ts";

@@ -4,8 +4,8 @@ import { join, resolve } from "node:path";
 import { realClock } from "../actors/clock.ts";
 import { serveDashboard } from "../actors/dashboard/serve.ts";
 import { Store } from "../actors/dashboard/store.ts";
-import { pageOf } from "../actors/run-page.ts";
-import { readRunConfig } from "../actors/saved-policy.ts";
+import { pageOf } from "../actors/run/page.ts";
+import { readRunConfig } from "../actors/run/saved-policy.ts";
 import { askedToEnd, portOf, secretOf } from "./listen.ts";
 import { type Command, helped, parseOptions, UsageError } from "./options.ts";
 

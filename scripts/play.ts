@@ -5,7 +5,7 @@
 
 import { runKeys } from "../actors/config.ts";
 import { visible } from "../actors/dashboard/client/text.ts";
-import { episodeRules, tagOf } from "../actors/played-envs.ts";
+import { episodeRules, tagOf } from "../actors/run/played-envs.ts";
 import type { Env, Turn } from "../envs/env.ts";
 import { openEpisode } from "../envs/episode.ts";
 import { envTags } from "../envs/registry.ts";

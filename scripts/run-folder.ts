@@ -9,8 +9,8 @@ import { basename, dirname, join } from "node:path";
 import { merge } from "../actors/config/layers.ts";
 import { brokenRules } from "../actors/config/rules.ts";
 import { RunConfig, withoutSecrets } from "../actors/config.ts";
-import { shortText } from "../actors/played-envs.ts";
-import { readRunConfig } from "../actors/saved-policy.ts";
+import { shortText } from "../actors/run/played-envs.ts";
+import { readRunConfig } from "../actors/run/saved-policy.ts";
 import { type Override, UsageError } from "./options.ts";
 import { overrideLayer } from "./presets.ts";
 

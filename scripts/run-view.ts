@@ -11,7 +11,7 @@ import type { RunConfig } from "../actors/config.ts";
 import { visible } from "../actors/dashboard/client/text.ts";
 import { describeError, oneLine, stackOf } from "../actors/errors.ts";
 import { EVENT_KINDS } from "../actors/metrics.ts";
-import type { SupervisorEvent } from "../actors/supervision.ts";
+import type { SupervisorEvent } from "../actors/supervisor/supervision.ts";
 import { RunStatus, type Told } from "./run-status.ts";
 
 export interface RunViewOptions {

@@ -5,7 +5,7 @@
 import { basename, resolve } from "node:path";
 import { completionsApp } from "../actors/completions.ts";
 import type { PolicyMethods } from "../actors/policy-thread.ts";
-import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/saved-policy.ts";
+import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/run/saved-policy.ts";
 import { startThread } from "../actors/threads.ts";
 import { isLoopback } from "../actors/transport/address.ts";
 import { askedToEnd, portOf, secretOf } from "./listen.ts";

@@ -1,7 +1,7 @@
 /** `bun run setup`: installs the dependencies and says what is there, as every command does by itself; gets what is optional. */
 import { rmSync } from "node:fs";
 import { join } from "node:path";
-import { nvidiaGpus } from "../actors/nvidia.ts";
+import { nvidiaGpus } from "../actors/engine/nvidia.ts";
 import { packagesFinding } from "./doctor/project.ts";
 import { install } from "./install.ts";
 import { type Command, helped, parseOptions, UsageError } from "./options.ts";

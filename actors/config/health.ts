@@ -1,4 +1,4 @@
-/** How a run is watched, and what is done when it goes wrong. Shapes and defaults; what they mean is in actors/health.ts. */
+/** How a run is watched, and what is done when it goes wrong. Shapes and defaults; what they mean is in actors/training/health.ts. */
 import { z } from "zod";
 import { STOP_RULE, type StopRule } from "../../model/early-stop.ts";
 import { TRAP_RULE, type TrapRule } from "../../model/echo-trap.ts";

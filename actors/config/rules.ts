@@ -2,8 +2,8 @@
 import { envTag, envTags } from "../../envs/registry.ts";
 import { TagError } from "../../envs/tag.ts";
 import type { RunConfig } from "../config.ts";
-import { boardsPerUpdate, groupsPerUpdate } from "../curriculum.ts";
-import { type PlayedEnv, playedEnvs, sharedGroups, tagOf } from "../played-envs.ts";
+import { type PlayedEnv, playedEnvs, sharedGroups, tagOf } from "../run/played-envs.ts";
+import { boardsPerUpdate, groupsPerUpdate } from "../training/curriculum.ts";
 import { isBroker, isLoopback } from "../transport/address.ts";
 
 export interface Fault {

@@ -9,11 +9,11 @@
 import { writeSync } from "node:fs";
 import { z } from "zod";
 import type { Running } from "../actor.ts";
-import { Birth } from "../birth.ts";
 import { realClock } from "../clock.ts";
 import { describeError, oneLine } from "../errors.ts";
 import { makeLog } from "../log.ts";
 import type { Role } from "../protocol.ts";
+import { Birth } from "../supervisor/birth.ts";
 import { dieWithParent } from "./die-with-parent.ts";
 import { type LifeContext, live } from "./life.ts";
 

@@ -9,12 +9,12 @@
 import { hostname } from "node:os";
 import { z } from "zod";
 import type { ActorKind } from "../actor.ts";
-import { Birth } from "../birth.ts";
 import { realClock } from "../clock.ts";
 import { RunConfig } from "../config.ts";
 import { describeError } from "../errors.ts";
 import { makeLog } from "../log.ts";
 import { PROTOCOL_VERSION, type Tell } from "../protocol.ts";
+import { Birth } from "../supervisor/birth.ts";
 import { offering } from "../transport/offer.ts";
 import { parseAddress } from "../transport/socket-wire.ts";
 import type { ClientTls } from "../transport/tls.ts";

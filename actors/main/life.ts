@@ -6,12 +6,12 @@
  *   again would end the same way.
  */
 import type { ActorContext, Running } from "../actor.ts";
-import type { Birth } from "../birth.ts";
 import { realClock } from "../clock.ts";
 import { describeError, RUN_ERROR_CODE, RunError, stackOf } from "../errors.ts";
 import type { Log } from "../log.ts";
-import { Meter } from "../meter.ts";
+import { Meter } from "../metrics/meter.ts";
 import { type Message, type Role, STARTING, type Tell } from "../protocol.ts";
+import type { Birth } from "../supervisor/birth.ts";
 import { anyBeside } from "../transport/address.ts";
 import { createTransport } from "../transport/create.ts";
 import { helloOf } from "../transport/handshake.ts";

@@ -1,5 +1,6 @@
 /** Entry of the learner's compute thread. */
+
+import { trainerMethods } from "../learner/trainer-thread.ts";
 import { serveMethods } from "../threads.ts";
-import { trainerMethods } from "../trainer-thread.ts";
 
 serveMethods(trainerMethods());

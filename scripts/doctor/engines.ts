@@ -1,5 +1,5 @@
 /** Which compute engines and devices a run could use. What is claimed to work is made to compute a known product. */
-import { nvidiaGpus } from "../../actors/nvidia.ts";
+import { nvidiaGpus } from "../../actors/engine/nvidia.ts";
 import type { Engine } from "../../model/engine/engine.ts";
 import type { Finding } from "./finding.ts";
 

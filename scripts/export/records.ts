@@ -5,15 +5,15 @@
 import { closeSync, fsyncSync, mkdirSync, openSync, writeSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { type BasicType, fileWriter, parquetWriteRows } from "hyparquet-writer";
-import { chatsOf } from "../../actors/chat-lines.ts";
 import type { EpisodeSummary } from "../../actors/dashboard/answers.ts";
 import type { EpisodeFilter } from "../../actors/dashboard/records.ts";
-import { EventFiles } from "../../actors/event-files.ts";
+import { chatsOf } from "../../actors/export/chat-lines.ts";
+import { EventFiles } from "../../actors/export/event-files.ts";
+import { wandbFile, wandbPath } from "../../actors/export/wandb.ts";
 import { whole } from "../../actors/export.ts";
-import { episodeRules, tagOf } from "../../actors/played-envs.ts";
-import { RecordedRun } from "../../actors/recorded-run.ts";
-import { readRunConfig } from "../../actors/saved-policy.ts";
-import { wandbFile, wandbPath } from "../../actors/wandb.ts";
+import { episodeRules, tagOf } from "../../actors/run/played-envs.ts";
+import { RecordedRun } from "../../actors/run/recorded.ts";
+import { readRunConfig } from "../../actors/run/saved-policy.ts";
 
 export interface RecordsExport {
   readonly folder: string;

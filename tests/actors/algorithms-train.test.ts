@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { ALGORITHM_NAMES } from "../../actors/config/algorithms.ts";
 import { type Layer, parseLayer } from "../../actors/config/layers.ts";
 import { composeRunConfig } from "../../actors/config.ts";
-import { needsCritic } from "../../actors/update-settings.ts";
+import { needsCritic } from "../../actors/training/update-settings.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 import { playRun, stopRunAt, tinyLayer } from "./tiny-run.ts";
 

@@ -5,7 +5,7 @@ import { ConfigError } from "../../actors/config/error.ts";
 import type { Key } from "../../actors/config/keys.ts";
 import { type Layer, oneValue, parseLayer } from "../../actors/config/layers.ts";
 import { composeRunConfig, runKeys } from "../../actors/config.ts";
-import { updateSettings } from "../../actors/update-settings.ts";
+import { updateSettings } from "../../actors/training/update-settings.ts";
 
 const layer = (yaml: string, source = "mine.yaml") => parseLayer(yaml, source);
 const learner = (...layers: readonly Layer[]) => composeRunConfig(layers).learner;

@@ -1,7 +1,7 @@
 /** Episodes as lines for supervised fine-tuning: what stands before each reply, and which replies are learnt. */
 import { expect, test } from "bun:test";
-import { type ChatMessage, chatsOf } from "../../actors/chat-lines.ts";
 import { composeRunConfig } from "../../actors/config.ts";
+import { type ChatMessage, chatsOf } from "../../actors/export/chat-lines.ts";
 import type { Played } from "../../actors/protocol.ts";
 import { Transcript } from "../../actors/transcript.ts";
 import { envTag } from "../../envs/registry.ts";

@@ -4,6 +4,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, unlinkSyn
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
+import { type Disk, realDisk } from "../../actors/checkpoint/disk.ts";
 import {
   goBackTo,
   keepCheckpoints,
@@ -11,7 +12,6 @@ import {
   loadCheckpoint,
   saveCheckpoint,
 } from "../../actors/checkpoint.ts";
-import { type Disk, realDisk } from "../../actors/checkpoint-disk.ts";
 import { readSafetensors } from "../../model/checkpoint/safetensors.ts";
 import { parameterCount } from "../../model/parameters.ts";
 import { ModelConfig } from "../../model/transformer.ts";

@@ -1,7 +1,7 @@
 /** Which thoughts are compared, and what is said of policies whose thoughts do, and do not, depend on what they saw. */
 import { describe, expect, test } from "bun:test";
-import { COLLAPSE_START, checkCollapse, measureCollapse, reasonedTurns } from "../../actors/collapse.ts";
 import { composeRunConfig } from "../../actors/config.ts";
+import { COLLAPSE_START, checkCollapse, measureCollapse, reasonedTurns } from "../../actors/training/collapse.ts";
 import type { BatchLimits, MicroBatch } from "../../model/batch.ts";
 import { crossScores } from "../../model/cross-score.ts";
 import type { Trajectory } from "../../model/trajectory.ts";

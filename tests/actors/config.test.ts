@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { ConfigError } from "../../actors/config/error.ts";
 import { type Layer, lastToSet, merge, oneValue, parseLayer } from "../../actors/config/layers.ts";
 import { composeRunConfig, describeConfig, RunConfig, runKeys, withoutSecrets } from "../../actors/config.ts";
-import { filterRule } from "../../actors/update-settings.ts";
+import { filterRule } from "../../actors/training/update-settings.ts";
 import type { FilterRule } from "../../model/filter.ts";
 
 const faults = (...layers: readonly Layer[]): string[] => {

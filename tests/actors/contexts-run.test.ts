@@ -3,10 +3,10 @@
 import { Database } from "bun:sqlite";
 import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
-import { type ChatMessage, chatsOf } from "../../actors/chat-lines.ts";
 import { composeRunConfig, type RunConfig } from "../../actors/config.ts";
-import { episodeRules, tagOf } from "../../actors/played-envs.ts";
-import { RecordedRun } from "../../actors/recorded-run.ts";
+import { type ChatMessage, chatsOf } from "../../actors/export/chat-lines.ts";
+import { episodeRules, tagOf } from "../../actors/run/played-envs.ts";
+import { RecordedRun } from "../../actors/run/recorded.ts";
 import { samplesOf } from "../../model/samples.ts";
 import { Tokenizer } from "../../model/tokenizer.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";

@@ -2,8 +2,8 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { composeRunConfig } from "../../actors/config.ts";
-import { groupEnvs, scored } from "../../actors/curriculum.ts";
 import type { PlayedTicket } from "../../actors/rollouts.ts";
+import { groupEnvs, scored } from "../../actors/training/curriculum.ts";
 import { outcomeOf } from "./training-stage.ts";
 
 const configOf = (groups: number, curriculum: Record<string, unknown>) =>

@@ -1,8 +1,13 @@
 /** A demonstration is what a rollout would have been, had the policy said what the teacher says. */
 import { describe, expect, test } from "bun:test";
-import { type DemonstrationOptions, Demonstrations, demonstrate, type Lesson } from "../../actors/demonstrations.ts";
 import { playEpisode } from "../../actors/play.ts";
 import type { Messages, Played } from "../../actors/protocol.ts";
+import {
+  type DemonstrationOptions,
+  Demonstrations,
+  demonstrate,
+  type Lesson,
+} from "../../actors/training/demonstrations.ts";
 import type { ContextRules } from "../../actors/transcript.ts";
 import { openEpisode } from "../../envs/episode.ts";
 import { envTag } from "../../envs/registry.ts";

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { RunConfig } from "../../actors/config.ts";
-import { learnerEngine, type Machine, samplerEngine } from "../../actors/engine-choice.ts";
+import { learnerEngine, type Machine, samplerEngine } from "../../actors/engine/choice.ts";
 import { RunError } from "../../actors/errors.ts";
 import { findLibtensorflow } from "../../model/engine/tensorflow/find.ts";
 

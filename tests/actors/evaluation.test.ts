@@ -6,7 +6,7 @@ import { realClock } from "../../actors/clock.ts";
 import type { RunConfig } from "../../actors/config.ts";
 import { evaluatePolicy, type PolicyEvaluation } from "../../actors/evaluation.ts";
 import { policyMethods } from "../../actors/policy-thread.ts";
-import { readRunConfig, savedPolicy, startSavedPolicy } from "../../actors/saved-policy.ts";
+import { readRunConfig, savedPolicy, startSavedPolicy } from "../../actors/run/saved-policy.ts";
 import { inThisThread } from "../../actors/threads.ts";
 import { wilson } from "../../envs/evaluate.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";

@@ -1,9 +1,9 @@
 /** When gradients are measured, and on what: the update's episodes, or groups that are played for it and go no further. */
 import { describe, expect, test } from "bun:test";
 import { composeRunConfig } from "../../actors/config.ts";
-import { measureGradients } from "../../actors/gradients.ts";
 import type { Outcome, Ticket } from "../../actors/protocol.ts";
-import { updateSettings } from "../../actors/update-settings.ts";
+import { measureGradients } from "../../actors/training/gradients.ts";
+import { updateSettings } from "../../actors/training/update-settings.ts";
 import type { Played } from "../../model/update.ts";
 
 /** Update 5 (from 0) of a run of 2 groups of 4, whose groups may be replaced once. */

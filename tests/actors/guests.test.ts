@@ -1,7 +1,7 @@
 /** Guests of a run: they come, are watched, fall silent and go. */
 import { beforeEach, expect, test } from "bun:test";
-import { type GuestEvent, Guests } from "../../actors/guests.ts";
 import type { Tell } from "../../actors/protocol.ts";
+import { type GuestEvent, Guests } from "../../actors/supervisor/guests.ts";
 import { sayHello, welcoming } from "../../actors/transport/handshake.ts";
 import type { Peer } from "../../actors/transport/transport.ts";
 import { RUN, World } from "./sampler-stage.ts";

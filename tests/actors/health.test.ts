@@ -3,8 +3,15 @@ import { describe, expect, test } from "bun:test";
 import { HealthConfig } from "../../actors/config/health.ts";
 import { parseLayer } from "../../actors/config/layers.ts";
 import { composeRunConfig } from "../../actors/config.ts";
-import { checkup, type Due, HEALTH_START, type HealthState, type Measured, measuredOf } from "../../actors/health.ts";
-import { CONTROL_START, controlAfter, intervened } from "../../actors/interventions.ts";
+import {
+  checkup,
+  type Due,
+  HEALTH_START,
+  type HealthState,
+  type Measured,
+  measuredOf,
+} from "../../actors/training/health.ts";
+import { CONTROL_START, controlAfter, intervened } from "../../actors/training/interventions.ts";
 import type { FilterRule } from "../../model/filter.ts";
 import type { UpdateSettings } from "../../model/update.ts";
 

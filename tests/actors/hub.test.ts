@@ -3,7 +3,7 @@ import { afterAll, beforeEach, expect, test } from "bun:test";
 import { createHash } from "node:crypto";
 import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type Hub, hubCache, hubModel, parseHubName } from "../../actors/hub.ts";
+import { type Hub, hubCache, hubModel, parseHubName } from "../../actors/pretrained/hub.ts";
 import { checkPretrained } from "../../actors/pretrained.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 

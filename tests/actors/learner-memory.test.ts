@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { loadCheckpoint, saveCheckpoint } from "../../actors/checkpoint.ts";
-import { learnerMemory } from "../../actors/learner-memory.ts";
+import { learnerMemory } from "../../actors/learner/memory.ts";
 import { parameterCount } from "../../model/parameters.ts";
 import { ModelConfig } from "../../model/transformer.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";

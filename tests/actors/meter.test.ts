@@ -1,6 +1,6 @@
 /** What an actor measures of itself, on a clock that the test moves. */
 import { beforeEach, describe, expect, test } from "bun:test";
-import { Meter } from "../../actors/meter.ts";
+import { Meter } from "../../actors/metrics/meter.ts";
 import { FakeClock } from "./children/fake-clock.ts";
 
 let clock: FakeClock;

@@ -7,7 +7,7 @@ import { realClock } from "../../actors/clock.ts";
 import { RunConfig } from "../../actors/config.ts";
 import { Store } from "../../actors/dashboard/store.ts";
 import type { RunActorSettings } from "../../actors/main/run-actor.ts";
-import { bunSpawner, type ChildProcess } from "../../actors/spawner.ts";
+import { bunSpawner, type ChildProcess } from "../../actors/supervisor/spawner.ts";
 import { createTransport } from "../../actors/transport/create.ts";
 import { type Hello, sayHello, welcoming } from "../../actors/transport/handshake.ts";
 import { playedRow } from "./fake-run.ts";

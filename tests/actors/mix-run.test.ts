@@ -6,13 +6,13 @@ import { join } from "node:path";
 import { realClock } from "../../actors/clock.ts";
 import { startCluster } from "../../actors/cluster.ts";
 import { composeRunConfig, type RunConfig } from "../../actors/config.ts";
-import { groupEnvs, type Scores } from "../../actors/curriculum.ts";
 import { evaluatePolicy } from "../../actors/evaluation.ts";
 import { policyMethods } from "../../actors/policy-thread.ts";
-import type { Report } from "../../actors/run-report.ts";
-import { savedPolicy, startSavedPolicy } from "../../actors/saved-policy.ts";
+import type { Report } from "../../actors/run/report.ts";
+import { savedPolicy, startSavedPolicy } from "../../actors/run/saved-policy.ts";
 import { startSingleProcess } from "../../actors/single-process.ts";
 import { inThisThread } from "../../actors/threads.ts";
+import { groupEnvs, type Scores } from "../../actors/training/curriculum.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 import { playRun, stopRunAt, tinyLayer } from "./tiny-run.ts";
 

@@ -1,7 +1,6 @@
 /** One env or a mix: which groups are whose, with which options and budgets, and what cannot be split. */
 import { describe, expect, test } from "bun:test";
 import { composeRunConfig } from "../../actors/config.ts";
-import { groupEnvs } from "../../actors/curriculum.ts";
 import {
   envNames,
   envsText,
@@ -10,7 +9,8 @@ import {
   sharedGroups,
   shortText,
   tagOf,
-} from "../../actors/played-envs.ts";
+} from "../../actors/run/played-envs.ts";
+import { groupEnvs } from "../../actors/training/curriculum.ts";
 
 const configOf = (values: Record<string, unknown>) =>
   composeRunConfig([{ source: "test", values: { warmStart: { enabled: false }, ...values } }]);

@@ -10,7 +10,7 @@ import { realClock } from "../../actors/clock.ts";
 import type { RunConfig } from "../../actors/config.ts";
 import { evaluatePolicy } from "../../actors/evaluation.ts";
 import { policyMethods } from "../../actors/policy-thread.ts";
-import { savedPolicy, startSavedPolicy } from "../../actors/saved-policy.ts";
+import { savedPolicy, startSavedPolicy } from "../../actors/run/saved-policy.ts";
 import { startSingleProcess } from "../../actors/single-process.ts";
 import { inThisThread } from "../../actors/threads.ts";
 import type { DiscreteGame } from "../../envs/env.ts";

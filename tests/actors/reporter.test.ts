@@ -1,7 +1,7 @@
 /** What an actor reports arrives in order, or is counted; rows of the log arrive, however long the sink takes. */
 import { beforeEach, describe, expect, test } from "bun:test";
+import { Reporter } from "../../actors/metrics/reporter.ts";
 import type { Answer, Ask, Tell } from "../../actors/protocol.ts";
-import { Reporter } from "../../actors/reporter.ts";
 import type { Peer } from "../../actors/transport/transport.ts";
 import { FakeClock } from "./children/fake-clock.ts";
 import { playedRow } from "./fake-run.ts";

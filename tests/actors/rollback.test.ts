@@ -8,7 +8,7 @@ import { loadCheckpoint } from "../../actors/checkpoint.ts";
 import { HealthConfig } from "../../actors/config/health.ts";
 import type { RunConfig } from "../../actors/config.ts";
 import type { MetricName } from "../../actors/metrics.ts";
-import type { Progress } from "../../actors/run-report.ts";
+import type { Progress } from "../../actors/run/report.ts";
 import { startSingleProcess } from "../../actors/single-process.ts";
 import { tinyConfig } from "./tiny-run.ts";
 

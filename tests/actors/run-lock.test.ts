@@ -1,7 +1,7 @@
 /** Two supervisors never have one run folder, and a dead one does not keep it. */
 import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
-import { lockRun } from "../../actors/run-lock.ts";
+import { lockRun } from "../../actors/run/lock.ts";
 import { figure } from "../figure.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 
@@ -10,7 +10,7 @@ afterAll(removeTemporaryFolders);
 /** Another process that holds the lock until it is killed. */
 async function holder(folder: string) {
   const script = `
-    import { lockRun } from ${JSON.stringify(join(import.meta.dir, "../../actors/run-lock.ts"))};
+    import { lockRun } from ${JSON.stringify(join(import.meta.dir, "../../actors/run/lock.ts"))};
     globalThis.lock = lockRun(${JSON.stringify(folder)});
     console.log("held");
     setInterval(() => {}, 1000);`;

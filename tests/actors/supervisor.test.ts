@@ -1,10 +1,10 @@
 /** The supervisor's rules, with a clock and processes that a test controls. */
 import { describe, expect, test } from "bun:test";
-import { Birth } from "../../actors/birth.ts";
 import { PROTOCOL_VERSION, type Tell } from "../../actors/protocol.ts";
-import { RestartLimit } from "../../actors/restart-limit.ts";
-import type { ChildProcess, Exit } from "../../actors/spawner.ts";
-import type { ChildSpec, SupervisorOptions } from "../../actors/supervision.ts";
+import { Birth } from "../../actors/supervisor/birth.ts";
+import { RestartLimit } from "../../actors/supervisor/restart-limit.ts";
+import type { ChildProcess, Exit } from "../../actors/supervisor/spawner.ts";
+import type { ChildSpec, SupervisorOptions } from "../../actors/supervisor/supervision.ts";
 import { Supervisor } from "../../actors/supervisor.ts";
 import { createTransport } from "../../actors/transport/create.ts";
 import { MemoryNetwork } from "../../actors/transport/memory.ts";

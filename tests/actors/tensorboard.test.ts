@@ -1,6 +1,6 @@
 /** The bytes of event files, worked out by hand; tests/scripts/export-records.test.ts lets TensorBoard itself read some. */
 import { describe, expect, test } from "bun:test";
-import { crc32c, eventFileName, fileHead, scalarEvent } from "../../actors/tensorboard.ts";
+import { crc32c, eventFileName, fileHead, scalarEvent } from "../../actors/export/tensorboard.ts";
 
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex");
 

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { Layer } from "../../actors/config/layers.ts";
 import { composeRunConfig, type RunConfig } from "../../actors/config.ts";
 import { startSingleProcess } from "../../actors/single-process.ts";
-import type { RunEnd } from "../../actors/supervision.ts";
+import type { RunEnd } from "../../actors/supervisor/supervision.ts";
 
 /** What makes any run a short one. @param folder  of the run; the warm start is cached in it, so no run takes another's */
 export const tinyLayer = (folder: string): Layer => ({

@@ -1,6 +1,6 @@
 /** What the trainer's networks compare with, where adapters are trained. */
 import { expect, test } from "bun:test";
-import { trainerMethods } from "../../actors/trainer-thread.ts";
+import { trainerMethods } from "../../actors/learner/trainer-thread.ts";
 import { LORA_TARGETS } from "../../model/lora.ts";
 import { initialise, layParameters } from "../../model/parameters.ts";
 import { sequence } from "../../model/rng.ts";

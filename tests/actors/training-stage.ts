@@ -1,10 +1,10 @@
 import { composeRunConfig } from "../../actors/config.ts";
+import { Reporter } from "../../actors/metrics/reporter.ts";
 import type { Outcome, Ticket } from "../../actors/protocol.ts";
-import { Reporter } from "../../actors/reporter.ts";
-import type { Progress } from "../../actors/run-report.ts";
+import type { Progress } from "../../actors/run/report.ts";
 import type { Finished } from "../../actors/tickets.ts";
+import type { TrainingContext } from "../../actors/training/context.ts";
 import { Training } from "../../actors/training.ts";
-import type { TrainingContext } from "../../actors/training-context.ts";
 import type { UpdateSettings } from "../../model/update.ts";
 import { FakeClock } from "./children/fake-clock.ts";
 

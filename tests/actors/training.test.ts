@@ -4,7 +4,7 @@ import { CheckpointError } from "../../actors/checkpoint.ts";
 import { RunError } from "../../actors/errors.ts";
 import type { Ticket } from "../../actors/protocol.ts";
 import { trainingTickets } from "../../actors/rollouts.ts";
-import type { Progress } from "../../actors/run-report.ts";
+import type { Progress } from "../../actors/run/report.ts";
 import { figure } from "../figure.ts";
 import { configOf, outcomeOf, type Sections, Stage } from "./training-stage.ts";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { lagShares } from "../../actors/update-metrics.ts";
+import { lagShares } from "../../actors/training/update-metrics.ts";
 
 test("lagShares says how far behind the players were, worked by hand", () => {
   expect(lagShares([0, 0, 1, 1, 1, 2, 3, 8])).toEqual({

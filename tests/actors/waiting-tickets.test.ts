@@ -1,8 +1,8 @@
 /** Tickets that wait, beside a plain list that is sorted anew each time. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { type Waiting, WaitingTickets } from "../../actors/learner/waiting-tickets.ts";
 import type { Ticket } from "../../actors/protocol.ts";
-import { type Waiting, WaitingTickets } from "../../actors/waiting-tickets.ts";
 
 function entry(serial: number, version: number, exact: boolean): Waiting {
   const fields = { episode: `e${serial}`, purpose: "train", group: 0, member: 0, env: "bandit", attempt: 0 } as const;

@@ -3,10 +3,10 @@ import { afterAll, beforeEach, describe, expect, test } from "bun:test";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { composeRunConfig, type RunConfig } from "../../actors/config.ts";
-import { lessonsOf } from "../../actors/played-envs.ts";
-import { policyOf } from "../../actors/policy-of.ts";
+import { lessonsOf } from "../../actors/run/played-envs.ts";
+import { policyOf } from "../../actors/run/policy-of.ts";
 import { rulesOf } from "../../actors/start-sampler.ts";
-import { type WarmStartContext, warmStart } from "../../actors/warm-start.ts";
+import { type WarmStartContext, warmStart } from "../../actors/training/warm-start.ts";
 import { layParameters } from "../../model/parameters.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 

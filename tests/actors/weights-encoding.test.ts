@@ -1,6 +1,8 @@
 /** Encodings of weights give back the very bits, take fewer bytes where they should, and refuse what is none of theirs. */
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { downloading } from "../../actors/weights/download.ts";
+import { decode, encode, PIECE_BYTES, roundToHalf } from "../../actors/weights/encoding.ts";
 import {
   type Held,
   loadWeights,
@@ -9,8 +11,6 @@ import {
   WeightsError,
   WeightsPublisher,
 } from "../../actors/weights.ts";
-import { downloading } from "../../actors/weights-download.ts";
-import { decode, encode, PIECE_BYTES, roundToHalf } from "../../actors/weights-encoding.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 
 const readerOf = (bytes: Uint8Array) => (begin: number, end: number) => bytes.subarray(begin, end);

@@ -6,8 +6,8 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { realClock } from "../../actors/clock.ts";
 import { createTransport } from "../../actors/transport/create.ts";
+import { type Download, downloading } from "../../actors/weights/download.ts";
 import { loadWeights, overHttp, type Published, serveWeights, WeightsPublisher } from "../../actors/weights.ts";
-import { type Download, downloading } from "../../actors/weights-download.ts";
 import { FakeClock } from "./children/fake-clock.ts";
 import { TOKEN } from "./children/stage.ts";
 

@@ -3,6 +3,8 @@ import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readlinkSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseMessage } from "../../actors/protocol.ts";
+import { SHARED_MEMORY } from "../../actors/weights/files.ts";
+import { canBeBlank } from "../../actors/weights/write.ts";
 import {
   loadWeights,
   MappedAhead,
@@ -11,8 +13,6 @@ import {
   WeightsError,
   WeightsPublisher,
 } from "../../actors/weights.ts";
-import { SHARED_MEMORY } from "../../actors/weights-files.ts";
-import { canBeBlank } from "../../actors/weights-write.ts";
 
 const LENGTH = 3000;
 const values = (version: number, length = LENGTH) => Float32Array.from({ length }, (_, i) => version + i / length);

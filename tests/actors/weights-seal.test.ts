@@ -2,7 +2,7 @@
 import { expect, test } from "bun:test";
 import { createCipheriv } from "node:crypto";
 import fc from "fast-check";
-import { isSealed, Sealer } from "../../actors/weights-seal.ts";
+import { isSealed, Sealer } from "../../actors/weights/seal.ts";
 
 const KEY = "feffe9928665731c6d6a8f9467308308";
 

@@ -4,8 +4,8 @@
  */
 import { afterAll, expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
+import { type Download, downloading } from "../../actors/weights/download.ts";
 import { loadWeights, type Published, WeightsError, WeightsPublisher } from "../../actors/weights.ts";
-import { type Download, downloading } from "../../actors/weights-download.ts";
 import { sequence } from "../../model/rng.ts";
 import { figure } from "../figure.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";

@@ -4,6 +4,8 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFile
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { parseMessage } from "../../actors/protocol.ts";
+import { thisProcess, weightsPath } from "../../actors/weights/files.ts";
+import { Sealer } from "../../actors/weights/seal.ts";
 import {
   isAlive,
   loadWeights,
@@ -13,8 +15,6 @@ import {
   WeightsPublisher,
   weightsFolder,
 } from "../../actors/weights.ts";
-import { thisProcess, weightsPath } from "../../actors/weights-files.ts";
-import { Sealer } from "../../actors/weights-seal.ts";
 
 let folder: string;
 const ends: (() => unknown)[] = [];

@@ -4,7 +4,7 @@
  */
 import { dlopen, type Pointer } from "bun:ffi";
 import { describe, expect, test } from "bun:test";
-import { trainerMethods } from "../../actors/trainer-thread.ts";
+import { trainerMethods } from "../../actors/learner/trainer-thread.ts";
 import { microBatches } from "../../model/batch.ts";
 import { Decoder } from "../../model/decoder.ts";
 import { compiledEngine } from "../../model/engine/compiled.ts";

@@ -2,7 +2,7 @@
  * The disk of a simulated machine: it outlives every process, is full at times, and keeps the half of what a process was writing
  * when it died.
  */
-import type { Disk } from "../../actors/checkpoint-disk.ts";
+import type { Disk } from "../../actors/checkpoint/disk.ts";
 import type { Life } from "./world.ts";
 
 export class SimulatedDisk {

@@ -1,13 +1,13 @@
 /**
- * A process of a simulated machine, from its birth to its exit: what actors/main/life.ts and actors/spawner.ts are for real ones.
+ * A process of a simulated machine, from its birth to its exit: what actors/main/life.ts and actors/supervisor/spawner.ts are for real ones.
  * Killed, it does nothing more; frozen, it does it later.
  */
 import type { Running } from "../../actors/actor.ts";
-import { Birth } from "../../actors/birth.ts";
 import type { RunConfig } from "../../actors/config.ts";
 import { describeError, RUN_ERROR_CODE, RunError } from "../../actors/errors.ts";
 import { type Role, STARTING, type Tell } from "../../actors/protocol.ts";
-import type { Exit, Spawner } from "../../actors/spawner.ts";
+import { Birth } from "../../actors/supervisor/birth.ts";
+import type { Exit, Spawner } from "../../actors/supervisor/spawner.ts";
 import { helloOf } from "../../actors/transport/handshake.ts";
 import { connectForever } from "../../actors/transport/reconnect.ts";
 import type { Transport } from "../../actors/transport/transport.ts";

@@ -1,7 +1,7 @@
 /** A real disk on which one call goes wrong, and what a checkpoint test saves on it. */
 import { writeFileSync } from "node:fs";
+import { type Disk, realDisk } from "../../../actors/checkpoint/disk.ts";
 import type { Checkpoint } from "../../../actors/checkpoint.ts";
-import { type Disk, realDisk } from "../../../actors/checkpoint-disk.ts";
 import { parameterCount } from "../../../model/parameters.ts";
 import { sequence } from "../../../model/rng.ts";
 import { ModelConfig } from "../../../model/transformer.ts";

@@ -1,8 +1,8 @@
 /** A supervisor with real processes, and its events to wait for. */
 import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
-import { bunSpawner } from "../../../actors/spawner.ts";
-import type { ChildSpec, SupervisorEvent, SupervisorOptions } from "../../../actors/supervision.ts";
+import { bunSpawner } from "../../../actors/supervisor/spawner.ts";
+import type { ChildSpec, SupervisorEvent, SupervisorOptions } from "../../../actors/supervisor/supervision.ts";
 import { Supervisor } from "../../../actors/supervisor.ts";
 import { createTransport } from "../../../actors/transport/create.ts";
 

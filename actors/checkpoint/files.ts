@@ -1,0 +1,117 @@
+/** What a checkpoint's files say: bytes from a learner's state, and back. Knows no disk. */
+import { z } from "zod";
+import { huggingFaceViews, readHuggingFace } from "../../model/checkpoint/hugging-face.ts";
+import { checkTensors, readSafetensors, safetensorsParts } from "../../model/checkpoint/safetensors.ts";
+import { layParameters, parameterCount } from "../../model/parameters.ts";
+import { ModelConfig } from "../../model/transformer.ts";
+import { checkJson } from "./json.ts";
+
+/** A network and its optimiser; arrays in the order of `layParameters`. */
+export interface SavedNetwork {
+  readonly parameters: Float32Array;
+  readonly moment: Float32Array;
+  readonly variance: Float32Array;
+  /** Optimiser steps taken. */
+  readonly step: number;
+}
+
+export interface Checkpoint {
+  /** Updates done. */
+  readonly update: number;
+  readonly model: ModelConfig;
+  /** Digest of the tokenizer that the policy was trained with. */
+  readonly tokenizer: string;
+  readonly policy: SavedNetwork;
+  /** The policy's model with one value in place of the logits, or beside them. */
+  readonly critic: SavedNetwork | null;
+  /** Of the critic's network; "value" if left out. */
+  readonly criticHead?: CriticHead;
+  /** The learner's own, as JSON: counters, cursors. */
+  readonly state: unknown;
+}
+
+const CriticHead = z.enum(["value", "both"]);
+type CriticHead = z.infer<typeof CriticHead>;
+
+const Steps = z.int().nonnegative();
+const StateFile = z.strictObject({
+  format: z.literal(1),
+  update: z.int().nonnegative(),
+  model: ModelConfig,
+  tokenizer: z.string(),
+  criticHead: CriticHead.default("value"),
+  /** Of the optimisers. */
+  steps: z.strictObject({ policy: Steps, critic: Steps.nullable() }),
+  state: z.unknown(),
+});
+
+const STATE = "state.json";
+const OPTIMIZER = "optimizer.safetensors";
+const MOMENTS = ["moment", "variance"] as const;
+
+/**
+ * Parts of files by name, to be written one after the other. They are views of `checkpoint`: gigabytes need no second copy.
+ *
+ * @throws {TypeError} naming what of `state` JSON cannot hold.
+ * @throws {RangeError} if an array is not as long as its model has parameters.
+ */
+export function encodeCheckpoint(checkpoint: Checkpoint): ReadonlyMap<string, readonly Uint8Array[]> {
+  const { update, model, tokenizer, policy, critic, criticHead = "value", state } = checkpoint;
+  checkJson(state, "state");
+  const steps = { policy: policy.step, critic: critic?.step ?? null };
+  const head = { format: 1, update, model, tokenizer, criticHead, steps, state } satisfies z.infer<typeof StateFile>;
+  const files = new Map([["policy.safetensors", encodeNetwork(model, policy)]]);
+  if (critic !== null) files.set("critic.safetensors", encodeNetwork({ ...model, head: criticHead }, critic));
+  const moments = [...momentTensors("policy", policy), ...(critic === null ? [] : momentTensors("critic", critic))];
+  files.set(OPTIMIZER, safetensorsParts(moments));
+  files.set(STATE, [new TextEncoder().encode(`${JSON.stringify(head, null, 2)}\n`)]);
+  return files;
+}
+
+function encodeNetwork(model: ModelConfig, { parameters }: SavedNetwork): Uint8Array[] {
+  // "pt" is what Hugging Face's loaders ask for.
+  return safetensorsParts(huggingFaceViews(model, layParameters(model, parameters)), { format: "pt" });
+}
+
+function momentTensors(name: "policy" | "critic", network: SavedNetwork) {
+  return MOMENTS.map((part) => {
+    const values = network[part];
+    if (values.length !== network.parameters.length) {
+      throw new RangeError(
+        `the ${name} has ${network.parameters.length} parameters, its optimiser's ${part} ${values.length}`,
+      );
+    }
+    return [`${name}.${part}`, { shape: [values.length], values }] as const;
+  });
+}
+
+/** @throws {Error} naming the file that is missing or does not say what it should. */
+export function decodeCheckpoint(files: ReadonlyMap<string, Uint8Array>): Checkpoint {
+  const file = (name: string) => {
+    const bytes = files.get(name);
+    if (bytes === undefined) throw new Error(`${name} is missing`);
+    return bytes;
+  };
+  const head = StateFile.safeParse(JSON.parse(new TextDecoder().decode(file(STATE))));
+  if (!head.success) throw new Error(`${STATE}: ${z.prettifyError(head.error).replaceAll("\n", " ")}`);
+  const { update, model, tokenizer, criticHead, steps, state } = head.data;
+  const parts = [{ name: "policy", model, step: steps.policy }];
+  if (steps.critic !== null) {
+    parts.push({ name: "critic", model: { ...model, head: criticHead }, step: steps.critic });
+  }
+  const moments = readSafetensors(file(OPTIMIZER), OPTIMIZER);
+  const lengths = parts.flatMap(({ name, model }) =>
+    MOMENTS.map((part) => [`${name}.${part}`, [parameterCount(model)]] as const),
+  );
+  checkTensors(moments, new Map(lengths));
+  const [policy, critic = null] = parts.map(({ name, model, step }): SavedNetwork => {
+    const parameters = layParameters(model);
+    readHuggingFace(model, parameters, readSafetensors(file(`${name}.safetensors`), `${name}.safetensors`));
+    const [moment, variance] = MOMENTS.map((part) => moments.tensors.get(`${name}.${part}`)!.values);
+    return { parameters: parameters.flat, moment: moment!, variance: variance!, step };
+  });
+  return {
+    ...{ update, model, tokenizer, policy: policy!, critic, state },
+    ...(criticHead === "both" ? { criticHead } : {}),
+  };
+}

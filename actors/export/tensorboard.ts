@@ -1,0 +1,60 @@
+/**
+ * TensorBoard's event files, as bytes: one `Event` after another, each a TFRecord. Only scalars are written. Knows no disk, no clock
+ * and no run.
+ *
+ * Source: tensorflow/core/util/event.proto, framework/summary.proto and lib/io/record_writer.h; CRC-32C of RFC 3720, appendix B.4,
+ * masked as in lib/hash/crc32c.h.
+ */
+import { Message } from "../../model/engine/protobuf.ts";
+
+/** What `tensorboard --logdir` looks for in a file's name. @param begunMs  milliseconds since the epoch */
+export const eventFileName = (begunMs: number): string =>
+  `events.out.tfevents.${String(Math.floor(begunMs / 1000)).padStart(10, "0")}.bunraku`;
+
+/** What an event file begins with. @param atMs  milliseconds since the epoch */
+export const fileHead = (atMs: number): Uint8Array =>
+  // Event: wall_time 1, file_version 3.
+  tfRecord(
+    new Message()
+      .double(1, atMs / 1000)
+      .text(3, "brain.Event:2")
+      .finish(),
+  );
+
+/** Values of one step, by tag. They become float32. @param atMs  milliseconds since the epoch */
+export function scalarEvent(atMs: number, step: number, values: Iterable<readonly [tag: string, value: number]>) {
+  const summary = new Message();
+  // Summary: value 1. Summary.Value: tag 1, simple_value 2.
+  for (const [tag, value] of values) summary.message(1, new Message().text(1, tag).float(2, value));
+  // Event: wall_time 1, step 2, summary 5.
+  const event = new Message().double(1, atMs / 1000).int(2, step);
+  return tfRecord(event.message(5, summary).finish());
+}
+
+/** Length (uint64), its checksum, data, their checksum; all little-endian. */
+export function tfRecord(data: Uint8Array): Uint8Array {
+  const record = new Uint8Array(8 + 4 + data.length + 4);
+  const view = new DataView(record.buffer);
+  view.setBigUint64(0, BigInt(data.length), true);
+  view.setUint32(8, masked(crc32c(record.subarray(0, 8))), true);
+  record.set(data, 12);
+  view.setUint32(12 + data.length, masked(crc32c(data)), true);
+  return record;
+}
+
+/** Castagnoli's polynomial, reflected. Bun.hash.crc32 is of another one. */
+const POLYNOMIAL = 0x82f63b78;
+const TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let rest = byte;
+  for (let bit = 0; bit < 8; bit++) rest = rest & 1 ? (rest >>> 1) ^ POLYNOMIAL : rest >>> 1;
+  return rest;
+});
+
+export function crc32c(bytes: Uint8Array): number {
+  let rest = 0xffffffff;
+  for (const byte of bytes) rest = (rest >>> 8) ^ TABLE[(rest ^ byte) & 255]!;
+  return (rest ^ 0xffffffff) >>> 0;
+}
+
+/** A checksum of data that hold checksums themselves. */
+const masked = (crc: number): number => (((crc >>> 15) | (crc << 17)) + 0xa282ead8) >>> 0;

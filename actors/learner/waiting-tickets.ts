@@ -1,0 +1,78 @@
+/**
+ * Tickets that nobody plays now. The oldest that a sampler may play is found as fast among ten thousand as among ten: they are
+ * kept apart by the policy versions that may play them, and there are few such kinds at a time.
+ */
+import type { Ticket } from "../protocol.ts";
+
+export interface Waiting {
+  /** Order of issue. */
+  readonly serial: number;
+  readonly ticket: Ticket;
+}
+
+interface Kind<T> {
+  readonly version: number;
+  readonly exact: boolean;
+  /** Youngest first, as an array is quick at its end. */
+  readonly entries: T[];
+}
+
+export class WaitingTickets<T extends Waiting> {
+  readonly #kinds = new Map<string, Kind<T>>();
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Those that are younger than all others, oldest first. */
+  append(young: readonly T[]): void {
+    for (const [key, added] of Map.groupBy(young, kindOf)) {
+      const { version, exact } = added[0]!.ticket;
+      const older = this.#kinds.get(key)?.entries ?? [];
+      this.#kinds.set(key, { version, exact, entries: added.reverse().concat(older) });
+    }
+    this.#size += young.length;
+  }
+
+  /** One that was here before: behind the older ones, before the younger. */
+  putBack(entry: T): void {
+    const { version, exact } = entry.ticket;
+    const kind = this.#kinds.get(kindOf(entry)) ?? { version, exact, entries: [] };
+    this.#kinds.set(kindOf(entry), kind);
+    kind.entries.splice(kind.entries.findLastIndex(({ serial }) => serial > entry.serial) + 1, 0, entry);
+    this.#size++;
+  }
+
+  /** Take the oldest that this version may play, at most so many. */
+  take(max: number, version: number): T[] {
+    const kinds = this.#kinds
+      .values()
+      .filter((kind) => (kind.exact ? kind.version === version : kind.version <= version));
+    const playable = [...kinds];
+    const taken: T[] = [];
+    while (taken.length < max) {
+      let oldest: T[] = [];
+      for (const { entries } of playable) if (serialOf(entries) < serialOf(oldest)) oldest = entries;
+      const entry = oldest.pop();
+      if (entry === undefined) break;
+      taken.push(entry);
+    }
+    for (const [key, { entries }] of this.#kinds) if (entries.length === 0) this.#kinds.delete(key);
+    this.#size -= taken.length;
+    return taken;
+  }
+
+  /** Take all. */
+  clear(): T[] {
+    const all = [...this.#kinds.values()].flatMap(({ entries }) => entries);
+    this.#kinds.clear();
+    this.#size = 0;
+    return all.sort((a, b) => a.serial - b.serial);
+  }
+}
+
+const kindOf = ({ ticket }: Waiting): string => `${ticket.version} ${ticket.exact}`;
+
+/** Of the oldest. */
+const serialOf = (entries: readonly Waiting[]): number => entries.at(-1)?.serial ?? Number.POSITIVE_INFINITY;

@@ -1,0 +1,22 @@
+/** The policy of a run: how it speaks, and the shape of its network. Built in, or that of a pretrained model. */
+import { builtinDialogue } from "../../model/chat.ts";
+import type { Dialogue } from "../../model/dialogue.ts";
+import { Tokenizer } from "../../model/tokenizer.ts";
+import { ModelConfig } from "../../model/transformer.ts";
+import type { RunConfig } from "../config.ts";
+import { readPretrained } from "../pretrained.ts";
+
+/** @throws {CheckpointFormatError} in one line, if a pretrained model cannot be used. */
+export function policyOf({ model }: RunConfig): { dialogue: Dialogue; model: ModelConfig } {
+  const { path, lora, ...shape } = model;
+  if (path !== null) {
+    const read = readPretrained(path);
+    return lora.rank === 0 ? read : { ...read, model: { ...read.model, lora } };
+  }
+  const tokenizer = new Tokenizer();
+  const headWidth = shape.width / shape.heads;
+  return {
+    dialogue: builtinDialogue(tokenizer),
+    model: ModelConfig.parse({ ...shape, headWidth, vocabulary: tokenizer.size }),
+  };
+}

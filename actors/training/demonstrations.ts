@@ -1,0 +1,115 @@
+/**
+ * Episodes played by a scripted teacher, as the tokens a policy would have seen and written: what the warm start imitates.
+ * A demonstration differs from a rollout in one thing only: who chose the words.
+ */
+import type { EpisodeRules, LocalGame } from "../../envs/env.ts";
+import { openEpisode } from "../../envs/episode.ts";
+import { type EnvTag, openLocal, type Skill } from "../../envs/tag.ts";
+import type { Sequence } from "../../model/batch.ts";
+import type { Dialogue } from "../../model/dialogue.ts";
+import { sequence, shuffle, type Uniform } from "../../model/rng.ts";
+import { samplesOf } from "../../model/samples.ts";
+import { type ContextRules, Transcript } from "../transcript.ts";
+
+/** An env as the policy will play it. */
+export interface Lesson {
+  readonly tag: EnvTag;
+  readonly rules: EpisodeRules;
+}
+
+export interface DemonstrationOptions {
+  /** Played in turn. */
+  readonly lessons: readonly Lesson[];
+  readonly context: ContextRules;
+  readonly dialogue: Dialogue;
+}
+
+/** Batches mix sequences of about the same length: this many batches are drawn together and sorted. */
+const BATCHES_SORTED = 8;
+
+export class Demonstrations {
+  readonly #options: DemonstrationOptions;
+  readonly #skill: Skill;
+  readonly #boards: { readonly first: number; readonly count: number };
+  readonly #uniform: Uniform;
+  readonly #batch: number;
+  #played = 0;
+  #drawn: Sequence[] = [];
+  #ready: Sequence[][] = [];
+
+  /** @param name  of this stream of demonstrations: with the seed it makes every draw. */
+  constructor(
+    options: DemonstrationOptions,
+    skill: Skill,
+    boards: { readonly first: number; readonly count: number },
+    batch: number,
+    seed: number,
+    name: string,
+  ) {
+    this.#options = options;
+    this.#skill = skill;
+    this.#boards = boards;
+    this.#batch = batch;
+    this.#uniform = sequence(seed, `demonstrations ${name}`);
+  }
+
+  /** The next batch of demonstrations, of similar lengths. */
+  next(): Sequence[] {
+    if (this.#ready.length === 0) {
+      while (this.#drawn.length < this.#batch * BATCHES_SORTED) this.#drawn.push(...this.#play());
+      const drawn = this.#drawn.splice(0, this.#batch * BATCHES_SORTED);
+      drawn.sort((a, b) => a.tokens.length - b.tokens.length);
+      const batches = Array.from({ length: BATCHES_SORTED }, (_, i) =>
+        drawn.slice(i * this.#batch, (i + 1) * this.#batch),
+      );
+      this.#ready = shuffle(batches, this.#uniform);
+    }
+    return this.#ready.pop()!;
+  }
+
+  #play(): readonly Sequence[] {
+    const { lessons } = this.#options;
+    const lesson = lessons[this.#played++ % lessons.length]!;
+    const uniform = this.#uniform;
+    const layout = this.#boards.first + Math.floor(uniform() * this.#boards.count);
+    const dynamics = Math.floor(uniform() * 2 ** 32);
+    return demonstrate(openLocal(lesson.tag, { layout, dynamics }), lesson, this.#skill, uniform, this.#options);
+  }
+}
+
+/**
+ * One episode by the teacher: one sequence per context, as the policy would see them. Where a policy would be stopped by a full
+ * context, the teacher plays on: what it shows is none the worse for that.
+ *
+ * @throws {Error} if the env has no teacher.
+ * @throws {RangeError} if a single question has no room in the context.
+ */
+export function demonstrate(
+  game: LocalGame,
+  { tag, rules }: Lesson,
+  skill: Skill,
+  uniform: Uniform,
+  { context, dialogue }: Pick<DemonstrationOptions, "context" | "dialogue">,
+): readonly Sequence[] {
+  const { teacher } = tag;
+  if (teacher === null)
+    throw new Error(`${tag.tag} has no scripted teacher to imitate; set warmStart.enabled to false`);
+  const prefix = rules.think ? "<think>" : "<answer>";
+  const contextTokensMax = context.overflow === "stop" ? Number.POSITIVE_INFINITY : context.contextTokensMax;
+  const transcript = new Transcript(tag, dialogue, { ...context, contextTokensMax });
+  const env = openEpisode(game, rules);
+  let observation = env.opening;
+  for (;;) {
+    if (transcript.ask(observation, env.actionsLeft) === null) {
+      throw new RangeError(
+        `a question of ${tag.tag} leaves no room for a reply in rollout.contextTokensMax, ${contextTokensMax}; raise it`,
+      );
+    }
+    const reply = teacher.reply(game, env.actionsLeft, skill, uniform);
+    const spoken = rules.think ? reply : reply.slice(reply.indexOf("<answer>"));
+    const stepped = env.step(spoken);
+    transcript.played({ tokens: dialogue.replyTokens(spoken, prefix), logProbs: [], cut: false }, stepped);
+    if (stepped.ending !== null) return samplesOf(transcript.trajectory());
+    observation = stepped.observation;
+  }
+}

@@ -1,0 +1,91 @@
+/**
+ * What a run does against the Echo Trap: the rungs of its ladder that change how it learns, as numbers to be saved, and
+ * their effect on an update. Pure. When a rung is taken is health.ts; rolling back and stopping are training.ts.
+ */
+import type { FilterRule } from "../../model/filter.ts";
+import type { UpdateSettings } from "../../model/update.ts";
+import type { HealthConfig, Rung } from "../config/health.ts";
+
+/** Everything that the rungs taken so far have changed. */
+export interface Control {
+  /** Share of the groups that the filter keeps by itself which are kept now. */
+  readonly filter: number;
+  /** Added to the coefficients of entropy and KL. */
+  readonly entropy: number;
+  readonly kl: number;
+  /** Multiplies the policy's step size. */
+  readonly stepSize: number;
+  /** How often the run was rolled back: names its coins, so that it does not fall the same way again. */
+  readonly round: number;
+}
+
+export const CONTROL_START: Control = { filter: 1, entropy: 0, kl: 0, stepSize: 1, round: 0 };
+
+/** The control after a rung, and what changed, for people. */
+export function controlAfter(rung: Rung, control: Control, config: HealthConfig): { control: Control; text: string } {
+  switch (rung) {
+    case "tighten-filter": {
+      const filter = control.filter * config.filterFactor;
+      return {
+        control: { ...control, filter },
+        text: `the filter keeps ${show(filter)} of the groups it kept at first`,
+      };
+    }
+    case "raise-entropy": {
+      const entropy = control.entropy + config.entropyStep;
+      return {
+        control: { ...control, entropy },
+        text: `the entropy's coefficient is raised by ${show(entropy)} in all`,
+      };
+    }
+    case "raise-kl": {
+      const kl = control.kl + config.klStep;
+      return { control: { ...control, kl }, text: `the divergence's coefficient is raised by ${show(kl)} in all` };
+    }
+    case "lower-step-size": {
+      const stepSize = control.stepSize * config.stepSizeFactor;
+      return { control: { ...control, stepSize }, text: `the step size is ${show(stepSize)} of what it would be` };
+    }
+    case "roll-back":
+      return { control: { ...control, round: control.round + 1 }, text: "back to the last healthy checkpoint" };
+    case "stop":
+      return { control, text: "the run ends here" };
+    default:
+      return rung satisfies never;
+  }
+}
+
+/** The settings of an update as the rungs taken so far make them. KL is not among them: its coefficient comes in before. */
+export function intervened(settings: UpdateSettings, control: Control, groups: number): UpdateSettings {
+  const { policy, optimizer } = settings;
+  return {
+    ...settings,
+    filter: control.filter === 1 ? settings.filter : tightened(settings.filter, control.filter, groups),
+    policy: { ...policy, entropyCoefficient: policy.entropyCoefficient + control.entropy },
+    optimizer: { ...optimizer, learningRate: optimizer.learningRate * control.stepSize },
+  };
+}
+
+/** A filter that keeps about `factor` of the groups it kept, and at least one. One that kept all becomes StarPO-S. */
+function tightened(filter: FilterRule, factor: number, groups: number): FilterRule {
+  // A share of the groups is rounded down: one and a half of them are one, whatever a double makes of 1 / groups.
+  const atLeastOne = (share: number) => Math.min(1, Math.max(share * factor, 1.5 / groups));
+  switch (filter.strategy) {
+    case "all":
+      return { strategy: "top_ratio", ratio: atLeastOne(1), type: "std" };
+    case "top_ratio":
+      return { ...filter, ratio: atLeastOne(filter.ratio) };
+    case "top_p":
+    case "top_k":
+      return { ...filter, value: atLeastOne(filter.value) };
+    case "top_k_abs":
+      return { ...filter, value: Math.max(1, Math.floor(filter.value * factor)) };
+    case "min_p":
+      // Keeps scores of at least this share of the best one, so that fewer are kept the higher it is.
+      return { ...filter, value: 1 - (1 - filter.value) * factor };
+    default:
+      return filter satisfies never;
+  }
+}
+
+const show = (value: number) => Number(value.toPrecision(3)).toString();

@@ -1,0 +1,132 @@
+/** The config of a run as the settings of one update. What it does not read of a config is refused (config/unread.ts). */
+import { CRITIC_KINDS, type Estimator } from "../../model/advantage.ts";
+import type { FilterRule } from "../../model/filter.ts";
+import { controlKl } from "../../model/kl.ts";
+import type { PolicyRule } from "../../model/loss.ts";
+import type { AdamWSettings } from "../../model/optimizer.ts";
+import type { CriticSettings, UpdateSettings } from "../../model/update.ts";
+import type { RunConfig } from "../config.ts";
+import { playedEnvs } from "../run/played-envs.ts";
+import { limitsOf } from "./warm-start.ts";
+
+type LearnerConfig = RunConfig["learner"];
+
+export const needsCritic = ({ estimator }: LearnerConfig): boolean => CRITIC_KINDS.includes(estimator);
+
+/** It has one, and a network of its own for it. */
+const ownsCritic = (learner: LearnerConfig) => needsCritic(learner) && learner.critic.backbone === "separate";
+
+/** @param update  from 0, for schedules */
+export function updateSettings(config: RunConfig, update: number, klCoefficient: number): UpdateSettings {
+  const { learner, rollout } = config;
+  const { betas, weightDecay, gradClip, kl, critic, advantage, importance } = learner;
+  const optimizer = {
+    learningRate: learner.learningRate * decay(learner, update),
+    ...{ beta1: betas[0], beta2: betas[1], epsilon: 1e-8, weightDecay, clipNorm: gradClip },
+  };
+  const divergence = klCoefficient === 0 ? null : { estimator: kl.estimator, coefficient: klCoefficient };
+  return {
+    filter: filterRule(learner.filter),
+    dropConstant: learner.resampleRoundsMax > 0,
+    normalisation: learner.rewardNormalization,
+    overlong: overlongOf(config),
+    estimator: estimatorOf(learner),
+    scaling: advantage,
+    importance: importance.level === "none" ? null : { level: importance.level, cap: importance.cap },
+    policy: {
+      rule: ruleOf(learner),
+      entropyCoefficient: learner.entropyCoefficient,
+      kl: kl.place === "loss" ? divergence : null,
+    },
+    klInReward: kl.place === "reward" ? divergence : null,
+    aggregation: learner.aggregation,
+    writtenTokensMax: turnsMaxOf(config) * rollout.replyTokensMax,
+    epochs: learner.epochs,
+    minibatch: learner.minibatch ?? { parts: rollout.onlineK },
+    limits: limitsOf(learner),
+    optimizer,
+    critic: needsCritic(learner) ? criticOf(critic, optimizer) : null,
+    temperature: rollout.temperature,
+    trainPolicy: !ownsCritic(learner) || update >= critic.warmUpUpdates,
+  };
+}
+
+function estimatorOf({ estimator, gamma, lambda, gammaTurn, rewardAt, gigpo }: LearnerConfig): Estimator {
+  switch (estimator) {
+    case "gae":
+    case "hybrid":
+      return { kind: estimator, gamma, lambda, rewardAt };
+    case "bi-level-gae":
+      return { kind: estimator, gamma, lambda, gammaTurn };
+    case "reinforce++":
+      return { kind: estimator, gamma, rewardAt };
+    case "gigpo":
+      return { kind: estimator, gammaTurn, ...gigpo };
+    case "grpo":
+    case "dr-grpo":
+    case "rloo":
+    case "reinforce++-baseline":
+      return { kind: estimator };
+    default:
+      return estimator satisfies never;
+  }
+}
+
+function ruleOf({ loss, clipLow, clipHigh, dualClip }: LearnerConfig): PolicyRule {
+  return loss === "ppo" ? { kind: loss, clipLow, clipHigh, dualClip } : { kind: loss, clipLow, clipHigh };
+}
+
+/** The filter as the algorithm takes it. */
+export function filterRule(filter: LearnerConfig["filter"]): FilterRule {
+  const { strategy, value, order, metric, includeZero, mode, epsilon } = filter;
+  switch (strategy) {
+    case "all":
+      return { strategy };
+    case "top_ratio":
+      return { strategy, ratio: value, type: order === "largest" ? "std" : "std_rev" };
+    case "top_p":
+      return { strategy, value, metric, order, includeZero, mode, epsilon };
+    case "top_k":
+    case "top_k_abs":
+    case "min_p":
+      return { strategy, value, metric, order, includeZero };
+    default:
+      return strategy satisfies never;
+  }
+}
+
+function overlongOf({ learner: { overlong }, rollout: { replyTokensMax } }: RunConfig): UpdateSettings["overlong"] {
+  const { weight, margin } = overlong;
+  return weight === 0 ? null : { weight, tokensMax: replyTokensMax, margin: margin * replyTokensMax };
+}
+
+function criticOf(critic: LearnerConfig["critic"], optimizer: AdamWSettings): CriticSettings {
+  const { backbone, valueClip, learningRate, coefficient } = critic;
+  return backbone === "shared"
+    ? { backbone, valueClip, coefficient }
+    : { backbone, valueClip, optimizer: { ...optimizer, learningRate } };
+}
+
+/** Turns of an episode at most, of whichever env. */
+const turnsMaxOf = ({ env }: Pick<RunConfig, "env">): number =>
+  Math.max(...playedEnvs({ env }).map(({ turnsMax }) => turnsMax ?? env.turnsMax));
+
+/** Linear to a tenth at the last update. */
+function decay({ decay, updates }: LearnerConfig, update: number): number {
+  return decay === "none" ? 1 : 1 - 0.9 * (update / Math.max(1, updates - 1));
+}
+
+/**
+ * The KL coefficient after an update: an adaptive one follows what was measured.
+ *
+ * @param measured  of this update; one that is no number says nothing, and would stay in the coefficient for ever
+ */
+export function steeredKl(
+  { control, target, horizon }: LearnerConfig["kl"],
+  coefficient: number,
+  measured: number | undefined,
+  trajectories: number,
+): number {
+  if (measured === undefined || !Number.isFinite(measured) || control === "fixed") return coefficient;
+  return controlKl({ kind: "adaptive", coefficient, target, horizon }, measured, trajectories).coefficient;
+}

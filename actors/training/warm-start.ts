@@ -1,0 +1,176 @@
+/**
+ * The warm start: a fresh policy learns to play by imitating a noisy scripted player, and is then blurred, so that
+ * reinforcement has something to find. Finished ones are kept by the digest of everything they depend on.
+ *
+ * The skill before the blur ("taught") is reported beside every later success: reinforcement of a small policy mostly elicits
+ * and sharpens what it was taught, and a reader must be able to see how much.
+ */
+import { createHash } from "node:crypto";
+import { mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { z } from "zod";
+import { huggingFaceViews, readHuggingFace } from "../../model/checkpoint/hugging-face.ts";
+import { readSafetensors, writeSafetensors } from "../../model/checkpoint/safetensors.ts";
+import { initialise, type Parameters } from "../../model/parameters.ts";
+import { sequence } from "../../model/rng.ts";
+import type { ModelConfig } from "../../model/transformer.ts";
+import type { RunConfig } from "../config.ts";
+import { describeError } from "../errors.ts";
+import type { TrainerMethods } from "../learner/trainer-thread.ts";
+import type { Remote } from "../threads.ts";
+import { type DemonstrationOptions, Demonstrations } from "./demonstrations.ts";
+
+/** Changes whenever a warm start of equal settings would come out different. */
+const RECIPE = 1;
+
+/** Validation success after the first stage, at the validation's temperature and at 1. */
+const Taught = z.strictObject({ cool: z.number(), one: z.number() });
+export type Taught = Readonly<z.infer<typeof Taught>>;
+
+export interface WarmStartContext {
+  readonly config: RunConfig;
+  readonly model: ModelConfig;
+  readonly parameters: Parameters;
+  readonly trainer: Remote<TrainerMethods>;
+  /** As the trainer names it; its threads too decide the last digits of a sum. */
+  readonly engine: string;
+  readonly demonstrations: DemonstrationOptions;
+  /** Validate the policy as it is after the first stage. */
+  readonly measureTaught: () => Promise<Taught>;
+  /** Let the policy play a few boards as it is now, for people to watch. */
+  readonly sample: (stepOverall: number) => Promise<void>;
+  readonly progress: (progress: WarmStartProgress) => void;
+  /** Throws when the run must end. */
+  readonly stopped: () => void;
+  /** Something a person should know. */
+  readonly notice: (text: string) => void;
+}
+
+export interface WarmStartProgress {
+  readonly stage: number;
+  readonly stages: number;
+  readonly name: string;
+  readonly step: number;
+  readonly steps: number;
+  /** Steps over all stages so far. */
+  readonly stepOverall: number;
+  /** Mean cross-entropy over written tokens since the last report, in nats. */
+  readonly loss: number;
+}
+
+/** Steps between reports of progress, and between samples of play. */
+const REPORT_EVERY = 20;
+const SAMPLE_EVERY = 200;
+
+/** Fill `parameters`, from the cache if it has them. */
+export async function warmStart(context: WarmStartContext): Promise<{ taught: Taught; cached: boolean }> {
+  const { config, parameters, trainer } = context;
+  const digest = digestOf(context);
+  const file = join(config.warmStart.cacheDir, `${digest}.safetensors`);
+  const known = await readCached(file, context);
+  if (known !== null) return { taught: known, cached: true };
+  initialise(parameters, sequence(config.seed, "initial weights"));
+  let taught: Taught | null = null;
+  let stepOverall = 0;
+  const { stages } = config.warmStart;
+  for (const [index, stage] of stages.entries()) {
+    await trainer.resetOptimizer();
+    const boards = { first: config.warmStart.firstSeed, count: config.warmStart.boards };
+    const stream = new Demonstrations(context.demonstrations, stage, boards, stage.batch, config.seed, stage.name);
+    let [loss, since] = [0, 0];
+    let batch = stream.next();
+    for (let step = 0; step < stage.steps; step++) {
+      context.stopped();
+      const learning = trainer.imitate(batch, limitsOf(config.learner), {
+        learningRate: learningRate(stage, step),
+        ...{ beta1: config.learner.betas[0], beta2: 0.98, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 },
+      });
+      // The next batch is played while this one is learnt.
+      batch = stream.next();
+      loss += await learning;
+      since++;
+      stepOverall++;
+      if (stepOverall % SAMPLE_EVERY === 0) await context.sample(stepOverall);
+      if (since < REPORT_EVERY && step + 1 < stage.steps) continue;
+      const { name, steps } = stage;
+      context.progress({
+        stage: index + 1,
+        stages: stages.length,
+        name,
+        step: step + 1,
+        steps,
+        stepOverall,
+        loss: loss / since,
+      });
+      [loss, since] = [0, 0];
+    }
+    taught ??= await context.measureTaught();
+  }
+  await trainer.resetOptimizer();
+  save(file, context, taught!);
+  return { taught: taught!, cached: false };
+}
+
+/** Fills the parameters if the file holds them. @returns null if it is not there, or cannot be used: then it is made anew */
+async function readCached(file: string, { model, parameters, notice }: WarmStartContext): Promise<Taught | null> {
+  if (!(await Bun.file(file).exists())) return null;
+  try {
+    const cached = readSafetensors(await Bun.file(file).bytes(), file);
+    const taught = Taught.parse(JSON.parse(cached.metadata["taught"] ?? "null"));
+    readHuggingFace(model, parameters, cached);
+    return taught;
+  } catch (error) {
+    notice(`the cached warm start ${file} cannot be used and is made anew: ${describeError(error)}`);
+    return null;
+  }
+}
+
+/** Linear up to the peak, then linear down to its final fraction. */
+function learningRate(stage: RunConfig["warmStart"]["stages"][number], step: number): number {
+  const { learningRate: peak, warmUpSteps, finalFraction, steps } = stage;
+  if (step < warmUpSteps) return (peak * (step + 1)) / warmUpSteps;
+  const done = (step - warmUpSteps) / Math.max(1, steps - warmUpSteps);
+  return peak * (1 - (1 - finalFraction) * done);
+}
+
+/** Few shapes, and activations that fit a cache. */
+export const limitsOf = ({ microTokensMax }: RunConfig["learner"]) => ({
+  tokensMax: microTokensMax,
+  lengthMultiple: 16,
+  widthMultiple: 16,
+});
+
+/** sha256 of all that decides the outcome. */
+function digestOf({ config, model, engine, demonstrations }: WarmStartContext): string {
+  const { cacheDir: _, ...settings } = config.warmStart;
+  const { lessons, context, dialogue } = demonstrations;
+  const taught = lessons.map(({ tag, rules }) => [tag.tag, tag.config, rules]);
+  const shown = [context.layout, context.compat, context.context, context.contextTurnsMax, context.overflow];
+  const decides = [RECIPE, config.seed, model, dialogue.digest, taught, shown, settings];
+  // What was taught is measured by validation, and computed by an engine whose last digits are its own.
+  const { replyTokensMax, contextTokensMax } = config.rollout;
+  const measured = [config.validate, replyTokensMax, contextTokensMax, engine];
+  return createHash("sha256")
+    .update(JSON.stringify([...decides, ...measured, config.learner.betas[0], limitsOf(config.learner)]))
+    .digest("hex")
+    .slice(0, 32);
+}
+
+/** A run does not need the file that it leaves for others. */
+function save(file: string, { config, model, parameters, notice }: WarmStartContext, taught: Taught): void {
+  const bytes = writeSafetensors(huggingFaceViews(model, parameters), { taught: JSON.stringify(taught) });
+  // Whole or not at all: another run may read it at any moment.
+  const partial = `${file}.${process.pid}`;
+  try {
+    mkdirSync(config.warmStart.cacheDir, { recursive: true });
+    try {
+      writeFileSync(partial, bytes, { flush: true });
+      renameSync(partial, file);
+    } catch (error) {
+      rmSync(partial, { force: true });
+      throw error;
+    }
+  } catch (error) {
+    notice(`the warm start cannot be kept for other runs: ${describeError(error)}`);
+  }
+}
