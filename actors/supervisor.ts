@@ -17,7 +17,7 @@ import { type ActorView, type Messages, ProtocolError, type Role, STARTING, type
 import type { Birth } from "./supervisor/birth.ts";
 import { RestartLimit } from "./supervisor/restart-limit.ts";
 import type { ChildProcess, Exit } from "./supervisor/spawner.ts";
-import type { ChildSpec, RunEnd, SupervisorOptions } from "./supervisor/supervision.ts";
+import { type ChildSpec, givenUpFor, type RunEnd, type SupervisorOptions } from "./supervisor/supervision.ts";
 import { type Hello, welcoming } from "./transport/handshake.ts";
 import type { Listener, Peer } from "./transport/transport.ts";
 
@@ -215,17 +215,15 @@ export class Supervisor {
       const limitMs = child.heartbeat === null ? startDeadlineMs : heartbeatDeadlineMs;
       if (child.process === null || child.killedFor !== null) continue;
       const { doing = STARTING, lastMessage = "", workingMs = 0 } = child.heartbeat ?? {};
-      const at = `last heard ${doing}; its last message was ${lastMessage || "none"}`;
       if (workingMs > progressDeadlineMs) {
         this.#options.event({ kind: "stuck", child: child.spec.name, workingMs, doing, lastMessage });
-        const why = `no result of its computation for ${Math.round(workingMs)} ms (limit ${progressDeadlineMs} ms)`;
-        child.killedFor = `${why}, ${at}`;
+        child.killedFor = givenUpFor("stuck", workingMs, progressDeadlineMs, child.heartbeat);
         child.process.kill("SIGKILL");
         continue;
       }
       if (silentMs <= limitMs) continue;
       this.#options.event({ kind: "wedged", child: child.spec.name, silentMs, doing, lastMessage });
-      child.killedFor = `silent for ${Math.round(silentMs)} ms (limit ${limitMs} ms), ${at}`;
+      child.killedFor = givenUpFor("silent", silentMs, limitMs, child.heartbeat);
       child.process.kill("SIGKILL");
     }
   }

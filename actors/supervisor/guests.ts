@@ -9,6 +9,7 @@ import type { Clock } from "../clock.ts";
 import { type ActorView, type Messages, ProtocolError, type Role, STARTING, type Tell } from "../protocol.ts";
 import type { Hello, HostHandler } from "../transport/handshake.ts";
 import type { Peer } from "../transport/transport.ts";
+import { givenUpFor } from "./supervision.ts";
 
 export interface GuestsOptions {
   readonly clock: Clock;
@@ -138,11 +139,9 @@ export class Guests {
         const workingMs = guest.heartbeat?.workingMs ?? 0;
         if (silentMs <= heartbeatDeadlineMs && workingMs <= progressDeadlineMs) continue;
         const silent = silentMs > heartbeatDeadlineMs;
-        const { doing = STARTING, lastMessage = "" } = guest.heartbeat ?? {};
-        const why = silent
-          ? `silent for ${Math.round(silentMs)} ms (limit ${heartbeatDeadlineMs} ms)`
-          : `no result of its computation for ${Math.round(workingMs)} ms (limit ${progressDeadlineMs} ms)`;
-        const reason = `${why}, last heard ${doing}; its last message was ${lastMessage || "none"}`;
+        const reason = silent
+          ? givenUpFor("silent", silentMs, heartbeatDeadlineMs, guest.heartbeat)
+          : givenUpFor("stuck", workingMs, progressDeadlineMs, guest.heartbeat);
         // Whoever was silent may come back; who hangs would hang again.
         if (!silent) guest.peer.tell({ type: "stop", reason });
         this.#lose(name, reason);

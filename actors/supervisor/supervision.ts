@@ -1,7 +1,7 @@
-/** What the supervisor is given, and what it tells of its children. Types only. */
+/** What the supervisor is given, and what it tells of its children. Types, and words for people. */
 
 import type { Clock } from "../clock.ts";
-import type { Role, Tell } from "../protocol.ts";
+import { type Messages, type Role, STARTING, type Tell } from "../protocol.ts";
 import type { Transport } from "../transport/transport.ts";
 import type { Birth } from "./birth.ts";
 import type { GuestEvent } from "./guests.ts";
@@ -79,4 +79,17 @@ export interface SupervisorOptions {
 export interface RunEnd {
   readonly ok: boolean;
   readonly reason: string;
+}
+
+/** Why a child or a guest is given up: for how long it said or computed nothing, and where it was when it was last heard. */
+export function givenUpFor(
+  fault: "silent" | "stuck",
+  ms: number,
+  limitMs: number,
+  heartbeat: Pick<Messages["heartbeat"], "doing" | "lastMessage"> | null,
+): string {
+  const what = fault === "silent" ? "silent" : "no result of its computation";
+  const { doing, lastMessage } = heartbeat ?? { doing: STARTING, lastMessage: "" };
+  const at = `last heard ${doing}; its last message was ${lastMessage || "none"}`;
+  return `${what} for ${Math.round(ms)} ms (limit ${limitMs} ms), ${at}`;
 }
