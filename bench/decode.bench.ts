@@ -12,6 +12,7 @@ import { initialise, layParameters } from "../model/parameters.ts";
 import { hash64, sequence } from "../model/rng.ts";
 import {
   checkPython,
+  DEVICE_WORDS,
   deviceOf,
   median,
   numbersOf,
@@ -38,7 +39,7 @@ interface PeerReport {
 }
 
 export async function run(options: Readonly<Record<string, string>> = {}): Promise<{ name: string }> {
-  const numbers = numbersOf("decode", DEFAULTS, options);
+  const numbers = numbersOf("decode", DEFAULTS, options, DEVICE_WORDS);
   const python = pythonOf(options);
   await checkPython(python, ["torch", "numpy", "safetensors", "transformers"]);
   const { batch, prompt, tokens, threads } = numbers;

@@ -6,9 +6,10 @@ import { ModelConfig } from "../model/transformer.ts";
 /** The model of issue 2; every number may be set as an option of its name. */
 export const REFERENCE = { d: 128, layers: 4, heads: 4, kvHeads: 4, hidden: 352, vocabulary: 256 };
 
-/** Options of the compute benches that are no numbers. */
-const WORDS = ["python", "device"];
 const DEVICES = ["cpu", "cuda", "webgpu"] as const satisfies Device[];
+
+/** Options that are no numbers, of benches that compute on a device. */
+export const DEVICE_WORDS = ["python", "device"];
 
 /** What both sides compute on: option `device`, cpu if left out. @throws {RangeError} naming what is allowed. */
 export function deviceOf(options: Readonly<Record<string, string>>): Device {
@@ -24,19 +25,21 @@ export const peerDevice = (device: Device): string[] => ["--device", device === 
 /**
  * Numbers as typed over their defaults.
  *
+ * @param words  options that are no numbers, and somebody else's to read
  * @throws {RangeError} naming an option that is unknown or not a whole number of at least 1.
  */
 export function numbersOf<T extends Record<string, number>>(
   bench: string,
   defaults: T,
   options: Readonly<Record<string, string>>,
+  words: readonly string[] = ["python"],
 ): { readonly [K in keyof T]: number } {
   const numbers: Record<string, number> = { ...defaults };
   for (const [name, text] of Object.entries(options)) {
-    if (WORDS.includes(name)) continue;
+    if (words.includes(name)) continue;
     if (!Object.hasOwn(defaults, name))
       throw new RangeError(
-        `bench ${bench} has no option ${name}; there are ${[...Object.keys(defaults), ...WORDS].join(", ")}`,
+        `bench ${bench} has no option ${name}; there are ${[...Object.keys(defaults), ...words].join(", ")}`,
       );
     const value = Number(text);
     if (!Number.isInteger(value) || value < 1)

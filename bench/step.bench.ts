@@ -25,6 +25,7 @@ import { sequence } from "../model/rng.ts";
 import { baseOf, type ModelConfig } from "../model/transformer.ts";
 import {
   checkPython,
+  DEVICE_WORDS,
   deviceOf,
   median,
   numbersOf,
@@ -72,7 +73,7 @@ interface PeerReport {
 }
 
 export async function run(options: Readonly<Record<string, string>> = {}): Promise<{ name: string }> {
-  const numbers = numbersOf("step", DEFAULTS, options);
+  const numbers = numbersOf("step", DEFAULTS, options, DEVICE_WORDS);
   const python = pythonOf(options);
   await checkPython(python, ["torch", "numpy", "safetensors"]);
   const folder = await mkdtemp(join(tmpdir(), "bunraku-step-"));

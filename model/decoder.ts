@@ -188,7 +188,7 @@ export class Decoder {
         const fed = last.map((_, row) => Math.max(tokens[from + row] ?? 0, 0));
         shape.feeds["tokens"]!.write(fed);
         shape.feeds["last"]!.write(last);
-        total = Math.max(total, ...last.map((length) => length + 1));
+        total = Math.max(total, Math.max(...last) + 1);
         return shape;
       }),
     );

@@ -68,7 +68,6 @@ export function trainerMethods(startsEngine = startEngine) {
     /** Forget the optimiser's moments: a new stage of training begins. */
     resetOptimizer(): void {
       const { policy } = networks;
-      policy.toHost({ moments: true });
       policy.optimizerState.moment.fill(0);
       policy.optimizerState.variance.fill(0);
       policy.optimizerState.step = 0;
