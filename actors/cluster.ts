@@ -53,7 +53,14 @@ export async function startCluster({ run, folder, config, event, output }: Clust
     );
   const transport = createTransport("routed", { clock: realClock, token, frameBytesMax, queuedBytesMax, report });
   const supervisor: Supervisor = new Supervisor({
-    ...{ run, token, clock: realClock, spawner: bunSpawner, ...limits, event, output, transport },
+    run,
+    token,
+    clock: realClock,
+    spawner: bunSpawner,
+    ...limits,
+    event,
+    output,
+    transport,
     limits: { logLevel: limits.logLevel, frameBytesMax, queuedBytesMax },
     onReady(child, url) {
       known.add(child, supervisor.children.find(({ name }) => name === child)!.role, url);
@@ -72,7 +79,13 @@ export async function startCluster({ run, folder, config, event, output }: Clust
 
   if (config.join.listen !== null) {
     gate = await openGate(config.join.listen, {
-      ...{ run, folder, config, transport, actorsToken: token, event, report },
+      run,
+      folder,
+      config,
+      transport,
+      actorsToken: token,
+      event,
+      report,
       // What the page shows is written by actors of this machine only.
       find(name) {
         const actor = known.of(name);
@@ -86,7 +99,11 @@ export async function startCluster({ run, folder, config, event, output }: Clust
   await supervisor.listen(wire.listen);
   for (const { role, name } of actorsOf(config)) {
     supervisor.start({
-      ...{ name, role, restart: true, critical: true, endsRun: role === "learner" },
+      name,
+      role,
+      restart: true,
+      critical: true,
+      endsRun: role === "learner",
       entry: join(import.meta.dir, "main", `${role}.ts`),
       settings: (): RunActorSettings => ({ config, folder }),
     });

@@ -303,9 +303,15 @@ async function whole(order: Order) {
   const replies = await Promise.all(order.choices.map(({ reply }) => reply));
   const { id, created, model } = order;
   return {
-    ...{ id, object: "chat.completion", created, model, usage: usageOf(order, replies) },
+    id,
+    object: "chat.completion",
+    created,
+    model,
+    usage: usageOf(order, replies),
     choices: replies.map((reply, index) => ({
-      ...{ index, finish_reason: finishOf(reply), logprobs: null },
+      index,
+      finish_reason: finishOf(reply),
+      logprobs: null,
       message: { role: "assistant", content: order.choices[index]!.text(reply.tokens), refusal: null },
     })),
   };

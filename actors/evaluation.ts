@@ -73,7 +73,11 @@ export async function evaluatePolicy(options: EvaluationOptions): Promise<Readon
   const { idleMs, answerMsMax } = config.envServer;
   const envs = new EnvServer({
     find: (env) => opener(config, env),
-    ...{ episodesMax: slots, idleMs, answerMsMax, clock, warn },
+    episodesMax: slots,
+    idleMs,
+    answerMsMax,
+    clock,
+    warn,
   });
   const played: PlayedTicket[] = new Array(tickets.length);
   let [next, done, solved] = [0, 0, 0];
@@ -107,7 +111,11 @@ async function playOne(
   envs: EnvServer,
 ): Promise<PlayedTicket> {
   const outcome = await playEpisode(ticket, {
-    ...{ rules: rulesOf(config), tag, dialogue, policy, weights },
+    rules: rulesOf(config),
+    tag,
+    dialogue,
+    policy,
+    weights,
     askEnv: async (ask) => envs.answer(PLAYER, ask),
     closeEnv: ({ episode }) => envs.forget(PLAYER, episode),
   });

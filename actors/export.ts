@@ -64,7 +64,10 @@ export async function exportGguf(policy: Exportable, file: string): Promise<void
   const metadata = new Map([
     ...ggufSettings(model, basename(file, ".gguf"), longest),
     ...ggufTokenizer(tokenizer, model, {
-      ...{ eos: dialogue.stops[0]!, bos: id("bos_token_id"), pad: id("pad_token_id"), template },
+      eos: dialogue.stops[0]!,
+      bos: id("bos_token_id"),
+      pad: id("pad_token_id"),
+      template,
     }),
   ]);
   const tensors = ggufTensors(model, huggingFaceViews(model, parameters));
@@ -76,8 +79,16 @@ export async function exportPeft({ model, parameters, base }: Exportable, folder
   if (model.lora === null) throw new Error("peft is for adapters, and this policy has none; export to hf");
   const { rank, alpha, targets } = model.lora;
   const config = {
-    ...{ peft_type: "LORA", task_type: "CAUSAL_LM", base_model_name_or_path: base, inference_mode: true },
-    ...{ r: rank, lora_alpha: alpha, target_modules: targets, lora_dropout: 0, bias: "none", fan_in_fan_out: false },
+    peft_type: "LORA",
+    task_type: "CAUSAL_LM",
+    base_model_name_or_path: base,
+    inference_mode: true,
+    r: rank,
+    lora_alpha: alpha,
+    target_modules: targets,
+    lora_dropout: 0,
+    bias: "none",
+    fan_in_fan_out: false,
   };
   const named = [...layParameters(model, parameters).views].map(
     ([name, tensor]) => [`base_model.model.${name}`, tensor] as const,

@@ -215,7 +215,8 @@ export class Gate {
   #offered(name: string, socket: ServerWebSocket<Data>): void {
     const offer: Offer = { use: (relay) => this.#use(socket, relay) };
     socket.data.watch = watchSilence({
-      ...{ clock: this.#options.clock, silenceMsMax: SILENCE_MS_MAX },
+      clock: this.#options.clock,
+      silenceMsMax: SILENCE_MS_MAX,
       ping: () => void socket.sendBinary(PING),
       silent: () => socket.terminate(),
     });

@@ -95,7 +95,11 @@ class Play {
     const { policy, dialogue } = this.#context;
     const { temperature, topP, topK } = this.#ticket;
     return policy.reply(this.#sequence, {
-      ...{ keep, prompt, tokensMax, coins: this.#coins, coinsFrom: start },
+      keep,
+      prompt,
+      tokensMax,
+      coins: this.#coins,
+      coinsFrom: start,
       settings: { temperature, topP, topK },
       stops: dialogue.stops,
     });
@@ -107,8 +111,16 @@ class Play {
     const penalty = stepped.penalty - this.#untruth({ reply: text, observation, actions });
     this.#transcript.played(reply, { ...stepped, penalty });
     this.#turns.push({
-      ...{ observation, reply: text, cut: reply.cut, dropped: this.#transcript.dropped },
-      ...{ actions, reward, penalty, wellFormed, effective, valid },
+      observation,
+      reply: text,
+      cut: reply.cut,
+      dropped: this.#transcript.dropped,
+      actions,
+      reward,
+      penalty,
+      wellFormed,
+      effective,
+      valid,
     });
     for (const [name, value] of Object.entries(extra)) this.#extra[name] = (this.#extra[name] ?? 0) + value;
   }
@@ -139,7 +151,11 @@ class Play {
     return {
       // The game's own endings are scored; a budget that ran out cut the episode short.
       status: stop === "success" || stop === "over" ? "scored" : "truncated",
-      ...{ stop, success, turns: this.#turns, finalObservation, extra: this.#extra },
+      stop,
+      success,
+      turns: this.#turns,
+      finalObservation,
+      extra: this.#extra,
       trajectory: { ...this.#transcript.trajectory(), ...this.#context.weights },
     };
   }

@@ -21,8 +21,14 @@ const SINGLE = "model.safetensors";
 
 /** What says how a model speaks, besides config.json. Not every folder has all of them. */
 export const TOKENIZER_FILES = [
-  ...["tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja"],
-  ...["special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt"],
+  "tokenizer.json",
+  "tokenizer_config.json",
+  "generation_config.json",
+  "chat_template.jinja",
+  "special_tokens_map.json",
+  "added_tokens.json",
+  "vocab.json",
+  "merges.txt",
 ];
 
 /** Everything but the weights. @throws {CheckpointFormatError} in one line, naming the file. */

@@ -51,7 +51,10 @@ async function playAgain(replay: Replay, policy: Replies): Promise<Difference | 
   const envs = new EnvServer({ find, episodesMax: 1, idleMs, answerMsMax, clock, warn });
   try {
     const outcome = await playEpisode(ticket, {
-      ...{ rules: rulesOf(config), tag: tagOf(config, ticket.env), dialogue, weights: recorded.trajectory },
+      rules: rulesOf(config),
+      tag: tagOf(config, ticket.env),
+      dialogue,
+      weights: recorded.trajectory,
       policy,
       askEnv: async (ask) => envs.answer(PLAYER, ask),
       closeEnv: ({ episode }) => envs.forget(PLAYER, episode),

@@ -48,9 +48,19 @@ export function trainingTickets(
   return wanted.flatMap(({ group, env }) => {
     const layoutSeed = firstSeed + update * boardsPerUpdate(config) + group;
     return Array.from({ length: groupSize }, (_, member) => ({
-      ...{ episode: `${name}.g${group}.m${member}`, purpose: "train" as const, group, member, env },
-      ...{ layoutSeed, dynamicsSeed: dynamicsSeed(config, layoutSeed, member) },
-      ...{ temperature, topP, topK, version, exact, attempt: 0 },
+      episode: `${name}.g${group}.m${member}`,
+      purpose: "train" as const,
+      group,
+      member,
+      env,
+      layoutSeed,
+      dynamicsSeed: dynamicsSeed(config, layoutSeed, member),
+      temperature,
+      topP,
+      topK,
+      version,
+      exact,
+      attempt: 0,
     }));
   });
 }
@@ -69,9 +79,19 @@ export function validationTickets(config: RunConfig, name: string, temperature: 
     // The first try at a board is called, and so plays, as it would if there were no other.
     const episode = `${name}.t${temperature}.b${group}${member === 0 ? "" : `.m${member}`}`;
     return {
-      ...{ episode, purpose: "validate", group, member, env: envs[Math.floor(group / episodes)]!.name },
-      ...{ layoutSeed, dynamicsSeed: dynamicsSeed(config, layoutSeed, member) },
-      ...{ temperature, topP: 1, topK: 0, version, exact: true, attempt: 0 },
+      episode,
+      purpose: "validate",
+      group,
+      member,
+      env: envs[Math.floor(group / episodes)]!.name,
+      layoutSeed,
+      dynamicsSeed: dynamicsSeed(config, layoutSeed, member),
+      temperature,
+      topP: 1,
+      topK: 0,
+      version,
+      exact: true,
+      attempt: 0,
     } as const;
   });
 }
@@ -86,7 +106,9 @@ export const trainedOn = (
   { estimator }: Pick<UpdateSettings, "estimator">,
 ): Learnable[] =>
   played.map(({ ticket, outcome }) => ({
-    ...{ trajectory: outcome.trajectory, group: ticket.group, tag: ticket.env },
+    trajectory: outcome.trajectory,
+    group: ticket.group,
+    tag: ticket.env,
     ...(estimator.kind === "gigpo" ? { anchors: outcome.turns.map(({ observation }) => observation) } : {}),
   }));
 

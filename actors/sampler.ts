@@ -178,7 +178,10 @@ export class Sampler implements Handler {
       try {
         const server = await envServers.choose(ticket.episode);
         return await playEpisode(ticket, {
-          ...{ rules, dialogue, policy, weights },
+          rules,
+          dialogue,
+          policy,
+          weights,
           tag: envTag(ticket.env),
           askEnv(ask) {
             const answer = server.ask(ask, askDeadlineMs);

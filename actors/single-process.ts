@@ -71,9 +71,18 @@ class SingleProcess implements Cluster {
   /** All run on one thread, so whoever asks hears of all of them now. */
   children(): readonly ActorView[] {
     return this.#actors.map(({ name, kind, running, lastMessage, meter }) => ({
-      ...{ name, role: kind.role, lastMessage, url: running?.url ?? null, doing: running?.doing() ?? STARTING },
-      ...{ guest: false, pid: process.pid, restarts: 0, silentMs: 0, rssBytes: process.memoryUsage.rss() },
-      ...{ load: meter.read(), weights: running?.weights?.() ?? null },
+      name,
+      role: kind.role,
+      lastMessage,
+      url: running?.url ?? null,
+      doing: running?.doing() ?? STARTING,
+      guest: false,
+      pid: process.pid,
+      restarts: 0,
+      silentMs: 0,
+      rssBytes: process.memoryUsage.rss(),
+      load: meter.read(),
+      weights: running?.weights?.() ?? null,
     }));
   }
 
@@ -101,7 +110,13 @@ class SingleProcess implements Cluster {
     event({ kind: "started", child: name, pid: process.pid });
     try {
       actor.running = await kind.start(config, {
-        ...{ actor: name, run, folder, token: this.#token, clock: this.#time.clock, log, meter },
+        actor: name,
+        run,
+        folder,
+        token: this.#token,
+        clock: this.#time.clock,
+        log,
+        meter,
         transport: this.#transport(actor),
         listen: `memory:${name}`,
         threads: false,
@@ -127,7 +142,11 @@ class SingleProcess implements Cluster {
   #transport(actor: Actor) {
     const { frameBytesMax, queuedBytesMax } = this.#options.config.transport;
     return createTransport("memory", {
-      ...{ network: this.#network, clock: this.#time.clock, token: this.#token, frameBytesMax, queuedBytesMax },
+      network: this.#network,
+      clock: this.#time.clock,
+      token: this.#token,
+      frameBytesMax,
+      queuedBytesMax,
       report: ({ kind, detail, ...where }) => actor.log.warning(`peer.${kind}`, detail, where),
       received(type) {
         actor.lastMessage = type;

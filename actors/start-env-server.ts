@@ -18,7 +18,10 @@ export const envServer: ActorKind = {
         envs.set(name, open);
         return open;
       },
-      ...{ episodesMax, idleMs, answerMsMax, clock },
+      episodesMax,
+      idleMs,
+      answerMsMax,
+      clock,
       warn: (text) => log.warning("env.close", text),
     });
     meter.divide(["time/busy"], null);

@@ -31,9 +31,17 @@ const ROWS_MAX = 4096;
 const RETRY_MS = 200;
 /** Metrics that also go to the log, for whoever watches the run there. */
 const WATCHED: ReadonlySet<string> = new Set<MetricName>([
-  ...(["baseline/random", "baseline/best", "validate/success", "train/success", "train/reward_mean"] as const),
-  ...(["train/in_group_std", "train/entropy", "speed/tokens_per_second", "speed/updates_per_minute"] as const),
-  ...(["total/updates", "health/verdict"] as const),
+  "baseline/random",
+  "baseline/best",
+  "validate/success",
+  "train/success",
+  "train/reward_mean",
+  "train/in_group_std",
+  "train/entropy",
+  "speed/tokens_per_second",
+  "speed/updates_per_minute",
+  "total/updates",
+  "health/verdict",
 ]);
 /** Time for the sink to take what it was not told yet, when the learner leaves. */
 const DRAIN_MS = 4000;
@@ -54,15 +62,24 @@ export const learner: ActorKind = {
     const { thread, engine } = await startTrainer(config, context, networks);
     const trainer = measured(thread.methods, meter);
     const keeper = new LearnerCheckpoints({
-      ...{ checkpoints, reference: join(folder, "reference"), keep: config.checkpoint.keep },
-      ...{ tokenizer: dialogue.digest, networks, trainer, resumed: saved !== null },
+      checkpoints,
+      reference: join(folder, "reference"),
+      keep: config.checkpoint.keep,
+      tokenizer: dialogue.digest,
+      networks,
+      trainer,
+      resumed: saved !== null,
     });
     const publisher = publisherOf(config, context);
 
     const reporter: Reporter = new Reporter({
-      ...{ actor, waitingMax: WAITING_MAX, rowsMax: ROWS_MAX, askDeadlineMs: config.transport.askDeadlineMs },
+      actor,
+      waitingMax: WAITING_MAX,
+      rowsMax: ROWS_MAX,
+      askDeadlineMs: config.transport.askDeadlineMs,
       sink: () => sink.peer(),
-      ...{ clock, retryMs: RETRY_MS },
+      clock,
+      retryMs: RETRY_MS,
       notice: (level, text) => log[level]("store", text),
       watch(step, values) {
         const told = Object.entries(values).filter(([name]) => WATCHED.has(name));
@@ -70,7 +87,13 @@ export const learner: ActorKind = {
       },
     });
     const sink = connectByRoster({
-      ...{ transport, run, clock, uniform, backoffMs: BACKOFF_MS, helloDeadlineMs: 5000, handler: reporter },
+      transport,
+      run,
+      clock,
+      uniform,
+      backoffMs: BACKOFF_MS,
+      helloDeadlineMs: 5000,
+      handler: reporter,
       me: () => ({ actor, role: "learner", url: null }),
     });
     const notice = (level: "info" | "warning" | "error", kind: string, text: string) => {
@@ -94,7 +117,13 @@ export const learner: ActorKind = {
     meter.depth("weights/version", () => host.weights?.version ?? null);
 
     const training = new Training({
-      ...{ run, config, reporter, clock, engine, trainer, processStartedAtMs },
+      run,
+      config,
+      reporter,
+      clock,
+      engine,
+      trainer,
+      processStartedAtMs,
       thinkEnd: config.env.think ? dialogue.thinkEnd : null,
       resumed: saved === null ? null : (saved.state as Progress),
       async publish(version) {
@@ -111,7 +140,11 @@ export const learner: ActorKind = {
       play: (issued) => meter.during("time/rollout", host.play(issued)),
       warmStart: (hooks) =>
         warmStart({
-          ...{ config, model, parameters, trainer, engine },
+          config,
+          model,
+          parameters,
+          trainer,
+          engine,
           demonstrations: { lessons: lessonsOf(config), context: rulesOf(config), dialogue },
           notice: (text) => warn("warm-start", text),
           ...hooks,
@@ -173,7 +206,8 @@ async function startTrainer(
   const chosen = learnerEngine(config, learnerThreads(config), thisMachine);
   if (chosen.reason !== null) log.warning("engine", chosen.reason);
   const engine = await thread.methods.start({
-    ...{ engine: chosen.engine, frozen },
+    engine: chosen.engine,
+    frozen,
     // With both heads the critic's network is the policy's as well.
     ...(critic?.model.head === "both"
       ? { model: critic.model, policy: critic.memory, critic: null }

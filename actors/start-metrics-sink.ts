@@ -26,7 +26,9 @@ export const metricsSink: ActorKind = {
       wallClock: Date.now,
     });
     const page = await serveDashboard({
-      ...{ store, ...metrics, clock },
+      store,
+      ...metrics,
+      clock,
       ...pageOf(config, folder),
     });
     store.startSession({ name: run, env: envsText(config), updates: learner.updates, seed });

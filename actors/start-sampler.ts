@@ -48,7 +48,12 @@ export const sampler: ActorKind = {
     });
     const tags = new Map<string, EnvTag>();
     const player = new Sampler({
-      ...{ actor, slots, dialogue, envServers, log, triesMax: TRIES_MAX },
+      actor,
+      slots,
+      dialogue,
+      envServers,
+      log,
+      triesMax: TRIES_MAX,
       rules: rulesOf(config),
       policy: measured(thread.methods, meter),
       meter,

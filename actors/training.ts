@@ -64,9 +64,21 @@ export class Training {
   constructor(context: TrainingContext) {
     this.#context = context;
     this.#progress = {
-      ...{ update: 0, version: 0, episodes: 0, tokens: 0, minutes: 0, skipped: 0, taught: null, before: null },
-      ...{ best: null, validated: null, klCoefficient: context.config.learner.kl.coefficient },
-      ...{ health: HEALTH_START, collapse: COLLAPSE_START, curriculum: {}, beforeOf: {} },
+      update: 0,
+      version: 0,
+      episodes: 0,
+      tokens: 0,
+      minutes: 0,
+      skipped: 0,
+      taught: null,
+      before: null,
+      best: null,
+      validated: null,
+      klCoefficient: context.config.learner.kl.coefficient,
+      health: HEALTH_START,
+      collapse: COLLAPSE_START,
+      curriculum: {},
+      beforeOf: {},
       ...context.resumed,
     };
     this.#saving = new Saving(context);
@@ -386,8 +398,13 @@ export class Training {
     const atOne = await this.#validate("end", 1);
     const progress = { ...this.#progress, minutes };
     return reportOf(this.#context, {
-      ...{ baselines, progress, after, atOne, stoppedEarly: this.#stoppedEarly },
-      ...{ tokensPerSecond: this.#time.tokensPerSecond, logProbGap: this.#logProbGap },
+      baselines,
+      progress,
+      after,
+      atOne,
+      stoppedEarly: this.#stoppedEarly,
+      tokensPerSecond: this.#time.tokensPerSecond,
+      logProbGap: this.#logProbGap,
     });
   }
 }

@@ -216,7 +216,10 @@ export class WeightsPublisher {
 }
 
 const whereIs = ({ path, bytes, key }: Omit<Blank, "remove">): Prepared => ({
-  ...{ type: "weights.next", path, byteLength: bytes.length, key },
+  type: "weights.next",
+  path,
+  byteLength: bytes.length,
+  key,
 });
 
 /**

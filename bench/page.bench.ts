@@ -23,16 +23,26 @@ const ROUNDS = 5;
 
 /** 20 of the metrics that the page draws: 50,000 points. */
 const METRICS: readonly MetricName[] = [
-  ...(["validate/success", "train/success", "train/reward_mean", "train/in_group_std", "train/entropy"] as const),
-  ...([
-    "train/grad_norm",
-    "train/reply_tokens",
-    "train/think_tokens",
-    "train/format_errors",
-    "train/effective",
-  ] as const),
-  ...(["loss/ratio_kl", "loss/kl", "loss/clip_fraction_high", "loss/clip_fraction_low", "train/kept_groups"] as const),
-  ...(["train/zero_std_groups", "speed/tokens_per_second", "warm/loss", "total/updates", "train/turns"] as const),
+  "validate/success",
+  "train/success",
+  "train/reward_mean",
+  "train/in_group_std",
+  "train/entropy",
+  "train/grad_norm",
+  "train/reply_tokens",
+  "train/think_tokens",
+  "train/format_errors",
+  "train/effective",
+  "loss/ratio_kl",
+  "loss/kl",
+  "loss/clip_fraction_high",
+  "loss/clip_fraction_low",
+  "train/kept_groups",
+  "train/zero_std_groups",
+  "speed/tokens_per_second",
+  "warm/loss",
+  "total/updates",
+  "train/turns",
 ];
 
 /** Questions of the page, the costly ones among them. */
@@ -96,31 +106,53 @@ function rowOf(index: number, random: Pcg64): EpisodeRow {
   const turns = Array.from({ length: 3 }, (_, turn) => ({
     observation: `${BOARD}\nYou have ${10 - turn} actions left.`,
     reply: `<think>${word()} ${word()} ${word()}${rare}</think><answer>${word()}</answer>`,
-    ...{ actions: ["Up"], reward: -0.1, penalty: 0, wellFormed: true, effective: true, valid: true },
-    ...{ cut: false, dropped: 0 },
+    actions: ["Up"],
+    reward: -0.1,
+    penalty: 0,
+    wellFormed: true,
+    effective: true,
+    valid: true,
+    cut: false,
+    dropped: 0,
   }));
   const tokens = 180;
   const env = index % 10 === 0 ? "FrozenLake" : "SimpleSokoban";
   return {
     ticket: {
-      ...{ episode: `e${index}`, purpose: index % 4 === 0 ? "validate" : "train", group: 0, member: 0, env },
-      ...{ layoutSeed: 20_000 + (index % 1000), dynamicsSeed: index, temperature: 1, topP: 1, topK: 0 },
-      ...{ version: Math.floor(index / 40), exact: true, attempt: 0 },
+      episode: `e${index}`,
+      purpose: index % 4 === 0 ? "validate" : "train",
+      group: 0,
+      member: 0,
+      env,
+      layoutSeed: 20_000 + (index % 1000),
+      dynamicsSeed: index,
+      temperature: 1,
+      topP: 1,
+      topK: 0,
+      version: Math.floor(index / 40),
+      exact: true,
+      attempt: 0,
     },
     sampler: "sampler-0",
     outcome: {
-      ...{ status: "scored", stop: success ? "success" : "over", success },
+      status: "scored",
+      stop: success ? "success" : "over",
+      success,
       trajectory: {
         tokens: new Int32Array(tokens),
         written: new Uint8Array(tokens).fill(1, tokens / 2),
         logProbs: new Float32Array(tokens),
         contexts: [0],
         turns: [{ end: tokens - 1, reward: success ? 10 + random.random() : -0.3, penalty: 0 }],
-        ...{ version: Math.floor(index / 40), digest: "ab".repeat(32) },
+        version: Math.floor(index / 40),
+        digest: "ab".repeat(32),
       },
-      ...{ turns, finalObservation: BOARD, extra: {} },
+      turns,
+      finalObservation: BOARD,
+      extra: {},
     },
-    ...{ update: null, advantage: null },
+    update: null,
+    advantage: null,
   };
 }
 

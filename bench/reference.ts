@@ -51,7 +51,14 @@ export function numbersOf<T extends Record<string, number>>(
 
 export function referenceModel({ d, layers, heads, kvHeads, hidden, vocabulary }: typeof REFERENCE): ModelConfig {
   return ModelConfig.parse({
-    ...{ vocabulary, layers, heads, kvHeads, hidden, width: d, headWidth: d / heads, tiedEmbedding: false },
+    vocabulary,
+    layers,
+    heads,
+    kvHeads,
+    hidden,
+    width: d,
+    headWidth: d / heads,
+    tiedEmbedding: false,
   });
 }
 

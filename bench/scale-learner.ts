@@ -16,17 +16,27 @@ const BATCH = 4000;
 
 const [address = ""] = process.argv.slice(2);
 const transport = createTransport("routed", {
-  ...{ clock: realClock, token: "a-token-of-the-bench", frameBytesMax: 1 << 20, queuedBytesMax: 64 << 20 },
+  clock: realClock,
+  token: "a-token-of-the-bench",
+  frameBytesMax: 1 << 20,
+  queuedBytesMax: 64 << 20,
   report: ({ detail }) => console.error(detail),
 });
 const tickets = new TicketBook({ clock: realClock, leaseMs: LEASE_MS, attemptsMax: 3, expired: () => learner.grant() });
 const learner: Learner = new Learner({
-  ...{ tickets, acks: new Acks(), leaseMs: LEASE_MS, vocabulary: 500, clock: realClock },
+  tickets,
+  acks: new Acks(),
+  leaseMs: LEASE_MS,
+  vocabulary: 500,
+  clock: realClock,
   notice() {},
 });
 const digest = "ab".repeat(32);
 learner.announce({
-  ...{ type: "weights", version: 1, digest, byteLength: 1 },
+  type: "weights",
+  version: 1,
+  digest,
+  byteLength: 1,
   location: { kind: "http", url: "http://127.0.0.1:1/weights/1" },
 });
 
@@ -34,8 +44,19 @@ let issued = 0;
 function ticket(): Ticket {
   const episode = `e${issued++}`;
   return {
-    ...{ episode, purpose: "train", group: 0, member: 0, env: "Bandit", layoutSeed: 1, dynamicsSeed: 2 },
-    ...{ temperature: 1, topP: 1, topK: 0, version: 1, exact: true, attempt: 0 },
+    episode,
+    purpose: "train",
+    group: 0,
+    member: 0,
+    env: "Bandit",
+    layoutSeed: 1,
+    dynamicsSeed: 2,
+    temperature: 1,
+    topP: 1,
+    topK: 0,
+    version: 1,
+    exact: true,
+    attempt: 0,
   };
 }
 async function playForEver(): Promise<never> {

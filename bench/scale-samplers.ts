@@ -13,7 +13,12 @@ const WARM_MS = 1000;
 const TOKENS = 64;
 
 const outcome: Outcome = {
-  ...{ status: "scored", stop: "success", success: true, turns: [], finalObservation: "", extra: {} },
+  status: "scored",
+  stop: "success",
+  success: true,
+  turns: [],
+  finalObservation: "",
+  extra: {},
   trajectory: {
     tokens: new Int32Array(TOKENS).fill(7),
     written: new Uint8Array(TOKENS).fill(1, 32),
@@ -31,7 +36,10 @@ const latenciesMs: number[] = [];
 
 async function sampler(name: string, delayMs: number): Promise<void> {
   const transport = createTransport("routed", {
-    ...{ clock: realClock, token: "a-token-of-the-bench", frameBytesMax: 1 << 20, queuedBytesMax: 4 << 20 },
+    clock: realClock,
+    token: "a-token-of-the-bench",
+    frameBytesMax: 1 << 20,
+    queuedBytesMax: 4 << 20,
     report: ({ detail }) => console.error(detail),
   });
   const peer = await transport.connect(address, {

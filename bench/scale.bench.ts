@@ -69,7 +69,10 @@ async function measure(transport: string, samplers: number, paced: boolean, seco
   const { rssBytes, ...told } = JSON.parse(await child.line()) as Told;
   const perSampler = (now: number, before: number) => Math.round((now - before) / samplers);
   return {
-    ...{ transport, samplers, paced, ...told },
+    transport,
+    samplers,
+    paced,
+    ...told,
     learnerBytesPerSampler: perSampler(await learner.answer(), empty.learner),
     brokerBytesPerSampler: nats === null ? null : perSampler(rssOf(nats.pid), empty.broker),
     samplerBytes: Math.round(rssBytes / samplers),

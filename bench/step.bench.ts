@@ -105,8 +105,12 @@ async function compare(numbers: Numbers, device: Device, python: string, folder:
   const variants = numbers.rank > 0 ? "eagerSdpa" : "eager,eagerSdpa";
   const peer = (variants: string) =>
     runPeer<PeerReport>(python, "step.py", [
-      ...[...shape, ...files, ...count, ...peerDevice(device)],
-      ...["--variants", variants],
+      ...shape,
+      ...files,
+      ...count,
+      ...peerDevice(device),
+      "--variants",
+      variants,
     ]);
 
   const ours = await Ours.create(numbers, device, model, data);

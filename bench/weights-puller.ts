@@ -21,7 +21,8 @@ async function overTcp({ hostname, port }: URL): Promise<string> {
   const { promise, resolve } = Promise.withResolvers<string>();
   let got = 0;
   await Bun.connect({
-    ...{ hostname, port: Number(port) },
+    hostname,
+    port: Number(port),
     socket: {
       data(_, chunk) {
         memory.set(chunk, got);

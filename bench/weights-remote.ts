@@ -36,14 +36,15 @@ export async function remoteRow(publisher: WeightsPublisher, version: number): P
     fetch: (request) => weights(request) ?? new Response("nothing here", { status: 404 }),
   });
   const gate = new Gate({
-    ...{ ...limits, listen: "ws://127.0.0.1:0", tls: null, passes: [{ token: TOKEN, roles: ["sampler"] }] },
-    ...{
-      actorsToken: TOKEN,
-      connectionsMax: 8,
-      find: () => listener.address,
-      birth: () => null,
-      report: console.error,
-    },
+    ...limits,
+    listen: "ws://127.0.0.1:0",
+    tls: null,
+    passes: [{ token: TOKEN, roles: ["sampler"] }],
+    actorsToken: TOKEN,
+    connectionsMax: 8,
+    find: () => listener.address,
+    birth: () => null,
+    report: console.error,
   });
   const bytes = new Uint8Array(await Bun.file(path).arrayBuffer());
   const tcp = bareTcp(bytes);
@@ -69,7 +70,9 @@ export async function remoteRow(publisher: WeightsPublisher, version: number): P
   return {
     natsMs,
     megabytes: round(message.byteLength / 1e6),
-    ...{ tcpMs: round(tcpMs), httpMs: round(httpMs), gateMs: round(gateMs) },
+    tcpMs: round(tcpMs),
+    httpMs: round(httpMs),
+    gateMs: round(gateMs),
     ofTcp: round(tcpMs / Math.max(httpMs, gateMs), 2),
   };
 }
@@ -84,7 +87,8 @@ function bareTcp(bytes: Uint8Array) {
     }
   };
   return Bun.listen<{ at: number }>({
-    ...{ hostname: "127.0.0.1", port: 0 },
+    hostname: "127.0.0.1",
+    port: 0,
     socket: {
       open(socket) {
         socket.data = { at: 0 };

@@ -161,8 +161,12 @@ class Stage {
     const stagesMs = STAGES.map((stage) => [stage, round(median(stages.map((one) => one[stage])))]);
     return {
       stagesMs: Object.fromEntries(stagesMs) as Record<Stages, number>,
-      ...{ megabytes, ms: round(ms!), referenceMs: round(copy! + hash!), freshReferenceMs: round(freshCopy! + hash!) },
-      ...{ ratio: round(ms! / (copy! + hash!), 2), freshRatio: round(ms! / (freshCopy! + hash!), 2) },
+      megabytes,
+      ms: round(ms!),
+      referenceMs: round(copy! + hash!),
+      freshReferenceMs: round(freshCopy! + hash!),
+      ratio: round(ms! / (copy! + hash!), 2),
+      freshRatio: round(ms! / (freshCopy! + hash!), 2),
       fiveHashesMs: round((hash! * (SAMPLERS + 1)) / Math.min(SAMPLERS + 1, availableParallelism())),
     };
   }

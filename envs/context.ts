@@ -149,7 +149,9 @@ function simpleMemory(tag: EnvTag, { answered, now }: History, from: number, opt
 /** RAGEN-2's AlfWorldMemory. */
 function alfworld(tag: EnvTag, { answered, now }: History, from: number, { think = true }: ContextOptions): string {
   const turns = [...answered, { ...now!, reply: null }].map(({ observation, actionsLeft, reply }, i) => ({
-    ...{ observation, actionsLeft, reply },
+    observation,
+    actionsLeft,
+    reply,
     nothingRead: answered[i - 1]?.actions.length === 0,
   }));
   const { replyWordsHint } = tag;

@@ -29,6 +29,9 @@ interface Forward {
   readonly weights: readonly tf.Tensor[];
 }
 
+/** Output, queries, keys, values, cos, sin, then the weights by block. */
+type Saved = [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, ...tf.Tensor[]];
+
 /**
  * Causal self-attention with grouped key/value heads and rotary positions 0 … T-1.
  * Padding must be at the end of a row: causality then keeps it out of every real token.
@@ -46,10 +49,8 @@ export function attention(qkv: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor, shape:
     return {
       value: out,
       gradFunc: (dOut: tf.Tensor, saved: tf.Tensor[]) => {
-        const [out, queries, keys, values, cos, sin] = saved as [
-          ...[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor],
-        ];
-        return [backward(dOut, { out, queries, keys, values, weights: saved.slice(6) }, cos, sin, shape)];
+        const [out, queries, keys, values, cos, sin, ...weights] = saved as Saved;
+        return [backward(dOut, { out, queries, keys, values, weights }, cos, sin, shape)];
       },
     };
   })(qkv);

@@ -72,7 +72,11 @@ export function microBatches(sequences: readonly Sequence[], limits: BatchLimits
     const counts = members.map((i) => sequences[i]!.written.length);
     const width = roundUp(Math.max(...counts), widthMultiple);
     const batch = {
-      ...{ rows, length, width, members, counts },
+      rows,
+      length,
+      width,
+      members,
+      counts,
       tokens: new Int32Array(rows * length),
       picks: new Int32Array(rows * width),
       targets: new Int32Array(rows * width),

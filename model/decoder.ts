@@ -254,7 +254,13 @@ export class Decoder {
       const cache = f32(this.#lengths.length * config.kvHeads * places, config.headWidth);
       const run = await this.#compile(name, feeds, cache, (x, caches) => {
         const { states, caches: next } = appendStates(
-          ...([config, x, x["tokens"]!, x["slots"]!, x["positions"]!, caches, places] as const),
+          config,
+          x,
+          x["tokens"]!,
+          x["slots"]!,
+          x["positions"]!,
+          caches,
+          places,
         );
         return { states: tf.gather(states, x["picks"]!), caches: next };
       });

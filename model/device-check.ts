@@ -15,7 +15,13 @@ import { ModelConfig } from "./transformer.ts";
 
 /** Heads that onnxruntime's own attention takes. */
 const MODEL = ModelConfig.parse({
-  ...{ vocabulary: 64, width: 32, layers: 1, heads: 2, kvHeads: 1, headWidth: 16, hidden: 32 },
+  vocabulary: 64,
+  width: 32,
+  layers: 1,
+  heads: 2,
+  kvHeads: 1,
+  headWidth: 16,
+  hidden: 32,
 });
 const TOKENS = Int32Array.of(3, 60, 1, 4, 1, 59, 26, 5);
 const LIMITS = { tokensMax: 8, lengthMultiple: 8, widthMultiple: 8 };

@@ -43,7 +43,11 @@ export function policyObjective({ rule, entropyCoefficient, kl }: PolicySettings
       const { oldLogProbs, advantages, weights, shares, sequenceShares } = x as Record<string, tf.Tensor>;
       const policy = policyLoss(
         {
-          ...{ logProbs, oldLogProbs: oldLogProbs!, advantages: advantages!, weights: weights!, shares: shares! },
+          logProbs,
+          oldLogProbs: oldLogProbs!,
+          advantages: advantages!,
+          weights: weights!,
+          shares: shares!,
           ...(sequenceShares === undefined ? {} : { sequenceShares }),
         },
         rule,

@@ -74,7 +74,9 @@ export class AdamW {
       const piece = (values: Float32Array) => engine.array(f32(size), values.subarray(start, start + size));
       const ofGradients = Object.fromEntries(gradients.map((values, i) => [gradientName(i), piece(values)]));
       const changed = {
-        ...{ parameters: piece(parameters), moment: piece(state.moment), variance: piece(state.variance) },
+        parameters: piece(parameters),
+        moment: piece(state.moment),
+        variance: piece(state.variance),
         ...ofGradients,
       };
       const squares = engine.array(f32(), this.#squares.subarray(index, index + 1));
@@ -199,7 +201,9 @@ function adamW(inputs: Tensors): Record<string, tf.Tensor> {
   // Written in place, so it must depend on all that reads the gradients: a plain 0 would be there before them.
   const zero = tf.sub(move, move);
   return {
-    ...{ parameters: tf.sub(tf.mul(parameters!, decay!), move), moment: nextMoment, variance: nextVariance },
+    parameters: tf.sub(tf.mul(parameters!, decay!), move),
+    moment: nextMoment,
+    variance: nextVariance,
     ...Object.fromEntries(gradients.map(([name]) => [name, zero])),
   };
 }

@@ -71,7 +71,8 @@ export async function main(args: string[]): Promise<number> {
   const start = options.flags["single-process"] ? startSingleProcess : startCluster;
   const cluster = await start({
     run: basename(folder),
-    ...{ folder, config },
+    folder,
+    config,
     event: (event) => view.event(event),
     output: (actor, line) => view.line(actor, line),
   }).catch((error: unknown) => {

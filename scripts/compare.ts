@@ -103,7 +103,9 @@ function differingSettings(runs: readonly Compared[]): Record<string, unknown[]>
 function table(runs: readonly Compared[]): string {
   const head = ["", "env", "seed", ...COLUMNS.map(([title]) => title), "highest"];
   const rows = runs.map(({ folder, env, seed, values, highest }) => [
-    ...[folder, env, String(seed)],
+    folder,
+    env,
+    String(seed),
     ...COLUMNS.map(([, key, , show]) => (values[key] === null ? "–" : show(values[key]!))),
     highest === null ? "–" : `${percent(highest.success)} (u${highest.update})`,
   ]);

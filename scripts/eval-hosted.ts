@@ -86,8 +86,18 @@ export async function hostedResult(
   const timeoutMs = 1000 * (flags["timeout-s"] ?? 120);
   if (timeoutMs <= 0) throw new UsageError(`--timeout-s must be above 0, got ${flags["timeout-s"]}`);
   const client = new HostedClient({
-    ...{ provider, model: model!, baseUrl, key, temperature, replyTokensMax, timeoutMs, warn },
-    ...{ triesMax: atLeastOne("tries", flags.tries ?? 6), clock: realClock, uniform: Math.random, wallClock: Date.now },
+    provider,
+    model: model!,
+    baseUrl,
+    key,
+    temperature,
+    replyTokensMax,
+    timeoutMs,
+    warn,
+    triesMax: atLeastOne("tries", flags.tries ?? 6),
+    clock: realClock,
+    uniform: Math.random,
+    wallClock: Date.now,
     fetch: (url, init) => fetch(url, init),
   });
   const kept = results.episodes.size;
@@ -95,7 +105,13 @@ export async function hostedResult(
   const tag = tagOf(config, env.tag);
   const requestsMax = atLeastOne("concurrency", flags.concurrency ?? 8);
   const evaluation = await evaluateHosted({
-    ...{ config, tag, client, results, requestsMax, clock: realClock, warn },
+    config,
+    tag,
+    client,
+    results,
+    requestsMax,
+    clock: realClock,
+    warn,
     progress: progressLine(episodes * samples),
   }).catch((error) => {
     const kept = `${results.episodes.size} episodes are in ${flags.results}; the same command goes on from there`;

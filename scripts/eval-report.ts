@@ -71,10 +71,20 @@ export function evaluationData(result: Result, { random, expert, best }: Beside)
   const { tag, episodes, seed, samples, success, ci95, meanReward, meanTurns, meanActions, formatErrors } = result;
   const { failures, thoughts } = result;
   return {
-    ...{ env: tag.tag, episodes, seed, samples, success, ci95 },
-    ...{ random: random.success, expert, best },
+    env: tag.tag,
+    episodes,
+    seed,
+    samples,
+    success,
+    ci95,
+    random: random.success,
+    expert,
+    best,
     passAt: Object.fromEntries(result.passAt.map(({ k, share }) => [k, share])),
-    ...{ meanReward, meanTurns, meanActions, formatErrors },
+    meanReward,
+    meanTurns,
+    meanActions,
+    formatErrors,
     ...(failures === null ? {} : { failures, thoughts }),
   };
 }

@@ -181,7 +181,10 @@ function oneOf(env: RunConfig["env"], asked: unknown): RunConfig["env"] {
   }
   const { tag, options, turnsMax, actionsMax, actionsPerTurnMax } = found;
   return {
-    ...{ ...env, mix: [], tag, options: { ...options } },
+    ...env,
+    mix: [],
+    tag,
+    options: { ...options },
     turnsMax: turnsMax ?? env.turnsMax,
     actionsMax: actionsMax ?? envTag(tag).actionsMax,
     actionsPerTurnMax: actionsPerTurnMax ?? env.actionsPerTurnMax,
@@ -200,7 +203,14 @@ async function play(folder: string, config: RunConfig, checkpoint: string | null
     const { episodes, groupSize } = config.validate;
     const progress = progressLine(playedEnvs(config).length * episodes * groupSize);
     return await evaluatePolicy({
-      ...{ config, policy: thread.methods, dialogue, weights, slots: SLOTS, clock: realClock, warn, progress },
+      config,
+      policy: thread.methods,
+      dialogue,
+      weights,
+      slots: SLOTS,
+      clock: realClock,
+      warn,
+      progress,
     });
   } finally {
     thread.stop();

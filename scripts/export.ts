@@ -95,7 +95,8 @@ async function exportRecord(folder: string, flags: Flags, to: keyof typeof RECOR
   if (purpose !== undefined && purpose !== "train" && purpose !== "validate")
     throw new UsageError(`--purpose is train or validate, got "${purpose}"`);
   const counts: Counts = await RECORDS[to]({
-    ...{ folder, out },
+    folder,
+    out,
     episodes: { env, purpose, ...(solved && { success: true }) },
   });
   const parts = Object.entries(counts).map(([what, count]) => `${count} ${what}`);

@@ -61,7 +61,12 @@ export async function lend(
   const tls = tlsOf(flags);
   checkAddress(address, tls);
   const joined = await join(kind, {
-    ...{ address, token, tls, adapt, delta, patienceMs: 1000 * patience },
+    address,
+    token,
+    tls,
+    adapt,
+    delta,
+    patienceMs: 1000 * patience,
     say: (level, text, stack) => {
       if (level !== "info") say(`${level}: ${text}`);
       else if (!quiet) say(text);

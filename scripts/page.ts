@@ -45,7 +45,11 @@ export async function main(args: string[]): Promise<number> {
     );
   }
   const page = await serveDashboard({
-    ...{ store, host, port, token, clock: realClock },
+    store,
+    host,
+    port,
+    token,
+    clock: realClock,
     ...pageOf(readRunConfig(folder), folder),
   });
   const ended = askedToEnd();

@@ -63,8 +63,15 @@ export async function main(args: string[]): Promise<number> {
     const { contextTokensMax, replyTokensMax } = config.rollout;
     const model = basename(folder);
     const app = completionsApp({
-      ...{ policy: thread.methods, dialogue: saved.dialogue, model, slots, token, temperature },
-      ...{ contextTokensMax, replyTokensMax, prefix: config.env.think ? "<think>" : "<answer>" },
+      policy: thread.methods,
+      dialogue: saved.dialogue,
+      model,
+      slots,
+      token,
+      temperature,
+      contextTokensMax,
+      replyTokensMax,
+      prefix: config.env.think ? "<think>" : "<answer>",
       wallClock: Date.now,
       freshSeed: () => crypto.getRandomValues(new Uint32Array(1))[0]!,
     });

@@ -80,12 +80,18 @@ const isShortRun = ([name, ...args]: readonly string[]) =>
 const stage = { steps: 2, batch: 8, babble: 0.3, noise: 0.1, learningRate: 1e-3, warmUpSteps: 0, finalFraction: 1 };
 /** Makes any run one of seconds. */
 const SHORT = [
-  ...["--updates=1", "--metrics.port=0", "--rollout.groups=4", "--rollout.groupSize=2", "--learner.minibatch=8"],
-  ...["--model.width=32", "--model.layers=1", "--model.heads=2", "--model.kvHeads=1", "--model.hidden=64"],
-  ...[
-    "--validate.episodes=8",
-    `--warmStart.stages=${JSON.stringify(["learn", "blur"].map((name) => ({ name, ...stage })))}`,
-  ],
+  "--updates=1",
+  "--metrics.port=0",
+  "--rollout.groups=4",
+  "--rollout.groupSize=2",
+  "--learner.minibatch=8",
+  "--model.width=32",
+  "--model.layers=1",
+  "--model.heads=2",
+  "--model.kvHeads=1",
+  "--model.hidden=64",
+  "--validate.episodes=8",
+  `--warmStart.stages=${JSON.stringify(["learn", "blur"].map((name) => ({ name, ...stage })))}`,
 ];
 
 /** Test files and nothing else; it hands flags to `bun test`. */

@@ -111,7 +111,12 @@ export function decodeCheckpoint(files: ReadonlyMap<string, Uint8Array>): Checkp
     return { parameters: parameters.flat, moment: moment!, variance: variance!, step };
   });
   return {
-    ...{ update, model, tokenizer, policy: policy!, critic, state },
+    update,
+    model,
+    tokenizer,
+    policy: policy!,
+    critic,
+    state,
     ...(criticHead === "both" ? { criticHead } : {}),
   };
 }

@@ -34,8 +34,15 @@ export const ALGORITHMS = {
   hybrid: { estimator: "hybrid", loss: "ppo" },
   // Its four parts: a higher upper clip, dynamic sampling, token-mean, overlong shaping. And no KL.
   dapo: {
-    ...{ estimator: "grpo", loss: "ppo", clipLow: 0.2, clipHigh: 0.28, aggregation: "token-mean" },
-    ...{ resampleRoundsMax: 3, filter: { strategy: "all" }, overlong: { weight: 1 }, kl: { coefficient: 0 } },
+    estimator: "grpo",
+    loss: "ppo",
+    clipLow: 0.2,
+    clipHigh: 0.28,
+    aggregation: "token-mean",
+    resampleRoundsMax: 3,
+    filter: { strategy: "all" },
+    overlong: { weight: 1 },
+    kl: { coefficient: 0 },
   },
   gspo: { estimator: "grpo", loss: "gspo", clipLow: 3e-4, clipHigh: 4e-4, aggregation: "seq-mean-token-mean" },
   // A lower clip of 1 is none.

@@ -11,9 +11,24 @@ import { bundleStage } from "./bundle.ts";
 
 const STYLES = ["style.css", "parts.css", "charts.css", "actors.css", "episodes.css", "player.css"];
 const SCRIPTS = [
-  ...["live.js", "dom.js", "page-run.js", "page-actors.js", "page-episodes.js", "page-alarms.js"],
-  ...["charts.js", "chart.js", "chart-list.js", "compare.js", "curve.ts", "thin.ts"],
-  ...["episode-list.js", "episode-detail.js", "board.js", "tokens.js", "player.js", "text.ts"],
+  "live.js",
+  "dom.js",
+  "page-run.js",
+  "page-actors.js",
+  "page-episodes.js",
+  "page-alarms.js",
+  "charts.js",
+  "chart.js",
+  "chart-list.js",
+  "compare.js",
+  "curve.ts",
+  "thin.ts",
+  "episode-list.js",
+  "episode-detail.js",
+  "board.js",
+  "tokens.js",
+  "player.js",
+  "text.ts",
 ];
 const FILES: Readonly<Record<string, string>> = {
   ...Object.fromEntries([...STYLES, "icon.svg"].map((name) => [name, new URL(name, import.meta.url).href])),

@@ -22,14 +22,20 @@ const answers = (description: string, schema: z.ZodType) => ({
 
 function operationOf({ path, summary, query, answer }: ApiRoute): Json {
   const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
-    ...{ name, in: "path", required: true, schema: { type: "string" } },
+    name,
+    in: "path",
+    required: true,
+    schema: { type: "string" },
   }));
   const { properties = {}, required = [] } = schemaOf(query, "input") as {
     properties?: Record<string, Json>;
     required?: string[];
   };
   const inQuery = Object.entries(properties).map(([name, { description, ...schema }]) => ({
-    ...{ name, in: "query", required: required.includes(name), schema },
+    name,
+    in: "query",
+    required: required.includes(name),
+    schema,
     ...(description === undefined ? {} : { description }),
   }));
   return {

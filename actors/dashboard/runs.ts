@@ -72,7 +72,10 @@ function summaryOf(name: string, store: Store): OtherRun | null {
   if (facts === null) return null;
   const latest = new Map(store.latest().map((point) => [point.name, point.value]));
   return {
-    ...{ name, run: facts.name, env: facts.env, startedMs: facts.startedMs },
+    name,
+    run: facts.name,
+    env: facts.env,
+    startedMs: facts.startedMs,
     update: latest.get("total/updates") ?? null,
     success: latest.get("validate/success") ?? null,
   };

@@ -61,7 +61,13 @@ export async function openGate(listen: string, options: OpenGateOptions): Promis
   const { passes, made } = passesOf(config.join);
   const onBroker = isBroker(config.transport.listen);
   const guests = new Guests({
-    ...{ clock: realClock, heartbeatMs, heartbeatDeadlineMs, progressDeadlineMs, greet, changed, event },
+    clock: realClock,
+    heartbeatMs,
+    heartbeatDeadlineMs,
+    progressDeadlineMs,
+    greet,
+    changed,
+    event,
     cut: (name, reason) => gate.cut(name, reason),
   });
   // Who is let in as a sampler cannot say that it is an env server: there is a door for each.
@@ -75,11 +81,23 @@ export async function openGate(listen: string, options: OpenGateOptions): Promis
       );
     }
     gate = new Gate({
-      ...{ listen, tls, passes, actorsToken, frameBytesMax, queuedBytesMax, report, clock: realClock },
+      listen,
+      tls,
+      passes,
+      actorsToken,
+      frameBytesMax,
+      queuedBytesMax,
+      report,
+      clock: realClock,
       connectionsMax: config.join.connectionsMax,
       find: (name, roles) => (name === "supervisor" ? (doors.get(roles.join())?.address ?? null) : options.find(name)),
       birth: (role): Newcomer => ({
-        ...{ protocol: PROTOCOL_VERSION, run, heartbeatMs, logLevel, frameBytesMax, queuedBytesMax },
+        protocol: PROTOCOL_VERSION,
+        run,
+        heartbeatMs,
+        logLevel,
+        frameBytesMax,
+        queuedBytesMax,
         config: withoutSecrets(config),
         broker: onBroker ? { supervisor: doors.get(role)!.address, token: actorsToken } : null,
       }),
@@ -93,7 +111,8 @@ export async function openGate(listen: string, options: OpenGateOptions): Promis
   const tokenFile = made === null ? null : joinPath(folder, TOKEN_FILE);
   if (tokenFile !== null) writeFileSync(tokenFile, `${made}\n`, { mode: 0o600 });
   return {
-    ...{ address: gate.address, tokenFile },
+    address: gate.address,
+    tokenFile,
     get envServers() {
       return guests.envServers.map(({ actor, url }) => ({ actor, url: onBroker ? url : gate.urlOf(actor) }));
     },

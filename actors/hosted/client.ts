@@ -151,7 +151,9 @@ export class HostedClient {
     });
     try {
       const response = await this.#options.fetch(`${baseUrl}${provider.path}`, {
-        ...{ method: "POST", redirect: "error", signal: abort.signal },
+        method: "POST",
+        redirect: "error",
+        signal: abort.signal,
         headers: { "content-type": "application/json", ...provider.headers(key) },
         body: JSON.stringify(provider.body({ model, messages, temperature, replyTokensMax }, own)),
       });

@@ -41,7 +41,11 @@ export async function evaluateHosted(options: HostedEvaluation): Promise<PolicyE
   const { idleMs, answerMsMax } = config.envServer;
   const envs = new EnvServer({
     find: () => (seeds) => openEpisode(tag.open(seeds), config.env),
-    ...{ episodesMax: requestsMax, idleMs, answerMsMax, clock, warn },
+    episodesMax: requestsMax,
+    idleMs,
+    answerMsMax,
+    clock,
+    warn,
   });
   const known = () => tickets.flatMap((_, i) => results.episodes.get(i) ?? []);
   const open = [...tickets.keys()].filter((i) => !results.episodes.has(i));
@@ -78,8 +82,11 @@ async function playOne(
 ): Promise<HostedEpisode> {
   const { prompt, env: rules } = config;
   const said = {
-    ...{ layout: prompt.layout, compat: prompt.compat !== "strict", think: rules.think },
-    ...{ mode: prompt.context, window: prompt.contextTurnsMax ?? -1 },
+    layout: prompt.layout,
+    compat: prompt.compat !== "strict",
+    think: rules.think,
+    mode: prompt.context,
+    window: prompt.contextTurnsMax ?? -1,
   };
   const answered: AnsweredTurn[] = [];
   const turns: HostedEpisode["turns"] = [];
@@ -95,8 +102,15 @@ async function playOne(
       const stepped = await ask(envs, { type: "env.step", episode, turn, reply: reply.text });
       const { actions, reward, penalty, wellFormed, effective, valid, ending, success } = stepped;
       turns.push({
-        ...{ observation: now.observation, reply: reply.text, cut: reply.cut },
-        ...{ actions, reward, penalty, wellFormed, effective, valid },
+        observation: now.observation,
+        reply: reply.text,
+        cut: reply.cut,
+        actions,
+        reward,
+        penalty,
+        wellFormed,
+        effective,
+        valid,
       });
       for (const [name, value] of Object.entries(stepped.extra)) extra[name] = (extra[name] ?? 0) + value;
       answered.push({ ...now, reply: reply.text, reward, actions });
@@ -121,12 +135,19 @@ async function ask<A extends EnvAsk>(envs: EnvServer, asked: A) {
 function playedTicket(ticket: Ticket, { stop, success, turns, finalObservation, extra }: HostedEpisode): PlayedTicket {
   const outcome: Played = {
     status: stop === "success" || stop === "over" ? "scored" : "truncated",
-    ...{ stop, success, finalObservation, extra },
+    stop,
+    success,
+    finalObservation,
+    extra,
     turns: turns.map((turn) => ({ ...turn, dropped: 0 })),
     trajectory: {
-      ...{ tokens: new Int32Array(), written: new Uint8Array(), logProbs: new Float32Array(), contexts: [0] },
+      tokens: new Int32Array(),
+      written: new Uint8Array(),
+      logProbs: new Float32Array(),
+      contexts: [0],
       turns: turns.map(({ reward, penalty }) => ({ end: 0, reward, penalty })),
-      ...{ version: 0, digest: "" },
+      version: 0,
+      digest: "",
     },
   };
   return { ticket, sampler: PLAYER, outcome };

@@ -53,7 +53,8 @@ export const openai: Provider = {
   path: "/chat/completions",
   headers: (key) => (key === null ? {} : { authorization: `Bearer ${key}` }),
   body: ({ model, messages, replyTokensMax, temperature }, own) => ({
-    ...{ model, messages: messages.map(said) },
+    model,
+    messages: messages.map(said),
     // OpenAI's newer models refuse the old name; other servers know only that.
     ...(own ? { max_completion_tokens: replyTokensMax } : { max_tokens: replyTokensMax }),
     ...(temperature === null ? {} : { temperature }),
@@ -62,8 +63,10 @@ export const openai: Provider = {
     const { choices, usage } = parsed(OpenAiAnswer, answer);
     const { message, finish_reason } = choices[0]!;
     return {
-      ...{ text: message.content ?? "", cut: finish_reason === "length" },
-      ...{ inputTokens: usage?.prompt_tokens ?? 0, outputTokens: usage?.completion_tokens ?? 0 },
+      text: message.content ?? "",
+      cut: finish_reason === "length",
+      inputTokens: usage?.prompt_tokens ?? 0,
+      outputTokens: usage?.completion_tokens ?? 0,
     };
   },
 };
@@ -83,7 +86,8 @@ export const anthropic: Provider = {
   body({ model, messages, replyTokensMax, temperature }) {
     const system = messages.filter(({ role }) => role === "system").map(({ content }) => content);
     return {
-      ...{ model, max_tokens: replyTokensMax },
+      model,
+      max_tokens: replyTokensMax,
       messages: messages.filter(({ role }) => role !== "system").map(said),
       ...(system.length === 0 ? {} : { system: system.join("\n") }),
       ...(temperature === null ? {} : { temperature }),
@@ -94,7 +98,8 @@ export const anthropic: Provider = {
     return {
       text: content.map(({ type, text }) => (type === "text" ? (text ?? "") : "")).join(""),
       cut: stop_reason === "max_tokens",
-      ...{ inputTokens: usage.input_tokens, outputTokens: usage.output_tokens },
+      inputTokens: usage.input_tokens,
+      outputTokens: usage.output_tokens,
     };
   },
 };

@@ -13,8 +13,15 @@ import { STOPS } from "../protocol.ts";
 const Count = z.number().int().nonnegative();
 
 const HostedTurn = z.strictObject({
-  ...{ observation: z.string(), reply: z.string(), actions: z.array(z.string()), reward: z.number() },
-  ...{ penalty: z.number(), wellFormed: z.boolean(), effective: z.boolean(), valid: z.boolean(), cut: z.boolean() },
+  observation: z.string(),
+  reply: z.string(),
+  actions: z.array(z.string()),
+  reward: z.number(),
+  penalty: z.number(),
+  wellFormed: z.boolean(),
+  effective: z.boolean(),
+  valid: z.boolean(),
+  cut: z.boolean(),
 });
 
 export const HostedEpisode = z.strictObject({

@@ -54,7 +54,10 @@ export class LearnerCheckpoints {
     const { model, policy, critic } = networks;
     const steps = await trainer.steps();
     await saveCheckpoint(checkpoints, {
-      ...{ update: progress.update, model, tokenizer, state: progress },
+      update: progress.update,
+      model,
+      tokenizer,
+      state: progress,
       policy: { ...policy, step: steps.policy },
       critic: critic === null ? null : { ...critic.memory, step: steps.critic! },
       criticHead: critic?.model.head === "both" ? "both" : "value",

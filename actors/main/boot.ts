@@ -32,7 +32,9 @@ export async function boot<S>({ role, settingsSchema, start }: BootOptions<S>): 
   dieWithParent();
   const log = makeLog({ actor, level: birth.logLevel, secrets: [token], write: writeLine, date: () => new Date() });
   const life = live({
-    ...{ birth, role, log },
+    birth,
+    role,
+    log,
     start: (context) => start(settings, context),
     unreachable: (detail, attempt) => log.warning("supervisor.unreachable", detail, { attempt }),
   });

@@ -70,7 +70,10 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
   const path = (place: string) => `${ws}/${place}?as=${actor}`;
   const birth = { ...newcomer, actor, ...(broker ?? { token, supervisor: path("actors/supervisor") }) };
   const log = makeLog({
-    ...{ actor, level: birth.logLevel, secrets: [token, birth.token], date: () => new Date() },
+    actor,
+    level: birth.logLevel,
+    secrets: [token, birth.token],
+    date: () => new Date(),
     write(line) {
       const { level, text, stack } = JSON.parse(line);
       say(level, text, stack);
@@ -78,12 +81,17 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
   });
   let lostAtMs: number | null = realClock.now();
   const life = live({
-    ...{ birth, role: kind.role, log, tls },
+    birth,
+    role: kind.role,
+    log,
+    tls,
     start: (context) =>
       kind.start(config, {
         ...context,
         ...(broker === null ? { listen: `${ws}/offer/${actor}` } : {}),
-        ...{ folder: "", threads: true, guest: { weightsFrom: http, token, tls, delta: options.delta } },
+        folder: "",
+        threads: true,
+        guest: { weightsFrom: http, token, tls, delta: options.delta },
       }),
     // At a broker everyone can be reached.
     ...(broker === null
@@ -125,7 +133,9 @@ function throughTheGate(message: Tell, path: (place: string) => string): Tell {
   if (message.type !== "roster") return message;
   const { learner, envServers } = message;
   return {
-    ...{ type: "roster", metricsSink: null, learner: learner === null ? null : path("actors/learner") },
+    type: "roster",
+    metricsSink: null,
+    learner: learner === null ? null : path("actors/learner"),
     envServers: envServers.map((server) => ({ actor: server.actor, url: path(`actors/${server.actor}`) })),
   };
 }

@@ -77,7 +77,10 @@ export function live(options: LifeOptions): Life {
 
   const meter = new Meter(realClock);
   const transport = createTransport("routed", {
-    ...{ clock: realClock, token, frameBytesMax, queuedBytesMax },
+    clock: realClock,
+    token,
+    frameBytesMax,
+    queuedBytesMax,
     ...(options.tls === undefined ? {} : { tls: options.tls }),
     report: ({ kind, detail, ...where }) => log.warning(`peer.${kind}`, detail, where),
     received: (type: Message["type"]) => {
@@ -127,9 +130,14 @@ export function live(options: LifeOptions): Life {
   function beat(): void {
     const doing = (running?.doing() ?? STARTING).slice(0, 200);
     supervisor.peer()?.tell({
-      ...{ type: "heartbeat", actor, doing, lastMessage, rssBytes: process.memoryUsage.rss() },
+      type: "heartbeat",
+      actor,
+      doing,
+      lastMessage,
+      rssBytes: process.memoryUsage.rss(),
       workingMs: running?.workingMs?.() ?? 0,
-      ...{ load: meter.read(), weights: running?.weights?.() ?? null },
+      load: meter.read(),
+      weights: running?.weights?.() ?? null,
     });
     realClock.after(birth.heartbeatMs, beat);
   }
@@ -137,7 +145,14 @@ export function live(options: LifeOptions): Life {
 
   async function start(): Promise<void> {
     running = await options.start({
-      ...{ actor, run, token, clock: realClock, log, meter, uniform: Math.random, fail },
+      actor,
+      run,
+      token,
+      clock: realClock,
+      log,
+      meter,
+      uniform: Math.random,
+      fail,
       transport: options.wrap?.(transport) ?? transport,
       listen: anyBeside(birth.supervisor),
       finish: (reason) => void leave(reason),

@@ -61,7 +61,8 @@ export function episodeRules(config: EnvSettings, name: string, tag: EnvTag): Ep
   const { turnsMax, actionsMax, actionsPerTurnMax } = named(config, name);
   const { formatPenalty, think } = config.env;
   return {
-    ...{ formatPenalty, think },
+    formatPenalty,
+    think,
     turnsMax: turnsMax ?? config.env.turnsMax,
     actionsMax: actionsMax ?? tag.actionsMax,
     actionsPerTurnMax: actionsPerTurnMax ?? config.env.actionsPerTurnMax,

@@ -23,12 +23,20 @@ export function reportOf({ run, config, engine, clock, processStartedAtMs }: Tra
     ([env, chance]) => [env, { ...chance, before: beforeOf[env]!, after: after.envs[env]! }] as const,
   );
   return {
-    ...{ run, env: envsText(config), updates: update, minutes },
+    run,
+    env: envsText(config),
+    updates: update,
+    minutes,
     minutesInAll: (clock.now() - processStartedAtMs) / 60_000,
     success: { ...meanBaselines(baselines), taught: taught?.cool ?? null, before: before!, after: after.success },
     envs: envs.length > 1 ? Object.fromEntries(envs) : null,
     successAtOne: { taught: taught?.one ?? null, after: atOne.success },
-    ...{ episodes, tokensPerSecond, stepsPerMinute: minutes > 0 ? update / minutes : 0, logProbGap, stoppedEarly },
-    ...{ engine: name, device: device.join(", ") },
+    episodes,
+    tokensPerSecond,
+    stepsPerMinute: minutes > 0 ? update / minutes : 0,
+    logProbGap,
+    stoppedEarly,
+    engine: name,
+    device: device.join(", "),
   };
 }

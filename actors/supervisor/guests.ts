@@ -61,9 +61,18 @@ export class Guests {
   get views(): ActorView[] {
     const now = this.#options.clock.now();
     return [...this.#guests].map(([name, { role, heardAtMs, heartbeat }]) => ({
-      ...{ name, role, guest: true, pid: null, restarts: 0, url: null, silentMs: now - heardAtMs },
-      ...{ doing: heartbeat?.doing ?? STARTING, lastMessage: heartbeat?.lastMessage ?? "" },
-      ...{ rssBytes: heartbeat?.rssBytes ?? 0, load: heartbeat?.load ?? {}, weights: heartbeat?.weights ?? null },
+      name,
+      role,
+      guest: true,
+      pid: null,
+      restarts: 0,
+      url: null,
+      silentMs: now - heardAtMs,
+      doing: heartbeat?.doing ?? STARTING,
+      lastMessage: heartbeat?.lastMessage ?? "",
+      rssBytes: heartbeat?.rssBytes ?? 0,
+      load: heartbeat?.load ?? {},
+      weights: heartbeat?.weights ?? null,
     }));
   }
 

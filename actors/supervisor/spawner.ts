@@ -32,7 +32,9 @@ const LINE_MAX = 1 << 16;
 export const bunSpawner: Spawner = {
   spawn(entry, birth, output) {
     const child = Bun.spawn([process.execPath, entry], {
-      ...{ stdin: "pipe", stdout: "pipe", stderr: "pipe" },
+      stdin: "pipe",
+      stdout: "pipe",
+      stderr: "pipe",
       // As it is now, not as this process was given it: secrets are taken out.
       env: process.env,
     });

@@ -115,7 +115,9 @@ export const endsRun = (due: Due): boolean => due.kind === "early-stop" || due.r
 /** The health of a run that was rolled back to a checkpoint: what was done against the trap stays done. */
 export const rolledBack = (saved: HealthState, now: HealthState): HealthState => ({
   ...HEALTH_START,
-  ...{ taken: now.taken, settling: now.settling, control: now.control },
+  taken: now.taken,
+  settling: now.settling,
+  control: now.control,
   healthyCheckpoint: saved.healthyCheckpoint,
 });
 

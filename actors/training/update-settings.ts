@@ -22,7 +22,11 @@ export function updateSettings(config: RunConfig, update: number, klCoefficient:
   const { betas, weightDecay, gradClip, kl, critic, advantage, importance } = learner;
   const optimizer = {
     learningRate: learner.learningRate * decay(learner, update),
-    ...{ beta1: betas[0], beta2: betas[1], epsilon: 1e-8, weightDecay, clipNorm: gradClip },
+    beta1: betas[0],
+    beta2: betas[1],
+    epsilon: 1e-8,
+    weightDecay,
+    clipNorm: gradClip,
   };
   const divergence = klCoefficient === 0 ? null : { estimator: kl.estimator, coefficient: klCoefficient };
   return {

@@ -83,7 +83,11 @@ export async function warmStart(context: WarmStartContext): Promise<{ taught: Ta
       context.stopped();
       const learning = trainer.imitate(batch, limitsOf(config.learner), {
         learningRate: learningRate(stage, step),
-        ...{ beta1: config.learner.betas[0], beta2: 0.98, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 },
+        beta1: config.learner.betas[0],
+        beta2: 0.98,
+        epsilon: 1e-8,
+        weightDecay: 0,
+        clipNorm: 1,
       });
       // The next batch is played while this one is learnt.
       batch = stream.next();

@@ -299,12 +299,20 @@ const endOf = ({ subject }: { readonly subject: string }): string => subject.sli
 /** Streams that are there already stay as their owner made them. */
 async function haveStreams(manager: JetStreamManager): Promise<void> {
   const work: Partial<StreamConfig> & { name: string } = {
-    ...{ name: WORK, subjects: ["bunraku.work.>"], retention: RetentionPolicy.Workqueue, discard: DiscardPolicy.New },
-    ...{ max_bytes: WORK_BYTES_MAX, max_age: nanos(WORK_AGE_MS_MAX), duplicate_window: nanos(DUPLICATES_MS) },
+    name: WORK,
+    subjects: ["bunraku.work.>"],
+    retention: RetentionPolicy.Workqueue,
+    discard: DiscardPolicy.New,
+    max_bytes: WORK_BYTES_MAX,
+    max_age: nanos(WORK_AGE_MS_MAX),
+    duplicate_window: nanos(DUPLICATES_MS),
   };
   const quarantine: Partial<StreamConfig> & { name: string } = {
-    ...{ name: QUARANTINE, subjects: ["bunraku.quarantine.>"], retention: RetentionPolicy.Limits },
-    ...{ discard: DiscardPolicy.Old, max_bytes: QUARANTINE_BYTES_MAX },
+    name: QUARANTINE,
+    subjects: ["bunraku.quarantine.>"],
+    retention: RetentionPolicy.Limits,
+    discard: DiscardPolicy.Old,
+    max_bytes: QUARANTINE_BYTES_MAX,
   };
   const known = new Set(await Array.fromAsync(manager.streams.names()));
   for (const stream of [work, quarantine]) {

@@ -107,7 +107,8 @@ export class NatsWire implements Wire {
     this.#peer = peer;
     const { clock, silenceMsMax } = this.#options;
     this.#watch = watchSilence({
-      ...{ clock, silenceMsMax },
+      clock,
+      silenceMsMax,
       ping: () => this.#tellTaken(),
       silent: (silentMs) => this.lose(`nothing was heard for ${Math.round(silentMs)} ms (limit ${silenceMsMax} ms)`),
     });

@@ -148,7 +148,10 @@ export class NatsTransport implements Transport {
     const other = typeof to === "string" ? () => to : to;
     const over = () => !broker.ends.has(end);
     const wire = new NatsWire({
-      ...{ clock, frameBytesMax, queuedBytesMax, silenceMsMax: this.#silenceMsMax },
+      clock,
+      frameBytesMax,
+      queuedBytesMax,
+      silenceMsMax: this.#silenceMsMax,
       parcelBytesMax: broker.parcelBytesMax,
       publish: (parcel) => broker.publish(other(), parcel),
       store: stores ? (parcel, number, ask) => broker.store(other(), parcel, number, ask, over) : null,
@@ -167,7 +170,10 @@ export class NatsTransport implements Transport {
     if (known !== undefined) return known;
     const { clock, token, tls, report } = this.#options;
     const broker = Broker.connect(url, {
-      ...{ clock, token, silenceMsMax: this.#silenceMsMax, connectMsMax: this.#connectMsMax },
+      clock,
+      token,
+      silenceMsMax: this.#silenceMsMax,
+      connectMsMax: this.#connectMsMax,
       ...(tls === undefined ? {} : { tls }),
       ...(report === undefined ? {} : { report }),
     });

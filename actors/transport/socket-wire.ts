@@ -29,8 +29,11 @@ export const serverLimits = ({
   queuedBytesMax,
 }: Pick<TransportOptions, "frameBytesMax" | "queuedBytesMax">) =>
   ({
-    ...{ backpressureLimit: queuedBytesMax, maxPayloadLength: frameBytesMax, perMessageDeflate: false },
-    ...{ idleTimeout: 0, sendPings: false },
+    backpressureLimit: queuedBytesMax,
+    maxPayloadLength: frameBytesMax,
+    perMessageDeflate: false,
+    idleTimeout: 0,
+    sendPings: false,
   }) as const;
 
 /** Where the runtime's server listens: a port of 0 is any that is free. */

@@ -33,6 +33,7 @@ export function readPem(file: string, what: string): string {
 
 /** What `Bun.serve` takes. */
 export const serverOptions = ({ cert, key, clientCa }: ServerTls) => ({
-  ...{ cert, key },
+  cert,
+  key,
   ...(clientCa === null ? {} : { ca: clientCa, requestCert: true, rejectUnauthorized: true }),
 });

@@ -58,8 +58,13 @@ function parts(config: AlfworldConfig): Parts {
 
 const alfworld = (tag: string, defaults: Partial<AlfworldConfig>): TagSource =>
   defineTag({
-    ...{ tag, type: "alfworld", schema: AlfworldConfig, defaults },
-    ...{ actionsMax: 50, replyWordsHint: 512, parts },
+    tag,
+    type: "alfworld",
+    schema: AlfworldConfig,
+    defaults,
+    actionsMax: 50,
+    replyWordsHint: 512,
+    parts,
   });
 
 export const alfworldTags: readonly TagSource[] = [

@@ -101,7 +101,12 @@ export class CountdownGame implements LanguageGame {
     this.#message = `Your answer get ${reward} points.`;
     const success = reward === this.#config.score;
     return {
-      ...{ reward, done: true, effective: reward > 0, valid: true, success, message: this.#message },
+      reward,
+      done: true,
+      effective: reward > 0,
+      valid: true,
+      success,
+      message: this.#message,
       extra: success ? {} : { premature_stop: 1 },
     };
   }

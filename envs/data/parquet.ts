@@ -70,8 +70,13 @@ function readGroup(file: number, group: RowGroup, schema: SchemaTree, name: stri
       { view, offset: 0 },
       { groupStart: 0, selectStart: 0, selectEnd: rows, groupRows: rows },
       {
-        ...{ pathInSchema: meta.path_in_schema, type: meta.type, codec: meta.codec, schemaPath, compressors },
-        ...{ element: schemaPath.at(-1)!.element, parsers: DEFAULT_PARSERS },
+        pathInSchema: meta.path_in_schema,
+        type: meta.type,
+        codec: meta.codec,
+        schemaPath,
+        compressors,
+        element: schemaPath.at(-1)!.element,
+        parsers: DEFAULT_PARSERS,
       },
     );
     parts.set(meta.path_in_schema.join("."), flatten(data));

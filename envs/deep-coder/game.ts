@@ -56,7 +56,11 @@ export class DeepCoderGame implements OutsideGame {
       if (success) this.#shown = "Correct!";
       else this.#shown = done ? "Incorrect." : `${this.problem.text}\n\nFeedback: ${detail}`;
       return {
-        ...{ reward: passed / total, done, effective: success, valid: true, success },
+        reward: passed / total,
+        done,
+        effective: success,
+        valid: true,
+        success,
         extra: { passed_tests: passed, total_tests: total, runnable: Number(runnable), pass_reward: passed / total },
       };
     } finally {

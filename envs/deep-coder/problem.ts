@@ -75,7 +75,8 @@ function problemOf({ problem, tests, starter_code: starter, metadata }: z.infer<
     functionName,
     tests: listed.map(({ input, output, testtype }) => ({
       kind: testtype === "functional" && functionName !== null ? "call" : "feed",
-      ...{ input, output },
+      input,
+      output,
     })),
   };
 }

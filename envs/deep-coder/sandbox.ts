@@ -56,18 +56,18 @@ function command(limits: SandboxLimits): string[] {
   const folders = ["lib", "lib64", "bin"].flatMap((name) => ["--symlink", `usr/${name}`, `/${name}`]);
   const devices = ["null", "zero", "urandom"].flatMap((name) => ["--dev-bind", `/dev/${name}`, `/dev/${name}`]);
   return [
-    ...(process.getuid?.() === 0 ? asNobody : []),
-    ...[BWRAP, "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--clearenv"],
-    ...["--uid", NOBODY, "--gid", NOBODY, "--hostname", "sandbox", "--cap-drop", "ALL"],
-    ...["--ro-bind", "/usr", "/usr", ...folders, ...devices],
-    ...["--size", String(filesBytesMax), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/tmp"],
+    process.getuid?.() === 0 ? asNobody : [],
+    [BWRAP, "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--clearenv"],
+    ["--uid", NOBODY, "--gid", NOBODY, "--hostname", "sandbox", "--cap-drop", "ALL"],
+    ["--ro-bind", "/usr", "/usr", ...folders, ...devices],
+    ["--size", String(filesBytesMax), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/tmp"],
     // Equal programs then print sets in equal order.
-    ...["--setenv", "PYTHONHASHSEED", "0", "--setenv", "HOME", "/tmp"],
-    ...["--seccomp", String(FILTER_FD)],
-    ...[PRLIMIT, `--cpu=${cpuSecondsMax}`, `--as=${memoryBytesMax}`, `--nproc=${processesMax + OWN_PROCESSES}`],
-    ...[`--fsize=${filesBytesMax}`, "--core=0", "--nofile=64"],
-    ...[PYTHON, "-s", "-B", "-X", "utf8", "-c", harness()],
-  ];
+    ["--setenv", "PYTHONHASHSEED", "0", "--setenv", "HOME", "/tmp"],
+    ["--seccomp", String(FILTER_FD)],
+    [PRLIMIT, `--cpu=${cpuSecondsMax}`, `--as=${memoryBytesMax}`, `--nproc=${processesMax + OWN_PROCESSES}`],
+    [`--fsize=${filesBytesMax}`, "--core=0", "--nofile=64"],
+    [PYTHON, "-s", "-B", "-X", "utf8", "-c", harness()],
+  ].flat();
 }
 
 /** Where bubblewrap finds the filter of system calls among what it inherits. */
@@ -183,6 +183,10 @@ function lookForLack(): string | null {
 }
 
 const CHECK_LIMITS: SandboxLimits = {
-  ...{ cpuSecondsMax: 10, wallMsMax: 20_000, memoryBytesMax: 2 ** 29, processesMax: 2 },
-  ...{ filesBytesMax: 2 ** 20, outputBytesMax: 2 ** 16 },
+  cpuSecondsMax: 10,
+  wallMsMax: 20_000,
+  memoryBytesMax: 2 ** 29,
+  processesMax: 2,
+  filesBytesMax: 2 ** 20,
+  outputBytesMax: 2 ** 16,
 };

@@ -85,6 +85,11 @@ function randomProgram(uniform: Uniform): string {
 
 export const deepCoderTags: readonly TagSource[] = [
   defineTag({
-    ...{ tag: "DeepCoder", type: "deepcoder", schema: DeepCoderConfig, actionsMax: 1, replyWordsHint: 8000, parts },
+    tag: "DeepCoder",
+    type: "deepcoder",
+    schema: DeepCoderConfig,
+    actionsMax: 1,
+    replyWordsHint: 8000,
+    parts,
   }),
 ];

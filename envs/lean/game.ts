@@ -49,8 +49,13 @@ export class LeanGame implements OutsideGame {
   render(): string {
     const { stepsMax, messageCharactersMax } = this.#rules;
     return proofText({
-      ...{ steps: this.#log.length, stepsMax, informal: this.#theorem.informal, code: this.#code(this.#accepted()) },
-      ...{ log: this.#log, said: this.#last, messageCharactersMax },
+      steps: this.#log.length,
+      stepsMax,
+      informal: this.#theorem.informal,
+      code: this.#code(this.#accepted()),
+      log: this.#log,
+      said: this.#last,
+      messageCharactersMax,
     });
   }
 
@@ -85,5 +90,7 @@ export class LeanGame implements OutsideGame {
 
 const EMPTY: Verdict = {
   messages: [errorMessage("Empty tactic is not allowed.")],
-  ...{ accepted: false, proven: false, timedOut: false },
+  accepted: false,
+  proven: false,
+  timedOut: false,
 };

@@ -48,8 +48,21 @@ const Row = z.object({ formal_statement: z.string().min(1), natural_language_sta
 
 /** What the random player tries: tactics that need no argument. */
 const TACTICS = [
-  ...["simp", "norm_num", "linarith", "nlinarith", "ring_nf", "omega", "positivity", "field_simp", "aesop"],
-  ...["intro h", "constructor", "rfl", "trivial", "decide", "assumption"],
+  "simp",
+  "norm_num",
+  "linarith",
+  "nlinarith",
+  "ring_nf",
+  "omega",
+  "positivity",
+  "field_simp",
+  "aesop",
+  "intro h",
+  "constructor",
+  "rfl",
+  "trivial",
+  "decide",
+  "assumption",
 ];
 
 const kept = keeping<readonly Theorem[]>(4);
@@ -90,7 +103,12 @@ function parts(config: LeanConfig): Parts {
 
 export const leanTags: readonly TagSource[] = [
   defineTag({
-    ...{ tag: "Lean", type: "lean", schema: LeanConfig, compatDefaults: { split: "all" } },
-    ...{ actionsMax: 30, replyWordsHint: 512, parts },
+    tag: "Lean",
+    type: "lean",
+    schema: LeanConfig,
+    compatDefaults: { split: "all" },
+    actionsMax: 30,
+    replyWordsHint: 512,
+    parts,
   }),
 ];

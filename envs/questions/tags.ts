@@ -71,7 +71,11 @@ export const questionTags: readonly TagSource[] = [
     replyWordsHint: 100,
     parts: (config) =>
       parts("You are solving Math problems. ", {
-        ...{ tag: "MetamathQA", name: "metamathqa", ...config, judge: judgeExact, ragen: false },
+        tag: "MetamathQA",
+        name: "metamathqa",
+        ...config,
+        judge: judgeExact,
+        ragen: false,
       }),
   }),
   defineTag({
@@ -83,7 +87,10 @@ export const questionTags: readonly TagSource[] = [
     replyWordsHint: 100,
     parts: ({ dataSet, ragenJudge, ...config }) =>
       parts(INSTRUCTIONS[dataSet], {
-        ...{ tag: "StaticQA", name: dataSet, ...config, ragen: ragenJudge },
+        tag: "StaticQA",
+        name: dataSet,
+        ...config,
+        ragen: ragenJudge,
         judge: ragenJudge ? dataSets[dataSet].ragenJudge : dataSets[dataSet].judge,
       }),
   }),

@@ -36,8 +36,13 @@ export class RemoteGame implements OutsideGame {
     try {
       const opened = await this.#client.ask(
         {
-          ...{ ask: "open", episode: this.#episode, env, expert, options: { ...options } },
-          ...{ layoutSeed: seeds.layout, dynamicsSeed: seeds.dynamics },
+          ask: "open",
+          episode: this.#episode,
+          env,
+          expert,
+          options: { ...options },
+          layoutSeed: seeds.layout,
+          dynamicsSeed: seeds.dynamics,
         },
         this.#leaving.signal,
       );

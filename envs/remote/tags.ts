@@ -70,6 +70,11 @@ function parts(config: z.infer<typeof RemoteConfig>): Parts {
 
 export const remoteTags: readonly TagSource[] = [
   defineTag({
-    ...{ tag: "Remote", type: "remote", schema: RemoteConfig, actionsMax: 10, replyWordsHint: 200, parts },
+    tag: "Remote",
+    type: "remote",
+    schema: RemoteConfig,
+    actionsMax: 10,
+    replyWordsHint: 200,
+    parts,
   }),
 ];

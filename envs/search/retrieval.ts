@@ -56,7 +56,9 @@ export function searchR1Retriever(server: JsonServer): Retriever {
       const body = { queries: [query], topk: count, return_scores: true };
       const { result } = await server.ask("/retrieve", body, SearchR1Answer, { signal });
       return result[0]!.map(({ document, score }, i) => ({
-        ...{ id: String(document.id ?? `doc_${i + 1}`), content: document.contents, score },
+        id: String(document.id ?? `doc_${i + 1}`),
+        content: document.contents,
+        score,
       }));
     },
   };
@@ -66,11 +68,13 @@ export function searchR1Retriever(server: JsonServer): Retriever {
 export const cannedRetriever: Retriever = {
   search: async (query) => [
     {
-      ...{ id: "mock_1", score: 0.9 },
+      id: "mock_1",
+      score: 0.9,
       content: `Mock search result for query: '${query}'. This is a placeholder document for testing purposes.`,
     },
     {
-      ...{ id: "mock_2", score: 0.75 },
+      id: "mock_2",
+      score: 0.75,
       content: `Another mock document related to: '${query}'. Replace with real retrieval server for actual training.`,
     },
   ],

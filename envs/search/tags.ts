@@ -120,8 +120,14 @@ function parts(tag: string, config: SearchConfig): Parts {
 
 const search = (tag: string, defaults: Partial<SearchConfig>): TagSource =>
   defineTag({
-    ...{ tag, type: "search", schema: SearchConfig, defaults, compatDefaults: { split: "all" } },
-    ...{ actionsMax: 10, replyWordsHint: 300, parts: (config: SearchConfig) => parts(tag, config) },
+    tag,
+    type: "search",
+    schema: SearchConfig,
+    defaults,
+    compatDefaults: { split: "all" },
+    actionsMax: 10,
+    replyWordsHint: 300,
+    parts: (config: SearchConfig) => parts(tag, config),
   });
 
 export const searchTags: readonly TagSource[] = [search("SearchQA", {}), search("SearchQAMock", { mock: true })];

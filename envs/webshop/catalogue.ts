@@ -100,7 +100,10 @@ export class Catalogue {
     const withOptions = chosen?.map(([name, value]) => `${name}: ${value}`).join(", and ") ?? "";
     const priced = Number.isNaN(priceMax) ? "" : `, and price lower than ${priceMax.toFixed(2)} dollars`;
     return {
-      ...{ asin: product.asin, title: product.title, query: product.query, productCategory: product.productCategory },
+      asin: product.asin,
+      title: product.title,
+      query: product.query,
+      productCategory: product.productCategory,
       instruction: `${wish.text}${withOptions === "" ? "" : ` with ${withOptions}`}${priced}`,
       attributes: wish.attributes,
       options: chosen ?? wish.options!,

@@ -101,7 +101,12 @@ function brief(observation: string): string {
 
 const webShop = (tag: string, instruction: string, actionsMax: number, defaults: Partial<WebShopConfig>): TagSource =>
   defineTag({
-    ...{ tag, type: "webshop", schema: WebShopConfig, defaults, actionsMax, replyWordsHint: 200 },
+    tag,
+    type: "webshop",
+    schema: WebShopConfig,
+    defaults,
+    actionsMax,
+    replyWordsHint: 200,
     parts: (config) => parts(config, instruction),
   });
 

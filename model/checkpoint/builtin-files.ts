@@ -12,7 +12,13 @@ import { byteLevelAlphabet } from "./bpe.ts";
 export function builtinFiles(tokenizer: Tokenizer): ReadonlyMap<string, string> {
   const bytes = byteLevelAlphabet();
   const added = (content: string, id: number, special: boolean) => ({
-    ...{ id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special },
+    id,
+    content,
+    single_word: false,
+    lstrip: false,
+    rstrip: false,
+    normalized: false,
+    special,
   });
   // Added tokens too: those that a vocabulary does not have get ids of the reader's own.
   const vocab = Object.fromEntries([...SPECIALS, ...bytes, ...tokenizer.literals].map((piece, id) => [piece, id]));
@@ -31,8 +37,16 @@ export function builtinFiles(tokenizer: Tokenizer): ReadonlyMap<string, string> 
       post_processor: null,
       decoder: { type: "ByteLevel", add_prefix_space: false, trim_offsets: false, use_regex: false },
       model: {
-        ...{ type: "BPE", dropout: null, unk_token: null, continuing_subword_prefix: null, end_of_word_suffix: null },
-        ...{ fuse_unk: false, byte_fallback: false, ignore_merges: false, vocab, merges: [] },
+        type: "BPE",
+        dropout: null,
+        unk_token: null,
+        continuing_subword_prefix: null,
+        end_of_word_suffix: null,
+        fuse_unk: false,
+        byte_fallback: false,
+        ignore_merges: false,
+        vocab,
+        merges: [],
       },
     },
     "tokenizer_config.json": {

@@ -76,7 +76,12 @@ export function chatTemplate({ folder, tokenizerConfig, chatTemplate }: Tokenize
  * one of their own for who cannot tell it, and a run must be the same tomorrow.
  */
 const GLOBALS = {
-  ...{ true: true, false: false, none: null, True: true, False: false, None: null },
+  true: true,
+  false: false,
+  none: null,
+  True: true,
+  False: false,
+  None: null,
   raise_exception: (why: string) => {
     throw new RangeError(`it refuses these messages: ${why}`);
   },

@@ -44,8 +44,14 @@ export function runner(run: number): (calls: Iterable<Call>) => Pointer | null {
     flushed(() => {
       for (const [session, inputNames, inputs, inputCount, outputNames, outputs, outputCount] of calls) {
         const status: Pointer | null = runCall(
-          ...[address(session), null, address(inputNames), address(inputs), inputCount],
-          ...[address(outputNames), outputCount, address(outputs)],
+          address(session),
+          null,
+          address(inputNames),
+          address(inputs),
+          inputCount,
+          address(outputNames),
+          outputCount,
+          address(outputs),
         );
         if (status !== null) return status;
       }

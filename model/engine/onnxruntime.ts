@@ -276,8 +276,13 @@ export class OrtSession {
     return {
       session: this,
       words: [
-        ...[BigInt(this.#handle!), addressOf(this.#inputNamePointers), addressOf(given), BigInt(inputs.length)],
-        ...[addressOf(this.#outputNamePointers), addressOf(results), BigInt(outputs.length)],
+        BigInt(this.#handle!),
+        addressOf(this.#inputNamePointers),
+        addressOf(given),
+        BigInt(inputs.length),
+        addressOf(this.#outputNamePointers),
+        addressOf(results),
+        BigInt(outputs.length),
       ] as unknown as LaneCall,
       alive: [inputs, outputs, given, results],
     };

@@ -179,7 +179,8 @@ export function lower<A = object>(kernelName: string, kernel: Kernel<A>, devices
       kernelFunc: ({ inputs, attrs }) => {
         const { recorder } = backend();
         const to: Lowering = {
-          ...{ recorder, device },
+          recorder,
+          device,
           name: (tensor) => backend().nameOf(tensor),
           tensor: (name, shape, dtype = "float32") => backend().tensor(name, shape, dtype),
         };

@@ -62,7 +62,9 @@ export async function prepare(
   const batches = microBatches(samples.flat(), settings.limits);
   const written = kept.map(({ trajectory }) => writtenOf(trajectory));
   const batch: Batch = {
-    ...{ kept, grid, written },
+    kept,
+    grid,
+    written,
     sampled: kept.map(({ trajectory }, i) => Float32Array.from(written[i]!, (at) => trajectory.logProbs[at]!)),
     logProbs: async (policy) => join(samples, (await policy.score(batches, settings.temperature)).logProbs),
   };
@@ -75,7 +77,8 @@ export async function prepare(
   const factored = await factors(learners, batch, keptShare, settings);
   const advantages = grid.split(estimate.advantages.map((advantage, i) => advantage * factored.weights[i]!));
   const metrics: Record<string, number> = {
-    ...{ ...estimate.measured, ...factored.measured },
+    ...estimate.measured,
+    ...factored.measured,
     advantageAbs: meanOf(advantages.flatMap((row) => [...row.map(Math.abs)])),
   };
   const inputs: Record<string, readonly ArrayLike<number>[]> = { oldLogProbs: factored.old, advantages };
@@ -109,7 +112,10 @@ function advantagesOf(
   const anchors = estimator.kind === "gigpo" ? kept.map(anchorsOf) : null;
   const estimate = estimateAdvantages(
     {
-      ...{ width: grid.width, written: grid.written, turns, groups: kept.map(({ group }) => group) },
+      width: grid.width,
+      written: grid.written,
+      turns,
+      groups: kept.map(({ group }) => group),
       ...(values !== null && CRITIC_KINDS.includes(estimator.kind) ? { values: grid.lay(values) } : {}),
       ...(tokenExtras === null ? {} : { tokenExtras }),
       ...(anchors === null ? {} : { anchors }),

@@ -86,8 +86,14 @@ const config = (seed: number, warmStarts: string) => ({
     cacheDir: warmStarts,
     stages: [
       {
-        ...{ name: "learn", babble: 0.3, noise: 0.1, steps: 100, batch: 16, learningRate: 1e-2 },
-        ...{ finalFraction: 1, warmUpSteps: 0 },
+        name: "learn",
+        babble: 0.3,
+        noise: 0.1,
+        steps: 100,
+        batch: 16,
+        learningRate: 1e-2,
+        finalFraction: 1,
+        warmUpSteps: 0,
       },
     ],
   },
@@ -186,14 +192,13 @@ export async function kill(options: KillOptions): Promise<Killing> {
   const noticed = (those: readonly Wound[]) => percentiles(those.map(({ noticedMs }) => noticedMs));
   const recovered = (those: readonly Wound[]) => percentiles(those.map(({ curedMs }) => curedMs));
   return {
-    ...{
-      kills: ofEach(({ length }) => length),
-      problems,
-      updates: run.updates,
-      learnersBeganAtMs: run.learnersBeganAtMs,
-    },
+    kills: ofEach(({ length }) => length),
+    problems,
+    updates: run.updates,
+    learnersBeganAtMs: run.learnersBeganAtMs,
     pids: [...run.pids, ...(elsewhere?.pids ?? [])],
-    ...{ detectionMs: noticed(wounds), recoveryMs: recovered(wounds) },
+    detectionMs: noticed(wounds),
+    recoveryMs: recovered(wounds),
     longestMs: ofEach((those) => ({ noticed: noticed(those).max, recovered: recovered(those).max })),
     unrecovered: wounds.filter(({ curedMs }) => curedMs === null).length,
     rssBytesPerMinute: run.rssBytesPerMinute(),

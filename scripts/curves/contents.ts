@@ -62,7 +62,9 @@ export function contentsOf(name: MetricName, entries: readonly Colored[]): Conte
   const apart = entries.filter((_, i) => drawn[i]!.length > 0 && drawn[i]!.every(({ kind }) => kind === "seed"));
   const any = drawn.some((lines) => lines.length > 0);
   return {
-    ...{ metric: name, unit, help },
+    metric: name,
+    unit,
+    help,
     stepName: name.startsWith("warm/") ? "step of the warm start" : "update",
     // Seeds first, so that no mean lies below one.
     lines: ["seed", "main"].flatMap((kind) => drawn.flat().filter((line) => line.kind === kind)),

@@ -117,7 +117,12 @@ function plotOf(
   const last = stepName === "update" ? lastUpdate : Math.max(...lines.map(({ curve }) => curve.steps.at(-1)!));
   const x = stepAxis(last, Math.max(2, Math.floor((plotRight - plotLeft) / (wide ? 52 : 44))));
   return {
-    ...{ left: plotLeft, right: plotRight, top, bottom, x, y },
+    left: plotLeft,
+    right: plotRight,
+    top,
+    bottom,
+    x,
+    y,
     xOf: (step) => plotLeft + ((step - x.low) / (x.high - x.low)) * (plotRight - plotLeft),
     yOf: (value) => bottom - ((value - y.low) / (y.high - y.low)) * (bottom - top),
   };

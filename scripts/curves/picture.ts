@@ -53,7 +53,9 @@ export function picture(entries: readonly Entry[], metrics: readonly MetricName[
     "svg",
     {
       xmlns: "http://www.w3.org/2000/svg",
-      ...{ width: WIDTH, height, viewBox: `0 0 ${WIDTH} ${height}` },
+      width: WIDTH,
+      height,
+      viewBox: `0 0 ${WIDTH} ${height}`,
       role: "img",
     },
     element("title", {}, escapeText(described)),

@@ -86,8 +86,17 @@ export function exportChats({ folder, out, episodes }: RecordsExport): Promise<C
 function common(summary: EpisodeSummary) {
   const { episode, purpose, env, layoutSeed, version, update, reward, penalty, success, stop, advantage } = summary;
   return {
-    ...{ episode, purpose, env, layout_seed: layoutSeed, version, trained_in: update },
-    ...{ reward, penalty, success, stop, advantage },
+    episode,
+    purpose,
+    env,
+    layout_seed: layoutSeed,
+    version,
+    trained_in: update,
+    reward,
+    penalty,
+    success,
+    stop,
+    advantage,
   };
 }
 
@@ -146,8 +155,17 @@ const TABLES: readonly Table[] = [
         const played = "trajectory" in row.outcome ? row.outcome : null;
         const { atMs, attempt, member, sampler, turnCount, writtenTokens, group, status } = summary;
         yield {
-          ...{ ...common(summary), sampler, status, attempt, member, temperature, time: atMs },
-          ...{ group_index: group, turn_count: turnCount, written_tokens: writtenTokens, dynamics_seed: dynamicsSeed },
+          ...common(summary),
+          sampler,
+          status,
+          attempt,
+          member,
+          temperature,
+          time: atMs,
+          group_index: group,
+          turn_count: turnCount,
+          written_tokens: writtenTokens,
+          dynamics_seed: dynamicsSeed,
           turns: JSON.stringify(played?.turns ?? []),
           final_observation: played?.finalObservation ?? null,
           detail: "detail" in row.outcome ? row.outcome.detail : null,

@@ -26,8 +26,15 @@ describe("an algorithm's name", () => {
     [
       "dapo",
       {
-        ...{ estimator: "grpo", loss: "ppo", clipLow: 0.2, clipHigh: 0.28, aggregation: "token-mean" },
-        ...{ resampleRoundsMax: 3, filter: { strategy: "all" }, overlong: { weight: 1 }, kl: { coefficient: 0 } },
+        estimator: "grpo",
+        loss: "ppo",
+        clipLow: 0.2,
+        clipHigh: 0.28,
+        aggregation: "token-mean",
+        resampleRoundsMax: 3,
+        filter: { strategy: "all" },
+        overlong: { weight: 1 },
+        kl: { coefficient: 0 },
       },
     ],
     ["gspo", { estimator: "grpo", loss: "gspo", clipLow: 3e-4, clipHigh: 4e-4, aggregation: "seq-mean-token-mean" }],
@@ -46,7 +53,9 @@ describe("an algorithm's name", () => {
     expect(learner(preset, named("gspo"))).toMatchObject({ estimator: "grpo", clipHigh: 4e-4, learningRate: 0.01 });
     expect(learner(preset, layer("learner: {algorithm: gspo, clipHigh: 0.1}"))).toMatchObject({ clipHigh: 0.1 });
     expect(learner(preset, named("gspo"), oneValue("flag", "learner.estimator", "rloo"))).toMatchObject({
-      ...{ algorithm: "gspo", estimator: "rloo", loss: "gspo" },
+      algorithm: "gspo",
+      estimator: "rloo",
+      loss: "gspo",
     });
   });
 
@@ -116,7 +125,10 @@ describe.each(ALGORITHM_NAMES)("with %s", (name) => {
       }
       const refused = fault.startsWith(`flag: ${key.path} is never read`);
       expect({ key: key.path, refused, changed, fault: refused ? "" : fault }).toEqual({
-        ...{ key: key.path, refused: !changed, changed, fault: "" },
+        key: key.path,
+        refused: !changed,
+        changed,
+        fault: "",
       });
     }
   });

@@ -17,8 +17,11 @@ function exported(prompt: object, moves: readonly string[]) {
   const layers = [{ source: "test", values: { prompt, env: { think: false }, warmStart: { enabled: false } } }];
   const config = composeRunConfig(layers);
   const rules = {
-    ...{ ...config.prompt, compat: config.prompt.compat !== "strict", think: false },
-    ...{ replyTokensMax: 40, contextTokensMax: 10_000 },
+    ...config.prompt,
+    compat: config.prompt.compat !== "strict",
+    think: false,
+    replyTokensMax: 40,
+    contextTokensMax: 10_000,
   };
   const transcript = new Transcript(tag, builtinDialogue(tokenizer), rules);
   const turns = moves.map((move, turn) => {

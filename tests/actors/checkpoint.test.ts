@@ -197,8 +197,17 @@ describe("a damaged checkpoint", () => {
 
 /** Calls that one save makes of the disk, in order. */
 const CALLS = [
-  ...["list", "remove", "makeFolder", "write", "write", "write", "write", "write"],
-  ...["syncFolder", "rename", "syncFolder"],
+  "list",
+  "remove",
+  "makeFolder",
+  "write",
+  "write",
+  "write",
+  "write",
+  "write",
+  "syncFolder",
+  "rename",
+  "syncFolder",
 ];
 /** Before and after each call, and each write cut in twenty places. */
 const FAULTS: Fault[] = CALLS.flatMap((name, call) =>
@@ -327,7 +336,11 @@ describe("goBackTo", () => {
     await saveCheckpoint(folder, checkpointOf(30));
     await goBackTo(folder, 10);
     expect(readdirSync(folder).sort()).toEqual([
-      ...["given-up-1-u000030", "given-up-2-u000020", "given-up-2-u000020-2", "given-up-2-u000030", "u000010"],
+      "given-up-1-u000030",
+      "given-up-2-u000020",
+      "given-up-2-u000020-2",
+      "given-up-2-u000030",
+      "u000010",
     ]);
   });
 

@@ -22,7 +22,9 @@ function trajectoryOf(...turns: [prompt: number[], reply: number[]][]): Trajecto
       end += prompt.length + reply.length;
       return { end, reward: 0, penalty: 0 };
     }),
-    ...{ contexts: [0], version: 1, digest: "" },
+    contexts: [0],
+    version: 1,
+    digest: "",
   };
 }
 
@@ -99,7 +101,8 @@ test("every reasoning is scored under every distinct prompt", async () => {
       [-15, -25],
       [-16, -26],
     ],
-    ...{ lengths: [2, 1, 3], own: [0, 1, 0] },
+    lengths: [2, 1, 3],
+    own: [0, 1, 0],
   });
 });
 
@@ -107,7 +110,9 @@ describe("an update's collapse metrics", () => {
   const configOf = (everyUpdates: number) =>
     composeRunConfig([{ source: "test", values: { health: { collapse: { everyUpdates } } } }]);
   const context = (of: (prompt: number, token: number) => number, everyUpdates = 5) => ({
-    ...{ config: configOf(everyUpdates), clock: new FakeClock(), thinkEnd: CLOSE },
+    config: configOf(everyUpdates),
+    clock: new FakeClock(),
+    thinkEnd: CLOSE,
     trainer: {
       crossScore: (turns: Parameters<typeof crossScores>[1], limits: BatchLimits, temperature: number) =>
         crossScores(network(of), turns, limits, temperature),

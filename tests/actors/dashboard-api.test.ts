@@ -191,15 +191,14 @@ describe("other runs", () => {
     root = mkdtempSync(join(tmpdir(), "bunraku-runs-"));
     stage.startRun();
     stage.app = dashboardApp({
-      ...{
-        store: stage.store,
-        clock: realClock,
-        signal: stage.closing.signal,
-        token: null,
-        play: null,
-        dialogue: null,
-      },
-      ...{ nearby: new NearbyRuns(join(root, "this")), assets: { get: () => Promise.resolve(null) } },
+      store: stage.store,
+      clock: realClock,
+      signal: stage.closing.signal,
+      token: null,
+      play: null,
+      dialogue: null,
+      nearby: new NearbyRuns(join(root, "this")),
+      assets: { get: () => Promise.resolve(null) },
     });
   });
   afterEach(() => rmSync(root, { recursive: true }));

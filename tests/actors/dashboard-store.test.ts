@@ -57,7 +57,9 @@ describe("Store", () => {
     expect(overviewOf(recorded)!.phase).toBe("training");
     now += 1;
     expect(overviewOf(recorded)).toMatchObject({
-      ...{ phase: "silent", progress: 57 / 200, aliveMs: 0 },
+      phase: "silent",
+      progress: 57 / 200,
+      aliveMs: 0,
       status: "The run ended at update 57; go on with it: bun run cluster --resume FOLDER",
     });
     recorded.close();

@@ -275,7 +275,9 @@ test("what is not there: a page for people, an error for programs", async () => 
   const answer = await stage.app.request("/episode<b>", { headers });
   const text = await answer.text();
   expect([answer.status, text.includes("There is no page /episode&lt;b&gt;"), text.includes('<a href="/">')]).toEqual([
-    ...[404, true, true],
+    404,
+    true,
+    true,
   ]);
   for (const asked of [stage.app.request("/nothing"), stage.app.request("/api/nothing", { headers })]) {
     expect(await (await asked).json()).toEqual({ error: expect.stringContaining("see / and /api/openapi.json") });

@@ -25,8 +25,14 @@ const boards = { first: 100, count: 50 };
 const skill = { babble: 0.3, noise: 0.2 };
 
 const contextOf = (changed: Partial<ContextRules>): ContextRules => ({
-  ...{ layout: "compact", compat: false, think: true, context: "full", contextTurnsMax: null, overflow: "stop" },
-  ...{ replyTokensMax: 10_000, contextTokensMax: 100_000 },
+  layout: "compact",
+  compat: false,
+  think: true,
+  context: "full",
+  contextTurnsMax: null,
+  overflow: "stop",
+  replyTokensMax: 10_000,
+  contextTokensMax: 100_000,
   ...changed,
 });
 
@@ -55,14 +61,29 @@ async function rollout({ tag, rules, context }: Shown, seeds: number, said: numb
   let turn = 0;
   const outcome = await playEpisode(
     {
-      ...{ episode: "e", purpose: "train", group: 0, member: 0, env: tag.tag, layoutSeed: seeds, dynamicsSeed: seeds },
-      ...{ temperature: 1, topP: 1, topK: 0, version: 1, exact: true, attempt: 0 },
+      episode: "e",
+      purpose: "train",
+      group: 0,
+      member: 0,
+      env: tag.tag,
+      layoutSeed: seeds,
+      dynamicsSeed: seeds,
+      temperature: 1,
+      topP: 1,
+      topK: 0,
+      version: 1,
+      exact: true,
+      attempt: 0,
     },
     {
       rules: { ...context, seed: 1, reasoningWeight: 0 },
-      ...{ tag, dialogue: builtinDialogue(tokenizer), weights: { version: 1, digest: "" }, closeEnv: () => {} },
+      tag,
+      dialogue: builtinDialogue(tokenizer),
+      weights: { version: 1, digest: "" },
+      closeEnv: () => {},
       policy: {
-        ...{ start: async () => "", load: async () => "", open: async () => {}, close: async () => {} },
+        open: async () => {},
+        close: async () => {},
         reply: async () => ({ tokens: said[turn]!, logProbs: said[turn]!.map(() => -1), cut: false }),
       },
       askEnv: async (ask: Messages["env.open" | "env.step"]) => {

@@ -6,8 +6,17 @@ import type { Env, Turn } from "../../envs/env.ts";
 import { FakeClock } from "./children/fake-clock.ts";
 
 const turn = (over: Partial<Turn> = {}): Turn => ({
-  ...{ observation: "seen", reward: 1, penalty: 0, actions: ["go"], actionsLeft: 3, wellFormed: true },
-  ...{ effective: true, valid: true, success: false, ending: null, extra: {} },
+  observation: "seen",
+  reward: 1,
+  penalty: 0,
+  actions: ["go"],
+  actionsLeft: 3,
+  wellFormed: true,
+  effective: true,
+  valid: true,
+  success: false,
+  ending: null,
+  extra: {},
   ...over,
 });
 

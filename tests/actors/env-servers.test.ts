@@ -25,7 +25,9 @@ function stage() {
   });
   const roster = (...names: string[]) =>
     servers.update({
-      ...{ type: "roster", learner: null, metricsSink: null },
+      type: "roster",
+      learner: null,
+      metricsSink: null,
       envServers: names.map((name) => ({ actor: name, url: name })),
     });
   const up = (name: string, is = true) => {

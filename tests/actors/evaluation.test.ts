@@ -30,7 +30,14 @@ async function evaluate(changed: RunConfig, { slots } = WHOLE, progress = (_: nu
   const { dialogue } = saved;
   const warn = (text: string) => expect(text).toBe("");
   const evaluations = await evaluatePolicy({
-    ...{ config: changed, policy: methods, dialogue, weights, slots, clock: realClock, warn, progress },
+    config: changed,
+    policy: methods,
+    dialogue,
+    weights,
+    slots,
+    clock: realClock,
+    warn,
+    progress,
   });
   expect([...evaluations.keys()]).toEqual(["Bandit"]);
   return evaluations.get("Bandit")!;

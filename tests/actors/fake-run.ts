@@ -114,23 +114,28 @@ export const play: PlayAnswer = {
   compat: false,
   envs: [
     {
-      ...{ name: "SimpleSokoban", tag: "SimpleSokoban", options: {} },
+      name: "SimpleSokoban",
+      tag: "SimpleSokoban",
+      options: {},
       rules: { turnsMax: 5, actionsMax: 10, actionsPerTurnMax: 5, formatPenalty: -0.1, think: true },
     },
   ],
 };
 
 export const actorView = (name: string, changes: Partial<ActorView> = {}): ActorView => ({
-  ...{
-    name,
-    role: name.replace(/-\d+$/, "") as ActorView["role"],
-    guest: false,
-    pid: 4711,
-    restarts: 0,
-    url: null,
-    silentMs: 200,
-  },
-  ...{ doing: "working", lastMessage: "roster", rssBytes: 64 << 20, load: {}, weights: null, ...changes },
+  name,
+  role: name.replace(/-\d+$/, "") as ActorView["role"],
+  guest: false,
+  pid: 4711,
+  restarts: 0,
+  url: null,
+  silentMs: 200,
+  doing: "working",
+  lastMessage: "roster",
+  rssBytes: 64 << 20,
+  load: {},
+  weights: null,
+  ...changes,
 });
 
 export interface FakeRunOptions {

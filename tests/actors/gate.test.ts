@@ -49,7 +49,11 @@ async function stage(changed: Partial<GateOptions> = {}) {
   );
   const problems: Problem[] = [];
   const gate = new Gate({
-    ...{ ...limits, listen: "ws://127.0.0.1:0", tls: null, actorsToken: ACTORS, connectionsMax: 100 },
+    ...limits,
+    listen: "ws://127.0.0.1:0",
+    tls: null,
+    actorsToken: ACTORS,
+    connectionsMax: 100,
     passes: [
       { token: BOTH, roles: ["sampler", "env-server"] },
       { token: SAMPLER, roles: ["sampler"] },

@@ -51,7 +51,9 @@ describe("the ladder", () => {
     }
     expect(told).toEqual(["false health warning", "false health collapsed"]);
     expect(checkup(state, trapped(41), HealthConfig.parse({})).metrics).toEqual({
-      ...{ "health/verdict": 3, "health/interventions": 0, "health/rollbacks": 0 },
+      "health/verdict": 3,
+      "health/interventions": 0,
+      "health/rollbacks": 0,
     });
   });
 
@@ -110,7 +112,9 @@ describe("early stops", () => {
   test("count validations, not updates", () => {
     const config = HealthConfig.parse({ stopEarly: ["low_validation_success"], stops: { validations: 2 } });
     const point = (update: number): Measured => ({
-      ...{ success: 0.1, rewardStd: 1, groupsKept: 1 },
+      success: 0.1,
+      rewardStd: 1,
+      groupsKept: 1,
       ...(update % 5 === 1 ? { validation: 0 } : {}),
     });
     expect(rungs(dues(config, 20, point).found)[0]).toEqual([6, "early-stop"]);
@@ -171,7 +175,8 @@ test("an update's metrics are measured as far as they are known", () => {
   };
   expect(measuredOf(values, undefined)).toEqual({ success: 0.5, rewardStd: 2, validity: 0.75, groupsKept: 0.5 });
   expect(measuredOf({ ...values, "collapse/mi_estimate": 0.1 }, 0.3)).toMatchObject({
-    ...{ mutualInformation: 0.1, validation: 0.3 },
+    mutualInformation: 0.1,
+    validation: 0.3,
   });
 });
 
@@ -179,7 +184,9 @@ describe("a rung", () => {
   const config = HealthConfig.parse({});
   const settings = (filter: FilterRule) =>
     ({
-      ...{ filter, policy: { entropyCoefficient: 0.001 }, optimizer: { learningRate: 0.1 } },
+      filter,
+      policy: { entropyCoefficient: 0.001 },
+      optimizer: { learningRate: 0.1 },
     }) as unknown as UpdateSettings;
   const filterAfter = (filter: FilterRule, rounds: number, groups = 16) => {
     let control = CONTROL_START;
@@ -190,7 +197,9 @@ describe("a rung", () => {
   test("tightens a filter, and leaves at least one group", () => {
     expect(filterAfter({ strategy: "all" }, 1)).toEqual({ strategy: "top_ratio", ratio: 0.5, type: "std" });
     expect(filterAfter({ strategy: "top_ratio", ratio: 0.5, type: "std_rev" }, 1)).toEqual({
-      ...{ strategy: "top_ratio", ratio: 0.25, type: "std_rev" },
+      strategy: "top_ratio",
+      ratio: 0.25,
+      type: "std_rev",
     });
     for (const groups of [1, 3, 16, 49]) {
       const { ratio } = filterAfter({ strategy: "top_ratio", ratio: 0.25, type: "std" }, 20, groups) as {

@@ -94,7 +94,10 @@ beforeEach(() => {
   [seen, breaks, spoil, token] = [[], [], false, null];
   const cache = temporaryFolder();
   hub = {
-    ...{ endpoint: hubServer.url.origin, cache, token: null, progress: () => {} },
+    endpoint: hubServer.url.origin,
+    cache,
+    token: null,
+    progress: () => {},
     fetch: (url, options) => fetch(url, options),
   };
 });
@@ -113,8 +116,13 @@ test("a model is laid down as the Hub's own tools do, and is then used without a
   expect(lstatSync(join(folder, shard)).isSymbolicLink()).toBe(true);
   expect(readFileSync(join(own, "blobs", sha256(bytesOf(shard))))).toEqual(bytesOf(shard));
   expect(readdirSync(folder).sort()).toEqual([
-    ...["config.json", "generation_config.json", shard, "model-00002-of-00002.safetensors"],
-    ...["model.safetensors.index.json", "tokenizer.json", "tokenizer_config.json"],
+    "config.json",
+    "generation_config.json",
+    shard,
+    "model-00002-of-00002.safetensors",
+    "model.safetensors.index.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
   ]);
   await checkPretrained(folder);
   expect(progress).toContain(`${shard} true`);

@@ -39,7 +39,11 @@ describe.each([true, false])("a learner's memory, embedding shared with the outp
       }
     }
     const path = await saveCheckpoint(temporaryFolder(), {
-      ...{ update: 3, model, tokenizer: "t", state: {}, policy: { ...policy, step: 5 } },
+      update: 3,
+      model,
+      tokenizer: "t",
+      state: {},
+      policy: { ...policy, step: 5 },
       critic: { ...critic!.memory, step: 6 },
       criticHead: critic!.model.head === "both" ? "both" : "value",
     });

@@ -33,7 +33,11 @@ async function listen(): Promise<void> {
   acks = new Acks();
   notices = [];
   learner = new Learner({
-    ...{ tickets: book, acks, leaseMs: LEASE_MS, vocabulary: 500, clock: world.clock },
+    tickets: book,
+    acks,
+    leaseMs: LEASE_MS,
+    vocabulary: 500,
+    clock: world.clock,
     notice: (level, kind, text) => void notices.push(`${level} ${kind}: ${text}`),
   });
   listener = await world.transport.listen("memory:learner", welcoming(RUN, learner));

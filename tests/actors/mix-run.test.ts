@@ -114,7 +114,13 @@ describe("a run over a mix", () => {
     const weights = await startSavedPolicy(saved, config, 8, methods, () => {});
     const warn = (text: string) => expect(text).toBe("");
     const played = await evaluatePolicy({
-      ...{ config, policy: methods, dialogue: saved.dialogue, weights, slots: 8, clock: realClock, warn },
+      config,
+      policy: methods,
+      dialogue: saved.dialogue,
+      weights,
+      slots: 8,
+      clock: realClock,
+      warn,
     });
     expect([...played.keys()]).toEqual(["Bandit", "Ice"]);
     for (const [env, { success, passAt, stops }] of played) {

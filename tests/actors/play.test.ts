@@ -13,12 +13,31 @@ const tokenizer = new Tokenizer();
 const tag = envTag("SimpleSokoban", {}, false);
 const END = tokenizer.id("<|im_end|>");
 const rules: PlayRules = {
-  ...{ seed: 5, layout: "compact", compat: false, think: true, replyTokensMax: 40, contextTokensMax: 400 },
-  ...{ context: "full", contextTurnsMax: null, overflow: "stop", reasoningWeight: 0 },
+  seed: 5,
+  layout: "compact",
+  compat: false,
+  think: true,
+  replyTokensMax: 40,
+  contextTokensMax: 400,
+  context: "full",
+  contextTurnsMax: null,
+  overflow: "stop",
+  reasoningWeight: 0,
 };
 const ticket: Ticket = {
-  ...{ episode: "u3.g1.m2", purpose: "train", group: 1, member: 2, env: "SimpleSokoban", layoutSeed: 7 },
-  ...{ dynamicsSeed: 8, temperature: 0.9, topP: 0.8, topK: 4, version: 3, exact: true, attempt: 1 },
+  episode: "u3.g1.m2",
+  purpose: "train",
+  group: 1,
+  member: 2,
+  env: "SimpleSokoban",
+  layoutSeed: 7,
+  dynamicsSeed: 8,
+  temperature: 0.9,
+  topP: 0.8,
+  topK: 4,
+  version: 3,
+  exact: true,
+  attempt: 1,
 };
 
 /** Says these replies, one after the other; "cut " in front of one leaves its end token out. */
@@ -72,9 +91,20 @@ class FakeEnv {
     const given = this.#steps.shift() ?? {};
     if ("type" in given && given.type === "failed") return given;
     return {
-      ...{ type: "env.stepped", episode, turn, observation: `#P_${turn}#`, reward: -0.1, penalty: 0 },
-      ...{ actions: ["Left"], actionsLeft: 9 - turn, wellFormed: true, effective: true, valid: true },
-      ...{ success: false, ending: null, extra: { pushes: 1 } },
+      type: "env.stepped",
+      episode,
+      turn,
+      observation: `#P_${turn}#`,
+      reward: -0.1,
+      penalty: 0,
+      actions: ["Left"],
+      actionsLeft: 9 - turn,
+      wellFormed: true,
+      effective: true,
+      valid: true,
+      success: false,
+      ending: null,
+      extra: { pushes: 1 },
       ...given,
     };
   }
@@ -84,9 +114,13 @@ function stage(replies: readonly string[], steps: readonly Step[], changed: Part
   const policy = new FakePolicy(replies);
   const env = new FakeEnv(steps);
   const context: PlayContext = {
-    ...{ tag, dialogue: builtinDialogue(tokenizer), policy: policy.methods, rules: { ...rules, ...changed } },
+    tag,
+    dialogue: builtinDialogue(tokenizer),
+    policy: policy.methods,
+    rules: { ...rules, ...changed },
     weights: { version: 3, digest: "d".repeat(64) },
-    ...{ askEnv: env.askEnv, closeEnv: env.closeEnv },
+    askEnv: env.askEnv,
+    closeEnv: env.closeEnv,
   };
   return { policy, env, play: () => playEpisode(ticket, context) };
 }

@@ -57,7 +57,14 @@ describe("groups of a mix", () => {
   test("follow one another in a batch, env by env", () => {
     const config = configOf({ env: { mix }, rollout: { groups: 8 } });
     expect(groupEnvs(config)).toEqual([
-      ...["SimpleSokoban", "SimpleSokoban", "FrozenLake", "FrozenLake", "Ice", "Ice", "Bandit", "Bandit"],
+      "SimpleSokoban",
+      "SimpleSokoban",
+      "FrozenLake",
+      "FrozenLake",
+      "Ice",
+      "Ice",
+      "Bandit",
+      "Bandit",
     ]);
   });
 });

@@ -50,7 +50,10 @@ export function recordedRow({ babble, ticket: changes = {}, options = {} }: Reco
       tokens: Int32Array.from(tokens),
       written: Uint8Array.from(written),
       logProbs: Float32Array.from(logProbs),
-      ...{ contexts: [0], turns: spans, version: ticket.version, digest: "ab".repeat(32) },
+      contexts: [0],
+      turns: spans,
+      version: ticket.version,
+      digest: "ab".repeat(32),
     };
     const status = turn.success || turn.ending === "over" ? "scored" : "truncated";
     const played = { status, stop: turn.ending, success: turn.success, trajectory } as const;

@@ -36,7 +36,13 @@ async function evaluate(env: Partial<RunConfig["env"]>, warn = (text: string) =>
   const weights = await startSavedPolicy(saved, changed, 16, methods, () => {});
   const { dialogue } = saved;
   const evaluations = await evaluatePolicy({
-    ...{ config: changed, policy: methods, dialogue, weights, slots: 16, clock: realClock, warn },
+    config: changed,
+    policy: methods,
+    dialogue,
+    weights,
+    slots: 16,
+    clock: realClock,
+    warn,
   });
   return [...evaluations.values()][0]!;
 }
@@ -105,7 +111,10 @@ describe("a policy on a remote env", () => {
     const remote = { ...longer, env: { ...longer.env, tag: "Remote", options: { url: server.url } } };
     const lines: string[] = [];
     const run = await startSingleProcess({
-      ...{ run: "run", folder: copy, config: remote, event: () => {} },
+      run: "run",
+      folder: copy,
+      config: remote,
+      event: () => {},
       output: (_, line) => lines.push(line),
     });
     expect(await run.ended).toEqual({ ok: true, reason: "learner finished" });

@@ -19,7 +19,10 @@ class FakeSink {
     this.away
       ? null
       : ({
-          ...{ name: "sink", closed: false, queuedBytes: this.queuedBytes, close: () => {} },
+          name: "sink",
+          closed: false,
+          queuedBytes: this.queuedBytes,
+          close: () => {},
           tell: (message: Tell) => void this.told.push(message),
           ask: async (message: Ask) => this.#answer(message),
         } as Peer);
@@ -40,7 +43,13 @@ let notices: string[];
 beforeEach(() => {
   [clock, sink, notices] = [new FakeClock(), new FakeSink(), []];
   reporter = new Reporter({
-    ...{ actor: "learner", sink: sink.peer, clock, waitingMax: 5, rowsMax: 10, askDeadlineMs: 1000, retryMs: 100 },
+    actor: "learner",
+    sink: sink.peer,
+    clock,
+    waitingMax: 5,
+    rowsMax: 10,
+    askDeadlineMs: 1000,
+    retryMs: 100,
     notice: (level, text) => void notices.push(`${level}: ${text}`),
   });
 });
@@ -91,7 +100,8 @@ describe("metrics and events", () => {
     reporter.opened();
     expect(steps()).toEqual([4, "event", 5, 6, 7, 8]);
     expect(sink.told[1]).toMatchObject({
-      ...{ level: "warning", kind: "dropped" },
+      level: "warning",
+      kind: "dropped",
       text: "3 metrics and events of learner were dropped while the sink was away",
     });
   });

@@ -75,7 +75,11 @@ const SIGNS = [
 
 async function runIn(at: string): Promise<void> {
   const end = await startSingleProcess({
-    ...{ run: "trapped", folder: at, config: trappedConfig(folder), event: () => {}, output: () => {} },
+    run: "trapped",
+    folder: at,
+    config: trappedConfig(folder),
+    event: () => {},
+    output: () => {},
   }).then((cluster) => cluster.ended);
   expect(end).toMatchObject({ ok: true });
 }

@@ -25,13 +25,22 @@ async function play(changed: Sections = {}, said = "go</think><answer>Up || Down
   const asked: ReplyRequest[] = [];
   const server = new EnvServer({
     find: (name) => opener(config, name),
-    ...{ episodesMax: 1, idleMs: 1e6, answerMsMax: 1e6, clock: new FakeClock(), warn: () => {} },
+    episodesMax: 1,
+    idleMs: 1e6,
+    answerMsMax: 1e6,
+    clock: new FakeClock(),
+    warn: () => {},
   });
   const outcome = await playEpisode(ticket!, {
-    ...{ rules: rulesOf(config), tag: tagOf(config, ticket!.env), dialogue },
+    rules: rulesOf(config),
+    tag: tagOf(config, ticket!.env),
+    dialogue,
     weights: { version: 1, digest: "" },
     policy: {
-      ...{ start: async () => "", load: async () => "", open: async () => {}, close: async () => {} },
+      start: async () => "",
+      load: async () => "",
+      open: async () => {},
+      close: async () => {},
       async reply(_: string, request: ReplyRequest) {
         asked.push(request);
         const all = [...tokenizer.encode(said), ...dialogue.stops];

@@ -80,7 +80,12 @@ describe("the tickets of a mix", () => {
   test("name their env, group by group; boards go on from group to group", () => {
     const tickets = trainingTickets(config, 1, 1);
     expect(tickets.map(({ env }) => env)).toEqual([
-      ...["SimpleSokoban", "SimpleSokoban", "Bandit", "Bandit", "Bandit", "Bandit"],
+      "SimpleSokoban",
+      "SimpleSokoban",
+      "Bandit",
+      "Bandit",
+      "Bandit",
+      "Bandit",
     ]);
     expect(tickets.map(({ layoutSeed }) => layoutSeed - config.rollout.firstSeed)).toEqual([3, 3, 4, 4, 5, 5]);
   });
@@ -106,28 +111,43 @@ describe("the tickets of a mix", () => {
 });
 
 const turn = (changed: Partial<TurnRecord>): TurnRecord => ({
-  ...{ observation: "", reply: "", actions: ["Up"], reward: -0.1, penalty: 0 },
-  ...{ wellFormed: true, effective: true, valid: true, cut: false, dropped: 0 },
+  observation: "",
+  reply: "",
+  actions: ["Up"],
+  reward: -0.1,
+  penalty: 0,
+  wellFormed: true,
+  effective: true,
+  valid: true,
+  cut: false,
+  dropped: 0,
   ...changed,
 });
 
 function finished(turns: TurnRecord[], written: number, changed: Partial<Played> = {}): Finished {
   const outcome: Played = {
-    ...{ status: "scored", stop: "over", success: false, turns, finalObservation: "", extra: {} },
+    status: "scored",
+    stop: "over",
+    success: false,
+    turns,
+    finalObservation: "",
+    extra: {},
     trajectory: {
       tokens: new Int32Array(10),
       written: Uint8Array.from({ length: 10 }, (_, i) => Number(i < written)),
       logProbs: new Float32Array(10),
       contexts: [0],
       turns: turns.map(({ reward, penalty }, i) => ({ end: i, reward, penalty })),
-      ...{ version: 1, digest: "" },
+      version: 1,
+      digest: "",
     },
     ...changed,
   };
   return { ticket: ticketOf(), sampler: "s", outcome };
 }
 const failed = (status: "envError" | "aborted", detail: string): Finished => ({
-  ...{ ticket: ticketOf({ episode: detail }), sampler: "s" },
+  ticket: ticketOf({ episode: detail }),
+  sampler: "s",
   outcome: { status, detail } satisfies Outcome,
 });
 
@@ -188,7 +208,9 @@ describe("what was played", () => {
     }));
     const train = metricValues(rolloutMetrics("train", playedOf(tries)));
     expect(train).toMatchObject({
-      ...{ "train/success": 3 / 8, "train/success{env=Bandit}": 0.5, "train/success{env=Ice}": 0.25 },
+      "train/success": 3 / 8,
+      "train/success{env=Bandit}": 0.5,
+      "train/success{env=Ice}": 0.25,
       "train/groups": 2,
       "train/groups{env=Ice}": 1,
       "train/pass_at_group": 1,

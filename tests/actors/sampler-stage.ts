@@ -26,14 +26,28 @@ const rules = { turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1, formatPenalty:
 export const digestOf = (letter: string) => letter.repeat(64);
 
 export const weights = (version: number, letter = "a"): Messages["weights"] => ({
-  ...{ type: "weights", version, digest: digestOf(letter), byteLength: 4 },
+  type: "weights",
+  version,
+  digest: digestOf(letter),
+  byteLength: 4,
   location: { kind: "shared", path: `/${letter}`, byteOffset: 0, seal: { key: "0".repeat(32), tag: "0".repeat(32) } },
 });
 
 export function ticket(episode: string, fields: Partial<Ticket> = {}): Ticket {
   return {
-    ...{ episode, purpose: "train", group: 0, member: 0, env: "Bandit", layoutSeed: 7, dynamicsSeed: 8 },
-    ...{ temperature: 1, topP: 1, topK: 0, version: 1, exact: true, attempt: 0 },
+    episode,
+    purpose: "train",
+    group: 0,
+    member: 0,
+    env: "Bandit",
+    layoutSeed: 7,
+    dynamicsSeed: 8,
+    temperature: 1,
+    topP: 1,
+    topK: 0,
+    version: 1,
+    exact: true,
+    attempt: 0,
     ...fields,
   };
 }
@@ -41,11 +55,20 @@ export const tickets = (count: number, fields: Partial<Ticket> = {}) =>
   Array.from({ length: count }, (_, i) => ticket(`e${i}`, fields));
 
 export const scored = (episode: string, version = 1): Outcome => ({
-  ...{ status: "scored", stop: "over", success: false, turns: [], finalObservation: episode, extra: {} },
+  status: "scored",
+  stop: "over",
+  success: false,
+  turns: [],
+  finalObservation: episode,
+  extra: {},
   trajectory: {
-    ...{ tokens: Int32Array.of(1, 2), written: Uint8Array.of(0, 1), logProbs: Float32Array.of(0, -0.5) },
+    tokens: Int32Array.of(1, 2),
+    written: Uint8Array.of(0, 1),
+    logProbs: Float32Array.of(0, -0.5),
     contexts: [0],
-    ...{ turns: [{ end: 1, reward: 1, penalty: 0 }], version, digest: digestOf("a") },
+    turns: [{ end: 1, reward: 1, penalty: 0 }],
+    version,
+    digest: digestOf("a"),
   },
 });
 
@@ -54,7 +77,10 @@ export class World {
   readonly clock = new FakeClock();
   readonly network = new MemoryNetwork();
   readonly transport = new MemoryTransport(this.network, {
-    ...{ clock: this.clock, token: "a-token-for-tests", frameBytesMax: 1 << 20, queuedBytesMax: 1 << 20 },
+    clock: this.clock,
+    token: "a-token-for-tests",
+    frameBytesMax: 1 << 20,
+    queuedBytesMax: 1 << 20,
   });
 
   /** Everything that was sent has arrived, and what it caused too. */
@@ -70,9 +96,15 @@ export class World {
 
   connect(address: () => string, actor: string, handler: Handler): Connection {
     return connectForever({
-      ...{ transport: this.transport, address, run: RUN, handler, clock: this.clock, uniform: () => 0.5 },
+      transport: this.transport,
+      address,
+      run: RUN,
+      handler,
+      clock: this.clock,
+      uniform: () => 0.5,
       me: () => ({ actor, role: "sampler", url: null }),
-      ...{ backoffMs: { first: 50, max: 100 }, helloDeadlineMs: 5000 },
+      backoffMs: { first: 50, max: 100 },
+      helloDeadlineMs: 5000,
     });
   }
 }
@@ -124,7 +156,11 @@ export function hold(policy: FakePolicy): () => void {
 export async function bandits(world: World, name: string): Promise<{ server: EnvServer; listener: Listener }> {
   const server = new EnvServer({
     find: () => (seeds) => openEpisode(bandit.open(seeds), rules),
-    ...{ episodesMax: 100, idleMs: 60_000, answerMsMax: 1000, clock: world.clock, warn: () => {} },
+    episodesMax: 100,
+    idleMs: 60_000,
+    answerMsMax: 1000,
+    clock: world.clock,
+    warn: () => {},
   });
   return { server, listener: await world.transport.listen(`memory:${name}`, welcoming(RUN, server)) };
 }
@@ -142,7 +178,9 @@ export function startSampler(world: World, { actor = "sampler-0", slots = 4, env
   });
   const roster = (names: readonly string[]) =>
     envServers.update({
-      ...{ type: "roster", learner: null, metricsSink: null },
+      type: "roster",
+      learner: null,
+      metricsSink: null,
       envServers: names.map((name) => ({ actor: name, url: `memory:${name}` })),
     });
   roster(envs);
@@ -155,8 +193,16 @@ export function startSampler(world: World, { actor = "sampler-0", slots = 4, env
     triesMax,
     askDeadlineMs: ASK_MS,
     rules: {
-      ...{ seed: 5, layout: "compact", compat: false, think: true, replyTokensMax: 40, contextTokensMax: 400 },
-      ...{ context: "full", contextTurnsMax: null, overflow: "stop", reasoningWeight: 0 },
+      seed: 5,
+      layout: "compact",
+      compat: false,
+      think: true,
+      replyTokensMax: 40,
+      contextTokensMax: 400,
+      context: "full",
+      contextTurnsMax: null,
+      overflow: "stop",
+      reasoningWeight: 0,
     },
     envTag: () => bandit,
     log: { debug: quiet, info: quiet, warning: quiet, error: (kind, text) => void errors.push(`${kind}: ${text}`) },
@@ -176,7 +222,9 @@ export class FakeLearner {
   answer: (message: Messages["episode.finished"]) => Messages["episode.taken" | "failed"] | undefined = ({
     episode,
   }) => ({
-    ...{ type: "episode.taken", episode, fresh: true },
+    type: "episode.taken",
+    episode,
+    fresh: true,
   });
   #listener: Listener | null = null;
 

@@ -101,8 +101,14 @@ async function settle(): Promise<void> {
 }
 
 const heartbeat: Tell = {
-  ...{ type: "heartbeat", actor: "a", doing: "playing 3", lastMessage: "tickets", rssBytes: 5 },
-  ...{ load: { "queue/playing": 3 }, weights: null, workingMs: 0 },
+  type: "heartbeat",
+  actor: "a",
+  doing: "playing 3",
+  lastMessage: "tickets",
+  rssBytes: 5,
+  load: { "queue/playing": 3 },
+  weights: null,
+  workingMs: 0,
 };
 
 describe("a supervisor", () => {

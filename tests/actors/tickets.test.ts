@@ -9,8 +9,19 @@ const LEASE_MS = 1000;
 
 function ticket(episode: string, fields: Partial<Ticket> = {}): Ticket {
   return {
-    ...{ episode, purpose: "train", group: 0, member: 0, env: "bandit", layoutSeed: 7, dynamicsSeed: 8 },
-    ...{ temperature: 1, topP: 1, topK: 0, version: 3, exact: true, attempt: 0 },
+    episode,
+    purpose: "train",
+    group: 0,
+    member: 0,
+    env: "bandit",
+    layoutSeed: 7,
+    dynamicsSeed: 8,
+    temperature: 1,
+    topP: 1,
+    topK: 0,
+    version: 3,
+    exact: true,
+    attempt: 0,
     ...fields,
   };
 }

@@ -14,9 +14,11 @@ test("the model that adapters belong to is their reference: no KL until they hav
   const zeros = () => new Float32Array(flat.length);
   const trainer = trainerMethods();
   await trainer.start({
-    ...{ engine: { name: "compiled", threads: 1 }, model: adapted },
+    engine: { name: "compiled", threads: 1 },
+    model: adapted,
     policy: { parameters: flat, moment: zeros(), variance: zeros(), step: 0 },
-    ...{ frozen: start.slice(), critic: null },
+    frozen: start.slice(),
+    critic: null,
   });
   trainer.keepReference(null);
   const kl = { estimator: "k3", coefficient: 0.1 } as const;

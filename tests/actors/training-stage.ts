@@ -26,17 +26,33 @@ export const configOf = (changed: Sections = {}) =>
   ]);
 
 export const outcomeOf = ({ version }: Ticket, success = true): Outcome => ({
-  ...{ status: "scored", stop: success ? "success" : "over", success, finalObservation: "", extra: {} },
+  status: "scored",
+  stop: success ? "success" : "over",
+  success,
+  finalObservation: "",
+  extra: {},
   turns: [
     {
-      ...{ observation: "", reply: "", actions: ["Phoenix"], reward: Number(success), penalty: 0 },
-      ...{ wellFormed: true, effective: true, valid: true, cut: false, dropped: 0 },
+      observation: "",
+      reply: "",
+      actions: ["Phoenix"],
+      reward: Number(success),
+      penalty: 0,
+      wellFormed: true,
+      effective: true,
+      valid: true,
+      cut: false,
+      dropped: 0,
     },
   ],
   trajectory: {
-    ...{ tokens: Int32Array.of(1, 2, 3), written: Uint8Array.of(0, 1, 1), logProbs: new Float32Array(3) },
+    tokens: Int32Array.of(1, 2, 3),
+    written: Uint8Array.of(0, 1, 1),
+    logProbs: new Float32Array(3),
     contexts: [0],
-    ...{ turns: [{ end: 2, reward: Number(success), penalty: 0 }], version, digest: "" },
+    turns: [{ end: 2, reward: Number(success), penalty: 0 }],
+    version,
+    digest: "",
   },
 });
 
@@ -66,7 +82,10 @@ export class Stage {
     const unused = () => Promise.reject(new Error("not part of this test"));
     const note = (call: string) => void this.calls.push(call);
     const sink = {
-      ...{ name: "sink", closed: false, queuedBytes: 0, close: () => {} },
+      name: "sink",
+      closed: false,
+      queuedBytes: 0,
+      close: () => {},
       tell: (message: { type: string; step: number; values: Record<string, number> }) => {
         if (message.type !== "metrics") return;
         for (const [name, value] of Object.entries(message.values)) this.metrics.set(`${name} ${message.step}`, value);
@@ -74,7 +93,10 @@ export class Stage {
       ask: async ({ rows }: { rows: unknown[] }) => ({ type: "episodes.stored", count: rows.length }),
     };
     this.training = new Training({
-      ...{ run: "run", config, clock: this.clock, engine: "compiled, cpu, 2 threads" },
+      run: "run",
+      config,
+      clock: this.clock,
+      engine: "compiled, cpu, 2 threads",
       trainer: {
         start: unused,
         keepReference: unused,
@@ -98,10 +120,17 @@ export class Stage {
         },
       },
       reporter: new Reporter({
-        ...{ actor: "learner", sink: () => sink as never, clock: this.clock, notice: () => {} },
-        ...{ waitingMax: 100, rowsMax: 1000, askDeadlineMs: 1000, retryMs: 100 },
+        actor: "learner",
+        sink: () => sink as never,
+        clock: this.clock,
+        notice: () => {},
+        waitingMax: 100,
+        rowsMax: 1000,
+        askDeadlineMs: 1000,
+        retryMs: 100,
       }),
-      ...{ resumed, thinkEnd: null },
+      resumed,
+      thinkEnd: null,
       publish: async (version) => {
         note(`publish ${version}`);
         return { acknowledged: Promise.resolve(7) };

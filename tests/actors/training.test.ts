@@ -9,14 +9,33 @@ import { figure } from "../figure.ts";
 import { configOf, outcomeOf, type Sections, Stage } from "./training-stage.ts";
 
 const WHOLE = [
-  ...["publish 1", "play v0 3 v1", "save 0"],
-  ...["play u0 4 v1", "update 4", "publish 2"],
-  ...["play u1 4 v2", "update 4", "publish 3"],
-  ...["play v2 3 v3", "play u2 4 v3", "update 4", "publish 4"],
-  ...["save 3", "play u3 4 v4", "update 4", "publish 5"],
-  ...["play v4 3 v5", "play u4 4 v5", "update 4", "publish 6"],
-  ...["play u5 4 v6", "update 4", "publish 7"],
-  ...["play v6 3 v7", "save 6", "play end 3 v7"],
+  "publish 1",
+  "play v0 3 v1",
+  "save 0",
+  "play u0 4 v1",
+  "update 4",
+  "publish 2",
+  "play u1 4 v2",
+  "update 4",
+  "publish 3",
+  "play v2 3 v3",
+  "play u2 4 v3",
+  "update 4",
+  "publish 4",
+  "save 3",
+  "play u3 4 v4",
+  "update 4",
+  "publish 5",
+  "play v4 3 v5",
+  "play u4 4 v5",
+  "update 4",
+  "publish 6",
+  "play u5 4 v6",
+  "update 4",
+  "publish 7",
+  "play v6 3 v7",
+  "save 6",
+  "play end 3 v7",
 ];
 
 describe("a run", () => {
@@ -25,10 +44,16 @@ describe("a run", () => {
     const report = await stage.training.run();
     expect(stage.calls).toEqual(WHOLE);
     expect(report).toMatchObject({
-      ...{ run: "run", env: "Bandit", updates: 6, engine: "compiled", device: "cpu, 2 threads", logProbGap: 1e-6 },
+      run: "run",
+      env: "Bandit",
+      updates: 6,
+      engine: "compiled",
+      device: "cpu, 2 threads",
+      logProbGap: 1e-6,
       success: { taught: null, before: 1, after: 1, best: 1 },
       // 6 updates of 4, and 5 validations of 3, of 2 written tokens each, in a second per batch.
-      ...{ episodes: 39, tokensPerSecond: (2 * 39) / 11 },
+      episodes: 39,
+      tokensPerSecond: (2 * 39) / 11,
     });
     // Minutes of reinforcement begin with its first validation, and the report's own is not in them.
     expect(report!.minutes).toBeCloseTo(10 / 60, 9);

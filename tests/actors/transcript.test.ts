@@ -11,8 +11,14 @@ const dialogue = builtinDialogue(tokenizer);
 const tag = envTag("SimpleSokoban", {}, false);
 const END = tokenizer.id("<|im_end|>");
 const rules: ContextRules = {
-  ...{ layout: "compact", compat: false, think: false, context: "full", contextTurnsMax: null, overflow: "stop" },
-  ...{ replyTokensMax: 24, contextTokensMax: 1000 },
+  layout: "compact",
+  compat: false,
+  think: false,
+  context: "full",
+  contextTurnsMax: null,
+  overflow: "stop",
+  replyTokensMax: 24,
+  contextTokensMax: 1000,
 };
 /** Boards that differ, as the policy is told of them. */
 const board = (turn: number) => `######\n#P${"_".repeat(turn % 3)}X${"_".repeat(2 - (turn % 3))}#\n######`;

@@ -26,7 +26,10 @@ const note = (step: number): Tell => ({ type: "metrics", actor: "a", step, value
 
 /** A trajectory of about so many bytes: what a broker keeps until it is acknowledged. */
 const finished = (episode: string, bytes = 0): Messages["episode.finished"] => ({
-  ...{ type: "episode.finished", actor: "s", episode, attempt: 0 },
+  type: "episode.finished",
+  actor: "s",
+  episode,
+  attempt: 0,
   outcome: { status: "aborted", detail: "x".repeat(bytes) },
 });
 const taken = (ask: Ask): Answer =>
@@ -59,7 +62,8 @@ function actor(options: Partial<SocketOptions> = {}, answer: (ask: Ask) => Answe
   const report = (problem: Problem) => void problems.push(problem);
   const transport = createTransport("nats", { ...limits, report, ...options });
   return {
-    ...{ seen, problems },
+    seen,
+    problems,
     left: () => left.promise.finally(() => (left = Promise.withResolvers<string>())),
     async listen(address: string) {
       const listener = await transport.listen(address, handler);
@@ -212,7 +216,8 @@ describe.skipIf(natsServer === null)("a NATS broker", () => {
     const { manager } = await streamsOf(broker);
     const bytesMax = 30_000;
     await manager.streams.add({
-      ...{ name: WORK, subjects: ["bunraku.work.>"] },
+      name: WORK,
+      subjects: ["bunraku.work.>"],
       retention: "workqueue",
       discard: "new",
       max_bytes: bytesMax,

@@ -46,9 +46,16 @@ function trainee(config: RunConfig, changed: Partial<WarmStartContext> = {}) {
   const notices: string[] = [];
   const unused = () => Promise.reject(new Error("not part of a warm start"));
   const context: WarmStartContext = {
-    ...{ config, model, parameters },
+    config,
+    model,
+    parameters,
     trainer: {
-      ...{ start: unused, keepReference: unused, update: unused, steps: unused, goOnFrom: unused, crossScore: unused },
+      start: unused,
+      keepReference: unused,
+      update: unused,
+      steps: unused,
+      goOnFrom: unused,
+      crossScore: unused,
       analyseGradients: unused,
       resetOptimizer: async () => void calls.push("reset"),
       async imitate(demos, _, optimizer) {
@@ -58,7 +65,9 @@ function trainee(config: RunConfig, changed: Partial<WarmStartContext> = {}) {
       },
     },
     demonstrations: {
-      ...{ lessons: lessonsOf(config), context: rulesOf(config), dialogue },
+      lessons: lessonsOf(config),
+      context: rulesOf(config),
+      dialogue,
     },
     async measureTaught() {
       calls.push("measure");
@@ -83,8 +92,12 @@ describe("a fresh warm start", () => {
     expect(await warmStart(context)).toEqual({ taught: { cool: 0.75, one: 0.5 }, cached: false });
     // The loss is the mean of the steps since the last report: of 1 to 6, 7 to 26 and 27 to 31.
     expect(calls).toEqual([
-      ...["reset", "learn 6/6 6 3.5", "measure"],
-      ...["reset", "blur 20/25 26 16.5", "blur 25/25 31 29"],
+      "reset",
+      "learn 6/6 6 3.5",
+      "measure",
+      "reset",
+      "blur 20/25 26 16.5",
+      "blur 25/25 31 29",
       "reset",
     ]);
   });
@@ -162,7 +175,10 @@ describe("a warm start that was made before", () => {
     await warmStart(trainee(configOf()).context);
     const changed = {
       learner: { updates: 7, learningRate: 1, algorithm: "ppo" },
-      ...{ sampler: { count: 5 }, envServer: { count: 3 }, metrics: { port: 0 }, rollout: { groups: 20 } },
+      sampler: { count: 5 },
+      envServer: { count: 3 },
+      metrics: { port: 0 },
+      rollout: { groups: 20 },
     };
     expect((await warmStart(trainee(configOf(changed)).context)).cached).toBe(true);
   });

@@ -105,7 +105,8 @@ describe("a sampler of another host", () => {
     const publisher = new WeightsPublisher({ folder: temporaryFolder(), run: "test", keep: 2, half });
     const serve = serveWeights(publisher);
     const server = Bun.serve({
-      ...{ hostname: "127.0.0.1", port: 0 },
+      hostname: "127.0.0.1",
+      port: 0,
       async fetch(request) {
         const answer = (await serve(request)) ?? new Response("", { status: 404 });
         sent.push(answer.headers.get("content-weights"));

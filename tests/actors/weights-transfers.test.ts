@@ -54,7 +54,11 @@ test(`${TRANSFERS} downloads, cut anywhere, some from a server that has other by
     };
     const location = { kind: "http", url: "http://127.0.0.1/weights/1" } as const;
     const message: Published = {
-      ...{ type: "weights", version: transfer, digest: sha256(bytes), byteLength: bytes.length, location },
+      type: "weights",
+      version: transfer,
+      digest: sha256(bytes),
+      byteLength: bytes.length,
+      location,
     };
     seen[await outcome(message, right, { ...downloading(), fetch, failuresMax: 3, pauseMs: 0 })]++;
   }

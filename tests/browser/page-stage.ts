@@ -53,8 +53,14 @@ export class PageStage {
     this.#folder = mkdtempSync(join(tmpdir(), "bunraku-page-"));
     ({ store: this.store, sink: this.sink, run: this.run } = this.#begin("run-1", 3));
     this.served = await serveDashboard({
-      ...{ store: this.store, host: "127.0.0.1", port: 0, token: null, clock: realClock },
-      ...{ play, dialogue: builtinDialogue(), nearby: new NearbyRuns(join(this.#folder, "run-1")) },
+      store: this.store,
+      host: "127.0.0.1",
+      port: 0,
+      token: null,
+      clock: realClock,
+      play,
+      dialogue: builtinDialogue(),
+      nearby: new NearbyRuns(join(this.#folder, "run-1")),
     });
     await this.newPage();
   }

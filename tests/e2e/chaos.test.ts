@@ -24,8 +24,10 @@ test(
     expect(result).toMatchObject({ unrecovered: 0, problems: [] });
     expect(result.recoveryMs.max).toBeGreaterThan(result.detectionMs.max);
     figure("SIGKILL of anybody, every 5 to 20 s", {
-      ...{ kills: 2, noticed: ms(result.detectionMs.max), "serving again": ms(result.recoveryMs.max) },
-      ...{ "lost, twice, mixed or left": 0 },
+      kills: 2,
+      noticed: ms(result.detectionMs.max),
+      "serving again": ms(result.recoveryMs.max),
+      "lost, twice, mixed or left": 0,
     });
     expect(Object.keys(result.rssBytesPerMinute).sort()).toEqual(
       ["env-server-0", "env-server-1", "learner", "metrics-sink", "sampler-0", "sampler-1", "supervisor"].sort(),

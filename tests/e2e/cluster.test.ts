@@ -79,7 +79,11 @@ describe("a run", () => {
     db.close();
     const actors = views.map(({ view }) => JSON.parse(view) as ActorView);
     expect(actors.map(({ name }) => name)).toEqual([
-      ...["env-server-0", "learner", "metrics-sink", "sampler-0", "sampler-1"],
+      "env-server-0",
+      "learner",
+      "metrics-sink",
+      "sampler-0",
+      "sampler-1",
     ]);
     const digests = actors.flatMap(({ weights }) => (weights === null ? [] : [weights.digest]));
     expect(digests.length).toBe(3);

@@ -14,11 +14,15 @@ export class Guest {
     wrap: readonly string[] = [],
   ) {
     this.#child = Bun.spawn([...wrap, process.execPath, "scripts/run.ts", command, ...args], {
-      ...{ cwd: root, stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, ...env } },
+      cwd: root,
+      stdio: ["ignore", "pipe", "pipe"],
+      env: { ...process.env, ...env },
     });
     const reading = this.#read();
     this.ended = Promise.all([this.#child.stdout.text(), reading, this.#child.exited]).then(([out, err, code]) => ({
-      ...{ out, err, code },
+      out,
+      err,
+      code,
     }));
   }
 

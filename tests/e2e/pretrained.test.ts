@@ -19,15 +19,30 @@ const modelOf = (name: string) => join(import.meta.dir, "../golden/checkpoints",
  * replies: overlong ones cost reward.
  */
 const small = [
-  ...["--rollout.groups=4", "--rollout.groupSize=4", "--rollout.replyTokensMax=24", "--rollout.contextTokensMax=640"],
-  ...["--learner.filter.strategy=all", "--learner.overlong.weight=1", "--learner.overlong.margin=1"],
-  ...["--learner.minibatch=16", "--learner.learningRate=1e-3", "--validate.episodes=8", "--metrics.port=0"],
-  ...["--checkpoint.everyUpdates=1", "--sampler.slots=8"],
+  "--rollout.groups=4",
+  "--rollout.groupSize=4",
+  "--rollout.replyTokensMax=24",
+  "--rollout.contextTokensMax=640",
+  "--learner.filter.strategy=all",
+  "--learner.overlong.weight=1",
+  "--learner.overlong.margin=1",
+  "--learner.minibatch=16",
+  "--learner.learningRate=1e-3",
+  "--validate.episodes=8",
+  "--metrics.port=0",
+  "--checkpoint.everyUpdates=1",
+  "--sampler.slots=8",
 ];
 const start = (name: string, model: string, ...more: string[]) =>
   new RunProcess(join(home, name), [
-    ...["--model", modelOf(model), "--env", "Bandit", "--run-dir", join(home, name)],
-    ...[...small, ...more],
+    "--model",
+    modelOf(model),
+    "--env",
+    "Bandit",
+    "--run-dir",
+    join(home, name),
+    ...small,
+    ...more,
   ]);
 
 test(
@@ -71,7 +86,9 @@ test.each(["qwen3", "llama"])(
     const { code, out } = await start(
       name,
       name,
-      ...["--updates", "1", "--json"],
+      "--updates",
+      "1",
+      "--json",
       "--learner.algorithm=ppo",
       "--learner.kl.coefficient=0.1",
     ).ended;
@@ -119,7 +136,11 @@ test("a model that cannot be used is one line before there is a run", async () =
   cpSync(modelOf("qwen2"), broken, { recursive: true });
   rmSync(join(broken, "model-00002-of-00002.safetensors"));
   const { code, out, err } = await command([
-    ...["cluster", "--model", broken, "--run-dir", join(home, "none")],
+    "cluster",
+    "--model",
+    broken,
+    "--run-dir",
+    join(home, "none"),
     "--metrics.port=0",
   ]);
   expect({ code, out }).toEqual({ code: 1, out: "" });

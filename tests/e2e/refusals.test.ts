@@ -207,7 +207,8 @@ describe("an error that nobody expected is one line, and where it was thrown is 
       expect({ code, out, err }).toEqual({ code: 1, out: "", err: "error: a bug of ours\n" });
       expect(crashes(folder)).toEqual([
         expect.objectContaining({
-          ...{ actor: "supervisor", text: "TypeError: a bug of ours" },
+          actor: "supervisor",
+          text: "TypeError: a bug of ours",
           stack: expect.stringMatching(/^at .*faulty\.ts:1/),
         }),
       ]);

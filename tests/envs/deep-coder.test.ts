@@ -16,8 +16,12 @@ if (lack !== null) console.warn(`tests that run programs are skipped: ${lack}`);
 const running = describe.skipIf(lack !== null);
 
 const LIMITS: SandboxLimits = {
-  ...{ cpuSecondsMax: 1, wallMsMax: 20_000, memoryBytesMax: 256 * 2 ** 20, processesMax: 4 },
-  ...{ filesBytesMax: 2 ** 20, outputBytesMax: 2 ** 20 },
+  cpuSecondsMax: 1,
+  wallMsMax: 20_000,
+  memoryBytesMax: 256 * 2 ** 20,
+  processesMax: 4,
+  filesBytesMax: 2 ** 20,
+  outputBytesMax: 2 ** 20,
 };
 
 /** What came of a program that reads its input, run on one input. */

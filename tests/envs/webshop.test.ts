@@ -62,9 +62,16 @@ function goalOf(recorded: (typeof golden.goals)[number]): Goal {
 describe("WebShop's files", () => {
   test("give the products that WebShop loads", () => {
     const got = products.map((product) => ({
-      ...{ asin: product.asin, Title: product.title, Description: product.description, BulletPoints: product.bullets },
-      ...{ Price: product.priceTag, options: Object.fromEntries(product.options), Attributes: product.attributes },
-      ...{ query: product.query, product_category: product.productCategory, category: product.category },
+      asin: product.asin,
+      Title: product.title,
+      Description: product.description,
+      BulletPoints: product.bullets,
+      Price: product.priceTag,
+      options: Object.fromEntries(product.options),
+      Attributes: product.attributes,
+      query: product.query,
+      product_category: product.productCategory,
+      category: product.category,
     }));
     // WebShop shows a missing description as null; a page of it is empty either way.
     expect(got).toEqual(

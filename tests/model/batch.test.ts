@@ -15,7 +15,11 @@ describe("microBatches", () => {
     expect(batches).toEqual([
       {
         // 12 tokens hold three rows of length 4; the third is padding.
-        ...{ rows: 3, length: 4, width: 2, members: [1, 0], counts: [2, 1] },
+        rows: 3,
+        length: 4,
+        width: 2,
+        members: [1, 0],
+        counts: [2, 1],
         tokens: Int32Array.of(1, 2, 3, 4, 5, 6, 7, 0, 0, 0, 0, 0),
         // The state before token 1 of row 0 is state 0; before token 2 of row 1 it is 4 + 1.
         picks: Int32Array.of(0, 2, 5, 0, 0, 0),

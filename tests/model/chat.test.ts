@@ -17,9 +17,24 @@ describe("promptTokens", () => {
       ...promptTokens(tokenizer, [user("_√")], { first: false, prefix: "<think>" }),
     ];
     expect(episode.map((id) => tokenizer.decode([id]))).toEqual([
-      ...["<|im_start|>", "P", "_", "G", "<|im_end|>", "<think>"],
-      ...["go", " Up", "</think>", "<answer>", "Up", "</answer>", "<|im_end|>"],
-      ...["<|im_start|>", "_", "√", "<|im_end|>", "<think>"],
+      "<|im_start|>",
+      "P",
+      "_",
+      "G",
+      "<|im_end|>",
+      "<think>",
+      "go",
+      " Up",
+      "</think>",
+      "<answer>",
+      "Up",
+      "</answer>",
+      "<|im_end|>",
+      "<|im_start|>",
+      "_",
+      "√",
+      "<|im_end|>",
+      "<think>",
     ]);
   });
 

@@ -168,8 +168,10 @@ describe("over recorded runs of SimpleSokoban", () => {
     const normal = () => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
     const level = () =>
       Array.from({ length: 200 }, () => ({
-        ...{ success: Math.max(0, 0.2 + 0.07 * normal()), rewardStd: Math.max(0, 2.4 + 0.6 * normal()) },
-        ...{ entropy: 0.45 + 0.02 * normal(), gradNorm: Math.abs(0.5 + 0.15 * normal()) },
+        success: Math.max(0, 0.2 + 0.07 * normal()),
+        rewardStd: Math.max(0, 2.4 + 0.6 * normal()),
+        entropy: 0.45 + 0.02 * normal(),
+        gradNorm: Math.abs(0.5 + 0.15 * normal()),
         repetition: 0.17 + 0.02 * normal(),
       }));
     const verdicts = Array.from({ length: 100 }, () => worst(level()));

@@ -356,8 +356,13 @@ describe("a start-up check", () => {
 test("a decoding step's attention is one operator where onnxruntime has it for 32-bit numbers, and written out on cuda", () => {
   const heads = { heads: 2, kvHeads: 1, headWidth: 16 };
   const specs = {
-    ...{ qkv: f32(4, 1, 64), keys: f32(4, 1, 8, 16), values: f32(4, 1, 8, 16), last: i32(4), total: i32() },
-    ...{ cos: f32(8, 8), sin: f32(8, 8) },
+    qkv: f32(4, 1, 64),
+    keys: f32(4, 1, 8, 16),
+    values: f32(4, 1, 8, 16),
+    last: i32(4),
+    total: i32(),
+    cos: f32(8, 8),
+    sin: f32(8, 8),
   };
   const operators = (device: Device) => {
     const step: TensorFunction = ({ qkv, keys, values, last, total, cos, sin }) => ({

@@ -64,8 +64,13 @@ describe("H9 rewards and filters", () => {
     (_, { params, kept_groups, kept_ratio, chosen_in_group_std }) => {
       const all = { ...v2_filter.defaults, ...params };
       const rule = {
-        ...{ strategy: all.strategy, value: all.value, mode: all.top_p_prob_mode, epsilon: all.selection_eps },
-        ...{ metric: all.metric, order: all.filter_type, includeZero: all.include_zero },
+        strategy: all.strategy,
+        value: all.value,
+        mode: all.top_p_prob_mode,
+        epsilon: all.selection_eps,
+        metric: all.metric,
+        order: all.filter_type,
+        includeZero: all.include_zero,
       } as FilterRule;
       const { kept, metrics } = filterGroups(candidates(v2_filter), rule);
       expect(kept).toEqual(kept_groups);

@@ -31,7 +31,8 @@ describe("analyseGradients", () => {
   const kl = { estimator: "k3", coefficient: 0.3 } as const;
   const given: UpdateSettings = {
     ...settings,
-    ...{ filter: { strategy: "all" }, policy: { ...settings.policy, entropyCoefficient: 0.05, kl } },
+    filter: { strategy: "all" },
+    policy: { ...settings.policy, entropyCoefficient: 0.05, kl },
   };
   const other = start.map((value, i) => value + 0.01 * Math.sin(i));
   const analyse = async (changed: UpdateSettings, played = play(start, rewards, 3)) => {

@@ -147,7 +147,13 @@ describe.each(cases)("adapters of %s", (name, targets) => {
 
 test("Qwen2.5-0.5B with adapters of rank 64 on every matrix has peft's number of trained parameters", () => {
   const model = ModelConfig.parse({
-    ...{ vocabulary: 151_936, width: 896, layers: 24, heads: 14, kvHeads: 2, headWidth: 64, hidden: 4864 },
+    vocabulary: 151_936,
+    width: 896,
+    layers: 24,
+    heads: 14,
+    kvHeads: 2,
+    headWidth: 64,
+    hidden: 4864,
     lora: { rank: 64, alpha: 64, targets: [...LORA_TARGETS] },
   });
   expect(parameterCount({ ...model, lora: null })).toBe(494_032_768);

@@ -10,8 +10,17 @@ import { type PolicyRule, policyLoss, regularised, valueLoss } from "../../model
 
 const [B, T] = [3, 4];
 const NAMES = [
-  ...["logProbs", "oldLogProbs", "advantages", "weights", "shares", "sequenceShares"],
-  ...["reference", "entropies", "values", "oldValues", "returns"],
+  "logProbs",
+  "oldLogProbs",
+  "advantages",
+  "weights",
+  "shares",
+  "sequenceShares",
+  "reference",
+  "entropies",
+  "values",
+  "oldValues",
+  "returns",
 ];
 const specs = Object.fromEntries(NAMES.map((name) => [name, f32(B, T)]));
 /** Numbers in [-1, 1) from a linear congruential generator. */
@@ -28,8 +37,12 @@ function everything(rule: PolicyRule): TensorFunction {
   return (given) => {
     const x = given as Record<string, tf.Tensor>;
     const policyTensors = (logProbs: tf.Tensor) => ({
-      ...{ logProbs, oldLogProbs: x["oldLogProbs"]!, advantages: x["advantages"]! },
-      ...{ weights: x["weights"]!, shares: x["shares"]!, sequenceShares: x["sequenceShares"]! },
+      logProbs,
+      oldLogProbs: x["oldLogProbs"]!,
+      advantages: x["advantages"]!,
+      weights: x["weights"]!,
+      shares: x["shares"]!,
+      sequenceShares: x["sequenceShares"]!,
     });
     const whole = (logProbs: tf.Tensor) =>
       regularised(policyLoss(policyTensors(logProbs), rule).loss, {
@@ -37,7 +50,11 @@ function everything(rule: PolicyRule): TensorFunction {
         kl: { values: klEstimate(logProbs, x["reference"]!, "k3+"), weights: x["shares"]! },
       });
     const valueTensors = (values: tf.Tensor) => ({
-      ...{ values, oldValues: x["oldValues"]!, returns: x["returns"]!, weights: x["weights"]!, shares: x["shares"]! },
+      values,
+      oldValues: x["oldValues"]!,
+      returns: x["returns"]!,
+      weights: x["weights"]!,
+      shares: x["shares"]!,
     });
     const { value, grad } = tf.valueAndGrad(whole)(x["logProbs"]!);
     const critic = tf.valueAndGrad((values: tf.Tensor) => valueLoss(valueTensors(values), 0.5).loss)(x["values"]!);

@@ -124,8 +124,11 @@ test("what a learner's other thread publishes, saves and restores is what the de
     const memory = { parameters: start.slice(), moment: zeros(), variance: zeros() };
     const trainer = trainerMethods(async () => engine);
     await trainer.start({
-      ...{ engine: { name: "compiled", threads: 1 }, model },
-      ...{ policy: { ...memory, step: 0 }, frozen: null, critic: null },
+      engine: { name: "compiled", threads: 1 },
+      model,
+      policy: { ...memory, step: 0 },
+      frozen: null,
+      critic: null,
     });
     const seen: number[][] = [];
     const see = () => void seen.push(Object.values(memory).flatMap((values) => [...values]));

@@ -205,7 +205,13 @@ test("an objective for the other head is refused", async () => {
 
 describe("the gap between sampler and learner", () => {
   const model = ModelConfig.parse({
-    ...{ vocabulary: 448, width: 64, layers: 2, heads: 4, kvHeads: 2, headWidth: 16, hidden: 128 },
+    vocabulary: 448,
+    width: 64,
+    layers: 2,
+    heads: 4,
+    kvHeads: 2,
+    headWidth: 16,
+    hidden: 128,
   });
   const parameters = layParameters(model);
   initialise(parameters, sequence(1, "policy"));
@@ -225,7 +231,10 @@ describe("the gap between sampler and learner", () => {
         for (let turn = 0; turn < 3; turn++) {
           const prompt = Array.from({ length: 3 + Math.floor(uniform() * 9) }, () => Math.floor(uniform() * 448));
           const reply = await generator.reply(name, {
-            ...{ prompt, coins: { seed: 1, episode: hash64(name) }, stops: [2], tokensMax: 16 },
+            prompt,
+            coins: { seed: 1, episode: hash64(name) },
+            stops: [2],
+            tokensMax: 16,
             settings: { temperature, topP: 1, topK: 0 },
           });
           tokens!.push(...prompt);

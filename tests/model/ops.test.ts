@@ -124,7 +124,11 @@ const cases: Record<string, Checked> = {
   "attention of grouped heads of 32": attentionCase({ batch: 1, length: 9, heads: 4, kvHeads: 1, headWidth: 32 }),
   "attention of a whole block": attentionCase({ batch: 1, length: 64, heads: 1, kvHeads: 1, headWidth: 4 }),
   "attention of three blocks, the last of one token": attentionCase({
-    ...{ batch: 1, length: 129, heads: 2, kvHeads: 1, headWidth: 4 },
+    batch: 1,
+    length: 129,
+    heads: 2,
+    kvHeads: 1,
+    headWidth: 4,
   }),
 };
 

@@ -6,7 +6,12 @@ import { farthest } from "./farthest.ts";
 import { randomValues } from "./gradient-check.ts";
 
 const settings: AdamWSettings = {
-  ...{ learningRate: 0.01, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0.1, clipNorm: 1 },
+  learningRate: 0.01,
+  beta1: 0.9,
+  beta2: 0.99,
+  epsilon: 1e-8,
+  weightDecay: 0.1,
+  clipNorm: 1,
 };
 const SIZE = 37;
 
@@ -76,7 +81,9 @@ describe.each(engines)("AdamW on the %s engine", (_, engine) => {
     gradients.set(gradientsOf(1, 1));
     const [copy, { moment, variance, step }] = [kept.slice(), unbroken.state];
     const resumed = await AdamW.create(engine, copy, [gradients], {
-      ...{ moment: moment.slice(), variance: variance.slice(), step },
+      moment: moment.slice(),
+      variance: variance.slice(),
+      step,
     });
     await unbroken.step(settings);
     gradients.set(gradientsOf(1, 1));

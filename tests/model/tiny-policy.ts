@@ -7,7 +7,13 @@ import { sequence } from "../../model/rng.ts";
 import { ModelConfig, parameterShapes } from "../../model/transformer.ts";
 
 export const tinyModel = ModelConfig.parse({
-  ...{ vocabulary: 12, width: 8, layers: 2, heads: 2, kvHeads: 1, headWidth: 4, hidden: 6 },
+  vocabulary: 12,
+  width: 8,
+  layers: 2,
+  heads: 2,
+  kvHeads: 1,
+  headWidth: 4,
+  hidden: 6,
 });
 
 /** Weights large enough that the policy has opinions. */

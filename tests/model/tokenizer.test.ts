@@ -48,7 +48,15 @@ describe("Tokenizer", () => {
 
   test("reads a reply in one token per tag, word and action", () => {
     expect(pieces("<think>push Up</think><answer>Up || Left</answer>")).toEqual([
-      ...["<think>", "push", " Up", "</think>", "<answer>", "Up", " || ", "Left", "</answer>"],
+      "<think>",
+      "push",
+      " Up",
+      "</think>",
+      "<answer>",
+      "Up",
+      " || ",
+      "Left",
+      "</answer>",
     ]);
   });
 
@@ -60,7 +68,16 @@ describe("Tokenizer", () => {
   test("takes the longest match", () => {
     expect(pieces("5 left 3 left")).toEqual(["5", " left ", "3", " left"]);
     expect(pieces("StartupFounder StartupAccelerator Startup")).toEqual([
-      ...["StartupFounder", " StartupAccelerator", " ", "S", "t", "a", "r", "t", "u", "p"],
+      "StartupFounder",
+      " StartupAccelerator",
+      " ",
+      "S",
+      "t",
+      "a",
+      "r",
+      "t",
+      "u",
+      "p",
     ]);
   });
 

@@ -26,7 +26,8 @@ describe("a trajectory", () => {
       { end: 2, reward: 0.5, penalty: -0.1 },
       { end: 5, reward: -1, penalty: 0 },
     ],
-    ...{ version: 1, digest: "ab".repeat(32) },
+    version: 1,
+    digest: "ab".repeat(32),
   };
 
   test("that fits together can be learnt from", () => {

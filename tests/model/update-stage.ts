@@ -29,7 +29,11 @@ export const settings: UpdateSettings = {
     kl: null,
   },
   aggregation: "token-mean",
-  ...{ epochs: 1, minibatch: 64, temperature: 1, trainPolicy: true, critic: null },
+  epochs: 1,
+  minibatch: 64,
+  temperature: 1,
+  trainPolicy: true,
+  critic: null,
   limits: { tokensMax: 64, lengthMultiple: 4, widthMultiple: 4 },
   // An epsilon near the gradients' own size, so that a step tells how large each of them was.
   optimizer: { learningRate: 0.01, beta1: 0.9, beta2: 0.99, epsilon: 1e-2, weightDecay: 0.1, clipNorm: 0.5 },

@@ -15,7 +15,8 @@ import { criticModel, engine, learners, model, play, rewards, settings, start } 
 
 const DR_GRPO = { estimator: { kind: "dr-grpo" }, aggregation: "seq-mean-token-sum-norm" } as const;
 const withRule = (rule: PolicyRule, aggregation: Aggregation): UpdateSettings => ({
-  ...{ ...settings, aggregation },
+  ...settings,
+  aggregation,
   policy: { ...settings.policy, rule },
 });
 

@@ -149,7 +149,13 @@ describe.skipIf(missing)(missing ? `on a WebGPU adapter (skipped: ${started})` :
     "20 greedy tokens are the CPU's, with %s",
     async (_, headWidth) => {
       const model = ModelConfig.parse({
-        ...{ vocabulary: 24, width: 32, layers: 2, heads: 4, kvHeads: 2, headWidth, hidden: 24 },
+        vocabulary: 24,
+        width: 32,
+        layers: 2,
+        heads: 4,
+        kvHeads: 2,
+        headWidth,
+        hidden: 24,
       });
       const decode = async (engine: Engine) => {
         const decoder = new Decoder(engine, model, tinyParameters(model, 1, 10).flat, { slots: 2, capacity: 40 });

@@ -17,7 +17,8 @@ let most = 0;
 let served = Number.POSITIVE_INFINITY;
 const prompts: string[] = [];
 const server = Bun.serve({
-  ...{ port: 0, hostname: "127.0.0.1" },
+  port: 0,
+  hostname: "127.0.0.1",
   async fetch(request) {
     const body = (await request.json()) as { messages: { content: string }[] };
     prompts.push(body.messages.map(({ content }) => content).join("\n"));
@@ -58,7 +59,10 @@ test("plays the env's own prompts, counts tokens and money, and keeps to the con
   expect([code, err.includes(KEY), out.includes(KEY)]).toEqual([0, false, false]);
   const result = JSON.parse(out.trimEnd().split("\n").at(-1)!);
   expect(result).toMatchObject({
-    ...{ env: "Bandit", policy: "openai:tiny", episodes: 12, formatErrors: 0 },
+    env: "Bandit",
+    policy: "openai:tiny",
+    episodes: 12,
+    formatErrors: 0,
     usage: { requests: 12, retries: 0, inputTokens: 1200, outputTokens: 120, cost: (1200 * 2 + 120 * 8) / 1e6 },
   });
   expect(out).toContain("asked: 12 requests, 0 of them again · 1200 tokens sent, 120 answered · 0.0034 USD");
@@ -104,7 +108,8 @@ test("goes on from its results, and asks nothing twice", async () => {
 test("a key of OpenAI's is not sent to another server unless it is named", async () => {
   const headers: (string | null)[] = [];
   const spy = Bun.serve({
-    ...{ port: 0, hostname: "127.0.0.1" },
+    port: 0,
+    hostname: "127.0.0.1",
     fetch(request) {
       headers.push(request.headers.get("authorization"));
       return new Response("", { status: 400 });

@@ -68,9 +68,7 @@ describe("a player", () => {
 });
 
 test("a random player is tried several times at each board: more tries, more boards solved", async () => {
-  const { result } = await evaluate(
-    ...["--env", "FrozenLake", "--policy", "random", "--episodes", "64", "--samples", "8"],
-  );
+  const { result } = await evaluate("--env", "FrozenLake", "--policy", "random", "--episodes", "64", "--samples", "8");
   const passAt = Object.entries(result.passAt as Record<string, number>);
   expect(passAt.map(([k]) => k)).toEqual(["1", "2", "4", "8"]);
   expect(passAt.map(([, share]) => share)).toEqual(passAt.map(([, share]) => share).toSorted((a, b) => a - b));

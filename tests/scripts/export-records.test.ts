@@ -44,8 +44,11 @@ test("parquet: three tables with the rows of the record", async () => {
     parquetReadObjects({ file: await asyncBufferFromFile(join(out, `${name}.parquet`)) });
   const [metrics, events, episodes] = [await read("metrics"), await read("events"), await read("episodes")];
   expect(told).toEqual({
-    ...{ out, format: "parquet" },
-    ...{ metrics: metrics.length, events: events.length, episodes: episodes.length },
+    out,
+    format: "parquet",
+    metrics: metrics.length,
+    events: events.length,
+    episodes: episodes.length,
   });
   const curve = metrics.filter(({ name }) => name === "validate/success");
   expect(curve.map(({ step }) => step)).toEqual([...solvedOf("validate/success").steps]);
@@ -269,7 +272,9 @@ print(json.dumps({"curve": curve, "seed": config["seed"], "exit": exit_code}))`;
       });
       const { steps, values } = run.curve("validate/success")!;
       expect(JSON.parse(await child.stdout.text())).toEqual({
-        ...{ curve: steps.map((step, i) => [step, values[i]]), seed: 10_000, exit: 0 },
+        curve: steps.map((step, i) => [step, values[i]]),
+        seed: 10_000,
+        exit: 0,
       });
     },
     60_000,

@@ -55,7 +55,11 @@ async function fakeRun(folder: string, values: Tree, change: (value: number) => 
   for (let i = 0; i < parameters.flat.length; i++) parameters.flat[i] = change(parameters.flat[i]!);
   const still = new Float32Array(parameters.flat.length);
   await saveCheckpoint(join(folder, "checkpoints"), {
-    ...{ update: 4, model, tokenizer: dialogue.digest, state: {}, critic: null },
+    update: 4,
+    model,
+    tokenizer: dialogue.digest,
+    state: {},
+    critic: null,
     policy: { parameters: parameters.flat, moment: still, variance: still, step: 0 },
   });
 }
@@ -159,8 +163,12 @@ test("adapters change the model that they are merged into, where they should", a
     return farthest(values, after.parameters.views.get(name)!.values) > 0;
   });
   expect(changed.map(([name]) => name.replace(/^.*layers\.\d+\./, ""))).toEqual([
-    ...["self_attn.qkv_proj.weight", "self_attn.o_proj.weight", "mlp.up_proj.weight"],
-    ...["self_attn.qkv_proj.weight", "self_attn.o_proj.weight", "mlp.up_proj.weight"],
+    "self_attn.qkv_proj.weight",
+    "self_attn.o_proj.weight",
+    "mlp.up_proj.weight",
+    "self_attn.qkv_proj.weight",
+    "self_attn.o_proj.weight",
+    "mlp.up_proj.weight",
   ]);
 });
 

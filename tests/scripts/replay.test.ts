@@ -53,12 +53,15 @@ describe("replay", () => {
   test("names the first thing that differs, with exit code 1", async () => {
     const reward = altered("reward", "turns", (text) => text.replace(/"reward":[-\d.]+/, '"reward":0.625'));
     expect(await replay(LAST, reward)).toMatchObject({
-      ...{ code: 1, err: "" },
+      code: 1,
+      err: "",
       told: { env: { where: "turns.0.reward", recorded: 0.625 }, policy: { where: "turns.0.reward" }, equal: false },
     });
     const final = altered("final", "final_observation", (text) => `${text} altered`);
     expect((await replay(LAST, final, "--env-only")).told).toMatchObject({
-      ...{ env: { where: "finalObservation" }, policy: { skipped: "--env-only" }, equal: false },
+      env: { where: "finalObservation" },
+      policy: { skipped: "--env-only" },
+      equal: false,
     });
   });
 
@@ -78,7 +81,9 @@ describe("replay", () => {
 test("a difference is the first in the record's order; arrays of numbers are looked into", () => {
   expect(firstDifference({ a: [1, { b: 2 }] }, { a: [1, { b: 2 }] })).toBeNull();
   expect(firstDifference({ a: Float32Array.of(1, 2) }, { a: Float32Array.of(1, 3) })).toEqual({
-    ...{ where: "a.1", recorded: 2, replayed: 3 },
+    where: "a.1",
+    recorded: 2,
+    replayed: 3,
   });
   expect(firstDifference({ a: [1] }, { a: [1, 2] })).toEqual({ where: "a.1", recorded: undefined, replayed: 2 });
 });

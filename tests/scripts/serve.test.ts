@@ -69,7 +69,9 @@ describe("a served policy, asked by the openai client", () => {
     const finishes: unknown[] = [];
     let usage: unknown = null;
     const stream = await client.chat.completions.create({
-      ...{ ...asked, stream: true, stream_options: { include_usage: true } },
+      ...asked,
+      stream: true,
+      stream_options: { include_usage: true },
     });
     for await (const chunk of stream) {
       for (const { delta, finish_reason } of chunk.choices) {
@@ -133,10 +135,20 @@ describe("the app", () => {
   function stage(changes: Partial<CompletionsOptions> = {}) {
     const held: { request: ReplyRequest; done: (reply: Reply) => void }[] = [];
     const app = completionsApp({
-      ...{ dialogue, prefix: "<think>", model: "m", slots: 2, contextTokensMax: 100, replyTokensMax: 20 },
-      ...{ temperature: 1, token: null, wallClock: () => 0, freshSeed: () => 5 },
+      dialogue,
+      prefix: "<think>",
+      model: "m",
+      slots: 2,
+      contextTokensMax: 100,
+      replyTokensMax: 20,
+      temperature: 1,
+      token: null,
+      wallClock: () => 0,
+      freshSeed: () => 5,
       policy: {
-        ...{ open: async () => {}, close: async () => {}, written: async () => [] },
+        open: async () => {},
+        close: async () => {},
+        written: async () => [],
         reply: (_, request) => new Promise((done) => void held.push({ request, done })),
       },
       ...changes,
@@ -173,7 +185,9 @@ describe("the app", () => {
     const reply = Promise.withResolvers<Reply>();
     const { post, asked } = stage({
       policy: {
-        ...{ open: async () => {}, close: async () => {}, reply: () => reply.promise },
+        open: async () => {},
+        close: async () => {},
+        reply: () => reply.promise,
         // A token at a time; the reply is over only when all of them were asked for.
         async written(_, from) {
           if (from === all.length) reply.resolve({ tokens: all, logProbs: [], cut: false });

@@ -60,7 +60,10 @@ export const startEnvServer: Start = async (config, { life, stage, run, transpor
         return open(seeds);
       };
     },
-    ...{ episodesMax, idleMs, answerMsMax, clock: life.clock },
+    episodesMax,
+    idleMs,
+    answerMsMax,
+    clock: life.clock,
     warn: (text) => life.world.note(`${life.name}: ${text}`),
   });
   const listener = await transport.listen(listen, welcoming(run, server));
@@ -88,7 +91,11 @@ export const startSampler: Start = async (config, { life, stage, run, transport,
   const write: Log["info"] = (kind, text) => world.note(`${life.name}: ${kind}: ${text}`);
   const { slots } = config.sampler;
   const player = new Sampler({
-    ...{ actor: life.name, slots, envServers, triesMax: TRIES_MAX, fail },
+    actor: life.name,
+    slots,
+    envServers,
+    triesMax: TRIES_MAX,
+    fail,
     dialogue: policyOf(config).dialogue,
     rules: rulesOf(config),
     policy: policy.methods,

@@ -45,7 +45,9 @@ export async function startLearner(config: RunConfig, context: ProcessContext): 
   const { leaseMs, attemptsMax } = config.rollout;
   const tickets: WatchedBook = new WatchedBook(
     {
-      ...{ clock, leaseMs, attemptsMax },
+      clock,
+      leaseMs,
+      attemptsMax,
       expired() {
         tickets.expire();
         host.grant();
@@ -55,7 +57,11 @@ export async function startLearner(config: RunConfig, context: ProcessContext): 
     stage.defect === "takes anything",
   );
   const reporter: Reporter = new Reporter({
-    ...{ actor: life.name, waitingMax: WAITING_MAX, rowsMax: ROWS_MAX, retryMs: RETRY_MS, clock },
+    actor: life.name,
+    waitingMax: WAITING_MAX,
+    rowsMax: ROWS_MAX,
+    retryMs: RETRY_MS,
+    clock,
     askDeadlineMs: config.transport.askDeadlineMs,
     sink: () => witnessed(sink.peer(), invariants),
     notice: (_, text) => world.note(`learner: ${text}`),
@@ -68,8 +74,14 @@ export async function startLearner(config: RunConfig, context: ProcessContext): 
     },
   });
   const sink = connectByRoster({
-    ...{ transport, run, clock, uniform: world.uniform, backoffMs: BACKOFF_MS, helloDeadlineMs: 5000 },
-    ...{ me: () => ({ actor: life.name, role: "learner", url: null }), handler: reporter },
+    transport,
+    run,
+    clock,
+    uniform: world.uniform,
+    backoffMs: BACKOFF_MS,
+    helloDeadlineMs: 5000,
+    me: () => ({ actor: life.name, role: "learner", url: null }),
+    handler: reporter,
   });
   const notice = (_: string, kind: string, text: string) => world.note(`learner: ${kind}: ${text}`);
   const host: Learner = new Learner({ tickets, acks, leaseMs, vocabulary: model.vocabulary, clock, notice });
@@ -86,11 +98,22 @@ export async function startLearner(config: RunConfig, context: ProcessContext): 
   let published = (saved?.state as Progress | undefined)?.version ?? 0;
 
   const training = new Training({
-    ...{ run, config, reporter, clock, engine: "simulated, cpu", thinkEnd: null, processStartedAtMs: world.now },
+    run,
+    config,
+    reporter,
+    clock,
+    engine: "simulated, cpu",
+    thinkEnd: null,
+    processStartedAtMs: world.now,
     resumed: saved === null ? null : (saved.state as Progress),
     trainer: {
-      ...{ start: notPartOfThis, keepReference: notPartOfThis, resetOptimizer: notPartOfThis, imitate: notPartOfThis },
-      ...{ steps: notPartOfThis, goOnFrom: notPartOfThis, crossScore: notPartOfThis },
+      start: notPartOfThis,
+      keepReference: notPartOfThis,
+      resetOptimizer: notPartOfThis,
+      imitate: notPartOfThis,
+      steps: notPartOfThis,
+      goOnFrom: notPartOfThis,
+      crossScore: notPartOfThis,
       analyseGradients: notPartOfThis,
       async update(batch) {
         const named = batch.map(({ trajectory }) => ({ ticket: played.get(trajectory)!, outcome: { trajectory } }));

@@ -116,8 +116,14 @@ function live(stage: Stage, config: RunConfig, { life, role, start, birth, incar
 
   const me = () => ({ actor, role, url: running?.url ?? null });
   const supervisor = connectForever({
-    ...{ transport, address: () => address, me, run, clock: life.clock, uniform: world.uniform },
-    ...{ backoffMs: { first: 50, max: 2000 }, helloDeadlineMs: 2000 },
+    transport,
+    address: () => address,
+    me,
+    run,
+    clock: life.clock,
+    uniform: world.uniform,
+    backoffMs: { first: 50, max: 2000 },
+    helloDeadlineMs: 2000,
     handler: {
       opened: sayUrl,
       told(_, message) {
@@ -134,8 +140,14 @@ function live(stage: Stage, config: RunConfig, { life, role, start, birth, incar
   }
   function beat(): void {
     supervisor.peer()?.tell({
-      ...{ type: "heartbeat", actor, doing: running?.doing() ?? STARTING, lastMessage: "", rssBytes: 0 },
-      ...{ workingMs: 0, load: {}, weights: running?.weights?.() ?? null },
+      type: "heartbeat",
+      actor,
+      doing: running?.doing() ?? STARTING,
+      lastMessage: "",
+      rssBytes: 0,
+      workingMs: 0,
+      load: {},
+      weights: running?.weights?.() ?? null,
     });
     life.clock.after(heartbeatMs, beat);
   }

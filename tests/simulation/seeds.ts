@@ -44,7 +44,10 @@ export async function simulateSeeds(first: number, count: number, tell: (result:
   const sum = (of: (result: (typeof results)[number]) => number) => results.reduce((all, one) => all + of(one), 0);
   const faults = Object.fromEntries(FAULT_KINDS.map((kind) => [kind, sum((one) => one.faults[kind])]));
   return {
-    ...{ seeds: count, failed, events: sum(({ events }) => events), simulatedMs: sum((one) => one.simulatedMs) },
+    seeds: count,
+    failed,
+    events: sum(({ events }) => events),
+    simulatedMs: sum((one) => one.simulatedMs),
     faults: faults as Summary["faults"],
   };
 }

@@ -126,11 +126,20 @@ export async function simulate(simulation: Simulation): Promise<Result> {
   const store = new Store({ path: ":memory:", durability: "normal", wallClock: () => Math.round(world.now) });
   store.startSession({ name: "run", env: "FrozenLake", updates: config.learner.updates, seed });
   const stage: Stage = {
-    ...{ world, invariants, network, store, defect, disk: new SimulatedDisk(), memory: new Map() },
-    ...{ finished: null, failedForDisk: false },
+    world,
+    invariants,
+    network,
+    store,
+    defect,
+    disk: new SimulatedDisk(),
+    memory: new Map(),
+    finished: null,
+    failedForDisk: false,
     supervisor: new Life(world, "supervisor"),
     troubles: {
-      ...{ corrupt: faults ? 0.01 : 0, poison: faults ? 0.002 : 0, envErrors: faults ? 0.01 : 0 },
+      corrupt: faults ? 0.01 : 0,
+      poison: faults ? 0.002 : 0,
+      envErrors: faults ? 0.01 : 0,
       mixesVersions: defect === "mixes versions",
     },
   };
@@ -163,8 +172,14 @@ export async function simulate(simulation: Simulation): Promise<Result> {
     store.close();
   }
   return {
-    ...{ seed, broken: invariants.first, trace: world.digest, tail: world.tail, events: world.steps },
-    ...{ simulatedMs: world.now, faults: chaos?.counts ?? noFaults(), parameters: stage.finished?.parameters ?? null },
+    seed,
+    broken: invariants.first,
+    trace: world.digest,
+    tail: world.tail,
+    events: world.steps,
+    simulatedMs: world.now,
+    faults: chaos?.counts ?? noFaults(),
+    parameters: stage.finished?.parameters ?? null,
     metrics: lastingMetrics(invariants.told),
   };
 }
@@ -212,7 +227,12 @@ async function startSupervisor(
 ): Promise<Supervisor> {
   const known = new Whereabouts();
   const supervisor: Supervisor = new Supervisor({
-    ...{ run: "run", token: "", clock: life.clock, spawner, ...config.supervisor, transport: network.transport(life) },
+    run: "run",
+    token: "",
+    clock: life.clock,
+    spawner,
+    ...config.supervisor,
+    transport: network.transport(life),
     limits: { logLevel: "info", frameBytesMax: 1 << 20, queuedBytesMax: 4 << 20 },
     event: (event) => world.note(`supervisor: ${event.kind} ${event.child}`),
     output: () => {},
@@ -225,7 +245,12 @@ async function startSupervisor(
   await supervisor.listen("simulated://supervisor:1");
   for (const { role, name } of actorsOf(config)) {
     supervisor.start({
-      ...{ name, role, entry: role, restart: true, critical: true, endsRun: role === "learner" },
+      name,
+      role,
+      entry: role,
+      restart: true,
+      critical: true,
+      endsRun: role === "learner",
       settings: () => null,
     });
   }

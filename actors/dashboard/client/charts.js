@@ -43,10 +43,15 @@ export const RUN = {
     tick: (value) => (value > 1 ? "" : `${Math.round(value * 100)} %`),
     sync: true,
   },
-  ...{ reward, entropy, gradient, speed },
+  reward,
+  entropy,
+  gradient,
+  speed,
   length: {
     lines: [two("train/reply_tokens", "written", "--accent"), two("train/think_tokens", "thinking", "--second")],
-    ...{ format: digits(1), from0: true, sync: true },
+    format: digits(1),
+    from0: true,
+    sync: true,
   },
   validity: {
     lines: [
@@ -57,7 +62,9 @@ export const RUN = {
   },
   kl: {
     lines: [two("loss/ratio_kl", "of the update", "--accent"), two("loss/kl", "to the start", "--second")],
-    ...{ format: small, tick: smallTick, sync: true },
+    format: small,
+    tick: smallTick,
+    sync: true,
   },
   clip: {
     lines: [two("loss/clip_fraction_high", "high", "--accent"), two("loss/clip_fraction_low", "low", "--second")],
@@ -86,13 +93,16 @@ export const ACTORS = {
   speed,
   parts: {
     lines: [two("speed/rollout_s", "rollout", "--accent"), two("speed/update_s", "update", "--second")],
-    ...{ format: digits(2), from0: true, sync: true },
+    format: digits(2),
+    from0: true,
+    sync: true,
   },
 };
 
 /** Of the page about alarms: what the detector looks at. */
 export const ALARMS = {
-  ...{ entropy, gradient },
+  entropy,
+  gradient,
   spread: { lines: [one("train/in_group_std")], format: digits(2), from0: true, sync: true },
   flat: { lines: [one("train/zero_std_groups")], ...shares },
   echo: {

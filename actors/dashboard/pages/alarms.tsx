@@ -9,7 +9,9 @@ const SIGNALS = [
   { id: "gradient", title: "Gradient norm", note: "before clipping" },
   { id: "echo", title: "Echo", note: "share" },
   {
-    ...{ id: "information", title: "Thought and prompt", note: "mutual information, nats" },
+    id: "information",
+    title: "Thought and prompt",
+    note: "mutual information, nats",
     empty: "not measured: set health.collapse.everyUpdates",
   },
 ];

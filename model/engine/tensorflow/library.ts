@@ -53,17 +53,20 @@ type Symbols = { readonly [Name in keyof typeof FUNCTIONS]: (...args: Argument[]
 
 /** TF_DataType and TF_AttrType, under the names that the package's kernels use. */
 const CODES = {
-  ...{
-    TF_FLOAT: 1,
-    TF_INT32: 3,
-    TF_UINT8: 4,
-    TF_STRING: 7,
-    TF_COMPLEX64: 8,
-    TF_INT64: 9,
-    TF_BOOL: 10,
-    TF_RESOURCE: 20,
-  },
-  ...{ TF_ATTR_STRING: 0, TF_ATTR_INT: 1, TF_ATTR_FLOAT: 2, TF_ATTR_BOOL: 3, TF_ATTR_TYPE: 4, TF_ATTR_SHAPE: 5 },
+  TF_FLOAT: 1,
+  TF_INT32: 3,
+  TF_UINT8: 4,
+  TF_STRING: 7,
+  TF_COMPLEX64: 8,
+  TF_INT64: 9,
+  TF_BOOL: 10,
+  TF_RESOURCE: 20,
+  TF_ATTR_STRING: 0,
+  TF_ATTR_INT: 1,
+  TF_ATTR_FLOAT: 2,
+  TF_ATTR_BOOL: 3,
+  TF_ATTR_TYPE: 4,
+  TF_ATTR_SHAPE: 5,
 } as const;
 
 /** A library that cannot be loaded, or is no TensorFlow. */

@@ -29,7 +29,10 @@ const Kwargs = z.strictObject({
 function configOf(kwargs: z.infer<typeof Kwargs>): SokobanConfig {
   const { dim_x, dim_y, num_boxes, max_steps, search_depth, grid_lookup } = kwargs;
   const given = {
-    ...{ dimRoom: [dim_x, dim_y], numBoxes: num_boxes, maxSteps: max_steps, searchDepth: search_depth },
+    dimRoom: [dim_x, dim_y],
+    numBoxes: num_boxes,
+    maxSteps: max_steps,
+    searchDepth: search_depth,
     gridLookup: grid_lookup && Object.keys(grid_lookup).map((_, code) => grid_lookup[code]),
   };
   return SokobanConfig.parse(Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)));

@@ -54,7 +54,8 @@ export function prompts(body: unknown): Check[] {
       });
     }),
     ...Object.entries(v2_system_prompts_by_tag).map(([name, expected]) => ({
-      ...{ name: `v2 system prompt of ${name}`, expected },
+      name: `v2 system prompt of ${name}`,
+      expected,
       got: envTags.includes(name) ? systemPrompt(envTag(name)) : "an unknown env tag",
     })),
   ];

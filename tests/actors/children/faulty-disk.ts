@@ -41,7 +41,13 @@ export function faultyDisk(fault: Fault, happen: (call: string) => never): { dis
 }
 
 export const model = ModelConfig.parse({
-  ...{ vocabulary: 64, width: 8, layers: 1, heads: 2, kvHeads: 1, headWidth: 4, hidden: 16 },
+  vocabulary: 64,
+  width: 8,
+  layers: 1,
+  heads: 2,
+  kvHeads: 1,
+  headWidth: 4,
+  hidden: 16,
 });
 
 /** A learner's state after so many updates: every number of it is another one for another update. */
@@ -52,7 +58,9 @@ export function checkpointOf(update: number): Checkpoint {
     return { parameters: values(), moment: values(), variance: values(), step: 3 * update };
   };
   return {
-    ...{ update, model, tokenizer: "ab".repeat(32) },
+    update,
+    model,
+    tokenizer: "ab".repeat(32),
     policy: network("policy", parameterCount(model)),
     critic: network("critic", parameterCount({ ...model, head: "value" })),
     state: { episodes: 128 * update, best: { update: 7, success: 0.875 }, cursor: [1, 2, null], note: "π" },

@@ -17,7 +17,8 @@ type Answer = (seen: Seen) => Response | Promise<Response>;
 const seen: Seen[] = [];
 let answers: Answer[] = [];
 const server = Bun.serve({
-  ...{ port: 0, hostname: "127.0.0.1" },
+  port: 0,
+  hostname: "127.0.0.1",
   async fetch(request) {
     const one = { path: new URL(request.url).pathname, headers: request.headers, body: await request.json() };
     seen.push(one as Seen);
@@ -55,9 +56,18 @@ beforeEach(() => {
 
 const clientOf = (changed: Partial<ClientOptions> = {}) =>
   new HostedClient({
-    ...{ provider: openai, model: "tiny", baseUrl: `${server.url.origin}/v1`, key: KEY, temperature: 0 },
-    ...{ replyTokensMax: 64, triesMax: 4, timeoutMs: TIMEOUT_MS, fetch: (url, init) => fetch(url, init), clock },
-    ...{ wallClock: () => Date.UTC(2026, 10, 20, 12, 0, 0), uniform: () => 0.5 },
+    provider: openai,
+    model: "tiny",
+    baseUrl: `${server.url.origin}/v1`,
+    key: KEY,
+    temperature: 0,
+    replyTokensMax: 64,
+    triesMax: 4,
+    timeoutMs: TIMEOUT_MS,
+    fetch: (url, init) => fetch(url, init),
+    clock,
+    wallClock: () => Date.UTC(2026, 10, 20, 12, 0, 0),
+    uniform: () => 0.5,
     warn: (text) => void warnings.push(text),
     ...changed,
   });
@@ -107,7 +117,10 @@ describe("an answer", () => {
     expect(
       await client.complete([...ask, { role: "assistant", content: "" }, { role: "user", content: "And?" }]),
     ).toEqual({
-      ...{ text: "<answer>Up", cut: true, inputTokens: 40, outputTokens: 64 },
+      text: "<answer>Up",
+      cut: true,
+      inputTokens: 40,
+      outputTokens: 64,
     });
     const { path, headers, body } = seen[0]!;
     expect([path, headers.get("x-api-key"), headers.get("anthropic-version")]).toEqual([
@@ -116,7 +129,9 @@ describe("an answer", () => {
       "2023-06-01",
     ]);
     expect(body).toEqual({
-      ...{ model: "tiny", max_tokens: 64, system: "Play." },
+      model: "tiny",
+      max_tokens: 64,
+      system: "Play.",
       messages: [
         { role: "user", content: "Where?" },
         { role: "assistant", content: "(no answer)" },

@@ -102,7 +102,11 @@ describe("Alfworld", () => {
     await game.act("take apple 1 from fridge 1");
     await game.act("go to table 1");
     expect(await game.act("put apple 1 on table 1")).toEqual({
-      ...{ reward: 10, done: true, effective: true, valid: true, success: true },
+      reward: 10,
+      done: true,
+      effective: true,
+      valid: true,
+      success: true,
     });
     await game.close();
   });

@@ -215,7 +215,11 @@ test("an env server plays a remote episode through, and the far server holds not
   const rules = { turnsMax: 10, actionsMax: 3, actionsPerTurnMax: 2, formatPenalty: -0.5, think: false };
   const server = new EnvServer({
     find: () => (seeds) => openEpisode(tag.open(seeds), rules),
-    ...{ episodesMax: 4, idleMs: 1000, answerMsMax: 10_000, clock, warn: (text) => expect(text).toBe("") },
+    episodesMax: 4,
+    idleMs: 1000,
+    answerMsMax: 10_000,
+    clock,
+    warn: (text) => expect(text).toBe(""),
   });
   const open = { type: "env.open", episode: "e", env: "Remote", layoutSeed: 1, dynamicsSeed: 2 } as const;
   expect(await server.answer("s", open)).toMatchObject({ type: "env.opened", actionsLeft: 3 });
@@ -234,7 +238,10 @@ test.each([
   const open = (): OutsideGame => {
     const attempt = opened.push(0);
     return {
-      ...{ kind: "outside", actions: null, start: async () => {}, render: () => "" },
+      kind: "outside",
+      actions: null,
+      start: async () => {},
+      render: () => "",
       async act() {
         if (attempt <= failures) throw new Error("the line is dead");
         return { reward: 1, done: true, effective: true, valid: true, success: true };
@@ -251,7 +258,8 @@ test.each([
 describe("the example server", () => {
   const post = (path: string, body: object | string, headers = {}, url = python.url) =>
     fetch(url + path, {
-      ...{ method: "POST", headers },
+      method: "POST",
+      headers,
       body: typeof body === "string" ? body : JSON.stringify(body),
     });
   const open = { env: null, layoutSeed: 1, dynamicsSeed: 1, expert: false, options: {} };

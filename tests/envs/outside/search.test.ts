@@ -170,6 +170,13 @@ test("pythonFixed rounds ties to even, and nothing else differently from toFixed
   // Python: [format(x, ".2f") for x in (0.625, 0.375, 0.125, 2.5, 0.615, 1.005, -0.625, 0.665)]
   const values = [0.625, 0.375, 0.125, 2.5, 0.615, 1.005, -0.625, 0.665];
   expect(values.map((value) => pythonFixed(value, 2))).toEqual([
-    ...["0.62", "0.38", "0.12", "2.50", "0.61", "1.00", "-0.62", "0.67"],
+    "0.62",
+    "0.38",
+    "0.12",
+    "2.50",
+    "0.61",
+    "1.00",
+    "-0.62",
+    "0.67",
   ]);
 });

@@ -4,7 +4,8 @@ import type { Played } from "../../../model/update.ts";
 
 /** Replies of 2 and 4 tokens, after a prompt each; the second reply had no action. */
 const played = (group: number, rewards: readonly [number, number]): Played => ({
-  ...{ group, tag: "Bandit" },
+  group,
+  tag: "Bandit",
   trajectory: {
     tokens: new Int32Array(8),
     written: Uint8Array.of(0, 1, 1, 0, 1, 1, 1, 1),
@@ -14,7 +15,8 @@ const played = (group: number, rewards: readonly [number, number]): Played => ({
       { end: 2, reward: rewards[0], penalty: 0 },
       { end: 7, reward: rewards[1], penalty: -0.1 },
     ],
-    ...{ version: 1, digest: "" },
+    version: 1,
+    digest: "",
   },
 });
 
