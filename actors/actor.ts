@@ -1,6 +1,6 @@
 /** What an actor is given and what it gives back, whether it has a process of its own or shares one. Types only. */
 import type { Clock } from "./clock.ts";
-import type { RunConfig } from "./config.ts";
+import type { RunConfig } from "./config/config.ts";
 import type { Log } from "./log.ts";
 import type { Meter } from "./metrics/meter.ts";
 import type { Role, Tell, Weights } from "./protocol.ts";

@@ -163,7 +163,7 @@ export const schemas = {
     rssBytes: Count,
     /** How long its computation has gone without a result; 0 if it computes nothing. */
     workingMs: z.number().nonnegative(),
-    /** What it measures of itself, by names of actors/metrics.ts. */
+    /** What it measures of itself, by names of actors/metrics/metrics.ts. */
     load: z.record(z.string(), z.number()),
     /** The policy it holds, or published last; null if it has none. */
     weights: Weights.nullable(),
@@ -253,7 +253,7 @@ export const schemas = {
   /** `digest` is of the bytes the sampler holds, computed by the sampler, or proved by the seal. */
   "weights.loaded": z.strictObject({ type: z.literal("weights.loaded"), actor: Id, version: Count, digest: Digest }),
 
-  /** Values of one update or moment. `step` is the update they belong to; names are in actors/metrics.ts. */
+  /** Values of one update or moment. `step` is the update they belong to; names are in actors/metrics/metrics.ts. */
   metrics: z.strictObject({
     type: z.literal("metrics"),
     actor: Id,

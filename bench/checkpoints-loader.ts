@@ -3,8 +3,8 @@ import { dlopen } from "bun:ffi";
 import { readFileSync, statSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { join } from "node:path";
-import { loadPretrained, readPretrained } from "../actors/pretrained.ts";
-import { layParameters, parameterCount } from "../model/parameters.ts";
+import { loadPretrained, readPretrained } from "../actors/policy/pretrained.ts";
+import { layParameters, parameterCount } from "../model/policy/parameters.ts";
 
 /** Peak resident memory of this process in bytes, as Linux has it. */
 const peakBytes = () => 1024 * Number(/VmHWM:\s+(\d+)/.exec(readFileSync("/proc/self/status", "utf8"))![1]);

@@ -4,11 +4,11 @@
  * Budget: 6,000 tokens/s; under 10 % of the time outside the engine (sampling, bookkeeping), where no faster engine helps.
  * The prompt's own forward is inside the measured time on both sides.
  */
-import { Decoder } from "../model/decoder.ts";
+import { Decoder } from "../model/decode/decoder.ts";
+import { Generator } from "../model/decode/generate.ts";
 import { compiledEngine } from "../model/engine/compiled.ts";
 import type { Device, Engine } from "../model/engine/engine.ts";
-import { Generator } from "../model/generate.ts";
-import { initialise, layParameters } from "../model/parameters.ts";
+import { initialise, layParameters } from "../model/policy/parameters.ts";
 import { hash64, sequence } from "../model/rng.ts";
 import {
   checkPython,

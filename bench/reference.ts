@@ -1,7 +1,7 @@
 /** What the benches of the compute path share: the reference model, their options as typed, and Python for the peers. */
 import { join } from "node:path";
 import type { Device } from "../model/engine/engine.ts";
-import { ModelConfig } from "../model/transformer.ts";
+import { ModelConfig } from "../model/policy/transformer.ts";
 
 /** The model of issue 2; every number may be set as an option of its name. */
 export const REFERENCE = { d: 128, layers: 4, heads: 4, kvHeads: 4, hidden: 352, vocabulary: 256 };

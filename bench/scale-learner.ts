@@ -3,12 +3,12 @@
  * for each line that it reads. Arguments: kind of transport, address to listen on.
  */
 import { realClock } from "../actors/clock.ts";
-import { Learner } from "../actors/learner.ts";
+import { Learner } from "../actors/learner/dispatcher.ts";
+import { TicketBook } from "../actors/learner/tickets.ts";
 import type { Ticket } from "../actors/protocol.ts";
-import { TicketBook } from "../actors/tickets.ts";
 import { createTransport } from "../actors/transport/create.ts";
 import { welcoming } from "../actors/transport/handshake.ts";
-import { Acks } from "../actors/weights.ts";
+import { Acks } from "../actors/weights/publisher.ts";
 
 const LEASE_MS = 60_000;
 /** More than there are samplers, so that none waits for a batch to end. */

@@ -12,17 +12,17 @@ import { mkdtemp, open, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import * as tf from "@tensorflow/tfjs-core";
-import { type MicroBatch, microBatches } from "../model/batch.ts";
 import { huggingFaceViews } from "../model/checkpoint/hugging-face.ts";
 import { safetensorsParts, writeSafetensors } from "../model/checkpoint/safetensors.ts";
 import { compiledEngine } from "../model/engine/compiled.ts";
 import type { Device } from "../model/engine/engine.ts";
-import { LORA_TARGETS } from "../model/lora.ts";
-import { Network } from "../model/network.ts";
-import type { Objective } from "../model/objective.ts";
-import { initialise, layFrozen, layParameters, type Parameters } from "../model/parameters.ts";
+import { type MicroBatch, microBatches } from "../model/learn/batch.ts";
+import { Network } from "../model/learn/network.ts";
+import type { Objective } from "../model/learn/objective.ts";
+import { LORA_TARGETS } from "../model/policy/lora.ts";
+import { initialise, layFrozen, layParameters, type Parameters } from "../model/policy/parameters.ts";
+import { baseOf, type ModelConfig } from "../model/policy/transformer.ts";
 import { sequence } from "../model/rng.ts";
-import { baseOf, type ModelConfig } from "../model/transformer.ts";
 import {
   checkPython,
   DEVICE_WORDS,

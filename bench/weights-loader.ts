@@ -3,7 +3,7 @@ import { realClock } from "../actors/clock.ts";
 import { createTransport } from "../actors/transport/create.ts";
 import { sayHello } from "../actors/transport/handshake.ts";
 import type { Handler } from "../actors/transport/transport.ts";
-import { loadWeights, MappedAhead } from "../actors/weights.ts";
+import { loadWeights, MappedAhead } from "../actors/weights/publisher.ts";
 
 const [address, actor] = process.argv.slice(2) as [string, string];
 const token = (await Bun.stdin.text()).trim();

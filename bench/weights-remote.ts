@@ -4,9 +4,9 @@
  */
 import { join } from "node:path";
 import { realClock } from "../actors/clock.ts";
-import { Gate } from "../actors/gate.ts";
+import { Gate } from "../actors/gate/gate.ts";
 import { createTransport } from "../actors/transport/create.ts";
-import { serveWeights, type WeightsPublisher } from "../actors/weights.ts";
+import { serveWeights, type WeightsPublisher } from "../actors/weights/publisher.ts";
 import { natsServer } from "./broker.ts";
 import { median, round } from "./reference.ts";
 import { throughObjectStore } from "./weights-nats.ts";

@@ -14,7 +14,7 @@ import { realClock } from "../actors/clock.ts";
 import { createTransport } from "../actors/transport/create.ts";
 import { welcoming } from "../actors/transport/handshake.ts";
 import type { Peer } from "../actors/transport/transport.ts";
-import { Acks, isAlive, sweep, WeightsPublisher, weightsFolder } from "../actors/weights.ts";
+import { Acks, isAlive, sweep, WeightsPublisher, weightsFolder } from "../actors/weights/publisher.ts";
 import { NO_BROKER, natsServer } from "./broker.ts";
 import { median, numbersOf, round } from "./reference.ts";
 import { type RemoteRow, remoteRow } from "./weights-remote.ts";

@@ -2,13 +2,13 @@
  * `bun run board`: draws a board as a PNG, or a player's way through it as a strip of pictures. For envs that have something to see.
  */
 import { encode } from "fast-png";
-import { runKeys } from "../actors/config.ts";
+import { runKeys } from "../actors/config/config.ts";
 import { filmStrip, type Picture } from "../envs/picture.ts";
 import { envTag, envTags } from "../envs/registry.ts";
 import { Pcg64 } from "../envs/rng/pcg64.ts";
 import { type EnvTag, openLocal } from "../envs/tag.ts";
-import { checkedTag, envOverrides } from "./env-choice.ts";
-import { type Command, helped, parseOptions, UsageError } from "./options.ts";
+import { checkedTag, envOverrides } from "./cli/env-choice.ts";
+import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 
 const seen = envTags.filter((name) => envTag(name).picture !== undefined);
 

@@ -8,7 +8,7 @@ import { basename, join } from "node:path";
 import { Elsewhere } from "./chaos/elsewhere.ts";
 import { inspect } from "./chaos/inspect.ts";
 import { KINDS, type Killing, kill } from "./chaos/kill.ts";
-import { type Command, helped, parseOptions, UsageError } from "./options.ts";
+import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 
 const command = {
   name: "chaos",
@@ -51,7 +51,7 @@ export async function main(args: string[]): Promise<number> {
   // A name of its own, by which its files in shared memory are known.
   const folder = wanted ?? join(scratch, basename(scratch));
   const say = (text: string) => console.error(text);
-  const elsewhere = cutSeconds === undefined ? null : await Elsewhere.make();
+  const elsewhere = cutSeconds === undefined ? null : Elsewhere.make();
   const killing = await kill({ folder, scratch, minutes, seed, say, elsewhere, cutMs: 1000 * (cutSeconds ?? 0), only });
   const found = inspect(folder, killing);
   const { kills, detectionMs, recoveryMs, longestMs, rssBytesPerMinute, updates, problems } = killing;

@@ -1,6 +1,6 @@
 /** `bun run check`: types, lint and format, and the rules of the folders. Changes nothing; ends with 1 if any fails. */
 import { join } from "node:path";
-import { type Command, helped, parseOptions } from "./options.ts";
+import { type Command, helped, parseOptions } from "./cli/options.ts";
 
 const root = join(import.meta.dir, "..");
 

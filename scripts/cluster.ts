@@ -4,20 +4,20 @@
  */
 import { existsSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { startCluster } from "../actors/cluster.ts";
-import { type RunConfig, runKeys } from "../actors/config.ts";
+import { type RunConfig, runKeys } from "../actors/config/config.ts";
 import { checkPort } from "../actors/dashboard/serve.ts";
-import { lockRun } from "../actors/run/lock.ts";
-import { envsText } from "../actors/run/played-envs.ts";
-import type { Report } from "../actors/run/report.ts";
-import { startSingleProcess } from "../actors/single-process.ts";
-import { withModel } from "./chosen-model.ts";
-import { checkData } from "./env-choice.ts";
-import { Memory, type MemoryOf } from "./memory.ts";
-import { type Command, helped, type Override, parseOptions, UsageError } from "./options.ts";
-import { chooseConfig, configFlags } from "./presets.ts";
-import { newRun, oldRun, type RunFolder, reportFile } from "./run-folder.ts";
-import { RunView } from "./run-view.ts";
+import { envsText } from "../actors/play/envs-of-run.ts";
+import { startCluster } from "../actors/supervisor/cluster.ts";
+import { lockRun } from "../actors/supervisor/run-lock.ts";
+import { startSingleProcess } from "../actors/supervisor/single-process.ts";
+import type { Report } from "../actors/training/report.ts";
+import { withModel } from "./cli/chosen-model.ts";
+import { checkData } from "./cli/env-choice.ts";
+import { Memory, type MemoryOf } from "./cli/memory.ts";
+import { type Command, helped, type Override, parseOptions, UsageError } from "./cli/options.ts";
+import { chooseConfig, configFlags } from "./cli/presets.ts";
+import { newRun, oldRun, type RunFolder, reportFile } from "./cli/run-folder.ts";
+import { RunView } from "./cli/run-view.ts";
 
 const command = {
   name: "cluster",

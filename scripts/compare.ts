@@ -3,10 +3,10 @@
  * going may be compared.
  */
 import { isDeepStrictEqual } from "node:util";
-import type { MetricName } from "../actors/metrics.ts";
-import { RecordedRun } from "../actors/run/recorded.ts";
-import { readRunConfig } from "../actors/run/saved-policy.ts";
-import { type Command, helped, parseOptions, UsageError } from "./options.ts";
+import type { MetricName } from "../actors/metrics/metrics.ts";
+import { readRunConfig } from "../actors/policy/saved-policy.ts";
+import { RecordedRun } from "../actors/record/recorded-run.ts";
+import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 
 const command = {
   name: "compare",

@@ -1,7 +1,7 @@
 /** `bun run config`: prints the config that a run would have, every key of it, with what each means. Runs nothing. */
-import { describeConfig, runKeys, withoutSecrets } from "../actors/config.ts";
-import { type Command, helped, parseOptions } from "./options.ts";
-import { chooseConfig, configFlags } from "./presets.ts";
+import { describeConfig, runKeys, withoutSecrets } from "../actors/config/config.ts";
+import { type Command, helped, parseOptions } from "./cli/options.ts";
+import { chooseConfig, configFlags } from "./cli/presets.ts";
 
 const command = {
   name: "config",

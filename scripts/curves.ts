@@ -2,13 +2,13 @@
  * `bun run curves`: draws metrics of recorded runs side by side, as SVG or PNG. One panel for each metric, one line for each
  * run; runs of a group share a colour and have their mean drawn thick.
  */
-import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../actors/metrics.ts";
+import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../actors/metrics/metrics.ts";
 import { didYouMean, nearest } from "../envs/nearest.ts";
+import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { neededFor } from "./curves/contents.ts";
 import { photograph } from "./curves/photograph.ts";
 import { ENTRIES_MAX, picture } from "./curves/picture.ts";
 import { readEntries } from "./curves/runs.ts";
-import { type Command, helped, parseOptions, UsageError } from "./options.ts";
 
 const DEFAULT_METRICS: readonly MetricName[] = [
   "validate/success",
@@ -77,7 +77,7 @@ function metricsOf(text: string): MetricName[] {
   return names.map((name, index) => {
     if (!isMetricName(name)) {
       const near = nearest(name, METRIC_NAMES);
-      const hint = near === null ? "; actors/metrics.ts lists them" : didYouMean(near);
+      const hint = near === null ? "; actors/metrics/metrics.ts lists them" : didYouMean(near);
       throw new UsageError(`no metric named "${name}"${hint}`);
     }
     if (names.indexOf(name) !== index) throw new UsageError(`--metrics names ${name} twice`);

@@ -5,16 +5,16 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
+import { runKeys } from "../actors/config/config.ts";
 import { EARLY_STOPS, HealthConfig } from "../actors/config/health.ts";
 import { type Layer, merge } from "../actors/config/layers.ts";
-import { runKeys } from "../actors/config.ts";
-import { Store } from "../actors/dashboard/store.ts";
-import { type MetricName, partName, splitName } from "../actors/metrics.ts";
-import { envNames } from "../actors/run/played-envs.ts";
+import { type MetricName, partName, splitName } from "../actors/metrics/metrics.ts";
+import { Store } from "../actors/metrics-sink/store.ts";
+import { envNames } from "../actors/play/envs-of-run.ts";
 import { checkup, endsRun, HEALTH_START, MEASURED, measuredOf, type Told } from "../actors/training/health.ts";
 import type { Values } from "../actors/training/update-metrics.ts";
-import { type Command, helped, type Override, parseOptions, UsageError } from "./options.ts";
-import { overrideLayer } from "./presets.ts";
+import { type Command, helped, type Override, parseOptions, UsageError } from "./cli/options.ts";
+import { overrideLayer } from "./cli/presets.ts";
 
 const command = {
   name: "diagnose",

@@ -1,6 +1,7 @@
 /** `bun run doctor`: looks at everything a run needs and says what is there, what is not, and what that means. */
 import { join } from "node:path";
-import { RunConfig } from "../actors/config.ts";
+import { RunConfig } from "../actors/config/config.ts";
+import { type Command, helped, parseOptions } from "./cli/options.ts";
 import { compiledFinding, deviceFinding, eagerFinding, libtensorflowFinding, nvidiaFinding } from "./doctor/engines.ts";
 import type { Finding } from "./doctor/finding.ts";
 import {
@@ -13,7 +14,6 @@ import {
   sharedMemoryFinding,
 } from "./doctor/machine.ts";
 import { bunFinding, packagesFinding } from "./doctor/project.ts";
-import { type Command, helped, parseOptions } from "./options.ts";
 
 const root = join(import.meta.dir, "..");
 

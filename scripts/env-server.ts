@@ -2,9 +2,9 @@
  * `bun run env-server`: lends an env server to a run on another machine, for as long as you like. It needs no open port: it connects
  * to the run, and its episodes are played through that connection.
  */
-import { envServer } from "../actors/start-env-server.ts";
-import { lend, lendFlags } from "./lend.ts";
-import { type Command, helped, parseOptions } from "./options.ts";
+import { envServer } from "../actors/env-server/start.ts";
+import { lend, lendFlags } from "./cli/lend.ts";
+import { type Command, helped, parseOptions } from "./cli/options.ts";
 
 const command = {
   name: "env-server",

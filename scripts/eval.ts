@@ -5,22 +5,22 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { realClock } from "../actors/clock.ts";
+import { type RunConfig, runKeys } from "../actors/config/config.ts";
 import type { Tree } from "../actors/config/layers.ts";
-import { EnvConfig } from "../actors/config/play.ts";
-import { type RunConfig, runKeys } from "../actors/config.ts";
-import { evaluatePolicy } from "../actors/evaluation.ts";
-import type { PolicyMethods } from "../actors/policy-thread.ts";
-import { episodeRules, playedEnvs, tagOf } from "../actors/run/played-envs.ts";
-import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/run/saved-policy.ts";
-import { startThread } from "../actors/threads.ts";
+import { EnvConfig } from "../actors/config/rollout.ts";
+import { evaluatePolicy } from "../actors/evaluate/evaluate.ts";
+import { episodeRules, playedEnvs, tagOf } from "../actors/play/envs-of-run.ts";
+import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/policy/saved-policy.ts";
+import { startThread } from "../actors/process/worker-rpc.ts";
+import type { PolicyMethods } from "../actors/sampler/policy.ts";
 import { evaluatePlayer } from "../envs/evaluate.ts";
 import { envTag, envTags } from "../envs/registry.ts";
-import { checkData, checkedTag, envOverrides } from "./env-choice.ts";
-import { hostedFlags, hostedResult, isHosted, usageLine } from "./eval-hosted.ts";
-import { progressLine } from "./eval-progress.ts";
-import { besideOf, evaluationData, evaluationReport, type Result } from "./eval-report.ts";
-import { type Command, helped, type Override, parseOptions, UsageError } from "./options.ts";
-import { say, warn } from "./say.ts";
+import { checkData, checkedTag, envOverrides } from "./cli/env-choice.ts";
+import { type Command, helped, type Override, parseOptions, UsageError } from "./cli/options.ts";
+import { say, warn } from "./cli/say.ts";
+import { hostedFlags, hostedResult, isHosted, usageLine } from "./eval/hosted.ts";
+import { progressLine } from "./eval/progress.ts";
+import { besideOf, evaluationData, evaluationReport, type Result } from "./eval/report.ts";
 
 const command = {
   name: "eval",
@@ -196,7 +196,7 @@ async function play(folder: string, config: RunConfig, checkpoint: string | null
   for (const { path, reason } of saved.skipped) warn(`${path} is not used: ${reason}`);
   say(`playing with ${saved.path}`);
   // A thread that dies rejects every open call, which is how it is heard of here.
-  const thread = startThread<PolicyMethods>(new URL("../actors/main/policy-thread.ts", import.meta.url), () => {});
+  const thread = startThread<PolicyMethods>(new URL("../actors/sampler/policy-worker.ts", import.meta.url), () => {});
   try {
     const weights = await startSavedPolicy(saved, config, SLOTS, thread.methods, warn);
     const { dialogue } = saved;

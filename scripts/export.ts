@@ -3,12 +3,14 @@
  * spreadsheet, and episodes as chats; the policy, or a pretrained model, as a Hugging Face folder, a GGUF file, or adapters for peft,
  * in float32, so that they compute what was trained.
  */
-import { type Exportable, exportGguf, exportHuggingFace, exportPeft } from "../actors/export.ts";
-import { loadPretrained, readPretrained } from "../actors/pretrained.ts";
-import { readRunConfig, savedPolicy } from "../actors/run/saved-policy.ts";
+import { type Exportable, exportGguf, exportHuggingFace, exportPeft } from "../actors/policy/export.ts";
+import { loadPretrained, readPretrained } from "../actors/policy/pretrained.ts";
+import { readRunConfig, savedPolicy } from "../actors/policy/saved-policy.ts";
 import { didYouMean, nearest } from "../envs/nearest.ts";
-import { layParameters } from "../model/parameters.ts";
-import { modelFolder } from "./chosen-model.ts";
+import { layParameters } from "../model/policy/parameters.ts";
+import { modelFolder } from "./cli/chosen-model.ts";
+import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { warn } from "./cli/say.ts";
 import {
   type Counts,
   exportChats,
@@ -17,8 +19,6 @@ import {
   exportTensorboard,
   exportWandb,
 } from "./export/records.ts";
-import { type Command, helped, parseOptions, UsageError } from "./options.ts";
-import { warn } from "./say.ts";
 
 const FORMATS = { hf: exportHuggingFace, gguf: exportGguf, peft: exportPeft } as const;
 const RECORDS = {

@@ -5,10 +5,10 @@
  * - A case that is not known, or throws, is a failure. Nothing is skipped, and no answer is known here.
  */
 import { z } from "zod";
+import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { checks as algorithmChecks } from "./golden/algorithms.ts";
 import { type Check, type Checks, holds } from "./golden/check.ts";
 import { checks as envChecks } from "./golden/envs.ts";
-import { type Command, helped, parseOptions, UsageError } from "./options.ts";
 
 const checks: Checks = { ...envChecks, ...algorithmChecks };
 

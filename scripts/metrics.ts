@@ -1,8 +1,8 @@
 /** `bun run metrics`: lists what a run measures, each with its unit and what it means. Runs nothing. */
 import { prometheusName } from "../actors/dashboard/prometheus.ts";
-import { METRIC_NAMES, type Metric, type MetricName, metric } from "../actors/metrics.ts";
+import { METRIC_NAMES, type Metric, type MetricName, metric } from "../actors/metrics/metrics.ts";
+import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { table } from "./config.ts";
-import { type Command, helped, parseOptions, UsageError } from "./options.ts";
 
 const command = {
   name: "metrics",
@@ -48,7 +48,7 @@ function markdown(rows: readonly (Metric & { readonly name: MetricName })[]): st
   return [
     "# Metrics",
     "",
-    "Everything that a run measures, made by `bun run metrics --markdown` from [`actors/metrics.ts`](../actors/metrics.ts). A share is 0 to 1; `reward`",
+    "Everything that a run measures, made by `bun run metrics --markdown` from [`actors/metrics/metrics.ts`](../actors/metrics/metrics.ts). A share is 0 to 1; `reward`",
     "is the env's own unit. What does not depend on the clock is the same in two runs of equal seeds in sync mode.",
     "",
     ...table([["metric", "unit", "meaning", "", "in `/metrics`"], ...cells]),

@@ -5,8 +5,8 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { envTags } from "../envs/registry.ts";
+import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { type EnvName, gameFile, tagsFile, testFile } from "./new-env/template.ts";
-import { type Command, helped, parseOptions, UsageError } from "./options.ts";
 
 const root = join(import.meta.dir, "..");
 

@@ -2,12 +2,12 @@
 import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { realClock } from "../actors/clock.ts";
+import { pageOf } from "../actors/dashboard/page-context.ts";
 import { serveDashboard } from "../actors/dashboard/serve.ts";
-import { Store } from "../actors/dashboard/store.ts";
-import { pageOf } from "../actors/run/page.ts";
-import { readRunConfig } from "../actors/run/saved-policy.ts";
-import { askedToEnd, portOf, secretOf } from "./listen.ts";
-import { type Command, helped, parseOptions, UsageError } from "./options.ts";
+import { Store } from "../actors/metrics-sink/store.ts";
+import { readRunConfig } from "../actors/policy/saved-policy.ts";
+import { askedToEnd, portOf, secretOf } from "./cli/listen.ts";
+import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 
 const command = {
   name: "page",

@@ -3,16 +3,16 @@
  * them; what is executed, and what it earned, is what a policy would have been told.
  */
 
-import { runKeys } from "../actors/config.ts";
+import { runKeys } from "../actors/config/config.ts";
 import { visible } from "../actors/dashboard/client/text.ts";
-import { episodeRules, tagOf } from "../actors/run/played-envs.ts";
+import { episodeRules, tagOf } from "../actors/play/envs-of-run.ts";
 import type { Env, Turn } from "../envs/env.ts";
 import { openEpisode } from "../envs/episode.ts";
 import { envTags } from "../envs/registry.ts";
 import type { EnvTag } from "../envs/tag.ts";
-import { checkedTag, envOverrides } from "./env-choice.ts";
-import { type Command, helped, parseOptions, UsageError } from "./options.ts";
-import { chooseConfig } from "./presets.ts";
+import { checkedTag, envOverrides } from "./cli/env-choice.ts";
+import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { chooseConfig } from "./cli/presets.ts";
 
 const command = {
   name: "play",

@@ -6,15 +6,15 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { realClock } from "../actors/clock.ts";
 import { visible } from "../actors/dashboard/client/text.ts";
-import type { PolicyMethods } from "../actors/policy-thread.ts";
-import { type Difference, type Replay, replayEnv, replayWhole } from "../actors/replay.ts";
-import { policyOf } from "../actors/run/policy-of.ts";
-import { type RecordedEpisode, RecordedRun } from "../actors/run/recorded.ts";
-import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/run/saved-policy.ts";
-import { startThread } from "../actors/threads.ts";
+import { type Difference, type Replay, replayEnv, replayWhole } from "../actors/evaluate/replay.ts";
+import { policyOf } from "../actors/policy/policy-of-run.ts";
+import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/policy/saved-policy.ts";
+import { startThread } from "../actors/process/worker-rpc.ts";
+import { type RecordedEpisode, RecordedRun } from "../actors/record/recorded-run.ts";
+import type { PolicyMethods } from "../actors/sampler/policy.ts";
 import { didYouMean, nearest } from "../envs/nearest.ts";
-import { type Command, helped, parseOptions, UsageError } from "./options.ts";
-import { warn } from "./say.ts";
+import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { warn } from "./cli/say.ts";
 
 const command = {
   name: "replay",
@@ -79,7 +79,7 @@ async function replayPolicy(folder: string, replay: Replay): Promise<Difference 
   const names = checkpointNames(folder).sort((a, b) => distance(a) - distance(b));
   for (const name of names) {
     const saved = await savedPolicy(folder, config, name);
-    const thread = startThread<PolicyMethods>(new URL("../actors/main/policy-thread.ts", import.meta.url), () => {});
+    const thread = startThread<PolicyMethods>(new URL("../actors/sampler/policy-worker.ts", import.meta.url), () => {});
     try {
       const weights = await startSavedPolicy(saved, config, 1, thread.methods, replay.warn);
       if (weights.digest === digest) return await replayWhole(replay, thread.methods);

@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { visible } from "../actors/dashboard/client/text.ts";
 import { oneLine } from "../actors/errors.ts";
 import { nearest } from "../envs/nearest.ts";
-import { install } from "./install.ts";
+import { install } from "./cli/install.ts";
 
 const BUN_NEEDED = "1.4.4";
 

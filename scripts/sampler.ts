@@ -2,9 +2,9 @@
  * `bun run sampler`: lends a sampler to a run on another machine, for as long as you like. It may leave at any time: what it had
  * been given to play is played by others.
  */
-import { sampler } from "../actors/start-sampler.ts";
-import { lend, lendFlags } from "./lend.ts";
-import { type Command, helped, parseOptions } from "./options.ts";
+import { sampler } from "../actors/sampler/start.ts";
+import { lend, lendFlags } from "./cli/lend.ts";
+import { type Command, helped, parseOptions } from "./cli/options.ts";
 
 const command = {
   name: "sampler",

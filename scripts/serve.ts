@@ -3,14 +3,14 @@
  * newest checkpoint as it was at the start.
  */
 import { basename, resolve } from "node:path";
-import { completionsApp } from "../actors/completions.ts";
-import type { PolicyMethods } from "../actors/policy-thread.ts";
-import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/run/saved-policy.ts";
-import { startThread } from "../actors/threads.ts";
+import { completionsApp } from "../actors/policy/completions.ts";
+import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/policy/saved-policy.ts";
+import { startThread } from "../actors/process/worker-rpc.ts";
+import type { PolicyMethods } from "../actors/sampler/policy.ts";
 import { isLoopback } from "../actors/transport/address.ts";
-import { askedToEnd, portOf, secretOf } from "./listen.ts";
-import { type Command, helped, parseOptions, UsageError } from "./options.ts";
-import { warn } from "./say.ts";
+import { askedToEnd, portOf, secretOf } from "./cli/listen.ts";
+import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { warn } from "./cli/say.ts";
 
 const PORT = 8000;
 const SLOTS = 16;
@@ -57,7 +57,10 @@ export async function main(args: string[]): Promise<number> {
   const saved = await savedPolicy(folder, config, checkpoint);
   for (const { path, reason } of saved.skipped) warn(`${path} is not used: ${reason}`);
   const died = Promise.withResolvers<never>();
-  const thread = startThread<PolicyMethods>(new URL("../actors/main/policy-thread.ts", import.meta.url), died.reject);
+  const thread = startThread<PolicyMethods>(
+    new URL("../actors/sampler/policy-worker.ts", import.meta.url),
+    died.reject,
+  );
   try {
     await startSavedPolicy(saved, config, slots, thread.methods, warn);
     const { contextTokensMax, replyTokensMax } = config.rollout;

@@ -2,10 +2,10 @@
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { nvidiaGpus } from "../actors/engine/nvidia.ts";
+import { install } from "./cli/install.ts";
+import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { packagesFinding } from "./doctor/project.ts";
-import { install } from "./install.ts";
-import { type Command, helped, parseOptions, UsageError } from "./options.ts";
-import { officialSources, setUpTensorflow } from "./setup-tensorflow.ts";
+import { officialSources, setUpTensorflow } from "./setup/tensorflow.ts";
 
 const root = join(import.meta.dir, "..");
 

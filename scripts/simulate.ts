@@ -1,9 +1,9 @@
 /**
- * `bun run simulate`: whole runs in one thread with faults that a seed decides, checked after every event. The system of
- * tests/simulation, as often as you like.
+ * `bun run simulate`: runs whole trainings in one thread, with faults that a seed decides, and checks every invariant after every
+ * event. The simulated system is in simulate/.
  */
-import { join } from "node:path";
-import { type Command, helped, parseOptions, UsageError } from "./options.ts";
+import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { simulateSeeds } from "./simulate/seeds.ts";
 
 const command = {
   name: "simulate",
@@ -16,30 +16,13 @@ const command = {
   examples: ["bun run simulate", "bun run simulate --seeds 10000 --seed 1001", "bun run simulate --seed 77 --seeds 1"],
 } as const satisfies Command;
 
-const ROOT = join(import.meta.dir, "..");
 /** Seeds between two lines of progress. */
 const TOLD_EVERY = 20;
-
-/** What this command needs of tests/simulation/seeds.ts, which no command may import. */
-interface Seeds {
-  simulateSeeds(
-    first: number,
-    count: number,
-    tell: (result: { seed: number; broken: string | null }) => void,
-  ): Promise<{
-    readonly seeds: number;
-    readonly failed: readonly { seed: number; broken: string; tail: readonly string[] }[];
-    readonly events: number;
-    readonly simulatedMs: number;
-    readonly faults: Readonly<Record<string, number>>;
-  }>;
-}
 
 export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const { seeds = 200, seed = 1, json = false } = parseOptions(command, args).flags;
   if (seeds === 0) throw new UsageError("--seeds takes 1 or more, got 0");
-  const { simulateSeeds } = (await import(join(ROOT, "tests", "simulation", "seeds.ts"))) as Seeds;
   const began = performance.now();
   const summary = await simulateSeeds(seed, seeds, (result) => {
     const done = result.seed - seed + 1;

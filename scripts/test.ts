@@ -1,6 +1,6 @@
 /** `bun run test`: runs the test suite. Whatever follows goes to `bun test`; the last line is `N passed, M failed`. */
 import { join } from "node:path";
-import { type Command, helped } from "./options.ts";
+import { type Command, helped } from "./cli/options.ts";
 
 const command = {
   name: "test",

@@ -15,7 +15,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { cpSync, existsSync, readdirSync, readFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import { playRun, tinyConfig } from "./actors/tiny-run.ts";
+import { playRun, tinyConfig } from "./actors/supervisor/tiny-run.ts";
 import { command, root } from "./scripts/command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./scripts/temporary.ts";
 

@@ -11,7 +11,7 @@ const allowed: Record<string, string[]> = {
   actors: ["actors", "envs", "model"],
   scripts: ["scripts", "actors", "envs", "model"],
   bench: ["bench", "actors", "envs", "model"],
-  tests: ["tests", "actors", "envs", "model", "bench"],
+  tests: ["tests", "scripts", "actors", "envs", "model", "bench"],
 };
 
 const scan = async (pattern: string) =>
@@ -62,7 +62,8 @@ describe("sources", () => {
   });
 
   test("none is forgotten: each is an entry, or named by another file", () => {
-    const entry = /\.(test|bench)\.ts$|^actors\/main\/|^bench\/peers\/|^tests\/golden\/.*\.py$/;
+    const entry =
+      /\.(test|bench)\.ts$|^actors\/[^/]+\/(main|[a-z]+-worker)\.ts$|^bench\/peers\/|^tests\/golden\/.*\.py$/;
     const command = /^export (async function main\b|\{[^}]*\bmain\b[^}]*\})/m;
     const isEntry = (file: string) =>
       entry.test(file) ||

@@ -2,8 +2,8 @@
 import { z } from "zod";
 import { huggingFaceViews, readHuggingFace } from "../../model/checkpoint/hugging-face.ts";
 import { checkTensors, readSafetensors, safetensorsParts } from "../../model/checkpoint/safetensors.ts";
-import { layParameters, parameterCount } from "../../model/parameters.ts";
-import { ModelConfig } from "../../model/transformer.ts";
+import { layParameters, parameterCount } from "../../model/policy/parameters.ts";
+import { ModelConfig } from "../../model/policy/transformer.ts";
 import { checkJson } from "./json.ts";
 
 /** A network and its optimiser; arrays in the order of `layParameters`. */

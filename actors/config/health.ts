@@ -1,7 +1,7 @@
 /** How a run is watched, and what is done when it goes wrong. Shapes and defaults; what they mean is in actors/training/health.ts. */
 import { z } from "zod";
-import { STOP_RULE, type StopRule } from "../../model/early-stop.ts";
-import { TRAP_RULE, type TrapRule } from "../../model/echo-trap.ts";
+import { STOP_RULE, type StopRule } from "../../model/health/early-stop.ts";
+import { TRAP_RULE, type TrapRule } from "../../model/health/echo-trap/echo-trap.ts";
 
 export const RUNGS = ["tighten-filter", "raise-entropy", "raise-kl", "lower-step-size", "roll-back", "stop"] as const;
 export type Rung = (typeof RUNGS)[number];

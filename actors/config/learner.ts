@@ -1,8 +1,8 @@
 /** How the policy learns from what was played. Shapes and defaults only; which algorithm reads which is config/unread.ts. */
 import { z } from "zod";
-import type { Aggregation } from "../../model/aggregation.ts";
-import { FILTER_METRICS, type FilterRule } from "../../model/filter.ts";
-import { KL_ESTIMATORS } from "../../model/kl.ts";
+import type { Aggregation } from "../../model/learn/aggregation.ts";
+import { FILTER_METRICS, type FilterRule } from "../../model/learn/filter/filter.ts";
+import { KL_ESTIMATORS } from "../../model/learn/kl.ts";
 import { ALGORITHM_NAMES, ESTIMATORS, LOSSES } from "./algorithms.ts";
 
 const KlConfig = z.strictObject({

@@ -1,10 +1,10 @@
 /** Rules that span several keys. Each says what is wrong with which numbers, and what to do. Parsed configs only. */
 import { envTag, envTags } from "../../envs/registry.ts";
 import { TagError } from "../../envs/tag.ts";
-import type { RunConfig } from "../config.ts";
-import { type PlayedEnv, playedEnvs, sharedGroups, tagOf } from "../run/played-envs.ts";
+import { type PlayedEnv, playedEnvs, sharedGroups, tagOf } from "../play/envs-of-run.ts";
 import { boardsPerUpdate, groupsPerUpdate } from "../training/curriculum.ts";
 import { isBroker, isLoopback } from "../transport/address.ts";
+import type { RunConfig } from "./config.ts";
 
 export interface Fault {
   /** The key to point at. */

@@ -2,9 +2,9 @@
  * Which choices leave which keys unread. A key that was set and that the run will never look at is a mistake of the
  * person who set it, so it is refused at the start; a lower layer's key that a higher layer's choice made moot is not.
  */
-import { CRITIC_KINDS } from "../../model/advantage.ts";
-import type { RunConfig } from "../config.ts";
+import { CRITIC_KINDS } from "../../model/learn/advantage/advantage.ts";
 import { ESTIMATORS } from "./algorithms.ts";
+import type { RunConfig } from "./config.ts";
 import { type Layer, lastToSet } from "./layers.ts";
 
 interface Unread {

@@ -3,7 +3,8 @@
  * Reads the store; changes nothing. Knows no HTTP.
  */
 import type { z } from "zod";
-import type { Dialogue } from "../../model/dialogue.ts";
+import type { Dialogue } from "../../model/text/dialogue.ts";
+import type { Store } from "../metrics-sink/store.ts";
 import {
   ActorsAnswer,
   EpisodeAnswer,
@@ -21,7 +22,6 @@ import { toldTexts, writtenTokens } from "./episode-text.ts";
 import { overviewOf } from "./overview.ts";
 import { EpisodeId, EpisodesQuery, EventsQuery, MetricsQuery, Nothing, OtherMetricsQuery } from "./queries.ts";
 import type { NearbyRuns } from "./runs.ts";
-import type { Store } from "./store.ts";
 import { cursorText } from "./stream.ts";
 
 export interface ApiContext {

@@ -1,5 +1,5 @@
 /** What the policy was told and what it wrote in an episode, as text. Pure. */
-import type { Dialogue } from "../../model/dialogue.ts";
+import type { Dialogue } from "../../model/text/dialogue.ts";
 import type { EpisodeRow } from "../protocol.ts";
 import type { WrittenToken } from "./answers.ts";
 

@@ -3,10 +3,10 @@
  *
  * - A number that was not measured is null, never 0.
  */
-import { EVENT_KINDS, type MetricName } from "../metrics.ts";
+import { EVENT_KINDS, type MetricName } from "../metrics/metrics.ts";
+import type { Store } from "../metrics-sink/store.ts";
 import { STARTING } from "../protocol.ts";
 import type { Overview, StoredEvent } from "./answers.ts";
-import type { Store } from "./store.ts";
 
 /** Silence after which nobody writes this record any more; whoever does writes every second. */
 const SILENT_MS = 60_000;

@@ -6,8 +6,8 @@
  * - Times are in seconds, as Prometheus wants them, whatever the table's unit.
  */
 import { Counter, Gauge, Registry } from "prom-client";
-import { isMetricName, METRIC_NAMES, type MetricName, metric, splitName } from "../metrics.ts";
-import type { Store } from "./store.ts";
+import { isMetricName, METRIC_NAMES, type MetricName, metric, splitName } from "../metrics/metrics.ts";
+import type { Store } from "../metrics-sink/store.ts";
 
 /** `env` and `k` are those of a metric of one part. */
 const LABELS = ["run", "actor", "env", "k"] as const;

@@ -1,6 +1,6 @@
 /** What may be asked in a URL's query. Parsed once, at the edge; every fault is named in the answer. */
 import { z } from "zod";
-import { isMetricName, METRIC_NAMES, type MetricName } from "../metrics.ts";
+import { isMetricName, METRIC_NAMES, type MetricName } from "../metrics/metrics.ts";
 import { STOPS } from "../protocol.ts";
 
 const Count = z.coerce.number().int().nonnegative();

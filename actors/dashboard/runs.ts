@@ -5,9 +5,9 @@
  */
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import type { MetricName } from "../metrics.ts";
+import type { MetricName } from "../metrics/metrics.ts";
+import { Store } from "../metrics-sink/store.ts";
 import type { OtherRun, Series } from "./answers.ts";
-import { Store } from "./store.ts";
 
 /** Folders looked at, newest first; a disk may hold thousands. */
 const RUNS_MAX = 100;

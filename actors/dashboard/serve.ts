@@ -1,10 +1,10 @@
 /** Puts the page of a run on a port. */
 import type { Clock } from "../clock.ts";
+import type { Store } from "../metrics-sink/store.ts";
 import { isLoopback } from "../transport/address.ts";
 import type { ApiContext } from "./api.ts";
 import { dashboardApp } from "./app.tsx";
 import { loadAssets } from "./assets.ts";
-import type { Store } from "./store.ts";
 
 export interface ServeOptions extends Partial<Omit<ApiContext, "store">> {
   readonly store: Store;

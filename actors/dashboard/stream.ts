@@ -6,9 +6,9 @@
  */
 import type { SSEStreamingApi } from "hono/streaming";
 import type { Clock } from "../clock.ts";
+import type { Cursor } from "../metrics-sink/records.ts";
+import type { Store } from "../metrics-sink/store.ts";
 import { overviewOf } from "./overview.ts";
-import type { Cursor } from "./records.ts";
-import type { Store } from "./store.ts";
 
 const POINTS_MAX = 5000;
 const EVENTS_MAX = 100;

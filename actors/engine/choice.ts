@@ -14,10 +14,10 @@
 import { deviceInWords } from "../../model/engine/compiled.ts";
 import { HOW_TO_GET_CUDA, hasCudaProvider } from "../../model/engine/cuda.ts";
 import { findLibtensorflow, PLACES_IN_WORDS, type Places, placesOf } from "../../model/engine/tensorflow/find.ts";
-import type { RunConfig } from "../config.ts";
-import type { EngineSettings } from "../engine.ts";
+import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
 import { nvidiaGpus } from "./nvidia.ts";
+import type { EngineSettings } from "./start-engine.ts";
 
 type CompiledSettings = Extract<EngineSettings, { name: "compiled" }>;
 

@@ -8,15 +8,15 @@ import { randomBytes } from "node:crypto";
 import { rmSync, writeFileSync } from "node:fs";
 import { join as joinPath } from "node:path";
 import { realClock } from "../clock.ts";
-import { type RunConfig, withoutSecrets } from "../config.ts";
-import { Gate, GUEST_ROLES, type Pass } from "../gate.ts";
-import type { Newcomer } from "../main/join.ts";
+import { type RunConfig, withoutSecrets } from "../config/config.ts";
+import type { Newcomer } from "../process/join.ts";
 import { type ActorView, PROTOCOL_VERSION, type Tell } from "../protocol.ts";
 import { type GuestEvent, Guests } from "../supervisor/guests.ts";
 import { anyBeside, isBroker } from "../transport/address.ts";
 import { welcoming } from "../transport/handshake.ts";
 import { readPem, type ServerTls } from "../transport/tls.ts";
 import type { Listener, Problem, Transport } from "../transport/transport.ts";
+import { Gate, GUEST_ROLES, type Pass } from "./gate.ts";
 
 export interface OpenGateOptions {
   readonly run: string;

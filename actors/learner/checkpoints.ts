@@ -10,12 +10,12 @@ import {
   latestCheckpoint,
   loadCheckpoint,
   saveCheckpoint,
-} from "../checkpoint.ts";
+} from "../checkpoint/checkpoint.ts";
 import { RunError } from "../errors.ts";
-import type { Progress } from "../run/report.ts";
-import type { Remote } from "../threads.ts";
-import { fill, type Networks } from "./memory.ts";
-import type { TrainerMethods } from "./trainer-thread.ts";
+import type { Remote } from "../process/worker-rpc.ts";
+import type { Progress } from "../training/report.ts";
+import { fill, type Networks } from "./networks.ts";
+import type { TrainerMethods } from "./trainer.ts";
 
 /** The newest that is whole; null if there is none. @param notUsed  is told of each that is not whole, and why */
 export async function newestCheckpoint(

@@ -7,7 +7,7 @@
  *   actor never add up to more than 1.
  */
 import type { Clock } from "../clock.ts";
-import type { MetricName } from "../metrics.ts";
+import type { MetricName } from "./metrics.ts";
 
 const WINDOW_MS = 5000;
 

@@ -1,9 +1,9 @@
 /** What the supervisor is given, and what it tells of its children. Types, and words for people. */
 
 import type { Clock } from "../clock.ts";
+import type { Birth } from "../process/settings.ts";
 import { type Messages, type Role, STARTING, type Tell } from "../protocol.ts";
 import type { Transport } from "../transport/transport.ts";
-import type { Birth } from "./birth.ts";
 import type { GuestEvent } from "./guests.ts";
 import type { Exit, Spawner } from "./spawner.ts";
 

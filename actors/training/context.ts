@@ -1,12 +1,12 @@
 /** What a training is given: its numbers, its hands and its voice. Types only. */
 import type { Clock } from "../clock.ts";
-import type { RunConfig } from "../config.ts";
-import type { TrainerMethods } from "../learner/trainer-thread.ts";
-import type { Reporter } from "../metrics/reporter.ts";
+import type { RunConfig } from "../config/config.ts";
+import type { Finished, TicketBook } from "../learner/tickets.ts";
+import type { TrainerMethods } from "../learner/trainer.ts";
+import type { Reporter } from "../metrics-sink/reporter.ts";
+import type { Remote } from "../process/worker-rpc.ts";
 import type { Ticket } from "../protocol.ts";
-import type { Progress } from "../run/report.ts";
-import type { Remote } from "../threads.ts";
-import type { Finished, TicketBook } from "../tickets.ts";
+import type { Progress } from "./report.ts";
 import type { Taught, WarmStartProgress } from "./warm-start.ts";
 
 export interface TrainingContext {

@@ -4,12 +4,12 @@
  *
  * Equal scores give the even split; an env without a score yet leaves the split as the mix has it.
  */
-import { rewardSpread } from "../../model/diagnostics.ts";
+import { rewardSpread } from "../../model/health/diagnostics.ts";
 import { positionsBy } from "../../model/statistics.ts";
 import { rawReward } from "../../model/trajectory.ts";
-import type { RunConfig } from "../config.ts";
-import type { PlayedTicket } from "../rollouts.ts";
-import { playedEnvs, sharedGroups } from "../run/played-envs.ts";
+import type { RunConfig } from "../config/config.ts";
+import { playedEnvs, sharedGroups } from "../play/envs-of-run.ts";
+import type { PlayedTicket } from "./rollouts.ts";
 
 /** Moving mean of the in-group standard deviation, by env. */
 export type Scores = Readonly<Record<string, number>>;

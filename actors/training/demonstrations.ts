@@ -5,11 +5,11 @@
 import type { EpisodeRules, LocalGame } from "../../envs/env.ts";
 import { openEpisode } from "../../envs/episode.ts";
 import { type EnvTag, openLocal, type Skill } from "../../envs/tag.ts";
-import type { Sequence } from "../../model/batch.ts";
-import type { Dialogue } from "../../model/dialogue.ts";
+import type { Sequence } from "../../model/learn/batch.ts";
+import { samplesOf } from "../../model/learn/sequences.ts";
 import { sequence, shuffle, type Uniform } from "../../model/rng.ts";
-import { samplesOf } from "../../model/samples.ts";
-import { type ContextRules, Transcript } from "../transcript.ts";
+import type { Dialogue } from "../../model/text/dialogue.ts";
+import { type ContextRules, Transcript } from "../play/transcript.ts";
 
 /** An env as the policy will play it. */
 export interface Lesson {

@@ -7,10 +7,16 @@
  * - Each rung of the ladder is taken once, in order, and has `settleUpdates` to act before the next.
  * - The detector compares with the run's own start, so after rolling back it starts anew.
  */
-import { STOP_START, type StopPoint, type StopState, watchForStop } from "../../model/early-stop.ts";
-import { echoTrap, TRAP_START, type TrapPoint, type TrapState, type Verdict } from "../../model/echo-trap.ts";
+import { STOP_START, type StopPoint, type StopState, watchForStop } from "../../model/health/early-stop.ts";
+import {
+  echoTrap,
+  TRAP_START,
+  type TrapPoint,
+  type TrapState,
+  type Verdict,
+} from "../../model/health/echo-trap/echo-trap.ts";
 import type { HealthConfig, Rung } from "../config/health.ts";
-import type { MetricName } from "../metrics.ts";
+import type { MetricName } from "../metrics/metrics.ts";
 import { CONTROL_START, type Control, controlAfter } from "./interventions.ts";
 import type { Values } from "./update-metrics.ts";
 

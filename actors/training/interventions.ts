@@ -2,8 +2,8 @@
  * What a run does against the Echo Trap: the rungs of its ladder that change how it learns, as numbers to be saved, and
  * their effect on an update. Pure. When a rung is taken is health.ts; rolling back and stopping are training.ts.
  */
-import type { FilterRule } from "../../model/filter.ts";
-import type { UpdateSettings } from "../../model/update.ts";
+import type { FilterRule } from "../../model/learn/filter/filter.ts";
+import type { UpdateSettings } from "../../model/learn/update/update.ts";
 import type { HealthConfig, Rung } from "../config/health.ts";
 
 /** Everything that the rungs taken so far have changed. */

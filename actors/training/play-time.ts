@@ -1,7 +1,7 @@
 /** How long batches take to be played, and how fast tokens come. Batches played in turn do not count each other's time. */
 import type { Clock } from "../clock.ts";
-import { playedOf, writtenTokens } from "../rollouts.ts";
-import type { Finished } from "../tickets.ts";
+import type { Finished } from "../learner/tickets.ts";
+import { playedOf, writtenTokens } from "./rollouts.ts";
 
 export interface Rollout {
   readonly finished: readonly Finished[];

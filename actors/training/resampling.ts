@@ -6,9 +6,9 @@
  * - What was replaced is returned with the rest; it counts in every metric of play, and no loss (UpdateSettings.dropConstant).
  */
 import { rawReward } from "../../model/trajectory.ts";
-import { playedOf, trainingTickets, wantedGroups } from "../rollouts.ts";
-import type { Finished } from "../tickets.ts";
+import type { Finished } from "../learner/tickets.ts";
 import type { TrainingContext } from "./context.ts";
+import { playedOf, trainingTickets, wantedGroups } from "./rollouts.ts";
 
 /**
  * All episodes of an update.

@@ -5,12 +5,12 @@
  *   While they cannot be stored none is made, but for the last one.
  * - On the way it is said, and learning goes on; at the end there is no later chance, and the run has failed.
  */
-import { CheckpointError } from "../checkpoint.ts";
+import { CheckpointError } from "../checkpoint/checkpoint.ts";
 import type { HealthConfig } from "../config/health.ts";
 import { RunError } from "../errors.ts";
-import type { Progress } from "../run/report.ts";
 import type { TrainingContext } from "./context.ts";
 import { isWell } from "./health.ts";
+import type { Progress } from "./report.ts";
 
 /** The verdict waits until a sign has lasted; validation may know before it that this is no policy to go back to. */
 function hasFallen({ validated, best }: Progress, { successShare, successFall }: HealthConfig["trap"]): boolean {

@@ -1,6 +1,6 @@
 /** An update's numbers as metrics, and as a line for people. Pure. */
-import type { UpdateResult } from "../../model/update.ts";
-import { isMetricName, type MetricName } from "../metrics.ts";
+import type { UpdateResult } from "../../model/learn/update/update.ts";
+import { isMetricName, type MetricName } from "../metrics/metrics.ts";
 
 /** An update's own names as metrics. */
 const LEARNT: Readonly<Record<string, MetricName>> = {

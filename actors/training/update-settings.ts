@@ -1,12 +1,12 @@
 /** The config of a run as the settings of one update. What it does not read of a config is refused (config/unread.ts). */
-import { CRITIC_KINDS, type Estimator } from "../../model/advantage.ts";
-import type { FilterRule } from "../../model/filter.ts";
-import { controlKl } from "../../model/kl.ts";
-import type { PolicyRule } from "../../model/loss.ts";
-import type { AdamWSettings } from "../../model/optimizer.ts";
-import type { CriticSettings, UpdateSettings } from "../../model/update.ts";
-import type { RunConfig } from "../config.ts";
-import { playedEnvs } from "../run/played-envs.ts";
+import { CRITIC_KINDS, type Estimator } from "../../model/learn/advantage/advantage.ts";
+import type { FilterRule } from "../../model/learn/filter/filter.ts";
+import { controlKl } from "../../model/learn/kl.ts";
+import type { PolicyRule } from "../../model/learn/loss.ts";
+import type { AdamWSettings } from "../../model/learn/optimizer.ts";
+import type { CriticSettings, UpdateSettings } from "../../model/learn/update/update.ts";
+import type { RunConfig } from "../config/config.ts";
+import { playedEnvs } from "../play/envs-of-run.ts";
 import { limitsOf } from "./warm-start.ts";
 
 type LearnerConfig = RunConfig["learner"];

@@ -1,6 +1,7 @@
 /** What a run shows of its warm start while it goes on: how far it is, and how the policy plays by now. */
-import { type PlayedTicket, rowsOf } from "../rollouts.ts";
+
 import type { TrainingContext } from "./context.ts";
+import { type PlayedTicket, rowsOf } from "./rollouts.ts";
 import { percent } from "./update-metrics.ts";
 import type { WarmStartProgress } from "./warm-start.ts";
 

@@ -11,13 +11,13 @@ import { join } from "node:path";
 import { z } from "zod";
 import { huggingFaceViews, readHuggingFace } from "../../model/checkpoint/hugging-face.ts";
 import { readSafetensors, writeSafetensors } from "../../model/checkpoint/safetensors.ts";
-import { initialise, type Parameters } from "../../model/parameters.ts";
+import { initialise, type Parameters } from "../../model/policy/parameters.ts";
+import type { ModelConfig } from "../../model/policy/transformer.ts";
 import { sequence } from "../../model/rng.ts";
-import type { ModelConfig } from "../../model/transformer.ts";
-import type { RunConfig } from "../config.ts";
+import type { RunConfig } from "../config/config.ts";
 import { describeError } from "../errors.ts";
-import type { TrainerMethods } from "../learner/trainer-thread.ts";
-import type { Remote } from "../threads.ts";
+import type { TrainerMethods } from "../learner/trainer.ts";
+import type { Remote } from "../process/worker-rpc.ts";
 import { type DemonstrationOptions, Demonstrations } from "./demonstrations.ts";
 
 /** Changes whenever a warm start of equal settings would come out different. */

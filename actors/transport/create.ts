@@ -1,6 +1,6 @@
 /** The one place that knows all transports. */
 import { MemoryNetwork, MemoryTransport } from "./memory.ts";
-import { NatsTransport } from "./nats.ts";
+import { NatsTransport } from "./nats/nats.ts";
 import { RoutedTransport } from "./routed.ts";
 import { SocketTransport } from "./socket.ts";
 import type { SocketOptions } from "./socket-wire.ts";

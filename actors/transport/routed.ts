@@ -1,6 +1,6 @@
 /** The transport of an actor that is a process: each address says by its scheme what it is reached through. */
 import { HERE, isBroker } from "./address.ts";
-import { NatsTransport, parseNatsAddress } from "./nats.ts";
+import { NatsTransport, parseNatsAddress } from "./nats/nats.ts";
 import { SocketTransport } from "./socket.ts";
 import type { SocketOptions } from "./socket-wire.ts";
 import type { Handler, Listener, ListenOptions, Peer, Transport } from "./transport.ts";

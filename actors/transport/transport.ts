@@ -1,6 +1,6 @@
 /**
  * How actors reach each other. Actors see `Peer`, never a socket; memory, worker, socket and NATS transports pass one
- * conformance suite (tests/actors/transport.test.ts).
+ * conformance suite (tests/actors/transport/transport.test.ts).
  *
  * Every implementation keeps these:
  * 1. Messages of one peer arrive in the order they were sent.

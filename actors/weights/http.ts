@@ -3,8 +3,8 @@
  * compared the run's token when this is called.
  */
 
-import type { Published, WeightsPublisher } from "../weights.ts";
 import { encode, type Reader } from "./encoding.ts";
+import type { Published, WeightsPublisher } from "./publisher.ts";
 
 const PATH = /^\/weights\/(\d{1,15})(\/file)?$/;
 

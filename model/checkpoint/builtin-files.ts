@@ -5,8 +5,9 @@
  *
  * One difference: there, the names of special tokens inside a message are special. Here they never are.
  */
-import { SPECIALS, type Tokenizer } from "../tokenizer.ts";
-import { byteLevelAlphabet } from "./bpe.ts";
+
+import { byteLevelAlphabet } from "../text/bpe.ts";
+import { SPECIALS, type Tokenizer } from "../text/tokenizer.ts";
 
 /** Texts by file name. */
 export function builtinFiles(tokenizer: Tokenizer): ReadonlyMap<string, string> {

@@ -3,8 +3,8 @@
  * is nearly the same is another model.
  */
 import { z } from "zod";
-import type { RopeScaling } from "../rope.ts";
-import { ModelConfig } from "../transformer.ts";
+import type { RopeScaling } from "../policy/rope.ts";
+import { ModelConfig } from "../policy/transformer.ts";
 
 /** Which of transformers' model types can be read, and what sets each apart. */
 const ARCHITECTURES = {

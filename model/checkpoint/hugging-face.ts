@@ -3,8 +3,8 @@
  * one matrix, rows below each other, so their parts are views of it.
  */
 import { sizeOf } from "../engine/graph.ts";
-import type { Parameters } from "../parameters.ts";
-import { type ModelConfig, parameterShapes } from "../transformer.ts";
+import type { Parameters } from "../policy/parameters.ts";
+import { type ModelConfig, parameterShapes } from "../policy/transformer.ts";
 import { CheckpointFormatError } from "./config.ts";
 import { checkTensors, type NamedTensor, type Safetensors } from "./safetensors.ts";
 import type { SafetensorsSource } from "./safetensors-source.ts";

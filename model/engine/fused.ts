@@ -2,7 +2,7 @@
  * The model's fused kernels as onnxruntime operators.
  * Source: github.com/microsoft/onnxruntime, docs/ContribOperators.md.
  */
-import type { Heads } from "../ops.ts";
+import type { Heads } from "../policy/ops.ts";
 import { lower } from "./trace.ts";
 
 const MICROSOFT = "com.microsoft";

@@ -1,4 +1,4 @@
-/** How each tfjs kernel that the model uses is written in ONNX. The model's own fused kernels are in `model/ops.ts`. */
+/** How each tfjs kernel that the model uses is written in ONNX. The model's own fused kernels are in `model/policy/ops.ts`. */
 import * as tf from "@tensorflow/tfjs-core";
 import { sizeOf } from "./graph.ts";
 import { type Lowering, lower } from "./trace.ts";

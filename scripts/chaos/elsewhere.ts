@@ -1,36 +1,11 @@
 /** A sampler and an env server that two other hosts lend to the run, and the network between, which can be cut. */
-import { join } from "node:path";
+import { Guest } from "./guest.ts";
+import { Hosts } from "./namespaces.ts";
 
-/** What this needs of tests/e2e/, which no command may import: namespaces.ts and guest.ts. */
-interface Hosts {
-  address(host: number): string;
-  on(host: number): string[];
-  pull(host: number): void;
-  plug(host: number): void;
-  remove(): void;
-}
-interface Guest {
-  readonly pid: number;
-  readonly ended: Promise<{ readonly code: number; readonly err: string }>;
-  joined(): Promise<string>;
-  kill(signal: NodeJS.Signals): void;
-}
-interface Modules {
-  readonly Hosts: { build(count: number): Hosts | null };
-  readonly Guest: new (
-    command: "sampler" | "env-server",
-    args: readonly string[],
-    env: Readonly<Record<string, string>>,
-    wrap: readonly string[],
-  ) => Guest;
-}
-
-const TESTS = join(import.meta.dir, "..", "..", "tests", "e2e");
 const LENT = ["sampler", "env-server"] as const;
 
 export class Elsewhere {
   readonly #hosts: Hosts;
-  readonly #Guest: Modules["Guest"];
   readonly #address: string;
   /** For the run, too. */
   readonly env = { BUNRAKU_TOKEN: crypto.randomUUID() };
@@ -38,19 +13,14 @@ export class Elsewhere {
   names: readonly string[] = [];
 
   /** @throws {Error} if this account may not make hosts. */
-  static async make(): Promise<Elsewhere> {
-    const { Hosts, Guest } = {
-      ...(await import(join(TESTS, "namespaces.ts"))),
-      ...(await import(join(TESTS, "guest.ts"))),
-    } as Modules;
+  static make(): Elsewhere {
     const hosts = Hosts.build(1 + LENT.length);
-    if (hosts !== null) return new Elsewhere(hosts, Guest);
+    if (hosts !== null) return new Elsewhere(hosts);
     throw new Error("--cut-seconds needs network namespaces (ip netns), which this account may not make");
   }
 
-  private constructor(hosts: Hosts, guest: Modules["Guest"]) {
+  private constructor(hosts: Hosts) {
     this.#hosts = hosts;
-    this.#Guest = guest;
     this.#address = `ws://${hosts.address(0)}:7000`;
   }
 
@@ -69,7 +39,7 @@ export class Elsewhere {
   /** Resolves when both are with the run, which must be open. */
   async join(): Promise<void> {
     const args = ["--join", this.#address];
-    this.#guests = LENT.map((command, i) => new this.#Guest(command, args, this.env, this.#hosts.on(i + 1)));
+    this.#guests = LENT.map((command, i) => new Guest(command, args, this.env, this.#hosts.on(i + 1)));
     this.names = await Promise.all(this.#guests.map((guest) => guest.joined()));
   }
 

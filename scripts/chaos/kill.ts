@@ -10,7 +10,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { sequence } from "../../model/rng.ts";
-import { Memory } from "../memory.ts";
+import { Memory } from "../cli/memory.ts";
 import type { Elsewhere } from "./elsewhere.ts";
 import { alive, type Entry, LogTail, rssBytes } from "./watch.ts";
 

@@ -1,6 +1,6 @@
 /** A picture as PNG, photographed by the Chromium of this machine. Nothing is downloaded. */
 import { existsSync } from "node:fs";
-import { UsageError } from "../options.ts";
+import { UsageError } from "../cli/options.ts";
 
 const PLACES = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 

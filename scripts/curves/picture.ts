@@ -2,7 +2,7 @@
  * The whole picture: title, legend, and small multiples of one size in a grid. Success, if it comes first, has a row of
  * its own. Knows no files.
  */
-import type { MetricName } from "../../actors/metrics.ts";
+import type { MetricName } from "../../actors/metrics/metrics.ts";
 import { type Colored, type Contents, contentsOf, SUCCESS } from "./contents.ts";
 import { legend } from "./labels.ts";
 import { headHeight, panel } from "./panel.ts";

@@ -4,10 +4,10 @@
  */
 import { existsSync } from "node:fs";
 import { basename, join, resolve, sep } from "node:path";
-import type { StoredRun } from "../../actors/dashboard/records.ts";
-import { Store } from "../../actors/dashboard/store.ts";
-import type { MetricName } from "../../actors/metrics.ts";
-import { UsageError } from "../options.ts";
+import type { MetricName } from "../../actors/metrics/metrics.ts";
+import type { StoredRun } from "../../actors/metrics-sink/records.ts";
+import { Store } from "../../actors/metrics-sink/store.ts";
+import { UsageError } from "../cli/options.ts";
 import type { Curve } from "./curve.ts";
 
 export interface Run {

@@ -22,7 +22,7 @@ export async function deviceFinding(device: "webgpu" | "cuda"): Promise<Finding>
   const name = `engine compiled, ${device}`;
   const flags = device === "webgpu" ? "--device webgpu" : "--engine compiled --device cuda";
   const { compiledEngine } = await import("../../model/engine/compiled.ts");
-  const { deviceCheck } = await import("../../model/device-check.ts");
+  const { deviceCheck } = await import("../../model/engine/device-check.ts");
   let engine: ReturnType<typeof compiledEngine>;
   try {
     engine = compiledEngine({ threads: 1, device });

@@ -1,7 +1,7 @@
 /** Whether the project itself is whole: Bun's version, and the packages against the lock file. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { installedDigest, lockDigest } from "../install.ts";
+import { installedDigest, lockDigest } from "../cli/install.ts";
 import type { Finding } from "./finding.ts";
 
 interface Package {

@@ -6,14 +6,14 @@ import { closeSync, fsyncSync, mkdirSync, openSync, writeSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { type BasicType, fileWriter, parquetWriteRows } from "hyparquet-writer";
 import type { EpisodeSummary } from "../../actors/dashboard/answers.ts";
-import type { EpisodeFilter } from "../../actors/dashboard/records.ts";
-import { chatsOf } from "../../actors/export/chat-lines.ts";
-import { EventFiles } from "../../actors/export/event-files.ts";
-import { wandbFile, wandbPath } from "../../actors/export/wandb.ts";
-import { whole } from "../../actors/export.ts";
-import { episodeRules, tagOf } from "../../actors/run/played-envs.ts";
-import { RecordedRun } from "../../actors/run/recorded.ts";
-import { readRunConfig } from "../../actors/run/saved-policy.ts";
+import type { EpisodeFilter } from "../../actors/metrics-sink/records.ts";
+import { episodeRules, tagOf } from "../../actors/play/envs-of-run.ts";
+import { whole } from "../../actors/policy/export.ts";
+import { readRunConfig } from "../../actors/policy/saved-policy.ts";
+import { chatsOf } from "../../actors/record/chat-lines.ts";
+import { EventFiles } from "../../actors/record/event-files.ts";
+import { RecordedRun } from "../../actors/record/recorded-run.ts";
+import { wandbFile, wandbPath } from "../../actors/record/wandb.ts";
 
 export interface RecordsExport {
   readonly folder: string;

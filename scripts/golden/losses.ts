@@ -4,14 +4,14 @@
  */
 import * as tf from "@tensorflow/tfjs-core";
 import "@tensorflow/tfjs-backend-cpu";
-import { type BiLevelGae, biLevelGae, type Estimate, gae, turnsFromRewards } from "../../model/advantage/gae.ts";
-import { drGrpo, type Grouping, grpo, rloo } from "../../model/advantage/group.ts";
-import { discountedReturns } from "../../model/advantage/reinforce.ts";
-import { overTokens, type Rows, whiten } from "../../model/advantage/rows.ts";
-import { type Aggregation, tokenWeights } from "../../model/aggregation.ts";
-import { KL_ESTIMATORS, type KlEstimator } from "../../model/kl.ts";
-import { klEstimate } from "../../model/kl-estimate.ts";
-import { policyLoss, valueLoss } from "../../model/loss.ts";
+import { type BiLevelGae, biLevelGae, type Estimate, gae, turnsFromRewards } from "../../model/learn/advantage/gae.ts";
+import { drGrpo, type Grouping, grpo, rloo } from "../../model/learn/advantage/group.ts";
+import { discountedReturns } from "../../model/learn/advantage/reinforce.ts";
+import { overTokens, type Rows, whiten } from "../../model/learn/advantage/rows.ts";
+import { type Aggregation, tokenWeights } from "../../model/learn/aggregation.ts";
+import { KL_ESTIMATORS, type KlEstimator } from "../../model/learn/kl.ts";
+import { klEstimate } from "../../model/learn/kl-term.ts";
+import { policyLoss, valueLoss } from "../../model/learn/loss.ts";
 import type { Check } from "./check.ts";
 import { perKey } from "./per-key.ts";
 

@@ -7,7 +7,7 @@
  */
 import type { Message } from "../../envs/prompt.ts";
 import type { EnvTag } from "../../envs/tag.ts";
-import { normaliseRewards } from "../../model/reward.ts";
+import { normaliseRewards } from "../../model/learn/reward.ts";
 import { chatml } from "./chatml.ts";
 import type { Check } from "./check.ts";
 import { actionsIn, tagOf } from "./envs/prompts.ts";

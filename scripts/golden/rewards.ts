@@ -1,7 +1,7 @@
 /** Golden case H9: reward normalisation and rollout filters. A rule by a name that is not known throws: it cannot be run. */
 import { z } from "zod";
-import { type Candidates, FILTER_METRICS, filterGroups } from "../../model/filter.ts";
-import { type Normalisation, normaliseRewards } from "../../model/reward.ts";
+import { type Candidates, FILTER_METRICS, filterGroups } from "../../model/learn/filter/filter.ts";
+import { type Normalisation, normaliseRewards } from "../../model/learn/reward.ts";
 import type { Check } from "./check.ts";
 import { perKey } from "./per-key.ts";
 

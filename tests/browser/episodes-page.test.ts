@@ -2,8 +2,8 @@
 import { describe, expect, test } from "bun:test";
 import type { EpisodeRow, Played } from "../../actors/protocol.ts";
 import { chromiumPath } from "../../bench/chromium.ts";
-import { playedRow } from "../actors/fake-run.ts";
-import { recordedRow } from "../actors/recorded-episode.ts";
+import { playedRow } from "../actors/metrics-sink/fake-run.ts";
+import { recordedRow } from "../actors/record/recorded-episode.ts";
 import { LONG, setPageStage } from "./page-stage.ts";
 
 const board = { layoutSeed: 10_003, dynamicsSeed: 10_003, purpose: "validate" } as const;

@@ -7,11 +7,11 @@ import type { Browser, BrowserContext, Page } from "playwright-core";
 import { realClock } from "../../actors/clock.ts";
 import { NearbyRuns } from "../../actors/dashboard/runs.ts";
 import { type Served, serveDashboard } from "../../actors/dashboard/serve.ts";
-import { Store } from "../../actors/dashboard/store.ts";
-import { MetricsSink } from "../../actors/metrics-sink.ts";
+import { MetricsSink } from "../../actors/metrics-sink/metrics-sink.ts";
+import { Store } from "../../actors/metrics-sink/store.ts";
 import { launch } from "../../bench/chromium.ts";
-import { builtinDialogue } from "../../model/chat.ts";
-import { FakeRun, play } from "../actors/fake-run.ts";
+import { builtinDialogue } from "../../model/text/chat.ts";
+import { FakeRun, play } from "../actors/metrics-sink/fake-run.ts";
 
 export const LONG = 60_000;
 

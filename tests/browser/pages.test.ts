@@ -1,9 +1,9 @@
 /** What all pages keep, in a real browser: actors and alarms as they are told, hostile text, contrast, small screens, keys. */
 import { describe, expect, test } from "bun:test";
-import { partName } from "../../actors/metrics.ts";
+import { partName } from "../../actors/metrics/metrics.ts";
 import { chromiumPath } from "../../bench/chromium.ts";
-import { actorView, playedRow } from "../actors/fake-run.ts";
-import { recordedRow } from "../actors/recorded-episode.ts";
+import { actorView, playedRow } from "../actors/metrics-sink/fake-run.ts";
+import { recordedRow } from "../actors/record/recorded-episode.ts";
 import { LONG, setPageStage } from "./page-stage.ts";
 
 const PATHS = ["", "actors", "episodes", "alarms"];

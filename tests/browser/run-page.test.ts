@@ -1,7 +1,7 @@
 /** The page about the run, in a real browser: charts, live updates, comparisons. */
 import { describe, expect, test } from "bun:test";
 import { chromiumPath } from "../../bench/chromium.ts";
-import { playedRow } from "../actors/fake-run.ts";
+import { playedRow } from "../actors/metrics-sink/fake-run.ts";
 import { LONG, setPageStage } from "./page-stage.ts";
 
 describe.skipIf(chromiumPath === null)("the run's page", () => {

@@ -4,9 +4,9 @@
  */
 import { afterAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
-import { natsServer, startBroker } from "../actors/children/broker.ts";
+import { Guest } from "../../scripts/chaos/guest.ts";
+import { natsServer, startBroker } from "../actors/transport/broker.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
-import { Guest } from "./guest.ts";
 import { LONG, lastingMetrics, learnt, RunProcess, Runs } from "./run-process.ts";
 
 const runs = new Runs();

@@ -2,9 +2,9 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { Store } from "../../actors/dashboard/store.ts";
+import { Store } from "../../actors/metrics-sink/store.ts";
 import type { EpisodeRow } from "../../actors/protocol.ts";
-import { digestOf, scored, ticket } from "../actors/sampler-stage.ts";
+import { digestOf, scored, ticket } from "../actors/sampler/stage.ts";
 import { figure, ms } from "../figure.ts";
 import { command, root } from "../scripts/command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";

@@ -3,7 +3,7 @@ import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { latestCheckpoint } from "../../actors/checkpoint.ts";
+import { latestCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
 import { figure, ms } from "../figure.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import {

@@ -2,9 +2,9 @@
 import { afterAll, expect, test } from "bun:test";
 import { cpSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { loadCheckpoint } from "../../actors/checkpoint.ts";
-import { loadPretrained } from "../../actors/pretrained.ts";
-import { layParameters } from "../../model/parameters.ts";
+import { loadCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
+import { loadPretrained } from "../../actors/policy/pretrained.ts";
+import { layParameters } from "../../model/policy/parameters.ts";
 import { command } from "../scripts/command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 import { LONG, lastingMetrics, learnt, RunProcess } from "./run-process.ts";

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { prometheusName } from "../../actors/dashboard/prometheus.ts";
-import { METRIC_NAMES, metric } from "../../actors/metrics.ts";
+import { METRIC_NAMES, metric } from "../../actors/metrics/metrics.ts";
 import { root } from "../scripts/command.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { LONG, RunProcess, Runs } from "./run-process.ts";

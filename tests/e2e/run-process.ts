@@ -3,8 +3,8 @@ import { Database } from "bun:sqlite";
 import { expect } from "bun:test";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { latestCheckpoint } from "../../actors/checkpoint.ts";
-import { isMetricName, metric } from "../../actors/metrics.ts";
+import { latestCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
+import { isMetricName, metric } from "../../actors/metrics/metrics.ts";
 import { root } from "../scripts/command.ts";
 import { temporaryFolder } from "../scripts/temporary.ts";
 

@@ -18,7 +18,7 @@ describe("bun run test", async () => {
       "tests/bad.test.ts": about("test('three', () => expect(1).toBe(2)); test.skip('four', () => {});"),
       "tests/fallen.test.ts": "throw new Error('before any test');",
     },
-    ["scripts/test.ts", "scripts/options.ts"],
+    ["scripts/test.ts", "scripts/cli/options.ts"],
   );
   await command(["hello"], folder);
 
@@ -51,7 +51,7 @@ describe("bun run bench", async () => {
       "bench/falls.bench.ts":
         "export const summary = 'falls'; export async function run() { throw new Error('no engine'); }",
     },
-    ["scripts/bench.ts", "scripts/options.ts"],
+    ["scripts/bench.ts", "scripts/cli/options.ts"],
   );
   await command(["hello"], folder);
   const bench = (...args: string[]) => command(["bench", ...args], folder);
@@ -90,7 +90,7 @@ describe("bun run check", async () => {
       "part.ts": "export const part = 1;\n",
       "tests/tidy.test.ts": "import { test } from 'bun:test'; test('tidy', () => {});",
     },
-    ["scripts/check.ts", "scripts/options.ts"],
+    ["scripts/check.ts", "scripts/cli/options.ts"],
   );
   await command(["hello"], folder);
   for (const name of ["typescript", "@biomejs"])

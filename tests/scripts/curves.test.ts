@@ -2,8 +2,8 @@
 import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { Store } from "../../actors/dashboard/store.ts";
-import type { MetricName } from "../../actors/metrics.ts";
+import type { MetricName } from "../../actors/metrics/metrics.ts";
+import { Store } from "../../actors/metrics-sink/store.ts";
 import { chromiumPath, launch } from "../../bench/chromium.ts";
 import { command } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";

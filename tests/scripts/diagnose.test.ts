@@ -2,7 +2,7 @@
 import { afterAll, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { Store } from "../../actors/dashboard/store.ts";
+import { Store } from "../../actors/metrics-sink/store.ts";
 import { command } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 

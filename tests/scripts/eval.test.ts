@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { playRun, tinyConfig } from "../actors/tiny-run.ts";
+import { playRun, tinyConfig } from "../actors/supervisor/tiny-run.ts";
 import { command, root } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 

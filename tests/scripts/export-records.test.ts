@@ -7,9 +7,9 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
 import { asyncBufferFromFile, parquetReadObjects } from "hyparquet";
-import { wandbFile, wandbPath } from "../../actors/export/wandb.ts";
-import { RecordedRun } from "../../actors/run/recorded.ts";
-import { playRun, tinyConfig } from "../actors/tiny-run.ts";
+import { RecordedRun } from "../../actors/record/recorded-run.ts";
+import { wandbFile, wandbPath } from "../../actors/record/wandb.ts";
+import { playRun, tinyConfig } from "../actors/supervisor/tiny-run.ts";
 import { command } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 

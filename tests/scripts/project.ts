@@ -37,7 +37,7 @@ export async function smallProject(extra: Record<string, string> = {}, copied: s
   const folder = temporaryFolder();
   for (const name of [
     "scripts/run.ts",
-    "scripts/install.ts",
+    "scripts/cli/install.ts",
     "actors/errors.ts",
     "envs/nearest.ts",
     "actors/dashboard/client/text.ts",

@@ -3,8 +3,8 @@ import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { firstDifference } from "../../actors/replay.ts";
-import { playRun, tinyConfig } from "../actors/tiny-run.ts";
+import { firstDifference } from "../../actors/evaluate/replay.ts";
+import { playRun, tinyConfig } from "../actors/supervisor/tiny-run.ts";
 import { command } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 

@@ -3,11 +3,11 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import OpenAI from "openai";
-import { type CompletionsOptions, completionsApp } from "../../actors/completions.ts";
-import { builtinDialogue } from "../../model/chat.ts";
-import type { Reply, ReplyRequest } from "../../model/generate.ts";
-import { Tokenizer } from "../../model/tokenizer.ts";
-import { playRun, tinyConfig } from "../actors/tiny-run.ts";
+import { type CompletionsOptions, completionsApp } from "../../actors/policy/completions.ts";
+import type { Reply, ReplyRequest } from "../../model/decode/generate.ts";
+import { builtinDialogue } from "../../model/text/chat.ts";
+import { Tokenizer } from "../../model/text/tokenizer.ts";
+import { playRun, tinyConfig } from "../actors/supervisor/tiny-run.ts";
 import { command, root } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 

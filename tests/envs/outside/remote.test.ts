@@ -1,13 +1,13 @@
 /** Remote envs, played by the Python example server: the real process, also over a line that loses answers. */
 import { afterAll, describe, expect, test } from "bun:test";
-import { meanBaselines, measureBaselines } from "../../../actors/baselines.ts";
-import { composeRunConfig } from "../../../actors/config.ts";
-import { EnvServer } from "../../../actors/env-server.ts";
+import { composeRunConfig } from "../../../actors/config/config.ts";
+import { EnvServer } from "../../../actors/env-server/env-server.ts";
+import { meanBaselines, measureBaselines } from "../../../actors/training/baselines.ts";
 import type { OutsideGame } from "../../../envs/env.ts";
 import { openEpisode } from "../../../envs/episode.ts";
 import { evaluatePlayer, expertSuccess } from "../../../envs/evaluate.ts";
 import { envTag } from "../../../envs/registry.ts";
-import { FakeClock } from "../../actors/children/fake-clock.ts";
+import { FakeClock } from "../../actors/fake-clock.ts";
 import { jsonService } from "./json-service.ts";
 import { type PythonServer, startPython } from "./python-server.ts";
 

@@ -1,0 +1,20 @@
+/** What the page of a run is told besides its store: how its episodes are played, how its policy speaks, which runs lie beside it. */
+import type { RunConfig } from "../config/config.ts";
+import { episodeRules, playedEnvs, tagOf } from "../play/envs-of-run.ts";
+import { policyOf } from "../policy/policy-of-run.ts";
+import type { PlayAnswer } from "./answers.ts";
+import type { ApiContext } from "./api.ts";
+import { NearbyRuns } from "./runs.ts";
+
+/** @throws {Error} if the policy's tokenizer cannot be read */
+export function pageOf(config: RunConfig, folder: string): Omit<ApiContext, "store"> {
+  return { play: playOf(config), dialogue: policyOf(config).dialogue, nearby: new NearbyRuns(folder) };
+}
+
+/** What it takes to play an episode of this run again. */
+function playOf(config: RunConfig): PlayAnswer {
+  const envs = playedEnvs(config).map(({ name, tag, options }) => {
+    return { name, tag, options: { ...options }, rules: episodeRules(config, name, tagOf(config, name)) };
+  });
+  return { compat: config.prompt.compat !== "strict", envs };
+}

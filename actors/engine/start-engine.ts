@@ -1,0 +1,46 @@
+/** An engine as a compute thread starts it. Which one it is was chosen before: engine/choice.ts. */
+
+import { type CompiledOptions, compiledEngine } from "../../model/engine/compiled.ts";
+import { deviceCheck } from "../../model/engine/device-check.ts";
+import { eagerEngine } from "../../model/engine/eager.ts";
+import type { Engine } from "../../model/engine/engine.ts";
+import { selfCheck } from "../../model/engine/self-check.ts";
+
+export type EngineSettings =
+  | ({ readonly name: "compiled" } & Pick<CompiledOptions, "threads" | "device" | "softwareAdapter">)
+  | { readonly name: "eager"; readonly threads: number }
+  | {
+      readonly name: "tensorflow";
+      readonly threads: number;
+      /** Path of libtensorflow. */
+      readonly library: string;
+      readonly device: "auto" | "cpu" | "cuda";
+    };
+
+/** @throws {Error} if the device is not there, or does not compute what it should. */
+export async function startEngine(settings: EngineSettings): Promise<Engine> {
+  if (settings.name === "compiled" && settings.device !== undefined) {
+    const engine = compiledEngine(settings);
+    await selfCheck(engine);
+    return { ...engine, device: `${engine.device}; ${await deviceCheck(engine)}` };
+  }
+  const engine = await makeEngine(settings);
+  await selfCheck(engine);
+  return engine;
+}
+
+async function makeEngine(settings: EngineSettings): Promise<Engine> {
+  switch (settings.name) {
+    case "compiled":
+      return compiledEngine(settings);
+    case "eager":
+      return eagerEngine();
+    case "tensorflow": {
+      // Its package is large, and few runs need it.
+      const { tensorflowEngine } = await import("../../model/engine/tensorflow.ts");
+      return tensorflowEngine(settings.library, settings);
+    }
+    default:
+      return settings satisfies never;
+  }
+}

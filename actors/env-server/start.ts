@@ -1,0 +1,58 @@
+/** An env server as one actor of a run: what its process, or its share of a single process, starts. */
+import { openEpisode } from "../../envs/episode.ts";
+import type { ActorContext, ActorKind } from "../actor.ts";
+import type { RunConfig } from "../config/config.ts";
+import type { Meter } from "../metrics/meter.ts";
+import { episodeRules, tagOf } from "../play/envs-of-run.ts";
+import { type HostHandler, welcoming } from "../transport/handshake.ts";
+import { EnvServer, type OpenEpisode } from "./env-server.ts";
+
+export const envServer: ActorKind = {
+  role: "env-server",
+  async start(config, { run, clock, meter, transport, listen, log }: ActorContext) {
+    const envs = new Map<string, OpenEpisode>();
+    const { episodesMax, idleMs, answerMsMax } = config.envServer;
+    const server = new EnvServer({
+      find(name) {
+        const open = envs.get(name) ?? opener(config, name);
+        envs.set(name, open);
+        return open;
+      },
+      episodesMax,
+      idleMs,
+      answerMsMax,
+      clock,
+      warn: (text) => log.warning("env.close", text),
+    });
+    meter.divide(["time/busy"], null);
+    meter.depth("queue/playing", () => server.openCount);
+    const listener = await transport.listen(listen, welcoming(run, measured(server, meter)));
+    return {
+      url: listener.address,
+      doing: () => `${server.openCount} open episodes`,
+      async stop() {
+        await listener.close();
+        await server.stop();
+      },
+    };
+  },
+};
+
+/** The same server, with its turns counted and timed. */
+function measured(server: EnvServer, meter: Meter): HostHandler {
+  return {
+    asked(peer, ask, who) {
+      if (ask.type === "env.step") meter.count("speed/env_steps_per_second", 1);
+      const answer = meter.within("time/busy", () => server.asked(peer, ask, who));
+      return answer instanceof Promise ? meter.during("time/busy", answer) : answer;
+    },
+    told: (peer, message, who) => server.told(peer, message, who),
+  };
+}
+
+/** How episodes of one of the run's envs are opened. @throws {TagError} if it plays none of this name */
+export function opener(config: RunConfig, name: string): OpenEpisode {
+  const tag = tagOf(config, name);
+  const rules = episodeRules(config, name, tag);
+  return (seeds) => openEpisode(tag.open(seeds), rules);
+}

@@ -1,0 +1,117 @@
+/**
+ * How hosted models are asked and what they answer: one request of each API as data. Knows no network, no retries and no env.
+ *
+ * Source: https://platform.openai.com/docs/api-reference/chat, https://docs.anthropic.com/en/api/messages.
+ */
+import { z } from "zod";
+import type { Message } from "../../../envs/prompt.ts";
+
+export interface Asked {
+  readonly model: string;
+  readonly messages: readonly Message[];
+  readonly replyTokensMax: number;
+  /** null: the server's own. */
+  readonly temperature: number | null;
+}
+
+export interface Completion {
+  readonly text: string;
+  /** The reply ran into its token limit. */
+  readonly cut: boolean;
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+}
+
+export interface Provider {
+  readonly name: "openai" | "anthropic";
+  readonly baseUrl: string;
+  /** Environment variable that holds the key. */
+  readonly keyName: string;
+  /** Under the base address. */
+  readonly path: string;
+  headers(key: string | null): Record<string, string>;
+  /** @param own  at the provider's own address, not at a server that speaks its protocol. */
+  body(asked: Asked, own: boolean): unknown;
+  /** @throws {Error} if the answer is not of the API's form. */
+  read(answer: unknown): Completion;
+}
+
+const Count = z.number().int().nonnegative();
+
+const OpenAiAnswer = z.object({
+  choices: z
+    .array(z.object({ message: z.object({ content: z.string().nullish() }), finish_reason: z.string().nullish() }))
+    .min(1),
+  usage: z.object({ prompt_tokens: Count, completion_tokens: Count }).nullish(),
+});
+
+/** Also spoken by vLLM, llama.cpp, Ollama, DeepSeek, Together and others. */
+export const openai: Provider = {
+  name: "openai",
+  baseUrl: "https://api.openai.com/v1",
+  keyName: "OPENAI_API_KEY",
+  path: "/chat/completions",
+  headers: (key) => (key === null ? {} : { authorization: `Bearer ${key}` }),
+  body: ({ model, messages, replyTokensMax, temperature }, own) => ({
+    model,
+    messages: messages.map(said),
+    // OpenAI's newer models refuse the old name; other servers know only that.
+    ...(own ? { max_completion_tokens: replyTokensMax } : { max_tokens: replyTokensMax }),
+    ...(temperature === null ? {} : { temperature }),
+  }),
+  read(answer) {
+    const { choices, usage } = parsed(OpenAiAnswer, answer);
+    const { message, finish_reason } = choices[0]!;
+    return {
+      text: message.content ?? "",
+      cut: finish_reason === "length",
+      inputTokens: usage?.prompt_tokens ?? 0,
+      outputTokens: usage?.completion_tokens ?? 0,
+    };
+  },
+};
+
+const AnthropicAnswer = z.object({
+  content: z.array(z.object({ type: z.string(), text: z.string().optional() })),
+  stop_reason: z.string().nullish(),
+  usage: z.object({ input_tokens: Count, output_tokens: Count }),
+});
+
+export const anthropic: Provider = {
+  name: "anthropic",
+  baseUrl: "https://api.anthropic.com/v1",
+  keyName: "ANTHROPIC_API_KEY",
+  path: "/messages",
+  headers: (key) => ({ "anthropic-version": "2023-06-01", ...(key === null ? {} : { "x-api-key": key }) }),
+  body({ model, messages, replyTokensMax, temperature }) {
+    const system = messages.filter(({ role }) => role === "system").map(({ content }) => content);
+    return {
+      model,
+      max_tokens: replyTokensMax,
+      messages: messages.filter(({ role }) => role !== "system").map(said),
+      ...(system.length === 0 ? {} : { system: system.join("\n") }),
+      ...(temperature === null ? {} : { temperature }),
+    };
+  },
+  read(answer) {
+    const { content, stop_reason, usage } = parsed(AnthropicAnswer, answer);
+    return {
+      text: content.map(({ type, text }) => (type === "text" ? (text ?? "") : "")).join(""),
+      cut: stop_reason === "max_tokens",
+      inputTokens: usage.input_tokens,
+      outputTokens: usage.output_tokens,
+    };
+  },
+};
+
+export const PROVIDERS: Readonly<Record<string, Provider>> = { openai, anthropic };
+
+/** What was said in reply may be nothing, which the APIs do not take as a message. */
+const said = ({ role, content }: Message) => ({ role, content: content.trim() === "" ? "(no answer)" : content });
+
+function parsed<T>(schema: z.ZodType<T>, answer: unknown): T {
+  const result = schema.safeParse(answer);
+  if (result.success) return result.data;
+  const [issue] = result.error.issues;
+  throw new Error(`the answer has not the API's form: ${issue!.path.join(".") || "it"}: ${issue!.message}`);
+}

@@ -1,0 +1,115 @@
+/** The learner's computation: networks, imitation and updates. Runs in a thread of its own, or in the learner's. */
+
+import { crossScores, type Reasoned } from "../../model/health/cross-score.ts";
+import { analyseGradients, type BucketRule } from "../../model/health/gradient-analysis.ts";
+import type { CrossScores } from "../../model/health/mutual-information.ts";
+import type { BatchLimits, Sequence } from "../../model/learn/batch.ts";
+import { microBatches } from "../../model/learn/batch.ts";
+import { Network } from "../../model/learn/network.ts";
+import type { AdamWSettings, AdamWState } from "../../model/learn/optimizer.ts";
+import { imitation } from "../../model/learn/policy-objectives.ts";
+import { type Played, type UpdateResult, type UpdateSettings, update } from "../../model/learn/update/update.ts";
+import { layFrozen, layParameters } from "../../model/policy/parameters.ts";
+import { baseOf, type ModelConfig } from "../../model/policy/transformer.ts";
+import { type EngineSettings, startEngine } from "../engine/start-engine.ts";
+
+/** A network's memory, shared between the threads of the learner: the other one publishes and saves it. */
+export interface NetworkMemory {
+  readonly parameters: Float32Array;
+  readonly moment: Float32Array;
+  readonly variance: Float32Array;
+  /** Optimiser steps taken so far. */
+  readonly step: number;
+}
+
+export interface TrainerSettings {
+  readonly engine: EngineSettings;
+  /** With both heads, the policy's network is the critic as well. */
+  readonly model: ModelConfig;
+  readonly policy: NetworkMemory;
+  /** What adapters leave as it is: parameters of the model they belong to; null without adapters. */
+  readonly frozen: Float32Array | null;
+  /** A critic with a network of its own. */
+  readonly critic: { readonly model: ModelConfig; readonly memory: NetworkMemory } | null;
+}
+
+/** Everything a learner asks of its trainer. `start` comes first. @param startsEngine  how an engine is started */
+export function trainerMethods(startsEngine = startEngine) {
+  let networks: { policy: Network; critic: Network | null; reference: Network | null };
+  let engine: Awaited<ReturnType<typeof startEngine>>;
+  let frozen: Float32Array | null;
+
+  async function network(model: ModelConfig, { parameters, moment, variance, step }: NetworkMemory): Promise<Network> {
+    const state: AdamWState = { moment, variance, step };
+    const kept = frozen === null ? null : layFrozen(model, frozen);
+    return Network.create(engine, model, layParameters(model, parameters), state, kept);
+  }
+
+  const trained = () => (networks.critic === null ? [networks.policy] : [networks.policy, networks.critic]);
+
+  return {
+    async start({ engine: wanted, model, policy, critic, ...rest }: TrainerSettings): Promise<string> {
+      frozen = rest.frozen;
+      engine = await startsEngine(wanted);
+      const own = await network(model, policy);
+      const shared = model.head === "both" ? own : null;
+      networks = {
+        policy: own,
+        critic: critic === null ? shared : await network(critic.model, critic.memory),
+        reference: null,
+      };
+      return `${engine.name}, ${engine.device}`;
+    },
+    /** From now on KL terms compare with a copy of this policy; null: with the model that adapters belong to. */
+    keepReference(parameters: Float32Array | null): void {
+      const config = baseOf(networks.policy.config);
+      if (networks.reference !== null && parameters !== null) engine.release(networks.reference.parameters.flat);
+      networks.reference = Network.scorer(engine, config, layParameters(config, parameters?.slice() ?? frozen!));
+    },
+    /** Forget the optimiser's moments: a new stage of training begins. */
+    resetOptimizer(): void {
+      const { policy } = networks;
+      policy.optimizerState.moment.fill(0);
+      policy.optimizerState.variance.fill(0);
+      policy.optimizerState.step = 0;
+      policy.toDevice();
+    },
+    /** One step of imitation. Every written token weighs the same. @returns mean cross-entropy in nats */
+    async imitate(demos: readonly Sequence[], limits: BatchLimits, optimizer: AdamWSettings): Promise<number> {
+      const tokens = demos.reduce((sum, { written }) => sum + written.length, 0);
+      const weights = demos.map(({ written }) => new Float32Array(written.length).fill(1 / tokens));
+      const { loss } = await networks.policy.accumulate(imitation, microBatches(demos, limits), { weights });
+      const { applied, gradientNorm } = await networks.policy.step(optimizer);
+      if (!applied)
+        throw new Error(`imitation diverged: the gradient's norm is ${gradientNorm}; lower warmStart's learningRate`);
+      networks.policy.toHost({ moments: false });
+      return loss!;
+    },
+    async update(played: readonly Played[], settings: UpdateSettings): Promise<UpdateResult> {
+      const result = await update(networks, played, settings);
+      for (const network of trained()) network.toHost({ moments: false });
+      return result;
+    },
+    /** What pulls at the policy in these episodes; nothing is changed. */
+    analyseGradients: (played: readonly Played[], settings: UpdateSettings, rule: BucketRule) =>
+      analyseGradients(networks, played, settings, rule),
+    /** Each reasoning under its own prompt and the others', by the policy as it is now. */
+    crossScore: (turns: readonly Reasoned[], limits: BatchLimits, temperature: number): Promise<CrossScores> =>
+      crossScores(networks.policy, turns, limits, temperature),
+    /** The memory of the networks was written over with what a checkpoint holds, after so many optimiser steps. */
+    goOnFrom(steps: { policy: number; critic: number | null }): void {
+      networks.policy.optimizerState.step = steps.policy;
+      if (networks.critic !== null) networks.critic.optimizerState.step = steps.critic!;
+      for (const network of trained()) network.toDevice();
+    },
+    /** For a checkpoint: the shared memory takes the optimiser's moments too. @returns optimiser steps taken */
+    steps() {
+      for (const network of trained()) network.toHost({ moments: true });
+      return {
+        policy: networks.policy.optimizerState.step,
+        critic: networks.critic?.optimizerState.step ?? null,
+      };
+    },
+  };
+}
+export type TrainerMethods = ReturnType<typeof trainerMethods>;

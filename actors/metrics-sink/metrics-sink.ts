@@ -1,0 +1,188 @@
+/**
+ * Metrics sink: takes metrics, events and finished episodes from everyone and puts them into the store. Knows neither
+ * what the numbers mean nor who shows them.
+ *
+ * - `episodes` is answered only after its rows are committed. A full disk is the answer `failed` ("capacity"): the
+ *   learner keeps the rows and asks again, so nothing that was answered is lost.
+ * - Metrics and events wait at most `flushMs`, and are committed in one transaction.
+ * - At most `queuedMax` of them wait. They are written at once when that is reached; if the store cannot be written,
+ *   newer ones are dropped and counted, and the count is stored when writing works again.
+ */
+import { SQLiteError } from "bun:sqlite";
+import type { Clock } from "../clock.ts";
+import { isMetricName, type MetricName } from "../metrics/metrics.ts";
+import {
+  type ActorView,
+  type Answer,
+  type AnswerTo,
+  type Ask,
+  type Messages,
+  ProtocolError,
+  type Tell,
+} from "../protocol.ts";
+import type { HostHandler } from "../transport/handshake.ts";
+import type { Peer } from "../transport/transport.ts";
+import type { Batch, Happening, Point } from "./records.ts";
+
+export interface MetricsSinkOptions {
+  /** Keeps a batch whole or throws `SQLiteError`. */
+  readonly store: { write(batch: Batch): void };
+  /** Name of this actor, for what it tells of itself. */
+  readonly actor: string;
+  readonly clock: Clock;
+  readonly flushMs: number;
+  readonly queuedMax: number;
+}
+
+export class MetricsSink implements HostHandler {
+  readonly #options: MetricsSinkOptions;
+  #points: Point[] = [];
+  #events: Happening[] = [];
+  /** Newest told and not written yet. */
+  #actors: readonly ActorView[] | null = null;
+  readonly #unknownNames = new Set<string>();
+  #cancelFlush: (() => void) | null = null;
+  #stepLast = 0;
+  /** Updates made, as last told. */
+  #update = 0;
+  /** The last write failed. */
+  #failing = false;
+  #dropped = 0;
+  #droppedStored = 0;
+  #storedEpisodes = 0;
+
+  constructor(options: MetricsSinkOptions) {
+    this.#options = options;
+  }
+
+  /** For the heartbeat. */
+  doing(): string {
+    const trouble = this.#failing ? `, store not writable, ${this.#dropped} messages dropped` : "";
+    return `${this.#storedEpisodes} episodes stored${trouble}`;
+  }
+
+  /** @throws {ProtocolError} for a message that is not for a sink. */
+  told(_peer: Peer, message: Tell): void {
+    switch (message.type) {
+      case "metrics":
+        this.#takeMetrics(message);
+        break;
+      case "event":
+        this.#queue([], [message]);
+        break;
+      default:
+        throw new ProtocolError(`a metrics sink takes metrics and events, not "${message.type}"`);
+    }
+  }
+
+  asked(_peer: Peer, message: Exclude<Ask, Messages["hello"]>): Answer {
+    if (message.type === "episodes") return this.#takeEpisodes(message);
+    return failed("protocol", `a metrics sink answers episodes, not "${message.type}"`);
+  }
+
+  /** Metrics and events that wait to be written. */
+  get waiting(): number {
+    return this.#points.length + this.#events.length;
+  }
+
+  /** Write what waits. False if the store could not be written; then everything still waits. */
+  flush(): boolean {
+    this.#cancelFlush?.();
+    this.#cancelFlush = null;
+    const written = this.#commit([]) === null;
+    if (!written) this.#flushLater();
+    return written;
+  }
+
+  #takeMetrics({ actor, step, values }: Messages["metrics"]): void {
+    this.#stepLast = Math.max(this.#stepLast, step);
+    const updates: MetricName = "total/updates";
+    if (updates in values) this.#update = step;
+    const known = Object.entries(values).filter(([name]) => isMetricName(name));
+    const events = Object.keys(values)
+      .filter((name) => !isMetricName(name) && !this.#unknownNames.has(name))
+      .map((name): Happening => {
+        this.#unknownNames.add(name);
+        const text = `"${name}" from ${actor} is not in the table of metrics (actors/metrics/metrics.ts); it is not stored`;
+        return { actor: this.#options.actor, level: "warning", kind: "unknown-metric", text: text.slice(0, 4096) };
+      });
+    this.#queue(
+      known.map(([name, value]) => ({ name, actor, step, value })),
+      events,
+    );
+  }
+
+  /** The supervisor told who there is. What each measures of itself belongs to the update that the run is at. */
+  takeActors(actors: readonly ActorView[]): void {
+    this.#actors = actors;
+    for (const { name, load, rssBytes, guest, pid } of actors) {
+      if (!guest && pid === null) continue;
+      const rss: MetricName = "process/rss_bytes";
+      this.#takeMetrics({ type: "metrics", actor: name, step: this.#update, values: { ...load, [rss]: rssBytes } });
+    }
+    this.#flushLater();
+  }
+
+  #takeEpisodes({ rows }: Messages["episodes"]): AnswerTo<Messages["episodes"]> {
+    const error = this.#commit(rows);
+    if (error !== null) {
+      const advice = "Free space on the disk of the run directory; they can be sent again.";
+      return failed("capacity", `cannot store ${rows.length} episodes: ${error}. ${advice}`);
+    }
+    this.#storedEpisodes += rows.length;
+    return { type: "episodes.stored", count: rows.length };
+  }
+
+  #queue(points: readonly Point[], events: readonly Happening[]): void {
+    const count = points.length + events.length;
+    if (this.#points.length + this.#events.length + count > this.#options.queuedMax) {
+      // While the store fails, only the timer tries again: not every message should pay for a whole transaction.
+      if (this.#failing || !this.flush()) {
+        this.#dropped += count;
+        return;
+      }
+    }
+    this.#points.push(...points);
+    this.#events.push(...events);
+    this.#flushLater();
+  }
+
+  #flushLater(): void {
+    const { clock, flushMs } = this.#options;
+    this.#cancelFlush ??= clock.after(flushMs, () => this.flush());
+  }
+
+  /** One transaction with everything that waits and `episodes`. Returns what went wrong, or null. */
+  #commit(episodes: Batch["episodes"]): string | null {
+    const dropped = this.#dropped - this.#droppedStored;
+    const points = [...this.#points];
+    const events = [...this.#events];
+    if (dropped > 0) {
+      const { actor } = this.#options;
+      const name: MetricName = "metrics-sink/dropped_messages";
+      points.push({ name, actor, step: this.#stepLast, value: this.#dropped });
+      const text = `${dropped} metrics and events were dropped while the store could not be written`;
+      events.push({ actor, level: "warning", kind: "dropped", text });
+    }
+    if (points.length + events.length + episodes.length === 0 && this.#actors === null) return null;
+    try {
+      this.#options.store.write({ points, events, episodes, actors: this.#actors });
+    } catch (error) {
+      if (!(error instanceof SQLiteError)) throw error;
+      this.#failing = true;
+      return error.message;
+    }
+    this.#failing = false;
+    this.#points = [];
+    this.#events = [];
+    this.#actors = null;
+    this.#droppedStored = this.#dropped;
+    return null;
+  }
+}
+
+const failed = (code: Messages["failed"]["code"], detail: string): Messages["failed"] => ({
+  type: "failed",
+  code,
+  detail,
+});

@@ -1,0 +1,227 @@
+/**
+ * A run on disk: `run.sqlite`, the metrics, events and trajectory log of one run. Audit log, resume source and what the
+ * page shows. Knows no peers and no HTTP.
+ *
+ * - `write` is one transaction: all of a batch or none of it. When it returns, the batch survives the death of any
+ *   process; with durability "full" also a power cut.
+ * - An episode is stored once per (episode, attempt); later copies are ignored.
+ * - Ids of points, events and episodes only grow, so a reader keeps a cursor and needs no queue here.
+ */
+import { Database, type Statement } from "bun:sqlite";
+import type { EpisodeSummary, Series, StoredEvent } from "../dashboard/answers.ts";
+import { type Columns, fromColumns, summaryOf, toColumns, wordsOf } from "../dashboard/episode-record.ts";
+import { LEVELS } from "../log.ts";
+import type { MetricName } from "../metrics/metrics.ts";
+import type { ActorView, EpisodeRow } from "../protocol.ts";
+import type {
+  Batch,
+  Cursor,
+  EpisodeFilter,
+  EventFilter,
+  Page,
+  Point,
+  RunFacts,
+  StoredActors,
+  StoredPoint,
+  StoredRun,
+} from "./records.ts";
+import { INSERTS, migrate, SCHEMA, SchemaError, SELECTS, schemaOf } from "./schema.ts";
+
+export interface StoreOptions {
+  readonly path: string;
+  /** "full" waits for the disk at every commit; "normal" may lose the last commits in a power cut, never the file. */
+  readonly durability: "normal" | "full";
+  /** Milliseconds since the epoch. */
+  readonly wallClock: () => number;
+  /** Largest size of the file. A write beyond it fails as on a full disk. No limit if left out. */
+  readonly bytesMax?: number;
+  /** Leave the file as it is, older schemas included. What a schema does not have cannot be asked for. */
+  readonly readOnly?: boolean;
+}
+
+const PAGE_BYTES = 4096;
+
+export class Store {
+  /** Has all that this version records. An older file is brought up to date, unless it is only read. */
+  readonly isCurrent: boolean;
+  readonly #db: Database;
+  readonly #wallClock: () => number;
+  readonly #listeners = new Set<() => void>();
+  #session = 0;
+
+  /** @throws {Error} if the file cannot be opened, is no database, or has a newer schema. */
+  constructor({ path, durability, wallClock, bytesMax, readOnly = false }: StoreOptions) {
+    this.#wallClock = wallClock;
+    try {
+      this.#db = new Database(path, readOnly ? { readonly: true, strict: true } : { create: true, strict: true });
+      this.#db.run(readOnly ? "PRAGMA query_only = 1" : "PRAGMA journal_mode = WAL");
+      this.isCurrent = schemaOf(this.#db, path) === SCHEMA || !readOnly;
+    } catch (error) {
+      if (error instanceof SchemaError) throw error;
+      throw new Error(`cannot open ${path}: ${(error as Error).message}`, { cause: error });
+    }
+    if (readOnly) return;
+    this.#db.run(`PRAGMA synchronous = ${durability}`);
+    this.#db.run("PRAGMA busy_timeout = 5000");
+    migrate(this.#db, path);
+    if (bytesMax !== undefined) this.#db.run(`PRAGMA max_page_count = ${Math.floor(bytesMax / PAGE_BYTES)}`);
+  }
+
+  /** A session of the run begins: its first start, or a resume. */
+  startSession({ name, env, updates, seed }: RunFacts): void {
+    const now = this.#wallClock();
+    const { lastInsertRowid } = this.#prepared(INSERTS.session).run({
+      name,
+      env,
+      updates,
+      seed,
+      started_ms: now,
+      seen_ms: now,
+    });
+    this.#session = Number(lastInsertRowid);
+  }
+
+  /** @throws {SQLiteError} if the disk is full or fails; then nothing of the batch is stored. */
+  write(batch: Batch): void {
+    const atMs = this.#wallClock();
+    this.#db.transaction(() => {
+      for (const { name, actor, step, value } of batch.points) {
+        this.#prepared(INSERTS.point).run({ name, actor, step, value, at_ms: atMs });
+        this.#prepared(INSERTS.latest).run({ name, actor, step, value });
+      }
+      for (const { actor, level, kind, text } of batch.events) {
+        this.#prepared(INSERTS.event).run({ actor, level, kind, text, at_ms: atMs });
+      }
+      for (const row of batch.episodes) this.#writeEpisode(row, atMs);
+      if (batch.actors) this.#writeActors(batch.actors, atMs);
+      this.#prepared("UPDATE runs SET seen_ms = $now WHERE id = $id").run({ now: atMs, id: this.#session });
+    })();
+    for (const listener of this.#listeners) listener();
+  }
+
+  #writeEpisode(row: EpisodeRow, atMs: number): void {
+    const { small, body } = toColumns(row);
+    const { changes, lastInsertRowid } = this.#prepared(INSERTS.episode).run({ ...small, at_ms: atMs });
+    if (changes === 0) return;
+    this.#prepared(INSERTS.body).run({ ...body, id: Number(lastInsertRowid) });
+    this.#prepared(INSERTS.words).run({ rowid: Number(lastInsertRowid), text: wordsOf(row.outcome) });
+  }
+
+  #writeActors(actors: readonly ActorView[], atMs: number): void {
+    this.#prepared("DELETE FROM actors").run();
+    for (const actor of actors) {
+      this.#prepared(INSERTS.actor).run({ name: actor.name, view: JSON.stringify(actor), at_ms: atMs });
+    }
+  }
+
+  /** Be called after every commit made through this object. Returns a function that ends it. */
+  subscribe(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** The run, or null if it never started. A session that this object started is heard of right now. */
+  run(): StoredRun | null {
+    const run = this.#prepared(SELECTS.run).get() as Omit<StoredRun, "silentMs"> | null;
+    if (run === null) return null;
+    const nowMs = this.#wallClock();
+    return this.#session > 0 ? { ...run, seenMs: nowMs, silentMs: 0 } : { ...run, silentMs: nowMs - run.seenMs };
+  }
+
+  /** Where the log ends now: read first, then read everything after it as it comes. */
+  cursor(): Cursor {
+    return this.#prepared(SELECTS.cursor).get() as Cursor;
+  }
+
+  /** Values of the named metrics written after point id `since` (0: all), one series for each actor. */
+  series(names: readonly MetricName[], since: number): Series[] {
+    const read = this.#prepared(SELECTS.series);
+    return names.flatMap((name) => {
+      const byActor = new Map<string, Series>();
+      for (const { actor, step, value } of read.all({ name, since }) as Point[]) {
+        if (!byActor.has(actor)) byActor.set(actor, { name, actor, steps: [], values: [] });
+        byActor.get(actor)!.steps.push(step);
+        byActor.get(actor)!.values.push(value);
+      }
+      return [...byActor.values()];
+    });
+  }
+
+  /** Points in the order they were written, after id `since`. At most `limit`. */
+  points(since: number, limit: number): StoredPoint[] {
+    return this.#prepared(SELECTS.points).all({ since, limit }) as StoredPoint[];
+  }
+
+  /** The value written last, for every metric and actor. */
+  latest(): Point[] {
+    return this.#prepared(SELECTS.latest).all() as Point[];
+  }
+
+  /** Everyone in the run as last told, or null if nobody told yet. */
+  actors(): StoredActors | null {
+    const rows = this.#prepared(SELECTS.actors).all() as { view: string; atMs: number }[];
+    if (rows.length === 0) return null;
+    return { atMs: rows[0]!.atMs, actors: rows.map(({ view }) => JSON.parse(view) as ActorView) };
+  }
+
+  /** Newest first. */
+  events({ before, since, limit }: Page, { kind, level = "info" }: EventFilter = {}): StoredEvent[] {
+    return this.#prepared(SELECTS.events).all({
+      before: before ?? Number.MAX_SAFE_INTEGER,
+      since: since ?? 0,
+      limit,
+      kind: kind ?? null,
+      levels: JSON.stringify(LEVELS.slice(LEVELS.indexOf(level))),
+    }) as StoredEvent[];
+  }
+
+  /** The newest event of one kind, or null. */
+  lastEvent(kind: string): StoredEvent | null {
+    return this.#prepared(SELECTS.lastEvent).get({ kind }) as StoredEvent | null;
+  }
+
+  /** One page of episodes, newest first; `next` goes into `before` of the next page, null on the last one. */
+  episodes(filter: EpisodeFilter, { before, since, limit }: Page): { rows: EpisodeSummary[]; next: number | null } {
+    const columns = this.#prepared(SELECTS.episodes).all({
+      env: filter.env ?? null,
+      purpose: filter.purpose ?? null,
+      status: filter.status ?? null,
+      stop: filter.stop ?? null,
+      success: filter.success === undefined ? null : Number(filter.success),
+      failed: filter.failed === undefined ? null : Number(filter.failed),
+      version: filter.version ?? null,
+      update: filter.update ?? null,
+      layoutSeed: filter.layoutSeed ?? null,
+      // One phrase for FTS5, whatever is in it; the star makes its last word the beginning of one.
+      words: filter.text === undefined ? null : `"${filter.text.replaceAll('"', '""')}" *`,
+      rewardMin: filter.rewardMin ?? null,
+      rewardMax: filter.rewardMax ?? null,
+      before: before ?? Number.MAX_SAFE_INTEGER,
+      since: since ?? 0,
+      // One more than asked for tells whether there is a next page.
+      limit: limit + 1,
+    }) as Columns[];
+    const rows = columns.slice(0, limit).map(summaryOf);
+    return { rows, next: columns.length > limit ? rows.at(-1)!.id : null };
+  }
+
+  /** One episode whole, exactly as the learner sent it, or null. */
+  episode(id: number): { summary: EpisodeSummary; row: EpisodeRow } | null {
+    const columns = this.#prepared(SELECTS.episode).get({ id }) as Columns | null;
+    return columns && { summary: summaryOf(columns), row: fromColumns(columns) };
+  }
+
+  /** Number of the episode of this name, or null. */
+  episodeNamed(episode: string): number | null {
+    return (this.#prepared(SELECTS.named).get({ episode }) as { id: number } | null)?.id ?? null;
+  }
+
+  close(): void {
+    this.#db.close();
+  }
+
+  // `query` keeps the compiled statement by its text, so each is prepared once.
+  #prepared(sql: string): Statement {
+    return this.#db.query(sql);
+  }
+}

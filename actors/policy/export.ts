@@ -1,0 +1,148 @@
+/**
+ * A policy in the files of other tools: a Hugging Face folder for transformers, one GGUF file for llama.cpp, a folder of adapters
+ * for peft. All float32: what is written is what was trained, to the bit.
+ *
+ * - Adapters are merged into their model, except for peft.
+ * - Nothing that exists is written over, and what could not be finished is removed.
+ */
+import { copyFileSync, existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { open } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { builtinFiles } from "../../model/checkpoint/builtin-files.ts";
+import { writeModelConfig } from "../../model/checkpoint/config.ts";
+import { ggufParts } from "../../model/checkpoint/gguf.ts";
+import { ggufSettings, ggufTensors, ggufTokenizer } from "../../model/checkpoint/gguf-model.ts";
+import { huggingFaceViews } from "../../model/checkpoint/hugging-face.ts";
+import { safetensorsParts } from "../../model/checkpoint/safetensors.ts";
+import { mergeAdapters } from "../../model/policy/lora.ts";
+import { layParameters, type Parameters } from "../../model/policy/parameters.ts";
+import { baseOf, type ModelConfig } from "../../model/policy/transformer.ts";
+import { chatTemplate } from "../../model/text/chat-template.ts";
+import type { Dialogue } from "../../model/text/dialogue.ts";
+import { Tokenizer } from "../../model/text/tokenizer.ts";
+import { loadPretrained, readJson, TOKENIZER_FILES, tokenizerFiles } from "./pretrained.ts";
+
+export interface Exportable {
+  readonly model: ModelConfig;
+  readonly dialogue: Dialogue;
+  /** In the order of `layParameters`. */
+  readonly parameters: Float32Array;
+  /** Folder of the pretrained model that it began as; null for the built-in policy. */
+  readonly base: string | null;
+  /** Tokens of a sequence, for a policy that has no config.json of its own to say it. */
+  readonly contextTokensMax: number;
+}
+
+/** Write a folder that transformers' `from_pretrained` loads. @throws {Error} if `folder` exists or cannot be written. */
+export async function exportHuggingFace(policy: Exportable, folder: string): Promise<void> {
+  const { base } = policy;
+  const { model, parameters } = await merged(policy);
+  await whole(folder, async (pending) => {
+    mkdirSync(pending, { recursive: true });
+    writeFileSync(join(pending, "config.json"), `${JSON.stringify(configOf(policy), null, 2)}\n`);
+    if (base === null) {
+      for (const [name, text] of builtinFiles(new Tokenizer())) writeFileSync(join(pending, name), text);
+    } else {
+      const present = TOKENIZER_FILES.filter((name) => existsSync(join(base, name)));
+      for (const name of present) copyFileSync(join(base, name), join(pending, name));
+    }
+    const views = huggingFaceViews(model, parameters);
+    await writeParts(join(pending, "model.safetensors"), safetensorsParts(views, { format: "pt" }));
+  });
+}
+
+/** Write a file that llama.cpp loads. @throws {Error} if `file` exists or cannot be written. */
+export async function exportGguf(policy: Exportable, file: string): Promise<void> {
+  const { dialogue, base, contextTokensMax } = policy;
+  const { model, parameters } = await merged(policy);
+  const builtin = base === null ? builtinFiles(new Tokenizer()) : null;
+  const tokenizer = base === null ? JSON.parse(builtin!.get("tokenizer.json")!) : readJson(base, "tokenizer.json");
+  const template = base === null ? builtin!.get("chat_template.jinja")! : chatTemplate(tokenizerFiles(base));
+  const config = configOf(policy);
+  const id = (key: string) => (typeof config[key] === "number" ? config[key] : null);
+  const longest = id("max_position_embeddings") ?? contextTokensMax;
+  const metadata = new Map([
+    ...ggufSettings(model, basename(file, ".gguf"), longest),
+    ...ggufTokenizer(tokenizer, model, {
+      eos: dialogue.stops[0]!,
+      bos: id("bos_token_id"),
+      pad: id("pad_token_id"),
+      template,
+    }),
+  ]);
+  const tensors = ggufTensors(model, huggingFaceViews(model, parameters));
+  await whole(file, (pending) => writeParts(pending, ggufParts(metadata, tensors)));
+}
+
+/** Write a folder that peft loads beside the model. @throws {Error} if the policy has no adapters, or `folder` exists. */
+export async function exportPeft({ model, parameters, base }: Exportable, folder: string): Promise<void> {
+  if (model.lora === null) throw new Error("peft is for adapters, and this policy has none; export to hf");
+  const { rank, alpha, targets } = model.lora;
+  const config = {
+    peft_type: "LORA",
+    task_type: "CAUSAL_LM",
+    base_model_name_or_path: base,
+    inference_mode: true,
+    r: rank,
+    lora_alpha: alpha,
+    target_modules: targets,
+    lora_dropout: 0,
+    bias: "none",
+    fan_in_fan_out: false,
+  };
+  const named = [...layParameters(model, parameters).views].map(
+    ([name, tensor]) => [`base_model.model.${name}`, tensor] as const,
+  );
+  await whole(folder, async (pending) => {
+    mkdirSync(pending, { recursive: true });
+    writeFileSync(join(pending, "adapter_config.json"), `${JSON.stringify(config, null, 2)}\n`);
+    await writeParts(join(pending, "adapter_model.safetensors"), safetensorsParts(named, { format: "pt" }));
+  });
+}
+
+/** The policy as one model, with its adapters in it. */
+async function merged({
+  model,
+  parameters,
+  base,
+}: Exportable): Promise<{ model: ModelConfig; parameters: Parameters }> {
+  if (model.lora === null) return { model, parameters: layParameters(model, parameters) };
+  const whole = layParameters(baseOf(model));
+  await loadPretrained(base!, baseOf(model), whole);
+  mergeAdapters(huggingFaceViews(baseOf(model), whole), layParameters(model, parameters), model.lora);
+  return { model: baseOf(model), parameters: whole };
+}
+
+/** config.json: that of the model it began as, whose every key some tool may read; only the type of the numbers is ours. */
+function configOf({ model, base, contextTokensMax }: Exportable): Record<string, unknown> {
+  if (base === null) return writeModelConfig(model, contextTokensMax);
+  const { torch_dtype: _, ...config } = readJson(base, "config.json") as Record<string, unknown>;
+  return { ...config, dtype: "float32" };
+}
+
+/** Make `path` by writing something else and renaming it. @throws {Error} if it exists or cannot be written */
+export async function whole(path: string, write: (pending: string) => Promise<void>): Promise<void> {
+  if (existsSync(path)) throw new Error(`${path} exists; name another --out, or remove it first`);
+  const pending = `${path}.writing`;
+  rmSync(pending, { recursive: true, force: true });
+  mkdirSync(dirname(pending), { recursive: true });
+  try {
+    await write(pending);
+    renameSync(pending, path);
+  } catch (error) {
+    rmSync(pending, { recursive: true, force: true });
+    throw new Error(`cannot export to ${path}: ${(error as Error).message}`);
+  }
+}
+
+async function writeParts(path: string, parts: readonly Uint8Array[]): Promise<void> {
+  const file = await open(path, "wx");
+  try {
+    for (const part of parts) {
+      for (let at = 0; at < part.length; ) at += (await file.write(part, at)).bytesWritten;
+    }
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}

@@ -1,0 +1,23 @@
+/** The policy of a run: how it speaks, and the shape of its network. Built in, or that of a pretrained model. */
+
+import { ModelConfig } from "../../model/policy/transformer.ts";
+import { builtinDialogue } from "../../model/text/chat.ts";
+import type { Dialogue } from "../../model/text/dialogue.ts";
+import { Tokenizer } from "../../model/text/tokenizer.ts";
+import type { RunConfig } from "../config/config.ts";
+import { readPretrained } from "./pretrained.ts";
+
+/** @throws {CheckpointFormatError} in one line, if a pretrained model cannot be used. */
+export function policyOf({ model }: RunConfig): { dialogue: Dialogue; model: ModelConfig } {
+  const { path, lora, ...shape } = model;
+  if (path !== null) {
+    const read = readPretrained(path);
+    return lora.rank === 0 ? read : { ...read, model: { ...read.model, lora } };
+  }
+  const tokenizer = new Tokenizer();
+  const headWidth = shape.width / shape.heads;
+  return {
+    dialogue: builtinDialogue(tokenizer),
+    model: ModelConfig.parse({ ...shape, headWidth, vocabulary: tokenizer.size }),
+  };
+}

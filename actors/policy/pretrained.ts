@@ -1,0 +1,150 @@
+/**
+ * A pretrained model in a Hugging Face folder: its shape, how it speaks, and its weights. The files are read here; what they say
+ * is checked in model/checkpoint/.
+ *
+ * - Whatever is wrong with a folder is one line that names the file, before anything is trained.
+ */
+import { existsSync, readFileSync } from "node:fs";
+import { type FileHandle, open } from "node:fs/promises";
+import { join } from "node:path";
+import { z } from "zod";
+import { CheckpointFormatError, readModelConfig } from "../../model/checkpoint/config.ts";
+import { findTensors, readTensors } from "../../model/checkpoint/hugging-face.ts";
+import { SafetensorsSource } from "../../model/checkpoint/safetensors-source.ts";
+import type { Parameters } from "../../model/policy/parameters.ts";
+import type { ModelConfig } from "../../model/policy/transformer.ts";
+import { pretrainedDialogue, type TokenizerFiles } from "../../model/text/chat-template.ts";
+import type { Dialogue } from "../../model/text/dialogue.ts";
+
+const INDEX = "model.safetensors.index.json";
+const SINGLE = "model.safetensors";
+
+/** What says how a model speaks, besides config.json. Not every folder has all of them. */
+export const TOKENIZER_FILES = [
+  "tokenizer.json",
+  "tokenizer_config.json",
+  "generation_config.json",
+  "chat_template.jinja",
+  "special_tokens_map.json",
+  "added_tokens.json",
+  "vocab.json",
+  "merges.txt",
+];
+
+/** Everything but the weights. @throws {CheckpointFormatError} in one line, naming the file. */
+export function readPretrained(folder: string): { model: ModelConfig; dialogue: Dialogue } {
+  if (!existsSync(folder)) throw new CheckpointFormatError(`there is no folder ${folder} to read a model from`);
+  const model = readModelConfig(readJson(folder, "config.json"), join(folder, "config.json"));
+  return { model, dialogue: pretrainedDialogue(tokenizerFiles(folder), model.vocabulary) };
+}
+
+export function tokenizerFiles(folder: string): TokenizerFiles {
+  const [generation, template] = ["generation_config.json", "chat_template.jinja"];
+  return {
+    folder,
+    tokenizer: readJson(folder, "tokenizer.json"),
+    tokenizerConfig: readJson(folder, "tokenizer_config.json"),
+    generationConfig: existsSync(join(folder, generation)) ? readJson(folder, generation) : null,
+    chatTemplate: existsSync(join(folder, template)) ? readFileSync(join(folder, template), "utf8") : null,
+  };
+}
+
+/** What can be known of a folder without reading its weights. @throws {CheckpointFormatError} */
+export async function checkPretrained(folder: string): Promise<void> {
+  const { model } = readPretrained(folder);
+  await withShards(folder, async (shards) => void findTensors(model, shards, folder));
+}
+
+/** Fill `parameters` with the folder's weights. @throws {CheckpointFormatError} naming file and tensor. */
+export async function loadPretrained(folder: string, model: ModelConfig, parameters: Parameters): Promise<void> {
+  await withShards(folder, (shards) => readTensors(model, parameters, findTensors(model, shards, folder)));
+}
+
+/** What a critic has besides its policy: the head. */
+export function beside(policy: Parameters, critic: Parameters): Parameters {
+  return { flat: critic.flat, views: new Map([...critic.views].filter(([name]) => !policy.views.has(name))) };
+}
+
+/** A critic of a pretrained policy begins with all that it has in common with it. */
+export function shareBody(policy: Parameters, critic: Parameters): void {
+  for (const [name, { values }] of critic.views) {
+    const known = policy.views.get(name);
+    if (known !== undefined) values.set(known.values);
+  }
+}
+
+export function readJson(folder: string, name: string): unknown {
+  const file = join(folder, name);
+  let text: string;
+  try {
+    text = readFileSync(file, "utf8");
+  } catch (error) {
+    throw new CheckpointFormatError(`cannot read ${file}: ${(error as Error).message}`);
+  }
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new CheckpointFormatError(`cannot use ${file}: not JSON (${(error as Error).message})`);
+  }
+}
+
+async function withShards<T>(folder: string, use: (shards: readonly SafetensorsSource[]) => Promise<T>): Promise<T> {
+  const handles: FileHandle[] = [];
+  try {
+    const shards: SafetensorsSource[] = [];
+    const weightMap = readIndex(folder);
+    for (const name of weightMap === null ? [SINGLE] : new Set(weightMap.values())) {
+      shards.push(await openShard(join(folder, name), handles));
+    }
+    for (const [tensor, name] of weightMap ?? []) {
+      const shard = shards.find(({ file }) => file === join(folder, name))!;
+      if (!shard.places.has(tensor))
+        throw new CheckpointFormatError(`${shard.file} has no tensor ${tensor}, which ${INDEX} says it has`);
+    }
+    return await use(shards);
+  } finally {
+    for (const handle of handles) await handle.close();
+  }
+}
+
+/** Names of the files that the weights are in: those of the index, if there is one. @throws {CheckpointFormatError} */
+export function weightFiles(folder: string): string[] {
+  const hasIndex = existsSync(join(folder, INDEX)) && !existsSync(join(folder, SINGLE));
+  return hasIndex ? [...new Set(readIndex(folder)!.values())] : [SINGLE];
+}
+
+/** File of each tensor; null if there is one file only. */
+function readIndex(folder: string): ReadonlyMap<string, string> | null {
+  if (existsSync(join(folder, SINGLE))) return null;
+  if (!existsSync(join(folder, INDEX))) {
+    throw new CheckpointFormatError(`${folder} has neither ${SINGLE} nor ${INDEX}; only safetensors are read`);
+  }
+  // A plain file of the same folder: an index is data, and must not reach elsewhere.
+  const Index = z.looseObject({ weight_map: z.record(z.string(), z.string().regex(/^[\w.-]+\.safetensors$/)) });
+  const parsed = Index.safeParse(readJson(folder, INDEX));
+  if (parsed.success) return new Map(Object.entries(parsed.data.weight_map));
+  const why = z.prettifyError(parsed.error).replaceAll(/\s*\n\s*/g, " ");
+  throw new CheckpointFormatError(`cannot use ${join(folder, INDEX)}: ${why}`);
+}
+
+async function openShard(file: string, handles: FileHandle[]): Promise<SafetensorsSource> {
+  let handle: FileHandle;
+  try {
+    handle = await open(file);
+  } catch (error) {
+    throw new CheckpointFormatError(`cannot read ${file}, a part of the model's weights: ${(error as Error).message}`);
+  }
+  handles.push(handle);
+  const { size } = await handle.stat();
+  return SafetensorsSource.open({
+    name: file,
+    byteLength: size,
+    async read(into, at) {
+      for (let done = 0; done < into.length; ) {
+        const { bytesRead } = await handle.read(into, done, into.length - done, at + done);
+        if (bytesRead === 0) throw new CheckpointFormatError(`${file} ends at byte ${at + done}; it was cut meanwhile`);
+        done += bytesRead;
+      }
+    },
+  });
+}

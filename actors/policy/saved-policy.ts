@@ -1,0 +1,118 @@
+/**
+ * The policy that a run has saved, ready to be played: read from the run's folder, checked against its config, and loaded by
+ * the very path that samplers load weights by. Knows no env, and does not care whether the run still goes on.
+ *
+ * - What does not fit together (another shape of network, another tokenizer) is refused before anything is computed.
+ */
+import { existsSync, readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, join } from "node:path";
+import { isDeepStrictEqual } from "node:util";
+import { z } from "zod";
+import type { ModelConfig } from "../../model/policy/transformer.ts";
+import type { Dialogue } from "../../model/text/dialogue.ts";
+import { latestCheckpoint, loadCheckpoint, type Skipped } from "../checkpoint/checkpoint.ts";
+import { RunConfig } from "../config/config.ts";
+import { samplerEngine, thisMachine } from "../engine/choice.ts";
+import { describeError } from "../errors.ts";
+import type { Remote } from "../process/worker-rpc.ts";
+import type { PolicyMethods } from "../sampler/policy.ts";
+import type { Progress } from "../training/report.ts";
+import { batchName } from "../training/rollouts.ts";
+import { WeightsPublisher, weightsFolder } from "../weights/publisher.ts";
+import { policyOf } from "./policy-of-run.ts";
+
+/** The settings of a run, as its folder has them. @throws {Error} in one line, if they cannot be read. */
+export function readRunConfig(folder: string): RunConfig {
+  const file = join(folder, "config.json");
+  if (!existsSync(file)) throw new Error(`no run in ${folder}: there is no config.json`);
+  try {
+    return RunConfig.parse(JSON.parse(readFileSync(file, "utf8")));
+  } catch (error) {
+    const why =
+      error instanceof z.ZodError ? z.prettifyError(error).replaceAll(/\s*\n\s*/g, " ") : describeError(error);
+    throw new Error(`cannot use the config of ${folder}, ${file}: ${why}`);
+  }
+}
+
+export interface SavedPolicy {
+  /** Folder of the checkpoint it is from. */
+  readonly path: string;
+  /** Updates that made it. */
+  readonly update: number;
+  /** Name of the run's own validation of it. */
+  readonly validation: string;
+  readonly model: ModelConfig;
+  readonly dialogue: Dialogue;
+  /** In the order of `layParameters`. */
+  readonly parameters: Float32Array;
+  /** Newer checkpoints that are not whole, if the newest was asked for. */
+  readonly skipped: readonly Skipped[];
+}
+
+/**
+ * @param checkpoint  its name, as u000120; null for the newest that is whole
+ * @throws {Error} in one line: there is none, it is not what was saved, or not of this run.
+ */
+export async function savedPolicy(folder: string, config: RunConfig, checkpoint: string | null): Promise<SavedPolicy> {
+  const checkpoints = join(folder, "checkpoints");
+  const { found, skipped } =
+    checkpoint === null
+      ? await latestCheckpoint(checkpoints)
+      : { found: join(checkpoints, checkpoint), skipped: [] as const };
+  if (found === null) {
+    const [newest] = skipped;
+    if (newest !== undefined)
+      throw new Error(`no checkpoint of ${folder} can be used; ${newest.path}: ${newest.reason}`);
+    throw new Error(`${folder} has no checkpoint yet; a run saves its first after its warm start`);
+  }
+  const { update, state, model: saved, tokenizer: digest, policy } = await loadCheckpoint(found);
+  const { model, dialogue } = policyOf(config);
+  for (const key of Object.keys(model) as (keyof ModelConfig)[]) {
+    if (isDeepStrictEqual(saved[key], model[key])) continue;
+    const values = `model.${key} ${JSON.stringify(saved[key])}, and the config of ${folder} says`;
+    throw new Error(`cannot use ${found}: it has ${values} ${JSON.stringify(model[key])}; it is of another run`);
+  }
+  if (digest !== dialogue.digest) {
+    throw new Error(`cannot use ${found}: it speaks another tokenizer; use the version of Bunraku that made it`);
+  }
+  // A checkpoint of an older version knows nothing of rolling back.
+  const round = (state as Partial<Progress>).health?.control.round ?? 0;
+  return {
+    path: found,
+    update,
+    validation: batchName("v", update, round),
+    model,
+    dialogue,
+    parameters: policy.parameters,
+    skipped,
+  };
+}
+
+/** Put a saved policy to use. @returns what its trajectories name: version (its update) and digest; and the validation's name */
+export async function startSavedPolicy(
+  { path, update, validation, model, parameters }: SavedPolicy,
+  config: RunConfig,
+  slots: number,
+  policy: Remote<PolicyMethods>,
+  notice: (text: string) => void,
+): Promise<{ version: number; digest: string; validation: string }> {
+  const capacity = config.rollout.contextTokensMax;
+  await policy.start({
+    base: config.model.path,
+    model,
+    engine: samplerEngine(config, config.sampler.threads, thisMachine),
+    slots,
+    capacity,
+    token: "",
+    guest: null,
+  });
+  const folder = weightsFolder(tmpdir(), notice);
+  const publisher = new WeightsPublisher({ folder, spareFolder: tmpdir(), run: `eval-${basename(path)}`, notice });
+  try {
+    return { version: update, validation, digest: await policy.load(await publisher.publish(update, parameters)) };
+  } finally {
+    // What is mapped stays usable.
+    publisher.close();
+  }
+}

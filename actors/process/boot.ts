@@ -1,0 +1,83 @@
+/**
+ * How an actor's process begins: its settings come from its parent by standard input, and it ends with its parent.
+ *
+ * - Standard input is the death pipe: it ends when the supervisor does, and this process ends with it. On Linux the kernel
+ *   also kills it then, in case it is stopped or too busy to notice.
+ * - SIGINT is ignored: a person's Ctrl-C reaches every process at once, and the supervisor stops them in order. SIGTERM may have
+ *   gone to all of them too (timeout, systemd): while the supervisor is there, it has a moment to say when to leave.
+ */
+import { writeSync } from "node:fs";
+import { z } from "zod";
+import type { Running } from "../actor.ts";
+import { realClock } from "../clock.ts";
+import { describeError, oneLine } from "../errors.ts";
+import { makeLog } from "../log.ts";
+import type { Role } from "../protocol.ts";
+import { dieWithParent } from "./die-with-parent.ts";
+import { type LifeContext, live } from "./life.ts";
+import { Birth } from "./settings.ts";
+
+export interface BootOptions<S> {
+  readonly role: Role;
+  readonly settingsSchema: z.ZodType<S>;
+  readonly start: (settings: S, context: LifeContext) => Running | Promise<Running>;
+}
+
+/** After SIGTERM, time for the supervisor to say when it is this actor's turn to leave. */
+const ORDER_MS = 3000;
+
+export async function boot<S>({ role, settingsSchema, start }: BootOptions<S>): Promise<void> {
+  const { birth, settings } = await readBirth(role, settingsSchema);
+  const { actor, token } = birth;
+  dieWithParent();
+  const log = makeLog({ actor, level: birth.logLevel, secrets: [token], write: writeLine, date: () => new Date() });
+  const life = live({
+    birth,
+    role,
+    log,
+    start: (context) => start(settings, context),
+    unreachable: (detail, attempt) => log.warning("supervisor.unreachable", detail, { attempt }),
+  });
+  process.on("SIGINT", () => {});
+  process.on("SIGTERM", () => {
+    if (!life.watched) void life.leave("SIGTERM");
+    else realClock.after(ORDER_MS, () => void life.leave("SIGTERM"));
+  });
+  await life.started;
+}
+
+/** The first line of standard input. What follows is only waited for: its end is the end of the supervisor. */
+async function readBirth<S>(role: Role, schema: z.ZodType<S>): Promise<{ birth: Birth; settings: S }> {
+  const { promise, resolve, reject } = Promise.withResolvers<string>();
+  void (async () => {
+    let text = "";
+    let read = false;
+    const decoder = new TextDecoder();
+    for await (const bytes of Bun.stdin.stream()) {
+      if (read) continue;
+      text += decoder.decode(bytes, { stream: true });
+      const end = text.indexOf("\n");
+      if (end === -1) continue;
+      read = true;
+      resolve(text.slice(0, end));
+    }
+    if (read) process.exit(1);
+    reject(new Error("standard input ended before a line of settings came; the supervisor starts this, not a person"));
+  })();
+  try {
+    const birth = Birth.parse(JSON.parse(await promise));
+    return { birth, settings: schema.parse(birth.settings) };
+  } catch (error) {
+    const why = error instanceof z.ZodError ? oneLine(z.prettifyError(error)) : describeError(error);
+    writeLine(`${JSON.stringify({ level: "error", actor: role, kind: "boot", text: `cannot start: ${why}` })}\n`);
+    process.exit(1);
+  }
+}
+
+function writeLine(line: string): void {
+  try {
+    writeSync(2, line);
+  } catch {
+    // The reader is gone or stuck. There is nobody left to tell, and losing a line is better than losing the actor.
+  }
+}

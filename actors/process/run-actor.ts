@@ -1,0 +1,16 @@
+/** An actor of a run as a process of its own. */
+import { z } from "zod";
+import type { ActorKind } from "../actor.ts";
+import { RunConfig } from "../config/config.ts";
+import { boot } from "./boot.ts";
+
+const settingsSchema = z.strictObject({ config: RunConfig, folder: z.string() });
+export type RunActorSettings = z.infer<typeof settingsSchema>;
+
+export function runActor(kind: ActorKind): Promise<void> {
+  return boot({
+    role: kind.role,
+    settingsSchema,
+    start: ({ config, folder }, context) => kind.start(config, { ...context, folder, threads: true, guest: null }),
+  });
+}

@@ -1,0 +1,55 @@
+/**
+ * Recorded episodes as chats: what the policy was told and what it replied, as messages that other trainers take for
+ * supervised fine-tuning. Pure.
+ *
+ * - A chat is one context of the policy, to its end, so that before every reply stands what the policy saw then, and nothing else.
+ *   An episode whose context only grew is one chat.
+ * - Every reply is learnt once: one that is shown again in a later chat, as something said before, has weight 0 there.
+ */
+import { type AnsweredTurn, type ContextOptions, contextMessages } from "../../envs/context.ts";
+import type { Message } from "../../envs/prompt.ts";
+import type { EnvTag } from "../../envs/tag.ts";
+import type { RunConfig } from "../config/config.ts";
+import type { Played } from "../protocol.ts";
+
+/** `weight` as in OpenAI's files for fine-tuning: 0 is shown, and not learnt. */
+export type ChatMessage = Message & { readonly weight?: 0 };
+
+/** @param actionsMax  the episode's budget */
+export function chatsOf(
+  { turns, trajectory }: Pick<Played, "turns" | "trajectory">,
+  tag: EnvTag,
+  { prompt, env }: Pick<RunConfig, "prompt" | "env">,
+  actionsMax: number,
+): ChatMessage[][] {
+  const mode: ContextOptions["mode"] = prompt.context === "single_turn" ? "single_turn" : "limited_multi_turn";
+  const most = prompt.context === "full" ? null : prompt.contextTurnsMax;
+  const shown = { layout: prompt.layout, compat: prompt.compat !== "strict", think: env.think, mode };
+  let actionsLeft = actionsMax;
+  const answered = turns.map(({ observation, reply, actions, reward }): AnsweredTurn => {
+    const turn = { observation, reply, actions, reward, actionsLeft };
+    actionsLeft -= actions.length;
+    return turn;
+  });
+  const chats: ChatMessage[][] = [];
+  let first = 0;
+  for (const [turn, { dropped, reply }] of turns.entries()) {
+    const endsContext =
+      turn === turns.length - 1 || trajectory.contexts[chats.length + 1] === trajectory.turns[turn]!.end + 1;
+    if (!endsContext) continue;
+    const window = Math.min(most ?? turn + 1, turn + 1) - dropped;
+    const told = contextMessages(
+      tag,
+      { answered: answered.slice(0, turn), now: answered[turn]! },
+      { ...shown, window },
+    );
+    // All replies that are shown, the oldest of them of turn `turn + 1 - window`; those before `first` are of earlier chats.
+    let repeated = first - (turn + 1 - window);
+    const weighed = told.map((message) =>
+      message.role === "assistant" && repeated-- > 0 ? { ...message, weight: 0 as const } : message,
+    );
+    chats.push([...weighed, { role: "assistant", content: reply }]);
+    first = turn + 1;
+  }
+  return chats;
+}

@@ -1,0 +1,94 @@
+/** What a run has recorded, oldest first, a piece at a time. Only reads; the run may still be going. */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import type { EpisodeSummary, StoredEvent } from "../dashboard/answers.ts";
+import type { MetricName } from "../metrics/metrics.ts";
+import type { EpisodeFilter, Point, StoredPoint, StoredRun } from "../metrics-sink/records.ts";
+import { Store } from "../metrics-sink/store.ts";
+import type { EpisodeRow } from "../protocol.ts";
+
+/** Rows read at once. */
+const PAGE = 1000;
+
+export interface RecordedEpisode {
+  readonly summary: EpisodeSummary;
+  readonly row: EpisodeRow;
+}
+
+export class RecordedRun {
+  readonly facts: StoredRun;
+  readonly #store: Store;
+
+  /** @throws {Error} in one line, if there is no run in this folder. */
+  constructor(folder: string) {
+    const path = join(folder, "run.sqlite");
+    if (!existsSync(path)) throw new Error(`no run in ${folder}: there is no run.sqlite`);
+    this.#store = new Store({ path, durability: "normal", wallClock: Date.now, readOnly: true });
+    const facts = this.#store.run();
+    if (facts === null) throw new Error(`no run in ${folder}: its run.sqlite is of a run that never started`);
+    this.facts = facts;
+  }
+
+  /** In the order they were written. */
+  *points(): Generator<StoredPoint> {
+    for (let since = 0; ; ) {
+      const page = this.#store.points(since, PAGE);
+      yield* page;
+      if (page.length < PAGE) return;
+      since = page.at(-1)!.id;
+    }
+  }
+
+  /** The value written last, for every metric and actor. */
+  latest(): Point[] {
+    return this.#store.latest();
+  }
+
+  /** Steps and values of a metric that the run has one line of; null if it was never recorded. */
+  curve(name: MetricName): { readonly steps: readonly number[]; readonly values: readonly number[] } | null {
+    return this.#store.series([name], 0)[0] ?? null;
+  }
+
+  events(): StoredEvent[] {
+    return backwards((before) => this.#store.events({ before, limit: PAGE }));
+  }
+
+  *episodes(filter: EpisodeFilter): Generator<RecordedEpisode> {
+    const pages = (before: number | undefined) => this.#store.episodes(filter, { before, limit: PAGE }).rows;
+    const ids = backwards(pages, ({ id }) => id);
+    for (const id of ids) yield this.#store.episode(id)!;
+  }
+
+  episode(id: number): RecordedEpisode | null {
+    return this.#store.episode(id);
+  }
+
+  /** By the name that its ticket gave it, as u3.g0.m1. */
+  named(episode: string): RecordedEpisode | null {
+    const id = this.#store.episodeNamed(episode);
+    return id === null ? null : this.#store.episode(id);
+  }
+
+  /** Names of the episodes recorded last. */
+  newestNames(): string[] {
+    return this.#store.episodes({}, { limit: PAGE }).rows.map(({ episode }) => episode);
+  }
+
+  close(): void {
+    this.#store.close();
+  }
+}
+
+/** All pages of a list that comes newest first, oldest first; of each row what is kept. */
+function backwards<T extends { readonly id: number }, K = T>(
+  read: (before: number | undefined) => readonly T[],
+  keep: (row: T) => K = (row) => row as unknown as K,
+): K[] {
+  const all: K[] = [];
+  for (let before: number | undefined; ; ) {
+    const page = read(before);
+    for (const row of page) all.push(keep(row));
+    if (page.length < PAGE) return all.reverse();
+    before = page.at(-1)!.id;
+  }
+}

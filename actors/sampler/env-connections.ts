@@ -1,0 +1,81 @@
+/** A sampler's connections to the env servers of the roster. Knows no episode beyond its name. */
+import type { Clock } from "../clock.ts";
+import { EpisodeError } from "../errors.ts";
+import type { Messages } from "../protocol.ts";
+import type { Connection } from "../transport/reconnect.ts";
+import type { Handler, Peer } from "../transport/transport.ts";
+
+export interface EnvServersOptions {
+  /** Keep a connection to this address until it is closed. */
+  readonly connect: (url: string, handler: Handler) => Connection;
+  /** How long to wait for an env server while there is none. */
+  readonly waitMsMax: number;
+  readonly clock: Clock;
+}
+
+export class EnvServers {
+  readonly #options: EnvServersOptions;
+  /** What env servers tell and ask is nothing; that they come and go is. */
+  readonly #handler: Handler = {
+    opened: () => this.#changed(),
+    told() {},
+    asked: () => ({ type: "failed", code: "protocol", detail: "a sampler is not asked" }),
+    closed: () => this.#changed(),
+  };
+  readonly #connections = new Map<string, Connection>();
+  readonly #waiting = new Set<() => void>();
+  #turn = 0;
+
+  constructor(options: EnvServersOptions) {
+    this.#options = options;
+  }
+
+  /** From now on these and no others. */
+  update({ envServers }: Messages["roster"]): void {
+    const urls = new Set(envServers.map(({ url }) => url));
+    for (const [url, connection] of this.#connections) {
+      if (urls.has(url)) continue;
+      connection.close("no longer in the roster");
+      this.#connections.delete(url);
+    }
+    for (const url of urls) {
+      if (this.#connections.has(url)) continue;
+      this.#connections.set(url, this.#options.connect(url, this.#handler));
+    }
+  }
+
+  /** One that is connected, in turn; waits for one if there is none. @throws {EpisodeError} if none comes in time */
+  async choose(episode: string): Promise<Peer> {
+    for (;;) {
+      const peers = [...this.#connections.values()]
+        .map((connection) => connection.peer())
+        .filter((peer) => peer !== null);
+      if (peers.length > 0) return peers[this.#turn++ % peers.length]!;
+      await this.#change(episode);
+    }
+  }
+
+  close(): void {
+    for (const connection of this.#connections.values()) connection.close("leaving");
+  }
+
+  #changed(): void {
+    for (const wake of [...this.#waiting]) wake();
+  }
+
+  #change(episode: string): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const { waitMsMax, clock } = this.#options;
+      const cancel = clock.after(waitMsMax, () => {
+        this.#waiting.delete(wake);
+        reject(new EpisodeError(`no env server for ${episode} in ${waitMsMax} ms`, "closed"));
+      });
+      const wake = () => {
+        cancel();
+        this.#waiting.delete(wake);
+        resolve();
+      };
+      this.#waiting.add(wake);
+    });
+  }
+}

@@ -1,0 +1,91 @@
+/** The sampler's computation: one policy, many open sequences. Runs in a thread of its own, or in the actor's. */
+import { Decoder, type DecoderOptions } from "../../model/decode/decoder.ts";
+import { Generator, type Reply, type ReplyRequest } from "../../model/decode/generate.ts";
+import type { Engine } from "../../model/engine/engine.ts";
+import { layParameters, parameterCount } from "../../model/policy/parameters.ts";
+import { baseOf, type ModelConfig } from "../../model/policy/transformer.ts";
+import type { ActorContext } from "../actor.ts";
+import { type EngineSettings, startEngine } from "../engine/start-engine.ts";
+import { loadPretrained } from "../policy/pretrained.ts";
+import type { Remote } from "../process/worker-rpc.ts";
+import type { Messages } from "../protocol.ts";
+import { downloading, type Held, loadWeights, MappedAhead, overHttp, WeightsError } from "../weights/publisher.ts";
+
+export interface PolicySettings {
+  readonly model: ModelConfig;
+  /** Folder of the model that adapters belong to. Samplers are sent the adapters only. */
+  readonly base: string | null;
+  readonly engine: EngineSettings;
+  readonly slots: number;
+  /** Tokens of one sequence. */
+  readonly capacity: number;
+  /** Bearer token for weights that come over HTTP. */
+  readonly token: string;
+  /** Null where the learner's shared memory is ours too. */
+  readonly guest: ActorContext["guest"];
+}
+
+/** Everything a sampler asks of its policy. `start` comes first. */
+export function policyMethods() {
+  let settings: PolicySettings;
+  let engine: Engine;
+  let decoder: Decoder | undefined;
+  let generator: Generator | undefined;
+  let held: Held | null = null;
+  const ahead = new MappedAhead();
+  const started = () => {
+    if (generator === undefined) throw new Error("no weights were loaded yet");
+    return generator;
+  };
+  return {
+    async start(given: PolicySettings): Promise<string> {
+      settings = given;
+      engine = await startEngine(settings.engine);
+      return `${engine.name}, ${engine.device}`;
+    },
+    /** Map the next version ahead, where it is on this host. It is used when it was published, by `load`. */
+    look(next: Messages["weights.next"]): void {
+      if (settings.guest === null) ahead.look(next);
+    },
+    /** @returns the digest of the bytes that were found. Only if it is the published one are they now in use. */
+    async load(message: Messages["weights"]): Promise<string> {
+      let loaded: Awaited<ReturnType<typeof loadWeights>>;
+      try {
+        const { guest, token } = settings;
+        const where = guest === null ? message : overHttp(message, guest.weightsFrom);
+        const how = downloading(guest?.tls ?? {});
+        const base = guest?.delta ? held : null;
+        loaded = await loadWeights(where, parameterCount(settings.model), token, how, base, ahead);
+      } catch (error) {
+        // If what we hold is not what we think, a difference to it is of no use.
+        held = null;
+        if (error instanceof WeightsError && error.digest !== null) return error.digest;
+        throw error;
+      }
+      const { values, digest } = loaded;
+      held = { version: message.version, values, digest };
+      if (decoder === undefined) decoder = new Decoder(engine, settings.model, values, await options(settings));
+      else decoder.setParameters(values);
+      generator ??= new Generator(decoder, settings.model.vocabulary, settings.slots);
+      return digest;
+    },
+    open: (sequence: string): void => started().open(sequence),
+    reply: (sequence: string, request: ReplyRequest): Promise<Reply> => started().reply(sequence, request),
+    /** Tokens of the reply being written, from `from` on, as soon as there is one; empty when none will come. */
+    written: (sequence: string, from: number): Promise<number[]> => started().written(sequence, from),
+    close: (sequence: string): void => started().close(sequence),
+  };
+}
+
+/** With the model that the adapters belong to, which is read once. */
+async function options({ model, base, slots, capacity }: PolicySettings): Promise<DecoderOptions> {
+  if (model.lora === null) return { slots, capacity };
+  const whole = layParameters(baseOf(model));
+  await loadPretrained(base!, baseOf(model), whole);
+  return { slots, capacity, frozen: whole.flat };
+}
+
+export type PolicyMethods = ReturnType<typeof policyMethods>;
+
+/** What it takes to play an episode, once weights are loaded. */
+export type Replies = Pick<Remote<PolicyMethods>, "open" | "reply" | "close">;

@@ -1,0 +1,215 @@
+/**
+ * Sampler: plays tickets with its copy of the policy. Knows no rewards' meaning, no groups and no learning.
+ *
+ * - A ticket is played with the version it names (or a newer one, if it allows); weights change only while nothing is played.
+ * - The digest that is acknowledged was computed from the bytes in use, or proved by their seal. Bytes that do not match are never used:
+ *   their digest is told all the same, and the learner knows what to think of it. Weights that cannot be had at all end this process.
+ * - A finished episode is sent until the learner took it. With a connection, everything that came through it ends: its tickets
+ *   are issued again by the learner, and the next connection says anew which weights count.
+ * - At most `slots` episodes are played at once; tickets beyond them wait.
+ */
+import type { EnvTag } from "../../envs/tag.ts";
+import type { Dialogue } from "../../model/text/dialogue.ts";
+import { describeError, EpisodeError } from "../errors.ts";
+import type { Log } from "../log.ts";
+import type { Meter } from "../metrics/meter.ts";
+import { type PlayRules, playEpisode } from "../play/play-episode.ts";
+import type { Remote } from "../process/worker-rpc.ts";
+import type { Answer, Messages, Outcome, Tell, Ticket, Weights } from "../protocol.ts";
+import type { Handler, Peer } from "../transport/transport.ts";
+import type { EnvServers } from "./env-connections.ts";
+import type { PolicyMethods, Replies } from "./policy.ts";
+
+export interface SamplerOptions {
+  readonly actor: string;
+  readonly slots: number;
+  readonly rules: PlayRules;
+  readonly dialogue: Dialogue;
+  readonly policy: Replies & Pick<Remote<PolicyMethods>, "load" | "look">;
+  readonly envServers: EnvServers;
+  readonly envTag: (name: string) => EnvTag;
+  /** Tries of one episode on this sampler, each with an env server that lives. */
+  readonly triesMax: number;
+  readonly askDeadlineMs: number;
+  readonly log: Log;
+  /** Left out: nothing is measured. */
+  readonly meter?: Meter;
+  /** There is no way on with this sampler. */
+  readonly fail: (error: unknown) => void;
+}
+
+export class Sampler implements Handler {
+  readonly #options: SamplerOptions;
+  /** Names of episodes being played, also for a connection that is gone. */
+  readonly #playing = new Set<string>();
+  #waiting: Ticket[] = [];
+  #learner: Peer | null = null;
+  #weights: Weights | null = null;
+  /** Newest weights of this connection that are not in use yet. */
+  #next: Messages["weights"] | null = null;
+  #loading = false;
+  #stopped = false;
+
+  constructor(options: SamplerOptions) {
+    this.#options = options;
+  }
+
+  doing(): string {
+    return `playing ${this.#playing.size} episodes with version ${this.#weights?.version ?? "none"}`;
+  }
+
+  /** Episodes being played. */
+  get playing(): number {
+    return this.#playing.size;
+  }
+
+  /** Tickets that wait for room, or for their weights. */
+  get waiting(): number {
+    return this.#waiting.length;
+  }
+
+  /** The policy in use. */
+  get weights(): Weights | null {
+    return this.#weights;
+  }
+
+  opened(peer: Peer): void {
+    this.#learner = peer;
+    peer.tell({ type: "sampler.ready", actor: this.#options.actor, slots: this.#options.slots });
+  }
+
+  told(_: Peer, message: Tell): void {
+    switch (message.type) {
+      case "weights":
+        this.#next = message;
+        void this.#renew();
+        break;
+      case "weights.next":
+        // What is wrong with it shows when it is loaded.
+        this.#options.policy.look(message).catch(() => {});
+        break;
+      case "tickets":
+        this.#waiting.push(...message.tickets);
+        this.#play();
+        break;
+      default:
+        throw new TypeError(`a sampler is not told ${message.type}`);
+    }
+  }
+
+  asked(): Answer {
+    return { type: "failed", code: "protocol", detail: "a sampler is not asked" };
+  }
+
+  closed(): void {
+    this.#learner = null;
+    this.#next = null;
+    this.#waiting = [];
+  }
+
+  /** Play no more. What was not taken is lost with this process; the learner issues it again. */
+  stop(reason: string): void {
+    this.#stopped = true;
+    this.#waiting = [];
+    this.#learner?.tell({ type: "sampler.leaving", actor: this.#options.actor, reason: reason.slice(0, 1000) });
+  }
+
+  /** Put the newest weights to use once nothing is being played. */
+  async #renew(): Promise<void> {
+    if (this.#loading || this.#next === null || this.#playing.size > 0) return;
+    this.#loading = true;
+    const message = this.#next;
+    const learner = this.#learner;
+    try {
+      const { version } = message;
+      const digest = this.#weights?.digest === message.digest ? message.digest : await this.#load(message);
+      if (digest === message.digest) this.#weights = { version, digest };
+      // The learner of another connection counts its versions anew.
+      if (learner === this.#learner)
+        learner?.tell({ type: "weights.loaded", actor: this.#options.actor, version, digest });
+    } catch (error) {
+      // Those of a lost connection, or replaced by newer ones meanwhile, may well be gone.
+      if (this.#next === message && !this.#stopped) this.#options.fail(error);
+    }
+    this.#loading = false;
+    if (this.#next === message) this.#next = null;
+    if (this.#next !== null) return this.#renew();
+    this.#play();
+  }
+
+  /** Weights go with the learner that has them. That it is gone may be heard only after they are missed, so they are missed twice. */
+  async #load(message: Messages["weights"]): Promise<string> {
+    const { policy } = this.#options;
+    try {
+      return await policy.load(message);
+    } catch (error) {
+      if (this.#next !== message || this.#stopped) throw error;
+      return policy.load(message);
+    }
+  }
+
+  #play(): void {
+    // Tickets wait while newer weights do, so that a stream of tickets never keeps them out.
+    if (this.#loading || this.#next !== null || this.#weights === null || this.#stopped) return;
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const ticket of waiting) {
+      const { version, exact, episode } = ticket;
+      const fits = exact ? version === this.#weights.version : version <= this.#weights.version;
+      // One that does not fit was granted for weights that newer ones have overtaken; its lease will run out.
+      if (!fits) continue;
+      if (this.#playing.size >= this.#options.slots || this.#playing.has(episode)) this.#waiting.push(ticket);
+      else void this.#playOne(ticket, this.#weights, this.#learner);
+    }
+  }
+
+  async #playOne(ticket: Ticket, weights: Weights, learner: Peer | null): Promise<void> {
+    this.#playing.add(ticket.episode);
+    const outcome = await this.#outcomeOf(ticket, weights);
+    this.#playing.delete(ticket.episode);
+    if (learner !== null) void this.#send(learner, ticket, outcome);
+    if (this.#next !== null) void this.#renew();
+    else this.#play();
+  }
+
+  async #outcomeOf(ticket: Ticket, weights: Weights): Promise<Outcome> {
+    const { rules, dialogue, policy, envServers, envTag, triesMax, askDeadlineMs, meter } = this.#options;
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const server = await envServers.choose(ticket.episode);
+        return await playEpisode(ticket, {
+          rules,
+          dialogue,
+          policy,
+          weights,
+          tag: envTag(ticket.env),
+          askEnv(ask) {
+            const answer = server.ask(ask, askDeadlineMs);
+            return meter?.during("time/env", answer) ?? answer;
+          },
+          closeEnv: (close) => server.tell(close),
+        });
+      } catch (error) {
+        const lost = error instanceof EpisodeError && (error.boundary === "closed" || error.boundary === "capacity");
+        if (lost && attempt < triesMax && !this.#stopped) continue;
+        if (error instanceof EpisodeError)
+          return { status: "envError", detail: `${error.message} (try ${attempt} of ${triesMax})` };
+        this.#options.log.error("policy", `${ticket.episode}: ${describeError(error)}`);
+        return { status: "aborted", detail: describeError(error) };
+      }
+    }
+  }
+
+  /** Until it is taken, or the connection it belongs to is gone. */
+  async #send(learner: Peer, { episode, attempt }: Ticket, outcome: Outcome): Promise<void> {
+    const { actor, askDeadlineMs } = this.#options;
+    while (!learner.closed) {
+      const answer = await learner.ask({ type: "episode.finished", actor, episode, attempt, outcome }, askDeadlineMs);
+      if (answer.type === "episode.taken") return;
+      if (answer.code !== "deadline" && answer.code !== "closed") {
+        this.#options.log.error("refused", `the learner refused ${episode}: ${answer.detail}`);
+        return;
+      }
+    }
+  }
+}

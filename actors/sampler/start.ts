@@ -1,0 +1,109 @@
+/** A sampler as one actor of a run. */
+import type { EnvTag } from "../../envs/tag.ts";
+import type { ActorKind } from "../actor.ts";
+import type { RunConfig } from "../config/config.ts";
+import { samplerEngine, thisMachine } from "../engine/choice.ts";
+import type { Meter } from "../metrics/meter.ts";
+import { tagOf } from "../play/envs-of-run.ts";
+import type { PlayRules } from "../play/play-episode.ts";
+import { policyOf } from "../policy/policy-of-run.ts";
+import { inThisThread, type Remote, startThread, withMethods } from "../process/worker-rpc.ts";
+import { connectByRoster } from "../supervisor/roster.ts";
+import { connectForever } from "../transport/reconnect.ts";
+import { EnvServers } from "./env-connections.ts";
+import { type PolicyMethods, policyMethods } from "./policy.ts";
+import { Sampler } from "./sampler.ts";
+
+/** Tries of one episode on one sampler, each with an env server that lives. */
+const TRIES_MAX = 3;
+export const BACKOFF_MS = { first: 50, max: 1000 };
+
+export const sampler: ActorKind = {
+  role: "sampler",
+  async start(config, context) {
+    const { actor, run, clock, transport, uniform, log, token, meter } = context;
+    const { dialogue, model } = policyOf(config);
+    const thread = context.threads
+      ? startThread<PolicyMethods>(new URL("./policy-worker.ts", import.meta.url), context.fail)
+      : inThisThread(policyMethods());
+    meter.divide(["time/weights", "time/policy", "time/env"], "time/tickets");
+    const { slots, threads } = config.sampler;
+    const capacity = config.rollout.contextTokensMax;
+    await thread.methods.start({
+      base: config.model.path,
+      model,
+      engine: samplerEngine(config, threads, thisMachine, context.guest !== null),
+      slots,
+      capacity,
+      token: context.guest?.token ?? token,
+      guest: context.guest,
+    });
+
+    const me = () => ({ actor, role: "sampler", url: null }) as const;
+    const common = { transport, me, run, clock, uniform, backoffMs: BACKOFF_MS, helloDeadlineMs: 5000 } as const;
+    const envServers = new EnvServers({
+      connect: (url, handler) => connectForever({ ...common, address: () => url, handler }),
+      waitMsMax: config.transport.askDeadlineMs,
+      clock,
+    });
+    const tags = new Map<string, EnvTag>();
+    const player = new Sampler({
+      actor,
+      slots,
+      dialogue,
+      envServers,
+      log,
+      triesMax: TRIES_MAX,
+      rules: rulesOf(config),
+      policy: measured(thread.methods, meter),
+      meter,
+      envTag(name) {
+        const tag = tags.get(name) ?? tagOf(config, name);
+        tags.set(name, tag);
+        return tag;
+      },
+      askDeadlineMs: config.transport.askDeadlineMs,
+      fail: context.fail,
+    });
+    meter.depth("queue/playing", () => player.playing);
+    meter.depth("queue/waiting", () => player.waiting);
+    meter.depth("weights/version", () => player.weights?.version ?? null);
+    const learner = connectByRoster({ ...common, handler: player });
+    return {
+      url: null,
+      doing: () => player.doing(),
+      workingMs: () => thread.workingMs(),
+      weights: () => player.weights,
+      told(message) {
+        if (message.type !== "roster") return;
+        envServers.update(message);
+        learner.at(message.learner);
+      },
+      async stop(reason) {
+        player.stop(reason);
+        learner.close(reason);
+        envServers.close();
+        thread.stop();
+      },
+    };
+  },
+};
+
+/** The same policy, with its time and its tokens counted. */
+function measured(policy: Remote<PolicyMethods>, meter: Meter): Remote<PolicyMethods> {
+  return withMethods(policy, {
+    load: (...args) => meter.during("time/weights", policy.load(...args)),
+    async reply(...args) {
+      const reply = await meter.during("time/policy", policy.reply(...args));
+      meter.count("speed/actor_tokens_per_second", reply.tokens.length);
+      return reply;
+    },
+  });
+}
+
+export function rulesOf({ seed, prompt, env, rollout }: RunConfig): PlayRules {
+  const { layout, context, contextTurnsMax, overflow } = prompt;
+  const { replyTokensMax, contextTokensMax } = rollout;
+  const shown = { layout, context, contextTurnsMax, overflow, compat: prompt.compat !== "strict", think: env.think };
+  return { ...shown, seed, replyTokensMax, contextTokensMax, reasoningWeight: env.reasoningWeight };
+}

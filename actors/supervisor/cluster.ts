@@ -1,0 +1,131 @@
+/**
+ * A run on one machine: the supervisor and its actors, each a process. Knows what to start and where everyone is; what they
+ * do is theirs. When the run has ended, no weights are left in shared memory, however its learners died.
+ */
+import { randomBytes } from "node:crypto";
+import { join } from "node:path";
+import { realClock } from "../clock.ts";
+import type { RunConfig } from "../config/config.ts";
+import { type OpenGate, openGate } from "../gate/open.ts";
+import type { RunActorSettings } from "../process/run-actor.ts";
+import type { ActorView } from "../protocol.ts";
+import { createTransport } from "../transport/create.ts";
+import type { Problem } from "../transport/transport.ts";
+import { isAlive, sweep, weightsFolder } from "../weights/publisher.ts";
+import { actorsOf, Whereabouts } from "./roster.ts";
+import { bunSpawner } from "./spawner.ts";
+import type { RunEnd, SupervisorEvent } from "./supervision.ts";
+import { Supervisor } from "./supervisor.ts";
+
+export interface ClusterOptions {
+  readonly run: string;
+  readonly folder: string;
+  readonly config: RunConfig;
+  readonly event: (event: SupervisorEvent) => void;
+  /** A line that an actor logged. */
+  readonly output: (actor: string, line: string) => void;
+}
+
+export interface Cluster {
+  readonly ended: Promise<RunEnd>;
+  children(): readonly ActorView[];
+  stop(reason: string): Promise<RunEnd>;
+}
+
+/** Between two tellings of who there is and how they are. */
+export const ACTORS_EVERY_MS = 1000;
+
+export async function startCluster({ run, folder, config, event, output }: ClusterOptions): Promise<Cluster> {
+  const { supervisor: limits, transport: wire } = config;
+  const token = wire.token ?? randomBytes(24).toString("base64url");
+  const known = new Whereabouts();
+  const { frameBytesMax, queuedBytesMax } = wire;
+  const report = ({ kind, peer, detail, stack }: Problem) =>
+    output(
+      "supervisor",
+      JSON.stringify({
+        level: "warning",
+        actor: "supervisor",
+        kind: `peer.${kind}`,
+        text: `${peer}: ${detail}`,
+        stack,
+      }),
+    );
+  const transport = createTransport("routed", { clock: realClock, token, frameBytesMax, queuedBytesMax, report });
+  const supervisor: Supervisor = new Supervisor({
+    run,
+    token,
+    clock: realClock,
+    spawner: bunSpawner,
+    ...limits,
+    event,
+    output,
+    transport,
+    limits: { logLevel: limits.logLevel, frameBytesMax, queuedBytesMax },
+    onReady(child, url) {
+      known.add(child, supervisor.children.find(({ name }) => name === child)!.role, url);
+      tellRoster();
+    },
+    greet: () => [roster()],
+  });
+  let gate: OpenGate | null = null;
+
+  function tellRoster(): void {
+    for (const listener of ["learner", "sampler"] as const) supervisor.tell(listener, roster());
+    gate?.tell(roster());
+  }
+
+  const roster = () => known.roster(gate?.envServers);
+
+  if (config.join.listen !== null) {
+    gate = await openGate(config.join.listen, {
+      run,
+      folder,
+      config,
+      transport,
+      actorsToken: token,
+      event,
+      report,
+      // What the page shows is written by actors of this machine only.
+      find(name) {
+        const actor = known.of(name);
+        return actor === undefined || actor.role === "metrics-sink" ? null : actor.url;
+      },
+      greet: () => [roster()],
+      changed: tellRoster,
+    });
+    event({ kind: "open", child: "gate", address: gate.address, tokenFile: gate.tokenFile });
+  }
+  await supervisor.listen(wire.listen);
+  for (const { role, name } of actorsOf(config)) {
+    supervisor.start({
+      name,
+      role,
+      restart: true,
+      critical: true,
+      endsRun: role === "learner",
+      entry: join(import.meta.dir, "../main", `${role}.ts`),
+      settings: (): RunActorSettings => ({ config, folder }),
+    });
+  }
+  const everyone = () => [...supervisor.children, ...(gate?.views ?? [])];
+  let cancelTelling = () => {};
+  function tellActors(): void {
+    supervisor.tell("metrics-sink", { type: "actors", actors: everyone() });
+    cancelTelling = realClock.after(ACTORS_EVERY_MS, tellActors);
+  }
+  tellActors();
+  return {
+    ended: supervisor.ended.then(async (end) => {
+      cancelTelling();
+      await gate?.close(end.reason);
+      for (const place of new Set([weightsFolder(folder, () => {}), folder])) sweep(place, isAlive);
+      return end;
+    }),
+    children: everyone,
+    stop(reason) {
+      gate?.tell({ type: "stop", reason });
+      return supervisor.stop(reason);
+    },
+  };
+}

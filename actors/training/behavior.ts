@@ -1,0 +1,59 @@
+/**
+ * What played episodes say of how a policy goes about it, as metrics: why it failed (envs/failure.ts), and whether its thoughts
+ * are true and do what they say (envs/reasoning.ts).
+ *
+ * - Shares of failures and the share of successes add up to 1.
+ */
+import { FAILURES, type Failure, failureOf } from "../../envs/failure.ts";
+import { faithfulness } from "../../envs/reasoning.ts";
+import type { EnvTag } from "../../envs/tag.ts";
+import type { Ticket } from "../protocol.ts";
+import type { PlayedTicket } from "./rollouts.ts";
+import type { Values } from "./update-metrics.ts";
+
+/** The env of a ticket, by its name. */
+export type TagOf = (name: string) => Pick<EnvTag, "stateOf" | "reasoning">;
+
+export function failureCounts(played: readonly PlayedTicket[], tagOf: TagOf): Readonly<Record<Failure, number>> {
+  const tags = tagsOf(played, tagOf);
+  const found = played.map(({ ticket, outcome }) => failureOf(outcome, tags.get(ticket.env)!.stateOf));
+  const count = (failure: Failure) => found.filter((one) => one === failure).length;
+  return Object.fromEntries(FAILURES.map((failure) => [failure, count(failure)])) as Record<Failure, number>;
+}
+
+export interface Thoughts {
+  /** Mean share of true claims, over turns whose thought claims something. */
+  readonly faithful: number;
+  /** Share of turns whose thought claims something that can be checked. */
+  readonly claiming: number;
+}
+
+/** @returns null if nothing was claimed, or nobody can judge it. */
+export function thoughtsOf(played: readonly PlayedTicket[], tagOf: TagOf): Thoughts | null {
+  const tags = tagsOf(played, tagOf);
+  const scores = played.flatMap(({ ticket, outcome }) => {
+    const { reasoning } = tags.get(ticket.env)!;
+    return reasoning === undefined ? [] : outcome.turns.map((turn) => faithfulness(reasoning, turn));
+  });
+  const claims = scores.filter((score) => score !== null);
+  if (claims.length === 0) return null;
+  const faithful = claims.reduce((sum, score) => sum + score, 0) / claims.length;
+  return { faithful, claiming: claims.length / scores.length };
+}
+
+export function behaviourMetrics(purpose: Ticket["purpose"], played: readonly PlayedTicket[], tagOf: TagOf): Values {
+  const thoughts = thoughtsOf(played, tagOf);
+  const said =
+    thoughts === null
+      ? {}
+      : { [`${purpose}/faithful_thoughts`]: thoughts.faithful, [`${purpose}/claiming_thoughts`]: thoughts.claiming };
+  if (purpose === "train") return said;
+  const failures = Object.entries(failureCounts(played, tagOf)).map(([name, count]) => {
+    return [`validate/fail_${name}`, count / played.length] as const;
+  });
+  return { ...said, ...Object.fromEntries(failures) };
+}
+
+function tagsOf(played: readonly PlayedTicket[], tagOf: TagOf): ReadonlyMap<string, ReturnType<TagOf>> {
+  return new Map([...new Set(played.map(({ ticket }) => ticket.env))].map((name) => [name, tagOf(name)]));
+}

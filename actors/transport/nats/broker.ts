@@ -1,0 +1,328 @@
+/**
+ * One process's place at a NATS broker: connecting, its inbox, the two streams. Knows parcels as bytes and no actor.
+ *
+ *   bunraku.dial.NAME      who wants to connect to NAME; one of its listeners (a queue group) answers
+ *   bunraku.to.INBOX.END   parcels for one end of a connection; each process has one inbox
+ *   bunraku.work.INBOX.END the same, kept by the broker until acknowledged (stream bunraku_work)
+ *   bunraku.quarantine.INBOX  what nobody acknowledged in DELIVERIES_MAX deliveries (stream bunraku_quarantine)
+ *
+ * - The work stream is a work queue: full, it refuses what is new, and who sent it tries again, and holds back what it has.
+ *   The quarantine is for people to look at: full, it forgets the oldest.
+ * - When the broker goes, every connection through it is over. The process comes back to it by itself, for ever.
+ */
+import {
+  AckPolicy,
+  type ConsumerMessages,
+  DiscardPolicy,
+  type JetStreamClient,
+  type JetStreamManager,
+  type JsMsg,
+  jetstream,
+  jetstreamManager,
+  RetentionPolicy,
+  type StreamConfig,
+} from "@nats-io/jetstream";
+import {
+  AuthorizationError,
+  connect,
+  headers,
+  type Msg,
+  type NatsConnection,
+  nanos,
+  type TlsOptions,
+} from "@nats-io/transport-node";
+import { describeError } from "../../errors.ts";
+import type { SocketOptions } from "../socket-wire.ts";
+import type { Stored } from "./wire.ts";
+
+export const WORK = "bunraku_work";
+export const QUARANTINE = "bunraku_quarantine";
+export const DELIVERIES_MAX = 5;
+
+/** Bytes that wait for a learner at most; what is refused waits in its sampler. */
+const WORK_BYTES_MAX = 256 * 2 ** 20;
+const QUARANTINE_BYTES_MAX = 64 * 2 ** 20;
+/** Nobody waits so long for an answer; by then its sender has been told that there is none. */
+const WORK_AGE_MS_MAX = 3_600_000;
+const DUPLICATES_MS = 120_000;
+const ACK_MS = 30_000;
+/** The broker forgets who reads so long after its process has died. */
+const READER_GONE_MS = 60_000;
+const API_MS_MAX = 5000;
+/** How long who leaves waits for the broker to take what was sent. */
+const CLOSE_MS_MAX = 500;
+const RETRY_MS = { first: 20, max: 1000 };
+const ASK_HEADER = "Bunraku-Ask";
+
+export interface BrokerOptions extends Pick<SocketOptions, "clock" | "token" | "tls" | "report"> {
+  readonly silenceMsMax: number;
+  readonly connectMsMax: number;
+}
+
+/** A place where parcels arrive. */
+export interface End {
+  take(parcel: Uint8Array, stored: Stored | null): void;
+  lose(reason: string): void;
+}
+
+export class Broker {
+  /** Names this process; one for each broker it uses. */
+  readonly inbox: string = crypto.randomUUID();
+  readonly ends = new Map<string, End>();
+  readonly connection: NatsConnection;
+  readonly #options: BrokerOptions;
+  readonly #js: JetStreamClient;
+  readonly #manager: JetStreamManager;
+  #connected = true;
+  /** Connected, and what is needed of the broker is there. */
+  #ready = true;
+  #listeners = 0;
+  #reading: ConsumerMessages | null = null;
+  /** The last message on its way into the work queue, by the end it is for. */
+  readonly #storing = new Map<string, Promise<void>>();
+
+  private constructor(connection: NatsConnection, manager: JetStreamManager, options: BrokerOptions) {
+    this.connection = connection;
+    this.#options = options;
+    this.#manager = manager;
+    this.#js = jetstream(connection, { timeout: API_MS_MAX });
+    connection.subscribe(`bunraku.to.${this.inbox}.*`, {
+      callback: (error, msg) => {
+        if (error === null) this.ends.get(endOf(msg))?.take(msg.data, null);
+      },
+    });
+    void this.#watch();
+  }
+
+  /** @throws {Error} saying why, in a few words: "nobody answers there", "the token was refused" */
+  static async connect(url: URL, options: BrokerOptions): Promise<Broker> {
+    const { token, tls, silenceMsMax, connectMsMax } = options;
+    let connection: NatsConnection;
+    try {
+      connection = await connect({
+        servers: url.host,
+        ...(token === "" ? {} : { token }),
+        // tls:// insists on it.
+        ...(url.protocol === "tls:" ? { tls: (tls ?? {}) as TlsOptions } : {}),
+        timeout: connectMsMax,
+        maxReconnectAttempts: -1,
+        reconnectTimeWait: 100,
+        ignoreAuthErrorAbort: true,
+        ignoreClusterUpdates: true,
+        pingInterval: silenceMsMax / 4,
+        maxPingOut: 3,
+      });
+    } catch (error) {
+      throw new Error(whyNot(error), { cause: error });
+    }
+    try {
+      const manager = await jetstreamManager(connection, { timeout: API_MS_MAX });
+      await haveStreams(manager);
+      return new Broker(connection, manager, options);
+    } catch (error) {
+      await connection.close();
+      throw new Error(`the broker keeps no streams (start it with --jetstream): ${describeError(error)}`);
+    }
+  }
+
+  get ready(): boolean {
+    return this.#ready && !this.connection.isClosed();
+  }
+
+  get unused(): boolean {
+    return this.#listeners === 0 && this.ends.size === 0;
+  }
+
+  /** The largest parcel that the broker takes. */
+  get parcelBytesMax(): number {
+    // Headers count too.
+    return (this.connection.info?.max_payload ?? 2 ** 20) - 512;
+  }
+
+  /** @param answer  to whoever wants to connect to `name` */
+  async answerDials(name: string, answer: (asked: Msg) => void): Promise<() => Promise<void>> {
+    this.#listeners++;
+    if (this.#listeners === 1) await this.#read();
+    const dials = this.connection.subscribe(`bunraku.dial.${name}`, {
+      queue: "bunraku",
+      callback: (error, msg) => {
+        if (error === null) answer(msg);
+      },
+    });
+    await this.connection.flush();
+    return async () => {
+      if (--this.#listeners === 0) this.#stopReading();
+      // Who was given to us meanwhile is still answered.
+      if (this.ready) await this.#soon(dials.drain());
+      else dials.unsubscribe();
+    };
+  }
+
+  publish(to: string, parcel: Uint8Array): void {
+    // Whoever loses the broker loses every end, so nothing is missing in the middle of a connection.
+    if (this.#connected && !this.connection.isClosed()) this.connection.publish(`bunraku.to.${to}`, parcel);
+  }
+
+  /**
+   * Tried until the broker has it, or `over`. Equal numbers are one message, however often they are sent. What goes to one end
+   * is stored one after the other: a full queue of later ones would refuse the one before them for ever.
+   */
+  store(to: string, parcel: Uint8Array, number: number, ask: number, over: () => boolean): void {
+    const stored = (this.#storing.get(to) ?? Promise.resolve()).then(async () => {
+      for (let failures = 0; !over(); failures++) {
+        if (await this.#stored(to, parcel, number, ask)) return;
+        await this.#wait(Math.min(RETRY_MS.max, RETRY_MS.first * 2 ** failures));
+      }
+    });
+    this.#storing.set(to, stored);
+    void stored.then(() => {
+      if (this.#storing.get(to) === stored) this.#storing.delete(to);
+    });
+  }
+
+  /** @returns false if the broker did not take it. */
+  async #stored(to: string, parcel: Uint8Array, number: number, ask: number): Promise<boolean> {
+    const told = headers();
+    told.set(ASK_HEADER, String(ask));
+    try {
+      await this.#js.publish(`bunraku.work.${to}`, parcel, { msgID: `${to}.${number}`, headers: told });
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  #wait(ms: number): Promise<void> {
+    return new Promise((resolve) => void this.#options.clock.after(ms, resolve));
+  }
+
+  async close(): Promise<void> {
+    if (this.connection.isClosed()) return;
+    // What was said last should arrive; a broker that is gone takes nothing.
+    if (this.ready) await this.#soon(this.connection.flush());
+    this.#connected = false;
+    this.#ready = false;
+    this.#stopReading();
+    await this.connection.close();
+  }
+
+  /** Done, or given up. */
+  #soon(work: Promise<unknown>): Promise<unknown> {
+    const { promise, resolve } = Promise.withResolvers<unknown>();
+    const cancel = this.#options.clock.after(CLOSE_MS_MAX, () => resolve(null));
+    return Promise.race([promise, work.catch(() => null)]).finally(cancel);
+  }
+
+  async #watch(): Promise<void> {
+    for await (const { type } of this.connection.status()) {
+      if (type === "disconnect") {
+        this.#connected = false;
+        this.#ready = false;
+        for (const end of [...this.ends.values()]) end.lose("the broker was lost");
+      }
+      if (type === "reconnect") {
+        this.#connected = true;
+        void this.#comeBack();
+      }
+    }
+  }
+
+  /** The broker may be a new one, with nothing on its disk. */
+  async #comeBack(): Promise<void> {
+    try {
+      await haveStreams(this.#manager);
+      if (this.#listeners > 0) await this.#read();
+      this.#ready = this.#connected;
+    } catch (error) {
+      this.#report("refused", `the broker came back, and keeps no streams: ${describeError(error)}`);
+      this.#options.clock.after(RETRY_MS.max, () => {
+        if (this.#connected && !this.ready) void this.#comeBack();
+      });
+    }
+  }
+
+  async #read(): Promise<void> {
+    this.#stopReading();
+    await this.#manager.consumers.add(WORK, {
+      durable_name: this.inbox,
+      filter_subject: `bunraku.work.${this.inbox}.*`,
+      ack_policy: AckPolicy.Explicit,
+      ack_wait: nanos(ACK_MS),
+      inactive_threshold: nanos(READER_GONE_MS),
+    });
+    const consumer = await this.#js.consumers.get(WORK, this.inbox);
+    this.#reading = await consumer.consume({ callback: (msg) => this.#deliver(msg) });
+  }
+
+  #stopReading(): void {
+    this.#reading?.stop();
+    this.#reading = null;
+  }
+
+  #deliver(msg: JsMsg): void {
+    const ask = Number(msg.headers?.get(ASK_HEADER));
+    const end = this.ends.get(endOf(msg));
+    if (msg.info.deliveryCount > DELIVERIES_MAX) {
+      void this.#quarantine(msg);
+      return;
+    }
+    const stored = { ask, ack: () => msg.ack(), giveBack: () => msg.nak() };
+    if (end === undefined) stored.giveBack();
+    else end.take(msg.data, stored);
+  }
+
+  async #quarantine(msg: JsMsg): Promise<void> {
+    const detail = `a stored message was not answered in ${DELIVERIES_MAX} deliveries; it is kept in ${QUARANTINE}`;
+    try {
+      const told = headers();
+      told.set("Bunraku-From", msg.subject);
+      await this.#js.publish(`bunraku.quarantine.${this.inbox}`, msg.data, {
+        msgID: `${msg.info.stream}.${msg.info.streamSequence}`,
+        headers: told,
+      });
+      msg.term();
+      this.#report("quarantined", detail);
+    } catch (error) {
+      // It stays in the work queue, and comes again.
+      msg.nak(RETRY_MS.max);
+      this.#report("quarantined", `${QUARANTINE} did not take a message: ${describeError(error)}`);
+    }
+  }
+
+  #report(kind: "quarantined" | "refused", detail: string): void {
+    this.#options.report?.({ kind, peer: this.connection.getServer(), detail });
+  }
+}
+
+const endOf = ({ subject }: { readonly subject: string }): string => subject.slice(subject.lastIndexOf(".") + 1);
+
+/** Streams that are there already stay as their owner made them. */
+async function haveStreams(manager: JetStreamManager): Promise<void> {
+  const work: Partial<StreamConfig> & { name: string } = {
+    name: WORK,
+    subjects: ["bunraku.work.>"],
+    retention: RetentionPolicy.Workqueue,
+    discard: DiscardPolicy.New,
+    max_bytes: WORK_BYTES_MAX,
+    max_age: nanos(WORK_AGE_MS_MAX),
+    duplicate_window: nanos(DUPLICATES_MS),
+  };
+  const quarantine: Partial<StreamConfig> & { name: string } = {
+    name: QUARANTINE,
+    subjects: ["bunraku.quarantine.>"],
+    retention: RetentionPolicy.Limits,
+    discard: DiscardPolicy.Old,
+    max_bytes: QUARANTINE_BYTES_MAX,
+  };
+  const known = new Set(await Array.fromAsync(manager.streams.names()));
+  for (const stream of [work, quarantine]) {
+    if (!known.has(stream.name)) await manager.streams.add(stream);
+  }
+}
+
+function whyNot(error: unknown): string {
+  if (error instanceof AuthorizationError) return "the token was refused";
+  const text = describeError(error);
+  if (/certificate|TLS|SSL/i.test(text)) return `the TLS handshake failed: ${text}`;
+  return "nobody answers there";
+}

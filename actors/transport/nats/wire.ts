@@ -1,0 +1,241 @@
+/**
+ * One end of a connection that runs over a broker's subjects: order, parts, credit, silence. Knows no broker.
+ *
+ * - Parcels are numbered, so they are handed on in order and once each, whichever way they came and however often.
+ * - A broker has no back-pressure from end to end, so the reader says how many bytes it took; `queuedBytes` are the others.
+ *   Parcels that came too early are held, at most `queuedBytesMax`; then the connection is closed.
+ * - What is stored (see `isStored`) is acknowledged when its ask has been answered, and handed back if it never is.
+ */
+import type { Envelope, Frame } from "../frame.ts";
+import type { Wire, WirePeer } from "../peer.ts";
+import { type SilenceWatch, watchSilence } from "../silence.ts";
+import type { TransportOptions } from "../transport.ts";
+
+/** A part of a frame, its last part, a word about bytes taken (also the ping), the end. */
+const kinds = { part: 0, last: 1, taken: 2, close: 3 } as const;
+type Kind = keyof typeof kinds;
+const kindOf = Object.keys(kinds) as Kind[];
+
+/** Kind, number from 1 (0: at once, out of order), bytes of the sender's taken so far. */
+const HEAD_BYTES = 1 + 4 + 8;
+
+/** Bytes taken are told at once from here on, else a little later, with others. */
+const TELL_BYTES = 64 * 1024;
+const TELL_MS = 5;
+
+interface Parcel {
+  readonly kind: Kind;
+  readonly number: number;
+  readonly taken: number;
+  readonly body: Uint8Array;
+}
+
+/** One delivery of a parcel that the broker keeps until it is acknowledged. */
+export interface Stored {
+  readonly ask: number;
+  ack(): void;
+  /** Not taken: the broker is to offer it again. */
+  giveBack(): void;
+}
+
+export interface NatsWireOptions extends Pick<TransportOptions, "clock" | "frameBytesMax" | "queuedBytesMax"> {
+  readonly silenceMsMax: number;
+  /** The largest parcel. */
+  readonly parcelBytesMax: number;
+  publish(parcel: Uint8Array): void;
+  /** Like `publish`, and the broker keeps it until the other end acknowledges it; null: this end stores nothing. */
+  readonly store: ((parcel: Uint8Array, number: number, ask: number) => void) | null;
+  /** This end is over. */
+  gone(): void;
+}
+
+/** What is worth a broker's disk: a finished episode took minutes to make. */
+const isStored = (envelope: Envelope): boolean => envelope.kind === "ask" && envelope.body.type === "episode.finished";
+
+export function encodeParcel(kind: Kind, number: number, taken: number, body: Uint8Array): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(HEAD_BYTES + body.byteLength);
+  const head = new DataView(bytes.buffer);
+  head.setUint8(0, kinds[kind]);
+  head.setUint32(1, number);
+  head.setFloat64(5, taken);
+  bytes.set(body, HEAD_BYTES);
+  return bytes;
+}
+
+/** @returns null if these bytes are no parcel */
+export function decodeParcel(bytes: Uint8Array): Parcel | null {
+  if (bytes.byteLength < HEAD_BYTES) return null;
+  const head = new DataView(bytes.buffer, bytes.byteOffset, HEAD_BYTES);
+  const kind = kindOf[head.getUint8(0)];
+  const taken = head.getFloat64(5);
+  if (kind === undefined || !Number.isSafeInteger(taken) || taken < 0) return null;
+  return { kind, number: head.getUint32(1), taken, body: bytes.subarray(HEAD_BYTES) };
+}
+
+const NOTHING = new Uint8Array(0);
+
+export class NatsWire implements Wire {
+  readonly #options: NatsWireOptions;
+  #peer: WirePeer | null = null;
+  #watch: SilenceWatch | null = null;
+  #closed = false;
+  #sentBytes = 0;
+  #takenByOther = 0;
+  #lastSent = 0;
+  #lastTaken = 0;
+  #taken = 0;
+  #toldTaken = 0;
+  #cancelTelling: (() => void) | null = null;
+  /** Came before their turn, by number. */
+  readonly #held = new Map<number, { readonly parcel: Parcel; readonly stored: Stored | null }>();
+  #heldBytes = 0;
+  #parts: Uint8Array[] = [];
+  #partsBytes = 0;
+  /** Handed on and not answered yet, by number. */
+  readonly #unanswered = new Map<number, Stored>();
+
+  constructor(options: NatsWireOptions) {
+    this.#options = options;
+  }
+
+  get queuedBytes(): number {
+    return this.#sentBytes - this.#takenByOther;
+  }
+
+  /** From now on what arrives is handed to this peer; what came before, too. */
+  attach(peer: WirePeer): void {
+    this.#peer = peer;
+    const { clock, silenceMsMax } = this.#options;
+    this.#watch = watchSilence({
+      clock,
+      silenceMsMax,
+      ping: () => this.#tellTaken(),
+      silent: (silentMs) => this.lose(`nothing was heard for ${Math.round(silentMs)} ms (limit ${silenceMsMax} ms)`),
+    });
+    peer.start();
+    this.#handOn();
+  }
+
+  send(frame: Frame, envelope: Envelope): boolean {
+    const partBytes = this.#options.parcelBytesMax - HEAD_BYTES;
+    const store = isStored(envelope) ? this.#options.store : null;
+    for (let from = 0; from < frame.byteLength; from += partBytes) {
+      const to = Math.min(frame.byteLength, from + partBytes);
+      const parcel = this.#parcel(to < frame.byteLength ? "part" : "last", ++this.#lastSent, frame.subarray(from, to));
+      this.#sentBytes += to - from;
+      if (store !== null && envelope.kind === "ask") store(parcel, this.#lastSent, envelope.id);
+      else this.#options.publish(parcel);
+    }
+    if (envelope.kind === "answer") this.#answered(envelope.id);
+    return true;
+  }
+
+  close(reason: string, drop: boolean): void {
+    if (this.#closed) return;
+    this.#options.publish(this.#parcel("close", drop ? 0 : ++this.#lastSent, new TextEncoder().encode(reason)));
+    this.#end();
+  }
+
+  /** The connection is gone, and the other end cannot be told. */
+  lose(reason: string): void {
+    if (this.#closed) return;
+    this.#end();
+    this.#peer?.lost(reason);
+  }
+
+  /** A parcel arrived, in any order, perhaps again. */
+  take(bytes: Uint8Array, stored: Stored | null): void {
+    const parcel = decodeParcel(bytes);
+    this.#watch?.heard();
+    if (parcel === null) {
+      this.#peer?.refuse("badFrame", "bad frame: not a parcel");
+      return;
+    }
+    this.#takenByOther = Math.min(this.#sentBytes, Math.max(this.#takenByOther, parcel.taken));
+    const { kind, number, body } = parcel;
+    if (kind === "taken") return;
+    if (number === 0) {
+      if (kind === "close") this.lose(new TextDecoder().decode(body));
+      return;
+    }
+    if (number <= this.#lastTaken) {
+      // Delivered again: acknowledged if it was answered, else its newest delivery will be.
+      if (stored !== null && this.#unanswered.has(number)) this.#unanswered.set(number, stored);
+      else stored?.ack();
+      return;
+    }
+    if (!this.#held.has(number)) this.#heldBytes += body.byteLength;
+    this.#held.set(number, { parcel, stored });
+    this.#handOn();
+    if (this.#heldBytes > this.#options.queuedBytesMax) {
+      this.#peer?.refuse("overflow", `${this.#heldBytes} bytes came, and something before them did not`);
+    }
+  }
+
+  #handOn(): void {
+    while (this.#peer !== null && !this.#closed) {
+      const next = this.#held.get(this.#lastTaken + 1);
+      if (next === undefined) return;
+      this.#held.delete(++this.#lastTaken);
+      this.#heldBytes -= next.parcel.body.byteLength;
+      if (next.stored !== null) this.#unanswered.set(this.#lastTaken, next.stored);
+      this.#hand(this.#peer, next.parcel);
+    }
+  }
+
+  #hand(peer: WirePeer, { kind, body }: Parcel): void {
+    if (kind === "close") {
+      this.lose(new TextDecoder().decode(body));
+      return;
+    }
+    this.#took(body.byteLength);
+    this.#partsBytes += body.byteLength;
+    const { frameBytesMax } = this.#options;
+    if (kind === "part" && this.#partsBytes > frameBytesMax) {
+      peer.refuse("oversize", `a frame larger than the other end allows (${frameBytesMax} bytes) arrived`);
+      return;
+    }
+    this.#parts.push(body);
+    if (kind === "part") return;
+    const frame = this.#parts.length === 1 ? body : Buffer.concat(this.#parts);
+    this.#parts = [];
+    this.#partsBytes = 0;
+    peer.receive(frame);
+  }
+
+  #answered(ask: number): void {
+    for (const [number, stored] of this.#unanswered) {
+      if (stored.ask !== ask) continue;
+      this.#unanswered.delete(number);
+      stored.ack();
+    }
+  }
+
+  #took(bytes: number): void {
+    this.#taken += bytes;
+    if (this.#taken - this.#toldTaken >= TELL_BYTES) this.#tellTaken();
+    else this.#cancelTelling ??= this.#options.clock.after(TELL_MS, () => this.#tellTaken());
+  }
+
+  #tellTaken(): void {
+    if (!this.#closed) this.#options.publish(this.#parcel("taken", 0, NOTHING));
+  }
+
+  #parcel(kind: Kind, number: number, body: Uint8Array): Uint8Array {
+    this.#toldTaken = this.#taken;
+    this.#cancelTelling?.();
+    this.#cancelTelling = null;
+    return encodeParcel(kind, number, this.#taken, body);
+  }
+
+  #end(): void {
+    this.#closed = true;
+    this.#watch?.stop();
+    this.#cancelTelling?.();
+    for (const { stored } of this.#held.values()) stored?.giveBack();
+    for (const stored of this.#unanswered.values()) stored.giveBack();
+    this.#held.clear();
+    this.#unanswered.clear();
+    this.#options.gone();
+  }
+}

@@ -1,0 +1,357 @@
+/**
+ * Decodes many sequences at once, each with its own key/value cache that stays until the sequence is closed.
+ * Tokens in, logits out: it knows no tokenizer, no sampling and no episodes.
+ *
+ * - A token's logits depend on its own sequence and on how that was cut into appends and steps, bit for bit: not on the batch,
+ *   the slot or the company. So a rollout is the same however many samplers share it. (onnxruntime adds up a product in the same
+ *   order for any number of rows but one, so none is ever computed with one row; and on one thread, as on several it splits
+ *   sums by the size of the product. So an engine's threads share the rows of a step, each in a lane of its own; all but for
+ *   models too large for lanes, where the bits hold on one thread only.)
+ * - A cache entry is never computed twice: a later turn only appends.
+ * - Computed rows that nobody asked for write behind the capacity, where nothing reads.
+ */
+import * as tf from "@tensorflow/tfjs-core";
+import {
+  type CompiledFunction,
+  type DeviceArray,
+  type Engine,
+  f32,
+  i32,
+  type Job,
+  lanesFor,
+  type Spec,
+} from "../engine/engine.ts";
+import { sizeOf } from "../engine/graph.ts";
+import { layFrozen, layParameters, parameterArrays } from "../policy/parameters.ts";
+import {
+  appendStates,
+  type Caches,
+  type Decoded,
+  frozenShapes,
+  logits,
+  type ModelConfig,
+  parameterShapes,
+  stepStates,
+} from "../policy/transformer.ts";
+
+const ROWS_MIN = 4;
+
+export interface DecoderOptions {
+  /** Sequences open at once. */
+  readonly slots: number;
+  /** Tokens of one sequence. */
+  readonly capacity: number;
+  /** What adapters leave as it is: parameters of `baseOf(config)`; needed if the config has any. */
+  readonly frozen?: Float32Array;
+  /** Most memory for the scores of one layer's attention while sequences are appended to; at least one is at a time. */
+  readonly appendBytesMax?: number;
+}
+
+/** A compiled shape, its small inputs by name, and its logits. */
+interface Shape {
+  readonly run: CompiledFunction;
+  readonly feeds: Readonly<Record<string, DeviceArray>>;
+  readonly caches: Readonly<Record<string, DeviceArray>>;
+  readonly logits: DeviceArray;
+}
+
+export class Decoder {
+  readonly #engine: Engine;
+  readonly #lanes: number;
+  readonly #config: ModelConfig;
+  readonly #capacity: number;
+  readonly #appendBytesMax: number;
+  /** What a cache really holds per slot: the capacity, and at least one more, whose content means nothing. */
+  readonly #places: number;
+  readonly #caches: ReadonlyMap<string, Float32Array>;
+  readonly #shapes = new Map<string, Promise<Shape>>();
+  /** With the parameters as they are. */
+  readonly #jobs = new Map<Shape, Job>();
+  readonly #lengths: Int32Array;
+  readonly #frozen: Readonly<Record<string, DeviceArray>>;
+  /** Of a step, (slots, V). */
+  readonly #logits: Float32Array;
+  #parameters: { readonly flat: Float32Array; readonly arrays: Readonly<Record<string, DeviceArray>> };
+
+  constructor(
+    engine: Engine,
+    config: ModelConfig,
+    parameters: Float32Array,
+    { slots, capacity, frozen = new Float32Array(0), appendBytesMax = 2 ** 28 }: DecoderOptions,
+  ) {
+    this.#engine = engine;
+    this.#lanes = lanesFor(engine, parameters, frozen);
+    this.#config = config;
+    this.#capacity = capacity;
+    this.#appendBytesMax = appendBytesMax;
+    this.#places = roundUp(capacity + 1, 8);
+    this.#lengths = new Int32Array(stepRows(slots));
+    this.#frozen = parameterArrays(engine, layFrozen(config, frozen));
+    this.#logits = new Float32Array(this.#lengths.length * config.vocabulary);
+    this.#parameters = this.#layOut(parameters);
+    const names = Array.from({ length: config.layers }, (_, layer) => [`keys.${layer}`, `values.${layer}`]).flat();
+    const size = this.#lengths.length * this.#slotSize();
+    this.#caches = new Map(names.map((name) => [name, new Float32Array(size)]));
+  }
+
+  /** Use these parameters from now on. Sequences that are open keep what older ones computed: close them first. */
+  setParameters(parameters: Float32Array): void {
+    this.#jobs.clear();
+    this.#engine.release(this.#parameters.flat);
+    this.#parameters = this.#layOut(parameters);
+  }
+
+  #layOut(flat: Float32Array) {
+    return { flat, arrays: parameterArrays(this.#engine, layParameters(this.#config, flat)) };
+  }
+
+  /** Tokens in a slot's cache. */
+  length(slot: number): number {
+    return this.#lengths[slot]!;
+  }
+
+  /** Tokens that still fit into a slot's cache. */
+  room(slot: number): number {
+    return this.#capacity - this.#lengths[slot]!;
+  }
+
+  /** Forget a slot's sequence. */
+  clear(slot: number): void {
+    this.#lengths[slot] = 0;
+  }
+
+  /** Forget what follows a sequence's first `length` tokens. @throws {RangeError} if it has not so many */
+  truncate(slot: number, length: number): void {
+    if (!Number.isInteger(length) || length < 0 || length > this.#lengths[slot]!)
+      throw new RangeError(`slot ${slot}: cannot keep ${length} of ${this.#lengths[slot]} tokens`);
+    this.#lengths[slot] = length;
+  }
+
+  /** As `appendMany`, for one sequence. @returns (V) */
+  append(slot: number, tokens: ArrayLike<number>): Promise<Float32Array> {
+    return this.appendMany([slot], [tokens]);
+  }
+
+  /**
+   * Append tokens to several sequences, each in a slot of its own.
+   *
+   * @returns (n, V) logits after the last token of each; the caller's to keep.
+   * @throws {RangeError} if a sequence gets no tokens or more than fit into the capacity, or two are in one slot; then nothing
+   * changed.
+   */
+  async appendMany(slots: readonly number[], tokens: readonly ArrayLike<number>[]): Promise<Float32Array> {
+    this.#checkAppend(slots, tokens);
+    const { vocabulary } = this.#config;
+    const all = new Float32Array(slots.length * vocabulary);
+    // Those of about equal length run together, padded to one length.
+    const groups = Map.groupBy(slots.keys(), (index) => appendLength(tokens[index]!.length));
+    for (const [length, group] of groups) {
+      for (const members of this.#together(length, group)) {
+        const shape = await this.#appendShape(appendRows(members.length), length);
+        this.#feedAppend(shape, length, members, slots, tokens);
+        await this.#engine.runLanes([[this.#job(shape)]]);
+        const logits = shape.logits.read() as Float32Array;
+        for (const [row, index] of members.entries()) {
+          all.set(logits.subarray(row * vocabulary, (row + 1) * vocabulary), index * vocabulary);
+          this.#lengths[slots[index]!]! += tokens[index]!.length;
+        }
+      }
+    }
+    return all;
+  }
+
+  /** Those whose scores, new tokens against the whole cache, fit into the limit together. */
+  #together(length: number, group: readonly number[]): number[][] {
+    const bytes = 4 * this.#config.heads * length * this.#places;
+    const most = 2 ** Math.floor(Math.log2(Math.max(1, this.#appendBytesMax / bytes)));
+    return Array.from({ length: Math.ceil(group.length / most) }, (_, i) => group.slice(i * most, (i + 1) * most));
+  }
+
+  /**
+   * Append one token to each of some sequences, all in slots 0 … rows - 1.
+   *
+   * @param tokens  (rows) the token for each slot; a negative one leaves that slot as it is.
+   * @returns (rows, V) logits; only rows that got a token mean anything; overwritten by the next call.
+   * @throws {RangeError} if a sequence is full; then nothing changed.
+   */
+  async step(tokens: Int32Array): Promise<Float32Array> {
+    if (tokens.length > this.#lengths.length)
+      throw new RangeError(`${tokens.length} rows to step, but there are ${this.#lengths.length} slots`);
+    const full = tokens.findIndex((token, slot) => token >= 0 && this.room(slot) === 0);
+    if (full >= 0) throw new RangeError(`slot ${full}: no room for a token beyond the capacity of ${this.#capacity}`);
+    let total = 0;
+    const parts = await Promise.all(
+      partsOf(stepRows(tokens.length), this.#lanes).map(async ({ from, rows }) => {
+        const shape = await this.#stepShape(rows, from);
+        const last = this.#lengths.slice(from, from + rows);
+        // A slot that waits is fed a token too; what that writes lies behind its sequence and is overwritten unseen.
+        const fed = last.map((_, row) => Math.max(tokens[from + row] ?? 0, 0));
+        shape.feeds["tokens"]!.write(fed);
+        shape.feeds["last"]!.write(last);
+        total = Math.max(total, Math.max(...last) + 1);
+        return shape;
+      }),
+    );
+    for (const { feeds } of parts) feeds["total"]!.write(Int32Array.of(total));
+    await this.#engine.runLanes(parts.map((shape) => [this.#job(shape)]));
+    this.#engine.toHost(this.#logits);
+    for (const [slot, token] of tokens.entries()) if (token >= 0) this.#lengths[slot]! += 1;
+    return this.#logits.subarray(0, tokens.length * this.#config.vocabulary);
+  }
+
+  #checkAppend(slots: readonly number[], tokens: readonly ArrayLike<number>[]): void {
+    if (new Set(slots).size !== slots.length || slots.length !== tokens.length)
+      throw new RangeError(`cannot append ${tokens.length} pieces to slots ${slots}; each needs a slot of its own`);
+    for (const [index, slot] of slots.entries()) {
+      const added = tokens[index]!.length;
+      if (added > 0 && added <= this.room(slot)) continue;
+      throw new RangeError(`slot ${slot}: ${this.#lengths[slot]} + ${added} tokens, capacity ${this.#capacity}`);
+    }
+  }
+
+  #feedAppend(
+    { feeds }: Shape,
+    length: number,
+    members: readonly number[],
+    slots: readonly number[],
+    tokens: readonly ArrayLike<number>[],
+  ): void {
+    const of = (name: string) => new Int32Array(sizeOf(feeds[name]!.shape));
+    const fed = { tokens: of("tokens"), positions: of("positions"), slots: of("slots"), picks: of("picks") };
+    fed.positions.fill(this.#capacity);
+    for (const [row, index] of members.entries()) {
+      const [slot, added] = [slots[index]!, tokens[index]!];
+      fed.slots[row] = slot;
+      fed.picks[row] = row * length + added.length - 1;
+      for (let i = 0; i < added.length; i++) {
+        fed.tokens[row * length + i] = added[i]!;
+        fed.positions[row * length + i] = this.#lengths[slot]! + i;
+      }
+    }
+    for (const [name, values] of Object.entries(fed)) feeds[name]!.write(values);
+  }
+
+  #job(shape: Shape): Job {
+    const { run, feeds, caches, logits } = shape;
+    const job = this.#jobs.get(shape) ?? {
+      run,
+      inputs: { ...this.#frozen, ...this.#parameters.arrays, ...caches, ...feeds },
+      outputs: { ...caches, logits },
+    };
+    this.#jobs.set(shape, job);
+    return job;
+  }
+
+  #slotSize(): number {
+    return this.#config.kvHeads * this.#places * this.#config.headWidth;
+  }
+
+  #appendShape(rows: number, length: number): Promise<Shape> {
+    return this.#known(`append ${rows} x ${length}`, async (name) => {
+      const [config, places] = [this.#config, this.#places];
+      const picks = Math.max(rows, ROWS_MIN);
+      const feeds = { tokens: i32(rows, length), positions: i32(rows, length), slots: i32(rows), picks: i32(picks) };
+      const cache = f32(this.#lengths.length * config.kvHeads * places, config.headWidth);
+      const run = await this.#compile(name, feeds, cache, (x, caches) => {
+        const { states, caches: next } = appendStates(
+          config,
+          x,
+          x["tokens"]!,
+          x["slots"]!,
+          x["positions"]!,
+          caches,
+          places,
+        );
+        return { states: tf.gather(states, x["picks"]!), caches: next };
+      });
+      return this.#arrays(run, feeds, cache, 0, this.#engine.array(f32(picks, config.vocabulary)));
+    });
+  }
+
+  /** Of the slots from … from + rows - 1. */
+  #stepShape(rows: number, from: number): Promise<Shape> {
+    const config = this.#config;
+    const feeds = { tokens: i32(rows, 1), last: i32(rows), total: i32() };
+    const cache = f32(rows, config.kvHeads, this.#places, config.headWidth);
+    return this.#known(`step ${rows} from ${from}`, async () => {
+      const { run } =
+        from === 0
+          ? {
+              run: await this.#compile(`step ${rows}`, feeds, cache, (x, caches) =>
+                stepStates(config, x, x["tokens"]!, x["last"]!, x["total"]!, caches),
+              ),
+            }
+          : await this.#stepShape(rows, 0);
+      const { vocabulary } = config;
+      const logits = this.#logits.subarray(from * vocabulary, (from + rows) * vocabulary);
+      return this.#arrays(run, feeds, cache, from, this.#engine.array(f32(rows, vocabulary), logits));
+    });
+  }
+
+  #known(name: string, make: (name: string) => Promise<Shape>): Promise<Shape> {
+    const known = this.#shapes.get(name) ?? make(name);
+    this.#shapes.set(name, known);
+    return known;
+  }
+
+  /** `cache` is how this function sees each cache. */
+  #compile(
+    name: string,
+    feeds: Readonly<Record<string, Spec>>,
+    cache: Spec,
+    build: (x: Readonly<Record<string, tf.Tensor>>, caches: Caches) => Decoded,
+  ): Promise<CompiledFunction> {
+    const config = this.#config;
+    const names = [...this.#caches.keys()];
+    const parameters = [...frozenShapes(config), ...parameterShapes(config)].map(([key, shape]) => [
+      key,
+      f32(...shape),
+    ]);
+    const specs = {
+      ...feeds,
+      ...Object.fromEntries(parameters),
+      ...Object.fromEntries(names.map((key) => [key, cache])),
+    };
+    const decode = (x: Readonly<Record<string, tf.Tensor>>) => {
+      const { states, caches } = build(x, Object.fromEntries(names.map((key) => [key, x[key]!])));
+      return { logits: logits(config, x, states), ...caches };
+    };
+    return this.#engine.compile(`decode: ${name}`, decode, specs, this.#lanes > 1);
+  }
+
+  /** @param from  first slot that the function sees. */
+  #arrays(
+    run: CompiledFunction,
+    feeds: Readonly<Record<string, Spec>>,
+    cache: Spec,
+    from: number,
+    logits: DeviceArray,
+  ): Shape {
+    const start = from * this.#slotSize();
+    const size = sizeOf(cache.shape);
+    const view = ([key, values]: [string, Float32Array]) =>
+      [key, this.#engine.array(cache, values.subarray(start, start + size))] as const;
+    return {
+      run,
+      feeds: Object.fromEntries(Object.entries(feeds).map(([key, spec]) => [key, this.#engine.array(spec)])),
+      caches: Object.fromEntries([...this.#caches].map(view)),
+      logits,
+    };
+  }
+}
+
+/** The rows of a step, shared among lanes in pieces of whole sixteens: of few, a lane would only wait for another. */
+function partsOf(rows: number, lanes: number): { from: number; rows: number }[] {
+  const most = roundUp(Math.ceil(rows / lanes), 16);
+  const parts: { from: number; rows: number }[] = [];
+  for (let from = 0; from < rows; from += most) parts.push({ from, rows: Math.min(most, rows - from) });
+  return parts;
+}
+
+const roundUp = (value: number, multiple: number) => Math.ceil(value / multiple) * multiple;
+const powerOfTwo = (value: number) => 2 ** Math.ceil(Math.log2(value));
+
+// Sizes are rounded up so that few shapes are compiled: a step costs by the row, an append mostly by the run.
+const stepRows = (rows: number) => (rows <= 16 ? Math.max(powerOfTwo(rows), ROWS_MIN) : roundUp(rows, 16));
+const appendRows = (rows: number) => powerOfTwo(rows);
+const appendLength = (tokens: number) => roundUp(tokens, tokens <= 32 ? 8 : tokens <= 128 ? 16 : 64);

@@ -1,0 +1,69 @@
+/**
+ * A start-up proof for devices other than the CPU: a gradient and a decoding step of a tiny model, beside the CPU's. A single known
+ * product is not enough: an operator that leaves one of its results unwritten gives gradients that are merely wrong (WebGPU's
+ * norm did, in onnxruntime 1.30).
+ */
+
+import { Decoder } from "../decode/decoder.ts";
+import { microBatches } from "../learn/batch.ts";
+import { Network } from "../learn/network.ts";
+import { imitation } from "../learn/policy-objectives.ts";
+import { initialise, layParameters } from "../policy/parameters.ts";
+import { ModelConfig } from "../policy/transformer.ts";
+import { sequence } from "../rng.ts";
+import { type CompiledEngine, compiledEngine } from "./compiled.ts";
+import type { Engine } from "./engine.ts";
+
+/** Heads that onnxruntime's own attention takes. */
+const MODEL = ModelConfig.parse({
+  vocabulary: 64,
+  width: 32,
+  layers: 1,
+  heads: 2,
+  kvHeads: 1,
+  headWidth: 16,
+  hidden: 32,
+});
+const TOKENS = Int32Array.of(3, 60, 1, 4, 1, 59, 26, 5);
+const LIMITS = { tokensMax: 8, lengthMultiple: 8, widthMultiple: 8 };
+/** Of what the CPU says; sums are taken in another order there. */
+const RELATIVE_ERROR_MAX = 1e-3;
+
+/**
+ * @returns for people: which operators have no kernel on the device, and run on the CPU instead.
+ * @throws {Error} naming what differs from the CPU's, and by how much.
+ */
+export async function deviceCheck(engine: CompiledEngine): Promise<string> {
+  const [expected, found] = [await samples(compiledEngine({ threads: 1 })), await samples(engine)];
+  for (const [name, values] of Object.entries(expected)) {
+    const size = Math.max(...values.map(Math.abs));
+    const errors = values.map((value, i) => Math.abs(found[name]![i]! - value) / size);
+    // Not a number is not small.
+    if (errors.every((error) => error <= RELATIVE_ERROR_MAX)) continue;
+    const worst = Math.max(...errors).toPrecision(2);
+    throw new Error(
+      `engine ${engine.name} on ${engine.device} computes wrongly: its ${name} is off by ${worst} of the CPU's; choose another --device`,
+    );
+  }
+  const kinds = [...engine.onCpu].map(([operator, count]) => `${operator} ${count}`);
+  return kinds.length === 0 ? "no operator falls back to the CPU" : `on the CPU instead: ${kinds.join(", ")}`;
+}
+
+async function samples(engine: Engine): Promise<Record<string, number[]>> {
+  const parameters = layParameters(MODEL);
+  initialise(parameters, sequence(1, "device check"));
+  const network = await Network.create(engine, MODEL, parameters);
+  const written = Int32Array.from({ length: TOKENS.length - 1 }, (_, i) => i + 1);
+  const weights = [new Float32Array(written.length).fill(1 / written.length)];
+  const batches = microBatches([{ tokens: TOKENS, written }], LIMITS);
+  const { loss } = await network.accumulate(imitation, batches, { weights });
+  const decoder = new Decoder(engine, MODEL, parameters.flat, { slots: 2, capacity: 16 });
+  const first = await decoder.appendMany([0, 1], [TOKENS.subarray(0, 3), TOKENS.subarray(3)]);
+  const next = await decoder.step(Int32Array.of(7, 8));
+  return {
+    "loss of a training step": [loss!],
+    "gradient's norm": [await network.dropGradient()],
+    "logits of a prompt": [...first],
+    "logits of a decoding step": [...next.subarray(0, 2 * MODEL.vocabulary)],
+  };
+}

@@ -1,0 +1,56 @@
+/**
+ * What the Echo Trap detector calls a sign. The numbers are ours, and all may be set. They were fitted to three recorded runs (one that
+ * fell, two that learnt; tests/model/health/echo-trap-runs.json) and to noise as theirs, and held for two more (docs/log.md).
+ */
+
+export interface TrapRule {
+  /** Updates that make up the start; until then there is no sign. */
+  readonly startUpdates: number;
+  /** Weight of the newest value in the moving average. */
+  readonly smoothing: number;
+  /** Updates in a row that a sign must last (a gradient spike counts at once). */
+  readonly patience: number;
+  /** Smoothed success from which the task is solved. */
+  readonly solvedAt: number;
+  /** Success from which, near its best, less spread and less entropy are its natural consequence. */
+  readonly explainedAt: number;
+  /** Signs, as shares of the start: spread and constant groups, entropy, information. */
+  readonly spreadShare: number;
+  readonly constantShare: number;
+  readonly entropyShare: number;
+  readonly entropyRise: number;
+  readonly informationShare: number;
+  /** Share of constant groups from which nothing is left to learn. */
+  readonly constantGroups: number;
+  /** Absolute changes since the start: repetition up, validity down. */
+  readonly repetitionRise: number;
+  readonly validityFall: number;
+  /** Success below this share of its best, and by at least this much; by more if no other sign goes with it. */
+  readonly successShare: number;
+  readonly successFall: number;
+  readonly successFallAlone: number;
+  /** Gradient norm over the median of the last `gradientWindow`. */
+  readonly gradientSpike: number;
+  readonly gradientWindow: number;
+}
+
+export const TRAP_RULE: TrapRule = {
+  startUpdates: 5,
+  smoothing: 0.2,
+  patience: 3,
+  solvedAt: 0.9,
+  explainedAt: 0.7,
+  spreadShare: 0.6,
+  constantShare: 0.1,
+  entropyShare: 0.25,
+  entropyRise: 2,
+  informationShare: 0.3,
+  constantGroups: 0.95,
+  repetitionRise: 0.1,
+  validityFall: 0.2,
+  successShare: 0.65,
+  successFall: 0.05,
+  successFallAlone: 0.15,
+  gradientSpike: 8,
+  gradientWindow: 20,
+};

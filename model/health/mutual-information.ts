@@ -1,0 +1,156 @@
+/**
+ * Does the reasoning still depend on the prompt? Collapse metrics of RAGEN-2 from a matrix of log-probabilities: each
+ * reasoning scored under its own prompt and under the others. Knows no model; who scores, and how, is the caller's affair.
+ *
+ * - Columns are distinct prompts (`pairUp`); N reasonings under N prompts cost N^2 scored rows.
+ * - All entropies and informations in nats.
+ */
+import { deviation, mean } from "../statistics.ts";
+
+export interface CrossScores {
+  /** (M)(N) mean log-probability per token of reasoning i under prompt j. */
+  readonly perToken: readonly (readonly number[])[];
+  /** (M) tokens of each reasoning, at least 1: the sum is perToken * length. */
+  readonly lengths: readonly number[];
+  /** (M) column of each reasoning's own prompt. */
+  readonly own: readonly number[];
+}
+
+/** Running spread of the marginals, per token and per sequence; null before the first call. */
+export interface MarginalSpread {
+  readonly perToken: number;
+  readonly perSequence: number;
+}
+
+export interface Collapse {
+  /** By RAGEN-2's names, without the prefix: mi_estimate, retrieval_accuracy@2, conditional_entropy_est, ... */
+  readonly metrics: Readonly<Record<string, number>>;
+  /** To pass to the next call. */
+  readonly spread: MarginalSpread;
+}
+
+export const COLLAPSE_DEFAULTS = { epsilon: 1e-3, decay: 0.9 };
+
+/** Ranks at which retrieval is reported beside the first. */
+const RANKS = [2, 4, 8];
+
+/**
+ * With matched_i = score under the own prompt and marginal_i = logsumexp_j score_ij - log N:
+ * `mi_estimate = mean(matched - marginal)`, at most log N; `conditional_entropy_est = -mean(matched)`, about H(Z|X);
+ * `mi_zscore = mean(matched - marginal) / (population std of marginal + epsilon)`, also with the std's running mean.
+ * Retrieval: how often the own prompt scores best, or among the k best; ties go to the lower column.
+ *
+ * Source: RAGEN-2, https://arxiv.org/abs/2604.06268.
+ *
+ * @throws {RangeError} if there are no scores, rows differ in length, or `own` names no column.
+ */
+export function collapseMetrics(
+  scores: CrossScores,
+  before: MarginalSpread | null,
+  { epsilon, decay } = COLLAPSE_DEFAULTS,
+): Collapse {
+  const { perToken, lengths, own } = scores;
+  const columns = checkScores(scores);
+  const sums = perToken.map((row, i) => row.map((score) => score * lengths[i]!));
+  const token = information(perToken, own, before?.perToken ?? null, epsilon, decay);
+  const sequence = information(sums, own, before?.perSequence ?? null, epsilon, decay);
+  const metrics: Record<string, number> = {
+    mi_estimate: token.mutual,
+    mi_upper_bound: Math.log(columns),
+    matched_log_prob_mean: token.matched,
+    marginal_log_prob_mean: token.marginal,
+    mi_seq_estimate: sequence.mutual,
+    conditional_entropy_est: -token.matched,
+    reasoning_entropy_est: -token.marginal,
+    conditional_entropy_seq_est: -sequence.matched,
+    reasoning_entropy_seq_est: -sequence.marginal,
+    marginal_std: token.std,
+    marginal_std_seq: sequence.std,
+    mi_zscore: token.zscore,
+    mi_zscore_seq: sequence.zscore,
+    marginal_std_ema: token.running,
+    marginal_std_ema_seq: sequence.running,
+    mi_zscore_ema: token.zscoreRunning,
+    mi_zscore_ema_seq: sequence.zscoreRunning,
+    ...retrieval(perToken, own, 1, ""),
+  };
+  for (const rank of RANKS) Object.assign(metrics, retrieval(perToken, own, rank, `@${rank}`));
+  return { metrics, spread: { perToken: token.running, perSequence: sequence.running } };
+}
+
+function information(
+  scores: readonly (readonly number[])[],
+  own: readonly number[],
+  before: number | null,
+  epsilon: number,
+  decay: number,
+) {
+  const matched = scores.map((row, i) => row[own[i]!]!);
+  const marginals = scores.map((row) => logSumExp(row) - Math.log(row.length));
+  const mutual = mean(matched.map((score, i) => score - marginals[i]!));
+  const std = deviation(marginals, 0);
+  const running = before === null ? std : decay * before + (1 - decay) * std;
+  return {
+    mutual,
+    matched: mean(matched),
+    marginal: mean(marginals),
+    std,
+    running,
+    zscore: mutual / (std + epsilon),
+    zscoreRunning: mutual / (running + epsilon),
+  };
+}
+
+function logSumExp(values: readonly number[]): number {
+  const most = Math.max(...values);
+  return most + Math.log(values.reduce((sum, value) => sum + Math.exp(value - most), 0));
+}
+
+function retrieval(scores: readonly (readonly number[])[], own: readonly number[], rank: number, suffix: string) {
+  const found = scores.filter((row, i) => {
+    const mine = row[own[i]!]!;
+    return row.filter((score, j) => score > mine || (score === mine && j < own[i]!)).length < rank;
+  });
+  const accuracy = found.length / scores.length;
+  const chance = Math.min(1, rank / scores[0]!.length);
+  return {
+    [`retrieval_accuracy${suffix}`]: accuracy,
+    [`retrieval_chance_level${suffix}`]: chance,
+    [`retrieval_above_chance${suffix}`]: accuracy - chance,
+  };
+}
+
+function checkScores({ perToken, lengths, own }: CrossScores): number {
+  const columns = perToken[0]?.length ?? 0;
+  if (columns === 0) throw new RangeError("there are no scores to measure collapse from");
+  if (lengths.length !== perToken.length || own.length !== perToken.length) {
+    throw new RangeError(
+      `${perToken.length} rows of scores, but ${lengths.length} lengths and ${own.length} own prompts`,
+    );
+  }
+  perToken.forEach((row, i) => {
+    if (row.length !== columns) throw new RangeError(`row ${i} has ${row.length} scores, row 0 has ${columns}`);
+    if (!Number.isInteger(own[i]) || own[i]! < 0 || own[i]! >= columns) {
+      throw new RangeError(`reasoning ${i} names prompt ${own[i]} of ${columns}`);
+    }
+  });
+  return columns;
+}
+
+/**
+ * Which prompts and reasonings to score: identical prompts share a column, and at most `promptsMax` columns are taken, in
+ * the order given (shuffle before, with the run's own generator).
+ *
+ * @param prompts (M) a name of each reasoning's prompt; equal names are equal prompts.
+ * @returns columns: index of a reasoning that has the column's prompt; rows: reasonings to score; own: their columns.
+ */
+export function pairUp(prompts: readonly string[], promptsMax: number) {
+  if (!(promptsMax >= 1)) throw new RangeError(`promptsMax must be at least 1, got ${promptsMax}`);
+  const columns = [...new Set(prompts)].slice(0, promptsMax);
+  const places = prompts.map((prompt) => columns.indexOf(prompt));
+  const rows = [...places.keys()].filter((row) => places[row]! >= 0);
+  return { columns: columns.map((prompt) => prompts.indexOf(prompt)), rows, own: rows.map((row) => places[row]!) };
+}
+
+/** Steps at which RAGEN-2 measures collapse: the first, and every `every`-th. */
+export const isCollapseStep = (step: number, every: number): boolean => step === 1 || (step > 0 && step % every === 0);

@@ -1,0 +1,143 @@
+/**
+ * From a minibatch of trajectories to one advantage per token: the learner's way into `advantage/`, where the formulas are.
+ *
+ * - Pass the whole minibatch: whitening and mixing look across all of its rows.
+ * - Group ids and turn ends are the trajectories' own; nothing is inferred from rewards or positions.
+ */
+import { biLevelGae, type Estimate, gae } from "./gae.ts";
+import { type Gigpo, gigpo } from "./gigpo.ts";
+import { drGrpo, grpo, rloo } from "./group.ts";
+import { hybrid } from "./hybrid.ts";
+import { discountedReturns } from "./reinforce.ts";
+import { checkLength, overTokens, overTurns, type Rows, rowCount, type Turns, tokenRewards, whiten } from "./rows.ts";
+
+export interface Minibatch extends Rows {
+  /** (B) turn ends and turn rewards: penalised and normalised, but not yet an advantage. */
+  readonly turns: readonly Turns[];
+  /** (B) the group of each row. */
+  readonly groups: ArrayLike<number>;
+  /** (B, T) critic's value before each token; for estimators with a critic. */
+  readonly values?: Float32Array;
+  /** (B, T) what tokens earn besides their turns' rewards: a KL penalty (klInReward). 0 where not written. */
+  readonly tokenExtras?: Float32Array;
+  /** (B)(turns) the state each turn began in; for gigpo. */
+  readonly anchors?: readonly (readonly string[])[];
+  /** (B) the episode of each row, where one episode gives several rows. */
+  readonly episodes?: ArrayLike<number>;
+}
+
+interface TokenCredit {
+  readonly gamma: number;
+  readonly lambda: number;
+  /** Each turn's reward on the turn's end, or their sum on the episode's end (RAGEN). */
+  readonly rewardAt: "turns" | "end";
+}
+
+export type Estimator =
+  | ({ readonly kind: "gae" } & TokenCredit)
+  | { readonly kind: "bi-level-gae"; readonly gamma: number; readonly lambda: number; readonly gammaTurn: number }
+  | { readonly kind: "grpo" | "dr-grpo" | "rloo" | "reinforce++-baseline" }
+  | { readonly kind: "reinforce++"; readonly gamma: number; readonly rewardAt: "turns" | "end" }
+  | ({ readonly kind: "gigpo" } & Gigpo)
+  | ({ readonly kind: "hybrid" } & TokenCredit);
+
+export interface Advantages {
+  /** (B, T); read only where written. */
+  readonly advantages: Float32Array;
+  /** (B, T) targets of the critic; null for estimators without one. */
+  readonly returns: Float32Array | null;
+  /** Further numbers worth a metric, by name. */
+  readonly measured: Readonly<Record<string, number>>;
+}
+
+/** Estimators that need a critic. */
+export const CRITIC_KINDS: readonly Estimator["kind"][] = ["gae", "bi-level-gae", "hybrid"];
+
+/**
+ * @throws {RangeError} if the estimator needs values or anchors that the minibatch lacks, or a length does not fit.
+ */
+export function estimateAdvantages(batch: Minibatch, estimator: Estimator): Advantages {
+  checkLength("groups", batch.groups, rowCount(batch));
+  if (batch.tokenExtras !== undefined) checkLength("token extras", batch.tokenExtras, batch.written.length);
+  const { kind } = estimator;
+  switch (kind) {
+    case "gae":
+      return whitened(batch, credit(batch, estimator));
+    case "bi-level-gae":
+      return whitened(batch, biLevelGae(batch, earnings(batch), valuesOf(batch, kind), estimator));
+    case "grpo":
+      return plain(overTokens(batch, grpo(sums(batch), batch)));
+    case "dr-grpo":
+      return plain(overTokens(batch, drGrpo(sums(batch), batch)));
+    case "rloo":
+      return plain(overTokens(batch, rloo(sums(batch), batch)));
+    case "reinforce++-baseline":
+      return plain(whiten(overTokens(batch, drGrpo(sums(batch), batch)), batch.written));
+    case "reinforce++": {
+      const rewards = onTokens(batch, estimator.rewardAt);
+      return plain(whiten(discountedReturns(batch, rewards, estimator.gamma, "carry"), batch.written));
+    }
+    case "gigpo": {
+      if (batch.anchors === undefined)
+        throw new RangeError("gigpo compares turns by the state they began in: pass anchors");
+      const rewards = earnings(batch).map((turns) => turns.rewards);
+      const perTurn = gigpo(rewards, batch.anchors, batch.groups, estimator);
+      return plain(
+        overTurns(
+          batch,
+          batch.turns.map((turns) => turns.ends),
+          perTurn,
+        ),
+      );
+    }
+    case "hybrid": {
+      const values = valuesOf(batch, kind);
+      const estimate = credit(batch, estimator);
+      const { advantages, criticShare } = hybrid(batch, { ...estimate, values }, sums(batch), batch.groups);
+      return { ...whitened(batch, { ...estimate, advantages }), measured: { criticShare } };
+    }
+    default:
+      return kind satisfies never;
+  }
+}
+
+function credit(batch: Minibatch, { kind, rewardAt, gamma, lambda }: TokenCredit & { kind: string }): Estimate {
+  const rewards = onTokens(batch, rewardAt);
+  return gae(batch, rewards, valuesOf(batch, kind), { gamma, lambda, over: "written" });
+}
+
+function whitened(batch: Minibatch, { advantages, returns }: Estimate): Advantages {
+  return { advantages: whiten(advantages, batch.written), returns, measured: {} };
+}
+
+const plain = (advantages: Float32Array): Advantages => ({ advantages, returns: null, measured: {} });
+
+/** (B, T) rewards of turns where `rewardAt` puts them, and the extras where they are. */
+function onTokens(batch: Minibatch, rewardAt: "turns" | "end"): Float32Array {
+  const rewards = tokenRewards(batch, batch.turns, rewardAt);
+  return batch.tokenExtras === undefined ? rewards : rewards.map((reward, i) => reward + batch.tokenExtras![i]!);
+}
+
+/** Turns with their tokens' extras added to their rewards: for estimators that know turns or episodes only. */
+function earnings(batch: Minibatch): readonly Turns[] {
+  const { turns, tokenExtras, width } = batch;
+  if (tokenExtras === undefined) return turns;
+  return turns.map(({ ends, rewards }, row) => {
+    let at = row * width;
+    const earned = ends.map((end, turn) => {
+      let sum = rewards[turn]!;
+      for (; at <= row * width + end; at++) sum += tokenExtras[at]!;
+      return sum;
+    });
+    return { ends, rewards: earned };
+  });
+}
+
+const sums = (batch: Minibatch) =>
+  earnings(batch).map(({ rewards }) => rewards.reduce((sum, reward) => sum + reward, 0));
+
+function valuesOf({ values }: Minibatch, kind: string): Float32Array {
+  if (values === undefined)
+    throw new RangeError(`${kind} needs a critic: pass values, or choose an estimator without one`);
+  return values;
+}

@@ -1,0 +1,383 @@
+/**
+ * Parameters, their gradients and the optimiser, and the compiled functions that fill them: what a learner owns.
+ * An `Objective` (objective.ts) says what is computed from the written tokens; the network runs it over micro-batches and adds gradients up,
+ * so a minibatch of any size costs the memory of one micro-batch.
+ */
+import * as tf from "@tensorflow/tfjs-core";
+import { type DeviceArray, type Engine, f32, i32, type Job, lanesFor, type Spec } from "../engine/engine.ts";
+import { tokenLogProbs } from "../policy/ops.ts";
+import { layParameters, type Parameters, parameterArrays } from "../policy/parameters.ts";
+import {
+  frozenShapes,
+  hiddenStates,
+  logits,
+  type ModelConfig,
+  parameterShapes,
+  stateValues,
+} from "../policy/transformer.ts";
+import { layRows, type MicroBatch } from "./batch.ts";
+import type { Head, Objective, TokenInputs } from "./objective.ts";
+import { AdamW, type AdamWSettings, type AdamWState, type OptimizerResult } from "./optimizer.ts";
+
+/** Compiled shapes kept; each holds a few megabytes, and a long run meets many. */
+const COMPILED_MAX = 32;
+
+type Arrays = Readonly<Record<string, DeviceArray>>;
+
+interface Compiled {
+  /** Arrays of its own for the next micro-batch of this shape in this lane; they are free again after `finish`. */
+  take(lane: number): Taken;
+  finish(): void;
+  dispose(): Promise<void>;
+}
+
+interface Taken {
+  readonly inputs: Arrays;
+  readonly results: Arrays;
+  readonly job: Job;
+}
+
+/** What a lane adds its gradients up in. */
+interface LaneGradients {
+  readonly flat: Float32Array;
+  readonly arrays: Arrays;
+}
+
+/** What a function's runs in one lane have in common: the names of what they write are among those of what they read. */
+interface Shared {
+  readonly read: Arrays;
+  readonly written: Arrays;
+}
+
+const NONE = new Float32Array(0);
+
+export class Network {
+  readonly config: ModelConfig;
+  readonly parameters: Parameters;
+  readonly #engine: Engine;
+  /** By lane; the optimiser takes their sum. */
+  readonly #gradients: readonly LaneGradients[];
+  /** null if this network only scores. */
+  readonly #optimizer: AdamW | null;
+  readonly #lanes: number;
+  /** All that a forward pass reads, what is frozen included. */
+  readonly #parameterArrays: Arrays;
+  readonly #compiled = new Map<string, Promise<Compiled>>();
+
+  private constructor(
+    engine: Engine,
+    config: ModelConfig,
+    parameters: Parameters,
+    frozen: Parameters | null,
+    gradients: readonly LaneGradients[],
+    optimizer: AdamW | null,
+  ) {
+    this.config = config;
+    this.parameters = parameters;
+    this.#engine = engine;
+    this.#gradients = gradients;
+    this.#optimizer = optimizer;
+    this.#lanes = lanesFor(engine, parameters.flat, frozen?.flat ?? NONE);
+    const kept = frozen === null ? {} : parameterArrays(engine, frozen);
+    this.#parameterArrays = { ...kept, ...parameterArrays(engine, parameters) };
+  }
+
+  /**
+   * @param state   of the optimiser, to go on from.
+   * @param frozen  what adapters leave as it is; needed if the config has any.
+   */
+  static async create(
+    engine: Engine,
+    config: ModelConfig,
+    parameters: Parameters,
+    state?: AdamWState,
+    frozen: Parameters | null = null,
+  ): Promise<Network> {
+    const lanes = lanesFor(engine, parameters.flat, frozen?.flat ?? NONE);
+    const gradients = Array.from({ length: lanes }, () => {
+      const laid = layParameters(config);
+      return { flat: laid.flat, arrays: parameterArrays(engine, laid, "gradient.") };
+    });
+    const optimizer = await AdamW.create(
+      engine,
+      parameters.flat,
+      gradients.map(({ flat }) => flat),
+      state,
+    );
+    return new Network(engine, config, parameters, frozen, gradients, optimizer);
+  }
+
+  /** A network that only scores, and so needs no memory but its parameters'. */
+  static scorer(engine: Engine, config: ModelConfig, parameters: Parameters): Network {
+    return new Network(engine, config, parameters, null, [], null);
+  }
+
+  get optimizerState(): AdamWState {
+    return this.#trained().state;
+  }
+
+  #trained(): AdamW {
+    if (this.#optimizer === null) throw new TypeError("this network only scores: it has no optimiser");
+    return this.#optimizer;
+  }
+
+  /** Add the objective's gradients over these micro-batches to what is there. @returns summed loss and metrics. */
+  async accumulate(
+    objective: Objective,
+    batches: readonly MicroBatch[],
+    inputs: TokenInputs,
+    temperature = 1,
+  ): Promise<Record<string, number>> {
+    const sums: Record<string, number> = {};
+    const add = ({ results }: Taken) => {
+      for (const [name, array] of Object.entries(results)) sums[name] = (sums[name] ?? 0) + (array.read()[0] as number);
+    };
+    await this.#runAll(
+      batches,
+      (batch) => this.#gradientFunction(objective, batch, temperature),
+      (batch, { inputs: arrays }) => {
+        for (const name of objective.inputs) arrays[name]!.write(layRows(batch, inputs[name]!));
+      },
+      (_, taken) => add(taken),
+    );
+    return sums;
+  }
+
+  /** One optimiser step on the gradients so far, which are then zero again. */
+  step(settings: AdamWSettings): Promise<OptimizerResult> {
+    return this.#trained().step(settings);
+  }
+
+  /** Forget the gradients so far, which are then zero. @returns their Euclidean norm */
+  async dropGradient(): Promise<number> {
+    const optimizer = this.#trained();
+    const norm = await optimizer.norm();
+    optimizer.forget();
+    return norm;
+  }
+
+  /** The host's memory takes the parameters, which steps change on a GPU alone; with `moments`, the optimiser's too. */
+  toHost({ moments }: { readonly moments: boolean }): void {
+    for (const values of this.#memory(moments)) this.#engine.toHost(values);
+  }
+
+  /** Parameters and moments were written to, in the host's memory. */
+  toDevice(): void {
+    for (const values of this.#memory(true)) this.#engine.toDevice(values);
+  }
+
+  #memory(moments: boolean): Float32Array[] {
+    const { moment, variance } = this.optimizerState;
+    return [this.parameters.flat, ...(moments ? [moment, variance] : [])];
+  }
+
+  /** A critic's value before every written token, by sequence; as long as it has written tokens. */
+  async values(batches: readonly MicroBatch[]): Promise<Float32Array[]> {
+    return (await this.#score("value", batches, 1))["values"]!;
+  }
+
+  /** Log-probability and entropy of every written token, by sequence. */
+  async score(
+    batches: readonly MicroBatch[],
+    temperature = 1,
+  ): Promise<{ logProbs: Float32Array[]; entropies: Float32Array[] }> {
+    const { logProbs, entropies } = await this.#score("tokens", batches, temperature);
+    return { logProbs: logProbs!, entropies: entropies! };
+  }
+
+  async #score(head: Head, batches: readonly MicroBatch[], temperature: number) {
+    this.#expectHead(head);
+    const scores: Record<string, Float32Array[]> = {};
+    await this.#runAll(
+      batches,
+      (batch) => this.#scoreFunction(head, batch, temperature),
+      () => {},
+      (batch, { results }) => {
+        for (const [name, array] of Object.entries(results)) {
+          const laid = array.read() as Float32Array;
+          const rows = scores[name] ?? [];
+          scores[name] = rows;
+          batch.members.forEach((member, row) => {
+            rows[member] = laid.slice(row * batch.width, row * batch.width + batch.counts[row]!);
+          });
+        }
+      },
+    );
+    return scores;
+  }
+
+  /**
+   * Run a function of each micro-batch, in lanes.
+   *
+   * @param write  fills what the function takes besides the batch itself.
+   * @param done   in the order of the batches.
+   */
+  async #runAll(
+    batches: readonly MicroBatch[],
+    compile: (batch: MicroBatch) => Promise<Compiled>,
+    write: (batch: MicroBatch, taken: Taken) => void,
+    done: (batch: MicroBatch, taken: Taken) => void,
+  ): Promise<void> {
+    const lists: Job[][] = Array.from({ length: this.#lanes }, () => []);
+    const used: { batch: MicroBatch; taken: Taken; compiled: Compiled }[] = [];
+    for (const [i, lane] of spread(batches, lists.length).entries()) {
+      const batch = batches[i]!;
+      const compiled = await compile(batch);
+      const taken = compiled.take(lane);
+      writeBatch(taken.inputs, batch);
+      write(batch, taken);
+      used.push({ batch, taken, compiled });
+      lists[lane]!.push(taken.job);
+    }
+    try {
+      await this.#engine.runLanes(lists);
+      for (const { batch, taken } of used) done(batch, taken);
+    } finally {
+      for (const { compiled } of used) compiled.finish();
+      this.#forgetOldest();
+    }
+  }
+
+  #expectHead(head: Head): void {
+    if (this.config.head !== head && this.config.head !== "both")
+      throw new TypeError(`this network's head says ${this.config.head}, not ${head}`);
+  }
+
+  /** Parameters, or their gradients, that one of the network's heads depends on. */
+  #of(head: Head, arrays: Arrays, prefix = ""): Arrays {
+    const config = { ...this.config, head };
+    const frozen = prefix === "" ? frozenShapes(config).keys() : [];
+    const names = [...frozen, ...parameterShapes(config).keys()].map((name) => prefix + name);
+    return Object.fromEntries(names.map((name) => [name, arrays[name]!]));
+  }
+
+  /** (B, W) of one of the network's heads: what it says of each written token. */
+  #scores(
+    head: Head,
+    parameters: Readonly<Record<string, tf.Tensor>>,
+    x: Readonly<Record<string, tf.Tensor>>,
+    { temperature, rows, width }: Shape,
+  ): Record<string, tf.Tensor> {
+    const byRow = (values: tf.Tensor) => tf.reshape(values, [rows, width]);
+    const states = tf.gather(hiddenStates(this.config, parameters, x["tokens"]!), x["picks"]!);
+    if (head === "value") return { values: byRow(stateValues(parameters, states)) };
+    const all = logits(this.config, parameters, states);
+    const { logProbs, entropies } = tokenLogProbs(temperature === 1 ? all : tf.div(all, temperature), x["targets"]!);
+    return { logProbs: byRow(logProbs), entropies: byRow(entropies) };
+  }
+
+  #gradientFunction(objective: Objective, batch: MicroBatch, temperature: number): Promise<Compiled> {
+    const { head } = objective;
+    this.#expectHead(head);
+    return this.#known(`${objective.name} ${shapeKey(batch, temperature)}`, (name) => {
+      const names = [...parameterShapes({ ...this.config, head }).keys()];
+      const { rows, width } = batch;
+      const given: Record<string, Spec> = batchSpecs(batch);
+      for (const name of objective.inputs) given[name] = f32(rows, width);
+      const own = this.#of(head, this.#parameterArrays);
+      const shared = this.#gradients.map(({ arrays }) => {
+        const written = this.#of(head, arrays, "gradient.");
+        return { read: { ...own, ...written }, written };
+      });
+      return this.#compile(name, given, shared, (x) => {
+        let metrics: Record<string, tf.Tensor> = {};
+        const loss = (...values: tf.Tensor[]) => {
+          const parameters = { ...x, ...Object.fromEntries(names.map((name, i) => [name, values[i]!])) };
+          // The head was checked above, so the scores are those that the objective is for.
+          const scores = this.#scores(head, parameters, x, { ...batch, temperature }) as never;
+          const result = objective.loss(scores, x);
+          metrics = Object.fromEntries(Object.entries(result.metrics).map(([name, value]) => [name, tf.keep(value)]));
+          return result.loss;
+        };
+        const { value, grads } = tf.valueAndGrads(loss)(names.map((name) => x[name]!));
+        const sums = names.map((name, i) => [`gradient.${name}`, tf.add(x[`gradient.${name}`]!, grads[i]!)]);
+        return { loss: value, ...metrics, ...Object.fromEntries(sums) };
+      });
+    });
+  }
+
+  #scoreFunction(head: Head, batch: MicroBatch, temperature: number): Promise<Compiled> {
+    return this.#known(`score ${head} ${shapeKey(batch, temperature)}`, (name) => {
+      const shared = { read: this.#of(head, this.#parameterArrays), written: {} };
+      const everyLane = new Array<Shared>(this.#lanes).fill(shared);
+      return this.#compile(name, batchSpecs(batch), everyLane, (x) => ({
+        ...this.#scores(head, x, x, { ...batch, temperature }),
+      }));
+    });
+  }
+
+  /** The least recently used is first, and is the one to go. */
+  #known(name: string, make: (name: string) => Promise<Compiled>): Promise<Compiled> {
+    const compiled = this.#compiled.get(name) ?? make(name);
+    this.#compiled.delete(name);
+    this.#compiled.set(name, compiled);
+    return compiled;
+  }
+
+  #forgetOldest(): void {
+    for (const [name, unused] of this.#compiled) {
+      if (this.#compiled.size <= COMPILED_MAX) return;
+      this.#compiled.delete(name);
+      void unused.then((compiled) => compiled.dispose());
+    }
+  }
+
+  /** @param shared  by lane. What else is computed gets arrays of its own. */
+  async #compile(
+    name: string,
+    given: Readonly<Record<string, Spec>>,
+    shared: readonly Shared[],
+    build: (x: Readonly<Record<string, tf.Tensor>>) => Record<string, tf.Tensor>,
+  ): Promise<Compiled> {
+    const run = await this.#engine.compile(name, build, { ...given, ...shared[0]!.read }, this.#lanes > 1);
+    const arrays = (specs: readonly [string, Spec][]) =>
+      Object.fromEntries(specs.map(([key, spec]) => [key, this.#engine.array(spec)]));
+    const results = Object.entries(run.outputs).filter(([key]) => !(key in shared[0]!.written));
+    const made = shared.map((): Taken[] => []);
+    const taken = shared.map(() => 0);
+    const make = ({ read, written }: Shared): Taken => {
+      const own = { inputs: arrays(Object.entries(given)), results: arrays(results) };
+      const job = { run, inputs: { ...read, ...own.inputs }, outputs: { ...written, ...own.results } };
+      return { ...own, job };
+    };
+    return {
+      take(lane) {
+        const index = taken[lane]!++;
+        const ofLane = made[lane]!;
+        ofLane[index] ??= make(shared[lane]!);
+        return ofLane[index];
+      },
+      finish() {
+        taken.fill(0);
+      },
+      dispose: () => run.dispose(),
+    };
+  }
+}
+
+/** A lane for each batch: always that with the least to do so far, which for batches in falling order is nearly even. */
+function spread(batches: readonly MicroBatch[], lanes: number): number[] {
+  const load = new Array<number>(lanes).fill(0);
+  return batches.map(({ rows, length }) => {
+    const lane = load.indexOf(Math.min(...load));
+    load[lane]! += rows * length;
+    return lane;
+  });
+}
+
+type Shape = Pick<MicroBatch, "rows" | "width"> & { readonly temperature: number };
+
+const shapeKey = ({ rows, length, width }: MicroBatch, temperature: number) =>
+  `${rows}x${length}x${width}@${temperature}`;
+
+const batchSpecs = ({ rows, length, width }: MicroBatch): Record<string, Spec> => ({
+  tokens: i32(rows, length),
+  picks: i32(rows * width),
+  targets: i32(rows * width),
+});
+
+function writeBatch(arrays: Readonly<Record<string, DeviceArray>>, batch: MicroBatch): void {
+  arrays["tokens"]!.write(batch.tokens);
+  arrays["picks"]!.write(batch.picks);
+  arrays["targets"]!.write(batch.targets);
+}

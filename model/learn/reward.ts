@@ -1,0 +1,115 @@
+/**
+ * From what an episode earned to what its advantage is computed from: penalty, normalisation, overlong shaping.
+ * Knows groups and tags as names. The raw reward is never changed in place: filters need it.
+ */
+
+import { deviation, mean, positionsBy } from "../statistics.ts";
+import { checkLength, type Turns } from "./advantage/rows.ts";
+
+/** Below this standard deviation a group is constant; also added before dividing. In reward units. */
+const EPSILON = 1e-6;
+
+export interface Normalisation {
+  /** Compare within a group ("state"), an env tag ("inductive"), or the whole batch. */
+  readonly grouping: "state" | "inductive" | "batch";
+  /** identity: x. mean: x - mean. mean_std: (x - mean) / (std + 1e-6). asym_clip: that, clamped to [-1, 3]. */
+  readonly method: "identity" | "mean" | "mean_std" | "asym_clip";
+}
+
+export interface Normalised {
+  /** (B) reward units (identity, mean) or standard deviations. */
+  readonly scores: Float64Array;
+  /** (B) what centred rewards were multiplied by; 1 for identity. */
+  readonly scales: Float64Array;
+}
+
+export interface Earnings {
+  /** (B) summed rewards of the turns, in the env's unit. */
+  readonly rewards: ArrayLike<number>;
+  /** (B) summed format penalties, 0 or negative. */
+  readonly penalties: ArrayLike<number>;
+  /** (B) group and env tag of each row. */
+  readonly groups: ArrayLike<number>;
+  readonly tags: ArrayLike<string>;
+}
+
+/**
+ * Penalise, then normalise. The penalty is added whatever the method. Where every group has one member there is nothing
+ * to compare with, and the method is identity, as in RAGEN; a lone member among larger groups gets 0.
+ *
+ * Source: RAGEN ctx_manager reward_normalization; standard deviations with divisor n - 1.
+ *
+ * @throws {RangeError} if a list has the wrong length.
+ */
+export function normaliseRewards(earned: Earnings, { grouping, method }: Normalisation): Normalised {
+  const { rewards, penalties } = earned;
+  checkLength("penalties", penalties, rewards.length);
+  const scores = Float64Array.from(rewards, (reward, i) => reward + penalties[i]!);
+  const groups = [...positionsBy(keys(earned, grouping)).values()];
+  const scales = new Float64Array(scores.length).fill(1);
+  if (method === "identity" || groups.length >= scores.length) return { scores, scales };
+  for (const rows of groups) {
+    const members = rows.map((row) => scores[row]!);
+    const centre = mean(members);
+    const spread = members.length < 2 ? 0 : deviation(members);
+    const scale = scaleOf(members.length, spread, method);
+    for (const row of rows) {
+      const score = (scores[row]! - centre) * scale;
+      scores[row] = method === "asym_clip" ? Math.min(3, Math.max(-1, score)) : score;
+      scales[row] = scale;
+    }
+  }
+  return { scores, scales };
+}
+
+function keys({ rewards, groups, tags }: Earnings, grouping: Normalisation["grouping"]): ArrayLike<unknown> {
+  checkLength("groups", groups, rewards.length);
+  checkLength("tags", tags, rewards.length);
+  switch (grouping) {
+    case "state":
+      return groups;
+    case "inductive":
+      return tags;
+    case "batch":
+      return Array.from(rewards, () => "batch");
+    default:
+      return grouping satisfies never;
+  }
+}
+
+function scaleOf(count: number, spread: number, method: Exclude<Normalisation["method"], "identity">): number {
+  if (count < 2) return 0;
+  if (method === "mean") return 1;
+  return spread <= EPSILON ? 0 : 1 / (spread + EPSILON);
+}
+
+/**
+ * Turn rewards whose sum is the episode's normalised score: each turn keeps its own reward and penalty, and what
+ * normalisation changed is added to the last turn. So turn-level credit and normalisation go together, which RAGEN's
+ * use_turn_scores cannot.
+ *
+ * @param turns  reward plus penalty of each turn, with its end.
+ * @param score  the episode's score by `normaliseRewards`, and its scale.
+ * @throws {RangeError} if the episode has no turn.
+ */
+export function normaliseTurns({ ends, rewards }: Turns, score: number, scale: number): Turns {
+  if (rewards.length === 0) throw new RangeError("an episode without turns has no turn rewards");
+  const scaled = rewards.map((reward) => reward * scale);
+  const sum = scaled.reduce((total, reward) => total + reward, 0);
+  return { ends, rewards: scaled.with(-1, scaled.at(-1)! + score - sum) };
+}
+
+/**
+ * DAPO's soft punishment of overlong replies: 0 up to `tokensMax - margin`, then falling linearly to -1 at `tokensMax`.
+ *
+ * Source: DAPO, https://arxiv.org/abs/2503.14476, equation 13.
+ *
+ * @param tokens written tokens of the reply.
+ * @returns reward to add, -1 to 0.
+ */
+export function overlongPenalty(tokens: number, { tokensMax, margin }: { tokensMax: number; margin: number }): number {
+  if (!(margin > 0 && margin <= tokensMax)) {
+    throw new RangeError(`the overlong margin must be above 0 and at most tokensMax ${tokensMax}, got ${margin}`);
+  }
+  return Math.max(-1, Math.min(0, (tokensMax - margin - tokens) / margin));
+}

@@ -1,0 +1,78 @@
+/**
+ * All parameters of a policy in one piece of memory, so that an update, a checkpoint and a broadcast are each one pass over
+ * one array, and processes on a host can map the same bytes.
+ */
+import type { DeviceArray, Engine } from "../engine/engine.ts";
+import { f32 } from "../engine/engine.ts";
+import { sizeOf } from "../engine/graph.ts";
+import type { Uniform } from "../rng.ts";
+import { frozenShapes, type ModelConfig, parameterShapes } from "./transformer.ts";
+
+export interface Parameters {
+  /** Every value, in the order of `parameterShapes`. */
+  readonly flat: Float32Array;
+  /** Views into `flat`, by name. */
+  readonly views: ReadonlyMap<string, { readonly shape: readonly number[]; readonly values: Float32Array }>;
+}
+
+/** Number of parameters. */
+export function parameterCount(config: ModelConfig): number {
+  return parameterShapes(config)
+    .values()
+    .reduce((sum, shape) => sum + sizeOf(shape), 0);
+}
+
+/**
+ * Name the parts of `flat`.
+ *
+ * @param flat  memory of exactly `parameterCount(config)` values; zeros when left out
+ */
+export function layParameters(
+  config: ModelConfig,
+  flat: Float32Array = new Float32Array(parameterCount(config)),
+): Parameters {
+  const count = parameterCount(config);
+  if (flat.length !== count) throw new RangeError(`the model has ${count} parameters, its memory holds ${flat.length}`);
+  return { flat, views: laid(parameterShapes(config), flat) };
+}
+
+/** Name the parts of what a model with adapters leaves as it is. @param flat  parameters of `baseOf(config)` */
+export function layFrozen(config: ModelConfig, flat: Float32Array): Parameters {
+  return { flat, views: laid(frozenShapes(config), flat) };
+}
+
+function laid(shapes: ReadonlyMap<string, readonly number[]>, flat: Float32Array): Parameters["views"] {
+  let at = 0;
+  const view = ([name, shape]: [string, readonly number[]]) => {
+    const size = sizeOf(shape);
+    at += size;
+    return [name, { shape, values: flat.subarray(at - size, at) }] as const;
+  };
+  return new Map([...shapes].map(view));
+}
+
+/** One array per parameter for an engine, over the same memory, under `prefix` + name. */
+export function parameterArrays(engine: Engine, { views }: Parameters, prefix = ""): Record<string, DeviceArray> {
+  const arrays = [...views].map(([name, { shape, values }]) => [prefix + name, engine.array(f32(...shape), values)]);
+  return Object.fromEntries(arrays);
+}
+
+/**
+ * Fresh weights: normal with deviation 0.02 for matrices, 1 for norm gains, 0 for biases. Source: Qwen2's initializer_range.
+ * Adapters: A uniform within 1 / sqrt(in), B zeros, so that they add nothing yet. Source: peft.
+ */
+export function initialise({ views }: Parameters, uniform: Uniform): void {
+  for (const [name, { shape, values }] of views) {
+    const bound = 1 / Math.sqrt(shape.at(-1)!);
+    if (name.endsWith("norm.weight")) values.fill(1);
+    else if (name.endsWith("bias") || name.endsWith("lora_B.weight")) values.fill(0);
+    else if (name.endsWith("lora_A.weight"))
+      for (let i = 0; i < values.length; i++) values[i] = bound * (2 * uniform() - 1);
+    else for (let i = 0; i < values.length; i++) values[i] = 0.02 * normal(uniform);
+  }
+}
+
+/** Box and Muller's normal deviate. `1 - u` keeps the logarithm finite, as u may be 0 but never 1. */
+function normal(uniform: Uniform): number {
+  return Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
+}

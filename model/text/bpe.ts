@@ -1,0 +1,106 @@
+/**
+ * A pretrained model's tokenizer.json, checked and ready: text to ids and back, by @huggingface/tokenizers.
+ *
+ * - `encode` makes special tokens of their names, as transformers does with a rendered template; `specials` are those names.
+ * - Only byte-level BPE is taken (Qwen, Llama 3 and their kin): every text has tokens, and none is unknown.
+ */
+import { createHash } from "node:crypto";
+import { Tokenizer } from "@huggingface/tokenizers";
+import { z } from "zod";
+import { CheckpointFormatError } from "../checkpoint/config.ts";
+
+const AddedToken = z.looseObject({ id: z.int().nonnegative(), content: z.string().min(1), special: z.boolean() });
+
+const TokenizerFile = z.looseObject({
+  added_tokens: z.array(AddedToken).default([]),
+  model: z.looseObject({
+    type: z.string().optional(),
+    vocab: z.record(z.string(), z.int().nonnegative()),
+    merges: z.array(z.union([z.string(), z.tuple([z.string(), z.string()])])),
+  }),
+});
+type TokenizerFile = z.infer<typeof TokenizerFile>;
+
+export interface Bpe {
+  /** sha256 (hex) of vocabulary, merges and added tokens. */
+  readonly digest: string;
+  /** Names of special tokens, by id. */
+  readonly specials: ReadonlyMap<number, string>;
+  /** undefined if there is no such token. */
+  id(token: string): number | undefined;
+  encode(text: string): number[];
+  /** Without special tokens. Ids that have no token, in the padding of the vocabulary, say nothing. */
+  decode(ids: readonly number[]): string;
+}
+
+/**
+ * @param json        tokenizer.json, parsed.
+ * @param settings    tokenizer_config.json, parsed.
+ * @param vocabulary  ids that the model has.
+ * @param file        named in every message.
+ * @throws {CheckpointFormatError} if this is no byte-level BPE, or one of another model.
+ */
+export function readBpe(json: unknown, settings: object, vocabulary: number, file: string): Bpe {
+  const refuse = (why: string): never => {
+    throw new CheckpointFormatError(`cannot use ${file}: ${why}`);
+  };
+  const parsed = TokenizerFile.safeParse(json);
+  if (!parsed.success)
+    return refuse(
+      z
+        .prettifyError(parsed.error)
+        .replaceAll(/\s*\n\s*/g, " ")
+        .slice(0, 300),
+    );
+  const { model, added_tokens: added } = parsed.data;
+  if (model.type !== undefined && model.type !== "BPE")
+    return refuse(`its model is ${JSON.stringify(model.type)}; only byte-level BPE is read`);
+  checkPieces(parsed.data, vocabulary, refuse);
+  const tokenizer = new Tokenizer(json as object, settings);
+  const specials = new Map(added.filter(({ special }) => special).map(({ id, content }) => [id, content]));
+  return {
+    digest: createHash("sha256")
+      .update(
+        JSON.stringify([model.vocab, model.merges, added.map(({ id, content, special }) => [id, content, special])]),
+      )
+      .digest("hex"),
+    specials,
+    id: (token) => tokenizer.token_to_id(token),
+    encode: (text) => tokenizer.encode(text, { add_special_tokens: false }).ids,
+    // The library takes no empty list.
+    decode: (ids) => (ids.length === 0 ? "" : tokenizer.decode([...ids], { skip_special_tokens: true })),
+  };
+}
+
+function checkPieces(
+  { model, added_tokens: added }: TokenizerFile,
+  vocabulary: number,
+  refuse: (why: string) => never,
+) {
+  const { vocab, merges } = model;
+  const ids = [...Object.entries(vocab), ...added.map(({ content, id }) => [content, id] as const)];
+  const beyond = ids.find(([, id]) => id >= vocabulary);
+  if (beyond !== undefined)
+    refuse(`token ${JSON.stringify(beyond[0])} has id ${beyond[1]}, but config.json says vocab_size ${vocabulary}`);
+  const silent = byteLevelAlphabet().find((character) => !Object.hasOwn(vocab, character));
+  if (silent !== undefined)
+    refuse(`it has no piece ${JSON.stringify(silent)} for one of the 256 bytes; only byte-level BPE is read`);
+  for (const merge of merges) {
+    const [left, right] = typeof merge === "string" ? (merge.split(" ") as [string, string]) : merge;
+    const unknown = [left, right, left + right].find((piece) => !Object.hasOwn(vocab, piece));
+    if (unknown !== undefined)
+      refuse(
+        `a merge of ${JSON.stringify(left)} and ${JSON.stringify(right)} has an unknown piece, ${JSON.stringify(unknown)}`,
+      );
+  }
+}
+
+/**
+ * The characters that stand for the 256 bytes: itself where a byte can be seen, else one from U+0100 on.
+ * Source: GPT-2's encoder.py, bytes_to_unicode.
+ */
+export function byteLevelAlphabet(): string[] {
+  const visible = (byte: number) => (byte > 0x20 && byte < 0x7f) || (byte > 0xa0 && byte !== 0xad);
+  let hidden = 0;
+  return Array.from({ length: 256 }, (_, byte) => String.fromCodePoint(visible(byte) ? byte : 0x100 + hidden++));
+}

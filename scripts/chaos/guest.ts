@@ -1,0 +1,57 @@
+/** `bun run sampler` or `bun run env-server` as a person types it. */
+import { join } from "node:path";
+
+export class Guest {
+  readonly #child: Bun.Subprocess<"ignore", "pipe", "pipe">;
+  readonly ended: Promise<{ code: number; out: string; err: string }>;
+  #err = "";
+  #woken = () => {};
+
+  constructor(
+    command: "sampler" | "env-server",
+    args: readonly string[],
+    env: Record<string, string> = {},
+    wrap: readonly string[] = [],
+  ) {
+    this.#child = Bun.spawn([...wrap, process.execPath, "scripts/run.ts", command, ...args], {
+      cwd: join(import.meta.dir, "../.."),
+      stdio: ["ignore", "pipe", "pipe"],
+      env: { ...process.env, ...env },
+    });
+    const reading = this.#read();
+    this.ended = Promise.all([this.#child.stdout.text(), reading, this.#child.exited]).then(([out, err, code]) => ({
+      out,
+      err,
+      code,
+    }));
+  }
+
+  get pid(): number {
+    return this.#child.pid;
+  }
+
+  /** Resolves with its name when it has joined. */
+  async joined(): Promise<string> {
+    for (;;) {
+      const name = /^joined \S+ at \S+ as (\S+)$/m.exec(this.#err)?.[1];
+      if (name !== undefined) return name;
+      if (this.#child.exitCode !== null) throw new Error(`it did not join:\n${this.#err}`);
+      await new Promise<void>((wake) => {
+        this.#woken = wake;
+      });
+    }
+  }
+
+  kill(signal: NodeJS.Signals): void {
+    this.#child.kill(signal);
+  }
+
+  async #read(): Promise<string> {
+    for await (const bytes of this.#child.stderr) {
+      this.#err += new TextDecoder().decode(bytes);
+      this.#woken();
+    }
+    this.#woken();
+    return this.#err;
+  }
+}

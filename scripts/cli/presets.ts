@@ -1,0 +1,106 @@
+/**
+ * From files and flags to a run's config. Layers, lowest first: defaults; what the env needs (configs/env/TAG.yaml);
+ * the preset (configs/NAME.yaml); the file of --config; flags and --section.key=value in the order given.
+ */
+import { readdirSync, readFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { composeRunConfig, type RunConfig, runKeys } from "../../actors/config/config.ts";
+import { ConfigError } from "../../actors/config/error.ts";
+import { type Layer, merge, oneValue, parseLayer } from "../../actors/config/layers.ts";
+import { didYouMean, nearest } from "../../envs/nearest.ts";
+import { type Flag, type Override, UsageError } from "./options.ts";
+
+const root = join(import.meta.dir, "../../configs");
+
+export const DEFAULT_PRESET = "quickstart";
+/** What a pretrained model needs; taken with --model. */
+const PRETRAINED_PRESET = "pretrained";
+
+/** Flags of every command that takes a run's config. */
+export const configFlags = {
+  preset: {
+    type: "text",
+    value: "NAME",
+    text: `A file of configs/, without .yaml; ${DEFAULT_PRESET} if left out, with --model pretrained`,
+  },
+  config: { type: "text", value: "FILE", text: "A YAML file of your own, over the preset" },
+  model: {
+    type: "text",
+    value: "DIR",
+    text: "Hugging Face model to train: a folder, or hf:OWNER/NAME[@REV]",
+    key: "model.path",
+  },
+  env: { type: "text", value: "TAG", text: "What to play, as SimpleSokoban, FrozenLake, Bandit", key: "env.tag" },
+  updates: { type: "count", value: "N", text: "Reinforcement updates", key: "learner.updates" },
+  minutes: { type: "number", value: "M", text: "Stop after so much reinforcement", key: "learner.minutes" },
+  samplers: { type: "count", value: "N", text: "Sampler processes", key: "sampler.count" },
+  "env-servers": { type: "count", value: "N", text: "Env server processes", key: "envServer.count" },
+  seed: { type: "count", value: "N", text: "Seed of the run", key: "seed" },
+  engine: { type: "text", value: "NAME", text: "auto, compiled, tensorflow or eager", key: "engine.name" },
+  device: { type: "text", value: "NAME", text: "auto, cpu, cuda or webgpu", key: "engine.device" },
+} as const satisfies Record<string, Flag>;
+
+export interface ConfigChoice {
+  readonly flags: { readonly preset?: string; readonly config?: string };
+  readonly overrides: readonly Override[];
+}
+
+/**
+ * @throws {UsageError} for a preset or file that is not there.
+ * @throws {ConfigError} for what is wrong in it.
+ */
+export function chooseConfig({ flags, overrides }: ConfigChoice): RunConfig {
+  const pretrained = overrides.some(({ path }) => path === "model.path");
+  const layers: Layer[] = [presetLayer(flags.preset ?? (pretrained ? PRETRAINED_PRESET : DEFAULT_PRESET))];
+  if (flags.config !== undefined) layers.push(fileLayer(flags.config));
+  // Flags are set side by side: a choice of algorithm is not laid over the flags before it.
+  const isAlgorithm = ({ path }: Override) => Number(path === "learner.algorithm");
+  const ordered = overrides.toSorted((a, b) => isAlgorithm(b) - isAlgorithm(a));
+  for (const { path, text, source } of ordered) layers.push(overrideLayer(path, text, source));
+  const env = envLayer(layers);
+  return composeRunConfig(env === null ? layers : [env, ...layers]);
+}
+
+/** Names that --preset takes. */
+export function presetNames(): string[] {
+  return yamlNames(root);
+}
+
+function presetLayer(name: string): Layer {
+  const names = presetNames();
+  if (!names.includes(name)) {
+    throw new UsageError(`no preset "${name}"${didYouMean(nearest(name, names)) || `; there are ${names.join(", ")}`}`);
+  }
+  return parseLayer(readFileSync(join(root, `${name}.yaml`), "utf8"), `configs/${name}.yaml`);
+}
+
+function fileLayer(file: string): Layer {
+  try {
+    return parseLayer(readFileSync(file, "utf8"), file);
+  } catch (error) {
+    if (error instanceof ConfigError) throw error;
+    throw new UsageError(`cannot read --config ${file}: ${error instanceof Error ? error.message : error}`);
+  }
+}
+
+/** @throws {UsageError} if the key is unknown or the text is none of its values. */
+export function overrideLayer(path: string, text: string, source: string): Layer {
+  try {
+    return oneValue(source, path, runKeys.value(path, text));
+  } catch (error) {
+    throw error instanceof ConfigError ? new UsageError(`${source}: ${error.message}`) : error;
+  }
+}
+
+/** Budgets and warm start that fit the chosen env, where it has a file of its own. */
+export function envLayer(layers: readonly Layer[]): Layer | null {
+  const tag = (merge(layers)["env"] as { tag?: unknown } | undefined)?.tag;
+  const folder = join(root, "env");
+  if (typeof tag !== "string" || !yamlNames(folder).includes(tag)) return null;
+  return parseLayer(readFileSync(join(folder, `${tag}.yaml`), "utf8"), `configs/env/${tag}.yaml`);
+}
+
+function yamlNames(folder: string): string[] {
+  const files = readdirSync(folder).filter((file) => file.endsWith(".yaml"));
+  return files.map((file) => basename(file, ".yaml")).sort();
+}

@@ -1,0 +1,83 @@
+/**
+ * The folder of a run: a new one, or that of a run to go on with. Knows no processes.
+ *
+ * - A new folder is made with its config in it, or not at all. None that exists is ever taken.
+ */
+
+import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { RunConfig, withoutSecrets } from "../../actors/config/config.ts";
+import { merge } from "../../actors/config/layers.ts";
+import { brokenRules } from "../../actors/config/rules.ts";
+import { shortText } from "../../actors/play/envs-of-run.ts";
+import { readRunConfig } from "../../actors/policy/saved-policy.ts";
+import { type Override, UsageError } from "./options.ts";
+import { overrideLayer } from "./presets.ts";
+
+export interface RunFolder {
+  readonly folder: string;
+  readonly config: RunConfig;
+}
+
+/** The settings of a run, in its folder; secrets are not in it. */
+const CONFIG_FILE = "config.json";
+const REPORT_FILE = "report.json";
+
+/** Longest name of a run; it travels in messages. */
+const NAME_MAX = 64;
+
+/** What a resumed run may be told anew: where it can be reached, and the secrets that its folder does not hold. */
+const RENEWABLE = ["metrics.", "transport.", "join."];
+
+/** @param wanted  its path; the first free one under runs/ if left out */
+export function newRun(config: RunConfig, wanted: string | undefined): RunFolder {
+  const folder = wanted ?? freshFolder(shortText(config));
+  const name = basename(folder);
+  if (name.length > NAME_MAX) {
+    throw new UsageError(`the name of a run has at most ${NAME_MAX} letters, ${name} has ${name.length}`);
+  }
+  if (existsSync(folder)) {
+    throw new UsageError(`${folder} exists; name another --run-dir, or go on with it: --resume ${folder}`);
+  }
+  mkdirSync(dirname(folder), { recursive: true });
+  mkdirSync(folder);
+  try {
+    writeFileSync(join(folder, CONFIG_FILE), `${JSON.stringify(withoutSecrets(config), null, 2)}\n`, { flush: true });
+  } catch (error) {
+    rmSync(folder, { recursive: true });
+    throw new Error(`cannot begin a run in ${folder}: ${error instanceof Error ? error.message : error}`);
+  }
+  return { folder, config };
+}
+
+/** @param overrides  only of the keys that a resumed run may be told anew */
+export function oldRun(folder: string, overrides: readonly Override[]): RunFolder {
+  const file = join(folder, CONFIG_FILE);
+  if (!existsSync(file)) throw new UsageError(`no run in ${folder}: there is no ${CONFIG_FILE}`);
+  if (existsSync(join(folder, REPORT_FILE))) {
+    throw new UsageError(`the run in ${folder} is finished; start a new one`);
+  }
+  const fixed = overrides.find(({ path }) => !RENEWABLE.some((section) => path.startsWith(section)));
+  if (fixed !== undefined) {
+    throw new UsageError(
+      `${fixed.source}: a resumed run keeps its config, except for metrics.*, transport.* and join.*`,
+    );
+  }
+  const kept = { source: file, values: { ...readRunConfig(folder) } };
+  const layers = overrides.map(({ path, text, source }) => overrideLayer(path, text, source));
+  const config = RunConfig.parse(merge([kept, ...layers]));
+  const [broken] = brokenRules(config);
+  if (broken !== undefined) throw new UsageError(`${file}: ${broken.path}: ${broken.text}`);
+  return { folder, config };
+}
+
+export const reportFile = ({ folder }: RunFolder): string => join(folder, REPORT_FILE);
+
+/** runs/2026-11-20-simplesokoban-1: the first of these names that is free. */
+function freshFolder(tag: string): string {
+  const day = new Date().toISOString().slice(0, 10);
+  for (let n = 1; ; n++) {
+    const folder = join("runs", `${day}-${tag.toLowerCase()}-${n}`);
+    if (!existsSync(folder)) return folder;
+  }
+}

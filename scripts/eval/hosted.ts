@@ -1,0 +1,200 @@
+/** The hosted models of `bun run eval`: from what was typed to episodes played by `openai:MODEL` or `anthropic:MODEL`. */
+
+import { realClock } from "../../actors/clock.ts";
+import { composeRunConfig, type RunConfig } from "../../actors/config/config.ts";
+import type { Layer } from "../../actors/config/layers.ts";
+import { HostedClient, type Usage } from "../../actors/evaluate/hosted/client.ts";
+import { evaluateHosted } from "../../actors/evaluate/hosted/play-hosted.ts";
+import { PROVIDERS, type Provider } from "../../actors/evaluate/hosted/provider.ts";
+import { Results, ResultsError } from "../../actors/evaluate/hosted/results.ts";
+import { tagOf } from "../../actors/play/envs-of-run.ts";
+import { isLoopback } from "../../actors/transport/address.ts";
+import { type Flag, type Override, UsageError } from "../cli/options.ts";
+import { envLayer, overrideLayer } from "../cli/presets.ts";
+import { say, warn } from "../cli/say.ts";
+import { progressLine } from "./progress.ts";
+import type { Result } from "./report.ts";
+
+/** Flags that only hosted models take. */
+export const hostedFlags = {
+  "base-url": {
+    type: "text",
+    value: "URL",
+    text: "openai: another server that speaks its protocol, as http://127.0.0.1:8000/v1",
+  },
+  "key-env": {
+    type: "text",
+    value: "NAME",
+    text: "Environment variable with the key; with --base-url none if left out",
+  },
+  results: { type: "text", value: "FILE", text: "Keep finished episodes there, and go on from those that are in it" },
+  concurrency: { type: "count", value: "N", text: "Requests at once; 8 if left out" },
+  "reply-tokens": { type: "count", value: "N", text: "Longest reply of a hosted model; 512 if left out" },
+  tries: { type: "count", value: "N", text: "Tries of a request that fails in passing; 6 if left out" },
+  "timeout-s": { type: "number", value: "S", text: "Longest wait for one answer; 120 if left out" },
+  "price-in": { type: "number", value: "USD", text: "Price of a million tokens sent, for the cost" },
+  "price-out": { type: "number", value: "USD", text: "Price of a million tokens answered" },
+} as const satisfies Record<string, Flag>;
+
+/** As parsed: what was not given is left out. */
+export interface HostedFlags {
+  readonly episodes?: number;
+  readonly seed?: number;
+  readonly samples?: number;
+  readonly temperature?: number;
+  readonly "base-url"?: string;
+  readonly "key-env"?: string;
+  readonly results?: string;
+  readonly concurrency?: number;
+  readonly "reply-tokens"?: number;
+  readonly tries?: number;
+  readonly "timeout-s"?: number;
+  readonly "price-in"?: number;
+  readonly "price-out"?: number;
+}
+
+export interface HostedUsage extends Usage {
+  /** In USD; null if no price was given. */
+  readonly cost: number | null;
+}
+
+const HOSTED = new RegExp(`^(${Object.keys(PROVIDERS).join("|")}):(.+)$`);
+
+export const isHosted = (policy: string): boolean => HOSTED.test(policy);
+
+/** @param checkBoards  refuses boards that do not exist */
+export async function hostedResult(
+  policy: string,
+  flags: HostedFlags,
+  overrides: readonly Override[],
+  checkBoards: (episodes: number, seed: number, samples: number) => void,
+): Promise<{ result: Result; usage: HostedUsage }> {
+  const [, name, model] = HOSTED.exec(policy)!;
+  const provider = PROVIDERS[name!]!;
+  const baseUrl = addressOf(provider, flags["base-url"]);
+  const key = keyOf(provider, baseUrl, flags);
+  const config = hostedConfig(flags, overrides);
+  const { episodes, firstSeed: seed, groupSize: samples } = config.validate;
+  checkBoards(episodes, seed, samples);
+  const replyTokensMax = atLeastOne("reply-tokens", flags["reply-tokens"] ?? 512);
+  const { temperature = null } = flags;
+  if (temperature !== null && temperature < 0)
+    throw new UsageError(`--temperature must be 0 or more, got ${temperature}`);
+  const { env, prompt } = config;
+  const settings = { policy, baseUrl, temperature, replyTokensMax, env, prompt, seed, samples };
+  const results = flags.results === undefined ? Results.none() : openResults(flags.results, settings);
+  const timeoutMs = 1000 * (flags["timeout-s"] ?? 120);
+  if (timeoutMs <= 0) throw new UsageError(`--timeout-s must be above 0, got ${flags["timeout-s"]}`);
+  const client = new HostedClient({
+    provider,
+    model: model!,
+    baseUrl,
+    key,
+    temperature,
+    replyTokensMax,
+    timeoutMs,
+    warn,
+    triesMax: atLeastOne("tries", flags.tries ?? 6),
+    clock: realClock,
+    uniform: Math.random,
+    wallClock: Date.now,
+    fetch: (url, init) => fetch(url, init),
+  });
+  const kept = results.episodes.size;
+  if (kept > 0) say(`${kept} episodes are taken from ${flags.results}`);
+  const tag = tagOf(config, env.tag);
+  const requestsMax = atLeastOne("concurrency", flags.concurrency ?? 8);
+  const evaluation = await evaluateHosted({
+    config,
+    tag,
+    client,
+    results,
+    requestsMax,
+    clock: realClock,
+    warn,
+    progress: progressLine(episodes * samples),
+  }).catch((error) => {
+    const kept = `${results.episodes.size} episodes are in ${flags.results}; the same command goes on from there`;
+    const advice = flags.results === undefined ? "with --results FILE it could go on from here" : kept;
+    throw new Error(`${error instanceof Error ? error.message : error}; ${advice}`, { cause: error });
+  });
+  const usage = { ...client.usage, cost: cost(client.usage, flags) };
+  return { result: { ...evaluation, name: tag.tag, tag, episodes, seed, samples, actionsMax: env.actionsMax }, usage };
+}
+
+export function usageLine({ requests, retries, inputTokens, outputTokens, cost }: HostedUsage): string {
+  const price = cost === null ? "cost unknown (--price-in, --price-out)" : `${cost.toFixed(4)} USD`;
+  return `asked: ${requests} requests, ${retries} of them again · ${inputTokens} tokens sent, ${outputTokens} answered · ${price}`;
+}
+
+/** Those of this session; what earlier sessions spent is in their results. */
+function cost({ inputTokens, outputTokens }: Usage, flags: HostedFlags): number | null {
+  const { "price-in": priceIn, "price-out": priceOut } = flags;
+  if (priceIn === undefined || priceOut === undefined) return null;
+  return (inputTokens * priceIn + outputTokens * priceOut) / 1e6;
+}
+
+function addressOf(provider: Provider, asked: string | undefined): string {
+  if (asked === undefined) return provider.baseUrl;
+  if (!URL.canParse(asked) || !/^https?:$/.test(new URL(asked).protocol)) {
+    throw new UsageError(`--base-url takes an address as https://host/v1, got "${asked}"`);
+  }
+  const { username, password, search, hash } = new URL(asked);
+  if (username + password + search + hash !== "") {
+    throw new UsageError("--base-url takes host and path only; a key comes from the environment (--key-env)");
+  }
+  return asked.replace(/\/+$/, "");
+}
+
+/** From the environment only: a flag could be read by everyone on this machine. */
+function keyOf(provider: Provider, baseUrl: string, flags: HostedFlags): string | null {
+  const own = baseUrl === provider.baseUrl;
+  const name = flags["key-env"] ?? (own ? provider.keyName : null);
+  if (name === null) return null;
+  const key = process.env[name]?.trim() ?? "";
+  if (key === "")
+    throw new UsageError(`${provider.name} needs a key in the environment variable ${name}, which is not set`);
+  if (!/^[\x21-\x7e]+$/.test(key)) throw new UsageError(`the key in ${name} has letters that no key has`);
+  const { protocol, hostname } = new URL(baseUrl);
+  if (protocol === "http:" && !isLoopback(hostname)) {
+    throw new UsageError(`${baseUrl} is not encrypted, and the key in ${name} would be sent to it; use https`);
+  }
+  return key;
+}
+
+/** What is read of a run's policies alone. */
+const UNREAD = ["env.mix", "prompt.overflow", "env.reasoningWeight"];
+const isUnread = (path: string): boolean => UNREAD.some((key) => path === key || path.startsWith(`${key}.`));
+
+/** RAGEN's prompts, and the budgets that the env has in training, under what was asked for. */
+function hostedConfig(
+  { episodes = 256, seed = 123, samples = 1 }: HostedFlags,
+  overrides: readonly Override[],
+): RunConfig {
+  const other = overrides.find(({ path }) => !/^(env|prompt)\./.test(path) || isUnread(path));
+  if (other !== undefined)
+    throw new UsageError(
+      `${other.source}: of the config a hosted model takes env.… and prompt.…, but not ${UNREAD.join(", ")}`,
+    );
+  const base: Layer = {
+    source: "hosted models",
+    values: { prompt: { layout: "ragen-v2" }, warmStart: { enabled: false } },
+  };
+  const layers = [base, ...overrides.map(({ path, text, source }) => overrideLayer(path, text, source))];
+  const env = envLayer(layers);
+  const config = composeRunConfig(env === null ? layers : [env, ...layers]);
+  return { ...config, validate: { ...config.validate, episodes, firstSeed: seed, groupSize: samples } };
+}
+
+function openResults(file: string, settings: Record<string, unknown>): Results {
+  try {
+    return Results.open(file, settings);
+  } catch (error) {
+    throw error instanceof ResultsError ? new UsageError(error.message) : error;
+  }
+}
+
+function atLeastOne(flag: string, value: number): number {
+  if (value < 1) throw new UsageError(`--${flag} must be at least 1, got ${value}`);
+  return value;
+}

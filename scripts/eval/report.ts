@@ -1,0 +1,137 @@
+/** What `bun run eval` shows people: whoever played beside chance and the best possible, on the same boards. */
+
+import { STOPS, type Stop } from "../../actors/protocol.ts";
+import type { Thoughts } from "../../actors/training/behavior.ts";
+import { bestPossible, type Evaluation, evaluateRandom, expertSuccess } from "../../envs/evaluate.ts";
+import { FAILURES, type Failure } from "../../envs/failure.ts";
+import type { EnvTag } from "../../envs/tag.ts";
+
+/** What was played, and how well. */
+export interface Result extends Evaluation {
+  /** What the run calls this env; its tag, but in a mix. */
+  readonly name: string;
+  readonly tag: EnvTag;
+  readonly episodes: number;
+  readonly seed: number;
+  /** Episodes per board. */
+  readonly samples: number;
+  readonly actionsMax: number;
+  readonly formatErrors: number;
+  /** null for players, which choose actions one by one. */
+  readonly stops: Readonly<Record<Stop, number>> | null;
+  readonly failures: Readonly<Record<Failure, number>> | null;
+  readonly thoughts: Thoughts | null;
+}
+
+/** What stands beside it, on the same boards. */
+export interface Beside {
+  readonly random: Omit<Evaluation, "ci95" | "passAt">;
+  /** A scripted player, where nobody knows the best; null where somebody does, or there is none. */
+  readonly expert: number | null;
+  /** null: nobody knows it. */
+  readonly best: number | null;
+}
+
+export async function besideOf({ tag, episodes, seed, actionsMax }: Result): Promise<Beside> {
+  const boards = { episodes, seed, actionsMax };
+  return {
+    random: await evaluateRandom(tag, boards),
+    expert: await expertSuccess(tag, boards),
+    best: bestPossible(tag, boards),
+  };
+}
+
+/** @param policy  what the first row is called */
+export function evaluationReport(policy: string, result: Result, { random, expert, best }: Beside): string {
+  const { name, tag, episodes, seed, samples, actionsMax, stops, failures, thoughts } = result;
+  const rows = [row(policy, result, result.formatErrors)];
+  if (policy !== "random") rows.push(randomRow(random));
+  if (policy !== "optimal" && expert !== null) rows.push(["scripted expert", percent(expert), "", "", "", "", ""]);
+  rows.push(["best possible", best === null ? "unknown" : percent(best), "", "", "", "", ""]);
+  const width = Math.max(...rows.map(([title]) => title!.length));
+  const head = ["", "success", "95 % interval", "reward", "turns", "actions", "format errors"];
+  const line = ([title, ...cells]: readonly string[]) =>
+    [title!.padEnd(width), ...cells.map((cell, i) => cell.padStart(Math.max(8, head[i + 1]!.length)))]
+      .join("  ")
+      .trimEnd();
+  const env = name === tag.tag ? name : `${name} (${tag.tag})`;
+  return [
+    `${env}, ${episodes} boards from seed ${seed}${samples === 1 ? "" : `, ${samples} episodes each`}, at most ${actionsMax} actions each`,
+    "",
+    line(head),
+    ...rows.map(line),
+    ...(samples === 1 ? [] : ["", passLine(result.passAt)]),
+    ...(stops === null ? [] : ["", stopLine(stops, episodes * samples)]),
+    ...(failures === null ? [] : [failureLine(failures, episodes * samples)]),
+    ...(thoughts === null ? [] : [thoughtLine(thoughts)]),
+  ].join("\n");
+}
+
+/** The same as data. */
+export function evaluationData(result: Result, { random, expert, best }: Beside) {
+  const { tag, episodes, seed, samples, success, ci95, meanReward, meanTurns, meanActions, formatErrors } = result;
+  const { failures, thoughts } = result;
+  return {
+    env: tag.tag,
+    episodes,
+    seed,
+    samples,
+    success,
+    ci95,
+    random: random.success,
+    expert,
+    best,
+    passAt: Object.fromEntries(result.passAt.map(({ k, share }) => [k, share])),
+    meanReward,
+    meanTurns,
+    meanActions,
+    formatErrors,
+    ...(failures === null ? {} : { failures, thoughts }),
+  };
+}
+
+function row(name: string, { success, ci95, meanReward, meanTurns, meanActions }: Evaluation, formatErrors: number) {
+  const interval = `${(100 * ci95[0]).toFixed(1)} – ${percent(ci95[1])}`;
+  const means = [meanReward.toFixed(2), meanTurns.toFixed(2), meanActions.toFixed(2)];
+  return [name, percent(success), interval, ...means, percent(formatErrors)];
+}
+
+/** Chance on these boards: a mean over rounds, which is no share of the boards and has no interval of them. */
+function randomRow({ success, meanReward, meanTurns, meanActions }: Beside["random"]): string[] {
+  const means = [meanReward, meanTurns, meanActions].map((value) => value.toFixed(2));
+  return ["random", percent(success), "", ...means, ""];
+}
+
+const passLine = (passAt: Result["passAt"]) =>
+  `solved by at least one of k tries: ${passAt.map(({ k, share }) => `pass@${k} ${percent(share)}`).join(" · ")}`;
+
+const STOPPED: Readonly<Record<Stop, string>> = {
+  success: "solved",
+  over: "over without success",
+  actions: "out of actions",
+  turns: "out of turns",
+  context: "out of context",
+};
+
+function stopLine(stops: Readonly<Record<Stop, number>>, episodes: number): string {
+  const parts = STOPS.map((stop) => `${STOPPED[stop]} ${stops[stop]} (${percent(stops[stop] / episodes)})`);
+  return `stopped: ${parts.join(" · ")}`;
+}
+
+const thoughtLine = ({ faithful, claiming }: Thoughts): string =>
+  `thoughts: ${percent(claiming)} claim something, and ${percent(faithful)} of that holds`;
+
+const FAILED: Readonly<Record<Failure, string>> = {
+  invalid_format: "invalid format",
+  dead_end: "dead end",
+  premature_stop: "premature stop",
+  local_cycle: "local cycle",
+  budget: "budget alone",
+};
+
+function failureLine(failures: Readonly<Record<Failure, number>>, episodes: number): string {
+  const parts = FAILURES.map((one) => `${FAILED[one]} ${failures[one]} (${percent(failures[one] / episodes)})`);
+  return `failed: ${parts.join(" · ")}`;
+}
+
+const percent = (share: number) => `${(100 * share).toFixed(1)} %`;

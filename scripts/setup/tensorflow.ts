@@ -1,0 +1,125 @@
+/**
+ * Gets a libtensorflow for engine tensorflow: TensorFlow's official archive or, where that cannot be reached, the library inside
+ * Python's wheel. Both come as they were published; nothing is compiled.
+ */
+import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { findLibtensorflow, placesOf } from "../../model/engine/tensorflow/find.ts";
+
+export interface Sources {
+  /** Folder of TensorFlow's releases. */
+  readonly archives: string;
+  /** A Python that has pip. */
+  readonly python: string;
+  /** True to get the library that knows NVIDIA GPUs. */
+  readonly gpu: boolean;
+  /** Where the library goes. */
+  readonly folder: string;
+  readonly say: (text: string) => void;
+}
+
+/** Last release with an archive. Source: tensorflow.org/install/lang_c. */
+const ARCHIVE_VERSION = "2.18.0";
+const ARCHIVE_TIMEOUT_MS = 30 * 60_000;
+
+export const officialSources = (gpu: boolean, say: (text: string) => void): Sources => ({
+  archives: "https://storage.googleapis.com/tensorflow/versions",
+  python: "python3",
+  gpu,
+  folder: join(dirname(Bun.resolveSync("@tensorflow/tfjs-node-gpu/package.json", import.meta.dir)), "deps"),
+  say,
+});
+
+/**
+ * @returns the library's path.
+ * @throws {Error} in one line, with what went wrong on either way.
+ */
+export async function setUpTensorflow(sources: Sources): Promise<string> {
+  const there = findLibtensorflow(placesOf(process.env));
+  if (there !== null) {
+    sources.say("found; nothing to get");
+    return there;
+  }
+  mkdirSync(sources.folder, { recursive: true });
+  const failures: string[] = [];
+  for (const get of [fromArchive, fromWheel]) {
+    try {
+      await get(sources);
+      const got = findLibtensorflow({
+        named: join(sources.folder, "lib"),
+        own: undefined,
+        home: undefined,
+        pythonRoots: [],
+      });
+      return got!;
+    } catch (error) {
+      failures.push(error instanceof Error ? error.message : String(error));
+      sources.say(failures.at(-1)!);
+    }
+  }
+  throw new Error(`no libtensorflow could be got: ${failures.join("; ")}. Put one anywhere and set LIBTENSORFLOW_PATH`);
+}
+
+async function fromArchive({ archives, gpu, folder, say }: Sources): Promise<void> {
+  if (process.platform !== "linux" || process.arch !== "x64") {
+    throw new Error(`there is no official archive for ${process.platform} on ${process.arch}`);
+  }
+  const url = `${archives}/${ARCHIVE_VERSION}/libtensorflow-${gpu ? "gpu" : "cpu"}-linux-x86_64.tar.gz`;
+  say(`getting ${url}`);
+  const response = await fetch(url, { signal: AbortSignal.timeout(ARCHIVE_TIMEOUT_MS) }).catch((error: Error) => {
+    throw new Error(`${url} cannot be reached (${error.message})`);
+  });
+  if (!response.ok) throw new Error(`${url} answers ${response.status}`);
+  const file = join(folder, "libtensorflow.tar.gz");
+  try {
+    await Bun.write(file, counted(response, say));
+    await run(["tar", "-xzf", file, "-C", folder]);
+  } finally {
+    rmSync(file, { force: true });
+  }
+}
+
+/** The same body, with a line for every tenth of it. */
+function counted(response: Response, say: (text: string) => void): Response {
+  const total = Number(response.headers.get("content-length"));
+  let [bytes, tenths] = [0, 0];
+  const count = new TransformStream<Uint8Array, Uint8Array>({
+    transform(chunk, controller) {
+      bytes += chunk.length;
+      if (total > 0 && bytes >= ((tenths + 1) * total) / 10) {
+        tenths = Math.floor((10 * bytes) / total);
+        say(`${tenths * 10} % of ${Math.round(total / 2 ** 20)} MiB`);
+      }
+      controller.enqueue(chunk);
+    },
+  });
+  return new Response(response.body!.pipeThrough(count));
+}
+
+async function fromWheel({ python, gpu, folder, say }: Sources): Promise<void> {
+  const name = gpu ? "tensorflow" : "tensorflow-cpu";
+  if (Bun.which(python) === null) throw new Error(`${python} is not there to get the wheel of ${name}`);
+  const temporary = mkdtempSync(join(tmpdir(), "bunraku-tensorflow-"));
+  try {
+    say(`getting the wheel of ${name} with pip`);
+    await run([python, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "-d", temporary, name]);
+    const wheel = readdirSync(temporary).find((file) => file.endsWith(".whl"));
+    if (wheel === undefined) throw new Error(`pip brought no wheel of ${name}`);
+    await run([python, "-m", "zipfile", "-e", join(temporary, wheel), temporary]);
+    const package_ = join(temporary, "tensorflow");
+    const libraries = readdirSync(package_).filter((file) => /^libtensorflow_(cc|framework)\./.test(file));
+    mkdirSync(join(folder, "lib"), { recursive: true });
+    for (const file of libraries) copyFileSync(join(package_, file), join(folder, "lib", file));
+  } finally {
+    rmSync(temporary, { recursive: true, force: true });
+  }
+}
+
+/** @throws {Error} with the program's last line, if it fails. */
+async function run(argv: readonly string[]): Promise<void> {
+  const child = Bun.spawn([...argv], { stdio: ["ignore", "ignore", "pipe"] });
+  const [text, code] = await Promise.all([child.stderr.text(), child.exited]);
+  if (code !== 0)
+    throw new Error(`${argv.slice(0, 4).join(" ")} ended with ${code}: ${text.trim().split("\n").at(-1)}`);
+}

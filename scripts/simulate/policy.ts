@@ -1,0 +1,115 @@
+/**
+ * What stands in for the model in a simulated run: numbers that every episode changes a little, and a player whose moves follow from
+ * these numbers and the episode's coins. Trivial, but a function of the same things as the real one.
+ */
+
+import type { Remote } from "../../actors/process/worker-rpc.ts";
+import type { Messages } from "../../actors/protocol.ts";
+import type { PolicyMethods } from "../../actors/sampler/policy.ts";
+import type { Reply, ReplyRequest } from "../../model/decode/generate.ts";
+import { hash64 } from "../../model/rng.ts";
+import { replyTokens } from "../../model/text/chat.ts";
+import { Tokenizer } from "../../model/text/tokenizer.ts";
+import { rawReward, type Trajectory } from "../../model/trajectory.ts";
+import { type Invariants, markOf } from "./invariants.ts";
+import type { Life } from "./world.ts";
+
+const tokenizer = new Tokenizer();
+const MOVES = ["Left", "Down", "Right", "Up"].map((move) =>
+  replyTokens(tokenizer, `<think>${move}</think><answer>${move}</answer>`, "<think>"),
+);
+
+export const digestOf = (values: Float32Array): string =>
+  new Bun.CryptoHasher("sha256").update(new Uint8Array(values.slice().buffer)).digest("hex");
+
+/** Published weights by path: memory of the process that published them, gone with it. */
+export type SharedMemory = Map<string, { readonly owner: Life; readonly values: Float32Array }>;
+
+export interface Troubles {
+  /** Bytes that arrive changed, and log-probabilities that are no numbers: shares of loads and of replies. */
+  readonly corrupt: number;
+  readonly poison: number;
+  /** A defect to be found: weights are put to use in the middle of episodes. */
+  readonly mixesVersions: boolean;
+}
+
+/** The computation of one sampler. */
+export class SimulatedPolicy {
+  readonly #life: Life;
+  readonly #memory: SharedMemory;
+  readonly #invariants: Invariants;
+  readonly #troubles: Troubles;
+  readonly #open = new Set<string>();
+  /** Of the weights in use; empty without. */
+  #digest = "";
+  /** What lay where the next ones were to be, when it was looked at. */
+  #looked: { readonly path: string; readonly values: Float32Array } | null = null;
+  /** Where they came from, and which they are. */
+  #held: { readonly owner: Life; readonly version: number } | null = null;
+
+  constructor(life: Life, memory: SharedMemory, invariants: Invariants, troubles: Troubles) {
+    this.#life = life;
+    this.#memory = memory;
+    this.#invariants = invariants;
+    this.#troubles = troubles;
+  }
+
+  get openCount(): number {
+    return this.#open.size;
+  }
+
+  readonly methods: Omit<Remote<PolicyMethods>, "written"> = {
+    start: async () => "simulated",
+    look: async ({ path }) => {
+      const found = this.#memory.get(path);
+      this.#looked = found === undefined ? null : { path, values: found.values.slice() };
+    },
+    load: (message) => this.#load(message),
+    open: async (sequence) => {
+      if (this.#open.has(sequence)) this.#invariants.broken(8, `${this.#life.name} opened ${sequence} twice`);
+      this.#open.add(sequence);
+    },
+    close: async (sequence) => void this.#open.delete(sequence),
+    reply: (_, request) => this.#reply(request),
+  };
+
+  async #load({ version, digest, location }: Messages["weights"]): Promise<string> {
+    const { world } = this.#life;
+    const path = location.kind === "shared" ? location.path : location.url;
+    await this.#life.sleep(world.between(5, 100), `loads ${path}`);
+    const found = this.#memory.get(path);
+    if (found === undefined || !found.owner.alive) throw new Error(`no weights at ${path}`);
+    const looked = this.#looked;
+    const proved = looked?.path === path && digestOf(looked.values) === digest;
+    const values = proved ? looked.values : found.values.slice();
+    if (world.uniform() < this.#troubles.corrupt) values[0]! += 1;
+    const loaded = digestOf(values);
+    if (loaded !== digest) return loaded;
+    if (this.#open.size > 0) this.#invariants.broken(5, `${this.#life.name} loaded weights in the middle of episodes`);
+    if (this.#held?.owner === found.owner && this.#held.version > version)
+      this.#invariants.broken(5, `${this.#life.name} went from version ${this.#held.version} back to ${version}`);
+    this.#held = { owner: found.owner, version };
+    this.#digest = loaded;
+    return loaded;
+  }
+
+  async #reply({ coins, coinsFrom }: ReplyRequest): Promise<Reply> {
+    const { world } = this.#life;
+    const digest = this.#digest;
+    await this.#life.sleep(world.between(20, 400), "replies");
+    if (this.#troubles.mixesVersions) this.#digest = hash64(digest).join("").padStart(64, "a").slice(-64);
+    const [coin] = hash64(`${digest} ${coins.seed} ${coins.episode} ${coinsFrom}`);
+    const tokens = [...MOVES[coin % MOVES.length]!];
+    const poisoned = world.uniform() < this.#troubles.poison;
+    return { tokens, logProbs: tokens.map(() => (poisoned ? Number.NaN : markOf(digest))), cut: false };
+  }
+}
+
+/** One update of the numbers: a function of them, and of what was played, in order. */
+export function learn(values: Float32Array, played: readonly Trajectory[]): void {
+  for (const [i, trajectory] of played.entries()) {
+    const [word] = hash64(`${i} ${trajectory.tokens} ${trajectory.digest}`);
+    const at = word % values.length;
+    values[at] = Math.fround(values[at]! + rawReward(trajectory) + 0.25);
+  }
+}

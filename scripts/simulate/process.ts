@@ -1,0 +1,164 @@
+/**
+ * A process of a simulated machine, from its birth to its exit: what actors/process/life.ts and actors/supervisor/spawner.ts are for real ones.
+ * Killed, it does nothing more; frozen, it does it later.
+ */
+import type { Running } from "../../actors/actor.ts";
+import type { RunConfig } from "../../actors/config/config.ts";
+import { describeError, RUN_ERROR_CODE, RunError } from "../../actors/errors.ts";
+import { Birth } from "../../actors/process/settings.ts";
+import { type Role, STARTING, type Tell } from "../../actors/protocol.ts";
+import type { Exit, Spawner } from "../../actors/supervisor/spawner.ts";
+import { helloOf } from "../../actors/transport/handshake.ts";
+import { connectForever } from "../../actors/transport/reconnect.ts";
+import type { Transport } from "../../actors/transport/transport.ts";
+import type { Invariants } from "./invariants.ts";
+import type { Stage } from "./simulate.ts";
+import { Life } from "./world.ts";
+
+export interface ProcessContext {
+  readonly life: Life;
+  readonly run: string;
+  readonly stage: Stage;
+  readonly invariants: Invariants;
+  readonly transport: Transport;
+  readonly listen: string;
+  /** Counts all processes of the run. */
+  readonly incarnation: number;
+  finish(reason: string): void;
+  fail(error: unknown): void;
+}
+
+export type Start = (config: RunConfig, context: ProcessContext) => Promise<Running>;
+
+export interface Process {
+  readonly life: Life;
+  readonly role: Role;
+  kill(signal: string): void;
+}
+
+/** @param entries  what runs, by the path that a supervisor names */
+export function simulatedSpawner(
+  stage: Stage,
+  config: RunConfig,
+  entries: Readonly<Record<string, { readonly role: Role; readonly start: Start }>>,
+): Spawner & { readonly processes: Set<Process> } {
+  const processes = new Set<Process>();
+  let count = 0;
+  return {
+    processes,
+    spawn(entry, birthLine) {
+      const birth = Birth.parse(JSON.parse(birthLine));
+      const { role, start } = entries[entry]!;
+      const incarnation = ++count;
+      const life = new Life(stage.world, birth.actor);
+      const { promise, resolve } = Promise.withResolvers<Exit>();
+      let leave = (_reason: string) => {};
+      const exit = (how: Exit) => {
+        if (!life.alive) return;
+        stage.world.note(`${life.name} ends: ${how.signal ?? how.code}`);
+        life.die();
+        processes.delete(process);
+        stage.world.schedule(stage.supervisor, stage.world.between(0.5, 5), `sees ${life.name} end`, () =>
+          resolve(how),
+        );
+      };
+      const process: Process = {
+        life,
+        role,
+        // Of a frozen process SIGTERM waits, as everything does.
+        kill: (signal) =>
+          signal === "SIGKILL"
+            ? exit({ code: null, signal })
+            : void stage.world.schedule(life, 0, signal, () => leave(signal)),
+      };
+      processes.add(process);
+      const begun = life.sleep(stage.world.between(20, 300), "is born");
+      void begun.then(() => {
+        leave = live(stage, config, { life, role, start, birth, incarnation, exit });
+      });
+      return { pid: incarnation, exited: promise, kill: process.kill };
+    },
+  };
+}
+
+interface Newborn {
+  readonly life: Life;
+  readonly role: Role;
+  readonly start: Start;
+  readonly birth: Birth;
+  readonly incarnation: number;
+  readonly exit: (how: Exit) => void;
+}
+
+/** @returns how it leaves. */
+function live(stage: Stage, config: RunConfig, { life, role, start, birth, incarnation, exit }: Newborn) {
+  const { world, network, invariants } = stage;
+  const { actor, run, supervisor: address, heartbeatMs } = birth;
+  const transport = network.transport(life);
+  let running: Running | null = null;
+  let leaving = false;
+  const early: Tell[] = [];
+
+  async function leave(reason: string): Promise<void> {
+    if (leaving) return;
+    leaving = true;
+    await running?.stop(reason);
+    supervisor.close(reason);
+    exit({ code: 0, signal: null });
+  }
+  function fail(error: unknown): void {
+    world.note(`${life.name} fails: ${describeError(error)}`);
+    if (error instanceof RunError && stage.disk.full) stage.failedForDisk = true;
+    // Errors that a restart would cure are expected here; a defect of ours is not.
+    if (error instanceof TypeError) invariants.broken(0, `${life.name}: ${error.stack}`);
+    exit({ code: error instanceof RunError ? RUN_ERROR_CODE : 1, signal: null });
+  }
+
+  const me = () => ({ actor, role, url: running?.url ?? null });
+  const supervisor = connectForever({
+    transport,
+    address: () => address,
+    me,
+    run,
+    clock: life.clock,
+    uniform: world.uniform,
+    backoffMs: { first: 50, max: 2000 },
+    helloDeadlineMs: 2000,
+    handler: {
+      opened: sayUrl,
+      told(_, message) {
+        if (message.type === "stop") void leave(message.reason).catch(fail);
+        else if (running !== null) running.told?.(message);
+        else early.push(message);
+      },
+      asked: (_, { type }) => ({ type: "failed", code: "protocol", detail: `a child is not asked ${type}` }),
+    },
+  });
+  function sayUrl(): void {
+    const peer = supervisor.peer();
+    if (peer !== null && running !== null && running.url !== null) void peer.ask(helloOf(me()), 2000);
+  }
+  function beat(): void {
+    supervisor.peer()?.tell({
+      type: "heartbeat",
+      actor,
+      doing: running?.doing() ?? STARTING,
+      lastMessage: "",
+      rssBytes: 0,
+      workingMs: 0,
+      load: {},
+      weights: running?.weights?.() ?? null,
+    });
+    life.clock.after(heartbeatMs, beat);
+  }
+  beat();
+
+  const listen = network.nextAddress(life);
+  const finish = (reason: string) => void leave(reason).catch(fail);
+  start(config, { life, run, stage, invariants, transport, listen, incarnation, finish, fail }).then((started) => {
+    running = started;
+    for (const message of early.splice(0)) running.told?.(message);
+    sayUrl();
+  }, fail);
+  return finish;
+}

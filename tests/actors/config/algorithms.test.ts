@@ -1,0 +1,135 @@
+/** The names of algorithms: what they stand for, what lies over them, and that no key is set which they do not read. */
+import { describe, expect, test } from "bun:test";
+import { ALGORITHM_NAMES } from "../../../actors/config/algorithms.ts";
+import { composeRunConfig, runKeys } from "../../../actors/config/config.ts";
+import { ConfigError } from "../../../actors/config/error.ts";
+import type { Key } from "../../../actors/config/keys.ts";
+import { type Layer, oneValue, parseLayer } from "../../../actors/config/layers.ts";
+import { updateSettings } from "../../../actors/training/update-settings.ts";
+
+const layer = (yaml: string, source = "mine.yaml") => parseLayer(yaml, source);
+const learner = (...layers: readonly Layer[]) => composeRunConfig(layers).learner;
+const named = (name: string) => oneValue(`--learner.algorithm=${name}`, "learner.algorithm", name);
+
+describe("an algorithm's name", () => {
+  // Estimator and loss of each, by its paper (docs/algorithms.md).
+  test.each([
+    ["grpo", { estimator: "grpo", loss: "ppo" }],
+    ["dr-grpo", { estimator: "dr-grpo", loss: "ppo", aggregation: "seq-mean-token-sum-norm" }],
+    ["rloo", { estimator: "rloo", loss: "ppo" }],
+    ["reinforce++", { estimator: "reinforce++", loss: "ppo" }],
+    ["reinforce++-baseline", { estimator: "reinforce++-baseline", loss: "ppo" }],
+    ["ppo", { estimator: "gae", loss: "ppo" }],
+    ["bi-level-ppo", { estimator: "bi-level-gae", loss: "ppo" }],
+    ["gigpo", { estimator: "gigpo", loss: "ppo" }],
+    ["hybrid", { estimator: "hybrid", loss: "ppo" }],
+    [
+      "dapo",
+      {
+        estimator: "grpo",
+        loss: "ppo",
+        clipLow: 0.2,
+        clipHigh: 0.28,
+        aggregation: "token-mean",
+        resampleRoundsMax: 3,
+        filter: { strategy: "all" },
+        overlong: { weight: 1 },
+        kl: { coefficient: 0 },
+      },
+    ],
+    ["gspo", { estimator: "grpo", loss: "gspo", clipLow: 3e-4, clipHigh: 4e-4, aggregation: "seq-mean-token-mean" }],
+    ["cispo", { estimator: "grpo", loss: "cispo", clipLow: 1, aggregation: "token-mean" }],
+  ])("%s is its paper's estimator and loss", (name, expected) => {
+    expect(learner(layer(`learner: {algorithm: ${name}}`))).toMatchObject(expected);
+  });
+
+  test("is all of them", () => {
+    expect(ALGORITHM_NAMES.length).toBe(12);
+  });
+
+  test("lies over what was set before it was chosen, and under what is set beside it", () => {
+    const preset = layer("learner: {algorithm: ppo, clipHigh: 0.5, lambda: 0.9, learningRate: 0.01}", "preset.yaml");
+    expect(learner(preset)).toMatchObject({ estimator: "gae", clipHigh: 0.5 });
+    expect(learner(preset, named("gspo"))).toMatchObject({ estimator: "grpo", clipHigh: 4e-4, learningRate: 0.01 });
+    expect(learner(preset, layer("learner: {algorithm: gspo, clipHigh: 0.1}"))).toMatchObject({ clipHigh: 0.1 });
+    expect(learner(preset, named("gspo"), oneValue("flag", "learner.estimator", "rloo"))).toMatchObject({
+      algorithm: "gspo",
+      estimator: "rloo",
+      loss: "gspo",
+    });
+  });
+
+  test("takes nothing from one that was named before it", () => {
+    expect(learner(layer("learner: {algorithm: dapo}"), named("grpo"))).toEqual(learner(named("grpo")));
+  });
+});
+
+/** Read where an update's settings are not made: who plays, how long, how the KL coefficient moves, when gradients are measured. */
+const READ_ELSEWHERE = [
+  "algorithm",
+  "mode",
+  "stalenessMax",
+  "updates",
+  "minutes",
+  "kl.control",
+  "kl.target",
+  "kl.horizon",
+  "brokenUpdatesMax",
+  "resampleRoundsMax",
+  "gradientAnalysis.everyUpdates",
+  "gradientAnalysis.split",
+  "gradientAnalysis.groups",
+];
+const keys = runKeys.all
+  .filter(({ path }) => path.startsWith("learner."))
+  .filter(({ path }) => !READ_ELSEWHERE.includes(path.slice("learner.".length)));
+
+/** Another value that the key may have. */
+function another({ type, default: value }: Key, current: unknown): unknown {
+  if (typeof value === "boolean") return !current;
+  if (typeof value === "string") return type.split(" | ").findLast((one) => one !== current);
+  if (Array.isArray(value)) return [0.5, 0.5];
+  if (type.startsWith("integer")) return typeof current === "number" ? current + 2 : 8;
+  return current === 0 ? 0.5 : current === 1 ? 0.25 : (current as number) / 2;
+}
+
+const at = (tree: unknown, path: string) =>
+  path.split(".").reduce<unknown>((node, part) => (node as Record<string, unknown>)[part], tree);
+
+/** Whatever has a switch is on. */
+const ON = `{kl: {coefficient: 0.1, estimator: k3+}, overlong: {weight: 1}, importance: {level: token, cap: 4},
+  filter: {strategy: top_p, value: 0.5, mode: linear}, rewardNormalization: {method: mean}}`;
+
+describe.each(ALGORITHM_NAMES)("with %s", (name) => {
+  test.each([
+    ["as it is", "{}"],
+    ["and everything switched on", ON],
+  ])("a key is refused if and only if it would change nothing, %s", (_, yaml) => {
+    const below = [layer(`learner: ${yaml}`), named(name)];
+    const settings = (layers: readonly Layer[]) => {
+      const config = composeRunConfig(layers);
+      // Not the first update, where a schedule has not begun.
+      return JSON.stringify([1, 2].map((update) => updateSettings(config, update, config.learner.kl.coefficient)));
+    };
+    const before = settings(below);
+    const current = composeRunConfig(below);
+    for (const key of keys) {
+      const set = oneValue("flag", key.path, another(key, at(current, key.path)));
+      let fault = "";
+      let changed = false;
+      try {
+        changed = settings([...below, set]) !== before;
+      } catch (error) {
+        if (!(error instanceof ConfigError)) throw error;
+        fault = error.message;
+      }
+      const refused = fault.startsWith(`flag: ${key.path} is never read`);
+      expect({ key: key.path, refused, changed, fault: refused ? "" : fault }).toEqual({
+        key: key.path,
+        refused: !changed,
+        changed,
+        fault: "",
+      });
+    }
+  });
+});

@@ -1,0 +1,250 @@
+/** The API as it describes itself, other runs, and thinned series. */
+import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { realClock } from "../../../actors/clock.ts";
+import { API } from "../../../actors/dashboard/api.ts";
+import { dashboardApp } from "../../../actors/dashboard/app.tsx";
+import { NearbyRuns } from "../../../actors/dashboard/runs.ts";
+import { Store } from "../../../actors/metrics-sink/store.ts";
+import { Tokenizer } from "../../../model/text/tokenizer.ts";
+import { actorView, playedRow } from "../metrics-sink/fake-run.ts";
+import { recordedRow } from "../record/recorded-episode.ts";
+import { setStage } from "./stage.ts";
+
+const stage = setStage();
+// biome-ignore lint/suspicious/noExplicitAny: answers of all kinds, which the tests look into.
+const json = async (path: string): Promise<any> => (await stage.app.request(path)).json();
+
+describe("/api/openapi.json", () => {
+  /** Of an answer's schema: required and allowed keys, all the way down. */
+  function check(schema: Record<string, unknown>, value: unknown, at: string): void {
+    const options = (schema["anyOf"] ?? schema["oneOf"]) as Record<string, unknown>[] | undefined;
+    if (options !== undefined) {
+      const fits = options.some((option) => {
+        try {
+          check(option, value, at);
+          return true;
+        } catch {
+          return false;
+        }
+      });
+      if (!fits) throw new Error(`${at} fits none of its options: ${JSON.stringify(value)?.slice(0, 200)}`);
+      return;
+    }
+    const type = value === null ? "null" : Array.isArray(value) ? "array" : typeof value;
+    const wanted = [schema["type"] ?? type].flat().map((one) => (one === "integer" ? "number" : one));
+    if (!wanted.includes(type)) throw new Error(`${at} is ${type}, not ${wanted}`);
+    if ("const" in schema && schema["const"] !== value) throw new Error(`${at} is not ${schema["const"]}`);
+    if (type === "array") {
+      for (const [i, item] of (value as unknown[]).entries()) check(schema["items"] as never, item, `${at}[${i}]`);
+    }
+    if (type !== "object" || schema["properties"] === undefined) return;
+    const properties = schema["properties"] as Record<string, Record<string, unknown>>;
+    for (const name of schema["required"] as string[]) {
+      if (!Object.hasOwn(value as object, name)) throw new Error(`${at} lacks ${name}`);
+    }
+    for (const [name, inner] of Object.entries(value as object)) {
+      if (properties[name] === undefined) throw new Error(`${at} has ${name}, which is not described`);
+      check(properties[name], inner, `${at}.${name}`);
+    }
+  }
+
+  test("describes what each question is answered with", async () => {
+    stage.startRun();
+    stage.run.warm(1);
+    await stage.run.update(1);
+    await stage.run.episodes([recordedRow({ babble: 0 })]);
+    const outcome = { status: "envError", detail: "boom" } as const;
+    await stage.run.episodes([{ ...playedRow({ episode: "bad" }), outcome, update: null, advantage: null }]);
+    stage.sink.takeActors([actorView("learner", { weights: { version: 1, digest: "ab".repeat(32) } })]);
+    stage.sink.flush();
+    const { openapi, paths } = await json("/api/openapi.json");
+    expect(openapi).toBe("3.1.0");
+    expect(Object.keys(paths).sort()).toEqual([...API.map(({ path }) => path), "/api/stream"].sort());
+    const asked = [
+      "run",
+      "actors",
+      "metrics?points=100",
+      "events",
+      "episodes",
+      "episodes/5",
+      "episodes/6",
+      "play",
+      "runs",
+    ];
+    for (const path of asked) {
+      const key = `/api/${path.replace(/\?.*/, "").replace(/\/\d+/, "/{id}")}`;
+      const { schema } = paths[key].get.responses[200].content["application/json"];
+      const answer = await stage.app.request(`/api/${path}`);
+      expect([path, answer.status]).toEqual([path, 200]);
+      expect(() => check(schema, [], path)).toThrow();
+      const value = await answer.json();
+      check(schema, value, path);
+    }
+  });
+
+  test("names every parameter, with what it means and may be", async () => {
+    const { paths } = await json("/api/openapi.json");
+    const of = (path: string) => paths[path].get.parameters as { name: string; in: string; schema: object }[];
+    expect(of("/api/episodes/{id}").map(({ name, in: where }) => [name, where])).toEqual([["id", "path"]]);
+    const limit = of("/api/episodes").find(({ name }) => name === "limit")!;
+    expect(limit).toMatchObject({ in: "query", required: false, schema: { minimum: 1, maximum: 200, default: 50 } });
+    expect(of("/api/metrics").map(({ name }) => name)).toEqual(["names", "since", "points"]);
+  });
+});
+
+describe("/api/metrics", () => {
+  test("thins a long series to so many points, without losing its highest", async () => {
+    stage.startRun();
+    for (let step = 1; step <= 5000; step++) stage.run.metrics(step, { "train/entropy": step === 777 ? 9 : step % 7 });
+    stage.sink.flush();
+    const { series } = await json("/api/metrics?names=train/entropy&points=200");
+    const [{ steps, values }] = series;
+    expect(steps.length).toBeLessThanOrEqual(200);
+    expect(steps.length).toBeGreaterThan(100);
+    expect([steps[0], steps.at(-1), steps[values.indexOf(9)]]).toEqual([1, 5000, 777]);
+  });
+});
+
+describe("/api/episodes/ID", () => {
+  test("has what the policy wrote, token by token, which is what the env read", async () => {
+    stage.startRun();
+    const row = recordedRow({ babble: 0 });
+    await stage.run.episodes([row]);
+    const { written } = await json("/api/episodes/1");
+    const replies = written.map((turn: { text: string }[]) => turn.map(({ text }) => text).join(""));
+    const said = "turns" in row.outcome ? row.outcome.turns.map(({ reply }) => reply.replace("<think>", "")) : [];
+    expect(replies).toEqual(said.map((reply) => `${reply}⏎`));
+  });
+
+  test("has what was put before each reply: what is new in its context, or all of it where that is a new one", async () => {
+    stage.startRun();
+    const parts: [text: string, written: 0 | 1][] = [
+      ["<|im_start|>one<|im_end|><think>", 0],
+      ["a</think><|im_end|>", 1],
+      ["<|im_start|>two<|im_end|><think>", 0],
+      ["b</think><|im_end|>", 1],
+      // A context of two turns, the first of which is shown again.
+      ["<|im_start|>two<|im_end|><think>b</think><|im_end|><|im_start|>three<|im_end|><think>", 0],
+      ["c</think><|im_end|>", 1],
+    ];
+    const tokenizer = new Tokenizer();
+    const coded = parts.map(([text, written]) => ({ tokens: tokenizer.encode(text), written }));
+    const ends = coded.map((_, i) => coded.slice(0, i + 1).reduce((sum, { tokens }) => sum + tokens.length, 0));
+    const row = playedRow();
+    if (!("trajectory" in row.outcome)) throw new Error("it was played");
+    const trajectory = {
+      ...row.outcome.trajectory,
+      tokens: Int32Array.from(coded.flatMap(({ tokens }) => tokens)),
+      written: Uint8Array.from(coded.flatMap(({ tokens, written }) => tokens.map(() => written))),
+      logProbs: new Float32Array(ends.at(-1)!),
+      contexts: [0, ends[3]!],
+      turns: [1, 3, 5].map((part) => ({ end: ends[part]! - 1, reward: 0, penalty: 0 })),
+    };
+    const [turn] = row.outcome.turns;
+    await stage.run.episodes([{ ...row, outcome: { ...row.outcome, trajectory, turns: [turn!, turn!, turn!] } }]);
+    const { told } = await json("/api/episodes/1");
+    expect(told).toEqual([parts[0]![0], parts[2]![0], parts[4]![0]]);
+  });
+});
+
+describe("the advantage of a token", () => {
+  test("is its own where tokens differ, and the episode's where they do not", async () => {
+    stage.startRun();
+    const row = playedRow({ episode: "a" });
+    const own = { ...row, advantage: 0.25, tokenAdvantages: Float32Array.of(-0.5, 0.25, 1) };
+    await stage.run.episodes([own, { ...playedRow({ episode: "b" }), advantage: 0.5 }]);
+    const advantages = async (id: number) =>
+      ((await json(`/api/episodes/${id}`)).written as { advantage: number }[][])
+        .flat()
+        .map(({ advantage }) => advantage);
+    expect(await advantages(1)).toEqual([-0.5, 0.25, 1]);
+    expect(await advantages(2)).toEqual([0.5, 0.5, 0.5]);
+    expect(stage.store.episode(1)!.row).toEqual(own);
+  });
+});
+
+describe("events", () => {
+  test("of one kind, or of a level and worse", async () => {
+    stage.startRun();
+    stage.run.event("health", "warning: entropy", "warning");
+    stage.run.event("phase", "reinforcement");
+    stage.run.event("crash", "boom", "error");
+    stage.sink.flush();
+    const texts = async (query: string) =>
+      ((await json(`/api/events?${query}`)).events as { text: string }[]).map(({ text }) => text);
+    expect(await texts("kind=health")).toEqual(["warning: entropy"]);
+    expect(await texts("level=warning")).toEqual(["boom", "warning: entropy"]);
+    expect(await texts("level=error")).toEqual(["boom"]);
+    expect((await json("/api/run")).alarm).toEqual({ level: "warning", text: "warning: entropy" });
+    stage.run.event("health", "healthy");
+    stage.sink.flush();
+    expect((await json("/api/run")).alarm).toBeNull();
+  });
+});
+
+describe("other runs", () => {
+  let root: string;
+  beforeEach(() => {
+    root = mkdtempSync(join(tmpdir(), "bunraku-runs-"));
+    stage.startRun();
+    stage.app = dashboardApp({
+      store: stage.store,
+      clock: realClock,
+      signal: stage.closing.signal,
+      token: null,
+      play: null,
+      dialogue: null,
+      nearby: new NearbyRuns(join(root, "this")),
+      assets: { get: () => Promise.resolve(null) },
+    });
+  });
+  afterEach(() => rmSync(root, { recursive: true }));
+
+  function record(name: string, success: number, startedMs: number): void {
+    mkdirSync(join(root, name), { recursive: true });
+    const path = join(root, name, "run.sqlite");
+    const store = new Store({ path, durability: "normal", wallClock: () => startedMs });
+    store.startSession({ name, env: "FrozenLake", updates: 9, seed: 1 });
+    const points = [{ name: "validate/success", actor: "learner", step: 4, value: success }];
+    store.write({ points, events: [], episodes: [] });
+    store.close();
+  }
+
+  test("are listed newest first, without this one, and with what cannot be read", async () => {
+    record("this", 0.5, 50);
+    record("old", 0.25, 100);
+    record("new", 0.75, 200);
+    mkdirSync(join(root, "broken"));
+    writeFileSync(join(root, "broken", "run.sqlite"), "no database at all ".repeat(100));
+    mkdirSync(join(root, "not-a-run"));
+    const { runs, unreadable } = await json("/api/runs");
+    expect(runs).toEqual([
+      { name: "new", run: "new", env: "FrozenLake", startedMs: 200, update: null, success: 0.75 },
+      { name: "old", run: "old", env: "FrozenLake", startedMs: 100, update: null, success: 0.25 },
+    ]);
+    expect(unreadable.map(({ name }: { name: string }) => name)).toEqual(["broken"]);
+    const answer = await stage.app.request("/api/runs/broken/metrics?names=validate/success");
+    expect([answer.status, await answer.json()]).toEqual([
+      500,
+      { error: `cannot open ${join(root, "broken", "run.sqlite")}: file is not a database` },
+    ]);
+  });
+
+  test("are read and not written, and nothing outside their folder is", async () => {
+    record("old", 0.25, 100);
+    record("../elsewhere", 0.1, 100);
+    symlinkSync(join(root, "../elsewhere"), join(root, "link"));
+    const bytes = readFileSync(join(root, "old", "run.sqlite"));
+    const { series } = await json("/api/runs/old/metrics?names=validate/success");
+    expect(series).toEqual([{ name: "validate/success", actor: "learner", steps: [4], values: [0.25] }]);
+    expect(readFileSync(join(root, "old", "run.sqlite"))).toEqual(bytes);
+    for (const name of ["link", "..%2felsewhere", "..%2f..", "this", "nobody"]) {
+      const answer = await stage.app.request(`/api/runs/${name}/metrics?names=validate/success`);
+      expect([name, answer.status]).toEqual([name, 404]);
+    }
+    rmSync(join(root, "../elsewhere"), { recursive: true });
+  });
+});

@@ -1,0 +1,176 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { align, Curve, smoothed } from "../../../actors/dashboard/client/curve.ts";
+import { blocksOf, cellKind, splitReply, visible } from "../../../actors/dashboard/client/text.ts";
+import { thin } from "../../../actors/dashboard/client/thin.ts";
+
+const curveOf = (entries: readonly (readonly [number, number])[]) => {
+  const curve = new Curve();
+  for (const [step, value] of entries) curve.set(step, value);
+  return curve;
+};
+
+describe("Curve", () => {
+  test("is what a sorted map of its entries is, in whatever order they come", () => {
+    const entries = fc.array(fc.tuple(fc.nat(30), fc.integer()), { maxLength: 60 });
+    fc.assert(
+      fc.property(entries, (entries) => {
+        const map = [...new Map(entries)].sort(([a], [b]) => a - b);
+        const { steps, values } = curveOf(entries);
+        expect(steps.map((step, i) => [step, values[i]!])).toEqual(map);
+      }),
+    );
+  });
+
+  test("knows its last value, and that it has none", () => {
+    expect(curveOf([]).last).toBeNull();
+    expect(
+      curveOf([
+        [5, 1],
+        [2, 9],
+      ]).last,
+    ).toBe(1);
+  });
+});
+
+describe("Curve.at", () => {
+  test("is the value that held there: the step's own, or the last before it", () => {
+    const curve = curveOf([
+      [0, 5],
+      [10, 7],
+    ]);
+    expect([-1, 0, 9, 10, 99].map((step) => curve.at(step))).toEqual([null, 5, 5, 7, 7]);
+  });
+});
+
+describe("smoothed", () => {
+  const zigzag = curveOf([0, 1, 2, 3].map((step) => [step, step % 2 === 0 ? 1 : 3]));
+
+  test("is the weighted mean of what was, worked by hand", () => {
+    // At weight 0.5: 1; (2*3 + 1) / 3; (4*1 + 2*3 + 1) / 7; (8*3 + 4*1 + 2*3 + 1) / 15.
+    const { values, steps } = smoothed(zigzag, 0.5);
+    expect(values.map((value) => value.toFixed(4))).toEqual(["1.0000", "2.3333", "1.5714", "2.3333"]);
+    expect(steps).toEqual([0, 1, 2, 3]);
+  });
+
+  test("leaves a curve as it is without weight, and a flat one flat with any", () => {
+    expect(smoothed(zigzag, 0)).toBe(zigzag);
+    const flat = curveOf([0, 1, 2].map((step) => [step, 4]));
+    for (const value of smoothed(flat, 0.99).values) expect(value).toBeCloseTo(4, 12);
+  });
+});
+
+describe("thin", () => {
+  test("keeps ends, lows and highs of any curve, in order, and no more points than it may", () => {
+    const curves = fc.array(fc.tuple(fc.integer({ min: 1, max: 9 }), fc.integer()), { minLength: 1, maxLength: 200 });
+    fc.assert(
+      fc.property(curves, fc.integer({ min: 4, max: 60 }), (pairs, most) => {
+        let step = 0;
+        const steps = pairs.map(([gap]) => (step += gap));
+        const values = pairs.map(([, value]) => value);
+        const kept = thin(steps, values, most);
+        if (steps.length <= most) return expect(kept).toBeNull();
+        const shown = kept!.map((index) => values[index]!);
+        expect(kept!.length).toBeLessThanOrEqual(most);
+        expect(kept!.every((index, i) => i === 0 || index > kept![i - 1]!)).toBe(true);
+        expect([kept![0], kept!.at(-1)]).toEqual([0, steps.length - 1]);
+        expect([Math.min(...shown), Math.max(...shown)]).toEqual([Math.min(...values), Math.max(...values)]);
+      }),
+    );
+  });
+
+  test("keeps four points of each stretch, worked by hand", () => {
+    // Two stretches of steps 0 to 4 and 5 to 9: ends 0, 4 and 5, 9; low and high in between.
+    const values = [5, 9, 1, 6, 5, 5, 4, 8, 7, 5];
+    expect(thin([0, 1, 2, 3, 4, 5, 6, 7, 8, 9], values, 8)).toEqual([0, 1, 2, 4, 5, 6, 7, 9]);
+  });
+});
+
+describe("align", () => {
+  test("puts curves of different steps on one axis, with null where one has no value", () => {
+    const everyTenth = curveOf([
+      [0, 0.2],
+      [10, 0.4],
+    ]);
+    const every = curveOf([
+      [9, 1],
+      [10, 2],
+      [11, 3],
+    ]);
+    expect(align([everyTenth, every])).toEqual([
+      [0, 9, 10, 11],
+      [0.2, null, 0.4, null],
+      [null, 1, 2, 3],
+    ]);
+  });
+});
+
+describe("visible", () => {
+  test.each([
+    ["\u001b[31mred", "‹1B›[31mred"],
+    ["abc\u202Edcba", "abc‹202E›dcba"],
+    ["zero\u200Bwidth\uFEFF", "zero‹200B›width‹FEFF›"],
+    ["bell\u0007 null\u0000 return\r", "bell‹07› null‹00› return‹0D›"],
+    ["two\nlines\tand a tab", "two\nlines\tand a tab"],
+    ["naïve 你好 √ 🎭", "naïve 你好 √ 🎭"],
+    ["\ud83c half", "‹D83C› half"],
+  ])("shows %p as %p", (text, shown) => expect(visible(text)).toBe(shown));
+
+  test("cuts a line of a megabyte and says how much is left out", () => {
+    const shown = visible("x".repeat(1_000_000));
+    expect(shown).toEndWith("x … and 996,000 more characters");
+    expect(shown.length).toBeLessThan(4100);
+  });
+});
+
+describe("splitReply", () => {
+  test("tells the thought from the answer", () => {
+    expect(splitReply("<think>up\nthen left</think><answer> Up || Left </answer>")).toEqual({
+      thought: "up\nthen left",
+      answer: "Up || Left",
+      raw: null,
+    });
+  });
+
+  test("keeps a reply without an answer as it is", () => {
+    expect(splitReply("<think>up up")).toEqual({ thought: null, answer: null, raw: "<think>up up" });
+  });
+});
+
+describe("blocksOf", () => {
+  test("finds the board between the words", () => {
+    expect(blocksOf("You push boxes.\n####\n#P_#\n####\nYou have 10 actions left.")).toEqual([
+      { kind: "text", text: "You push boxes." },
+      { kind: "board", rows: [[..."####"], [..."#P_#"], [..."####"]] },
+      { kind: "text", text: "You have 10 actions left." },
+    ]);
+  });
+
+  test("reads cells with blanks between them", () => {
+    const board = "P \t _ \t O\n_ \t _ \t _\n_ \t _ \t G";
+    expect(blocksOf(board)).toEqual([{ kind: "board", rows: [[..."P_O"], [..."___"], [..."__G"]] }]);
+  });
+
+  test("takes words for words", () => {
+    const text = "Up\nDown\nLeft\nAnswer now.";
+    expect(blocksOf(text)).toEqual([{ kind: "text", text }]);
+  });
+
+  test("loses no character but blanks around lines", () => {
+    const line = fc.string({ unit: fc.constantFrom(..."#_PXO√ abc"), maxLength: 8 });
+    fc.assert(
+      fc.property(fc.array(line, { maxLength: 12 }), (lines) => {
+        const squeezed = (text: string) => text.replaceAll(/\s/g, "");
+        const kept = blocksOf(lines.join("\n")).map((block) =>
+          block.kind === "text" ? block.text : block.rows.flat().join(""),
+        );
+        expect(squeezed(kept.join(""))).toBe(squeezed(lines.join("")));
+      }),
+    );
+  });
+});
+
+test("cells of both of Sokoban's vocabularies look alike", () => {
+  expect([..."#_OXP√S"].map(cellKind)).toEqual(["wall", "floor", "target", "box", "player", "done", "player"]);
+  expect([..."W.GBAC@"].map(cellKind)).toEqual(["wall", "floor", "target", "box", "player", "done", "player"]);
+});

@@ -1,0 +1,59 @@
+/** A store, its sink and its page, new for each test, with a pretend run to feed them. */
+import { afterEach, beforeEach } from "bun:test";
+import type { Hono } from "hono";
+import { realClock } from "../../../actors/clock.ts";
+import { dashboardApp } from "../../../actors/dashboard/app.tsx";
+import { loadAssets } from "../../../actors/dashboard/assets.ts";
+import { MetricsSink } from "../../../actors/metrics-sink/metrics-sink.ts";
+import { Store } from "../../../actors/metrics-sink/store.ts";
+import { builtinDialogue } from "../../../model/text/chat.ts";
+import { FakeRun, play } from "../metrics-sink/fake-run.ts";
+
+export interface Stage {
+  store: Store;
+  sink: MetricsSink;
+  run: FakeRun;
+  /** Without a token. */
+  app: Hono;
+  closing: AbortController;
+  /** What the store takes for the time of day; milliseconds. */
+  now: number;
+  appWith(token: string | null): Hono;
+  startRun(updates?: number | null): void;
+}
+
+const assets = await loadAssets();
+
+/** To be called once in a test file, outside of tests. */
+export function setStage(): Stage {
+  const stage: Stage = {
+    now: 0,
+    appWith: (token) =>
+      dashboardApp({
+        ...stage,
+        play,
+        dialogue: builtinDialogue(),
+        nearby: null,
+        clock: realClock,
+        token,
+        assets,
+        signal: stage.closing.signal,
+      }),
+    startRun: (updates = 120) => stage.store.startSession({ name: "run-1", env: "SimpleSokoban", updates, seed: 7 }),
+  } as Stage;
+  beforeEach(() => {
+    stage.now = 1_700_000_000_000;
+    stage.store = new Store({ path: ":memory:", durability: "normal", wallClock: () => stage.now });
+    const limits = { flushMs: 5, queuedMax: 9999 };
+    stage.sink = new MetricsSink({ store: stage.store, actor: "metrics-sink", clock: realClock, ...limits });
+    stage.run = new FakeRun({ sink: stage.sink, seed: 3 });
+    stage.closing = new AbortController();
+    stage.app = stage.appWith(null);
+  });
+  afterEach(() => {
+    stage.closing.abort();
+    stage.sink.flush();
+    stage.store.close();
+  });
+  return stage;
+}

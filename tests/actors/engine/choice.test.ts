@@ -1,0 +1,122 @@
+/** Which engine a run takes on which machine, and that nothing asked for is replaced. */
+import { afterAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { RunConfig } from "../../../actors/config/config.ts";
+import { learnerEngine, type Machine, samplerEngine } from "../../../actors/engine/choice.ts";
+import { RunError } from "../../../actors/errors.ts";
+import { findLibtensorflow } from "../../../model/engine/tensorflow/find.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "bunraku-engine-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const library = join(folder, "libtensorflow.so.2");
+writeFileSync(library, "");
+
+const machine = (gpu: string | null, named: string | undefined, cuda = false): Machine => ({
+  gpu: () => gpu,
+  places: { named, own: undefined, home: undefined, pythonRoots: [] },
+  cudaProvider: () => cuda,
+  expectDevice: () => {},
+});
+/** No libtensorflow, whatever this machine has: a Python environment without one. */
+const nowhere = (gpu: string | null, cuda = false): Machine => ({ ...machine(gpu, library, cuda), places: bare });
+const bare = { named: undefined, own: join(folder, "none"), home: undefined, pythonRoots: [] };
+const config = (engine: object) => RunConfig.parse({ engine });
+const H200 = "NVIDIA H200";
+const here = machine(H200, library);
+
+describe("the learner's engine", () => {
+  test("is the GPU's where there is one and a libtensorflow, and says so", () => {
+    expect(learnerEngine(config({}), 2, machine(H200, library))).toEqual({
+      engine: { name: "tensorflow", threads: 2, library, device: "cuda" },
+      reason: "the learner takes NVIDIA H200",
+    });
+  });
+
+  test("is compiled without a GPU, and where --device cpu refuses it", () => {
+    const compiled = { engine: { name: "compiled", threads: 2 }, reason: null };
+    expect(learnerEngine(config({}), 2, machine(null, library))).toEqual(compiled as never);
+    expect(learnerEngine(config({ device: "cpu" }), 2, machine(H200, library))).toEqual(compiled as never);
+  });
+
+  test("is tensorflow on the device that was asked for", () => {
+    const asked = (engine: object) => learnerEngine(config(engine), 2, machine(null, library)).engine;
+    expect(asked({ name: "tensorflow", device: "cpu" })).toEqual({
+      name: "tensorflow",
+      threads: 2,
+      library,
+      device: "cpu",
+    });
+    expect(asked({ device: "cuda" })).toEqual({ name: "tensorflow", threads: 2, library, device: "cuda" });
+  });
+
+  test("is compiled on a device that is asked for, which is never replaced", () => {
+    const asked = (engine: object) => learnerEngine(config(engine), 2, machine(H200, library, true)).engine;
+    const webgpu = { name: "compiled", threads: 2, device: "webgpu", softwareAdapter: false } as const;
+    expect(asked({ device: "webgpu" })).toEqual(webgpu);
+    expect(asked({ name: "compiled", device: "webgpu", softwareAdapter: true })).toEqual({
+      ...webgpu,
+      softwareAdapter: true,
+    });
+    expect(asked({ name: "compiled", device: "cuda" })).toEqual({ name: "compiled", threads: 2, device: "cuda" });
+    expect(asked({ name: "compiled" })).toEqual({ name: "compiled", threads: 2 });
+  });
+
+  // Where a libtensorflow lies in the system's own folders there is no such machine to be had.
+  describe.skipIf(findLibtensorflow(bare) !== null)("without a libtensorflow", () => {
+    test("is onnxruntime's CUDA provider where that is installed", () => {
+      const cuda = { name: "compiled", threads: 2, device: "cuda" } as const;
+      const reason = "the learner takes NVIDIA H200";
+      expect(learnerEngine(config({}), 2, nowhere(H200, true))).toEqual({ engine: cuda, reason });
+      expect(learnerEngine(config({ device: "cuda" }), 2, nowhere(H200, true))).toEqual({ engine: cuda, reason: null });
+    });
+
+    test("with nothing installed for it, a GPU is left alone with a word, and refused if it was asked for", () => {
+      const lack =
+        "neither a libtensorflow (get one: bun run setup tensorflow) nor onnxruntime's CUDA libraries (get them, on Linux on x64: bun node_modules/onnxruntime-node/script/install.js) are there";
+      expect(learnerEngine(config({}), 2, nowhere(H200))).toEqual({
+        engine: { name: "compiled", threads: 2 },
+        reason: `NVIDIA H200 is not used: ${lack}`,
+      });
+      expect(() => learnerEngine(config({ device: "cuda" }), 2, nowhere(H200))).toThrow(
+        new RunError(`device cuda: ${lack}`),
+      );
+      expect(() => learnerEngine(config({ name: "tensorflow" }), 2, nowhere(H200))).toThrow(
+        /^engine tensorflow needs libtensorflow, which is not in .*; get one: bun run setup tensorflow$/,
+      );
+    });
+  });
+});
+
+test("samplers compute on the CPU: the learner owns the GPU", () => {
+  const cpu = { name: "compiled", threads: 1 } as const;
+  for (const engine of [{}, { name: "tensorflow" }, { device: "cuda" }, { name: "tensorflow", device: "cuda" }]) {
+    expect(samplerEngine(config(engine), 1, here)).toEqual(cpu);
+  }
+  expect(samplerEngine(config({ name: "eager" }), 1, here)).toEqual({ name: "eager", threads: 1 });
+});
+
+test("but where engine compiled is asked for on a device, samplers of this machine use it too", () => {
+  const webgpu = { name: "compiled", threads: 1, device: "webgpu", softwareAdapter: true } as const;
+  const asked = config({ device: "webgpu", softwareAdapter: true });
+  expect(samplerEngine(asked, 1, here)).toEqual(webgpu);
+  expect(samplerEngine(asked, 1, here, true)).toEqual({ name: "compiled", threads: 1 });
+  expect(samplerEngine(config({ name: "compiled", device: "cuda" }), 1, here)).toEqual({
+    name: "compiled",
+    threads: 1,
+    device: "cuda",
+  });
+});
+
+test("a device that is not there ends the run: starting again does not mend it", () => {
+  const none = {
+    ...here,
+    expectDevice() {
+      throw new Error("device webgpu: Vulkan lists no GPU; install its driver");
+    },
+  };
+  const error = new RunError("device webgpu: Vulkan lists no GPU; install its driver");
+  expect(() => learnerEngine(config({ device: "webgpu" }), 2, none)).toThrow(error);
+  expect(() => samplerEngine(config({ device: "webgpu" }), 1, none)).toThrow(error);
+});

@@ -1,0 +1,291 @@
+/** Who gets through a run's gate, to whom, and what becomes of the connections; with real sockets and real certificates. */
+import { afterEach, describe, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { realClock } from "../../../actors/clock.ts";
+import { Gate, type GateOptions } from "../../../actors/gate/gate.ts";
+import { Offers } from "../../../actors/gate/offers.ts";
+import { type End, Relay } from "../../../actors/gate/relay.ts";
+import type { Tell } from "../../../actors/protocol.ts";
+import { createTransport } from "../../../actors/transport/create.ts";
+import { offering } from "../../../actors/transport/offer.ts";
+import type { ClientTls } from "../../../actors/transport/tls.ts";
+import { bearer } from "../../../actors/transport/token.ts";
+import type { Handler, Peer, Problem } from "../../../actors/transport/transport.ts";
+import { figure } from "../../figure.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { FakeClock } from "../fake-clock.ts";
+import { certificates } from "../transport/certificates.ts";
+
+const ACTORS = "the-actors-own-token";
+const BOTH = "a-token-for-everything";
+const SAMPLER = "a-token-for-samplers";
+const ENV = "a-token-for-env-servers";
+const limits = { clock: realClock, frameBytesMax: 1 << 16, queuedBytesMax: 1 << 20 };
+const ends: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+  removeTemporaryFolders();
+});
+
+/** Answers every ask, and can be told apart. */
+const answering = (detail: string): Handler => ({
+  told() {},
+  asked: () => ({ type: "failed", code: "capacity", detail }),
+});
+const silent: Handler = answering("a guest is not asked");
+
+async function stage(changed: Partial<GateOptions> = {}) {
+  const actors = createTransport("socket", { ...limits, token: ACTORS });
+  const path = join(temporaryFolder(), "weights");
+  writeFileSync(path, "0123456789");
+  const fetch = (request: Request) =>
+    new URL(request.url).pathname === "/weights/3/file"
+      ? Response.json({ path, digest: "ab", byteLength: 10 })
+      : new Response("gone\n", { status: 404 });
+  const names = ["supervisor", "learner", "env-server-0"];
+  const listeners = await Promise.all(
+    names.map((name) => actors.listen("ws://127.0.0.1:0", answering(name), { fetch })),
+  );
+  const problems: Problem[] = [];
+  const gate = new Gate({
+    ...limits,
+    listen: "ws://127.0.0.1:0",
+    tls: null,
+    actorsToken: ACTORS,
+    connectionsMax: 100,
+    passes: [
+      { token: BOTH, roles: ["sampler", "env-server"] },
+      { token: SAMPLER, roles: ["sampler"] },
+      { token: ENV, roles: ["env-server"] },
+    ],
+    find: (name) => listeners[names.indexOf(name)]?.address ?? null,
+    birth: (role) => ({ hello: role }),
+    report: (problem) => void problems.push(problem),
+    ...changed,
+  });
+  ends.push(() => gate.close(), ...listeners.map((listener) => () => listener.close()));
+  return { gate, actors, problems, http: gate.address.replace("ws", "http") };
+}
+
+const guest = (token: string, tls: ClientTls = {}) => createTransport("socket", { ...limits, token, tls });
+
+async function ask(peer: Peer): Promise<string> {
+  const answer = await peer.ask({ type: "env.step", episode: "e", turn: 0, reply: "" }, 5000);
+  return answer.type === "failed" ? answer.detail : "";
+}
+
+describe("a token", () => {
+  const places = ["actors/supervisor?as=g", "actors/learner?as=g", "actors/env-server-0?as=g", "offer/g"];
+  test.each([
+    [BOTH, [true, true, true, true], [200, 200, 200]],
+    [SAMPLER, [true, true, true, false], [200, 403, 200]],
+    [ENV, [true, false, false, true], [403, 200, 403]],
+    ["a-token-for-samplerz", [false, false, false, false], [401, 401, 401]],
+    ["", [false, false, false, false], [401, 401, 401]],
+    [ACTORS, [false, false, false, false], [401, 401, 401]],
+  ])("%p opens what it is for, and nothing else", async (token, connects, statuses) => {
+    const { gate, http } = await stage();
+    const tries = places.map((place) => guest(token).connect(`${gate.address}/${place}`, silent));
+    expect((await Promise.allSettled(tries)).map(({ status }) => status === "fulfilled")).toEqual(connects);
+    const headers = { Authorization: bearer(token) };
+    const pages = ["birth?role=sampler", "birth?role=env-server", "weights/3"];
+    const answers = await Promise.all(pages.map((page) => fetch(`${http}/${page}`, { headers })));
+    expect(answers.map(({ status }) => status)).toEqual(statuses);
+  });
+
+  test("that is wrong, or a page in a browser, is reported at most once a second, with how many there were", async () => {
+    const clock = new FakeClock();
+    const { gate, http, problems } = await stage({ clock });
+    const knock = async (headers: Record<string, string>) =>
+      (await fetch(`${http}/birth?role=sampler`, { headers })).status;
+    for (let i = 0; i < 100; i++) expect(await knock({ Authorization: bearer(`guess ${i}`) })).toBe(401);
+    expect(problems.map(({ detail }) => detail)).toEqual(["wrong token"]);
+    clock.advance(1000);
+    expect(await knock({ Authorization: bearer(BOTH), Origin: "http://evil.example" })).toBe(403);
+    expect(problems[1]).toMatchObject({ kind: "refused", detail: "a page in a browser (and 99 before)" });
+    expect(await knock({ Authorization: bearer(BOTH) })).toBe(200);
+    figure("wrong token, wrong certificate", { guesses: 100, "let in": 0, "lines logged in that second": 1 });
+    expect(gate.address).toMatch(/^ws:\/\/127\.0\.0\.1:\d+$/);
+  });
+
+  test("does not help to say nobody, or to a place that is none", async () => {
+    const { http } = await stage();
+    const status = async (path: string) =>
+      (await fetch(`${http}/${path}`, { headers: { Authorization: bearer(BOTH) } })).status;
+    expect(
+      await Promise.all(["", "etc/passwd", "actors/learner", "birth?role=learner", "weights/..%2f"].map(status)),
+    ).toEqual([404, 404, 400, 400, 404]);
+  });
+});
+
+describe("through the gate", () => {
+  test("a guest talks with whom it named, and ranges of weights come from the learner", async () => {
+    const { gate, http } = await stage();
+    for (const name of ["supervisor", "learner", "env-server-0"]) {
+      expect(await ask(await guest(BOTH).connect(`${gate.address}/actors/${name}?as=g`, silent))).toBe(name);
+    }
+    const headers = { Authorization: bearer(SAMPLER), Range: "bytes=5-8" };
+    expect(await (await fetch(`${http}/weights/3`, { headers })).text()).toBe("5678");
+    expect((await fetch(`${http}/weights/12`, { headers })).status).toBe(404);
+    // Where it lies is no business of a guest.
+    expect((await fetch(`${http}/weights/3/file`, { headers })).status).toBe(404);
+  });
+
+  test("an env server that nobody can reach is reached, by guests and by actors of this machine", async () => {
+    const { gate, actors } = await stage();
+    const transport = offering({ transport: guest(ENV), clock: realClock, failed() {} });
+    const far = await transport.listen(`${gate.address}/offer/far`, answering("from far away"), {});
+    ends.push(() => far.close());
+    // More at once than connections that were made in advance.
+    const here = Array.from({ length: 6 }, () => actors.connect(gate.urlOf("far"), silent));
+    const there = Array.from({ length: 6 }, () => guest(SAMPLER).connect(`${gate.address}/actors/far?as=g`, silent));
+    const answers = await Promise.all([...here, ...there].map(async (peer) => ask(await peer)));
+    expect(answers).toEqual(Array(12).fill("from far away"));
+  });
+
+  test("whoever waits for one that never offers a connection is told so", async () => {
+    const clock = new FakeClock();
+    const { gate } = await stage({ clock });
+    const { promise: closed, resolve } = Promise.withResolvers<string>();
+    await guest(SAMPLER).connect(`${gate.address}/actors/ghost?as=g`, {
+      ...silent,
+      closed: (_, reason) => resolve(reason),
+    });
+    clock.advance(10_000);
+    expect(await closed).toBe("ghost offered no connection within 10000 ms");
+  });
+
+  test("when one end goes, the other learns it; and a guest is cut off whole", async () => {
+    const { gate } = await stage();
+    const closed: string[] = [];
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const handler: Handler = {
+      ...silent,
+      closed(_, reason) {
+        if (closed.push(reason) === 2) resolve();
+      },
+    };
+    for (const name of ["learner", "supervisor"])
+      await guest(BOTH).connect(`${gate.address}/actors/${name}?as=g`, handler);
+    const other = await guest(BOTH).connect(`${gate.address}/actors/learner?as=other`, silent);
+    gate.cut("g", "silent for 10000 ms");
+    await promise;
+    expect([closed, other.closed]).toEqual([Array(2).fill("silent for 10000 ms"), false]);
+  });
+
+  test("a frame over the limit ends that connection only, and there are only so many connections", async () => {
+    const { gate } = await stage({ connectionsMax: 2 });
+    const { promise: lost, resolve } = Promise.withResolvers<string>();
+    const big = createTransport("socket", { ...limits, token: BOTH, frameBytesMax: 1 << 18 });
+    const peer = await big.connect(`${gate.address}/actors/learner?as=g`, {
+      ...silent,
+      closed: (_, reason) => resolve(reason),
+    });
+    const other = await guest(BOTH).connect(`${gate.address}/actors/learner?as=h`, silent);
+    const third = guest(BOTH).connect(`${gate.address}/actors/learner?as=i`, silent);
+    await expect(third).rejects.toThrow("HTTP status 503 instead of a WebSocket");
+    peer.tell({ type: "stop", reason: "x".repeat(1 << 17) } as Tell);
+    expect(await lost).toBe("a frame was larger than the other end allows");
+    expect(await ask(other)).toBe("learner");
+    const sizes = { "frame of": `${1 << 17} bytes`, allowed: `${limits.frameBytesMax} bytes` };
+    figure("oversize frame", { ...sizes, "connections ended": 1, "others ended": Number(other.closed) });
+  });
+});
+
+describe("TLS", () => {
+  const open = async (mutual: boolean) => {
+    const pem = certificates(temporaryFolder());
+    const [cert, key, ca] = ["server.crt", "server.key", "ca.crt"].map(pem.text) as [string, string, string];
+    const { gate } = await stage({ listen: "wss://127.0.0.1:0", tls: { cert, key, clientCa: mutual ? ca : null } });
+    const connect = async (tls: ClientTls) => {
+      try {
+        return await ask(await guest(BOTH, tls).connect(`${gate.address}/actors/learner?as=g`, silent));
+      } catch (error) {
+        return (error as Error).message.replace(/^cannot connect to \S+: /, "");
+      }
+    };
+    const own = (name: string) => ({ ca, cert: pem.text(`${name}.crt`), key: pem.text(`${name}.key`) });
+    return { connect, ca, own, stranger: pem.text("stranger.crt") };
+  };
+
+  test("lets in who trusts the authority, and nobody else connects", async () => {
+    const { connect, ca, stranger } = await open(false);
+    expect(await connect({ ca })).toBe("learner");
+    for (const tls of [{}, { ca: stranger }])
+      expect(await connect(tls)).toStartWith("the TLS handshake failed: unable to verify");
+  });
+
+  test("of both ends turns away who has no certificate of the authority, token or not", async () => {
+    const { connect, ca, own } = await open(true);
+    expect(await connect(own("client"))).toBe("learner");
+    expect(await connect({ ca })).toContain("CERTIFICATE_REQUIRED");
+    expect(await connect(own("stranger"))).not.toBe("learner");
+  });
+});
+
+describe("a relay", () => {
+  function end(queuedBytes = 0) {
+    const sent: Uint8Array[] = [];
+    const closed: string[] = [];
+    const it: End = { queuedBytes, send: (frame) => sent.push(frame) > 0, close: (reason) => void closed.push(reason) };
+    return { it, sent, closed };
+  }
+
+  test("holds what comes before the other end is there, in order, and as much as may be queued", () => {
+    const relay = new Relay(8);
+    const [left, right] = [end(), end()];
+    relay.attach(0, left.it);
+    const frame = Uint8Array.of(1, 2, 3);
+    relay.frame(0, frame);
+    frame.fill(9);
+    relay.frame(0, Uint8Array.of(4));
+    relay.attach(1, right.it);
+    relay.frame(1, Uint8Array.of(5));
+    expect([right.sent, left.sent]).toEqual([[Uint8Array.of(1, 2, 3), Uint8Array.of(4)], [Uint8Array.of(5)]]);
+
+    const full = new Relay(8);
+    full.attach(0, left.it);
+    for (let i = 0; i < 4; i++) full.frame(0, new Uint8Array(3));
+    expect([left.closed, full.closed]).toEqual([
+      ["the other end reads too slowly: 9 bytes wait, queuedBytesMax is 8"],
+      true,
+    ]);
+  });
+
+  test("is closed when an end reads too slowly, or drops a frame", () => {
+    for (const slow of [end(6), { ...end(), it: { ...end().it, send: () => false } }]) {
+      const [fast, relay] = [end(), new Relay(8)];
+      relay.attach(0, fast.it);
+      relay.attach(1, slow.it);
+      relay.frame(0, new Uint8Array(3));
+      expect(fast.closed[0]).toStartWith("the other end reads too slowly: ");
+    }
+  });
+
+  test("that is closed tells who comes too late", () => {
+    const relay = new Relay(8);
+    relay.close("enough");
+    const late = end();
+    relay.attach(1, late.it);
+    expect(late.closed).toEqual(["the other end has closed"]);
+  });
+});
+
+test("an offered connection is used once, by who waited longest, and not by who has gone", () => {
+  const clock = new FakeClock();
+  const offers = new Offers(clock, 1000);
+  const relay = () => new Relay(8);
+  const [gone, first, second] = [relay(), relay(), relay()];
+  for (const one of [gone, first, second]) offers.take("far", one);
+  gone.close("left");
+  const used: Relay[] = [];
+  const offer = () => offers.add("far", { use: (one) => void used.push(one) });
+  offer();
+  offer();
+  const withdraw = offer();
+  withdraw();
+  offer();
+  offers.take("far", gone);
+  expect(used).toEqual([first, second, gone]);
+});

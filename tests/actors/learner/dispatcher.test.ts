@@ -1,0 +1,389 @@
+/** What samplers see of the learner, and both of them together through every loss of a connection. */
+import { beforeEach, describe, expect, test } from "bun:test";
+import { Learner } from "../../../actors/learner/dispatcher.ts";
+import { type Finished, TicketBook } from "../../../actors/learner/tickets.ts";
+import type { Played } from "../../../actors/protocol.ts";
+import { welcoming } from "../../../actors/transport/handshake.ts";
+import type { Listener } from "../../../actors/transport/transport.ts";
+import { Acks } from "../../../actors/weights/publisher.ts";
+import { figure } from "../../figure.ts";
+import {
+  bandits,
+  digestOf,
+  hold,
+  LEASE_MS,
+  RUN,
+  scored,
+  startSampler,
+  tickets,
+  World,
+  weights,
+} from "../sampler/stage.ts";
+import { Hand } from "./hand.ts";
+
+let world: World;
+let book: TicketBook;
+let acks: Acks;
+let learner: Learner;
+let listener: Listener;
+let notices: string[];
+
+async function listen(): Promise<void> {
+  book = new TicketBook({ clock: world.clock, leaseMs: LEASE_MS, attemptsMax: 3, expired: () => learner.grant() });
+  acks = new Acks();
+  notices = [];
+  learner = new Learner({
+    tickets: book,
+    acks,
+    leaseMs: LEASE_MS,
+    vocabulary: 500,
+    clock: world.clock,
+    notice: (level, kind, text) => void notices.push(`${level} ${kind}: ${text}`),
+  });
+  listener = await world.transport.listen("memory:learner", welcoming(RUN, learner));
+}
+beforeEach(async () => {
+  world = new World();
+  await listen();
+});
+
+const hand = (name = "s0") => new Hand(world, name);
+
+describe("tickets", () => {
+  test("go to a sampler when it has acknowledged the digest that was published, and not before", async () => {
+    learner.announce(weights(1));
+    void learner.play(tickets(2));
+    const one = await hand().connect();
+    one.peer.tell({ type: "sampler.ready", actor: "s0", slots: 4 });
+    await world.settle();
+    expect(one.told).toEqual([weights(1)]);
+    one.load(1);
+    await world.settle();
+    expect(one.told.slice(1)).toEqual([{ type: "tickets", tickets: tickets(2), leaseMs: LEASE_MS }]);
+  });
+
+  test("never exceed the slots; each that is finished makes room for the next", async () => {
+    learner.announce(weights(1));
+    const one = await hand().ready(2);
+    const all = learner.play(tickets(4));
+    await world.settle();
+    expect(one.granted).toEqual(["e0/0", "e1/0"]);
+    await one.finish("e1");
+    expect(one.granted).toEqual(["e0/0", "e1/0", "e2/0"]);
+    for (const episode of ["e2", "e0", "e3"]) await one.finish(episode);
+    expect((await all).map(({ ticket }) => ticket.episode)).toEqual(["e0", "e1", "e2", "e3"]);
+  });
+
+  test("are shared, so that the first to ask leaves some", async () => {
+    learner.announce(weights(1));
+    const [one, two] = [await hand("s0").ready(10), await hand("s1").ready(10)];
+    void learner.play(tickets(6));
+    await world.settle();
+    expect([one.granted.length, two.granted.length]).toEqual([3, 3]);
+  });
+
+  test("are shared as evenly when one sampler has loaded its weights before the other", async () => {
+    learner.announce(weights(1));
+    const [one, two] = [await hand("s0").ready(10), await hand("s1").ready(10)];
+    learner.announce(weights(2, "b"));
+    void learner.play(tickets(6, { version: 2 }));
+    await world.settle();
+    one.load(2, "b");
+    await world.settle();
+    expect([one.granted.length, two.granted.length]).toEqual([3, 0]);
+    two.load(2, "b");
+    await world.settle();
+    expect([one.granted.length, two.granted.length]).toEqual([3, 3]);
+  });
+
+  test("are all played by one sampler if the other never loads its weights", async () => {
+    learner.announce(weights(1));
+    const [one] = [await hand("s0").ready(10), await hand("s1").ready(10)];
+    learner.announce(weights(2, "b"));
+    const all = learner.play(tickets(6, { version: 2 }));
+    one.load(2, "b");
+    await world.settle();
+    for (let next = 0; next < 6; next++) await one.finish(one.granted[next]!.split("/")[0]!);
+    expect((await all).every(({ sampler }) => sampler === "s0")).toBe(true);
+  });
+
+  test("of a lost sampler are played by the others", async () => {
+    learner.announce(weights(1));
+    const [one, two] = [await hand("s0").ready(10), await hand("s1").ready(10)];
+    void learner.play(tickets(4));
+    await world.settle();
+    const lost = [...one.granted];
+    one.peer.close("killed");
+    await world.settle();
+    expect(two.granted.slice(-2)).toEqual(lost.map((name) => name.replace("/0", "/1")));
+    expect(notices.at(-1)).toBe("warning left: s0 left: killed");
+  });
+
+  test("whose lease ran out are granted again, though every sampler is idle", async () => {
+    learner.announce(weights(1));
+    const one = await hand("s0").ready(1);
+    const all = learner.play(tickets(1));
+    await world.settle();
+    const two = await hand("s1").ready(1);
+    await world.after(LEASE_MS);
+    const again = [...one.granted.slice(1), ...two.granted];
+    expect(again).toEqual(["e0/1"]);
+    const [player] = [one, two].filter(({ granted }) => granted.includes("e0/1"));
+    expect(await one.finish("e0", 0)).toBe(false);
+    expect(await player!.finish("e0", 1)).toBe(true);
+    expect((await all)[0]!.ticket.attempt).toBe(1);
+  });
+
+  test("come back when their sampler connects again before its first connection is known to be gone", async () => {
+    learner.announce(weights(1));
+    const first = await hand("s0").ready(4);
+    void learner.play(tickets(2));
+    await world.settle();
+    const again = await hand("s0").ready(4);
+    expect(again.granted).toEqual(["e0/1", "e1/1"]);
+    first.peer.close("late");
+    await world.settle();
+    expect([acks.version("s0"), learner.samplerCount]).toEqual([1, 1]);
+    expect(await again.finish("e0", 1)).toBe(true);
+  });
+
+  test("are not handed out any more when the run ends", async () => {
+    learner.announce(weights(1));
+    const one = await hand().ready(4);
+    learner.leave();
+    void learner.play(tickets(2));
+    one.peer.close("leaving");
+    await world.settle();
+    expect([one.granted, notices]).toEqual([[], ["info joined: s0 joined"]]);
+  });
+});
+
+describe("weights", () => {
+  test("are announced to those who are there and to whoever comes later", async () => {
+    const early = await hand("s0").connect();
+    learner.announce(weights(1));
+    learner.announce(weights(2, "b"));
+    const late = await hand("s1").connect();
+    expect([early.told, late.told]).toEqual([[weights(1), weights(2, "b")], [weights(2, "b")]]);
+  });
+
+  test("to come are told of while they are to come, and count for nothing: tickets wait for those that were published", async () => {
+    const early = await hand("s0").ready(4);
+    const next = { type: "weights.next", path: "/b", byteLength: 4, key: "0".repeat(32) } as const;
+    learner.prepare(next);
+    await world.settle();
+    const late = await hand("s1").connect();
+    void learner.play(tickets(1));
+    await world.settle();
+    expect([early.told, late.told, acks.holders]).toEqual([[next], [], 0]);
+  });
+
+  test("other than those published quarantine a sampler, until it says hello again", async () => {
+    learner.announce(weights(1));
+    const [bad, good] = [await hand("s0").ready(4, 1, "f"), await hand("s1").ready(4)];
+    void learner.play(tickets(2));
+    await world.settle();
+    expect([bad.granted, good.granted.length, acks.quarantined]).toEqual([[], 2, ["s0"]]);
+    const digest = "ffffffffffff…";
+    expect(notices).toContain(
+      `error quarantined: s0 holds other bytes for version 1 than were published (${digest}); it gets no tickets`,
+    );
+    bad.load(1);
+    await world.settle();
+    expect(bad.granted).toEqual([]);
+    bad.peer.close("mended");
+    const again = await hand("s0").ready(4);
+    void learner.play([{ ...tickets(1)[0]!, episode: "next" }]);
+    await world.settle();
+    expect([...again.granted, ...good.granted]).toContain("next/0");
+  });
+
+  test("of an older version get only tickets that allow it", async () => {
+    learner.announce(weights(1));
+    learner.announce(weights(2, "b"));
+    const one = await hand().ready(10, 1);
+    void learner.play([
+      { ...tickets(1)[0]!, episode: "sync", version: 2 },
+      { ...tickets(1)[0]!, episode: "async", version: 1, exact: false },
+      { ...tickets(1)[0]!, episode: "fresh", version: 2, exact: false },
+    ]);
+    await world.settle();
+    expect(one.granted).toEqual(["async/0"]);
+    one.load(2, "b");
+    await world.settle();
+    expect(one.granted).toEqual(["async/0", "sync/0", "fresh/0"]);
+  });
+});
+
+describe("an outcome", () => {
+  test("is taken once; a second delivery is answered and ignored", async () => {
+    learner.announce(weights(1));
+    const one = await hand().ready(4);
+    void learner.play(tickets(2));
+    await world.settle();
+    expect([await one.finish("e0"), await one.finish("e0"), await one.finish("ghost")]).toEqual([true, false, false]);
+    expect(book.ignored).toBe(2);
+  });
+
+  test("of an attempt that was given to another is ignored", async () => {
+    learner.announce(weights(1));
+    const one = await hand("s0").ready(4);
+    const all = learner.play(tickets(1));
+    await world.settle();
+    one.peer.close("cut");
+    await world.settle();
+    const [two, back] = [await hand("s1").ready(4), await hand("s0").ready(4)];
+    expect(two.granted).toEqual(["e0/1"]);
+    expect([await back.finish("e0", 0), await back.finish("e0", 1), await two.finish("e0", 1)]).toEqual([
+      false,
+      false,
+      true,
+    ]);
+    expect((await all)[0]!.sampler).toBe("s1");
+  });
+});
+
+describe("a bad trajectory", () => {
+  const send = async (one: Hand, attempt: number, change: (outcome: Played) => void) => {
+    const outcome = scored("e0") as Played;
+    change(outcome);
+    const ask = { type: "episode.finished", actor: one.actor, episode: "e0", attempt, outcome } as const;
+    const answer = await one.peer.ask(ask, 5000);
+    await world.settle();
+    return answer;
+  };
+  const poison = ({ trajectory }: Played) => void trajectory.logProbs.fill(Number.NaN, 1);
+
+  test("is never used: after as many deliveries as attempts its episode is aborted, and others go on", async () => {
+    learner.announce(weights(1));
+    const one = await hand().ready(4);
+    const all = learner.play(tickets(2));
+    await world.settle();
+    const deliveries = [0, 1, 2];
+    for (const attempt of deliveries) await send(one, attempt, poison);
+    expect(await one.finish("e1")).toBe(true);
+    const detail = "s0 sent a bad trajectory of e0: log-probability NaN at token 1";
+    expect((await all).map(({ outcome }) => outcome)).toMatchObject([
+      { status: "aborted", detail },
+      { status: "scored" },
+    ]);
+    expect(notices.filter((notice) => notice.includes("poison"))).toEqual(Array(3).fill(`warning poison: ${detail}`));
+    figure("poison message", { deliveries: deliveries.length, used: 0, "others taken": 1, restarts: 0 });
+  });
+
+  test("is one with weights that were never published, and the ticket is played again", async () => {
+    learner.announce(weights(1));
+    const one = await hand().ready(4);
+    const all = learner.play(tickets(1));
+    await world.settle();
+    await send(one, 0, (outcome) => Object.assign(outcome.trajectory, { digest: digestOf("b") }));
+    await send(one, 1, () => {});
+    expect(await all).toMatchObject([{ ticket: { attempt: 1 }, outcome: { status: "scored" } }]);
+    expect(notices.at(-1)).toContain("it was played with version 1, bbbbbbbbbbbb…, which was not published");
+  });
+});
+
+test("a sampler that says that it leaves is no warning, and its tickets are for the others at once", async () => {
+  learner.announce(weights(1));
+  const [one, two] = [await hand("s0").ready(4), await hand("s1").ready(4)];
+  void learner.play(tickets(2));
+  await world.settle();
+  one.peer.tell({ type: "sampler.leaving", actor: "s0", reason: "SIGTERM" });
+  await world.settle();
+  expect(two.granted).toEqual(["e1/0", "e0/1"]);
+  one.peer.close("SIGTERM");
+  await world.settle();
+  expect(notices.slice(2)).toEqual(["info left: s0 leaves: SIGTERM"]);
+});
+
+test("a learner says for how long nothing happened with its tickets, and why", async () => {
+  learner.announce(weights(1));
+  await world.after(5000);
+  expect(learner.stalledMs).toBe(0);
+  void learner.play(tickets(3));
+  await world.after(300);
+  expect([learner.stalledMs, learner.state]).toEqual([300, "3 tickets wait; no sampler is there"]);
+  const [one, two] = [await hand("s0").ready(1), await hand("s1").connect()];
+  two.load(1, "b");
+  await hand("s2").connect();
+  await world.after(200);
+  expect(learner.stalledMs).toBe(200);
+  expect(learner.state).toBe("2 tickets wait; s0 plays 1, s1 is quarantined, s2 has not loaded its weights");
+  await one.finish("e0");
+  expect(learner.stalledMs).toBe(0);
+});
+
+test("only samplers are taken in, and only asked what concerns them", async () => {
+  const stranger = await hand("e0").connect("env-server");
+  expect([stranger.peer.closed, learner.samplerCount]).toEqual([true, 0]);
+  const one = await hand().connect();
+  const answer = await one.peer.ask({ type: "env.step", episode: "e", turn: 0, reply: "" }, 5000);
+  expect(answer).toEqual({ type: "failed", code: "protocol", detail: "a learner is not asked env.step" });
+});
+
+describe("samplers and learner together", () => {
+  const played = (finished: readonly Finished[]) =>
+    finished.map(({ ticket, outcome }) => [ticket.episode, ticket.attempt, outcome.status]);
+  const all = (attempt = 0) => tickets(6).map(({ episode }) => [episode, attempt, "scored"]);
+
+  test("play everything once, in the order it was asked for", async () => {
+    await bandits(world, "env-0");
+    const two = ["sampler-0", "sampler-1"].map((actor) => startSampler(world, { actor, slots: 2 }));
+    learner.announce(weights(1));
+    await world.settle();
+    const done = learner.play(tickets(6));
+    await world.settle();
+    expect(played(await done)).toEqual(all());
+    expect(two.flatMap(({ policy }) => policy.played).length).toBe(6);
+  });
+
+  test("lose a sampler, and the other one plays what it had", async () => {
+    await bandits(world, "env-0");
+    const [lost, left] = ["sampler-0", "sampler-1"].map((actor) => startSampler(world, { actor, slots: 6 }));
+    learner.announce(weights(1));
+    await world.settle();
+    hold(lost!.policy);
+    const done = learner.play(tickets(6));
+    await world.settle();
+    expect(lost!.policy.played.length).toBe(3);
+    lost!.connection.close("killed");
+    await world.settle();
+    const attempts = (await done).map(({ ticket, sampler }) => [ticket.attempt, sampler]);
+    expect(attempts.filter(([attempt]) => attempt === 1)).toEqual(Array(3).fill([1, "sampler-1"]));
+    expect(left!.policy.played.length).toBe(6);
+  });
+
+  test("lose the learner: the next one begins anew, and takes nothing that was played for the first", async () => {
+    await bandits(world, "env-0");
+    const { policy } = startSampler(world, { slots: 6 });
+    learner.announce(weights(9, "c"));
+    await world.settle();
+    const release = hold(policy);
+    const first = learner.play(tickets(6, { version: 9 }));
+    await world.settle();
+    await listener.close();
+    await listen();
+    learner.announce(weights(1));
+    const second = learner.play(tickets(6));
+    await world.after(200);
+    release();
+    await world.settle();
+    const finished = await second;
+    expect(played(finished)).toEqual(all());
+    for (const { outcome } of finished)
+      expect(outcome).toMatchObject({ trajectory: { version: 1, digest: digestOf("a") } });
+    expect(policy.played.length).toBe(12);
+    expect(await Promise.race([first, Promise.resolve("open")])).toBe("open");
+  });
+
+  test("never train on what a quarantined sampler would play", async () => {
+    await bandits(world, "env-0");
+    const [bad, good] = ["sampler-0", "sampler-1"].map((actor) => startSampler(world, { actor, slots: 6 }));
+    bad!.policy.found = () => digestOf("f");
+    learner.announce(weights(1));
+    await world.settle();
+    const finished = await learner.play(tickets(6));
+    expect([bad!.policy.played, good!.policy.played.length]).toEqual([[], 6]);
+    expect(finished.every(({ sampler }) => sampler === "sampler-1")).toBe(true);
+  });
+});

@@ -1,0 +1,55 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { loadCheckpoint, saveCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
+import { learnerMemory } from "../../../actors/learner/networks.ts";
+import { parameterCount } from "../../../model/policy/parameters.ts";
+import { ModelConfig } from "../../../model/policy/transformer.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+
+afterAll(removeTemporaryFolders);
+
+const shape = { vocabulary: 12, width: 8, layers: 1, heads: 2, kvHeads: 1, headWidth: 4, hidden: 6 };
+
+describe.each([true, false])("a learner's memory, embedding shared with the output: %p,", (tiedEmbedding) => {
+  const model = ModelConfig.parse({ ...shape, tiedEmbedding });
+  const count = parameterCount(model);
+
+  test("holds no critic where none is needed", () => {
+    const { policy, critic } = learnerMemory(model, "none", null);
+    expect([policy.parameters.length, critic]).toEqual([count, null]);
+  });
+
+  test("is apart for a critic with a network of its own", () => {
+    const { policy, critic } = learnerMemory(model, "separate", null);
+    expect(critic!.memory.parameters.buffer).not.toBe(policy.parameters.buffer);
+    expect(critic!.model.head).toBe("value");
+  });
+
+  test("begins with the policy, where the critic shares its network", () => {
+    const { policy, critic } = learnerMemory(model, "shared", null);
+    expect([policy.parameters.length, critic!.memory.parameters.length]).toEqual([count, count + shape.width]);
+    critic!.memory.parameters[count - 1] = 7;
+    expect(policy.parameters[count - 1]).toBe(7);
+  });
+
+  test.each(["separate", "shared"] as const)("comes back from a checkpoint, %s", async (backbone) => {
+    const { policy, critic } = learnerMemory(model, backbone, null);
+    for (const [k, memory] of [policy, critic!.memory].entries()) {
+      for (const [j, part] of (["parameters", "moment", "variance"] as const).entries()) {
+        memory[part].set(memory[part].map((_, i) => i + j / 4 + k / 16));
+      }
+    }
+    const path = await saveCheckpoint(temporaryFolder(), {
+      update: 3,
+      model,
+      tokenizer: "t",
+      state: {},
+      policy: { ...policy, step: 5 },
+      critic: { ...critic!.memory, step: 6 },
+      criticHead: critic!.model.head === "both" ? "both" : "value",
+    });
+    const again = learnerMemory(model, backbone, await loadCheckpoint(path));
+    expect(again.critic!.memory).toEqual({ ...critic!.memory, step: 6 });
+    expect([...again.policy.parameters]).toEqual([...policy.parameters]);
+    expect([...again.policy.variance]).toEqual([...policy.variance]);
+  });
+});

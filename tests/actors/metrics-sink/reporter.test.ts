@@ -1,0 +1,183 @@
+/** What an actor reports arrives in order, or is counted; rows of the log arrive, however long the sink takes. */
+import { beforeEach, describe, expect, test } from "bun:test";
+import { Reporter } from "../../../actors/metrics-sink/reporter.ts";
+import type { Answer, Ask, Tell } from "../../../actors/protocol.ts";
+import type { Peer } from "../../../actors/transport/transport.ts";
+import { FakeClock } from "../fake-clock.ts";
+import { playedRow } from "./fake-run.ts";
+
+/** A sink that can be away, busy or full. */
+class FakeSink {
+  readonly told: Tell[] = [];
+  readonly rows: string[] = [];
+  away = false;
+  queuedBytes = 0;
+  full = false;
+  asks = 0;
+
+  readonly peer = (): Peer | null =>
+    this.away
+      ? null
+      : ({
+          name: "sink",
+          closed: false,
+          queuedBytes: this.queuedBytes,
+          close: () => {},
+          tell: (message: Tell) => void this.told.push(message),
+          ask: async (message: Ask) => this.#answer(message),
+        } as Peer);
+
+  #answer(message: Ask): Answer {
+    this.asks++;
+    if (message.type !== "episodes") throw new Error("not what a reporter asks");
+    if (this.full) return { type: "failed", code: "capacity", detail: "the disk is full." };
+    this.rows.push(...message.rows.map(({ ticket }) => ticket.episode));
+    return { type: "episodes.stored", count: message.rows.length };
+  }
+}
+
+let clock: FakeClock;
+let sink: FakeSink;
+let reporter: Reporter;
+let notices: string[];
+beforeEach(() => {
+  [clock, sink, notices] = [new FakeClock(), new FakeSink(), []];
+  reporter = new Reporter({
+    actor: "learner",
+    sink: sink.peer,
+    clock,
+    waitingMax: 5,
+    rowsMax: 10,
+    askDeadlineMs: 1000,
+    retryMs: 100,
+    notice: (level, text) => void notices.push(`${level}: ${text}`),
+  });
+});
+
+const settle = async () => {
+  for (let i = 0; i < 20; i++) await new Promise((next) => setImmediate(next));
+};
+const after = async (ms: number) => {
+  clock.advance(ms);
+  await settle();
+};
+const steps = () => sink.told.map((message) => (message.type === "metrics" ? message.step : message.type));
+const rows = (count: number, name = "e") =>
+  Array.from({ length: count }, (_, i) => playedRow({ episode: `${name}${i}` }));
+const note = (step: number) => reporter.metrics(step, { "train/success": 0.5 });
+
+describe("metrics and events", () => {
+  test("go to the sink at once", () => {
+    note(1);
+    reporter.event("warning", "skipped", "nothing to learn");
+    expect(sink.told).toEqual([
+      { type: "metrics", actor: "learner", step: 1, values: { "train/success": 0.5 } },
+      { type: "event", actor: "learner", level: "warning", kind: "skipped", text: "nothing to learn" },
+    ]);
+  });
+
+  test("wait while the sink is away, and arrive in their order", () => {
+    sink.away = true;
+    for (const step of [1, 2, 3]) note(step);
+    sink.away = false;
+    note(4);
+    expect(steps()).toEqual([1, 2, 3, 4]);
+  });
+
+  test("wait while the sink is behind, and no later one overtakes them", () => {
+    sink.queuedBytes = 2 ** 21;
+    for (const step of [1, 2]) note(step);
+    sink.queuedBytes = 0;
+    reporter.opened();
+    note(3);
+    expect(steps()).toEqual([1, 2, 3]);
+  });
+
+  test("that are too many drop the oldest, which the next one that gets through tells", () => {
+    sink.away = true;
+    for (let step = 1; step <= 8; step++) note(step);
+    sink.away = false;
+    reporter.opened();
+    expect(steps()).toEqual([4, "event", 5, 6, 7, 8]);
+    expect(sink.told[1]).toMatchObject({
+      level: "warning",
+      kind: "dropped",
+      text: "3 metrics and events of learner were dropped while the sink was away",
+    });
+  });
+
+  test("are checked where they are made", () => {
+    expect(() => reporter.metrics(1, { "train/success": Number.NaN })).toThrow("train/success is NaN");
+    expect(() => reporter.metrics(1, { sucess: 1 } as never)).toThrow('no metric named "sucess"');
+  });
+});
+
+describe("episodes", () => {
+  test("are stored in their order, whole messages at a time", async () => {
+    await reporter.episodes(rows(300).slice(0, 5));
+    await settle();
+    expect(sink.rows).toEqual(["e0", "e1", "e2", "e3", "e4"]);
+    await reporter.episodes(rows(300));
+    await settle();
+    expect([sink.rows.length, sink.asks]).toEqual([305, 4]);
+  });
+
+  test("wait for a sink that is away", async () => {
+    sink.away = true;
+    await reporter.episodes(rows(3));
+    await after(500);
+    sink.away = false;
+    await after(100);
+    expect(sink.rows).toEqual(["e0", "e1", "e2"]);
+  });
+
+  test("that cannot be stored are kept, which is said once, as is the end of it", async () => {
+    sink.full = true;
+    await reporter.episodes(rows(3));
+    for (let i = 0; i < 5; i++) await after(100);
+    expect([sink.rows, notices]).toEqual([[], ["warning: the disk is full. Until then they wait here."]]);
+    sink.full = false;
+    await after(100);
+    expect([sink.rows.length, notices.at(-1)]).toEqual([3, "info: episodes can be stored again"]);
+  });
+
+  test("beyond what may wait make their reporter wait", async () => {
+    sink.full = true;
+    await reporter.episodes(rows(10, "first"));
+    let done = false;
+    const waiting = reporter.episodes(rows(1, "more")).then(() => {
+      done = true;
+    });
+    await after(1000);
+    expect(done).toBe(false);
+    sink.full = false;
+    await after(100);
+    await waiting;
+    expect(sink.rows.length).toBe(11);
+  });
+});
+
+describe("draining", () => {
+  test("waits until everything has arrived", async () => {
+    sink.away = true;
+    note(1);
+    await reporter.episodes(rows(2));
+    const drained = reporter.drain(1000);
+    await after(300);
+    sink.away = false;
+    await after(100);
+    await after(100);
+    expect(await drained).toEqual({ rows: 0, messages: 0 });
+    expect([steps(), sink.rows]).toEqual([[1], ["e0", "e1"]]);
+    expect(clock.waitingMs).toEqual([]);
+  });
+
+  test("ends in time, and says what is left", async () => {
+    sink.away = true;
+    note(1);
+    await reporter.episodes(rows(2));
+    const drained = reporter.drain(1000);
+    for (let i = 0; i < 12; i++) await after(100);
+    expect(await drained).toEqual({ rows: 2, messages: 1 });
+  });
+});

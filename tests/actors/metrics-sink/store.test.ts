@@ -1,0 +1,193 @@
+import { Database } from "bun:sqlite";
+import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { overviewOf } from "../../../actors/dashboard/overview.ts";
+import { Store } from "../../../actors/metrics-sink/store.ts";
+import { actorView, playedRow } from "./fake-run.ts";
+
+let directory: string;
+let now: number;
+const open = (name = "run.sqlite") =>
+  new Store({ path: join(directory, name), durability: "full", wallClock: () => now });
+
+const openRecorded = () =>
+  new Store({ path: join(directory, "run.sqlite"), durability: "full", wallClock: () => now, readOnly: true });
+
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), "bunraku-store-"));
+  now = 1_000_000;
+});
+afterEach(() => rmSync(directory, { recursive: true }));
+
+const facts = { name: "run-1", env: "SimpleSokoban", updates: 200, seed: 7 };
+const nothing = { points: [], events: [], episodes: [] };
+
+describe("Store", () => {
+  test("knows how long the earlier sessions of a run took, without the pause between them", () => {
+    const first = open();
+    expect(first.run()).toBeNull();
+    first.startSession(facts);
+    now += 5000;
+    first.write(nothing);
+    first.close();
+    now += 3_600_000;
+    const second = open();
+    second.startSession({ ...facts, updates: 300 });
+    now += 700;
+    second.write(nothing);
+    const known = { ...facts, updates: 300, startedMs: 4_605_000, seenMs: 4_605_700, earlierMs: 5000 };
+    expect(second.run()).toEqual({ ...known, silentMs: 0 });
+    second.close();
+    now += 1234;
+    const recorded = openRecorded();
+    expect(recorded.run()).toEqual({ ...known, silentMs: 1234 });
+    recorded.close();
+  });
+
+  test("of a run that was killed is one that ended, a minute after its last sign", () => {
+    const written = open();
+    written.startSession(facts);
+    written.write({ ...nothing, points: [{ name: "total/updates", actor: "learner", step: 57, value: 57 }] });
+    expect(overviewOf(written)).toMatchObject({ phase: "training", update: 57 });
+    written.close();
+    const recorded = openRecorded();
+    now += 60_000;
+    expect(overviewOf(recorded)!.phase).toBe("training");
+    now += 1;
+    expect(overviewOf(recorded)).toMatchObject({
+      phase: "silent",
+      progress: 57 / 200,
+      aliveMs: 0,
+      status: "The run ended at update 57; go on with it: bun run cluster --resume FOLDER",
+    });
+    recorded.close();
+  });
+
+  test("pages through episodes newest first, each exactly once, and filters them", () => {
+    const store = open();
+    const rows = Array.from({ length: 25 }, (_, i) =>
+      playedRow({ episode: `e${i}`, version: i, purpose: i % 5 === 0 ? "validate" : "train" }, i % 2 === 0),
+    );
+    store.write({ ...nothing, episodes: rows });
+    const seen: number[] = [];
+    let before: number | undefined;
+    do {
+      const { rows, next } = store.episodes({}, { before, limit: 10 });
+      seen.push(...rows.map(({ id }) => id));
+      before = next ?? undefined;
+    } while (before !== undefined);
+    expect(seen).toEqual(Array.from({ length: 25 }, (_, i) => 25 - i));
+
+    const versions = (filter: Parameters<Store["episodes"]>[0]) =>
+      store.episodes(filter, { limit: 50 }).rows.map(({ version }) => version);
+    expect(versions({ purpose: "validate" })).toEqual([20, 15, 10, 5, 0]);
+    expect(versions({ purpose: "validate", success: false })).toEqual([15, 5]);
+    expect(versions({ rewardMin: 5, version: 4 })).toEqual([4]);
+    expect(versions({ rewardMax: 5, version: 4 })).toEqual([]);
+    expect(versions({ env: "Bandit" })).toEqual([]);
+    expect(versions({ stop: "turns", update: 3, status: "scored" }).length).toBe(10);
+    store.close();
+  });
+
+  test("finds episodes by the words of their replies, and by the board", () => {
+    const store = open();
+    const failed = { status: "envError", detail: "SimpleSokoban#5 step: boom" } as const;
+    const rows = [
+      playedRow({ episode: "a", layoutSeed: 1 }, true, "the box is left of me"),
+      playedRow({ episode: "b", layoutSeed: 2 }, true, 'say "box is" AND NOT up*'),
+      { ...playedRow({ episode: "c", layoutSeed: 1 }), outcome: failed },
+    ];
+    store.write({ ...nothing, episodes: rows });
+    const found = (filter: Parameters<Store["episodes"]>[0]) =>
+      store.episodes(filter, { limit: 50 }).rows.map(({ episode }) => episode);
+    expect(found({ text: "box is lef" })).toEqual(["a"]);
+    expect(found({ text: "BOX" })).toEqual(["b", "a"]);
+    expect(found({ text: "is box" })).toEqual([]);
+    expect(found({ text: "boom" })).toEqual(["c"]);
+    // What FTS5 takes for an operator or a quote is a word like others.
+    for (const text of ['"box is" AND NOT up*', "box OR", "NEAR(", '"', "a:b", "*"])
+      expect(() => found({ text })).not.toThrow();
+    expect(found({ text: '"box is" AND NOT' })).toEqual(["b"]);
+    expect(found({ layoutSeed: 1 })).toEqual(["c", "a"]);
+    store.close();
+  });
+
+  test("keeps who there was when they were last told", () => {
+    const store = open();
+    expect(store.actors()).toBeNull();
+    store.write({ ...nothing, actors: [actorView("learner"), actorView("sampler-0")] });
+    now += 1000;
+    store.write({ ...nothing, actors: [actorView("learner", { restarts: 1 })] });
+    store.write(nothing);
+    expect(store.actors()).toEqual({ atMs: now, actors: [actorView("learner", { restarts: 1 })] });
+    store.close();
+  });
+
+  test("reads events newest first, before and since an id", () => {
+    const store = open();
+    const event = (text: string) => ({ actor: "learner", level: "info", kind: "phase", text }) as const;
+    store.write({ ...nothing, events: ["a", "b", "c", "d"].map(event) });
+    const texts = (page: Parameters<Store["events"]>[0]) => store.events(page).map(({ text }) => text);
+    expect(texts({ limit: 2 })).toEqual(["d", "c"]);
+    expect(texts({ limit: 9, before: 3 })).toEqual(["b", "a"]);
+    expect(texts({ limit: 9, since: 3 })).toEqual(["d"]);
+    expect(store.lastEvent("phase")?.text).toBe("d");
+    expect(store.lastEvent("engine")).toBeNull();
+    store.close();
+  });
+
+  test("takes all of a batch or none of it", () => {
+    const store = open();
+    const point = { name: "train/success", actor: "learner", step: 1, value: 0.5 };
+    const broken = { ...point, value: null as unknown as number };
+    expect(() => store.write({ ...nothing, points: [point, broken] })).toThrow("NOT NULL");
+    expect(store.latest()).toEqual([]);
+    store.close();
+  });
+
+  test("refuses a file that is not a database, by name", () => {
+    const path = join(directory, "letter.sqlite");
+    writeFileSync(path, "Dear Sir or Madam, ".repeat(100));
+    expect(() => open("letter.sqlite")).toThrow(`cannot open ${path}: file is not a database`);
+  });
+
+  test("refuses a file of a newer schema and leaves it alone", () => {
+    open().close();
+    const path = join(directory, "run.sqlite");
+    const db = new Database(path);
+    db.run("PRAGMA user_version = 99");
+    db.close();
+    expect(() => open()).toThrow(
+      `cannot read ${path}: it has schema 99 and this version of Bunraku knows up to 4. Use the version that wrote it, or a newer one.`,
+    );
+  });
+
+  test("brings a file of an older schema up to date, in which an episode was one context and its words were not listed", () => {
+    const first = open();
+    first.write({ ...nothing, episodes: [playedRow({ episode: "old" }, true, "long ago")] });
+    first.close();
+    const db = new Database(join(directory, "run.sqlite"));
+    db.run("ALTER TABLE bodies DROP COLUMN contexts");
+    db.run("ALTER TABLE bodies DROP COLUMN token_advantages");
+    db.run("DROP TABLE words");
+    db.run("DROP TABLE actors");
+    db.run("DROP INDEX episodes_by_board");
+    db.run("PRAGMA user_version = 1");
+    db.close();
+    const second = open();
+    expect(second.episode(1)?.row.outcome).toMatchObject({ trajectory: { contexts: [0] } });
+    expect(second.episodes({ text: "long ago" }, { limit: 5 }).rows.map(({ episode }) => episode)).toEqual(["old"]);
+    second.close();
+  });
+
+  test("opened twice lets one read what the other writes", () => {
+    const writer = open();
+    const reader = open();
+    writer.write({ ...nothing, points: [{ name: "train/success", actor: "learner", step: 4, value: 0.5 }] });
+    expect(reader.latest()).toEqual([{ name: "train/success", actor: "learner", step: 4, value: 0.5 }]);
+    writer.close();
+    reader.close();
+  });
+});

@@ -1,0 +1,70 @@
+/** What an actor measures of itself, on a clock that the test moves. */
+import { beforeEach, describe, expect, test } from "bun:test";
+import { Meter } from "../../../actors/metrics/meter.ts";
+import { FakeClock } from "../fake-clock.ts";
+
+let clock: FakeClock;
+let meter: Meter;
+
+beforeEach(() => {
+  clock = new FakeClock();
+  meter = new Meter(clock);
+});
+
+describe("Meter", () => {
+  test("tells rates over the last five seconds, not over the whole run", () => {
+    const rates: (number | undefined)[] = [];
+    for (let second = 0; second < 12; second++) {
+      meter.count("speed/env_steps_per_second", second < 6 ? 10 : 40);
+      clock.advance(1000);
+      rates.push(meter.read()["speed/env_steps_per_second"]);
+    }
+    expect(rates.slice(0, 6)).toEqual([10, 10, 10, 10, 10, 10]);
+    // One, two and three of five seconds at 40.
+    expect(rates.slice(6, 9)).toEqual([16, 22, 28]);
+    expect(rates.at(-1)).toBe(40);
+  });
+
+  test("gives time to what is named first of all that goes on, and the rest to idling", async () => {
+    meter.divide(["time/policy", "time/env"], "time/tickets");
+    const env = Promise.withResolvers<void>();
+    const reply = Promise.withResolvers<string>();
+    clock.advance(1000);
+    void meter.during("time/env", env.promise);
+    clock.advance(500);
+    const replied = meter.during("time/policy", reply.promise);
+    clock.advance(1500);
+    reply.resolve("Up");
+    expect(await replied).toBe("Up");
+    clock.advance(1000);
+    env.resolve();
+    await env.promise;
+    expect(meter.read()).toEqual({ "time/policy": 1.5 / 4, "time/env": 1.5 / 4, "time/tickets": 1 / 4 });
+  });
+
+  test("ends the time of work that failed, and lets the failure through", async () => {
+    meter.divide(["time/busy"], null);
+    const failing = Promise.withResolvers<void>();
+    const watched = meter.during("time/busy", failing.promise);
+    clock.advance(1000);
+    failing.reject(new Error("boom"));
+    await expect(watched).rejects.toThrow("boom");
+    expect(() =>
+      meter.within("time/busy", () => {
+        clock.advance(1000);
+        throw new Error("bang");
+      }),
+    ).toThrow("bang");
+    clock.advance(2000);
+    expect(meter.read()["time/busy"]).toBe(0.5);
+  });
+
+  test("reads depths when it is asked, and leaves out what is not known", () => {
+    let waiting = 3;
+    meter.depth("queue/waiting", () => waiting);
+    meter.depth("weights/version", () => null);
+    expect(meter.read()).toEqual({ "queue/waiting": 3 });
+    waiting = 0;
+    expect(meter.read()).toEqual({ "queue/waiting": 0 });
+  });
+});

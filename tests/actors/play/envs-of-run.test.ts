@@ -1,0 +1,140 @@
+/** One env or a mix: which groups are whose, with which options and budgets, and what cannot be split. */
+import { describe, expect, test } from "bun:test";
+import { composeRunConfig } from "../../../actors/config/config.ts";
+import {
+  envNames,
+  envsText,
+  episodeRules,
+  playedEnvs,
+  sharedGroups,
+  shortText,
+  tagOf,
+} from "../../../actors/play/envs-of-run.ts";
+import { groupEnvs } from "../../../actors/training/curriculum.ts";
+
+const configOf = (values: Record<string, unknown>) =>
+  composeRunConfig([{ source: "test", values: { warmStart: { enabled: false }, ...values } }]);
+const mix = [
+  { tag: "SimpleSokoban", groups: 2 },
+  { tag: "FrozenLake", options: { successRate: 0.9 }, turnsMax: 3 },
+  { tag: "FrozenLake", name: "Ice", actionsMax: 7 },
+  { tag: "Bandit" },
+];
+
+describe("groups of a mix", () => {
+  const of = (...groups: (number | null)[]) => groups.map((count, i) => ({ name: `env${i}`, groups: count }));
+
+  test.each([
+    [of(null), 16, [16]],
+    [of(null, null), 16, [8, 8]],
+    [of(4, null, null), 16, [4, 6, 6]],
+    [of(10, 6), 16, [10, 6]],
+  ])("of %j, %p in all, are %p", (envs, total, expected) => {
+    expect(sharedGroups(envs, total)).toEqual(expected);
+  });
+
+  test.each([
+    [
+      of(null, null, null),
+      16,
+      "16 groups do not split evenly among 3 envs; change rollout.groups, or give each env its groups",
+    ],
+    [
+      of(15, null, null),
+      16,
+      "16 groups less 15 do not split evenly among 2 envs; change rollout.groups, or give each env its groups",
+    ],
+    [
+      of(20, null),
+      16,
+      "16 groups less 20 do not split evenly among 1 envs; change rollout.groups, or give each env its groups",
+    ],
+    [of(4, 4), 16, "the mix asks for 8 groups of 16; make them equal, or leave one out to take the rest"],
+  ])("of %j, %p in all, are refused", (envs, total, message) => {
+    expect(() => sharedGroups(envs, total)).toThrow(new RangeError(message));
+  });
+
+  test("follow one another in a batch, env by env", () => {
+    const config = configOf({ env: { mix }, rollout: { groups: 8 } });
+    expect(groupEnvs(config)).toEqual([
+      "SimpleSokoban",
+      "SimpleSokoban",
+      "FrozenLake",
+      "FrozenLake",
+      "Ice",
+      "Ice",
+      "Bandit",
+      "Bandit",
+    ]);
+  });
+});
+
+describe("an env of a mix", () => {
+  const config = configOf({ env: { mix, turnsMax: 4 }, rollout: { groups: 8 } });
+
+  test("has its own options, also beside another of its tag", () => {
+    expect(tagOf(config, "FrozenLake").config["successRate"]).toBe(0.9);
+    expect(tagOf(config, "Ice").config["successRate"]).not.toBe(0.9);
+    expect(() => tagOf(config, "LargerSokoban")).toThrow(
+      "this run plays no env named LargerSokoban; it plays SimpleSokoban, FrozenLake, Ice, Bandit",
+    );
+  });
+
+  test("has its own budgets; what it leaves out is the run's, and for actions its tag's", () => {
+    const rules = (name: string) => {
+      const { turnsMax, actionsMax, actionsPerTurnMax } = episodeRules(config, name, tagOf(config, name));
+      return [turnsMax, actionsMax, actionsPerTurnMax];
+    };
+    expect(["SimpleSokoban", "FrozenLake", "Ice", "Bandit"].map(rules)).toEqual([
+      [4, 10, 5],
+      [3, 10, 5],
+      [4, 7, 5],
+      [4, 1, 5],
+    ]);
+  });
+
+  test("names the run with the others", () => {
+    expect(envsText(config)).toBe("SimpleSokoban+FrozenLake+Ice+Bandit");
+    expect(envNames(envsText(config))).toEqual(playedEnvs(config).map(({ name }) => name));
+    const alone = configOf({ env: { tag: "Bandit" } });
+    expect([envsText(alone), shortText(alone), shortText(config)]).toEqual(["Bandit", "Bandit", "mix-of-4"]);
+    expect(playedEnvs(configOf({ env: { tag: "Bandit", actionsMax: 1 } }))).toMatchObject([
+      { name: "Bandit", actionsMax: 1 },
+    ]);
+  });
+});
+
+test.each([
+  [
+    { env: { mix: [{ tag: "Bandit" }, { tag: "Bandit" }] } },
+    "env.mix: two envs are called Bandit; give one of them a name of its own",
+  ],
+  [{ env: { mix: [{ tag: "Bandits" }] } }, 'env.mix.0.tag: unknown env tag "Bandits"'],
+  [{ env: { mix: [{ tag: "Bandit", options: { arms: 3 } }] } }, "env.mix.0.options: options of Bandit"],
+  [
+    { env: { mix: [{ tag: "Bandit" }, { tag: "FrozenLake" }] }, rollout: { groups: 3 } },
+    "env.mix: 3 groups do not split evenly among 2 envs",
+  ],
+  [
+    { env: { tag: "Bandit", mix: [{ tag: "Bandit" }] } },
+    "env.tag is never read by a mix, whose envs bring their own; leave it out",
+  ],
+  [
+    { rollout: { curriculum: { by: "success" } } },
+    "rollout.curriculum.by: a curriculum moves groups among the envs of env.mix",
+  ],
+  [{ rollout: { curriculum: { smoothing: 0.5 } } }, "rollout.curriculum.smoothing is never read without a curriculum"],
+  [
+    {
+      env: { mix: [{ tag: "Bandit" }, { tag: "FrozenLake" }] },
+      rollout: { groups: 8, curriculum: { by: "reward", groupsMin: 5 } },
+    },
+    "rollout.curriculum.groupsMin: 2 envs with 5 groups each are more than the 8 of an update",
+  ],
+  [
+    { rollout: { onlineK: 2 }, learner: { minibatch: 8 } },
+    "rollout.onlineK: Online-k cuts what was played into 2 minibatches",
+  ],
+])("%j is refused", (values, message) => {
+  expect(() => configOf(values)).toThrow(message);
+});

@@ -1,0 +1,284 @@
+/**
+ * Whole Hugging Face folders that transformers wrote (tests/golden/checkpoints.py), read as a run reads them: weights in shards
+ * and in halves, configs, tokenizers and chat templates, and what Python computed with them.
+ */
+import { describe, expect, test } from "bun:test";
+import { cpSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { checkPretrained, loadPretrained, readPretrained } from "../../../actors/policy/pretrained.ts";
+import { readSafetensors } from "../../../model/checkpoint/safetensors.ts";
+import { Decoder } from "../../../model/decode/decoder.ts";
+import { compiledEngine } from "../../../model/engine/compiled.ts";
+import { eagerEngine } from "../../../model/engine/eager.ts";
+import type { Engine } from "../../../model/engine/engine.ts";
+import { layParameters } from "../../../model/policy/parameters.ts";
+import type { Message } from "../../../model/text/dialogue.ts";
+import { expectGoldenStep } from "../../model/learn/golden-step.ts";
+import type { Golden, GoldenRecord } from "../../model/policy/golden-model.ts";
+
+const NAMES = ["qwen2", "qwen3", "llama"] as const;
+const folderOf = (name: string) => join(import.meta.dir, "../../golden/checkpoints", name);
+
+interface Expected extends GoldenRecord {
+  readonly stops: number[];
+  readonly strings: string[];
+  readonly ids: number[][];
+  readonly decoded: string[];
+  readonly dialogues: { messages: Message[]; text: string; ids: number[] }[];
+}
+const expectedOf = (name: string) => Bun.file(join(folderOf(name), "expected.json")).json() as Promise<Expected>;
+
+async function golden(name: string): Promise<Golden> {
+  const folder = folderOf(name);
+  const { model } = readPretrained(folder);
+  const parameters = layParameters(model);
+  await loadPretrained(folder, model, parameters);
+  const file = join(folder, "expected.safetensors");
+  const { tensors } = readSafetensors(await Bun.file(file).bytes(), file);
+  return { record: await expectedOf(name), model, parameters, expected: tensors };
+}
+
+const engines: [string, Engine][] = [
+  ["compiled", compiledEngine({ threads: 1 })],
+  ["eager", eagerEngine()],
+];
+
+describe.each(engines)("on the %s engine", (_, engine) => {
+  test.each(NAMES)("%s gives Python's logits, log-probabilities, gradients and AdamW step", async (name) => {
+    await expectGoldenStep(engine, await golden(name));
+  });
+
+  test.each(NAMES)("%s continues greedily as transformers does", async (name) => {
+    const { record, model, parameters } = await golden(name);
+    const { prompt, tokens } = record.decode;
+    const decoder = new Decoder(engine, model, parameters.flat, { slots: prompt.length, capacity: 16 });
+    const best = (row: Float32Array) => row.indexOf(Math.max(...row));
+    const rows = (logits: Float32Array) =>
+      prompt.map((_, row) => best(logits.subarray(row * model.vocabulary, (row + 1) * model.vocabulary)));
+    let next = rows(await decoder.appendMany([...prompt.keys()], prompt));
+    const said: number[][] = prompt.map(() => []);
+    for (let step = 0; step < tokens[0]!.length; step++) {
+      for (const [row, token] of next.entries()) said[row]!.push(token);
+      if (step + 1 < tokens[0]!.length) next = rows(await decoder.step(Int32Array.from(next)));
+    }
+    expect(said).toEqual(tokens);
+  });
+});
+
+describe.each(NAMES)("the tokenizer of %s", (name) => {
+  const { dialogue } = readPretrained(folderOf(name));
+  const prompt = (messages: Message[], options: { first?: boolean; cut?: boolean } = {}) =>
+    dialogue.promptTokens(messages, { first: true, prefix: "<think>", ...options });
+
+  test("gives Python's ids for a few hundred texts, and their text back", async () => {
+    const { strings, ids, decoded } = await expectedOf(name);
+    expect(strings.length).toBeGreaterThan(300);
+    for (const [i, text] of strings.entries()) {
+      // The reply begins behind its prefix, and ends with the end of the turn.
+      expect(dialogue.replyTokens(`<think>${text}`, "<think>").slice(0, -1)).toEqual(ids[i]!);
+      expect(dialogue.replyText(ids[i]!, "<answer>")).toBe(`<answer>${decoded[i]}`);
+    }
+  });
+
+  test("asks as the chat template does, and adds the beginning of the reply", async () => {
+    const { dialogues, stops } = await expectedOf(name);
+    const think = dialogue.replyTokens("<think><think>", "<think>").slice(0, -1);
+    for (const { messages, ids } of dialogues.filter(({ messages }) => messages.every((m) => m.role !== "assistant"))) {
+      expect(prompt(messages)).toEqual([...ids, ...think]);
+    }
+    expect([...dialogue.stops].sort()).toEqual([...stops].sort());
+  });
+
+  test("goes on behind a reply with exactly what the template puts there", async () => {
+    const { dialogues } = await expectedOf(name);
+    const [before, reply, after] = dialogues[2]!.messages.slice(1) as [Message, Message, Message];
+    const said = dialogue.replyTokens(reply.content, "<think>");
+    const whole = [...prompt([dialogues[2]!.messages[0]!, before]), ...said, ...prompt([after], { first: false })];
+    const think = dialogue.replyTokens("<think><think>", "<think>").slice(0, -1);
+    // Qwen3's template forgets the thought, which was said and stays.
+    if (name !== "qwen3") expect(whole).toEqual([...dialogues[2]!.ids, ...think]);
+    const cut = prompt([after], { first: false, cut: true });
+    expect(cut).toEqual([said.at(-1)!, ...prompt([after], { first: false })]);
+    expect(dialogue.replyText(said, "<think>")).toBe(reply.content);
+  });
+
+  test("takes the name of a special token in an observation for plain text", () => {
+    const [stop] = dialogue.stops;
+    const name = readSpecial(stop!);
+    const plain = prompt([{ role: "user", content: "x" }]).filter((id) => id === stop).length;
+    const told = prompt([{ role: "user", content: `x${name}y${name}` }]);
+    expect(told.filter((id) => id === stop)).toHaveLength(plain);
+    expect(dialogue.replyText(told, "<think>")).toContain(`x${name}y${name}`);
+  });
+
+  function readSpecial(id: number): string {
+    const { added_tokens } = JSON.parse(readFileSync(join(folderOf(name), "tokenizer.json"), "utf8"));
+    return added_tokens.find((token: { id: number }) => token.id === id).content;
+  }
+});
+
+test("a template cannot tell what day it is", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "pretrained-"));
+  try {
+    cpSync(folderOf("llama"), folder, { recursive: true });
+    const file = join(folder, "chat_template.jinja");
+    const dated = "{% if strftime_now is defined %}{{ strftime_now('%Y') }}{% else %}26 Jul 2024{% endif %}";
+    writeFileSync(file, dated + readFileSync(file, "utf8"));
+    const { dialogue } = readPretrained(folder);
+    const asked = dialogue.promptTokens([{ role: "user", content: "x" }], { first: true, prefix: "<think>" });
+    expect(dialogue.replyText(asked, "<think>")).toStartWith("<think>26 Jul 2024");
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+describe("a folder that is broken", () => {
+  const broken = (name: string, change: (file: (name: string) => string) => void) => async () => {
+    const folder = mkdtempSync(join(tmpdir(), "pretrained-"));
+    try {
+      cpSync(folderOf(name), folder, { recursive: true });
+      change((file) => join(folder, file));
+      const error = await checkPretrained(folder).then(
+        () => null,
+        (error: Error) => error,
+      );
+      return error?.message.replaceAll(folder, "DIR") ?? "nothing";
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  };
+  const edit = (file: string, change: (json: Record<string, unknown>) => unknown) => {
+    const json = JSON.parse(readFileSync(file, "utf8"));
+    writeFileSync(file, JSON.stringify(change(json) ?? json));
+  };
+  const set = (file: string, values: object) => edit(file, (json) => ({ ...json, ...values }));
+
+  test.each<[string, () => Promise<string>, RegExp]>([
+    [
+      "a missing shard",
+      broken("qwen2", (at) => rmSync(at("model-00002-of-00002.safetensors"))),
+      /cannot read DIR\/model-00002-of-00002.safetensors, a part of the model's weights: ENOENT/,
+    ],
+    [
+      "no weights",
+      broken("llama", (at) => rmSync(at("model.safetensors"))),
+      /DIR has neither model.safetensors nor model.safetensors.index.json/,
+    ],
+    [
+      "another width",
+      broken("qwen3", (at) => set(at("config.json"), { intermediate_size: 24 })),
+      /DIR\/model.safetensors: tensor model.layers.0.mlp.down_proj.weight is \[8,16\], expected \[8,24\] by config.json/,
+    ],
+    [
+      "a layer too many",
+      broken("qwen3", (at) => set(at("config.json"), { num_hidden_layers: 3 })),
+      /DIR has no tensor model.layers.2.input_layernorm.weight \[8\] in any of its 1 files/,
+    ],
+    [
+      "a layer too few",
+      broken("qwen3", (at) => set(at("config.json"), { num_hidden_layers: 1 })),
+      /DIR\/model.safetensors has a tensor model.layers.1.\S+ \[.*\], which this architecture does not have/,
+    ],
+    [
+      "an unknown architecture",
+      broken("llama", (at) => set(at("config.json"), { model_type: "gpt2" })),
+      /cannot use DIR\/config.json: model_type "gpt2"; architectures that can be trained are qwen2, qwen3, llama/,
+    ],
+    [
+      "another activation",
+      broken("llama", (at) => set(at("config.json"), { hidden_act: "gelu" })),
+      /cannot use DIR\/config.json: hidden_act "gelu"; only silu is computed/,
+    ],
+    [
+      "an unknown rope scaling",
+      broken("llama", (at) => set(at("config.json"), { rope_parameters: { rope_type: "dynamic" } })),
+      /rope scaling "dynamic"; computed are default, linear, llama3 and yarn/,
+    ],
+    [
+      "a truncated file",
+      broken("llama", (at) => truncateSync(at("model.safetensors"), 5000)),
+      /cannot read DIR\/model.safetensors: tensor "[^"]+" ends at byte \d+ of the data and there are \d+; the file was cut/,
+    ],
+    [
+      "a corrupt header",
+      broken("llama", (at) => writeFileSync(at("model.safetensors"), "garbage that is no header")),
+      /cannot read DIR\/model.safetensors: its header claims \d+ bytes/,
+    ],
+    [
+      "a shard of another model",
+      broken("qwen2", (at) => cpSync(at("model-00001-of-00002.safetensors"), at("model-00002-of-00002.safetensors"))),
+      /DIR\/model-00002-of-00002.safetensors/,
+    ],
+    [
+      "an index that reaches elsewhere",
+      broken("qwen2", (at) => set(at("model.safetensors.index.json"), { weight_map: { x: "../x.safetensors" } })),
+      /cannot use DIR\/model.safetensors.index.json: .*weight_map/,
+    ],
+    [
+      "a config that is not JSON",
+      broken("qwen2", (at) => writeFileSync(at("config.json"), "{")),
+      /cannot use DIR\/config.json: not JSON/,
+    ],
+    [
+      "a tokenizer of a larger model",
+      broken("qwen2", (at) => set(at("config.json"), { vocab_size: 400 })),
+      /cannot use DIR\/tokenizer.json: token ".+" has id \d+, but config.json says vocab_size 400/,
+    ],
+    [
+      "a tokenizer of another kind",
+      broken("qwen2", (at) =>
+        edit(at("tokenizer.json"), (json) => ({ ...json, model: { type: "Unigram", vocab: {}, merges: [] } })),
+      ),
+      /cannot use DIR\/tokenizer.json: its model is "Unigram"; only byte-level BPE is read/,
+    ],
+    [
+      "a merge with an unknown piece",
+      broken("qwen2", (at) =>
+        edit(at("tokenizer.json"), (json) => void (json["model"] as { merges: unknown[] }).merges.push(["zz", "qq"])),
+      ),
+      /a merge of "zz" and "qq" has an unknown piece, "zz"/,
+    ],
+    [
+      "a chat template that is none",
+      broken("qwen3", (at) => writeFileSync(at("chat_template.jinja"), "{% for message in %}")),
+      /cannot read the chat template of DIR: /,
+    ],
+    [
+      "a chat template that refuses to go on",
+      broken("qwen3", (at) => writeFileSync(at("chat_template.jinja"), "{{ raise_exception('no') }}")),
+      /cannot use the chat template of DIR: it refuses these messages: no/,
+    ],
+    [
+      "a chat template without ends",
+      broken("qwen3", (at) =>
+        writeFileSync(at("chat_template.jinja"), "{% for m in messages %}{{ m.content }} {% endfor %}"),
+      ),
+      /the chat template of DIR ends a reply with no special token/,
+    ],
+    ["no chat template", broken("qwen3", (at) => rmSync(at("chat_template.jinja"))), /DIR has no chat template/],
+    [
+      "an output layer that is not tied",
+      broken("qwen3", (at) => set(at("config.json"), { tie_word_embeddings: true })),
+      /^nothing$/,
+    ],
+  ])("by %s is one line", async (_, message, expected) => {
+    const text = await message();
+    expect(text).toMatch(expected);
+    expect(text).not.toContain("\n");
+  });
+
+  test("by an output layer that is said to be tied and is not is found when it is read", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "pretrained-"));
+    try {
+      cpSync(folderOf("qwen3"), folder, { recursive: true });
+      set(join(folder, "config.json"), { tie_word_embeddings: true });
+      const { model } = readPretrained(folder);
+      await expect(loadPretrained(folder, model, layParameters(model))).rejects.toThrow(
+        "lm_head.weight differs from the embedding, but config.json says tie_word_embeddings",
+      );
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+});

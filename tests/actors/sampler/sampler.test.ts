@@ -1,0 +1,354 @@
+/** A sampler plays what it was asked, with the weights it was asked to, for the learner that asked. */
+import { beforeEach, describe, expect, test } from "bun:test";
+import type { Messages, Played } from "../../../actors/protocol.ts";
+import {
+  ASK_MS,
+  bandits,
+  digestOf,
+  FakeLearner,
+  hold,
+  startSampler,
+  ticket,
+  tickets,
+  World,
+  weights,
+} from "./stage.ts";
+
+let world: World;
+let learner: FakeLearner;
+let env: Awaited<ReturnType<typeof bandits>>;
+beforeEach(async () => {
+  world = new World();
+  learner = new FakeLearner();
+  await learner.listen(world);
+  env = await bandits(world, "env-0");
+});
+
+const finished = () => learner.of("episode.finished").map(({ episode }) => episode);
+const loaded = () => learner.of("weights.loaded").map(({ version, digest }) => [version, digest[0]]);
+
+/** Connected, and with version 1 in use. */
+async function started(options: Parameters<typeof startSampler>[1] = {}) {
+  const all = startSampler(world, options);
+  await world.settle();
+  learner.tell(weights(1));
+  await world.settle();
+  return all;
+}
+
+describe("a sampler", () => {
+  test("says how much it can play, loads the weights, says their digest, plays, and hands over", async () => {
+    const { policy, errors } = await started({ slots: 3 });
+    expect(learner.heard).toEqual([
+      { type: "sampler.ready", actor: "sampler-0", slots: 3 },
+      { type: "weights.loaded", actor: "sampler-0", version: 1, digest: digestOf("a") },
+    ]);
+    learner.play(ticket("e0", { attempt: 2 }));
+    await world.settle();
+    const [one] = learner.of("episode.finished");
+    expect(one).toMatchObject({ actor: "sampler-0", episode: "e0", attempt: 2, outcome: { status: "scored" } });
+    expect((one!.outcome as Played).trajectory).toMatchObject({ version: 1, digest: digestOf("a") });
+    expect([policy.played, errors]).toEqual([["e0 2"], []]);
+    expect(env.server.openCount).toBe(0);
+  });
+
+  test("plays as many at once as it has slots; the others wait", async () => {
+    const { policy, sampler } = await started({ slots: 2 });
+    const release = hold(policy);
+    learner.play(...tickets(5));
+    await world.settle();
+    expect([policy.replying, sampler.doing()]).toEqual([2, "playing 2 episodes with version 1"]);
+    release();
+    await world.settle();
+    expect([finished(), policy.mostAtOnce]).toEqual([["e0", "e1", "e2", "e3", "e4"], 2]);
+  });
+
+  test("plays no ticket before it has weights", async () => {
+    const { policy } = startSampler(world);
+    await world.settle();
+    learner.play(ticket("e0"));
+    await world.settle();
+    expect(policy.played).toEqual([]);
+    learner.tell(weights(1));
+    await world.settle();
+    expect(finished()).toEqual(["e0"]);
+  });
+
+  test("plays an exact ticket with its version alone, and another with its own or a newer one", async () => {
+    const { policy } = await started();
+    learner.tell(weights(4, "b"));
+    await world.settle();
+    learner.play(
+      ticket("old", { version: 3 }),
+      ticket("future", { version: 5 }),
+      ticket("right", { version: 4 }),
+      ticket("any", { version: 3, exact: false }),
+      ticket("later", { version: 5, exact: false }),
+    );
+    await world.settle();
+    expect([finished(), policy.played]).toEqual([
+      ["right", "any"],
+      ["right 0", "any 0"],
+    ]);
+    for (const { outcome } of learner.of("episode.finished")) expect((outcome as Played).trajectory.version).toBe(4);
+  });
+
+  test("changes weights only while nothing is played, and plays no further ticket with the old ones", async () => {
+    const { policy } = await started();
+    const release = hold(policy);
+    learner.play(ticket("first"));
+    await world.settle();
+    learner.tell(weights(2, "b"));
+    learner.play(ticket("second", { exact: false }));
+    await world.settle();
+    expect([policy.loads, policy.played]).toEqual([[1], ["first 0"]]);
+    release();
+    await world.settle();
+    expect(loaded()).toEqual([
+      [1, "a"],
+      [2, "b"],
+    ]);
+    const versions = learner.of("episode.finished").map(({ outcome }) => (outcome as Played).trajectory.version);
+    expect([finished(), versions]).toEqual([
+      ["first", "second"],
+      [1, 2],
+    ]);
+  });
+
+  test("loads the newest of several weights that waited", async () => {
+    const { policy } = await started();
+    const release = hold(policy);
+    learner.play(ticket("e0"));
+    await world.settle();
+    for (const version of [2, 3, 4]) learner.tell(weights(version, "b"));
+    await world.settle();
+    release();
+    await world.settle();
+    expect([policy.loads, loaded().at(-1)]).toEqual([
+      [1, 4],
+      [4, "b"],
+    ]);
+  });
+
+  test("does not load bytes again that it holds under another version", async () => {
+    const { policy } = await started();
+    learner.tell(weights(2, "a"));
+    await world.settle();
+    expect([policy.loads, loaded().at(-1)]).toEqual([[1], [2, "a"]]);
+  });
+});
+
+describe("weights that are still to come", () => {
+  const next = (path: string) =>
+    ({ type: "weights.next", path, byteLength: 4, key: "0".repeat(32) }) satisfies Messages["weights.next"];
+
+  test("are looked at, also in the middle of an episode, and nothing is told or played of them", async () => {
+    const { policy, failures } = await started();
+    const release = hold(policy);
+    learner.play(ticket("e0"));
+    await world.settle();
+    learner.tell(next("/b"));
+    await world.settle();
+    release();
+    await world.settle();
+    expect([policy.looks, policy.loads, loaded(), failures]).toEqual([["/b"], [1], [[1, "a"]], []]);
+    expect(learner.of("episode.finished")).toMatchObject([{ outcome: { trajectory: { version: 1 } } }]);
+    learner.tell(weights(2, "b"));
+    await world.settle();
+    expect(loaded()).toEqual([
+      [1, "a"],
+      [2, "b"],
+    ]);
+  });
+
+  test("and cannot be looked at are no failure", async () => {
+    const { policy, failures } = await started();
+    policy.look = () => Promise.reject(new RangeError("no such file"));
+    learner.tell(next("/b"));
+    learner.tell(weights(2, "b"));
+    await world.settle();
+    expect([failures, loaded().at(-1)]).toEqual([[], [2, "b"]]);
+  });
+});
+
+describe("weights that are wrong", () => {
+  test("are told by their digest and never used", async () => {
+    const { policy, failures } = startSampler(world);
+    policy.found = () => digestOf("f");
+    await world.settle();
+    learner.tell(weights(1));
+    await world.settle();
+    learner.play(ticket("e0"));
+    await world.settle();
+    expect([loaded(), policy.played, failures]).toEqual([[[1, "f"]], [], []]);
+  });
+
+  test("that cannot be had end the sampler, which would never play again", async () => {
+    const { policy, failures } = startSampler(world);
+    policy.found = () => new Error("cannot load weights of version 1");
+    await world.settle();
+    learner.tell(weights(1));
+    await world.settle();
+    expect([failures, loaded()]).toEqual([[new Error("cannot load weights of version 1")], []]);
+  });
+
+  test("are no matter if newer ones have replaced them meanwhile", async () => {
+    const { policy, failures } = startSampler(world);
+    const gone = Promise.withResolvers<string>();
+    policy.found = ({ version, digest }) => (version === 1 ? gone.promise : digest);
+    await world.settle();
+    learner.tell(weights(1));
+    await world.settle();
+    learner.tell(weights(2, "b"));
+    await world.settle();
+    gone.reject(new Error("no such file"));
+    await world.settle();
+    expect([failures, loaded()]).toEqual([[], [[2, "b"]]]);
+  });
+});
+
+describe("a lost connection", () => {
+  test("takes its tickets and outcomes along; the next one says anew which weights count", async () => {
+    const { policy } = await started({ slots: 1 });
+    const release = hold(policy);
+    learner.play(ticket("e0"), ticket("e1"));
+    await world.settle();
+    learner.peers[0]!.close("cut");
+    await world.after(100);
+    release();
+    await world.settle();
+    expect([learner.peers.length, finished(), policy.played]).toEqual([2, [], ["e0 0"]]);
+    learner.play(ticket("e1", { attempt: 1 }));
+    await world.settle();
+    expect(policy.played).toEqual(["e0 0", "e1 1"]);
+  });
+
+  test("does not play an episode twice at once: the second attempt waits for the first", async () => {
+    const { policy } = await started();
+    const release = hold(policy);
+    learner.play(ticket("e0"));
+    await world.settle();
+    learner.peers[0]!.close("cut");
+    await world.after(100);
+    learner.tell(weights(1));
+    learner.play(ticket("e0", { attempt: 1 }));
+    await world.settle();
+    expect(policy.played).toEqual(["e0 0"]);
+    release();
+    await world.settle();
+    expect(learner.of("episode.finished").map(({ attempt }) => attempt)).toEqual([1]);
+    expect(policy.mostAtOnce).toBe(1);
+  });
+
+  test("to a learner that counts its versions anew is no confusion", async () => {
+    const { policy } = await started();
+    learner.tell(weights(7, "c"));
+    await world.settle();
+    await learner.close();
+    await world.settle();
+    const next = new FakeLearner();
+    await next.listen(world);
+    await world.after(200);
+    next.tell(weights(2, "b"));
+    await world.settle();
+    next.play(ticket("e0", { version: 2 }));
+    await world.settle();
+    expect(policy.loads).toEqual([1, 7, 2]);
+    expect(next.of("weights.loaded")).toMatchObject([{ version: 2, digest: digestOf("b") }]);
+    expect(next.of("episode.finished")).toMatchObject([{ episode: "e0", outcome: { trajectory: { version: 2 } } }]);
+  });
+
+  test("while weights are loading does not tell the next learner of them", async () => {
+    const { policy, failures } = startSampler(world);
+    const slow = Promise.withResolvers<string>();
+    policy.found = ({ version, digest }) => (version === 5 ? slow.promise : digest);
+    await world.settle();
+    learner.tell(weights(5, "e"));
+    await world.settle();
+    learner.peers[0]!.close("cut");
+    await world.after(100);
+    slow.resolve(digestOf("e"));
+    await world.settle();
+    expect(loaded()).toEqual([]);
+    learner.tell(weights(1));
+    await world.settle();
+    expect([loaded(), failures]).toEqual([[[1, "a"]], []]);
+  });
+});
+
+describe("an outcome", () => {
+  test("is sent until it is taken", async () => {
+    await started();
+    const taken = learner.answer;
+    learner.answer = () => undefined;
+    learner.play(ticket("e0"));
+    await world.after(ASK_MS);
+    await world.after(ASK_MS);
+    expect(finished()).toEqual(["e0", "e0", "e0"]);
+    learner.answer = taken;
+    await world.after(ASK_MS);
+    await world.after(ASK_MS);
+    expect(finished().length).toBe(4);
+  });
+
+  test("that the learner refuses is said, and not sent again", async () => {
+    const { errors } = await started();
+    learner.answer = () => ({ type: "failed", code: "protocol", detail: "not of this run" });
+    learner.play(ticket("e0"));
+    await world.after(ASK_MS);
+    await world.after(ASK_MS);
+    expect([finished(), errors]).toEqual([["e0"], ["refused: the learner refused e0: not of this run"]]);
+  });
+
+  test("of a broken policy is aborted, and says why", async () => {
+    const { policy, errors } = await started();
+    policy.broken = true;
+    learner.play(ticket("e0"));
+    await world.settle();
+    const detail = "RangeError: logit 3 is NaN";
+    expect(learner.of("episode.finished")).toMatchObject([{ outcome: { status: "aborted", detail } }]);
+    expect(errors).toEqual([`policy: e0: ${detail}`]);
+    expect(env.server.openCount).toBe(0);
+  });
+});
+
+describe("a lost env server", () => {
+  test("costs an episode nothing but a second try, on another one", async () => {
+    const other = await bandits(world, "env-1");
+    const { policy } = await started({ envs: ["env-0", "env-1"] });
+    const release = hold(policy);
+    learner.play(ticket("e0"));
+    await world.settle();
+    const [holder] = [env, other].filter(({ server }) => server.openCount === 1);
+    await holder!.listener.close();
+    await world.settle();
+    release();
+    await world.settle();
+    expect(learner.of("episode.finished")).toMatchObject([{ attempt: 0, outcome: { status: "scored" } }]);
+    expect(policy.played).toEqual(["e0 0", "e0 0"]);
+  });
+
+  test("and no other in time is an env error after as many tries as allowed", async () => {
+    const { policy } = await started({ triesMax: 2 });
+    await env.listener.close();
+    await world.settle();
+    learner.play(ticket("e0"));
+    for (let i = 0; i < 4; i++) await world.after(ASK_MS);
+    const detail = `no env server for e0 in ${ASK_MS} ms (try 2 of 2)`;
+    expect(learner.of("episode.finished")).toMatchObject([{ outcome: { status: "envError", detail } }]);
+    expect(policy.played).toEqual([]);
+  });
+});
+
+test("a stopped sampler finishes what it plays and begins nothing", async () => {
+  const { policy, sampler } = await started({ slots: 1 });
+  const release = hold(policy);
+  learner.play(ticket("e0"), ticket("e1"));
+  await world.settle();
+  sampler.stop("enough");
+  await world.settle();
+  expect(learner.of("sampler.leaving")).toMatchObject([{ reason: "enough" }]);
+  release();
+  await world.settle();
+  expect([finished(), policy.played]).toEqual([["e0"], ["e0 0"]]);
+});

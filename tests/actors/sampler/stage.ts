@@ -1,0 +1,258 @@
+/** Samplers and learners face to face: messages in memory, time by hand, a policy that does what a test says. */
+import { EnvServer } from "../../../actors/env-server/env-server.ts";
+import type { Remote } from "../../../actors/process/worker-rpc.ts";
+import type { Messages, Outcome, Ticket } from "../../../actors/protocol.ts";
+import { EnvServers } from "../../../actors/sampler/env-connections.ts";
+import type { PolicyMethods } from "../../../actors/sampler/policy.ts";
+import { Sampler } from "../../../actors/sampler/sampler.ts";
+import { welcoming } from "../../../actors/transport/handshake.ts";
+import { MemoryNetwork, MemoryTransport } from "../../../actors/transport/memory.ts";
+import { type Connection, connectForever } from "../../../actors/transport/reconnect.ts";
+import type { Handler, Listener, Peer } from "../../../actors/transport/transport.ts";
+import { openEpisode } from "../../../envs/episode.ts";
+import { envTag } from "../../../envs/registry.ts";
+import type { Reply } from "../../../model/decode/generate.ts";
+import { builtinDialogue, replyTokens } from "../../../model/text/chat.ts";
+import { Tokenizer } from "../../../model/text/tokenizer.ts";
+import { FakeClock } from "../fake-clock.ts";
+
+export const RUN = "run";
+export const LEASE_MS = 1000;
+export const ASK_MS = 500;
+const tokenizer = new Tokenizer();
+const bandit = envTag("Bandit", {}, false);
+const rules = { turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1, formatPenalty: -0.1, think: true };
+
+export const digestOf = (letter: string) => letter.repeat(64);
+
+export const weights = (version: number, letter = "a"): Messages["weights"] => ({
+  type: "weights",
+  version,
+  digest: digestOf(letter),
+  byteLength: 4,
+  location: { kind: "shared", path: `/${letter}`, byteOffset: 0, seal: { key: "0".repeat(32), tag: "0".repeat(32) } },
+});
+
+export function ticket(episode: string, fields: Partial<Ticket> = {}): Ticket {
+  return {
+    episode,
+    purpose: "train",
+    group: 0,
+    member: 0,
+    env: "Bandit",
+    layoutSeed: 7,
+    dynamicsSeed: 8,
+    temperature: 1,
+    topP: 1,
+    topK: 0,
+    version: 1,
+    exact: true,
+    attempt: 0,
+    ...fields,
+  };
+}
+export const tickets = (count: number, fields: Partial<Ticket> = {}) =>
+  Array.from({ length: count }, (_, i) => ticket(`e${i}`, fields));
+
+export const scored = (episode: string, version = 1): Outcome => ({
+  status: "scored",
+  stop: "over",
+  success: false,
+  turns: [],
+  finalObservation: episode,
+  extra: {},
+  trajectory: {
+    tokens: Int32Array.of(1, 2),
+    written: Uint8Array.of(0, 1),
+    logProbs: Float32Array.of(0, -0.5),
+    contexts: [0],
+    turns: [{ end: 1, reward: 1, penalty: 0 }],
+    version,
+    digest: digestOf("a"),
+  },
+});
+
+/** One network, one clock. */
+export class World {
+  readonly clock = new FakeClock();
+  readonly network = new MemoryNetwork();
+  readonly transport = new MemoryTransport(this.network, {
+    clock: this.clock,
+    token: "a-token-for-tests",
+    frameBytesMax: 1 << 20,
+    queuedBytesMax: 1 << 20,
+  });
+
+  /** Everything that was sent has arrived, and what it caused too. */
+  async settle(): Promise<void> {
+    for (let i = 0; i < 40; i++) await new Promise((next) => setImmediate(next));
+  }
+
+  async after(ms: number): Promise<void> {
+    await this.settle();
+    this.clock.advance(ms);
+    await this.settle();
+  }
+
+  connect(address: () => string, actor: string, handler: Handler): Connection {
+    return connectForever({
+      transport: this.transport,
+      address,
+      run: RUN,
+      handler,
+      clock: this.clock,
+      uniform: () => 0.5,
+      me: () => ({ actor, role: "sampler", url: null }),
+      backoffMs: { first: 50, max: 100 },
+      helloDeadlineMs: 5000,
+    });
+  }
+}
+
+/** Loads what it is told to find, and writes a reply when a test lets it. */
+export class FakePolicy {
+  readonly loads: number[] = [];
+  readonly looks: string[] = [];
+  look = async ({ path }: Messages["weights.next"]): Promise<void> => void this.looks.push(path);
+  /** The digest found for a version; an error is thrown. Default: what was published. */
+  found: (message: Messages["weights"]) => string | Error | Promise<string> = ({ digest }) => digest;
+  /** Replies wait for this. */
+  gate: Promise<void> = Promise.resolve();
+  replying = 0;
+  mostAtOnce = 0;
+  readonly played: string[] = [];
+  broken = false;
+
+  readonly methods: Omit<Remote<PolicyMethods>, "written"> = {
+    start: async () => "fake",
+    load: async (message) => {
+      this.loads.push(message.version);
+      const found = await this.found(message);
+      if (found instanceof Error) throw found;
+      return found;
+    },
+    look: (next) => this.look(next),
+    open: async (sequence) => void this.played.push(sequence),
+    close: async () => {},
+    reply: async (): Promise<Reply> => {
+      if (this.broken) throw new RangeError("logit 3 is NaN");
+      this.mostAtOnce = Math.max(this.mostAtOnce, ++this.replying);
+      await this.gate;
+      this.replying--;
+      const tokens = replyTokens(tokenizer, "<think>t</think><answer>Phoenix</answer>", "<think>");
+      return { tokens, logProbs: tokens.map(() => -1), cut: false };
+    },
+  };
+}
+
+/** Hold replies back. @returns lets them go */
+export function hold(policy: FakePolicy): () => void {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  policy.gate = promise;
+  return resolve;
+}
+
+/** An env server of the bandit at an address of its own. */
+export async function bandits(world: World, name: string): Promise<{ server: EnvServer; listener: Listener }> {
+  const server = new EnvServer({
+    find: () => (seeds) => openEpisode(bandit.open(seeds), rules),
+    episodesMax: 100,
+    idleMs: 60_000,
+    answerMsMax: 1000,
+    clock: world.clock,
+    warn: () => {},
+  });
+  return { server, listener: await world.transport.listen(`memory:${name}`, welcoming(RUN, server)) };
+}
+
+/** A sampler that keeps looking for its learner. */
+export function startSampler(world: World, { actor = "sampler-0", slots = 4, envs = ["env-0"], triesMax = 3 } = {}) {
+  const policy = new FakePolicy();
+  const errors: string[] = [];
+  const failures: unknown[] = [];
+  const quiet = () => {};
+  const envServers = new EnvServers({
+    connect: (url, handler) => world.connect(() => url, actor, handler),
+    waitMsMax: ASK_MS,
+    clock: world.clock,
+  });
+  const roster = (names: readonly string[]) =>
+    envServers.update({
+      type: "roster",
+      learner: null,
+      metricsSink: null,
+      envServers: names.map((name) => ({ actor: name, url: `memory:${name}` })),
+    });
+  roster(envs);
+  const sampler = new Sampler({
+    actor,
+    slots,
+    dialogue: builtinDialogue(tokenizer),
+    policy: policy.methods,
+    envServers,
+    triesMax,
+    askDeadlineMs: ASK_MS,
+    rules: {
+      seed: 5,
+      layout: "compact",
+      compat: false,
+      think: true,
+      replyTokensMax: 40,
+      contextTokensMax: 400,
+      context: "full",
+      contextTurnsMax: null,
+      overflow: "stop",
+      reasoningWeight: 0,
+    },
+    envTag: () => bandit,
+    log: { debug: quiet, info: quiet, warning: quiet, error: (kind, text) => void errors.push(`${kind}: ${text}`) },
+    fail: (error) => void failures.push(error),
+  });
+  const connection = world.connect(() => "memory:learner", actor, sampler);
+  return { policy, errors, failures, sampler, connection, roster };
+}
+
+type FromSampler = Messages["sampler.ready" | "sampler.leaving" | "weights.loaded" | "episode.finished"];
+
+/** The learner's end, as a notebook: what samplers say, and no opinion of it. */
+export class FakeLearner {
+  readonly heard: FromSampler[] = [];
+  readonly peers: Peer[] = [];
+  /** What `episode.finished` is answered; undefined: never. */
+  answer: (message: Messages["episode.finished"]) => Messages["episode.taken" | "failed"] | undefined = ({
+    episode,
+  }) => ({
+    type: "episode.taken",
+    episode,
+    fresh: true,
+  });
+  #listener: Listener | null = null;
+
+  async listen(world: World): Promise<void> {
+    const handler = welcoming(RUN, {
+      joined: (peer) => void this.peers.push(peer),
+      told: (_, message) => void this.heard.push(message as FromSampler),
+      asked: (_, message) => {
+        this.heard.push(message as FromSampler);
+        return this.answer(message as Messages["episode.finished"]) ?? new Promise<never>(() => {});
+      },
+    });
+    this.#listener = await world.transport.listen("memory:learner", handler);
+  }
+
+  close(): Promise<void> {
+    return this.#listener!.close();
+  }
+
+  of<T extends FromSampler["type"]>(type: T): Messages[T][] {
+    return this.heard.filter((message) => message.type === type) as Messages[T][];
+  }
+
+  tell(message: Messages["weights" | "weights.next" | "tickets"]): void {
+    this.peers.at(-1)!.tell(message);
+  }
+
+  play(...given: Ticket[]): void {
+    this.tell({ type: "tickets", tickets: given, leaseMs: LEASE_MS });
+  }
+}

@@ -1,0 +1,245 @@
+/** The supervisor with real processes: killed, stopped, crashing, orphaned. */
+import { afterEach, describe, expect, setSystemTime, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { realClock } from "../../../actors/clock.ts";
+import { TicketBook } from "../../../actors/learner/tickets.ts";
+import type { Tell } from "../../../actors/protocol.ts";
+import type { Supervisor } from "../../../actors/supervisor/supervisor.ts";
+import { figure, ms } from "../../figure.ts";
+import { ticket } from "../sampler/stage.ts";
+import { realSupervisor, testActor } from "./stage-supervisor.ts";
+
+const running: Supervisor[] = [];
+afterEach(async () => {
+  for (const supervisor of running.splice(0)) await supervisor.stop("the test is over");
+});
+
+async function start(...args: Parameters<typeof realSupervisor>) {
+  const made = await realSupervisor(...args);
+  running.push(made.supervisor);
+  return made;
+}
+
+/** Zombies count as dead: only their parent has not noticed yet. */
+function alive(pid: number): boolean {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    return stat.slice(stat.lastIndexOf(")") + 2)[0] !== "Z";
+  } catch {
+    return false;
+  }
+}
+
+async function gone(pids: readonly number[]): Promise<void> {
+  // There is no event for the end of a process that is not our child.
+  while (pids.some(alive)) await Bun.sleep(5);
+}
+
+const LONG = 30_000;
+
+describe("a supervisor of real processes", () => {
+  test(
+    "hears from a child where it listens and what it is doing",
+    async () => {
+      const { supervisor, events, lines } = await start({
+        greet: () => [{ type: "roster", learner: null, metricsSink: null, envServers: [] }],
+      });
+      supervisor.start(testActor("child", { behaviour: "good", note: "a-token-for-tests" }));
+      expect((await events.next("ready", "child")).url).toStartWith("ws://127.0.0.1:");
+      while (supervisor.children[0]?.doing !== "heard roster") await Bun.sleep(5);
+      expect(supervisor.children[0]).toMatchObject({ lastMessage: "roster", restarts: 0, role: "sampler" });
+      expect(supervisor.children[0]!.rssBytes).toBeGreaterThan(1e6);
+      await supervisor.stop("enough");
+      // The token the child was asked to write is hidden, and it left because it was asked to.
+      expect(lines.map((line) => JSON.parse(line).text)).toEqual(["(hidden)", "enough", "enough"]);
+      expect(events.of("exited", "child")).toMatchObject([{ code: 0, signal: null, asked: true }]);
+    },
+    LONG,
+  );
+
+  test(
+    "replaces a child killed with SIGKILL, with fresh settings",
+    async () => {
+      const { supervisor, events, lines } = await start();
+      let starts = 0;
+      const settings = () => ({ behaviour: "good", note: `start ${++starts}` });
+      supervisor.start(testActor("child", null, { settings }));
+      const first = await events.next("ready", "child");
+      const { pid } = events.of("started", "child")[0]!;
+      process.kill(pid, "SIGKILL");
+      expect(await events.next("exited", "child")).toMatchObject({ pid, code: null, signal: "SIGKILL", asked: false });
+      expect(await events.next("restarted", "child")).toMatchObject({ restarts: 1 });
+      expect((await events.next("ready", "child", 2)).url).not.toBe(first.url);
+      expect(lines.map((line) => JSON.parse(line).text)).toEqual(["start 1", "start 2"]);
+    },
+    LONG,
+  );
+
+  test(
+    "finds a child stopped with SIGSTOP by its silence, and replaces it",
+    async () => {
+      const { supervisor, events } = await start();
+      supervisor.start(testActor("child", { behaviour: "good" }));
+      await events.next("ready", "child");
+      const { pid } = events.of("started", "child")[0]!;
+      while (supervisor.children[0]?.doing !== "good") await Bun.sleep(5);
+      process.kill(pid, "SIGSTOP");
+      const wedged = await events.next("wedged", "child");
+      expect(wedged.doing).toBe("good");
+      expect(wedged.silentMs).toBeGreaterThan(1000);
+      await events.next("ready", "child", 2);
+      await gone([pid]);
+    },
+    LONG,
+  );
+
+  test(
+    "finds a child whose loop is busy for ever, and replaces it",
+    async () => {
+      const { supervisor, events } = await start({ restartsMax: 0 });
+      supervisor.start(testActor("child", { behaviour: "busy" }));
+      await events.next("wedged", "child");
+      expect(await supervisor.ended).toMatchObject({ ok: false });
+      expect((await supervisor.ended).reason).toMatch(
+        /first cause: silent for \d+ ms \(limit 1000 ms\), last heard busy; its last message was none$/,
+      );
+    },
+    LONG,
+  );
+
+  test(
+    "finds a child that answers but whose computation hangs, and names it",
+    async () => {
+      const limits = { restartsMax: 0, progressDeadlineMs: 1000 };
+      const greet = (): Tell[] => [{ type: "roster", learner: null, metricsSink: null, envServers: [] }];
+      const { supervisor, events } = await start({ ...limits, greet });
+      supervisor.start(testActor("child", { behaviour: "hung" }));
+      const stuck = await events.next("stuck", "child");
+      expect(stuck).toMatchObject({ child: "child", doing: "heard roster", lastMessage: "roster" });
+      expect((await supervisor.ended).reason).toMatch(
+        /first cause: no result of its computation for \d+ ms \(limit 1000 ms\), last heard heard roster; its last message was roster$/,
+      );
+      figure("hang", { noticed: ms(stuck.workingMs), limit: ms(limits.progressDeadlineMs) });
+      expect(stuck.workingMs).toBeLessThan(2 * limits.progressDeadlineMs);
+    },
+    LONG,
+  );
+
+  test(
+    "gives up nobody when the clock on the wall is set an hour on, and back",
+    async () => {
+      const { supervisor, events } = await start();
+      supervisor.start(testActor("child", { behaviour: "good" }));
+      await events.next("ready", "child");
+      const leases = new TicketBook({ clock: realClock, leaseMs: 60_000, attemptsMax: 3 });
+      const tickets = Array.from({ length: 100 }, (_, i) => ticket(`e${i}`));
+      void leases.issue(tickets);
+      leases.grant("sampler", tickets.length, 1);
+      const began = realClock.now();
+      try {
+        for (const hours of [1, -2]) {
+          setSystemTime(Date.now() + hours * 3_600_000);
+          // Until it was heard of three times more.
+          for (let [beats, last] = [0, 0]; beats < 3; await Bun.sleep(5)) {
+            const { silentMs } = supervisor.children[0]!;
+            if (silentMs < last) beats++;
+            last = silentMs;
+          }
+        }
+      } finally {
+        setSystemTime();
+      }
+      expect(realClock.now() - began).toBeLessThan(3_600_000);
+      const { length: given } = events.of("wedged", "child");
+      expect([given, supervisor.children[0]!.restarts, leases.expired, leases.leasedInAll]).toEqual([0, 0, 0, 100]);
+      figure("clock jump, sleep", { "jumps of 1 h": 2, "given up": given, "leases of 100 expired": leases.expired });
+    },
+    LONG,
+  );
+
+  test(
+    "ends the run when a critical child crashes again and again, and names the first cause",
+    async () => {
+      const { supervisor, events } = await start();
+      supervisor.start(testActor("good", { behaviour: "good" }));
+      supervisor.start(testActor("child", { behaviour: "crash" }));
+      const end = await supervisor.ended;
+      expect(end.ok).toBe(false);
+      expect(end.reason).toMatch(
+        /^child failed 4 times in [\d.]+ s, and at most 3 restarts in 60 s are allowed; first cause: exit code 1 \(TypeError: this actor has a bug\)$/,
+      );
+      expect(events.of("restarted", "child")).toHaveLength(3);
+      expect(events.of("exited", "good")).toHaveLength(1);
+    },
+    LONG,
+  );
+
+  test(
+    "names what is wrong with the settings of a child that refuses them",
+    async () => {
+      const { supervisor } = await start();
+      supervisor.start(testActor("child", { behaviour: "sing" }, { restart: false }));
+      expect((await supervisor.ended).reason).toContain(
+        'exit code 1 (cannot start: ✖ Invalid option: expected one of "good"',
+      );
+    },
+    LONG,
+  );
+
+  test(
+    "ends the run well when the child that ends it finishes",
+    async () => {
+      const { supervisor, events } = await start();
+      supervisor.start(testActor("other", { behaviour: "good" }));
+      await events.next("ready", "other");
+      supervisor.start(testActor("child", { behaviour: "finish" }, { endsRun: true }));
+      expect(await supervisor.ended).toEqual({ ok: true, reason: "child finished" });
+    },
+    LONG,
+  );
+
+  test(
+    "kills what neither the message nor SIGTERM can stop",
+    async () => {
+      const { supervisor, events } = await start({ stopGraceMs: 100, killGraceMs: 100 });
+      supervisor.start(testActor("deaf", { behaviour: "deaf" }));
+      await events.next("ready", "deaf");
+      await supervisor.stop("enough");
+      expect(events.of("exited", "deaf")).toMatchObject([{ signal: "SIGKILL", asked: true }]);
+    },
+    LONG,
+  );
+
+  test(
+    "leaves no child behind when it is killed itself, not even a stopped one",
+    async () => {
+      const parent = Bun.spawn([process.execPath, join(import.meta.dir, "supervisor-process.ts")], {
+        stdout: "pipe",
+      });
+      const reader = parent.stdout.getReader();
+      const pids: number[] = JSON.parse(new TextDecoder().decode((await reader.read()).value));
+      expect(pids.map(alive)).toEqual([true, true, true]);
+      // One cannot notice by itself that its parent is gone.
+      process.kill(pids[2]!, "SIGSTOP");
+      parent.kill("SIGKILL");
+      await parent.exited;
+      await gone(pids);
+      expect(pids.map(alive)).toEqual([false, false, false]);
+    },
+    LONG,
+  );
+});
+
+test(
+  "an actor started by hand says that it is not for that",
+  async () => {
+    const child = Bun.spawn([process.execPath, join(import.meta.dir, "test-actor.ts")], {
+      stdin: "ignore",
+      stderr: "pipe",
+    });
+    expect(JSON.parse(await child.stderr.text()).text).toContain("the supervisor starts this, not a person");
+    expect(await child.exited).toBe(1);
+  },
+  LONG,
+);

@@ -1,0 +1,35 @@
+/** Two supervisors never have one run folder, and a dead one does not keep it. */
+import { afterAll, expect, test } from "bun:test";
+import { join } from "node:path";
+import { lockRun } from "../../../actors/supervisor/run-lock.ts";
+import { figure } from "../../figure.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+
+afterAll(removeTemporaryFolders);
+
+/** Another process that holds the lock until it is killed. */
+async function holder(folder: string) {
+  const script = `
+    import { lockRun } from ${JSON.stringify(join(import.meta.dir, "../../../actors/supervisor/run-lock.ts"))};
+    globalThis.lock = lockRun(${JSON.stringify(folder)});
+    console.log("held");
+    setInterval(() => {}, 1000);`;
+  const child = Bun.spawn([process.execPath, "-e", script], { stdout: "pipe" });
+  for await (const _ of child.stdout) break;
+  return child;
+}
+
+test("is taken by one at a time, which is named to the other; a killed holder keeps nothing", async () => {
+  const folder = temporaryFolder();
+  const other = await holder(folder);
+  expect(() => lockRun(folder)).toThrow(
+    new RegExp(`^the run in ${folder} is being run by process ${other.pid} since .* UTC; stop that one first$`),
+  );
+  other.kill("SIGKILL");
+  await other.exited;
+  const mine = lockRun(folder);
+  expect(() => lockRun(folder)).toThrow(`process ${process.pid} since`);
+  mine.release();
+  lockRun(folder).release();
+  figure("two supervisors, one folder", { refused: 2, "free after its holder's SIGKILL": "at once" });
+});

@@ -1,0 +1,133 @@
+/**
+ * A tiny Bandit run, once on one thread and twice as processes. What decides an update must not depend on who plays, where
+ * the actors live or how messages travel, so everything but the times is compared as it is stored.
+ */
+import { Database } from "bun:sqlite";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { latestCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
+import { isMetricName, metric } from "../../../actors/metrics/metrics.ts";
+import { type Cluster, startCluster } from "../../../actors/supervisor/cluster.ts";
+import { startSingleProcess } from "../../../actors/supervisor/single-process.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { stopRunAt, type TinyChoices, tinyConfig } from "./tiny-run.ts";
+
+afterAll(removeTemporaryFolders);
+
+interface Run {
+  readonly folder: string;
+  readonly lines: string[];
+  readonly cluster: Cluster;
+}
+
+async function start(how: typeof startCluster, values: TinyChoices, old?: string): Promise<Run> {
+  const folder = old ?? join(temporaryFolder(), "run");
+  mkdirSync(folder, { recursive: true });
+  const lines: string[] = [];
+  const config = tinyConfig(folder, values);
+  const output = (_: string, line: string) => lines.push(line);
+  return { folder, lines, cluster: await how({ run: "run", folder, config, event: () => {}, output }) };
+}
+
+/** Everything a run stored that must not depend on time, as text. */
+function stored(folder: string): { metrics: string[]; episodes: string[] } {
+  const db = new Database(join(folder, "run.sqlite"), { readonly: true });
+  const rows = db.query("SELECT name, actor, step, value FROM metrics ORDER BY name, actor, step").values();
+  const lasting = rows.filter(([name]) => isMetricName(String(name)) && metric(name as never).timed !== true);
+  const episodes = db
+    .query(
+      `SELECT episode, attempt, layout_seed, dynamics_seed, version, digest, reward, stop, trained_in, advantage,
+       turns, spans, hex(tokens), hex(written), hex(log_probs) FROM episodes JOIN bodies USING (id) ORDER BY episode`,
+    )
+    .values();
+  db.close();
+  return { metrics: lasting.map((row) => JSON.stringify(row)), episodes: episodes.map((row) => JSON.stringify(row)) };
+}
+
+/** sha256 of what was learnt in the end: parameters and moments. */
+async function learnt(folder: string): Promise<string> {
+  const { found } = await latestCheckpoint(join(folder, "checkpoints"));
+  return readFileSync(join(found!, "SHA256SUMS"), "utf8")
+    .split("\n")
+    .filter((line) => line.endsWith(".safetensors"))
+    .join("\n");
+}
+
+const successes = (folder: string) => JSON.parse(readFileSync(join(folder, "report.json"), "utf8")).success;
+
+describe("a run on one thread", () => {
+  let single: Run;
+  beforeAll(async () => {
+    single = await start(startSingleProcess, { samplers: 2 });
+    expect(await single.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
+  }, 60_000);
+
+  test("trains, validates and reports", () => {
+    const names = stored(single.folder).metrics.map((row) => JSON.parse(row).slice(0, 3).join(" "));
+    for (const name of ["validate/success learner 0", "train/log_prob_gap learner 3", "total/episodes learner 3"]) {
+      expect(names).toContain(name);
+    }
+    const { random, taught, before, after, best } = successes(single.folder);
+    expect(taught).toBeGreaterThan(random);
+    // A policy that never solved a board, or solved every one, would make the comparisons below say little.
+    for (const share of [before, after]) expect([share > 0, share < best]).toEqual([true, true]);
+  });
+
+  test.each([1, 2])(
+    "stores and learns exactly what processes with %d samplers do",
+    async (samplers) => {
+      const processes = await start(startCluster, { samplers });
+      expect(await processes.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
+      const [ours, theirs] = [stored(single.folder), stored(processes.folder)];
+      expect(theirs.metrics).toEqual(ours.metrics);
+      expect(theirs.episodes).toEqual(ours.episodes);
+      expect(await learnt(processes.folder)).toBe(await learnt(single.folder));
+      expect(successes(processes.folder)).toEqual(successes(single.folder));
+      expect(ours.metrics.length).toBeGreaterThan(60);
+      expect(ours.episodes.length).toBeGreaterThan(3 * 16);
+    },
+    60_000,
+  );
+
+  test("names its actors, where they are and what they do", async () => {
+    const run = await start(startSingleProcess, { samplers: 1, updates: 1 });
+    await run.cluster.ended;
+    expect(run.cluster.children().map(({ name, url }) => [name, url])).toEqual([
+      ["metrics-sink", "memory:metrics-sink"],
+      ["env-server-0", "memory:env-server-0"],
+      ["learner", "memory:learner"],
+      ["sampler-0", null],
+    ]);
+  }, 60_000);
+});
+
+describe("stopping", () => {
+  test("saves what was learnt, and going on leads to where it would have been", async () => {
+    const whole = await start(startSingleProcess, { samplers: 1, updates: 6 });
+    await whole.cluster.ended;
+    const folder = join(temporaryFolder(), "run");
+    const config = tinyConfig(folder, { samplers: 1, updates: 6 });
+    expect(await stopRunAt(folder, config, "update 2/6")).toEqual({ ok: true, reason: "enough" });
+    const { found } = await latestCheckpoint(join(folder, "checkpoints"));
+    expect(found).not.toBeNull();
+    const resumed = await start(startSingleProcess, { samplers: 1, updates: 6 }, folder);
+    expect(await resumed.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
+    expect(await learnt(folder)).toBe(await learnt(whole.folder));
+  }, 60_000);
+
+  test("ends a run that has hardly begun", async () => {
+    const { cluster, folder } = await start(startSingleProcess, { samplers: 1 });
+    expect(await cluster.stop("never mind")).toEqual({ ok: true, reason: "never mind" });
+    expect((await latestCheckpoint(join(folder, "checkpoints"))).found).toBeNull();
+  }, 60_000);
+
+  test("is what the first error leads to, and its cause is told", async () => {
+    using taken = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
+    const { cluster, lines } = await start(startSingleProcess, { samplers: 1, port: taken.port });
+    const end = await cluster.ended;
+    expect(end.ok).toBe(false);
+    expect(end.reason).toContain(`metrics-sink failed (Error: cannot serve the page on 127.0.0.1:${taken.port}`);
+    expect(lines.some((line) => line.includes('"level":"error"') && line.includes("the port is in use"))).toBe(true);
+  }, 60_000);
+});

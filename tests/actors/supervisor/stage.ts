@@ -1,0 +1,151 @@
+/** Two ends of every kind of transport, for tests that must hold on all of them. */
+import { connect } from "@nats-io/transport-node";
+import { realClock } from "../../../actors/clock.ts";
+import { createTransport } from "../../../actors/transport/create.ts";
+import { MemoryNetwork } from "../../../actors/transport/memory.ts";
+import { proofOf } from "../../../actors/transport/nats/nats.ts";
+import { decodeParcel, encodeParcel } from "../../../actors/transport/nats/wire.ts";
+import { bearer } from "../../../actors/transport/token.ts";
+import type { Problem, Transport, TransportOptions } from "../../../actors/transport/transport.ts";
+
+export const TOKEN = "a-token-for-tests";
+
+/** A connection that speaks bytes, not messages. */
+export interface RawConnection {
+  send(bytes: Uint8Array<ArrayBuffer>): void;
+  /** Why the other end closed it. */
+  readonly closed: Promise<string>;
+}
+
+export interface Stage {
+  readonly host: Transport;
+  readonly guest: Transport;
+  /** What to listen on. */
+  readonly address: string;
+  /** What the host reported. */
+  readonly problems: Problem[];
+  raw(address: string): Promise<RawConnection>;
+  end(): unknown;
+}
+
+export interface StageOptions {
+  readonly host?: Partial<TransportOptions>;
+  readonly guest?: Partial<TransportOptions>;
+}
+
+const limits = { clock: realClock, token: TOKEN, frameBytesMax: 1 << 20, queuedBytesMax: 4 << 20 };
+
+function optionsOf({ host, guest }: StageOptions, problems: Problem[]) {
+  const report = (problem: Problem) => void problems.push(problem);
+  return { host: { ...limits, report, ...host }, guest: { ...limits, ...guest } };
+}
+
+function memoryStage(wanted: StageOptions): Stage {
+  const problems: Problem[] = [];
+  const { host, guest } = optionsOf(wanted, problems);
+  const network = new MemoryNetwork();
+  return {
+    host: createTransport("memory", { ...host, network }),
+    guest: createTransport("memory", { ...guest, network }),
+    address: "memory:host",
+    problems,
+    async raw(address) {
+      const { promise, resolve } = Promise.withResolvers<string>();
+      const wire = { queuedBytes: 0, send: () => true, close: (reason: string) => resolve(reason) };
+      const peer = network.doors.get(address)!.accept("raw", wire);
+      peer.start();
+      return { send: (bytes) => network.deliver(() => peer.receive(bytes)), closed: promise };
+    },
+    end() {},
+  };
+}
+
+function workerStage(wanted: StageOptions): Stage {
+  const problems: Problem[] = [];
+  const { host, guest } = optionsOf(wanted, problems);
+  const { port1, port2 } = new MessageChannel();
+  return {
+    host: createTransport("worker", { ...host, port: port1 }),
+    guest: createTransport("worker", { ...guest, port: port2 }),
+    address: "worker:host",
+    problems,
+    raw(address) {
+      const { promise, resolve } = Promise.withResolvers<RawConnection>();
+      const { promise: closed, resolve: close } = Promise.withResolvers<string>();
+      const id = 1_000_000;
+      port2.addEventListener("message", ({ data }) => {
+        if (data.id !== id) return;
+        if (data.kind === "closed") close(data.reason);
+        if (data.kind !== "accepted") return;
+        resolve({ send: (frame) => port2.postMessage({ kind: "frame", id, mine: true, frame }), closed });
+      });
+      port2.postMessage({ kind: "connect", id, address, token: host.token });
+      return promise;
+    },
+    end() {
+      port1.close();
+      port2.close();
+    },
+  };
+}
+
+function socketStage(wanted: StageOptions): Stage {
+  const problems: Problem[] = [];
+  const { host, guest } = optionsOf(wanted, problems);
+  return {
+    host: createTransport("socket", host),
+    guest: createTransport("socket", guest),
+    address: "ws://127.0.0.1:0",
+    problems,
+    async raw(address) {
+      const socket = new WebSocket(address, { headers: { Authorization: bearer(host.token) } });
+      const { promise: opened, resolve: open, reject } = Promise.withResolvers<void>();
+      const { promise: closed, resolve: close } = Promise.withResolvers<string>();
+      socket.onopen = () => open();
+      socket.onerror = () => reject(new Error("no raw connection"));
+      socket.onclose = ({ code, reason }) => close(reason || String(code));
+      await opened;
+      return { send: (bytes) => socket.send(bytes), closed };
+    },
+    end() {},
+  };
+}
+
+/** @param broker  nats://HOST:PORT */
+export const natsStage =
+  (broker: string) =>
+  (wanted: StageOptions): Stage => {
+    const problems: Problem[] = [];
+    const { host, guest } = optionsOf(wanted, problems);
+    const name = crypto.randomUUID();
+    const leaving: (() => unknown)[] = [];
+    return {
+      host: createTransport("nats", host),
+      guest: createTransport("nats", guest),
+      address: `${broker}/${name}`,
+      problems,
+      async raw() {
+        const connection = await connect({ servers: broker.replace("nats://", "") });
+        leaving.push(() => connection.close());
+        const { promise: closed, resolve: close } = Promise.withResolvers<string>();
+        const [inbox, id] = [crypto.randomUUID(), crypto.randomUUID()];
+        connection.subscribe(`bunraku.to.${inbox}.${id}g`, {
+          callback(_, { data }) {
+            const parcel = decodeParcel(data);
+            if (parcel?.kind === "close") close(new TextDecoder().decode(parcel.body));
+          },
+        });
+        const dial = JSON.stringify({ inbox, id, proof: proofOf(host.token, id, name) });
+        const { inbox: to } = (await connection.request(`bunraku.dial.${name}`, dial)).json<{ inbox: string }>();
+        let sent = 0;
+        const send = (bytes: Uint8Array) =>
+          connection.publish(`bunraku.to.${to}.${id}h`, encodeParcel("last", ++sent, 0, bytes));
+        return { send, closed };
+      },
+      async end() {
+        for (const leave of leaving) await leave();
+      },
+    };
+  };
+
+export const stages = { memory: memoryStage, worker: workerStage, socket: socketStage };

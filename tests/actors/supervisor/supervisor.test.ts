@@ -1,0 +1,329 @@
+/** The supervisor's rules, with a clock and processes that a test controls. */
+import { describe, expect, test } from "bun:test";
+import { Birth } from "../../../actors/process/settings.ts";
+import { PROTOCOL_VERSION, type Tell } from "../../../actors/protocol.ts";
+import { RestartLimit } from "../../../actors/supervisor/restart-limit.ts";
+import type { ChildProcess, Exit } from "../../../actors/supervisor/spawner.ts";
+import type { ChildSpec, SupervisorOptions } from "../../../actors/supervisor/supervision.ts";
+import { Supervisor } from "../../../actors/supervisor/supervisor.ts";
+import { createTransport } from "../../../actors/transport/create.ts";
+import { MemoryNetwork } from "../../../actors/transport/memory.ts";
+import type { Peer, Transport } from "../../../actors/transport/transport.ts";
+import { FakeClock } from "../fake-clock.ts";
+import { Events } from "./stage-supervisor.ts";
+
+/** A process that does what the test makes it do. SIGKILL always ends it. */
+class FakeProcess implements ChildProcess {
+  readonly pid: number;
+  readonly birth: Birth;
+  readonly signals: string[] = [];
+  readonly output: (line: string) => void;
+  readonly #exit = Promise.withResolvers<Exit>();
+
+  constructor(pid: number, birth: string, output: (line: string) => void) {
+    this.pid = pid;
+    this.birth = Birth.parse(JSON.parse(birth));
+    this.output = output;
+  }
+
+  get exited(): Promise<Exit> {
+    return this.#exit.promise;
+  }
+
+  kill(signal: "SIGTERM" | "SIGKILL"): void {
+    this.signals.push(signal);
+    if (signal === "SIGKILL") this.#exit.resolve({ code: null, signal });
+  }
+
+  exit(code: number): void {
+    this.#exit.resolve({ code, signal: null });
+  }
+
+  /** Connect as this process would, and collect what it is told. */
+  async connect(transport: Transport, told: string[], url: string | null = null): Promise<Peer> {
+    const peer = await transport.connect(this.birth.supervisor, {
+      told: (_, message) => void told.push(message.type),
+      asked: () => ({ type: "failed", code: "protocol", detail: "" }),
+    });
+    const { actor } = this.birth;
+    await peer.ask({ type: "hello", protocol: PROTOCOL_VERSION, actor, role: "sampler", url }, 1000);
+    return peer;
+  }
+}
+
+async function stage(overrides: Partial<SupervisorOptions> = {}) {
+  const clock = new FakeClock();
+  const events = new Events();
+  const processes: FakeProcess[] = [];
+  const limits = { frameBytesMax: 10_000, queuedBytesMax: 10_000 };
+  const transport = createTransport("memory", { clock, token: "t", network: new MemoryNetwork(), ...limits });
+  const supervisor = new Supervisor({
+    run: "run-1",
+    token: "t",
+    transport,
+    spawner: {
+      spawn(_, birth, output) {
+        const process = new FakeProcess(100 + processes.length, birth, output);
+        processes.push(process);
+        return process;
+      },
+    },
+    clock,
+    heartbeatMs: 100,
+    heartbeatDeadlineMs: 1000,
+    progressDeadlineMs: 60_000,
+    startDeadlineMs: 5000,
+    restartsMax: 2,
+    restartWindowMs: 10_000,
+    stopGraceMs: 3000,
+    killGraceMs: 500,
+    limits: { logLevel: "info", ...limits },
+    event: (event) => events.add(event),
+    output: () => {},
+    ...overrides,
+  });
+  await supervisor.listen("memory:supervisor");
+  return { clock, events, processes, transport, supervisor };
+}
+
+const child = (name: string, spec: Partial<ChildSpec> = {}): ChildSpec => ({
+  name,
+  role: "sampler",
+  entry: "entry.ts",
+  settings: () => ({}),
+  restart: true,
+  critical: true,
+  ...spec,
+});
+
+async function settle(): Promise<void> {
+  for (let i = 0; i < 10; i++) await new Promise((resolve) => setImmediate(resolve));
+}
+
+const heartbeat: Tell = {
+  type: "heartbeat",
+  actor: "a",
+  doing: "playing 3",
+  lastMessage: "tickets",
+  rssBytes: 5,
+  load: { "queue/playing": 3 },
+  weights: null,
+  workingMs: 0,
+};
+
+describe("a supervisor", () => {
+  test("tells a child its name, its run, where to report and its settings, made anew each time", async () => {
+    const { supervisor, processes, events } = await stage();
+    let address = "ws://one";
+    supervisor.start(child("a", { settings: () => ({ learner: address }) }));
+    address = "ws://two";
+    processes[0]!.exit(1);
+    await events.next("restarted", "a");
+    expect(processes.map(({ birth }) => birth.settings)).toEqual([{ learner: "ws://one" }, { learner: "ws://two" }]);
+    expect(processes[0]!.birth).toMatchObject({
+      run: "run-1",
+      actor: "a",
+      supervisor: "memory:supervisor",
+      token: "t",
+    });
+  });
+
+  test("replaces a child that lives but whose computation gives no result, naming what it was at", async () => {
+    const { supervisor, clock, processes, transport, events } = await stage({ restartsMax: 0 });
+    supervisor.start(child("a"));
+    const peer = await processes[0]!.connect(transport, []);
+    peer.tell({ ...heartbeat, workingMs: 60_000 } as Tell);
+    await settle();
+    clock.advance(100);
+    expect(processes[0]!.signals).toEqual([]);
+    peer.tell({ ...heartbeat, workingMs: 60_001 } as Tell);
+    await settle();
+    clock.advance(100);
+    await settle();
+    const seen = { child: "a", workingMs: 60_001, doing: "playing 3", lastMessage: "tickets" };
+    expect(events.of("stuck", "a")).toEqual([{ kind: "stuck", ...seen }]);
+    expect((await supervisor.ended).reason).toEndWith(
+      "no result of its computation for 60001 ms (limit 60000 ms), last heard playing 3; its last message was tickets",
+    );
+  });
+
+  test("replaces a silent child, and says what it did last", async () => {
+    const { supervisor, processes, events, clock, transport } = await stage();
+    supervisor.start(child("a"));
+    const peer = await processes[0]!.connect(transport, []);
+    for (let i = 0; i < 5; i++) {
+      clock.advance(900);
+      peer.tell(heartbeat);
+      await settle();
+    }
+    expect(events.of("wedged", "a")).toEqual([]);
+    clock.advance(1100);
+    expect(events.of("wedged", "a")).toEqual([
+      { kind: "wedged", child: "a", silentMs: 1100, doing: "playing 3", lastMessage: "tickets" },
+    ]);
+    expect(processes[0]!.signals).toEqual(["SIGKILL"]);
+    expect(await events.next("restarted", "a")).toMatchObject({ pid: 101, restarts: 1 });
+  });
+
+  test("gives a child that starts more time than one that runs, but not for ever", async () => {
+    const { supervisor, processes, events, clock } = await stage();
+    supervisor.start(child("a"));
+    clock.advance(5000);
+    expect(processes[0]!.signals).toEqual([]);
+    clock.advance(100);
+    expect(events.of("wedged", "a")).toMatchObject([{ doing: "starting", silentMs: 5100 }]);
+  });
+
+  test("blames nobody for its own sleep", async () => {
+    const { supervisor, processes, events, clock, transport } = await stage();
+    supervisor.start(child("a"));
+    const peer = await processes[0]!.connect(transport, []);
+    peer.tell(heartbeat);
+    await settle();
+    clock.jump(60_000);
+    expect(events.of("wedged", "a")).toEqual([]);
+    clock.advance(1100);
+    expect(events.of("wedged", "a")).toHaveLength(1);
+  });
+
+  test("ends the run when a critical child may not be restarted, with its own last error as the cause", async () => {
+    const { supervisor, processes } = await stage();
+    supervisor.start(child("a", { restart: false }));
+    processes[0]!.output('{"level":"error","text":"the disk is full"}');
+    processes[0]!.output('{"level":"info","text":"bye"}');
+    processes[0]!.exit(3);
+    expect(await supervisor.ended).toEqual({ ok: false, reason: "a exit code 3 (the disk is full)" });
+  });
+
+  test("goes on without a child that is not critical, when restarting does not help", async () => {
+    const { supervisor, processes, events } = await stage();
+    supervisor.start(child("a", { critical: false }));
+    for (let i = 0; i < 3; i++) {
+      processes[i]!.exit(1);
+      await events.next("exited", "a", i + 1);
+    }
+    expect(events.of("gaveUp", "a")).toEqual([
+      {
+        kind: "gaveUp",
+        child: "a",
+        reason: "failed 3 times in 0.0 s, and at most 2 restarts in 10 s are allowed; first cause: exit code 1",
+      },
+    ]);
+    expect(supervisor.children).toMatchObject([{ name: "a", pid: null, restarts: 2 }]);
+    supervisor.start(child("b"));
+    expect(processes).toHaveLength(4);
+  });
+
+  test("announces the url of a child once, and again after a restart", async () => {
+    const ready: string[] = [];
+    const { supervisor, processes, events, transport } = await stage({
+      onReady: (name, url) => ready.push(`${name} at ${url}`),
+    });
+    supervisor.start(child("a"));
+    const peer = await processes[0]!.connect(transport, []);
+    await settle();
+    expect(ready).toEqual([]);
+    const hello = { type: "hello", protocol: PROTOCOL_VERSION, actor: "a", role: "sampler" } as const;
+    for (let i = 0; i < 2; i++) await peer.ask({ ...hello, url: "ws://127.0.0.1:1" }, 1000);
+    processes[0]!.exit(1);
+    await events.next("restarted", "a");
+    await processes[1]!.connect(transport, [], "ws://127.0.0.1:1");
+    await settle();
+    expect(ready).toEqual(["a at ws://127.0.0.1:1", "a at ws://127.0.0.1:1"]);
+  });
+
+  test("stops roles in reverse order: by message, then SIGTERM, then SIGKILL", async () => {
+    const { supervisor, processes, transport, clock } = await stage();
+    supervisor.start(child("sink", { role: "metrics-sink" }));
+    supervisor.start(child("s-1"));
+    supervisor.start(child("s-2"));
+    const told: string[][] = [[], [], []];
+    for (const i of [0, 1, 2]) await processes[i]!.connect(transport, told[i]!);
+    const ended = supervisor.stop("enough");
+    await settle();
+    expect(told).toEqual([[], ["stop"], ["stop"]]);
+    processes[1]!.exit(0);
+    await settle();
+    clock.advance(2999);
+    expect(processes[2]!.signals).toEqual([]);
+    clock.advance(1);
+    expect(processes[2]!.signals).toEqual(["SIGTERM"]);
+    clock.advance(500);
+    expect(processes[2]!.signals).toEqual(["SIGTERM", "SIGKILL"]);
+    await settle();
+    expect(told[0]).toEqual(["stop"]);
+    processes[0]!.exit(0);
+    expect(await ended).toEqual({ ok: true, reason: "enough" });
+    expect(clock.waitingMs).toEqual([]);
+    expect(processes[1]!.signals).toEqual([]);
+  });
+
+  test("sends SIGTERM at once to a child that has not connected", async () => {
+    const { supervisor, processes } = await stage();
+    supervisor.start(child("a"));
+    const ended = supervisor.stop("enough");
+    await settle();
+    expect(processes[0]!.signals).toEqual(["SIGTERM"]);
+    processes[0]!.exit(0);
+    await ended;
+  });
+
+  test("restarts nothing while the run ends, and starts nothing new", async () => {
+    const { supervisor, processes } = await stage();
+    supervisor.start(child("a"));
+    const ended = supervisor.stop("enough");
+    await settle();
+    processes[0]!.exit(1);
+    expect((await ended).ok).toBe(true);
+    expect(processes).toHaveLength(1);
+    expect(() => supervisor.start(child("b"))).toThrow("cannot start b: the run is ending");
+  });
+
+  test("turns away an actor that is not its child", async () => {
+    const { supervisor, processes, transport } = await stage();
+    supervisor.start(child("a"));
+    const stranger = new FakeProcess(1, JSON.stringify({ ...processes[0]!.birth, actor: "stranger" }), () => {});
+    const peer = await stranger.connect(transport, []);
+    await settle();
+    expect(peer.closed).toBe(true);
+  });
+});
+
+test("a supervisor ends a run whose child never gets as far as working, though each start outlasts the window", async () => {
+  const { supervisor, processes, events, clock } = await stage({ restartWindowMs: 1000 });
+  supervisor.start(child("a"));
+  for (let i = 0; i < 3; i++) {
+    clock.advance(4000);
+    processes[i]!.output(`{"level":"error","text":"no ${["model", "memory", "disk"][i]}"}`);
+    processes[i]!.exit(1);
+    await events.next("exited", "a", i + 1);
+  }
+  expect((await supervisor.ended).reason).toBe(
+    "a failed to start 3 times in 8.0 s, and at most 2 restarts in a row are allowed; first cause: exit code 1 (no model)",
+  );
+});
+
+describe("RestartLimit", () => {
+  test("allows five failures in any thirty seconds, and names the first of the six that are too many", () => {
+    const limit = new RestartLimit(5, 30_000);
+    expect(limit.failed(0, "forgotten by then", true)).toBeNull();
+    for (const second of [10, 20, 25, 29, 31]) expect(limit.failed(second * 1000, `at ${second}`, true)).toBeNull();
+    expect(limit.failed(32_000, "at 32", true)).toBe(
+      "failed 6 times in 22.0 s, and at most 5 restarts in 30 s are allowed; first cause: at 10",
+    );
+  });
+
+  test("never gives up a child that fails seldom", () => {
+    const limit = new RestartLimit(1, 1000);
+    for (let i = 0; i < 100; i++) expect(limit.failed(i * 1001, "rare", true)).toBeNull();
+  });
+
+  test("allows no more failures in a row to one that never works, however long each start takes", () => {
+    const limit = new RestartLimit(2, 1000);
+    const failing = [false, false, true, false, false].map((worked, i) => limit.failed(i * 9000, `start ${i}`, worked));
+    expect(failing).toEqual(Array(5).fill(null));
+    expect(limit.failed(45_000, "start 5", false)).toBe(
+      "failed to start 3 times in 18.0 s, and at most 2 restarts in a row are allowed; first cause: start 3",
+    );
+  });
+});

@@ -1,0 +1,80 @@
+/** Runs that are over in a second or two, all of them on one thread: a policy of one layer, and a few lessons. */
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { composeRunConfig, type RunConfig } from "../../../actors/config/config.ts";
+import type { Layer } from "../../../actors/config/layers.ts";
+import { startSingleProcess } from "../../../actors/supervisor/single-process.ts";
+import type { RunEnd } from "../../../actors/supervisor/supervision.ts";
+
+/** What makes any run a short one. @param folder  of the run; the warm start is cached in it, so no run takes another's */
+export const tinyLayer = (folder: string): Layer => ({
+  source: "test",
+  values: {
+    rollout: { groups: 4, groupSize: 4 },
+    sampler: { count: 1, slots: 8 },
+    model: { width: 32, layers: 1, heads: 2, kvHeads: 1, hidden: 64 },
+    warmStart: {
+      boards: 100,
+      cacheDir: join(folder, "warm-start"),
+      stages: [{ name: "learn", babble: 0.5, noise: 0, steps: 120, batch: 16, learningRate: 1e-2, warmUpSteps: 10 }],
+    },
+    learner: { filter: { strategy: "all" } },
+    engine: { threads: 1 },
+    metrics: { port: 0 },
+  },
+});
+
+export interface TinyChoices {
+  readonly samplers: number;
+  /** 3 if left out. */
+  readonly updates?: number;
+  /** Of the page; any free one if left out. */
+  readonly port?: number;
+}
+
+/** A few updates on the bandit, after just enough lessons that the policy plays well-formed turns, right and wrong ones. */
+export function tinyConfig(folder: string, { samplers, updates = 3, port = 0 }: TinyChoices): RunConfig {
+  return composeRunConfig([
+    tinyLayer(folder),
+    {
+      source: "test",
+      values: {
+        env: { tag: "Bandit", turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1 },
+        sampler: { count: samplers },
+        warmStart: {
+          stages: [
+            { name: "learn", babble: 0.5, noise: 0, steps: 60, batch: 16, learningRate: 1e-2, warmUpSteps: 10 },
+            { name: "blur", babble: 1, noise: 0, steps: 20, batch: 16, learningRate: 2.5e-3, warmUpSteps: 0 },
+          ],
+        },
+        learner: { updates },
+        validate: { episodes: 16, everyUpdates: 2 },
+        metrics: { port },
+      },
+    },
+  ]);
+}
+
+/**
+ * A run in `folder`, to its end. A folder that holds a run already is gone on with.
+ *
+ * @throws {Error} if it ends badly.
+ */
+export async function playRun(folder: string, config: RunConfig): Promise<void> {
+  const end = await runUntil(folder, config, null);
+  if (!end.ok) throw new Error(end.reason);
+}
+
+/** The same, stopped once an actor logs a line with this text. */
+export const stopRunAt = (folder: string, config: RunConfig, text: string): Promise<RunEnd> =>
+  runUntil(folder, config, text);
+
+async function runUntil(folder: string, config: RunConfig, text: string | null): Promise<RunEnd> {
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "config.json"), JSON.stringify(config));
+  const said = Promise.withResolvers<void>();
+  const output = (_: string, line: string) => void (text !== null && line.includes(text) && said.resolve());
+  const cluster = await startSingleProcess({ run: "run", folder, config, event: () => {}, output });
+  await Promise.race([said.promise, cluster.ended]);
+  return text === null ? cluster.ended : cluster.stop("enough");
+}

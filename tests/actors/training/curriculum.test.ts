@@ -1,0 +1,93 @@
+/** Groups move to where there is something to learn: measured, remembered and dealt out as worked by hand. */
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { composeRunConfig } from "../../../actors/config/config.ts";
+import { groupEnvs, scored } from "../../../actors/training/curriculum.ts";
+import type { PlayedTicket } from "../../../actors/training/rollouts.ts";
+import { outcomeOf } from "./stage.ts";
+
+const configOf = (groups: number, curriculum: Record<string, unknown>) =>
+  composeRunConfig([
+    {
+      source: "test",
+      values: {
+        env: { mix: [{ tag: "SimpleSokoban" }, { tag: "FrozenLake" }, { tag: "Bandit", groups: 2 }] },
+        rollout: { groups, curriculum },
+        warmStart: { enabled: false },
+      },
+    },
+  ]);
+const counts = (envs: readonly string[]) =>
+  ["SimpleSokoban", "FrozenLake", "Bandit"].map((name) => envs.filter((env) => env === name).length);
+
+/** Episodes of one group, solved or not; a reward of 1 for a solved one. */
+const group = (env: string, number: number, ...solved: boolean[]): PlayedTicket[] =>
+  solved.map((success) => {
+    const ticket = { env, group: number, version: 1 } as PlayedTicket["ticket"];
+    return { ticket, sampler: "s", outcome: outcomeOf(ticket, success) } as PlayedTicket;
+  });
+
+describe("groups", () => {
+  test("are the mix's until every env was measured", () => {
+    const config = configOf(16, { by: "success" });
+    expect(counts(groupEnvs(config))).toEqual([7, 7, 2]);
+    expect(counts(groupEnvs(config, { SimpleSokoban: 0.5, FrozenLake: 0.1 }))).toEqual([7, 7, 2]);
+  });
+
+  test("go to the envs in proportion to their scores, above what each keeps", () => {
+    const config = configOf(16, { by: "success", groupsMin: 2 });
+    // 10 free groups, shared 5 : 3 : 2.
+    expect(counts(groupEnvs(config, { SimpleSokoban: 0.5, FrozenLake: 0.3, Bandit: 0.2 }))).toEqual([7, 5, 4]);
+    // All solved, or none: nothing tells them apart.
+    expect(counts(groupEnvs(config, { SimpleSokoban: 0, FrozenLake: 0, Bandit: 0 }))).toEqual([6, 5, 5]);
+    // 10 x 0.5 / 0.8 = 6.25, 3.75 and 0: the larger remainder gets the group that is left.
+    expect(counts(groupEnvs(config, { SimpleSokoban: 0.5, FrozenLake: 0.3, Bandit: 0 }))).toEqual([8, 6, 2]);
+  });
+
+  test("are as many as ever, and none has fewer than it keeps", () => {
+    const score = fc.double({ min: 0, max: 10, noNaN: true });
+    fc.assert(
+      fc.property(score, score, score, fc.integer({ min: 12, max: 40 }), (a, b, c, total) => {
+        const config = configOf(2 * total, { by: "reward", groupsMin: 3 });
+        const shares = counts(groupEnvs(config, { SimpleSokoban: a, FrozenLake: b, Bandit: c }));
+        expect(shares.reduce((sum, share) => sum + share, 0)).toBe(2 * total);
+        expect(Math.min(...shares)).toBeGreaterThanOrEqual(3);
+      }),
+      { numRuns: 30 },
+    );
+  });
+});
+
+describe("a score", () => {
+  const by = (by: "none" | "success" | "reward", smoothing = 0.75) => ({ by, smoothing, groupsMin: 1 });
+  const played = [
+    ...group("Bandit", 0, true, false),
+    ...group("Bandit", 1, true, true),
+    ...group("FrozenLake", 2, false, false),
+    ...group("SimpleSokoban", 3, true),
+  ];
+
+  test("is the mean spread within groups, and then a moving mean of it", () => {
+    // Sample std of 1 and 0 is sqrt(1/2); of 1 and 1 it is 0. A group of one says nothing.
+    const first = scored(by("success"), {}, played);
+    expect(first).toEqual({ Bandit: Math.SQRT1_2 / 2, FrozenLake: 0 });
+    const second = scored(by("success"), { Bandit: 0.8, FrozenLake: 0.4 }, played);
+    expect(second["Bandit"]).toBeCloseTo(0.75 * 0.8 + 0.25 * (Math.SQRT1_2 / 2), 12);
+    expect(second["FrozenLake"]).toBeCloseTo(0.3, 12);
+  });
+
+  test("is in the env's reward where that is asked for, and not kept without a curriculum", () => {
+    const rich = played.map((one) => ({
+      ...one,
+      outcome: {
+        ...one.outcome,
+        trajectory: {
+          ...one.outcome.trajectory,
+          turns: [{ end: 2, reward: 10 * Number(one.outcome.success), penalty: 0 }],
+        },
+      },
+    }));
+    expect(scored(by("reward"), {}, rich)["Bandit"]).toBeCloseTo(10 * (Math.SQRT1_2 / 2), 12);
+    expect(scored(by("none"), {}, played)).toEqual({});
+  });
+});

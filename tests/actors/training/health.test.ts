@@ -1,0 +1,231 @@
+/** What a verdict leads to: which rung is taken when, what it changes, and that a saved state goes on the same. */
+import { describe, expect, test } from "bun:test";
+import { composeRunConfig } from "../../../actors/config/config.ts";
+import { HealthConfig } from "../../../actors/config/health.ts";
+import { parseLayer } from "../../../actors/config/layers.ts";
+import {
+  checkup,
+  type Due,
+  HEALTH_START,
+  type HealthState,
+  type Measured,
+  measuredOf,
+} from "../../../actors/training/health.ts";
+import { CONTROL_START, controlAfter, intervened } from "../../../actors/training/interventions.ts";
+import type { FilterRule } from "../../../model/learn/filter/filter.ts";
+import type { UpdateSettings } from "../../../model/learn/update/update.ts";
+
+/** Within thirty updates all groups become constant; ten updates after they began to, success begins to fall. */
+const trapped = (update: number): Measured => {
+  const left = Math.max(0, 1 - update / 30);
+  const success = 0.33 * Math.max(0, Math.min(1, (40 - update) / 30));
+  return { success, rewardStd: 2.4 * left, zeroStdShare: 1 - left, groupsKept: 1 };
+};
+
+/** Each update's due, by its number, over `updates` updates. */
+function dues(config: HealthConfig, updates: number, point = trapped, start: HealthState = HEALTH_START, from = 1) {
+  const found: [number, Due][] = [];
+  let state = start;
+  for (let update = from; update <= updates; update++) {
+    const { state: next, due } = checkup(state, point(update), config);
+    state = JSON.parse(JSON.stringify(next));
+    if (due !== null) found.push([update, due]);
+  }
+  return { found, state };
+}
+
+const rungs = (found: [number, Due][]) =>
+  found.map(([update, due]) => [update, due.kind === "rung" ? due.rung : due.kind]);
+
+describe("the ladder", () => {
+  const ladder = ["lower-step-size", "raise-entropy", "stop"] as const;
+
+  test("is off by default: the verdict is told once, and nothing is done", () => {
+    const told: string[] = [];
+    let state = HEALTH_START;
+    for (let update = 1; update <= 40; update++) {
+      const one = checkup(state, trapped(update), HealthConfig.parse({}));
+      told.push(...one.told.map(({ good, kind, text }) => `${good} ${kind} ${text.split(":")[0]}`));
+      expect(one.due).toBe(null);
+      state = one.state;
+    }
+    expect(told).toEqual(["false health warning", "false health collapsed"]);
+    expect(checkup(state, trapped(41), HealthConfig.parse({})).metrics).toEqual({
+      "health/verdict": 3,
+      "health/interventions": 0,
+      "health/rollbacks": 0,
+    });
+  });
+
+  test("is climbed in order, each rung once, with time to act between them", () => {
+    const { found, state } = dues(HealthConfig.parse({ ladder, settleUpdates: 4 }), 40);
+    const first = found[0]![0];
+    expect(rungs(found)).toEqual([
+      [first, "lower-step-size"],
+      [first + 4, "raise-entropy"],
+      [first + 8, "stop"],
+    ]);
+    expect(found[0]![1].text).toMatch(
+      /^lower-step-size \(rung 1 of 3\): the step size is 0\.5 of what it would be; collapsed: success fell to /,
+    );
+    expect(state.control).toEqual({ ...CONTROL_START, stepSize: 0.5, entropy: 0.003 });
+  });
+
+  test("may begin at a warning", () => {
+    const at = (interveneAt: string) => dues(HealthConfig.parse({ ladder, interveneAt }), 40).found[0]![0];
+    expect(at("warning")).toBeLessThan(at("collapsed"));
+  });
+
+  test("goes on from a saved state as if nothing had happened", () => {
+    const config = HealthConfig.parse({ ladder });
+    const whole = dues(config, 40);
+    const half = dues(config, whole.found[0]![0] + 2);
+    const rest = dues(config, 40, trapped, half.state, whole.found[0]![0] + 3);
+    expect([...half.found, ...rest.found]).toEqual(whole.found);
+    expect(rest.state).toEqual(whole.state);
+  });
+
+  test("leaves a run alone that learns", () => {
+    // The spread of a coin that comes up right ever more often.
+    const learns = (update: number): Measured => {
+      const success = Math.min(1, 0.1 + update / 40);
+      return { success, rewardStd: 10 * Math.sqrt(success * (1 - success)), groupsKept: 1 };
+    };
+    expect(dues(HealthConfig.parse({ ladder, interveneAt: "warning" }), 60, learns).found).toEqual([]);
+  });
+});
+
+describe("early stops", () => {
+  test("are obeyed only if they are named", () => {
+    const empty = (): Measured => ({ success: 0.2, rewardStd: 1, groupsKept: 0 });
+    expect(dues(HealthConfig.parse({ stopEarly: ["reward_variance_collapse"] }), 20, empty).found).toEqual([]);
+    expect(dues(HealthConfig.parse({ stopEarly: ["empty_filtered_steps"] }), 5, empty).found).toEqual([
+      [5, { kind: "early-stop", text: "empty_filtered_steps: the filter kept no group in 5 updates in a row" }],
+    ]);
+  });
+
+  test("do not mistake a solved task for a dead one", () => {
+    const solved = (): Measured => ({ success: 0.95, rewardStd: 0, groupsKept: 0 });
+    expect(dues(HealthConfig.parse({ stopEarly: ["empty_filtered_steps"] }), 30, solved).found).toEqual([]);
+  });
+
+  test("count validations, not updates", () => {
+    const config = HealthConfig.parse({ stopEarly: ["low_validation_success"], stops: { validations: 2 } });
+    const point = (update: number): Measured => ({
+      success: 0.1,
+      rewardStd: 1,
+      groupsKept: 1,
+      ...(update % 5 === 1 ? { validation: 0 } : {}),
+    });
+    expect(rungs(dues(config, 20, point).found)[0]).toEqual([6, "early-stop"]);
+  });
+});
+
+describe("a config", () => {
+  const faults = (yaml: string) => {
+    try {
+      return composeRunConfig([parseLayer(yaml, "mine.yaml")]) && "";
+    } catch (error) {
+      return (error as Error).message;
+    }
+  };
+
+  test.each([
+    ["health: {settleUpdates: 2}", "health.settleUpdates is never read while health.ladder is empty; leave it out"],
+    [
+      "health: {ladder: [stop], klStep: 1}",
+      "health.klStep is never read without raise-kl in health.ladder; leave it out",
+    ],
+    [
+      "health: {collapse: {samples: 8}}",
+      "health.collapse.samples is never read while health.collapse.everyUpdates is 0; leave it out",
+    ],
+    [
+      "health: {stopEarly: [empty_filtered_steps], stops: {validations: 2}}",
+      "health.stops.validations is never read without low_validation_success in health.stopEarly; leave it out",
+    ],
+    [
+      "env: {think: false}\nhealth: {collapse: {everyUpdates: 5}}",
+      "health.collapse.everyUpdates: it compares thoughts, and with env.think false there are none; set it to 0",
+    ],
+    [
+      "env: {think: false, reasoningWeight: 1}",
+      "env.reasoningWeight: with env.think false there are no thoughts to judge; set it to 0",
+    ],
+    [
+      "env: {tag: Bandit, reasoningWeight: 1}",
+      "env.reasoningWeight: nobody can judge thoughts about Bandit; set it to 0",
+    ],
+  ])("%s is refused", (yaml, told) => {
+    expect(faults(yaml)).toBe(`mine.yaml: ${told}`);
+  });
+
+  test("may set how a divergence is estimated that only its ladder will weigh", () => {
+    expect(faults("health: {ladder: [raise-kl], klStep: 0.1}\nlearner: {kl: {estimator: k2}}")).toBe("");
+  });
+});
+
+test("an update's metrics are measured as far as they are known", () => {
+  expect(measuredOf({ "train/grad_norm": 1 }, 0.5)).toBe(null);
+  const values = {
+    "train/success": 0.5,
+    "train/in_group_std": 2,
+    "train/format_errors": 0.25,
+    "train/kept_groups": 0.5,
+  };
+  expect(measuredOf(values, undefined)).toEqual({ success: 0.5, rewardStd: 2, validity: 0.75, groupsKept: 0.5 });
+  expect(measuredOf({ ...values, "collapse/mi_estimate": 0.1 }, 0.3)).toMatchObject({
+    mutualInformation: 0.1,
+    validation: 0.3,
+  });
+});
+
+describe("a rung", () => {
+  const config = HealthConfig.parse({});
+  const settings = (filter: FilterRule) =>
+    ({
+      filter,
+      policy: { entropyCoefficient: 0.001 },
+      optimizer: { learningRate: 0.1 },
+    }) as unknown as UpdateSettings;
+  const filterAfter = (filter: FilterRule, rounds: number, groups = 16) => {
+    let control = CONTROL_START;
+    for (let round = 0; round < rounds; round++) ({ control } = controlAfter("tighten-filter", control, config));
+    return intervened(settings(filter), control, groups).filter;
+  };
+
+  test("tightens a filter, and leaves at least one group", () => {
+    expect(filterAfter({ strategy: "all" }, 1)).toEqual({ strategy: "top_ratio", ratio: 0.5, type: "std" });
+    expect(filterAfter({ strategy: "top_ratio", ratio: 0.5, type: "std_rev" }, 1)).toEqual({
+      strategy: "top_ratio",
+      ratio: 0.25,
+      type: "std_rev",
+    });
+    for (const groups of [1, 3, 16, 49]) {
+      const { ratio } = filterAfter({ strategy: "top_ratio", ratio: 0.25, type: "std" }, 20, groups) as {
+        ratio: number;
+      };
+      expect(Math.floor(ratio * groups)).toBe(1);
+    }
+    const ranked = { metric: "reward_variance", order: "largest", includeZero: true } as const;
+    expect(filterAfter({ strategy: "top_k_abs", value: 3, ...ranked }, 1)).toMatchObject({ value: 1 });
+    expect(filterAfter({ strategy: "min_p", value: 0.2, ...ranked }, 1)).toMatchObject({ value: 0.6 });
+    expect(filterAfter({ strategy: "top_p", value: 0.8, ...ranked, mode: "linear", epsilon: 0 }, 2)).toMatchObject({
+      value: 0.2,
+    });
+  });
+
+  test("not taken changes nothing", () => {
+    const before = settings({ strategy: "top_ratio", ratio: 0.25, type: "std" });
+    expect(intervened(before, CONTROL_START, 16)).toEqual(before);
+  });
+
+  test("raises entropy and lowers the step size, each time once more", () => {
+    let control = CONTROL_START;
+    for (const rung of ["raise-entropy", "raise-entropy", "lower-step-size", "lower-step-size"] as const) {
+      ({ control } = controlAfter(rung, control, config));
+    }
+    const { policy, optimizer } = intervened(settings({ strategy: "all" }), control, 16);
+    expect([policy.entropyCoefficient, optimizer.learningRate]).toEqual([0.001 + 2 * 0.003, 0.1 / 4]);
+  });
+});

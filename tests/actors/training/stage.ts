@@ -1,0 +1,164 @@
+import { composeRunConfig } from "../../../actors/config/config.ts";
+import type { Finished } from "../../../actors/learner/tickets.ts";
+import { Reporter } from "../../../actors/metrics-sink/reporter.ts";
+import type { Outcome, Ticket } from "../../../actors/protocol.ts";
+import type { TrainingContext } from "../../../actors/training/context.ts";
+import type { Progress } from "../../../actors/training/report.ts";
+import { Training } from "../../../actors/training/training.ts";
+import type { UpdateSettings } from "../../../model/learn/update/update.ts";
+import { FakeClock } from "../fake-clock.ts";
+
+export type Sections = Record<string, object>;
+export const configOf = (changed: Sections = {}) =>
+  composeRunConfig([
+    {
+      source: "test",
+      values: {
+        env: { tag: "Bandit", turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1 },
+        rollout: { groups: 2, groupSize: 2 },
+        learner: { updates: 6, filter: { strategy: "all" } },
+        validate: { episodes: 3, everyUpdates: 2 },
+        checkpoint: { everyUpdates: 3 },
+        warmStart: { enabled: false },
+      },
+    },
+    { source: "test", values: changed },
+  ]);
+
+export const outcomeOf = ({ version }: Ticket, success = true): Outcome => ({
+  status: "scored",
+  stop: success ? "success" : "over",
+  success,
+  finalObservation: "",
+  extra: {},
+  turns: [
+    {
+      observation: "",
+      reply: "",
+      actions: ["Phoenix"],
+      reward: Number(success),
+      penalty: 0,
+      wellFormed: true,
+      effective: true,
+      valid: true,
+      cut: false,
+      dropped: 0,
+    },
+  ],
+  trajectory: {
+    tokens: Int32Array.of(1, 2, 3),
+    written: Uint8Array.of(0, 1, 1),
+    logProbs: new Float32Array(3),
+    contexts: [0],
+    turns: [{ end: 2, reward: Number(success), penalty: 0 }],
+    version,
+    digest: "",
+  },
+});
+
+export class Stage {
+  readonly clock = new FakeClock();
+  /** In order: "publish 1", "play u0 4 v1", "update 4", "save 3", … */
+  readonly calls: string[] = [];
+  readonly settings: UpdateSettings[] = [];
+  readonly saved: Progress[] = [];
+  readonly warnings: string[] = [];
+  readonly told: string[] = [];
+  readonly metrics = new Map<string, number>();
+  /** Milliseconds that one batch takes to play. */
+  playMs = 1000;
+  outcome: (ticket: Ticket) => Outcome = (ticket) => outcomeOf(ticket);
+  kl = 0;
+  skipped: string | null = null;
+  /** Of the policy's gradient; without one that is finite no step is taken. */
+  gradNorm = 0.5;
+  /** In-group reward std by update; not measured beyond them. */
+  spreads: readonly number[] = [];
+  saving: (progress: Progress) => void = () => {};
+  readonly training: Training;
+
+  constructor(changed: Sections = {}, resumed: Progress | null = null, more: Partial<TrainingContext> = {}) {
+    const config = configOf(changed);
+    const unused = () => Promise.reject(new Error("not part of this test"));
+    const note = (call: string) => void this.calls.push(call);
+    const sink = {
+      name: "sink",
+      closed: false,
+      queuedBytes: 0,
+      close: () => {},
+      tell: (message: { type: string; step: number; values: Record<string, number> }) => {
+        if (message.type !== "metrics") return;
+        for (const [name, value] of Object.entries(message.values)) this.metrics.set(`${name} ${message.step}`, value);
+      },
+      ask: async ({ rows }: { rows: unknown[] }) => ({ type: "episodes.stored", count: rows.length }),
+    };
+    this.training = new Training({
+      run: "run",
+      config,
+      clock: this.clock,
+      engine: "compiled, cpu, 2 threads",
+      trainer: {
+        start: unused,
+        keepReference: unused,
+        resetOptimizer: unused,
+        imitate: unused,
+        steps: unused,
+        goOnFrom: unused,
+        crossScore: unused,
+        analyseGradients: async (played) => {
+          note(`gradients of ${played.length}`);
+          return { "gradient.task.all": 0.25 };
+        },
+        update: async (played, settings) => {
+          note(`update ${played.length}`);
+          this.settings.push(settings);
+          const inGroupStd = this.spreads[this.settings.length - 1];
+          const measured = inGroupStd === undefined ? {} : { inGroupStd };
+          const metrics = { kl: this.kl, logProbGap: 1e-6, gradNorm: this.gradNorm, keptGroups: 1, ...measured };
+          const steps = Number(Number.isFinite(this.gradNorm));
+          return { skipped: this.skipped, advantages: played.map(() => 0.5), steps, metrics };
+        },
+      },
+      reporter: new Reporter({
+        actor: "learner",
+        sink: () => sink as never,
+        clock: this.clock,
+        notice: () => {},
+        waitingMax: 100,
+        rowsMax: 1000,
+        askDeadlineMs: 1000,
+        retryMs: 100,
+      }),
+      resumed,
+      thinkEnd: null,
+      publish: async (version) => {
+        note(`publish ${version}`);
+        return { acknowledged: Promise.resolve(7) };
+      },
+      play: async (tickets): Promise<readonly Finished[]> => {
+        const [first] = tickets;
+        note(`play ${first!.episode.split(".")[0]} ${tickets.length} v${first!.version}${first!.exact ? "" : "+"}`);
+        await Promise.resolve();
+        this.clock.advance(this.playMs);
+        return tickets.map((ticket) => ({ ticket, sampler: "s", outcome: this.outcome(ticket) }));
+      },
+      warmStart: unused,
+      keepReference: async () => note("reference"),
+      save: async (progress) => {
+        this.saving(progress);
+        note(`save ${progress.update}`);
+        this.saved.push(progress);
+      },
+      restore: async (update) => {
+        note(`restore ${update}`);
+        return this.saved.findLast((one) => one.update === update)!;
+      },
+      tickets: { expired: 0, retried: 0, ignored: 0 },
+      say: () => {},
+      inform: (kind, text) => void this.told.push(`${kind}: ${text}`),
+      warn: (kind, text) => void this.warnings.push(`${kind}: ${text}`),
+      processStartedAtMs: 0,
+      ...more,
+    });
+  }
+}

@@ -1,0 +1,210 @@
+/** A warm start follows its stages, is kept for those who would make the same, and is never half there. */
+import { afterAll, beforeEach, describe, expect, test } from "bun:test";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { composeRunConfig, type RunConfig } from "../../../actors/config/config.ts";
+import { lessonsOf } from "../../../actors/play/envs-of-run.ts";
+import { policyOf } from "../../../actors/policy/policy-of-run.ts";
+import { rulesOf } from "../../../actors/sampler/start.ts";
+import { type WarmStartContext, warmStart } from "../../../actors/training/warm-start.ts";
+import { layParameters } from "../../../model/policy/parameters.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+
+afterAll(removeTemporaryFolders);
+
+let cacheDir: string;
+beforeEach(() => {
+  cacheDir = join(temporaryFolder(), "cache");
+});
+
+const stage = { batch: 2, finalFraction: 0.5, warmUpSteps: 2 };
+const base = {
+  env: { tag: "Bandit", turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1 },
+  model: { width: 16, layers: 1, heads: 2, kvHeads: 1, hidden: 16 },
+  warmStart: {
+    boards: 10,
+    stages: [
+      { ...stage, name: "learn", babble: 0.5, noise: 0, steps: 6, learningRate: 0.1 },
+      { ...stage, name: "blur", babble: 1, noise: 0, steps: 25, learningRate: 0.01, finalFraction: 1, warmUpSteps: 0 },
+    ],
+  },
+};
+type Sections = Record<string, Record<string, unknown>>;
+const configOf = (changed: Sections = {}): RunConfig =>
+  composeRunConfig([
+    { source: "test", values: base },
+    { source: "test", values: { warmStart: { cacheDir } } },
+    { source: "test", values: changed },
+  ]);
+
+/** A trainer that only moves the parameters, and the learner around it. */
+function trainee(config: RunConfig, changed: Partial<WarmStartContext> = {}) {
+  const { dialogue, model } = policyOf(config);
+  const parameters = layParameters(model);
+  const calls: string[] = [];
+  const rates: number[] = [];
+  const notices: string[] = [];
+  const unused = () => Promise.reject(new Error("not part of a warm start"));
+  const context: WarmStartContext = {
+    config,
+    model,
+    parameters,
+    trainer: {
+      start: unused,
+      keepReference: unused,
+      update: unused,
+      steps: unused,
+      goOnFrom: unused,
+      crossScore: unused,
+      analyseGradients: unused,
+      resetOptimizer: async () => void calls.push("reset"),
+      async imitate(demos, _, optimizer) {
+        rates.push(optimizer.learningRate);
+        for (const { tokens } of demos) parameters.flat[tokens.at(-5)!]! += optimizer.learningRate;
+        return rates.length;
+      },
+    },
+    demonstrations: {
+      lessons: lessonsOf(config),
+      context: rulesOf(config),
+      dialogue,
+    },
+    async measureTaught() {
+      calls.push("measure");
+      return { cool: 0.75, one: 0.5 };
+    },
+    engine: "compiled, cpu, 2 threads",
+    sample: async (stepOverall) => void calls.push(`sample ${stepOverall}`),
+    progress: ({ name, step, steps, stepOverall, loss }) =>
+      void calls.push(`${name} ${step}/${steps} ${stepOverall} ${loss}`),
+    stopped: () => {},
+    notice: (text) => void notices.push(text),
+    ...changed,
+  };
+  return { context, parameters, calls, rates, notices };
+}
+
+const kept = () => readdirSync(cacheDir);
+
+describe("a fresh warm start", () => {
+  test("goes through its stages, each with a fresh optimiser, and measures what the first one taught", async () => {
+    const { context, calls } = trainee(configOf());
+    expect(await warmStart(context)).toEqual({ taught: { cool: 0.75, one: 0.5 }, cached: false });
+    // The loss is the mean of the steps since the last report: of 1 to 6, 7 to 26 and 27 to 31.
+    expect(calls).toEqual([
+      "reset",
+      "learn 6/6 6 3.5",
+      "measure",
+      "reset",
+      "blur 20/25 26 16.5",
+      "blur 25/25 31 29",
+      "reset",
+    ]);
+  });
+
+  test("raises its step size linearly to the peak, and lets it down to its final fraction", async () => {
+    const { context, rates } = trainee(configOf());
+    await warmStart(context);
+    // 2 steps up; then 4 from 0.1 towards half of it.
+    const expected = [0.05, 0.1, 0.1, 0.0875, 0.075, 0.0625];
+    for (const [i, rate] of expected.entries()) expect(rates[i]).toBeCloseTo(rate, 10);
+    expect(rates.slice(6)).toEqual(Array(25).fill(0.01));
+  });
+
+  test("begins with weights that the seed makes", async () => {
+    const still = { imitate: async () => 0 };
+    const from = async (seed: number) => {
+      const { context, parameters } = trainee({ ...configOf(), seed });
+      await warmStart({ ...context, trainer: { ...context.trainer, ...still } });
+      return [...parameters.flat];
+    };
+    const first = await from(1);
+    expect(new Set(first).size).toBeGreaterThan(1000);
+    expect(await from(2)).not.toEqual(first);
+  });
+
+  test("that is stopped keeps nothing", async () => {
+    let steps = 0;
+    const stopped = () => {
+      if (++steps > 3) throw new Error("asked to stop");
+    };
+    await expect(warmStart(trainee(configOf(), { stopped }).context)).rejects.toThrow("asked to stop");
+    expect(() => kept()).toThrow("ENOENT");
+  });
+});
+
+describe("a warm start that was made before", () => {
+  test("is taken as it is: the same weights, the same measurement, and nobody is trained", async () => {
+    const fresh = trainee(configOf());
+    await warmStart(fresh.context);
+    const again = trainee(configOf());
+    expect(await warmStart(again.context)).toEqual({ taught: { cool: 0.75, one: 0.5 }, cached: true });
+    expect(again.parameters.flat).toEqual(fresh.parameters.flat);
+    expect([again.calls, kept().length]).toEqual([[], 1]);
+  });
+
+  const decisive: [string, Sections | { seed: number }][] = [
+    ["the seed", { seed: 2 }],
+    ["the env's rules", { env: { formatPenalty: -0.2 } }],
+    ["the env's options", { env: { options: { loArmScore: 0.2 } } }],
+    ["thoughts", { env: { think: false } }],
+    ["the prompt", { prompt: { layout: "ragen-v2" } }],
+    ["what it sees of earlier turns", { prompt: { context: "limited_multi_turn", contextTurnsMax: 2 } }],
+    ["the model", { model: { hidden: 32 } }],
+    ["the boards", { warmStart: { boards: 11 } }],
+    ["a stage", { warmStart: { stages: [base.warmStart.stages[0]!] } }],
+    ["the validation that measures it", { validate: { episodes: 128 } }],
+    ["the length of its replies", { rollout: { replyTokensMax: 23 } }],
+    ["the length of its episodes", { rollout: { contextTokensMax: 350 } }],
+    ["the micro-batches, which round differently", { learner: { microTokensMax: 1024 } }],
+    ["the optimiser", { learner: { betas: [0.8, 0.99] } }],
+  ];
+  test.each(decisive)("is not taken if %s differs", async (_, changed) => {
+    await warmStart(trainee(configOf()).context);
+    const { cached } = await warmStart(trainee(configOf(changed as Sections)).context);
+    expect([cached, kept().length]).toEqual([false, 2]);
+  });
+
+  test("is not taken if another engine, or one of other threads, computes", async () => {
+    await warmStart(trainee(configOf()).context);
+    const { cached } = await warmStart({ ...trainee(configOf()).context, engine: "compiled, cpu, 4 threads" });
+    expect([cached, kept().length]).toEqual([false, 2]);
+  });
+
+  test("is taken whatever the run does with it", async () => {
+    await warmStart(trainee(configOf()).context);
+    const changed = {
+      learner: { updates: 7, learningRate: 1, algorithm: "ppo" },
+      sampler: { count: 5 },
+      envServer: { count: 3 },
+      metrics: { port: 0 },
+      rollout: { groups: 20 },
+    };
+    expect((await warmStart(trainee(configOf(changed)).context)).cached).toBe(true);
+  });
+
+  test.each([
+    ["is cut", (bytes: Uint8Array) => bytes.subarray(0, bytes.length - 10)],
+    ["is something else", () => new TextEncoder().encode("not weights at all")],
+  ])("and %s is made anew, and said", async (_, spoil) => {
+    const fresh = trainee(configOf());
+    await warmStart(fresh.context);
+    const file = join(cacheDir, kept()[0]!);
+    writeFileSync(file, spoil(readFileSync(file)));
+    const again = trainee(configOf());
+    expect((await warmStart(again.context)).cached).toBe(false);
+    expect(again.parameters.flat).toEqual(fresh.parameters.flat);
+    expect(again.notices).toEqual([
+      expect.stringContaining(`the cached warm start ${file} cannot be used and is made anew`),
+    ]);
+    expect((await warmStart(trainee(configOf()).context)).cached).toBe(true);
+  });
+});
+
+test("a cache that cannot be written is said, and costs the run nothing", async () => {
+  const file = join(temporaryFolder(), "file");
+  writeFileSync(file, "");
+  const { context, notices } = trainee(configOf({ warmStart: { cacheDir: join(file, "cache") } }));
+  expect((await warmStart(context)).taught).toEqual({ cool: 0.75, one: 0.5 });
+  expect(notices).toEqual([expect.stringContaining("the warm start cannot be kept for other runs: ")]);
+});

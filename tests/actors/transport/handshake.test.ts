@@ -1,0 +1,218 @@
+/** Hello and welcome, and connections that come back. */
+import { describe, expect, test } from "bun:test";
+import { realClock } from "../../../actors/clock.ts";
+import type { Message, Messages, Tell } from "../../../actors/protocol.ts";
+import { createTransport } from "../../../actors/transport/create.ts";
+import { type HostHandler, helloOf, type Identity, sayHello, welcoming } from "../../../actors/transport/handshake.ts";
+import { MemoryNetwork } from "../../../actors/transport/memory.ts";
+import { connectForever } from "../../../actors/transport/reconnect.ts";
+import type { Handler, Peer, Transport } from "../../../actors/transport/transport.ts";
+import { FakeClock } from "../fake-clock.ts";
+
+const me: Identity = { actor: "sampler-1", role: "sampler", url: null };
+const idle: Handler = { told() {}, asked: () => ({ type: "failed", code: "protocol", detail: "" }) };
+const note = (text: string): Tell => ({ type: "event", actor: "a", level: "info", kind: "note", text });
+const open: Messages["env.open"] = { type: "env.open", episode: "e1", env: "bandit", layoutSeed: 1, dynamicsSeed: 2 };
+
+function memory(): Transport {
+  const network = new MemoryNetwork();
+  return createTransport("memory", {
+    clock: realClock,
+    token: "t",
+    frameBytesMax: 10_000,
+    queuedBytesMax: 10_000,
+    network,
+  });
+}
+
+/** One turn of the memory network and then some: everything sent so far and its answers have arrived. */
+async function settle(): Promise<void> {
+  for (let i = 0; i < 10; i++) await new Promise((resolve) => setImmediate(resolve));
+}
+
+class Host implements HostHandler {
+  readonly seen: string[] = [];
+  readonly peers: Peer[] = [];
+
+  joined(peer: Peer, { actor, url }: Messages["hello"]): void {
+    this.seen.push(`joined ${actor} ${url}`);
+    this.peers.push(peer);
+    peer.tell(note("nice to have you"));
+  }
+
+  told(_: Peer, message: Tell, { actor }: Messages["hello"]): void {
+    this.seen.push(`${message.type} from ${actor}`);
+  }
+
+  asked(): Messages["env.opened"] {
+    return { type: "env.opened", episode: "e1", observation: "", actionsLeft: 1 };
+  }
+
+  left(_: Peer, { actor }: Messages["hello"], reason: string): void {
+    this.seen.push(`left ${actor}: ${reason}`);
+  }
+}
+
+describe("a handshake", () => {
+  test("introduces the two ends, and passes everything on after it", async () => {
+    const transport = memory();
+    const host = new Host();
+    await transport.listen("memory:host", welcoming("run-1", host));
+    const peer = await transport.connect("memory:host", idle);
+    expect(await sayHello(peer, me, 1000, "run-1")).toBe("run-1");
+    peer.tell(note("hi"));
+    expect((await peer.ask(open, 1000)).type).toBe("env.opened");
+    peer.close("done");
+    await settle();
+    expect(host.seen).toEqual(["joined sampler-1 null", "event from sampler-1", "left sampler-1: done"]);
+  });
+
+  test("lets an actor say its url later, and not pass for another", async () => {
+    const transport = memory();
+    const host = new Host();
+    await transport.listen("memory:host", welcoming("run-1", host));
+    const peer = await transport.connect("memory:host", idle);
+    await sayHello(peer, me, 1000);
+    await sayHello(peer, { ...me, url: "ws://127.0.0.1:1" }, 1000);
+    expect(sayHello(peer, { ...me, actor: "sampler-2" }, 1000)).rejects.toThrow(
+      "memory:host did not welcome sampler-2: sampler sampler-2 said hello on the connection of sampler sampler-1",
+    );
+    await settle();
+    expect(host.seen).toEqual(["joined sampler-1 null", "joined sampler-1 ws://127.0.0.1:1"]);
+  });
+
+  test("closes a connection on which something comes before hello", async () => {
+    const transport = memory();
+    const host = new Host();
+    await transport.listen("memory:host", welcoming("run-1", host));
+    const peer = await transport.connect("memory:host", idle);
+    expect(await peer.ask(open, 1000)).toMatchObject({ type: "failed", code: "closed" });
+    expect(host.seen).toEqual([]);
+  });
+
+  test("is refused by the host for another protocol version", async () => {
+    const transport = memory();
+    await transport.listen("memory:host", welcoming("run-1", new Host()));
+    const peer = await transport.connect("memory:host", idle);
+    expect(await peer.ask({ ...helloOf(me), protocol: 999 }, 1000)).toEqual({
+      type: "failed",
+      code: "protocol",
+      detail: "sampler-1 speaks protocol 999, this run speaks 1. Use the same version of Bunraku at both ends.",
+    });
+  });
+
+  test("is refused by the guest for another protocol version or another run", async () => {
+    const transport = memory();
+    await transport.listen("memory:old", { ...idle, asked: () => ({ type: "welcome", run: "run-1", protocol: 0 }) });
+    await transport.listen("memory:other", welcoming("run-2", new Host()));
+    expect(sayHello(await transport.connect("memory:old", idle), me, 1000)).rejects.toThrow(
+      "memory:old speaks protocol 0, we speak 1",
+    );
+    expect(sayHello(await transport.connect("memory:other", idle), me, 1000, "run-1")).rejects.toThrow(
+      "memory:other belongs to run run-2, and sampler-1 to run run-1",
+    );
+  });
+});
+
+describe("connectForever", () => {
+  function setup(address = () => "memory:host", uniform = () => 1) {
+    const transport = memory();
+    const clock = new FakeClock();
+    const seen: string[] = [];
+    const failures: string[] = [];
+    const handler: Handler = {
+      ...idle,
+      opened: () => void seen.push("opened"),
+      told: (_, message: Message) => void seen.push(message.type === "event" ? message.text : message.type),
+      closed: (_, reason) => void seen.push(`closed: ${reason}`),
+    };
+    const connection = connectForever({
+      transport,
+      address,
+      me: () => me,
+      run: "run-1",
+      handler,
+      clock,
+      uniform,
+      backoffMs: { first: 100, max: 1000 },
+      helloDeadlineMs: 1000,
+      failed: (detail, attempt) => failures.push(`${attempt}: ${detail}`),
+    });
+    return { transport, clock, seen, failures, connection };
+  }
+
+  test("waits twice as long after each failure, up to a limit, and connects when somebody is there", async () => {
+    const { transport, clock, seen, failures, connection } = setup();
+    const waits: number[] = [];
+    for (let i = 0; i < 6; i++) {
+      await settle();
+      waits.push(clock.waitingMs[0]!);
+      clock.advance(waits.at(-1)!);
+    }
+    expect(waits).toEqual([100, 200, 400, 800, 1000, 1000]);
+    await settle();
+    await transport.listen("memory:host", welcoming("run-1", new Host()));
+    clock.advance(1000);
+    await settle();
+    expect(seen).toEqual(["opened", "nice to have you"]);
+    expect(failures).toHaveLength(7);
+    expect(failures[0]).toBe("1: Error: cannot connect to memory:host: nobody listens there");
+    expect(connection.peer()).not.toBeNull();
+  });
+
+  test("jitters the wait between a half and the whole of it", async () => {
+    const { clock } = setup(undefined, () => 0);
+    await settle();
+    expect(clock.waitingMs).toEqual([50]);
+  });
+
+  test("says hello again after each loss", async () => {
+    const { transport, clock, seen, connection } = setup();
+    const host = new Host();
+    await transport.listen("memory:host", welcoming("run-1", host));
+    await settle();
+    // The first attempt came before there was a listener.
+    clock.advance(100);
+    for (let round = 0; round < 2; round++) {
+      await settle();
+      host.peers.at(-1)!.close("restarting");
+      await settle();
+      expect(connection.peer()).toBeNull();
+      clock.advance(100);
+    }
+    await settle();
+    const session = ["opened", "nice to have you", "closed: restarting"];
+    expect(seen).toEqual([...session, ...session, "opened", "nice to have you"]);
+    expect(host.seen.filter((line) => line.startsWith("joined"))).toHaveLength(3);
+  });
+
+  test("shows its handler nothing of a host that belongs to another run, and keeps trying", async () => {
+    const { transport, clock, seen, failures } = setup();
+    await transport.listen("memory:host", welcoming("run-2", new Host()));
+    await settle();
+    clock.advance(100);
+    await settle();
+    expect(seen).toEqual([]);
+    expect(failures.at(-1)).toContain("memory:host belongs to run run-2, and sampler-1 to run run-1");
+    expect(clock.waitingMs).toEqual([200]);
+  });
+
+  test("takes a new address at the next attempt", async () => {
+    let address = "memory:old";
+    const { transport, clock, seen } = setup(() => address);
+    await settle();
+    await transport.listen("memory:new", welcoming("run-1", new Host()));
+    address = "memory:new";
+    clock.advance(100);
+    await settle();
+    expect(seen[0]).toBe("opened");
+  });
+
+  test("does nothing more once it is closed", async () => {
+    const { clock, connection, failures } = setup();
+    await settle();
+    connection.close("the end");
+    expect(clock.waitingMs).toEqual([]);
+    expect(failures).toHaveLength(1);
+  });
+});

@@ -1,0 +1,11 @@
+/** A learner that publishes one version, says so, and then does nothing until it is ended. Arguments: folder, run. */
+import { WeightsPublisher } from "../../../actors/weights/publisher.ts";
+
+const [folder, run] = process.argv.slice(2);
+const publisher = new WeightsPublisher({ folder: folder!, run: run! });
+const published = await publisher.publish(
+  1,
+  Float32Array.from({ length: 1000 }, (_, i) => i / 7),
+);
+console.log(JSON.stringify(published));
+await new Response(Bun.stdin.stream()).bytes();

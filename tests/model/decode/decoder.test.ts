@@ -1,0 +1,234 @@
+/** Decoding with a cache: what it says, and that it says it whatever else is decoded beside it. */
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { Decoder } from "../../../model/decode/decoder.ts";
+import { compiledEngine } from "../../../model/engine/compiled.ts";
+import { f32, i32 } from "../../../model/engine/engine.ts";
+import { parameterArrays } from "../../../model/policy/parameters.ts";
+import { hiddenStates, logits, ModelConfig, parameterShapes } from "../../../model/policy/transformer.ts";
+import { engines } from "../engine/engines.ts";
+import { farthest } from "../farthest.ts";
+import { goldenModel } from "../policy/golden-model.ts";
+import { tinyParameters } from "../policy/tiny-policy.ts";
+
+const engine = compiledEngine({ threads: 1 });
+/** Heads that onnxruntime's own attention takes (a multiple of 16), and heads that run by definition. */
+const wide = ModelConfig.parse({
+  vocabulary: 24,
+  width: 32,
+  layers: 2,
+  heads: 4,
+  kvHeads: 2,
+  headWidth: 16,
+  hidden: 24,
+});
+/** Longer sums than onnxruntime adds up in one go: 128 terms, and 352. */
+const long = ModelConfig.parse({
+  ...wide,
+  width: 128,
+  headWidth: 32,
+  hidden: 352,
+  layers: 1,
+});
+const narrow = ModelConfig.parse({ ...wide, headWidth: 8 });
+const models = [
+  ["wide heads", wide],
+  ["narrow heads", narrow],
+  ["long sums", long],
+] as const;
+/** Weights of about 0.2, so that logits are far apart; of sums of 128 terms a third of it. */
+const parametersOf = (config: ModelConfig, seed = 1) => tinyParameters(config, seed, config.width > 64 ? 4 : 10);
+const make = (config: ModelConfig, slots = 8, capacity = 40, on = engine) =>
+  new Decoder(on, config, parametersOf(config).flat, { slots, capacity });
+
+/** Deterministic tokens below 24. */
+const tokens = (seed: number, count: number) =>
+  Array.from({ length: count }, (_, i) => (seed * 7 + i * i * 5 + i) % 24);
+const bits = (values: Float32Array) => [...new Uint32Array(values.slice().buffer)];
+const row = (values: Float32Array, index: number) => values.slice(index * 24, (index + 1) * 24);
+
+/** (T, V) logits of a whole sequence, without a cache. */
+async function whole(config: ModelConfig, sequence: readonly number[]): Promise<Float32Array> {
+  const length = sequence.length;
+  const specs = [...parameterShapes(config)].map(([name, shape]) => [name, f32(...shape)]);
+  const run = await engine.compile(
+    "whole",
+    (x) => ({
+      logits: logits(config, x, hiddenStates(config, x, x["tokens"]!)),
+    }),
+    { tokens: i32(1, length), ...Object.fromEntries(specs) },
+  );
+  const out = engine.array(f32(length, config.vocabulary));
+  const fed = engine.array(i32(1, length), Int32Array.from(sequence));
+  await run.run({ tokens: fed, ...parameterArrays(engine, parametersOf(config)) }, { logits: out });
+  return out.read() as Float32Array;
+}
+
+describe.each(models)("a decoder with %s", (_, config) => {
+  test("says after each token what the whole sequence says there", async () => {
+    const sequence = tokens(3, 30);
+    const expected = await whole(config, sequence);
+    const decoder = make(config);
+    const said = [await decoder.append(2, sequence.slice(0, 11))];
+    for (const token of sequence.slice(11, 20)) said.push(row(await decoder.step(Int32Array.of(-1, -1, token)), 2));
+    said.push(await decoder.append(2, sequence.slice(20)));
+    const places = [10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 29];
+    for (const [i, place] of places.entries()) expect(farthest(said[i]!, row(expected, place))).toBeLessThan(1e-5);
+    await expect(decoder.length(2)).toBe(30);
+    await expect(decoder.room(2)).toBe(10);
+  });
+
+  test("says nearly the same for tokens appended in pieces and at once", async () => {
+    const sequence = tokens(5, 24);
+    const once = await make(config).append(0, sequence);
+    const pieces = make(config);
+    await pieces.append(0, sequence.slice(0, 1));
+    await pieces.append(0, sequence.slice(1, 10));
+    expect(farthest(await pieces.append(0, sequence.slice(10)), once)).toBeLessThan(1e-5);
+  });
+
+  test("gives a sequence the same bits in any slot, batch and company", async () => {
+    /** Two turns of prompt and reply in a slot, among other sequences that come, go and grow beside it. */
+    const play = async (decoder: Decoder, slot: number, others: readonly number[]) => {
+      const heard: number[][] = [];
+      for (const [turn, length] of [9, 5].entries()) {
+        const company = others.filter((other) => other !== slot);
+        const grow = (other: number) => tokens(other + turn, 3 + ((other * 5) % 9));
+        const slots = [...company, slot];
+        const said = await decoder.appendMany(slots, [...company.map(grow), tokens(11 + turn, length)]);
+        heard.push(bits(row(said, company.length)));
+        for (let i = 0; i < 3; i++) {
+          const fed = new Int32Array(Math.max(...slots) + 1).fill(-1);
+          for (const other of company) if ((other + i) % 3 > 0) fed[other] = (other + i) % 24;
+          // Once it waits while others go on.
+          if (i === 1) await decoder.step(fed);
+          fed[slot] = (turn + 5 * i) % 24;
+          heard.push(bits(row(await decoder.step(fed), slot)));
+        }
+      }
+      return heard;
+    };
+    const alone = await play(make(config), 0, []);
+    const decoder = make(config, 24);
+    const slots = fc.integer({ min: 0, max: 23 });
+    const company = fc.uniqueArray(slots, { maxLength: 23 });
+    await fc.assert(
+      fc.asyncProperty(slots, company, async (slot, others) => {
+        for (let each = 0; each < 24; each++) decoder.clear(each);
+        expect(await play(decoder, slot, others)).toEqual(alone);
+      }),
+      { numRuns: 12 },
+    );
+  });
+
+  test.each([1, 4 * 4 * 16 * 48 * 2])(
+    "appends with the same bits where %p bytes of scores are allowed",
+    async (appendBytesMax) => {
+      const slots = [0, 1, 2, 3, 4];
+      const pieces = slots.map((slot) => tokens(slot, 9 + slot));
+      const limits = { slots: 8, capacity: 40, appendBytesMax };
+      const careful = new Decoder(engine, config, parametersOf(config).flat, limits);
+      expect(bits(await careful.appendMany(slots, pieces))).toEqual(bits(await make(config).appendMany(slots, pieces)));
+      const next = Int32Array.from(slots);
+      const decoder = make(config);
+      await decoder.appendMany(slots, pieces);
+      expect(bits(await careful.step(next))).toEqual(bits(await decoder.step(next)));
+    },
+  );
+
+  test("forgets a cleared sequence", async () => {
+    const decoder = make(config);
+    const fresh = await decoder.append(0, tokens(1, 5));
+    decoder.clear(0);
+    await decoder.append(0, tokens(8, 9));
+    decoder.clear(0);
+    expect(bits(await decoder.append(0, tokens(1, 5)))).toEqual(bits(fresh));
+  });
+});
+
+describe("a decoder's parameters", () => {
+  test("can be exchanged", async () => {
+    const decoder = make(wide);
+    const other = parametersOf(wide, 2).flat;
+    const before = await decoder.append(0, tokens(1, 5));
+    decoder.setParameters(other);
+    decoder.clear(0);
+    const fresh = new Decoder(engine, wide, other, { slots: 8, capacity: 40 });
+    const after = await decoder.append(0, tokens(1, 5));
+    expect(bits(after)).toEqual(bits(await fresh.append(0, tokens(1, 5))));
+    expect(farthest(after, before)).toBeGreaterThan(0.1);
+  });
+});
+
+describe("what does not fit", () => {
+  test.each([
+    [[], "slot 1: 14 + 0 tokens, capacity 16"],
+    [[1, 2, 3], "slot 1: 14 + 3 tokens, capacity 16"],
+  ])("is refused before anything changes: append %p", async (added, message) => {
+    const decoder = make(wide, 4, 16);
+    await decoder.append(1, tokens(1, 14));
+    await expect(decoder.appendMany([0, 1], [[5], added])).rejects.toThrow(new RangeError(message));
+    expect([decoder.length(0), decoder.length(1)]).toEqual([0, 14]);
+  });
+
+  test("is refused: two pieces for one slot", async () => {
+    const message = "cannot append 2 pieces to slots 1,1; each needs a slot of its own";
+    await expect(make(wide).appendMany([1, 1], [[1], [2]])).rejects.toThrow(new RangeError(message));
+  });
+
+  test("is refused: a step beyond the capacity, or beyond the slots", async () => {
+    const decoder = make(wide, 4, 16);
+    await decoder.append(1, tokens(1, 16));
+    const message = "slot 1: no room for a token beyond the capacity of 16";
+    await expect(decoder.step(Int32Array.of(3, 3))).rejects.toThrow(new RangeError(message));
+    await expect(decoder.step(new Int32Array(5))).rejects.toThrow(
+      new RangeError("5 rows to step, but there are 4 slots"),
+    );
+    expect([decoder.length(0), decoder.length(1)]).toEqual([0, 16]);
+  });
+});
+
+test("in three lanes a batch says, bit for bit, what it says in one", async () => {
+  const said = async (threads: number) => {
+    const decoder = make(long, 41, 12, compiledEngine({ threads }));
+    const slots = Array.from({ length: 41 }, (_, slot) => slot);
+    const all = [
+      await decoder.appendMany(
+        slots,
+        slots.map((slot) => tokens(slot, 1 + (slot % 4))),
+      ),
+    ];
+    for (let i = 0; i < 3; i++) {
+      const next = Int32Array.from(slots, (slot) => (slot === 20 ? -1 : (slot * 5 + i) % 24));
+      const logits = await decoder.step(next);
+      logits.fill(0, 20 * 24, 21 * 24);
+      all.push(logits.slice(0, 41 * 24));
+    }
+    return all.map(bits);
+  };
+  expect(await said(3)).toEqual(await said(1));
+});
+
+describe.each(["tied", "untied", "wide"])("greedy decoding of Hugging Face's %s Qwen2", (variant) => {
+  test.each(engines)("gives its tokens and log-probabilities on the %s engine", async (_, on) => {
+    const { record, model, parameters } = await goldenModel(variant);
+    const { prompt, tokens: expected, logProbs } = record.decode;
+    const slots = prompt.map((_: unknown, slot: number) => slot);
+    const decoder = new Decoder(on, model, parameters.flat, {
+      slots: slots.length,
+      capacity: 32,
+    });
+    let said: Float32Array = await decoder.appendMany(slots, prompt);
+    for (let i = 0; i < expected[0]!.length; i++) {
+      const chosen = slots.map((slot: number) => {
+        const values = said.subarray(slot * model.vocabulary, (slot + 1) * model.vocabulary);
+        const best = values.indexOf(Math.max(...values));
+        const total = Math.log(values.reduce((sum, value) => sum + Math.exp(value - values[best]!), 0));
+        expect(best).toBe(expected[slot]![i]!);
+        expect(Math.abs(-total - logProbs[slot]![i]!)).toBeLessThan(1e-4);
+        return best;
+      });
+      said = await decoder.step(Int32Array.from(chosen));
+    }
+  });
+});

@@ -1,0 +1,298 @@
+/** Replies are what a slow and obvious loop would write, bit for bit the same in any company, and fail alone. */
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { Decoder } from "../../../model/decode/decoder.ts";
+import { Generator, type Reply, type ReplyRequest } from "../../../model/decode/generate.ts";
+import { compiledEngine } from "../../../model/engine/compiled.ts";
+import { coin, hash64 } from "../../../model/rng.ts";
+import { farthest } from "../farthest.ts";
+import { referenceLogProbs, tinyModel, tinyParameters } from "../policy/tiny-policy.ts";
+
+const SLOTS = 6;
+const CAPACITY = 48;
+const STOP = 2;
+const SEED = 7;
+const engine = compiledEngine({ threads: 1 });
+const parameters = tinyParameters();
+/** Wide heads have an attention of onnxruntime's own; others are computed by definition. */
+const wideModel = { ...tinyModel, headWidth: 16 };
+
+function generator(flat = parameters.flat, model = tinyModel): Generator {
+  const decoder = new Decoder(engine, model, flat, { slots: SLOTS, capacity: CAPACITY });
+  return new Generator(decoder, model.vocabulary, SLOTS);
+}
+
+const settings = { temperature: 1, topP: 1, topK: 0 };
+const coinsOf = (name: string) => ({ seed: SEED, episode: hash64(name) });
+function request(name: string, prompt: readonly number[], fields: Partial<ReplyRequest> = {}): ReplyRequest {
+  return { prompt, coins: coinsOf(name), settings, stops: [STOP], tokensMax: 8, ...fields };
+}
+
+/** A reply by the whole forward pass of every prefix, in float64. */
+function slowReply(
+  before: readonly number[],
+  { prompt, coins, coinsFrom = 0, settings, stops, tokensMax }: ReplyRequest,
+  model = tinyModel,
+  flat = parameters.flat,
+): Reply {
+  const all = [...before, ...prompt];
+  const reply: Reply = { tokens: [], logProbs: [], cut: true };
+  while (reply.tokens.length < tokensMax) {
+    const logProbs = referenceLogProbs(model, flat, all, settings.temperature || 1).at(-1)!;
+    let token = logProbs.indexOf(Math.max(...logProbs));
+    if (settings.temperature > 0) {
+      const mark = coin(coins, coinsFrom + all.length);
+      let passed = 0;
+      token = logProbs.findIndex((logProb) => {
+        passed += Math.exp(logProb);
+        return passed > mark;
+      });
+    }
+    reply.tokens.push(token);
+    reply.logProbs.push(logProbs[token]!);
+    all.push(token);
+    if (stops.includes(token)) return { ...reply, cut: false };
+  }
+  return reply;
+}
+
+const models: [string, typeof tinyModel][] = [
+  ["heads of 4", tinyModel],
+  ["heads of 16", wideModel],
+];
+const cases = models.flatMap(([heads, model]) =>
+  [0, 0.5, 1].map((temperature) => [temperature, heads, model] as const),
+);
+describe.each(cases)("a dialogue written at temperature %p with %s", (temperature, _, model) => {
+  test("is what the whole forward pass of every prefix gives, turn after turn", async () => {
+    const { flat } = tinyParameters(model);
+    let written = 0;
+    for (const name of ["a", "b", "c", "d"]) {
+      const writer = generator(flat, model);
+      writer.open(name);
+      const all: number[] = [];
+      for (const prompt of [[3, 4, 5], [6], [7, 8, 9, 10, 11, 3, 4, 5, 6]]) {
+        const asked = request(name, prompt, { settings: { ...settings, temperature } });
+        const expected = slowReply(all, asked, model, flat);
+        const reply = await writer.reply(name, asked);
+        expect({ tokens: reply.tokens, cut: reply.cut }).toEqual({ tokens: expected.tokens, cut: expected.cut });
+        expect(farthest(reply.logProbs, expected.logProbs)).toBeLessThan(1e-5);
+        all.push(...prompt, ...reply.tokens);
+        written += reply.tokens.length;
+        expect(writer.length(name)).toBe(all.length);
+      }
+      expect(writer.tokensWritten).toBe(written);
+      written = 0;
+    }
+  });
+});
+
+describe("a reply", () => {
+  test("ends with the stop token, which it includes, or says that it was cut", async () => {
+    const writer = generator();
+    const ends: { cut: boolean; last: number; length: number }[] = [];
+    for (let i = 0; i < 40; i++) {
+      writer.open(`s${i}`);
+      const { tokens, logProbs, cut } = await writer.reply(`s${i}`, request(`s${i}`, [3, 4]));
+      expect(logProbs.length).toBe(tokens.length);
+      expect(logProbs.every((logProb) => logProb <= 0)).toBe(true);
+      expect(tokens.slice(0, -1)).not.toContain(STOP);
+      ends.push({ cut, last: tokens.at(-1)!, length: tokens.length });
+      writer.close(`s${i}`);
+    }
+    const [cut, ended] = [ends.filter(({ cut }) => cut), ends.filter(({ cut }) => !cut)];
+    expect(cut.length * ended.length).toBeGreaterThan(0);
+    expect(cut.every(({ length, last }) => length === 8 && last !== STOP)).toBe(true);
+    expect(ended.every(({ last }) => last === STOP)).toBe(true);
+  });
+
+  test("that stops with its last allowed token was not cut", async () => {
+    const writer = generator();
+    writer.open("s");
+    const asked = request("s", [3, 4], { settings: { temperature: 0, topP: 1, topK: 0 }, tokensMax: 1 });
+    const [only] = slowReply([], asked).tokens;
+    expect(await writer.reply("s", { ...asked, stops: [only!] })).toMatchObject({ tokens: [only], cut: false });
+  });
+
+  test.each([0, 1, 3, 7, 10])("to a sequence of which only %p tokens are kept is one to these alone", async (keep) => {
+    const writer = generator();
+    writer.open("s");
+    const all = [3, 4, 5, 6, 7];
+    all.push(...(await writer.reply("s", request("s", all, { stops: [], tokensMax: 6 }))).tokens);
+    expect(writer.length("s")).toBe(11);
+    const asked = request("s", [8, 9], { keep, coinsFrom: 40, stops: [], tokensMax: 5 });
+    const expected = slowReply(all.slice(0, keep), asked);
+    const reply = await writer.reply("s", asked);
+    expect(reply.tokens).toEqual(expected.tokens);
+    expect(farthest(reply.logProbs, expected.logProbs)).toBeLessThan(2e-5);
+    expect(writer.length("s")).toBe(keep + 7);
+    // What follows is appended as ever.
+    const before = [...all.slice(0, keep), 8, 9, ...reply.tokens];
+    const next = request("s", [10], { coinsFrom: 40, tokensMax: 4 });
+    expect((await writer.reply("s", next)).tokens).toEqual(slowReply(before, next).tokens);
+  });
+
+  test("may fill a sequence to its last place, as its last token is not fed", async () => {
+    const writer = generator();
+    writer.open("s");
+    const prompt = Array.from({ length: CAPACITY - 3 }, (_, i) => 3 + (i % 9));
+    const reply = await writer.reply("s", request("s", prompt, { stops: [], tokensMax: 4 }));
+    expect([reply.tokens.length, writer.length("s")]).toEqual([4, CAPACITY + 1]);
+  });
+
+  const company = fc.array(
+    fc.record({
+      prompt: fc.array(fc.integer({ min: 3, max: 11 }), { minLength: 1, maxLength: 10 }),
+      tokensMax: fc.integer({ min: 1, max: 6 }),
+      rounds: fc.integer({ min: 1, max: 3 }),
+      before: fc.boolean(),
+    }),
+    { maxLength: SLOTS - 1 },
+  );
+  test.each(models)(
+    "with %s is the same bit for bit, whatever is decoded beside it, in whatever slot",
+    async (_, model) => {
+      const { flat } = tinyParameters(model);
+      const dialogue = async (writer: Generator) => {
+        const replies: Reply[] = [];
+        for (const prompt of [[3, 4, 5], [9, 8], [4]]) replies.push(await writer.reply("me", request("me", prompt)));
+        return replies;
+      };
+      const alone = generator(flat, model);
+      alone.open("me");
+      const expected = await dialogue(alone);
+      await fc.assert(
+        fc.asyncProperty(company, async (others) => {
+          const writer = generator(flat, model);
+          const chatter: Promise<unknown>[] = [];
+          const begin = (early: boolean) => {
+            for (const [i, { prompt, tokensMax, rounds, before }] of others.entries()) {
+              if (before !== early) continue;
+              const name = `other ${i}`;
+              writer.open(name);
+              const talk = async () => {
+                for (let round = 0; round < rounds; round++)
+                  await writer.reply(name, request(name, prompt, { tokensMax, stops: [] }));
+              };
+              chatter.push(talk());
+            }
+          };
+          begin(true);
+          writer.open("me");
+          const mine = dialogue(writer);
+          begin(false);
+          expect(await mine).toEqual(expected);
+          await Promise.all(chatter);
+        }),
+        { numRuns: 8 },
+      );
+    },
+  );
+});
+
+test("a reply can be read while it is written, and is the same in the end", async () => {
+  const writer = generator();
+  writer.open("read");
+  const reply = writer.reply("read", request("read", [3, 4], { stops: [] }));
+  const read: number[] = [];
+  let lengths = 0;
+  for (let more = await writer.written("read", 0); more.length > 0; more = await writer.written("read", read.length)) {
+    read.push(...more);
+    lengths++;
+  }
+  expect(read).toEqual((await reply).tokens);
+  expect(lengths).toBeGreaterThan(1);
+  expect(await writer.written("read", 0)).toEqual([]);
+  expect(writer.written("other", 0)).rejects.toThrow("sequence other is not open");
+});
+
+describe("a sequence", () => {
+  test("begins anew in a slot that another one has left", async () => {
+    const writer = generator();
+    const fresh = async (name: string) => {
+      writer.open(name);
+      const reply = await writer.reply(name, { ...request("same coins", [3, 4, 5]), stops: [] });
+      writer.close(name);
+      return reply;
+    };
+    expect(await fresh("first")).toEqual(await fresh("second"));
+    expect(writer.openSequences).toBe(0);
+  });
+
+  test("is refused when its name or every slot is taken", () => {
+    const writer = generator();
+    for (let i = 0; i < SLOTS; i++) writer.open(`s${i}`);
+    expect(() => writer.open("s0")).toThrow(new RangeError("sequence s0 is open already"));
+    expect(() => writer.open("more")).toThrow(new RangeError("cannot open more: all 6 slots are taken"));
+    writer.close("s3");
+    writer.open("more");
+    expect(() => writer.close("s3")).toThrow(new RangeError("sequence s3 is not open"));
+  });
+
+  test.each([
+    ["without a prompt", { prompt: [] }, "sequence s: 8 tokens of reply to 0 of prompt; at least 1 each"],
+    ["of no tokens", { tokensMax: 0 }, "sequence s: 0 tokens of reply to 2 of prompt; at least 1 each"],
+    ["behind more than there is", { keep: 1 }, "sequence s: cannot keep 1 of 0 tokens"],
+    ["to a token that does not exist", { prompt: [3, 12] }, "sequence s: there is no token 12 in 12"],
+    [
+      "that does not fit",
+      { tokensMax: 48 },
+      "sequence s: 2 tokens of prompt and 48 of reply need 49 places, 48 are left",
+    ],
+  ])("refuses a reply %s, and goes on unharmed", async (_, fields, message) => {
+    const writer = generator();
+    writer.open("s");
+    expect(() => writer.reply("s", request("s", [3, 4], fields))).toThrow(new RangeError(message));
+    expect((await writer.reply("s", request("s", [3, 4]))).tokens).toEqual(slowReply([], request("s", [3, 4])).tokens);
+  });
+
+  test("takes one request at a time, and is not closed in the middle of it", async () => {
+    const writer = generator();
+    writer.open("s");
+    const reply = writer.reply("s", request("s", [3, 4]));
+    expect(() => writer.reply("s", request("s", [5]))).toThrow(new RangeError("sequence s owes a reply already"));
+    const message = "cannot close s while a reply to it is being written";
+    expect(() => writer.close("s")).toThrow(new RangeError(message));
+    await reply;
+    writer.close("s");
+  });
+});
+
+describe("a failure", () => {
+  /** NaN wherever token 11 was read, and nowhere else: as attention is causal, other sequences never see it. */
+  function poisoned(): Float32Array {
+    const flat = parameters.flat.slice();
+    flat.fill(Number.NaN, 11 * tinyModel.width, 12 * tinyModel.width);
+    return flat;
+  }
+
+  test("of one sequence's numbers rejects its reply and no other", async () => {
+    const untied = { ...tinyModel, tiedEmbedding: false };
+    const sound = tinyParameters(untied);
+    const flat = sound.flat.slice();
+    flat.fill(Number.NaN, 11 * untied.width, 12 * untied.width);
+    const writer = new Generator(
+      new Decoder(engine, untied, flat, { slots: SLOTS, capacity: CAPACITY }),
+      untied.vocabulary,
+      SLOTS,
+    );
+    const greedy = { settings: { temperature: 0, topP: 1, topK: 0 }, stops: [], tokensMax: 3 };
+    for (const name of ["good", "bad", "later"]) writer.open(name);
+    const good = writer.reply("good", request("good", [3, 4], greedy));
+    const bad = writer.reply("bad", request("bad", [3, 11], greedy));
+    await expect(bad).rejects.toThrow("every logit must be finite");
+    expect((await good).tokens.length).toBe(3);
+    writer.close("bad");
+    expect((await writer.reply("later", request("later", [3, 4], greedy))).tokens).toEqual((await good).tokens);
+  });
+
+  test("of all numbers rejects all, and leaves the generator usable", async () => {
+    const writer = generator(poisoned());
+    for (const name of ["a", "b"]) writer.open(name);
+    const replies = ["a", "b"].map((name) => writer.reply(name, request(name, [3, 4])));
+    const settled = await Promise.allSettled(replies);
+    expect(settled.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+    for (const name of ["a", "b"]) writer.close(name);
+    expect(writer.openSequences).toBe(0);
+  });
+});

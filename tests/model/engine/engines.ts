@@ -1,0 +1,16 @@
+/** Every engine that can run here. tensorflow is among them where a libtensorflow is found; tensorflow.test.ts says so. */
+import { compiledEngine } from "../../../model/engine/compiled.ts";
+import { eagerEngine } from "../../../model/engine/eager.ts";
+import type { Engine } from "../../../model/engine/engine.ts";
+import { findLibtensorflow, placesOf } from "../../../model/engine/tensorflow/find.ts";
+import { tensorflowEngine } from "../../../model/engine/tensorflow.ts";
+
+export const libtensorflow = findLibtensorflow(placesOf(process.env));
+
+export const engines: [string, Engine][] = [
+  ["compiled", compiledEngine({ threads: 1 })],
+  ["eager", eagerEngine()],
+];
+if (libtensorflow !== null) {
+  engines.push(["tensorflow", tensorflowEngine(libtensorflow, { threads: 2, device: "cpu" })]);
+}

@@ -1,0 +1,183 @@
+/**
+ * Engine compiled on onnxruntime's WebGPU, beside the CPU. Runs where Vulkan lists an adapter, a software one too (Mesa's
+ * lavapipe, 25 or later); what is said where there is none, or only software, is tested everywhere.
+ */
+import { describe, expect, test } from "bun:test";
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import * as tf from "@tensorflow/tfjs-core";
+import { Decoder } from "../../../model/decode/decoder.ts";
+import { type CompiledEngine, compiledEngine } from "../../../model/engine/compiled.ts";
+import { expectCudaProvider, hasCudaProvider } from "../../../model/engine/cuda.ts";
+import { deviceCheck } from "../../../model/engine/device-check.ts";
+import { type Engine, f32 } from "../../../model/engine/engine.ts";
+import { type Adapter, webgpuAdapter } from "../../../model/engine/vulkan.ts";
+import { microBatches, type Sequence } from "../../../model/learn/batch.ts";
+import { Network } from "../../../model/learn/network.ts";
+import { imitation } from "../../../model/learn/policy-objectives.ts";
+import { type UpdateSettings, update } from "../../../model/learn/update/update.ts";
+import { layParameters } from "../../../model/policy/parameters.ts";
+import { ModelConfig } from "../../../model/policy/transformer.ts";
+import { sequence } from "../../../model/rng.ts";
+import { farthest } from "../farthest.ts";
+import { learners, play, rewards, settings } from "../learn/update/stage.ts";
+import { tinyModel, tinyParameters } from "../policy/tiny-policy.ts";
+
+const LLVMPIPE: Adapter = { name: "llvmpipe (LLVM 15.0.6, 256 bits)", kind: "software" };
+const H200: Adapter = { name: "NVIDIA H200", kind: "discrete" };
+const UHD: Adapter = { name: "Intel UHD", kind: "integrated" };
+
+describe("the adapter", () => {
+  test("is the discrete GPU, then the integrated one", () => {
+    expect(webgpuAdapter([LLVMPIPE, UHD, H200], false)).toBe("NVIDIA H200");
+    expect(webgpuAdapter([LLVMPIPE, UHD], false)).toBe("Intel UHD");
+  });
+
+  test("that is software is refused unless it is asked for, and named so", () => {
+    expect(() => webgpuAdapter([LLVMPIPE], false)).toThrow(
+      new Error(
+        `device webgpu: Vulkan lists no GPU, only ${LLVMPIPE.name}, which is software; choose --device cpu, or ask for it: --engine.softwareAdapter=true`,
+      ),
+    );
+    expect(webgpuAdapter([LLVMPIPE], true)).toBe(`${LLVMPIPE.name}, software`);
+  });
+
+  test("that is not there is missed", () => {
+    expect(() => webgpuAdapter([], true)).toThrow(new Error("device webgpu: Vulkan lists no GPU; install its driver"));
+  });
+});
+
+describe("onnxruntime's CUDA provider", () => {
+  const folder = mkdtempSync(join(tmpdir(), "bunraku-cuda-"));
+  const [shared, cuda] = ["libonnxruntime_providers_shared.so", "libonnxruntime_providers_cuda.so"];
+
+  test("that is not installed: one line says what is missing, and how to get it", () => {
+    expect(hasCudaProvider(folder)).toBe(false);
+    expect(() => expectCudaProvider(folder)).toThrow(
+      new Error(
+        `onnxruntime's CUDA provider is not installed: ${shared} and ${cuda} are not in ${folder}; get them, on Linux on x64: bun node_modules/onnxruntime-node/script/install.js`,
+      ),
+    );
+  });
+
+  test("that does not load: one line with the system's own words", () => {
+    for (const file of [shared, cuda]) writeFileSync(join(folder, file), "not a library");
+    expect(hasCudaProvider(folder)).toBe(true);
+    expect(() => expectCudaProvider(folder)).toThrow(/^onnxruntime's CUDA provider does not load: .*providers_shared/);
+  });
+});
+
+const cpu = compiledEngine({ threads: 1 });
+
+/** The engine; or, in words, why there is none here. What starts and then computes wrongly is not excused. */
+async function start(): Promise<CompiledEngine | string> {
+  try {
+    const engine = compiledEngine({ threads: 1, device: "webgpu", softwareAdapter: true });
+    await engine.compile("probe", ({ x }) => ({ y: tf.neg(x!) }), { x: f32(1) });
+    return engine;
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+
+const started = await start();
+const missing = typeof started === "string";
+
+describe.skipIf(missing)(missing ? `on a WebGPU adapter (skipped: ${started})` : "on a WebGPU adapter", () => {
+  const webgpu = started as CompiledEngine;
+
+  test("the start-up proof passes, and no operator falls back to the CPU", async () => {
+    expect(await deviceCheck(webgpu)).toBe("no operator falls back to the CPU");
+  }, 120_000);
+
+  test("5 training steps have the CPU's losses and weights", async () => {
+    const uniform = sequence(5, "sequences");
+    const sequences: Sequence[] = Array.from({ length: 6 }, () => {
+      const length = 4 + Math.floor(uniform() * 9);
+      return {
+        tokens: Int32Array.from({ length }, () => Math.floor(uniform() * tinyModel.vocabulary)),
+        written: Int32Array.from({ length: length - 1 }, (_, i) => i + 1),
+      };
+    });
+    const limits = { tokensMax: 128, lengthMultiple: 16, widthMultiple: 16 };
+    // An epsilon near the gradients' own size: without one, a gradient of nearly 0 is a whole step either way.
+    const optimizer = { learningRate: 0.01, beta1: 0.9, beta2: 0.99, epsilon: 1e-2, weightDecay: 0.01, clipNorm: 1 };
+    const train = async (engine: Engine) => {
+      const parameters = layParameters(tinyModel, tinyParameters().flat.slice());
+      const network = await Network.create(engine, tinyModel, parameters);
+      const losses: number[] = [];
+      for (let step = 0; step < 5; step++) {
+        const weights = sequences.map(({ written }) => new Float32Array(written.length).fill(0.02));
+        const { loss } = await network.accumulate(imitation, microBatches(sequences, limits), { weights });
+        await network.step(optimizer);
+        losses.push(loss!);
+      }
+      return { losses, flat: parameters.flat };
+    };
+    const [expected, got] = [await train(cpu), await train(webgpu)];
+    expect(expected.losses[4]!).toBeLessThan(expected.losses[0]!);
+    expect(farthest(got.losses, expected.losses)).toBeLessThan(1e-4);
+    expect(farthest(got.flat, expected.flat)).toBeLessThan(1e-4);
+  }, 120_000);
+
+  /** Every kind of loss at once: clipped ratio, entropy, KL, and values clipped. */
+  const ppo: UpdateSettings = {
+    ...settings,
+    estimator: { kind: "gae", gamma: 1, lambda: 1, rewardAt: "turns" },
+    policy: { ...settings.policy, kl: { estimator: "k3", coefficient: 0.1 } },
+    critic: { backbone: "separate", valueClip: 0.5, optimizer: settings.optimizer },
+    limits: { tokensMax: 256, lengthMultiple: 16, widthMultiple: 16 },
+  };
+
+  test("an update by PPO with critic and reference moves weights as the CPU does", async () => {
+    const flat = tinyParameters({ ...tinyModel, layers: 1 }).flat;
+    const trained = async (engine: Engine) => {
+      const stage = await learners(flat, { critic: true, reference: flat.slice() }, engine);
+      await update(stage, play(flat, rewards, 3), ppo);
+      return stage.parameters.flat;
+    };
+    const [expected, got] = [await trained(cpu), await trained(webgpu)];
+    expect(farthest(expected, flat)).toBeGreaterThan(1e-3);
+    expect(farthest(got, expected)).toBeLessThan(1e-4);
+  }, 120_000);
+
+  test.each([
+    ["onnxruntime's own attention", 16],
+    ["attention by definition", 8],
+  ])(
+    "20 greedy tokens are the CPU's, with %s",
+    async (_, headWidth) => {
+      const model = ModelConfig.parse({
+        vocabulary: 24,
+        width: 32,
+        layers: 2,
+        heads: 4,
+        kvHeads: 2,
+        headWidth,
+        hidden: 24,
+      });
+      const decode = async (engine: Engine) => {
+        const decoder = new Decoder(engine, model, tinyParameters(model, 1, 10).flat, { slots: 2, capacity: 40 });
+        const rows = (logits: Float32Array) => [0, 1].map((row) => logits.slice(row * 24, (row + 1) * 24));
+        const best = (logits: Float32Array) => logits.indexOf(Math.max(...logits));
+        let logits = rows(await decoder.appendMany([0, 1], [[1, 2, 3], [4]]));
+        const said: number[][] = [];
+        for (let i = 0; i < 20; i++) {
+          const next = Int32Array.from(logits, best);
+          said.push([...next]);
+          logits = rows(await decoder.step(next));
+        }
+        return { said, last: logits.flatMap((row) => [...row]) };
+      };
+      const [expected, got] = [await decode(cpu), await decode(webgpu)];
+      expect(got.said).toEqual(expected.said);
+      expect(farthest(got.last, expected.last)).toBeLessThan(1e-3);
+    },
+    120_000,
+  );
+
+  test("nothing of all this fell back to the CPU", () => {
+    expect([...webgpu.onCpu]).toEqual([]);
+  });
+});

@@ -1,0 +1,66 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { explainedVariance, repetition, rewardSpread } from "../../../model/health/diagnostics.ts";
+
+describe("rewardSpread", () => {
+  test("averages the std of groups that can be compared, worked by hand", () => {
+    // sqrt 2, 0, and a group of one that counts for neither.
+    expect(rewardSpread([0, 2, 1, 1, 9], [0, 0, 1, 1, 2])).toEqual({
+      rewardStd: Math.SQRT2 / 2,
+      zeroStdShare: 0.5,
+      groupCount: 2,
+    });
+    expect(rewardSpread([1, 2], [0, 1])).toBeNull();
+  });
+});
+
+describe("explainedVariance", () => {
+  const all = Uint8Array.of(1, 1, 1);
+
+  test("matches three tokens worked by hand", () => {
+    // Returns 0, 3, 6: variance 6. Errors 0, 1, 2: variance 2/3. 1 - 1/9.
+    expect(explainedVariance(Float32Array.of(0, 2, 4), Float32Array.of(0, 3, 6), all)).toBeCloseTo(8 / 9, 6);
+  });
+
+  test("is 1 for a critic that is right, 0 for one that always says the same, null where nothing varies", () => {
+    const returns = fc.array(fc.integer({ min: -9, max: 9 }), { minLength: 3, maxLength: 3 });
+    fc.assert(
+      fc.property(returns, fc.integer({ min: -5, max: 5 }), (list, constant) => {
+        const targets = Float32Array.from(list);
+        const varies = new Set(list).size > 1;
+        expect(explainedVariance(targets, targets, all)).toBe(varies ? 1 : null);
+        const same = explainedVariance(new Float32Array(3).fill(constant), targets, all);
+        if (varies) expect(same).toBeCloseTo(0, 9);
+      }),
+    );
+  });
+
+  test("looks at written tokens only", () => {
+    const written = Uint8Array.of(1, 0, 1);
+    expect(explainedVariance(Float32Array.of(1, 50, 2), Float32Array.of(1, -50, 2), written)).toBe(1);
+  });
+});
+
+describe("repetition", () => {
+  test("is the share of n-grams seen before, worked by hand", () => {
+    // 1 2, 2 1, 1 2, 2 1, 1 3: three distinct of five.
+    expect(repetition([1, 2, 1, 2, 1, 3], 2)).toBeCloseTo(0.4, 12);
+    expect(repetition([1, 2, 3, 4], 2)).toBe(0);
+    expect(repetition([1], 2)).toBeNull();
+  });
+
+  test("tells 1 2 3 from 12 3, and nears 1 for a loop", () => {
+    expect(repetition([1, 23, 12, 3], 2)).toBe(0);
+    expect(repetition(Array(100).fill(7), 3)).toBeCloseTo(97 / 98, 12);
+  });
+
+  test("equals counting repeats one by one", () => {
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: 0, max: 3 }), { minLength: 3, maxLength: 30 }), (tokens) => {
+        const grams = tokens.slice(0, -2).map((_, i) => tokens.slice(i, i + 3));
+        const repeats = grams.filter((gram, i) => grams.slice(0, i).some((old) => old.every((t, k) => t === gram[k])));
+        expect(repetition(tokens, 3)).toBeCloseTo(repeats.length / grams.length, 12);
+      }),
+    );
+  });
+});

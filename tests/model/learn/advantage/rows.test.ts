@@ -1,0 +1,83 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { overTokens, overTurns, tokenRewards, whiten } from "../../../../model/learn/advantage/rows.ts";
+import { deviation, mean } from "../../../../model/statistics.ts";
+import { near, played } from "./rows.ts";
+
+// Two turns, columns 1-2 and 5; an observation between them, padding behind.
+const rows = { width: 8, written: Uint8Array.of(0, 1, 1, 0, 0, 1, 0, 0) };
+const turns = [{ ends: [2, 5], rewards: [0.5, -2] }];
+
+describe("tokenRewards", () => {
+  test("puts each turn's reward on its last token, or the sum on the last turn's", () => {
+    expect([...tokenRewards(rows, turns, "turns")]).toEqual([0, 0, 0.5, 0, 0, -2, 0, 0]);
+    expect([...tokenRewards(rows, turns, "end")]).toEqual([0, 0, 0, 0, 0, -1.5, 0, 0]);
+  });
+
+  test.each([
+    [[3], "row 0: turn 0 ends at column 3, which the policy did not write"],
+    [[9], "row 0: turn 0 ends at column 9, which the policy did not write"],
+    [[5, 2], "row 0: turn ends must ascend, got 5, 2"],
+  ])("refuses turn ends %p", (ends, message) => {
+    const bad = [{ ends, rewards: ends.map(() => 1) }];
+    expect(() => tokenRewards(rows, bad, "turns")).toThrow(new RangeError(message));
+  });
+
+  test("loses no reward", () => {
+    fc.assert(
+      fc.property(played, fc.constantFrom("turns" as const, "end" as const), (batch, placement) => {
+        const placed = tokenRewards(batch, batch.turns, placement);
+        batch.turns.forEach(({ rewards }, row) => {
+          const line = placed.subarray(row * batch.width, (row + 1) * batch.width);
+          const sum = rewards.reduce((total, reward) => total + reward, 0);
+          expect(line.reduce((total, reward) => total + reward, 0)).toBeCloseTo(sum, 3);
+        });
+      }),
+    );
+  });
+});
+
+describe("overTokens and overTurns", () => {
+  test("spread a number over the tokens that the policy wrote", () => {
+    expect([...overTokens(rows, [7])]).toEqual([0, 7, 7, 0, 0, 7, 0, 0]);
+    expect([...overTurns(rows, [[2, 5]], [[3, 4]])]).toEqual([0, 3, 3, 0, 0, 4, 0, 0]);
+  });
+
+  test("refuse a number of values that does not fit", () => {
+    expect(() => overTokens(rows, [1, 2])).toThrow("values per row: expected 1 entries, got 2");
+    expect(() => overTurns(rows, [[2, 5]], [[3]])).toThrow("row 0: values per turn: expected 2 entries, got 1");
+  });
+});
+
+describe("whiten", () => {
+  test("matches three tokens worked by hand", () => {
+    // 1, 2, 6: mean 3, sample variance (4 + 1 + 9) / 2 = 7
+    const whitened = whiten(Float32Array.of(1, 99, 2, 6), Uint8Array.of(1, 0, 1, 1));
+    const root = Math.sqrt(7);
+    expect(near(whitened, [-2 / root, 96 / root, -1 / root, 3 / root])).toBe(true);
+  });
+
+  test("gives mean 0 and variance 1 over the written tokens, and does not look at others", () => {
+    fc.assert(
+      fc.property(played, fc.double({ min: -100, max: 100, noNaN: true }), (batch, noise) => {
+        const ramp = batch.values.map((value, i) => value + i);
+        const whitened = whiten(ramp, batch.written);
+        const kept = [...whitened].filter((_, i) => batch.written[i]);
+        const before = deviation([...ramp].filter((_, i) => batch.written[i]));
+        expect(mean(kept)).toBeCloseTo(0, 4);
+        expect(deviation(kept)).toBeCloseTo(before / Math.sqrt(before ** 2 + 1e-8), 4);
+        const noisy = whiten(
+          ramp.map((x, i) => (batch.written[i] ? x : noise)),
+          batch.written,
+        );
+        expect([...noisy].filter((_, i) => batch.written[i])).toEqual(kept);
+      }),
+    );
+  });
+
+  test("refuses a minibatch with fewer than 2 written tokens", () => {
+    expect(() => whiten(Float32Array.of(1, 2), Uint8Array.of(0, 1))).toThrow(
+      "whitening needs at least 2 written tokens, got 1",
+    );
+  });
+});

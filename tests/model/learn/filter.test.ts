@@ -1,0 +1,231 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { type Candidates, FILTER_METRICS, type FilterRule, filterGroups } from "../../../model/learn/filter/filter.ts";
+
+/** Groups by their rewards: [[0, 2], [1, 1]] is group 0 and group 1. */
+const groupsOf = (rewards: number[][]): Candidates => ({
+  groups: rewards.flatMap((group, g) => group.map(() => g)),
+  rewards: rewards.flat(),
+});
+const ranking = { metric: "reward_variance", order: "largest", includeZero: true } as const;
+const topP = (value: number, more: object = {}): FilterRule =>
+  ({ strategy: "top_p", value, mode: "linear", epsilon: 0.01, ...ranking, ...more }) as FilterRule;
+
+// Sample stds: sqrt 2, 0, 2 sqrt 2, 4 sqrt 2.
+const four = groupsOf([
+  [0, 2],
+  [1, 1],
+  [0, 4],
+  [0, 8],
+]);
+
+describe("filterGroups", () => {
+  test.each<[string, FilterRule, number[]]>([
+    ["half of the groups by std", { strategy: "top_ratio", ratio: 0.5, type: "std" }, [2, 3]],
+    ["half of the groups by least std", { strategy: "top_ratio", ratio: 0.5, type: "std_rev" }, [0, 1]],
+    ["ratio 1: all", { strategy: "top_ratio", ratio: 1, type: "std" }, [0, 1, 2, 3]],
+    // Shares of the sum: 1/7, 0, 2/7, 4/7.
+    ["half of the spread", topP(0.5), [3]],
+    ["0.8 of the spread", topP(0.8), [2, 3]],
+    ["value 1: all", topP(1), [0, 1, 2, 3]],
+    ["value 1 without zeros", topP(1, { includeZero: false }), [0, 2, 3]],
+    // exp of the stds: 4.1, 1, 16.9, 286; the widest holds 0.93.
+    ["0.9 of the softmax", topP(0.9, { mode: "softmax" }), [3]],
+    ["0.95 of the softmax", topP(0.95, { mode: "softmax" }), [2, 3]],
+    ["a quarter of the groups", { strategy: "top_k", value: 0.25, ...ranking }, [3]],
+    ["a tenth: still one group", { strategy: "top_k", value: 0.1, ...ranking }, [3]],
+    // RAGEN-2 counts the share over all groups, those that score 0 and are left out included.
+    ["half of all groups, none of zero", { strategy: "top_k", value: 0.5, ...ranking, includeZero: false }, [2, 3]],
+    ["3 groups", { strategy: "top_k_abs", value: 3, ...ranking }, [0, 2, 3]],
+    ["at least half of the widest", { strategy: "min_p", value: 0.5, ...ranking }, [2, 3]],
+    ["no less than the widest", { strategy: "min_p", value: 1, ...ranking }, [3]],
+    [
+      "at most twice the narrowest",
+      { strategy: "min_p", value: 0.5, ...ranking, order: "smallest", includeZero: false },
+      [0, 2],
+    ],
+    ["the best mean", { strategy: "top_k_abs", value: 1, ...ranking, metric: "reward" }, [3]],
+  ])("keeps %s", (_, rule, kept) => {
+    expect(filterGroups(four, rule).kept).toEqual(kept);
+  });
+
+  test("measures before and after, worked by hand", () => {
+    const { rows, reason, metrics } = filterGroups(four, { strategy: "top_ratio", ratio: 0.25, type: "std" });
+    expect(rows).toEqual([6, 7]);
+    expect(reason).toBeNull();
+    expect(metrics).toMatchObject({ groupCount: 4, keptCount: 1, keptShare: 0.25, zeroScoreCount: 1, loneCount: 0 });
+    expect(metrics.rewardStd).toBeCloseTo((7 * Math.SQRT2) / 4, 12);
+    expect(metrics.keptRewardStd).toBeCloseTo(4 * Math.SQRT2, 12);
+  });
+
+  test("ranks by entropy, its spread and length", () => {
+    const candidates = { ...four, entropies: [1, 1, 0, 4, 3, 3, 2, 2.5], lengths: [9, 9, 1, 1, 5, 5, 2, 2] };
+    const best = (metric: (typeof FILTER_METRICS)[number]) =>
+      filterGroups(candidates, { strategy: "top_k_abs", value: 1, ...ranking, metric }).kept;
+    expect([best("entropy"), best("entropy_variance"), best("length")]).toEqual([[2], [1], [0]]);
+  });
+
+  test.each<[string, Candidates, FilterRule, string]>([
+    [
+      "a constant batch",
+      groupsOf([
+        [1, 1],
+        [2, 2],
+      ]),
+      { strategy: "top_ratio", ratio: 0.5, type: "std" },
+      "0 of 2 groups kept: within every group all rewards are equal, so there is nothing to compare",
+    ],
+    [
+      "less than one group",
+      groupsOf([
+        [1, 2],
+        [2, 2],
+      ]),
+      { strategy: "top_ratio", ratio: 0.25, type: "std" },
+      "0 of 2 groups kept: ratio 0.25 of 2 groups is less than one group",
+    ],
+    [
+      "top_p of the smallest where one group scores 0",
+      four,
+      topP(0.9, { order: "smallest" }),
+      "0 of 4 groups kept: top_p 0.9 (smallest) selects nothing from reward_variance from 0 to 5.656854249492381",
+    ],
+  ])("explains that %s leaves nothing", (_, candidates, rule, reason) => {
+    const filtered = filterGroups(candidates, rule);
+    expect(filtered).toMatchObject({ kept: [], rows: [], reason });
+    expect(filtered.metrics).toMatchObject({ keptCount: 0, keptShare: 0, keptRewardStd: null });
+  });
+
+  test("as RAGEN, lets the order of groups decide a constant batch on request", () => {
+    const rule: FilterRule = { strategy: "top_ratio", ratio: 0.5, type: "std" };
+    expect(
+      filterGroups(
+        groupsOf([
+          [1, 1],
+          [2, 2],
+        ]),
+        rule,
+        { rankConstant: true },
+      ).kept,
+    ).toEqual([0]);
+  });
+
+  test("counts groups that lost all members but one, and finds no spread in them", () => {
+    const { metrics, kept } = filterGroups(groupsOf([[5], [0, 1]]), { strategy: "top_ratio", ratio: 0.5, type: "std" });
+    expect(kept).toEqual([1]);
+    expect(metrics).toMatchObject({ loneCount: 1, zeroScoreCount: 1 });
+  });
+
+  test("an episode of several rows is scored by its first, and kept or dropped whole", () => {
+    const candidates = { groups: [0, 0, 0, 1, 1], rewards: [1, 50, 1, 0, 2], episodes: [0, 0, 1, 2, 3] };
+    const { kept, rows } = filterGroups(candidates, { strategy: "top_ratio", ratio: 0.5, type: "std" });
+    expect([kept, rows]).toEqual([[1], [3, 4]]);
+  });
+
+  test("says what is wrong", () => {
+    expect(() => filterGroups({ groups: [], rewards: [] }, { strategy: "all" })).toThrow(
+      "cannot filter a rollout of 0 trajectories",
+    );
+    expect(() => filterGroups(four, { strategy: "top_ratio", ratio: 2, type: "std" })).toThrow(
+      "filter ratio must be above 0 and at most 1, got 2",
+    );
+    expect(() => filterGroups(four, { strategy: "top_k_abs", value: 1, ...ranking, metric: "entropy" })).toThrow(
+      "filtering by entropy needs entropies of the trajectories",
+    );
+    expect(() => filterGroups({ ...four, lengths: [1] }, { strategy: "all" })).toThrow(
+      "lengths: expected 8 entries, got 1",
+    );
+  });
+
+  const rules = fc.oneof(
+    fc.record({
+      strategy: fc.constant("top_ratio" as const),
+      ratio: fc.double({ min: 0.01, max: 1, noNaN: true }),
+      type: fc.constantFrom("std" as const, "std_rev" as const),
+    }),
+    fc.record({
+      strategy: fc.constantFrom("top_p" as const, "top_k" as const, "top_k_abs" as const, "min_p" as const),
+      value: fc.double({ min: 0.01, max: 3, noNaN: true }),
+      mode: fc.constantFrom("linear" as const, "softmax" as const),
+      epsilon: fc.constant(0.01),
+      metric: fc.constantFrom(...FILTER_METRICS),
+      order: fc.constantFrom("largest" as const, "smallest" as const),
+      includeZero: fc.boolean(),
+    }),
+  ) as fc.Arbitrary<FilterRule>;
+  const row = fc.record({
+    groups: fc.integer({ min: 0, max: 5 }),
+    rewards: fc.integer({ min: -3, max: 3 }),
+    entropies: fc.double({ min: 0, max: 4, noNaN: true }),
+    lengths: fc.integer({ min: 1, max: 50 }),
+  });
+  const anyRollout = fc.array(row, { minLength: 1, maxLength: 24 }).map((rows) => ({
+    groups: rows.map((r) => r.groups),
+    rewards: rows.map((r) => r.rewards),
+    entropies: rows.map((r) => r.entropies),
+    lengths: rows.map((r) => r.lengths),
+  }));
+
+  test("keeps whole groups in their order, whatever their sizes, and explains exactly the empty selections", () => {
+    fc.assert(
+      fc.property(anyRollout, rules, (candidates, rule) => {
+        const { kept, rows, reason, metrics } = filterGroups(candidates, rule);
+        expect(rows).toEqual([...candidates.groups.keys()].filter((i) => kept.includes(candidates.groups[i]!)));
+        expect(kept).toEqual([...new Set(candidates.groups)].filter((group) => kept.includes(group)));
+        expect(reason === null).toBe(kept.length > 0);
+        expect(metrics.keptCount).toBe(kept.length);
+      }),
+    );
+  });
+
+  test("keeps by rank or by threshold what each strategy's definition says", () => {
+    const rewards = fc.array(fc.array(fc.integer({ min: 0, max: 9 }), { minLength: 2, maxLength: 4 }), {
+      minLength: 1,
+      maxLength: 8,
+    });
+    const share = fc.double({ min: 0.01, max: 1, noNaN: true });
+    const order = fc.constantFrom("largest" as const, "smallest" as const);
+    const strategy = fc.constantFrom("top_k" as const, "top_k_abs" as const, "min_p" as const);
+    fc.assert(
+      fc.property(rewards, strategy, share, order, fc.boolean(), (all, kind, value, order, includeZero) => {
+        const means = all.map((group) => group.reduce((sum, reward) => sum + reward, 0) / group.length);
+        const count = kind === "top_k_abs" ? 3 : value;
+        const rule = { strategy: kind, value: count, metric: "reward", order, includeZero } as const;
+        const { kept } = filterGroups(groupsOf(all), rule);
+        const pool = [...means.keys()].filter((group) => includeZero || means[group] !== 0);
+        // How many of the pool are strictly better: what is kept is whoever has fewer than k above.
+        const above = (group: number) =>
+          pool.filter((other) => {
+            const ahead = order === "largest" ? means[other]! - means[group]! : means[group]! - means[other]!;
+            return ahead > 0 || (ahead === 0 && other < group);
+          }).length;
+        const best =
+          order === "largest" ? Math.max(...pool.map((g) => means[g]!)) : Math.min(...pool.map((g) => means[g]!));
+        const within = (mean: number) =>
+          order === "largest" ? mean >= value * best - 1e-9 : mean <= best / value + 1e-9;
+        const most = kind === "top_k" ? Math.max(1, Math.floor(value * all.length)) : 3;
+        expect(kept).toEqual(pool.filter((group) => (kind === "min_p" ? within(means[group]!) : above(group) < most)));
+      }),
+    );
+  });
+
+  test("no dropped group has a larger std than a kept one", () => {
+    fc.assert(
+      fc.property(anyRollout, fc.double({ min: 0.01, max: 0.99, noNaN: true }), (candidates, value) => {
+        for (const mode of ["linear", "softmax"] as const) {
+          const { kept } = filterGroups(candidates, topP(value, { mode }));
+          const std = (group: number) => {
+            const own = candidates.rewards.filter((_, i) => candidates.groups[i] === group);
+            const centre = own.reduce((sum, r) => sum + r, 0) / own.length;
+            return own.length < 2
+              ? 0
+              : Math.sqrt(own.reduce((sum, r) => sum + (r - centre) ** 2, 0) / (own.length - 1));
+          };
+          const dropped = [...new Set(candidates.groups)].filter((group) => !kept.includes(group));
+          const least = Math.min(...kept.map(std));
+          if (kept.length > 0) for (const group of dropped) expect(std(group)).toBeLessThanOrEqual(least + 1e-9);
+        }
+      }),
+    );
+  });
+});

@@ -1,0 +1,102 @@
+/** One training step as Hugging Face computed it: logits, log-probabilities, gradients and AdamW, on an engine of ours. */
+import { expect } from "bun:test";
+import * as tf from "@tensorflow/tfjs-core";
+import { huggingFaceViews } from "../../../model/checkpoint/hugging-face.ts";
+import { type Engine, f32, i32 } from "../../../model/engine/engine.ts";
+import { AdamW } from "../../../model/learn/optimizer.ts";
+import { tokenLogProbs } from "../../../model/policy/ops.ts";
+import { layParameters, parameterArrays, parameterCount } from "../../../model/policy/parameters.ts";
+import { hiddenStates, logits, parameterShapes } from "../../../model/policy/transformer.ts";
+import { farthest } from "../farthest.ts";
+import type { Golden } from "../policy/golden-model.ts";
+
+export async function expectGoldenStep(engine: Engine, golden: Golden): Promise<void> {
+  const { record, model, parameters, expected } = golden;
+  const tokens = Int32Array.from(record.tokens.flat());
+  const [batch, length] = [record.tokens.length, record.tokens[0]!.length];
+  const shapes = parameterShapes(model);
+  const names = [...shapes.keys()];
+
+  const step = await engine.compile(
+    "golden step",
+    (x) => {
+      const values: Record<string, tf.Tensor> = {};
+      const loss = (...given: tf.Tensor[]) => {
+        const named = Object.fromEntries(names.map((name, i) => [name, given[i]!]));
+        const states = hiddenStates(model, named, x["tokens"]!);
+        values["logits"] = tf.keep(logits(model, named, states));
+        const { logProbs } = tokenLogProbs(values["logits"], x["targets"]!);
+        values["logProbs"] = tf.keep(logProbs);
+        return tf.neg(tf.sum(tf.mul(logProbs, x["weights"]!))) as tf.Scalar;
+      };
+      const { value, grads } = tf.valueAndGrads(loss)(names.map((name) => x[name]!));
+      return { loss: value, ...values, ...Object.fromEntries(names.map((name, i) => [`grad.${name}`, grads[i]!])) };
+    },
+    {
+      tokens: i32(batch, length),
+      targets: i32(batch * length),
+      weights: f32(batch * length),
+      ...Object.fromEntries([...shapes].map(([name, shape]) => [name, f32(...shape)])),
+    },
+  );
+
+  // Position t predicts token t + 1; the last position predicts nothing and weighs 0.
+  const maskTotal = record.mask.flat().reduce((sum, m) => sum + m, 0);
+  const targets = new Int32Array(batch * length);
+  const weights = new Float32Array(batch * length);
+  for (let row = 0; row < batch; row++) {
+    for (let t = 0; t + 1 < length; t++) {
+      targets[row * length + t] = record.tokens[row]![t + 1]!;
+      weights[row * length + t] = (record.mask[row]![t + 1]! * record.weight[row]![t + 1]!) / maskTotal;
+    }
+  }
+  const gradients = layParameters(model);
+  const out = {
+    loss: engine.array(f32()),
+    logits: engine.array(f32(batch * length, model.vocabulary)),
+    logProbs: engine.array(f32(batch * length)),
+    ...parameterArrays(engine, gradients, "grad."),
+  };
+  await step.run(
+    {
+      tokens: engine.array(i32(batch, length), tokens),
+      targets: engine.array(i32(batch * length), targets),
+      weights: engine.array(f32(batch * length), weights),
+      ...parameterArrays(engine, parameters),
+    },
+    out,
+  );
+  expect(Math.abs((out.loss.read()[0] as number) - record.loss)).toBeLessThan(1e-5);
+  expect(farthest(out.logits.read(), expected.get("logits")!.values)).toBeLessThan(1e-4);
+  const shifted = expected.get("logProbs")!.values;
+  const ours = out.logProbs.read();
+  for (let row = 0; row < batch; row++) {
+    const mine = ours.subarray(row * length, row * length + length - 1);
+    expect(farthest(mine, shifted.subarray(row * length + 1, (row + 1) * length))).toBeLessThan(1e-4);
+  }
+  for (const [name, { values }] of huggingFaceViews(model, gradients)) {
+    expect({ name, near: farthest(values, expected.get(`grad.${name}`)!.values) < 1e-4 }).toEqual({
+      name,
+      near: true,
+    });
+  }
+
+  const optimizer = await AdamW.create(engine, parameters.flat, [gradients.flat]);
+  const { lr, betas, eps, weightDecay, clipNorm } = record.adamw;
+  const result = await optimizer.step({
+    learningRate: lr,
+    beta1: betas[0],
+    beta2: betas[1],
+    epsilon: eps,
+    weightDecay,
+    clipNorm,
+  });
+  expect(Math.abs(result.gradientNorm - record.gradNorm)).toBeLessThan(1e-4);
+  for (const [name, { values }] of huggingFaceViews(model, parameters)) {
+    expect({ name, near: farthest(values, expected.get(`after.${name}`)!.values) < 1e-5 }).toEqual({
+      name,
+      near: true,
+    });
+  }
+  expect(parameterCount(model)).toBe(parameters.flat.length);
+}

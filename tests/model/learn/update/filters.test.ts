@@ -1,0 +1,128 @@
+/** Every strategy on every metric, through a whole update: the groups it trains on are those that scores worked out apart say. */
+import { describe, expect, test } from "bun:test";
+import {
+  FILTER_METRICS,
+  type FilterMetric,
+  type FilterRule,
+  filterGroups,
+} from "../../../../model/learn/filter/filter.ts";
+import { type Played, update } from "../../../../model/learn/update/update.ts";
+import { referenceScores } from "./reference-update.ts";
+import { learners, model, play, rewards, settings, start } from "./stage.ts";
+
+const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
+const deviation = (values: readonly number[]) =>
+  Math.sqrt(values.reduce((sum, value) => sum + (value - mean(values)) ** 2, 0) / (values.length - 1));
+
+/** What one episode brings to each metric. */
+function numbersOf({ trajectory }: Played) {
+  const all = referenceScores(model, start, trajectory, 1);
+  const at = [...trajectory.written.keys()].filter((t) => trajectory.written[t] === 1);
+  return {
+    reward: trajectory.turns.reduce((sum, { reward }) => sum + reward, 0),
+    entropy: mean(at.map((t) => -all[t - 1]!.reduce((sum, one) => sum + Math.exp(one) * one, 0))),
+    length: at.length,
+  };
+}
+
+const SCORES: Record<FilterMetric, (members: readonly ReturnType<typeof numbersOf>[]) => number> = {
+  reward_variance: (members) => deviation(members.map(({ reward }) => reward)),
+  reward: (members) => mean(members.map(({ reward }) => reward)),
+  reward_sum: (members) => members.reduce((sum, { reward }) => sum + reward, 0),
+  entropy: (members) => mean(members.map(({ entropy }) => entropy)),
+  entropy_variance: (members) => deviation(members.map(({ entropy }) => entropy)),
+  length: (members) => mean(members.map(({ length }) => length)),
+};
+
+const played = play(start, [...rewards, 3, 0.4, 0.3], 3);
+const groups = [0, 1, 2, 3];
+const numbers = played.map(numbersOf);
+const scoresBy = (metric: FilterMetric) =>
+  groups.map((group) => SCORES[metric](numbers.filter((_, i) => played[i]!.group === group)));
+
+/** Kept groups in the plainest words, from one score each. */
+function expected(scores: readonly number[], strategy: "top_k" | "top_k_abs" | "min_p", order: "largest" | "smallest") {
+  const sign = order === "largest" ? -1 : 1;
+  const ranked = groups.toSorted((a, b) => sign * (scores[a]! - scores[b]!));
+  if (strategy === "top_k") return ranked.slice(0, 2).sort();
+  if (strategy === "top_k_abs") return ranked.slice(0, 3).sort();
+  const best = scores[ranked[0]!]!;
+  return groups.filter((group) => (order === "largest" ? scores[group]! >= 0.5 * best : scores[group]! <= best / 0.5));
+}
+
+const cases = FILTER_METRICS.flatMap((metric) =>
+  (["largest", "smallest"] as const).flatMap((order) =>
+    (["top_k", "top_k_abs", "min_p"] as const).map((strategy) => [metric, order, strategy] as const),
+  ),
+);
+
+const keptBy = async (filter: FilterRule) => {
+  const { advantages, skipped, metrics } = await update(await learners(start), played, { ...settings, filter });
+  const kept = groups.filter((group) => advantages.some((one, i) => one !== null && played[i]!.group === group));
+  expect(metrics["keptGroups"]).toBe(kept.length / groups.length);
+  // Nothing is kept without a word.
+  expect(skipped === null).toBe(kept.length > 0);
+  return kept;
+};
+
+describe("a filter by", () => {
+  test.each(cases)("%s, %s first, %s", async (metric, order, strategy) => {
+    const value = strategy === "top_k_abs" ? 3 : 0.5;
+    const kept = await keptBy({ strategy, value, metric, order, includeZero: true });
+    expect(kept).toEqual(expected(scoresBy(metric), strategy, order));
+  });
+
+  test.each(FILTER_METRICS)("%s, until a share of it is held", async (metric) => {
+    for (const mode of ["linear", "softmax"] as const) {
+      const rule = {
+        strategy: "top_p",
+        value: 0.6,
+        mode,
+        epsilon: 0.01,
+        metric,
+        order: "largest",
+        includeZero: true,
+      } as const;
+      const scores = scoresBy(metric);
+      const weights = mode === "linear" ? scores : scores.map((score) => Math.exp(score));
+      const goal = 0.6 * weights.reduce((sum, weight) => sum + weight, 0) - (mode === "linear" ? 0.01 : 0);
+      let held = 0;
+      const kept: number[] = [];
+      for (const group of groups.toSorted((a, b) => scores[b]! - scores[a]!)) {
+        if (held >= goal) break;
+        held += weights[group]!;
+        kept.push(group);
+      }
+      expect(await keptBy(rule)).toEqual(kept.sort());
+    }
+  });
+
+  test("share of the groups with the most, or the least, spread", async () => {
+    const spread = scoresBy("reward_variance");
+    const ranked = groups.toSorted((a, b) => spread[b]! - spread[a]!);
+    expect(await keptBy({ strategy: "top_ratio", ratio: 0.5, type: "std" })).toEqual(ranked.slice(0, 2).sort());
+    expect(await keptBy({ strategy: "top_ratio", ratio: 0.5, type: "std_rev" })).toEqual(ranked.slice(2).sort());
+  });
+
+  test("anything, where nothing qualifies, is a skip that says why", async () => {
+    const rule = {
+      strategy: "top_p",
+      value: 0.9,
+      mode: "linear",
+      epsilon: 0.01,
+      metric: "reward",
+      order: "smallest",
+      includeZero: true,
+    } as const;
+    // The least mean reward is negative: RAGEN's sum stops there.
+    const { skipped, steps } = await update(await learners(start), play(start, [-1, -2, -3, 4, 5, 7], 3), {
+      ...settings,
+      filter: rule,
+    });
+    expect(steps).toBe(0);
+    expect(skipped).toStartWith("0 of 2 groups kept: top_p 0.9 (smallest) selects nothing from reward from -2");
+    expect(
+      filterGroups({ groups: [0, 0, 1, 1], rewards: [1, 1, 2, 2] }, { ...rule, metric: "reward_variance" }).reason,
+    ).toBe("0 of 2 groups kept: within every group all rewards are equal, so there is nothing to compare");
+  });
+});

@@ -1,0 +1,154 @@
+/**
+ * One StarPO update with a group-relative baseline in float64, straight from the papers: filter, advantages, loss, a gradient by
+ * central differences, clipped AdamW. Slow; shares only the rules' parameters with model/.
+ */
+
+import type { Played, UpdateSettings } from "../../../../model/learn/update/update.ts";
+import type { ModelConfig } from "../../../../model/policy/transformer.ts";
+import { referenceLogProbs } from "../../policy/tiny-policy.ts";
+
+interface Reference {
+  readonly parameters: Float64Array;
+  readonly kept: readonly Played[];
+  readonly gradientNorm: number;
+}
+
+const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
+/** Sample standard deviation. */
+const deviation = (values: readonly number[]) =>
+  Math.sqrt(values.reduce((sum, value) => sum + (value - mean(values)) ** 2, 0) / (values.length - 1));
+const raw = ({ trajectory }: Played) => trajectory.turns.reduce((sum, { reward }) => sum + reward, 0);
+const penalised = ({ trajectory }: Played) =>
+  trajectory.turns.reduce((sum, { reward, penalty }) => sum + reward + penalty, 0);
+const clip = (x: number, low: number, high: number) => Math.min(high, Math.max(low, x));
+
+/** (T)(V) after each token, given what came before it in its own context. */
+export function referenceScores(
+  model: ModelConfig,
+  flat: ArrayLike<number>,
+  { tokens, contexts }: Pick<Played["trajectory"], "tokens" | "contexts">,
+  temperature: number,
+) {
+  return contexts.flatMap((start, i) =>
+    referenceLogProbs(model, flat, tokens.slice(start, contexts[i + 1] ?? tokens.length), temperature),
+  );
+}
+
+/** What a member of a group with these scores gets. */
+const COMPARED: Record<string, (score: number, scores: readonly number[]) => number> = {
+  grpo: (score, scores) => (score - mean(scores)) / (deviation(scores) + 1e-6),
+  "dr-grpo": (score, scores) => score - mean(scores),
+  rloo: (score, scores) => score - (sumOf(scores) - score) / (scores.length - 1),
+};
+const sumOf = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0);
+
+/** @param settings  top_ratio by std; an estimator of COMPARED; k1 in the reward; one epoch and one minibatch */
+export function referenceUpdate(
+  model: ModelConfig,
+  start: Float32Array,
+  reference: Float32Array,
+  played: readonly Played[],
+  settings: UpdateSettings,
+): Reference {
+  const { filter, policy, optimizer, temperature, estimator, importance, scaling, overlong, klInReward } = settings;
+  if (filter.strategy !== "top_ratio" || !(estimator.kind in COMPARED))
+    throw new Error("not what this reference is for");
+  const groups = [...new Set(played.map(({ group }) => group))];
+  const membersOf = (group: number) => played.filter((one) => one.group === group);
+  const spread = (group: number) => deviation(membersOf(group).map(raw));
+  const ranked = groups.toSorted((a, b) => spread(b) - spread(a));
+  const best = ranked.slice(0, Math.floor(filter.ratio * groups.length));
+  const kept = played.filter(({ group }) => best.includes(group));
+  const scoresOf = (flat: ArrayLike<number>, { trajectory }: Played) =>
+    referenceScores(model, flat, trajectory, temperature);
+  const writtenOf = ({ trajectory }: Played) =>
+    [...trajectory.written.keys()].filter((t) => trajectory.written[t] === 1);
+  /** (W) of the written tokens. */
+  const logProbsOf = (scores: number[][], one: Played) =>
+    writtenOf(one).map((t) => scores[t - 1]![one.trajectory.tokens[t]!]!);
+  const sampled = (one: Played) => writtenOf(one).map((t) => one.trajectory.logProbs[t]!);
+  const referred = new Map(played.map((one) => [one, logProbsOf(scoresOf(reference, one), one)]));
+  const now = new Map(kept.map((one) => [one, logProbsOf(scoresOf(start, one), one)]));
+
+  const score = (one: Played) => {
+    const kl = sumOf(sampled(one).map((logProb, i) => logProb - referred.get(one)![i]!));
+    let from = -1;
+    const long = one.trajectory.turns.map(({ end }) => {
+      const tokens = writtenOf(one).filter((t) => t > from && t <= end).length;
+      from = end;
+      return overlong === null ? 0 : clip((overlong.tokensMax - overlong.margin - tokens) / overlong.margin, -1, 0);
+    });
+    return penalised(one) + (overlong?.weight ?? 0) * sumOf(long) - (klInReward?.coefficient ?? 0) * kl;
+  };
+  const lengths = kept.map((one) => writtenOf(one).length);
+  const tokens = sumOf(lengths);
+  const widest = Math.max(...best.map(spread));
+  const advantages = kept.map((one, i) => {
+    let advantage = COMPARED[estimator.kind]!(score(one), membersOf(one.group).map(score));
+    if (scaling.softReweight) advantage *= spread(one.group) / (widest + 1e-6);
+    if (scaling.filterLossScaling === "sqrt") advantage *= Math.sqrt(best.length / groups.length);
+    if (scaling.lengthWeighting) advantage *= tokens / kept.length / (lengths[i]! + 1e-6);
+    return advantage;
+  });
+  const corrections = kept.map((one) => {
+    const gaps = now.get(one)!.map((logProb, i) => logProb - sampled(one)[i]!);
+    if (importance === null) return gaps.map(() => 1);
+    return gaps.map((gap) => Math.min(importance.cap, Math.exp(importance.level === "token" ? gap : sumOf(gaps))));
+  });
+  const shareOf = (i: number) => {
+    if (settings.aggregation === "token-mean") return 1 / tokens;
+    if (settings.aggregation === "seq-mean-token-sum") return 1 / kept.length;
+    if (settings.aggregation === "seq-mean-token-mean") return 1 / kept.length / lengths[i]!;
+    return 1 / kept.length / settings.writtenTokensMax;
+  };
+
+  const { rule } = policy;
+  const loss = (flat: Float64Array) => {
+    let sum = 0;
+    for (const [i, one] of kept.entries()) {
+      const all = scoresOf(flat, one);
+      const logProbs = logProbsOf(all, one);
+      const old = importance === null ? sampled(one) : now.get(one)!;
+      const drift = mean(logProbs.map((logProb, k) => logProb - old[k]!));
+      for (const [k, t] of writtenOf(one).entries()) {
+        const advantage = advantages[i]! * corrections[i]![k]!;
+        const bounded = (ratio: number) => clip(ratio, 1 - rule.clipLow, 1 + rule.clipHigh);
+        const ratio = Math.exp(rule.kind === "gspo" ? drift : logProbs[k]! - old[k]!);
+        let surrogate = Math.min(ratio * advantage, bounded(ratio) * advantage);
+        if (rule.kind === "ppo" && advantage < 0 && rule.dualClip !== null) {
+          surrogate = Math.max(surrogate, rule.dualClip * advantage);
+        }
+        // cispo's coefficient has no gradient: it stays as it is at the start.
+        if (rule.kind === "cispo")
+          surrogate = bounded(Math.exp(now.get(one)![k]! - old[k]!)) * advantage * logProbs[k]!;
+        const distribution = all[t - 1]!;
+        const entropy = -distribution.reduce((total, logProb) => total + Math.exp(logProb) * logProb, 0);
+        const apart = logProbs[k]! - referred.get(one)![k]!;
+        const k3 = Math.exp(-apart) + apart - 1;
+        const token = -surrogate - policy.entropyCoefficient * entropy + (policy.kl?.coefficient ?? 0) * k3;
+        sum += token * shareOf(i);
+      }
+    }
+    return sum;
+  };
+
+  const flat = Float64Array.from(start);
+  const step = 1e-5;
+  const gradient = flat.map((value, i) => {
+    flat[i] = value + step;
+    const above = loss(flat);
+    flat[i] = value - step;
+    const below = loss(flat);
+    flat[i] = value;
+    return (above - below) / (2 * step);
+  });
+  const gradientNorm = Math.hypot(...gradient);
+  const scale = Math.min(1, optimizer.clipNorm / (gradientNorm + 1e-6));
+  const { learningRate, weightDecay, epsilon } = optimizer;
+  // The first step of Adam: both corrected moments are the gradient's own.
+  const parameters = flat.map((value, i) => {
+    const g = gradient[i]! * scale;
+    return value * (1 - learningRate * weightDecay) - (learningRate * g) / (Math.abs(g) + epsilon);
+  });
+  return { parameters, kept, gradientNorm };
+}

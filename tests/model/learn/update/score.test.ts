@@ -1,0 +1,48 @@
+import { describe, expect, test } from "bun:test";
+import { scorePlayed } from "../../../../model/learn/update/score.ts";
+import type { Played } from "../../../../model/learn/update/update.ts";
+
+/** Replies of 2 and 4 tokens, after a prompt each; the second reply had no action. */
+const played = (group: number, rewards: readonly [number, number]): Played => ({
+  group,
+  tag: "Bandit",
+  trajectory: {
+    tokens: new Int32Array(8),
+    written: Uint8Array.of(0, 1, 1, 0, 1, 1, 1, 1),
+    logProbs: new Float32Array(8),
+    contexts: [0],
+    turns: [
+      { end: 2, reward: rewards[0], penalty: 0 },
+      { end: 7, reward: rewards[1], penalty: -0.1 },
+    ],
+    version: 1,
+    digest: "",
+  },
+});
+
+describe("scorePlayed", () => {
+  test("adds penalties to the turns that earned them", () => {
+    const { scored, overlongMean } = scorePlayed([played(0, [1, 2])], { grouping: "state", method: "identity" }, null);
+    expect(scored[0]).toMatchObject({ earned: [1, 1.9], score: 2.9, scale: 1 });
+    expect(overlongMean).toBeNull();
+  });
+
+  test("charges each reply for its own length, worked by hand", () => {
+    // Free up to 1 token, all lost at 5: 2 tokens lose a quarter, 4 tokens three quarters, of 0.8.
+    const overlong = { weight: 0.8, tokensMax: 5, margin: 4 };
+    const { scored, overlongMean } = scorePlayed(
+      [played(0, [1, 2])],
+      { grouping: "state", method: "identity" },
+      overlong,
+    );
+    expect(scored[0]!.earned.map((one) => one.toFixed(6))).toEqual(["0.800000", "1.300000"]);
+    expect(scored[0]!.score).toBeCloseTo(2.1, 9);
+    expect(overlongMean).toBeCloseTo(-0.8, 9);
+  });
+
+  test("normalises the sum of it all within the group", () => {
+    const both = [played(0, [1, 2]), played(0, [0, 1]), played(1, [5, 5]), played(1, [5, 5])];
+    const { scored } = scorePlayed(both, { grouping: "state", method: "mean" }, null);
+    expect(scored.map(({ score }) => Number(score.toFixed(9)))).toEqual([1, -1, 0, 0]);
+  });
+});

@@ -1,0 +1,107 @@
+/**
+ * Holds an operation to a plain float64 function of the same arrays: its value everywhere, and its gradient to that function's
+ * central differences.
+ */
+import { expect } from "bun:test";
+import * as tf from "@tensorflow/tfjs-core";
+import { type Engine, f32, i32 } from "../../../model/engine/engine.ts";
+import { sizeOf } from "../../../model/engine/graph.ts";
+import { sequence } from "../../../model/rng.ts";
+
+export type Arrays = Readonly<Record<string, Float64Array>>;
+
+export interface Checked {
+  /** Shapes of the inputs that have a gradient. */
+  readonly inputs: Readonly<Record<string, readonly number[]>>;
+  /** Whole-number inputs, which have none. */
+  readonly indices?: Readonly<
+    Record<string, { readonly shape: readonly number[]; readonly values: readonly number[] }>
+  >;
+  readonly build: (x: Readonly<Record<string, tf.Tensor>>) => tf.Tensor;
+  /** The same, row-major. */
+  readonly reference: (x: Arrays) => ArrayLike<number>;
+}
+
+/** Relative to the largest value of each array: float32 sums of some dozens of terms. */
+const TOLERANCE = 2e-5;
+const STEP = 1e-5;
+/** Of each input, so many coordinates are moved. */
+const COORDINATES = 40;
+
+/** Values in about [-1.5, 1.5], exactly representable in float32, so that both sides get the same. */
+export function randomValues(size: number, name: string): Float64Array {
+  const uniform = sequence(1, name);
+  return Float64Array.from({ length: size }, () => Math.round((3 * uniform() - 1.5) * 4096) / 4096);
+}
+
+export async function checkGradient(
+  engine: Engine,
+  { inputs, indices = {}, build, reference }: Checked,
+): Promise<void> {
+  const names = Object.keys(inputs);
+  const values = Object.fromEntries(names.map((name) => [name, randomValues(sizeOf(inputs[name]!), name)]));
+  const expected = Float64Array.from(reference(values));
+  const cotangent = randomValues(expected.length, "cotangent");
+  const weighed = (x: Arrays) => Array.from(reference(x)).reduce((sum, value, i) => sum + value * cotangent[i]!, 0);
+
+  const given = Object.entries(inputs).map(([name, shape]) => [name, f32(...shape)] as const);
+  const whole = Object.entries(indices).map(([name, { shape }]) => [name, i32(...shape)] as const);
+  const specs = { ...Object.fromEntries([...given, ...whole]), cotangent: f32(expected.length) };
+  const compiled = await engine.compile(
+    "checked",
+    (x) => {
+      let value: tf.Tensor | undefined;
+      const loss = (...args: tf.Tensor[]) => {
+        value = tf.keep(build({ ...x, ...Object.fromEntries(names.map((name, i) => [name, args[i]!])) }));
+        return tf.sum(tf.mul(tf.reshape(value, [-1]), x["cotangent"]!)) as tf.Scalar;
+      };
+      if (names.length === 0) return { value: build(x) };
+      const { grads } = tf.valueAndGrads(loss)(names.map((name) => x[name]!));
+      return { value: value!, ...Object.fromEntries(names.map((name, i) => [`d ${name}`, grads[i]!])) };
+    },
+    specs,
+  );
+  const arrays = {
+    ...Object.fromEntries(given.map(([name, spec]) => [name, engine.array(spec, Float32Array.from(values[name]!))])),
+    ...Object.fromEntries(
+      whole.map(([name, spec]) => [name, engine.array(spec, Int32Array.from(indices[name]!.values))]),
+    ),
+    cotangent: engine.array(f32(expected.length), Float32Array.from(cotangent)),
+  };
+  const results = Object.fromEntries(
+    Object.entries(compiled.outputs).map(([name, spec]) => [name, engine.array(spec)]),
+  );
+  await compiled.run(arrays, results);
+  await compiled.dispose();
+
+  expectNear("value", results["value"]!.read(), expected);
+  for (const name of names) {
+    const size = values[name]!.length;
+    const uniform = sequence(2, name);
+    const moved =
+      size <= COORDINATES
+        ? [...values[name]!.keys()]
+        : Array.from({ length: COORDINATES }, () => Math.floor(uniform() * size));
+    const slopes = moved.map((index) => {
+      const at = (offset: number) =>
+        weighed({ ...values, [name]: values[name]!.with(index, values[name]![index]! + offset) });
+      return (at(STEP) - at(-STEP)) / (2 * STEP);
+    });
+    const found = results[`d ${name}`]!.read();
+    expectNear(
+      `d ${name}`,
+      moved.map((index) => Number(found[index])),
+      slopes,
+    );
+  }
+}
+
+function expectNear(what: string, found: ArrayLike<number | bigint>, expected: ArrayLike<number>): void {
+  expect({ what, length: found.length }).toEqual({ what, length: expected.length });
+  const scale = Math.max(1, ...Array.from(expected, Math.abs));
+  const gaps = Array.from(expected, (value, i) => Math.abs(Number(found[i]) - value) / scale);
+  const worst = gaps.indexOf(Math.max(...gaps));
+  // NaN is near nothing.
+  const near = gaps.every((gap) => gap < TOLERANCE);
+  expect({ what, worst, found: near || Number(found[worst]), near }).toEqual({ what, worst, found: true, near: true });
+}

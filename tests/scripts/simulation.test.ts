@@ -1,0 +1,97 @@
+/** The system under faults that a seed decides: what it promises holds after every event, and mistakes made on purpose are found. */
+import { afterAll, describe, expect, test } from "bun:test";
+import { FAULT_KINDS } from "../../scripts/simulate/faults.ts";
+import { simulateSeed, simulateSeeds, undisturbed } from "../../scripts/simulate/seeds.ts";
+import { type Defect, simulate } from "../../scripts/simulate/simulate.ts";
+import { figure, ms } from "../figure.ts";
+
+const LONG = 300_000;
+
+/** What broke, as someone who wants to see it again needs it. */
+const failures = ({ failed }: Awaited<ReturnType<typeof simulateSeeds>>) =>
+  failed.map(({ seed, broken, tail }) => `bun run simulate --seed ${seed} --seeds 1: ${broken}\n${tail.join("\n")}`);
+
+describe("invariants hold after every event", () => {
+  const held = { seeds: 0, faults: 0, events: 0 };
+  afterAll(() => figure("all of these at once, in any order", { ...held, "invariants broken": 0 }));
+
+  test.each([1, 51, 101, 151])(
+    "of 50 runs with faults, from seed %i on",
+    async (first) => {
+      const summary = await simulateSeeds(first, 50, () => {});
+      expect(failures(summary)).toEqual([]);
+      // A run in which nothing happened would prove nothing.
+      for (const kind of FAULT_KINDS) expect(summary.faults[kind]).toBeGreaterThan(100);
+      held.seeds += summary.seeds;
+      held.events += summary.events;
+      held.faults += Object.values(summary.faults).reduce((sum, count) => sum + count, 0);
+    },
+    LONG,
+  );
+});
+
+describe("a seed", () => {
+  test(
+    "replays its run: every event, every frame, every moment",
+    async () => {
+      for (const seed of [2, 3]) {
+        const [first, again] = [await simulateSeed(seed), await simulateSeed(seed)];
+        expect(again).toEqual(first);
+      }
+      expect((await simulateSeed(4)).trace).not.toBe((await simulateSeed(2)).trace);
+    },
+    LONG,
+  );
+
+  test("decides nothing that is learnt in sync mode: another network gives the same bytes", async () => {
+    const other = await simulate({ seed: 12_345, faults: false, mode: "sync" });
+    const { parameters, metrics, trace } = await undisturbed();
+    expect(other.parameters).toBe(parameters!);
+    expect(other.metrics).toBe(metrics);
+    expect(metrics).toContain("train/success 5 ");
+    expect(other.trace).not.toBe(trace);
+  });
+});
+
+test(
+  "the network cut for 30 s, amid other faults: who was playing plays on and sends again, and the same bytes are learnt",
+  async () => {
+    const { parameters, metrics } = await undisturbed();
+    const cut = { seeds: 20, cutMs: 30_000, longestMs: 0 };
+    for (let seed = 1; seed <= cut.seeds; seed++) {
+      const result = await simulate({ seed, faults: true, mode: "sync", cutMs: cut.cutMs });
+      expect({ seed, broken: result.broken }).toEqual({ seed, broken: null });
+      expect(result.simulatedMs).toBeGreaterThan(cut.cutMs);
+      if (result.parameters === null) continue;
+      expect([result.parameters, result.metrics]).toEqual([parameters!, metrics]);
+      cut.longestMs = Math.max(cut.longestMs, result.simulatedMs);
+    }
+    const ended = { "lost or trained twice": 0, "the longest run": `${ms(cut.longestMs)} of its own time` };
+    figure("network cut for 30 s", { seeds: cut.seeds, ...ended });
+  },
+  LONG,
+);
+
+describe("found is", () => {
+  const sought: [Defect, "sync" | "async", RegExp][] = [
+    ["trains twice", "sync", /^invariant 3: \S+ is trained on in .*, and was in /],
+    ["takes anything", "sync", /^invariant 1: \S+ was taken from sampler-\d, who had no ticket for it/],
+    ["mixes versions", "sync", /^invariant 5: \S+ of version \d+ has tokens that other weights wrote/],
+    ["trains on old episodes", "async", /^invariant 4: \S+ of version \d+ is trained on with version \d+/],
+    ["loses rows", "sync", /^invariant 3: .* (was said to be stored, and is not|and is not in the log)/],
+  ];
+  test.each(sought)(
+    "a system that %s (%s)",
+    async (defect, mode, broken) => {
+      for (let seed = 1; seed <= 20; seed++) {
+        const result = await simulate({ seed, faults: true, mode, defect });
+        if (result.broken === null) continue;
+        expect(result.broken).toMatch(broken);
+        expect(result.tail.length).toBeGreaterThan(10);
+        return;
+      }
+      throw new Error("it was not found in 20 seeds");
+    },
+    LONG,
+  );
+});
