@@ -36,6 +36,21 @@ export function describeError(error: unknown): string {
   return oneLine(error instanceof Error ? `${error.name}: ${error.message}` : String(error));
 }
 
+/** One line for people: the message alone, where the name of the error's class says nothing new. */
+export const messageOf = (error: unknown): string => oneLine(error instanceof Error ? error.message : String(error));
+
+/**
+ * One line for people: every fault that a zod schema found, as `path: message`.
+ *
+ * @param whole  what the value is called where the fault is of the value itself: "body"
+ */
+export const schemaFaults = ({ issues }: SchemaError, whole: string): string =>
+  issues.map(({ path, message }) => `${path.join(".") || whole}: ${message}`).join("; ");
+
+interface SchemaError {
+  readonly issues: readonly { readonly path: readonly PropertyKey[]; readonly message: string }[];
+}
+
 export const oneLine = (text: string): string => text.trim().replaceAll(/\s*\n\s*/g, " ");
 
 /** For a log: where it was thrown, one call a line, and the same of each of its causes. Its own words are left out. */

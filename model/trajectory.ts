@@ -43,6 +43,10 @@ export function penalisedReward(trajectory: Pick<Trajectory, "turns">): number {
   return trajectory.turns.reduce((sum, turn) => sum + turn.reward + turn.penalty, 0);
 }
 
+/** How many tokens the policy wrote. */
+export const writtenTokens = ({ written }: Pick<Trajectory, "written">): number =>
+  written.reduce((sum, one) => sum + one, 0);
+
 /**
  * What makes a trajectory unfit to be learnt from: arrays of different lengths, tokens that do not exist, turns that do not end
  * on a written token, numbers that are none. One such number would make every weight NaN.

@@ -18,7 +18,7 @@ import {
   type Series,
 } from "./answers.ts";
 import { thin } from "./client/thin.ts";
-import { toldTexts, writtenTokens } from "./episode-text.ts";
+import { tokensByTurn, toldTexts } from "./episode-text.ts";
 import { overviewOf } from "./overview.ts";
 import { EpisodeId, EpisodesQuery, EventsQuery, MetricsQuery, Nothing, OtherMetricsQuery } from "./queries.ts";
 import type { NearbyRuns } from "./runs.ts";
@@ -125,7 +125,7 @@ export const API: readonly ApiRoute[] = [
       return {
         ...found,
         told: dialogue && toldTexts(row, dialogue),
-        written: dialogue && writtenTokens(row, dialogue),
+        written: dialogue && tokensByTurn(row, dialogue),
       };
     },
   }),

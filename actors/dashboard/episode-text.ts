@@ -6,7 +6,7 @@ import type { WrittenToken } from "./answers.ts";
 const PREFIX = "<answer>";
 
 /** One list for each turn; null if the episode was not played. */
-export function writtenTokens(
+export function tokensByTurn(
   { outcome, advantage, tokenAdvantages }: EpisodeRow,
   dialogue: Dialogue,
 ): WrittenToken[][] | null {

@@ -1,7 +1,8 @@
 /** How long batches take to be played, and how fast tokens come. Batches played in turn do not count each other's time. */
+import { writtenTokens } from "../../model/trajectory.ts";
 import type { Clock } from "../clock.ts";
 import type { Finished } from "../learner/tickets.ts";
-import { playedOf, writtenTokens } from "./rollouts.ts";
+import { playedOf } from "./rollouts.ts";
 
 export interface Rollout {
   readonly finished: readonly Finished[];

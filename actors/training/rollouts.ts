@@ -4,7 +4,7 @@ import { passCurve } from "../../envs/pass-at-k.ts";
 import { repetition, rewardSpread } from "../../model/health/diagnostics.ts";
 import type { Played as Learnable, UpdateResult, UpdateSettings } from "../../model/learn/update/update.ts";
 import { hash64 } from "../../model/rng.ts";
-import { rawReward, type Trajectory } from "../../model/trajectory.ts";
+import { rawReward, type Trajectory, writtenTokens } from "../../model/trajectory.ts";
 import type { RunConfig } from "../config/config.ts";
 import type { Finished } from "../learner/tickets.ts";
 import { type MetricName, metric, partName } from "../metrics/metrics.ts";
@@ -223,9 +223,6 @@ function thinkTokens({ tokens, written, turns }: Trajectory, thinkEnd: number): 
   }
   return count;
 }
-
-export const writtenTokens = ({ written }: Pick<Trajectory, "written">): number =>
-  written.reduce((sum, one) => sum + one, 0);
 
 /** How an update's tickets ended, one count per way. */
 export function endCounts(finished: readonly Finished[]): Partial<Record<MetricName, number>> {

@@ -8,6 +8,7 @@
  *   learnt is lost silently never: if the last one cannot be written, the run has failed.
  */
 
+import { writtenTokens } from "../../model/trajectory.ts";
 import { RunError } from "../errors.ts";
 import type { Finished } from "../learner/tickets.ts";
 import { partName } from "../metrics/metrics.ts";
@@ -37,7 +38,6 @@ import {
   trainedOn,
   unplayed,
   validationTickets,
-  writtenTokens,
 } from "./rollouts.ts";
 import { Saving } from "./saving.ts";
 import { lowest, solvedOf, solvedText } from "./solved.ts";

@@ -1,4 +1,5 @@
 /** What is played is decided by config and update alone; what was played is said in numbers worked by hand. */
+
 import { describe, expect, test } from "bun:test";
 import { composeRunConfig } from "../../../actors/config/config.ts";
 import type { Finished } from "../../../actors/learner/tickets.ts";
@@ -11,8 +12,8 @@ import {
   trainingTickets,
   unplayed,
   validationTickets,
-  writtenTokens,
 } from "../../../actors/training/rollouts.ts";
+import { writtenTokens } from "../../../model/trajectory.ts";
 import { ticketOf } from "../metrics-sink/fake-run.ts";
 
 const configOf = (changed: Record<string, object> = {}) =>
