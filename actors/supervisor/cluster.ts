@@ -104,7 +104,7 @@ export async function startCluster({ run, folder, config, event, output }: Clust
       restart: true,
       critical: true,
       endsRun: role === "learner",
-      entry: join(import.meta.dir, "../main", `${role}.ts`),
+      entry: join(import.meta.dir, "..", role, "main.ts"),
       settings: (): RunActorSettings => ({ config, folder }),
     });
   }
