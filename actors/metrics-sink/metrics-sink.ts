@@ -159,7 +159,7 @@ export class MetricsSink implements HostHandler {
     const events = [...this.#events];
     if (dropped > 0) {
       const { actor } = this.#options;
-      const name: MetricName = "metrics-sink/dropped_messages";
+      const name: MetricName = "sink/dropped_messages";
       points.push({ name, actor, step: this.#stepLast, value: this.#dropped });
       const text = `${dropped} metrics and events were dropped while the store could not be written`;
       events.push({ actor, level: "warning", kind: "dropped", text });

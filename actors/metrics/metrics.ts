@@ -270,7 +270,7 @@ export const METRICS = {
   "speed/sent_bytes_per_second": own("bytes/s", "Bytes of messages that an actor sends per second."),
   "speed/received_bytes_per_second": own("bytes/s", "Bytes of messages that an actor receives per second."),
   "process/rss_bytes": own("bytes", "Resident memory of the actor's process."),
-  "metrics-sink/dropped_messages": {
+  "sink/dropped_messages": {
     ...counter("messages", "Metrics and events dropped because the store could not be written."),
     timed: true,
   },

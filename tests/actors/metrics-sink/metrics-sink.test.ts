@@ -245,7 +245,7 @@ describe("a full disk", () => {
     full = false;
     clock.advance(250);
     expect(store.series(["train/success"], 0)[0]!.steps).toEqual([0, 1, 2, 3, 4]);
-    expect(store.series(["metrics-sink/dropped_messages"], 0)[0]!.values).toEqual([7]);
+    expect(store.series(["sink/dropped_messages"], 0)[0]!.values).toEqual([7]);
     expect(store.events({ limit: 1 })[0]!.text).toBe(
       "7 metrics and events were dropped while the store could not be written",
     );
