@@ -3,7 +3,7 @@ import type { Clock } from "./clock.ts";
 import type { RunConfig } from "./config/config.ts";
 import type { Log } from "./log.ts";
 import type { Meter } from "./metrics/meter.ts";
-import type { Role, Tell, Weights } from "./protocol.ts";
+import type { PolicyVersion, Role, Tell } from "./protocol.ts";
 import type { ClientTls } from "./transport/tls.ts";
 import type { Transport } from "./transport/transport.ts";
 
@@ -51,7 +51,7 @@ export interface Running {
   /** Drain and save. The actor is gone when it resolves. */
   stop(reason: string): Promise<void>;
   /** The policy it holds, or published last. */
-  weights?(): Weights | null;
+  weights?(): PolicyVersion | null;
   /** The supervisor told it something other than `stop`, such as the roster. */
   told?(message: Tell): void;
 }

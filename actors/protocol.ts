@@ -77,9 +77,9 @@ const TurnRecord = z.strictObject({
 export type TurnRecord = z.infer<typeof TurnRecord>;
 
 /** Why an episode stopped: the env's endings, and the sampler's. */
-export const STOPS = ["success", "over", "actions", "turns", "context"] as const;
-const Stop = z.enum(STOPS);
-export type Stop = z.infer<typeof Stop>;
+export const STOP_REASONS = ["success", "over", "actions", "turns", "context"] as const;
+const StopReason = z.enum(STOP_REASONS);
+export type StopReason = z.infer<typeof StopReason>;
 
 const Trajectory = z.strictObject({
   tokens: z.instanceof(Int32Array),
@@ -95,7 +95,7 @@ const Trajectory = z.strictObject({
 const Outcome = z.discriminatedUnion("status", [
   z.strictObject({
     status: z.enum(["scored", "truncated"]),
-    stop: Stop,
+    stop: StopReason,
     success: z.boolean(),
     trajectory: Trajectory,
     turns: z.array(TurnRecord),
@@ -106,7 +106,7 @@ const Outcome = z.discriminatedUnion("status", [
   z.strictObject({ status: z.enum(["envError", "aborted"]), detail: z.string() }),
 ]);
 export type Outcome = z.infer<typeof Outcome>;
-export type Played = Extract<Outcome, { trajectory: unknown }>;
+export type PlayedOutcome = Extract<Outcome, { trajectory: unknown }>;
 
 /** One row of the trajectory log. */
 const EpisodeRow = z.strictObject({
@@ -123,8 +123,8 @@ const EpisodeRow = z.strictObject({
 export type EpisodeRow = z.infer<typeof EpisodeRow>;
 
 /** A policy version and the digest of its bytes. */
-const Weights = z.strictObject({ version: Count, digest: Digest });
-export type Weights = z.infer<typeof Weights>;
+const PolicyVersion = z.strictObject({ version: Count, digest: Digest });
+export type PolicyVersion = z.infer<typeof PolicyVersion>;
 
 /** What an actor is doing until it has started and was heard. */
 export const STARTING = "starting";
@@ -146,7 +146,7 @@ export const ActorView = z.strictObject({
   lastMessage: z.string().max(64),
   rssBytes: Count,
   load: z.record(z.string(), z.number()),
-  weights: Weights.nullable(),
+  weights: PolicyVersion.nullable(),
 });
 export type ActorView = z.infer<typeof ActorView>;
 
@@ -166,7 +166,7 @@ export const schemas = {
     /** What it measures of itself, by names of actors/metrics/metrics.ts. */
     load: z.record(z.string(), z.number()),
     /** The policy it holds, or published last; null if it has none. */
-    weights: Weights.nullable(),
+    weights: PolicyVersion.nullable(),
   }),
   /** Everyone in the run, as the supervisor sees them. */
   actors: z.strictObject({ type: z.literal("actors"), actors: z.array(ActorView) }),

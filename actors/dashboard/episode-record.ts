@@ -3,7 +3,7 @@
  * Knows the columns' names; does not know sqlite.
  */
 import { penalisedReward, rawReward } from "../../model/trajectory.ts";
-import type { EpisodeRow, Outcome, Stop, Ticket } from "../protocol.ts";
+import type { EpisodeRow, Outcome, StopReason, Ticket } from "../protocol.ts";
 import type { EpisodeSummary } from "./answers.ts";
 
 type Cell = string | number | Uint8Array | null;
@@ -106,7 +106,7 @@ function outcomeOf(columns: Columns): Outcome {
   if (status === "envError" || status === "aborted") return { status, detail: columns["detail"] as string };
   return {
     status,
-    stop: columns["stop"] as Stop,
+    stop: columns["stop"] as StopReason,
     success: columns["success"] === 1,
     trajectory: {
       tokens: new Int32Array(aligned(columns["tokens"]!)),
@@ -135,7 +135,7 @@ export function summaryOf(columns: Columns): EpisodeSummary {
     member: columns["member"] as number,
     sampler: columns["sampler"] as string,
     status: columns["status"] as Outcome["status"],
-    stop: columns["stop"] as Stop | null,
+    stop: columns["stop"] as StopReason | null,
     success: columns["success"] === null ? null : columns["success"] === 1,
     version: columns["version"] as number | null,
     reward: columns["reward"] as number | null,

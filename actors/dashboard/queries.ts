@@ -1,7 +1,7 @@
 /** What may be asked in a URL's query. Parsed once, at the edge; every fault is named in the answer. */
 import { z } from "zod";
 import { isMetricName, METRIC_NAMES, type MetricName } from "../metrics/metrics.ts";
-import { STOPS } from "../protocol.ts";
+import { STOP_REASONS } from "../protocol.ts";
 
 const Count = z.coerce.number().int().nonnegative();
 const Truth = z.stringbool({ truthy: ["true"], falsy: ["false"] });
@@ -40,7 +40,7 @@ export const EpisodesQuery = z.strictObject({
   env: z.string().min(1).max(64).optional(),
   purpose: z.enum(["train", "validate"]).optional(),
   status: z.enum(["scored", "truncated", "envError", "aborted"]).optional(),
-  stop: z.enum(STOPS).optional(),
+  stop: z.enum(STOP_REASONS).optional(),
   success: Truth.optional(),
   failed: Truth.optional().describe("true: those that could not be played"),
   layoutSeed: Count.optional(),

@@ -19,7 +19,7 @@ import { EnvServer } from "../env-server/env-server.ts";
 import { opener } from "../env-server/start.ts";
 import { playedEnvs, tagOf } from "../play/envs-of-run.ts";
 import { playEpisode } from "../play/play-episode.ts";
-import { STOPS, type Stop, type Ticket } from "../protocol.ts";
+import { STOP_REASONS, type StopReason, type Ticket } from "../protocol.ts";
 import type { Replies } from "../sampler/policy.ts";
 import { rulesOf } from "../sampler/start.ts";
 import { failureCounts, type Thoughts, thoughtsOf } from "../training/behavior.ts";
@@ -38,7 +38,7 @@ export interface PolicyEvaluation {
   /** Share of boards solved by at least one of k tries; of one try if there was only one. */
   readonly passAt: readonly PassAtK[];
   /** Episodes by why they stopped. */
-  readonly stops: Readonly<Record<Stop, number>>;
+  readonly stops: Readonly<Record<StopReason, number>>;
   /** Failed episodes by why they failed. */
   readonly failures: Readonly<Record<Failure, number>>;
   /** null if its thoughts claim nothing that can be checked. */
@@ -129,7 +129,7 @@ export function summary(played: readonly PlayedTicket[], tag: EnvTag): PolicyEva
   const boards = [...Map.groupBy(played, ({ ticket }) => ticket.group).values()];
   const solved = boards.map((tries) => tries.filter(({ outcome }) => outcome.success).length);
   const tries = played.length / boards.length;
-  const stopped = (stop: Stop) => played.filter(({ outcome }) => outcome.stop === stop).length;
+  const stopped = (stop: StopReason) => played.filter(({ outcome }) => outcome.stop === stop).length;
   return {
     success: metrics["validate/success"]!,
     ci95: boardInterval(solved, tries),
@@ -138,7 +138,7 @@ export function summary(played: readonly PlayedTicket[], tag: EnvTag): PolicyEva
     meanTurns: metrics["validate/turns"]!,
     meanActions: metrics["validate/actions"]!,
     formatErrors: metrics["validate/format_errors"]!,
-    stops: Object.fromEntries(STOPS.map((stop) => [stop, stopped(stop)])) as Record<Stop, number>,
+    stops: Object.fromEntries(STOP_REASONS.map((stop) => [stop, stopped(stop)])) as Record<StopReason, number>,
     failures: failureCounts(played, () => tag),
     thoughts: thoughtsOf(played, () => tag),
   };

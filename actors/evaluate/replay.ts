@@ -14,14 +14,14 @@ import { opener } from "../env-server/start.ts";
 import { tagOf } from "../play/envs-of-run.ts";
 import { playEpisode } from "../play/play-episode.ts";
 import type { GivenReply } from "../play/transcript.ts";
-import type { Outcome, Played, Ticket } from "../protocol.ts";
+import type { Outcome, PlayedOutcome, Ticket } from "../protocol.ts";
 import type { Replies } from "../sampler/policy.ts";
 import { rulesOf } from "../sampler/start.ts";
 
 export interface Replay {
   readonly config: RunConfig;
   readonly ticket: Ticket;
-  readonly recorded: Played;
+  readonly recorded: PlayedOutcome;
   readonly dialogue: Dialogue;
   readonly clock: Clock;
   readonly warn: (text: string) => void;
@@ -101,7 +101,7 @@ function recordedPolicy({ recorded }: Replay): Replies {
   };
 }
 
-function repliesOf({ trajectory, turns }: Played): GivenReply[] {
+function repliesOf({ trajectory, turns }: PlayedOutcome): GivenReply[] {
   const { tokens, written, logProbs, turns: spans } = trajectory;
   return spans.map(({ end }, turn) => {
     let from = end + 1;

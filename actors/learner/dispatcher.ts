@@ -11,7 +11,7 @@
 
 import { faultOf } from "../../model/trajectory.ts";
 import type { Clock } from "../clock.ts";
-import type { Answer, Ask, Messages, Outcome, Tell, Ticket, Weights } from "../protocol.ts";
+import type { Answer, Ask, Messages, Outcome, PolicyVersion, Tell, Ticket } from "../protocol.ts";
 import type { Hello, HostHandler } from "../transport/handshake.ts";
 import type { Peer } from "../transport/transport.ts";
 import type { Acks } from "../weights/publisher.ts";
@@ -51,7 +51,7 @@ export class Learner implements HostHandler {
   }
 
   /** The policy that samplers are told of. */
-  get weights(): Weights | null {
+  get weights(): PolicyVersion | null {
     return this.#weights && { version: this.#weights.version, digest: this.#weights.digest };
   }
 

@@ -1,7 +1,7 @@
 /**
  * What the store of a run holds and is asked for. Types only: no sqlite, no HTTP.
  */
-import type { ActorView, EpisodeRow, Messages, Outcome, Stop, Ticket } from "../protocol.ts";
+import type { ActorView, EpisodeRow, Messages, Outcome, StopReason, Ticket } from "../protocol.ts";
 
 export interface Point {
   readonly name: string;
@@ -64,7 +64,7 @@ export interface EpisodeFilter {
   readonly env?: string | undefined;
   readonly purpose?: Ticket["purpose"] | undefined;
   readonly status?: Outcome["status"] | undefined;
-  readonly stop?: Stop | undefined;
+  readonly stop?: StopReason | undefined;
   readonly success?: boolean | undefined;
   /** It could not be played: an env error, or aborted. */
   readonly failed?: boolean | undefined;

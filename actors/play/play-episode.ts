@@ -12,7 +12,7 @@ import { hash64 } from "../../model/rng.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
 import type { EnvAsk } from "../env-server/env-server.ts";
 import { EpisodeError } from "../errors.ts";
-import type { AnswerTo, Messages, Outcome, Stop, Ticket, TurnRecord } from "../protocol.ts";
+import type { AnswerTo, Messages, Outcome, StopReason, Ticket, TurnRecord } from "../protocol.ts";
 import type { Replies } from "../sampler/policy.ts";
 import { type ContextRules, type GivenReply, type Question, Transcript } from "./transcript.ts";
 
@@ -140,7 +140,7 @@ class Play {
     return answer as Exclude<AnswerTo<A>, { type: "failed" }>;
   }
 
-  #outcome(stop: Stop, success: boolean, finalObservation: string): Outcome {
+  #outcome(stop: StopReason, success: boolean, finalObservation: string): Outcome {
     if (this.#turns.length === 0) {
       const { contextTokensMax } = this.#context.rules;
       return {

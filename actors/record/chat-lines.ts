@@ -10,14 +10,14 @@ import { type AnsweredTurn, type ContextOptions, contextMessages } from "../../e
 import type { Message } from "../../envs/prompt.ts";
 import type { EnvTag } from "../../envs/tag.ts";
 import type { RunConfig } from "../config/config.ts";
-import type { Played } from "../protocol.ts";
+import type { PlayedOutcome } from "../protocol.ts";
 
 /** `weight` as in OpenAI's files for fine-tuning: 0 is shown, and not learnt. */
 export type ChatMessage = Message & { readonly weight?: 0 };
 
 /** @param actionsMax  the episode's budget */
 export function chatsOf(
-  { turns, trajectory }: Pick<Played, "turns" | "trajectory">,
+  { turns, trajectory }: Pick<PlayedOutcome, "turns" | "trajectory">,
   tag: EnvTag,
   { prompt, env }: Pick<RunConfig, "prompt" | "env">,
   actionsMax: number,

@@ -15,7 +15,7 @@ import type { Log } from "../log.ts";
 import type { Meter } from "../metrics/meter.ts";
 import { type PlayRules, playEpisode } from "../play/play-episode.ts";
 import type { Remote } from "../process/worker-rpc.ts";
-import type { Answer, Messages, Outcome, Tell, Ticket, Weights } from "../protocol.ts";
+import type { Answer, Messages, Outcome, PolicyVersion, Tell, Ticket } from "../protocol.ts";
 import type { Handler, Peer } from "../transport/transport.ts";
 import type { EnvServers } from "./env-connections.ts";
 import type { PolicyMethods, Replies } from "./policy.ts";
@@ -44,7 +44,7 @@ export class Sampler implements Handler {
   readonly #playing = new Set<string>();
   #waiting: Ticket[] = [];
   #learner: Peer | null = null;
-  #weights: Weights | null = null;
+  #weights: PolicyVersion | null = null;
   /** Newest weights of this connection that are not in use yet. */
   #next: Messages["weights"] | null = null;
   #loading = false;
@@ -69,7 +69,7 @@ export class Sampler implements Handler {
   }
 
   /** The policy in use. */
-  get weights(): Weights | null {
+  get weights(): PolicyVersion | null {
     return this.#weights;
   }
 
@@ -163,7 +163,7 @@ export class Sampler implements Handler {
     }
   }
 
-  async #playOne(ticket: Ticket, weights: Weights, learner: Peer | null): Promise<void> {
+  async #playOne(ticket: Ticket, weights: PolicyVersion, learner: Peer | null): Promise<void> {
     this.#playing.add(ticket.episode);
     const outcome = await this.#outcomeOf(ticket, weights);
     this.#playing.delete(ticket.episode);
@@ -172,7 +172,7 @@ export class Sampler implements Handler {
     else this.#play();
   }
 
-  async #outcomeOf(ticket: Ticket, weights: Weights): Promise<Outcome> {
+  async #outcomeOf(ticket: Ticket, weights: PolicyVersion): Promise<Outcome> {
     const { rules, dialogue, policy, envServers, envTag, triesMax, askDeadlineMs, meter } = this.#options;
     for (let attempt = 1; ; attempt++) {
       try {

@@ -9,7 +9,7 @@ import type { RunConfig } from "../config/config.ts";
 import type { Finished } from "../learner/tickets.ts";
 import { type MetricName, metric, partName } from "../metrics/metrics.ts";
 import { playedEnvs } from "../play/envs-of-run.ts";
-import { type EpisodeRow, type Outcome, type Played, STOPS, type Ticket } from "../protocol.ts";
+import { type EpisodeRow, type Outcome, type PlayedOutcome, STOP_REASONS, type Ticket } from "../protocol.ts";
 import { boardsPerUpdate, groupEnvs } from "./curriculum.ts";
 
 /** Seed of an episode's slips and payouts. RAGEN shares them within a group; strict mode gives each member its own. */
@@ -97,7 +97,7 @@ export function validationTickets(config: RunConfig, name: string, temperature: 
 }
 
 export interface PlayedTicket extends Finished {
-  readonly outcome: Played;
+  readonly outcome: PlayedOutcome;
 }
 
 /** What the trainer is given of episodes. */
@@ -152,7 +152,7 @@ const spreadOf = (played: readonly PlayedTicket[]): number | null =>
 
 function numbersOf(purpose: Ticket["purpose"], played: readonly PlayedTicket[], thinkEnd: number | null): Values {
   const outcomes = played.map(({ outcome }) => outcome);
-  const mean = (of: (outcome: Played) => number) =>
+  const mean = (of: (outcome: PlayedOutcome) => number) =>
     outcomes.reduce((sum, outcome) => sum + of(outcome), 0) / outcomes.length;
   const turns = outcomes.flatMap((outcome) => outcome.turns);
   const share = (of: (turn: (typeof turns)[number]) => boolean) => turns.filter(of).length / turns.length;
@@ -166,7 +166,7 @@ function numbersOf(purpose: Ticket["purpose"], played: readonly PlayedTicket[], 
   const boards = [...Map.groupBy(played, ({ ticket }) => ticket.group).values()];
   const solved = boards.map((tries) => tries.filter(({ outcome }) => outcome.success).length);
   if (purpose === "validate") return { ...prefixed("validate", common), ...passes(solved, played.length) };
-  const stops = STOPS.map((stop) => [`stop_${stop}`, mean((outcome) => Number(outcome.stop === stop))]);
+  const stops = STOP_REASONS.map((stop) => [`stop_${stop}`, mean((outcome) => Number(outcome.stop === stop))]);
   return prefixed("train", {
     ...common,
     penalty_mean: mean((outcome) => outcome.turns.reduce((sum, { penalty }) => sum + penalty, 0)),
@@ -198,7 +198,7 @@ const THOUGHT = /<think>\s*(?!<\/think>)\S[\s\S]*?<\/think>/;
 /** Tokens of the n-grams whose repetition is a sign of the Echo Trap. */
 const GRAM_TOKENS = 4;
 
-function repetitionOf(outcomes: readonly Played[]): Record<string, number> {
+function repetitionOf(outcomes: readonly PlayedOutcome[]): Record<string, number> {
   const shares = outcomes
     .map(({ trajectory: { tokens, written } }) =>
       repetition(

@@ -1,6 +1,6 @@
 /** What `bun run eval` shows people: whoever played beside chance and the best possible, on the same boards. */
 
-import { STOPS, type Stop } from "../../actors/protocol.ts";
+import { STOP_REASONS, type StopReason } from "../../actors/protocol.ts";
 import type { Thoughts } from "../../actors/training/behavior.ts";
 import { bestPossible, type Evaluation, evaluateRandom, expertSuccess } from "../../envs/evaluate.ts";
 import { FAILURES, type Failure } from "../../envs/failure.ts";
@@ -18,7 +18,7 @@ export interface Result extends Evaluation {
   readonly actionsMax: number;
   readonly formatErrors: number;
   /** null for players, which choose actions one by one. */
-  readonly stops: Readonly<Record<Stop, number>> | null;
+  readonly stops: Readonly<Record<StopReason, number>> | null;
   readonly failures: Readonly<Record<Failure, number>> | null;
   readonly thoughts: Thoughts | null;
 }
@@ -105,7 +105,7 @@ function randomRow({ success, meanReward, meanTurns, meanActions }: Beside["rand
 const passLine = (passAt: Result["passAt"]) =>
   `solved by at least one of k tries: ${passAt.map(({ k, share }) => `pass@${k} ${percent(share)}`).join(" · ")}`;
 
-const STOPPED: Readonly<Record<Stop, string>> = {
+const STOPPED: Readonly<Record<StopReason, string>> = {
   success: "solved",
   over: "over without success",
   actions: "out of actions",
@@ -113,8 +113,8 @@ const STOPPED: Readonly<Record<Stop, string>> = {
   context: "out of context",
 };
 
-function stopLine(stops: Readonly<Record<Stop, number>>, episodes: number): string {
-  const parts = STOPS.map((stop) => `${STOPPED[stop]} ${stops[stop]} (${percent(stops[stop] / episodes)})`);
+function stopLine(stops: Readonly<Record<StopReason, number>>, episodes: number): string {
+  const parts = STOP_REASONS.map((stop) => `${STOPPED[stop]} ${stops[stop]} (${percent(stops[stop] / episodes)})`);
   return `stopped: ${parts.join(" · ")}`;
 }
 

@@ -4,7 +4,7 @@
  */
 
 import { type Finished, TicketBook, type TicketBookOptions } from "../../actors/learner/tickets.ts";
-import type { Outcome, Played, Ticket } from "../../actors/protocol.ts";
+import type { Outcome, PlayedOutcome, Ticket } from "../../actors/protocol.ts";
 import type { Life } from "./world.ts";
 
 /** What its weights leave on every token that a policy writes: a log-probability that names them. Exact in single precision. */
@@ -99,7 +99,7 @@ export class Invariants {
   /** An update begins with these. */
   trained(
     update: string,
-    batch: readonly { ticket: Ticket; outcome: Played }[],
+    batch: readonly { ticket: Ticket; outcome: PlayedOutcome }[],
     { version, stalenessMax }: { readonly version: number; readonly stalenessMax: number },
     digestOf: (version: number) => string | undefined,
   ): void {

@@ -1,6 +1,6 @@
 /** The page about episodes, in a real browser: filters, replays by the env's own code, comparisons, play by hand. */
 import { describe, expect, test } from "bun:test";
-import type { EpisodeRow, Played } from "../../actors/protocol.ts";
+import type { EpisodeRow, PlayedOutcome } from "../../actors/protocol.ts";
 import { chromiumPath } from "../../bench/chromium.ts";
 import { playedRow } from "../actors/metrics-sink/fake-run.ts";
 import { recordedRow } from "../actors/record/recorded-episode.ts";
@@ -10,8 +10,8 @@ const board = { layoutSeed: 10_003, dynamicsSeed: 10_003, purpose: "validate" } 
 
 /** The cells of the board in a pane of the replay. */
 const cells = (observation: string) => observation.replaceAll(/\s/g, "");
-const endOf = ({ outcome }: EpisodeRow) => cells((outcome as Played).finalObservation);
-const actionsOf = ({ outcome }: EpisodeRow) => (outcome as Played).turns.flatMap(({ actions }) => actions);
+const endOf = ({ outcome }: EpisodeRow) => cells((outcome as PlayedOutcome).finalObservation);
+const actionsOf = ({ outcome }: EpisodeRow) => (outcome as PlayedOutcome).turns.flatMap(({ actions }) => actions);
 
 describe.skipIf(chromiumPath === null)("the page about episodes", () => {
   const stage = setPageStage();
@@ -76,7 +76,7 @@ describe.skipIf(chromiumPath === null)("the page about episodes", () => {
       await stage.run.episodes([row]);
       await stage.open("episodes");
       await stage.waitForText(".replay", "replayed here: the same as recorded");
-      const first = cells((row.outcome as Played).turns[0]!.observation);
+      const first = cells((row.outcome as PlayedOutcome).turns[0]!.observation);
       expect(await shown()).toBe(first);
       const actions = actionsOf(row);
       for (const [i, action] of actions.entries()) {
@@ -141,7 +141,7 @@ describe.skipIf(chromiumPath === null)("the page about episodes", () => {
     "colours tokens by how sure the policy was, and by advantage",
     async () => {
       const row = recordedRow({ babble: 0, ticket: { ...board, episode: "good" } });
-      const { logProbs, written } = (row.outcome as Played).trajectory;
+      const { logProbs, written } = (row.outcome as PlayedOutcome).trajectory;
       logProbs.fill(-0.01).set([-3.5], written.indexOf(1));
       await stage.run.episodes([row]);
       await stage.open("episodes");

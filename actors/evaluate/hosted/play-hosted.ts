@@ -11,7 +11,7 @@ import type { EnvTag } from "../../../envs/tag.ts";
 import type { Clock } from "../../clock.ts";
 import type { RunConfig } from "../../config/config.ts";
 import { type EnvAsk, EnvServer } from "../../env-server/env-server.ts";
-import type { AnswerTo, Played, Ticket } from "../../protocol.ts";
+import type { AnswerTo, PlayedOutcome, Ticket } from "../../protocol.ts";
 import { type PlayedTicket, validationTickets } from "../../training/rollouts.ts";
 import { type PolicyEvaluation, summary } from "../evaluate.ts";
 import type { HostedClient } from "./client.ts";
@@ -133,7 +133,7 @@ async function ask<A extends EnvAsk>(envs: EnvServer, asked: A) {
 
 /** As the metrics of rollouts take it: without tokens, which only the server knows. */
 function playedTicket(ticket: Ticket, { stop, success, turns, finalObservation, extra }: HostedEpisode): PlayedTicket {
-  const outcome: Played = {
+  const outcome: PlayedOutcome = {
     status: stop === "success" || stop === "over" ? "scored" : "truncated",
     stop,
     success,

@@ -8,7 +8,7 @@
 import { appendFileSync, existsSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
-import { STOPS } from "../../protocol.ts";
+import { STOP_REASONS } from "../../protocol.ts";
 
 const Count = z.number().int().nonnegative();
 
@@ -28,7 +28,7 @@ export const HostedEpisode = z.strictObject({
   /** Its place among the boards. */
   index: Count,
   layoutSeed: Count,
-  stop: z.enum(STOPS),
+  stop: z.enum(STOP_REASONS),
   success: z.boolean(),
   turns: z.array(HostedTurn).min(1),
   finalObservation: z.string(),

@@ -5,7 +5,7 @@ import { EnvServer } from "../../../actors/env-server/env-server.ts";
 import { opener } from "../../../actors/env-server/start.ts";
 import { tagOf } from "../../../actors/play/envs-of-run.ts";
 import { playEpisode } from "../../../actors/play/play-episode.ts";
-import type { AnswerTo, Messages, Played } from "../../../actors/protocol.ts";
+import type { AnswerTo, Messages, PlayedOutcome } from "../../../actors/protocol.ts";
 import { rulesOf } from "../../../actors/sampler/start.ts";
 import { trainingTickets } from "../../../actors/training/rollouts.ts";
 import type { ReplyRequest } from "../../../model/decode/generate.ts";
@@ -55,7 +55,7 @@ async function play(changed: Sections = {}, said = "go</think><answer>Up || Down
   await server.stop();
   if (!("trajectory" in outcome)) throw new Error(outcome.detail);
   const prompts = asked.map(({ prompt }) => tokenizer.decode([...prompt]));
-  return { outcome: outcome satisfies Played, asked, prompts, ticket: ticket! };
+  return { outcome: outcome satisfies PlayedOutcome, asked, prompts, ticket: ticket! };
 }
 
 /** What a case looks at. */

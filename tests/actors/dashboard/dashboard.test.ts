@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { EpisodeSummary, Overview, Series } from "../../../actors/dashboard/answers.ts";
 import { prometheusName } from "../../../actors/dashboard/prometheus.ts";
 import { METRIC_NAMES, partName } from "../../../actors/metrics/metrics.ts";
-import type { Played } from "../../../actors/protocol.ts";
+import type { PlayedOutcome } from "../../../actors/protocol.ts";
 import { actorView, playedRow, ticketOf } from "../metrics-sink/fake-run.ts";
 import { setStage } from "./stage.ts";
 
@@ -16,7 +16,7 @@ interface Answer extends Overview {
   readonly rows: EpisodeSummary[];
   readonly next: number;
   readonly summary: EpisodeSummary;
-  readonly row: { outcome: Played };
+  readonly row: { outcome: PlayedOutcome };
 }
 const stage = setStage();
 const read = async (answer: Response) => (await answer.json()) as Answer;

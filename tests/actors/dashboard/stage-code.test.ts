@@ -6,11 +6,11 @@ import { dirname, join } from "node:path";
 import type { PlayAnswer } from "../../../actors/dashboard/answers.ts";
 import { bundleStage } from "../../../actors/dashboard/bundle.ts";
 import { replay, takeOver } from "../../../actors/dashboard/client/stage.ts";
-import type { EpisodeRow, Played } from "../../../actors/protocol.ts";
+import type { EpisodeRow, PlayedOutcome } from "../../../actors/protocol.ts";
 import { play } from "../metrics-sink/fake-run.ts";
 import { recordedRow } from "../record/recorded-episode.ts";
 
-const recorded = ({ outcome }: EpisodeRow) => outcome as Played;
+const recorded = ({ outcome }: EpisodeRow) => outcome as PlayedOutcome;
 
 const { rules } = play.envs[0]!;
 /** A run that plays this env so. */

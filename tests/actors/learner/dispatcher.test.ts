@@ -2,7 +2,7 @@
 import { beforeEach, describe, expect, test } from "bun:test";
 import { Learner } from "../../../actors/learner/dispatcher.ts";
 import { type Finished, TicketBook } from "../../../actors/learner/tickets.ts";
-import type { Played } from "../../../actors/protocol.ts";
+import type { PlayedOutcome } from "../../../actors/protocol.ts";
 import { welcoming } from "../../../actors/transport/handshake.ts";
 import type { Listener } from "../../../actors/transport/transport.ts";
 import { Acks } from "../../../actors/weights/publisher.ts";
@@ -244,15 +244,15 @@ describe("an outcome", () => {
 });
 
 describe("a bad trajectory", () => {
-  const send = async (one: Hand, attempt: number, change: (outcome: Played) => void) => {
-    const outcome = scored("e0") as Played;
+  const send = async (one: Hand, attempt: number, change: (outcome: PlayedOutcome) => void) => {
+    const outcome = scored("e0") as PlayedOutcome;
     change(outcome);
     const ask = { type: "episode.finished", actor: one.actor, episode: "e0", attempt, outcome } as const;
     const answer = await one.peer.ask(ask, 5000);
     await world.settle();
     return answer;
   };
-  const poison = ({ trajectory }: Played) => void trajectory.logProbs.fill(Number.NaN, 1);
+  const poison = ({ trajectory }: PlayedOutcome) => void trajectory.logProbs.fill(Number.NaN, 1);
 
   test("is never used: after as many deliveries as attempts its episode is aborted, and others go on", async () => {
     learner.announce(weights(1));

@@ -2,7 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import { EpisodeError } from "../../../actors/errors.ts";
 import { type PlayContext, type PlayRules, playEpisode } from "../../../actors/play/play-episode.ts";
-import type { Messages, Played, Ticket } from "../../../actors/protocol.ts";
+import type { Messages, PlayedOutcome, Ticket } from "../../../actors/protocol.ts";
 import { envTag } from "../../../envs/registry.ts";
 import type { Reply, ReplyRequest } from "../../../model/decode/generate.ts";
 import { hash64 } from "../../../model/rng.ts";
@@ -129,7 +129,7 @@ const LEFT = "<think>go left</think><answer>Left</answer>";
 const UP = "<think>go up</think><answer>Up</answer>";
 
 /** What the trajectory says was written, as text, turn by turn. */
-const spoken = ({ trajectory: { tokens, written } }: Played) =>
+const spoken = ({ trajectory: { tokens, written } }: PlayedOutcome) =>
   tokenizer.decode([...tokens].filter((_, i) => written[i] === 1));
 
 describe("a thought that is not what is done", () => {
@@ -139,7 +139,7 @@ describe("a thought that is not what is done", () => {
   const penalties = async (reasoningWeight: number) => {
     const steps = [{}, { penalty: -0.1 }, {}, {}, { ending: "turns" }] as const;
     const { play } = stage([untrue, untrue, half, silent, LEFT], steps, { reasoningWeight });
-    const { trajectory, turns } = (await play()) as Played;
+    const { trajectory, turns } = (await play()) as PlayedOutcome;
     expect(turns.map(({ penalty }) => penalty)).toEqual(trajectory.turns.map(({ penalty }) => penalty));
     expect(trajectory.turns.map(({ reward }) => reward)).toEqual([-0.1, -0.1, -0.1, -0.1, -0.1]);
     return turns.map(({ penalty }) => penalty);
@@ -162,7 +162,7 @@ describe("an episode played to its end", () => {
   );
 
   test("becomes a trajectory that says which tokens the policy wrote, and how likely each was", async () => {
-    const outcome = (await play()) as Played;
+    const outcome = (await play()) as PlayedOutcome;
     expect(outcome).toMatchObject({ status: "scored", stop: "success", success: true, finalObservation: "#P_1#" });
     const { tokens, written, logProbs, turns, version, digest } = outcome.trajectory;
     expect([written.length, logProbs.length]).toEqual([tokens.length, tokens.length]);
@@ -222,13 +222,13 @@ describe("an episode", () => {
     const outcome = (await stage(
       [LEFT, UP],
       [{}, { ending: "over", extra: { pushes: 2, falls: 1 } }],
-    ).play()) as Played;
+    ).play()) as PlayedOutcome;
     expect(outcome.extra).toEqual({ pushes: 3, falls: 1 });
   });
 
   test("closes a cut reply before the next prompt, with a token that the policy did not write", async () => {
     const { policy, play } = stage(["cut <think>go", UP], [{ actions: [], wellFormed: false }, { ending: "over" }]);
-    const outcome = (await play()) as Played;
+    const outcome = (await play()) as PlayedOutcome;
     expect(outcome.turns.map(({ cut, reply }) => [cut, reply])).toEqual([
       [true, "<think>go"],
       [false, UP],
@@ -249,10 +249,10 @@ describe("an episode", () => {
 describe("the context's limit", () => {
   test("shortens a reply to the room that is left, and ends the episode before a prompt that leaves none", async () => {
     const roomy = stage([LEFT], [{ ending: "over" }]);
-    const whole = ((await roomy.play()) as Played).trajectory.tokens.length;
+    const whole = ((await roomy.play()) as PlayedOutcome).trajectory.tokens.length;
     const limit = whole + 2;
     const { policy, env, play } = stage([LEFT, UP], [{}], { contextTokensMax: limit });
-    const outcome = (await play()) as Played;
+    const outcome = (await play()) as PlayedOutcome;
     expect(policy.requests.map(({ tokensMax }) => tokensMax)).toEqual([
       limit - roomy.policy.requests[0]!.prompt.length,
     ]);

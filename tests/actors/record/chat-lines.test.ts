@@ -2,7 +2,7 @@
 import { expect, test } from "bun:test";
 import { composeRunConfig } from "../../../actors/config/config.ts";
 import { Transcript } from "../../../actors/play/transcript.ts";
-import type { Played } from "../../../actors/protocol.ts";
+import type { PlayedOutcome } from "../../../actors/protocol.ts";
 import { type ChatMessage, chatsOf } from "../../../actors/record/chat-lines.ts";
 import { envTag } from "../../../envs/registry.ts";
 import { samplesOf } from "../../../model/learn/sequences.ts";
@@ -37,7 +37,7 @@ function exported(prompt: object, moves: readonly string[]) {
   });
   const trajectory = { ...transcript.trajectory(), version: 0, digest: "" };
   const contexts = samplesOf(trajectory).map(({ tokens }) => tokenizer.decode([...tokens]));
-  const chats = chatsOf({ turns, trajectory } as Pick<Played, "turns" | "trajectory">, tag, config, 10);
+  const chats = chatsOf({ turns, trajectory } as Pick<PlayedOutcome, "turns" | "trajectory">, tag, config, 10);
   return { chats, contexts };
 }
 const chats = (prompt: object, moves: readonly string[]) => exported(prompt, moves).chats;

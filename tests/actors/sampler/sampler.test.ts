@@ -1,6 +1,6 @@
 /** A sampler plays what it was asked, with the weights it was asked to, for the learner that asked. */
 import { beforeEach, describe, expect, test } from "bun:test";
-import type { Messages, Played } from "../../../actors/protocol.ts";
+import type { Messages, PlayedOutcome } from "../../../actors/protocol.ts";
 import {
   ASK_MS,
   bandits,
@@ -47,7 +47,7 @@ describe("a sampler", () => {
     await world.settle();
     const [one] = learner.of("episode.finished");
     expect(one).toMatchObject({ actor: "sampler-0", episode: "e0", attempt: 2, outcome: { status: "scored" } });
-    expect((one!.outcome as Played).trajectory).toMatchObject({ version: 1, digest: digestOf("a") });
+    expect((one!.outcome as PlayedOutcome).trajectory).toMatchObject({ version: 1, digest: digestOf("a") });
     expect([policy.played, errors]).toEqual([["e0 2"], []]);
     expect(env.server.openCount).toBe(0);
   });
@@ -90,7 +90,8 @@ describe("a sampler", () => {
       ["right", "any"],
       ["right 0", "any 0"],
     ]);
-    for (const { outcome } of learner.of("episode.finished")) expect((outcome as Played).trajectory.version).toBe(4);
+    for (const { outcome } of learner.of("episode.finished"))
+      expect((outcome as PlayedOutcome).trajectory.version).toBe(4);
   });
 
   test("changes weights only while nothing is played, and plays no further ticket with the old ones", async () => {
@@ -108,7 +109,7 @@ describe("a sampler", () => {
       [1, "a"],
       [2, "b"],
     ]);
-    const versions = learner.of("episode.finished").map(({ outcome }) => (outcome as Played).trajectory.version);
+    const versions = learner.of("episode.finished").map(({ outcome }) => (outcome as PlayedOutcome).trajectory.version);
     expect([finished(), versions]).toEqual([
       ["first", "second"],
       [1, 2],

@@ -2,7 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import { playEpisode } from "../../../actors/play/play-episode.ts";
 import type { ContextRules } from "../../../actors/play/transcript.ts";
-import type { Messages, Played } from "../../../actors/protocol.ts";
+import type { Messages, PlayedOutcome } from "../../../actors/protocol.ts";
 import {
   type DemonstrationOptions,
   Demonstrations,
@@ -94,7 +94,7 @@ async function rollout({ tag, rules, context }: Shown, seeds: number, said: numb
       },
     },
   );
-  return outcome as Played;
+  return outcome as PlayedOutcome;
 }
 
 const cases = ["SimpleSokoban", "FrozenLake", "Bandit"].flatMap((name) =>

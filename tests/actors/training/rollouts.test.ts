@@ -4,7 +4,7 @@ import { describe, expect, test } from "bun:test";
 import { composeRunConfig } from "../../../actors/config/config.ts";
 import type { Finished } from "../../../actors/learner/tickets.ts";
 import { metricValues } from "../../../actors/metrics/metrics.ts";
-import type { Outcome, Played, TurnRecord } from "../../../actors/protocol.ts";
+import type { Outcome, PlayedOutcome, TurnRecord } from "../../../actors/protocol.ts";
 import {
   endCounts,
   playedOf,
@@ -125,8 +125,8 @@ const turn = (changed: Partial<TurnRecord>): TurnRecord => ({
   ...changed,
 });
 
-function finished(turns: TurnRecord[], written: number, changed: Partial<Played> = {}): Finished {
-  const outcome: Played = {
+function finished(turns: TurnRecord[], written: number, changed: Partial<PlayedOutcome> = {}): Finished {
+  const outcome: PlayedOutcome = {
     status: "scored",
     stop: "over",
     success: false,
