@@ -43,7 +43,7 @@ export async function remoteRow(publisher: WeightsPublisher, version: number): P
     actorsToken: TOKEN,
     connectionsMax: 8,
     find: () => listener.address,
-    birth: () => null,
+    joinSettings: () => null,
     report: console.error,
   });
   const bytes = new Uint8Array(await Bun.file(path).arrayBuffer());

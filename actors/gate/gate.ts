@@ -2,7 +2,7 @@
  * The one address of a run that other machines reach. It lets in who has a token, by what that token allows, and passes the
  * bytes on to the actor that the path names; the actors themselves stay on loopback, with a token of their own. Reads no message.
  *
- *   GET /birth?role=ROLE      what a newcomer needs to know                               sampler, env server
+ *   GET /join?role=ROLE      what a newcomer needs to know                               sampler, env server
  *   GET /weights/VERSION      from the learner                                            sampler
  *   WS  /actors/NAME?as=WHO   a connection to the supervisor, the learner, an env server  sampler (env server: supervisor)
  *   WS  /offer/NAME           one that waits until a sampler wants this env server        env server
@@ -59,7 +59,7 @@ export interface GateOptions {
   /** Where an actor of this machine listens that guests may talk to; null: there is none of this name now. */
   readonly find: (name: string, roles: readonly GuestRole[]) => string | null;
   /** What a newcomer is told: JSON. */
-  readonly birth: (role: GuestRole) => unknown;
+  readonly joinSettings: (role: GuestRole) => unknown;
   readonly report: (problem: Problem) => void;
 }
 
@@ -136,11 +136,11 @@ export class Gate {
     const { pathname, searchParams } = new URL(request.url);
     const [place = "", name = "", ...rest] = pathname.slice(1).split("/");
     const as = searchParams.get("as") ?? "";
-    if (place === "birth") {
+    if (place === "join") {
       const role = GUEST_ROLES.find((known) => known === searchParams.get("role"));
       if (role === undefined) return new Response(`role must be one of ${GUEST_ROLES.join(", ")}\n`, { status: 400 });
       if (!roles.includes(role)) return this.#refuse(from, `its token is not for the role ${role}`, 403);
-      return Response.json(this.#options.birth(role));
+      return Response.json(this.#options.joinSettings(role));
     }
     if (!NAME.test(name) || rest.length > 0) return new Response("nothing here\n", { status: 404 });
     const mayReach = place === "offer" ? "env-server" : name === "supervisor" ? null : "sampler";

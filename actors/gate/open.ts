@@ -9,7 +9,7 @@ import { rmSync, writeFileSync } from "node:fs";
 import { join as joinPath } from "node:path";
 import { realClock } from "../clock.ts";
 import { type RunConfig, withoutSecrets } from "../config/config.ts";
-import type { Newcomer } from "../process/join.ts";
+import type { JoinSettings } from "../process/join.ts";
 import { type ActorView, PROTOCOL_VERSION, type Tell } from "../protocol.ts";
 import { type GuestEvent, Guests } from "../supervisor/guests.ts";
 import { anyBeside, isBroker } from "../transport/address.ts";
@@ -91,7 +91,7 @@ export async function openGate(listen: string, options: OpenGateOptions): Promis
       clock: realClock,
       connectionsMax: config.join.connectionsMax,
       find: (name, roles) => (name === "supervisor" ? (doors.get(roles.join())?.address ?? null) : options.find(name)),
-      birth: (role): Newcomer => ({
+      joinSettings: (role): JoinSettings => ({
         protocol: PROTOCOL_VERSION,
         run,
         heartbeatMs,

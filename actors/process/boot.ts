@@ -15,7 +15,7 @@ import { makeLog } from "../log.ts";
 import type { Role } from "../protocol.ts";
 import { dieWithParent } from "./die-with-parent.ts";
 import { type LifeContext, live } from "./life.ts";
-import { Birth } from "./settings.ts";
+import { ActorSettings } from "./settings.ts";
 
 export interface BootOptions<S> {
   readonly role: Role;
@@ -27,12 +27,18 @@ export interface BootOptions<S> {
 const ORDER_MS = 3000;
 
 export async function boot<S>({ role, settingsSchema, start }: BootOptions<S>): Promise<void> {
-  const { birth, settings } = await readBirth(role, settingsSchema);
-  const { actor, token } = birth;
+  const { actorSettings, settings } = await readSettings(role, settingsSchema);
+  const { actor, token } = actorSettings;
   dieWithParent();
-  const log = makeLog({ actor, level: birth.logLevel, secrets: [token], write: writeLine, date: () => new Date() });
+  const log = makeLog({
+    actor,
+    level: actorSettings.logLevel,
+    secrets: [token],
+    write: writeLine,
+    date: () => new Date(),
+  });
   const life = live({
-    birth,
+    actorSettings,
     role,
     log,
     start: (context) => start(settings, context),
@@ -47,7 +53,10 @@ export async function boot<S>({ role, settingsSchema, start }: BootOptions<S>): 
 }
 
 /** The first line of standard input. What follows is only waited for: its end is the end of the supervisor. */
-async function readBirth<S>(role: Role, schema: z.ZodType<S>): Promise<{ birth: Birth; settings: S }> {
+async function readSettings<S>(
+  role: Role,
+  schema: z.ZodType<S>,
+): Promise<{ actorSettings: ActorSettings; settings: S }> {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   void (async () => {
     let text = "";
@@ -65,8 +74,8 @@ async function readBirth<S>(role: Role, schema: z.ZodType<S>): Promise<{ birth: 
     reject(new Error("standard input ended before a line of settings came; the supervisor starts this, not a person"));
   })();
   try {
-    const birth = Birth.parse(JSON.parse(await promise));
-    return { birth, settings: schema.parse(birth.settings) };
+    const actorSettings = ActorSettings.parse(JSON.parse(await promise));
+    return { actorSettings, settings: schema.parse(actorSettings.settings) };
   } catch (error) {
     const why = error instanceof z.ZodError ? oneLine(z.prettifyError(error)) : describeError(error);
     writeLine(`${JSON.stringify({ level: "error", actor: role, kind: "boot", text: `cannot start: ${why}` })}\n`);

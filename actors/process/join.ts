@@ -20,7 +20,7 @@ import type { ClientTls } from "../transport/tls.ts";
 import { bearer } from "../transport/token.ts";
 import type { Transport } from "../transport/transport.ts";
 import { live } from "./life.ts";
-import { Birth } from "./settings.ts";
+import { ActorSettings } from "./settings.ts";
 
 export interface JoinOptions {
   /** ws://HOST:PORT or wss://HOST:PORT. */
@@ -45,13 +45,13 @@ export interface Joined {
 }
 
 /** What the gate tells a newcomer. */
-export const Newcomer = Birth.omit({ actor: true, supervisor: true, token: true, settings: true }).extend({
+export const JoinSettings = ActorSettings.omit({ actor: true, supervisor: true, token: true, settings: true }).extend({
   protocol: z.number().int(),
   config: z.unknown(),
   /** Where this run's messages go, if not through the gate, and what is asked for there. */
   broker: z.strictObject({ supervisor: z.string(), token: z.string() }).nullable(),
 });
-export type Newcomer = z.infer<typeof Newcomer>;
+export type JoinSettings = z.infer<typeof JoinSettings>;
 
 const RETRY_MS = 1000;
 
@@ -68,11 +68,11 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
   const config = options.adapt(configOf(given, options.address));
   const actor = nameOf(kind.role);
   const path = (place: string) => `${ws}/${place}?as=${actor}`;
-  const birth = { ...newcomer, actor, ...(broker ?? { token, supervisor: path("actors/supervisor") }) };
+  const actorSettings = { ...newcomer, actor, ...(broker ?? { token, supervisor: path("actors/supervisor") }) };
   const log = makeLog({
     actor,
-    level: birth.logLevel,
-    secrets: [token, birth.token],
+    level: actorSettings.logLevel,
+    secrets: [token, actorSettings.token],
     date: () => new Date(),
     write(line) {
       const { level, text, stack } = JSON.parse(line);
@@ -81,7 +81,7 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
   });
   let lostAtMs: number | null = realClock.now();
   const life = live({
-    birth,
+    actorSettings,
     role: kind.role,
     log,
     tls,
@@ -102,7 +102,7 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
         }
       : {}),
     connected() {
-      if (lostAtMs !== null) say("info", `joined ${birth.run} at ${options.address} as ${actor}`);
+      if (lostAtMs !== null) say("info", `joined ${actorSettings.run} at ${options.address} as ${actor}`);
       lostAtMs = null;
     },
     unreachable(detail, attempt) {
@@ -115,7 +115,7 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
     },
   });
   await life.started;
-  return { run: birth.run, actor, leave: (reason) => life.leave(reason) };
+  return { run: actorSettings.run, actor, leave: (reason) => life.leave(reason) };
 }
 
 /** @throws {Error} in one line: the run is of another version, though it speaks as we do */
@@ -152,11 +152,11 @@ async function born(
   { role }: ActorKind,
   http: string,
   { token, tls, patienceMs, say }: JoinOptions,
-): Promise<Newcomer> {
+): Promise<JoinSettings> {
   const began = realClock.now();
   for (let attempt = 1; ; attempt++) {
     try {
-      return await askGate(`${http}/birth?role=${role}`, token, tls);
+      return await askGate(`${http}/join?role=${role}`, token, tls);
     } catch (error) {
       const text = `cannot join ${http.replace(/^http/, "ws")}: ${describeError(error).replace(/^\w*: /, "")}`;
       if (error instanceof Hopeless || realClock.now() - began >= patienceMs) throw new Error(text);
@@ -166,7 +166,7 @@ async function born(
   }
 }
 
-async function askGate(url: string, token: string, tls: ClientTls): Promise<Newcomer> {
+async function askGate(url: string, token: string, tls: ClientTls): Promise<JoinSettings> {
   const init = { headers: { Authorization: bearer(token) }, redirect: "error", tls } as const;
   const answer = await fetch(url, { ...init, signal: AbortSignal.timeout(10_000) }).catch((error: unknown) => {
     const text = describeError(error);
@@ -175,7 +175,7 @@ async function askGate(url: string, token: string, tls: ClientTls): Promise<Newc
   const text = await answer.text();
   if (answer.status >= 500) throw new Error(text.trim());
   if (!answer.ok) throw new Hopeless(`${text.trim().slice(0, 200)} (HTTP ${answer.status})`);
-  const newcomer = Newcomer.safeParse(JSON.parse(text));
+  const newcomer = JoinSettings.safeParse(JSON.parse(text));
   if (!newcomer.success) throw new Hopeless(`it answered with something else than a run of Bunraku`);
   if (newcomer.data.protocol !== PROTOCOL_VERSION) {
     const { protocol } = newcomer.data;

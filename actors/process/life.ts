@@ -1,5 +1,5 @@
 /**
- * What every actor process does between its birth and its end: say that it lives, listen to the supervisor, leave when told to.
+ * What every actor process does between its start and its end: say that it lives, listen to the supervisor, leave when told to.
  * Knows not where its settings came from (boot.ts: a parent; join.ts: a run on another machine).
  *
  * - An error nobody caught is one line in the log and exit code 1. After a `RunError` it is another code, which says that starting
@@ -17,13 +17,13 @@ import { helloOf } from "../transport/handshake.ts";
 import { connectForever } from "../transport/reconnect.ts";
 import type { SocketOptions } from "../transport/socket-wire.ts";
 import type { Transport } from "../transport/transport.ts";
-import type { Birth } from "./settings.ts";
+import type { ActorSettings } from "./settings.ts";
 
 /** What an actor gets from its process. */
 export type LifeContext = Omit<ActorContext, "folder" | "threads" | "guest">;
 
 export interface LifeOptions {
-  readonly birth: Omit<Birth, "settings">;
+  readonly actorSettings: Omit<ActorSettings, "settings">;
   readonly role: Role;
   readonly log: Log;
   readonly start: (context: LifeContext) => Running | Promise<Running>;
@@ -53,8 +53,8 @@ const HELLO_DEADLINE_MS = 5000;
 const EARLY_MAX = 256;
 
 export function live(options: LifeOptions): Life {
-  const { birth, role, log } = options;
-  const { actor, run, token, frameBytesMax, queuedBytesMax } = birth;
+  const { actorSettings, role, log } = options;
+  const { actor, run, token, frameBytesMax, queuedBytesMax } = actorSettings;
   let running: Running | null = null;
   let leaving = false;
   let lastMessage = "";
@@ -94,7 +94,7 @@ export function live(options: LifeOptions): Life {
   const me = () => ({ actor, role, url: running?.url ?? null });
   const supervisor = connectForever({
     transport,
-    address: () => birth.supervisor,
+    address: () => actorSettings.supervisor,
     me,
     run,
     clock: realClock,
@@ -139,7 +139,7 @@ export function live(options: LifeOptions): Life {
       load: meter.read(),
       weights: running?.weights?.() ?? null,
     });
-    realClock.after(birth.heartbeatMs, beat);
+    realClock.after(actorSettings.heartbeatMs, beat);
   }
   beat();
 
@@ -154,7 +154,7 @@ export function live(options: LifeOptions): Life {
       uniform: Math.random,
       fail,
       transport: options.wrap?.(transport) ?? transport,
-      listen: anyBeside(birth.supervisor),
+      listen: anyBeside(actorSettings.supervisor),
       finish: (reason) => void leave(reason),
     });
     for (const message of early.splice(0)) running.told?.(message);

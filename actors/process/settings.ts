@@ -5,7 +5,7 @@
 import { z } from "zod";
 import { LEVELS } from "../log.ts";
 
-export const Birth = z.strictObject({
+export const ActorSettings = z.strictObject({
   run: z.string().min(1).max(64),
   actor: z.string().min(1).max(64),
   /** Where heartbeats go. */
@@ -18,4 +18,4 @@ export const Birth = z.strictObject({
   /** The actor's own; checked by its own schema. */
   settings: z.unknown(),
 });
-export type Birth = z.infer<typeof Birth>;
+export type ActorSettings = z.infer<typeof ActorSettings>;

@@ -16,11 +16,11 @@ export interface ChildProcess {
 export interface Spawner {
   /**
    * @param entry  path of the module to run.
-   * @param birth  first line of its standard input, which then stays open while this process lives: its end tells the
+   * @param actorSettings  first line of its standard input, which then stays open while this process lives: its end tells the
    *   child that it is an orphan.
    * @param output  called with each line it writes, on either stream.
    */
-  spawn(entry: string, birth: string, output: (line: string) => void): ChildProcess;
+  spawn(entry: string, actorSettings: string, output: (line: string) => void): ChildProcess;
 }
 
 /** How long to wait for the last lines of a dead child: a grandchild may hold its streams open. */
@@ -30,7 +30,7 @@ const LAST_LINES_MS = 200;
 const LINE_MAX = 1 << 16;
 
 export const bunSpawner: Spawner = {
-  spawn(entry, birth, output) {
+  spawn(entry, actorSettings, output) {
     const child = Bun.spawn([process.execPath, entry], {
       stdin: "pipe",
       stdout: "pipe",
@@ -39,8 +39,8 @@ export const bunSpawner: Spawner = {
       env: process.env,
     });
     const lines = Promise.all([readLines(child.stdout, output), readLines(child.stderr, output)]);
-    child.stdin.write(`${birth}\n`);
-    // A child that dies before it read its birth says so by its exit.
+    child.stdin.write(`${actorSettings}\n`);
+    // A child that dies before it read its actorSettings says so by its exit.
     Promise.resolve(child.stdin.flush()).catch(() => {});
     return {
       pid: child.pid,

@@ -1,7 +1,7 @@
 /** What the supervisor is given, and what it tells of its children. Types, and words for people. */
 
 import type { Clock } from "../clock.ts";
-import type { Birth } from "../process/settings.ts";
+import type { ActorSettings } from "../process/settings.ts";
 import { type Messages, type Role, STARTING, type Tell } from "../protocol.ts";
 import type { Transport } from "../transport/transport.ts";
 import type { GuestEvent } from "./guests.ts";
@@ -65,7 +65,7 @@ export interface SupervisorOptions {
   readonly stopGraceMs: number;
   readonly killGraceMs: number;
   /** Passed on to the children. */
-  readonly limits: Pick<Birth, "logLevel" | "frameBytesMax" | "queuedBytesMax">;
+  readonly limits: Pick<ActorSettings, "logLevel" | "frameBytesMax" | "queuedBytesMax">;
   readonly event: (event: SupervisorEvent) => void;
   /** A line that a child wrote. */
   readonly output: (child: string, line: string) => void;

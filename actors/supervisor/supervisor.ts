@@ -13,7 +13,7 @@
  */
 
 import { RUN_ERROR_CODE } from "../errors.ts";
-import type { Birth } from "../process/settings.ts";
+import type { ActorSettings } from "../process/settings.ts";
 import { type ActorView, type Messages, ProtocolError, type Role, STARTING, type Tell } from "../protocol.ts";
 import { type Hello, welcoming } from "../transport/handshake.ts";
 import type { Listener, Peer } from "../transport/transport.ts";
@@ -128,9 +128,17 @@ export class Supervisor {
     const { name, entry, settings } = child.spec;
     if (this.#listener === null) throw new Error(`cannot start ${name}: the supervisor does not listen yet`);
     const supervisor = this.#listener.address;
-    const birth: Birth = { run, actor: name, supervisor, token, heartbeatMs, ...limits, settings: settings() };
+    const actorSettings: ActorSettings = {
+      run,
+      actor: name,
+      supervisor,
+      token,
+      heartbeatMs,
+      ...limits,
+      settings: settings(),
+    };
     Object.assign(child, { url: null, heardAtMs: clock.now(), heartbeat: null, killedFor: null, lastError: null });
-    const process = spawner.spawn(entry, JSON.stringify(birth), (line) => {
+    const process = spawner.spawn(entry, JSON.stringify(actorSettings), (line) => {
       if (line.includes('"level":"error"')) child.lastError = line;
       this.#options.output(name, line);
     });

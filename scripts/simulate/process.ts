@@ -1,11 +1,11 @@
 /**
- * A process of a simulated machine, from its birth to its exit: what actors/process/life.ts and actors/supervisor/spawner.ts are for real ones.
+ * A process of a simulated machine, from its start to its exit: what actors/process/life.ts and actors/supervisor/spawner.ts are for real ones.
  * Killed, it does nothing more; frozen, it does it later.
  */
 import type { Running } from "../../actors/actor.ts";
 import type { RunConfig } from "../../actors/config/config.ts";
 import { describeError, RUN_ERROR_CODE, RunError } from "../../actors/errors.ts";
-import { Birth } from "../../actors/process/settings.ts";
+import { ActorSettings } from "../../actors/process/settings.ts";
 import { type Role, STARTING, type Tell } from "../../actors/protocol.ts";
 import type { Exit, Spawner } from "../../actors/supervisor/spawner.ts";
 import { helloOf } from "../../actors/transport/handshake.ts";
@@ -46,11 +46,11 @@ export function simulatedSpawner(
   let count = 0;
   return {
     processes,
-    spawn(entry, birthLine) {
-      const birth = Birth.parse(JSON.parse(birthLine));
+    spawn(entry, settingsLine) {
+      const actorSettings = ActorSettings.parse(JSON.parse(settingsLine));
       const { role, start } = entries[entry]!;
       const incarnation = ++count;
-      const life = new Life(stage.world, birth.actor);
+      const life = new Life(stage.world, actorSettings.actor);
       const { promise, resolve } = Promise.withResolvers<Exit>();
       let leave = (_reason: string) => {};
       const exit = (how: Exit) => {
@@ -74,7 +74,7 @@ export function simulatedSpawner(
       processes.add(process);
       const begun = life.sleep(stage.world.between(20, 300), "is born");
       void begun.then(() => {
-        leave = live(stage, config, { life, role, start, birth, incarnation, exit });
+        leave = live(stage, config, { life, role, start, actorSettings, incarnation, exit });
       });
       return { pid: incarnation, exited: promise, kill: process.kill };
     },
@@ -85,15 +85,15 @@ interface Newborn {
   readonly life: Life;
   readonly role: Role;
   readonly start: Start;
-  readonly birth: Birth;
+  readonly actorSettings: ActorSettings;
   readonly incarnation: number;
   readonly exit: (how: Exit) => void;
 }
 
 /** @returns how it leaves. */
-function live(stage: Stage, config: RunConfig, { life, role, start, birth, incarnation, exit }: Newborn) {
+function live(stage: Stage, config: RunConfig, { life, role, start, actorSettings, incarnation, exit }: Newborn) {
   const { world, network, invariants } = stage;
-  const { actor, run, supervisor: address, heartbeatMs } = birth;
+  const { actor, run, supervisor: address, heartbeatMs } = actorSettings;
   const transport = network.transport(life);
   let running: Running | null = null;
   let leaving = false;

@@ -60,7 +60,7 @@ async function stage(changed: Partial<GateOptions> = {}) {
       { token: ENV, roles: ["env-server"] },
     ],
     find: (name) => listeners[names.indexOf(name)]?.address ?? null,
-    birth: (role) => ({ hello: role }),
+    joinSettings: (role) => ({ hello: role }),
     report: (problem) => void problems.push(problem),
     ...changed,
   });
@@ -89,7 +89,7 @@ describe("a token", () => {
     const tries = places.map((place) => guest(token).connect(`${gate.address}/${place}`, silent));
     expect((await Promise.allSettled(tries)).map(({ status }) => status === "fulfilled")).toEqual(connects);
     const headers = { Authorization: bearer(token) };
-    const pages = ["birth?role=sampler", "birth?role=env-server", "weights/3"];
+    const pages = ["join?role=sampler", "join?role=env-server", "weights/3"];
     const answers = await Promise.all(pages.map((page) => fetch(`${http}/${page}`, { headers })));
     expect(answers.map(({ status }) => status)).toEqual(statuses);
   });
@@ -98,7 +98,7 @@ describe("a token", () => {
     const clock = new FakeClock();
     const { gate, http, problems } = await stage({ clock });
     const knock = async (headers: Record<string, string>) =>
-      (await fetch(`${http}/birth?role=sampler`, { headers })).status;
+      (await fetch(`${http}/join?role=sampler`, { headers })).status;
     for (let i = 0; i < 100; i++) expect(await knock({ Authorization: bearer(`guess ${i}`) })).toBe(401);
     expect(problems.map(({ detail }) => detail)).toEqual(["wrong token"]);
     clock.advance(1000);
@@ -114,7 +114,7 @@ describe("a token", () => {
     const status = async (path: string) =>
       (await fetch(`${http}/${path}`, { headers: { Authorization: bearer(BOTH) } })).status;
     expect(
-      await Promise.all(["", "etc/passwd", "actors/learner", "birth?role=learner", "weights/..%2f"].map(status)),
+      await Promise.all(["", "etc/passwd", "actors/learner", "join?role=learner", "weights/..%2f"].map(status)),
     ).toEqual([404, 404, 400, 400, 404]);
   });
 });

@@ -44,10 +44,10 @@ async function startSink(page: { port: number } = { port: 0 }) {
   );
   const config = RunConfig.parse({ seed: 7, learner: { updates: 100 }, metrics: page });
   const settings: RunActorSettings = { config, folder: directory };
-  const birth = { run: "run-1", actor: "metrics-sink", supervisor: supervisor.address, token, settings };
+  const actorSettings = { run: "run-1", actor: "metrics-sink", supervisor: supervisor.address, token, settings };
   const child = bunSpawner.spawn(
     join(import.meta.dir, "../../../actors/metrics-sink/main.ts"),
-    JSON.stringify({ ...birth, heartbeatMs: 100, logLevel: "info", ...limits }),
+    JSON.stringify({ ...actorSettings, heartbeatMs: 100, logLevel: "info", ...limits }),
     (line) => {
       lines.push(JSON.parse(line));
       if (lines.at(-1)!["kind"] === "page") address.resolve(lines.at(-1)!["text"]!);

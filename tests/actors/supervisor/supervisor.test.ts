@@ -1,6 +1,6 @@
 /** The supervisor's rules, with a clock and processes that a test controls. */
 import { describe, expect, test } from "bun:test";
-import { Birth } from "../../../actors/process/settings.ts";
+import { ActorSettings } from "../../../actors/process/settings.ts";
 import { PROTOCOL_VERSION, type Tell } from "../../../actors/protocol.ts";
 import { RestartLimit } from "../../../actors/supervisor/restart-limit.ts";
 import type { ChildProcess, Exit } from "../../../actors/supervisor/spawner.ts";
@@ -15,14 +15,14 @@ import { Events } from "./stage-supervisor.ts";
 /** A process that does what the test makes it do. SIGKILL always ends it. */
 class FakeProcess implements ChildProcess {
   readonly pid: number;
-  readonly birth: Birth;
+  readonly actorSettings: ActorSettings;
   readonly signals: string[] = [];
   readonly output: (line: string) => void;
   readonly #exit = Promise.withResolvers<Exit>();
 
-  constructor(pid: number, birth: string, output: (line: string) => void) {
+  constructor(pid: number, actorSettings: string, output: (line: string) => void) {
     this.pid = pid;
-    this.birth = Birth.parse(JSON.parse(birth));
+    this.actorSettings = ActorSettings.parse(JSON.parse(actorSettings));
     this.output = output;
   }
 
@@ -41,11 +41,11 @@ class FakeProcess implements ChildProcess {
 
   /** Connect as this process would, and collect what it is told. */
   async connect(transport: Transport, told: string[], url: string | null = null): Promise<Peer> {
-    const peer = await transport.connect(this.birth.supervisor, {
+    const peer = await transport.connect(this.actorSettings.supervisor, {
       told: (_, message) => void told.push(message.type),
       asked: () => ({ type: "failed", code: "protocol", detail: "" }),
     });
-    const { actor } = this.birth;
+    const { actor } = this.actorSettings;
     await peer.ask({ type: "hello", protocol: PROTOCOL_VERSION, actor, role: "sampler", url }, 1000);
     return peer;
   }
@@ -62,8 +62,8 @@ async function stage(overrides: Partial<SupervisorOptions> = {}) {
     token: "t",
     transport,
     spawner: {
-      spawn(_, birth, output) {
-        const process = new FakeProcess(100 + processes.length, birth, output);
+      spawn(_, actorSettings, output) {
+        const process = new FakeProcess(100 + processes.length, actorSettings, output);
         processes.push(process);
         return process;
       },
@@ -119,8 +119,11 @@ describe("a supervisor", () => {
     address = "ws://two";
     processes[0]!.exit(1);
     await events.next("restarted", "a");
-    expect(processes.map(({ birth }) => birth.settings)).toEqual([{ learner: "ws://one" }, { learner: "ws://two" }]);
-    expect(processes[0]!.birth).toMatchObject({
+    expect(processes.map(({ actorSettings }) => actorSettings.settings)).toEqual([
+      { learner: "ws://one" },
+      { learner: "ws://two" },
+    ]);
+    expect(processes[0]!.actorSettings).toMatchObject({
       run: "run-1",
       actor: "a",
       supervisor: "memory:supervisor",
@@ -282,7 +285,11 @@ describe("a supervisor", () => {
   test("turns away an actor that is not its child", async () => {
     const { supervisor, processes, transport } = await stage();
     supervisor.start(child("a"));
-    const stranger = new FakeProcess(1, JSON.stringify({ ...processes[0]!.birth, actor: "stranger" }), () => {});
+    const stranger = new FakeProcess(
+      1,
+      JSON.stringify({ ...processes[0]!.actorSettings, actor: "stranger" }),
+      () => {},
+    );
     const peer = await stranger.connect(transport, []);
     await settle();
     expect(peer.closed).toBe(true);
