@@ -9,8 +9,9 @@
  *
  * Source: RAGEN EnvStateManager.step. Unlike there, running out of turns is an ending of its own.
  */
-import { parseReply } from "./answer.ts";
+
 import type { Effect, Ending, Env, EpisodeRules, Game, LocalEnv, LocalGame, OutsideGame, Turn } from "./env.ts";
+import { parseReply } from "./text/answer.ts";
 
 /** @returns a promise for a game that lives elsewhere, which has to begin there first. */
 export function openEpisode(game: LocalGame, rules: EpisodeRules): LocalEnv;

@@ -6,7 +6,6 @@ import { deepCoderTags } from "./deep-coder/tags.ts";
 import { frozenLakeTags } from "./frozen-lake/tags.ts";
 import { game2048Tags } from "./game-2048/tags.ts";
 import { leanTags } from "./lean/tags.ts";
-import { editDistance } from "./nearest.ts";
 import { questionTags } from "./questions/tags.ts";
 import { remoteTags } from "./remote/tags.ts";
 import { rubikTags } from "./rubik/tags.ts";
@@ -14,6 +13,7 @@ import { searchTags } from "./search/tags.ts";
 import { sokobanTags } from "./sokoban/tags.ts";
 import { sudokuTags } from "./sudoku/tags.ts";
 import { type EnvTag, TagError, type TagSource } from "./tag.ts";
+import { editDistance } from "./text/nearest.ts";
 import { webShopTags } from "./webshop/tags.ts";
 
 const sources: ReadonlyMap<string, TagSource> = new Map(

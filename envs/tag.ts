@@ -3,14 +3,14 @@
  * the env folders define them with `defineTag`. Knows no particular env.
  */
 import { z } from "zod";
+import type { ReasoningScorer } from "./analysis/reasoning.ts";
 import type { DiscreteGame, Game, LocalGame, Seeds, Uniform } from "./env.ts";
 import type { Picture } from "./picture.ts";
-import type { ReasoningScorer } from "./reasoning.ts";
 
 /** Chooses the next action: an index for a discrete game, text for a language game. */
 export type Player = (game: Game, actionsLeft: number, uniform: Uniform) => number | string;
 
-/** How sloppily a teacher plays. */
+/** How sloppily a demonstrator plays. */
 export interface Skill {
   /** Probability of a turn of random actions. */
   readonly babble: number;
@@ -19,7 +19,7 @@ export interface Skill {
 }
 
 /** A scripted player that replies in text, to be imitated. What its thought says is true before noise. */
-export interface Teacher {
+export interface Demonstrator {
   reply(game: Game, actionsLeft: number, skill: Skill, uniform: Uniform): string;
 }
 
@@ -88,7 +88,7 @@ export interface EnvTag {
   readonly optimal: Player | null;
   /** Highest probability of success on this board, as opened and not started, within the budget; null where unknown. */
   best(game: Game, actionsMax: number): number | null;
-  readonly teacher: Teacher | null;
+  readonly demonstrator: Demonstrator | null;
   /** What a game of this tag looks like now; left out where there is nothing to see. */
   picture?(game: Game): Picture;
 }

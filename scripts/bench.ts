@@ -6,7 +6,7 @@
  */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
-import { didYouMean, nearest } from "../envs/nearest.ts";
+import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 
 const root = join(import.meta.dir, "..");

@@ -3,7 +3,7 @@
  * run; runs of a group share a colour and have their mean drawn thick.
  */
 import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../actors/metrics/metrics.ts";
-import { didYouMean, nearest } from "../envs/nearest.ts";
+import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { neededFor } from "./curves/contents.ts";
 import { photograph } from "./curves/photograph.ts";

@@ -13,7 +13,7 @@ import { episodeRules, playedEnvs, tagOf } from "../actors/play/envs-of-run.ts";
 import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/policy/saved-policy.ts";
 import { startThread } from "../actors/process/worker-rpc.ts";
 import type { PolicyMethods } from "../actors/sampler/policy.ts";
-import { evaluatePlayer } from "../envs/evaluate.ts";
+import { evaluatePlayer } from "../envs/analysis/evaluate.ts";
 import { envTag, envTags } from "../envs/registry.ts";
 import { checkData, checkedTag, envOverrides } from "./cli/env-choice.ts";
 import { type Command, helped, type Override, parseOptions, UsageError } from "./cli/options.ts";

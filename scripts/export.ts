@@ -6,7 +6,7 @@
 import { type Exportable, exportGguf, exportHuggingFace, exportPeft } from "../actors/policy/export.ts";
 import { loadPretrained, readPretrained } from "../actors/policy/pretrained.ts";
 import { readRunConfig, savedPolicy } from "../actors/policy/saved-policy.ts";
-import { didYouMean, nearest } from "../envs/nearest.ts";
+import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { layParameters } from "../model/policy/parameters.ts";
 import { modelFolder } from "./cli/chosen-model.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";

@@ -12,7 +12,7 @@ import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/policy/s
 import { startThread } from "../actors/process/worker-rpc.ts";
 import { type RecordedEpisode, RecordedRun } from "../actors/record/recorded-run.ts";
 import type { PolicyMethods } from "../actors/sampler/policy.ts";
-import { didYouMean, nearest } from "../envs/nearest.ts";
+import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { warn } from "./cli/say.ts";
 

@@ -10,7 +10,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { visible } from "../actors/dashboard/client/text.ts";
 import { oneLine } from "../actors/errors.ts";
-import { nearest } from "../envs/nearest.ts";
+import { nearest } from "../envs/text/nearest.ts";
 import { install } from "./cli/install.ts";
 
 const BUN_NEEDED = "1.4.4";

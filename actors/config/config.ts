@@ -7,7 +7,7 @@
  * - A layer overrides the layers before it, key by key; below all of them are the defaults.
  */
 import { z } from "zod";
-import { didYouMean, nearest } from "../../envs/nearest.ts";
+import { didYouMean, nearest } from "../../envs/text/nearest.ts";
 import { withAlgorithm } from "./algorithms.ts";
 import { ConfigError } from "./error.ts";
 import { HealthConfig } from "./health.ts";

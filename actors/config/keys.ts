@@ -3,7 +3,7 @@
  * here, so none of them can drift from the schema. Knows no particular key.
  */
 import { z } from "zod";
-import { didYouMean, nearest } from "../../envs/nearest.ts";
+import { didYouMean, nearest } from "../../envs/text/nearest.ts";
 import { ConfigError } from "./error.ts";
 
 /** The part of JSON Schema that zod makes of our configs. */

@@ -32,8 +32,8 @@ export const ModelConfig = z.strictObject({
 
 const WarmStartStage = z.strictObject({
   name: z.string().min(1).describe("Shown in progress and reports"),
-  babble: z.number().min(0).max(1).describe("Share of the teacher's turns that are random"),
-  noise: z.number().min(0).max(1).describe("Share of random actions in the teacher's other turns"),
+  babble: z.number().min(0).max(1).describe("Share of the demonstrator's turns that are random"),
+  noise: z.number().min(0).max(1).describe("Share of random actions in the demonstrator's other turns"),
   steps: z.int().positive().describe("Optimizer steps"),
   batch: z.int().positive().default(32).describe("Demonstrations per step"),
   learningRate: z.number().positive().describe("Peak step size of AdamW"),

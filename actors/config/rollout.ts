@@ -1,6 +1,6 @@
 /** What is played, and by how many: env, prompt, rollout, samplers, env servers. Shapes and defaults only. */
 import { z } from "zod";
-import { CONTEXT_MODES } from "../../envs/context.ts";
+import { CONTEXT_MODES } from "../../envs/text/context.ts";
 
 /** One env of a mix. */
 const MixedEnv = z.strictObject({

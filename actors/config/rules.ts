@@ -43,8 +43,8 @@ function* envRules(config: RunConfig): Generator<Fault> {
 
 function* envFaults({ prompt, warmStart }: RunConfig, env: PlayedEnv, at: string): Generator<Fault> {
   try {
-    const { teacher } = envTag(env.tag, env.options, prompt.compat !== "strict");
-    if (teacher !== null || !warmStart.enabled) return;
+    const { demonstrator } = envTag(env.tag, env.options, prompt.compat !== "strict");
+    if (demonstrator !== null || !warmStart.enabled) return;
     yield {
       path: "warmStart.enabled",
       text: `nobody can teach ${env.tag}; set it to false and start from a checkpoint`,

@@ -8,9 +8,9 @@
  *   compared with shares of all of them.
  */
 
-import { boardInterval } from "../../envs/evaluate.ts";
-import type { Failure } from "../../envs/failure.ts";
-import { type PassAtK, passCurve } from "../../envs/pass-at-k.ts";
+import { boardInterval } from "../../envs/analysis/evaluate.ts";
+import type { Failure } from "../../envs/analysis/failure.ts";
+import { type PassAtK, passCurve } from "../../envs/analysis/pass-at-k.ts";
 import type { EnvTag } from "../../envs/tag.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
 import type { Clock } from "../clock.ts";

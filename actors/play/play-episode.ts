@@ -6,7 +6,7 @@
  * - An error of the env is the outcome `envError`; it is never a turn without reward.
  * - An episode that is not played to its end is closed at the env server, which would keep it otherwise.
  */
-import { faithfulness } from "../../envs/reasoning.ts";
+import { faithfulness } from "../../envs/analysis/reasoning.ts";
 import type { EnvTag } from "../../envs/tag.ts";
 import { hash64 } from "../../model/rng.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";

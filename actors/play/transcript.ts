@@ -12,10 +12,11 @@
  * Source: RAGEN-2's context_window_mode. There every turn is a sample of its own; here only one whose history was cut, as else
  * it would be the end of the sample before.
  */
-import { type AnsweredTurn, type ContextMode, contextMessages, turnMessages } from "../../envs/context.ts";
+
 import type { Turn } from "../../envs/env.ts";
-import type { Layout, Message } from "../../envs/prompt.ts";
 import type { EnvTag } from "../../envs/tag.ts";
+import { type AnsweredTurn, type ContextMode, contextMessages, turnMessages } from "../../envs/text/context.ts";
+import type { Layout, Message } from "../../envs/text/prompt.ts";
 import type { Dialogue, ReplyPrefix } from "../../model/text/dialogue.ts";
 import type { Trajectory } from "../../model/trajectory.ts";
 

@@ -6,9 +6,10 @@
  *   An episode whose context only grew is one chat.
  * - Every reply is learnt once: one that is shown again in a later chat, as something said before, has weight 0 there.
  */
-import { type AnsweredTurn, type ContextOptions, contextMessages } from "../../envs/context.ts";
-import type { Message } from "../../envs/prompt.ts";
+
 import type { EnvTag } from "../../envs/tag.ts";
+import { type AnsweredTurn, type ContextOptions, contextMessages } from "../../envs/text/context.ts";
+import type { Message } from "../../envs/text/prompt.ts";
 import type { RunConfig } from "../config/config.ts";
 import type { PlayedOutcome } from "../protocol.ts";
 

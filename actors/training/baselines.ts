@@ -1,5 +1,5 @@
 /** What chance and perfect play reach on the boards that a policy is judged by. */
-import { bestPossible, evaluateRandom, expertSuccess } from "../../envs/evaluate.ts";
+import { bestPossible, evaluateRandom, expertSuccess } from "../../envs/analysis/evaluate.ts";
 import { Refused } from "../../envs/outside/json-server.ts";
 import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";

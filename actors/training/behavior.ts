@@ -1,11 +1,11 @@
 /**
- * What played episodes say of how a policy goes about it, as metrics: why it failed (envs/failure.ts), and whether its thoughts
- * are true and do what they say (envs/reasoning.ts).
+ * What played episodes say of how a policy goes about it, as metrics: why it failed (envs/analysis/failure.ts), and whether its thoughts
+ * are true and do what they say (envs/analysis/reasoning.ts).
  *
  * - Shares of failures and the share of successes add up to 1.
  */
-import { FAILURES, type Failure, failureOf } from "../../envs/failure.ts";
-import { faithfulness } from "../../envs/reasoning.ts";
+import { FAILURES, type Failure, failureOf } from "../../envs/analysis/failure.ts";
+import { faithfulness } from "../../envs/analysis/reasoning.ts";
 import type { EnvTag } from "../../envs/tag.ts";
 import type { Ticket } from "../protocol.ts";
 import type { PlayedTicket } from "./rollouts.ts";

@@ -1,5 +1,5 @@
 /**
- * Episodes played by a scripted teacher, as the tokens a policy would have seen and written: what the warm start imitates.
+ * Episodes played by a scripted demonstrator, as the tokens a policy would have seen and written: what the warm start imitates.
  * A demonstration differs from a rollout in one thing only: who chose the words.
  */
 import type { EpisodeRules, LocalGame } from "../../envs/env.ts";
@@ -78,10 +78,10 @@ export class Demonstrations {
 }
 
 /**
- * One episode by the teacher: one sequence per context, as the policy would see them. Where a policy would be stopped by a full
- * context, the teacher plays on: what it shows is none the worse for that.
+ * One episode by the demonstrator: one sequence per context, as the policy would see them. Where a policy would be stopped by a full
+ * context, the demonstrator plays on: what it shows is none the worse for that.
  *
- * @throws {Error} if the env has no teacher.
+ * @throws {Error} if the env has no demonstrator.
  * @throws {RangeError} if a single question has no room in the context.
  */
 export function demonstrate(
@@ -91,9 +91,9 @@ export function demonstrate(
   uniform: Uniform,
   { context, dialogue }: Pick<DemonstrationOptions, "context" | "dialogue">,
 ): readonly Sequence[] {
-  const { teacher } = tag;
-  if (teacher === null)
-    throw new Error(`${tag.tag} has no scripted teacher to imitate; set warmStart.enabled to false`);
+  const { demonstrator } = tag;
+  if (demonstrator === null)
+    throw new Error(`${tag.tag} has no scripted demonstrator to imitate; set warmStart.enabled to false`);
   const prefix = rules.think ? "<think>" : "<answer>";
   const contextTokensMax = context.overflow === "stop" ? Number.POSITIVE_INFINITY : context.contextTokensMax;
   const transcript = new Transcript(tag, dialogue, { ...context, contextTokensMax });
@@ -105,7 +105,7 @@ export function demonstrate(
         `a question of ${tag.tag} leaves no room for a reply in rollout.contextTokensMax, ${contextTokensMax}; raise it`,
       );
     }
-    const reply = teacher.reply(game, env.actionsLeft, skill, uniform);
+    const reply = demonstrator.reply(game, env.actionsLeft, skill, uniform);
     const spoken = rules.think ? reply : reply.slice(reply.indexOf("<answer>"));
     const stepped = env.step(spoken);
     transcript.played({ tokens: dialogue.replyTokens(spoken, prefix), logProbs: [], cut: false }, stepped);

@@ -1,6 +1,6 @@
 /** What an update or a validation plays, and what its outcomes say in numbers. Pure. */
 
-import { passCurve } from "../../envs/pass-at-k.ts";
+import { passCurve } from "../../envs/analysis/pass-at-k.ts";
 import { repetition, rewardSpread } from "../../model/health/diagnostics.ts";
 import type { Played as Learnable, UpdateResult, UpdateSettings } from "../../model/learn/update/update.ts";
 import { hash64 } from "../../model/rng.ts";

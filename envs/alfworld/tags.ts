@@ -52,7 +52,7 @@ function parts(config: AlfworldConfig): Parts {
     random: remotely(remoteRandom),
     optimal: expert ? remotely(remoteExpert) : null,
     best: () => null,
-    teacher: null,
+    demonstrator: null,
   };
 }
 

@@ -1,19 +1,20 @@
-/** The Bandit tags, their player and their teacher. Source: RAGEN config/envs.yaml. */
+/** The Bandit tags, their player and their demonstrator. Source: RAGEN config/envs.yaml. */
+
+import { reply } from "../demonstrator.ts";
 import type { Game, Uniform } from "../env.ts";
 import {
+  type Demonstrator,
   defineTag,
   expectGame,
   type Parts,
   plainWording,
   type Skill,
   type TagSource,
-  type Teacher,
   uniformPlayer,
 } from "../tag.ts";
-import { reply } from "../teacher.ts";
 import { BanditConfig, BanditGame } from "./game.ts";
 
-const banditTeacher: Teacher = {
+const banditDemonstrator: Demonstrator = {
   reply(game: Game, _actionsLeft: number, skill: Skill, uniform: Uniform): string {
     const bandit = expectGame(game, BanditGame);
     const other = Math.floor(uniform() * 2);
@@ -32,7 +33,7 @@ function parts(config: BanditConfig): Parts {
     random: uniformPlayer,
     optimal: (game) => expectGame(game, BanditGame).high,
     best: () => 1,
-    teacher: banditTeacher,
+    demonstrator: banditDemonstrator,
   };
 }
 

@@ -25,7 +25,7 @@ export const countdownTags: readonly TagSource[] = [
       random: (game, _actionsLeft, uniform) => randomExpression(expectGame(game, CountdownGame).instance.nums, uniform),
       optimal: (game) => signedSolution(expectGame(game, CountdownGame).instance)!,
       best: () => 1,
-      teacher: null,
+      demonstrator: null,
     }),
   }),
 ];

@@ -73,7 +73,7 @@ function parts(config: DeepCoderConfig): Parts {
     random: (_game, _actionsLeft, uniform) => randomProgram(uniform),
     optimal: null,
     best: () => null,
-    teacher: null,
+    demonstrator: null,
   };
 }
 

@@ -1,7 +1,8 @@
-/** Players of FrozenLake: value iteration, and a teacher that thinks of its first step. They see the whole lake. */
+/** Players of FrozenLake: value iteration, and a demonstrator that thinks of its first step. They see the whole lake. */
+
+import { noisyReply, type Plan } from "../demonstrator.ts";
 import type { Game, Uniform } from "../env.ts";
-import { expectGame, type Player, type Skill, type Teacher } from "../tag.ts";
-import { noisyReply, type Plan } from "../teacher.ts";
+import { type Demonstrator, expectGame, type Player, type Skill } from "../tag.ts";
 import { FrozenLakeGame } from "./game.ts";
 import { moved } from "./map.ts";
 import { type LakePlan, planLake } from "./plan.ts";
@@ -28,7 +29,7 @@ export function bestFrozenLake(game: Game, actionsMax: number): number {
 
 const BABBLE_ACTIONS_MAX = 3;
 
-export const frozenLakeTeacher: Teacher = {
+export const frozenLakeDemonstrator: Demonstrator = {
   reply(game: Game, actionsLeft: number, skill: Skill, uniform: Uniform): string {
     const lake = expectGame(game, FrozenLakeGame);
     return noisyReply(lake, actionsLeft, skill, uniform, BABBLE_ACTIONS_MAX, () => planSteps(lake, actionsLeft));

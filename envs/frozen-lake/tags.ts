@@ -1,8 +1,8 @@
 /** The FrozenLake tags: settings, words and limits. Source: RAGEN config/envs.yaml, both versions. */
-import { gridScorer } from "../grid-reasoning.ts";
+import { gridScorer } from "../analysis/grid-reasoning.ts";
 import { defineTag, type Legend, type Parts, type TagSource, uniformPlayer } from "../tag.ts";
 import { FROZEN_LAKE_ACTIONS, FrozenLakeConfig, FrozenLakeGame, LAKE_MEANINGS } from "./game.ts";
-import { bestFrozenLake, frozenLakeTeacher, optimalFrozenLake } from "./players.ts";
+import { bestFrozenLake, frozenLakeDemonstrator, optimalFrozenLake } from "./players.ts";
 
 const INSTRUCTION =
   "You are solving the FrozenLake puzzle. Forbid the whole and go to the target. You may move to the unintended direction due to the slippery ice. Example answer format: <think>To forbid the hole and go to the target, I should go left then go up.</think><answer>Left || Up</answer>";
@@ -47,7 +47,7 @@ function parts(config: FrozenLakeConfig, coordinates: boolean): Parts {
     random: uniformPlayer,
     optimal: optimalFrozenLake,
     best: bestFrozenLake,
-    teacher: frozenLakeTeacher,
+    demonstrator: frozenLakeDemonstrator,
     reasoning: gridScorer({ symbols: shows === "coord" ? null : legendOf(config.gridLookup) }),
   };
 }

@@ -20,7 +20,7 @@ export const game2048Tags: readonly TagSource[] = [
       random: uniformPlayer,
       optimal: null,
       best: () => null,
-      teacher: null,
+      demonstrator: null,
     }),
   }),
 ];

@@ -97,7 +97,7 @@ function parts(config: LeanConfig): Parts {
     random: (_game, _actionsLeft, uniform) => TACTICS[Math.floor(uniform() * TACTICS.length)]!,
     optimal: null,
     best: () => null,
-    teacher: null,
+    demonstrator: null,
   };
 }
 

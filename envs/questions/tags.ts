@@ -57,7 +57,7 @@ function parts(instruction: string, source: Source): Parts {
     },
     optimal: (game) => expectGame(game, QuestionGame).question.answer ?? "",
     best: (game) => (expectGame(game, QuestionGame).question.answer === null ? 0 : 1),
-    teacher: null,
+    demonstrator: null,
   };
 }
 

@@ -64,7 +64,7 @@ function parts(config: z.infer<typeof RemoteConfig>): Parts {
     random: remoteRandom,
     optimal: expert ? remoteExpert : null,
     best: () => null,
-    teacher: null,
+    demonstrator: null,
   };
 }
 

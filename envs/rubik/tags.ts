@@ -36,7 +36,7 @@ export const rubikTags: readonly TagSource[] = [
         const path = solutionOf(expectGame(game, RubikGame));
         return path !== null && path.length <= actionsMax ? 1 : 0;
       },
-      teacher: null,
+      demonstrator: null,
     }),
   }),
 ];

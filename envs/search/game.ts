@@ -8,7 +8,7 @@
  * Source: RAGEN-2 ragen/env/search/env.py.
  */
 import type { Effect, OutsideGame } from "../env.ts";
-import { pythonFixed } from "../number-text.ts";
+import { pythonFixed } from "../text/numbers.ts";
 import { answerIn } from "./answer.ts";
 import { documentsText, type Retriever } from "./retrieval.ts";
 import { searchReward } from "./reward.ts";

@@ -114,7 +114,7 @@ function parts(tag: string, config: SearchConfig): Parts {
     // Who knows the answer needs no search.
     optimal: (game) => `finish[${expectGame(game, SearchGame).asked.answers[0]}]`,
     best: () => 1,
-    teacher: null,
+    demonstrator: null,
   };
 }
 

@@ -1,7 +1,8 @@
-/** Players of Sokoban: the shortest solution, and a teacher that thinks in pushes. They see the whole position. */
+/** Players of Sokoban: the shortest solution, and a demonstrator that thinks in pushes. They see the whole position. */
+
+import { noisyReply, type Plan } from "../demonstrator.ts";
 import type { Game, Uniform } from "../env.ts";
-import { expectGame, type Player, type Skill, type Teacher, uniformPlayer } from "../tag.ts";
-import { noisyReply, type Plan } from "../teacher.ts";
+import { type Demonstrator, expectGame, type Player, type Skill, uniformPlayer } from "../tag.ts";
 import { SokobanGame } from "./game.ts";
 import { type Board, deltas, PLAYER, SokobanState } from "./rules.ts";
 import { shortestPath } from "./solve.ts";
@@ -48,7 +49,7 @@ export function bestSokoban(game: Game, actionsMax: number): number {
 /** Most actions of one reply. */
 const REPLY_ACTIONS_MAX = 5;
 
-export const sokobanTeacher: Teacher = {
+export const sokobanDemonstrator: Demonstrator = {
   reply(game: Game, actionsLeft: number, skill: Skill, uniform: Uniform): string {
     const sokoban = expectGame(game, SokobanGame);
     const lengthMax = Math.min(REPLY_ACTIONS_MAX, actionsLeft);

@@ -1,10 +1,10 @@
 /** The Sokoban tags: settings, words and limits. Source: RAGEN config/envs.yaml, both versions. */
-import { gridScorer } from "../grid-reasoning.ts";
+import { gridScorer } from "../analysis/grid-reasoning.ts";
 import { defineTag, expectGame, type Legend, type Parts, type TagSource, uniformPlayer } from "../tag.ts";
 import { SokobanConfig, SYMBOL_MEANINGS } from "./config.ts";
 import { SokobanGame } from "./game.ts";
 import { sokobanPicture } from "./picture.ts";
-import { bestSokoban, optimalSokoban, sokobanTeacher } from "./players.ts";
+import { bestSokoban, optimalSokoban, sokobanDemonstrator } from "./players.ts";
 import { SOKOBAN_ACTIONS } from "./rules.ts";
 
 const LINES = [
@@ -55,7 +55,7 @@ function parts(config: SokobanConfig, coordinates: boolean): Parts {
     random: uniformPlayer,
     optimal: optimalSokoban,
     best: bestSokoban,
-    teacher: sokobanTeacher,
+    demonstrator: sokobanDemonstrator,
     reasoning: gridScorer({ symbols: shows === "coord" ? null : legendOf(config.gridLookup) }),
     picture: (game) => sokobanPicture(expectGame(game, SokobanGame).board),
   };

@@ -10,8 +10,8 @@
 import { z } from "zod";
 import { jsonElements, jsonEntries } from "../data/json-parts.ts";
 import { DataError } from "../data/rows.ts";
-import { pythonFloat } from "../number-text.ts";
 import { PythonRandom } from "../rng/mt19937.ts";
+import { pythonFloat } from "../text/numbers.ts";
 import type { Product, Wish } from "./product.ts";
 
 export interface ShopFiles {

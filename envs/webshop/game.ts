@@ -8,7 +8,7 @@
  */
 import { z } from "zod";
 import type { Effect, LanguageGame } from "../env.ts";
-import { pythonFloat } from "../number-text.ts";
+import { pythonFloat } from "../text/numbers.ts";
 import type { Catalogue } from "./catalogue.ts";
 import type { Goal } from "./product.ts";
 import { type PurchaseReward, purchaseReward } from "./reward.ts";

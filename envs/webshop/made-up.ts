@@ -4,8 +4,9 @@
  *
  * - A product has all the attributes that its request asks for, and says them in its title or its features.
  */
-import { pythonFloat } from "../number-text.ts";
+
 import { Pcg64 } from "../rng/pcg64.ts";
+import { pythonFloat } from "../text/numbers.ts";
 import type { Product } from "./product.ts";
 
 interface Kind {

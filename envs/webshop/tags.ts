@@ -90,7 +90,7 @@ function parts(config: WebShopConfig, instruction: string): Parts {
     random: randomShopper,
     optimal: plannedShopper,
     best: bestPurchase,
-    teacher: null,
+    demonstrator: null,
   };
 }
 

@@ -5,7 +5,7 @@
  * Anything unknown, missing or ill-typed is a `UsageError`: one line, exit code 2.
  */
 import { parseArgs } from "node:util";
-import { didYouMean, nearest } from "../../envs/nearest.ts";
+import { didYouMean, nearest } from "../../envs/text/nearest.ts";
 
 export interface Flag {
   /** A list is a text for each time that the flag is given; of any other, the last one holds. */

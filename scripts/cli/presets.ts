@@ -7,7 +7,7 @@ import { basename, join } from "node:path";
 import { composeRunConfig, type RunConfig, runKeys } from "../../actors/config/config.ts";
 import { ConfigError } from "../../actors/config/error.ts";
 import { type Layer, merge, oneValue, parseLayer } from "../../actors/config/layers.ts";
-import { didYouMean, nearest } from "../../envs/nearest.ts";
+import { didYouMean, nearest } from "../../envs/text/nearest.ts";
 import { type Flag, type Override, UsageError } from "./options.ts";
 
 const root = join(import.meta.dir, "../../configs");

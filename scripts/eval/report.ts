@@ -2,8 +2,8 @@
 
 import { STOP_REASONS, type StopReason } from "../../actors/protocol.ts";
 import type { Thoughts } from "../../actors/training/behavior.ts";
-import { bestPossible, type Evaluation, evaluateRandom, expertSuccess } from "../../envs/evaluate.ts";
-import { FAILURES, type Failure } from "../../envs/failure.ts";
+import { bestPossible, type Evaluation, evaluateRandom, expertSuccess } from "../../envs/analysis/evaluate.ts";
+import { FAILURES, type Failure } from "../../envs/analysis/failure.ts";
 import type { EnvTag } from "../../envs/tag.ts";
 
 /** What was played, and how well. */

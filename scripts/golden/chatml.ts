@@ -1,5 +1,5 @@
 /** Chat messages as the text that a Qwen policy continues (ChatML), in which RAGEN's vectors are. */
-import type { Message } from "../../envs/prompt.ts";
+import type { Message } from "../../envs/text/prompt.ts";
 
 /** @param prefix  how the reply is made to begin; null for a finished dialogue. */
 export function chatml(messages: readonly Message[], prefix: "<think>" | "<answer>" | null): string {

@@ -5,8 +5,9 @@
  * The case names its inputs only: "chatml rendering of H6 update messages" through a toy tokenizer, so this file needs the whole
  * golden file to find H6.
  */
-import type { Message } from "../../envs/prompt.ts";
+
 import type { EnvTag } from "../../envs/tag.ts";
+import type { Message } from "../../envs/text/prompt.ts";
 import { normaliseRewards } from "../../model/learn/reward.ts";
 import { chatml } from "./chatml.ts";
 import type { Check } from "./check.ts";

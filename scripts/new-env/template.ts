@@ -96,7 +96,7 @@ export const ${camel}Tags: readonly TagSource[] = [
         const { at, goal } = expectGame(game, ${tag}Game);
         return Math.abs(goal - at) <= actionsMax ? 1 : 0;
       },
-      teacher: null,
+      demonstrator: null,
     }),
   }),
 ];

@@ -1,11 +1,11 @@
 import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
+import { evaluatePlayer } from "../../envs/analysis/evaluate.ts";
 import { DeepCoderGame } from "../../envs/deep-coder/game.ts";
 import { readProblems, wholeProgram } from "../../envs/deep-coder/problem.ts";
 import { runSandboxed, type SandboxLimits, sandboxLack } from "../../envs/deep-coder/sandbox.ts";
 import { turnstile } from "../../envs/deep-coder/turnstile.ts";
 import { verdict } from "../../envs/deep-coder/verdict.ts";
-import { evaluatePlayer } from "../../envs/evaluate.ts";
 import { envTag } from "../../envs/registry.ts";
 
 const dataPath = join(import.meta.dir, "data", "deepcoder.jsonl");

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import fc from "fast-check";
+import { bestPossible, boardInterval, evaluatePlayer, wilson } from "../../envs/analysis/evaluate.ts";
 import type { LocalGame } from "../../envs/env.ts";
-import { bestPossible, boardInterval, evaluatePlayer, wilson } from "../../envs/evaluate.ts";
 import { envTag, envTags } from "../../envs/registry.ts";
 import { Pcg64 } from "../../envs/rng/pcg64.ts";
 import { type EnvTag, openLocal, type Player } from "../../envs/tag.ts";

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
-import { evaluatePlayer } from "../../envs/evaluate.ts";
+import { evaluatePlayer } from "../../envs/analysis/evaluate.ts";
 import { envTag } from "../../envs/registry.ts";
 import { Catalogue } from "../../envs/webshop/catalogue.ts";
 import { readShop } from "../../envs/webshop/files.ts";

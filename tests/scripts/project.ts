@@ -39,7 +39,7 @@ export async function smallProject(extra: Record<string, string> = {}, copied: s
     "scripts/run.ts",
     "scripts/cli/install.ts",
     "actors/errors.ts",
-    "envs/nearest.ts",
+    "envs/text/nearest.ts",
     "actors/dashboard/client/text.ts",
     ...copied,
   ]) {

@@ -6,7 +6,7 @@
  * - The key goes into one header and nowhere else: it is struck out of whatever a server says.
  * - Answers are bounded, and redirects refused: a key must not follow one.
  */
-import type { Message } from "../../../envs/prompt.ts";
+import type { Message } from "../../../envs/text/prompt.ts";
 import type { Clock } from "../../clock.ts";
 import type { Completion, Provider } from "./provider.ts";
 

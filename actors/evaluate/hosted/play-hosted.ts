@@ -5,9 +5,10 @@
  * - At most `requestsMax` episodes go on at once, each with one request under way.
  * - An episode that could not be played is an error, never a failure of the model. What had ended by then is kept.
  */
-import { type AnsweredTurn, contextMessages } from "../../../envs/context.ts";
+
 import { openEpisode } from "../../../envs/episode.ts";
 import type { EnvTag } from "../../../envs/tag.ts";
+import { type AnsweredTurn, contextMessages } from "../../../envs/text/context.ts";
 import type { Clock } from "../../clock.ts";
 import type { RunConfig } from "../../config/config.ts";
 import { type EnvAsk, EnvServer } from "../../env-server/env-server.ts";

@@ -4,7 +4,7 @@
  * Source: https://platform.openai.com/docs/api-reference/chat, https://docs.anthropic.com/en/api/messages.
  */
 import { z } from "zod";
-import type { Message } from "../../../envs/prompt.ts";
+import type { Message } from "../../../envs/text/prompt.ts";
 
 export interface Asked {
   readonly model: string;

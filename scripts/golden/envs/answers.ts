@@ -1,10 +1,10 @@
 /** H4, H5, X6: what answers earn, and how replies are read. */
 import { z } from "zod";
-import { parseReply } from "../../../envs/answer.ts";
 import { BanditConfig, BanditGame } from "../../../envs/bandit/game.ts";
 import { CountdownConfig, CountdownGame, signedSolution } from "../../../envs/countdown/game.ts";
 import { metaMathLabel, QuestionGame } from "../../../envs/questions/game.ts";
 import { searchReward } from "../../../envs/search/reward.ts";
+import { parseReply } from "../../../envs/text/answer.ts";
 import type { Check } from "../check.ts";
 
 const Pull = z.object({ observation: z.string(), reward: z.number(), done: z.boolean(), success: z.boolean() });

@@ -5,12 +5,12 @@
  * expected messages, and everything around them is the project's.
  */
 import { z } from "zod";
-import { alfworldMemory } from "../../../envs/alfworld/memory.ts";
-import { parseReply } from "../../../envs/answer.ts";
-import { type AnsweredTurn, type ContextMode, contextMessages, type History } from "../../../envs/context.ts";
-import { firstPrompt } from "../../../envs/prompt.ts";
 import { envTag, envTags } from "../../../envs/registry.ts";
 import type { EnvTag } from "../../../envs/tag.ts";
+import { alfworldMemory } from "../../../envs/text/alfworld-memory.ts";
+import { parseReply } from "../../../envs/text/answer.ts";
+import { type AnsweredTurn, type ContextMode, contextMessages, type History } from "../../../envs/text/context.ts";
+import { firstPrompt } from "../../../envs/text/prompt.ts";
 import { chatml } from "../chatml.ts";
 import type { Check } from "../check.ts";
 

@@ -8,7 +8,7 @@ import { evaluatePolicy, type PolicyEvaluation } from "../../../actors/evaluate/
 import { readRunConfig, savedPolicy, startSavedPolicy } from "../../../actors/policy/saved-policy.ts";
 import { inThisThread } from "../../../actors/process/worker-rpc.ts";
 import { policyMethods } from "../../../actors/sampler/policy.ts";
-import { wilson } from "../../../envs/evaluate.ts";
+import { wilson } from "../../../envs/analysis/evaluate.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 import { playRun, tinyConfig } from "../supervisor/tiny-run.ts";
 

@@ -22,7 +22,8 @@ export function recordedRow({ babble, ticket: changes = {}, options = {} }: Reco
   const ticket = ticketOf(changes);
   const tag = envTag(ticket.env, options);
   const game = tag.open({ layout: ticket.layoutSeed, dynamics: ticket.dynamicsSeed });
-  if (game.kind === "outside" || tag.teacher === null) throw new Error(`${ticket.env} has no scripted player here`);
+  if (game.kind === "outside" || tag.demonstrator === null)
+    throw new Error(`${ticket.env} has no scripted player here`);
   const env = openEpisode(game, play.envs[0]!.rules) as LocalEnv;
   const coins = new Pcg64(ticket.layoutSeed, ticket.version + 10);
   const uniform = () => coins.random();
@@ -33,7 +34,7 @@ export function recordedRow({ babble, ticket: changes = {}, options = {} }: Reco
   const turns = [];
   let observation = env.opening;
   for (let first = true; ; first = false) {
-    const reply = tag.teacher.reply(game, env.actionsLeft, { babble, noise: 0 }, uniform);
+    const reply = tag.demonstrator.reply(game, env.actionsLeft, { babble, noise: 0 }, uniform);
     const prompt = dialogue.promptTokens([{ role: "user", content: observation }], { first, prefix: "<think>" });
     const said = dialogue.replyTokens(reply, "<think>");
     tokens.push(...prompt, ...said);

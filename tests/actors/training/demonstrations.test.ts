@@ -1,4 +1,4 @@
-/** A demonstration is what a rollout would have been, had the policy said what the teacher says. */
+/** A demonstration is what a rollout would have been, had the policy said what the demonstrator says. */
 import { describe, expect, test } from "bun:test";
 import { playEpisode } from "../../../actors/play/play-episode.ts";
 import type { ContextRules } from "../../../actors/play/transcript.ts";
@@ -110,7 +110,7 @@ describe.each(cases)("a demonstration of %p, shown as %p", (name, changed) => {
   const { think } = context;
   const options = optionsFor(name, { context, rules: { ...rules, think } });
 
-  test("has the tokens of a rollout, and only the teacher's are written", async () => {
+  test("has the tokens of a rollout, and only the demonstrator's are written", async () => {
     for (let seed = 100; seed < 110; seed++) {
       const game = openLocal(options.tag, { layout: seed, dynamics: seed });
       const demo = demonstrate(game, options, skill, sequence(seed, "teacher"), options);
@@ -194,8 +194,8 @@ test("the envs of a mix are taught in turn", () => {
   expect(drawn.filter(isPull).length).toBe(drawn.length / 2);
 });
 
-test("an env without a teacher cannot be demonstrated", () => {
-  const message = "Countdown has no scripted teacher to imitate; set warmStart.enabled to false";
+test("an env without a demonstrator cannot be demonstrated", () => {
+  const message = "Countdown has no scripted demonstrator to imitate; set warmStart.enabled to false";
   const demos = new Demonstrations(optionsFor("Countdown"), skill, boards, 1, 1, "x");
   expect(() => demos.next()).toThrow(new Error(message));
 });

@@ -6,11 +6,11 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { contextMessages } from "../../../envs/context.ts";
+import { evaluatePlayer } from "../../../envs/analysis/evaluate.ts";
 import type { OutsideGame } from "../../../envs/env.ts";
 import { openEpisode } from "../../../envs/episode.ts";
-import { evaluatePlayer } from "../../../envs/evaluate.ts";
 import { envTag } from "../../../envs/registry.ts";
+import { contextMessages } from "../../../envs/text/context.ts";
 import { type PythonServer, startPython } from "./python-server.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "bunraku-alfworld-"));

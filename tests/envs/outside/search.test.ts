@@ -3,14 +3,14 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { evaluatePlayer } from "../../../envs/analysis/evaluate.ts";
 import type { OutsideGame } from "../../../envs/env.ts";
-import { evaluatePlayer } from "../../../envs/evaluate.ts";
-import { pythonFixed } from "../../../envs/number-text.ts";
 import { envTag } from "../../../envs/registry.ts";
 import { answerIn } from "../../../envs/search/answer.ts";
 import { documentsText, wordRetriever } from "../../../envs/search/retrieval.ts";
 import { normaliseAnswer } from "../../../envs/search/reward.ts";
 import { villageDocuments, villageQuestions } from "../../../envs/search/village.ts";
+import { pythonFixed } from "../../../envs/text/numbers.ts";
 import { expectNoWaitOnceClosed, jsonService } from "./json-service.ts";
 import ragen from "./ragen-search.json";
 

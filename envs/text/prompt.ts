@@ -7,9 +7,9 @@
  *
  * Source: RAGEN ContextManager.get_lm_inputs, both versions. Dialogues with a limited memory are in context.ts.
  */
-import type { Turn } from "./env.ts";
-import { plainNumber, pythonFloat } from "./number-text.ts";
-import type { EnvTag } from "./tag.ts";
+import type { Turn } from "../env.ts";
+import type { EnvTag } from "../tag.ts";
+import { plainNumber, pythonFloat } from "./numbers.ts";
 
 export type Layout = "compact" | "ragen-v1" | "ragen-v2";
 

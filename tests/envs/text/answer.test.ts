@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { parseReply } from "../../envs/answer.ts";
+import { parseReply } from "../../../envs/text/answer.ts";
 
 const rules = { think: true, actionsPerTurnMax: 5 };
 

@@ -4,8 +4,10 @@
  *
  * Source: RAGEN ContextManager (v1 max_context_window; v2 context_window_mode and SimpleMemory).
  */
-import { alfworldMemory } from "./alfworld/memory.ts";
-import type { Turn } from "./env.ts";
+
+import type { Turn } from "../env.ts";
+import type { EnvTag } from "../tag.ts";
+import { alfworldMemory } from "./alfworld-memory.ts";
 import {
   compact,
   firstPrompt,
@@ -18,7 +20,6 @@ import {
   stateText,
   turnText,
 } from "./prompt.ts";
-import type { EnvTag } from "./tag.ts";
 
 /**
  * full: every turn. limited_multi_turn: a dialogue of the last turns. single_turn: one message that sums up the last

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
-import { type AnsweredTurn, type ContextOptions, contextMessages } from "../../envs/context.ts";
-import { plainNumber, pythonFloat } from "../../envs/number-text.ts";
-import { firstPrompt, nextPrompt } from "../../envs/prompt.ts";
-import { envTag } from "../../envs/registry.ts";
+import { envTag } from "../../../envs/registry.ts";
+import { type AnsweredTurn, type ContextOptions, contextMessages } from "../../../envs/text/context.ts";
+import { plainNumber, pythonFloat } from "../../../envs/text/numbers.ts";
+import { firstPrompt, nextPrompt } from "../../../envs/text/prompt.ts";
 
 const sokoban = envTag("SimpleSokoban");
 const BOARD = "######\n#_OXP#\n#____#\n#____#\n#____#\n######";

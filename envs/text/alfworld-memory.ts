@@ -2,7 +2,7 @@
  * RAGEN-2's single-message memory for ALFWorld: the task, the last observations and actions, and what to do now.
  * A pure function over the history. Source: RAGEN-2 AlfWorldMemory.
  */
-import { replyForm } from "../prompt.ts";
+import { replyForm } from "./prompt.ts";
 
 export interface AlfworldTurn {
   readonly observation: string;

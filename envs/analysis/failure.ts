@@ -9,8 +9,8 @@
  * - local_cycle: at least half of its turns, and two, led to a state that it had been in before.
  * - budget: it ran out of actions, turns, steps or context while none of these held.
  */
-import type { Turn } from "./env.ts";
-import type { EnvTag } from "./tag.ts";
+import type { Turn } from "../env.ts";
+import type { EnvTag } from "../tag.ts";
 
 export const FAILURES = ["invalid_format", "dead_end", "premature_stop", "local_cycle", "budget"] as const;
 export type Failure = (typeof FAILURES)[number];

@@ -1,17 +1,17 @@
 /** Why episodes failed, worked by hand on real games of each kind. */
 import { describe, expect, test } from "bun:test";
-import { BanditConfig, BanditGame } from "../../envs/bandit/game.ts";
-import { CountdownGame } from "../../envs/countdown/game.ts";
-import type { LocalGame } from "../../envs/env.ts";
-import { openEpisode } from "../../envs/episode.ts";
-import { FAILURES, type Failure, failureOf } from "../../envs/failure.ts";
-import { FrozenLakeConfig, FrozenLakeGame } from "../../envs/frozen-lake/game.ts";
-import { QuestionGame } from "../../envs/questions/game.ts";
-import { envTag } from "../../envs/registry.ts";
-import { SokobanConfig } from "../../envs/sokoban/config.ts";
-import { SokobanGame } from "../../envs/sokoban/game.ts";
-import { boardOf } from "../../envs/sokoban/rules.ts";
-import type { EnvTag } from "../../envs/tag.ts";
+import { FAILURES, type Failure, failureOf } from "../../../envs/analysis/failure.ts";
+import { BanditConfig, BanditGame } from "../../../envs/bandit/game.ts";
+import { CountdownGame } from "../../../envs/countdown/game.ts";
+import type { LocalGame } from "../../../envs/env.ts";
+import { openEpisode } from "../../../envs/episode.ts";
+import { FrozenLakeConfig, FrozenLakeGame } from "../../../envs/frozen-lake/game.ts";
+import { QuestionGame } from "../../../envs/questions/game.ts";
+import { envTag } from "../../../envs/registry.ts";
+import { SokobanConfig } from "../../../envs/sokoban/config.ts";
+import { SokobanGame } from "../../../envs/sokoban/game.ts";
+import { boardOf } from "../../../envs/sokoban/rules.ts";
+import type { EnvTag } from "../../../envs/tag.ts";
 
 const BUDGETS = { turnsMax: 5, actionsMax: 10, actionsPerTurnMax: 5, formatPenalty: -0.1, think: false };
 

@@ -1,10 +1,10 @@
-/** Thoughts about grid worlds, judged by hand and by rule; and those of the scripted teachers, which are true before noise. */
+/** Thoughts about grid worlds, judged by hand and by rule; and those of the scripted demonstrators, which are true before noise. */
 import { describe, expect, test } from "bun:test";
-import { gridScorer } from "../../envs/grid-reasoning.ts";
-import { faithfulness, thoughtOf } from "../../envs/reasoning.ts";
-import { envTag } from "../../envs/registry.ts";
-import { Pcg64 } from "../../envs/rng/pcg64.ts";
-import { openLocal } from "../../envs/tag.ts";
+import { gridScorer } from "../../../envs/analysis/grid-reasoning.ts";
+import { faithfulness, thoughtOf } from "../../../envs/analysis/reasoning.ts";
+import { envTag } from "../../../envs/registry.ts";
+import { Pcg64 } from "../../../envs/rng/pcg64.ts";
+import { openLocal } from "../../../envs/tag.ts";
 
 const sokoban = gridScorer({
   symbols: [
@@ -100,14 +100,14 @@ test("a turn without a thought, or without an action, is not judged", () => {
   expect(judged("<think>go Left</think><answer>fly</answer>", [])).toBe(null);
 });
 
-describe("the teachers' own thoughts", () => {
+describe("the demonstrators' own thoughts", () => {
   const scores = (name: string, noise: number) => {
     const tag = envTag(name);
     const found: number[] = [];
     for (let layout = 0; layout < 100; layout++) {
       const uniform = new Pcg64(layout, 9);
       const game = openLocal(tag, { layout, dynamics: layout });
-      const reply = tag.teacher!.reply(game, 10, { babble: 0, noise }, () => uniform.random());
+      const reply = tag.demonstrator!.reply(game, 10, { babble: 0, noise }, () => uniform.random());
       const actions = /<answer>(.*)<\/answer>/.exec(reply)![1]!.split(" || ");
       // A reply has five actions at most, and may end before the push that it is about.
       if (actions.length === 5) continue;

@@ -7,7 +7,7 @@ import { openLocal, type Skill } from "../../envs/tag.ts";
 const rules = { turnsMax: 5, actionsMax: 10, actionsPerTurnMax: 5, formatPenalty: -0.1, think: true };
 const names = ["SimpleSokoban", "LargerSokoban", "FrozenLake", "CoordFrozenLake", "Bandit", "BanditTest"];
 
-/** Plays one episode as the teacher; every reply it gave, and how it ended. */
+/** Plays one episode as the demonstrator; every reply it gave, and how it ended. */
 function taught(name: string, seed: number, skill: Skill, options = {}) {
   const tag = envTag(name, options);
   const game = openLocal(tag, { layout: seed, dynamics: seed });
@@ -16,7 +16,7 @@ function taught(name: string, seed: number, skill: Skill, options = {}) {
   const replies: string[] = [];
   for (;;) {
     const before = game.render();
-    const reply = tag.teacher!.reply(game, env.actionsLeft, skill, () => random.random());
+    const reply = tag.demonstrator!.reply(game, env.actionsLeft, skill, () => random.random());
     expect(game.render()).toBe(before);
     replies.push(reply);
     const turn = env.step(reply);
@@ -29,7 +29,7 @@ const share = (name: string, skill: Skill, options = {}, count = 300) =>
   Array.from({ length: count }, (_, i) => taught(name, 123 + i, skill, options)).filter(({ success }) => success)
     .length / count;
 
-describe("teachers", () => {
+describe("demonstrators", () => {
   test.each(names)("%s: replies have the exact form, and are equal for equal seeds", (name) => {
     for (let seed = 0; seed < 50; seed++) {
       const { replies } = taught(name, seed, { babble: 0.3, noise: 0.1 });
@@ -60,7 +60,7 @@ describe("teachers", () => {
     const counts = [0, 0, 0, 0, 0];
     for (let i = 0; i < 4000; i++) {
       const game = openLocal(tag, { layout: i % 20, dynamics: 0 });
-      const reply = tag.teacher!.reply(game, 10, { babble: 1, noise: 0 }, () => random.random());
+      const reply = tag.demonstrator!.reply(game, 10, { babble: 1, noise: 0 }, () => random.random());
       const [, thought, answer] = /<think>try (\w+)<\/think><answer>(.*)<\/answer>/.exec(reply)!;
       const actions = answer!.split(" || ");
       expect(actions[0]).toBe(thought!);
@@ -73,11 +73,11 @@ describe("teachers", () => {
   });
 });
 
-describe("the Sokoban teacher", () => {
+describe("the Sokoban demonstrator", () => {
   const plan = (layout: number, actionsLeft = 10) => {
     const tag = envTag("SimpleSokoban");
     const game = openLocal(tag, { layout, dynamics: 0 });
-    return tag.teacher!.reply(game, actionsLeft, { babble: 0, noise: 0 }, () => 0.5);
+    return tag.demonstrator!.reply(game, actionsLeft, { babble: 0, noise: 0 }, () => 0.5);
   };
 
   test("walks to the box, pushes, and says which way", () => {
@@ -95,7 +95,7 @@ describe("the Sokoban teacher", () => {
     const tag = envTag("SimpleSokoban");
     for (let layout = 0; layout < 200; layout++) {
       const game = openLocal(tag, { layout, dynamics: 0 });
-      const reply = tag.teacher!.reply(game, 100, { babble: 0, noise: 0 }, () => 0.5);
+      const reply = tag.demonstrator!.reply(game, 100, { babble: 0, noise: 0 }, () => 0.5);
       const [, direction, answer] = /<think>push (\w+)<\/think><answer>(.*)<\/answer>/.exec(reply)!;
       const actions = answer!.split(" || ");
       const pushes = actions.map((action) => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { didYouMean, editDistance, nearest } from "../../envs/nearest.ts";
+import { didYouMean, editDistance, nearest } from "../../../envs/text/nearest.ts";
 
 /** The definition, tried in every way: what is left of `a` and `b` from their starts. */
 function slowDistance(a: string, b: string): number {

@@ -2,11 +2,11 @@
  * How good a player is on fixed boards, without any model or reply: the random and the best-possible line of every
  * report. The game and the action budget decide; turn limits and formats are a policy's affair.
  */
-import type { LocalGame, OutsideGame, Uniform } from "./env.ts";
-import { Refused } from "./outside/json-server.ts";
+import type { LocalGame, OutsideGame, Uniform } from "../env.ts";
+import { Refused } from "../outside/json-server.ts";
+import { Pcg64 } from "../rng/pcg64.ts";
+import type { EnvTag, Player } from "../tag.ts";
 import { type PassAtK, passCurve } from "./pass-at-k.ts";
-import { Pcg64 } from "./rng/pcg64.ts";
-import type { EnvTag, Player } from "./tag.ts";
 
 export interface Evaluation {
   /** Share of episodes that ended in success. */
