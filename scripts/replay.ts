@@ -1,15 +1,22 @@
 /**
- * `bun run replay`: plays a recorded episode again and compares it with its record, byte for byte. The env always; the policy too
- * where the checkpoint that wrote the episode is still there.
+ * `bun run replay`: plays a recorded episode again and compares it with its record, byte for byte. The env always; the policy if a
+ * checkpoint still holds the weights that wrote the episode.
  */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { realClock } from "../actors/clock.ts";
 import { visible } from "../actors/dashboard/client/text.ts";
-import { type Difference, type Replay, replayEnv, replayWhole } from "../actors/evaluate/replay.ts";
+import { type Difference, type Replay, replayEnv, replayWhole, weightsDifference } from "../actors/evaluate/replay.ts";
 import { policyOf } from "../actors/policy/policy-of-run.ts";
-import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/policy/saved-policy.ts";
+import {
+  publishedDigest,
+  readRunConfig,
+  type SavedPolicy,
+  savedPolicy,
+  startSavedPolicy,
+} from "../actors/policy/saved-policy.ts";
 import { startThread } from "../actors/process/worker-rpc.ts";
+import type { Weights } from "../actors/protocol.ts";
 import { type RecordedEpisode, RecordedRun } from "../actors/record/recorded-run.ts";
 import type { PolicyMethods } from "../actors/sampler/policy.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
@@ -37,58 +44,78 @@ export async function main(args: string[]): Promise<number> {
   const { flags, words } = parseOptions(command, args);
   const [name] = words;
   const { run: folder, show, json } = flags;
-  if (name === undefined) throw new UsageError("say which episode: its number, or its name");
-  if (folder === undefined) throw new UsageError("say whose episode: --run RUN");
+  if (name === undefined) throw new UsageError("name an episode: its number, or its name");
+  if (folder === undefined) throw new UsageError("name the run that recorded it: --run RUN");
   const config = readRunConfig(folder);
-  const { summary, row } = recorded(folder, name);
-  const { outcome, ticket } = row;
-  if (!("trajectory" in outcome)) throw new Error(`${summary.episode} was not played: ${outcome.detail}`);
-  if (show) printEpisode(outcome);
-  const replay = { config, ticket, recorded: outcome, dialogue: policyOf(config).dialogue, clock: realClock, warn };
-  const env = await replayEnv(replay);
-  const policy = flags["env-only"] ? { skipped: "--env-only" } : await replayPolicy(folder, replay);
-  console.log(`${summary.episode} of ${summary.env}, layout seed ${summary.layoutSeed}, ${summary.turnCount} turns`);
-  console.log(`env     ${verdict(env)}`);
-  const skipped = policy !== null && "skipped" in policy ? policy.skipped : null;
-  console.log(`policy  ${skipped === null ? verdict(policy as Difference | null) : `not replayed: ${skipped}`}`);
-  const differs = env !== null || (skipped === null && policy !== null);
-  if (json) {
-    const told = { episode: summary.episode, env: env ?? "equal", policy: policy ?? "equal" };
-    console.log(JSON.stringify({ ...told, equal: !differs }));
-  }
-  return differs ? 1 : 0;
-}
-
-function recorded(folder: string, name: string): RecordedEpisode {
   const run = new RecordedRun(folder);
   try {
-    const found = /^\d+$/.test(name) ? run.episode(Number(name)) : run.named(name);
-    if (found !== null) return found;
-    const near = nearest(name, run.newestNames());
-    throw new UsageError(`${folder} has recorded no episode ${name}${didYouMean(near)}`);
+    const { summary, row } = recordedEpisode(run, folder, name);
+    const { outcome, ticket } = row;
+    if (!("trajectory" in outcome)) throw new Error(`${summary.episode} was not played: ${outcome.detail}`);
+    if (show) printEpisode(outcome);
+    const replay = { config, ticket, recorded: outcome, dialogue: policyOf(config).dialogue, clock: realClock, warn };
+    const others = run.weightsOfOthers(summary.id, outcome.trajectory);
+    const env = await replayEnv(replay);
+    const policy = flags["env-only"] ? { skipped: "--env-only" } : await replayPolicy(folder, replay, others);
+    console.log(`${summary.episode} of ${summary.env}, layout seed ${summary.layoutSeed}, ${summary.turnCount} turns`);
+    console.log(`env     ${verdict(env)}`);
+    console.log(
+      `policy  ${policy !== null && "skipped" in policy ? `not replayed: ${policy.skipped}` : verdict(policy)}`,
+    );
+    const equal = env === null && (policy === null || "skipped" in policy);
+    if (json) {
+      console.log(JSON.stringify({ episode: summary.episode, env: env ?? "equal", policy: policy ?? "equal", equal }));
+    }
+    return equal ? 0 : 1;
   } finally {
     run.close();
   }
 }
 
-/** With the very weights that wrote the episode, if a checkpoint still holds them. */
-async function replayPolicy(folder: string, replay: Replay): Promise<Difference | null | { skipped: string }> {
-  const { version, digest } = replay.recorded.trajectory;
-  const { config } = replay;
+function recordedEpisode(run: RecordedRun, folder: string, name: string): RecordedEpisode {
+  const found = /^\d+$/.test(name) ? run.episode(Number(name)) : run.named(name);
+  if (found !== null) return found;
+  const near = nearest(name, run.newestNames());
+  throw new UsageError(`${folder} has recorded no episode ${name}${didYouMean(near)}`);
+}
+
+/**
+ * With the weights that wrote the episode, if a checkpoint still holds them.
+ *
+ * @param others  weights that other episodes of the run name
+ */
+async function replayPolicy(
+  folder: string,
+  replay: Replay,
+  others: readonly Weights[],
+): Promise<Difference | null | { skipped: string }> {
+  const { config, recorded } = replay;
+  const { version, digest } = recorded.trajectory;
   const distance = (name: string) => Math.abs(Number(/\d+/.exec(name)) - version);
   const names = checkpointNames(folder).sort((a, b) => distance(a) - distance(b));
+  const known: Weights[] = [...others];
   for (const name of names) {
     const saved = await savedPolicy(folder, config, name);
-    const thread = startThread<PolicyMethods>(new URL("../actors/sampler/policy-worker.ts", import.meta.url), () => {});
-    try {
-      const weights = await startSavedPolicy(saved, config, 1, thread.methods, replay.warn);
-      if (weights.digest === digest) return await replayWhole(replay, thread.methods);
-    } finally {
-      thread.stop();
-    }
+    const weights = { version: saved.version, digest: publishedDigest(saved, config) };
+    known.push(weights);
+    if (weights.digest !== digest) continue;
+    const difference = weightsDifference(recorded.trajectory, known);
+    return difference ?? (await replayWith(saved, replay, { version, digest: weights.digest }));
   }
+  const difference = weightsDifference(recorded.trajectory, known);
+  if (difference !== null) return difference;
   const held = names.length === 0 ? "it has no checkpoints" : `its checkpoints are ${names.join(", ")}`;
   return { skipped: `no checkpoint holds policy version ${version}; ${held}` };
+}
+
+async function replayWith(saved: SavedPolicy, replay: Replay, weights: Weights): Promise<Difference | null> {
+  const thread = startThread<PolicyMethods>(new URL("../actors/sampler/policy-worker.ts", import.meta.url), () => {});
+  try {
+    await startSavedPolicy(saved, replay.config, 1, thread.methods, replay.warn);
+    return await replayWhole(replay, thread.methods, weights);
+  } finally {
+    thread.stop();
+  }
 }
 
 function checkpointNames(folder: string): string[] {

@@ -1,9 +1,11 @@
 /**
- * Plays a recorded episode again, and says where it comes out different. Knows no store and no process.
+ * Plays a recorded episode again and finds the first difference from its record. Knows no store and no process.
  *
- * - Two questions, apart: does the env still answer so to the recorded replies, and does the policy still write these replies?
- *   For the first the recorded tokens are handed out in place of a policy; everything else is as a sampler plays.
- * - Equal means equal bytes: every token, log-probability, reward and observation.
+ * - Two separate questions: does the env still answer the recorded replies in the same way, and does the policy still write them?
+ *   The first is answered with the recorded tokens in place of a policy; the rest runs as in a sampler.
+ * - Equal means equal bytes: every token, log-probability, reward and observation, and the version and digest of the weights.
+ * - What is compared with the record never comes from the record, except for what the question takes as given: in `replayEnv`
+ *   the replies and the weights' name.
  */
 import { isDeepStrictEqual } from "node:util";
 import type { Dialogue } from "../../model/text/dialogue.ts";
@@ -14,7 +16,7 @@ import { opener } from "../env-server/start.ts";
 import { tagOf } from "../play/envs-of-run.ts";
 import { playEpisode } from "../play/play-episode.ts";
 import type { GivenReply } from "../play/transcript.ts";
-import type { Outcome, PlayedOutcome, Ticket } from "../protocol.ts";
+import type { PlayedOutcome, Ticket, Weights } from "../protocol.ts";
 import type { Replies } from "../sampler/policy.ts";
 import { rulesOf } from "../sampler/start.ts";
 
@@ -27,24 +29,52 @@ export interface Replay {
   readonly warn: (text: string) => void;
 }
 
-/** Where a replay differs first from the record. */
+/** The first value that differs. */
 export interface Difference {
-  /** "turns.2.observation", "trajectory.tokens[17]". */
+  /** "turns.2.observation", "trajectory.tokens.17". */
   readonly where: string;
   readonly recorded: unknown;
   readonly replayed: unknown;
 }
 
-/** The env, with the recorded replies. @returns null if all is equal */
-export const replayEnv = (replay: Replay): Promise<Difference | null> => playAgain(replay, recordedPolicy(replay));
+/** Plays the env with the recorded replies. @returns null if all is equal */
+export const replayEnv = (replay: Replay): Promise<Difference | null> =>
+  playAgain(replay, recordedPolicy(replay), replay.recorded.trajectory);
 
-/** Env and sampler. @param policy  with the episode's own weights loaded @returns null if all is equal */
-export const replayWhole = (replay: Replay, policy: Replies): Promise<Difference | null> => playAgain(replay, policy);
+/**
+ * Plays env and policy.
+ *
+ * @param policy   with `weights` loaded
+ * @param weights  named by a checkpoint, not by the episode
+ * @returns null if all is equal
+ */
+export const replayWhole = (replay: Replay, policy: Replies, weights: Weights): Promise<Difference | null> =>
+  playAgain(replay, policy, weights);
 
-/** Whom the env server's episodes belong to. */
+/**
+ * Compares the weights that an episode names with what else the run recorded. A version has one digest and a digest one version,
+ * except that a resumed run publishes the weights of its checkpoint under a new version, and may use a version twice.
+ *
+ * @param others  the pairs that checkpoints and other episodes of the run name
+ * @returns null if one of them is the same pair, or if none contradicts it
+ */
+export function weightsDifference({ version, digest }: Weights, others: readonly Weights[]): Difference | null {
+  if (others.some((other) => other.version === version && other.digest === digest)) return null;
+  const sameVersion = others.find((other) => other.version === version);
+  if (sameVersion !== undefined) {
+    return { where: "trajectory.digest", recorded: digest, replayed: sameVersion.digest };
+  }
+  const sameDigest = others.find((other) => other.digest === digest);
+  if (sameDigest !== undefined) {
+    return { where: "trajectory.version", recorded: version, replayed: sameDigest.version };
+  }
+  return null;
+}
+
+/** Owner of the env server's episodes. */
 const PLAYER = "replay";
 
-async function playAgain(replay: Replay, policy: Replies): Promise<Difference | null> {
+async function playAgain(replay: Replay, policy: Replies, weights: Weights): Promise<Difference | null> {
   const { config, ticket, recorded, dialogue, clock, warn } = replay;
   const { idleMs, answerMsMax } = config.envServer;
   const find = (env: string) => opener(config, env);
@@ -54,12 +84,12 @@ async function playAgain(replay: Replay, policy: Replies): Promise<Difference | 
       rules: rulesOf(config),
       tag: tagOf(config, ticket.env),
       dialogue,
-      weights: recorded.trajectory,
+      weights,
       policy,
       askEnv: async (ask) => envs.answer(PLAYER, ask),
       closeEnv: ({ episode }) => envs.forget(PLAYER, episode),
     });
-    return firstDifference(recorded, withoutOthers(outcome));
+    return firstDifference(recorded, outcome);
   } catch (error) {
     if (error instanceof Divergence) return error.difference;
     throw error;
@@ -68,14 +98,7 @@ async function playAgain(replay: Replay, policy: Replies): Promise<Difference | 
   }
 }
 
-/** What the trajectory says of its weights, and nothing that `weights` brought besides. */
-function withoutOthers(outcome: Outcome): Outcome {
-  if (!("trajectory" in outcome)) return outcome;
-  const { tokens, written, logProbs, contexts, turns, version, digest } = outcome.trajectory;
-  return { ...outcome, trajectory: { tokens, written, logProbs, contexts, turns, version, digest } };
-}
-
-/** The record ran out, or asks something else: the replay cannot go on. */
+/** The replay asks for a turn that the record does not have. */
 class Divergence extends Error {
   override readonly name = "Divergence";
   readonly difference: Difference;
@@ -86,7 +109,7 @@ class Divergence extends Error {
   }
 }
 
-/** Hands out what was written, a turn at a time. */
+/** Replies with the recorded tokens, turn by turn. */
 function recordedPolicy({ recorded }: Replay): Replies {
   const replies = repliesOf(recorded);
   let next = 0;
@@ -103,10 +126,10 @@ function recordedPolicy({ recorded }: Replay): Replies {
 
 function repliesOf({ trajectory, turns }: PlayedOutcome): GivenReply[] {
   const { tokens, written, logProbs, turns: spans } = trajectory;
-  return spans.map(({ end }, turn) => {
+  return turns.map(({ cut }, turn) => {
+    const end = spans[turn]?.end ?? -1;
     let from = end + 1;
     while (from > 0 && written[from - 1] === 1) from--;
-    const { cut } = turns[turn]!;
     return { tokens: [...tokens.subarray(from, end + 1)], logProbs: [...logProbs.subarray(from, end + 1)], cut };
   });
 }

@@ -141,8 +141,9 @@ class Play {
   }
 
   #outcome(stop: StopReason, success: boolean, finalObservation: string): Outcome {
+    const { rules, weights } = this.#context;
     if (this.#turns.length === 0) {
-      const { contextTokensMax } = this.#context.rules;
+      const { contextTokensMax } = rules;
       return {
         status: "aborted",
         detail: `the first prompt leaves no room in rollout.contextTokensMax, ${contextTokensMax}`,
@@ -156,7 +157,12 @@ class Play {
       turns: this.#turns,
       finalObservation,
       extra: this.#extra,
-      trajectory: { ...this.#transcript.trajectory(), ...this.#context.weights },
+      trajectory: {
+        ...this.#transcript.trajectory(),
+        // Named one by one: an object with more in it must not replace what was played.
+        version: weights.version,
+        digest: weights.digest,
+      },
     };
   }
 }

@@ -19,6 +19,7 @@ import type { Remote } from "../process/worker-rpc.ts";
 import type { PolicyMethods } from "../sampler/policy.ts";
 import type { Progress } from "../training/report.ts";
 import { batchName } from "../training/rollouts.ts";
+import { roundToHalf } from "../weights/encoding.ts";
 import { WeightsPublisher, weightsFolder } from "../weights/publisher.ts";
 import { policyOf } from "./policy-of-run.ts";
 
@@ -40,6 +41,8 @@ export interface SavedPolicy {
   readonly path: string;
   /** Updates that made it. */
   readonly update: number;
+  /** Version that these weights were published as when the checkpoint was saved. */
+  readonly version: number;
   /** Name of the run's own validation of it. */
   readonly validation: string;
   readonly model: ModelConfig;
@@ -76,11 +79,13 @@ export async function savedPolicy(folder: string, config: RunConfig, checkpoint:
   if (digest !== dialogue.digest) {
     throw new Error(`cannot use ${found}: it speaks another tokenizer; use the version of Bunraku that made it`);
   }
-  // A checkpoint of an older version knows nothing of rolling back.
-  const round = (state as Partial<Progress>).health?.control.round ?? 0;
+  // Checkpoints written before rolling back existed have no round.
+  const { version = update, health } = state as Partial<Progress>;
+  const round = health?.control.round ?? 0;
   return {
     path: found,
     update,
+    version,
     validation: batchName("v", update, round),
     model,
     dialogue,
@@ -89,7 +94,13 @@ export async function savedPolicy(folder: string, config: RunConfig, checkpoint:
   };
 }
 
-/** Put a saved policy to use. @returns what its trajectories name: version (its update) and digest; and the validation's name */
+/** sha256 (hex) of these weights as this run's samplers load them. */
+export function publishedDigest({ parameters }: SavedPolicy, config: RunConfig): string {
+  const published = config.sampler.precision === "half" ? roundToHalf(parameters) : parameters;
+  return new Bun.CryptoHasher("sha256").update(published).digest("hex");
+}
+
+/** Loads a saved policy. @returns what its trajectories name: version (its update) and digest; and the validation's name */
 export async function startSavedPolicy(
   { path, update, validation, model, parameters }: SavedPolicy,
   config: RunConfig,
@@ -108,7 +119,13 @@ export async function startSavedPolicy(
     guest: null,
   });
   const folder = weightsFolder(tmpdir(), notice);
-  const publisher = new WeightsPublisher({ folder, spareFolder: tmpdir(), run: `eval-${basename(path)}`, notice });
+  const publisher = new WeightsPublisher({
+    folder,
+    spareFolder: tmpdir(),
+    run: `eval-${basename(path)}`,
+    half: config.sampler.precision === "half",
+    notice,
+  });
   try {
     return { version: update, validation, digest: await policy.load(await publisher.publish(update, parameters)) };
   } finally {

@@ -5,7 +5,7 @@ import type { EpisodeSummary, StoredEvent } from "../dashboard/answers.ts";
 import type { MetricName } from "../metrics/metrics.ts";
 import type { EpisodeFilter, Point, StoredPoint, StoredRun } from "../metrics-sink/records.ts";
 import { Store } from "../metrics-sink/store.ts";
-import type { EpisodeRow } from "../protocol.ts";
+import type { EpisodeRow, Weights } from "../protocol.ts";
 
 /** Rows read at once. */
 const PAGE = 1000;
@@ -72,6 +72,11 @@ export class RecordedRun {
   /** Names of the episodes recorded last. */
   newestNames(): string[] {
     return this.#store.episodes({}, { limit: PAGE }).rows.map(({ episode }) => episode);
+  }
+
+  /** What other episodes than `id` name as their weights, where they share the version or the digest. */
+  weightsOfOthers(id: number, weights: Weights): Weights[] {
+    return this.#store.weightsOfOthers(id, weights);
   }
 
   close(): void {

@@ -3,7 +3,7 @@ import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { firstDifference } from "../../actors/evaluate/replay.ts";
+import { firstDifference, weightsDifference } from "../../actors/evaluate/replay.ts";
 import { playRun, tinyConfig } from "../actors/supervisor/tiny-run.ts";
 import { command } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
@@ -21,17 +21,25 @@ async function replay(episode: string, run = folder, ...flags: string[]) {
   return { code, err, out, told: out === "" ? null : JSON.parse(out.trimEnd().split("\n").at(-1)!) };
 }
 
-/** A copy of the run with one cell of an episode's body changed. */
-function altered(name: string, column: string, change: (text: string) => string): string {
-  const copy = join(home, name);
+type Cell = string | number | Uint8Array;
+
+/** A copy of the run with one cell of its last episode changed. */
+function altered<T extends Cell>(table: "episodes" | "bodies", column: string, change: (value: T) => Cell): string {
+  const copy = join(home, `${table}-${column}`);
   cpSync(folder, copy, { recursive: true });
   const db = new Database(join(copy, "run.sqlite"));
-  const [row] = db.query(`SELECT id, ${column} AS value FROM bodies ORDER BY id DESC LIMIT 1`).all() as [
-    { id: number; value: string },
+  const [row] = db.query(`SELECT id, ${column} AS value FROM ${table} ORDER BY id DESC LIMIT 1`).all() as [
+    { id: number; value: T },
   ];
-  db.run(`UPDATE bodies SET ${column} = ? WHERE id = ?`, [change(row.value), row.id]);
+  db.run(`UPDATE ${table} SET ${column} = ? WHERE id = ?`, [change(row.value), row.id]);
   db.close();
   return copy;
+}
+
+/** The bytes of an array of numbers whose last one is changed. */
+function withLast<T extends Int32Array | Float32Array>(array: T, change: (value: number) => number): Uint8Array {
+  array[array.length - 1] = change(array.at(-1)!);
+  return new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
 }
 
 const LAST = "end.t1.b15";
@@ -51,18 +59,68 @@ describe("replay", () => {
   });
 
   test("names the first thing that differs, with exit code 1", async () => {
-    const reward = altered("reward", "turns", (text) => text.replace(/"reward":[-\d.]+/, '"reward":0.625'));
+    const reward = altered("bodies", "turns", (text: string) => text.replace(/"reward":[-\d.]+/, '"reward":0.625'));
     expect(await replay(LAST, reward)).toMatchObject({
       code: 1,
       err: "",
       told: { env: { where: "turns.0.reward", recorded: 0.625 }, policy: { where: "turns.0.reward" }, equal: false },
     });
-    const final = altered("final", "final_observation", (text) => `${text} altered`);
+    const final = altered("bodies", "final_observation", (text: string) => `${text} altered`);
     expect((await replay(LAST, final, "--env-only")).told).toMatchObject({
       env: { where: "finalObservation" },
       policy: { skipped: "--env-only" },
       equal: false,
     });
+  });
+
+  /** [column, where the policy's replay differs, whether the env's replay differs too, a copy with the column changed] */
+  const COLUMNS: [string, RegExp, boolean, () => string][] = [
+    [
+      "tokens",
+      /^trajectory\.tokens\.\d+$|^turns\.0\.reply$/,
+      true,
+      () =>
+        altered("bodies", "tokens", (bytes: Uint8Array) =>
+          withLast(new Int32Array(bytes.slice().buffer), (t) => t ^ 1),
+        ),
+    ],
+    [
+      "written",
+      /^trajectory\.written\.\d+$/,
+      true,
+      () =>
+        altered("bodies", "written", (bytes: Uint8Array) => Uint8Array.from(bytes, (mark, i) => (i === 0 ? 1 : mark))),
+    ],
+    [
+      "log_probs",
+      /^trajectory\.logProbs\.\d+$/,
+      // The recorded replies are given: nothing but the policy computes their log-probabilities.
+      false,
+      () =>
+        altered("bodies", "log_probs", (bytes: Uint8Array) =>
+          withLast(new Float32Array(bytes.slice().buffer), (p) => p - 1),
+        ),
+    ],
+    [
+      "spans",
+      /^trajectory\.turns\.0\.reward$/,
+      true,
+      () => altered("bodies", "spans", (text: string) => text.replace(/"reward":[-\d.]+/, '"reward":0.625')),
+    ],
+    ["contexts", /^trajectory\.contexts\.1$/, true, () => altered("bodies", "contexts", () => "[0,1]")],
+    ["version", /^trajectory\.version$/, false, () => altered("episodes", "version", (version: number) => version + 1)],
+    [
+      "digest",
+      /^trajectory\.digest$/,
+      false,
+      () => altered("episodes", "digest", (digest: string) => digest.replace(/^./, (c) => (c === "0" ? "1" : "0"))),
+    ],
+  ];
+  test.each(COLUMNS)("a changed %s is reported, with exit code 1", async (_, where, byEnv, change) => {
+    const { code, err, told } = await replay(LAST, change());
+    expect({ code, err, equal: told.equal }).toEqual({ code: 1, err: "", equal: false });
+    expect(told.policy.where).toMatch(where);
+    expect(told.env === "equal").toBe(!byEnv);
   });
 
   test("suggests the nearest episode, and refuses what is no run", async () => {
@@ -74,7 +132,7 @@ describe("replay", () => {
     expect((await replay("1", join(home, "none"))).err).toStartWith(
       `error: no run in ${join(home, "none")}: there is no config.json`,
     );
-    expect((await command(["replay", "1"])).err).toBe("error: say whose episode: --run RUN\n");
+    expect((await command(["replay", "1"])).err).toBe("error: name the run that recorded it: --run RUN\n");
   });
 });
 
@@ -86,6 +144,26 @@ test("a difference is the first in the record's order; arrays of numbers are loo
     replayed: 3,
   });
   expect(firstDifference({ a: [1] }, { a: [1, 2] })).toEqual({ where: "a.1", recorded: undefined, replayed: 2 });
+});
+
+test("the weights of an episode are those of other episodes and checkpoints, unless none knows either half of the pair", () => {
+  const others = [
+    { version: 3, digest: "a" },
+    { version: 4, digest: "a" },
+    { version: 5, digest: "b" },
+  ];
+  expect(weightsDifference({ version: 4, digest: "a" }, others)).toBeNull();
+  expect(weightsDifference({ version: 7, digest: "c" }, others)).toBeNull();
+  expect(weightsDifference({ version: 5, digest: "c" }, others)).toEqual({
+    where: "trajectory.digest",
+    recorded: "c",
+    replayed: "b",
+  });
+  expect(weightsDifference({ version: 7, digest: "b" }, others)).toEqual({
+    where: "trajectory.version",
+    recorded: 7,
+    replayed: 5,
+  });
 });
 
 test("compare: last values, the highest success, and the settings that differ", async () => {
