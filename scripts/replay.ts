@@ -16,7 +16,7 @@ import {
   startSavedPolicy,
 } from "../actors/policy/saved-policy.ts";
 import { startThread } from "../actors/process/worker-rpc.ts";
-import type { Weights } from "../actors/protocol.ts";
+import type { PolicyVersion } from "../actors/protocol.ts";
 import { type RecordedEpisode, RecordedRun } from "../actors/record/recorded-run.ts";
 import type { PolicyMethods } from "../actors/sampler/policy.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
@@ -87,13 +87,13 @@ function recordedEpisode(run: RecordedRun, folder: string, name: string): Record
 async function replayPolicy(
   folder: string,
   replay: Replay,
-  others: readonly Weights[],
+  others: readonly PolicyVersion[],
 ): Promise<Difference | null | { skipped: string }> {
   const { config, recorded } = replay;
   const { version, digest } = recorded.trajectory;
   const distance = (name: string) => Math.abs(Number(/\d+/.exec(name)) - version);
   const names = checkpointNames(folder).sort((a, b) => distance(a) - distance(b));
-  const known: Weights[] = [...others];
+  const known: PolicyVersion[] = [...others];
   for (const name of names) {
     const saved = await savedPolicy(folder, config, name);
     const weights = { version: saved.version, digest: publishedDigest(saved, config) };
@@ -108,7 +108,7 @@ async function replayPolicy(
   return { skipped: `no checkpoint holds policy version ${version}; ${held}` };
 }
 
-async function replayWith(saved: SavedPolicy, replay: Replay, weights: Weights): Promise<Difference | null> {
+async function replayWith(saved: SavedPolicy, replay: Replay, weights: PolicyVersion): Promise<Difference | null> {
   const thread = startThread<PolicyMethods>(new URL("../actors/sampler/policy-worker.ts", import.meta.url), () => {});
   try {
     await startSavedPolicy(saved, replay.config, 1, thread.methods, replay.warn);

@@ -16,7 +16,7 @@ import { opener } from "../env-server/start.ts";
 import { tagOf } from "../play/envs-of-run.ts";
 import { playEpisode } from "../play/play-episode.ts";
 import type { GivenReply } from "../play/transcript.ts";
-import type { PlayedOutcome, Ticket, Weights } from "../protocol.ts";
+import type { PlayedOutcome, PolicyVersion, Ticket } from "../protocol.ts";
 import type { Replies } from "../sampler/policy.ts";
 import { rulesOf } from "../sampler/start.ts";
 
@@ -48,7 +48,7 @@ export const replayEnv = (replay: Replay): Promise<Difference | null> =>
  * @param weights  named by a checkpoint, not by the episode
  * @returns null if all is equal
  */
-export const replayWhole = (replay: Replay, policy: Replies, weights: Weights): Promise<Difference | null> =>
+export const replayWhole = (replay: Replay, policy: Replies, weights: PolicyVersion): Promise<Difference | null> =>
   playAgain(replay, policy, weights);
 
 /**
@@ -58,7 +58,10 @@ export const replayWhole = (replay: Replay, policy: Replies, weights: Weights): 
  * @param others  the pairs that checkpoints and other episodes of the run name
  * @returns null if one of them is the same pair, or if none contradicts it
  */
-export function weightsDifference({ version, digest }: Weights, others: readonly Weights[]): Difference | null {
+export function weightsDifference(
+  { version, digest }: PolicyVersion,
+  others: readonly PolicyVersion[],
+): Difference | null {
   if (others.some((other) => other.version === version && other.digest === digest)) return null;
   const sameVersion = others.find((other) => other.version === version);
   if (sameVersion !== undefined) {
@@ -74,7 +77,7 @@ export function weightsDifference({ version, digest }: Weights, others: readonly
 /** Owner of the env server's episodes. */
 const PLAYER = "replay";
 
-async function playAgain(replay: Replay, policy: Replies, weights: Weights): Promise<Difference | null> {
+async function playAgain(replay: Replay, policy: Replies, weights: PolicyVersion): Promise<Difference | null> {
   const { config, ticket, recorded, dialogue, clock, warn } = replay;
   const { idleMs, answerMsMax } = config.envServer;
   const find = (env: string) => opener(config, env);

@@ -12,7 +12,7 @@ import type { EpisodeSummary, Series, StoredEvent } from "../dashboard/answers.t
 import { type Columns, fromColumns, summaryOf, toColumns, wordsOf } from "../dashboard/episode-record.ts";
 import { LEVELS } from "../log.ts";
 import type { MetricName } from "../metrics/metrics.ts";
-import type { ActorView, EpisodeRow, Weights } from "../protocol.ts";
+import type { ActorView, EpisodeRow, PolicyVersion } from "../protocol.ts";
 import type {
   Batch,
   Cursor,
@@ -217,8 +217,8 @@ export class Store {
   }
 
   /** What other episodes than `id` name as their weights, where they share the version or the digest. */
-  weightsOfOthers(id: number, { version, digest }: Weights): Weights[] {
-    return this.#prepared(SELECTS.weightsOfOthers).all({ id, version, digest }) as Weights[];
+  weightsOfOthers(id: number, { version, digest }: PolicyVersion): PolicyVersion[] {
+    return this.#prepared(SELECTS.weightsOfOthers).all({ id, version, digest }) as PolicyVersion[];
   }
 
   close(): void {

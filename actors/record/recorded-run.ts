@@ -5,7 +5,7 @@ import type { EpisodeSummary, StoredEvent } from "../dashboard/answers.ts";
 import type { MetricName } from "../metrics/metrics.ts";
 import type { EpisodeFilter, Point, StoredPoint, StoredRun } from "../metrics-sink/records.ts";
 import { Store } from "../metrics-sink/store.ts";
-import type { EpisodeRow, Weights } from "../protocol.ts";
+import type { EpisodeRow, PolicyVersion } from "../protocol.ts";
 
 /** Rows read at once. */
 const PAGE = 1000;
@@ -75,7 +75,7 @@ export class RecordedRun {
   }
 
   /** What other episodes than `id` name as their weights, where they share the version or the digest. */
-  weightsOfOthers(id: number, weights: Weights): Weights[] {
+  weightsOfOthers(id: number, weights: PolicyVersion): PolicyVersion[] {
     return this.#store.weightsOfOthers(id, weights);
   }
 
