@@ -1,13 +1,13 @@
 /**
- * RAGEN-2's metrics of reasoning collapse, as rows of the table of metrics: each for turns drawn from anywhere, and for first
- * turns. Formulas are in model/health/mutual-information.ts.
+ * RAGEN-2's metrics of reasoning collapse, as rows of the table of metrics. Each is measured twice: over turns drawn from the whole
+ * episode, and over first turns. Formulas: model/health/mutual-information.ts.
  */
-import type { Metric, Unit } from "./metrics.ts";
+import type { Metric, Unit } from "./metric.ts";
 
-/** By name: unit, and one sentence. A matched prompt is a reasoning's own; the others are those of other turns. */
+/** Unit and meaning by name. The matched prompt of a reasoning is its own; the marginal is over the prompts of all turns. */
 const ROWS = {
   mi_estimate: ["nats", "How much more likely a reasoning token is under its own prompt than under the mean prompt."],
-  mi_upper_bound: ["nats", "What mi_estimate can be at most: the logarithm of the number of distinct prompts."],
+  mi_upper_bound: ["nats", "Upper bound of mi_estimate: the logarithm of the number of distinct prompts."],
   mi_seq_estimate: ["nats", "The same as mi_estimate, over whole reasonings."],
   mi_zscore: ["number", "The estimate over the spread of the marginals."],
   mi_zscore_seq: ["number", "The same over whole reasonings."],
@@ -23,15 +23,15 @@ const ROWS = {
   marginal_std_seq: ["nats", "The same over whole reasonings."],
   marginal_std_ema: ["nats", "Running mean of marginal_std."],
   marginal_std_ema_seq: ["nats", "The same over whole reasonings."],
-  retrieval_accuracy: ["share", "How often a reasoning is likeliest under its own prompt."],
-  retrieval_accuracy_at_2: ["share", "How often its own prompt is among the 2 under which it is likeliest."],
-  retrieval_accuracy_at_4: ["share", "The same among 4."],
-  retrieval_accuracy_at_8: ["share", "The same among 8."],
-  retrieval_chance_level: ["share", "What retrieval_accuracy would be by chance."],
+  retrieval_accuracy: ["share", "Share of reasonings that are likeliest under their own prompt."],
+  retrieval_accuracy_at_2: ["share", "Share of reasonings whose own prompt is among the 2 likeliest."],
+  retrieval_accuracy_at_4: ["share", "The same for 4."],
+  retrieval_accuracy_at_8: ["share", "The same for 8."],
+  retrieval_chance_level: ["share", "Value of retrieval_accuracy by chance."],
   retrieval_chance_level_at_2: ["share", "The same for 2."],
   retrieval_chance_level_at_4: ["share", "The same for 4."],
   retrieval_chance_level_at_8: ["share", "The same for 8."],
-  retrieval_above_chance: ["share", "Accuracy of retrieval less its chance level."],
+  retrieval_above_chance: ["share", "Retrieval accuracy minus its chance level."],
   retrieval_above_chance_at_2: ["share", "The same for 2."],
   retrieval_above_chance_at_4: ["share", "The same for 4."],
   retrieval_above_chance_at_8: ["share", "The same for 8."],
@@ -39,7 +39,7 @@ const ROWS = {
 
 type Row = keyof typeof ROWS;
 
-/** @param prefix  of the name, after the group */
+/** @param prefix  stands between `collapse/` and the row's name */
 function rows<P extends string>(prefix: P, where: string) {
   const named = Object.entries(ROWS).map(([name, [unit, help]]) => {
     const row: Metric = { unit, help: `${help.slice(0, -1)} (${where}).`, kind: "gauge" };
@@ -49,6 +49,6 @@ function rows<P extends string>(prefix: P, where: string) {
 }
 
 export const COLLAPSE_METRICS = {
-  ...rows("", "turns drawn from all"),
+  ...rows("", "turns of the whole episode"),
   ...rows("first_", "first turns"),
 };

@@ -1,10 +1,10 @@
 /**
- * What an actor measures of itself while it works: rates, shares of its time, and depths of its queues. Told with every sign
- * of life. Knows no actor and no message.
+ * Measures one actor: rates, shares of its time, and depths of its queues. Every heartbeat reports them.
+ * Knows no actor and no message.
  *
- * - Rates and shares are over the last `WINDOW_MS`, or since the start.
- * - Several things may go on at once; time belongs to the one that was named first in `precedence`. So the shares of one
- *   actor never add up to more than 1.
+ * - Rates and shares cover the last `WINDOW_MS`, or the time since the start if that is shorter.
+ * - When several activities overlap, the time counts for the first of them in `precedence`, so the shares of one actor never
+ *   add up to more than 1.
  */
 import type { Clock } from "../clock.ts";
 import type { MetricName } from "./metrics.ts";
@@ -21,10 +21,10 @@ export class Meter {
   readonly #clock: Clock;
   readonly #totals = new Map<MetricName, number>();
   readonly #depths = new Map<MetricName, () => number | null>();
-  /** How many of each go on now. */
+  /** Number of running works by activity. */
   readonly #active = new Map<MetricName, number>();
   #precedence: readonly MetricName[] = [];
-  /** What time belongs to while nothing goes on. */
+  /** The activity that time counts for while no work runs. */
   #idle: MetricName | null = null;
   #sinceMs: number;
   #snapshots: Snapshot[];
@@ -35,7 +35,12 @@ export class Meter {
     this.#snapshots = [{ atMs: this.#sinceMs, totals: new Map() }];
   }
 
-  /** Name what `during` may be given, most telling first, and what it is when nothing goes on (null: not told). */
+  /**
+   * Declare the activities that `during` and `within` take.
+   *
+   * @param precedence  when several run, time counts for the first
+   * @param idle  activity while none runs; null: that time is not reported
+   */
   divide(precedence: readonly MetricName[], idle: MetricName | null): void {
     this.#settle();
     this.#precedence = precedence;
@@ -43,17 +48,17 @@ export class Meter {
     for (const name of [...precedence, ...(idle === null ? [] : [idle])]) this.#add(name, 0);
   }
 
-  /** Add to a total that is told as a rate per second. */
+  /** Add to a total, which is reported as a rate per second. */
   count(name: MetricName, amount: number): void {
     this.#add(name, amount);
   }
 
-  /** A number that is read when it is told; left out while it is null. */
+  /** Report a number that is read at each heartbeat; while it is null it is left out. */
   depth(name: MetricName, read: () => number | null): void {
     this.#depths.set(name, read);
   }
 
-  /** Time until `work` settles belongs to `name`. @returns the same promise */
+  /** Count the time until `work` settles for `name`. @returns the same promise */
   during<T>(name: MetricName, work: Promise<T>): Promise<T> {
     this.#begin(name, 1);
     const end = () => this.#begin(name, -1);
@@ -61,7 +66,7 @@ export class Meter {
     return work;
   }
 
-  /** The same for work that is done when it returns. */
+  /** The same for synchronous work. */
   within<T>(name: MetricName, work: () => T): T {
     this.#begin(name, 1);
     try {
@@ -71,7 +76,7 @@ export class Meter {
     }
   }
 
-  /** Everything, by name. */
+  /** All rates, shares and depths, by metric. */
   read(): Partial<Record<MetricName, number>> {
     this.#settle();
     const now = this.#clock.now();
@@ -95,11 +100,11 @@ export class Meter {
     this.#active.set(name, (this.#active.get(name) ?? 0) + by);
   }
 
-  /** Give the time since last time to whom it belongs. */
+  /** Count the time since the last call for the activity that ran. */
   #settle(): void {
     const now = this.#clock.now();
-    const doing = this.#precedence.find((name) => (this.#active.get(name) ?? 0) > 0) ?? this.#idle;
-    if (doing !== null) this.#add(doing, (now - this.#sinceMs) / 1000);
+    const activity = this.#precedence.find((name) => (this.#active.get(name) ?? 0) > 0) ?? this.#idle;
+    if (activity !== null) this.#add(activity, (now - this.#sinceMs) / 1000);
     this.#sinceMs = now;
   }
 

@@ -1,51 +1,15 @@
 /**
- * Every metric there is: name, unit, meaning. Emitters, the store, the page, `/metrics` and the docs all read this table.
- * Knows nothing of where values come from or go to.
+ * The table of all metrics: name, unit, meaning. Emitters, the store, the page, `/metrics` and the docs read it.
+ * Does not know where values come from or go to.
  *
- * - A name that is not here is an error where it is emitted (`metricValues`).
- * - Without the `timed` ones, two runs of equal seeds in sync mode give equal values.
- * - `step` of a metric is the update it belongs to; for `warm/…` it is the step of the warm start, counted over all stages.
+ * - Emitting a name that is not in the table is an error (`metricValues`).
+ * - Two runs of equal seeds in sync mode give equal values of every metric that is not `timed`.
+ * - The step of a metric is the update it belongs to; for `warm/…`, the step of the warm start, counted over all stages.
  * - A later value for the same name, actor and step replaces the earlier one (a resumed run repeats updates).
  */
 import { COLLAPSE_METRICS } from "./collapse-rows.ts";
 import { GRADIENT_METRICS } from "./gradient-rows.ts";
-
-export interface Metric {
-  readonly unit: Unit;
-  /** One sentence: what is measured, over what. */
-  readonly help: string;
-  /** A counter is a running total of the run; a gauge is the value of that step. */
-  readonly kind: "gauge" | "counter";
-  /** Depends on the wall clock, so it differs between runs of equal seeds. */
-  readonly timed?: true;
-  /** Every actor has its own; shown with the actor's name. */
-  readonly perActor?: true;
-  /** It may also be told of a part: of one env of a mix, or for one k. */
-  readonly parts?: Part;
-}
-
-export type Part = "env" | "k";
-
-/** A share is 0 to 1. `reward` is the env's own unit. `number` has no unit. */
-export type Unit =
-  | "share"
-  | "reward"
-  | "nats"
-  | "number"
-  | "tokens"
-  | "turns"
-  | "actions"
-  | "groups"
-  | "episodes"
-  | "updates"
-  | "messages"
-  | "tokens/s"
-  | "steps/s"
-  | "bytes/s"
-  | "updates/min"
-  | "seconds"
-  | "milliseconds"
-  | "bytes";
+import type { Metric, Part, Unit } from "./metric.ts";
 
 const gauge = (unit: Unit, help: string) => ({ unit, help, kind: "gauge" }) as const satisfies Metric;
 const timed = (unit: Unit, help: string) => ({ unit, help, kind: "gauge", timed: true }) as const satisfies Metric;
@@ -56,16 +20,22 @@ const counter = (unit: Unit, help: string) => ({ unit, help, kind: "counter" }) 
 
 export const METRICS = {
   "baseline/random": perEnv("share", "Validation success of a uniform-random player on the same boards."),
-  "baseline/taught": gauge("share", "Validation success after the warm start's first stage, before it was blurred."),
-  "baseline/before": perEnv("share", "Validation success when reinforcement began."),
+  "baseline/taught": gauge(
+    "share",
+    "Validation success after the warm start's first stage, before the policy was blurred.",
+  ),
+  "baseline/before": perEnv("share", "Validation success before the first update."),
   "baseline/best": perEnv("share", "Validation success of the optimal player on the same boards."),
-  "baseline/expert": perEnv("share", "Validation success of a scripted expert there, where the best is not known."),
+  "baseline/expert": perEnv(
+    "share",
+    "Validation success of a scripted expert, for envs whose optimal player is not known.",
+  ),
 
   "validate/success": perEnv("share", "Share of validation episodes solved."),
   "validate/reward_mean": perEnv("reward", "Mean episode reward over validation episodes, without penalties."),
   "validate/turns": perEnv("turns", "Mean turns of a validation episode."),
   "validate/actions": perEnv("actions", "Mean executed actions of a validation episode."),
-  "validate/format_errors": perEnv("share", "Share of validation turns whose reply did not have the asked-for form."),
+  "validate/format_errors": perEnv("share", "Share of validation turns whose reply was malformed."),
   "validate/pass": {
     ...gauge("share", "Share of validation boards solved by at least one of k tries, estimated without bias."),
     parts: "k",
@@ -78,29 +48,26 @@ export const METRICS = {
   "validate/fail_invalid_format": gauge("share", "Share of episodes that failed with half of their turns malformed."),
   "validate/fail_dead_end": gauge(
     "share",
-    "Share of episodes that failed where no play could have succeeded any more.",
+    "Share of episodes that failed in a state from which success was impossible.",
   ),
-  "validate/fail_premature_stop": gauge(
-    "share",
-    "Share of episodes that failed by an answer or choice that ended them.",
-  ),
-  "validate/fail_local_cycle": gauge("share", "Share of episodes that failed going round the same states."),
+  "validate/fail_premature_stop": gauge("share", "Share of episodes that failed by an early final answer or choice."),
+  "validate/fail_local_cycle": gauge("share", "Share of episodes that failed repeating the same states."),
   "validate/fail_budget": gauge(
     "share",
-    "Share of episodes that failed by running out of actions, turns or context alone.",
+    "Share of episodes that failed only by running out of actions, turns or context.",
   ),
 
   "train/success": perEnv("share", "Share of the update's played episodes solved, before filtering."),
   "train/reward_mean": perEnv("reward", "Mean episode reward before filtering, without penalties."),
   "train/penalty_mean": gauge(
     "reward",
-    "Mean penalty of an episode, for its form and for untrue thoughts; 0 or negative.",
+    "Mean penalty of an episode, for malformed replies and false claims in thoughts; 0 or negative.",
   ),
   "train/in_group_std": perEnv(
     "reward",
     "Standard deviation of the raw reward within a group, mean over groups, before filtering.",
   ),
-  "train/zero_std_groups": gauge("share", "Share of groups whose episodes all earned the same, before filtering."),
+  "train/zero_std_groups": gauge("share", "Share of groups whose episodes all have the same reward, before filtering."),
   "train/kept_groups": gauge("share", "Share of groups that the filter kept."),
   "train/kept_in_group_std": gauge(
     "reward",
@@ -109,15 +76,15 @@ export const METRICS = {
   "train/entropy": gauge("nats", "Mean entropy of the policy's next-token distribution over written tokens."),
   "train/grad_norm": gauge("number", "Global L2 norm of the policy's gradient before clipping."),
   "train/critic_grad_norm": gauge("number", "Global L2 norm of the critic's gradient before clipping."),
-  "train/learning_rate": gauge("number", "Step size of the policy's optimiser in this update."),
+  "train/learning_rate": gauge("number", "Step size of the policy's optimizer in this update."),
   "train/reply_tokens": gauge("tokens", "Mean tokens that the policy wrote in an episode."),
   "train/think_tokens": gauge("tokens", "Mean tokens inside <think> in an episode."),
   "train/turns": perEnv("turns", "Mean turns of an episode."),
   "train/actions": perEnv("actions", "Mean executed actions of an episode."),
-  "train/format_errors": perEnv("share", "Share of turns whose reply did not have the asked-for form."),
+  "train/format_errors": perEnv("share", "Share of turns whose reply was malformed."),
   "train/effective": perEnv("share", "Share of turns whose last action changed the state."),
-  "train/valid": gauge("share", "Share of turns whose last action made sense to the env."),
-  "train/thinking_rate": gauge("share", "Share of turns with a thought that is closed and not empty."),
+  "train/valid": gauge("share", "Share of turns whose last action the env accepts as valid."),
+  "train/thinking_rate": gauge("share", "Share of turns with a closed thought that is not empty."),
   "train/faithful_thoughts": gauge(
     "share",
     "Mean share of a thought's claims that hold, over thoughts that claim something.",
@@ -125,12 +92,12 @@ export const METRICS = {
   "train/claiming_thoughts": gauge("share", "Share of turns whose thought claims something that can be checked."),
   "train/repetition": gauge(
     "share",
-    "Share of 4-grams of written tokens that an episode had before, mean over episodes.",
+    "Share of an episode's 4-grams of written tokens that occurred earlier in it, mean over episodes.",
   ),
   "train/cut_replies": gauge("share", "Share of replies cut at the reply's token limit."),
   "train/pass_at_group": perEnv("share", "Share of groups in which at least one episode was solved; RAGEN's pass@N."),
   "train/groups": perEnv("groups", "Groups played for the update, those that replaced others included."),
-  "train/optimizer_steps": gauge("number", "Steps of the policy's optimiser in this update."),
+  "train/optimizer_steps": gauge("number", "Steps of the policy's optimizer in this update."),
   "curriculum/score": perEnv(
     "number",
     "Moving mean of the standard deviation within a group that the curriculum steers by.",
@@ -148,13 +115,13 @@ export const METRICS = {
   "train/scored_episodes": gauge("episodes", "Tickets of the update whose game came to its own end."),
   "train/truncated_episodes": gauge(
     "episodes",
-    "Tickets of the update that a budget cut short; they are learnt from too.",
+    "Tickets of the update that a budget cut short; they are trained on too.",
   ),
-  "train/env_errors": gauge("episodes", "Tickets of the update that ended as an error of their env."),
-  "train/aborted_episodes": gauge("episodes", "Tickets of the update that nobody could play to an end."),
+  "train/env_errors": gauge("episodes", "Tickets of the update that ended in an env error."),
+  "train/aborted_episodes": gauge("episodes", "Tickets of the update that were given up after repeated failures."),
   "train/failed_episodes": gauge(
     "episodes",
-    "Tickets of the update that ended as env error or aborted; they enter no loss.",
+    "Tickets of the update that ended in an env error or were aborted; they are not trained on.",
   ),
   "train/log_prob_gap": gauge(
     "nats",
@@ -164,23 +131,23 @@ export const METRICS = {
     "updates",
     "Mean number of updates between the version that played an episode and the one trained.",
   ),
-  "train/lag_0": gauge("share", "Share of trained episodes that the policy of the same update played."),
-  "train/lag_1": gauge("share", "Share of trained episodes that the policy of one update before played."),
-  "train/lag_2": gauge("share", "Share of trained episodes that the policy of two updates before played."),
-  "train/lag_more": gauge("share", "Share of trained episodes that a policy of three or more updates before played."),
+  "train/lag_0": gauge("share", "Share of trained episodes played by the policy of the same update."),
+  "train/lag_1": gauge("share", "Share of trained episodes played by the policy one update older."),
+  "train/lag_2": gauge("share", "Share of trained episodes played by the policy two updates older."),
+  "train/lag_more": gauge("share", "Share of trained episodes played by a policy three or more updates older."),
   "train/advantage_abs": gauge("number", "Mean absolute advantage over written tokens of kept episodes."),
   "train/explained_variance": gauge(
     "number",
     "1 - var(return - value) / var(return), over written tokens; 1 is a perfect critic.",
   ),
   "train/critic_share": gauge("share", "Weight of the critic against the group's baseline in the hybrid advantage."),
-  "train/overlong_mean": gauge("reward", "Mean reward that an episode lost for long replies; 0 or negative."),
+  "train/overlong_mean": gauge("reward", "Mean penalty of an episode for overlong replies; 0 or negative."),
   "train/importance_mean": gauge("number", "Mean importance weight, learner against sampler, over written tokens."),
-  "train/importance_capped": gauge("share", "Share of written tokens whose importance weight was cut at its cap."),
+  "train/importance_capped": gauge("share", "Share of written tokens whose importance weight was cut to the cap."),
   "train/kl_coefficient": gauge("number", "Weight of the KL term in this update."),
-  "train/replaced_groups": gauge("groups", "Groups without any spread of reward that were replaced by new ones."),
+  "train/replaced_groups": gauge("groups", "Groups with zero reward spread that were replaced by new groups."),
 
-  "loss/policy": gauge("number", "Clipped policy loss of the update, entropy and KL terms not included."),
+  "loss/policy": gauge("number", "Clipped policy loss of the update, without entropy and KL terms."),
   "loss/value": gauge("number", "Clipped value loss of the critic."),
   "loss/clip_fraction_high": gauge("share", "Share of written tokens whose ratio was clipped at 1 + clipHigh."),
   "loss/clip_fraction_low": gauge("share", "Share of written tokens whose ratio was clipped at 1 - clipLow."),
@@ -192,12 +159,12 @@ export const METRICS = {
     "Mean of old minus new log-probability over written tokens: how far this update moved.",
   ),
 
-  "health/verdict": gauge("number", "Of the Echo Trap detector: 0 healthy, 1 solved, 2 warning, 3 collapsed."),
-  "health/interventions": counter("number", "Rungs of health.ladder taken so far."),
-  "health/rollbacks": counter("number", "Times the run went back to its last healthy checkpoint."),
+  "health/verdict": gauge("number", "Verdict of the Echo Trap detector: 0 healthy, 1 solved, 2 warning, 3 collapsed."),
+  "health/interventions": counter("number", "Interventions of health.ladder taken so far."),
+  "health/rollbacks": counter("number", "Times the run returned to its last healthy checkpoint."),
   "health/stopped_early": gauge(
     "number",
-    "1 at the update after which the run was ended by health.stopEarly or health.ladder.",
+    "1 at the update after which health.stopEarly or health.ladder ended the run.",
   ),
 
   ...COLLAPSE_METRICS,
@@ -207,64 +174,61 @@ export const METRICS = {
   "warm/stage": gauge("number", "Stage of the warm start, from 1."),
   "warm/progress": gauge("share", "Share of this stage of the warm start that is done."),
   "warm/loss": gauge("nats", "Mean cross-entropy of the warm start's written tokens."),
-  "warm/success": gauge("share", "Share of episodes solved by the policy in the middle of its warm start."),
+  "warm/success": gauge("share", "Share of episodes solved by the policy during its warm start."),
 
   "speed/tokens_per_second": timed("tokens/s", "Tokens written per second of rollout, over all samplers."),
   "speed/updates_per_minute": timed("updates/min", "Updates per minute, validation and checkpoints included."),
-  "speed/rollout_s": timed("seconds", "From the first ticket of an update to its last outcome."),
-  "speed/update_s": timed("seconds", "From the last outcome of an update to its new weights."),
+  "speed/rollout_s": timed("seconds", "Time from the first ticket of an update to its last outcome."),
+  "speed/update_s": timed("seconds", "Time from the last outcome of an update to its new weights."),
   "speed/validate_s": timed("seconds", "Time of one validation."),
   "speed/checkpoint_s": timed("seconds", "Time to write one checkpoint."),
   "weights/publish_ms": timed(
     "milliseconds",
-    "From an update's new weights to the last sampler that acknowledged their digest.",
+    "Time from an update's new weights until the last sampler acknowledged their digest.",
   ),
 
   "total/episodes": counter("episodes", "Episodes finished, validation included."),
   "total/tokens": counter("tokens", "Tokens written by the policy, validation included."),
   "total/updates": counter("updates", "Updates made."),
   "total/expired_tickets": {
-    ...counter("episodes", "Tickets whose lease ran out and that were issued again."),
+    ...counter("episodes", "Tickets reissued because their lease ran out."),
     timed: true,
   },
   "total/retried_tickets": {
-    ...counter(
-      "episodes",
-      "Tickets put back to be issued again: leases that ran out, lost samplers, failures of envs.",
-    ),
+    ...counter("episodes", "Tickets reissued: lease ran out, sampler lost, or env failed."),
     timed: true,
   },
   "total/ignored_outcomes": {
-    ...counter("episodes", "Outcomes that were not used, as their ticket had ended or was somebody else's by then."),
+    ...counter("episodes", "Outcomes ignored because their ticket had ended or been reissued to another sampler."),
     timed: true,
   },
   "total/skipped_updates": counter(
     "updates",
-    "Updates not made, because nothing was left to learn from or a number was not finite.",
+    "Updates skipped because no episode was left to train on or a number was not finite.",
   ),
 
-  "time/policy": own("share", "Share of time in which replies were being written, or the policy waited for its turn."),
-  "time/env": own("share", "Share of time in which everything that is played waited for env servers."),
+  "time/policy": own("share", "Share of time in which a sampler generated replies or waited for the policy."),
+  "time/env": own("share", "Share of time in which all episodes of a sampler waited for env servers."),
   "time/weights": own(
     "share",
     "Share of time spent on new weights: loading them at a sampler, publishing at the learner.",
   ),
-  "time/tickets": own("share", "Share of time in which a sampler had nothing to play."),
+  "time/tickets": own("share", "Share of time in which a sampler waited for tickets."),
   "time/rollout": own("share", "Share of time in which the learner waited for episodes."),
-  "time/update": own("share", "Share of time in which the learner computed."),
+  "time/update": own("share", "Share of time in which the learner computed an update."),
   "time/save": own("share", "Share of time in which the learner wrote checkpoints or waited for the store."),
-  "time/busy": own("share", "Share of time in which an env server worked."),
-  "queue/waiting": own("episodes", "Tickets that wait: at the learner for a sampler, at a sampler for room."),
+  "time/busy": own("share", "Share of time in which an env server computed."),
+  "queue/waiting": own("episodes", "Waiting tickets: at the learner for a sampler, at a sampler for a free slot."),
   "queue/playing": own(
     "episodes",
-    "Episodes in play: leased by the learner, played by a sampler, open at an env server.",
+    "Episodes in play: leased by the learner, played by a sampler, or open at an env server.",
   ),
-  "queue/rows": own("episodes", "Finished episodes that wait at the learner until they are stored."),
+  "queue/rows": own("episodes", "Finished episodes that wait at the learner to be stored."),
   "queue/messages": own(
     "messages",
-    "Metrics and events that wait: at the learner for the sink, at the sink for the store.",
+    "Waiting metrics and events: at the learner for the sink, at the sink for the store.",
   ),
-  "weights/version": own("number", "Policy version that the actor holds; at the learner, the one that it published."),
+  "weights/version": own("number", "Policy version that the actor holds; at the learner, the version it published."),
   "speed/actor_tokens_per_second": own("tokens/s", "Tokens that a sampler writes per second."),
   "speed/env_steps_per_second": own("steps/s", "Turns that an env server plays per second."),
   "speed/sent_bytes_per_second": own("bytes/s", "Bytes of messages that an actor sends per second."),
@@ -282,11 +246,11 @@ export const METRIC_NAMES = Object.keys(METRICS) as readonly MetricName[];
 /** "train/success{env=FrozenLake}": a metric of one part. */
 const PARTED = /^([^{}]+)\{(env|k)=([\w.-]+)\}$/;
 
-/** The name of a metric of one part. Of the same type: whoever takes a name takes this too. */
+/** The name of a metric of one part. It has the same type, so it is accepted wherever a metric's name is. */
 export const partName = (name: MetricName, part: Part, value: string | number): MetricName =>
   `${name}{${part}=${value}}` as MetricName;
 
-/** A name's row in the table, and which part it is of. */
+/** A name's row in the table, and its part if it has one. */
 export function splitName(name: string): { row: string; part: readonly [Part, string] | null } {
   const [, row, part, value] = PARTED.exec(name) ?? [];
   return row === undefined ? { row: name, part: null } : { row, part: [part as Part, value!] };
@@ -302,7 +266,7 @@ export function isMetricName(name: string): name is MetricName {
 export const metric = (name: MetricName): Metric => METRICS[splitName(name).row as MetricName];
 
 /**
- * Check values where they are emitted: `peer.tell({type: "metrics", actor, step, values: metricValues({…})})`.
+ * Check values where they are emitted.
  *
  * @throws {RangeError} if a name is not in the table, or a value is not a finite number.
  */
@@ -311,20 +275,20 @@ export function metricValues(values: Partial<Record<MetricName, number>>): Recor
     if (!isMetricName(name))
       throw new RangeError(`no metric named "${name}"; add it to METRICS in actors/metrics/metrics.ts`);
     if (!Number.isFinite(value)) {
-      throw new RangeError(`${name} is ${value}; a metric must be finite: leave it out and tell an event instead`);
+      throw new RangeError(`${name} is ${value}; a metric must be finite; leave it out and report an event instead`);
     }
   }
   return { ...values };
 }
 
 /**
- * Event kinds that the page reads; any other kind is only listed.
+ * Event kinds that the page reads; other kinds are only listed.
  *
  * - `engine`: text is the engine and device chosen, "compiled on cpu".
- * - `phase`: text is what the run does now, for people: "measuring the baselines", "warm start, stage 1".
+ * - `phase`: text is what the run does now: "measuring the baselines", "warm start, stage 1".
  * - `finished`: the run is over; text says why.
  * - `health`: the Echo Trap detector's verdict changed; text is "collapsed: reason; reason".
- * - `intervention`: a rung of the ladder was taken; text says which, what it changed, and why.
+ * - `intervention`: an intervention of health.ladder was taken; text says which, what it changed, and why.
  * - `early-stop`: the run ends before its last update; text says why.
  */
 export const EVENT_KINDS = {

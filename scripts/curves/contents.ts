@@ -4,7 +4,8 @@
  *
  * - Every run of every entry is a line, or is named in a note.
  */
-import { type MetricName, metric, type Unit } from "../../actors/metrics/metrics.ts";
+import type { Unit } from "../../actors/metrics/metric.ts";
+import { type MetricName, metric } from "../../actors/metrics/metrics.ts";
 import { type Curve, meanCurve } from "./curve.ts";
 import type { Entry, Run } from "./runs.ts";
 

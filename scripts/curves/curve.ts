@@ -1,7 +1,7 @@
 /**
  * The arithmetic of a chart: means over seeds, thinning, axes. Knows no runs and no SVG.
  */
-import type { Unit } from "../../actors/metrics/metrics.ts";
+import type { Unit } from "../../actors/metrics/metric.ts";
 
 /** Steps ascend, with a value each. */
 export interface Curve {

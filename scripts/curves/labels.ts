@@ -3,7 +3,7 @@
  *
  * - Labels beside curves never overlap; one that had to move is joined to its curve by a thin line.
  */
-import type { Unit } from "../../actors/metrics/metrics.ts";
+import type { Unit } from "../../actors/metrics/metric.ts";
 import type { Colored, Contents, Mark } from "./contents.ts";
 import type { Plot } from "./panel.ts";
 import { element, escapeText, INK, polyline, shorten, widthOf, words } from "./svg.ts";

@@ -26,7 +26,7 @@ describe("metricValues", () => {
 
   test.each([Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY])("refuses %p", (value) => {
     expect(() => metricValues({ "train/grad_norm": value })).toThrow(
-      new RangeError(`train/grad_norm is ${value}; a metric must be finite: leave it out and tell an event instead`),
+      new RangeError(`train/grad_norm is ${value}; a metric must be finite; leave it out and report an event instead`),
     );
   });
 });
