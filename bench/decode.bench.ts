@@ -8,7 +8,7 @@ import { Decoder } from "../model/decode/decoder.ts";
 import { Generator } from "../model/decode/generate.ts";
 import { compiledEngine } from "../model/engine/compiled.ts";
 import type { Device, Engine } from "../model/engine/engine.ts";
-import { initialise, layParameters } from "../model/policy/parameters.ts";
+import { initialize, layParameters } from "../model/policy/parameters.ts";
 import { hash64, sequence } from "../model/rng.ts";
 import {
   checkPython,
@@ -84,7 +84,7 @@ class Ours {
     const { batch, prompt, tokens, threads, vocabulary } = numbers;
     const config = referenceModel(numbers);
     const parameters = layParameters(config);
-    initialise(parameters, sequence(1, "reference weights"));
+    initialize(parameters, sequence(1, "reference weights"));
     const engine = this.#timed(compiledEngine({ threads, device }));
     const decoder = new Decoder(engine, config, parameters.flat, { slots: batch, capacity: prompt + tokens });
     const uniform = sequence(2, "reference prompts");

@@ -20,7 +20,7 @@ import { type MicroBatch, microBatches } from "../model/learn/batch.ts";
 import { Network } from "../model/learn/network.ts";
 import type { Objective } from "../model/learn/objective.ts";
 import { LORA_TARGETS } from "../model/policy/lora.ts";
-import { initialise, layFrozen, layParameters, type Parameters } from "../model/policy/parameters.ts";
+import { initialize, layFrozen, layParameters, type Parameters } from "../model/policy/parameters.ts";
 import { baseOf, type ModelConfig } from "../model/policy/transformer.ts";
 import { sequence } from "../model/rng.ts";
 import {
@@ -165,9 +165,9 @@ function makeModel(numbers: Numbers): Model {
   const lora = rank === 0 ? null : { rank, alpha: rank, targets: [...LORA_TARGETS] };
   const config = { ...referenceModel(numbers), lora, tiedEmbedding: rank > 0 };
   const base = layParameters(baseOf(config));
-  initialise(base, sequence(1, "reference weights"));
+  initialize(base, sequence(1, "reference weights"));
   const trained = rank === 0 ? base : layParameters(config);
-  if (rank > 0) initialise(trained, sequence(1, "reference adapters"));
+  if (rank > 0) initialize(trained, sequence(1, "reference adapters"));
   return { config, base, trained };
 }
 

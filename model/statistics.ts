@@ -22,9 +22,9 @@ export function variance(values: ArrayLike<number>, correction: 0 | 1 = 1): numb
     );
   }
   if (isConstant(values)) return 0;
-  const centre = mean(values);
+  const center = mean(values);
   let sum = 0;
-  for (let i = 0; i < values.length; i++) sum += (values[i]! - centre) ** 2;
+  for (let i = 0; i < values.length; i++) sum += (values[i]! - center) ** 2;
   return sum / (values.length - correction);
 }
 

@@ -33,13 +33,13 @@ export interface Trajectory {
   readonly digest: string;
 }
 
-/** Sum of rewards over turns: the raw return, before any penalty or normalisation. */
+/** Sum of rewards over turns: the raw return, before any penalty or normalization. */
 export function rawReward(trajectory: Pick<Trajectory, "turns">): number {
   return trajectory.turns.reduce((sum, turn) => sum + turn.reward, 0);
 }
 
 /** Raw reward plus format penalties: what the advantage is computed from. */
-export function penalisedReward(trajectory: Pick<Trajectory, "turns">): number {
+export function penalizedReward(trajectory: Pick<Trajectory, "turns">): number {
   return trajectory.turns.reduce((sum, turn) => sum + turn.reward + turn.penalty, 0);
 }
 
@@ -54,7 +54,10 @@ export const writtenTokens = ({ written }: Pick<Trajectory, "written">): number 
  * @param vocabulary  V: tokens that there are
  * @returns what is wrong, with where it was found; null if nothing is.
  */
-export function faultOf({ tokens, written, logProbs, contexts, turns }: Trajectory, vocabulary: number): string | null {
+export function trajectoryFault(
+  { tokens, written, logProbs, contexts, turns }: Trajectory,
+  vocabulary: number,
+): string | null {
   const { length } = tokens;
   if (written.length !== length || logProbs.length !== length) {
     return `${length} tokens, but ${written.length} marks of who wrote them and ${logProbs.length} log-probabilities`;

@@ -2,7 +2,7 @@
  * One episode as rows of `run.sqlite`, both ways. Reading the columns of a row gives the same row back.
  * Knows the columns' names; does not know sqlite.
  */
-import { penalisedReward, rawReward } from "../../model/trajectory.ts";
+import { penalizedReward, rawReward } from "../../model/trajectory.ts";
 import type { EpisodeRow, Outcome, StopReason, Ticket } from "../protocol.ts";
 import type { EpisodeSummary } from "./answers.ts";
 
@@ -44,7 +44,7 @@ function smallColumns({ ticket, sampler, outcome, update, advantage }: EpisodeRo
     version: trajectory?.version ?? null,
     digest: trajectory?.digest ?? null,
     reward,
-    penalty: trajectory && penalisedReward(trajectory) - reward!,
+    penalty: trajectory && penalizedReward(trajectory) - reward!,
     turn_count: played?.turns.length ?? 0,
     written_tokens: trajectory ? trajectory.written.reduce((sum, one) => sum + one, 0) : 0,
     trained_in: update,

@@ -9,7 +9,7 @@
  *   and not used: its ticket is issued again, as one that could not be played.
  */
 
-import { faultOf } from "../../model/trajectory.ts";
+import { trajectoryFault } from "../../model/trajectory.ts";
 import type { Clock } from "../clock.ts";
 import type { Answer, Ask, Messages, Outcome, PolicyVersion, Tell, Ticket } from "../protocol.ts";
 import type { Hello, HostHandler } from "../transport/handshake.ts";
@@ -168,7 +168,7 @@ export class Learner implements HostHandler {
     const { version, digest } = outcome.trajectory;
     const published = this.#options.acks.digestOf(version) === digest;
     const fault = published
-      ? faultOf(outcome.trajectory, this.#options.vocabulary)
+      ? trajectoryFault(outcome.trajectory, this.#options.vocabulary)
       : `it was played with version ${version}, ${digest.slice(0, 12)}…, which was not published`;
     if (fault === null) return outcome;
     const detail = `${actor} sent a bad trajectory of ${episode}: ${fault}`;

@@ -2,7 +2,7 @@
  * What a learner's networks lie in, and what lies there when it starts: memory that its threads share. A critic has a network of
  * its own, or is one more head of the policy's; then the policy's memory is the beginning of the critic's.
  */
-import { initialise, layParameters, type Parameters, parameterCount } from "../../model/policy/parameters.ts";
+import { initialize, layParameters, type Parameters, parameterCount } from "../../model/policy/parameters.ts";
 import { baseOf, type ModelConfig } from "../../model/policy/transformer.ts";
 import { sequence, type Uniform } from "../../model/rng.ts";
 import type { Checkpoint } from "../checkpoint/checkpoint.ts";
@@ -53,7 +53,7 @@ async function fillFirst({ seed, model: { path } }: RunConfig, { policy, critic,
 /** Fresh weights, tensor by tensor: those of a large model take longer than an actor may be silent. */
 async function begin({ flat, views }: Parameters, uniform: Uniform): Promise<void> {
   for (const [name, tensor] of views) {
-    initialise({ flat, views: new Map([[name, tensor]]) }, uniform);
+    initialize({ flat, views: new Map([[name, tensor]]) }, uniform);
     await new Promise((next) => setImmediate(next));
   }
 }

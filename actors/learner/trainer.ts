@@ -1,14 +1,15 @@
 /** The learner's computation: networks, imitation and updates. Runs in a thread of its own, or in the learner's. */
 
 import { crossScores, type Reasoned } from "../../model/health/cross-score.ts";
-import { analyseGradients, type BucketRule } from "../../model/health/gradient-analysis.ts";
+import { analyzeGradients, type BucketRule } from "../../model/health/gradient-analysis.ts";
 import type { CrossScores } from "../../model/health/mutual-information.ts";
 import type { BatchLimits, Sequence } from "../../model/learn/batch.ts";
 import { microBatches } from "../../model/learn/batch.ts";
 import { Network } from "../../model/learn/network.ts";
+import { imitation } from "../../model/learn/objective.ts";
 import type { AdamWSettings, AdamWState } from "../../model/learn/optimizer.ts";
-import { imitation } from "../../model/learn/policy-objectives.ts";
-import { type Played, type UpdateResult, type UpdateSettings, update } from "../../model/learn/update/update.ts";
+import type { TrainingEpisode, UpdateResult, UpdateSettings } from "../../model/learn/update/types.ts";
+import { update } from "../../model/learn/update/update.ts";
 import { layFrozen, layParameters } from "../../model/policy/parameters.ts";
 import { baseOf, type ModelConfig } from "../../model/policy/transformer.ts";
 import { type EngineSettings, startEngine } from "../engine/start-engine.ts";
@@ -85,14 +86,14 @@ export function trainerMethods(startsEngine = startEngine) {
       networks.policy.toHost({ moments: false });
       return loss!;
     },
-    async update(played: readonly Played[], settings: UpdateSettings): Promise<UpdateResult> {
+    async update(played: readonly TrainingEpisode[], settings: UpdateSettings): Promise<UpdateResult> {
       const result = await update(networks, played, settings);
       for (const network of trained()) network.toHost({ moments: false });
       return result;
     },
     /** What pulls at the policy in these episodes; nothing is changed. */
-    analyseGradients: (played: readonly Played[], settings: UpdateSettings, rule: BucketRule) =>
-      analyseGradients(networks, played, settings, rule),
+    analyzeGradients: (played: readonly TrainingEpisode[], settings: UpdateSettings, rule: BucketRule) =>
+      analyzeGradients(networks, played, settings, rule),
     /** Each reasoning under its own prompt and the others', by the policy as it is now. */
     crossScore: (turns: readonly Reasoned[], limits: BatchLimits, temperature: number): Promise<CrossScores> =>
       crossScores(networks.policy, turns, limits, temperature),

@@ -109,7 +109,7 @@ async function merged({
   if (model.lora === null) return { model, parameters: layParameters(model, parameters) };
   const whole = layParameters(baseOf(model));
   await loadPretrained(base!, baseOf(model), whole);
-  mergeAdapters(huggingFaceViews(baseOf(model), whole), layParameters(model, parameters), model.lora);
+  mergeAdapters(huggingFaceViews(baseOf(model), whole), layParameters(model, parameters).views, model.lora);
   return { model: baseOf(model), parameters: whole };
 }
 

@@ -3,7 +3,7 @@
  * their effect on an update. Pure. When a rung is taken is health.ts; rolling back and stopping are training.ts.
  */
 import type { FilterRule } from "../../model/learn/filter/filter.ts";
-import type { UpdateSettings } from "../../model/learn/update/update.ts";
+import type { UpdateSettings } from "../../model/learn/update/types.ts";
 import type { HealthConfig, Rung } from "../config/health.ts";
 
 /** Everything that the rungs taken so far have changed. */

@@ -6,7 +6,7 @@
  *
  * Source: RAGEN-2, trainer.gradient_analysis_every and gradient_analysis_env_groups (its experiments: 50 and 128).
  */
-import type { Played, UpdateSettings } from "../../model/learn/update/update.ts";
+import type { TrainingEpisode, UpdateSettings } from "../../model/learn/update/types.ts";
 import type { RunConfig } from "../config/config.ts";
 import type { Ticket } from "../protocol.ts";
 import type { TrainingContext } from "./context.ts";
@@ -30,16 +30,20 @@ export interface Moment {
 export async function measureGradients(
   context: Context,
   moment: Moment,
-  own: readonly Played[],
+  own: readonly TrainingEpisode[],
   settings: UpdateSettings,
 ): Promise<Values> {
   const { everyUpdates, split, groups } = context.config.learner.gradientAnalysis;
   if (everyUpdates === 0 || moment.update % everyUpdates !== 0) return {};
   const played = groups === 0 ? own : await playApart(context, moment, settings);
-  return played.length === 0 ? {} : learnt(await context.trainer.analyseGradients(played, settings, split));
+  return played.length === 0 ? {} : learnt(await context.trainer.analyzeGradients(played, settings, split));
 }
 
-async function playApart({ config, play, warn }: Context, moment: Moment, settings: UpdateSettings): Promise<Played[]> {
+async function playApart(
+  { config, play, warn }: Context,
+  moment: Moment,
+  settings: UpdateSettings,
+): Promise<TrainingEpisode[]> {
   const finished = await play(analysisTickets(config, moment));
   const played = playedOf(finished);
   if (played.length < finished.length) warn("gradients", `update ${moment.update + 1}: ${unplayed(finished)}`);

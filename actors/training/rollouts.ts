@@ -2,7 +2,7 @@
 
 import { passCurve } from "../../envs/analysis/pass-at-k.ts";
 import { repetition, rewardSpread } from "../../model/health/diagnostics.ts";
-import type { Played as Learnable, UpdateResult, UpdateSettings } from "../../model/learn/update/update.ts";
+import type { TrainingEpisode, UpdateResult, UpdateSettings } from "../../model/learn/update/types.ts";
 import { hash64 } from "../../model/rng.ts";
 import { rawReward, type Trajectory, writtenTokens } from "../../model/trajectory.ts";
 import type { RunConfig } from "../config/config.ts";
@@ -104,7 +104,7 @@ export interface PlayedTicket extends Finished {
 export const trainedOn = (
   played: readonly PlayedTicket[],
   { estimator }: Pick<UpdateSettings, "estimator">,
-): Learnable[] =>
+): TrainingEpisode[] =>
   played.map(({ ticket, outcome }) => ({
     trajectory: outcome.trajectory,
     group: ticket.group,

@@ -1,5 +1,5 @@
 /** An update's numbers as metrics, and as a line for people. Pure. */
-import type { UpdateResult } from "../../model/learn/update/update.ts";
+import type { UpdateResult } from "../../model/learn/update/types.ts";
 import { isMetricName, type MetricName } from "../metrics/metrics.ts";
 
 /** An update's own names as metrics. */

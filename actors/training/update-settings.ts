@@ -4,7 +4,7 @@ import type { FilterRule } from "../../model/learn/filter/filter.ts";
 import { controlKl } from "../../model/learn/kl.ts";
 import type { PolicyRule } from "../../model/learn/loss.ts";
 import type { AdamWSettings } from "../../model/learn/optimizer.ts";
-import type { CriticSettings, UpdateSettings } from "../../model/learn/update/update.ts";
+import type { CriticSettings, UpdateSettings } from "../../model/learn/update/types.ts";
 import type { RunConfig } from "../config/config.ts";
 import { playedEnvs } from "../play/envs-of-run.ts";
 import { limitsOf } from "./warm-start.ts";
@@ -32,7 +32,7 @@ export function updateSettings(config: RunConfig, update: number, klCoefficient:
   return {
     filter: filterRule(learner.filter),
     dropConstant: learner.resampleRoundsMax > 0,
-    normalisation: learner.rewardNormalization,
+    normalization: learner.rewardNormalization,
     overlong: overlongOf(config),
     estimator: estimatorOf(learner),
     scaling: advantage,
@@ -65,7 +65,7 @@ function estimatorOf({ estimator, gamma, lambda, gammaTurn, rewardAt, gigpo }: L
     case "reinforce++":
       return { kind: estimator, gamma, rewardAt };
     case "gigpo":
-      return { kind: estimator, gammaTurn, ...gigpo };
+      return { kind: estimator, gammaTurn, turnWeight: gigpo.turnWeight, normalize: gigpo.normalise };
     case "grpo":
     case "dr-grpo":
     case "rloo":

@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { huggingFaceViews, readHuggingFace } from "../../model/checkpoint/hugging-face.ts";
 import { readSafetensors, writeSafetensors } from "../../model/checkpoint/safetensors.ts";
-import { initialise, type Parameters } from "../../model/policy/parameters.ts";
+import { initialize, type Parameters } from "../../model/policy/parameters.ts";
 import type { ModelConfig } from "../../model/policy/transformer.ts";
 import { sequence } from "../../model/rng.ts";
 import type { RunConfig } from "../config/config.ts";
@@ -69,7 +69,7 @@ export async function warmStart(context: WarmStartContext): Promise<{ taught: Ta
   const file = join(config.warmStart.cacheDir, `${digest}.safetensors`);
   const known = await readCached(file, context);
   if (known !== null) return { taught: known, cached: true };
-  initialise(parameters, sequence(config.seed, "initial weights"));
+  initialize(parameters, sequence(config.seed, "initial weights"));
   let taught: Taught | null = null;
   let stepOverall = 0;
   const { stages } = config.warmStart;

@@ -48,7 +48,7 @@ export interface DecoderOptions {
 }
 
 /** A compiled shape, its small inputs by name, and its logits. */
-interface Shape {
+interface CompiledShape {
   readonly run: CompiledFunction;
   readonly feeds: Readonly<Record<string, DeviceArray>>;
   readonly caches: Readonly<Record<string, DeviceArray>>;
@@ -64,9 +64,9 @@ export class Decoder {
   /** What a cache really holds per slot: the capacity, and at least one more, whose content means nothing. */
   readonly #places: number;
   readonly #caches: ReadonlyMap<string, Float32Array>;
-  readonly #shapes = new Map<string, Promise<Shape>>();
+  readonly #shapes = new Map<string, Promise<CompiledShape>>();
   /** With the parameters as they are. */
-  readonly #jobs = new Map<Shape, Job>();
+  readonly #jobs = new Map<CompiledShape, Job>();
   readonly #lengths: Int32Array;
   readonly #frozen: Readonly<Record<string, DeviceArray>>;
   /** Of a step, (slots, V). */
@@ -210,7 +210,7 @@ export class Decoder {
   }
 
   #feedAppend(
-    { feeds }: Shape,
+    { feeds }: CompiledShape,
     length: number,
     members: readonly number[],
     slots: readonly number[],
@@ -231,7 +231,7 @@ export class Decoder {
     for (const [name, values] of Object.entries(fed)) feeds[name]!.write(values);
   }
 
-  #job(shape: Shape): Job {
+  #job(shape: CompiledShape): Job {
     const { run, feeds, caches, logits } = shape;
     const job = this.#jobs.get(shape) ?? {
       run,
@@ -246,7 +246,7 @@ export class Decoder {
     return this.#config.kvHeads * this.#places * this.#config.headWidth;
   }
 
-  #appendShape(rows: number, length: number): Promise<Shape> {
+  #appendShape(rows: number, length: number): Promise<CompiledShape> {
     return this.#known(`append ${rows} x ${length}`, async (name) => {
       const [config, places] = [this.#config, this.#places];
       const picks = Math.max(rows, ROWS_MIN);
@@ -269,7 +269,7 @@ export class Decoder {
   }
 
   /** Of the slots from … from + rows - 1. */
-  #stepShape(rows: number, from: number): Promise<Shape> {
+  #stepShape(rows: number, from: number): Promise<CompiledShape> {
     const config = this.#config;
     const feeds = { tokens: i32(rows, 1), last: i32(rows), total: i32() };
     const cache = f32(rows, config.kvHeads, this.#places, config.headWidth);
@@ -288,7 +288,7 @@ export class Decoder {
     });
   }
 
-  #known(name: string, make: (name: string) => Promise<Shape>): Promise<Shape> {
+  #known(name: string, make: (name: string) => Promise<CompiledShape>): Promise<CompiledShape> {
     const known = this.#shapes.get(name) ?? make(name);
     this.#shapes.set(name, known);
     return known;
@@ -326,7 +326,7 @@ export class Decoder {
     cache: Spec,
     from: number,
     logits: DeviceArray,
-  ): Shape {
+  ): CompiledShape {
     const start = from * this.#slotSize();
     const size = sizeOf(cache.shape);
     const view = ([key, values]: [string, Float32Array]) =>

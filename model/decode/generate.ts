@@ -12,7 +12,7 @@
 
 import { type CoinKey, coin } from "../rng.ts";
 import type { Decoder } from "./decoder.ts";
-import { Sampler, type SampleSettings } from "./token-sampler.ts";
+import { type SampleSettings, TokenSampler } from "./token-sampler.ts";
 
 export interface ReplyRequest {
   /** What came since the last reply; never empty. */
@@ -53,7 +53,7 @@ interface Writing {
 export class Generator {
   readonly #decoder: Decoder;
   readonly #vocabulary: number;
-  readonly #sampler: Sampler;
+  readonly #sampler: TokenSampler;
   readonly #free: number[];
   readonly #slots = new Map<string, number>();
   /** By slot: the reply that it owes. */
@@ -70,7 +70,7 @@ export class Generator {
   constructor(decoder: Decoder, vocabulary: number, slots: number) {
     this.#decoder = decoder;
     this.#vocabulary = vocabulary;
-    this.#sampler = new Sampler(vocabulary);
+    this.#sampler = new TokenSampler(vocabulary);
     // Low slots first, so that a batch of few sequences has few rows.
     this.#free = Array.from({ length: slots }, (_, i) => slots - 1 - i);
   }

@@ -26,7 +26,7 @@ export interface Sampled {
   logProb: number;
 }
 
-export class Sampler {
+export class TokenSampler {
   /** V */
   readonly #vocab: number;
   /** (V) exp(logit / temperature - the largest of them). */

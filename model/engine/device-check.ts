@@ -7,8 +7,8 @@
 import { Decoder } from "../decode/decoder.ts";
 import { microBatches } from "../learn/batch.ts";
 import { Network } from "../learn/network.ts";
-import { imitation } from "../learn/policy-objectives.ts";
-import { initialise, layParameters } from "../policy/parameters.ts";
+import { imitation } from "../learn/objective.ts";
+import { initialize, layParameters } from "../policy/parameters.ts";
 import { ModelConfig } from "../policy/transformer.ts";
 import { sequence } from "../rng.ts";
 import { type CompiledEngine, compiledEngine } from "./compiled.ts";
@@ -51,7 +51,7 @@ export async function deviceCheck(engine: CompiledEngine): Promise<string> {
 
 async function samples(engine: Engine): Promise<Record<string, number[]>> {
   const parameters = layParameters(MODEL);
-  initialise(parameters, sequence(1, "device check"));
+  initialize(parameters, sequence(1, "device check"));
   const network = await Network.create(engine, MODEL, parameters);
   const written = Int32Array.from({ length: TOKENS.length - 1 }, (_, i) => i + 1);
   const weights = [new Float32Array(written.length).fill(1 / written.length)];

@@ -7,11 +7,11 @@
  */
 import { microBatches } from "../learn/batch.ts";
 import type { TokenInputs } from "../learn/objective.ts";
-import { policyObjective } from "../learn/policy-objectives.ts";
-import { partOf, sampleInputs } from "../learn/update/minibatch.ts";
+import { policyObjective } from "../learn/objective.ts";
+import { minibatchOf, sampleInputs } from "../learn/update/minibatch.ts";
 import { prepare } from "../learn/update/prepare.ts";
-import { scorePlayed } from "../learn/update/score.ts";
-import type { Learners, Played, UpdateSettings } from "../learn/update/update.ts";
+import { scoreEpisodes } from "../learn/update/score.ts";
+import type { Learners, TrainingEpisode, UpdateSettings } from "../learn/update/types.ts";
 import { deviation, mean, positionsBy } from "../statistics.ts";
 import { rawReward } from "../trajectory.ts";
 
@@ -41,13 +41,13 @@ const PARTS = {
  * `gradient.std.2` is the mean std of the second bucket's groups, `gradient.task.2` the norm of its gradient by advantages
  * alone, `gradient.task.all` that of all groups. Empty buckets have none.
  */
-export async function analyseGradients(
+export async function analyzeGradients(
   learners: Learners,
-  played: readonly Played[],
+  played: readonly TrainingEpisode[],
   settings: UpdateSettings,
   rule: BucketRule,
 ): Promise<Record<string, number>> {
-  const { scored } = scorePlayed(played, settings.normalisation, settings.overlong);
+  const { scored } = scoreEpisodes(played, settings.normalization, settings.overlong);
   const data = await prepare(learners, scored, 1, settings);
   const groups = [...positionsBy(scored.map(({ group }) => group)).values()];
   const stds = groups.map((rows) => spreadOf(rows.map((row) => rawReward(scored[row]!.trajectory))));
@@ -55,7 +55,7 @@ export async function analyseGradients(
   const found: Record<string, number> = {};
   for (const [bucket, members] of [["all", [...groups.keys()]] as const, ...buckets]) {
     const rows = members.flatMap((group) => groups[group]!);
-    const norms = await normsOf(learners, partOf(data, rows), settings);
+    const norms = await normsOf(learners, minibatchOf(data, rows), settings);
     const values = { ...norms, std: mean(members.map((group) => stds[group]!)), groups: members.length };
     for (const [name, value] of Object.entries(values)) found[`gradient.${name}.${bucket}`] = value;
   }
@@ -64,7 +64,7 @@ export async function analyseGradients(
 
 const spreadOf = (rewards: readonly number[]) => (rewards.length < 2 ? 0 : deviation(rewards));
 
-async function normsOf({ policy }: Learners, part: ReturnType<typeof partOf>, settings: UpdateSettings) {
+async function normsOf({ policy }: Learners, part: ReturnType<typeof minibatchOf>, settings: UpdateSettings) {
   const inputs = sampleInputs(part, settings);
   const batches = microBatches(part.samples.flat(), settings.limits);
   const objective = policyObjective(settings.policy);

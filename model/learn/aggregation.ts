@@ -1,21 +1,21 @@
 /**
- * How token losses become one number: weights per token, so that the loss is a plain weighted sum. Also the weights of
- * importance sampling. Plain arrays; knows no tensors.
+ * Weights per token that make the loss a plain weighted sum, and the weights of importance sampling. Plain arrays; knows no
+ * tensors.
  *
- * - Always for a whole minibatch. A micro-batch uses its slice of the weights; then its losses add up to the minibatch's,
- *   and nothing depends on how the minibatch was cut.
- * - Rows without a written token are padding: they weigh nothing and are not counted.
+ * - Weights are for a whole minibatch. A micro-batch takes its slice of them, so losses of micro-batches add up to the
+ *   minibatch's, however it was split.
+ * - Rows without a written token are padding: they have no weight and are not counted.
  */
 import { checkLength, type Rows, rowCount } from "./advantage/rows.ts";
 
 export type Aggregation =
-  /** Every token alike: 1 / tokens. */
+  /** Each token counts the same: 1 / tokens. */
   | "token-mean"
   /** 1 / rows: long rows count for more. */
   | "seq-mean-token-sum"
-  /** Every row alike: 1 / (rows * tokens of the row). */
+  /** Each row counts the same: 1 / (rows * tokens of the row). */
   | "seq-mean-token-mean"
-  /** 1 / tokensMax, a constant of the run; summed over rows, as verl does (its name notwithstanding). */
+  /** 1 / tokensMax, a constant of the run; summed over rows, as verl does despite the name. */
   | "seq-mean-token-sum-norm";
 
 /**
@@ -55,22 +55,27 @@ export function rowLengths(rows: Rows): number[] {
   );
 }
 
+export interface ImportanceRule {
+  /** "token": each token's own ratio. "sequence": the product over the row, for all of its tokens. */
+  readonly level: "token" | "sequence";
+  /** At least 1. */
+  readonly cap: number;
+}
+
 /**
- * Truncated importance sampling: `min(exp(learner - sampler), cap)` where written, 0 elsewhere. Multiplied onto the
- * weights, it corrects for tokens that another policy (older, or computed differently) sampled.
+ * Truncated importance sampling: `min(exp(learner - sampler), cap)` where written, 0 elsewhere. As a factor on the weights
+ * it corrects for tokens that another policy sampled: an older one, or one computed differently.
  *
  * Source: https://fengyao.notion.site/off-policy-rl; truncation https://arxiv.org/abs/1802.01561 (V-trace).
  *
  * @param learner (B, T) log-probabilities by the policy that the loss's ratio starts from.
- * @param sampler (B, T) log-probabilities recorded as the tokens were sampled.
- * @param cap     at least 1.
- * @param level   "token": each token's own ratio. "sequence": the product over the row, for all of its tokens.
+ * @param sampler (B, T) log-probabilities recorded at sampling.
  */
 export function importanceWeights(
   rows: Rows,
   learner: Float32Array,
   sampler: Float32Array,
-  { cap, level }: { cap: number; level: "token" | "sequence" },
+  { cap, level }: ImportanceRule,
 ): Float32Array {
   checkLength("learner's log-probabilities", learner, rows.written.length);
   checkLength("sampler's log-probabilities", sampler, rows.written.length);

@@ -1,13 +1,18 @@
-/** How far a policy is from its reference: estimates in plain numbers, and controllers of the coefficient. Knows no loss. */
+/** KL divergence of a policy from its reference, in plain numbers, and controllers of its coefficient. Knows no loss. */
 
 export const KL_ESTIMATORS = ["k1", "abs", "k2", "k3", "k3+"] as const;
 export type KlEstimator = (typeof KL_ESTIMATORS)[number];
 
-/** Exponents are kept within this, so that neither exp nor its gradient overflows. */
+export interface KlTerm {
+  readonly estimator: KlEstimator;
+  readonly coefficient: number;
+}
+
+/** Clamp of every exponent, so that neither exp nor its gradient overflows. */
 export const EXPONENT_MAX = 20;
 
 /**
- * KL(policy || reference) per token, as kl-estimate.ts defines it, in plain numbers, for a penalty in the reward.
+ * KL(policy || reference) per token, as loss.ts's `klEstimate` defines it, in plain numbers, for a penalty in the reward.
  *
  * @param logProbs, reference  of the sampled tokens; any equal shape.
  */
@@ -34,7 +39,7 @@ export function klNumbers(
   });
 }
 
-const clip = (x: number, most: number) => Math.min(most, Math.max(-most, x));
+const clip = (x: number, max: number) => Math.min(max, Math.max(-max, x));
 
 /**
  * (B, T) rewards with `- coefficient * KL` on written tokens: the penalty of PPO with KL in the reward.
@@ -55,7 +60,7 @@ export function klInReward(
 
 export type KlController =
   | { readonly kind: "fixed"; readonly coefficient: number }
-  /** Steers the measured KL to `target`, moving by at most 20 % per `horizon` samples. */
+  /** Moves the coefficient so that the measured KL approaches `target`: at most 20 % per `horizon` samples. */
   | { readonly kind: "adaptive"; readonly coefficient: number; readonly target: number; readonly horizon: number };
 
 /**

@@ -1,36 +1,33 @@
 /**
- * Policy and value losses in TensorFlow.js operations: run eagerly or traced into a compiled step, differentiable.
- * Knows no model and no optimiser.
+ * Policy, value and KL losses in differentiable TensorFlow.js operations, run eagerly or traced into a compiled step.
+ * Knows no model and no optimizer.
  *
- * - A loss is `sum(weights * loss per token)`. The weights hold mask and normaliser of the whole minibatch
- *   (`tokenWeights`), so losses and gradients of micro-batches simply add up to the minibatch's.
+ * - A loss is `sum(weights * loss per token)`. The weights hold the mask and the normalizer of the whole minibatch
+ *   (`tokenWeights`), so losses and gradients of micro-batches add up to the minibatch's.
  * - No shape and no branch depends on a tensor's values.
  */
 import * as tf from "@tensorflow/tfjs-core";
-import { detach } from "./kl-term.ts";
-
-/** Log-ratios are kept within this, so that neither exp nor its gradient overflows. */
-const LOG_RATIO_MAX = 20;
+import { EXPONENT_MAX, type KlEstimator } from "./kl.ts";
 
 export type PolicyRule =
-  /** Clipped surrogate. `dualClip`: where the advantage is negative, the ratio counts for at most this; null for no limit. */
+  /** Clipped surrogate. `dualClip` bounds the ratio where the advantage is negative; null: no bound. */
   | { readonly kind: "ppo"; readonly clipLow: number; readonly clipHigh: number; readonly dualClip: number | null }
   /** The ratio of the whole sequence, to the power of 1 / its length, clipped likewise. */
   | { readonly kind: "gspo"; readonly clipLow: number; readonly clipHigh: number }
-  /** REINFORCE weighted by the clipped ratio, which itself has no gradient: clipped tokens still learn. */
+  /** REINFORCE weighted by the clipped ratio, which has no gradient: clipped tokens still get one. */
   | { readonly kind: "cispo"; readonly clipLow: number; readonly clipHigh: number };
 
 /** All (B, T). Only `logProbs` is differentiated. */
 export interface PolicyTensors {
   readonly logProbs: tf.Tensor;
-  /** Of the policy that the ratio compares with. */
+  /** By the policy that the ratio compares with. */
   readonly oldLogProbs: tf.Tensor;
   readonly advantages: tf.Tensor;
   /** `tokenWeights` by the loss's aggregation. */
   readonly weights: tf.Tensor;
-  /** `tokenWeights` "token-mean": what metrics are averaged with. */
+  /** `tokenWeights` "token-mean": the weights of the metrics' averages. */
   readonly shares: tf.Tensor;
-  /** `sequenceShares`; for gspo. */
+  /** 1 / written tokens of the row; for gspo. */
   readonly sequenceShares?: tf.Tensor;
 }
 
@@ -40,7 +37,7 @@ export interface PolicyLoss {
   /** Share of tokens clipped at 1 + clipHigh (advantage above 0), and at 1 - clipLow (below 0). */
   readonly clipHighShare: tf.Scalar;
   readonly clipLowShare: tf.Scalar;
-  /** Share of tokens held by the dual clip. */
+  /** Share of tokens that the dual clip bounds. */
   readonly dualClipShare: tf.Scalar;
   /** Mean of old minus new log-probability, in nats. */
   readonly ratioKl: tf.Scalar;
@@ -58,17 +55,20 @@ export interface PolicyLoss {
  */
 export function policyLoss(tensors: PolicyTensors, rule: PolicyRule): PolicyLoss {
   const { logProbs, oldLogProbs, advantages, weights, shares } = tensors;
-  const logRatio = tf.clipByValue(tf.sub(logProbs, oldLogProbs), -LOG_RATIO_MAX, LOG_RATIO_MAX);
+  const logRatio = tf.clipByValue(tf.sub(logProbs, oldLogProbs), -EXPONENT_MAX, EXPONENT_MAX);
   const ratio = tf.exp(rule.kind === "gspo" ? sequenceMean(logRatio, tensors) : logRatio);
-  const gains = tf.maximum(advantages, 0);
-  const losses = tf.minimum(advantages, 0);
+  const positiveAdvantage = tf.maximum(advantages, 0);
+  const negativeAdvantage = tf.minimum(advantages, 0);
   const low = 1 - rule.clipLow;
   const high = 1 + rule.clipHigh;
   const ceiling = rule.kind === "ppo" && rule.dualClip !== null ? rule.dualClip : Number.POSITIVE_INFINITY;
   const perToken =
     rule.kind === "cispo"
       ? tf.mul(tf.mul(advantages, detach(tf.clipByValue(ratio, low, high))), logProbs)
-      : tf.add(tf.mul(gains, tf.minimum(ratio, high)), tf.mul(losses, between(ratio, low, ceiling)));
+      : tf.add(
+          tf.mul(positiveAdvantage, tf.minimum(ratio, high)),
+          tf.mul(negativeAdvantage, between(ratio, low, ceiling)),
+        );
   const share = (first: tf.Tensor, second: tf.Tensor) =>
     total(tf.mul(tf.cast(first, "float32"), tf.cast(second, "float32")), shares);
   const negative = tf.less(advantages, 0);
@@ -95,10 +95,11 @@ function sequenceMean(logRatio: tf.Tensor, { sequenceShares }: PolicyTensors): t
 }
 
 export interface ValueTensors {
-  /** (B, T) of the critic being trained; differentiated. */
+  /** (B, T) by the critic in training; differentiated. */
   readonly values: tf.Tensor;
-  /** (B, T) of the critic before this update, and its targets. */
+  /** (B, T) by the critic before this update. */
   readonly oldValues: tf.Tensor;
+  /** (B, T) targets. */
   readonly returns: tf.Tensor;
   readonly weights: tf.Tensor;
   readonly shares: tf.Tensor;
@@ -120,19 +121,67 @@ export function valueLoss({ values, oldValues, returns, weights, shares }: Value
   };
 }
 
-/** (B, T) values and what each weighs: the policy loss's weights times a coefficient. */
-interface Weighed {
+/** (B, T) values and weights: the policy loss's weights times a coefficient. */
+interface WeightedTerm {
   readonly values: tf.Tensor;
   readonly weights: tf.Tensor;
 }
 
-/** `policy - sum(entropy) + sum(KL)`, each weighed per token; an absent one is not computed. */
-export function regularised(
+/** `policy - sum(entropy) + sum(KL)`, each weighted per token; an absent one is not computed. */
+export function regularized(
   policy: tf.Scalar,
-  { entropy, kl }: { readonly entropy: Weighed | null; readonly kl: Weighed | null },
+  { entropy, kl }: { readonly entropy: WeightedTerm | null; readonly kl: WeightedTerm | null },
 ): tf.Scalar {
   let loss: tf.Tensor = policy;
   if (entropy !== null) loss = tf.sub(loss, total(entropy.values, entropy.weights));
   if (kl !== null) loss = tf.add(loss, total(kl.values, kl.weights));
   return loss as tf.Scalar;
+}
+
+/**
+ * KL(policy || reference) per token, from the log-probabilities of the sampled token, with d = logProbs - reference:
+ *
+ * - k1: d. Unbiased, but its gradient is zero on average: use it in the reward, not in a loss.
+ * - abs: |d|.
+ * - k2: d^2 / 2.
+ * - k3: exp(-d) + d - 1, the exponent clamped to [-20, 20] and the result to [-10, 10]. Never negative.
+ * - k3+: the value of k3 with the gradient of k2.
+ *
+ * Source: http://joschu.net/blog/kl-approx.html; clamps as verl.
+ *
+ * @param logProbs  (B, T) differentiable.
+ * @param reference (B, T).
+ * @returns (B, T) in nats.
+ */
+export function klEstimate(logProbs: tf.Tensor, reference: tf.Tensor, estimator: KlEstimator): tf.Tensor {
+  const d = tf.sub(logProbs, reference);
+  switch (estimator) {
+    case "k1":
+      return d;
+    case "abs":
+      return tf.abs(d);
+    case "k2":
+      return tf.mul(tf.square(d), 0.5);
+    case "k3":
+      return k3(d);
+    case "k3+": {
+      const k2 = tf.mul(tf.square(d), 0.5);
+      return tf.add(k2, detach(tf.sub(k3(d), k2)));
+    }
+    default:
+      return estimator satisfies never;
+  }
+}
+
+function k3(d: tf.Tensor): tf.Tensor {
+  const ratio = tf.exp(tf.clipByValue(tf.neg(d), -EXPONENT_MAX, EXPONENT_MAX));
+  return tf.clipByValue(tf.sub(tf.add(ratio, d), 1), -10, 10);
+}
+
+/** The same values without a gradient. */
+function detach(x: tf.Tensor): tf.Tensor {
+  return tf.customGrad((value) => ({
+    value: (value as tf.Tensor).clone(),
+    gradFunc: (dy) => tf.zerosLike(dy as tf.Tensor),
+  }))(x);
 }

@@ -1,5 +1,5 @@
 /**
- * Parameters, their gradients and the optimiser, and the compiled functions that fill them: what a learner owns.
+ * Parameters, their gradients and the optimizer, and the compiled functions that fill them: what a learner owns.
  * An `Objective` (objective.ts) says what is computed from the written tokens; the network runs it over micro-batches and adds gradients up,
  * so a minibatch of any size costs the memory of one micro-batch.
  */
@@ -55,7 +55,7 @@ export class Network {
   readonly config: ModelConfig;
   readonly parameters: Parameters;
   readonly #engine: Engine;
-  /** By lane; the optimiser takes their sum. */
+  /** By lane; the optimizer takes their sum. */
   readonly #gradients: readonly LaneGradients[];
   /** null if this network only scores. */
   readonly #optimizer: AdamW | null;
@@ -83,7 +83,7 @@ export class Network {
   }
 
   /**
-   * @param state   of the optimiser, to go on from.
+   * @param state   of the optimizer, to go on from.
    * @param frozen  what adapters leave as it is; needed if the config has any.
    */
   static async create(
@@ -117,7 +117,7 @@ export class Network {
   }
 
   #trained(): AdamW {
-    if (this.#optimizer === null) throw new TypeError("this network only scores: it has no optimiser");
+    if (this.#optimizer === null) throw new TypeError("this network only scores: it has no optimizer");
     return this.#optimizer;
   }
 
@@ -143,7 +143,7 @@ export class Network {
     return sums;
   }
 
-  /** One optimiser step on the gradients so far, which are then zero again. */
+  /** One optimizer step on the gradients so far, which are then zero again. */
   step(settings: AdamWSettings): Promise<OptimizerResult> {
     return this.#trained().step(settings);
   }
@@ -156,7 +156,7 @@ export class Network {
     return norm;
   }
 
-  /** The host's memory takes the parameters, which steps change on a GPU alone; with `moments`, the optimiser's too. */
+  /** The host's memory takes the parameters, which steps change on a GPU alone; with `moments`, the optimizer's too. */
   toHost({ moments }: { readonly moments: boolean }): void {
     for (const values of this.#memory(moments)) this.#engine.toHost(values);
   }
@@ -256,7 +256,7 @@ export class Network {
     head: Head,
     parameters: Readonly<Record<string, tf.Tensor>>,
     x: Readonly<Record<string, tf.Tensor>>,
-    { temperature, rows, width }: Shape,
+    { temperature, rows, width }: Pick<MicroBatch, "rows" | "width"> & { readonly temperature: number },
   ): Record<string, tf.Tensor> {
     const byRow = (values: tf.Tensor) => tf.reshape(values, [rows, width]);
     const states = tf.gather(hiddenStates(this.config, parameters, x["tokens"]!), x["picks"]!);
@@ -364,8 +364,6 @@ function spread(batches: readonly MicroBatch[], lanes: number): number[] {
     return lane;
   });
 }
-
-type Shape = Pick<MicroBatch, "rows" | "width"> & { readonly temperature: number };
 
 const shapeKey = ({ rows, length, width }: MicroBatch, temperature: number) =>
   `${rows}x${length}x${width}@${temperature}`;

@@ -1,13 +1,18 @@
-/** What a network can be asked to compute of written tokens, and to follow the gradient of. Types only. */
-import type * as tf from "@tensorflow/tfjs-core";
+/**
+ * What a network is trained towards: imitation of demonstrations, policy gradient, value regression. An objective turns the
+ * network's scores of the written tokens into a loss. It knows no network.
+ */
+import * as tf from "@tensorflow/tfjs-core";
+import type { KlTerm } from "./kl.ts";
+import { klEstimate, type PolicyRule, policyLoss, regularized, valueLoss } from "./loss.ts";
 
-/** What the network says of each written token, (B, W) each. */
+/** The policy's scores of each written token, (B, W) each. */
 export interface TokenScores {
   readonly logProbs: tf.Tensor;
   readonly entropies: tf.Tensor;
 }
 
-/** What a critic says of the state before each written token, (B, W). */
+/** The critic's value of the state before each written token, (B, W). */
 export interface ValueScores {
   readonly values: tf.Tensor;
 }
@@ -17,21 +22,112 @@ interface Loss {
   readonly metrics: Readonly<Record<string, tf.Scalar>>;
 }
 
-/** What a network says of a token, or of the state before it. A network may have both heads. */
+/** The output layer that an objective reads. A network may have both. */
 export type Head = "tokens" | "value";
 
 interface ObjectiveOf<H extends Head, Scores> {
-  /** Which networks it is for. */
   readonly head: H;
   /** Names the compiled function; equal names must mean equal functions. */
   readonly name: string;
-  /** Per-token inputs, (B, W) each, besides the tokens themselves. */
+  /** Names of the per-token inputs, (B, W) each, besides the tokens themselves. */
   readonly inputs: readonly string[];
   readonly loss: (scores: Scores, inputs: Readonly<Record<string, tf.Tensor>>) => Loss;
 }
 
-/** A loss over written tokens. Losses and metrics are sums, so that those of micro-batches add up to the minibatch's. */
+/** A loss over written tokens. Losses and metrics are sums, so those of micro-batches add up to the minibatch's. */
 export type Objective = ObjectiveOf<"tokens", TokenScores> | ObjectiveOf<"value", ValueScores>;
 
 /** Per-token values of every sequence, by input name: [sequence][written token]. */
 export type TokenInputs = Readonly<Record<string, readonly ArrayLike<number>[]>>;
+
+/** Cross-entropy of the demonstrated tokens: `-sum(weights · logProb)`. */
+export const imitation: Objective = {
+  head: "tokens",
+  name: "imitate",
+  inputs: ["weights"],
+  loss: ({ logProbs, entropies }, { weights }) => ({
+    loss: tf.neg(tf.sum(tf.mul(logProbs, weights!))) as tf.Scalar,
+    metrics: { entropy: tf.sum(tf.mul(entropies, weights!)) as tf.Scalar },
+  }),
+};
+
+export interface PolicySettings {
+  readonly rule: PolicyRule;
+  readonly entropyCoefficient: number;
+  /** null: no KL term in the loss. The gradient of k1 is zero on average: only for comparisons with RAGEN. */
+  readonly kl: KlTerm | null;
+}
+
+/**
+ * Policy gradient on sampled tokens: clipped ratio, entropy bonus, KL to a reference.
+ * The ratio starts from `oldLogProbs`. `weights` are aggregation.ts's; `entropyWeights` and `klWeights` are these times the
+ * coefficients.
+ */
+export function policyObjective({ rule, entropyCoefficient, kl }: PolicySettings): Objective {
+  const hasEntropyBonus = entropyCoefficient !== 0;
+  const inputs = ["oldLogProbs", "advantages", "weights", "shares"];
+  if (rule.kind === "gspo") inputs.push("sequenceShares");
+  if (hasEntropyBonus) inputs.push("entropyWeights");
+  if (kl !== null) inputs.push("reference", "klWeights");
+  return {
+    head: "tokens",
+    // Without the coefficients, which may change with every update: they are in the weights.
+    name: `policy ${JSON.stringify([rule, hasEntropyBonus, kl?.estimator])}`,
+    inputs,
+    loss: ({ logProbs, entropies }, x) => {
+      const { oldLogProbs, advantages, weights, shares, sequenceShares } = x as Record<string, tf.Tensor>;
+      const policy = policyLoss(
+        {
+          logProbs,
+          oldLogProbs: oldLogProbs!,
+          advantages: advantages!,
+          weights: weights!,
+          shares: shares!,
+          ...(sequenceShares === undefined ? {} : { sequenceShares }),
+        },
+        rule,
+      );
+      const mean = (values: tf.Tensor) => tf.sum(tf.mul(values, shares!)) as tf.Scalar;
+      const divergence = kl === null ? null : klEstimate(logProbs, x["reference"]!, kl.estimator);
+      return {
+        loss: regularized(policy.loss, {
+          entropy: hasEntropyBonus ? { values: entropies, weights: x["entropyWeights"]! } : null,
+          kl: divergence === null ? null : { values: divergence, weights: x["klWeights"]! },
+        }),
+        metrics: {
+          policyLoss: policy.loss,
+          clipHigh: policy.clipHighShare,
+          clipLow: policy.clipLowShare,
+          dualClip: policy.dualClipShare,
+          ratioKl: policy.ratioKl,
+          entropy: mean(entropies),
+          ...(divergence === null ? {} : { kl: mean(divergence) }),
+          logProbGap: mean(tf.abs(tf.sub(logProbs, oldLogProbs!))),
+        },
+      };
+    },
+  };
+}
+
+/** Clipped squared error of the critic's values. @param clip  how far a value may move, in reward units */
+export function valueObjective(clip: number): Objective {
+  return {
+    head: "value",
+    name: `value ${clip}`,
+    inputs: ["oldValues", "returns", "weights", "shares"],
+    loss: ({ values }, x) => {
+      const { oldValues, returns, weights, shares } = x as Record<string, tf.Tensor>;
+      const { loss, clipShare } = valueLoss(
+        {
+          values,
+          oldValues: oldValues!,
+          returns: returns!,
+          weights: weights!,
+          shares: shares!,
+        },
+        clip,
+      );
+      return { loss, metrics: { valueLoss: loss, valueClip: clipShare } };
+    },
+  };
+}

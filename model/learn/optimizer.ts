@@ -16,7 +16,7 @@ export interface AdamWSettings {
   readonly clipNorm: number;
 }
 
-/** The optimiser's memory, beside parameters and gradients of the same length. */
+/** The optimizer's memory, beside parameters and gradients of the same length. */
 export interface AdamWState {
   readonly moment: Float32Array;
   readonly variance: Float32Array;

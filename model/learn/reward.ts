@@ -1,5 +1,5 @@
 /**
- * From what an episode earned to what its advantage is computed from: penalty, normalisation, overlong shaping.
+ * From what an episode earned to what its advantage is computed from: penalty, normalization, overlong shaping.
  * Knows groups and tags as names. The raw reward is never changed in place: filters need it.
  */
 
@@ -9,17 +9,17 @@ import { checkLength, type Turns } from "./advantage/rows.ts";
 /** Below this standard deviation a group is constant; also added before dividing. In reward units. */
 const EPSILON = 1e-6;
 
-export interface Normalisation {
+export interface Normalization {
   /** Compare within a group ("state"), an env tag ("inductive"), or the whole batch. */
   readonly grouping: "state" | "inductive" | "batch";
   /** identity: x. mean: x - mean. mean_std: (x - mean) / (std + 1e-6). asym_clip: that, clamped to [-1, 3]. */
   readonly method: "identity" | "mean" | "mean_std" | "asym_clip";
 }
 
-export interface Normalised {
+export interface NormalizedRewards {
   /** (B) reward units (identity, mean) or standard deviations. */
   readonly scores: Float64Array;
-  /** (B) what centred rewards were multiplied by; 1 for identity. */
+  /** (B) what centered rewards were multiplied by; 1 for identity. */
   readonly scales: Float64Array;
 }
 
@@ -34,14 +34,14 @@ export interface Earnings {
 }
 
 /**
- * Penalise, then normalise. The penalty is added whatever the method. Where every group has one member there is nothing
+ * Penalize, then normalize. The penalty is added whatever the method. Where every group has one member there is nothing
  * to compare with, and the method is identity, as in RAGEN; a lone member among larger groups gets 0.
  *
  * Source: RAGEN ctx_manager reward_normalization; standard deviations with divisor n - 1.
  *
  * @throws {RangeError} if a list has the wrong length.
  */
-export function normaliseRewards(earned: Earnings, { grouping, method }: Normalisation): Normalised {
+export function normalizeRewards(earned: Earnings, { grouping, method }: Normalization): NormalizedRewards {
   const { rewards, penalties } = earned;
   checkLength("penalties", penalties, rewards.length);
   const scores = Float64Array.from(rewards, (reward, i) => reward + penalties[i]!);
@@ -50,11 +50,11 @@ export function normaliseRewards(earned: Earnings, { grouping, method }: Normali
   if (method === "identity" || groups.length >= scores.length) return { scores, scales };
   for (const rows of groups) {
     const members = rows.map((row) => scores[row]!);
-    const centre = mean(members);
+    const center = mean(members);
     const spread = members.length < 2 ? 0 : deviation(members);
     const scale = scaleOf(members.length, spread, method);
     for (const row of rows) {
-      const score = (scores[row]! - centre) * scale;
+      const score = (scores[row]! - center) * scale;
       scores[row] = method === "asym_clip" ? Math.min(3, Math.max(-1, score)) : score;
       scales[row] = scale;
     }
@@ -62,7 +62,7 @@ export function normaliseRewards(earned: Earnings, { grouping, method }: Normali
   return { scores, scales };
 }
 
-function keys({ rewards, groups, tags }: Earnings, grouping: Normalisation["grouping"]): ArrayLike<unknown> {
+function keys({ rewards, groups, tags }: Earnings, grouping: Normalization["grouping"]): ArrayLike<unknown> {
   checkLength("groups", groups, rewards.length);
   checkLength("tags", tags, rewards.length);
   switch (grouping) {
@@ -77,22 +77,22 @@ function keys({ rewards, groups, tags }: Earnings, grouping: Normalisation["grou
   }
 }
 
-function scaleOf(count: number, spread: number, method: Exclude<Normalisation["method"], "identity">): number {
+function scaleOf(count: number, spread: number, method: Exclude<Normalization["method"], "identity">): number {
   if (count < 2) return 0;
   if (method === "mean") return 1;
   return spread <= EPSILON ? 0 : 1 / (spread + EPSILON);
 }
 
 /**
- * Turn rewards whose sum is the episode's normalised score: each turn keeps its own reward and penalty, and what
- * normalisation changed is added to the last turn. So turn-level credit and normalisation go together, which RAGEN's
+ * Turn rewards whose sum is the episode's normalized score: each turn keeps its own reward and penalty, and what
+ * normalization changed is added to the last turn. So turn-level credit and normalization go together, which RAGEN's
  * use_turn_scores cannot.
  *
  * @param turns  reward plus penalty of each turn, with its end.
- * @param score  the episode's score by `normaliseRewards`, and its scale.
+ * @param score  the episode's score by `normalizeRewards`, and its scale.
  * @throws {RangeError} if the episode has no turn.
  */
-export function normaliseTurns({ ends, rewards }: Turns, score: number, scale: number): Turns {
+export function normalizeTurns({ ends, rewards }: Turns, score: number, scale: number): Turns {
   if (rewards.length === 0) throw new RangeError("an episode without turns has no turn rewards");
   const scaled = rewards.map((reward) => reward * scale);
   const sum = scaled.reduce((total, reward) => total + reward, 0);

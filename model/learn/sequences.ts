@@ -1,14 +1,13 @@
 /**
- * An episode as the network sees it: one sequence per context. Everything an episode earns, and every advantage, belongs to the
- * whole episode; only what predicts a token is bounded by the token's context.
+ * An episode as the network sees it: one sequence per context.
  *
- * So estimators and aggregation get one row per episode, with the written tokens of all its contexts in order, and the network gets
- * samples. `cut` and `join` go between the two.
+ * Rewards and advantages belong to the whole episode; only the prediction of a token stays within its context. So estimators
+ * and aggregation get one row per episode, with the written tokens of all its contexts in order, and the network gets samples.
  *
  * Source: RAGEN-2's turn-level samples (context_window_mode), where each carries the episode's id and its reward.
  */
-
 import type { Trajectory } from "../trajectory.ts";
+import type { Rows } from "./advantage/rows.ts";
 import type { Sequence } from "./batch.ts";
 
 /** The samples of one episode. */
@@ -36,8 +35,8 @@ export function samplesOf({ tokens, written, contexts }: Pick<Trajectory, "token
   });
 }
 
-/** Values of each episode's written tokens, as values of each sample's, in the order of `samples.flat()`. */
-export function cut(samples: readonly Samples[], values: readonly ArrayLike<number>[]): Float32Array[] {
+/** Splits values of each episode's written tokens by sample, in the order of `samples.flat()`. */
+export function splitBySample(samples: readonly Samples[], values: readonly ArrayLike<number>[]): Float32Array[] {
   return samples.flatMap((own, episode) => {
     const all = Float32Array.from(values[episode]!);
     let at = 0;
@@ -49,8 +48,33 @@ export function cut(samples: readonly Samples[], values: readonly ArrayLike<numb
   });
 }
 
-/** Values of each sample's written tokens, in the order of `samples.flat()`, as values of each episode's. */
-export function join(samples: readonly Samples[], values: readonly ArrayLike<number>[]): Float32Array[] {
+/** Joins values of each sample's written tokens, in the order of `samples.flat()`, by episode. */
+export function joinByEpisode(samples: readonly Samples[], values: readonly ArrayLike<number>[]): Float32Array[] {
   let next = 0;
   return samples.map((own) => Float32Array.from(own.flatMap(() => Array.from(values[next++]!))));
+}
+
+/** (B, W): one row an episode, the written tokens of all its contexts left-aligned. */
+export interface EpisodeRows extends Rows {
+  /** (B)(written tokens) to (B, W), padded with 0. */
+  lay(values: readonly ArrayLike<number>[]): Float32Array;
+  /** (B, W) to (B)(written tokens). */
+  split(laid: Float32Array): Float32Array[];
+}
+
+export function episodeRows(samples: readonly Samples[]): EpisodeRows {
+  const lengths = samples.map((own) => own.reduce((sum, { written }) => sum + written.length, 0));
+  const width = Math.max(...lengths);
+  const written = new Uint8Array(lengths.length * width);
+  for (const [row, length] of lengths.entries()) written.fill(1, row * width, row * width + length);
+  return {
+    width,
+    written,
+    lay(values) {
+      const laid = new Float32Array(written.length);
+      for (const [row, own] of values.entries()) laid.set(own as Float32Array, row * width);
+      return laid;
+    },
+    split: (laid) => lengths.map((length, row) => laid.slice(row * width, row * width + length)),
+  };
 }

@@ -1,13 +1,9 @@
 /**
- * Low-rank adapters: beside a frozen matrix W (out, in) a product of two narrow ones is learnt, `W + alpha / rank · B · A`.
- * B begins as zeros, so the adapted policy begins as the model itself; with the adapters left out it is the model for ever.
+ * Low-rank adapters: training changes A (R, in) and B (out, R) beside a frozen matrix W (out, in), which acts as
+ * `W + alpha / R · B · A`. B begins as zeros, so the adapted policy begins as the model itself.
  * Source: https://arxiv.org/abs/2106.09685; names as in Hugging Face's peft.
- *
- * N rows, R rank.
  */
 import { z } from "zod";
-import type { Parameters } from "./parameters.ts";
-import type { ModelConfig } from "./transformer.ts";
 
 /** Every matrix of a layer: what peft calls all-linear. */
 export const LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"] as const;
@@ -20,12 +16,22 @@ export const Lora = z.strictObject({
 });
 export type Lora = z.infer<typeof Lora>;
 
+/** What the shapes of the matrices depend on; a `ModelConfig` has it. */
+interface ModelSizes {
+  readonly layers: number;
+  readonly width: number;
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headWidth: number;
+  readonly hidden: number;
+}
+
 const inAttention = (target: Target) => /^[qkvo]_/.test(target);
 const moduleName = (layer: number, target: Target) =>
   `model.layers.${layer}.${inAttention(target) ? "self_attn" : "mlp"}.${target}`;
 
 /** (out, in) of a matrix that can be adapted. */
-function matrixShape(target: Target, model: ModelConfig): readonly [out: number, inner: number] {
+function matrixShape(target: Target, model: ModelSizes): readonly [out: number, inner: number] {
   const { width, heads, kvHeads, headWidth, hidden } = model;
   switch (target) {
     case "q_proj":
@@ -46,7 +52,7 @@ function matrixShape(target: Target, model: ModelConfig): readonly [out: number,
 }
 
 /** Names and shapes of all adapters: A (R, in) and B (out, R) of every target. */
-export function adapterShapes(model: ModelConfig, { rank, targets }: Lora): Map<string, readonly number[]> {
+export function adapterShapes(model: ModelSizes, { rank, targets }: Lora): Map<string, readonly number[]> {
   const shapes = new Map<string, readonly number[]>();
   for (let layer = 0; layer < model.layers; layer++) {
     for (const target of LORA_TARGETS.filter((target) => targets.includes(target))) {
@@ -59,20 +65,20 @@ export function adapterShapes(model: ModelConfig, { rank, targets }: Lora): Map<
 }
 
 /**
- * Add the adapters to the matrices they belong to, for good.
+ * Adds the adapters to their matrices.
  *
  * @param base      under Hugging Face's names; changed in place.
- * @param adapters  those of `adapterShapes`.
+ * @param adapters  under the names of `adapterShapes`.
  */
 export function mergeAdapters(
   base: ReadonlyMap<string, { readonly values: Float32Array }>,
-  { views }: Parameters,
+  adapters: ReadonlyMap<string, { readonly shape: readonly number[]; readonly values: Float32Array }>,
   { alpha, rank }: Lora,
 ): void {
-  for (const [name, { shape, values: a }] of views) {
+  for (const [name, { shape, values: a }] of adapters) {
     if (!name.endsWith(".lora_A.weight")) continue;
     const module = name.slice(0, -".lora_A.weight".length);
-    const b = views.get(`${module}.lora_B.weight`)!.values;
+    const b = adapters.get(`${module}.lora_B.weight`)!.values;
     const weight = base.get(`${module}.weight`)!.values;
     const inner = shape[1]!;
     const sums = new Float64Array(inner);

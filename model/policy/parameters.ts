@@ -61,7 +61,7 @@ export function parameterArrays(engine: Engine, { views }: Parameters, prefix = 
  * Fresh weights: normal with deviation 0.02 for matrices, 1 for norm gains, 0 for biases. Source: Qwen2's initializer_range.
  * Adapters: A uniform within 1 / sqrt(in), B zeros, so that they add nothing yet. Source: peft.
  */
-export function initialise({ views }: Parameters, uniform: Uniform): void {
+export function initialize({ views }: Parameters, uniform: Uniform): void {
   for (const [name, { shape, values }] of views) {
     const bound = 1 / Math.sqrt(shape.at(-1)!);
     if (name.endsWith("norm.weight")) values.fill(1);

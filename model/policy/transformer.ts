@@ -30,7 +30,7 @@ export const ModelConfig = z
     ropeScaling: RopeScaling.nullable().default(null),
     /** The projections of queries, keys and values have biases (Qwen2). */
     qkvBias: z.boolean().default(true),
-    /** Queries and keys are normalised by head before their rotation (Qwen3). */
+    /** Queries and keys are normalized by head before their rotation (Qwen3). */
     qkNorm: z.boolean().default(false),
     normEpsilon: z.number().positive().default(1e-6),
     /** The output projection is the embedding itself. */
@@ -50,7 +50,7 @@ export const ModelConfig = z
   });
 export type ModelConfig = z.infer<typeof ModelConfig>;
 
-export type Parameters = Readonly<Record<string, tf.Tensor>>;
+type ParameterTensors = Readonly<Record<string, tf.Tensor>>;
 
 const layerName = (layer: number, rest: string) => `model.layers.${layer}.${rest}`;
 
@@ -105,7 +105,7 @@ function wholeShapes(config: ModelConfig): Shapes {
 type Attend = (qkv: tf.Tensor, layer: number) => tf.Tensor;
 
 /** Embedding, layers and final norm. @returns (B · T, width) */
-function body(config: ModelConfig, parameters: Parameters, tokens: tf.Tensor, attend: Attend): tf.Tensor {
+function body(config: ModelConfig, parameters: ParameterTensors, tokens: tf.Tensor, attend: Attend): tf.Tensor {
   const { width, layers, heads, headWidth, normEpsilon, lora } = config;
   const [batch, length] = tokens.shape as [number, number];
   let x: tf.Tensor = tf.gather(parameters["model.embed_tokens.weight"]!, tf.reshape(tokens, [batch * length]));
@@ -149,7 +149,7 @@ function adapted(
 }
 
 /** @param x (N, width). @returns (N, (H + 2K) · D), not rotated yet */
-function queriesKeysValues(config: ModelConfig, parameters: Parameters, x: tf.Tensor, layer: number): tf.Tensor {
+function queriesKeysValues(config: ModelConfig, parameters: ParameterTensors, x: tf.Tensor, layer: number): tf.Tensor {
   const { heads, kvHeads, headWidth, qkvBias, qkNorm, normEpsilon, lora } = config;
   const part = (rest: string) => parameters[layerName(layer, `self_attn.${rest}`)]!;
   const weight = part("qkv_proj.weight");
@@ -166,13 +166,13 @@ function queriesKeysValues(config: ModelConfig, parameters: Parameters, x: tf.Te
 }
 
 /** @param states (M, width). @returns (M, V) */
-export function logits(config: ModelConfig, parameters: Parameters, states: tf.Tensor): tf.Tensor {
+export function logits(config: ModelConfig, parameters: ParameterTensors, states: tf.Tensor): tf.Tensor {
   const head = config.tiedEmbedding ? "model.embed_tokens.weight" : "lm_head.weight";
   return tf.matMul(states, parameters[head]!, false, true);
 }
 
 /** A critic's value of each state. @param states (M, width). @returns (M, 1) */
-export function stateValues(parameters: Parameters, states: tf.Tensor): tf.Tensor {
+export function stateValues(parameters: ParameterTensors, states: tf.Tensor): tf.Tensor {
   return tf.matMul(states, parameters["value_head.weight"]!, false, true);
 }
 
@@ -182,7 +182,7 @@ export function stateValues(parameters: Parameters, states: tf.Tensor): tf.Tenso
  * @param tokens (B, T) int32
  * @returns (B · T, width)
  */
-export function hiddenStates(config: ModelConfig, parameters: Parameters, tokens: tf.Tensor): tf.Tensor {
+export function hiddenStates(config: ModelConfig, parameters: ParameterTensors, tokens: tf.Tensor): tf.Tensor {
   const { headWidth, ropeTheta, ropeScaling } = config;
   const length = tokens.shape[1]!;
   const tables = rotaryTables(length, headWidth, ropeTheta, ropeScaling);
@@ -210,7 +210,7 @@ export interface Decoded {
  */
 export function stepStates(
   config: ModelConfig,
-  parameters: Parameters,
+  parameters: ParameterTensors,
   tokens: tf.Tensor,
   last: tf.Tensor,
   total: tf.Tensor,
@@ -232,7 +232,7 @@ export function stepStates(
  */
 export function appendStates(
   config: ModelConfig,
-  parameters: Parameters,
+  parameters: ParameterTensors,
   tokens: tf.Tensor,
   slots: tf.Tensor,
   positions: tf.Tensor,
@@ -248,7 +248,7 @@ type AttendCached = (qkv: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, rotary:
 
 function decode(
   config: ModelConfig,
-  parameters: Parameters,
+  parameters: ParameterTensors,
   tokens: tf.Tensor,
   caches: Caches,
   capacity: number,

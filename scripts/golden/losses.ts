@@ -10,8 +10,7 @@ import { discountedReturns } from "../../model/learn/advantage/reinforce.ts";
 import { overTokens, type Rows, whiten } from "../../model/learn/advantage/rows.ts";
 import { type Aggregation, tokenWeights } from "../../model/learn/aggregation.ts";
 import { KL_ESTIMATORS, type KlEstimator } from "../../model/learn/kl.ts";
-import { klEstimate } from "../../model/learn/kl-term.ts";
-import { policyLoss, valueLoss } from "../../model/learn/loss.ts";
+import { klEstimate, policyLoss, valueLoss } from "../../model/learn/loss.ts";
 import type { Check } from "./check.ts";
 import { perKey } from "./per-key.ts";
 

@@ -8,7 +8,7 @@
 
 import type { EnvTag } from "../../envs/tag.ts";
 import type { Message } from "../../envs/text/prompt.ts";
-import { normaliseRewards } from "../../model/learn/reward.ts";
+import { normalizeRewards } from "../../model/learn/reward.ts";
 import { chatml } from "./chatml.ts";
 import type { Check } from "./check.ts";
 import { actionsIn, tagOf } from "./envs/prompts.ts";
@@ -55,7 +55,7 @@ export function maskChecks(body: unknown, file: unknown): Check[] {
     [...mask.keys()].filter((t) => mask[t]).map((t) => words[rows[row]![t + 1]!]);
   const ones = masks.map((mask) => mask.reduce((sum, one) => sum + one, 0));
   const sums = rewards.map((turns) => turns.reduce((sum, reward) => sum + reward, 0));
-  const { scores } = normaliseRewards(
+  const { scores } = normalizeRewards(
     { rewards: sums, penalties, groups: sums.map(() => 0), tags: sums.map(() => "") },
     { grouping: "state", method: "identity" },
   );

@@ -1,7 +1,7 @@
-/** Golden case H9: reward normalisation and rollout filters. A rule by a name that is not known throws: it cannot be run. */
+/** Golden case H9: reward normalization and rollout filters. A rule by a name that is not known throws: it cannot be run. */
 import { z } from "zod";
 import { type Candidates, FILTER_METRICS, filterGroups } from "../../model/learn/filter/filter.ts";
-import { type Normalisation, normaliseRewards } from "../../model/learn/reward.ts";
+import { type Normalization, normalizeRewards } from "../../model/learn/reward.ts";
 import type { Check } from "./check.ts";
 import { perKey } from "./per-key.ts";
 
@@ -21,8 +21,8 @@ interface Earned {
   tags?: string[];
   penalties: number[];
 }
-type NormalisationCase = Normalisation & { out: number[] };
-const NormalisationRule = z.object({
+type NormalizationCase = Normalization & { out: number[] };
+const NormalizationRule = z.object({
   method: z.enum(["identity", "mean", "mean_std", "asym_clip"]),
   grouping: z.enum(["state", "inductive", "batch"]),
 });
@@ -40,8 +40,8 @@ const SelectionRule = z.strictObject({
 
 interface H9 {
   v1: Earned & {
-    results: NormalisationCase[];
-    group_size_1_note: Earned & NormalisationCase;
+    results: NormalizationCase[];
+    group_size_1_note: Earned & NormalizationCase;
     v1_filter: FilterVectors<{ ratio: number; type: "std" | "std_rev"; kept: number[] }> & { group_std: number[] };
   };
   v2_filter: FilterVectors<FilterCase> & { defaults: FilterCase["params"] };
@@ -53,8 +53,8 @@ export function rewardChecks(body: unknown): Check[] {
   const { v1_filter } = v1;
   const candidates = groupsOf(v1_filter.scores, v1_filter.group_size);
   return [
-    ...v1.results.map((rule) => normalisationCheck(v1, rule)),
-    normalisationCheck(lone, lone),
+    ...v1.results.map((rule) => normalizationCheck(v1, rule)),
+    normalizationCheck(lone, lone),
     {
       name: "v1_filter: group_std",
       expected: v1_filter.group_std,
@@ -73,10 +73,10 @@ export function rewardChecks(body: unknown): Check[] {
   ];
 }
 
-function normalisationCheck({ scores, penalties, group_ids, tags }: Earned, vector: NormalisationCase): Check {
-  const rule = NormalisationRule.parse(vector);
+function normalizationCheck({ scores, penalties, group_ids, tags }: Earned, vector: NormalizationCase): Check {
+  const rule = NormalizationRule.parse(vector);
   const earned = { rewards: scores, penalties, groups: group_ids, tags: tags ?? scores.map(() => "") };
-  const got = Array.from(normaliseRewards(earned, rule).scores);
+  const got = Array.from(normalizeRewards(earned, rule).scores);
   return { name: `${rule.method} by ${rule.grouping}`, expected: vector.out, got };
 }
 

@@ -119,7 +119,7 @@ export async function startLearner(config: RunConfig, context: ProcessContext): 
       steps: notPartOfThis,
       goOnFrom: notPartOfThis,
       crossScore: notPartOfThis,
-      analyseGradients: notPartOfThis,
+      analyzeGradients: notPartOfThis,
       async update(batch) {
         const named = batch.map(({ trajectory }) => ({ ticket: played.get(trajectory)!, outcome: { trajectory } }));
         const update = `update of version ${version}`;

@@ -1,6 +1,6 @@
 /** What an episode earned, with and without its penalties; and what nobody should learn from. */
 import { describe, expect, test } from "bun:test";
-import { faultOf, penalisedReward, rawReward, type Trajectory } from "../../model/trajectory.ts";
+import { penalizedReward, rawReward, type Trajectory, trajectoryFault } from "../../model/trajectory.ts";
 
 const turns = [
   { end: 4, reward: -0.1, penalty: 0 },
@@ -9,11 +9,11 @@ const turns = [
 
 test("the raw reward is the sum over turns; penalties come on top", () => {
   expect(rawReward({ turns })).toBeCloseTo(10.8, 12);
-  expect(penalisedReward({ turns })).toBeCloseTo(10.3, 12);
+  expect(penalizedReward({ turns })).toBeCloseTo(10.3, 12);
 });
 
 test("an episode without turns earned nothing", () => {
-  expect([rawReward({ turns: [] }), penalisedReward({ turns: [] })]).toEqual([0, 0]);
+  expect([rawReward({ turns: [] }), penalizedReward({ turns: [] })]).toEqual([0, 0]);
 });
 
 describe("a trajectory", () => {
@@ -31,7 +31,7 @@ describe("a trajectory", () => {
   };
 
   test("that fits together can be learnt from", () => {
-    expect([faultOf(good, 10), faultOf({ ...good, turns: [] }, 10)]).toEqual([null, null]);
+    expect([trajectoryFault(good, 10), trajectoryFault({ ...good, turns: [] }, 10)]).toEqual([null, null]);
   });
 
   test.each<[string, Partial<Trajectory>]>([
@@ -57,6 +57,6 @@ describe("a trajectory", () => {
     ["turn 0 earned NaN and 0", { turns: [{ end: 2, reward: Number.NaN, penalty: 0 }] }],
     ["turn 0 earned 1 and -Infinity", { turns: [{ end: 2, reward: 1, penalty: -Infinity }] }],
   ])("is refused: %s", (fault, changes) => {
-    expect(faultOf({ ...good, ...changes }, 10)).toBe(fault);
+    expect(trajectoryFault({ ...good, ...changes }, 10)).toBe(fault);
   });
 });

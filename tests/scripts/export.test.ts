@@ -14,7 +14,7 @@ import { loadPretrained, readPretrained } from "../../actors/policy/pretrained.t
 import { Decoder } from "../../model/decode/decoder.ts";
 import { compiledEngine } from "../../model/engine/compiled.ts";
 import { f32, i32 } from "../../model/engine/engine.ts";
-import { initialise, layParameters, parameterArrays } from "../../model/policy/parameters.ts";
+import { initialize, layParameters, parameterArrays } from "../../model/policy/parameters.ts";
 import { hiddenStates, logits, type ModelConfig, parameterShapes } from "../../model/policy/transformer.ts";
 import { sequence } from "../../model/rng.ts";
 import { builtinDialogue } from "../../model/text/chat.ts";
@@ -51,7 +51,7 @@ async function fakeRun(folder: string, values: Tree, change: (value: number) => 
   writeFileSync(join(folder, "config.json"), JSON.stringify(withoutSecrets(config)));
   const { model, dialogue } = policyOf(config);
   const parameters = layParameters(model);
-  initialise(parameters, sequence(1, "export"));
+  initialize(parameters, sequence(1, "export"));
   for (let i = 0; i < parameters.flat.length; i++) parameters.flat[i] = change(parameters.flat[i]!);
   const still = new Float32Array(parameters.flat.length);
   await saveCheckpoint(join(folder, "checkpoints"), {

@@ -11,8 +11,8 @@ import { hybrid } from "./hybrid.ts";
 import { discountedReturns } from "./reinforce.ts";
 import { checkLength, overTokens, overTurns, type Rows, rowCount, type Turns, tokenRewards, whiten } from "./rows.ts";
 
-export interface Minibatch extends Rows {
-  /** (B) turn ends and turn rewards: penalised and normalised, but not yet an advantage. */
+export interface AdvantageInputs extends Rows {
+  /** (B) turn ends and turn rewards: penalized and normalized, but not yet an advantage. */
   readonly turns: readonly Turns[];
   /** (B) the group of each row. */
   readonly groups: ArrayLike<number>;
@@ -56,7 +56,7 @@ export const CRITIC_KINDS: readonly Estimator["kind"][] = ["gae", "bi-level-gae"
 /**
  * @throws {RangeError} if the estimator needs values or anchors that the minibatch lacks, or a length does not fit.
  */
-export function estimateAdvantages(batch: Minibatch, estimator: Estimator): Advantages {
+export function estimateAdvantages(batch: AdvantageInputs, estimator: Estimator): Advantages {
   checkLength("groups", batch.groups, rowCount(batch));
   if (batch.tokenExtras !== undefined) checkLength("token extras", batch.tokenExtras, batch.written.length);
   const { kind } = estimator;
@@ -101,25 +101,25 @@ export function estimateAdvantages(batch: Minibatch, estimator: Estimator): Adva
   }
 }
 
-function credit(batch: Minibatch, { kind, rewardAt, gamma, lambda }: TokenCredit & { kind: string }): Estimate {
+function credit(batch: AdvantageInputs, { kind, rewardAt, gamma, lambda }: TokenCredit & { kind: string }): Estimate {
   const rewards = onTokens(batch, rewardAt);
   return gae(batch, rewards, valuesOf(batch, kind), { gamma, lambda, over: "written" });
 }
 
-function whitened(batch: Minibatch, { advantages, returns }: Estimate): Advantages {
+function whitened(batch: AdvantageInputs, { advantages, returns }: Estimate): Advantages {
   return { advantages: whiten(advantages, batch.written), returns, measured: {} };
 }
 
 const plain = (advantages: Float32Array): Advantages => ({ advantages, returns: null, measured: {} });
 
 /** (B, T) rewards of turns where `rewardAt` puts them, and the extras where they are. */
-function onTokens(batch: Minibatch, rewardAt: "turns" | "end"): Float32Array {
+function onTokens(batch: AdvantageInputs, rewardAt: "turns" | "end"): Float32Array {
   const rewards = tokenRewards(batch, batch.turns, rewardAt);
   return batch.tokenExtras === undefined ? rewards : rewards.map((reward, i) => reward + batch.tokenExtras![i]!);
 }
 
 /** Turns with their tokens' extras added to their rewards: for estimators that know turns or episodes only. */
-function earnings(batch: Minibatch): readonly Turns[] {
+function earnings(batch: AdvantageInputs): readonly Turns[] {
   const { turns, tokenExtras, width } = batch;
   if (tokenExtras === undefined) return turns;
   return turns.map(({ ends, rewards }, row) => {
@@ -133,10 +133,10 @@ function earnings(batch: Minibatch): readonly Turns[] {
   });
 }
 
-const sums = (batch: Minibatch) =>
+const sums = (batch: AdvantageInputs) =>
   earnings(batch).map(({ rewards }) => rewards.reduce((sum, reward) => sum + reward, 0));
 
-function valuesOf({ values }: Minibatch, kind: string): Float32Array {
+function valuesOf({ values }: AdvantageInputs, kind: string): Float32Array {
   if (values === undefined)
     throw new RangeError(`${kind} needs a critic: pass values, or choose an estimator without one`);
   return values;

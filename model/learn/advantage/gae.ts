@@ -1,5 +1,5 @@
 /**
- * Generalised advantage estimation over tokens, and over turns and tokens (bi-level). Knows nothing of whitening, which
+ * Generalized advantage estimation over tokens, and over turns and tokens (bi-level). Knows nothing of whitening, which
  * needs the whole minibatch (rows.ts).
  *
  * - Turn ends are given, never inferred: a turn that earned 0 is still a turn.

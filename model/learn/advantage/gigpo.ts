@@ -12,7 +12,7 @@ export interface Gigpo {
   /** Weight of the turn-level advantage; 1 in the paper. */
   readonly turnWeight: number;
   /** Divide by the standard deviation of the group (of trajectories, of turns), or only subtract its mean. */
-  readonly normalise: "mean_std" | "mean";
+  readonly normalize: "mean_std" | "mean";
 }
 
 /**
@@ -31,10 +31,10 @@ export function gigpo(
   rewards: readonly (readonly number[])[],
   anchors: readonly (readonly string[])[],
   groups: ArrayLike<number>,
-  { gammaTurn, turnWeight, normalise }: Gigpo,
+  { gammaTurn, turnWeight, normalize }: Gigpo,
 ): number[][] {
   checkLength("anchors", anchors, rewards.length);
-  const compare = normalise === "mean_std" ? grpo : drGrpo;
+  const compare = normalize === "mean_std" ? grpo : drGrpo;
   const wholes = compare(
     rewards.map((row) => row.reduce((sum, reward) => sum + reward, 0)),
     { groups },

@@ -16,7 +16,7 @@ export interface Rows {
 /** Turns of one row: `ends` are columns of the turns' last written tokens, ascending. */
 export interface Turns {
   readonly ends: readonly number[];
-  /** What each turn earned, after penalty and normalisation. */
+  /** What each turn earned, after penalty and normalization. */
   readonly rewards: readonly number[];
 }
 
@@ -105,9 +105,9 @@ export function whiten(values: Float32Array, written: Uint8Array): Float32Array 
   if (count < 2) throw new RangeError(`whitening needs at least 2 written tokens, got ${count}`);
   let sum = 0;
   for (let i = 0; i < values.length; i++) if (written[i]) sum += values[i]!;
-  const centre = sum / count;
+  const center = sum / count;
   let squares = 0;
-  for (let i = 0; i < values.length; i++) if (written[i]) squares += (values[i]! - centre) ** 2;
+  for (let i = 0; i < values.length; i++) if (written[i]) squares += (values[i]! - center) ** 2;
   const scale = 1 / Math.sqrt(squares / (count - 1) + 1e-8);
-  return values.map((value) => (value - centre) * scale);
+  return values.map((value) => (value - center) * scale);
 }

@@ -1,13 +1,13 @@
 /**
  * StarPO-S: which groups of a rollout are worth learning from. Knows scores of trajectories, not trajectories.
  *
- * - Scores are raw episode rewards, before penalty and normalisation: after mean_std every group would have a std of 1.
+ * - Scores are raw episode rewards, before penalty and normalization: after mean_std every group would have a std of 1.
  * - Nothing to learn from is an answer, not an error: `kept` is empty and `reason` says why.
  * - The order of trajectories and groups is never changed; ties go to the group that came first.
  */
 
 import { deviation, mean, positionsBy } from "../../statistics.ts";
-import { allConstant, type FilterMetric, type FilterRule, type Scored, select, ZERO } from "./selection.ts";
+import { allConstant, type FilterMetric, type FilterRule, type GroupScore, select, ZERO } from "./selection.ts";
 
 export { FILTER_METRICS, type FilterMetric, type FilterRule } from "./selection.ts";
 
@@ -48,7 +48,7 @@ export interface FilterMetrics {
   readonly keptRewardStd: number | null;
 }
 
-interface Group extends Scored {
+interface Group extends GroupScore {
   readonly id: number;
   readonly rows: readonly number[];
   readonly lone: boolean;

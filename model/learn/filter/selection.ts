@@ -43,7 +43,7 @@ export type FilterRule =
   | ({ readonly strategy: "min_p"; readonly value: number } & Ranking);
 
 /** What a selection needs to know of a group. */
-export interface Scored {
+export interface GroupScore {
   readonly score: number;
   /** Sample std of the raw reward within the group. */
   readonly rewardStd: number;
@@ -56,7 +56,7 @@ export interface Scored {
  *                     groups then decides; otherwise such a batch selects nothing.
  * @throws {RangeError} if the rule's value is out of range.
  */
-export function select<G extends Scored>(
+export function select<G extends GroupScore>(
   groups: readonly G[],
   rule: FilterRule,
   rankConstant: boolean,
@@ -96,14 +96,14 @@ export function select<G extends Scored>(
   }
 }
 
-export const allConstant = (groups: readonly Scored[]) => groups.every((group) => group.rewardStd <= ZERO);
+export const allConstant = (groups: readonly GroupScore[]) => groups.every((group) => group.rewardStd <= ZERO);
 
 /** Best first; the sort is stable, so ties keep their order. */
-const rank = <G extends Scored>(groups: readonly G[], order: "largest" | "smallest"): G[] =>
+const rank = <G extends GroupScore>(groups: readonly G[], order: "largest" | "smallest"): G[] =>
   groups.toSorted((a, b) => (order === "largest" ? b.score - a.score : a.score - b.score));
 
 /** Best groups first until `value` of the sum, less epsilon, is reached; none if the scores run out or turn non-positive. */
-function linearShare<G extends Scored>(ranked: readonly G[], value: number, epsilon: number): readonly G[] {
+function linearShare<G extends GroupScore>(ranked: readonly G[], value: number, epsilon: number): readonly G[] {
   const threshold = value * ranked.reduce((sum, group) => sum + group.score, 0) - epsilon;
   let held = 0;
   for (const [count, group] of ranked.entries()) {
@@ -115,7 +115,7 @@ function linearShare<G extends Scored>(ranked: readonly G[], value: number, epsi
 }
 
 /** Best groups first until their softmax probabilities reach `value`; at least one. */
-function softmaxShare<G extends Scored>(
+function softmaxShare<G extends GroupScore>(
   ranked: readonly G[],
   { value, order }: { value: number; order: "largest" | "smallest" },
 ): readonly G[] {

@@ -1,34 +1,33 @@
-/** Some of the prepared trajectories as what one gradient is computed from: inputs and weights, for every written token. */
+/** The inputs and weights of one gradient: some of the prepared episodes, for every written token. */
 import { tokenWeights } from "../aggregation.ts";
 import type { TokenInputs } from "../objective.ts";
-import { cut } from "../sequences.ts";
-import type { Prepared } from "./prepare.ts";
-import type { UpdateSettings } from "./update.ts";
-import { gridOf } from "./written-rows.ts";
+import { episodeRows, splitBySample } from "../sequences.ts";
+import type { PreparedUpdate } from "./prepare.ts";
+import type { UpdateSettings } from "./types.ts";
 
-export type Part = Pick<Prepared, "samples" | "inputs">;
+export type Minibatch = Pick<PreparedUpdate, "samples" | "inputs">;
 
-/** The trajectories at these indices. */
-export function partOf({ samples, inputs }: Prepared, indices: readonly number[]): Part {
-  const part = Object.entries(inputs).map(([name, values]) => [name, indices.map((i) => values[i]!)] as const);
-  return { samples: indices.map((i) => samples[i]!), inputs: Object.fromEntries(part) };
+/** The episodes at these indices. */
+export function minibatchOf({ samples, inputs }: PreparedUpdate, indices: readonly number[]): Minibatch {
+  const chosen = Object.entries(inputs).map(([name, values]) => [name, indices.map((i) => values[i]!)] as const);
+  return { samples: indices.map((i) => samples[i]!), inputs: Object.fromEntries(chosen) };
 }
 
-/** [sample][written token] each. Weights are dealt out over episodes, and hold the normaliser of the whole part. */
-export function sampleInputs({ samples, inputs }: Part, settings: UpdateSettings): TokenInputs {
+/** [sample][written token] each. The weights are normalized over the episodes of the whole minibatch. */
+export function sampleInputs({ samples, inputs }: Minibatch, settings: UpdateSettings): TokenInputs {
   const { aggregation, policy, writtenTokensMax } = settings;
-  const grid = gridOf(samples);
-  const deal = (laid: Float32Array) => cut(samples, grid.split(laid));
-  // Divided by the rows as well, as its name says; verl's sums over them.
-  const weights = tokenWeights(grid, aggregation, writtenTokensMax * samples.length);
-  const times = (coefficient: number) => deal(weights.map((weight) => weight * coefficient));
+  const rows = episodeRows(samples);
+  const bySample = (laid: Float32Array) => splitBySample(samples, rows.split(laid));
+  // Divided by the rows too, as the name says; verl's sums over them.
+  const weights = tokenWeights(rows, aggregation, writtenTokensMax * samples.length);
+  const times = (coefficient: number) => bySample(weights.map((weight) => weight * coefficient));
   return {
-    ...Object.fromEntries(Object.entries(inputs).map(([name, values]) => [name, cut(samples, values)])),
-    weights: deal(weights),
+    ...Object.fromEntries(Object.entries(inputs).map(([name, values]) => [name, splitBySample(samples, values)])),
+    weights: bySample(weights),
     entropyWeights: times(policy.entropyCoefficient),
     klWeights: times(policy.kl?.coefficient ?? 0),
-    shares: deal(tokenWeights(grid, "token-mean")),
-    // A sequence's ratio (gspo) is that of one context: the network sees no more of an episode at once.
+    shares: bySample(tokenWeights(rows, "token-mean")),
+    // gspo's ratio is that of one context: the network sees no more of an episode at once.
     sequenceShares: samples.flat().map(({ written }) => new Float32Array(written.length).fill(1 / written.length)),
   };
 }

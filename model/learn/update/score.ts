@@ -1,47 +1,45 @@
-/** What played episodes earned, as advantages will see it: overlong shaping, penalties, normalisation over all of them. */
-
+/** Scores episodes as advantages need them: overlong shaping, penalties, normalization over all episodes. */
 import { rawReward, type Trajectory } from "../../trajectory.ts";
-import { type Normalisation, normaliseRewards, overlongPenalty } from "../reward.ts";
-import type { Scored } from "./prepare.ts";
-import type { Played } from "./update.ts";
+import { type Normalization, normalizeRewards, overlongPenalty } from "../reward.ts";
+import type { OverlongRule, TrainingEpisode } from "./types.ts";
 
-export interface Overlong {
-  /** Reward lost by a reply of `tokensMax` tokens. */
-  readonly weight: number;
-  readonly tokensMax: number;
-  /** Tokens below it over which the loss grows from 0. */
-  readonly margin: number;
+export interface ScoredEpisode extends TrainingEpisode {
+  /** (turns) reward of each turn with its penalties, before normalization. */
+  readonly earned: readonly number[];
+  /** The normalized score of the episode, and the factor that normalization put on its rewards. */
+  readonly score: number;
+  readonly scale: number;
 }
 
-/** All that was played, before any filter: RAGEN normalises over the batch that was rolled out. */
-export function scorePlayed(
-  played: readonly Played[],
-  normalisation: Normalisation,
-  overlong: Overlong | null,
-): { scored: Scored[]; overlongMean: number | null } {
-  const shaped = played.map(({ trajectory }) => (overlong === null ? null : overlongOf(trajectory, overlong)));
-  const earned = played.map(({ trajectory }, i) =>
+/** Takes every episode, before any filter: RAGEN normalizes over the whole rollout. */
+export function scoreEpisodes(
+  episodes: readonly TrainingEpisode[],
+  normalization: Normalization,
+  overlong: OverlongRule | null,
+): { scored: ScoredEpisode[]; overlongMean: number | null } {
+  const shaped = episodes.map(({ trajectory }) => (overlong === null ? null : overlongPenalties(trajectory, overlong)));
+  const earned = episodes.map(({ trajectory }, i) =>
     trajectory.turns.map(({ reward, penalty }, turn) => reward + penalty + (shaped[i]?.[turn] ?? 0)),
   );
-  const rewards = played.map(({ trajectory }) => rawReward(trajectory));
+  const rewards = episodes.map(({ trajectory }) => rawReward(trajectory));
   const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
-  const { scores, scales } = normaliseRewards(
+  const { scores, scales } = normalizeRewards(
     {
       rewards,
       penalties: earned.map((turns, i) => sum(turns) - rewards[i]!),
-      groups: played.map(({ group }) => group),
-      tags: played.map(({ tag }) => tag),
+      groups: episodes.map(({ group }) => group),
+      tags: episodes.map(({ tag }) => tag),
     },
-    normalisation,
+    normalization,
   );
   return {
-    scored: played.map((one, i) => ({ ...one, earned: earned[i]!, score: scores[i]!, scale: scales[i]! })),
-    overlongMean: overlong === null ? null : sum(shaped.map((turns) => sum(turns!))) / Math.max(1, played.length),
+    scored: episodes.map((one, i) => ({ ...one, earned: earned[i]!, score: scores[i]!, scale: scales[i]! })),
+    overlongMean: overlong === null ? null : sum(shaped.map((turns) => sum(turns!))) / Math.max(1, episodes.length),
   };
 }
 
-/** (turns) what each reply loses for its length. */
-function overlongOf({ written, turns }: Trajectory, { weight, tokensMax, margin }: Overlong): number[] {
+/** (turns) */
+function overlongPenalties({ written, turns }: Trajectory, { weight, tokensMax, margin }: OverlongRule): number[] {
   let at = 0;
   return turns.map(({ end }) => {
     let tokens = 0;

@@ -1,126 +1,47 @@
 /**
- * One StarPO update, whole: from played trajectories to new parameters. Numbers only; who played them is not known here.
+ * One StarPO update: from episodes to new parameters. It knows numbers only, no env and no actor.
  *
  *   rewards → filter groups (StarPO-S) → advantages → minibatches → micro-batches → gradients → AdamW
  *
- * - The filter sees raw rewards; advantages see penalised and normalised ones (update/score.ts, update/prepare.ts).
- * - The unit of rewards, advantages, aggregation and minibatches is the episode, however many contexts it was played in.
- * - Log-probabilities recorded at sampling are the old ones of the ratio: nothing is recomputed to start from, unless
- *   importance weights correct for the difference.
- * - A gradient that is not finite changes nothing, and the result says so.
+ * - The filter sees raw rewards; advantages see penalized and normalized ones (score.ts, prepare.ts).
+ * - Rewards, advantages, aggregation and minibatches count episodes, however many contexts an episode was played in.
+ * - The ratio starts from the log-probabilities recorded at sampling. They are recomputed only for importance weights.
+ * - A gradient that is not finite changes nothing, and the result names it.
  */
-
 import { rewardSpread } from "../../health/diagnostics.ts";
-import { isConstant, positionsBy } from "../../statistics.ts";
-import { faultOf, rawReward, type Trajectory } from "../../trajectory.ts";
-import type { Estimator } from "../advantage/advantage.ts";
-import type { Scaling } from "../advantage/scaling.ts";
-import type { Aggregation } from "../aggregation.ts";
-import { type BatchLimits, type MicroBatch, microBatches } from "../batch.ts";
+import { isConstant, mean, positionsBy } from "../../statistics.ts";
+import { rawReward, trajectoryFault, writtenTokens } from "../../trajectory.ts";
+import { type MicroBatch, microBatches } from "../batch.ts";
 import { type Filtered, type FilterRule, filterGroups } from "../filter/filter.ts";
-import type { KlEstimator } from "../kl.ts";
 import type { Network } from "../network.ts";
-import type { TokenInputs } from "../objective.ts";
-import type { AdamWSettings } from "../optimizer.ts";
-import { type PolicySettings, policyObjective, valueObjective } from "../policy-objectives.ts";
-import type { Normalisation } from "../reward.ts";
-import { join, samplesOf } from "../sequences.ts";
-import { partOf, sampleInputs } from "./minibatch.ts";
-import { meanOf, type Prepared, prepare } from "./prepare.ts";
-import { type Overlong, scorePlayed } from "./score.ts";
-
-export interface UpdateSettings {
-  readonly filter: FilterRule;
-  /** Groups whose raw rewards are all equal go before the filter: whoever played them has replaced them (DAPO). */
-  readonly dropConstant: boolean;
-  readonly normalisation: Normalisation;
-  /** null: long replies lose nothing. */
-  readonly overlong: Overlong | null;
-  readonly estimator: Estimator;
-  /** Factors on advantages. */
-  readonly scaling: Scaling;
-  /** Truncated importance sampling; null: none. */
-  readonly importance: { readonly level: "token" | "sequence"; readonly cap: number } | null;
-  readonly policy: PolicySettings;
-  /** A penalty per token, before advantages are estimated; null: none. */
-  readonly klInReward: { readonly estimator: KlEstimator; readonly coefficient: number } | null;
-  readonly aggregation: Aggregation;
-  /** Most written tokens that an episode can have: the constant of seq-mean-token-sum-norm. */
-  readonly writtenTokensMax: number;
-  /** Passes over the kept trajectories. */
-  readonly epochs: number;
-  /** Trajectories per optimiser step, or into how many steps those that the filter kept are cut. */
-  readonly minibatch: number | { readonly parts: number };
-  readonly limits: BatchLimits;
-  readonly optimizer: AdamWSettings;
-  /** For estimators with a critic. */
-  readonly critic: CriticSettings | null;
-  /** Sampling temperature of the trajectories. */
-  readonly temperature: number;
-  /** False: only the critic learns. */
-  readonly trainPolicy: boolean;
-}
-
-export type CriticSettings = {
-  readonly valueClip: number;
-} & (
-  | { readonly backbone: "separate"; readonly optimizer: AdamWSettings }
-  /** The critic is the policy's own network, with a head for values: one step for the sum of both losses. */
-  | { readonly backbone: "shared"; readonly coefficient: number }
-);
-
-export interface Played {
-  readonly trajectory: Trajectory;
-  /** Any integer per group. */
-  readonly group: number;
-  /** Env tag. */
-  readonly tag: string;
-  /** (turns) the state each turn began in, by any name; for gigpo. */
-  readonly anchors?: readonly string[];
-}
-
-/** What an update did. Means over the update unless said otherwise. */
-export interface UpdateResult {
-  /** Why nothing was learnt; null if something was. */
-  readonly skipped: string | null;
-  /** Mean advantage of each played trajectory; null if the filter dropped it. */
-  readonly advantages: readonly (number | null)[];
-  /** (written tokens) of each played trajectory, where they differ within it; null otherwise. Left out if none was kept. */
-  readonly tokenAdvantages?: readonly (Float32Array<ArrayBuffer> | null)[];
-  readonly steps: number;
-  readonly metrics: Readonly<Record<string, number>>;
-}
-
-/** What one update needs beside the policy's network. */
-export interface Learners {
-  readonly policy: Network;
-  /** Needed by estimators with a critic; the policy itself if they share their backbone. */
-  readonly critic: Network | null;
-  /** What a KL term compares with. */
-  readonly reference: Network | null;
-}
+import { policyObjective, type TokenInputs, valueObjective } from "../objective.ts";
+import { joinByEpisode, samplesOf } from "../sequences.ts";
+import { minibatchOf, sampleInputs } from "./minibatch.ts";
+import { type PreparedUpdate, prepare } from "./prepare.ts";
+import { scoreEpisodes } from "./score.ts";
+import type { CriticSettings, Learners, TrainingEpisode, UpdateResult, UpdateSettings } from "./types.ts";
 
 /**
- * Learn from what was played.
+ * Train the policy, and the critic if there is one, on these episodes.
  *
- * @throws {RangeError} if a trajectory cannot be learnt from (see `faultOf`); then nothing has changed.
+ * @throws {RangeError} if a trajectory is invalid (see `trajectoryFault`); then nothing has changed.
  */
 export async function update(
   learners: Learners,
-  played: readonly Played[],
+  episodes: readonly TrainingEpisode[],
   settings: UpdateSettings,
 ): Promise<UpdateResult> {
-  played.forEach(({ trajectory }, i) => {
-    const fault = faultOf(trajectory, Number.POSITIVE_INFINITY);
-    if (fault !== null) throw new RangeError(`cannot learn from trajectory ${i} of ${played.length}: ${fault}`);
-  });
-  const { scored, overlongMean } = scorePlayed(played, settings.normalisation, settings.overlong);
-  const groups = played.map(({ group }) => group);
-  const rewards = played.map(({ trajectory }) => rawReward(trajectory));
-  const candidates = settings.dropConstant ? varied(rewards, groups) : [...played.keys()];
+  for (const [i, { trajectory }] of episodes.entries()) {
+    const fault = trajectoryFault(trajectory, Number.POSITIVE_INFINITY);
+    if (fault !== null) throw new RangeError(`cannot learn from trajectory ${i} of ${episodes.length}: ${fault}`);
+  }
+  const { scored, overlongMean } = scoreEpisodes(episodes, settings.normalization, settings.overlong);
+  const groups = episodes.map(({ group }) => group);
+  const rewards = episodes.map(({ trajectory }) => rawReward(trajectory));
+  const candidates = settings.dropConstant ? rowsOfVariedGroups(rewards, groups) : [...episodes.keys()];
   const filtered = await filter(
     learners,
-    candidates.map((row) => played[row]!),
+    candidates.map((row) => episodes[row]!),
     settings,
   );
   const spread = rewardSpread(rewards, groups);
@@ -128,42 +49,46 @@ export async function update(
   if (spread !== null) Object.assign(metrics, { inGroupStd: spread.rewardStd, zeroStdGroups: spread.zeroStdShare });
   if (filtered.keptRewardStd !== null) metrics["keptInGroupStd"] = filtered.keptRewardStd;
   if (overlongMean !== null) metrics["overlong"] = overlongMean;
-  const advantages: (number | null)[] = played.map(() => null);
+  const advantages: (number | null)[] = episodes.map(() => null);
   if (filtered.reason !== null) return { skipped: filtered.reason, advantages, steps: 0, metrics };
 
   const rows = filtered.rows.map((row) => candidates[row]!);
   const kept = rows.map((row) => scored[row]!);
-  const data = await prepare(learners, kept, filtered.keptShare, settings);
-  const trained = await train(learners, data, settings);
-  Object.assign(metrics, trained.metrics, data.metrics);
-  const tokenAdvantages: (Float32Array<ArrayBuffer> | null)[] = played.map(() => null);
-  rows.forEach((row, i) => {
-    const ofTokens = Float32Array.from(data.advantages[i]!);
-    advantages[row] = meanOf(data.advantages[i]!);
-    if (!isConstant([...ofTokens])) tokenAdvantages[row] = ofTokens;
-  });
+  const prepared = await prepare(learners, kept, filtered.keptShare, settings);
+  const trained = await train(learners, prepared, settings);
+  Object.assign(metrics, trained.metrics, prepared.metrics);
+  const tokenAdvantages: (Float32Array<ArrayBuffer> | null)[] = episodes.map(() => null);
+  for (const [i, row] of rows.entries()) {
+    const perToken = Float32Array.from(prepared.advantages[i]!);
+    advantages[row] = mean(perToken);
+    if (!isConstant(perToken)) tokenAdvantages[row] = perToken;
+  }
   return { skipped: trained.skipped, advantages, tokenAdvantages, steps: trained.steps, metrics };
 }
 
 /** Rows of the groups whose raw rewards differ. */
-function varied(rewards: readonly number[], groups: readonly number[]): number[] {
-  const differ = [...positionsBy(groups).values()].filter((rows) => !isConstant(rows.map((row) => rewards[row]!)));
-  return differ.flat().sort((a, b) => a - b);
+function rowsOfVariedGroups(rewards: readonly number[], groups: readonly number[]): number[] {
+  const varied = [...positionsBy(groups).values()].filter((rows) => !isConstant(rows.map((row) => rewards[row]!)));
+  return varied.flat().sort((a, b) => a - b);
 }
 
 type Selection = Pick<Filtered, "kept" | "rows" | "reason"> & Pick<Filtered["metrics"], "keptShare" | "keptRewardStd">;
 
-async function filter({ policy }: Learners, played: readonly Played[], settings: UpdateSettings): Promise<Selection> {
-  if (played.length === 0) {
+async function filter(
+  { policy }: Learners,
+  episodes: readonly TrainingEpisode[],
+  settings: UpdateSettings,
+): Promise<Selection> {
+  if (episodes.length === 0) {
     const reason = "within every group all rewards are equal, also in those that replaced others";
     return { kept: [], rows: [], reason, keptShare: 0, keptRewardStd: null };
   }
   const candidates = {
-    groups: played.map(({ group }) => group),
-    rewards: played.map(({ trajectory }) => rawReward(trajectory)),
-    lengths: played.map(({ trajectory }) => trajectory.written.reduce((sum, one) => sum + one, 0)),
+    groups: episodes.map(({ group }) => group),
+    rewards: episodes.map(({ trajectory }) => rawReward(trajectory)),
+    lengths: episodes.map(({ trajectory }) => writtenTokens(trajectory)),
   };
-  const entropies = needsEntropies(settings.filter) ? await meanEntropies(policy, played, settings) : null;
+  const entropies = needsEntropies(settings.filter) ? await meanEntropies(policy, episodes, settings) : null;
   const filtered = filterGroups({ ...candidates, ...(entropies === null ? {} : { entropies }) }, settings.filter);
   const { keptShare, keptRewardStd } = filtered.metrics;
   return { ...filtered, keptShare, keptRewardStd };
@@ -171,29 +96,33 @@ async function filter({ policy }: Learners, played: readonly Played[], settings:
 
 const needsEntropies = (rule: FilterRule) => "metric" in rule && rule.metric.startsWith("entropy");
 
-/** (played) mean entropy of the policy over the written tokens, in nats. */
-async function meanEntropies(policy: Network, played: readonly Played[], { limits, temperature }: UpdateSettings) {
-  const samples = played.map(({ trajectory }) => samplesOf(trajectory));
+/** (episodes) mean entropy of the policy over the written tokens, in nats. */
+async function meanEntropies(
+  policy: Network,
+  episodes: readonly TrainingEpisode[],
+  { limits, temperature }: UpdateSettings,
+): Promise<number[]> {
+  const samples = episodes.map(({ trajectory }) => samplesOf(trajectory));
   const { entropies } = await policy.score(microBatches(samples.flat(), limits), temperature);
-  return join(samples, entropies).map(meanOf);
+  return joinByEpisode(samples, entropies).map(mean);
 }
 
-async function train({ policy, critic }: Learners, data: Prepared, settings: UpdateSettings) {
+async function train({ policy, critic }: Learners, prepared: PreparedUpdate, settings: UpdateSettings) {
   const objective = policyObjective(settings.policy);
   const sums: Record<string, number> = {};
-  const count = data.samples.length;
+  const count = prepared.samples.length;
   const { minibatch } = settings;
   const size = typeof minibatch === "number" ? minibatch : Math.ceil(count / minibatch.parts);
   let steps = 0;
   let skipped: string | null = null;
-  const order = [...data.samples.keys()];
   for (let epoch = 0; epoch < settings.epochs; epoch++) {
     for (let start = 0; start < count; start += size) {
-      const part = partOf(data, order.slice(start, start + size));
+      const indices = Array.from({ length: Math.min(size, count - start) }, (_, i) => start + i);
+      const part = minibatchOf(prepared, indices);
       const inputs = sampleInputs(part, settings);
       const batches = microBatches(part.samples.flat(), settings.limits);
       if (critic !== null && settings.critic !== null) {
-        const valued = await learnValues(critic, settings.critic, batches, inputs);
+        const valued = await trainCritic(critic, settings.critic, batches, inputs);
         if (valued.skipped !== null) skipped = valued.skipped;
         add(sums, valued.metrics);
       }
@@ -210,8 +139,8 @@ async function train({ policy, critic }: Learners, data: Prepared, settings: Upd
   return { skipped, steps, metrics };
 }
 
-/** The critic's step; if it shares its backbone, only its gradient, for the policy's step to take along. */
-async function learnValues(
+/** Takes the critic's step. A critic that shares the policy's backbone only adds its gradient; the policy's step applies it. */
+async function trainCritic(
   critic: Network,
   settings: CriticSettings,
   batches: readonly MicroBatch[],

@@ -2,14 +2,14 @@
 import { expect, test } from "bun:test";
 import { trainerMethods } from "../../../actors/learner/trainer.ts";
 import { LORA_TARGETS } from "../../../model/policy/lora.ts";
-import { initialise, layParameters } from "../../../model/policy/parameters.ts";
+import { initialize, layParameters } from "../../../model/policy/parameters.ts";
 import { sequence } from "../../../model/rng.ts";
 import { model, play, rewards, settings, start } from "../../model/learn/update/stage.ts";
 
 test("the model that adapters belong to is their reference: no KL until they have learnt, and then some", async () => {
   const adapted = { ...model, lora: { rank: 2, alpha: 4, targets: [...LORA_TARGETS] } };
   const adapters = layParameters(adapted);
-  initialise(adapters, sequence(1, "lora"));
+  initialize(adapters, sequence(1, "lora"));
   const { flat } = adapters;
   const zeros = () => new Float32Array(flat.length);
   const trainer = trainerMethods();

@@ -13,7 +13,7 @@ import {
 } from "../../../actors/training/health.ts";
 import { CONTROL_START, controlAfter, intervened } from "../../../actors/training/interventions.ts";
 import type { FilterRule } from "../../../model/learn/filter/filter.ts";
-import type { UpdateSettings } from "../../../model/learn/update/update.ts";
+import type { UpdateSettings } from "../../../model/learn/update/types.ts";
 
 /** Within thirty updates all groups become constant; ten updates after they began to, success begins to fall. */
 const trapped = (update: number): Measured => {

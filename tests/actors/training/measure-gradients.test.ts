@@ -4,17 +4,17 @@ import { composeRunConfig } from "../../../actors/config/config.ts";
 import type { Outcome, Ticket } from "../../../actors/protocol.ts";
 import { measureGradients } from "../../../actors/training/measure-gradients.ts";
 import { updateSettings } from "../../../actors/training/update-settings.ts";
-import type { Played } from "../../../model/learn/update/update.ts";
+import type { TrainingEpisode } from "../../../model/learn/update/types.ts";
 
 /** Update 5 (from 0) of a run of 2 groups of 4, whose groups may be replaced once. */
 const moment = { update: 5, version: 9, round: 0, envs: ["Firm", "Slippery"] };
-const trajectory = { turns: [] } as unknown as Played["trajectory"];
+const trajectory = { turns: [] } as unknown as TrainingEpisode["trajectory"];
 
 function stage(analysis: object, outcome: (ticket: Ticket) => Outcome = scored) {
   const learner = { resampleRoundsMax: 1, filter: { strategy: "all" }, gradientAnalysis: analysis };
   const rollout = { groups: 2, groupSize: 4, firstSeed: 500 };
   const config = composeRunConfig([{ source: "test", values: { rollout, learner } }]);
-  const seen = { tickets: [] as Ticket[], measured: [] as (readonly Played[])[], warnings: [] as string[] };
+  const seen = { tickets: [] as Ticket[], measured: [] as (readonly TrainingEpisode[])[], warnings: [] as string[] };
   const context = {
     config,
     play: async (tickets: readonly Ticket[]) => {
@@ -22,7 +22,7 @@ function stage(analysis: object, outcome: (ticket: Ticket) => Outcome = scored) 
       return tickets.map((ticket) => ({ ticket, sampler: "s", outcome: outcome(ticket) }));
     },
     trainer: {
-      analyseGradients: async (played: readonly Played[]) => {
+      analyzeGradients: async (played: readonly TrainingEpisode[]) => {
         seen.measured.push(played);
         return { "gradient.task.all": 0.5, "gradient.groups.6": 1 };
       },

@@ -5,7 +5,7 @@ import type { Outcome, Ticket } from "../../../actors/protocol.ts";
 import type { TrainingContext } from "../../../actors/training/context.ts";
 import type { Progress } from "../../../actors/training/report.ts";
 import { Training } from "../../../actors/training/training.ts";
-import type { UpdateSettings } from "../../../model/learn/update/update.ts";
+import type { UpdateSettings } from "../../../model/learn/update/types.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 export type Sections = Record<string, object>;
@@ -105,7 +105,7 @@ export class Stage {
         steps: unused,
         goOnFrom: unused,
         crossScore: unused,
-        analyseGradients: async (played) => {
+        analyzeGradients: async (played) => {
           note(`gradients of ${played.length}`);
           return { "gradient.task.all": 0.25 };
         },

@@ -56,7 +56,7 @@ function trainee(config: RunConfig, changed: Partial<WarmStartContext> = {}) {
       steps: unused,
       goOnFrom: unused,
       crossScore: unused,
-      analyseGradients: unused,
+      analyzeGradients: unused,
       resetOptimizer: async () => void calls.push("reset"),
       async imitate(demos, _, optimizer) {
         rates.push(optimizer.learningRate);

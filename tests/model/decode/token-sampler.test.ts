@@ -1,13 +1,13 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { Sampler, type SampleSettings } from "../../../model/decode/token-sampler.ts";
+import { type SampleSettings, TokenSampler } from "../../../model/decode/token-sampler.ts";
 import { coin, hash64 } from "../../../model/rng.ts";
 
 const plain: SampleSettings = { temperature: 1, topP: 1, topK: 0 };
 const logits = (...probabilities: number[]) => Float32Array.from(probabilities, Math.log);
 /** Tokens that coins 0, 1/n, … give: which tokens can be drawn, and in what shares. */
 const drawn = (row: Float32Array, settings: SampleSettings, count = 1000) => {
-  const sampler = new Sampler(row.length);
+  const sampler = new TokenSampler(row.length);
   const shares = new Array<number>(row.length).fill(0);
   for (let i = 0; i < count; i++) shares[sampler.sample(row, 0, (i + 0.5) / count, settings).token]! += 1 / count;
   return shares.map((share) => Number(share.toFixed(3)));
@@ -21,7 +21,7 @@ const softmax = (row: Iterable<number>, temperature: number) => {
   return weights.map((weight) => weight / total);
 };
 
-/** Slow reference: sort all, cut, renormalise, walk. Coins on an edge, where rounding decides, give null. */
+/** Slow reference: sort all, cut, renormalize, walk. Coins on an edge, where rounding decides, give null. */
 function reference(row: Float32Array, draw: number, { temperature, topP, topK }: SampleSettings) {
   const ranked = softmax(row, temperature).map((p, token) => ({ p, token }));
   ranked.sort((a, b) => b.p - a.p || a.token - b.token);
@@ -37,12 +37,12 @@ function reference(row: Float32Array, draw: number, { temperature, topP, topK }:
   return kept[edges.findIndex((edge) => edge > draw)]!.token;
 }
 
-describe("Sampler", () => {
+describe("TokenSampler", () => {
   test("draws each token as often as its probability says", () => {
     const row = Float32Array.of(0.3, -1, 2, 0, 1.5, -3, 0.7, 1);
     const key = { seed: 3, episode: hash64("frequencies") };
     for (const temperature of [0.5, 1, 2]) {
-      const sampler = new Sampler(8);
+      const sampler = new TokenSampler(8);
       const counts = new Float64Array(8);
       for (let i = 0; i < 40_000; i++)
         counts[sampler.sample(row, 0, coin(key, i), { ...plain, temperature }).token]! += 1;
@@ -58,7 +58,7 @@ describe("Sampler", () => {
   test("records the log-probability at the sampling temperature, worked by hand", () => {
     // At temperature 2, weights 1 and e^(-ln 9 / 2) = 1/3: probabilities 3/4 and 1/4.
     const row = Float32Array.of(0, -Math.log(9));
-    const sampler = new Sampler(2);
+    const sampler = new TokenSampler(2);
     for (const [draw, token, probability] of [
       [0.74, 0, 3 / 4],
       [0.76, 1, 1 / 4],
@@ -72,7 +72,7 @@ describe("Sampler", () => {
 
   test("takes the likeliest token at temperature 0, the lowest id of equals, with its untempered log-probability", () => {
     const row = Float32Array.of(1, 3, 3, 2);
-    const { token, logProb } = new Sampler(4).sample(row, 0, 0.99, { ...plain, temperature: 0 });
+    const { token, logProb } = new TokenSampler(4).sample(row, 0, 0.99, { ...plain, temperature: 0 });
     expect(token).toBe(1);
     expect(logProb).toBeCloseTo(Math.log(softmax(row, 1)[1]!), 12);
   });
@@ -97,7 +97,7 @@ describe("Sampler", () => {
   });
 
   test("records the log-probability of the whole distribution when top-k cuts it", () => {
-    const { token, logProb } = new Sampler(4).sample(logits(0.15, 0.5, 0.05, 0.3), 0, 0.9, { ...plain, topK: 2 });
+    const { token, logProb } = new TokenSampler(4).sample(logits(0.15, 0.5, 0.05, 0.3), 0, 0.9, { ...plain, topK: 2 });
     expect(token).toBe(3);
     expect(logProb).toBeCloseTo(Math.log(0.3), 6);
   });
@@ -117,7 +117,7 @@ describe("Sampler", () => {
         const expected = reference(row, draw, setting);
         if (expected === null) return;
         compared += 1;
-        const { token, logProb } = new Sampler(row.length).sample(row, 0, draw, setting);
+        const { token, logProb } = new TokenSampler(row.length).sample(row, 0, draw, setting);
         expect(token).toBe(expected);
         expect(logProb).toBeCloseTo(Math.log(softmax(row, setting.temperature)[token]!), 9);
       }),
@@ -128,33 +128,35 @@ describe("Sampler", () => {
 
   test("reads its own row of many, and remembers nothing of the row before", () => {
     const rows = Float32Array.of(...logits(0.5, 0.25, 0.25), ...logits(0.1, 0.1, 0.8));
-    const sampler = new Sampler(3);
+    const sampler = new TokenSampler(3);
     const settings = { temperature: 1, topP: 0.9, topK: 2 };
     const first = { ...sampler.sample(rows, 0, 0.2, settings) };
     const second = { ...sampler.sample(rows, 3, 0.2, settings) };
     expect(first.token).toBe(0);
     expect(second.token).toBe(2);
     expect({ ...sampler.sample(rows, 0, 0.2, settings) }).toEqual(first);
-    expect({ ...new Sampler(3).sample(rows, 3, 0.2, settings) }).toEqual(second);
+    expect({ ...new TokenSampler(3).sample(rows, 3, 0.2, settings) }).toEqual(second);
   });
 
   test("never draws a token whose probability is 0 in double precision", () => {
     const row = Float32Array.of(-2000, 5, -2000, 5, -2000);
     expect(drawn(row, plain)).toEqual([0, 0.5, 0, 0.5, 0]);
-    const sampler = new Sampler(5);
+    const sampler = new TokenSampler(5);
     expect(sampler.sample(row, 0, 0, plain).token).toBe(1);
     expect(sampler.sample(row, 0, 1 - 2 ** -53, plain).token).toBe(3);
   });
 
   test.each([Number.NaN, Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY])("refuses a logit of %p", (bad) => {
     const rows = Float32Array.of(0, 0, 0, 0, bad, 0);
-    expect(() => new Sampler(3).sample(rows, 3, 0.5, plain)).toThrow(
+    expect(() => new TokenSampler(3).sample(rows, 3, 0.5, plain)).toThrow(
       `cannot sample: logit 1 of 3 at 3 is ${bad}; every logit must be finite`,
     );
   });
 
   test("refuses a row that is not all there", () => {
-    expect(() => new Sampler(3).sample(new Float32Array(5), 3, 0.5, plain)).toThrow("logit 2 of 3 at 3 is undefined");
+    expect(() => new TokenSampler(3).sample(new Float32Array(5), 3, 0.5, plain)).toThrow(
+      "logit 2 of 3 at 3 is undefined",
+    );
   });
 
   test.each<[Partial<SampleSettings>, number]>([
@@ -167,7 +169,7 @@ describe("Sampler", () => {
     [{}, 1],
     [{}, -0.1],
   ])("refuses settings %p with coin %p", (changed, draw) => {
-    expect(() => new Sampler(2).sample(new Float32Array(2), 0, draw, { ...plain, ...changed })).toThrow(
+    expect(() => new TokenSampler(2).sample(new Float32Array(2), 0, draw, { ...plain, ...changed })).toThrow(
       "cannot sample with",
     );
   });

@@ -11,7 +11,7 @@ import { type Engine, f32 } from "../../../model/engine/engine.ts";
 import { TwinMemory } from "../../../model/engine/memory.ts";
 import { microBatches } from "../../../model/learn/batch.ts";
 import { Network } from "../../../model/learn/network.ts";
-import { imitation } from "../../../model/learn/policy-objectives.ts";
+import { imitation } from "../../../model/learn/objective.ts";
 import { layParameters, parameterCount } from "../../../model/policy/parameters.ts";
 import { model, play, rewards, settings, start } from "../learn/update/stage.ts";
 import { tinyModel, tinyParameters } from "../policy/tiny-policy.ts";

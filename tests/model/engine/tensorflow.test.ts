@@ -14,7 +14,7 @@ import { findLibtensorflow } from "../../../model/engine/tensorflow/find.ts";
 import { Library } from "../../../model/engine/tensorflow/library.ts";
 import { microBatches, type Sequence } from "../../../model/learn/batch.ts";
 import { Network } from "../../../model/learn/network.ts";
-import { imitation } from "../../../model/learn/policy-objectives.ts";
+import { imitation } from "../../../model/learn/objective.ts";
 import { layParameters } from "../../../model/policy/parameters.ts";
 import { sequence } from "../../../model/rng.ts";
 import { farthest } from "../farthest.ts";

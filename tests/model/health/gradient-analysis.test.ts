@@ -1,7 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { analyseGradients, BUCKET_COUNT, bucketsOf } from "../../../model/health/gradient-analysis.ts";
-import { type UpdateSettings, update } from "../../../model/learn/update/update.ts";
+import { analyzeGradients, BUCKET_COUNT, bucketsOf } from "../../../model/health/gradient-analysis.ts";
+import type { UpdateSettings } from "../../../model/learn/update/types.ts";
+import { update } from "../../../model/learn/update/update.ts";
 import { learners, play, rewards, settings, start } from "../learn/update/stage.ts";
 
 describe("bucketsOf", () => {
@@ -27,7 +28,7 @@ describe("bucketsOf", () => {
   });
 });
 
-describe("analyseGradients", () => {
+describe("analyzeGradients", () => {
   const kl = { estimator: "k3", coefficient: 0.3 } as const;
   const given: UpdateSettings = {
     ...settings,
@@ -37,7 +38,7 @@ describe("analyseGradients", () => {
   const other = start.map((value, i) => value + 0.01 * Math.sin(i));
   const analyse = async (changed: UpdateSettings, played = play(start, rewards, 3)) => {
     const all = await learners(start, { reference: other });
-    return { all, found: await analyseGradients(all, played, changed, "fixed") };
+    return { all, found: await analyzeGradients(all, played, changed, "fixed") };
   };
 
   test("measures each bucket as a minibatch of its own would pull", async () => {
@@ -83,7 +84,7 @@ describe("analyseGradients", () => {
       await learners(start, { reference: other }),
     ];
     await update(plain, play(start, rewards, 3), given);
-    const found = await analyseGradients(measured, play(start, rewards, 3), given, "quantile");
+    const found = await analyzeGradients(measured, play(start, rewards, 3), given, "quantile");
     await update(measured, play(start, rewards, 3), given);
     expect(measured.parameters.flat).toEqual(plain.parameters.flat);
     expect(found["gradient.groups.1"]).toBe(1);

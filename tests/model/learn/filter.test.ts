@@ -216,10 +216,10 @@ describe("filterGroups", () => {
           const { kept } = filterGroups(candidates, topP(value, { mode }));
           const std = (group: number) => {
             const own = candidates.rewards.filter((_, i) => candidates.groups[i] === group);
-            const centre = own.reduce((sum, r) => sum + r, 0) / own.length;
+            const center = own.reduce((sum, r) => sum + r, 0) / own.length;
             return own.length < 2
               ? 0
-              : Math.sqrt(own.reduce((sum, r) => sum + (r - centre) ** 2, 0) / (own.length - 1));
+              : Math.sqrt(own.reduce((sum, r) => sum + (r - center) ** 2, 0) / (own.length - 1));
           };
           const dropped = [...new Set(candidates.groups)].filter((group) => !kept.includes(group));
           const least = Math.min(...kept.map(std));

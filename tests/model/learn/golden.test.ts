@@ -13,9 +13,8 @@ import { drGrpo, grpo, rloo } from "../../../model/learn/advantage/group.ts";
 import { overTokens, type Rows, whiten } from "../../../model/learn/advantage/rows.ts";
 import { type Aggregation, tokenWeights } from "../../../model/learn/aggregation.ts";
 import { type FilterRule, filterGroups } from "../../../model/learn/filter/filter.ts";
-import { klEstimate } from "../../../model/learn/kl-term.ts";
-import { policyLoss } from "../../../model/learn/loss.ts";
-import { normaliseRewards } from "../../../model/learn/reward.ts";
+import { klEstimate, policyLoss } from "../../../model/learn/loss.ts";
+import { normalizeRewards } from "../../../model/learn/reward.ts";
 
 await tf.setBackend("cpu");
 
@@ -39,10 +38,10 @@ describe("H9 rewards and filters", () => {
   const { v1, v2_filter } = caseOf("H9");
 
   test.each<[string, Vectors]>(v1.results.map((rule: Vectors) => [`${rule.method} by ${rule.grouping}`, rule]))(
-    "normalises by %s",
+    "normalizes by %s",
     (_, rule) => {
       const earned = { rewards: v1.scores, penalties: v1.penalties, groups: v1.group_ids, tags: v1.tags };
-      expectClose(normaliseRewards(earned, rule).scores, rule.out);
+      expectClose(normalizeRewards(earned, rule).scores, rule.out);
     },
   );
 

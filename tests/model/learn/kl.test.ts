@@ -4,7 +4,7 @@ import "@tensorflow/tfjs-backend-cpu";
 import "@tensorflow/tfjs-core/dist/register_all_gradients.js";
 import fc from "fast-check";
 import { controlKl, KL_ESTIMATORS, type KlController, klInReward, klNumbers } from "../../../model/learn/kl.ts";
-import { klEstimate } from "../../../model/learn/kl-term.ts";
+import { klEstimate } from "../../../model/learn/loss.ts";
 import { differences } from "./loss-reference.ts";
 
 await tf.setBackend("cpu");

@@ -5,8 +5,7 @@ import "@tensorflow/tfjs-core/dist/register_all_gradients.js";
 import { compiledEngine } from "../../../model/engine/compiled.ts";
 import { eagerEngine } from "../../../model/engine/eager.ts";
 import { type Engine, f32, type TensorFunction } from "../../../model/engine/engine.ts";
-import { klEstimate } from "../../../model/learn/kl-term.ts";
-import { type PolicyRule, policyLoss, regularised, valueLoss } from "../../../model/learn/loss.ts";
+import { klEstimate, type PolicyRule, policyLoss, regularized, valueLoss } from "../../../model/learn/loss.ts";
 
 const [B, T] = [3, 4];
 const NAMES = [
@@ -45,7 +44,7 @@ function everything(rule: PolicyRule): TensorFunction {
       sequenceShares: x["sequenceShares"]!,
     });
     const whole = (logProbs: tf.Tensor) =>
-      regularised(policyLoss(policyTensors(logProbs), rule).loss, {
+      regularized(policyLoss(policyTensors(logProbs), rule).loss, {
         entropy: { values: x["entropies"]!, weights: x["weights"]! },
         kl: { values: klEstimate(logProbs, x["reference"]!, "k3+"), weights: x["shares"]! },
       });

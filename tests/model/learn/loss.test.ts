@@ -5,7 +5,7 @@ import "@tensorflow/tfjs-core/dist/register_all_gradients.js";
 import fc from "fast-check";
 import type { Rows } from "../../../model/learn/advantage/rows.ts";
 import { type Aggregation, rowLengths, tokenWeights } from "../../../model/learn/aggregation.ts";
-import { type PolicyRule, policyLoss, regularised, valueLoss } from "../../../model/learn/loss.ts";
+import { type PolicyRule, policyLoss, regularized, valueLoss } from "../../../model/learn/loss.ts";
 import { differences, slowPolicyLoss, type Tokens } from "./loss-reference.ts";
 
 await tf.setBackend("cpu");
@@ -232,9 +232,9 @@ describe("valueLoss", () => {
   });
 });
 
-test("regularised subtracts the entropy and adds the KL, each weighed, worked by hand", () => {
+test("regularized subtracts the entropy and adds the KL, each weighed, worked by hand", () => {
   const entropy = { values: tf.tensor2d([[1, 3, 99]]), weights: tf.tensor2d([[0.05, 0.05, 0]]) };
   const kl = { values: tf.tensor2d([[2, 0, 50]]), weights: tf.tensor2d([[0.005, 0.005, 0]]) };
-  expect(value(regularised(tf.scalar(7), { entropy, kl }))).toBeCloseTo(7 - 0.2 + 0.01, 5);
-  expect(value(regularised(tf.scalar(7), { entropy: null, kl: null }))).toBe(7);
+  expect(value(regularized(tf.scalar(7), { entropy, kl }))).toBeCloseTo(7 - 0.2 + 0.01, 5);
+  expect(value(regularized(tf.scalar(7), { entropy: null, kl: null }))).toBe(7);
 });

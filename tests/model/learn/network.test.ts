@@ -7,8 +7,8 @@ import { compiledEngine } from "../../../model/engine/compiled.ts";
 import type { Engine } from "../../../model/engine/engine.ts";
 import { microBatches, type Sequence } from "../../../model/learn/batch.ts";
 import { Network } from "../../../model/learn/network.ts";
-import { imitation, policyObjective, valueObjective } from "../../../model/learn/policy-objectives.ts";
-import { initialise, layParameters } from "../../../model/policy/parameters.ts";
+import { imitation, policyObjective, valueObjective } from "../../../model/learn/objective.ts";
+import { initialize, layParameters } from "../../../model/policy/parameters.ts";
 import { ModelConfig } from "../../../model/policy/transformer.ts";
 import { hash64, sequence } from "../../../model/rng.ts";
 import { farthest } from "../farthest.ts";
@@ -214,7 +214,7 @@ describe("the gap between sampler and learner", () => {
     hidden: 128,
   });
   const parameters = layParameters(model);
-  initialise(parameters, sequence(1, "policy"));
+  initialize(parameters, sequence(1, "policy"));
   for (const [name, { values }] of parameters.views) {
     if (!name.endsWith("norm.weight")) for (let i = 0; i < values.length; i++) values[i]! *= 5;
   }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { type Normalisation, normaliseRewards, normaliseTurns, overlongPenalty } from "../../../model/learn/reward.ts";
+import { type Normalization, normalizeRewards, normalizeTurns, overlongPenalty } from "../../../model/learn/reward.ts";
 
 const earned = {
   rewards: [4, 0, 0, 7, 1, 1],
@@ -8,10 +8,10 @@ const earned = {
   groups: [0, 0, 0, 0, 1, 1],
   tags: ["A", "A", "A", "B", "B", "B"],
 };
-const scores = (grouping: Normalisation["grouping"], method: Normalisation["method"]) =>
-  [...normaliseRewards(earned, { grouping, method }).scores].map((score) => Number(score.toFixed(4)));
+const scores = (grouping: Normalization["grouping"], method: Normalization["method"]) =>
+  [...normalizeRewards(earned, { grouping, method }).scores].map((score) => Number(score.toFixed(4)));
 
-describe("normaliseRewards", () => {
+describe("normalizeRewards", () => {
   test("adds the penalty whatever the method", () => {
     expect(scores("state", "identity")).toEqual([4, 0, -1, 7, 1, 1]);
   });
@@ -39,17 +39,17 @@ describe("normaliseRewards", () => {
       groups: Array(16).fill(0),
       tags: Array(16).fill(""),
     };
-    expect(normaliseRewards(lucky, { grouping: "state", method: "asym_clip" }).scores[0]).toBe(3);
+    expect(normalizeRewards(lucky, { grouping: "state", method: "asym_clip" }).scores[0]).toBe(3);
     const unlucky = { ...lucky, rewards: lucky.rewards.map((reward) => -reward) };
-    expect(normaliseRewards(unlucky, { grouping: "state", method: "asym_clip" }).scores[0]).toBe(-1);
+    expect(normalizeRewards(unlucky, { grouping: "state", method: "asym_clip" }).scores[0]).toBe(-1);
   });
 
   test("leaves rewards alone where every group has one member, and gives a lone one among others 0", () => {
     const singles = { rewards: [1, 2], penalties: [-0.5, 0], groups: [0, 1], tags: ["", ""] };
     const rule = { grouping: "state", method: "mean_std" } as const;
-    expect([...normaliseRewards(singles, rule).scores]).toEqual([0.5, 2]);
+    expect([...normalizeRewards(singles, rule).scores]).toEqual([0.5, 2]);
     const lost = { rewards: [9, 1, 3], penalties: [0, 0, 0], groups: [0, 1, 1], tags: ["", "", ""] };
-    expect(normaliseRewards(lost, rule).scores[0]).toBe(0);
+    expect(normalizeRewards(lost, rule).scores[0]).toBe(0);
   });
 
   test("equals its definition for every grouping and method", () => {
@@ -59,8 +59,8 @@ describe("normaliseRewards", () => {
       group: fc.integer({ min: 0, max: 3 }),
       tag: fc.constantFrom("A", "B"),
     });
-    const groupings = fc.constantFrom<Normalisation["grouping"]>("state", "inductive", "batch");
-    const methods = fc.constantFrom<Normalisation["method"]>("identity", "mean", "mean_std", "asym_clip");
+    const groupings = fc.constantFrom<Normalization["grouping"]>("state", "inductive", "batch");
+    const methods = fc.constantFrom<Normalization["method"]>("identity", "mean", "mean_std", "asym_clip");
     fc.assert(
       fc.property(fc.array(episode, { minLength: 1, maxLength: 12 }), groupings, methods, (all, grouping, method) => {
         const given = {
@@ -71,17 +71,17 @@ describe("normaliseRewards", () => {
         };
         const key = (one: (typeof all)[number]) => ({ state: `${one.group}`, inductive: one.tag, batch: "" })[grouping];
         const alone = new Set(all.map(key)).size === all.length;
-        const got = normaliseRewards(given, { grouping, method }).scores;
+        const got = normalizeRewards(given, { grouping, method }).scores;
         for (const [i, one] of all.entries()) {
           const score = one.reward + one.penalty;
           const others = all.filter((other) => key(other) === key(one)).map(({ reward, penalty }) => reward + penalty);
-          const centre = others.reduce((sum, other) => sum + other, 0) / others.length;
-          const squares = others.reduce((sum, other) => sum + (other - centre) ** 2, 0);
+          const center = others.reduce((sum, other) => sum + other, 0) / others.length;
+          const squares = others.reduce((sum, other) => sum + (other - center) ** 2, 0);
           const std = others.length < 2 ? 0 : Math.sqrt(squares / (others.length - 1));
-          const standard = std <= 1e-6 ? 0 : (score - centre) / (std + 1e-6);
+          const standard = std <= 1e-6 ? 0 : (score - center) / (std + 1e-6);
           const expected = {
             identity: score,
-            mean: score - centre,
+            mean: score - center,
             mean_std: standard,
             asym_clip: Math.max(-1, Math.min(3, standard)),
           };
@@ -101,7 +101,7 @@ describe("normaliseRewards", () => {
           const zeros = rewards.map(() => 0);
           const tags = rewards.map(() => "");
           const given = { rewards, penalties: zeros, groups: zeros, tags };
-          const got = [...normaliseRewards(given, { grouping: "state", method: "mean_std" }).scores];
+          const got = [...normalizeRewards(given, { grouping: "state", method: "mean_std" }).scores];
           expect(got.reduce((sum, score) => sum + score, 0)).toBeCloseTo(0, 6);
           const squares = got.reduce((sum, score) => sum + score ** 2, 0);
           expect(squares / (got.length - 1)).toBeCloseTo(1, 4);
@@ -112,23 +112,23 @@ describe("normaliseRewards", () => {
   });
 });
 
-describe("normaliseTurns", () => {
-  test("keeps each turn's share and puts what normalisation changed on the last, worked by hand", () => {
+describe("normalizeTurns", () => {
+  test("keeps each turn's share and puts what normalization changed on the last, worked by hand", () => {
     // Sum 3, score -1, scale 0.5: 0.5, then 1 + (-1 - 1.5).
-    expect(normaliseTurns({ ends: [3, 9], rewards: [1, 2] }, -1, 0.5)).toEqual({ ends: [3, 9], rewards: [0.5, -1.5] });
+    expect(normalizeTurns({ ends: [3, 9], rewards: [1, 2] }, -1, 0.5)).toEqual({ ends: [3, 9], rewards: [0.5, -1.5] });
   });
 
   test("adds up to the episode's score", () => {
     const turns = fc.array(fc.integer({ min: -9, max: 9 }), { minLength: 1, maxLength: 6 });
-    const methods = fc.constantFrom<Normalisation["method"]>("identity", "mean", "mean_std", "asym_clip");
+    const methods = fc.constantFrom<Normalization["method"]>("identity", "mean", "mean_std", "asym_clip");
     fc.assert(
       fc.property(fc.array(turns, { minLength: 1, maxLength: 5 }), methods, (episodes, method) => {
         const rewards = episodes.map((episode) => episode.reduce((sum, reward) => sum + reward, 0));
         const zeros = rewards.map(() => 0);
         const given = { rewards, penalties: zeros, groups: zeros, tags: rewards.map(() => "") };
-        const { scores, scales } = normaliseRewards(given, { grouping: "state", method });
+        const { scores, scales } = normalizeRewards(given, { grouping: "state", method });
         episodes.forEach((episode, row) => {
-          const turned = normaliseTurns({ ends: [...episode.keys()], rewards: episode }, scores[row]!, scales[row]!);
+          const turned = normalizeTurns({ ends: [...episode.keys()], rewards: episode }, scores[row]!, scales[row]!);
           expect(turned.rewards.reduce((sum, reward) => sum + reward, 0)).toBeCloseTo(scores[row]!, 9);
         });
       }),

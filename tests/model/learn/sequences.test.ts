@@ -1,7 +1,7 @@
 /** Episodes cut into what the network sees at once, and values of written tokens there and back. */
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { cut, join, samplesOf } from "../../../model/learn/sequences.ts";
+import { joinByEpisode, samplesOf, splitBySample } from "../../../model/learn/sequences.ts";
 
 /** Two contexts: system, question, answer; then question (with less before it), answer, answer's end. */
 const episode = {
@@ -27,12 +27,12 @@ describe("samplesOf", () => {
   });
 });
 
-test("cut gives each sample the values of its tokens, and join puts them back", () => {
+test("splitBySample gives each sample the values of its tokens, and joinByEpisode puts them back", () => {
   const samples = [samplesOf(episode), samplesOf({ ...episode, contexts: [0] })];
   const values = [Float32Array.of(1, 2, 3), Float32Array.of(4, 5, 6)];
   const parts = [Float32Array.of(1), Float32Array.of(2, 3), Float32Array.of(4, 5, 6)];
-  expect(cut(samples, values)).toEqual(parts);
-  expect(join(samples, parts)).toEqual(values);
+  expect(splitBySample(samples, values)).toEqual(parts);
+  expect(joinByEpisode(samples, parts)).toEqual(values);
 });
 
 test("wherever an episode is cut, its written tokens are in its samples once and in order", () => {

@@ -10,7 +10,7 @@ import { f32, i32 } from "../../../model/engine/engine.ts";
 import { adapterShapes, LORA_TARGETS, mergeAdapters } from "../../../model/policy/lora.ts";
 import { tokenLogProbs } from "../../../model/policy/ops.ts";
 import {
-  initialise,
+  initialize,
   layFrozen,
   layParameters,
   type Parameters,
@@ -67,7 +67,7 @@ async function adaptedModel(name: string, targets: (typeof LORA_TARGETS)[number]
   await loadPretrained(folder, base, whole);
   const model: ModelConfig = { ...base, lora: { rank: 3, alpha: 6, targets } };
   const adapters = layParameters(model);
-  initialise(adapters, sequence(1, "lora"));
+  initialize(adapters, sequence(1, "lora"));
   return { base, whole, model, adapters };
 }
 
@@ -100,7 +100,7 @@ describe.each(cases)("adapters of %s", (name, targets) => {
     const ours = await compute(model, adapters, layFrozen(model, whole.flat));
     expect(farthest(before.logits, ours.logits)).toBeGreaterThan(0.01);
     const merged = layParameters(base, whole.flat.slice());
-    mergeAdapters(huggingFaceViews(base, merged), adapters, model.lora!);
+    mergeAdapters(huggingFaceViews(base, merged), adapters.views, model.lora!);
     const expected = await compute(base, merged, null);
     expect(farthest(expected.logits, ours.logits)).toBeLessThan(1e-5);
 

@@ -2,7 +2,7 @@
  * A policy small enough to be checked by hand, and its forward pass in float64, loop by loop, as the Qwen2 paper has it. Slow and
  * obvious on purpose: it shares no line with model/.
  */
-import { initialise, layParameters, type Parameters } from "../../../model/policy/parameters.ts";
+import { initialize, layParameters, type Parameters } from "../../../model/policy/parameters.ts";
 import { ModelConfig, parameterShapes } from "../../../model/policy/transformer.ts";
 import { sequence } from "../../../model/rng.ts";
 
@@ -19,7 +19,7 @@ export const tinyModel = ModelConfig.parse({
 /** Weights large enough that the policy has opinions. */
 export function tinyParameters(config: ModelConfig = tinyModel, seed = 1, scale = 20): Parameters {
   const parameters = layParameters(config);
-  initialise(parameters, sequence(seed, "tiny policy"));
+  initialize(parameters, sequence(seed, "tiny policy"));
   for (const [name, { values }] of parameters.views) {
     if (!name.endsWith("norm.weight")) for (let i = 0; i < values.length; i++) values[i]! *= scale;
   }

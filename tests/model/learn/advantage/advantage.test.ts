@@ -1,10 +1,10 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import {
+  type AdvantageInputs,
   CRITIC_KINDS,
   type Estimator,
   estimateAdvantages,
-  type Minibatch,
 } from "../../../../model/learn/advantage/advantage.ts";
 import { gae } from "../../../../model/learn/advantage/gae.ts";
 import { overTokens, tokenRewards, whiten } from "../../../../model/learn/advantage/rows.ts";
@@ -18,12 +18,12 @@ const estimators: Estimator[] = [
   { kind: "rloo" },
   { kind: "reinforce++-baseline" },
   { kind: "reinforce++", gamma: 1, rewardAt: "turns" },
-  { kind: "gigpo", gammaTurn: 0.95, turnWeight: 1, normalise: "mean_std" },
+  { kind: "gigpo", gammaTurn: 0.95, turnWeight: 1, normalize: "mean_std" },
   { kind: "hybrid", gamma: 1, lambda: 1, rewardAt: "end" },
 ];
 
 /** Two trajectories of one group: two turns that earn 1 and 2, one turn that earns -1. */
-const batch: Minibatch = {
+const batch: AdvantageInputs = {
   width: 4,
   written: Uint8Array.of(1, 1, 0, 1, 0, 1, 1, 0),
   turns: [
@@ -95,7 +95,7 @@ describe("estimateAdvantages", () => {
     );
   });
 
-  test("reinforce++ with baseline is the centred reward, whitened over tokens", () => {
+  test("reinforce++ with baseline is the centered reward, whitened over tokens", () => {
     const { advantages } = estimateAdvantages(batch, { kind: "reinforce++-baseline" });
     expect(advantages).toEqual(whiten(overTokens(batch, [2, -2]), batch.written));
   });

@@ -18,8 +18,8 @@ describe("softReweight", () => {
         const [rewards, groups] = [all.map(([reward]) => reward), all.map(([, group]) => group)];
         const std = (group: number) => {
           const own = rewards.filter((_, i) => groups[i] === group);
-          const centre = own.reduce((sum, reward) => sum + reward, 0) / own.length;
-          const squares = own.reduce((sum, reward) => sum + (reward - centre) ** 2, 0);
+          const center = own.reduce((sum, reward) => sum + reward, 0) / own.length;
+          const squares = own.reduce((sum, reward) => sum + (reward - center) ** 2, 0);
           return own.length < 2 ? 0 : Math.sqrt(squares / (own.length - 1));
         };
         const widest = Math.max(...groups.map(std));

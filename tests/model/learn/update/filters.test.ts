@@ -6,7 +6,8 @@ import {
   type FilterRule,
   filterGroups,
 } from "../../../../model/learn/filter/filter.ts";
-import { type Played, update } from "../../../../model/learn/update/update.ts";
+import type { TrainingEpisode } from "../../../../model/learn/update/types.ts";
+import { update } from "../../../../model/learn/update/update.ts";
 import { referenceScores } from "./reference-update.ts";
 import { learners, model, play, rewards, settings, start } from "./stage.ts";
 
@@ -15,7 +16,7 @@ const deviation = (values: readonly number[]) =>
   Math.sqrt(values.reduce((sum, value) => sum + (value - mean(values)) ** 2, 0) / (values.length - 1));
 
 /** What one episode brings to each metric. */
-function numbersOf({ trajectory }: Played) {
+function numbersOf({ trajectory }: TrainingEpisode) {
   const all = referenceScores(model, start, trajectory, 1);
   const at = [...trajectory.written.keys()].filter((t) => trajectory.written[t] === 1);
   return {

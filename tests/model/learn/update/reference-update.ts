@@ -3,13 +3,13 @@
  * central differences, clipped AdamW. Slow; shares only the rules' parameters with model/.
  */
 
-import type { Played, UpdateSettings } from "../../../../model/learn/update/update.ts";
+import type { TrainingEpisode, UpdateSettings } from "../../../../model/learn/update/types.ts";
 import type { ModelConfig } from "../../../../model/policy/transformer.ts";
 import { referenceLogProbs } from "../../policy/tiny-policy.ts";
 
 interface Reference {
   readonly parameters: Float64Array;
-  readonly kept: readonly Played[];
+  readonly kept: readonly TrainingEpisode[];
   readonly gradientNorm: number;
 }
 
@@ -17,8 +17,8 @@ const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + 
 /** Sample standard deviation. */
 const deviation = (values: readonly number[]) =>
   Math.sqrt(values.reduce((sum, value) => sum + (value - mean(values)) ** 2, 0) / (values.length - 1));
-const raw = ({ trajectory }: Played) => trajectory.turns.reduce((sum, { reward }) => sum + reward, 0);
-const penalised = ({ trajectory }: Played) =>
+const raw = ({ trajectory }: TrainingEpisode) => trajectory.turns.reduce((sum, { reward }) => sum + reward, 0);
+const penalized = ({ trajectory }: TrainingEpisode) =>
   trajectory.turns.reduce((sum, { reward, penalty }) => sum + reward + penalty, 0);
 const clip = (x: number, low: number, high: number) => Math.min(high, Math.max(low, x));
 
@@ -26,7 +26,7 @@ const clip = (x: number, low: number, high: number) => Math.min(high, Math.max(l
 export function referenceScores(
   model: ModelConfig,
   flat: ArrayLike<number>,
-  { tokens, contexts }: Pick<Played["trajectory"], "tokens" | "contexts">,
+  { tokens, contexts }: Pick<TrainingEpisode["trajectory"], "tokens" | "contexts">,
   temperature: number,
 ) {
   return contexts.flatMap((start, i) =>
@@ -47,7 +47,7 @@ export function referenceUpdate(
   model: ModelConfig,
   start: Float32Array,
   reference: Float32Array,
-  played: readonly Played[],
+  played: readonly TrainingEpisode[],
   settings: UpdateSettings,
 ): Reference {
   const { filter, policy, optimizer, temperature, estimator, importance, scaling, overlong, klInReward } = settings;
@@ -59,18 +59,18 @@ export function referenceUpdate(
   const ranked = groups.toSorted((a, b) => spread(b) - spread(a));
   const best = ranked.slice(0, Math.floor(filter.ratio * groups.length));
   const kept = played.filter(({ group }) => best.includes(group));
-  const scoresOf = (flat: ArrayLike<number>, { trajectory }: Played) =>
+  const scoresOf = (flat: ArrayLike<number>, { trajectory }: TrainingEpisode) =>
     referenceScores(model, flat, trajectory, temperature);
-  const writtenOf = ({ trajectory }: Played) =>
+  const writtenOf = ({ trajectory }: TrainingEpisode) =>
     [...trajectory.written.keys()].filter((t) => trajectory.written[t] === 1);
   /** (W) of the written tokens. */
-  const logProbsOf = (scores: number[][], one: Played) =>
+  const logProbsOf = (scores: number[][], one: TrainingEpisode) =>
     writtenOf(one).map((t) => scores[t - 1]![one.trajectory.tokens[t]!]!);
-  const sampled = (one: Played) => writtenOf(one).map((t) => one.trajectory.logProbs[t]!);
+  const sampled = (one: TrainingEpisode) => writtenOf(one).map((t) => one.trajectory.logProbs[t]!);
   const referred = new Map(played.map((one) => [one, logProbsOf(scoresOf(reference, one), one)]));
   const now = new Map(kept.map((one) => [one, logProbsOf(scoresOf(start, one), one)]));
 
-  const score = (one: Played) => {
+  const score = (one: TrainingEpisode) => {
     const kl = sumOf(sampled(one).map((logProb, i) => logProb - referred.get(one)![i]!));
     let from = -1;
     const long = one.trajectory.turns.map(({ end }) => {
@@ -78,7 +78,7 @@ export function referenceUpdate(
       from = end;
       return overlong === null ? 0 : clip((overlong.tokensMax - overlong.margin - tokens) / overlong.margin, -1, 0);
     });
-    return penalised(one) + (overlong?.weight ?? 0) * sumOf(long) - (klInReward?.coefficient ?? 0) * kl;
+    return penalized(one) + (overlong?.weight ?? 0) * sumOf(long) - (klInReward?.coefficient ?? 0) * kl;
   };
   const lengths = kept.map((one) => writtenOf(one).length);
   const tokens = sumOf(lengths);

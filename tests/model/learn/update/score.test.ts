@@ -1,9 +1,9 @@
 import { describe, expect, test } from "bun:test";
-import { scorePlayed } from "../../../../model/learn/update/score.ts";
-import type { Played } from "../../../../model/learn/update/update.ts";
+import { scoreEpisodes } from "../../../../model/learn/update/score.ts";
+import type { TrainingEpisode } from "../../../../model/learn/update/types.ts";
 
 /** Replies of 2 and 4 tokens, after a prompt each; the second reply had no action. */
-const played = (group: number, rewards: readonly [number, number]): Played => ({
+const played = (group: number, rewards: readonly [number, number]): TrainingEpisode => ({
   group,
   tag: "Bandit",
   trajectory: {
@@ -20,9 +20,13 @@ const played = (group: number, rewards: readonly [number, number]): Played => ({
   },
 });
 
-describe("scorePlayed", () => {
+describe("scoreEpisodes", () => {
   test("adds penalties to the turns that earned them", () => {
-    const { scored, overlongMean } = scorePlayed([played(0, [1, 2])], { grouping: "state", method: "identity" }, null);
+    const { scored, overlongMean } = scoreEpisodes(
+      [played(0, [1, 2])],
+      { grouping: "state", method: "identity" },
+      null,
+    );
     expect(scored[0]).toMatchObject({ earned: [1, 1.9], score: 2.9, scale: 1 });
     expect(overlongMean).toBeNull();
   });
@@ -30,7 +34,7 @@ describe("scorePlayed", () => {
   test("charges each reply for its own length, worked by hand", () => {
     // Free up to 1 token, all lost at 5: 2 tokens lose a quarter, 4 tokens three quarters, of 0.8.
     const overlong = { weight: 0.8, tokensMax: 5, margin: 4 };
-    const { scored, overlongMean } = scorePlayed(
+    const { scored, overlongMean } = scoreEpisodes(
       [played(0, [1, 2])],
       { grouping: "state", method: "identity" },
       overlong,
@@ -40,9 +44,9 @@ describe("scorePlayed", () => {
     expect(overlongMean).toBeCloseTo(-0.8, 9);
   });
 
-  test("normalises the sum of it all within the group", () => {
+  test("normalizes the sum of it all within the group", () => {
     const both = [played(0, [1, 2]), played(0, [0, 1]), played(1, [5, 5]), played(1, [5, 5])];
-    const { scored } = scorePlayed(both, { grouping: "state", method: "mean" }, null);
+    const { scored } = scoreEpisodes(both, { grouping: "state", method: "mean" }, null);
     expect(scored.map(({ score }) => Number(score.toFixed(9)))).toEqual([1, -1, 0, 0]);
   });
 });

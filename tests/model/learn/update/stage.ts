@@ -1,8 +1,8 @@
-/** Played trajectories of a tiny policy, and learners that own one: what an update is tested on. */
+/** TrainingEpisode trajectories of a tiny policy, and learners that own one: what an update is tested on. */
 import { compiledEngine } from "../../../../model/engine/compiled.ts";
 import type { Engine } from "../../../../model/engine/engine.ts";
 import { Network } from "../../../../model/learn/network.ts";
-import type { Learners, Played, UpdateSettings } from "../../../../model/learn/update/update.ts";
+import type { Learners, TrainingEpisode, UpdateSettings } from "../../../../model/learn/update/types.ts";
 import { layParameters, type Parameters } from "../../../../model/policy/parameters.ts";
 import type { ModelConfig } from "../../../../model/policy/transformer.ts";
 import { sequence } from "../../../../model/rng.ts";
@@ -15,7 +15,7 @@ export const criticModel: ModelConfig = { ...model, head: "value" };
 
 export const settings: UpdateSettings = {
   filter: { strategy: "top_ratio", ratio: 0.67, type: "std" },
-  normalisation: { grouping: "state", method: "identity" },
+  normalization: { grouping: "state", method: "identity" },
   scaling: { softReweight: false, filterLossScaling: "none", lengthWeighting: false, zero: false },
   dropConstant: false,
   overlong: null,
@@ -45,7 +45,7 @@ export function play(
   rewards: readonly number[],
   groupSize: number,
   { temperature = 1, forgetful = false } = {},
-): Played[] {
+): TrainingEpisode[] {
   const uniform = sequence(3, "played");
   const draw = (count: number) => Array.from({ length: count }, () => Math.floor(uniform() * model.vocabulary));
   return rewards.map((reward, i) => {

@@ -4,7 +4,8 @@ import type { Engine } from "../../../../model/engine/engine.ts";
 import type { Aggregation } from "../../../../model/learn/aggregation.ts";
 import type { PolicyRule } from "../../../../model/learn/loss.ts";
 import { Network } from "../../../../model/learn/network.ts";
-import { type Played, type UpdateSettings, update } from "../../../../model/learn/update/update.ts";
+import type { TrainingEpisode, UpdateSettings } from "../../../../model/learn/update/types.ts";
+import { update } from "../../../../model/learn/update/update.ts";
 import { layParameters } from "../../../../model/policy/parameters.ts";
 import type { ModelConfig } from "../../../../model/policy/transformer.ts";
 import { figure } from "../../../figure.ts";
@@ -98,11 +99,11 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     expect(none.skipped).toBe("within every group all rewards are equal, also in those that replaced others");
   });
 
-  test("normalises over all that was played, also what the filter drops", async () => {
-    const normalisation = { grouping: "batch", method: "mean" } as const;
+  test("normalizes over all that was played, also what the filter drops", async () => {
+    const normalization = { grouping: "batch", method: "mean" } as const;
     const given: UpdateSettings = {
       ...settings,
-      normalisation,
+      normalization,
       estimator: { kind: "reinforce++", gamma: 1, rewardAt: "end" },
     };
     const raw = (await update(await learners(start), play(start, rewards, 3), given)).advantages;
@@ -116,7 +117,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     // With the standard deviation of all, scores shrink; only then does an unwhitened advantage show it.
     const scaled = {
       ...given,
-      normalisation: { grouping: "batch", method: "mean_std" },
+      normalization: { grouping: "batch", method: "mean_std" },
       estimator: { kind: "dr-grpo" },
     } as const;
     const before = (await update(await learners(start), play(start, rewards, 3), scaled)).advantages;
@@ -210,7 +211,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
 
   test("can filter by the policy's entropy", async () => {
     const played = play(start, rewards, 3);
-    const entropyOf = ({ trajectory }: Played) => {
+    const entropyOf = ({ trajectory }: TrainingEpisode) => {
       const all = referenceLogProbs(model, start, trajectory.tokens);
       const at = [...trajectory.written.keys()].filter((t) => trajectory.written[t] === 1);
       const each = at.map((t) => -all[t - 1]!.reduce((sum, logProb) => sum + Math.exp(logProb) * logProb, 0));
@@ -328,9 +329,9 @@ describe("an update by StarPO with a critic", () => {
     expect(new Set(whole).size).toBeGreaterThan(2);
   });
 
-  test.each(["turns", "end"] as const)("puts rewards, penalised and normalised, at the %s", async (rewardAt) => {
-    const normalisation = { grouping: "state", method: "mean_std" } as const;
-    const given: UpdateSettings = { ...ppo, normalisation, estimator: { ...ppo.estimator, rewardAt } as never };
+  test.each(["turns", "end"] as const)("puts rewards, penalized and normalized, at the %s", async (rewardAt) => {
+    const normalization = { grouping: "state", method: "mean_std" } as const;
+    const given: UpdateSettings = { ...ppo, normalization, estimator: { ...ppo.estimator, rewardAt } as never };
     // A critic that says 0 throughout: an advantage is what is still to come, whitened over all tokens.
     const critic = await Network.create(engine, criticModel, layParameters(criticModel));
     const played = play(start, rewards, 3);
@@ -340,11 +341,11 @@ describe("an update by StarPO with a critic", () => {
       const scores = played
         .filter((one) => one.group === group)
         .map(({ trajectory }) => sum(trajectory.turns.map(({ reward, penalty }) => reward + penalty)));
-      const centre = sum(scores) / scores.length;
-      const std = Math.sqrt(sum(scores.map((score) => (score - centre) ** 2)) / (scores.length - 1)) + 1e-6;
+      const center = sum(scores) / scores.length;
+      const std = Math.sqrt(sum(scores.map((score) => (score - center) ** 2)) / (scores.length - 1)) + 1e-6;
       const earned = turns.map(({ reward, penalty }) => (reward + penalty) / std);
       // What centring takes away is taken from the last turn.
-      earned[1]! -= centre / std;
+      earned[1]! -= center / std;
       const lengths = [0, 1].map((k) =>
         written.slice(k === 0 ? 0 : turns[0]!.end + 1, turns[k]!.end + 1).reduce((a, b) => a + b, 0),
       );
@@ -355,10 +356,10 @@ describe("an update by StarPO with a critic", () => {
       ];
     });
     const all = comes.flat();
-    const centre = sum(all) / all.length;
-    const std = Math.sqrt(sum(all.map((one) => (one - centre) ** 2)) / (all.length - 1) + 1e-8);
+    const center = sum(all) / all.length;
+    const std = Math.sqrt(sum(all.map((one) => (one - center) ** 2)) / (all.length - 1) + 1e-8);
     for (const [i, tokens] of comes.entries()) {
-      expect(advantages[i]).toBeCloseTo((sum(tokens) / tokens.length - centre) / std, 4);
+      expect(advantages[i]).toBeCloseTo((sum(tokens) / tokens.length - center) / std, 4);
     }
   });
 

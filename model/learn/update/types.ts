@@ -1,0 +1,92 @@
+/** What one update takes and what it returns. Types only. */
+import type { Trajectory } from "../../trajectory.ts";
+import type { Estimator } from "../advantage/advantage.ts";
+import type { Scaling } from "../advantage/scaling.ts";
+import type { Aggregation, ImportanceRule } from "../aggregation.ts";
+import type { BatchLimits } from "../batch.ts";
+import type { FilterRule } from "../filter/filter.ts";
+import type { KlTerm } from "../kl.ts";
+import type { Network } from "../network.ts";
+import type { PolicySettings } from "../objective.ts";
+import type { AdamWSettings } from "../optimizer.ts";
+import type { Normalization } from "../reward.ts";
+
+export interface UpdateSettings {
+  readonly filter: FilterRule;
+  /** Drop groups whose raw rewards are all equal before the filter (DAPO); the caller has played groups to replace them. */
+  readonly dropConstant: boolean;
+  readonly normalization: Normalization;
+  /** Penalty for long replies; null: none. */
+  readonly overlong: OverlongRule | null;
+  readonly estimator: Estimator;
+  /** Factors on the advantages. */
+  readonly scaling: Scaling;
+  /** Truncated importance sampling; null: none. */
+  readonly importance: ImportanceRule | null;
+  readonly policy: PolicySettings;
+  /** KL penalty on each token's reward; null: none. */
+  readonly klInReward: KlTerm | null;
+  readonly aggregation: Aggregation;
+  /** Most written tokens an episode can have: the divisor of seq-mean-token-sum-norm. */
+  readonly writtenTokensMax: number;
+  /** Passes over the kept trajectories. */
+  readonly epochs: number;
+  /** Trajectories per optimizer step, or the number of steps in an epoch. */
+  readonly minibatch: number | { readonly parts: number };
+  readonly limits: BatchLimits;
+  readonly optimizer: AdamWSettings;
+  /** For estimators with a critic. */
+  readonly critic: CriticSettings | null;
+  /** Sampling temperature of the trajectories. */
+  readonly temperature: number;
+  /** False: train the critic only. */
+  readonly trainPolicy: boolean;
+}
+
+export interface OverlongRule {
+  /** Reward that a reply of `tokensMax` tokens loses. */
+  readonly weight: number;
+  readonly tokensMax: number;
+  /** Tokens below `tokensMax` over which the loss grows from 0. */
+  readonly margin: number;
+}
+
+export type CriticSettings = {
+  readonly valueClip: number;
+} & (
+  | { readonly backbone: "separate"; readonly optimizer: AdamWSettings }
+  /** The policy's own network has the value head; one step takes the sum of both losses. */
+  | { readonly backbone: "shared"; readonly coefficient: number }
+);
+
+/** A played episode as an update sees it. */
+export interface TrainingEpisode {
+  readonly trajectory: Trajectory;
+  /** Any integer per group. */
+  readonly group: number;
+  /** Env tag. */
+  readonly tag: string;
+  /** (turns) names the state each turn began in; for gigpo. */
+  readonly anchors?: readonly string[];
+}
+
+/** The networks of an update. */
+export interface Learners {
+  readonly policy: Network;
+  /** For estimators with a critic; the policy itself if they share their backbone. */
+  readonly critic: Network | null;
+  /** What a KL term compares the policy with. */
+  readonly reference: Network | null;
+}
+
+/** What an update did. Metrics are means over the update unless their name says otherwise. */
+export interface UpdateResult {
+  /** Why the update took no step; null if it took one. */
+  readonly skipped: string | null;
+  /** Mean advantage of each episode; null if the filter dropped it. */
+  readonly advantages: readonly (number | null)[];
+  /** (written tokens) advantages of each episode; null where all are equal. Absent if the filter kept no episode. */
+  readonly tokenAdvantages?: readonly (Float32Array<ArrayBuffer> | null)[];
+  readonly steps: number;
+  readonly metrics: Readonly<Record<string, number>>;
+}
