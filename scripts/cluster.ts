@@ -18,6 +18,7 @@ import { type Command, helped, type Override, parseOptions, UsageError } from ".
 import { chooseConfig, configFlags } from "./cli/presets.ts";
 import { newRun, oldRun, type RunFolder, reportFile } from "./cli/run-folder.ts";
 import { RunView } from "./cli/run-view.ts";
+import { onStopSignal } from "./cli/stop-signals.ts";
 
 const command = {
   name: "cluster",
@@ -83,14 +84,10 @@ export async function main(args: string[]): Promise<number> {
   const sampling = setInterval(() => {
     for (const { name, rssBytes } of cluster.children()) memory.sample(name, performance.now(), rssBytes);
   }, MEMORY_SAMPLE_MS);
-  let signals = 0;
-  for (const signal of ["SIGINT", "SIGTERM"] as const) {
-    process.on(signal, () => {
-      if (++signals > 1) process.exit(1);
-      view.note(`${signal}: saving and stopping; once more to leave at once`);
-      void cluster.stop(signal);
-    });
-  }
+  onStopSignal((signal) => {
+    view.note(`${signal}: saving and stopping; once more to leave at once`);
+    void cluster.stop(signal);
+  });
   const end = await cluster.ended;
   clearInterval(sampling);
   view.close();

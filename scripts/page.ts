@@ -6,8 +6,9 @@ import { pageOf } from "../actors/dashboard/page-context.ts";
 import { serveDashboard } from "../actors/dashboard/serve.ts";
 import { Store } from "../actors/metrics-sink/store.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
-import { askedToEnd, portOf, secretOf } from "./cli/listen.ts";
+import { portOf, secretOf } from "./cli/listen.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { stopSignal } from "./cli/stop-signals.ts";
 
 const command = {
   name: "page",
@@ -52,7 +53,7 @@ export async function main(args: string[]): Promise<number> {
     clock: realClock,
     ...pageOf(readRunConfig(folder), folder),
   });
-  const ended = askedToEnd();
+  const ended = stopSignal();
   console.log(`page: ${page.url}`);
   await ended;
   await page.stop();

@@ -46,6 +46,8 @@ async function run([name, ...args]: string[]): Promise<number> {
   for (const kind of ["uncaughtException", "unhandledRejection"]) {
     process.on(kind, (error) => process.exit(failed(error)));
   }
+  // A closed terminal (EIO), a closed pipe (EPIPE) or a full disk (ENOSPC) must not end a run that has not saved yet.
+  process.stderr.on("error", () => {});
   try {
     // Bun remembers which packages it did not find, so a process that saw none has to start over: same id, same streams.
     if (await install(join(import.meta.dir, ".."))) process.execve!(process.execPath, process.argv, process.env);

@@ -8,9 +8,10 @@ import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/policy/s
 import { startThread } from "../actors/process/worker-rpc.ts";
 import type { PolicyMethods } from "../actors/sampler/policy.ts";
 import { isLoopback } from "../actors/transport/address.ts";
-import { askedToEnd, portOf, secretOf } from "./cli/listen.ts";
+import { portOf, secretOf } from "./cli/listen.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { warn } from "./cli/say.ts";
+import { stopSignal } from "./cli/stop-signals.ts";
 
 const PORT = 8000;
 const SLOTS = 16;
@@ -80,7 +81,7 @@ export async function main(args: string[]): Promise<number> {
     });
     const server = listen(host, port, (request) => app.fetch(request));
     const shown = host.includes(":") ? `[${host}]` : host;
-    const ended = askedToEnd();
+    const ended = stopSignal();
     console.log(`serving ${model}, ${basename(saved.path)}: http://${shown}:${server.port}/v1`);
     await Promise.race([ended, died.promise]);
     await server.stop(true);

@@ -3,8 +3,8 @@
  *
  * - Standard input is the death pipe: it ends when the supervisor does, and this process ends with it. On Linux the kernel
  *   also kills it then, in case it is stopped or too busy to notice.
- * - SIGINT is ignored: a person's Ctrl-C reaches every process at once, and the supervisor stops them in order. SIGTERM may have
- *   gone to all of them too (timeout, systemd): while the supervisor is there, it has a moment to say when to leave.
+ * - SIGINT and SIGHUP are ignored: Ctrl-C and a closed terminal reach every process at once, and the supervisor stops them in order.
+ *   SIGTERM may also go to all of them (timeout, systemd): while the supervisor is connected, it has a moment to say when to leave.
  */
 import { writeSync } from "node:fs";
 import { z } from "zod";
@@ -44,7 +44,7 @@ export async function boot<S>({ role, settingsSchema, start }: BootOptions<S>): 
     start: (context) => start(settings, context),
     unreachable: (detail, attempt) => log.warning("supervisor.unreachable", detail, { attempt }),
   });
-  process.on("SIGINT", () => {});
+  for (const signal of ["SIGINT", "SIGHUP"] as const) process.on(signal, () => {});
   process.on("SIGTERM", () => {
     if (!life.watched) void life.leave("SIGTERM");
     else realClock.after(ORDER_MS, () => void life.leave("SIGTERM"));

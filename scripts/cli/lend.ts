@@ -3,11 +3,12 @@ import { readFileSync } from "node:fs";
 import type { ActorKind } from "../../actors/actor.ts";
 import type { RunConfig } from "../../actors/config/config.ts";
 import { describeError } from "../../actors/errors.ts";
-import { join } from "../../actors/process/join.ts";
+import { type Joined, join } from "../../actors/process/join.ts";
 import { parseAddress } from "../../actors/transport/socket-wire.ts";
 import { type ClientTls, readPem } from "../../actors/transport/tls.ts";
 import { type Flag, UsageError } from "./options.ts";
 import { say, warn } from "./say.ts";
+import { onStopSignal } from "./stop-signals.ts";
 
 export const lendFlags = {
   join: { type: "text", value: "ADDRESS", text: "Where the run lets others in: ws://HOST:PORT, or wss:// for TLS" },
@@ -60,7 +61,13 @@ export async function lend(
   const token = tokenOf(flags);
   const tls = tlsOf(flags);
   checkAddress(address, tls);
-  const joined = await join(kind, {
+  let joined: Joined | null = null;
+  onStopSignal((signal) => {
+    // Before it has joined there is nothing to leave.
+    if (joined === null) process.exit(0);
+    void joined.leave(signal);
+  });
+  joined = await join(kind, {
     address,
     token,
     tls,
@@ -74,14 +81,8 @@ export async function lend(
       if (stack !== undefined && process.argv.includes("--verbose")) say(stack);
     },
   });
-  if (json) process.on("exit", (code) => console.log(JSON.stringify({ run: joined.run, actor: joined.actor, code })));
-  let signals = 0;
-  for (const signal of ["SIGINT", "SIGTERM"] as const) {
-    process.on(signal, () => {
-      if (++signals > 1) process.exit(1);
-      void joined.leave(signal);
-    });
-  }
+  const { run, actor } = joined;
+  if (json) process.on("exit", (code) => console.log(JSON.stringify({ run, actor, code })));
   return new Promise(() => {});
 }
 

@@ -21,9 +21,3 @@ export async function secretOf(file: string | undefined): Promise<string | null>
     `--token-file: the secret in ${file} must have at least ${TOKEN_MIN} letters, it has ${token.length}`,
   );
 }
-
-/** Resolves when somebody asks this process to end. */
-export const askedToEnd = (): Promise<unknown> =>
-  new Promise((stop) => {
-    for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, stop);
-  });

@@ -25,7 +25,7 @@ describe.skipIf(natsServer === null)("a run at a broker", () => {
       try {
         const { folder, args } = runs.fresh({ learner });
         const run = new RunProcess(folder, [...args, "--transport", broker.address], {
-          BUNRAKU_BROKER_TOKEN: TOKEN,
+          env: { BUNRAKU_BROKER_TOKEN: TOKEN },
         });
         const { address } = (await run.entry(({ kind }) => kind === "open")) as unknown as { address: string };
         const tokenFile = join(folder, "join.token");

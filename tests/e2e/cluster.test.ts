@@ -4,16 +4,9 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ActorView } from "../../actors/protocol.ts";
+import type { Ended } from "../scripts/command.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
-import {
-  type Ended,
-  expectNothingLeft,
-  expectSameLearnt,
-  LONG,
-  lastingMetrics,
-  RunProcess,
-  Runs,
-} from "./run-process.ts";
+import { expectNothingLeft, expectSameLearnt, LONG, lastingMetrics, RunProcess, Runs } from "./run-process.ts";
 
 const runs = new Runs();
 afterAll(removeTemporaryFolders);

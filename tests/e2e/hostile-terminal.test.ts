@@ -9,9 +9,9 @@ import { join } from "node:path";
 import { startSingleProcess } from "../../actors/supervisor/single-process.ts";
 import { tinyConfig } from "../actors/supervisor/tiny-run.ts";
 import { jsonService } from "../envs/outside/json-service.ts";
+import { onTerminal } from "../scripts/command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 import { LONG } from "./run-process.ts";
-import { onTerminal } from "./terminal.ts";
 
 afterAll(removeTemporaryFolders);
 
@@ -64,7 +64,7 @@ test(
       return path === "/open" ? said : {};
     });
     const args = remoteRun(server.url);
-    const { code, text } = await onTerminal(["cluster", ...args]);
+    const { code, out: text } = await onTerminal(["cluster", ...args]);
     expect([code, text.includes(SHOWN), text.includes("update 2/2")]).toEqual([0, true, true]);
     expectHarmless(text);
   },
@@ -78,7 +78,7 @@ test(
       path === "/health" ? { protocol: 1, envs: ["hostile"] } : refused(HOSTILE.slice(0, 1000)),
     );
     const args = remoteRun(server.url);
-    const { code, text } = await onTerminal(["cluster", ...args, "--verbose"]);
+    const { code, out: text } = await onTerminal(["cluster", ...args, "--verbose"]);
     expect([code, text.includes("error: the run ended: "), text.includes(SHOWN)]).toEqual([1, true, true]);
     expectHarmless(text);
   },
@@ -98,7 +98,15 @@ test.each([
         : new Response(HOSTILE, { status }),
     );
     const hosted = ["--policy", "openai:tiny", "--base-url", `${server.url}/v1`];
-    const { code, text } = await onTerminal(["eval", "--env", "FrozenLake", ...hosted, "--episodes", "2", "--verbose"]);
+    const { code, out: text } = await onTerminal([
+      "eval",
+      "--env",
+      "FrozenLake",
+      ...hosted,
+      "--episodes",
+      "2",
+      "--verbose",
+    ]);
     expect([code, text.includes(expected.told)]).toEqual([expected.code, true]);
     expectHarmless(text);
   },
@@ -122,7 +130,7 @@ test(
     const spoilt = JSON.stringify([{ ...turn, reply: `<think>${HOSTILE}`, observation: HOSTILE }]);
     db.run("UPDATE bodies SET turns = ?, final_observation = ? WHERE id = ?", [spoilt, HOSTILE, id]);
     db.close();
-    const { code, text } = await onTerminal(["replay", String(id), "--run", folder, "--show"]);
+    const { code, out: text } = await onTerminal(["replay", String(id), "--run", folder, "--show"]);
     expect([code, text.includes(`> <think>${SHOWN}`), text.includes("differs at ")]).toEqual([1, true, true]);
     expectHarmless(text);
   },

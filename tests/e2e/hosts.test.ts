@@ -29,7 +29,7 @@ describe.skipIf(hosts === null)("two other hosts", () => {
     const { folder, args } = runs.fresh({ learner, supervisor });
     const address = `ws://${hosts!.address(0)}:7000`;
     const env = { BUNRAKU_TOKEN: TOKEN };
-    run = new RunProcess(folder, [...args, `--join.listen=${address}`], env, hosts!.on(0));
+    run = new RunProcess(folder, [...args, `--join.listen=${address}`], { env, wrap: hosts!.on(0) });
     await run.entry(({ kind }) => kind === "open");
     guests = (["sampler", "env-server"] as const).map(
       (command, i) => new Guest(command, ["--join", address], env, hosts!.on(i + 1)),
@@ -63,12 +63,9 @@ describe.skipIf(hosts === null)("two other hosts", () => {
 
   test("cannot join where nobody may be reached but from the same host", async () => {
     const { folder, args } = runs.fresh({ learner });
-    const { code, err } = await new RunProcess(
-      folder,
-      [...args, `--join.listen=ws://${hosts!.address(0)}:7001`],
-      {},
-      hosts!.on(0),
-    ).ended;
+    const { code, err } = await new RunProcess(folder, [...args, `--join.listen=ws://${hosts!.address(0)}:7001`], {
+      wrap: hosts!.on(0),
+    }).ended;
     expect([code, err]).toEqual([2, expect.stringContaining("can be reached by others, so join.token")]);
   });
 });

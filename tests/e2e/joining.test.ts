@@ -73,7 +73,7 @@ describe("guests", () => {
         "join.clientCaFile": pem.path("ca.crt"),
       };
       const flags = Object.entries(gate).map(([key, value]) => `--${key}=${value}`);
-      const run = new RunProcess(folder, [...args, ...flags], { BUNRAKU_TOKEN: TOKEN });
+      const run = new RunProcess(folder, [...args, ...flags], { env: { BUNRAKU_TOKEN: TOKEN } });
       const address = await addressOf(run);
       const us = ["--ca", pem.path("ca.crt"), "--cert", pem.path("client.crt"), "--key", pem.path("client.key")];
       const lend = (command: "sampler" | "env-server") =>
@@ -174,7 +174,9 @@ describe("somebody else", () => {
   test(
     "cannot go on with a run that is going on",
     async () => {
-      const { code, err } = await new RunProcess(run.folder, ["--resume", run.folder], { BUNRAKU_TOKEN: TOKEN }).ended;
+      const { code, err } = await new RunProcess(run.folder, ["--resume", run.folder], {
+        env: { BUNRAKU_TOKEN: TOKEN },
+      }).ended;
       expect([code, err]).toEqual([
         1,
         expect.stringMatching(/^error: the run in \S+ is being run by process \d+ since /),

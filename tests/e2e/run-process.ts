@@ -5,7 +5,7 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { latestCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
 import { isMetricName, metric } from "../../actors/metrics/metrics.ts";
-import { root } from "../scripts/command.ts";
+import { CommandProcess, type Ended, type StartOptions } from "../scripts/command.ts";
 import { temporaryFolder } from "../scripts/temporary.ts";
 
 /** Time for one test; a run takes a few seconds of it on an idle machine. */
@@ -76,39 +76,22 @@ export const joined = (sampler: string) => (entry: Entry) =>
   entry.kind === "joined" && entry.text === `${sampler} joined`;
 export const updated = ({ kind }: Entry) => kind === "update";
 
-export interface Ended {
-  readonly code: number | null;
-  readonly out: string;
-  readonly err: string;
-}
-
 export class RunProcess {
   readonly folder: string;
+  readonly process: CommandProcess;
   readonly ended: Promise<Ended>;
-  readonly #child: Bun.Subprocess<"ignore", "pipe", "pipe">;
   #hasEnded = false;
 
-  constructor(
-    folder: string,
-    args: readonly string[],
-    env: Readonly<Record<string, string>> = {},
-    wrap: readonly string[] = [],
-  ) {
+  constructor(folder: string, args: readonly string[], options: StartOptions = {}) {
     this.folder = folder;
-    this.#child = Bun.spawn([...wrap, process.execPath, "scripts/run.ts", "cluster", ...args], {
-      cwd: root,
-      stdio: ["ignore", "pipe", "pipe"],
-      env: { ...process.env, ...env },
-    });
-    const { stdout, stderr, exited } = this.#child;
-    this.ended = Promise.all([stdout.text(), stderr.text(), exited]).then(([out, err, code]) => {
+    this.process = new CommandProcess(["cluster", ...args], options);
+    this.ended = this.process.ended.finally(() => {
       this.#hasEnded = true;
-      return { code, out, err };
     });
   }
 
   kill(signal: NodeJS.Signals): void {
-    this.#child.kill(signal);
+    this.process.kill(signal);
   }
 
   get log(): Entry[] {

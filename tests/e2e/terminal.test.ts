@@ -1,16 +1,16 @@
 /** What a run shows on a terminal: a few lines at its foot that move, and lines that stay. The terminal is a real one (a pty). */
 import { afterAll, expect, test } from "bun:test";
+import { COLUMNS, onTerminal } from "../scripts/command.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { LONG, Runs } from "./run-process.ts";
-import { COLUMNS, onTerminal } from "./terminal.ts";
 
 const runs = new Runs();
 afterAll(removeTemporaryFolders);
 
 async function trained(args: readonly string[]): Promise<string> {
-  const { code, text } = await onTerminal(["cluster", ...args]);
+  const { code, out } = await onTerminal(["cluster", ...args]);
   expect(code).toBe(0);
-  return text;
+  return out;
 }
 
 /** What a terminal shows of it, at every moment that something was cleared, and at the end. */

@@ -1,21 +1,89 @@
-/** Runs a command as a person would: a process, its two streams, its exit code. */
+/** Runs a command as a person does: a process, its streams or its terminal, its exit code. */
 import { join } from "node:path";
 
 export const root = join(import.meta.dir, "..", "..");
 
 export interface Ended {
-  readonly code: number;
+  readonly code: number | null;
   readonly out: string;
   readonly err: string;
 }
 
-/** `bun run ARGS`, in this repository or another folder that has scripts/run.ts. */
-export async function command(args: readonly string[], cwd = root, env: Record<string, string> = {}): Promise<Ended> {
-  const child = Bun.spawn([process.execPath, "scripts/run.ts", ...args], {
-    cwd,
-    env: { ...process.env, FORCE_COLOR: "0", ...env },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  const [out, err, code] = await Promise.all([child.stdout.text(), child.stderr.text(), child.exited]);
-  return { code, out, err };
+export interface StartOptions {
+  readonly cwd?: string;
+  readonly env?: Readonly<Record<string, string>>;
+  /** Words before the command, such as `ip netns exec HOST`. */
+  readonly wrap?: readonly string[];
+  /**
+   * As a shell starts it: `bun run` around the command, in a process group of their own.
+   * "terminal": on a terminal (a pty) besides; all that it shows is in `Ended.out`.
+   */
+  readonly shell?: "pipes" | "terminal";
+  /** Standard error goes to this file; then `Ended.err` is empty. */
+  readonly errorsTo?: string;
+}
+
+export const COLUMNS = 60;
+
+export class CommandProcess {
+  readonly ended: Promise<Ended>;
+  readonly #child: Bun.Subprocess;
+
+  constructor(args: readonly string[], options: StartOptions = {}) {
+    const { cwd = root, env = {}, wrap = [], shell, errorsTo } = options;
+    const entry = shell === undefined ? ["scripts/run.ts"] : ["run", "--silent"];
+    const argv = [...wrap, process.execPath, ...entry, ...args];
+    const common = { cwd, env: { ...process.env, FORCE_COLOR: "0", NO_COLOR: "1", ...env } };
+    if (shell === "terminal") {
+      const decoder = new TextDecoder();
+      let out = "";
+      const data = (_: Bun.Terminal, bytes: Uint8Array) => {
+        out += decoder.decode(bytes, { stream: true });
+      };
+      const child = Bun.spawn(argv, { ...common, terminal: { cols: COLUMNS, rows: 30, data } });
+      this.#child = child;
+      this.ended = child.exited.then((code) => {
+        this.closeTerminal();
+        return { code, out, err: "" };
+      });
+      return;
+    }
+    const stderr = errorsTo === undefined ? "pipe" : Bun.file(errorsTo);
+    const child = Bun.spawn(argv, { ...common, stdio: ["ignore", "pipe", stderr], detached: shell === "pipes" });
+    this.#child = child;
+    const err = child.stderr instanceof ReadableStream ? child.stderr.text() : Promise.resolve("");
+    this.ended = Promise.all([child.stdout.text(), err, child.exited]).then(([out, err, code]) => ({ code, out, err }));
+  }
+
+  get pid(): number {
+    return this.#child.pid;
+  }
+
+  kill(signal: NodeJS.Signals): void {
+    this.#child.kill(signal);
+  }
+
+  /** Signals every process of its group at once, as `timeout` and systemd do. Needs `shell`. */
+  killGroup(signal: NodeJS.Signals): void {
+    process.kill(-this.pid, signal);
+  }
+
+  /** Needs `shell: "terminal"`. */
+  type(keys: string): void {
+    this.#child.terminal!.write(keys);
+  }
+
+  closeTerminal(): void {
+    if (this.#child.terminal?.closed === false) this.#child.terminal.close();
+  }
+}
+
+/** `bun run ARGS` to its end, in this repository or another folder that has scripts/run.ts. */
+export function command(args: readonly string[], cwd = root, env: Record<string, string> = {}): Promise<Ended> {
+  return new CommandProcess(args, { cwd, env }).ended;
+}
+
+/** `bun run ARGS` to its end, on a terminal. */
+export function onTerminal(args: readonly string[]): Promise<Ended> {
+  return new CommandProcess(args, { shell: "terminal" }).ended;
 }

@@ -1,0 +1,119 @@
+/**
+ * A person ends a run in a shell: Ctrl-C, a signal to the whole process group, a closed terminal. And a run whose standard error fails.
+ * None of them loses an update.
+ */
+import { afterAll, expect, test } from "bun:test";
+import { existsSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { latestCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
+import { CommandProcess, type StartOptions } from "../scripts/command.ts";
+import { removeTemporaryFolders } from "../scripts/temporary.ts";
+import { alive, expectNothingLeft, LONG, RunProcess, Runs } from "./run-process.ts";
+
+const runs = new Runs();
+afterAll(removeTemporaryFolders);
+
+/** A run that saves only when it is stopped. */
+async function learning(options: StartOptions): Promise<RunProcess> {
+  const learner = { updates: 1000, filter: { strategy: "all" } };
+  const { folder, args } = runs.fresh({ learner, checkpoint: { everyUpdates: 1_000_000 } });
+  const run = new RunProcess(folder, [...args, "--samplers", "1"], options);
+  await run.updated(2);
+  return run;
+}
+
+/** Waits until every process of the run is gone: `bun run` may end before them. */
+async function expectSaved(run: RunProcess): Promise<void> {
+  const { folder } = run;
+  while (run.pids.some(alive)) await Bun.sleep(10);
+  // The supervisor removes the token last.
+  for (let waitMs = 0; existsSync(join(folder, "join.token")) && waitMs < 2000; waitMs += 10) await Bun.sleep(10);
+  const { found } = await latestCheckpoint(join(folder, "checkpoints"));
+  expect(Number(/u(\d+)$/.exec(found!)![1])).toBeGreaterThanOrEqual(2);
+  expect(existsSync(join(folder, "join.token"))).toBe(false);
+  expect(run.log.filter(({ kind }) => kind === "restarted")).toEqual([]);
+  expectNothingLeft(run);
+}
+
+test(
+  "Ctrl-C on a terminal saves and stops",
+  async () => {
+    const run = await learning({ shell: "terminal" });
+    run.process.type("\u0003");
+    const { code, out } = await run.ended;
+    expect([code, out]).toEqual([0, expect.stringContaining("stopped (SIGINT); go on with: ")]);
+    await expectSaved(run);
+  },
+  LONG,
+);
+
+test(
+  "SIGTERM to the whole process group saves and stops",
+  async () => {
+    const run = await learning({ shell: "pipes" });
+    run.process.killGroup("SIGTERM");
+    const { out } = await run.ended;
+    expect(out).toContain("stopped (SIGTERM); go on with: ");
+    await expectSaved(run);
+  },
+  LONG,
+);
+
+test(
+  "a closed terminal saves and stops",
+  async () => {
+    const run = await learning({ shell: "terminal" });
+    run.process.closeTerminal();
+    await run.ended;
+    await expectSaved(run);
+  },
+  LONG,
+);
+
+test(
+  "Ctrl-C while a sampler is lent lets it leave in order",
+  async () => {
+    const run = await learning({});
+    const { address } = (await run.entry(({ kind }) => kind === "open")) as unknown as { address: string };
+    const lend = ["sampler", "--join", address, "--token-file", join(run.folder, "join.token")];
+    const sampler = new CommandProcess(lend, { shell: "terminal" });
+    await run.entry(({ kind, child }) => kind === "joined" && child !== undefined);
+    sampler.type("\u0003");
+    expect((await sampler.ended).code).toBe(0);
+    await run.entry(({ kind, child }) => kind === "left" && child !== undefined);
+    run.kill("SIGTERM");
+    await run.ended;
+  },
+  LONG,
+);
+
+/** A run to its end. */
+function whole(options: StartOptions): RunProcess {
+  const { folder, args } = runs.fresh({ learner: { updates: 3, filter: { strategy: "all" } } });
+  return new RunProcess(folder, [...args, "--samplers", "1"], options);
+}
+
+test.skipIf(!existsSync("/dev/full"))(
+  "a standard error that is full (ENOSPC) does not end a run",
+  async () => {
+    const run = whole({ errorsTo: "/dev/full" });
+    expect((await run.ended).code).toBe(0);
+    expect(statSync(join(run.folder, "report.json")).isFile()).toBe(true);
+  },
+  LONG,
+);
+
+test(
+  "a standard error that is closed (EPIPE) does not end a run",
+  async () => {
+    const { folder, args } = runs.fresh({ learner: { updates: 3, filter: { strategy: "all" } } });
+    const run = new RunProcess(folder, [...args, "--samplers", "1"], {
+      // The reader of standard error ends after its first line.
+      wrap: ["sh", "-c", 'exec 3>&1; { "$@" 2>&1 >&3; echo "$?" >&3; } | head -n 1 >/dev/null', "sh"],
+    });
+    const { out } = await run.ended;
+    expect(out.trimEnd().split("\n").at(-1)).toBe("0");
+    expect(statSync(join(folder, "report.json")).isFile()).toBe(true);
+  },
+  LONG,
+);
