@@ -60,7 +60,7 @@ const WeightsLocation = z.discriminatedUnion("kind", [
 ]);
 
 /** One turn as people read it. */
-const TurnRecord = z.strictObject({
+export const TurnRecord = z.strictObject({
   observation: z.string(),
   reply: z.string(),
   actions: z.array(z.string()),
@@ -78,7 +78,7 @@ export type TurnRecord = z.infer<typeof TurnRecord>;
 
 /** Why an episode stopped: the env's endings, and the sampler's. */
 export const STOP_REASONS = ["success", "over", "actions", "turns", "context"] as const;
-const StopReason = z.enum(STOP_REASONS);
+export const StopReason = z.enum(STOP_REASONS);
 export type StopReason = z.infer<typeof StopReason>;
 
 const Trajectory = z.strictObject({
@@ -294,6 +294,8 @@ export type Ask = Messages[keyof Answers];
 export type AnswerTo<A extends Ask> = A extends Ask ? Messages[Answers[A["type"]]] | Messages["failed"] : never;
 export type Answer = AnswerTo<Ask>;
 export type Tell = Exclude<Message, Ask | Answer>;
+/** The asks that an env server takes. */
+export type EnvAsk = Messages["env.open" | "env.step"];
 
 /**
  * Check one decoded message.

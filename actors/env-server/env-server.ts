@@ -12,21 +12,18 @@
  * - An env that answers at once is answered for at once; nobody waits for another's env.
  */
 import type { z } from "zod";
-import type { Env, Seeds } from "../../envs/env.ts";
+import type { Env } from "../../envs/env.ts";
 import type { Clock } from "../clock.ts";
 import { describeError, EpisodeError, within } from "../errors.ts";
-import { type Answer, type AnswerTo, type Ask, type Messages, schemas, type Tell } from "../protocol.ts";
+import type { OpenEpisode } from "../play/envs-of-run.ts";
+import { type Answer, type AnswerTo, type Ask, type EnvAsk, type Messages, schemas, type Tell } from "../protocol.ts";
 import type { Hello, HostHandler } from "../transport/handshake.ts";
 import type { Peer } from "../transport/transport.ts";
 
-export type EnvAsk = Messages["env.open" | "env.step"];
 export type EnvAnswer = Messages["env.opened" | "env.stepped" | "failed"];
 
 /** What is here now, or has to be waited for. */
 type Soon<T> = T | Promise<T>;
-
-/** Makes the episodes of one tag. */
-export type OpenEpisode = (seeds: Seeds) => Soon<Env>;
 
 export interface EnvServerOptions {
   /** @throws {Error} if there is no such tag. */

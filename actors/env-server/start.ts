@@ -1,11 +1,9 @@
 /** An env server as one actor of a run: what its process, or its share of a single process, starts. */
-import { openEpisode } from "../../envs/episode.ts";
 import type { ActorContext, ActorKind } from "../actor.ts";
-import type { RunConfig } from "../config/config.ts";
 import type { Meter } from "../metrics/meter.ts";
-import { episodeRules, tagOf } from "../play/envs-of-run.ts";
+import { episodeOpener, type OpenEpisode } from "../play/envs-of-run.ts";
 import { type HostHandler, welcoming } from "../transport/handshake.ts";
-import { EnvServer, type OpenEpisode } from "./env-server.ts";
+import { EnvServer } from "./env-server.ts";
 
 export const envServer: ActorKind = {
   role: "env-server",
@@ -14,7 +12,7 @@ export const envServer: ActorKind = {
     const { episodesMax, idleMs, answerMsMax } = config.envServer;
     const server = new EnvServer({
       find(name) {
-        const open = envs.get(name) ?? opener(config, name);
+        const open = envs.get(name) ?? episodeOpener(config, name);
         envs.set(name, open);
         return open;
       },
@@ -48,11 +46,4 @@ function measured(server: EnvServer, meter: Meter): HostHandler {
     },
     told: (peer, message, who) => server.told(peer, message, who),
   };
-}
-
-/** How episodes of one of the run's envs are opened. @throws {TagError} if it plays none of this name */
-export function opener(config: RunConfig, name: string): OpenEpisode {
-  const tag = tagOf(config, name);
-  const rules = episodeRules(config, name, tag);
-  return (seeds) => openEpisode(tag.open(seeds), rules);
 }

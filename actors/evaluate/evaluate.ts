@@ -16,12 +16,9 @@ import type { Dialogue } from "../../model/text/dialogue.ts";
 import type { Clock } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
 import { EnvServer } from "../env-server/env-server.ts";
-import { opener } from "../env-server/start.ts";
-import { playedEnvs, tagOf } from "../play/envs-of-run.ts";
-import { playEpisode } from "../play/play-episode.ts";
+import { episodeOpener, playedEnvs, tagOf } from "../play/envs-of-run.ts";
+import { type EpisodePolicy, playEpisode, rulesOf } from "../play/play-episode.ts";
 import { STOP_REASONS, type StopReason, type Ticket } from "../protocol.ts";
-import type { Replies } from "../sampler/policy.ts";
-import { rulesOf } from "../sampler/start.ts";
 import { failureCounts, type Thoughts, thoughtsOf } from "../training/behavior.ts";
 import { type PlayedTicket, rolloutMetrics, validationTickets } from "../training/rollouts.ts";
 
@@ -49,7 +46,7 @@ export interface EvaluationOptions {
   /** `env` says what is played, one env or a mix, `validate` which boards of each and how warm; the rest is as the policy was trained. */
   readonly config: RunConfig;
   /** With weights loaded. */
-  readonly policy: Replies;
+  readonly policy: EpisodePolicy;
   readonly dialogue: Dialogue;
   /** What `startSavedPolicy` gave. */
   readonly weights: { readonly version: number; readonly digest: string; readonly validation: string };
@@ -72,7 +69,7 @@ export async function evaluatePolicy(options: EvaluationOptions): Promise<Readon
   const tickets = validationTickets(config, weights.validation, config.validate.temperature, weights.version);
   const { idleMs, answerMsMax } = config.envServer;
   const envs = new EnvServer({
-    find: (env) => opener(config, env),
+    find: (env) => episodeOpener(config, env),
     episodesMax: slots,
     idleMs,
     answerMsMax,

@@ -12,13 +12,10 @@ import type { Dialogue } from "../../model/text/dialogue.ts";
 import type { Clock } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
 import { EnvServer } from "../env-server/env-server.ts";
-import { opener } from "../env-server/start.ts";
-import { tagOf } from "../play/envs-of-run.ts";
-import { playEpisode } from "../play/play-episode.ts";
-import type { GivenReply } from "../play/transcript.ts";
+import { episodeOpener, tagOf } from "../play/envs-of-run.ts";
+import { type EpisodePolicy, playEpisode, rulesOf } from "../play/play-episode.ts";
+import type { ReplyTokens } from "../play/transcript.ts";
 import type { PlayedOutcome, PolicyVersion, Ticket } from "../protocol.ts";
-import type { Replies } from "../sampler/policy.ts";
-import { rulesOf } from "../sampler/start.ts";
 
 export interface Replay {
   readonly config: RunConfig;
@@ -48,8 +45,11 @@ export const replayEnv = (replay: Replay): Promise<Difference | null> =>
  * @param weights  named by a checkpoint, not by the episode
  * @returns null if all is equal
  */
-export const replayWhole = (replay: Replay, policy: Replies, weights: PolicyVersion): Promise<Difference | null> =>
-  playAgain(replay, policy, weights);
+export const replayWhole = (
+  replay: Replay,
+  policy: EpisodePolicy,
+  weights: PolicyVersion,
+): Promise<Difference | null> => playAgain(replay, policy, weights);
 
 /**
  * Compares the weights that an episode names with what else the run recorded. A version has one digest and a digest one version,
@@ -77,10 +77,10 @@ export function weightsDifference(
 /** Owner of the env server's episodes. */
 const PLAYER = "replay";
 
-async function playAgain(replay: Replay, policy: Replies, weights: PolicyVersion): Promise<Difference | null> {
+async function playAgain(replay: Replay, policy: EpisodePolicy, weights: PolicyVersion): Promise<Difference | null> {
   const { config, ticket, recorded, dialogue, clock, warn } = replay;
   const { idleMs, answerMsMax } = config.envServer;
-  const find = (env: string) => opener(config, env);
+  const find = (env: string) => episodeOpener(config, env);
   const envs = new EnvServer({ find, episodesMax: 1, idleMs, answerMsMax, clock, warn });
   try {
     const outcome = await playEpisode(ticket, {
@@ -112,8 +112,8 @@ class Divergence extends Error {
   }
 }
 
-/** Replies with the recorded tokens, turn by turn. */
-function recordedPolicy({ recorded }: Replay): Replies {
+/** EpisodePolicy with the recorded tokens, turn by turn. */
+function recordedPolicy({ recorded }: Replay): EpisodePolicy {
   const replies = repliesOf(recorded);
   let next = 0;
   return {
@@ -121,13 +121,13 @@ function recordedPolicy({ recorded }: Replay): Replies {
     close: () => Promise.resolve(),
     reply() {
       const reply = replies[next++];
-      if (reply !== undefined) return Promise.resolve(reply as GivenReply & { tokens: number[]; logProbs: number[] });
+      if (reply !== undefined) return Promise.resolve(reply);
       throw new Divergence({ where: "turns.length", recorded: replies.length, replayed: "more" });
     },
   };
 }
 
-function repliesOf({ trajectory, turns }: PlayedOutcome): GivenReply[] {
+function repliesOf({ trajectory, turns }: PlayedOutcome): ReplyTokens[] {
   const { tokens, written, logProbs, turns: spans } = trajectory;
   return turns.map(({ cut }, turn) => {
     const end = spans[turn]?.end ?? -1;

@@ -1,27 +1,39 @@
 /**
  * Which envs a run plays: the one of `env`, or all of `env.mix` in every batch. Pure.
  *
- * Tickets, metrics and reports call an env by its name, which is its tag unless the mix says otherwise: one tag may be in a mix
- * twice, with different options.
+ * Tickets, metrics and reports use an env's name. It is the env's tag unless the mix names it, because a mix may contain one tag
+ * twice with different options.
  */
-import type { EpisodeRules } from "../../envs/env.ts";
+import type { z } from "zod";
+import type { Env, EpisodeRules, Seeds } from "../../envs/env.ts";
+import { openEpisode } from "../../envs/episode.ts";
 import { envTag } from "../../envs/registry.ts";
 import { type EnvTag, TagError } from "../../envs/tag.ts";
-import type { RunConfig } from "../config/config.ts";
+import type { EnvConfig, PromptConfig } from "../config/rollout.ts";
 
 export interface PlayedEnv {
   readonly name: string;
   readonly tag: string;
   readonly options: Readonly<Record<string, unknown>>;
-  /** Groups of an update; null: an even share of what the others leave. */
+  /** Groups of an update; null: an even share of those that no env fixes. */
   readonly groups: number | null;
-  /** null: the run's, and for actions the tag's own. */
+  /** null: the run's limit; for `actionsMax` the tag's own. */
   readonly turnsMax: number | null;
   readonly actionsMax: number | null;
   readonly actionsPerTurnMax: number | null;
 }
 
-type EnvSettings = Pick<RunConfig, "env">;
+interface EnvSettings {
+  readonly env: z.infer<typeof EnvConfig>;
+}
+
+/** The sections of a run's config that say how its envs are opened and read. */
+interface PlaySettings extends EnvSettings {
+  readonly prompt: z.infer<typeof PromptConfig>;
+}
+
+/** Opens an episode of one env. */
+export type OpenEpisode = (seeds: Seeds) => Env | Promise<Env>;
 
 export function playedEnvs({ env }: EnvSettings): readonly PlayedEnv[] {
   if (env.mix.length > 0) return env.mix.map((one) => ({ ...one, name: one.name ?? one.tag }));
@@ -29,20 +41,20 @@ export function playedEnvs({ env }: EnvSettings): readonly PlayedEnv[] {
   return [{ name: tag, tag, options, groups: null, turnsMax, actionsMax, actionsPerTurnMax }];
 }
 
-/** What a run's folder is called after: "SimpleSokoban", "mix-of-4". */
+/** Part of a run folder's name: "SimpleSokoban", "mix-of-4". */
 export const shortText = (config: EnvSettings): string =>
   config.env.mix.length === 0 ? envsText(config) : `mix-of-${config.env.mix.length}`;
 
-/** What a run plays: "SimpleSokoban", "FrozenLake+Bandit". */
+/** Names of the run's envs as one text: "SimpleSokoban", "FrozenLake+Bandit". */
 export const envsText = (config: EnvSettings): string =>
   playedEnvs(config)
     .map(({ name }) => name)
     .join("+");
 
-/** The other way round. */
+/** The names in a text of `envsText`. */
 export const envNames = (text: string): string[] => text.split("+");
 
-/** @throws {TagError} if this run plays none of this name. */
+/** @throws {TagError} if the run plays no env of this name. */
 function named(config: EnvSettings, name: string): PlayedEnv {
   const envs = playedEnvs(config);
   const found = envs.find((one) => one.name === name);
@@ -50,13 +62,13 @@ function named(config: EnvSettings, name: string): PlayedEnv {
   throw new TagError(`this run plays no env named ${name}; it plays ${envs.map((one) => one.name).join(", ")}`);
 }
 
-/** An env's tag with the options that this run gives it. @throws {TagError} if there is none of this name */
-export function tagOf(config: Pick<RunConfig, "env" | "prompt">, name: string): EnvTag {
+/** An env's tag with the run's options. @throws {TagError} if the run plays no env of this name */
+export function tagOf(config: PlaySettings, name: string): EnvTag {
   const { tag, options } = named(config, name);
   return envTag(tag, options, config.prompt.compat !== "strict");
 }
 
-/** An env's budgets, and how its replies are read. */
+/** An env's budgets, and the rules for reading its replies. */
 export function episodeRules(config: EnvSettings, name: string, tag: EnvTag): EpisodeRules {
   const { turnsMax, actionsMax, actionsPerTurnMax } = named(config, name);
   const { formatPenalty, think } = config.env;
@@ -69,17 +81,24 @@ export function episodeRules(config: EnvSettings, name: string, tag: EnvTag): Ep
   };
 }
 
-/** Every env with its rules, for whoever plays them all in turn. */
-export const lessonsOf = (config: Pick<RunConfig, "env" | "prompt">): { tag: EnvTag; rules: EpisodeRules }[] =>
+/** How the env server opens episodes of one env. @throws {TagError} if the run plays no env of this name */
+export function episodeOpener(config: PlaySettings, name: string): OpenEpisode {
+  const tag = tagOf(config, name);
+  const rules = episodeRules(config, name, tag);
+  return (seeds) => openEpisode(tag.open(seeds), rules);
+}
+
+/** Every env of the run with its rules. */
+export const lessonsOf = (config: PlaySettings): { tag: EnvTag; rules: EpisodeRules }[] =>
   playedEnvs(config).map(({ name }) => {
     const tag = tagOf(config, name);
     return { tag, rules: episodeRules(config, name, tag) };
   });
 
 /**
- * `total` groups among envs: each its own number, and the others an even share of what is left.
+ * Shares `total` groups among envs: an env with a number of groups gets it, the others share the rest evenly.
  *
- * @throws {RangeError} if they do not come out even: what was found, and what to do.
+ * @throws {RangeError} if the groups do not divide.
  */
 export function sharedGroups(envs: readonly Pick<PlayedEnv, "name" | "groups">[], total: number): number[] {
   const fixed = envs.reduce((sum, { groups }) => sum + (groups ?? 0), 0);

@@ -1,168 +1,117 @@
 /**
- * One episode from its ticket to its outcome: where an env's text meets a policy's tokens.
+ * One episode by a policy, from its ticket to its outcome. `play-turns.ts` plays the turns; `transcript.ts` makes prompts of
+ * them and keeps the tokens.
  *
- * - What the policy is shown, and that nothing it wrote is encoded again, is transcript.ts's affair.
- * - The outcome is a function of ticket, weights and run seed. Played again, elsewhere, it comes out the same.
- * - An error of the env is the outcome `envError`; it is never a turn without reward.
- * - An episode that is not played to its end is closed at the env server, which would keep it otherwise.
+ * - The outcome is a function of ticket, weights and run seed: played again, on any machine, it is the same.
+ * - An error of the env is the outcome `envError`; it never becomes a turn with reward 0.
  */
 import { faithfulness } from "../../envs/analysis/reasoning.ts";
 import type { EnvTag } from "../../envs/tag.ts";
+import type { ReplyRequest } from "../../model/decode/generate.ts";
 import { hash64 } from "../../model/rng.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
-import type { EnvAsk } from "../env-server/env-server.ts";
+import type { RunConfig } from "../config/config.ts";
 import { EpisodeError } from "../errors.ts";
-import type { AnswerTo, Messages, Outcome, StopReason, Ticket, TurnRecord } from "../protocol.ts";
-import type { Replies } from "../sampler/policy.ts";
-import { type ContextRules, type GivenReply, type Question, Transcript } from "./transcript.ts";
+import type { Outcome, PolicyVersion, Ticket } from "../protocol.ts";
+import { type EnvConnection, type Player, playTurns, statusOf } from "./play-turns.ts";
+import { type ContextRules, type ReplyTokens, Transcript } from "./transcript.ts";
 
 export interface PlayRules extends ContextRules {
-  /** Of the run: with the episode's name it makes the coins. */
+  /** Seed of the run. With the episode's name it makes the coins of sampling. */
   readonly seed: number;
-  /** What a turn loses if its thought is all untrue; 0: thoughts are not judged here. */
+  /** Penalty of a turn whose thought is all untrue; 0: thoughts are not judged. */
   readonly reasoningWeight: number;
 }
 
-export interface PlayContext {
+/** The policy as an episode uses it: one token sequence per episode. */
+export interface EpisodePolicy {
+  open(sequence: string): Promise<void>;
+  reply(sequence: string, request: ReplyRequest): Promise<ReplyTokens>;
+  close(sequence: string): Promise<void>;
+}
+
+export interface PlayContext extends EnvConnection {
   readonly rules: PlayRules;
   readonly tag: EnvTag;
   readonly dialogue: Dialogue;
-  readonly policy: Replies;
-  /** The weights that every token of this episode is written with. */
-  readonly weights: { readonly version: number; readonly digest: string };
-  /** Ask the env server that holds this episode. */
-  askEnv<A extends EnvAsk>(ask: A): Promise<AnswerTo<A>>;
-  /** Tell it to forget this episode. */
-  closeEnv(close: Messages["env.close"]): void;
+  readonly policy: EpisodePolicy;
+  /** The weights that write every token of this episode. */
+  readonly weights: PolicyVersion;
+}
+
+export function rulesOf({ seed, prompt, env, rollout }: RunConfig): PlayRules {
+  return {
+    seed,
+    layout: prompt.layout,
+    compat: prompt.compat !== "strict",
+    context: prompt.context,
+    contextTurnsMax: prompt.contextTurnsMax,
+    overflow: prompt.overflow,
+    think: env.think,
+    reasoningWeight: env.reasoningWeight,
+    replyTokensMax: rollout.replyTokensMax,
+    contextTokensMax: rollout.contextTokensMax,
+  };
 }
 
 /**
- * @throws {EpisodeError} with code "closed" or "deadline" if the env server was lost: the episode may be played again.
+ * @throws {EpisodeError} with boundary "closed" if the env server was lost: the episode may be played again.
  */
 export async function playEpisode(ticket: Ticket, context: PlayContext): Promise<Outcome> {
-  const { policy } = context;
+  const { policy, tag, dialogue, rules, weights } = context;
   const sequence = `${ticket.episode} ${ticket.attempt}`;
   await policy.open(sequence);
-  const play = new Play(ticket, sequence, context);
   try {
-    return await play.run();
+    const transcript = new Transcript(tag, dialogue, rules);
+    const played = await playTurns(ticket, tokenPlayer(ticket, sequence, transcript, context), context);
+    if (played.turns.length === 0) {
+      const detail = `the first prompt leaves no room in rollout.contextTokensMax, ${rules.contextTokensMax}`;
+      return { status: "aborted", detail };
+    }
+    // Named one by one, so that no other column of `weights` replaces what was played.
+    const { version, digest } = weights;
+    return {
+      status: statusOf(played.stop),
+      ...played,
+      trajectory: { ...transcript.trajectory(), version, digest },
+    };
   } catch (error) {
     if (error instanceof EpisodeError && error.boundary === "env") return { status: "envError", detail: error.message };
     throw error;
   } finally {
-    if (play.isOpen) context.closeEnv({ type: "env.close", episode: ticket.episode });
     await policy.close(sequence);
   }
 }
 
-class Play {
-  readonly #ticket: Ticket;
-  readonly #sequence: string;
-  readonly #context: PlayContext;
-  readonly #transcript: Transcript;
-  readonly #coins;
-  readonly #turns: TurnRecord[] = [];
-  readonly #extra: Record<string, number> = {};
-  /** The env server holds this episode, or may. */
-  isOpen = false;
-
-  constructor(ticket: Ticket, sequence: string, context: PlayContext) {
-    this.#ticket = ticket;
-    this.#sequence = sequence;
-    this.#context = context;
-    this.#transcript = new Transcript(context.tag, context.dialogue, context.rules);
-    this.#coins = { seed: context.rules.seed, episode: hash64(ticket.episode) };
-  }
-
-  async run(): Promise<Outcome> {
-    const { episode, env, layoutSeed, dynamicsSeed } = this.#ticket;
-    this.isOpen = true;
-    let { observation, actionsLeft } = await this.#ask({ type: "env.open", episode, env, layoutSeed, dynamicsSeed });
-    for (let turn = 0; ; turn++) {
-      const question = this.#transcript.ask(observation, actionsLeft);
-      if (question === null) return this.#outcome("context", false, observation);
-      const reply = await this.#reply(question);
-      const text = this.#transcript.text(reply.tokens);
-      const stepped = await this.#ask({ type: "env.step", episode, turn, reply: text });
-      this.#record(observation, reply, stepped);
-      ({ observation, actionsLeft } = stepped);
-      this.isOpen = stepped.ending === null;
-      if (stepped.ending !== null) return this.#outcome(stepped.ending, stepped.success, observation);
-    }
-  }
-
-  #reply({ keep, prompt, start, tokensMax }: Question): Promise<GivenReply> {
-    const { policy, dialogue } = this.#context;
-    const { temperature, topP, topK } = this.#ticket;
-    return policy.reply(this.#sequence, {
-      keep,
-      prompt,
-      tokensMax,
-      coins: this.#coins,
-      coinsFrom: start,
-      settings: { temperature, topP, topK },
-      stops: dialogue.stops,
-    });
-  }
-
-  #record(observation: string, reply: GivenReply, stepped: Messages["env.stepped"]): void {
-    const { actions, reward, wellFormed, effective, valid, extra } = stepped;
-    const text = this.#transcript.text(reply.tokens);
-    const penalty = stepped.penalty - this.#untruth({ reply: text, observation, actions });
-    this.#transcript.played(reply, { ...stepped, penalty });
-    this.#turns.push({
-      observation,
-      reply: text,
-      cut: reply.cut,
-      dropped: this.#transcript.dropped,
-      actions,
-      reward,
-      penalty,
-      wellFormed,
-      effective,
-      valid,
-    });
-    for (const [name, value] of Object.entries(extra)) this.#extra[name] = (this.#extra[name] ?? 0) + value;
-  }
-
-  /** What a turn loses for what its thought claims. A cost and no gain: nobody should earn by talking, or by taking more turns. */
-  #untruth(turn: Parameters<typeof faithfulness>[1]): number {
-    const { tag, rules } = this.#context;
-    if (rules.reasoningWeight === 0 || tag.reasoning === undefined) return 0;
-    return rules.reasoningWeight * (1 - (faithfulness(tag.reasoning, turn) ?? 1));
-  }
-
-  /** An answer of the right kind. @throws {EpisodeError} saying at which boundary it failed */
-  async #ask<A extends EnvAsk>(ask: A) {
-    const answer = await this.#context.askEnv(ask);
-    if (answer.type === "failed")
-      throw new EpisodeError(answer.detail, answer.code === "deadline" ? "closed" : answer.code);
-    return answer as Exclude<AnswerTo<A>, { type: "failed" }>;
-  }
-
-  #outcome(stop: StopReason, success: boolean, finalObservation: string): Outcome {
-    const { rules, weights } = this.#context;
-    if (this.#turns.length === 0) {
-      const { contextTokensMax } = rules;
-      return {
-        status: "aborted",
-        detail: `the first prompt leaves no room in rollout.contextTokensMax, ${contextTokensMax}`,
-      };
-    }
-    return {
-      // The game's own endings are scored; a budget that ran out cut the episode short.
-      status: stop === "success" || stop === "over" ? "scored" : "truncated",
-      stop,
-      success,
-      turns: this.#turns,
-      finalObservation,
-      extra: this.#extra,
-      trajectory: {
-        ...this.#transcript.trajectory(),
-        // Named one by one: an object with more in it must not replace what was played.
-        version: weights.version,
-        digest: weights.digest,
-      },
-    };
-  }
+/** Replies by the policy, in the contexts that the transcript makes. */
+function tokenPlayer(
+  { episode, temperature, topP, topK }: Ticket,
+  sequence: string,
+  transcript: Transcript,
+  { policy, dialogue, rules, tag }: PlayContext,
+): Player {
+  const coins = { seed: rules.seed, episode: hash64(episode) };
+  let lastReply: ReplyTokens = { tokens: [], logProbs: [], cut: false };
+  return {
+    async reply(observation, actionsLeft) {
+      const prompt = transcript.ask(observation, actionsLeft);
+      if (prompt === null) return null;
+      lastReply = await policy.reply(sequence, {
+        keep: prompt.keep,
+        prompt: prompt.prompt,
+        tokensMax: prompt.tokensMax,
+        coins,
+        coinsFrom: prompt.start,
+        settings: { temperature, topP, topK },
+        stops: dialogue.stops,
+      });
+      return { text: transcript.text(lastReply.tokens), cut: lastReply.cut, dropped: transcript.dropped };
+    },
+    turnPlayed: (turn) => transcript.played(lastReply, turn),
+    // A cost and no gain, so that neither talk nor further turns are rewarded.
+    penalty(turn) {
+      if (rules.reasoningWeight === 0 || tag.reasoning === undefined) return 0;
+      return rules.reasoningWeight * (1 - (faithfulness(tag.reasoning, turn) ?? 1));
+    },
+  };
 }

@@ -1,16 +1,16 @@
 /**
- * One episode as its policy reads it: what it is asked, in which context, and what it replied, as tokens. Knows no env server and
- * no policy; who plays or teaches says what was observed and what was replied.
+ * One episode as tokens: the prompt of each turn, the context it is shown in, and the replies. Knows no env server and no policy:
+ * the caller passes observations and replies.
  *
- * - Nothing that the policy wrote is encoded again: in whatever context a reply is shown, it is shown as the ids that were sampled.
- *   (single_turn quotes replies inside a question; a quotation is encoded with the question around it.)
- * - A turn whose context goes on where the last one ended continues it; otherwise a new context begins, and of the policy's cache
- *   the beginning that both have in common is kept.
- * - A context that gets too long loses whole turns, a question and its reply at a time, oldest first, if the rules say so. Turns that
- *   were left out are counted, and do not come back.
+ * - A reply is never encoded again: every context shows it as the token ids that were sampled. (single_turn quotes replies
+ *   inside a question; it encodes the quotation with the question.)
+ * - A turn extends the current context where it can; otherwise a new context begins, and the policy keeps the part of its cache
+ *   that both contexts begin with.
+ * - With overflow "drop", a context that is too long loses its oldest turns, each a question and its reply. They are counted and
+ *   do not come back.
  *
- * Source: RAGEN-2's context_window_mode. There every turn is a sample of its own; here only one whose history was cut, as else
- * it would be the end of the sample before.
+ * Source: RAGEN-2's context_window_mode. There each turn is a sample of its own. Here a new sample starts only where history was
+ * cut; otherwise turns extend the current one.
  */
 
 import type { Turn } from "../../envs/env.ts";
@@ -25,34 +25,35 @@ export interface ContextRules {
   readonly compat: boolean;
   readonly think: boolean;
   readonly context: ContextMode;
-  /** Turns of a context, the one asked for included; null: all. */
+  /** Turns of a context, the current one included; null: all. */
   readonly contextTurnsMax: number | null;
-  /** What happens when a context is too long: the episode ends, or its oldest turns are left out. */
+  /** A context too long: the episode stops, or the context drops its oldest turns. */
   readonly overflow: "stop" | "drop";
   readonly replyTokensMax: number;
   readonly contextTokensMax: number;
 }
 
-/** How a turn is asked for. */
-export interface Question {
-  /** Tokens of the policy's sequence that stay; `prompt` goes behind them. */
+/** What the policy reads before it writes a turn's reply. */
+export interface TurnPrompt {
+  /** Number of tokens that the policy's sequence keeps; `prompt` follows them. */
   readonly keep: number;
   readonly prompt: readonly number[];
-  /** Index in the episode's tokens of the sequence's first: names its coin. */
+  /** Index in the episode's tokens of the context's first token: names its coin. */
   readonly start: number;
   /** Room for the reply. */
   readonly tokensMax: number;
 }
 
-export interface GivenReply {
+/** A reply as the policy wrote it. */
+export interface ReplyTokens {
   readonly tokens: readonly number[];
   readonly logProbs: readonly number[];
+  /** True if the reply ran into its token limit. */
   readonly cut: boolean;
 }
 
-type Outcome = Pick<Turn, "reward" | "penalty" | "actions">;
-
-interface Answered extends AnsweredTurn {
+/** A turn of the history, with the tokens of its reply. */
+interface HistoryTurn extends AnsweredTurn {
   readonly tokens: readonly number[];
   readonly cut: boolean;
 }
@@ -62,13 +63,12 @@ export class Transcript {
   readonly #dialogue: Dialogue;
   readonly #rules: ContextRules;
   readonly #prefix: ReplyPrefix;
-  readonly #answered: Answered[] = [];
+  readonly #answered: HistoryTurn[] = [];
   #now: { observation: string; actionsLeft: number } = { observation: "", actionsLeft: 0 };
   /** First turn of the context. */
   #from = 0;
-  /** The context: what the policy's sequence holds. */
+  /** Tokens of the context: what the policy's sequence holds. */
   #context: number[] = [];
-  /** Turns left out of the context for want of room. */
   #dropped = 0;
   readonly #tokens: number[] = [];
   readonly #written: number[] = [];
@@ -83,39 +83,40 @@ export class Transcript {
     this.#prefix = rules.think ? "<think>" : "<answer>";
   }
 
-  /** Earlier turns left out of the last question because they and it were too long for a context. */
+  /** Number of earlier turns that the last prompt left out for want of room. */
   get dropped(): number {
     return this.#dropped;
   }
 
-  /** @returns null if there is no room for the question and one token of reply. */
-  ask(observation: string, actionsLeft: number): Question | null {
+  /** The prompt of the next turn. @returns null if the context has no room for it and one token of reply. */
+  ask(observation: string, actionsLeft: number): TurnPrompt | null {
     const { context, contextTurnsMax, contextTokensMax, replyTokensMax, overflow } = this.#rules;
     this.#now = { observation, actionsLeft };
     const turn = this.#answered.length;
     const allowed = context === "full" || contextTurnsMax === null ? 0 : Math.max(0, turn + 1 - contextTurnsMax);
     for (let from = Math.max(this.#from, allowed); ; from++) {
-      const goesOn = turn > 0 && from === this.#from && context !== "single_turn";
-      const added = goesOn ? this.#lastPrompt(from) : this.#wholePrompt(from);
-      const room = contextTokensMax - (goesOn ? this.#context.length : 0) - added.length;
-      // Turns are left out until a whole reply fits, so that no reply is cut for what was said long ago.
+      const extendsContext = turn > 0 && from === this.#from && context !== "single_turn";
+      const added = extendsContext ? this.#lastPrompt(from) : this.#wholePrompt(from);
+      const room = contextTokensMax - (extendsContext ? this.#context.length : 0) - added.length;
+      // Drop turns until a whole reply fits, so that old turns never cut a new reply short.
       const mayDrop = overflow === "drop" && from < turn;
       if (mayDrop && room < replyTokensMax) continue;
       if (room < 1) return null;
       this.#dropped = Math.max(0, from - allowed);
       this.#from = from;
       const tokensMax = Math.min(replyTokensMax, room);
-      return { ...this.#append(goesOn, added), tokensMax };
+      return { ...this.#append(extendsContext, added), tokensMax };
     }
   }
 
-  /** A reply as an env reads it. */
+  /** A reply as the env reads it. */
   text(tokens: readonly number[]): string {
     return this.#dialogue.replyText(tokens, this.#prefix);
   }
 
-  /** What the policy replied to the last question, and what came of it. */
-  played({ tokens, logProbs, cut }: GivenReply, { reward, penalty, actions }: Outcome): void {
+  /** Adds the reply to the last prompt, and what the env made of it. */
+  played({ tokens, logProbs, cut }: ReplyTokens, turn: Pick<Turn, "reward" | "penalty" | "actions">): void {
+    const { reward, penalty, actions } = turn;
     this.#push(tokens, 1, logProbs);
     this.#context.push(...tokens);
     this.#spans.push({ end: this.#tokens.length - 1, reward, penalty });
@@ -132,16 +133,16 @@ export class Transcript {
     } satisfies Omit<Trajectory, "version" | "digest">;
   }
 
-  #append(goesOn: boolean, added: readonly number[]): Omit<Question, "tokensMax"> {
+  #append(extendsContext: boolean, added: readonly number[]): Omit<TurnPrompt, "tokensMax"> {
     let keep = this.#context.length;
-    if (!goesOn) {
-      keep = common(this.#context, added);
+    if (!extendsContext) {
+      keep = commonLength(this.#context, added);
       this.#contexts.push(this.#tokens.length);
       this.#context = [];
     }
     this.#push(added, 0);
     this.#context.push(...added);
-    return { keep, prompt: goesOn ? added : added.slice(keep), start: this.#contexts.at(-1)! };
+    return { keep, prompt: extendsContext ? added : added.slice(keep), start: this.#contexts.at(-1)! };
   }
 
   #push(tokens: readonly number[], written: 0 | 1, logProbs?: readonly number[]): void {
@@ -152,13 +153,13 @@ export class Transcript {
     }
   }
 
-  /** What comes behind the last reply. */
+  /** The prompt that follows the last reply. */
   #lastPrompt(from: number): number[] {
     const turn = this.#answered.length;
     return this.#promptTokens(this.#asked(turn, from), false, this.#answered[turn - 1]!.cut);
   }
 
-  /** The whole context, with the replies in it as they were sampled. */
+  /** The whole context, with its replies as they were sampled. */
   #wholePrompt(from: number): number[] {
     const now = this.#answered.length;
     if (this.#rules.context === "single_turn") {
@@ -186,8 +187,8 @@ export class Transcript {
   }
 }
 
-/** Length of the beginning that both share, less one if that is all of `next`: a prompt has a token. */
-function common(before: readonly number[], next: readonly number[]): number {
+/** Length of the beginning that both share; at most `next.length - 1`, because a prompt has at least one token. */
+function commonLength(before: readonly number[], next: readonly number[]): number {
   const end = Math.min(before.length, next.length - 1);
   for (let i = 0; i < end; i++) if (before[i] !== next[i]) return i;
   return end;

@@ -7,7 +7,6 @@ import { baseOf, type ModelConfig } from "../../model/policy/transformer.ts";
 import type { ActorContext } from "../actor.ts";
 import { type EngineSettings, startEngine } from "../engine/start-engine.ts";
 import { loadPretrained } from "../policy/pretrained.ts";
-import type { Remote } from "../process/worker-rpc.ts";
 import type { Messages } from "../protocol.ts";
 import { downloading, type Held, loadWeights, MappedAhead, overHttp, WeightsError } from "../weights/publisher.ts";
 
@@ -86,6 +85,3 @@ async function options({ model, base, slots, capacity }: PolicySettings): Promis
 }
 
 export type PolicyMethods = ReturnType<typeof policyMethods>;
-
-/** What it takes to play an episode, once weights are loaded. */
-export type Replies = Pick<Remote<PolicyMethods>, "open" | "reply" | "close">;

@@ -13,19 +13,19 @@ import type { Dialogue } from "../../model/text/dialogue.ts";
 import { describeError, EpisodeError } from "../errors.ts";
 import type { Log } from "../log.ts";
 import type { Meter } from "../metrics/meter.ts";
-import { type PlayRules, playEpisode } from "../play/play-episode.ts";
+import { type EpisodePolicy, type PlayRules, playEpisode } from "../play/play-episode.ts";
 import type { Remote } from "../process/worker-rpc.ts";
 import type { Answer, Messages, Outcome, PolicyVersion, Tell, Ticket } from "../protocol.ts";
 import type { Handler, Peer } from "../transport/transport.ts";
 import type { EnvServers } from "./env-connections.ts";
-import type { PolicyMethods, Replies } from "./policy.ts";
+import type { PolicyMethods } from "./policy.ts";
 
 export interface SamplerOptions {
   readonly actor: string;
   readonly slots: number;
   readonly rules: PlayRules;
   readonly dialogue: Dialogue;
-  readonly policy: Replies & Pick<Remote<PolicyMethods>, "load" | "look">;
+  readonly policy: EpisodePolicy & Pick<Remote<PolicyMethods>, "load" | "look">;
   readonly envServers: EnvServers;
   readonly envTag: (name: string) => EnvTag;
   /** Tries of one episode on this sampler, each with an env server that lives. */

@@ -1,11 +1,10 @@
 /** A sampler as one actor of a run. */
 import type { EnvTag } from "../../envs/tag.ts";
 import type { ActorKind } from "../actor.ts";
-import type { RunConfig } from "../config/config.ts";
 import { samplerEngine, thisMachine } from "../engine/choice.ts";
 import type { Meter } from "../metrics/meter.ts";
 import { tagOf } from "../play/envs-of-run.ts";
-import type { PlayRules } from "../play/play-episode.ts";
+import { rulesOf } from "../play/play-episode.ts";
 import { policyOf } from "../policy/policy-of-run.ts";
 import { inThisThread, type Remote, startThread, withMethods } from "../process/worker-rpc.ts";
 import { connectByRoster } from "../supervisor/roster.ts";
@@ -99,11 +98,4 @@ function measured(policy: Remote<PolicyMethods>, meter: Meter): Remote<PolicyMet
       return reply;
     },
   });
-}
-
-export function rulesOf({ seed, prompt, env, rollout }: RunConfig): PlayRules {
-  const { layout, context, contextTurnsMax, overflow } = prompt;
-  const { replyTokensMax, contextTokensMax } = rollout;
-  const shown = { layout, context, contextTurnsMax, overflow, compat: prompt.compat !== "strict", think: env.think };
-  return { ...shown, seed, replyTokensMax, contextTokensMax, reasoningWeight: env.reasoningWeight };
 }

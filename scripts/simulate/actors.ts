@@ -1,13 +1,12 @@
 /** Env servers, samplers and the metrics sink of a simulated run: the real ones, on what a simulated process is given. */
 import { EnvServer } from "../../actors/env-server/env-server.ts";
-import { opener } from "../../actors/env-server/start.ts";
 import type { Log } from "../../actors/log.ts";
 import { MetricsSink } from "../../actors/metrics-sink/metrics-sink.ts";
-import { tagOf } from "../../actors/play/envs-of-run.ts";
+import { episodeOpener, tagOf } from "../../actors/play/envs-of-run.ts";
+import { rulesOf } from "../../actors/play/play-episode.ts";
 import { policyOf } from "../../actors/policy/policy-of-run.ts";
 import { EnvServers } from "../../actors/sampler/env-connections.ts";
 import { Sampler } from "../../actors/sampler/sampler.ts";
-import { rulesOf } from "../../actors/sampler/start.ts";
 import { connectByRoster } from "../../actors/supervisor/roster.ts";
 import { welcoming } from "../../actors/transport/handshake.ts";
 import { connectForever } from "../../actors/transport/reconnect.ts";
@@ -53,7 +52,7 @@ export const startEnvServer: Start = async (config, { life, stage, run, transpor
   const { episodesMax, idleMs, answerMsMax } = config.envServer;
   const server = new EnvServer({
     find(name) {
-      const open = opener(config, name);
+      const open = episodeOpener(config, name);
       return (seeds) => {
         // An env that has to be waited for, or fails, now and then.
         if (life.world.uniform() < stage.troubles.envErrors) throw new Error("this env cannot be opened now");

@@ -11,8 +11,10 @@ import type { EnvTag } from "../../../envs/tag.ts";
 import { type AnsweredTurn, contextMessages } from "../../../envs/text/context.ts";
 import type { Clock } from "../../clock.ts";
 import type { RunConfig } from "../../config/config.ts";
-import { type EnvAsk, EnvServer } from "../../env-server/env-server.ts";
-import type { AnswerTo, PlayedOutcome, Ticket } from "../../protocol.ts";
+import { EnvServer } from "../../env-server/env-server.ts";
+import { EpisodeError } from "../../errors.ts";
+import { type Player, playTurns, statusOf } from "../../play/play-turns.ts";
+import type { PlayedOutcome, Ticket } from "../../protocol.ts";
 import { type PlayedTicket, validationTickets } from "../../training/rollouts.ts";
 import { type PolicyEvaluation, summary } from "../evaluate.ts";
 import type { HostedClient } from "./client.ts";
@@ -77,12 +79,12 @@ export async function evaluateHosted(options: HostedEvaluation): Promise<PolicyE
 
 async function playOne(
   index: number,
-  { episode, env, layoutSeed, dynamicsSeed }: Ticket,
+  ticket: Ticket,
   { config, tag, client }: HostedEvaluation,
   envs: EnvServer,
 ): Promise<HostedEpisode> {
   const { prompt, env: rules } = config;
-  const said = {
+  const context = {
     layout: prompt.layout,
     compat: prompt.compat !== "strict",
     think: rules.think,
@@ -90,57 +92,39 @@ async function playOne(
     window: prompt.contextTurnsMax ?? -1,
   };
   const answered: AnsweredTurn[] = [];
-  const turns: HostedEpisode["turns"] = [];
-  const extra: Record<string, number> = {};
+  let now = { observation: "", actionsLeft: 0 };
   let [inputTokens, outputTokens] = [0, 0];
-  try {
-    const opened = await ask(envs, { type: "env.open", episode, env, layoutSeed, dynamicsSeed });
-    let now = { observation: opened.observation, actionsLeft: opened.actionsLeft };
-    for (let turn = 0; ; turn++) {
-      const reply = await client.complete(contextMessages(tag, { answered, now }, said));
+  const player: Player = {
+    async reply(observation, actionsLeft) {
+      now = { observation, actionsLeft };
+      const reply = await client.complete(contextMessages(tag, { answered, now }, context));
       inputTokens += reply.inputTokens;
       outputTokens += reply.outputTokens;
-      const stepped = await ask(envs, { type: "env.step", episode, turn, reply: reply.text });
-      const { actions, reward, penalty, wellFormed, effective, valid, ending, success } = stepped;
-      turns.push({
-        observation: now.observation,
-        reply: reply.text,
-        cut: reply.cut,
-        actions,
-        reward,
-        penalty,
-        wellFormed,
-        effective,
-        valid,
-      });
-      for (const [name, value] of Object.entries(stepped.extra)) extra[name] = (extra[name] ?? 0) + value;
-      answered.push({ ...now, reply: reply.text, reward, actions });
-      now = { observation: stepped.observation, actionsLeft: stepped.actionsLeft };
-      if (ending === null) continue;
-      const played = { turns, finalObservation: stepped.observation, extra, inputTokens, outputTokens };
-      return { index, layoutSeed, stop: ending, success, ...played };
-    }
-  } finally {
-    envs.forget(PLAYER, episode);
+      return { text: reply.text, cut: reply.cut, dropped: 0 };
+    },
+    turnPlayed: ({ reply, reward, actions }) => void answered.push({ ...now, reply, reward, actions }),
+  };
+  try {
+    const played = await playTurns(ticket, player, {
+      askEnv: (ask) => envs.answer(PLAYER, ask),
+      closeEnv: ({ episode }) => envs.forget(PLAYER, episode),
+    });
+    return { index, layoutSeed: ticket.layoutSeed, ...played, inputTokens, outputTokens };
+  } catch (error) {
+    if (!(error instanceof EpisodeError)) throw error;
+    throw new Error(`${ticket.episode} could not be played: ${error.message}`);
   }
-}
-
-/** @throws {Error} saying what the env did instead of answering. */
-async function ask<A extends EnvAsk>(envs: EnvServer, asked: A) {
-  const answer = await envs.answer(PLAYER, asked);
-  if (answer.type === "failed") throw new Error(`${asked.episode} could not be played: ${answer.detail}`);
-  return answer as Exclude<AnswerTo<A>, { type: "failed" }>;
 }
 
 /** As the metrics of rollouts take it: without tokens, which only the server knows. */
 function playedTicket(ticket: Ticket, { stop, success, turns, finalObservation, extra }: HostedEpisode): PlayedTicket {
   const outcome: PlayedOutcome = {
-    status: stop === "success" || stop === "over" ? "scored" : "truncated",
+    status: statusOf(stop),
     stop,
     success,
     finalObservation,
     extra,
-    turns: turns.map((turn) => ({ ...turn, dropped: 0 })),
+    turns,
     trajectory: {
       tokens: new Int32Array(),
       written: new Uint8Array(),

@@ -8,27 +8,18 @@
 import { appendFileSync, existsSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
-import { STOP_REASONS } from "../../protocol.ts";
+import { StopReason, TurnRecord } from "../../protocol.ts";
 
 const Count = z.number().int().nonnegative();
 
-const HostedTurn = z.strictObject({
-  observation: z.string(),
-  reply: z.string(),
-  actions: z.array(z.string()),
-  reward: z.number(),
-  penalty: z.number(),
-  wellFormed: z.boolean(),
-  effective: z.boolean(),
-  valid: z.boolean(),
-  cut: z.boolean(),
-});
+/** Files of version 0.1 have no `dropped`. */
+const HostedTurn = TurnRecord.extend({ dropped: Count.default(0) });
 
 export const HostedEpisode = z.strictObject({
   /** Its place among the boards. */
   index: Count,
   layoutSeed: Count,
-  stop: z.enum(STOP_REASONS),
+  stop: StopReason,
   success: z.boolean(),
   turns: z.array(HostedTurn).min(1),
   finalObservation: z.string(),

@@ -2,11 +2,9 @@
 import { describe, expect, test } from "bun:test";
 import { composeRunConfig } from "../../../actors/config/config.ts";
 import { EnvServer } from "../../../actors/env-server/env-server.ts";
-import { opener } from "../../../actors/env-server/start.ts";
-import { tagOf } from "../../../actors/play/envs-of-run.ts";
-import { playEpisode } from "../../../actors/play/play-episode.ts";
+import { episodeOpener, tagOf } from "../../../actors/play/envs-of-run.ts";
+import { playEpisode, rulesOf } from "../../../actors/play/play-episode.ts";
 import type { AnswerTo, Messages, PlayedOutcome } from "../../../actors/protocol.ts";
-import { rulesOf } from "../../../actors/sampler/start.ts";
 import { trainingTickets } from "../../../actors/training/rollouts.ts";
 import type { ReplyRequest } from "../../../model/decode/generate.ts";
 import { builtinDialogue } from "../../../model/text/chat.ts";
@@ -24,7 +22,7 @@ async function play(changed: Sections = {}, said = "go</think><answer>Up || Down
   const [ticket] = trainingTickets(config, 0, 1);
   const asked: ReplyRequest[] = [];
   const server = new EnvServer({
-    find: (name) => opener(config, name),
+    find: (name) => episodeOpener(config, name),
     episodesMax: 1,
     idleMs: 1e6,
     answerMsMax: 1e6,

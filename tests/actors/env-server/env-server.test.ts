@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { type EnvAnswer, type EnvAsk, EnvServer } from "../../../actors/env-server/env-server.ts";
-import type { Messages } from "../../../actors/protocol.ts";
+import { type EnvAnswer, EnvServer } from "../../../actors/env-server/env-server.ts";
+import type { EnvAsk, Messages } from "../../../actors/protocol.ts";
 import { createTransport } from "../../../actors/transport/create.ts";
 import { sayHello, welcoming } from "../../../actors/transport/handshake.ts";
 import type { Env, Seeds, Turn } from "../../../envs/env.ts";

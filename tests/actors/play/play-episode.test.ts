@@ -122,7 +122,7 @@ function stage(replies: readonly string[], steps: readonly Step[], changed: Part
     askEnv: env.askEnv,
     closeEnv: env.closeEnv,
   };
-  return { policy, env, play: () => playEpisode(ticket, context) };
+  return { policy, env, context, play: () => playEpisode(ticket, context) };
 }
 
 const LEFT = "<think>go left</think><answer>Left</answer>";
@@ -153,6 +153,17 @@ describe("a thought that is not what is done", () => {
   test("costs nothing by default", async () => {
     expect(await penalties(0)).toEqual([0, -0.1, 0, 0, 0]);
   });
+});
+
+test("the trajectory takes the version and the digest of the weights, and no column of a trajectory passed as weights", async () => {
+  const tokens = new Int32Array([1, 2, 3]);
+  const logProbs = new Float32Array([-9, -9, -9]);
+  const recorded = { version: 7, digest: "e".repeat(64), tokens, logProbs };
+  const { context } = stage([LEFT], [{ ending: "turns" }]);
+  const { trajectory } = (await playEpisode(ticket, { ...context, weights: recorded })) as PlayedOutcome;
+  expect(trajectory).toMatchObject({ version: 7, digest: "e".repeat(64) });
+  expect(spoken({ trajectory } as PlayedOutcome)).toBe("go left</think><answer>Left</answer><|im_end|>");
+  expect(trajectory.logProbs).not.toContain(-9);
 });
 
 describe("an episode played to its end", () => {

@@ -1,0 +1,89 @@
+/**
+ * The turns of one episode at an env server, and their record: the loop that samplers and hosted evaluations share.
+ * A `Player` writes the replies. Knows no tokens and no prompts.
+ *
+ * - A `failed` answer of the env server is thrown as an `EpisodeError`; it never becomes a turn with reward 0.
+ * - An episode that stops before its end is closed at the env server, which would keep it otherwise.
+ */
+import { EpisodeError } from "../errors.ts";
+import type { AnswerTo, EnvAsk, Messages, StopReason, Ticket, TurnRecord } from "../protocol.ts";
+
+/** The env server that holds the episode. */
+export interface EnvConnection {
+  askEnv<A extends EnvAsk>(ask: A): AnswerTo<A> | Promise<AnswerTo<A>>;
+  /** Make it forget the episode. */
+  closeEnv(close: Messages["env.close"]): void;
+}
+
+export interface Player {
+  /** @returns null if the context has no room for another turn. */
+  reply(observation: string, actionsLeft: number): Promise<TurnReply | null>;
+  /** Called with each turn that the env answered. */
+  turnPlayed(turn: TurnRecord): void;
+  /** What the player takes off a turn's reward, beside the env's own penalty. */
+  penalty?(turn: Pick<TurnRecord, "observation" | "reply" | "actions">): number;
+}
+
+/** A reply as the env server and the record take it. */
+export type TurnReply = { readonly text: string } & Pick<TurnRecord, "cut" | "dropped">;
+
+export interface PlayedTurns {
+  readonly stop: StopReason;
+  readonly success: boolean;
+  readonly turns: TurnRecord[];
+  /** The state after the last turn. */
+  readonly finalObservation: string;
+  /** The env's further numbers, each summed over the turns. */
+  readonly extra: Record<string, number>;
+}
+
+type EpisodeSeeds = Pick<Ticket, "episode" | "env" | "layoutSeed" | "dynamicsSeed">;
+
+/** @throws {EpisodeError} if the env failed or its server was lost, with the boundary at which it happened. */
+export async function playTurns(ticket: EpisodeSeeds, player: Player, env: EnvConnection): Promise<PlayedTurns> {
+  const { episode, layoutSeed, dynamicsSeed } = ticket;
+  const turns: TurnRecord[] = [];
+  const extra: Record<string, number> = {};
+  let isOpen = true;
+  try {
+    const opened = await askEnv(env, { type: "env.open", episode, env: ticket.env, layoutSeed, dynamicsSeed });
+    let { observation, actionsLeft } = opened;
+    for (;;) {
+      const reply = await player.reply(observation, actionsLeft);
+      if (reply === null) return { stop: "context", success: false, turns, finalObservation: observation, extra };
+      const stepped = await askEnv(env, { type: "env.step", episode, turn: turns.length, reply: reply.text });
+      const turn = turnRecord(observation, reply, stepped, player);
+      turns.push(turn);
+      for (const [name, value] of Object.entries(stepped.extra)) extra[name] = (extra[name] ?? 0) + value;
+      player.turnPlayed(turn);
+      ({ observation, actionsLeft } = stepped);
+      if (stepped.ending === null) continue;
+      isOpen = false;
+      return { stop: stepped.ending, success: stepped.success, turns, finalObservation: observation, extra };
+    }
+  } finally {
+    if (isOpen) env.closeEnv({ type: "env.close", episode });
+  }
+}
+
+/** The game's own endings are scored. A budget that ran out, or a full context, truncates the episode. */
+export const statusOf = (stop: StopReason): "scored" | "truncated" =>
+  stop === "success" || stop === "over" ? "scored" : "truncated";
+
+function turnRecord(
+  observation: string,
+  { text, cut, dropped }: TurnReply,
+  stepped: Messages["env.stepped"],
+  player: Player,
+): TurnRecord {
+  const { actions, reward, wellFormed, effective, valid } = stepped;
+  const penalty = stepped.penalty - (player.penalty?.({ observation, reply: text, actions }) ?? 0);
+  return { observation, reply: text, cut, dropped, actions, reward, penalty, wellFormed, effective, valid };
+}
+
+async function askEnv<A extends EnvAsk>(env: EnvConnection, ask: A) {
+  const answer = await env.askEnv(ask);
+  if (answer.type === "failed")
+    throw new EpisodeError(answer.detail, answer.code === "deadline" ? "closed" : answer.code);
+  return answer as Exclude<AnswerTo<A>, { type: "failed" }>;
+}
