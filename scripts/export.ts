@@ -1,7 +1,7 @@
 /**
- * `bun run export`: writes a run's record or policy for other tools. Metrics and episodes for TensorBoard, DuckDB, pandas or a
- * spreadsheet, and episodes as chats; the policy, or a pretrained model, as a Hugging Face folder, a GGUF file, or adapters for peft,
- * in float32, so that they compute what was trained.
+ * `bun run export`: writes a run's record or policy for other tools. The record: metrics and episodes for TensorBoard, DuckDB, pandas
+ * or a spreadsheet, and episodes as chats. The policy, or a pretrained model: a Hugging Face folder, a GGUF file, or peft adapters,
+ * all in float32, the precision of training.
  */
 import { type Exportable, exportGguf, exportHuggingFace, exportPeft } from "../actors/policy/export.ts";
 import { loadPretrained, readPretrained } from "../actors/policy/pretrained.ts";
@@ -11,14 +11,7 @@ import { layParameters } from "../model/policy/parameters.ts";
 import { modelFolder } from "./cli/chosen-model.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { warn } from "./cli/say.ts";
-import {
-  type Counts,
-  exportChats,
-  exportCsv,
-  exportParquet,
-  exportTensorboard,
-  exportWandb,
-} from "./export/records.ts";
+import { type Counts, exportChats, exportCsv, exportParquet, exportTensorboard } from "./export/records.ts";
 
 const FORMATS = { hf: exportHuggingFace, gguf: exportGguf, peft: exportPeft } as const;
 const RECORDS = {
@@ -26,32 +19,27 @@ const RECORDS = {
   parquet: exportParquet,
   csv: exportCsv,
   jsonl: exportChats,
-  "wandb-offline": exportWandb,
 } as const;
-/** Those that hold episodes, which may be chosen from. */
+/** Formats that hold episodes; flags can filter them. */
 const WITH_EPISODES = ["parquet", "csv", "jsonl"];
 
 const command = {
   name: "export",
   summary: "write a run's record or policy for other tools",
   flags: {
-    run: {
-      type: "text",
-      value: "RUN",
-      text: "Folder of a run whose record is written",
-    },
-    policy: { type: "text", value: "RUN", text: "Folder of a run whose policy is written: hf, gguf, peft" },
-    checkpoint: { type: "text", value: "NAME", text: "One of the run's, as u000120; its newest if left out" },
-    model: { type: "text", value: "DIR", text: "A Hugging Face model in place of a run's policy; or hf:OWNER/NAME" },
+    run: { type: "text", value: "RUN", text: "Write the record of the run in this folder" },
+    policy: { type: "text", value: "RUN", text: "Write the policy of the run in this folder" },
+    checkpoint: { type: "text", value: "NAME", text: "With --policy: a checkpoint, as u000120 (newest)" },
+    model: { type: "text", value: "DIR", text: "Write a Hugging Face model: a folder, or hf:OWNER/NAME" },
     to: {
       type: "text",
       value: "FORMAT",
-      text: "Of a record, tensorboard: event files; parquet or csv: a folder of tables; jsonl: chats, one a line; wandb-offline: a folder for wandb sync. Of a policy, hf: a folder for transformers; gguf: a file for llama.cpp; peft: adapters",
+      text: "With --run: tensorboard (event files, which W&B also imports), parquet or csv (a folder of tables), jsonl (one chat a line). With --policy or --model: hf (a folder for transformers), gguf (a file for llama.cpp), peft (adapters)",
     },
-    env: { type: "text", value: "NAME", text: "Of a record: episodes of this env only" },
-    purpose: { type: "text", value: "WHICH", text: "Of a record: train or validate, episodes of that kind only" },
-    solved: { type: "switch", text: "Of a record: only episodes that ended in success" },
-    out: { type: "text", value: "PATH", text: "What to write; it must not exist" },
+    env: { type: "text", value: "NAME", text: "With --run: only episodes of this env" },
+    purpose: { type: "text", value: "WHICH", text: "With --run: only episodes for train, or only for validate" },
+    solved: { type: "switch", text: "With --run: only solved episodes" },
+    out: { type: "text", value: "PATH", text: "File or folder to write; it must not exist" },
     json: { type: "switch", text: "End standard output with one JSON object" },
   },
   examples: [
@@ -72,7 +60,7 @@ export async function main(args: string[]): Promise<number> {
   if (sources.length !== 1) throw new UsageError("name one source: --run RUN, --policy RUN or --model DIR");
   const formats = run === undefined ? FORMATS : RECORDS;
   if (to === undefined || !Object.hasOwn(formats, to)) throw new UsageError(wrongFormat(to, Object.keys(formats)));
-  if (out === undefined) throw new UsageError("--out PATH is needed: what to write");
+  if (out === undefined) throw new UsageError("name the file or folder to write: --out PATH");
   if (run === undefined) return exportPolicy(flags, to as keyof typeof FORMATS, out);
   return exportRecord(run, flags, to as keyof typeof RECORDS, out);
 }
@@ -80,8 +68,10 @@ export async function main(args: string[]): Promise<number> {
 function wrongFormat(to: string | undefined, formats: readonly string[]): string {
   const takes = `--to takes ${formats.join(", ")}`;
   if (to === undefined) return takes;
-  if (Object.hasOwn(RECORDS, to)) return `--to ${to} is of a run's record: name it with --run`;
-  if (Object.hasOwn(FORMATS, to)) return `--to ${to} is of a policy: name its run with --policy`;
+  if (to === "wandb-offline")
+    return "--to wandb-offline was removed; use --to tensorboard, and `wandb sync` the folder it writes";
+  if (Object.hasOwn(RECORDS, to)) return `--to ${to} writes the record of a run; name the run with --run`;
+  if (Object.hasOwn(FORMATS, to)) return `--to ${to} writes a policy; name its run with --policy`;
   return `${takes}, got "${to}"${didYouMean(nearest(to, formats))}`;
 }
 
@@ -89,11 +79,11 @@ type Flags = ReturnType<typeof parseOptions<typeof command>>["flags"];
 
 async function exportRecord(folder: string, flags: Flags, to: keyof typeof RECORDS, out: string): Promise<number> {
   const { checkpoint, env, purpose, solved, json } = flags;
-  if (checkpoint !== undefined) throw new UsageError("--checkpoint is one of a policy: name --policy");
+  if (checkpoint !== undefined) throw new UsageError("--checkpoint chooses a policy; name its run with --policy");
   if (!WITH_EPISODES.includes(to) && (env ?? purpose ?? solved) !== undefined)
-    throw new UsageError(`--env, --purpose and --solved choose episodes, and ${to} holds none`);
+    throw new UsageError(`--env, --purpose and --solved choose episodes, and ${to} holds no episodes`);
   if (purpose !== undefined && purpose !== "train" && purpose !== "validate")
-    throw new UsageError(`--purpose is train or validate, got "${purpose}"`);
+    throw new UsageError(`--purpose takes train or validate, got "${purpose}"`);
   const counts: Counts = await RECORDS[to]({
     folder,
     out,
@@ -108,9 +98,10 @@ async function exportRecord(folder: string, flags: Flags, to: keyof typeof RECOR
 async function exportPolicy(flags: Flags, to: keyof typeof FORMATS, out: string): Promise<number> {
   const { policy: run, model: folder, checkpoint, json } = flags;
   if (checkpoint !== undefined && run === undefined)
-    throw new UsageError("--checkpoint is one of a run's: name --policy");
+    throw new UsageError("--checkpoint chooses a run's policy; name the run with --policy");
   for (const name of ["env", "purpose", "solved"] as const)
-    if (flags[name] !== undefined) throw new UsageError(`--${name} chooses episodes of a record: name --run`);
+    if (flags[name] !== undefined)
+      throw new UsageError(`--${name} chooses episodes of a record; name the run with --run`);
   const policy =
     run === undefined ? await pretrained(await modelFolder(folder!)) : await ofRun(run, checkpoint ?? null);
   await FORMATS[to](policy, out);
@@ -119,7 +110,7 @@ async function exportPolicy(flags: Flags, to: keyof typeof FORMATS, out: string)
   return 0;
 }
 
-/** With where it is from, for people. */
+/** A policy to export, and the path it was read from. */
 type Source = Exportable & { readonly from: string };
 
 async function pretrained(folder: string): Promise<Source> {

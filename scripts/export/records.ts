@@ -1,9 +1,9 @@
 /**
- * What a run has recorded, in the files of other tools. Metrics for TensorBoard and W&B; metrics, events and episodes as tables;
- * episodes as chats. Each is whole or not there.
+ * Writes the record of a run for other tools: metrics as TensorBoard event files; metrics, events and episodes as tables; episodes as
+ * chats. An export that fails leaves nothing behind.
  */
-import { closeSync, fsyncSync, mkdirSync, openSync, writeSync } from "node:fs";
-import { basename, dirname, join, resolve } from "node:path";
+import { closeSync, fsyncSync, mkdirSync, openSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { type BasicType, fileWriter, parquetWriteRows } from "hyparquet-writer";
 import type { EpisodeSummary } from "../../actors/dashboard/answers.ts";
 import type { EpisodeFilter } from "../../actors/metrics-sink/records.ts";
@@ -13,19 +13,18 @@ import { readRunConfig } from "../../actors/policy/saved-policy.ts";
 import { chatsOf } from "../../actors/record/chat-lines.ts";
 import { EventFiles } from "../../actors/record/event-files.ts";
 import { RecordedRun } from "../../actors/record/recorded-run.ts";
-import { wandbFile, wandbPath } from "../../actors/record/wandb.ts";
 
 export interface RecordsExport {
   readonly folder: string;
   readonly out: string;
-  /** Which episodes, for formats that hold them. */
+  /** Episodes to write, for formats that hold episodes. */
   readonly episodes: EpisodeFilter;
 }
 
 /** Rows written, by kind. */
 export type Counts = Readonly<Record<string, number>>;
 
-/** Event files: the run's metrics in `out`, those that every actor has of its own in `out/ACTOR`. */
+/** Event files: the run's metrics in `out`, the metrics per actor in `out/ACTOR`. */
 export function exportTensorboard({ folder, out }: RecordsExport): Promise<Counts> {
   return reading(folder, out, (run, pending) => {
     const events = new EventFiles(pending, run.facts.startedMs);
@@ -35,38 +34,20 @@ export function exportTensorboard({ folder, out }: RecordsExport): Promise<Count
   });
 }
 
-/** A folder with one run in it, for `wandb sync`. */
-export function exportWandb({ folder, out }: RecordsExport): Promise<Counts> {
-  const config = { ...readRunConfig(folder) };
-  const id = basename(resolve(folder)).replaceAll(/[^\w-]/g, "-");
-  return reading(folder, out, (run, pending) => {
-    const { name, startedMs, seenMs } = run.facts;
-    const file = new Output(join(pending, wandbPath({ id, startedMs })));
-    let points = 0;
-    const counted = function* () {
-      for (const point of run.points()) {
-        points++;
-        yield point;
-      }
-    };
-    for (const piece of wandbFile({ id, name, startedMs, seenMs, config, points: counted() })) file.write(piece);
-    file.close();
-    return { points };
-  });
-}
-
-/** One chat a line: `{"messages": [{role, content} …], env, reward, success, …}`. */
+/** A file with one chat a line: `{"messages": [{role, content} …], env, reward, success, …}`. */
 export function exportChats({ folder, out, episodes }: RecordsExport): Promise<Counts> {
   const config = readRunConfig(folder);
   const envs = new Map<string, { tag: ReturnType<typeof tagOf>; actionsMax: number }>();
   const envOf = (name: string) => {
-    const tag = envs.get(name)?.tag ?? tagOf(config, name);
-    const env = envs.get(name) ?? { tag, actionsMax: episodeRules(config, name, tag).actionsMax };
+    const known = envs.get(name);
+    if (known !== undefined) return known;
+    const tag = tagOf(config, name);
+    const env = { tag, actionsMax: episodeRules(config, name, tag).actionsMax };
     envs.set(name, env);
     return env;
   };
   return reading(folder, out, (run, pending) => {
-    const file = new Output(pending);
+    const file = new TextFile(pending);
     const counts = { episodes: 0, chats: 0 };
     for (const { summary, row } of run.episodes({ ...episodes, failed: false })) {
       if (!("trajectory" in row.outcome)) continue;
@@ -82,7 +63,7 @@ export function exportChats({ folder, out, episodes }: RecordsExport): Promise<C
   });
 }
 
-/** Named as the columns of run.sqlite, most of which need no quotes in SQL. */
+/** Keys are named as the columns of run.sqlite. */
 function common(summary: EpisodeSummary) {
   const { episode, purpose, env, layoutSeed, version, update, reward, penalty, success, stop, advantage } = summary;
   return {
@@ -108,7 +89,7 @@ interface Table {
   rows(run: RecordedRun, episodes: EpisodeFilter): Iterable<Row>;
 }
 
-/** What happened, at which moment, in UTC. */
+/** The tables of an export. Times are in UTC. */
 const TABLES: readonly Table[] = [
   {
     name: "metrics",
@@ -179,7 +160,7 @@ function named(type: BasicType, ...names: string[]): (readonly [string, BasicTyp
   return names.map((name) => [name, type] as const);
 }
 
-/** Rows of a row group: as many are in memory at once. */
+/** Rows of a Parquet row group, which is held in memory. */
 const ROW_GROUP = 2000;
 
 /** A folder with metrics.parquet, events.parquet and episodes.parquet. */
@@ -211,13 +192,13 @@ export function exportParquet({ folder, out, episodes }: RecordsExport): Promise
   });
 }
 
-/** A folder with metrics.csv, events.csv and episodes.csv: RFC 4180, a line of names first. */
+/** A folder with metrics.csv, events.csv and episodes.csv (RFC 4180, with a header line). */
 export function exportCsv({ folder, out, episodes }: RecordsExport): Promise<Counts> {
   return reading(folder, out, (run, pending) => {
     const counts: Record<string, number> = {};
     for (const { name, columns, rows } of TABLES) {
       counts[name] = 0;
-      const file = new Output(join(pending, `${name}.csv`));
+      const file = new TextFile(join(pending, `${name}.csv`));
       file.write(csvLine(columns.map(([column]) => column)));
       for (const row of rows(run, episodes)) {
         file.write(
@@ -236,7 +217,7 @@ export function exportCsv({ folder, out, episodes }: RecordsExport): Promise<Cou
   });
 }
 
-/** Null is an empty field, an empty text a quoted one. */
+/** Null is an empty field; an empty text is a quoted one. */
 function csvLine(cells: readonly Row[string][]): string {
   const fields = cells.map((cell) => {
     if (cell === null) return "";
@@ -263,28 +244,21 @@ async function reading(
   return counts;
 }
 
-const BUFFER_BYTES = 1 << 20;
+const BUFFER_CHARS = 1 << 20;
 
-/** A new file, written in large pieces and put on the disk when it is closed. */
-class Output {
+/** A new text file, written in large pieces and synced to the disk when it is closed. */
+class TextFile {
   readonly #file: number;
-  readonly #buffer = Buffer.allocUnsafe(BUFFER_BYTES);
-  #used = 0;
+  #buffer = "";
 
   constructor(path: string) {
     mkdirSync(dirname(path), { recursive: true });
     this.#file = openSync(path, "wx");
   }
 
-  write(piece: string | Uint8Array): void {
-    const bytes = typeof piece === "string" ? Buffer.from(piece) : piece;
-    if (this.#used + bytes.length > BUFFER_BYTES) this.#flush();
-    if (bytes.length > BUFFER_BYTES) {
-      this.#put(bytes);
-      return;
-    }
-    this.#buffer.set(bytes, this.#used);
-    this.#used += bytes.length;
+  write(text: string): void {
+    this.#buffer += text;
+    if (this.#buffer.length >= BUFFER_CHARS) this.#flush();
   }
 
   close(): void {
@@ -294,11 +268,7 @@ class Output {
   }
 
   #flush(): void {
-    this.#put(this.#buffer.subarray(0, this.#used));
-    this.#used = 0;
-  }
-
-  #put(bytes: Uint8Array): void {
-    for (let at = 0; at < bytes.length; ) at += writeSync(this.#file, bytes, at);
+    writeFileSync(this.#file, this.#buffer);
+    this.#buffer = "";
   }
 }

@@ -5,10 +5,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { crc32 } from "node:zlib";
 import { asyncBufferFromFile, parquetReadObjects } from "hyparquet";
 import { RecordedRun } from "../../actors/record/recorded-run.ts";
-import { wandbFile, wandbPath } from "../../actors/record/wandb.ts";
 import { playRun, tinyConfig } from "../actors/supervisor/tiny-run.ts";
 import { command } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
@@ -190,109 +188,22 @@ print(json.dumps({
   120_000,
 );
 
-describe("wandb-offline", () => {
-  /** Records of LevelDB's log format, by a reader that shares nothing with the writer. */
-  function recordsOf(bytes: Buffer): Buffer[] {
-    expect(bytes.subarray(0, 7).toString("latin1")).toBe(":W&B\u00e1\u00be\0");
-    const records: Buffer[] = [];
-    let parts: Buffer[] = [];
-    for (let at = 7; at < bytes.length; ) {
-      const left = 32_768 - (at % 32_768);
-      if (left < 7) {
-        expect(bytes.subarray(at, at + left).every((byte) => byte === 0)).toBe(true);
-        at += left;
-        continue;
-      }
-      const length = bytes.readUInt16LE(at + 4);
-      const type = bytes[at + 6]!;
-      expect(length).toBeLessThanOrEqual(left - 7);
-      expect(bytes.readUInt32LE(at)).toBe(crc32(bytes.subarray(at + 6, at + 7 + length)));
-      expect(parts.length === 0).toBe(type === 1 || type === 2);
-      parts.push(bytes.subarray(at + 7, at + 7 + length));
-      at += 7 + length;
-      if (type === 2 || type === 3) continue;
-      records.push(Buffer.concat(parts));
-      parts = [];
-    }
-    return records;
-  }
-
-  test("a log of whole records: header, run, history, summary, exit", async () => {
-    const { out } = await exported("wandb-offline");
-    const records = recordsOf(readFileSync(join(out, wandbPath({ id: "run", startedMs: run.facts.startedMs }))));
-    // Each begins with its number; then comes the tag of what it is: field times 8, plus 2.
-    const tags = records.map((record, i) => {
-      expect([record[0], record[1]]).toEqual([8, i + 1]);
-      const [low, high] = [record[2]!, record[3]!];
-      return (low & 128 ? (low & 127) | (high << 7) : low) >> 3;
-    });
-    expect([...new Set(tags)]).toEqual([21, 17, 2, 3, 18]);
-    expect(records[1]!.includes('"tag":"Bandit"')).toBe(true);
-    expect(records.filter((record) => record.includes("validate/success")).length).toBeGreaterThan(1);
-  });
-
-  test("lies where wandb sync looks for runs that were offline", () => {
-    expect(wandbPath({ id: "a", startedMs: Date.UTC(2026, 10, 20, 7, 5, 9, 250) })).toBe(
-      "offline-run-20261120_070509-a/run-a.wandb",
-    );
-  });
-
-  test("records are cut where a block ends, and padded where no head fits", () => {
-    // Of each length around a block's end, so that every kind of cut is met.
-    for (const length of [1, 32_600, 32_700, 32_710, 32_720, 32_726, 32_730, 65_536, 100_000]) {
-      const run = { id: "r", name: "n".repeat(length), startedMs: 1500, seenMs: 2500, config: {}, points: [] };
-      const records = recordsOf(Buffer.concat([...wandbFile(run)]));
-      expect(records.length).toBe(4);
-      expect(records[1]!.includes("n".repeat(length))).toBe(true);
-    }
-  });
-
-  test.skipIf(python === null)(
-    "W&B's own schema reads the curves and the config",
-    async () => {
-      const { out } = await exported("wandb-offline", "--verbose");
-      const records = recordsOf(readFileSync(join(out, wandbPath({ id: "run", startedMs: run.facts.startedMs }))));
-      const script = `
-import base64, json, sys
-from wandb.proto import wandb_internal_pb2 as schema
-curve, config, exit_code = [], {}, None
-for line in sys.stdin:
-    record = schema.Record.FromString(base64.b64decode(line))
-    kind = record.WhichOneof("record_type")
-    if kind == "run":
-        config = {item.key: json.loads(item.value_json) for item in record.run.config.update}
-    if kind == "history":
-        row = {item.nested_key[0]: json.loads(item.value_json) for item in record.history.item}
-        assert row["_step"] == record.history.step.num
-        if "validate/success" in row: curve.append([row["update"], row["validate/success"]])
-    if kind == "exit": exit_code = record.exit.exit_code
-print(json.dumps({"curve": curve, "seed": config["seed"], "exit": exit_code}))`;
-      const child = Bun.spawn([python!, "-c", script], {
-        stdio: [new Blob(records.map((record) => `${record.toString("base64")}\n`)), "pipe", "ignore"],
-      });
-      const { steps, values } = run.curve("validate/success")!;
-      expect(JSON.parse(await child.stdout.text())).toEqual({
-        curve: steps.map((step, i) => [step, values[i]]),
-        seed: 10_000,
-        exit: 0,
-      });
-    },
-    60_000,
-  );
-});
-
 describe("refuses in one line", () => {
   test.each([
     [["--run", "runs/none", "--to", "csv", "--out", "x"], "no run in runs/none: there is no run.sqlite"],
     [["--to", "csv", "--out", "x"], "name one source: --run RUN, --policy RUN or --model DIR"],
-    [["--run", "r", "--to", "gguf", "--out", "x"], "--to gguf is of a policy: name its run with --policy"],
+    [["--run", "r", "--to", "gguf", "--out", "x"], "--to gguf writes a policy; name its run with --policy"],
     [
       ["--run", "r", "--to", "parket", "--out", "x"],
-      '--to takes tensorboard, parquet, csv, jsonl, wandb-offline, got "parket"; did you mean parquet?',
+      '--to takes tensorboard, parquet, csv, jsonl, got "parket"; did you mean parquet?',
     ],
     [
       ["--run", "r", "--to", "tensorboard", "--out", "x", "--solved"],
-      "--env, --purpose and --solved choose episodes, and tensorboard holds none",
+      "--env, --purpose and --solved choose episodes, and tensorboard holds no episodes",
+    ],
+    [
+      ["--run", "r", "--to", "wandb-offline", "--out", "x"],
+      "--to wandb-offline was removed; use --to tensorboard, and `wandb sync` the folder it writes",
     ],
     [["--run", "r", "--tu", "csv"], "export has no flag --tu; did you mean --to?"],
   ])("%p", async (args, message) => {

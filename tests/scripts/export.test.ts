@@ -240,10 +240,10 @@ describe("what it refuses", () => {
     [["--to", "hf", "--out", "x"], /name one source: --run RUN, --policy RUN or --model DIR/, 2],
     [["--policy", builtin, "--out", "x"], /--to takes hf, gguf, peft/, 2],
     [["--policy", builtin, "--to", "onnx", "--out", "x"], /--to takes hf, gguf, peft, got "onnx"/, 2],
-    [["--policy", builtin, "--to", "hf"], /--out PATH is needed/, 2],
+    [["--policy", builtin, "--to", "hf"], /name the file or folder to write: --out PATH/, 2],
     [
       ["--model", modelOf("llama"), "--checkpoint", "u000001", "--to", "hf", "--out", "x"],
-      /--checkpoint is one of a run's/,
+      /--checkpoint chooses a run's policy/,
       2,
     ],
     [
