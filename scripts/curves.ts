@@ -1,14 +1,13 @@
 /**
- * `bun run curves`: draws metrics of recorded runs side by side, as SVG or PNG. One panel for each metric, one line for each
- * run; runs of a group share a colour and have their mean drawn thick.
+ * `bun run curves`: draws metrics of recorded runs as SVG or PNG. One panel for each metric, one line for each run; the runs of a
+ * group are one line, their mean, with a band from the lowest to the highest.
  */
 import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../actors/metrics/metrics.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
-import { neededFor } from "./curves/contents.ts";
+import { readEntries } from "./curves/entries.ts";
 import { photograph } from "./curves/photograph.ts";
-import { ENTRIES_MAX, picture } from "./curves/picture.ts";
-import { readEntries } from "./curves/runs.ts";
+import { BASELINES, ENTRIES_MAX, picture } from "./curves/picture.ts";
 
 const DEFAULT_METRICS: readonly MetricName[] = [
   "validate/success",
@@ -22,21 +21,21 @@ const DEFAULT_METRICS: readonly MetricName[] = [
 
 const command = {
   name: "curves",
-  summary: "draw metrics of recorded runs side by side, as SVG or PNG",
+  summary: "draw metrics of recorded runs as SVG or PNG",
   words: { show: "RUN…", text: "Folders of runs, one line each", max: Number.POSITIVE_INFINITY },
   flags: {
-    out: { type: "text", value: "FILE", text: "Where to, ending in .svg or .png (which needs Chromium)" },
+    out: { type: "text", value: "FILE", text: "File to write, ending in .svg or .png (PNG needs Chromium)" },
     group: {
       type: "list",
       value: "LABEL=RUN,RUN",
-      text: "Seeds of one setting: one colour, and their mean; may be repeated",
+      text: "Seeds of one setting, drawn as mean and band; may be repeated",
     },
     metrics: {
       type: "text",
       value: "A,B",
-      text: "One panel each; success and six signs of learning or collapse if left out",
+      text: "Metrics to draw (validation success and six training metrics)",
     },
-    title: { type: "text", value: "TEXT", text: "Above the picture; the name of the env if left out" },
+    title: { type: "text", value: "TEXT", text: "Title of the picture (the name of the env)" },
   },
   examples: [
     "bun run curves runs/2026-11-20-simplesokoban-1 --out curves.svg",
@@ -49,22 +48,22 @@ export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const { flags, words } = parseOptions(command, args);
   const { out, group = [], title = null } = flags;
-  if (out === undefined) throw new UsageError("say where to: --out FILE.svg or --out FILE.png");
+  if (out === undefined) throw new UsageError("name the file to write: --out FILE.svg or --out FILE.png");
   const format = /\.(svg|png)$/i.exec(out)?.[1]?.toLowerCase();
   if (format === undefined) throw new UsageError(`--out takes a file that ends in .svg or .png, got "${out}"`);
   if (words.length + group.length === 0)
-    throw new UsageError("say what to draw: folders of runs, or --group LABEL=RUN,RUN");
+    throw new UsageError("name the runs to draw: folders of runs, or --group LABEL=RUN,RUN");
   const metrics = flags.metrics === undefined ? DEFAULT_METRICS : metricsOf(flags.metrics);
-  const entries = readEntries(words, group, neededFor(metrics));
+  const entries = readEntries(words, group, [...metrics, ...Object.values(BASELINES)]);
   if (entries.length > ENTRIES_MAX) {
     throw new UsageError(
-      `${entries.length} lines are more than colours can tell apart, which is ${ENTRIES_MAX}; join seeds with --group`,
+      `cannot draw ${entries.length} lines: there are ${ENTRIES_MAX} colors; join seeds with --group`,
     );
   }
   const svg = picture(entries, metrics, title);
-  const bytes = format === "svg" ? svg : await photograph(svg);
+  const content = format === "svg" ? svg : await photograph(svg);
   try {
-    await Bun.write(out, bytes);
+    await Bun.write(out, content);
   } catch (error) {
     throw new Error(`cannot write ${out}: ${(error as Error).message}`, { cause: error });
   }
@@ -77,12 +76,12 @@ function metricsOf(text: string): MetricName[] {
   return names.map((name, index) => {
     if (!isMetricName(name)) {
       const near = nearest(name, METRIC_NAMES);
-      const hint = near === null ? "; actors/metrics/metrics.ts lists them" : didYouMean(near);
+      const hint = near === null ? "; `bun run metrics` lists them" : didYouMean(near);
       throw new UsageError(`no metric named "${name}"${hint}`);
     }
     if (names.indexOf(name) !== index) throw new UsageError(`--metrics names ${name} twice`);
     if (metric(name).perActor) {
-      throw new UsageError(`${name} has a value for each actor, and a run has one line; leave it out`);
+      throw new UsageError(`cannot draw ${name}: it has a value for each actor; leave it out`);
     }
     return name;
   });

@@ -17,7 +17,7 @@ export async function photograph(svg: string): Promise<Uint8Array> {
   if (path === undefined) {
     throw new UsageError(
       `cannot write a PNG: no Chromium at ${asked ?? PLACES.join(", ")}; ` +
-        "on Debian: apt-get install chromium; or name an .svg as --out, which needs none",
+        "install it (Debian: apt-get install chromium), or write an .svg, which needs no browser",
     );
   }
   const browser = await launch(path);

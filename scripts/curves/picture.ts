@@ -1,107 +1,307 @@
 /**
- * The whole picture: title, legend, and small multiples of one size in a grid. Success, if it comes first, has a row of
- * its own. Knows no files.
+ * Draws metrics of recorded runs as one SVG: a panel for each metric, a line for each entry. Knows no files.
+ *
+ * - The line of an entry with several runs is their mean, its band their lowest and highest value, at the steps that all of them have.
+ * - Every run is drawn, or a note in the panel says why not.
+ * - Text is escaped, so a folder's name or a title never becomes markup. Equal input gives equal bytes.
  */
-import type { MetricName } from "../../actors/metrics/metrics.ts";
-import { type Colored, type Contents, contentsOf, SUCCESS } from "./contents.ts";
-import { legend } from "./labels.ts";
-import { headHeight, panel } from "./panel.ts";
-import type { Entry } from "./runs.ts";
-import { element, escapeText, INK, PALETTE, STYLE, shorten, words, wrap } from "./svg.ts";
+import { percent, visible } from "../../actors/dashboard/client/text.ts";
+import { thin } from "../../actors/dashboard/client/thin.ts";
+import type { Unit } from "../../actors/metrics/metric.ts";
+import { type MetricName, metric } from "../../actors/metrics/metrics.ts";
+import { mean } from "../../model/statistics.ts";
+import type { Curve, Entry } from "./entries.ts";
 
-/** In pixels; what a README shows without scaling. */
-export const WIDTH = 900;
+/** In pixels; a README shows it unscaled. */
+const WIDTH = 900;
 const MARGIN = 20;
 const GAP = 12;
+const PAD = 16;
 const INNER = WIDTH - 2 * MARGIN;
+/** Height of a panel's plot, without its head and its axis. */
+const PLOT_HEIGHT = { wide: 260, small: 140 } as const;
+const HEAD = 84;
+const FOOT = 42;
 
-/** Plot and axis of a panel, below its head. */
-const BODY = { wide: 290, small: 172 } as const;
-
+/** The light colors of the page's style sheet. */
+const INK = { paper: "#f5f2ec", card: "#fffdf9", ink: "#211f1b", muted: "#635e54", line: "#e6e0d4", note: "#b3391f" };
+/** One for each entry; each has a contrast of at least 4.5 on the card. */
+const PALETTE = ["#b3391f", "#3d6f8c", "#935d0d", "#6d4a8c", "#2f6b3c", "#b0446e", "#1f6f6b", "#4a453c"];
 export const ENTRIES_MAX = PALETTE.length;
 
+const STYLE = `text{font-family:-apple-system,"Segoe UI",Roboto,"Noto Sans","Liberation Sans",system-ui,sans-serif;font-size:11px;font-variant-numeric:tabular-nums;fill:${INK.muted}}
+.title{font-size:20px;font-weight:650;fill:${INK.ink}}
+.head{font-size:13px;font-weight:650;fill:${INK.ink}}
+.entry{font-size:13px;fill:${INK.ink}}
+.note{fill:${INK.note}}
+.curve{fill:none;stroke-linejoin:round}`;
+
+/** Metrics of the dashed lines, which only the panel of validation success has. */
+export const BASELINES = { random: "baseline/random", "best possible": "baseline/best" } as const;
+export const SUCCESS: MetricName = "validate/success";
+
+type Attributes = Readonly<Record<string, string | number>>;
+
+/** Attributes are our own text and are not escaped; children are markup. */
+function element(name: string, attributes: Attributes, ...children: readonly string[]): string {
+  const written = Object.entries(attributes).map(
+    ([key, value]) => ` ${key}="${typeof value === "number" ? rounded(value) : value}"`,
+  );
+  return children.length === 0
+    ? `<${name}${written.join("")}/>`
+    : `<${name}${written.join("")}>${children.join("")}</${name}>`;
+}
+const words = (text: string, attributes: Attributes) => element("text", attributes, escaped(text));
+const rounded = (value: number) => String(Math.round(value * 100) / 100);
+
+const ESCAPES: Readonly<Record<string, string>> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
+/** Control characters become visible; U+FFFE and U+FFFF may not stand in XML at all. */
+const escaped = (text: string) =>
+  visible(text.replaceAll(/[\ufffe\uffff]/g, "\ufffd")).replaceAll(/[&<>"]/g, (char) => ESCAPES[char]!);
+
+const shortened = (text: string, charsMax: number) =>
+  text.length <= charsMax ? text : `${text.slice(0, charsMax - 1)}…`;
+
+/** @param entries  at least one, at most `ENTRIES_MAX` */
+export function picture(entries: readonly Entry[], metrics: readonly MetricName[], title: string | null): string {
+  const runs = [...new Set(entries.flatMap((entry) => entry.runs))];
+  const envs = [...new Set(runs.map(({ env }) => env))].join(", ");
+  const shownTitle = title ?? envs;
+  const subtitle = [
+    ...(envs === shownTitle ? [] : [envs]),
+    runs.length === 1 ? `run ${runs[0]!.name}` : `${runs.length} runs`,
+    ...(entries.some((entry) => entry.runs.length > 1) ? ["line: mean over seeds; band: lowest to highest seed"] : []),
+  ].join(" · ");
+  const markup = [
+    words(shortened(shownTitle, 70), { x: MARGIN, y: 42, class: "title" }),
+    words(shortened(subtitle, 115), { x: MARGIN, y: 64, class: "entry" }),
+    ...entries.flatMap((entry, i) => legendOf(entry, MARGIN + (i % 2) * (INNER / 2), 92 + 22 * (i >> 1), PALETTE[i]!)),
+  ];
+  let y = 92 + 22 * Math.ceil(entries.length / 2);
+  for (const row of rowsOf(metrics)) {
+    const plotHeight = row.wide ? PLOT_HEIGHT.wide : PLOT_HEIGHT.small;
+    const width = (INNER - GAP * (row.columns - 1)) / row.columns;
+    const height = HEAD + plotHeight + FOOT;
+    for (const [i, name] of row.metrics.entries()) {
+      markup.push(panelOf(name, entries, { x: MARGIN + i * (width + GAP), y, width, height }));
+    }
+    y += height + GAP;
+  }
+  const height = y - GAP + MARGIN;
+  const described = `${shownTitle}: ${metrics.join(", ")} of ${entries.map(({ label }) => label).join(", ")}`;
+  const size = { width: WIDTH, height, viewBox: `0 0 ${WIDTH} ${height}` };
+  return `${element(
+    "svg",
+    { xmlns: "http://www.w3.org/2000/svg", ...size, role: "img" },
+    element("title", {}, escaped(described)),
+    element("style", {}, STYLE),
+    element("rect", { width: WIDTH, height, fill: INK.paper }),
+    ...markup,
+  )}\n`;
+}
+
+function legendOf({ label, isGroup, runs }: Entry, x: number, y: number, color: string): string[] {
+  const seeds = isGroup ? ` (${runs.length} ${runs.length === 1 ? "seed" : "seeds"})` : "";
+  return [
+    element("line", { x1: x, y1: y - 4.5, x2: x + 18, y2: y - 4.5, stroke: color, "stroke-width": 3 }),
+    words(shortened(label, 48) + seeds, { x: x + 26, y, class: "entry" }),
+  ];
+}
+
 interface Row {
-  readonly contents: readonly Contents[];
+  readonly metrics: readonly MetricName[];
   readonly wide: boolean;
   readonly columns: number;
 }
 
-/** @param entries at most ENTRIES_MAX, at least one */
-export function picture(entries: readonly Entry[], metrics: readonly MetricName[], title: string | null): string {
-  const colored = entries.map((entry, i): Colored => ({ ...entry, color: PALETTE[i]! }));
-  const contents = metrics.map((name) => contentsOf(name, colored));
-  const ends = contents
-    .filter(({ stepName }) => stepName === "update")
-    .flatMap(({ lines }) => lines.map(({ curve }) => curve.steps.at(-1)!));
-  const lastUpdate = Math.max(0, ...ends);
-  const shownTitle = title ?? [...new Set(runsOf(entries).map(({ facts }) => facts.env))].join(", ");
-  const top = header(colored, shownTitle, rowsOf(contents)[0]!.wide ? contents[0]! : null);
-  let y = top.height;
-  const panels = rowsOf(contents).flatMap(({ contents, wide, columns }) => {
-    const width = (INNER - GAP * (columns - 1)) / columns;
-    const head = Math.max(...contents.map((one) => headHeight(one, width, wide)));
-    const height = head + (wide ? BODY.wide : BODY.small);
-    const row = contents.map((one, i) =>
-      panel(one, { x: MARGIN + i * (width + GAP), y, width, height }, head, wide, lastUpdate),
-    );
-    y += height + GAP;
-    return row;
-  });
-  const height = y - GAP + MARGIN;
-  const described = `${shownTitle}: ${metrics.join(", ")} of ${colored.map(({ label }) => label).join(", ")}`;
-  return `${element(
-    "svg",
-    {
-      xmlns: "http://www.w3.org/2000/svg",
-      width: WIDTH,
-      height,
-      viewBox: `0 0 ${WIDTH} ${height}`,
-      role: "img",
-    },
-    element("title", {}, escapeText(described)),
-    element("style", {}, STYLE),
-    element("rect", { width: WIDTH, height, fill: INK.paper }),
-    ...top.markup,
-    ...panels,
-  )}\n`;
-}
-
-/** The widest panel first, then rows of equal ones: two of four are better than three and one. */
-function rowsOf(contents: readonly Contents[]): Row[] {
-  const wide = contents[0]!.metric === SUCCESS || contents.length === 1;
-  const small = contents.slice(wide ? 1 : 0);
+/** Validation success has a row of its own; two rows of two panels are better than three and one. */
+function rowsOf(metrics: readonly MetricName[]): Row[] {
+  const wide = metrics[0] === SUCCESS || metrics.length === 1;
+  const small = metrics.slice(wide ? 1 : 0);
   const columns = small.length === 4 ? 2 : Math.min(3, small.length);
-  const rows: Row[] = wide ? [{ contents: contents.slice(0, 1), wide, columns: 1 }] : [];
+  const rows: Row[] = wide ? [{ metrics: metrics.slice(0, 1), wide, columns: 1 }] : [];
   for (let i = 0; i < small.length; i += columns) {
-    rows.push({ contents: small.slice(i, i + columns), wide: false, columns });
+    rows.push({ metrics: small.slice(i, i + columns), wide: false, columns });
   }
   return rows;
 }
 
-/** @param wide the panel that names its curves itself, or null */
-function header(entries: readonly Colored[], title: string, wide: Contents | null) {
-  const runs = runsOf(entries);
-  const envs = [...new Set(runs.map(({ facts }) => facts.env))].join(", ");
-  const grouped = entries.some(({ runs }) => runs.length > 1);
-  const lines = wrap(
-    [
-      ...(envs === title ? [] : [envs]),
-      runs.length === 1 ? `run ${runs[0]!.name}` : `${runs.length} runs`,
-      ...(grouped ? ["thin lines are single seeds, thick ones their mean where all of them have a value"] : []),
-    ].join(" · "),
-    13,
-    INNER,
-  );
-  const markup = [
-    words(shorten(title, 20, INNER), { x: MARGIN, y: 42, class: "title" }),
-    ...lines.map((text, i) => words(text, { x: MARGIN, y: 64 + 18 * i, class: "entry muted" })),
-  ];
-  const height = 64 + 18 * (lines.length - 1) + 18;
-  const named =
-    wide !== null && entries.every((entry) => wide.lines.some((line) => line.entry === entry && line.kind === "main"));
-  if (!grouped && (named || entries.length === 1)) return { markup, height };
-  const names = legend(entries, MARGIN, height + 10, INNER);
-  return { markup: [...markup, ...names.markup], height: height + names.height + 4 };
+interface Line {
+  readonly color: string;
+  readonly steps: readonly number[];
+  readonly means: readonly number[];
+  readonly lows: readonly number[];
+  readonly highs: readonly number[];
 }
 
-const runsOf = (entries: readonly Entry[]) => [...new Set(entries.flatMap(({ runs }) => runs))];
+/** Null if the curves share no step. A mean over fewer curves at some steps would jump there. */
+function lineOf(curves: readonly Curve[], color: string): Line | null {
+  const values = curves.map((curve) => new Map(curve.steps.map((step, i) => [step, curve.values[i]!])));
+  const steps = curves[0]!.steps.filter((step) => values.every((known) => known.has(step)));
+  const rows = steps.map((step) => values.map((known) => known.get(step)!));
+  if (steps.length === 0) return null;
+  return {
+    color,
+    steps,
+    means: rows.map(mean),
+    lows: rows.map((row) => Math.min(...row)),
+    highs: rows.map((row) => Math.max(...row)),
+  };
+}
+
+interface Baseline {
+  readonly label: string;
+  readonly value: number;
+  readonly color: string;
+}
+
+/** Values closer than this, in the metric's unit, are one line. */
+const SAME = 0.001;
+
+/** One gray line where all entries share a baseline; otherwise one in the color of each entry. */
+function baselinesOf(entries: readonly Entry[]): Baseline[] {
+  return Object.entries(BASELINES).flatMap(([label, name]) => {
+    const found = entries.flatMap(({ runs }, i) => {
+      const values = runs.flatMap((run) => run.curve(name)?.values.at(-1) ?? []);
+      return values.length === 0 ? [] : [{ label, value: mean(values), color: PALETTE[i]! }];
+    });
+    if (found.length === 0) return [];
+    const values = found.map(({ value }) => value);
+    const isShared = Math.max(...values) - Math.min(...values) <= SAME;
+    return isShared ? [{ ...found[0]!, color: INK.muted }] : found;
+  });
+}
+
+interface Box {
+  readonly x: number;
+  readonly y: number;
+  readonly width: number;
+  readonly height: number;
+}
+
+function panelOf(name: MetricName, entries: readonly Entry[], box: Box): string {
+  const { unit, help } = metric(name);
+  const stepName = name.startsWith("warm/") ? "step of the warm start" : "update";
+  const notes: string[] = [];
+  const lines = entries.flatMap(({ label, runs }, i) => {
+    const curves = runs.flatMap((run) => run.curve(name) ?? []);
+    const line = curves.length === 0 ? null : lineOf(curves, PALETTE[i]!);
+    if (curves.length > 0 && line === null) notes.push(`no mean of ${label}: its seeds share no ${stepName}`);
+    return line ?? [];
+  });
+  const missing = entries.flatMap(({ runs }) => runs.filter((run) => run.curve(name) === null));
+  if (missing.length > 0) notes.push(`not recorded by ${[...new Set(missing.map((run) => run.name))].join(", ")}`);
+  const baselines = name === SUCCESS ? baselinesOf(entries) : [];
+  const charsMax = Math.floor((box.width - 2 * PAD) / 5.6);
+  const head = [...wrapped(help, charsMax).slice(0, 2), ...notes.map((note) => shortened(note, charsMax))].slice(0, 3);
+  const at = { x: box.x + PAD, y: box.y + 27, class: "head" };
+  return element(
+    "g",
+    { "data-metric": name },
+    element("rect", { ...box, rx: 14, fill: INK.card, stroke: INK.line }),
+    words(unit === "number" ? name : `${name} (${unit})`, at),
+    ...head.map((text, i) =>
+      words(text, { x: at.x, y: at.y + 18 + 15 * i, class: notes.includes(text) ? "note" : "help" }),
+    ),
+    ...(lines.length > 0
+      ? plotOf(lines, baselines, unit, stepName, box)
+      : [words("no run recorded this metric", { x: at.x, y: box.y + box.height / 2 })]),
+  );
+}
+
+function wrapped(text: string, charsMax: number): string[] {
+  const lines: string[] = [];
+  for (const word of text.split(" ")) {
+    const longer = lines.length === 0 ? word : `${lines.at(-1)} ${word}`;
+    if (lines.length > 0 && longer.length <= charsMax) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  return lines;
+}
+
+function plotOf(
+  lines: readonly Line[],
+  baselines: readonly Baseline[],
+  unit: Unit,
+  stepName: string,
+  box: Box,
+): string[] {
+  const values = [...lines.flatMap(({ lows, highs }) => [...lows, ...highs]), ...baselines.map(({ value }) => value)];
+  const y = axisOf(values, unit, 7);
+  const lastStep = lines.reduce((last, { steps }) => Math.max(last, steps.at(-1)!), 1);
+  const tickTexts = y.ticks.map((value) => valueText(value, unit));
+  const left = box.x + PAD + 8 + 6.5 * Math.max(...tickTexts.map((text) => text.length));
+  const [right, top, bottom] = [box.x + box.width - PAD, box.y + HEAD, box.y + box.height - FOOT];
+  const x = axisOf([0, lastStep], "updates", Math.floor((right - left) / 44));
+  const xOf = (step: number) => left + (step / lastStep) * (right - left);
+  const yOf = (value: number) => bottom - ((value - y.low) / (y.high - y.low)) * (bottom - top);
+  const dashed = { "stroke-dasharray": "5 4", "stroke-width": 1.25 };
+  return [
+    ...y.ticks.flatMap((value, i) => [
+      element("line", { x1: left, y1: yOf(value), x2: right, y2: yOf(value), stroke: INK.line }),
+      words(tickTexts[i]!, { x: left - 8, y: yOf(value) + 4, "text-anchor": "end" }),
+    ]),
+    ...x.ticks
+      .filter((step) => step <= lastStep && Number.isInteger(step))
+      .map((step) => words(valueText(step, "updates"), { x: xOf(step), y: bottom + 16, "text-anchor": "middle" })),
+    words(stepName, { x: (left + right) / 2, y: bottom + 31, "text-anchor": "middle" }),
+    ...lines.flatMap((line) => lineMarkup(line, xOf, yOf, right - left)),
+    ...baselines.flatMap(({ label, value, color }) => [
+      element("line", { x1: left, y1: yOf(value), x2: right, y2: yOf(value), stroke: color, ...dashed }),
+      ...(color === INK.muted
+        ? [words(`${label} ${valueText(value, unit, 1)}`, { x: right, y: yOf(value) - 4, "text-anchor": "end" })]
+        : []),
+    ]),
+  ];
+}
+
+function lineMarkup(
+  { color, steps, means, lows, highs }: Line,
+  xOf: (step: number) => number,
+  yOf: (value: number) => number,
+  width: number,
+): string[] {
+  // A low and a high, a first and a last point for each column of pixels: no spike is lost.
+  const kept = thin(steps, means, 4 * Math.floor(width)) ?? [...steps.keys()];
+  const points = (values: readonly number[]) =>
+    kept.map((i) => `${rounded(xOf(steps[i]!))},${rounded(yOf(values[i]!))}`);
+  const hasBand = kept.some((i) => lows[i] !== highs[i]);
+  const band = [...points(lows), ...points(highs).reverse()].join(" ");
+  const isDotted = kept.length === 1 || width / kept.length >= 12;
+  return [
+    ...(hasBand ? [element("polygon", { points: band, fill: color, "fill-opacity": "0.15" })] : []),
+    element("polyline", { points: points(means).join(" "), class: "curve", stroke: color, "stroke-width": 2 }),
+    ...(isDotted ? kept : []).map((i) =>
+      element("circle", { cx: xOf(steps[i]!), cy: yOf(means[i]!), r: 2.5, fill: color }),
+    ),
+  ];
+}
+
+interface Axis {
+  readonly low: number;
+  readonly high: number;
+  readonly ticks: readonly number[];
+}
+
+/** An axis from tick to tick that covers the values. Zero is on it unless the values are far from zero. */
+function axisOf(values: readonly number[], unit: Unit, ticksMax: number): Axis {
+  let low = values.reduce((least, value) => Math.min(least, value), Number.POSITIVE_INFINITY);
+  let high = values.reduce((most, value) => Math.max(most, value), Number.NEGATIVE_INFINITY);
+  if (low > 0 && (unit === "share" || low < high / 2)) low = 0;
+  if (high < 0 && high > low / 2) high = 0;
+  if (low === high) [low, high] = low === 0 ? [0, 1] : [Math.min(0, 2 * low), Math.max(0, 2 * low)];
+  // The smallest of 1, 2 or 5 times a power of ten that needs at most `ticksMax` ticks.
+  const least = (high - low) / Math.max(1, ticksMax - 2);
+  const power = 10 ** Math.floor(Math.log10(least));
+  const step = power * ([1, 2, 5].find((factor) => factor * power >= least * (1 - 1e-9)) ?? 10);
+  const [first, last] = [Math.floor(low / step + 1e-9), Math.ceil(high / step - 1e-9)];
+  const ticks = Array.from({ length: last - first + 1 }, (_, i) => (first + i) * step);
+  return { low: ticks[0]!, high: ticks.at(-1)!, ticks };
+}
+
+/** @param digits  behind the point of a percentage */
+function valueText(value: number, unit: Unit, digits = 0): string {
+  if (unit === "share") return percent(value, digits);
+  const notation = Math.abs(value) >= 10_000 ? "compact" : "standard";
+  return new Intl.NumberFormat("en", { notation, maximumSignificantDigits: 4 }).format(value).replace("-", "−");
+}

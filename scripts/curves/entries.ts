@@ -1,0 +1,87 @@
+/** The runs that a picture shows, read from their folders. Runs are only read; a run that is still going may be drawn. */
+import { resolve, sep } from "node:path";
+import type { MetricName } from "../../actors/metrics/metrics.ts";
+import { RecordedRun } from "../../actors/record/recorded-run.ts";
+import { UsageError } from "../cli/options.ts";
+
+/** Steps ascend, with one value each. */
+export interface Curve {
+  readonly steps: readonly number[];
+  readonly values: readonly number[];
+}
+
+export interface Run {
+  readonly name: string;
+  readonly env: string;
+  /** null if the run did not record the metric. */
+  curve(name: MetricName): Curve | null;
+}
+
+/** One line of a picture: a run, or runs that differ only in their seeds. */
+export interface Entry {
+  readonly label: string;
+  readonly isGroup: boolean;
+  readonly runs: readonly Run[];
+}
+
+/**
+ * Read single runs, then groups, in the order of the command line.
+ *
+ * @param groups  each "LABEL=RUN,RUN"
+ * @throws {UsageError} if a group has no label, or a label or a run is used twice. @throws {Error} if a folder has no run.
+ */
+export function readEntries(
+  folders: readonly string[],
+  groups: readonly string[],
+  metrics: readonly MetricName[],
+): Entry[] {
+  const split = groups.map(splitGroup);
+  const paths = [...folders, ...split.flatMap((group) => group.folders)].map((folder) => resolve(folder));
+  refuseRepeated(folders, (folder) => `the run ${folder} is named twice`);
+  const runs = new Map([...new Set(paths)].map((path) => [path, readRun(path, shortName(path, paths), metrics)]));
+  const runOf = (folder: string) => runs.get(resolve(folder))!;
+  const entries = [
+    ...folders.map((folder): Entry => ({ label: runOf(folder).name, isGroup: false, runs: [runOf(folder)] })),
+    ...split.map(({ label, folders }): Entry => ({ label, isGroup: true, runs: folders.map(runOf) })),
+  ];
+  const labels = entries.map(({ label }) => label);
+  const repeated = labels.find((label, i) => labels.indexOf(label) !== i);
+  if (repeated !== undefined)
+    throw new UsageError(`two lines would have the label "${repeated}"; rename one: --group LABEL=RUN`);
+  return entries;
+}
+
+function splitGroup(text: string): { label: string; folders: string[] } {
+  const at = text.indexOf("=");
+  const label = text.slice(0, Math.max(at, 0)).trim();
+  const folders = text.slice(at + 1).split(",");
+  if (label === "" || folders.includes("")) {
+    throw new UsageError(`--group takes LABEL=RUN,RUN with the folders of runs, got "${text}"`);
+  }
+  refuseRepeated(folders, (folder) => `--group ${label} names the run ${folder} twice`);
+  return { label, folders };
+}
+
+function refuseRepeated(folders: readonly string[], message: (folder: string) => string): void {
+  const paths = folders.map((folder) => resolve(folder));
+  const repeated = paths.find((path, i) => paths.indexOf(path) !== i);
+  if (repeated !== undefined) throw new UsageError(message(repeated));
+}
+
+/** The folder's own name, with as many parents as distinguish it from the others. */
+function shortName(path: string, others: readonly string[]): string {
+  const name = (of: string, parts: number) => of.split(sep).slice(-parts).join("/");
+  let parts = 1;
+  while (others.some((other) => other !== path && name(other, parts) === name(path, parts))) parts++;
+  return name(path, parts);
+}
+
+function readRun(folder: string, name: string, metrics: readonly MetricName[]): Run {
+  const run = new RecordedRun(folder);
+  try {
+    const curves = new Map(metrics.map((metric) => [metric, run.curve(metric)]));
+    return { name, env: run.facts.env, curve: (metric) => curves.get(metric) ?? null };
+  } finally {
+    run.close();
+  }
+}
