@@ -1,8 +1,14 @@
 /** Rules that span several keys. Each says what is wrong with which numbers, and what to do. Parsed configs only. */
 import { envTag, envTags } from "../../envs/registry.ts";
 import { TagError } from "../../envs/tag.ts";
-import { type PlayedEnv, playedEnvs, sharedGroups, tagOf } from "../play/envs-of-run.ts";
-import { boardsPerUpdate, groupsPerUpdate } from "../training/curriculum.ts";
+import {
+  boardsPerUpdate,
+  groupsPerUpdate,
+  type PlayedEnv,
+  playedEnvs,
+  sharedGroups,
+  tagOf,
+} from "../play/envs-of-run.ts";
 import { isBroker, isLoopback } from "../transport/address.ts";
 import type { RunConfig } from "./config.ts";
 

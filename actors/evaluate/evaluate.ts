@@ -17,10 +17,12 @@ import type { Clock } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
 import { EnvServer } from "../env-server/env-server.ts";
 import { episodeOpener, playedEnvs, tagOf } from "../play/envs-of-run.ts";
+import type { PlayedTicket } from "../play/finished-ticket.ts";
 import { type EpisodePolicy, playEpisode, rulesOf } from "../play/play-episode.ts";
 import { STOP_REASONS, type StopReason, type Ticket } from "../protocol.ts";
 import { failureCounts, type Thoughts, thoughtsOf } from "../training/behavior.ts";
-import { type PlayedTicket, rolloutMetrics, validationTickets } from "../training/rollouts.ts";
+import { rolloutMetrics } from "../training/rollout-metrics.ts";
+import { validationTickets } from "../training/tickets-to-play.ts";
 
 export interface PolicyEvaluation {
   /** Share of episodes that ended in success, and its 95 % Wilson interval. */

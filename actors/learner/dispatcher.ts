@@ -11,11 +11,12 @@
 
 import { trajectoryFault } from "../../model/trajectory.ts";
 import type { Clock } from "../clock.ts";
+import type { FinishedTicket } from "../play/finished-ticket.ts";
 import type { Answer, Ask, Messages, Outcome, PolicyVersion, Tell, Ticket } from "../protocol.ts";
 import type { Hello, HostHandler } from "../transport/handshake.ts";
 import type { Peer } from "../transport/transport.ts";
 import type { Acks } from "../weights/publisher.ts";
-import type { Finished, TicketBook } from "./tickets.ts";
+import type { TicketBook } from "./tickets.ts";
 
 export interface LearnerOptions {
   readonly tickets: TicketBook;
@@ -56,7 +57,7 @@ export class Learner implements HostHandler {
   }
 
   /** Play these; resolves in their order when each has ended. */
-  play(tickets: readonly Ticket[]): Promise<readonly Finished[]> {
+  play(tickets: readonly Ticket[]): Promise<readonly FinishedTicket[]> {
     const finished = this.#options.tickets.issue([...tickets]);
     this.#moved();
     this.grant();

@@ -11,6 +11,7 @@
  * 5. No ticket is issued more than `attemptsMax` times. Memory is bounded by what the learner issues: it waits for its batches.
  */
 import type { Clock } from "../clock.ts";
+import type { FinishedTicket } from "../play/finished-ticket.ts";
 import type { Outcome, Ticket } from "../protocol.ts";
 import { WaitingTickets } from "./waiting-tickets.ts";
 
@@ -24,20 +25,12 @@ export interface TicketBookOptions {
   readonly expired?: () => void;
 }
 
-/** How a ticket ended, and who held it last. */
-export interface Finished {
-  /** As it was played: `attempt` is the last one. */
-  readonly ticket: Ticket;
-  readonly sampler: string;
-  readonly outcome: Outcome;
-}
-
 interface Batch {
   /** By index in the batch. */
-  readonly finished: Finished[];
+  readonly finished: FinishedTicket[];
   /** Tickets that have not ended. */
   open: number;
-  readonly resolve: (finished: Finished[]) => void;
+  readonly resolve: (finished: FinishedTicket[]) => void;
 }
 
 interface Entry {
@@ -116,14 +109,14 @@ export class TicketBook {
    * @returns one entry per ticket, in their order, when each has ended.
    * @throws {RangeError} if the episode of one is in the book already; then none was issued.
    */
-  issue(tickets: readonly Ticket[]): Promise<Finished[]> {
+  issue(tickets: readonly Ticket[]): Promise<FinishedTicket[]> {
     const names = new Set<string>();
     for (const { episode } of tickets) {
       if (names.has(episode) || this.#open.has(episode))
         throw new RangeError(`cannot issue episode ${episode}: it is in the book already`);
       names.add(episode);
     }
-    const { promise, resolve } = Promise.withResolvers<Finished[]>();
+    const { promise, resolve } = Promise.withResolvers<FinishedTicket[]>();
     if (tickets.length === 0) resolve([]);
     const batch: Batch = { finished: new Array(tickets.length), open: tickets.length, resolve };
     for (const name of names) this.#open.add(name);

@@ -9,7 +9,7 @@ import type { Env, EpisodeRules, Seeds } from "../../envs/env.ts";
 import { openEpisode } from "../../envs/episode.ts";
 import { envTag } from "../../envs/registry.ts";
 import { type EnvTag, TagError } from "../../envs/tag.ts";
-import type { EnvConfig, PromptConfig } from "../config/rollout.ts";
+import type { EnvConfig, PromptConfig, RolloutConfig } from "../config/rollout.ts";
 
 export interface PlayedEnv {
   readonly name: string;
@@ -114,3 +114,17 @@ export function sharedGroups(envs: readonly Pick<PlayedEnv, "name" | "groups">[]
   }
   return envs.map(({ groups }) => groups ?? share);
 }
+
+interface GroupSettings {
+  readonly rollout: Pick<z.infer<typeof RolloutConfig>, "groups" | "onlineK">;
+}
+
+/** Groups that an update plays: P for each of its optimizer steps. */
+export const groupsPerUpdate = ({ rollout }: GroupSettings): number => rollout.groups * rollout.onlineK;
+
+/** Boards set aside for an update: its own, and those of every round in which groups may be replaced. */
+export const boardsPerUpdate = ({
+  rollout,
+  learner,
+}: GroupSettings & { readonly learner: { readonly resampleRoundsMax: number } }): number =>
+  groupsPerUpdate({ rollout }) * (1 + learner.resampleRoundsMax);

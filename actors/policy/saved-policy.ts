@@ -4,6 +4,7 @@
  *
  * - What does not fit together (another shape of network, another tokenizer) is refused before anything is computed.
  */
+
 import { existsSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
@@ -18,7 +19,7 @@ import { describeError } from "../errors.ts";
 import type { Remote } from "../process/worker-rpc.ts";
 import type { PolicyMethods } from "../sampler/policy.ts";
 import type { Progress } from "../training/report.ts";
-import { batchName } from "../training/rollouts.ts";
+import { batchName } from "../training/tickets-to-play.ts";
 import { roundToHalf } from "../weights/encoding.ts";
 import { WeightsPublisher, weightsFolder } from "../weights/publisher.ts";
 import { policyOf } from "./policy-of-run.ts";

@@ -7,8 +7,8 @@
 import { FAILURES, type Failure, failureOf } from "../../envs/analysis/failure.ts";
 import { faithfulness } from "../../envs/analysis/reasoning.ts";
 import type { EnvTag } from "../../envs/tag.ts";
+import type { PlayedTicket } from "../play/finished-ticket.ts";
 import type { Ticket } from "../protocol.ts";
-import type { PlayedTicket } from "./rollouts.ts";
 import type { Values } from "./update-metrics.ts";
 
 /** The env of a ticket, by its name. */

@@ -1,9 +1,11 @@
 /** What a training is given: its numbers, its hands and its voice. Types only. */
+
 import type { Clock } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
-import type { Finished, TicketBook } from "../learner/tickets.ts";
+import type { TicketBook } from "../learner/tickets.ts";
 import type { TrainerMethods } from "../learner/trainer.ts";
 import type { Reporter } from "../metrics-sink/reporter.ts";
+import type { FinishedTicket } from "../play/finished-ticket.ts";
 import type { Remote } from "../process/worker-rpc.ts";
 import type { Ticket } from "../protocol.ts";
 import type { Progress } from "./report.ts";
@@ -23,7 +25,7 @@ export interface TrainingContext {
   readonly resumed: Progress | null;
   /** Publish the parameters as they are now. Resolves when the bytes are there for samplers to load. */
   readonly publish: (version: number) => Promise<{ acknowledged: Promise<number> }>;
-  readonly play: (tickets: readonly Ticket[]) => Promise<readonly Finished[]>;
+  readonly play: (tickets: readonly Ticket[]) => Promise<readonly FinishedTicket[]>;
   readonly warmStart: (hooks: {
     measureTaught: () => Promise<Taught>;
     sample: (stepOverall: number) => Promise<void>;

@@ -8,18 +8,11 @@ import { rewardSpread } from "../../model/health/diagnostics.ts";
 import { positionsBy } from "../../model/statistics.ts";
 import { rawReward } from "../../model/trajectory.ts";
 import type { RunConfig } from "../config/config.ts";
-import { playedEnvs, sharedGroups } from "../play/envs-of-run.ts";
-import type { PlayedTicket } from "./rollouts.ts";
+import { groupsPerUpdate, playedEnvs, sharedGroups } from "../play/envs-of-run.ts";
+import type { PlayedTicket } from "../play/finished-ticket.ts";
 
 /** Moving mean of the in-group standard deviation, by env. */
 export type Scores = Readonly<Record<string, number>>;
-
-/** Groups that an update plays: P of each of its optimizer steps. */
-export const groupsPerUpdate = ({ rollout }: Pick<RunConfig, "rollout">): number => rollout.groups * rollout.onlineK;
-
-/** Boards set aside for an update: its own, and those of every round in which groups may be replaced. */
-export const boardsPerUpdate = ({ rollout, learner }: Pick<RunConfig, "rollout" | "learner">): number =>
-  groupsPerUpdate({ rollout }) * (1 + learner.resampleRoundsMax);
 
 /** (groups) the env of each group of an update, env after env. @throws {RangeError} if they do not come out even */
 export function groupEnvs(config: Pick<RunConfig, "env" | "rollout">, scores: Scores = {}): string[] {

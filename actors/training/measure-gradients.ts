@@ -8,10 +8,12 @@
  */
 import type { TrainingEpisode, UpdateSettings } from "../../model/learn/update/types.ts";
 import type { RunConfig } from "../config/config.ts";
+import { boardsPerUpdate } from "../play/envs-of-run.ts";
+import { playedOf, unplayedText } from "../play/finished-ticket.ts";
 import type { Ticket } from "../protocol.ts";
 import type { TrainingContext } from "./context.ts";
-import { boardsPerUpdate } from "./curriculum.ts";
-import { playedOf, trainedOn, trainingTickets, unplayed } from "./rollouts.ts";
+import { trainingTickets } from "./tickets-to-play.ts";
+import { trainerInput } from "./trained-episodes.ts";
 import { learnt, type Values } from "./update-metrics.ts";
 
 type Context = Pick<TrainingContext, "config" | "play" | "trainer" | "warn">;
@@ -46,8 +48,8 @@ async function playApart(
 ): Promise<TrainingEpisode[]> {
   const finished = await play(analysisTickets(config, moment));
   const played = playedOf(finished);
-  if (played.length < finished.length) warn("gradients", `update ${moment.update + 1}: ${unplayed(finished)}`);
-  return trainedOn(played, settings);
+  if (played.length < finished.length) warn("gradients", `update ${moment.update + 1}: ${unplayedText(finished)}`);
+  return trainerInput(played, settings);
 }
 
 /** Numbered behind all groups that the update may have, in its env's proportions. */

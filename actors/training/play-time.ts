@@ -1,11 +1,11 @@
 /** How long batches take to be played, and how fast tokens come. Batches played in turn do not count each other's time. */
+
 import { writtenTokens } from "../../model/trajectory.ts";
 import type { Clock } from "../clock.ts";
-import type { Finished } from "../learner/tickets.ts";
-import { playedOf } from "./rollouts.ts";
+import { type FinishedTicket, playedOf } from "../play/finished-ticket.ts";
 
 export interface Rollout {
-  readonly finished: readonly Finished[];
+  readonly finished: readonly FinishedTicket[];
   readonly ms: number;
 }
 
@@ -25,7 +25,7 @@ export class PlayTime {
   }
 
   /** A batch with the time it took. */
-  async measure(playing: Promise<readonly Finished[]>): Promise<Rollout> {
+  async measure(playing: Promise<readonly FinishedTicket[]>): Promise<Rollout> {
     const askedAtMs = this.#clock.now();
     const finished = await playing;
     const now = this.#clock.now();

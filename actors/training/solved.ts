@@ -1,7 +1,7 @@
 /** What a validation comes down to: the share of episodes that were solved, of all envs and of each. Pure. */
 
+import type { PlayedTicket } from "../play/finished-ticket.ts";
 import type { Solved } from "./report.ts";
-import type { PlayedTicket } from "./rollouts.ts";
 import { percent } from "./update-metrics.ts";
 
 const share = (played: readonly PlayedTicket[]) =>

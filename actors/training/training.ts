@@ -10,14 +10,14 @@
 
 import { writtenTokens } from "../../model/trajectory.ts";
 import { RunError } from "../errors.ts";
-import type { Finished } from "../learner/tickets.ts";
 import { partName } from "../metrics/metrics.ts";
-import { tagOf } from "../play/envs-of-run.ts";
+import { groupsPerUpdate, tagOf } from "../play/envs-of-run.ts";
+import { type FinishedTicket, type PlayedTicket, playedOf, unplayedText } from "../play/finished-ticket.ts";
 import type { EpisodeRow } from "../protocol.ts";
 import { type Baselines, tellBaselines } from "./baselines.ts";
 import { behaviourMetrics } from "./behavior.ts";
 import type { TrainingContext } from "./context.ts";
-import { groupEnvs, groupsPerUpdate, scored } from "./curriculum.ts";
+import { groupEnvs, scored } from "./curriculum.ts";
 import { checkup, type Due, endsRun, HEALTH_START, measuredOf, rolledBack } from "./health.ts";
 import { Interruption, Stopped } from "./interruption.ts";
 import { intervened } from "./interventions.ts";
@@ -27,20 +27,11 @@ import { measureGradients } from "./measure-gradients.ts";
 import { PlayTime, type Rollout } from "./play-time.ts";
 import type { Progress, Report, Solved } from "./report.ts";
 import { playUpdate, replacedGroups } from "./resampling.ts";
-import {
-  batchName,
-  endCounts,
-  type PlayedTicket,
-  playedOf,
-  rolloutMetrics,
-  rowsOf,
-  tellAdvantages,
-  trainedOn,
-  unplayed,
-  validationTickets,
-} from "./rollouts.ts";
+import { endCounts, rolloutMetrics } from "./rollout-metrics.ts";
 import { Saving } from "./saving.ts";
 import { lowest, solvedOf, solvedText } from "./solved.ts";
+import { batchName, validationTickets } from "./tickets-to-play.ts";
+import { episodeRows, trainedRows, trainerInput } from "./trained-episodes.ts";
 import { isBroken, lagShares, learnt, percent, updateLine, type Values } from "./update-metrics.ts";
 import { steeredKl, updateSettings } from "./update-settings.ts";
 import type { Taught } from "./warm-start.ts";
@@ -223,10 +214,10 @@ export class Training {
     const { update, version } = this.#progress;
     const started = clock.now();
     const played = playedOf(finished);
-    if (played.length === 0) throw new RunError(`update ${update + 1}: ${unplayed(finished)}`);
+    if (played.length === 0) throw new RunError(`update ${update + 1}: ${unplayedText(finished)}`);
     const fresh = played.filter(({ outcome }) => version - outcome.trajectory.version <= config.learner.stalenessMax);
     const values: Values = endCounts(finished);
-    const rows = rowsOf(finished);
+    const rows = episodeRows(finished);
     if (fresh.length < played.length) {
       const text = `${played.length - fresh.length} of ${played.length} episodes lag more than ${config.learner.stalenessMax} updates`;
       this.#context.warn("stale", `update ${update + 1}: ${text} and are not trained on`);
@@ -287,7 +278,11 @@ export class Training {
   }
 
   /** Learn from the fresh ones; the rows of those that were trained on get their advantages. */
-  async #learn(fresh: readonly PlayedTicket[], finished: readonly Finished[], rows: EpisodeRow[]): Promise<Values> {
+  async #learn(
+    fresh: readonly PlayedTicket[],
+    finished: readonly FinishedTicket[],
+    rows: EpisodeRow[],
+  ): Promise<Values> {
     const { config, trainer } = this.#context;
     const { update, version, klCoefficient } = this.#progress;
     const collapse = await measureCollapse(
@@ -300,7 +295,7 @@ export class Training {
     const { control } = this.#progress.health;
     const asked = updateSettings(config, update, klCoefficient + control.kl);
     const settings = intervened(asked, control, groupsPerUpdate(config));
-    const played = trainedOn(fresh, settings);
+    const played = trainerInput(fresh, settings);
     const envs = groupEnvs(config, this.#progress.curriculum);
     const moment = { update, version, round: control.round, envs };
     const gradients = await this.#interruption.race(measureGradients(this.#context, moment, played, settings));
@@ -315,7 +310,7 @@ export class Training {
     if (Number.isFinite(logProbGap)) this.#logProbGap = logProbGap;
     const curriculum = scored(config.rollout.curriculum, this.#progress.curriculum, fresh);
     this.#progress = { ...this.#progress, curriculum };
-    tellAdvantages(rows, finished, fresh, result, update + 1);
+    rows.splice(0, rows.length, ...trainedRows(finished, fresh, result, update + 1));
     return {
       ...rolloutMetrics("train", fresh, this.#context.thinkEnd),
       ...behaviourMetrics("train", fresh, (name) => tagOf(config, name)),
@@ -365,7 +360,7 @@ export class Training {
     const tickets = validationTickets(config, name, temperature, this.#progress.version);
     const { finished } = await this.#interruption.race(this.#time.measure(this.#context.play(tickets)));
     const played = playedOf(finished);
-    if (played.length < finished.length) throw new RunError(`validation ${name}: ${unplayed(finished)}`);
+    if (played.length < finished.length) throw new RunError(`validation ${name}: ${unplayedText(finished)}`);
     this.#count(played.map(({ outcome }) => writtenTokens(outcome.trajectory)));
     const solved = solvedOf(played);
     const regular = name.startsWith("v") && temperature === config.validate.temperature;
@@ -378,7 +373,7 @@ export class Training {
       "validate",
       `${name} at temperature ${temperature}: success ${solvedText(solved)} of ${played.length} episodes`,
     );
-    await this.#interruption.race(reporter.episodes(rowsOf(played)));
+    await this.#interruption.race(reporter.episodes(episodeRows(played)));
     return solved;
   }
 

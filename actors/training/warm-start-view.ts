@@ -1,7 +1,8 @@
 /** What a run shows of its warm start while it goes on: how far it is, and how the policy plays by now. */
 
+import type { PlayedTicket } from "../play/finished-ticket.ts";
 import type { TrainingContext } from "./context.ts";
-import { type PlayedTicket, rowsOf } from "./rollouts.ts";
+import { episodeRows } from "./trained-episodes.ts";
 import { percent } from "./update-metrics.ts";
 import type { WarmStartProgress } from "./warm-start.ts";
 
@@ -24,5 +25,5 @@ export async function showWarmSample(
   const { observation, reply } = played[stepOverall % played.length]!.outcome.turns[0]!;
   const shown = `"${observation.replaceAll("\n", " ")}" → ${reply}`;
   say("sample", `${percent(success)} of ${played.length} boards · ${shown}`);
-  await reporter.episodes(rowsOf(played));
+  await reporter.episodes(episodeRows(played));
 }

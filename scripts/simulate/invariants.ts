@@ -3,7 +3,8 @@
  * the run. The 8th, of tensors, becomes one of sequences here: there is no tensor in a simulated run.
  */
 
-import { type Finished, TicketBook, type TicketBookOptions } from "../../actors/learner/tickets.ts";
+import { TicketBook, type TicketBookOptions } from "../../actors/learner/tickets.ts";
+import type { FinishedTicket } from "../../actors/play/finished-ticket.ts";
 import type { Outcome, PlayedOutcome, Ticket } from "../../actors/protocol.ts";
 import type { Life } from "./world.ts";
 
@@ -154,7 +155,7 @@ export class WatchedBook extends TicketBook {
       this.#invariants.broken(1, `${known} tickets are in the book, and ${this.#open} are open`);
   }
 
-  override async issue(tickets: readonly Ticket[]): Promise<Finished[]> {
+  override async issue(tickets: readonly Ticket[]): Promise<FinishedTicket[]> {
     const finished = super.issue(tickets);
     this.#open += tickets.length;
     const ended = await finished;

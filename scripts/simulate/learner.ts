@@ -1,4 +1,5 @@
 /** The learner of a simulated run: the real one but for its computation and for where its weights lie. As actors/learner/start.ts. */
+
 import type { Running } from "../../actors/actor.ts";
 import {
   keepCheckpoints,
@@ -8,9 +9,9 @@ import {
 } from "../../actors/checkpoint/checkpoint.ts";
 import type { RunConfig } from "../../actors/config/config.ts";
 import { Learner } from "../../actors/learner/dispatcher.ts";
-import type { Finished } from "../../actors/learner/tickets.ts";
 import { isMetricName, metric } from "../../actors/metrics/metrics.ts";
 import { Reporter } from "../../actors/metrics-sink/reporter.ts";
+import type { FinishedTicket } from "../../actors/play/finished-ticket.ts";
 import { policyOf } from "../../actors/policy/policy-of-run.ts";
 import type { Ticket } from "../../actors/protocol.ts";
 import { connectByRoster } from "../../actors/supervisor/roster.ts";
@@ -216,7 +217,7 @@ const bound = (
 ) => invariants.bounded({ life, name: `${life.name}: ${name}`, length, max });
 
 /** A defect to be found: the first episode is handed over once more. */
-const twice = (finished: readonly Finished[]): readonly Finished[] => [...finished, finished[0]!];
+const twice = (finished: readonly FinishedTicket[]): readonly FinishedTicket[] => [...finished, finished[0]!];
 
 /** The sink, with a witness of which rows it said it stored. */
 function witnessed(peer: Peer | null, invariants: Invariants): Peer | null {

@@ -1,11 +1,12 @@
 /** Every key of env, prompt and rollout acts on an episode: from the config, through tickets and a real env server, to its outcome. */
+
 import { describe, expect, test } from "bun:test";
 import { composeRunConfig } from "../../../actors/config/config.ts";
 import { EnvServer } from "../../../actors/env-server/env-server.ts";
 import { episodeOpener, tagOf } from "../../../actors/play/envs-of-run.ts";
 import { playEpisode, rulesOf } from "../../../actors/play/play-episode.ts";
 import type { AnswerTo, Messages, PlayedOutcome } from "../../../actors/protocol.ts";
-import { trainingTickets } from "../../../actors/training/rollouts.ts";
+import { trainingTickets } from "../../../actors/training/tickets-to-play.ts";
 import type { ReplyRequest } from "../../../model/decode/generate.ts";
 import { builtinDialogue } from "../../../model/text/chat.ts";
 import { Tokenizer } from "../../../model/text/tokenizer.ts";

@@ -1,7 +1,9 @@
 /** What samplers see of the learner, and both of them together through every loss of a connection. */
+
 import { beforeEach, describe, expect, test } from "bun:test";
 import { Learner } from "../../../actors/learner/dispatcher.ts";
-import { type Finished, TicketBook } from "../../../actors/learner/tickets.ts";
+import { TicketBook } from "../../../actors/learner/tickets.ts";
+import type { FinishedTicket } from "../../../actors/play/finished-ticket.ts";
 import type { PlayedOutcome } from "../../../actors/protocol.ts";
 import { welcoming } from "../../../actors/transport/handshake.ts";
 import type { Listener } from "../../../actors/transport/transport.ts";
@@ -322,7 +324,7 @@ test("only samplers are taken in, and only asked what concerns them", async () =
 });
 
 describe("samplers and learner together", () => {
-  const played = (finished: readonly Finished[]) =>
+  const played = (finished: readonly FinishedTicket[]) =>
     finished.map(({ ticket, outcome }) => [ticket.episode, ticket.attempt, outcome.status]);
   const all = (attempt = 0) => tickets(6).map(({ episode }) => [episode, attempt, "scored"]);
 

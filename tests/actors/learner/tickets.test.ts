@@ -1,49 +1,20 @@
 /** Tickets end once each, whatever happens to those who play them. */
+
 import { beforeEach, describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { type Finished, TicketBook } from "../../../actors/learner/tickets.ts";
+import { TicketBook } from "../../../actors/learner/tickets.ts";
+import type { FinishedTicket } from "../../../actors/play/finished-ticket.ts";
 import type { Outcome, Ticket } from "../../../actors/protocol.ts";
+import { anOutcome, aTicket, aTrajectory } from "../../fixtures.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 const LEASE_MS = 1000;
 
-function ticket(episode: string, fields: Partial<Ticket> = {}): Ticket {
-  return {
-    episode,
-    purpose: "train",
-    group: 0,
-    member: 0,
-    env: "bandit",
-    layoutSeed: 7,
-    dynamicsSeed: 8,
-    temperature: 1,
-    topP: 1,
-    topK: 0,
-    version: 3,
-    exact: true,
-    attempt: 0,
-    ...fields,
-  };
-}
+const ticket = (episode: string, fields: Partial<Ticket> = {}): Ticket => aTicket({ episode, version: 3, ...fields });
 const tickets = (count: number, name = "e") => Array.from({ length: count }, (_, i) => ticket(`${name}${i}`));
 
-const scored = (episode: string): Outcome => ({
-  status: "scored",
-  stop: "success",
-  success: true,
-  trajectory: {
-    tokens: Int32Array.of(1, 2),
-    written: Uint8Array.of(0, 1),
-    logProbs: Float32Array.of(0, -0.5),
-    contexts: [0],
-    turns: [{ end: 1, reward: 1, penalty: 0 }],
-    version: 3,
-    digest: "0".repeat(64),
-  },
-  turns: [],
-  finalObservation: episode,
-  extra: {},
-});
+const scored = (episode: string): Outcome =>
+  anOutcome({ stop: "success", success: true, trajectory: aTrajectory({ version: 3 }), finalObservation: episode });
 const envError: Outcome = { status: "envError", detail: "the board is on fire" };
 
 let clock: FakeClock;
@@ -277,7 +248,7 @@ test("it ends every ticket exactly once, in order, under any loss, delay, doubli
       /** Seen from outside: who may end an episode now. */
       const holder = new Map<string, { sampler: string; attempt: number; endsAt: number }>();
       const issued: Ticket[][] = [];
-      const answers: Promise<Finished[]>[] = [];
+      const answers: Promise<FinishedTicket[]>[] = [];
       const taken = new Map<string, Outcome>();
 
       const issue = (count: number) => {

@@ -2,22 +2,12 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { type Waiting, WaitingTickets } from "../../../actors/learner/waiting-tickets.ts";
-import type { Ticket } from "../../../actors/protocol.ts";
+import { aTicket } from "../../fixtures.ts";
 
-function entry(serial: number, version: number, exact: boolean): Waiting {
-  const fields = { episode: `e${serial}`, purpose: "train", group: 0, member: 0, env: "bandit", attempt: 0 } as const;
-  const ticket: Ticket = {
-    ...fields,
-    layoutSeed: 7,
-    dynamicsSeed: 8,
-    temperature: 1,
-    topP: 1,
-    topK: 0,
-    version,
-    exact,
-  };
-  return { serial, ticket };
-}
+const entry = (serial: number, version: number, exact: boolean): Waiting => ({
+  serial,
+  ticket: aTicket({ episode: `e${serial}`, version, exact }),
+});
 const kind = fc.record({ version: fc.nat(3), exact: fc.boolean() });
 const Happening = fc.oneof(
   fc.record({ append: fc.array(kind, { maxLength: 6 }) }),

@@ -14,6 +14,7 @@ import { envTag } from "../../../envs/registry.ts";
 import type { Reply } from "../../../model/decode/generate.ts";
 import { builtinDialogue, replyTokens } from "../../../model/text/chat.ts";
 import { Tokenizer } from "../../../model/text/tokenizer.ts";
+import { aDigest, anOutcome, aTicket, aTrajectory, someTickets } from "../../fixtures.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 export const RUN = "run";
@@ -23,7 +24,7 @@ const tokenizer = new Tokenizer();
 const bandit = envTag("Bandit", {}, false);
 const rules = { turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1, formatPenalty: -0.1, think: true };
 
-export const digestOf = (letter: string) => letter.repeat(64);
+export const digestOf = aDigest;
 
 export const weights = (version: number, letter = "a"): Messages["weights"] => ({
   type: "weights",
@@ -33,44 +34,11 @@ export const weights = (version: number, letter = "a"): Messages["weights"] => (
   location: { kind: "shared", path: `/${letter}`, byteOffset: 0, seal: { key: "0".repeat(32), tag: "0".repeat(32) } },
 });
 
-export function ticket(episode: string, fields: Partial<Ticket> = {}): Ticket {
-  return {
-    episode,
-    purpose: "train",
-    group: 0,
-    member: 0,
-    env: "Bandit",
-    layoutSeed: 7,
-    dynamicsSeed: 8,
-    temperature: 1,
-    topP: 1,
-    topK: 0,
-    version: 1,
-    exact: true,
-    attempt: 0,
-    ...fields,
-  };
-}
-export const tickets = (count: number, fields: Partial<Ticket> = {}) =>
-  Array.from({ length: count }, (_, i) => ticket(`e${i}`, fields));
+export const ticket = (episode: string, fields: Partial<Ticket> = {}): Ticket => aTicket({ episode, ...fields });
+export const tickets = someTickets;
 
-export const scored = (episode: string, version = 1): Outcome => ({
-  status: "scored",
-  stop: "over",
-  success: false,
-  turns: [],
-  finalObservation: episode,
-  extra: {},
-  trajectory: {
-    tokens: Int32Array.of(1, 2),
-    written: Uint8Array.of(0, 1),
-    logProbs: Float32Array.of(0, -0.5),
-    contexts: [0],
-    turns: [{ end: 1, reward: 1, penalty: 0 }],
-    version,
-    digest: digestOf("a"),
-  },
-});
+export const scored = (episode: string, version = 1): Outcome =>
+  anOutcome({ trajectory: aTrajectory({ version }), finalObservation: episode });
 
 /** One network, one clock. */
 export class World {

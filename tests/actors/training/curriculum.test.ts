@@ -1,9 +1,11 @@
 /** Groups move to where there is something to learn: measured, remembered and dealt out as worked by hand. */
+
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { composeRunConfig } from "../../../actors/config/config.ts";
+import type { PlayedTicket } from "../../../actors/play/finished-ticket.ts";
 import { groupEnvs, scored } from "../../../actors/training/curriculum.ts";
-import type { PlayedTicket } from "../../../actors/training/rollouts.ts";
+import { aTicket } from "../../fixtures.ts";
 import { outcomeOf } from "./stage.ts";
 
 const configOf = (groups: number, curriculum: Record<string, unknown>) =>
@@ -23,8 +25,8 @@ const counts = (envs: readonly string[]) =>
 /** Episodes of one group, solved or not; a reward of 1 for a solved one. */
 const group = (env: string, number: number, ...solved: boolean[]): PlayedTicket[] =>
   solved.map((success) => {
-    const ticket = { env, group: number, version: 1 } as PlayedTicket["ticket"];
-    return { ticket, sampler: "s", outcome: outcomeOf(ticket, success) } as PlayedTicket;
+    const ticket = aTicket({ env, group: number });
+    return { ticket, sampler: "s", outcome: outcomeOf(ticket, success) };
   });
 
 describe("groups", () => {

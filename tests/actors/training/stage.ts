@@ -1,11 +1,12 @@
 import { composeRunConfig } from "../../../actors/config/config.ts";
-import type { Finished } from "../../../actors/learner/tickets.ts";
 import { Reporter } from "../../../actors/metrics-sink/reporter.ts";
-import type { Outcome, Ticket } from "../../../actors/protocol.ts";
+import type { FinishedTicket } from "../../../actors/play/finished-ticket.ts";
+import type { Outcome, PlayedOutcome, Ticket } from "../../../actors/protocol.ts";
 import type { TrainingContext } from "../../../actors/training/context.ts";
 import type { Progress } from "../../../actors/training/report.ts";
 import { Training } from "../../../actors/training/training.ts";
 import type { UpdateSettings } from "../../../model/learn/update/types.ts";
+import { anOutcome, aTrajectory, aTurn } from "../../fixtures.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 export type Sections = Record<string, object>;
@@ -25,36 +26,21 @@ export const configOf = (changed: Sections = {}) =>
     { source: "test", values: changed },
   ]);
 
-export const outcomeOf = ({ version }: Ticket, success = true): Outcome => ({
-  status: "scored",
-  stop: success ? "success" : "over",
-  success,
-  finalObservation: "",
-  extra: {},
-  turns: [
-    {
-      observation: "",
-      reply: "",
-      actions: ["Phoenix"],
-      reward: Number(success),
-      penalty: 0,
-      wellFormed: true,
-      effective: true,
-      valid: true,
-      cut: false,
-      dropped: 0,
-    },
-  ],
-  trajectory: {
-    tokens: Int32Array.of(1, 2, 3),
-    written: Uint8Array.of(0, 1, 1),
-    logProbs: new Float32Array(3),
-    contexts: [0],
-    turns: [{ end: 2, reward: Number(success), penalty: 0 }],
-    version,
-    digest: "",
-  },
-});
+/** One turn, two written tokens; a reward of 1 for success. */
+export const outcomeOf = ({ version }: Pick<Ticket, "version">, success = true): PlayedOutcome =>
+  anOutcome({
+    stop: success ? "success" : "over",
+    success,
+    turns: [aTurn({ reward: Number(success) })],
+    trajectory: aTrajectory({
+      tokens: Int32Array.of(1, 2, 3),
+      written: Uint8Array.of(0, 1, 1),
+      logProbs: new Float32Array(3),
+      turns: [{ end: 2, reward: Number(success), penalty: 0 }],
+      version,
+      digest: "",
+    }),
+  });
 
 export class Stage {
   readonly clock = new FakeClock();
@@ -135,7 +121,7 @@ export class Stage {
         note(`publish ${version}`);
         return { acknowledged: Promise.resolve(7) };
       },
-      play: async (tickets): Promise<readonly Finished[]> => {
+      play: async (tickets): Promise<readonly FinishedTicket[]> => {
         const [first] = tickets;
         note(`play ${first!.episode.split(".")[0]} ${tickets.length} v${first!.version}${first!.exact ? "" : "+"}`);
         await Promise.resolve();

@@ -1,10 +1,11 @@
 /** A run's order of things, with fakes for whoever plays, computes and stores: what is asked, what is kept, what is said. */
+
 import { describe, expect, test } from "bun:test";
 import { CheckpointError } from "../../../actors/checkpoint/checkpoint.ts";
 import { RunError } from "../../../actors/errors.ts";
 import type { Ticket } from "../../../actors/protocol.ts";
 import type { Progress } from "../../../actors/training/report.ts";
-import { trainingTickets } from "../../../actors/training/rollouts.ts";
+import { trainingTickets } from "../../../actors/training/tickets-to-play.ts";
 import { figure } from "../../figure.ts";
 import { configOf, outcomeOf, type Sections, Stage } from "./stage.ts";
 

@@ -1,0 +1,27 @@
+/** A ticket that has ended, as the learner and an evaluation see it. Pure. */
+import type { Outcome, PlayedOutcome, Ticket } from "../protocol.ts";
+
+export interface FinishedTicket {
+  /** `attempt` is that of the last lease. */
+  readonly ticket: Ticket;
+  /** The last sampler that held it. */
+  readonly sampler: string;
+  readonly outcome: Outcome;
+}
+
+/** One whose outcome may enter a loss. */
+export interface PlayedTicket extends FinishedTicket {
+  readonly outcome: PlayedOutcome;
+}
+
+export const playedOf = (finished: readonly FinishedTicket[]): PlayedTicket[] =>
+  finished.filter((one): one is PlayedTicket => "trajectory" in one.outcome);
+
+/** "2 of 8 episodes could not be played; u0.g0.m1: the env failed". */
+export function unplayedText(finished: readonly FinishedTicket[]): string {
+  const unplayed = finished.filter(({ outcome }) => !("trajectory" in outcome));
+  const [first] = unplayed;
+  const reason =
+    first !== undefined && "detail" in first.outcome ? `; ${first.ticket.episode}: ${first.outcome.detail}` : "";
+  return `${unplayed.length} of ${finished.length} episodes could not be played${reason}`;
+}

@@ -1,0 +1,128 @@
+/** Metrics of what an update or a validation played. Pure. */
+
+import { passCurve } from "../../envs/analysis/pass-at-k.ts";
+import { repetition, rewardSpread } from "../../model/health/diagnostics.ts";
+import { rawReward, type Trajectory, writtenTokens } from "../../model/trajectory.ts";
+import { type MetricName, metric, partName } from "../metrics/metrics.ts";
+import type { FinishedTicket, PlayedTicket } from "../play/finished-ticket.ts";
+import { type Outcome, type PlayedOutcome, STOP_REASONS, type Ticket } from "../protocol.ts";
+
+/**
+ * Metrics of what was played, under `train/` or `validate/`; of several envs, those of each as well.
+ *
+ * @param played    at least one
+ * @param thinkEnd  the token that closes a thought; null if the policy is not asked to think
+ */
+export function rolloutMetrics(
+  purpose: Ticket["purpose"],
+  played: readonly PlayedTicket[],
+  thinkEnd: number | null = null,
+): Values {
+  const values = numbersOf(purpose, played, thinkEnd);
+  const byEnv = Map.groupBy(played, ({ ticket }) => ticket.env);
+  if (byEnv.size > 1) {
+    for (const [env, own] of byEnv) {
+      for (const [name, value] of Object.entries(numbersOf(purpose, own, thinkEnd)) as [MetricName, number][]) {
+        if (metric(name).parts === "env") values[partName(name, "env", env)] = value;
+      }
+      const spread = purpose === "train" ? spreadOf(own) : null;
+      if (spread !== null) values[partName("train/in_group_std", "env", env)] = spread;
+    }
+  }
+  return values;
+}
+
+type Values = Partial<Record<MetricName, number>>;
+
+/** In-group standard deviation of the raw reward; null if no group has two members. */
+const spreadOf = (played: readonly PlayedTicket[]): number | null =>
+  rewardSpread(
+    played.map(({ outcome }) => rawReward(outcome.trajectory)),
+    played.map(({ ticket }) => ticket.group),
+  )?.rewardStd ?? null;
+
+function numbersOf(purpose: Ticket["purpose"], played: readonly PlayedTicket[], thinkEnd: number | null): Values {
+  const outcomes = played.map(({ outcome }) => outcome);
+  const mean = (of: (outcome: PlayedOutcome) => number) =>
+    outcomes.reduce((sum, outcome) => sum + of(outcome), 0) / outcomes.length;
+  const turns = outcomes.flatMap((outcome) => outcome.turns);
+  const share = (of: (turn: (typeof turns)[number]) => boolean) => turns.filter(of).length / turns.length;
+  const common = {
+    success: mean(({ success }) => Number(success)),
+    reward_mean: mean(({ trajectory }) => rawReward(trajectory)),
+    turns: mean((outcome) => outcome.turns.length),
+    actions: mean((outcome) => outcome.turns.reduce((sum, { actions }) => sum + actions.length, 0)),
+    format_errors: share(({ wellFormed }) => !wellFormed),
+  };
+  const boards = [...Map.groupBy(played, ({ ticket }) => ticket.group).values()];
+  const solved = boards.map((tries) => tries.filter(({ outcome }) => outcome.success).length);
+  if (purpose === "validate") return { ...prefixed("validate", common), ...passes(solved, played.length) };
+  const stops = STOP_REASONS.map((stop) => [`stop_${stop}`, mean((outcome) => Number(outcome.stop === stop))]);
+  return prefixed("train", {
+    ...common,
+    penalty_mean: mean((outcome) => outcome.turns.reduce((sum, { penalty }) => sum + penalty, 0)),
+    reply_tokens: mean(({ trajectory }) => writtenTokens(trajectory)),
+    ...(thinkEnd === null ? {} : { think_tokens: mean(({ trajectory }) => thinkTokens(trajectory, thinkEnd)) }),
+    effective: share(({ effective }) => effective),
+    valid: share(({ valid }) => valid),
+    thinking_rate: share(({ reply }) => THOUGHT.test(reply)),
+    ...repetitionOf(outcomes),
+    cut_replies: share(({ cut }) => cut),
+    overflowed_turns: share(({ dropped }) => dropped > 0),
+    contexts: mean(({ trajectory }) => trajectory.contexts.length),
+    groups: boards.length,
+    pass_at_group: solved.filter((count) => count > 0).length / boards.length,
+    ...Object.fromEntries(stops),
+  });
+}
+
+/** pass@k of boards on each of which there were equally many tries; nothing if there was one. */
+function passes(solved: readonly number[], played: number): Values {
+  const tries = played / solved.length;
+  if (tries < 2 || !Number.isInteger(tries)) return {};
+  return Object.fromEntries(passCurve(solved, tries).map(({ k, share }) => [partName("validate/pass", "k", k), share]));
+}
+
+/** A thought that is closed and not empty. */
+const THOUGHT = /<think>\s*(?!<\/think>)\S[\s\S]*?<\/think>/;
+
+/** Tokens of the n-grams whose repetition is a sign of the Echo Trap. */
+const GRAM_TOKENS = 4;
+
+function repetitionOf(outcomes: readonly PlayedOutcome[]): Record<string, number> {
+  const shares = outcomes
+    .map(({ trajectory: { tokens, written } }) =>
+      repetition(
+        tokens.filter((_, i) => written[i] === 1),
+        GRAM_TOKENS,
+      ),
+    )
+    .filter((share) => share !== null);
+  return shares.length === 0 ? {} : { repetition: shares.reduce((sum, share) => sum + share, 0) / shares.length };
+}
+
+const prefixed = (prefix: string, values: Record<string, number>) =>
+  Object.fromEntries(Object.entries(values).map(([name, value]) => [`${prefix}/${name}`, value]));
+
+/** Written tokens before the one that closes the thought, over all turns; a thought that is never closed is all thought. */
+function thinkTokens({ tokens, written, turns }: Trajectory, thinkEnd: number): number {
+  let count = 0;
+  let at = 0;
+  for (const { end } of turns) {
+    while (at <= end && tokens[at] !== thinkEnd) count += written[at++]!;
+    at = end + 1;
+  }
+  return count;
+}
+
+/** How many of an update's tickets ended in each way. */
+export function endCounts(finished: readonly FinishedTicket[]): Partial<Record<MetricName, number>> {
+  const count = (...of: Outcome["status"][]) => finished.filter(({ outcome }) => of.includes(outcome.status)).length;
+  return {
+    "train/scored_episodes": count("scored"),
+    "train/truncated_episodes": count("truncated"),
+    "train/env_errors": count("envError"),
+    "train/aborted_episodes": count("aborted"),
+    "train/failed_episodes": count("envError", "aborted"),
+  };
+}

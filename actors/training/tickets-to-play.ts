@@ -1,0 +1,94 @@
+/** Which tickets an update and a validation play. A function of config, update and round alone. */
+import { hash64 } from "../../model/rng.ts";
+import type { RunConfig } from "../config/config.ts";
+import { boardsPerUpdate, playedEnvs } from "../play/envs-of-run.ts";
+import type { Ticket } from "../protocol.ts";
+import { groupEnvs } from "./curriculum.ts";
+
+/** A group to play: its number in the update, and its env. */
+export interface WantedGroup {
+  readonly group: number;
+  readonly env: string;
+}
+
+export const wantedGroups = (envs: readonly string[]): WantedGroup[] => envs.map((env, group) => ({ group, env }));
+
+/**
+ * Prefix of the episode names of an update ("u12") or a validation ("v12"). Names decide the coins.
+ *
+ * @param round  how often the run was rolled back
+ */
+export const batchName = (purpose: "u" | "v", update: number, round: number): string =>
+  `${purpose}${update}${round === 0 ? "" : `r${round}`}`;
+
+/** Seed of an env's random events. RAGEN shares them within a group; strict mode gives each member its own. */
+const dynamicsSeed = (config: RunConfig, layoutSeed: number, member: number): number =>
+  config.prompt.compat === "strict" ? hash64(`dynamics ${layoutSeed} ${member}`)[0] : layoutSeed;
+
+/**
+ * The tickets of update `update` (from 0): P groups of N, each group on the next board.
+ *
+ * @param version  oldest weights that may play them; in sync mode the only ones
+ * @param round    how often the run was rolled back
+ * @param wanted   groups numbered from 0; those from P on replace others (learner.resampleRoundsMax)
+ */
+export function trainingTickets(
+  config: RunConfig,
+  update: number,
+  version: number,
+  round = 0,
+  wanted: readonly WantedGroup[] = wantedGroups(groupEnvs(config)),
+): Ticket[] {
+  const { groupSize, firstSeed, temperature, topP, topK } = config.rollout;
+  const exact = config.learner.mode === "sync";
+  const name = batchName("u", update, round);
+  return wanted.flatMap(({ group, env }) => {
+    const layoutSeed = firstSeed + update * boardsPerUpdate(config) + group;
+    return Array.from({ length: groupSize }, (_, member) => ({
+      episode: `${name}.g${group}.m${member}`,
+      purpose: "train" as const,
+      group,
+      member,
+      env,
+      layoutSeed,
+      dynamicsSeed: dynamicsSeed(config, layoutSeed, member),
+      temperature,
+      topP,
+      topK,
+      version,
+      exact,
+      attempt: 0,
+    }));
+  });
+}
+
+/**
+ * The tickets of one validation: the same boards every time, in each env, `validate.groupSize` tries on each.
+ *
+ * @param name  unique among the validations of a run
+ */
+export function validationTickets(config: RunConfig, name: string, temperature: number, version: number): Ticket[] {
+  const { episodes, groupSize, firstSeed } = config.validate;
+  const envs = playedEnvs(config);
+  return Array.from({ length: envs.length * episodes * groupSize }, (_, i) => {
+    const group = Math.floor(i / groupSize);
+    const member = i % groupSize;
+    const layoutSeed = firstSeed + (group % episodes);
+    return {
+      // The first try has the same name, and so the same coins, with and without further tries.
+      episode: `${name}.t${temperature}.b${group}${member === 0 ? "" : `.m${member}`}`,
+      purpose: "validate" as const,
+      group,
+      member,
+      env: envs[Math.floor(group / episodes)]!.name,
+      layoutSeed,
+      dynamicsSeed: dynamicsSeed(config, layoutSeed, member),
+      temperature,
+      topP: 1,
+      topK: 0,
+      version,
+      exact: true,
+      attempt: 0,
+    };
+  });
+}

@@ -1,0 +1,45 @@
+/** What the trainer gets of played tickets, and rows of the trajectory log with the advantages that it returns. Pure. */
+import type { TrainingEpisode, UpdateResult, UpdateSettings } from "../../model/learn/update/types.ts";
+import type { FinishedTicket, PlayedTicket } from "../play/finished-ticket.ts";
+import type { EpisodeRow } from "../protocol.ts";
+
+export const trainerInput = (
+  played: readonly PlayedTicket[],
+  { estimator }: Pick<UpdateSettings, "estimator">,
+): TrainingEpisode[] =>
+  played.map(({ ticket, outcome }) => ({
+    trajectory: outcome.trajectory,
+    group: ticket.group,
+    tag: ticket.env,
+    ...(estimator.kind === "gigpo" ? { anchors: outcome.turns.map(({ observation }) => observation) } : {}),
+  }));
+
+/** Rows of episodes that no update was trained on. */
+export const episodeRows = (finished: readonly FinishedTicket[]): EpisodeRow[] =>
+  finished.map(({ ticket, sampler, outcome }) => ({ ticket, sampler, outcome, update: null, advantage: null }));
+
+/**
+ * Rows of all that an update played; those that it was trained on have their advantages.
+ *
+ * @param trained  a part of `finished`, in the order of the result's advantages
+ * @param update   from 1
+ */
+export function trainedRows(
+  finished: readonly FinishedTicket[],
+  trained: readonly FinishedTicket[],
+  { advantages, tokenAdvantages }: Pick<UpdateResult, "advantages" | "tokenAdvantages">,
+  update: number,
+): EpisodeRow[] {
+  const rows = episodeRows(finished);
+  for (const [i, one] of trained.entries()) {
+    const at = finished.indexOf(one);
+    const advantage = advantages[i]!;
+    rows[at] = {
+      ...rows[at]!,
+      update: advantage === null ? null : update,
+      advantage,
+      tokenAdvantages: tokenAdvantages?.[i] ?? undefined,
+    };
+  }
+  return rows;
+}

@@ -1,0 +1,113 @@
+/** What was played, in numbers worked by hand. */
+import { describe, expect, test } from "bun:test";
+import { metricValues } from "../../../actors/metrics/metrics.ts";
+import { type FinishedTicket, playedOf, unplayedText } from "../../../actors/play/finished-ticket.ts";
+import type { PlayedOutcome, TurnRecord } from "../../../actors/protocol.ts";
+import { endCounts, rolloutMetrics } from "../../../actors/training/rollout-metrics.ts";
+import { writtenTokens } from "../../../model/trajectory.ts";
+import { anOutcome, aTicket, aTrajectory, aTurn } from "../../fixtures.ts";
+
+const turn = (changed: Partial<TurnRecord>): TurnRecord => aTurn({ actions: ["Up"], reward: -0.1, ...changed });
+
+/** `written` of ten tokens are written. */
+function finished(turns: TurnRecord[], written: number, changed: Partial<PlayedOutcome> = {}): FinishedTicket {
+  const trajectory = aTrajectory({
+    tokens: new Int32Array(10),
+    written: Uint8Array.from({ length: 10 }, (_, i) => Number(i < written)),
+    logProbs: new Float32Array(10),
+    turns: turns.map(({ reward, penalty }, i) => ({ end: i, reward, penalty })),
+  });
+  return { ticket: aTicket(), sampler: "s", outcome: anOutcome({ turns, trajectory, ...changed }) };
+}
+const failed = (status: "envError" | "aborted", detail: string): FinishedTicket => ({
+  ticket: aTicket({ episode: detail }),
+  sampler: "s",
+  outcome: { status, detail },
+});
+
+describe("what was played", () => {
+  const played = playedOf([
+    finished([turn({ reward: 10.9, actions: ["Up", "Down"] })], 6, { success: true, stop: "success" }),
+    failed("envError", "the board is on fire"),
+    finished(
+      [
+        turn({ wellFormed: false, penalty: -0.1, actions: [], effective: false, cut: true, reward: 0 }),
+        turn({ reward: -0.1, effective: false, dropped: 2 }),
+        turn({ reward: -0.3, actions: ["Up", "Up", "Up"] }),
+      ],
+      2,
+      { status: "truncated", stop: "actions" },
+    ),
+  ]);
+
+  test("is what has a trajectory", () => {
+    expect(played.map(({ outcome }) => outcome.stop)).toEqual(["success", "actions"]);
+    expect(played.map(({ outcome }) => writtenTokens(outcome.trajectory))).toEqual([6, 2]);
+  });
+
+  test("is said in numbers, under names that there are", () => {
+    const train = rolloutMetrics("train", played);
+    const expected = {
+      "train/success": 0.5,
+      "train/reward_mean": (10.9 - 0.4) / 2,
+      "train/penalty_mean": -0.05,
+      "train/turns": 2,
+      "train/actions": 3,
+      "train/format_errors": 0.25,
+      "train/effective": 0.5,
+      "train/cut_replies": 0.25,
+      "train/overflowed_turns": 0.25,
+      "train/contexts": 1,
+      "train/reply_tokens": 4,
+      "train/stop_success": 0.5,
+      "train/stop_over": 0,
+      "train/stop_actions": 0.5,
+      "train/stop_turns": 0,
+      "train/stop_context": 0,
+    };
+    for (const [name, value] of Object.entries(expected))
+      expect(train[name as keyof typeof train]).toBeCloseTo(value, 12);
+    expect(metricValues(train)).toEqual(train as Record<string, number>);
+    const validate = rolloutMetrics("validate", played);
+    expect(Object.keys(metricValues(validate)).every((name) => name.startsWith("validate/"))).toBe(true);
+  });
+
+  test("is said of each env of a mix as well, and of no env where there is but one", () => {
+    const tries = [
+      ...[0, 1, 2, 3].map((member) => ({ env: "Bandit", group: 0, member, success: member < 2 })),
+      ...[0, 1, 2, 3].map((member) => ({ env: "Ice", group: 1, member, success: member === 0 })),
+    ].map(({ success, ...ticket }) => ({
+      ...finished([turn({ reward: Number(success) })], 2, { success }),
+      ticket: aTicket(ticket),
+    }));
+    const train = metricValues(rolloutMetrics("train", playedOf(tries)));
+    expect(train).toMatchObject({
+      "train/success": 3 / 8,
+      "train/success{env=Bandit}": 0.5,
+      "train/success{env=Ice}": 0.25,
+      "train/groups": 2,
+      "train/groups{env=Ice}": 1,
+      "train/pass_at_group": 1,
+      "train/in_group_std{env=Ice}": 0.5,
+    });
+    expect(Object.keys(train)).not.toContain("train/stop_over{env=Ice}");
+    const validate = metricValues(rolloutMetrics("validate", playedOf(tries)));
+    // Of 4 tries 2 and 1 were solved: without one, C(2,2)/C(4,2) = 1/6 and C(3,2)/C(4,2) = 1/2 of the pairs.
+    expect(validate["validate/pass{k=2}"]).toBeCloseTo((5 / 6 + 1 / 2) / 2, 12);
+    expect([validate["validate/pass{k=1}"], validate["validate/pass{k=4}"]]).toEqual([3 / 8, 1]);
+    const alone = metricValues(rolloutMetrics("train", playedOf(tries.slice(0, 4))));
+    expect(Object.keys(alone).filter((name) => name.includes("{"))).toEqual([]);
+  });
+
+  test("and what was not is counted, with the first reason", () => {
+    const all = [finished([turn({})], 1), failed("aborted", "lost"), failed("envError", "on fire")];
+    expect(unplayedText(all)).toBe("2 of 3 episodes could not be played; lost: lost");
+    expect(metricValues(endCounts([...all, finished([turn({})], 1, { status: "truncated" })]))).toEqual({
+      "train/scored_episodes": 1,
+      "train/truncated_episodes": 1,
+      "train/env_errors": 1,
+      "train/aborted_episodes": 1,
+      "train/failed_episodes": 2,
+    });
+  });
+});

@@ -1,0 +1,64 @@
+/** Valid tickets, trajectories and outcomes; a test names only the fields that it is about. */
+import type { PlayedOutcome, Ticket, TurnRecord } from "../actors/protocol.ts";
+
+/** sha256 of no weights: one letter, 64 times. */
+export const aDigest = (letter = "a"): string => letter.repeat(64);
+
+export const aTicket = (overrides: Partial<Ticket> = {}): Ticket => ({
+  episode: "e0",
+  purpose: "train",
+  group: 0,
+  member: 0,
+  env: "Bandit",
+  layoutSeed: 7,
+  dynamicsSeed: 8,
+  temperature: 1,
+  topP: 1,
+  topK: 0,
+  version: 1,
+  exact: true,
+  attempt: 0,
+  ...overrides,
+});
+
+/** "e0", "e1", … */
+export const someTickets = (count: number, overrides: Partial<Ticket> = {}): Ticket[] =>
+  Array.from({ length: count }, (_, i) => aTicket({ episode: `e${i}`, ...overrides }));
+
+/** One turn: a prompt of one token and a reply of one. */
+export const aTrajectory = (overrides: Partial<PlayedOutcome["trajectory"]> = {}): PlayedOutcome["trajectory"] => ({
+  tokens: Int32Array.of(1, 2),
+  written: Uint8Array.of(0, 1),
+  logProbs: Float32Array.of(0, -0.5),
+  contexts: [0],
+  turns: [{ end: 1, reward: 1, penalty: 0 }],
+  version: 1,
+  digest: aDigest(),
+  ...overrides,
+});
+
+export const aTurn = (overrides: Partial<TurnRecord> = {}): TurnRecord => ({
+  observation: "",
+  reply: "",
+  actions: ["Phoenix"],
+  reward: 0,
+  penalty: 0,
+  wellFormed: true,
+  effective: true,
+  valid: true,
+  cut: false,
+  dropped: 0,
+  ...overrides,
+});
+
+/** An episode that ended without success. */
+export const anOutcome = (overrides: Partial<PlayedOutcome> = {}): PlayedOutcome => ({
+  status: "scored",
+  stop: "over",
+  success: false,
+  trajectory: aTrajectory(),
+  turns: [],
+  finalObservation: "",
+  extra: {},
+  ...overrides,
+});
