@@ -19,7 +19,6 @@ export interface Bench {
 
 const command = {
   name: "bench",
-  summary: "measure a part and print the numbers beside their budget; without a name, list what there is",
   words: { show: "[NAME …]", text: "Which; `all` for every one", max: 99 },
   flags: {
     json: { type: "switch", text: "End standard output with one JSON object (of one NAME), or with {results: [...]}" },

@@ -14,7 +14,6 @@ const seen = envTags.filter((name) => envTag(name).picture !== undefined);
 
 const command = {
   name: "board",
-  summary: "draw a board as a PNG, or a player's way through it",
   flags: {
     env: { type: "text", value: "TAG", text: `Whose board: ${seen.join(", ")}`, key: "env.tag" },
     seed: { type: "count", value: "S", text: "Layout seed; 123 if left out" },

@@ -12,7 +12,6 @@ import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts
 
 const command = {
   name: "chaos",
-  summary: "kill processes of a real training run at moments that a seed decides, and check what it promises",
   flags: {
     minutes: { type: "number", value: "M", text: "Time in which processes are killed, every 5 to 20 s; 2 if left out" },
     seed: { type: "count", value: "S", text: "Of the run, and of who is killed when; 1 if left out" },

@@ -6,7 +6,6 @@ const root = join(import.meta.dir, "..");
 
 const command = {
   name: "check",
-  summary: "types, lint and format, and the rules of the folders; changes nothing",
   flags: {},
   examples: ["bun run check", "bunx biome check --write   (mends the format)"],
 } as const satisfies Command;

@@ -22,7 +22,6 @@ import { onStopSignal } from "./cli/stop-signals.ts";
 
 const command = {
   name: "cluster",
-  summary: "train an agent, with everything it takes as processes on this machine",
   flags: {
     ...configFlags,
     "run-dir": { type: "text", value: "DIR", text: "Folder of the run; a new one under runs/ if left out" },

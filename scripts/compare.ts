@@ -10,7 +10,6 @@ import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts
 
 const command = {
   name: "compare",
-  summary: "recorded runs side by side: success, reward, signs of collapse, speed, and what was set differently",
   words: { show: "RUN…", text: "Folders of runs, two or more", max: Number.POSITIVE_INFINITY },
   flags: { json: { type: "switch", text: "End standard output with one JSON object" } },
   examples: [

@@ -5,7 +5,6 @@ import { chooseConfig, configFlags } from "./cli/presets.ts";
 
 const command = {
   name: "config",
-  summary: "print the config that a run would have, every key of it, with what each means",
   flags: {
     ...configFlags,
     json: { type: "switch", text: "As one JSON object" },

@@ -21,7 +21,6 @@ const DEFAULT_METRICS: readonly MetricName[] = [
 
 const command = {
   name: "curves",
-  summary: "draw metrics of recorded runs as SVG or PNG",
   words: { show: "RUN…", text: "Folders of runs, one line each", max: Number.POSITIVE_INFINITY },
   flags: {
     out: { type: "text", value: "FILE", text: "File to write, ending in .svg or .png (PNG needs Chromium)" },

@@ -18,7 +18,6 @@ import { overrideLayer } from "./cli/presets.ts";
 
 const command = {
   name: "diagnose",
-  summary: "say of recorded runs whether they fell into the Echo Trap, when, and why",
   words: { show: "RUN…", text: "Folders of runs", max: Number.POSITIVE_INFINITY },
   flags: { json: { type: "switch", text: "End standard output with one JSON object" } },
   examples: [

@@ -19,7 +19,6 @@ const root = join(import.meta.dir, "..");
 
 const command = {
   name: "doctor",
-  summary: "look at everything a run needs, and say what is there, what is not, and what that means",
   flags: {
     port: { type: "count", value: "N", text: "The port that the page will have; the default config's if left out" },
     json: { type: "switch", text: "As one JSON object: {ok, findings}" },

@@ -8,7 +8,6 @@ import { type Command, helped, parseOptions } from "./cli/options.ts";
 
 const command = {
   name: "env-server",
-  summary: "lend an env server to a run on another machine",
   flags: {
     ...lendFlags,
     episodes: { type: "count", value: "N", text: "Open episodes; the run's envServer.episodesMax if left out" },

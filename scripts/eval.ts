@@ -24,7 +24,6 @@ import { besideOf, evaluationData, evaluationReport, type Result } from "./eval/
 
 const command = {
   name: "eval",
-  summary: "play fixed boards, and say how good a player or a run's policy is",
   flags: {
     env: { type: "text", value: "TAG", text: `What to play: ${envTags.join(", ")}`, key: "env.tag" },
     policy: { type: "text", value: "WHO", text: "random, optimal, the folder of a run, openai:MODEL, anthropic:MODEL" },

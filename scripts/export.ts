@@ -25,7 +25,6 @@ const WITH_EPISODES = ["parquet", "csv", "jsonl"];
 
 const command = {
   name: "export",
-  summary: "write a run's record or policy for other tools",
   flags: {
     run: { type: "text", value: "RUN", text: "Write the record of the run in this folder" },
     policy: { type: "text", value: "RUN", text: "Write the policy of the run in this folder" },

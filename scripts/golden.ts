@@ -14,7 +14,6 @@ const checks: Checks = { ...envChecks, ...algorithmChecks };
 
 const command = {
   name: "golden",
-  summary: "run every case of a file of golden vectors through the project's own code",
   flags: { json: { type: "switch", text: "End standard output with one JSON object: {passed, failed}" } },
   words: { show: "FILE", text: "a file of golden vectors, as tests/golden/ragen.json", max: 1 },
   examples: ["bun run golden tests/golden/ragen.json"],

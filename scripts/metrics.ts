@@ -7,7 +7,6 @@ import { table } from "./config.ts";
 
 const command = {
   name: "metrics",
-  summary: "list the metrics of a run with unit and meaning",
   words: { show: "PART", text: "List only the metrics whose names begin with PART", max: 1 },
   flags: {
     json: { type: "switch", text: "Print a JSON list" },

@@ -12,7 +12,6 @@ const root = join(import.meta.dir, "..");
 
 const command = {
   name: "new-env",
-  summary: "write a new env that works, with its test, and register it",
   words: { show: "NAME", text: "its tag, as LightsOut: letters and digits, a capital first", max: 1 },
   flags: {},
   examples: ["bun run new-env LightsOut", "bun run eval --env LightsOut --policy optimal"],

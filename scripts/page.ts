@@ -12,7 +12,6 @@ import { stopSignal } from "./cli/stop-signals.ts";
 
 const command = {
   name: "page",
-  summary: "serve the page of a recorded run, with its episodes and their replays",
   words: { show: "RUN", text: "Folder of the run", max: 1 },
   flags: {
     host: {

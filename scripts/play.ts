@@ -16,7 +16,6 @@ import { chooseConfig } from "./cli/presets.ts";
 
 const command = {
   name: "play",
-  summary: "play an env by hand, in the terminal",
   words: { show: "ENV", text: `What to play: ${envTags.join(", ")}`, max: 1 },
   flags: {
     seed: { type: "count", value: "S", text: "Layout seed of the board; 123 if left out" },

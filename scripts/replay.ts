@@ -25,7 +25,6 @@ import { warn } from "./cli/say.ts";
 
 const command = {
   name: "replay",
-  summary: "play a recorded episode again, and compare it with its record byte for byte",
   words: { show: "EPISODE", text: "Its number, as the page shows it, or its name, as u3.g0.m1", max: 1 },
   flags: {
     run: { type: "text", value: "RUN", text: "Folder of the run that recorded it" },

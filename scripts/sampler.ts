@@ -8,7 +8,6 @@ import { type Command, helped, parseOptions } from "./cli/options.ts";
 
 const command = {
   name: "sampler",
-  summary: "lend a sampler to a run on another machine",
   flags: {
     ...lendFlags,
     slots: { type: "count", value: "N", text: "Episodes decoded in one batch; the run's sampler.slots if left out" },

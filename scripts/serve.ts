@@ -18,7 +18,6 @@ const SLOTS = 16;
 
 const command = {
   name: "serve",
-  summary: "offer a run's policy over OpenAI's chat completions API",
   words: { show: "RUN", text: "Folder of the run", max: 1 },
   flags: {
     checkpoint: { type: "text", value: "NAME", text: "One of the run's, as u000120; its newest if left out" },

@@ -11,7 +11,6 @@ const root = join(import.meta.dir, "..");
 
 const command = {
   name: "setup",
-  summary: "install the dependencies and say what is there; every command does the same by itself",
   words: { show: "[tensorflow]", text: "also get a libtensorflow, for a learner on an NVIDIA GPU", max: 1 },
   flags: { again: { type: "switch", text: "Compare with the lock file again, even if the stamp says it is done" } },
   examples: ["bun run setup", "bun run setup --again", "bun run setup tensorflow"],

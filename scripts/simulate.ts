@@ -7,7 +7,6 @@ import { simulateSeeds } from "./simulate/seeds.ts";
 
 const command = {
   name: "simulate",
-  summary: "whole runs in one thread with faults that a seed decides, checked after every event",
   flags: {
     seeds: { type: "count", value: "N", text: "Runs; 200 if left out" },
     seed: { type: "count", value: "S", text: "The first one's seed, the others follow; 1 if left out" },

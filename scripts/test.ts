@@ -4,7 +4,6 @@ import { type Command, helped } from "./cli/options.ts";
 
 const command = {
   name: "test",
-  summary: "run the test suite; whatever follows goes to `bun test`, and the last line is `N passed, M failed`",
   words: {
     show: "[FILE | FLAG …]",
     text: "As for `bun test`: parts of file names, --test-name-pattern, --bail, …",

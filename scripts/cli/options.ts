@@ -6,6 +6,7 @@
  */
 import { parseArgs } from "node:util";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
+import { COMMANDS, type CommandName } from "./commands.ts";
 
 export interface Flag {
   /** A list is a text for each time that the flag is given; of any other, the last one holds. */
@@ -18,8 +19,7 @@ export interface Flag {
 }
 
 export interface Command {
-  readonly name: string;
-  readonly summary: string;
+  readonly name: CommandName;
   readonly flags: Readonly<Record<string, Flag>>;
   readonly examples: readonly string[];
   /** Words besides flags: how help shows them, and the most there may be. None if left out. */
@@ -136,7 +136,7 @@ export function helpText(command: Command): string {
   rows.push(["--help", "This page"], ["--verbose", "With an error, also where in the code it came from"]);
   const width = Math.max(...rows.map(([left]) => left.length));
   return [
-    `bun run ${command.name}: ${command.summary}`,
+    `bun run ${command.name}: ${COMMANDS[command.name]}`,
     "",
     ...rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`),
     "",

@@ -1,20 +1,28 @@
-/** What every command owes a person: a page of help whose examples it would take, and the nearest flag to a mistyped one. */
+/** Every command is in the table and in package.json, has a page of help with valid examples, and suggests a flag for a mistyped one. */
 import { describe, expect, test } from "bun:test";
+import { readdirSync } from "node:fs";
 import { join } from "node:path";
+import { COMMANDS } from "../../scripts/cli/commands.ts";
 import { command, root } from "./command.ts";
 
-const { scripts } = (await Bun.file(join(root, "package.json")).json()) as { scripts: Record<string, string> };
-const names = Object.keys(scripts).filter((name) => name !== "help");
+const names = Object.keys(COMMANDS);
+
+test("package.json and the files of scripts/ have the commands of the table", async () => {
+  const { scripts } = (await Bun.file(join(root, "package.json")).json()) as { scripts: Record<string, string> };
+  expect(scripts).toEqual(Object.fromEntries([...names, "help"].map((name) => [name, `bun scripts/run.ts ${name}`])));
+  const files = readdirSync(join(root, "scripts")).filter((file) => file.endsWith(".ts") && file !== "run.ts");
+  expect(files.toSorted()).toEqual(names.map((name) => `${name}.ts`).toSorted());
+});
 
 describe.each(names)("bun run %s", (name) => {
   test("has a page of help, with examples of flags that it has", async () => {
     const { code, out, err } = await command([name, "--help"]);
     expect({ code, err }).toEqual({ code: 0, err: "" });
     const [page, examples] = out.split("\nExamples:\n");
-    expect(page).toStartWith(`bun run ${name}: `);
+    expect(page).toStartWith(`bun run ${name}: ${COMMANDS[name as keyof typeof COMMANDS]}\n`);
     const own = examples!.split("\n").filter((line) => new RegExp(`\\bbun run ${name}( |$)`).test(line));
     expect(own.length).toBeGreaterThan(0);
-    // Keys of the config, --section.key, are any command's that says so.
+    // `--section.key` is a key of the config, which the page offers in one line.
     const flags = own.flatMap((line) =>
       [...line.matchAll(/ --([a-z][\w-]*)(\.?)/g)].map(([, flag, dot]) => flag! + dot),
     );
@@ -22,7 +30,7 @@ describe.each(names)("bun run %s", (name) => {
     expect(missing).toEqual([]);
   });
 
-  // What follows `test` is for bun test to understand.
+  // `test` hands its arguments to bun test.
   test.if(name !== "test")("suggests a flag for a mistyped one", async () => {
     const { code, err } = await command([name, "--hlep"]);
     expect({ code, err }).toEqual({ code: 2, err: `error: ${name} has no flag --hlep; did you mean --help?\n` });

@@ -13,17 +13,23 @@ const files: Record<string, string> = {
   "greeting/package.json": JSON.stringify({ name: "greeting", version: "1.0.0", main: "index.js" }),
   "greeting/index.js": "export const greeting = 'good evening';",
   "scripts/hello.ts":
-    "/** `bun run hello`: says hello. And more. */\n" +
     "import { greeting } from 'greeting';\n" +
     "export async function main(args) { console.log([greeting, ...args].join(' ')); return args.length; }",
-  "scripts/fall.ts":
-    "/** `bun run fall`: fails. */\n" + "export async function main() { throw new Error('cannot stand: 1 leg of 2'); }",
+  "scripts/fall.ts": "export async function main() { throw new Error('cannot stand: 1 leg of 2'); }",
   "scripts/trip.ts":
-    "/** `bun run trip`: fails where nobody waits for it. */\n" +
     "export async function main() { setTimeout(() => { throw new TypeError('a stone'); }); await new Promise(() => {}); }",
   "scripts/misuse.ts":
     "class UsageError extends Error { name = 'UsageError'; }\n" +
     "export async function main() { throw new UsageError('first fault\\nsecond fault'); }",
+  "scripts/cli/commands.ts": `export const COMMANDS = ${JSON.stringify({
+    hello: "say hello",
+    fall: "fail",
+    trip: "fail in a timer",
+    misuse: "refuse what was asked",
+    test: "run tests",
+    bench: "run benchmarks",
+    check: "run checks",
+  })};`,
   "scripts/part.ts": "export const part = 1;",
 };
 

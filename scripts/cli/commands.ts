@@ -1,0 +1,29 @@
+/** Every command with its summary, in the order in which `bun run help` lists them. Command NAME is scripts/NAME.ts. */
+export const COMMANDS = {
+  cluster: "train an agent; all actors run as processes on this machine",
+  sampler: "lend a sampler to a run on another machine",
+  "env-server": "lend an env server to a run on another machine",
+  eval: "measure how good a policy or player is on fixed boards",
+  export: "write a run's records or policy in a format of other tools",
+  page: "serve the page of a recorded run, with its episodes and their replays",
+  curves: "draw metrics of recorded runs side by side, as SVG or PNG",
+  compare: "compare recorded runs: success, reward, signs of collapse, speed and settings",
+  replay: "play a recorded episode again and compare it with its record byte for byte",
+  play: "play an env by hand in the terminal",
+  serve: "serve a run's policy over OpenAI's chat completions API",
+  diagnose: "tell whether recorded runs fell into the Echo Trap, when and why",
+  bench: "measure parts of the system against their budgets; without a name, list the benchmarks",
+  chaos: "kill processes of a real training run at seeded moments and check that nothing is lost",
+  simulate: "simulate whole runs on one thread with seeded faults and check them after every event",
+  golden: "check this code against a file of golden vectors",
+  config: "print the config that a run would have, with the meaning of every key",
+  metrics: "list the metrics of a run, with unit and meaning",
+  doctor: "check whether this machine has everything that a run needs",
+  setup: "install the dependencies, as every command does by itself, and optional libraries",
+  board: "draw a board, or a player's way through it, as a PNG",
+  "new-env": "write a new env that works, with its test, and register it",
+  test: "run the test suite",
+  check: "check types, lint, format and the rules of the folders; changes nothing",
+} as const;
+
+export type CommandName = keyof typeof COMMANDS;
