@@ -4,8 +4,8 @@
  */
 import * as tf from "@tensorflow/tfjs-core";
 import "@tensorflow/tfjs-backend-cpu";
-import { type BiLevelGae, biLevelGae, type Estimate, gae, turnsFromRewards } from "../../model/learn/advantage/gae.ts";
-import { drGrpo, type Grouping, grpo, rloo } from "../../model/learn/advantage/group.ts";
+import { type BiLevelGae, biLevelGae, type Estimate, gae } from "../../model/learn/advantage/gae.ts";
+import { drGrpo, grpo, rloo } from "../../model/learn/advantage/group.ts";
 import { discountedReturns } from "../../model/learn/advantage/reinforce.ts";
 import { overTokens, type Rows, whiten } from "../../model/learn/advantage/rows.ts";
 import { type Aggregation, tokenWeights } from "../../model/learn/aggregation.ts";
@@ -13,6 +13,7 @@ import { KL_ESTIMATORS, type KlEstimator } from "../../model/learn/kl.ts";
 import { klEstimate, policyLoss, valueLoss } from "../../model/learn/loss.ts";
 import type { Check } from "./check.ts";
 import { perKey } from "./per-key.ts";
+import { everyColumn, oncePerEpisode, turnsFromRewards } from "./ragen.ts";
 
 const unknown = (name: string): Check => ({ name, expected: "a vector this runner knows", got: "unknown" });
 
@@ -104,7 +105,8 @@ function biLevel({ rewards, values, mask, gamma, lam, high_level_gamma }: TokenV
 }
 
 function flatGae({ rewards, values, mask, gamma, lam }: TokenVectors, over: "all" | "written"): Estimate {
-  return gae(rowsOf(mask), flat(rewards), flat(values), { gamma, lambda: lam, over });
+  const rows = over === "all" ? everyColumn(rowsOf(mask)) : rowsOf(mask);
+  return gae(rows, flat(rewards), flat(values), { gamma, lambda: lam });
 }
 
 function tokenChecks(
@@ -122,32 +124,34 @@ function tokenChecks(
     .map((key) => ({ name: `${name}: ${key}`, expected: vector[key as keyof TokenVectors], got: got[key] }));
 }
 
-/** One score per sample of one group (or of a group each: RAGEN v1's unique uid), on a full mask. */
+/** One score per sample, of one group or of a group each (RAGEN v1's unique uid), on a full mask. */
 function scoreChecks(name: string, vector: ScoreVectors): Check[] {
   const { scores, episode_ids, advantages, advantage_per_row } = vector;
   const width = advantages?.[0]?.length ?? 1;
   const rows: Rows = { width, written: new Uint8Array(scores.length * width).fill(1) };
-  const unique = name.includes("unique_uid");
-  const grouping: Grouping = {
-    groups: scores.map((_, row) => (unique ? row : 0)),
-    lone: "reward",
-    ...(episode_ids ? { episodes: episode_ids } : {}),
-  };
-  const got = estimate(name, scores, rows, grouping);
+  const got = estimate(name, scores, rows, episode_ids ?? [...scores.keys()]);
   if (got === null) return [unknown(name)];
   return [{ name, expected: advantages ?? advantage_per_row, got: advantages ? unflat(got, width) : Array.from(got) }];
 }
 
-function estimate(name: string, scores: number[], rows: Rows, grouping: Grouping): Float32Array | null {
-  if (/^(dr_?grpo|grpo_no_std)/.test(name)) return overTokens(rows, drGrpo(scores, grouping));
-  if (name.startsWith("grpo")) return overTokens(rows, grpo(scores, grouping));
-  if (name.startsWith("rloo")) return overTokens(rows, rloo(scores, grouping));
-  if (name.startsWith("rf++_baseline")) return whiten(overTokens(rows, drGrpo(scores, grouping)), rows.written);
+function estimate(name: string, scores: number[], rows: Rows, episodes: number[]): Float32Array | null {
+  // verl divides the reward of a group's only member by 1 + epsilon, and subtracts nothing.
+  if (name.startsWith("grpo_unique_uid"))
+    return overTokens(
+      rows,
+      scores.map((score) => score / (1 + 1e-6)),
+    );
+  if (/^(dr_?grpo|grpo_no_std)/.test(name)) return overTokens(rows, oncePerEpisode(scores, episodes, drGrpo));
+  if (name.startsWith("grpo")) return overTokens(rows, oncePerEpisode(scores, episodes, grpo));
+  if (name.startsWith("rloo")) return overTokens(rows, oncePerEpisode(scores, episodes, rloo));
+  if (name.startsWith("rf++_baseline")) {
+    return whiten(overTokens(rows, oncePerEpisode(scores, episodes, drGrpo)), rows.written);
+  }
   const gamma = /^rf\+\+_gamma([\d.]+)$/.exec(name)?.[1];
   if (gamma === undefined) return null;
   const rewards = new Float32Array(rows.written.length);
   for (const [row, score] of scores.entries()) rewards[(row + 1) * rows.width - 1] = score;
-  return whiten(discountedReturns(rows, rewards, Number(gamma), "reset"), rows.written);
+  return whiten(discountedReturns(rows, rewards, Number(gamma)), rows.written);
 }
 
 const scalar = (value: tf.Tensor) => value.dataSync()[0]!;

@@ -1,9 +1,10 @@
-/** Golden case H9: reward normalization and rollout filters. A rule by a name that is not known throws: it cannot be run. */
+/** Golden case H9: reward normalization and rollout filters. An unknown rule throws. */
 import { z } from "zod";
 import { type Candidates, FILTER_METRICS, filterGroups } from "../../model/learn/filter/filter.ts";
 import { type Normalization, normalizeRewards } from "../../model/learn/reward.ts";
 import type { Check } from "./check.ts";
 import { perKey } from "./per-key.ts";
+import { filterAsRagen } from "./ragen.ts";
 
 interface FilterCase {
   params: Record<string, unknown>;
@@ -66,7 +67,7 @@ export function rewardChecks(body: unknown): Check[] {
     },
     ...v1_filter.cases.map(({ kept, ...given }) => {
       const rule = { strategy: "top_ratio", ...RatioRule.parse(given) } as const;
-      const got = filterGroups(candidates, rule, { rankConstant: true }).kept;
+      const got = filterAsRagen(candidates, rule).kept;
       return { name: `v1_filter: ${rule.type} ${rule.ratio}`, expected: kept, got };
     }),
     ...v2_filter.cases.flatMap((vector) => filterChecks(v2_filter, vector)),
@@ -88,7 +89,7 @@ const groupsOf = (rewards: number[], size: number): Candidates => ({
 function filterChecks({ defaults, scores, group_size, num_groups }: H9["v2_filter"], vector: FilterCase): Check[] {
   const { params, kept_groups, ...measured } = vector;
   const { note, ...rule } = SelectionRule.parse({ ...defaults, ...params });
-  const { kept, metrics } = filterGroups(
+  const { kept, metrics } = filterAsRagen(
     groupsOf(note === undefined ? scores : repeatedGroup(note, num_groups), group_size),
     {
       strategy: rule.strategy,
@@ -99,7 +100,6 @@ function filterChecks({ defaults, scores, group_size, num_groups }: H9["v2_filte
       order: rule.filter_type,
       includeZero: rule.include_zero,
     },
-    { rankConstant: true },
   );
   const name = `v2_filter ${JSON.stringify(params)}: `;
   return [

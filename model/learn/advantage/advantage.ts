@@ -1,8 +1,8 @@
 /**
- * From a minibatch of trajectories to one advantage per token: the learner's way into `advantage/`, where the formulas are.
+ * From a batch of episodes to one advantage per token. The formulas are in the other files of this folder.
  *
- * - Pass the whole minibatch: whitening and mixing look across all of its rows.
- * - Group ids and turn ends are the trajectories' own; nothing is inferred from rewards or positions.
+ * - Pass all episodes of the update: whitening and mixing look at all rows.
+ * - Group ids and turn ends come from the episodes; nothing is inferred from rewards or positions.
  */
 import { biLevelGae, type Estimate, gae } from "./gae.ts";
 import { type Gigpo, gigpo } from "./gigpo.ts";
@@ -12,18 +12,16 @@ import { discountedReturns } from "./reinforce.ts";
 import { checkLength, overTokens, overTurns, type Rows, rowCount, type Turns, tokenRewards, whiten } from "./rows.ts";
 
 export interface AdvantageInputs extends Rows {
-  /** (B) turn ends and turn rewards: penalized and normalized, but not yet an advantage. */
+  /** (B) turn ends and turn rewards, penalized and normalized. */
   readonly turns: readonly Turns[];
   /** (B) the group of each row. */
   readonly groups: ArrayLike<number>;
   /** (B, T) critic's value before each token; for estimators with a critic. */
   readonly values?: Float32Array;
-  /** (B, T) what tokens earn besides their turns' rewards: a KL penalty (klInReward). 0 where not written. */
+  /** (B, T) rewards on tokens besides their turns' rewards: a KL penalty (klInReward). 0 where not written. */
   readonly tokenExtras?: Float32Array;
   /** (B)(turns) the state each turn began in; for gigpo. */
   readonly anchors?: readonly (readonly string[])[];
-  /** (B) the episode of each row, where one episode gives several rows. */
-  readonly episodes?: ArrayLike<number>;
 }
 
 interface TokenCredit {
@@ -46,7 +44,7 @@ export interface Advantages {
   readonly advantages: Float32Array;
   /** (B, T) targets of the critic; null for estimators without one. */
   readonly returns: Float32Array | null;
-  /** Further numbers worth a metric, by name. */
+  /** Further metrics, by name. */
   readonly measured: Readonly<Record<string, number>>;
 }
 
@@ -54,7 +52,7 @@ export interface Advantages {
 export const CRITIC_KINDS: readonly Estimator["kind"][] = ["gae", "bi-level-gae", "hybrid"];
 
 /**
- * @throws {RangeError} if the estimator needs values or anchors that the minibatch lacks, or a length does not fit.
+ * @throws {RangeError} if the estimator needs values or anchors that are missing, or a length does not fit.
  */
 export function estimateAdvantages(batch: AdvantageInputs, estimator: Estimator): Advantages {
   checkLength("groups", batch.groups, rowCount(batch));
@@ -66,16 +64,16 @@ export function estimateAdvantages(batch: AdvantageInputs, estimator: Estimator)
     case "bi-level-gae":
       return whitened(batch, biLevelGae(batch, earnings(batch), valuesOf(batch, kind), estimator));
     case "grpo":
-      return plain(overTokens(batch, grpo(sums(batch), batch)));
+      return plain(overTokens(batch, grpo(episodeRewards(batch), batch.groups)));
     case "dr-grpo":
-      return plain(overTokens(batch, drGrpo(sums(batch), batch)));
+      return plain(overTokens(batch, drGrpo(episodeRewards(batch), batch.groups)));
     case "rloo":
-      return plain(overTokens(batch, rloo(sums(batch), batch)));
+      return plain(overTokens(batch, rloo(episodeRewards(batch), batch.groups)));
     case "reinforce++-baseline":
-      return plain(whiten(overTokens(batch, drGrpo(sums(batch), batch)), batch.written));
+      return plain(whiten(overTokens(batch, drGrpo(episodeRewards(batch), batch.groups)), batch.written));
     case "reinforce++": {
       const rewards = onTokens(batch, estimator.rewardAt);
-      return plain(whiten(discountedReturns(batch, rewards, estimator.gamma, "carry"), batch.written));
+      return plain(whiten(discountedReturns(batch, rewards, estimator.gamma), batch.written));
     }
     case "gigpo": {
       if (batch.anchors === undefined)
@@ -93,7 +91,7 @@ export function estimateAdvantages(batch: AdvantageInputs, estimator: Estimator)
     case "hybrid": {
       const values = valuesOf(batch, kind);
       const estimate = credit(batch, estimator);
-      const { advantages, criticShare } = hybrid(batch, { ...estimate, values }, sums(batch), batch.groups);
+      const { advantages, criticShare } = hybrid(batch, { ...estimate, values }, episodeRewards(batch), batch.groups);
       return { ...whitened(batch, { ...estimate, advantages }), measured: { criticShare } };
     }
     default:
@@ -103,7 +101,7 @@ export function estimateAdvantages(batch: AdvantageInputs, estimator: Estimator)
 
 function credit(batch: AdvantageInputs, { kind, rewardAt, gamma, lambda }: TokenCredit & { kind: string }): Estimate {
   const rewards = onTokens(batch, rewardAt);
-  return gae(batch, rewards, valuesOf(batch, kind), { gamma, lambda, over: "written" });
+  return gae(batch, rewards, valuesOf(batch, kind), { gamma, lambda });
 }
 
 function whitened(batch: AdvantageInputs, { advantages, returns }: Estimate): Advantages {
@@ -118,7 +116,7 @@ function onTokens(batch: AdvantageInputs, rewardAt: "turns" | "end"): Float32Arr
   return batch.tokenExtras === undefined ? rewards : rewards.map((reward, i) => reward + batch.tokenExtras![i]!);
 }
 
-/** Turns with their tokens' extras added to their rewards: for estimators that know turns or episodes only. */
+/** Turns with their tokens' extras added to their rewards, for estimators of turns and episodes. */
 function earnings(batch: AdvantageInputs): readonly Turns[] {
   const { turns, tokenExtras, width } = batch;
   if (tokenExtras === undefined) return turns;
@@ -133,7 +131,7 @@ function earnings(batch: AdvantageInputs): readonly Turns[] {
   });
 }
 
-const sums = (batch: AdvantageInputs) =>
+const episodeRewards = (batch: AdvantageInputs) =>
   earnings(batch).map(({ rewards }) => rewards.reduce((sum, reward) => sum + reward, 0));
 
 function valuesOf({ values }: AdvantageInputs, kind: string): Float32Array {

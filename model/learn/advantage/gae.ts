@@ -1,16 +1,16 @@
 /**
- * Generalized advantage estimation over tokens, and over turns and tokens (bi-level). Knows nothing of whitening, which
- * needs the whole minibatch (rows.ts).
+ * Generalized advantage estimation over tokens, and over turns and tokens (bi-level). Whitening is in rows.ts.
  *
  * - Turn ends are given, never inferred: a turn that earned 0 is still a turn.
- * - With `over: "written"`, nothing depends on the values at tokens that the policy did not write.
+ * - The next state of a written token is that of the next written token: observations and padding do not count, and their
+ *   values are not read.
  */
 import { checkLength, checkTurns, type Rows, rowCount, type Turns } from "./rows.ts";
 
 export interface Estimate {
   /** (B, T) advantages, in reward units. */
   readonly advantages: Float32Array;
-  /** (B, T) what the critic should have said: advantages + values. */
+  /** (B, T) targets of the critic: advantages + values. */
   readonly returns: Float32Array;
 }
 
@@ -18,25 +18,20 @@ export interface Gae {
   /** Discount per token, 0 to 1. */
   readonly gamma: number;
   readonly lambda: number;
-  /**
-   * "written": the next state is that of the next written token; observations and padding are jumped over.
-   * "all": every column is a step, as RAGEN v1's verl; kept for compat only.
-   */
-  readonly over: "written" | "all";
 }
 
 /**
  * `d_t = r_t + gamma V_next - V_t`, `A_t = d_t + gamma lambda A_next`, backwards along each row.
  *
- * Columns that are not written hold the running advantage where `over` is "written"; they belong to no loss.
+ * Columns that are not written hold the running advantage; no loss reads them.
  *
  * Source: https://arxiv.org/abs/1506.02438; observation tokens as verl 0.6 compute_gae_advantage_return.
  *
  * @param rewards (B, T) rewards on tokens.
  * @param values  (B, T) critic's value before each token.
- * @throws {RangeError} if a token that nobody wrote has a reward: it would be lost.
+ * @throws {RangeError} if a token that the policy did not write has a reward: it would be lost.
  */
-export function gae(rows: Rows, rewards: Float32Array, values: Float32Array, { gamma, lambda, over }: Gae): Estimate {
+export function gae(rows: Rows, rewards: Float32Array, values: Float32Array, { gamma, lambda }: Gae): Estimate {
   const { width, written } = rows;
   checkLength("rewards", rewards, written.length);
   checkLength("values", values, written.length);
@@ -46,8 +41,7 @@ export function gae(rows: Rows, rewards: Float32Array, values: Float32Array, { g
     let next = 0;
     let running = 0;
     for (let i = (row + 1) * width - 1; i >= row * width; i--) {
-      const step = over === "all" || written[i] === 1;
-      if (step) {
+      if (written[i]) {
         running = rewards[i]! + gamma * next - values[i]! + gamma * lambda * running;
         next = values[i]!;
       } else if (rewards[i] !== 0) {
@@ -74,7 +68,7 @@ export interface BiLevelGae {
  * GAE from turn to turn first, then from token to token inside each turn.
  *
  * With turn ends e_1 < ... < e_m: `A(e_i) = r_i + gammaTurn V(e_i+1) - V(e_i) + gammaTurn lambda A(e_i+1)`. The turn's
- * last token then earns `A(e_i) + V(e_i)`, and token-level GAE starts anew behind it.
+ * last token then earns `A(e_i) + V(e_i)`, and token-level GAE restarts behind it.
  *
  * Source: RAGEN's bi-level GAE (https://arxiv.org/abs/2504.20073, revision of May 2025), ends carried.
  *
@@ -109,7 +103,7 @@ export function biLevelGae(rows: Rows, turns: readonly Turns[], values: Float32A
   return { advantages, returns };
 }
 
-/** What each turn's last token earns, by its column: the turn-level return. */
+/** The turn-level return of each turn, by the column of its last token. */
 function turnTargets({ ends, rewards }: Turns, values: Float32Array, rule: BiLevelGae): Map<number, number> {
   checkLength("turn rewards", rewards, ends.length);
   const targets = new Map<number, number>();
@@ -131,17 +125,4 @@ function checkLastEnd({ width, written }: Rows, row: number, ends: readonly numb
       `row ${row}: the last written token is at column ${last}, but the last turn ends at ${ends.at(-1) ?? "none"}`,
     );
   }
-}
-
-/**
- * Turns as RAGEN v1 finds them: wherever a token's reward is not 0. Compat only; it overlooks turns that earned 0.
- *
- * @param rewards (B, T) rewards on tokens.
- */
-export function turnsFromRewards(rows: Rows, rewards: Float32Array): Turns[] {
-  return Array.from({ length: rowCount(rows) }, (_, row) => {
-    const line = rewards.subarray(row * rows.width, (row + 1) * rows.width);
-    const ends = [...line.keys()].filter((column) => line[column] !== 0 && rows.written[row * rows.width + column]);
-    return { ends, rewards: ends.map((end) => line[end]!) };
-  });
 }

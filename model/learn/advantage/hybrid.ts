@@ -1,6 +1,6 @@
 /**
- * Critic and group baseline mixed: whichever predicted this batch's returns better counts for more.
- * Of this project; a control variate chosen by inverse variance, as in https://arxiv.org/abs/1506.02438 and RLOO.
+ * A mix of critic and group baseline: the one that predicted this batch's returns better has the larger weight.
+ * This project's own estimator: inverse-variance weights of GAE (https://arxiv.org/abs/1506.02438) and RLOO.
  */
 import { positionsBy } from "../../statistics.ts";
 import { rloo } from "./group.ts";
@@ -9,14 +9,14 @@ import { checkLength, overTokens, type Rows, rowCount } from "./rows.ts";
 export interface Hybrid {
   /** (B, T) mixed advantages, in reward units, 0 where not written. */
   readonly advantages: Float32Array;
-  /** Share of the critic, 0 to 1. */
+  /** Weight of the critic, 0 to 1. */
   readonly criticShare: number;
 }
 
 /**
  * `A = w A_critic + (1 - w) A_group`, with `w = e_group / (e_critic + e_group)` and e the mean squared error of each
- * baseline over the minibatch: `(return - V)^2` over written tokens, `(R - mean of the group's others)^2` over rows that
- * have such others. Rows without (alone in their group) use the critic only.
+ * baseline over the batch: `(return - V)^2` over written tokens, `(R - mean of the group's others)^2` over rows that
+ * have such others. A row that is alone in its group uses the critic only.
  *
  * @param critic  (B, T) token advantages by GAE, not whitened, and the values they came from.
  * @param rewards (B) episode rewards.
@@ -30,8 +30,8 @@ export function hybrid(
 ): Hybrid {
   const { written, width } = rows;
   checkLength("rewards", rewards, rowCount(rows));
-  const relative = rloo(rewards, { groups });
-  const lone = new Set([...positionsBy(groups).values()].filter((group) => group.length === 1).flat());
+  const relative = rloo(rewards, groups);
+  const alone = new Set([...positionsBy(groups).values()].filter((group) => group.length === 1).flat());
   let criticSquares = 0;
   let tokens = 0;
   for (let i = 0; i < written.length; i++) {
@@ -40,21 +40,21 @@ export function hybrid(
     tokens++;
   }
   if (tokens === 0) throw new RangeError("no token of the minibatch is written");
-  const groupSquares = relative.reduce((sum, error, row) => sum + (lone.has(row) ? 0 : error ** 2), 0);
-  const compared = relative.length - lone.size;
+  const groupSquares = relative.reduce((sum, error, row) => sum + (alone.has(row) ? 0 : error ** 2), 0);
+  const compared = relative.length - alone.size;
   const criticError = criticSquares / tokens;
   const groupError = compared > 0 ? groupSquares / compared : Number.POSITIVE_INFINITY;
   const criticShare = share(criticError, groupError);
   const spread = overTokens(rows, relative);
   const advantages = spread.map((group, i) => {
     if (!written[i]) return 0;
-    const weight = lone.has(Math.floor(i / width)) ? 1 : criticShare;
+    const weight = alone.has(Math.floor(i / width)) ? 1 : criticShare;
     return weight * critic.advantages[i]! + (1 - weight) * group;
   });
   return { advantages, criticShare };
 }
 
-/** Inverse-variance weight of the first; both exact: half each. */
+/** Inverse-variance weight of the first; 0.5 if both errors are 0. */
 function share(first: number, second: number): number {
   if (second === Number.POSITIVE_INFINITY) return 1;
   return first + second === 0 ? 0.5 : second / (first + second);

@@ -2,21 +2,15 @@
 import { checkLength, type Rows, rowCount } from "./rows.ts";
 
 /**
- * `G_t = r_t + gamma G_next`, backwards along each row, on written tokens; 0 elsewhere.
+ * `G_t = r_t + gamma G_next`, backwards along each row, on written tokens; 0 elsewhere. G_next is the next written token's,
+ * so a late reward reaches early turns.
  *
  * Source: REINFORCE++, https://arxiv.org/abs/2501.03262.
  *
  * @param rewards (B, T) rewards on tokens.
- * @param across  "carry": G_next is the next written token's, so that a late reward reaches early turns.
- *                "reset": an observation in between cuts the return off, as verl; compat only.
- * @throws {RangeError} if a token that nobody wrote has a reward and `across` is "carry".
+ * @throws {RangeError} if a token that the policy did not write has a reward: it would be lost.
  */
-export function discountedReturns(
-  rows: Rows,
-  rewards: Float32Array,
-  gamma: number,
-  across: "carry" | "reset",
-): Float32Array {
+export function discountedReturns(rows: Rows, rewards: Float32Array, gamma: number): Float32Array {
   const { width, written } = rows;
   checkLength("rewards", rewards, written.length);
   const returns = new Float32Array(written.length);
@@ -26,8 +20,6 @@ export function discountedReturns(
       if (written[i]) {
         running = rewards[i]! + gamma * running;
         returns[i] = running;
-      } else if (across === "reset") {
-        running = 0;
       } else if (rewards[i] !== 0) {
         throw new RangeError(
           `row ${row}: reward ${rewards[i]} at column ${i - row * width}, which the policy did not write`,

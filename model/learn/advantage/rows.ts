@@ -1,6 +1,6 @@
 /**
- * Trajectories as rows of equal width, and what every estimator does with them: put rewards on tokens, spread a row's
- * advantage over its tokens, whiten. Knows no estimator.
+ * Trajectories as rows of equal width, and the steps that estimators share: put rewards on tokens, spread a row's advantage
+ * over its tokens, whiten. Knows no estimator.
  *
  * Column t belongs to token t: its log-probability, its advantage, and the critic's value of the state before it.
  */
@@ -16,7 +16,7 @@ export interface Rows {
 /** Turns of one row: `ends` are columns of the turns' last written tokens, ascending. */
 export interface Turns {
   readonly ends: readonly number[];
-  /** What each turn earned, after penalty and normalization. */
+  /** Reward of each turn, after penalty and normalization. */
   readonly rewards: readonly number[];
 }
 
@@ -93,7 +93,7 @@ export function overTurns(rows: Rows, ends: readonly (readonly number[])[], perT
 
 /**
  * `(x - mean) / sqrt(var + 1e-8)` with mean and sample variance over the written tokens of all rows: pass the whole
- * minibatch, never a micro-batch. Other positions are moved and scaled alike (and are read by nobody).
+ * update, never a micro-batch. Other positions get the same shift and scale; nothing reads them.
  *
  * Source: masked whitening of PPO in verl core_algos.
  *

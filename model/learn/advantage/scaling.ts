@@ -1,4 +1,4 @@
-/** Factors put on finished advantages: by group spread, by how much the filter kept, by length. Knows no estimator. */
+/** Factors on finished advantages: by group spread, by the filter's kept share, by length. Knows no estimator. */
 import { deviation, mean, positionsBy } from "../../statistics.ts";
 import { checkLength } from "./rows.ts";
 
@@ -6,12 +6,12 @@ export interface Scaling {
   readonly softReweight: boolean;
   readonly filterLossScaling: "none" | "linear" | "sqrt";
   readonly lengthWeighting: boolean;
-  /** An ablation: every advantage is 0. */
+  /** For ablations: every advantage is 0. */
   readonly zero: boolean;
 }
 
 /**
- * (B) what each row's advantages are multiplied by; none of them is negative.
+ * (B) factors on the advantages of each row, 0 or more.
  *
  * @param rewards   (B) raw episode rewards.
  * @param groups    (B) the group of each row.
@@ -36,7 +36,7 @@ export function rowFactors(
 }
 
 /**
- * Soft reweighting: `std_g / (max_g std_g + 1e-6)` for each row of group g, so that a filter need not cut.
+ * Soft reweighting: `std_g / (max_g std_g + 1e-6)` for each row of group g: a filter that drops no group.
  * A group of one has no spread and gets 0.
  *
  * Source: RAGEN-2, https://arxiv.org/abs/2604.06268.
@@ -76,7 +76,7 @@ export function filterLossScale(scaling: "none" | "linear" | "sqrt", keptShare: 
 }
 
 /**
- * Length weighting: advantages of row b times `mean length / (length_b + 1e-6)`, so that long replies do not count for more.
+ * Length weighting: advantages of row b times `mean length / (length_b + 1e-6)`, so long replies do not count for more.
  *
  * Source: RAGEN's grpo_advantage_length_weight.
  *
@@ -86,7 +86,7 @@ export function lengthWeights(lengths: ArrayLike<number>): Float64Array {
   const average = mean(lengths);
   return Float64Array.from(lengths, (length, row) => {
     if (!(length >= 1))
-      throw new RangeError(`row ${row} has ${length} written tokens; it takes at least 1 to weigh it`);
+      throw new RangeError(`row ${row} has ${length} written tokens; length weighting needs at least 1`);
     return average / (length + 1e-6);
   });
 }

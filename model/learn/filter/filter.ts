@@ -1,13 +1,22 @@
 /**
- * StarPO-S: which groups of a rollout are worth learning from. Knows scores of trajectories, not trajectories.
+ * StarPO-S: selects the groups of a rollout to learn from. It knows scores of trajectories, not trajectories.
  *
  * - Scores are raw episode rewards, before penalty and normalization: after mean_std every group would have a std of 1.
- * - Nothing to learn from is an answer, not an error: `kept` is empty and `reason` says why.
- * - The order of trajectories and groups is never changed; ties go to the group that came first.
+ * - If no group is kept, `kept` is empty and `reason` explains it; this is no error.
+ * - The order of trajectories and groups never changes; of equal groups the first one wins.
+ * - If a rule ranks by spread and no group has any, nothing is kept; RAGEN keeps the first groups then.
  */
 
 import { deviation, mean, positionsBy } from "../../statistics.ts";
-import { allConstant, type FilterMetric, type FilterRule, type GroupScore, select, ZERO } from "./selection.ts";
+import {
+  allConstant,
+  type FilterMetric,
+  type FilterRule,
+  type GroupScore,
+  hasOnlyTies,
+  select,
+  ZERO,
+} from "./selection.ts";
 
 export { FILTER_METRICS, type FilterMetric, type FilterRule } from "./selection.ts";
 
@@ -20,8 +29,6 @@ export interface Candidates {
   readonly entropies?: ArrayLike<number>;
   /** (B) written tokens; for the length metric. */
   readonly lengths?: ArrayLike<number>;
-  /** (B) the episode of each row, where one episode gives several rows: its first row stands for it. */
-  readonly episodes?: ArrayLike<number>;
 }
 
 export interface Filtered {
@@ -35,14 +42,10 @@ export interface Filtered {
 }
 
 export interface FilterMetrics {
-  readonly groupCount: number;
-  readonly keptCount: number;
-  /** keptCount / groupCount. */
+  /** Kept groups / groups. */
   readonly keptShare: number;
   /** Groups whose score is 0 within 1e-10. */
   readonly zeroScoreCount: number;
-  /** Groups of one: no spread can be measured. */
-  readonly loneCount: number;
   /** Mean in-group sample std of the reward, before and after; after is null if nothing is kept. */
   readonly rewardStd: number;
   readonly keptRewardStd: number | null;
@@ -51,30 +54,25 @@ export interface FilterMetrics {
 interface Group extends GroupScore {
   readonly id: number;
   readonly rows: readonly number[];
-  readonly lone: boolean;
 }
 
 /**
  * Source: StarPO-S, https://arxiv.org/abs/2504.20073 (top_ratio); RAGEN-2, https://arxiv.org/abs/2604.06268 (the others).
  *
- * @param rankConstant compat: let the order of the groups decide where all rewards within each group are equal.
  * @throws {RangeError} if there is no candidate, a list has the wrong length, or the rule's value is out of range.
  */
-export function filterGroups(candidates: Candidates, rule: FilterRule, { rankConstant = false } = {}): Filtered {
-  const groups = scored(candidates, metricOf(rule));
-  const selected = select(groups, rule, rankConstant);
-  const kept = groups.filter((group) => selected.has(group));
+export function filterGroups(candidates: Candidates, rule: FilterRule): Filtered {
+  const groups = scoreGroups(candidates, metricOf(rule));
+  const selected = select(groups, rule);
+  const kept = hasOnlyTies(groups, rule) ? [] : groups.filter((group) => selected.has(group));
   const average = (of: readonly Group[]) => mean(of.map((group) => group.rewardStd));
   return {
     kept: kept.map((group) => group.id),
     rows: kept.flatMap((group) => group.rows).sort((a, b) => a - b),
     reason: kept.length > 0 ? null : explain(groups, rule),
     metrics: {
-      groupCount: groups.length,
-      keptCount: kept.length,
       keptShare: kept.length / groups.length,
       zeroScoreCount: groups.filter((group) => Math.abs(group.score) <= ZERO).length,
-      loneCount: groups.filter((group) => group.lone).length,
       rewardStd: average(groups),
       keptRewardStd: kept.length > 0 ? average(kept) : null,
     },
@@ -85,20 +83,16 @@ function metricOf(rule: FilterRule): FilterMetric {
   return rule.strategy === "all" || rule.strategy === "top_ratio" ? "reward_variance" : rule.metric;
 }
 
-function scored(candidates: Candidates, metric: FilterMetric): Group[] {
-  const { groups, rewards, episodes } = candidates;
+function scoreGroups(candidates: Candidates, metric: FilterMetric): Group[] {
+  const { groups, rewards } = candidates;
   if (rewards.length === 0) throw new RangeError("cannot filter a rollout of 0 trajectories");
   for (const [name, list] of Object.entries(candidates) as [string, ArrayLike<number>][]) {
     if (list.length !== rewards.length)
       throw new RangeError(`${name}: expected ${rewards.length} entries, got ${list.length}`);
   }
   return [...positionsBy(groups)].map(([id, rows]) => {
-    const firsts = episodes
-      ? [...positionsBy(rows.map((row) => episodes[row]!)).values()].map(([at]) => rows[at!]!)
-      : rows;
-    const earned = firsts.map((row) => rewards[row]!);
-    const rewardStd = earned.length < 2 ? 0 : deviation(earned);
-    return { id, rows, rewardStd, score: score(candidates, metric, firsts, rewardStd), lone: firsts.length === 1 };
+    const rewardStd = rows.length < 2 ? 0 : deviation(rows.map((row) => rewards[row]!));
+    return { id, rows, rewardStd, score: score(candidates, metric, rows, rewardStd) };
   });
 }
 

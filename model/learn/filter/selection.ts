@@ -1,11 +1,12 @@
 /**
  * The selection strategies of RAGEN v1 and RAGEN-2: from one score per group to the groups that stay.
- * Knows nothing of how a score was made.
+ * It does not know how a score was computed.
  */
+
 /** Scores this close to 0 are 0. */
 export const ZERO = 1e-10;
 
-/** "…_variance" is, as in RAGEN-2, the sample standard deviation; of a group of one it is 0. */
+/** "…_variance" is the sample standard deviation, as in RAGEN-2; for a group of one it is 0. */
 export const FILTER_METRICS = [
   "reward_variance",
   "reward",
@@ -18,7 +19,7 @@ export type FilterMetric = (typeof FILTER_METRICS)[number];
 
 interface Ranking {
   readonly metric: FilterMetric;
-  /** Which end of the metric is kept. */
+  /** The end of the metric that is kept. */
   readonly order: "largest" | "smallest";
   /** False: groups that score 0 (within 1e-10) are dropped first. */
   readonly includeZero: boolean;
@@ -42,7 +43,7 @@ export type FilterRule =
   /** Groups that score at least `value` times the best (largest), or at most the least divided by `value` (smallest). */
   | ({ readonly strategy: "min_p"; readonly value: number } & Ranking);
 
-/** What a selection needs to know of a group. */
+/** What a selection reads of a group. */
 export interface GroupScore {
   readonly score: number;
   /** Sample std of the raw reward within the group. */
@@ -50,23 +51,16 @@ export interface GroupScore {
 }
 
 /**
- * The groups that stay; none if nothing qualifies.
+ * The groups that stay; none if no group qualifies. Where all scores are equal, the order of the groups decides.
  *
- * @param rankConstant rank a batch whose rewards are constant within every group, as RAGEN does, where the order of the
- *                     groups then decides; otherwise such a batch selects nothing.
  * @throws {RangeError} if the rule's value is out of range.
  */
-export function select<G extends GroupScore>(
-  groups: readonly G[],
-  rule: FilterRule,
-  rankConstant: boolean,
-): ReadonlySet<G> {
+export function select<G extends GroupScore>(groups: readonly G[], rule: FilterRule): ReadonlySet<G> {
   const { strategy } = rule;
   if (strategy === "all") return new Set(groups);
   if (strategy === "top_ratio") {
     check(rule.ratio > 0 && rule.ratio <= 1, "ratio", "above 0 and at most 1", rule.ratio);
     if (rule.ratio === 1) return new Set(groups);
-    if (!rankConstant && allConstant(groups)) return new Set();
     const ranked = rank(groups, rule.type === "std" ? "largest" : "smallest");
     return new Set(ranked.slice(0, Math.floor(rule.ratio * groups.length)));
   }
@@ -74,7 +68,6 @@ export function select<G extends GroupScore>(
   const pool = rule.includeZero ? groups : groups.filter((group) => Math.abs(group.score) > ZERO);
   if (strategy === "top_p" && rule.value >= 1) return new Set(pool);
   if (pool.length === 0) return new Set();
-  if (!rankConstant && rule.metric === "reward_variance" && allConstant(pool)) return new Set();
   const ranked = rank(pool, rule.order);
   switch (strategy) {
     case "top_p":
@@ -94,6 +87,14 @@ export function select<G extends GroupScore>(
     default:
       return strategy satisfies never;
   }
+}
+
+/** True if the rule ranks by the spread of rewards, but within every group all rewards are equal. */
+export function hasOnlyTies(groups: readonly GroupScore[], rule: FilterRule): boolean {
+  if (rule.strategy === "all" || (rule.strategy === "top_ratio" && rule.ratio === 1)) return false;
+  if (rule.strategy === "top_p" && rule.value >= 1) return false;
+  if (rule.strategy !== "top_ratio" && rule.metric !== "reward_variance") return false;
+  return allConstant(groups);
 }
 
 export const allConstant = (groups: readonly GroupScore[]) => groups.every((group) => group.rewardStd <= ZERO);

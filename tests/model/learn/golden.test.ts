@@ -8,13 +8,14 @@ import { join } from "node:path";
 import * as tf from "@tensorflow/tfjs-core";
 import "@tensorflow/tfjs-backend-cpu";
 import { collapseMetrics } from "../../../model/health/mutual-information.ts";
-import { biLevelGae, type Estimate, gae, turnsFromRewards } from "../../../model/learn/advantage/gae.ts";
+import { biLevelGae, type Estimate, gae } from "../../../model/learn/advantage/gae.ts";
 import { drGrpo, grpo, rloo } from "../../../model/learn/advantage/group.ts";
 import { overTokens, type Rows, whiten } from "../../../model/learn/advantage/rows.ts";
 import { type Aggregation, tokenWeights } from "../../../model/learn/aggregation.ts";
 import { type FilterRule, filterGroups } from "../../../model/learn/filter/filter.ts";
 import { klEstimate, policyLoss } from "../../../model/learn/loss.ts";
 import { normalizeRewards } from "../../../model/learn/reward.ts";
+import { everyColumn, oncePerEpisode, turnsFromRewards } from "../../../scripts/golden/ragen.ts";
 
 await tf.setBackend("cpu");
 
@@ -99,13 +100,13 @@ describe("H10 advantages and losses", () => {
   ] as const)("gae over %s tokens", (over, vector) => {
     const { rewards, values, mask } = v1["gae_v1_verl_gamma1_lam1"];
     const rows = rowsOf(mask);
-    expectEstimate(rows, gae(rows, flat(rewards), flat(values), { gamma: 1, lambda: 1, over }), vector);
+    const steps = over === "all" ? everyColumn(rows) : rows;
+    expectEstimate(rows, gae(steps, flat(rewards), flat(values), { gamma: 1, lambda: 1 }), vector);
   });
 
-  const group = { groups: [0, 0, 0, 0], lone: "reward" } as const;
+  const group = [0, 0, 0, 0];
   test.each([
     ["grpo_std", (scores: number[]) => grpo(scores, group)],
-    ["grpo_unique_uid_(v1 default)", (scores: number[]) => grpo(scores, { ...group, groups: [0, 1, 2, 3] })],
     ["rloo", (scores: number[]) => rloo(scores, group)],
   ] as const)("%s", (name, estimate) => {
     const rows = rowsOf([1, 1, 1, 1].map(() => [1, 1, 1]));
@@ -121,8 +122,8 @@ describe("H10 advantages and losses", () => {
   test("grpo counts an episode once", () => {
     const { scores, episode_ids, advantage_per_row } = v2.grpo_episode_dedup;
     const groups = scores.map(() => 0);
-    expectClose(grpo(scores, { groups, episodes: episode_ids }), advantage_per_row);
-    expectClose(grpo(scores, { groups }), v2.grpo_no_dedup.advantage_per_row);
+    expectClose(oncePerEpisode(scores, episode_ids, grpo), advantage_per_row);
+    expectClose(grpo(scores, groups), v2.grpo_no_dedup.advantage_per_row);
   });
 
   test.each<Aggregation>(["token-mean", "seq-mean-token-sum", "seq-mean-token-mean"])(

@@ -87,7 +87,7 @@ describe("estimateAdvantages", () => {
     fc.assert(
       fc.property(played, (rows) => {
         const rule = { gamma: 0.9, lambda: 0.8 };
-        const raw = gae(rows, tokenRewards(rows, rows.turns, "turns"), rows.values, { ...rule, over: "written" });
+        const raw = gae(rows, tokenRewards(rows, rows.turns, "turns"), rows.values, rule);
         const groups = rows.turns.map(() => 0);
         const { advantages } = estimateAdvantages({ ...rows, groups }, { kind: "gae", ...rule, rewardAt: "turns" });
         expect(advantages).toEqual(whiten(raw.advantages, rows.written));

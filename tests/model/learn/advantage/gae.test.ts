@@ -31,7 +31,6 @@ describe("gae", () => {
     const { advantages, returns } = gae(rows, Float32Array.of(0, 0, 1), Float32Array.of(0.5, 7, 0.4), {
       gamma: 0.9,
       lambda: 0.5,
-      over: "written",
     });
     expect(advantages[0]).toBeCloseTo(0.13, 6);
     expect(advantages[2]).toBeCloseTo(0.6, 6);
@@ -42,7 +41,7 @@ describe("gae", () => {
     fc.assert(
       fc.property(played, discount, discount, (batch, gamma, lambda) => {
         const rewards = tokenRewards(batch, batch.turns, "turns");
-        const { advantages, returns } = gae(batch, rewards, batch.values, { gamma, lambda, over: "written" });
+        const { advantages, returns } = gae(batch, rewards, batch.values, { gamma, lambda });
         const expected = [...slowGae(batch, rewards, gamma, lambda)];
         expect(
           near(
@@ -64,7 +63,7 @@ describe("gae", () => {
     fc.assert(
       fc.property(played, (batch) => {
         const rewards = tokenRewards(batch, batch.turns, "turns");
-        const { returns } = gae(batch, rewards, batch.values, { gamma: 1, lambda: 1, over: "written" });
+        const { returns } = gae(batch, rewards, batch.values, { gamma: 1, lambda: 1 });
         batch.turns.forEach(({ ends, rewards: earned }, row) => {
           for (const column of writtenColumns(batch, row)) {
             const rest = earned.filter((_, k) => ends[k]! >= column).reduce((sum, reward) => sum + reward, 0);
@@ -75,20 +74,19 @@ describe("gae", () => {
     );
   });
 
-  test("does not look at values of tokens that the policy did not write; RAGEN v1's does", () => {
+  test("does not read values of tokens that the policy did not write", () => {
     const rows = { width: 3, written: Uint8Array.of(1, 0, 1) };
     const rewards = Float32Array.of(0, 0, 1);
-    const first = (over: "written" | "all", unwritten: number) =>
-      gae(rows, rewards, Float32Array.of(0.5, unwritten, 0.4), { gamma: 1, lambda: 0.9, over }).advantages[0];
-    expect(first("written", 7)).toBe(first("written", -7)!);
-    expect(first("all", 7)).not.toBe(first("all", -7)!);
+    const first = (unwritten: number) =>
+      gae(rows, rewards, Float32Array.of(0.5, unwritten, 0.4), { gamma: 1, lambda: 0.9 }).advantages[0];
+    expect(first(7)).toBe(first(-7)!);
   });
 
   test("refuses a reward that would be lost", () => {
     const rows = { width: 2, written: Uint8Array.of(1, 0) };
-    expect(() =>
-      gae(rows, Float32Array.of(0, 3), new Float32Array(2), { gamma: 1, lambda: 1, over: "written" }),
-    ).toThrow("row 0: reward 3 at column 1, which the policy did not write");
+    expect(() => gae(rows, Float32Array.of(0, 3), new Float32Array(2), { gamma: 1, lambda: 1 })).toThrow(
+      "row 0: reward 3 at column 1, which the policy did not write",
+    );
   });
 });
 
@@ -146,7 +144,7 @@ describe("biLevelGae", () => {
     const rows = { width: 4, written: Uint8Array.of(0, 1, 1, 1) };
     const turns = [{ ends: [3], rewards: [1] }];
     const values = Float32Array.of(0, 0.1, 0.5, 0.3);
-    const plain = gae(rows, tokenRewards(rows, turns, "turns"), values, { gamma: 0.9, lambda: 0.8, over: "written" });
+    const plain = gae(rows, tokenRewards(rows, turns, "turns"), values, { gamma: 0.9, lambda: 0.8 });
     const bi = biLevelGae(rows, turns, values, { gamma: 0.9, lambda: 0.8, gammaTurn: 0.5 });
     expect(near(bi.advantages.subarray(1), plain.advantages.subarray(1))).toBe(true);
   });

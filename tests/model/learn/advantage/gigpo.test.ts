@@ -45,7 +45,7 @@ describe("gigpo", () => {
         );
         const wholes = drGrpo(
           rewards.map((row) => row.reduce((sum, r) => sum + r, 0)),
-          { groups },
+          groups,
         );
         const all = episodes.flatMap(({ group, turns }) =>
           turns.map(({ anchor }, k) => ({

@@ -42,7 +42,7 @@ describe("hybrid", () => {
     expect(hybrid(rows, exact, [1, 1], [0, 0]).criticShare).toBe(0.5);
   });
 
-  const rule = { gamma: 1, lambda: 1, over: "written" } as const;
+  const rule = { gamma: 1, lambda: 1 };
   /** Random rows in groups of two, with the critic's side of it. */
   const drawn = played.map((rows) => {
     const rewards = rows.turns.map(({ rewards }) => rewards.reduce((sum, reward) => sum + reward, 0));

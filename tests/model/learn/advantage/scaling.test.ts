@@ -66,7 +66,7 @@ describe("lengthWeights", () => {
   });
 
   test("refuse an empty row", () => {
-    expect(() => lengthWeights([3, 0])).toThrow("row 1 has 0 written tokens; it takes at least 1 to weigh it");
+    expect(() => lengthWeights([3, 0])).toThrow("row 1 has 0 written tokens; length weighting needs at least 1");
   });
 });
 
