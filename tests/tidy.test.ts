@@ -11,12 +11,13 @@ const allowed: Record<string, string[]> = {
   actors: ["actors", "envs", "model"],
   scripts: ["scripts", "actors", "envs", "model"],
   bench: ["bench", "actors", "envs", "model"],
-  tests: ["tests", "scripts", "actors", "envs", "model", "bench"],
+  examples: ["examples", "actors", "envs", "model"],
+  tests: ["tests", "scripts", "actors", "envs", "model", "bench", "examples"],
 };
 
 const scan = async (pattern: string) =>
   (await Array.fromAsync(new Bun.Glob(pattern).scan({ cwd: root, dot: true }))).sort();
-const folders = "{actors,envs,model,scripts,bench,tests}";
+const folders = "{actors,envs,model,scripts,bench,examples,tests}";
 const [sources, written, documents] = await Promise.all([
   scan(`${folders}/**/*.{ts,tsx}`),
   scan(`${folders}/**/*.{ts,tsx,js,css,py}`),
@@ -63,7 +64,7 @@ describe("sources", () => {
 
   test("none is forgotten: each is an entry, or named by another file", () => {
     const entry =
-      /\.(test|bench)\.ts$|^actors\/[^/]+\/(main|[a-z]+-worker)\.ts$|^bench\/peers\/|^tests\/golden\/.*\.py$/;
+      /\.(test|bench)\.ts$|^examples\/|^actors\/[^/]+\/(main|[a-z]+-worker)\.ts$|^bench\/peers\/|^tests\/golden\/.*\.py$/;
     const command = /^export (async function main\b|\{[^}]*\bmain\b[^}]*\})/m;
     const isEntry = (file: string) =>
       entry.test(file) ||

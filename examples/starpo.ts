@@ -1,0 +1,249 @@
+/**
+ * StarPO-S on one page: a language-model agent learns a multi-turn env by reinforcement, in one process and without actors.
+ * The functions are those of a real run: what you read here is what `bun run cluster` does, less the processes.
+ *
+ *   bun examples/starpo.ts                   Bandit, half a minute
+ *   bun examples/starpo.ts SimpleSokoban     about five minutes
+ *
+ *   playGroups()  a rollout: P boards, and on each N episodes of several turns (play)
+ *   update()      rewards → filter groups → advantages → loss → one optimizer step → new weights
+ *
+ * The policy starts from random weights. Before reinforcement it imitates random play: of K random episodes of one board the
+ * best. So it learns the form of a reply, and a first skill, from the env's reward alone. No solver plays.
+ *
+ * Source: RAGEN, https://arxiv.org/abs/2504.20073 (StarPO, StarPO-S). W: written tokens of an episode.
+ */
+import { Transcript } from "../actors/play/transcript.ts";
+import { evaluateRandom } from "../envs/analysis/evaluate.ts";
+import type { Seeds } from "../envs/env.ts";
+import { openEpisode } from "../envs/episode.ts";
+import { envTag } from "../envs/registry.ts";
+import { openLocal } from "../envs/tag.ts";
+import { Decoder } from "../model/decode/decoder.ts";
+import { Generator } from "../model/decode/generate.ts";
+import { compiledEngine } from "../model/engine/compiled.ts";
+import { drGrpo } from "../model/learn/advantage/group.ts";
+import { microBatches, type Sequence } from "../model/learn/batch.ts";
+import { filterGroups } from "../model/learn/filter/filter.ts";
+import { Network } from "../model/learn/network.ts";
+import { imitation, policyObjective } from "../model/learn/objective.ts";
+import { samplesOf } from "../model/learn/sequences.ts";
+import { initialize, layParameters } from "../model/policy/parameters.ts";
+import { ModelConfig } from "../model/policy/transformer.ts";
+import { hash64, sequence, type Uniform } from "../model/rng.ts";
+import { builtinDialogue } from "../model/text/chat.ts";
+import { Tokenizer } from "../model/text/tokenizer.ts";
+import { penalizedReward, rawReward, type Trajectory } from "../model/trajectory.ts";
+
+/** bestOf: K. lessons: batches of imitation. keep: share of the groups that the filter keeps. */
+const TASKS = {
+  Bandit: { turnsMax: 1, actionsMax: 1, bestOf: 1, lessons: 60, updates: 60, learningRate: 2e-3, keep: 1 },
+  SimpleSokoban: {
+    turnsMax: 5,
+    actionsMax: 10,
+    bestOf: 48,
+    lessons: 1000,
+    updates: 250,
+    learningRate: 5e-4,
+    keep: 0.5,
+  },
+};
+const GROUPS = 16; // P: boards of an update
+const GROUP_SIZE = 8; // N: episodes of a board
+const SLOTS = GROUPS * GROUP_SIZE; // sequences that are decoded in one batch
+const LIMITS = { replyTokensMax: 24, contextTokensMax: 360, contextTurnsMax: null };
+const CONTEXT = {
+  ...LIMITS,
+  layout: "compact",
+  compat: false,
+  think: true,
+  context: "full",
+  overflow: "stop",
+} as const;
+const ENTROPY_COEFFICIENT = 3e-3;
+const VALIDATION = { boards: 256, firstSeed: 123, temperature: 0.5 };
+const ADAM = { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 };
+const MICRO_BATCH = { tokensMax: 512, lengthMultiple: 16, widthMultiple: 16 };
+
+/** A finished episode. The episodes of one board are a group. */
+interface Episode {
+  readonly group: number;
+  readonly success: boolean;
+  readonly trajectory: Trajectory;
+}
+
+/** A policy of random weights (a Qwen2-style decoder of .5 M parameters) with all that trains it and lets it play. */
+export async function starpo(task: keyof typeof TASKS, seed: number) {
+  const { turnsMax, actionsMax, bestOf, lessons, updates, learningRate, keep } = TASKS[task];
+  const tag = envTag(task);
+  const actionsPerTurnMax = Math.min(5, actionsMax);
+  const rules = { turnsMax, actionsMax, actionsPerTurnMax, formatPenalty: -0.1, think: true };
+  const dialogue = builtinDialogue();
+  const model = ModelConfig.parse({ vocabulary: new Tokenizer().size });
+  const parameters = layParameters(model);
+  initialize(parameters, sequence(seed, "initial weights"));
+  const engine = compiledEngine({ threads: 2 });
+  const network = await Network.create(engine, model, parameters);
+  const decoder = new Decoder(engine, model, parameters.flat, { slots: SLOTS, capacity: LIMITS.contextTokensMax });
+  const generator = new Generator(decoder, model.vocabulary, SLOTS);
+  let version = 0;
+
+  /** Play one episode: an observation becomes tokens, the policy writes tokens, and their text is the reply. */
+  async function play(name: string, group: number, layout: number, temperature: number): Promise<Episode> {
+    const env = openEpisode(openLocal(tag, { layout, dynamics: hash64(name)[0] }), rules);
+    const transcript = new Transcript(tag, dialogue, CONTEXT);
+    generator.open(name);
+    for (let observation = env.opening; ; ) {
+      // Five turns fit into contextTokensMax, so there is always room for a question.
+      const { prompt, tokensMax } = transcript.ask(observation, env.actionsLeft)!;
+      const settings = { temperature, topP: 1, topK: 0 };
+      const coins = { seed, episode: hash64(name) };
+      const { stops } = dialogue;
+      const reply = await generator.reply(name, { prompt, tokensMax, settings, coins, stops });
+      const turn = env.step(transcript.text(reply.tokens));
+      transcript.played(reply, turn);
+      observation = turn.observation;
+      if (turn.ending === null) continue;
+      generator.close(name);
+      const trajectory = { ...transcript.trajectory(), version, digest: "" };
+      return { group, success: turn.success, trajectory };
+    }
+  }
+
+  /** A rollout. The episodes of a group share the board; what differs is what the policy samples. */
+  function playGroups(update: number): Promise<Episode[]> {
+    const playMember = (_: unknown, i: number) => {
+      const group = Math.floor(i / GROUP_SIZE);
+      return play(`u${update}.${i}`, group, 20_000 + update * GROUPS + group, 1);
+    };
+    return Promise.all(Array.from({ length: SLOTS }, playMember));
+  }
+
+  /** One update of StarPO-S. @returns mean entropy of the policy, in nats; null if no group has a spread to learn from */
+  async function update(episodes: readonly Episode[], rate: number): Promise<number | null> {
+    // Filter: keep the groups whose raw reward varies most. Where all members earn the same, there is nothing to compare.
+    const groups = episodes.map(({ group }) => group);
+    const rewards = episodes.map(({ trajectory }) => rawReward(trajectory));
+    const filtered = filterGroups({ groups, rewards }, { strategy: "top_ratio", ratio: keep, type: "std" });
+    const kept = filtered.rows.map((row) => episodes[row]!);
+    if (kept.length === 0) return null;
+
+    // Advantage: an episode's reward less the mean of its group. Each of its written tokens gets it.
+    const earned = kept.map(({ trajectory }) => penalizedReward(trajectory));
+    const advantages = drGrpo(earned, { groups: kept.map(({ group }) => group) });
+
+    // Loss: -min(r A, clip(r, .8, 1.28) A) - entropy bonus, r = exp(logProb - oldLogProb); mean over all written tokens.
+    const sequences = kept.map(({ trajectory }) => samplesOf(trajectory)[0]!);
+    const tokens = sequences.reduce((sum, { written }) => sum + written.length, 0);
+    const perToken = (value: (episode: number, position: number) => number) =>
+      sequences.map(({ written }, i) => Float32Array.from(written, (position) => value(i, position)));
+    const inputs = {
+      oldLogProbs: perToken((i, position) => kept[i]!.trajectory.logProbs[position]!),
+      advantages: perToken((i) => advantages[i]!),
+      weights: perToken(() => 1 / tokens),
+      entropyWeights: perToken(() => Math.fround(1 / tokens) * ENTROPY_COEFFICIENT),
+      shares: perToken(() => 1 / tokens),
+    };
+    const rule = { kind: "ppo", clipLow: 0.2, clipHigh: 0.28, dualClip: 3 } as const;
+    const objective = policyObjective({ rule, entropyCoefficient: ENTROPY_COEFFICIENT, kl: null });
+
+    // Gradient over micro-batches, one AdamW step, and the decoder plays on with the new weights.
+    const metrics = await network.accumulate(objective, microBatches(sequences, MICRO_BATCH), inputs);
+    await network.step({ ...ADAM, learningRate: rate });
+    publish();
+    return metrics["entropy"]!;
+  }
+
+  /** The start without a teacher: cross-entropy of the best of K random plays of each board. */
+  async function imitateRandomPlay(batches: number, say: (line: string) => void): Promise<void> {
+    const uniform = sequence(seed, "random play");
+    for (let step = 0; step < batches; step++) {
+      const batch: Sequence[] = [];
+      while (batch.length < 32) {
+        const seeds = { layout: 10_000 + Math.floor(uniform() * 10_000), dynamics: Math.floor(uniform() * 2 ** 32) };
+        const plays = Array.from({ length: bestOf }, () => playRandomly(seeds, uniform));
+        const best = plays.reduce((a, b) => (b.reward > a.reward ? b : a));
+        if (best.success || plays.length === 1) batch.push(writeReplies(seeds, best.replies));
+      }
+      const tokens = batch.reduce((sum, { written }) => sum + written.length, 0);
+      const weights = batch.map(({ written }) => new Float32Array(written.length).fill(1 / tokens));
+      const { loss } = await network.accumulate(imitation, microBatches(batch, MICRO_BATCH), { weights });
+      await network.step({ ...ADAM, learningRate: 2e-3 * (1 - (0.9 * step) / batches) });
+      if ((step + 1) % 50 === 0) say(`imitation ${step + 1} of ${batches}: loss ${loss!.toFixed(3)}`);
+    }
+    publish();
+  }
+
+  /** An episode of uniformly random actions, one to three a turn. */
+  function playRandomly(seeds: Seeds, uniform: Uniform) {
+    const game = openLocal(tag, seeds);
+    if (game.kind !== "discrete") throw new TypeError(`${tag.tag} has no list of actions`);
+    const env = openEpisode(game, rules);
+    const replies: string[] = [];
+    for (let reward = 0; ; ) {
+      const count = 1 + Math.floor(uniform() * Math.min(3, actionsPerTurnMax));
+      const actions = Array.from({ length: count }, () => game.actions[Math.floor(uniform() * game.actions.length)]!);
+      replies.push(`<think>try ${actions[0]}</think><answer>${actions.join(" || ")}</answer>`);
+      const turn = env.step(replies.at(-1)!);
+      reward += turn.reward;
+      if (turn.ending !== null) return { replies, reward, success: turn.success };
+    }
+  }
+
+  /** The tokens of an episode with these replies, as a policy would have written them. */
+  function writeReplies(seeds: Seeds, replies: readonly string[]): Sequence {
+    const env = openEpisode(openLocal(tag, seeds), rules);
+    const transcript = new Transcript(tag, dialogue, CONTEXT);
+    let observation = env.opening;
+    for (const reply of replies) {
+      transcript.ask(observation, env.actionsLeft);
+      const turn = env.step(reply);
+      transcript.played({ tokens: dialogue.replyTokens(reply, "<think>"), logProbs: [], cut: false }, turn);
+      observation = turn.observation;
+    }
+    return samplesOf(transcript.trajectory())[0]!;
+  }
+
+  /** The share of fixed boards that the policy solves; it is never trained on them. */
+  async function validate(name: string): Promise<number> {
+    const { boards, firstSeed, temperature } = VALIDATION;
+    let solved = 0;
+    for (let from = 0; from < boards; from += SLOTS) {
+      const playBoard = (_: unknown, i: number) => play(`${name}.${from + i}`, i, firstSeed + from + i, temperature);
+      solved += (await Promise.all(Array.from({ length: SLOTS }, playBoard))).filter(({ success }) => success).length;
+    }
+    return solved / boards;
+  }
+
+  async function train(say: (line: string) => void): Promise<{ random: number; start: number; end: number }> {
+    const options = { episodes: VALIDATION.boards, seed: VALIDATION.firstSeed, actionsMax: rules.actionsMax };
+    const { success: random } = await evaluateRandom(tag, options);
+    await imitateRandomPlay(lessons, say);
+    const start = await validate("start");
+    say(`random play solves ${percent(random)}; the policy that imitates the best of it ${percent(start)}`);
+    for (let number = 0; number < updates; number++) {
+      const episodes = await playGroups(number);
+      const entropy = await update(episodes, learningRate * (1 - (0.9 * number) / updates));
+      const success = episodes.filter((episode) => episode.success).length / episodes.length;
+      say(`update ${number + 1} of ${updates}: success ${percent(success)}, entropy ${entropy?.toFixed(2) ?? "–"}`);
+    }
+    return { random, start, end: await validate("end") };
+  }
+
+  function publish(): void {
+    decoder.setParameters(network.parameters.flat);
+    version++;
+  }
+
+  return { network, playGroups, update, imitateRandomPlay, train };
+}
+
+const percent = (share: number) => `${(share * 100).toFixed(1)} %`;
+
+if (import.meta.main) {
+  const task = (process.argv[2] ?? "Bandit") as keyof typeof TASKS;
+  if (!(task in TASKS)) throw new RangeError(`no task ${task}; there are ${Object.keys(TASKS).join(" and ")}`);
+  const { train } = await starpo(task, Number(process.argv[3] ?? 1));
+  const { random, start, end } = await train((line) => console.error(line));
+  console.log(`${task}: random ${percent(random)} → imitated ${percent(start)} → reinforced ${percent(end)}`);
+}
