@@ -98,8 +98,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
       const { prompt, tokensMax } = transcript.ask(observation, env.actionsLeft)!;
       const settings = { temperature, topP: 1, topK: 0 };
       const coins = { seed, episode: hash64(name) };
-      const { stops } = dialogue;
-      const reply = await generator.reply(name, { prompt, tokensMax, settings, coins, stops });
+      const reply = await generator.reply(name, { prompt, tokensMax, settings, coins, stops: dialogue.stops });
       const turn = env.step(transcript.text(reply.tokens));
       transcript.played(reply, turn);
       observation = turn.observation;
@@ -130,7 +129,8 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
 
     // Advantage: an episode's reward less the mean of its group. Each of its written tokens gets it.
     const earned = kept.map(({ trajectory }) => penalizedReward(trajectory));
-    const advantages = drGrpo(earned, { groups: kept.map(({ group }) => group) });
+    const groupOf = kept.map(({ group }) => group);
+    const advantages = drGrpo(earned, groupOf);
 
     // Loss: -min(r A, clip(r, .8, 1.28) A) - entropy bonus, r = exp(logProb - oldLogProb); mean over all written tokens.
     const sequences = kept.map(({ trajectory }) => samplesOf(trajectory)[0]!);
