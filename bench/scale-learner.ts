@@ -1,9 +1,9 @@
 /**
- * A learner without a model: hands out tickets for ever and takes what comes. A line with its address, then one with its memory
+ * A dispatcher without training: issues tickets without end and takes what comes. Prints a line with its address, then one with its memory
  * for each line that it reads. Arguments: kind of transport, address to listen on.
  */
 import { realClock } from "../actors/clock.ts";
-import { Learner } from "../actors/learner/dispatcher.ts";
+import { Dispatcher } from "../actors/learner/dispatcher.ts";
 import { TicketBook } from "../actors/learner/tickets.ts";
 import type { Ticket } from "../actors/protocol.ts";
 import { createTransport } from "../actors/transport/create.ts";
@@ -22,8 +22,13 @@ const transport = createTransport("routed", {
   queuedBytesMax: 64 << 20,
   report: ({ detail }) => console.error(detail),
 });
-const tickets = new TicketBook({ clock: realClock, leaseMs: LEASE_MS, attemptsMax: 3, expired: () => learner.grant() });
-const learner: Learner = new Learner({
+const tickets = new TicketBook({
+  clock: realClock,
+  leaseMs: LEASE_MS,
+  attemptsMax: 3,
+  expired: () => dispatcher.grant(),
+});
+const dispatcher: Dispatcher = new Dispatcher({
   tickets,
   acks: new Acks(),
   leaseMs: LEASE_MS,
@@ -32,7 +37,7 @@ const learner: Learner = new Learner({
   notice() {},
 });
 const digest = "ab".repeat(32);
-learner.announce({
+dispatcher.announce({
   type: "weights",
   version: 1,
   digest,
@@ -60,13 +65,13 @@ function ticket(): Ticket {
   };
 }
 async function playForEver(): Promise<never> {
-  for (;;) await learner.play(Array.from({ length: BATCH }, ticket));
+  for (;;) await dispatcher.play(Array.from({ length: BATCH }, ticket));
 }
 // Two batches at a time: while the last of one are played, the other's tickets are there.
 void playForEver();
 void playForEver();
 
-const listener = await transport.listen(address, welcoming("scale", learner));
+const listener = await transport.listen(address, welcoming("scale", dispatcher));
 console.log(listener.address);
 for await (const _ of Bun.stdin.stream()) {
   Bun.gc(true);

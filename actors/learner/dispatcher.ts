@@ -1,12 +1,11 @@
 /**
- * The learner as samplers see it: it hands out tickets and weights, and takes finished episodes. What is played and what is
- * learnt from it is training.ts; the computation is in trainer-thread.ts.
+ * The dispatcher gives tickets and weights to samplers and takes their finished episodes. It knows no algorithm: training/ decides
+ * what is played and what is trained on.
  *
- * - A sampler gets tickets only for a version whose digest it has acknowledged. One that acknowledges another digest is
- *   quarantined: it gets no more tickets until it says hello again.
- * - An episode is taken once; a second delivery, or one after its lease ran out, is answered and ignored.
- * - A trajectory that cannot be right (its arrays do not fit, a number is none, its weights were never published) is told aloud
- *   and not used: its ticket is issued again, as one that could not be played.
+ * - A sampler gets tickets only for a version whose digest it has acknowledged. A sampler that acknowledges another digest is
+ *   quarantined: it gets no tickets until it connects again.
+ * - An episode is taken once. A second delivery, or one after the lease expired, is answered and ignored.
+ * - An invalid trajectory (lengths differ, a value is NaN, its weights were never published) is logged and its ticket reissued.
  */
 
 import { trajectoryFault } from "../../model/trajectory.ts";
@@ -18,59 +17,60 @@ import type { Peer } from "../transport/transport.ts";
 import type { Acks } from "../weights/publisher.ts";
 import type { TicketBook } from "./tickets.ts";
 
-export interface LearnerOptions {
+export interface DispatcherOptions {
   readonly tickets: TicketBook;
   readonly acks: Acks;
   readonly leaseMs: number;
   readonly clock: Clock;
-  /** Tokens that the policy knows. */
+  /** Number of tokens in the policy's vocabulary. */
   readonly vocabulary: number;
-  /** Something a person should know. */
+  /** A line for the log and the page. */
   readonly notice: (level: "info" | "warning" | "error", kind: string, text: string) => void;
 }
 
-interface SamplerView {
+interface ConnectedSampler {
   readonly peer: Peer;
+  /** Episodes that it plays at once. */
   slots: number;
 }
 
-export class Learner implements HostHandler {
-  readonly #options: LearnerOptions;
-  readonly #samplers = new Map<string, SamplerView>();
+export class Dispatcher implements HostHandler {
+  readonly #options: DispatcherOptions;
+  readonly #samplers = new Map<string, ConnectedSampler>();
   #weights: Messages["weights"] | null = null;
   #leaving = false;
-  /** When tickets were last issued, handed out or given back. */
-  #movedAtMs: number;
+  /** When tickets were last issued, granted or finished. */
+  #activeAtMs: number;
 
-  constructor(options: LearnerOptions) {
+  constructor(options: DispatcherOptions) {
     this.#options = options;
-    this.#movedAtMs = options.clock.now();
+    this.#activeAtMs = options.clock.now();
   }
 
   get samplerCount(): number {
     return this.#samplers.size;
   }
 
-  /** The policy that samplers are told of. */
+  /** The newest published policy. */
   get weights(): PolicyVersion | null {
     return this.#weights && { version: this.#weights.version, digest: this.#weights.digest };
   }
 
-  /** Play these; resolves in their order when each has ended. */
+  /** Have these played. Resolves in their order when all have ended. */
   play(tickets: readonly Ticket[]): Promise<readonly FinishedTicket[]> {
     const finished = this.#options.tickets.issue([...tickets]);
-    this.#moved();
+    this.#noteActivity();
     this.grant();
     return finished;
   }
 
-  /** How long there have been tickets with which nothing happened, in milliseconds; 0 if there are none. */
+  /** Milliseconds without activity while tickets are open; 0 without open tickets. */
   get stalledMs(): number {
     const { tickets, clock } = this.#options;
-    return tickets.waiting + tickets.leasedInAll === 0 ? 0 : clock.now() - this.#movedAtMs;
+    return tickets.waiting + tickets.leasedInAll === 0 ? 0 : clock.now() - this.#activeAtMs;
   }
 
-  /** Why nothing happens, for people. */
+  /** For people: how many tickets wait, and what each sampler does. */
   get state(): string {
     const { tickets, acks } = this.#options;
     const quarantined = new Set(acks.quarantined);
@@ -82,30 +82,30 @@ export class Learner implements HostHandler {
     return `${tickets.waiting} tickets wait; ${samplers.join(", ") || "no sampler is there"}`;
   }
 
-  /** The run ends here: samplers that leave now are no news, and get no more tickets. */
+  /** The run ends: grant no more tickets, and log no departures. */
   leave(): void {
     this.#leaving = true;
   }
 
-  /** Hand out what there is to those who have room. */
+  /** Grant waiting tickets to all samplers with free slots. */
   grant(): void {
     for (const [actor, sampler] of this.#samplers) this.#grant(actor, sampler);
   }
 
-  /** Tell every sampler, and whoever joins later, of new weights. */
+  /** Tell all samplers about new weights, now or when they connect. */
   announce(weights: Messages["weights"]): void {
     this.#weights = weights;
     this.#options.acks.expect(weights.version, weights.digest);
     for (const { peer } of this.#samplers.values()) peer.tell(weights);
   }
 
-  /** Tell samplers where the next weights will be. Whoever joins later does without. */
+  /** Tell the connected samplers where the next weights will be. */
   prepare(next: Messages["weights.next"]): void {
     for (const { peer } of this.#samplers.values()) peer.tell(next);
   }
 
   joined(peer: Peer, who: Hello): void {
-    if (who.role !== "sampler") throw new Error(`the learner takes in samplers, not a ${who.role}`);
+    if (who.role !== "sampler") throw new Error(`the learner accepts samplers only, not a ${who.role}`);
     const before = this.#samplers.get(who.actor);
     if (before?.peer === peer) return;
     if (before !== undefined) {
@@ -135,7 +135,7 @@ export class Learner implements HostHandler {
         this.#grant(who.actor, sampler);
         break;
       case "weights.loaded":
-        this.#loaded(who.actor, sampler, message);
+        this.#weightsLoaded(who.actor, sampler, message);
         break;
       case "sampler.leaving":
         this.#options.notice("info", "left", `${who.actor} leaves: ${message.reason}`);
@@ -143,16 +143,16 @@ export class Learner implements HostHandler {
         this.grant();
         break;
       default:
-        throw new Error(`a learner is not told ${message.type}`);
+        throw new Error(`the learner accepts no message ${message.type}`);
     }
   }
 
   asked(_: Peer, message: Exclude<Ask, Hello>, who: Hello): Answer {
     if (message.type !== "episode.finished") {
-      return { type: "failed", code: "protocol", detail: `a learner is not asked ${message.type}` };
+      return { type: "failed", code: "protocol", detail: `the learner answers no ${message.type}` };
     }
     const { episode, attempt, outcome } = message;
-    this.#moved();
+    this.#noteActivity();
     const usable = this.#usable(who.actor, episode, outcome);
     const fresh = this.#options.tickets.finish(who.actor, episode, attempt, usable);
     const sampler = this.#samplers.get(who.actor);
@@ -160,8 +160,8 @@ export class Learner implements HostHandler {
     return { type: "episode.taken", episode, fresh };
   }
 
-  #moved(): void {
-    this.#movedAtMs = this.#options.clock.now();
+  #noteActivity(): void {
+    this.#activeAtMs = this.#options.clock.now();
   }
 
   #usable(actor: string, episode: string, outcome: Outcome): Outcome {
@@ -170,19 +170,19 @@ export class Learner implements HostHandler {
     const published = this.#options.acks.digestOf(version) === digest;
     const fault = published
       ? trajectoryFault(outcome.trajectory, this.#options.vocabulary)
-      : `it was played with version ${version}, ${digest.slice(0, 12)}…, which was not published`;
+      : `version ${version} with digest ${digest.slice(0, 12)}… was not published`;
     if (fault === null) return outcome;
-    const detail = `${actor} sent a bad trajectory of ${episode}: ${fault}`;
-    this.#options.notice("warning", "poison", detail);
+    const detail = `${actor} sent an invalid trajectory of ${episode}: ${fault}; its ticket is issued again`;
+    this.#options.notice("warning", "invalid", detail);
     return { status: "aborted", detail };
   }
 
-  #loaded(actor: string, sampler: SamplerView, { version, digest }: Messages["weights.loaded"]): void {
+  #weightsLoaded(actor: string, sampler: ConnectedSampler, { version, digest }: Messages["weights.loaded"]): void {
     if (this.#options.acks.loaded(actor, version, digest)) {
       this.#grant(actor, sampler);
       return;
     }
-    const text = `${actor} holds other bytes for version ${version} than were published (${digest.slice(0, 12)}…); it gets no tickets`;
+    const text = `${actor} loaded other bytes for version ${version} than were published (${digest.slice(0, 12)}…); it gets no tickets until it connects again`;
     this.#options.notice("error", "quarantined", text);
   }
 
@@ -192,16 +192,16 @@ export class Learner implements HostHandler {
     this.#options.tickets.lost(actor);
   }
 
-  #grant(actor: string, sampler: SamplerView): void {
+  #grant(actor: string, sampler: ConnectedSampler): void {
     if (this.#leaving) return;
     const { acks, tickets, leaseMs } = this.#options;
-    // An equal part of all that is left, played or not: whoever is first leaves as much to those still loading their weights.
-    const part = Math.ceil((tickets.waiting + tickets.leasedInAll) / Math.max(1, acks.holders));
-    const room = Math.min(sampler.slots, part) - tickets.leased(actor);
+    // An equal share of all open tickets, so that the first sampler to be ready leaves some for those still loading weights.
+    const share = Math.ceil((tickets.waiting + tickets.leasedInAll) / Math.max(1, acks.holders));
+    const room = Math.min(sampler.slots, share) - tickets.leased(actor);
     if (room <= 0) return;
     const granted = tickets.grant(actor, room, acks.version(actor));
     if (granted.length === 0) return;
-    this.#moved();
+    this.#noteActivity();
     sampler.peer.tell({ type: "tickets", tickets: granted, leaseMs });
   }
 }

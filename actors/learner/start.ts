@@ -21,7 +21,7 @@ import { warmStart } from "../training/warm-start.ts";
 import { welcoming } from "../transport/handshake.ts";
 import { Acks, isAlive, serveWeights, sweep, WeightsPublisher, weightsFolder } from "../weights/publisher.ts";
 import { LearnerCheckpoints, newestCheckpoint } from "./checkpoints.ts";
-import { Learner } from "./dispatcher.ts";
+import { Dispatcher } from "./dispatcher.ts";
 import { type Networks, startingNetworks } from "./networks.ts";
 import { TicketBook } from "./tickets.ts";
 import { type TrainerMethods, trainerMethods } from "./trainer.ts";
@@ -105,17 +105,24 @@ export const learner: ActorKind = {
 
     const acks = new Acks();
     const { leaseMs, attemptsMax } = config.rollout;
-    const tickets = new TicketBook({ clock, leaseMs, attemptsMax, expired: () => host.grant() });
-    const host: Learner = new Learner({ tickets, acks, leaseMs, vocabulary: model.vocabulary, clock, notice });
+    const tickets = new TicketBook({ clock, leaseMs, attemptsMax, expired: () => dispatcher.grant() });
+    const dispatcher: Dispatcher = new Dispatcher({
+      tickets,
+      acks,
+      leaseMs,
+      vocabulary: model.vocabulary,
+      clock,
+      notice,
+    });
     const weights = serveWeights(publisher);
     const serve = { fetch: (request: Request) => weights(request) ?? new Response("nothing here\n", { status: 404 }) };
-    const listener = await transport.listen(context.listen, welcoming(run, host), context.threads ? serve : {});
+    const listener = await transport.listen(context.listen, welcoming(run, dispatcher), context.threads ? serve : {});
     meter.divide(["time/update", "time/weights", "time/save", "time/rollout"], null);
     meter.depth("queue/waiting", () => tickets.waiting);
     meter.depth("queue/playing", () => tickets.leasedInAll);
     meter.depth("queue/rows", () => reporter.waiting.rows);
     meter.depth("queue/messages", () => reporter.waiting.messages);
-    meter.depth("weights/version", () => host.weights?.version ?? null);
+    meter.depth("weights/version", () => dispatcher.weights?.version ?? null);
 
     const training = new Training({
       run,
@@ -130,15 +137,15 @@ export const learner: ActorKind = {
       async publish(version) {
         const began = clock.now();
         const { parameters } = networks.policy;
-        const published = publisher.publish(version, parameters, (next) => host.prepare(next));
-        host.announce(await meter.during("time/weights", published));
+        const published = publisher.publish(version, parameters, (next) => dispatcher.prepare(next));
+        dispatcher.announce(await meter.during("time/weights", published));
         const acknowledged = acks.everyone(version).then(() => clock.now() - began);
         // There is time for the next one now, while this one is played.
         const preparing = acknowledged.then(() => publisher.prepare());
-        preparing.then((next) => next && host.prepare(next)).catch(context.fail);
+        preparing.then((next) => next && dispatcher.prepare(next)).catch(context.fail);
         return { acknowledged };
       },
-      play: (issued) => meter.during("time/rollout", host.play(issued)),
+      play: (issued) => meter.during("time/rollout", dispatcher.play(issued)),
       warmStart: (hooks) =>
         warmStart({
           config,
@@ -158,7 +165,7 @@ export const learner: ActorKind = {
       inform: (kind, text) => notice("info", kind, text),
       warn,
     });
-    watchProgress(config, context, host, warn);
+    watchProgress(config, context, dispatcher, warn);
 
     async function drain(): Promise<void> {
       const left = await reporter.drain(DRAIN_MS);
@@ -178,13 +185,13 @@ export const learner: ActorKind = {
       url: listener.address,
       doing: () => training.doing(),
       workingMs: () => thread.workingMs(),
-      weights: () => host.weights,
+      weights: () => dispatcher.weights,
       told(message) {
         if (message.type === "roster") sink.at(message.metricsSink);
       },
       async stop(reason) {
         training.stop(reason);
-        host.leave();
+        dispatcher.leave();
         await running;
         await drain();
         await listener.close();
@@ -230,15 +237,15 @@ function publisherOf({ sampler }: RunConfig, { run, folder, log }: ActorContext)
 function watchProgress(
   config: RunConfig,
   { clock, fail }: Pick<ActorContext, "clock" | "fail">,
-  host: Learner,
+  dispatcher: Dispatcher,
   warn: (kind: string, text: string) => void,
 ): void {
   const { progressDeadlineMs } = config.supervisor;
-  clock.after(progressDeadlineMs / 4, () => watchProgress(config, { clock, fail }, host, warn));
-  if (host.stalledMs < progressDeadlineMs) return;
-  const text = `nothing was played for ${Math.round(host.stalledMs)} ms (limit ${progressDeadlineMs} ms): ${host.state}`;
+  clock.after(progressDeadlineMs / 4, () => watchProgress(config, { clock, fail }, dispatcher, warn));
+  if (dispatcher.stalledMs < progressDeadlineMs) return;
+  const text = `nothing was played for ${Math.round(dispatcher.stalledMs)} ms (limit ${progressDeadlineMs} ms): ${dispatcher.state}`;
   // Who comes back may help; samplers that are there and do not play are as good as hung.
-  if (host.samplerCount === 0) warn("stalled", text);
+  if (dispatcher.samplerCount === 0) warn("stalled", text);
   else fail(new Error(text));
 }
 

@@ -1,14 +1,13 @@
 /**
- * The learner's record of what must be played, by whom, until when. It knows no sockets, no weights and no maths.
+ * The tickets that are open: which wait, which sampler plays which, and until when. Knows no connections and no weights.
  *
- * 1. Every issued ticket ends exactly once; `issue` resolves when all of its tickets have, in the order they were given.
- * 2. A ticket is leased to at most one sampler at a time. Only the holder of the lease, naming the attempt, can end it; every
- *    other outcome (late, doubled, never asked for) is ignored and counted.
- * 3. Seeds, settings and name of a ticket never change; only `attempt` does. So who plays it, and how often, cannot be
- *    seen in the episode.
- * 4. Older tickets are granted first. One that comes back (its sampler is lost, its lease expired, its episode failed) is as
- *    old as it was before.
- * 5. No ticket is issued more than `attemptsMax` times. Memory is bounded by what the learner issues: it waits for its batches.
+ * 1. Every issued ticket ends exactly once. `issue` resolves when all its tickets have ended, in the order they were given.
+ * 2. At most one sampler holds the lease of a ticket. Only its holder can end the ticket, and only with the right attempt
+ *    number; every other outcome (late, duplicate, unknown) is ignored and counted.
+ * 3. Only `attempt` of a ticket changes, never its seeds, settings or name. An episode does not depend on who plays it, or how
+ *    often it was begun.
+ * 4. The oldest tickets are granted first. A ticket that comes back (sampler lost, lease expired, episode failed) keeps its age.
+ * 5. A ticket is issued at most `attemptsMax` times. Memory is bounded by what training issues, which waits for its batches.
  */
 import type { Clock } from "../clock.ts";
 import type { FinishedTicket } from "../play/finished-ticket.ts";
@@ -17,24 +16,24 @@ import { WaitingTickets } from "./waiting-tickets.ts";
 
 export interface TicketBookOptions {
   readonly clock: Clock;
-  /** Time to play a ticket. */
+  /** Length of a lease. */
   readonly leaseMs: number;
-  /** Times a ticket is issued at most; at least 1. */
+  /** At least 1. */
   readonly attemptsMax: number;
-  /** Leases ran out, so there may be tickets to grant that nobody asks for. */
+  /** Called after leases expired: their tickets wait again. */
   readonly expired?: () => void;
 }
 
 interface Batch {
-  /** By index in the batch. */
+  /** In the order of issue. */
   readonly finished: FinishedTicket[];
-  /** Tickets that have not ended. */
+  /** Number of tickets that have not ended. */
   open: number;
   readonly resolve: (finished: FinishedTicket[]) => void;
 }
 
 interface Entry {
-  /** Order of issue, over all batches. */
+  /** Position in the order of issue, over all batches. */
   readonly serial: number;
   readonly batch: Batch;
   readonly index: number;
@@ -44,18 +43,16 @@ interface Entry {
 interface Lease {
   readonly entry: Entry;
   readonly sampler: string;
-  /** On the clock. */
-  readonly endsAt: number;
+  readonly endsAtMs: number;
 }
 
 export class TicketBook {
   readonly #options: TicketBookOptions;
-  /** Names of all tickets that have not ended. */
+  /** Episodes of all tickets that have not ended. */
   readonly #open = new Set<string>();
   readonly #waiting = new WaitingTickets<Entry>();
-  /** By episode; in the order of their ends, as all leases are equally long. */
+  /** By episode. Ordered by their ends, because all leases are equally long. */
   readonly #leases = new Map<string, Lease>();
-  /** The same by sampler. */
   readonly #leasesOf = new Map<string, Set<Lease>>();
   #nextSerial = 0;
   #cancelTimer: (() => void) | null = null;
@@ -63,7 +60,6 @@ export class TicketBook {
   #ignored = 0;
   #retried = 0;
 
-  /** @throws {RangeError} if a limit makes no sense. */
   constructor(options: TicketBookOptions) {
     const { leaseMs, attemptsMax } = options;
     if (!(leaseMs > 0)) throw new RangeError(`leaseMs must be positive, got ${leaseMs}`);
@@ -73,47 +69,45 @@ export class TicketBook {
     this.#options = options;
   }
 
-  /** Tickets that nobody plays now. */
+  /** Tickets without a lease. */
   get waiting(): number {
     return this.#waiting.size;
   }
 
-  /** Leases that ended before an outcome came. */
+  /** Leases that expired so far. */
   get expired(): number {
     return this.#expired;
   }
 
-  /** Outcomes that were not used: late, doubled or never asked for. */
+  /** Outcomes ignored so far: late, duplicate or unknown. */
   get ignored(): number {
     return this.#ignored;
   }
 
-  /** Times a ticket was put back to be issued again, for whatever reason. */
+  /** How often a ticket was put back, so far. */
   get retried(): number {
     return this.#retried;
   }
 
-  /** Tickets that are being played now. */
   get leasedInAll(): number {
     return this.#leases.size;
   }
 
-  /** Tickets that a sampler plays now. */
   leased(sampler: string): number {
     return this.#leasesOf.get(sampler)?.size ?? 0;
   }
 
   /**
-   * Have tickets played. Several batches may be open at once.
+   * Several batches may be open at once.
    *
-   * @returns one entry per ticket, in their order, when each has ended.
-   * @throws {RangeError} if the episode of one is in the book already; then none was issued.
+   * @returns one entry per ticket, in their order, when all have ended.
+   * @throws {RangeError} if one of the episodes is open already; then none is issued.
    */
   issue(tickets: readonly Ticket[]): Promise<FinishedTicket[]> {
     const names = new Set<string>();
     for (const { episode } of tickets) {
       if (names.has(episode) || this.#open.has(episode))
-        throw new RangeError(`cannot issue episode ${episode}: it is in the book already`);
+        throw new RangeError(`cannot issue episode ${episode}: it is open already`);
       names.add(episode);
     }
     const { promise, resolve } = Promise.withResolvers<FinishedTicket[]>();
@@ -125,32 +119,30 @@ export class TicketBook {
   }
 
   /**
-   * Lease the oldest tickets that it may play to a sampler.
+   * Lease the oldest tickets that the sampler may play, at most `slotsFree`.
    *
-   * @param slotsFree  as many at most
-   * @param version    policy version that the sampler has loaded; null: none yet, so it gets nothing
+   * @param version  policy version that it has loaded; null: none, so it gets no tickets
    */
   grant(sampler: string, slotsFree: number, version: number | null): Ticket[] {
     if (version === null) return [];
     const granted = this.#waiting.take(slotsFree, version);
     if (granted.length === 0) return [];
-    const endsAt = this.#options.clock.now() + this.#options.leaseMs;
+    const endsAtMs = this.#options.clock.now() + this.#options.leaseMs;
     const own = this.#leasesOf.get(sampler) ?? new Set();
     this.#leasesOf.set(sampler, own);
     for (const entry of granted) {
-      const lease = { entry, sampler, endsAt };
+      const lease = { entry, sampler, endsAtMs };
       this.#leases.set(entry.ticket.episode, lease);
       own.add(lease);
     }
-    this.#arm();
+    this.#setTimer();
     return granted.map(({ ticket }) => ticket);
   }
 
   /**
-   * An outcome arrived. One without a trajectory (the env failed, the sampler gave up) puts the ticket back while it has
-   * attempts left.
+   * Takes an outcome. Without a trajectory, the ticket is put back while attempts are left.
    *
-   * @returns false if it was ignored: the lease is unknown, expired, somebody else's, or the ticket has ended.
+   * @returns false if the outcome is ignored, because this sampler does not hold the lease of this attempt.
    */
   finish(sampler: string, episode: string, attempt: number, outcome: Outcome): boolean {
     const lease = this.#leases.get(episode);
@@ -159,27 +151,18 @@ export class TicketBook {
       return false;
     }
     if ("trajectory" in outcome) this.#end(lease, outcome);
-    else this.#giveBack(lease, outcome);
+    else this.#putBack(lease, outcome);
     return true;
   }
 
-  /** A sampler is gone: its tickets are for others now. */
+  /** A sampler is gone: put its tickets back. */
   lost(sampler: string): void {
     for (const lease of [...(this.#leasesOf.get(sampler) ?? [])])
-      this.#giveBack(lease, aborted(lease, "its sampler was lost"));
+      this.#putBack(lease, aborted(lease, "the sampler is gone"));
   }
 
-  /** End every open ticket as aborted, because the run ends. Outcomes that still come are ignored. */
-  close(why: string): void {
-    const outcome: Outcome = { status: "aborted", detail: why };
-    for (const lease of [...this.#leases.values()]) this.#end(lease, outcome);
-    for (const entry of this.#waiting.clear()) this.#settle(entry, "none", outcome);
-    this.#cancelTimer?.();
-    this.#cancelTimer = null;
-  }
-
-  /** @param last  what the ticket ends with if this was its last attempt. */
-  #giveBack(lease: Lease, last: Outcome): void {
+  /** @param last  the outcome if no attempts are left */
+  #putBack(lease: Lease, last: Outcome): void {
     const { entry } = lease;
     if (entry.ticket.attempt + 1 >= this.#options.attemptsMax) {
       this.#end(lease, last);
@@ -210,15 +193,15 @@ export class TicketBook {
     if (batch.open === 0) batch.resolve(batch.finished);
   }
 
-  /** One timer at most, for the lease that ends first. */
-  #arm(): void {
+  /** Set the timer for the lease that ends first, if it is not set. */
+  #setTimer(): void {
     const [first] = this.#leases.values();
     if (this.#cancelTimer !== null || first === undefined) return;
     const { clock } = this.#options;
-    this.#cancelTimer = clock.after(Math.max(0, first.endsAt - clock.now()), () => {
+    this.#cancelTimer = clock.after(Math.max(0, first.endsAtMs - clock.now()), () => {
       this.#cancelTimer = null;
       this.#expire();
-      this.#arm();
+      this.#setTimer();
       this.#options.expired?.();
     });
   }
@@ -226,9 +209,9 @@ export class TicketBook {
   #expire(): void {
     const now = this.#options.clock.now();
     for (const lease of this.#leases.values()) {
-      if (lease.endsAt > now) break;
+      if (lease.endsAtMs > now) break;
       this.#expired++;
-      this.#giveBack(lease, aborted(lease, `it was not played within ${this.#options.leaseMs} ms`));
+      this.#putBack(lease, aborted(lease, `it took more than ${this.#options.leaseMs} ms`));
     }
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Tickets that nobody plays now. The oldest that a sampler may play is found as fast among ten thousand as among ten: they are
- * kept apart by the policy versions that may play them, and there are few such kinds at a time.
+ * Tickets without a lease, oldest first. They are kept apart by the policy versions that may play them; there are few such kinds
+ * at a time, so the search for the oldest does not slow down with the number of tickets.
  */
 import type { Ticket } from "../protocol.ts";
 
@@ -13,7 +13,7 @@ export interface Waiting {
 interface Kind<T> {
   readonly version: number;
   readonly exact: boolean;
-  /** Youngest first, as an array is quick at its end. */
+  /** Youngest first: an array is fast at its end. */
   readonly entries: T[];
 }
 
@@ -25,7 +25,7 @@ export class WaitingTickets<T extends Waiting> {
     return this.#size;
   }
 
-  /** Those that are younger than all others, oldest first. */
+  /** Add tickets younger than all others. @param young  oldest first */
   append(young: readonly T[]): void {
     for (const [key, added] of Map.groupBy(young, kindOf)) {
       const { version, exact } = added[0]!.ticket;
@@ -35,7 +35,7 @@ export class WaitingTickets<T extends Waiting> {
     this.#size += young.length;
   }
 
-  /** One that was here before: behind the older ones, before the younger. */
+  /** Return a ticket to its place by age. */
   putBack(entry: T): void {
     const { version, exact } = entry.ticket;
     const kind = this.#kinds.get(kindOf(entry)) ?? { version, exact, entries: [] };
@@ -44,7 +44,7 @@ export class WaitingTickets<T extends Waiting> {
     this.#size++;
   }
 
-  /** Take the oldest that this version may play, at most so many. */
+  /** Remove the oldest tickets that this version may play, at most `max`. */
   take(max: number, version: number): T[] {
     const kinds = this.#kinds
       .values()
@@ -62,17 +62,9 @@ export class WaitingTickets<T extends Waiting> {
     this.#size -= taken.length;
     return taken;
   }
-
-  /** Take all. */
-  clear(): T[] {
-    const all = [...this.#kinds.values()].flatMap(({ entries }) => entries);
-    this.#kinds.clear();
-    this.#size = 0;
-    return all.sort((a, b) => a.serial - b.serial);
-  }
 }
 
 const kindOf = ({ ticket }: Waiting): string => `${ticket.version} ${ticket.exact}`;
 
-/** Of the oldest. */
+/** Of the oldest; infinite without any. */
 const serialOf = (entries: readonly Waiting[]): number => entries.at(-1)?.serial ?? Number.POSITIVE_INFINITY;

@@ -8,7 +8,7 @@ import {
   saveCheckpoint,
 } from "../../actors/checkpoint/checkpoint.ts";
 import type { RunConfig } from "../../actors/config/config.ts";
-import { Learner } from "../../actors/learner/dispatcher.ts";
+import { Dispatcher } from "../../actors/learner/dispatcher.ts";
 import { isMetricName, metric } from "../../actors/metrics/metrics.ts";
 import { Reporter } from "../../actors/metrics-sink/reporter.ts";
 import type { FinishedTicket } from "../../actors/play/finished-ticket.ts";
@@ -90,7 +90,7 @@ export async function startLearner(config: RunConfig, context: ProcessContext): 
     handler: reporter,
   });
   const notice = (_: string, kind: string, text: string) => world.note(`learner: ${kind}: ${text}`);
-  const host: Learner = new Learner({ tickets, acks, leaseMs, vocabulary: model.vocabulary, clock, notice });
+  const host: Dispatcher = new Dispatcher({ tickets, acks, leaseMs, vocabulary: model.vocabulary, clock, notice });
   const listener = await transport.listen(context.listen, welcoming(run, host));
   invariants.always(life, () => tickets.check());
   const bounds = { life, invariants };

@@ -1,7 +1,7 @@
 /** What samplers see of the learner, and both of them together through every loss of a connection. */
 
 import { beforeEach, describe, expect, test } from "bun:test";
-import { Learner } from "../../../actors/learner/dispatcher.ts";
+import { Dispatcher } from "../../../actors/learner/dispatcher.ts";
 import { TicketBook } from "../../../actors/learner/tickets.ts";
 import type { FinishedTicket } from "../../../actors/play/finished-ticket.ts";
 import type { PlayedOutcome } from "../../../actors/protocol.ts";
@@ -26,15 +26,15 @@ import { Hand } from "./hand.ts";
 let world: World;
 let book: TicketBook;
 let acks: Acks;
-let learner: Learner;
+let dispatcher: Dispatcher;
 let listener: Listener;
 let notices: string[];
 
 async function listen(): Promise<void> {
-  book = new TicketBook({ clock: world.clock, leaseMs: LEASE_MS, attemptsMax: 3, expired: () => learner.grant() });
+  book = new TicketBook({ clock: world.clock, leaseMs: LEASE_MS, attemptsMax: 3, expired: () => dispatcher.grant() });
   acks = new Acks();
   notices = [];
-  learner = new Learner({
+  dispatcher = new Dispatcher({
     tickets: book,
     acks,
     leaseMs: LEASE_MS,
@@ -42,7 +42,7 @@ async function listen(): Promise<void> {
     clock: world.clock,
     notice: (level, kind, text) => void notices.push(`${level} ${kind}: ${text}`),
   });
-  listener = await world.transport.listen("memory:learner", welcoming(RUN, learner));
+  listener = await world.transport.listen("memory:learner", welcoming(RUN, dispatcher));
 }
 beforeEach(async () => {
   world = new World();
@@ -53,8 +53,8 @@ const hand = (name = "s0") => new Hand(world, name);
 
 describe("tickets", () => {
   test("go to a sampler when it has acknowledged the digest that was published, and not before", async () => {
-    learner.announce(weights(1));
-    void learner.play(tickets(2));
+    dispatcher.announce(weights(1));
+    void dispatcher.play(tickets(2));
     const one = await hand().connect();
     one.peer.tell({ type: "sampler.ready", actor: "s0", slots: 4 });
     await world.settle();
@@ -65,9 +65,9 @@ describe("tickets", () => {
   });
 
   test("never exceed the slots; each that is finished makes room for the next", async () => {
-    learner.announce(weights(1));
+    dispatcher.announce(weights(1));
     const one = await hand().ready(2);
-    const all = learner.play(tickets(4));
+    const all = dispatcher.play(tickets(4));
     await world.settle();
     expect(one.granted).toEqual(["e0/0", "e1/0"]);
     await one.finish("e1");
@@ -77,18 +77,18 @@ describe("tickets", () => {
   });
 
   test("are shared, so that the first to ask leaves some", async () => {
-    learner.announce(weights(1));
+    dispatcher.announce(weights(1));
     const [one, two] = [await hand("s0").ready(10), await hand("s1").ready(10)];
-    void learner.play(tickets(6));
+    void dispatcher.play(tickets(6));
     await world.settle();
     expect([one.granted.length, two.granted.length]).toEqual([3, 3]);
   });
 
   test("are shared as evenly when one sampler has loaded its weights before the other", async () => {
-    learner.announce(weights(1));
+    dispatcher.announce(weights(1));
     const [one, two] = [await hand("s0").ready(10), await hand("s1").ready(10)];
-    learner.announce(weights(2, "b"));
-    void learner.play(tickets(6, { version: 2 }));
+    dispatcher.announce(weights(2, "b"));
+    void dispatcher.play(tickets(6, { version: 2 }));
     await world.settle();
     one.load(2, "b");
     await world.settle();
@@ -99,10 +99,10 @@ describe("tickets", () => {
   });
 
   test("are all played by one sampler if the other never loads its weights", async () => {
-    learner.announce(weights(1));
+    dispatcher.announce(weights(1));
     const [one] = [await hand("s0").ready(10), await hand("s1").ready(10)];
-    learner.announce(weights(2, "b"));
-    const all = learner.play(tickets(6, { version: 2 }));
+    dispatcher.announce(weights(2, "b"));
+    const all = dispatcher.play(tickets(6, { version: 2 }));
     one.load(2, "b");
     await world.settle();
     for (let next = 0; next < 6; next++) await one.finish(one.granted[next]!.split("/")[0]!);
@@ -110,9 +110,9 @@ describe("tickets", () => {
   });
 
   test("of a lost sampler are played by the others", async () => {
-    learner.announce(weights(1));
+    dispatcher.announce(weights(1));
     const [one, two] = [await hand("s0").ready(10), await hand("s1").ready(10)];
-    void learner.play(tickets(4));
+    void dispatcher.play(tickets(4));
     await world.settle();
     const lost = [...one.granted];
     one.peer.close("killed");
@@ -122,9 +122,9 @@ describe("tickets", () => {
   });
 
   test("whose lease ran out are granted again, though every sampler is idle", async () => {
-    learner.announce(weights(1));
+    dispatcher.announce(weights(1));
     const one = await hand("s0").ready(1);
-    const all = learner.play(tickets(1));
+    const all = dispatcher.play(tickets(1));
     await world.settle();
     const two = await hand("s1").ready(1);
     await world.after(LEASE_MS);
@@ -137,23 +137,23 @@ describe("tickets", () => {
   });
 
   test("come back when their sampler connects again before its first connection is known to be gone", async () => {
-    learner.announce(weights(1));
+    dispatcher.announce(weights(1));
     const first = await hand("s0").ready(4);
-    void learner.play(tickets(2));
+    void dispatcher.play(tickets(2));
     await world.settle();
     const again = await hand("s0").ready(4);
     expect(again.granted).toEqual(["e0/1", "e1/1"]);
     first.peer.close("late");
     await world.settle();
-    expect([acks.version("s0"), learner.samplerCount]).toEqual([1, 1]);
+    expect([acks.version("s0"), dispatcher.samplerCount]).toEqual([1, 1]);
     expect(await again.finish("e0", 1)).toBe(true);
   });
 
   test("are not handed out any more when the run ends", async () => {
-    learner.announce(weights(1));
+    dispatcher.announce(weights(1));
     const one = await hand().ready(4);
-    learner.leave();
-    void learner.play(tickets(2));
+    dispatcher.leave();
+    void dispatcher.play(tickets(2));
     one.peer.close("leaving");
     await world.settle();
     expect([one.granted, notices]).toEqual([[], ["info joined: s0 joined"]]);
@@ -163,8 +163,8 @@ describe("tickets", () => {
 describe("weights", () => {
   test("are announced to those who are there and to whoever comes later", async () => {
     const early = await hand("s0").connect();
-    learner.announce(weights(1));
-    learner.announce(weights(2, "b"));
+    dispatcher.announce(weights(1));
+    dispatcher.announce(weights(2, "b"));
     const late = await hand("s1").connect();
     expect([early.told, late.told]).toEqual([[weights(1), weights(2, "b")], [weights(2, "b")]]);
   });
@@ -172,39 +172,39 @@ describe("weights", () => {
   test("to come are told of while they are to come, and count for nothing: tickets wait for those that were published", async () => {
     const early = await hand("s0").ready(4);
     const next = { type: "weights.next", path: "/b", byteLength: 4, key: "0".repeat(32) } as const;
-    learner.prepare(next);
+    dispatcher.prepare(next);
     await world.settle();
     const late = await hand("s1").connect();
-    void learner.play(tickets(1));
+    void dispatcher.play(tickets(1));
     await world.settle();
     expect([early.told, late.told, acks.holders]).toEqual([[next], [], 0]);
   });
 
   test("other than those published quarantine a sampler, until it says hello again", async () => {
-    learner.announce(weights(1));
+    dispatcher.announce(weights(1));
     const [bad, good] = [await hand("s0").ready(4, 1, "f"), await hand("s1").ready(4)];
-    void learner.play(tickets(2));
+    void dispatcher.play(tickets(2));
     await world.settle();
     expect([bad.granted, good.granted.length, acks.quarantined]).toEqual([[], 2, ["s0"]]);
     const digest = "ffffffffffff…";
     expect(notices).toContain(
-      `error quarantined: s0 holds other bytes for version 1 than were published (${digest}); it gets no tickets`,
+      `error quarantined: s0 loaded other bytes for version 1 than were published (${digest}); it gets no tickets until it connects again`,
     );
     bad.load(1);
     await world.settle();
     expect(bad.granted).toEqual([]);
     bad.peer.close("mended");
     const again = await hand("s0").ready(4);
-    void learner.play([{ ...tickets(1)[0]!, episode: "next" }]);
+    void dispatcher.play([{ ...tickets(1)[0]!, episode: "next" }]);
     await world.settle();
     expect([...again.granted, ...good.granted]).toContain("next/0");
   });
 
   test("of an older version get only tickets that allow it", async () => {
-    learner.announce(weights(1));
-    learner.announce(weights(2, "b"));
+    dispatcher.announce(weights(1));
+    dispatcher.announce(weights(2, "b"));
     const one = await hand().ready(10, 1);
-    void learner.play([
+    void dispatcher.play([
       { ...tickets(1)[0]!, episode: "sync", version: 2 },
       { ...tickets(1)[0]!, episode: "async", version: 1, exact: false },
       { ...tickets(1)[0]!, episode: "fresh", version: 2, exact: false },
@@ -219,18 +219,18 @@ describe("weights", () => {
 
 describe("an outcome", () => {
   test("is taken once; a second delivery is answered and ignored", async () => {
-    learner.announce(weights(1));
+    dispatcher.announce(weights(1));
     const one = await hand().ready(4);
-    void learner.play(tickets(2));
+    void dispatcher.play(tickets(2));
     await world.settle();
     expect([await one.finish("e0"), await one.finish("e0"), await one.finish("ghost")]).toEqual([true, false, false]);
     expect(book.ignored).toBe(2);
   });
 
   test("of an attempt that was given to another is ignored", async () => {
-    learner.announce(weights(1));
+    dispatcher.announce(weights(1));
     const one = await hand("s0").ready(4);
-    const all = learner.play(tickets(1));
+    const all = dispatcher.play(tickets(1));
     await world.settle();
     one.peer.close("cut");
     await world.settle();
@@ -257,38 +257,38 @@ describe("a bad trajectory", () => {
   const poison = ({ trajectory }: PlayedOutcome) => void trajectory.logProbs.fill(Number.NaN, 1);
 
   test("is never used: after as many deliveries as attempts its episode is aborted, and others go on", async () => {
-    learner.announce(weights(1));
+    dispatcher.announce(weights(1));
     const one = await hand().ready(4);
-    const all = learner.play(tickets(2));
+    const all = dispatcher.play(tickets(2));
     await world.settle();
     const deliveries = [0, 1, 2];
     for (const attempt of deliveries) await send(one, attempt, poison);
     expect(await one.finish("e1")).toBe(true);
-    const detail = "s0 sent a bad trajectory of e0: log-probability NaN at token 1";
+    const detail = "s0 sent an invalid trajectory of e0: log-probability NaN at token 1; its ticket is issued again";
     expect((await all).map(({ outcome }) => outcome)).toMatchObject([
       { status: "aborted", detail },
       { status: "scored" },
     ]);
-    expect(notices.filter((notice) => notice.includes("poison"))).toEqual(Array(3).fill(`warning poison: ${detail}`));
+    expect(notices.filter((notice) => notice.includes("invalid"))).toEqual(Array(3).fill(`warning invalid: ${detail}`));
     figure("poison message", { deliveries: deliveries.length, used: 0, "others taken": 1, restarts: 0 });
   });
 
   test("is one with weights that were never published, and the ticket is played again", async () => {
-    learner.announce(weights(1));
+    dispatcher.announce(weights(1));
     const one = await hand().ready(4);
-    const all = learner.play(tickets(1));
+    const all = dispatcher.play(tickets(1));
     await world.settle();
     await send(one, 0, (outcome) => Object.assign(outcome.trajectory, { digest: digestOf("b") }));
     await send(one, 1, () => {});
     expect(await all).toMatchObject([{ ticket: { attempt: 1 }, outcome: { status: "scored" } }]);
-    expect(notices.at(-1)).toContain("it was played with version 1, bbbbbbbbbbbb…, which was not published");
+    expect(notices.at(-1)).toContain("version 1 with digest bbbbbbbbbbbb… was not published");
   });
 });
 
 test("a sampler that says that it leaves is no warning, and its tickets are for the others at once", async () => {
-  learner.announce(weights(1));
+  dispatcher.announce(weights(1));
   const [one, two] = [await hand("s0").ready(4), await hand("s1").ready(4)];
-  void learner.play(tickets(2));
+  void dispatcher.play(tickets(2));
   await world.settle();
   one.peer.tell({ type: "sampler.leaving", actor: "s0", reason: "SIGTERM" });
   await world.settle();
@@ -299,28 +299,28 @@ test("a sampler that says that it leaves is no warning, and its tickets are for 
 });
 
 test("a learner says for how long nothing happened with its tickets, and why", async () => {
-  learner.announce(weights(1));
+  dispatcher.announce(weights(1));
   await world.after(5000);
-  expect(learner.stalledMs).toBe(0);
-  void learner.play(tickets(3));
+  expect(dispatcher.stalledMs).toBe(0);
+  void dispatcher.play(tickets(3));
   await world.after(300);
-  expect([learner.stalledMs, learner.state]).toEqual([300, "3 tickets wait; no sampler is there"]);
+  expect([dispatcher.stalledMs, dispatcher.state]).toEqual([300, "3 tickets wait; no sampler is there"]);
   const [one, two] = [await hand("s0").ready(1), await hand("s1").connect()];
   two.load(1, "b");
   await hand("s2").connect();
   await world.after(200);
-  expect(learner.stalledMs).toBe(200);
-  expect(learner.state).toBe("2 tickets wait; s0 plays 1, s1 is quarantined, s2 has not loaded its weights");
+  expect(dispatcher.stalledMs).toBe(200);
+  expect(dispatcher.state).toBe("2 tickets wait; s0 plays 1, s1 is quarantined, s2 has not loaded its weights");
   await one.finish("e0");
-  expect(learner.stalledMs).toBe(0);
+  expect(dispatcher.stalledMs).toBe(0);
 });
 
 test("only samplers are taken in, and only asked what concerns them", async () => {
   const stranger = await hand("e0").connect("env-server");
-  expect([stranger.peer.closed, learner.samplerCount]).toEqual([true, 0]);
+  expect([stranger.peer.closed, dispatcher.samplerCount]).toEqual([true, 0]);
   const one = await hand().connect();
   const answer = await one.peer.ask({ type: "env.step", episode: "e", turn: 0, reply: "" }, 5000);
-  expect(answer).toEqual({ type: "failed", code: "protocol", detail: "a learner is not asked env.step" });
+  expect(answer).toEqual({ type: "failed", code: "protocol", detail: "the learner answers no env.step" });
 });
 
 describe("samplers and learner together", () => {
@@ -331,9 +331,9 @@ describe("samplers and learner together", () => {
   test("play everything once, in the order it was asked for", async () => {
     await bandits(world, "env-0");
     const two = ["sampler-0", "sampler-1"].map((actor) => startSampler(world, { actor, slots: 2 }));
-    learner.announce(weights(1));
+    dispatcher.announce(weights(1));
     await world.settle();
-    const done = learner.play(tickets(6));
+    const done = dispatcher.play(tickets(6));
     await world.settle();
     expect(played(await done)).toEqual(all());
     expect(two.flatMap(({ policy }) => policy.played).length).toBe(6);
@@ -342,10 +342,10 @@ describe("samplers and learner together", () => {
   test("lose a sampler, and the other one plays what it had", async () => {
     await bandits(world, "env-0");
     const [lost, left] = ["sampler-0", "sampler-1"].map((actor) => startSampler(world, { actor, slots: 6 }));
-    learner.announce(weights(1));
+    dispatcher.announce(weights(1));
     await world.settle();
     hold(lost!.policy);
-    const done = learner.play(tickets(6));
+    const done = dispatcher.play(tickets(6));
     await world.settle();
     expect(lost!.policy.played.length).toBe(3);
     lost!.connection.close("killed");
@@ -358,15 +358,15 @@ describe("samplers and learner together", () => {
   test("lose the learner: the next one begins anew, and takes nothing that was played for the first", async () => {
     await bandits(world, "env-0");
     const { policy } = startSampler(world, { slots: 6 });
-    learner.announce(weights(9, "c"));
+    dispatcher.announce(weights(9, "c"));
     await world.settle();
     const release = hold(policy);
-    const first = learner.play(tickets(6, { version: 9 }));
+    const first = dispatcher.play(tickets(6, { version: 9 }));
     await world.settle();
     await listener.close();
     await listen();
-    learner.announce(weights(1));
-    const second = learner.play(tickets(6));
+    dispatcher.announce(weights(1));
+    const second = dispatcher.play(tickets(6));
     await world.after(200);
     release();
     await world.settle();
@@ -382,9 +382,9 @@ describe("samplers and learner together", () => {
     await bandits(world, "env-0");
     const [bad, good] = ["sampler-0", "sampler-1"].map((actor) => startSampler(world, { actor, slots: 6 }));
     bad!.policy.found = () => digestOf("f");
-    learner.announce(weights(1));
+    dispatcher.announce(weights(1));
     await world.settle();
-    const finished = await learner.play(tickets(6));
+    const finished = await dispatcher.play(tickets(6));
     expect([bad!.policy.played, good!.policy.played.length]).toEqual([[], 6]);
     expect(finished.every(({ sampler }) => sampler === "sampler-1")).toBe(true);
   });

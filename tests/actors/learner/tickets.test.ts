@@ -62,18 +62,6 @@ describe("a batch", () => {
     void book.issue([ticket("a")]);
     expect(names(grant("s"))).toEqual(["a"]);
   });
-
-  test("ends as aborted when the book is closed, and late outcomes are ignored", async () => {
-    const batch = book.issue(tickets(2));
-    grant("s", 1);
-    book.close("the run was stopped");
-    expect((await batch).map(({ outcome }) => outcome)).toEqual([
-      { status: "aborted", detail: "the run was stopped" },
-      { status: "aborted", detail: "the run was stopped" },
-    ]);
-    expect(book.finish("s", "e0", 0, scored("e0"))).toBe(false);
-    expect([book.waiting, book.leased("s"), clock.waitingMs.length]).toEqual([0, 0, 0]);
-  });
 });
 
 describe("a grant", () => {
