@@ -29,8 +29,6 @@ export interface ActorContext {
     /** For the weights. */
     readonly token: string;
     readonly tls: ClientTls;
-    /** Ask for what differs from the weights that are held, instead of all. */
-    readonly delta: boolean;
   } | null;
   /** Uniform in [0, 1), for jitter; nothing that a seed should decide. */
   readonly uniform: () => number;

@@ -4,7 +4,6 @@
  *   sampler  --sampler.ready--------> learner        tell; how many episodes it can play at once
  *   sampler  --sampler.leaving------> learner        tell; it goes for good, and nothing is wrong
  *   learner  --tickets, weights-----> sampler        tell; what to play, and with which policy
- *   learner  --weights.next---------> sampler        tell; where the next version will be, to be mapped ahead
  *   sampler  --weights.loaded-------> learner        tell; the digest of what it really loaded
  *   sampler  --episode.finished-----> learner        ask; kept and sent again until it is taken
  *   sampler  --env.open, env.step---> env server     ask; exactly one answer
@@ -239,16 +238,6 @@ export const schemas = {
     digest: Digest,
     byteLength: Count,
     location: WeightsLocation,
-  }),
-  /**
-   * On this host the next version will be here, or is already, sealed under this key. Only a hint: it can be mapped and proved ahead,
-   * and used once `weights` names it.
-   */
-  "weights.next": z.strictObject({
-    type: z.literal("weights.next"),
-    path: z.string().max(4096),
-    byteLength: Count,
-    key: Seal.shape.key,
   }),
   /** `digest` is of the bytes the sampler holds, computed by the sampler, or proved by the seal. */
   "weights.loaded": z.strictObject({ type: z.literal("weights.loaded"), actor: Id, version: Count, digest: Digest }),

@@ -8,7 +8,7 @@ import { TicketBook } from "../actors/learner/tickets.ts";
 import type { Ticket } from "../actors/protocol.ts";
 import { createTransport } from "../actors/transport/create.ts";
 import { welcoming } from "../actors/transport/handshake.ts";
-import { Acks } from "../actors/weights/publisher.ts";
+import { Acks } from "../actors/weights/acks.ts";
 
 const LEASE_MS = 60_000;
 /** More than there are samplers, so that none waits for a batch to end. */

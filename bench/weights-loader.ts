@@ -1,18 +1,16 @@
-/** A sampler that does nothing but load weights and say so. Arguments: address, name. The token is its standard input. */
+/** A sampler that only loads weights and acknowledges them. Arguments: address, name. The token is its standard input. */
 import { realClock } from "../actors/clock.ts";
 import { createTransport } from "../actors/transport/create.ts";
 import { sayHello } from "../actors/transport/handshake.ts";
 import type { Handler } from "../actors/transport/transport.ts";
-import { loadWeights, MappedAhead } from "../actors/weights/publisher.ts";
+import { loadWeights } from "../actors/weights/load.ts";
 
 const [address, actor] = process.argv.slice(2) as [string, string];
 const token = (await Bun.stdin.text()).trim();
-const ahead = new MappedAhead();
 const handler: Handler = {
   async told(peer, message) {
-    if (message.type === "weights.next") return ahead.look(message);
     if (message.type !== "weights") throw new TypeError(`a loader is not told ${message.type}`);
-    const { digest } = await loadWeights(message, message.byteLength / 4, undefined, undefined, null, ahead);
+    const { digest } = await loadWeights(message, message.byteLength / 4);
     peer.tell({ type: "weights.loaded", actor, version: message.version, digest });
   },
   asked: () => ({ type: "failed", code: "protocol", detail: "a loader is not asked" }),

@@ -1,5 +1,5 @@
 /** Pulls published weights once and prints how many milliseconds it took. Arguments: URL, bytes, sha256. The token is its standard input. */
-import { loadWeights } from "../actors/weights/publisher.ts";
+import { loadWeights } from "../actors/weights/load.ts";
 
 const [url, bytes, digest] = process.argv.slice(2) as [string, string, string];
 const byteLength = Number(bytes);

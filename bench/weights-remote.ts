@@ -6,10 +6,9 @@ import { join } from "node:path";
 import { realClock } from "../actors/clock.ts";
 import { Gate } from "../actors/gate/gate.ts";
 import { createTransport } from "../actors/transport/create.ts";
-import { serveWeights, type WeightsPublisher } from "../actors/weights/publisher.ts";
-import { natsServer } from "./broker.ts";
+import { serveWeights } from "../actors/weights/http.ts";
+import type { WeightsPublisher } from "../actors/weights/publisher.ts";
 import { median, round } from "./reference.ts";
-import { throughObjectStore } from "./weights-nats.ts";
 
 const TURNS = 3;
 const TOKEN = "a-token-of-the-bench";
@@ -20,8 +19,6 @@ export interface RemoteRow {
   readonly tcpMs: number;
   readonly httpMs: number;
   readonly gateMs: number;
-  /** Put into and got from a NATS object store; null where there is no broker. */
-  readonly natsMs: number | null;
   /** Speed of the slower of ours, of that of bare TCP; the budget is 0.5. */
   readonly ofTcp: number;
 }
@@ -66,9 +63,7 @@ export async function remoteRow(publisher: WeightsPublisher, version: number): P
     number,
     number,
   ];
-  const natsMs = natsServer === null ? null : round(await throughObjectStore(bytes));
   return {
-    natsMs,
     megabytes: round(message.byteLength / 1e6),
     tcpMs: round(tcpMs),
     httpMs: round(httpMs),

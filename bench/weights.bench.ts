@@ -1,11 +1,10 @@
 /**
- * What new weights cost: from `publish` to the last acknowledgement of 4 samplers on this host, each a process of its own that
- * maps the bytes and proves them by their seal; and where that time goes. As in a run, memory for the next version is prepared between
- * two versions; what it takes of the processors is in none of the figures. Run: bun bench/weights.bench.ts, or `bun run bench weights [--weights.megabytes=100]`
- * Budget: the built-in policy (2 MB) under 50 ms; others within twice a copy of the bytes plus one hash of them, measured in
- * turns with it. `fiveHashes` is what it would take at least if each of the five processes computed the sha256, with the
- * cores that there are: more than the budget, on fewer than five cores. A sampler of another host pulls them at no less than
- * half of the speed of a bare TCP copy with a hash: see weights-remote.ts. Beside it, the same through a NATS object store.
+ * Time of new weights from `publish` to the last acknowledgement of 4 samplers on this host, and where it goes. Each sampler is a
+ * process that maps the bytes and checks their seal. Run: bun bench/weights.bench.ts, or `bun run bench weights [--weights.megabytes=100]`
+ *
+ * Budget: the built-in policy (2 MB) under 50 ms; 100 MB and more within twice a copy of the bytes plus one hash, measured in turns.
+ * `fiveHashes` is the least time if each of the five processes computed the sha256 on the cores of this machine.
+ * A sampler of another host downloads at half of the speed of a bare TCP copy with a hash, or faster: see weights-remote.ts.
  */
 import { mkdtemp, rm } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
@@ -14,18 +13,17 @@ import { realClock } from "../actors/clock.ts";
 import { createTransport } from "../actors/transport/create.ts";
 import { welcoming } from "../actors/transport/handshake.ts";
 import type { Peer } from "../actors/transport/transport.ts";
-import { Acks, isAlive, sweep, WeightsPublisher, weightsFolder } from "../actors/weights/publisher.ts";
-import { NO_BROKER, natsServer } from "./broker.ts";
+import { Acks } from "../actors/weights/acks.ts";
+import { isAlive, sweep, weightsFolder } from "../actors/weights/files.ts";
+import { WeightsPublisher } from "../actors/weights/publisher.ts";
 import { median, numbersOf, round } from "./reference.ts";
 import { type RemoteRow, remoteRow } from "./weights-remote.ts";
 
 export const summary = "publish to last acknowledgement of 4 samplers, beside a copy and one hash of the same bytes";
 
 const SAMPLERS = 4;
-/** Turns of a size: many of those that take milliseconds, few of the largest, which takes seconds. */
+/** Measured versions of a size. */
 const roundsOf = (megabytes: number): number => (megabytes < 10 ? 41 : megabytes < 1000 ? 7 : 3);
-/** Between preparing and the next turn, for samplers to map what was prepared: a run has longer. */
-const IDLE_MS = 20;
 const MEGABYTE = 1_000_000;
 /** The first is the built-in policy. */
 const SIZES = [2, 4, 100, 1000];
@@ -34,9 +32,9 @@ interface Row {
   readonly megabytes: number;
   /** Publish to last acknowledgement. */
   readonly ms: number;
-  /** A copy into memory that is there already, and one hash. */
+  /** A copy into memory that is mapped already, and one hash. */
   readonly referenceMs: number;
-  /** The same into new memory, which the system has to hand out page by page, as it has for the file. */
+  /** The same into new memory, which the system has to map page by page, as it has for the file. */
   readonly freshReferenceMs: number;
   readonly ratio: number;
   readonly freshRatio: number;
@@ -44,8 +42,8 @@ interface Row {
   readonly stagesMs: Readonly<Record<Stages, number>>;
 }
 
-/** Where the time goes, as the learner sees it, in this order. What was not prepared is written while it is hashed. */
-const STAGES = ["copied", "hashed", "told", "first", "last"] as const;
+/** Moments of one version as the learner sees them, in this order. */
+const STAGES = ["published", "announced", "first", "last"] as const;
 type Stages = (typeof STAGES)[number];
 
 export async function run(
@@ -53,7 +51,6 @@ export async function run(
 ): Promise<{ name: string; builtInMs: number; cores: number; rows: Row[]; remote: RemoteRow[] }> {
   const { megabytes } = numbersOf("weights", { megabytes: SIZES[0]! }, options);
   const sizes = "megabytes" in options ? [megabytes] : SIZES;
-  if (natsServer === null) console.log(NO_BROKER);
   const stage = await Stage.open();
   try {
     const rows: Row[] = [];
@@ -67,14 +64,13 @@ export async function run(
           `into new memory ${freshReferenceMs} ms (x ${freshRatio}); five hashes ${fiveHashesMs} ms`,
       );
       console.log(
-        `  in memory and samplers told where after ${at.copied} ms, hashed ${at.hashed}, told the digest ${at.told}, ` +
-          `acknowledged first ${at.first}, last ${at.last}`,
+        `  written and hashed after ${at.published} ms, announced ${at.announced}, acknowledged first ${at.first}, last ${at.last}`,
       );
       const pulled = await stage.pull();
       remote.push(pulled);
       console.log(
         `  to another host: ${pulled.httpMs} ms, through the gate ${pulled.gateMs} ms; bare TCP with a hash ${pulled.tcpMs} ms ` +
-          `(${pulled.ofTcp} of its speed); through a NATS object store ${pulled.natsMs === null ? "not measured" : `${pulled.natsMs} ms`}`,
+          `(${pulled.ofTcp} of its speed)`,
       );
     }
     return { name: "weights", builtInMs: rows[0]!.ms, cores: availableParallelism(), rows, remote };
@@ -150,7 +146,6 @@ class Stage {
       const hash = timed(() => void new Bun.CryptoHasher("sha256").update(bytes).digest());
       const published = await this.#publish(values);
       const ours = published.last;
-      await this.#prepare();
       // The first round warms the code of both.
       if (turn === 0) continue;
       stages.push(published);
@@ -180,28 +175,16 @@ class Stage {
   async #publish(values: Float32Array): Promise<Record<Stages, number>> {
     this.#acknowledged.length = 0;
     const started = performance.now();
-    let copied = started;
-    const message = await this.#publisher.publish(this.#version++, values, (next) => {
-      for (const peer of this.#peers) peer.tell(next);
-      copied = performance.now();
-    });
-    const hashed = performance.now();
+    const message = await this.#publisher.publish(this.#version++, values);
+    const published = performance.now();
     this.#acks.expect(message.version, message.digest);
     const everyone = this.#acks.everyone(message.version);
     for (const peer of this.#peers) peer.tell(message);
-    const told = performance.now();
+    const announced = performance.now();
     await everyone;
     const last = performance.now();
-    const moments = { copied, hashed, told, first: this.#acknowledged[0]!, last };
+    const moments = { published, announced, first: this.#acknowledged[0]!, last };
     return Object.fromEntries(Object.entries(moments).map(([stage, at]) => [stage, at - started])) as typeof moments;
-  }
-
-  /** What a learner does after the last acknowledgement, while the version is played. */
-  async #prepare(): Promise<void> {
-    const next = await this.#publisher.prepare();
-    if (next === null) return;
-    for (const peer of this.#peers) peer.tell(next);
-    await Bun.sleep(IDLE_MS);
   }
 
   async close(): Promise<void> {

@@ -11,7 +11,6 @@ const command = {
   flags: {
     ...lendFlags,
     slots: { type: "count", value: "N", text: "Episodes decoded in one batch; the run's sampler.slots if left out" },
-    delta: { type: "switch", text: "Get only what differs from the last weights: fewer bytes, more work at both ends" },
     threads: { type: "count", value: "N", text: "Threads of its engine; the run's sampler.threads if left out" },
   },
   examples: [
@@ -23,14 +22,9 @@ const command = {
 export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const { flags } = parseOptions(command, args);
-  const { slots, threads, delta } = flags;
-  return lend(
-    sampler,
-    flags,
-    (config) => ({
-      ...config,
-      sampler: { ...config.sampler, ...(slots ? { slots } : {}), ...(threads ? { threads } : {}) },
-    }),
-    delta,
-  );
+  const { slots, threads } = flags;
+  return lend(sampler, flags, (config) => ({
+    ...config,
+    sampler: { ...config.sampler, ...(slots ? { slots } : {}), ...(threads ? { threads } : {}) },
+  }));
 }

@@ -31,7 +31,7 @@ import {
 import { type ServerTls, serverOptions } from "../transport/tls.ts";
 import { bearer, sameSecret } from "../transport/token.ts";
 import type { Problem } from "../transport/transport.ts";
-import { type ServedFile, serveFile } from "../weights/publisher.ts";
+import { type ServedFile, serveFile } from "../weights/http.ts";
 import { type Offer, Offers } from "./offers.ts";
 import { type End, Relay, type Side } from "./relay.ts";
 
@@ -179,10 +179,7 @@ export class Gate {
     try {
       const answer = await ask(path);
       if (!answer.ok) return new Response(await answer.text(), { status: answer.status });
-      return await serveFile((await answer.json()) as ServedFile, request, async (version) => {
-        const base = await ask(`/weights/${version}`);
-        return base.ok ? ((await base.json()) as ServedFile) : null;
-      });
+      return serveFile((await answer.json()) as ServedFile, request);
     } catch (error) {
       return new Response(`the learner does not answer: ${describeError(error)}\n`, { status: 503 });
     }

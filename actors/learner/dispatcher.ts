@@ -14,7 +14,7 @@ import type { FinishedTicket } from "../play/finished-ticket.ts";
 import type { Answer, Ask, Messages, Outcome, PolicyVersion, Tell, Ticket } from "../protocol.ts";
 import type { Hello, HostHandler } from "../transport/handshake.ts";
 import type { Peer } from "../transport/transport.ts";
-import type { Acks } from "../weights/publisher.ts";
+import type { Acks } from "../weights/acks.ts";
 import type { TicketBook } from "./tickets.ts";
 
 export interface DispatcherOptions {
@@ -97,11 +97,6 @@ export class Dispatcher implements HostHandler {
     this.#weights = weights;
     this.#options.acks.expect(weights.version, weights.digest);
     for (const { peer } of this.#samplers.values()) peer.tell(weights);
-  }
-
-  /** Tell the connected samplers where the next weights will be. */
-  prepare(next: Messages["weights.next"]): void {
-    for (const { peer } of this.#samplers.values()) peer.tell(next);
   }
 
   joined(peer: Peer, who: Hello): void {

@@ -19,7 +19,10 @@ import type { Progress } from "../training/report.ts";
 import { Training } from "../training/training.ts";
 import { warmStart } from "../training/warm-start.ts";
 import { welcoming } from "../transport/handshake.ts";
-import { Acks, isAlive, serveWeights, sweep, WeightsPublisher, weightsFolder } from "../weights/publisher.ts";
+import { Acks } from "../weights/acks.ts";
+import { isAlive, sweep, weightsFolder } from "../weights/files.ts";
+import { serveWeights } from "../weights/http.ts";
+import { WeightsPublisher } from "../weights/publisher.ts";
 import { LearnerCheckpoints, newestCheckpoint } from "./checkpoints.ts";
 import { Dispatcher } from "./dispatcher.ts";
 import { type Networks, startingNetworks } from "./networks.ts";
@@ -137,13 +140,8 @@ export const learner: ActorKind = {
       async publish(version) {
         const began = clock.now();
         const { parameters } = networks.policy;
-        const published = publisher.publish(version, parameters, (next) => dispatcher.prepare(next));
-        dispatcher.announce(await meter.during("time/weights", published));
-        const acknowledged = acks.everyone(version).then(() => clock.now() - began);
-        // There is time for the next one now, while this one is played.
-        const preparing = acknowledged.then(() => publisher.prepare());
-        preparing.then((next) => next && dispatcher.prepare(next)).catch(context.fail);
-        return { acknowledged };
+        dispatcher.announce(await meter.during("time/weights", publisher.publish(version, parameters)));
+        return { acknowledged: acks.everyone(version).then(() => clock.now() - began) };
       },
       play: (issued) => meter.during("time/rollout", dispatcher.play(issued)),
       warmStart: (hooks) =>

@@ -20,8 +20,9 @@ import type { Remote } from "../process/worker-rpc.ts";
 import type { PolicyMethods } from "../sampler/policy.ts";
 import type { Progress } from "../training/report.ts";
 import { batchName } from "../training/tickets-to-play.ts";
-import { roundToHalf } from "../weights/encoding.ts";
-import { WeightsPublisher, weightsFolder } from "../weights/publisher.ts";
+import { weightsFolder } from "../weights/files.ts";
+import { roundToHalf } from "../weights/half.ts";
+import { WeightsPublisher } from "../weights/publisher.ts";
 import { policyOf } from "./policy-of-run.ts";
 
 /** The settings of a run, as its folder has them. @throws {Error} in one line, if they cannot be read. */

@@ -29,8 +29,6 @@ export interface JoinOptions {
   readonly tls: ClientTls;
   /** How long the run may be out of reach, at the start and later. */
   readonly patienceMs: number;
-  /** Get only what differs from the weights that are held: fewer bytes, more work at both ends. */
-  readonly delta: boolean;
   /** What of the run's config is another matter on this machine. */
   readonly adapt: (config: RunConfig) => RunConfig;
   /** For people. `stack`: where it was thrown, if it was. */
@@ -91,7 +89,7 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
         ...(broker === null ? { listen: `${ws}/offer/${actor}` } : {}),
         folder: "",
         threads: true,
-        guest: { weightsFrom: http, token, tls, delta: options.delta },
+        guest: { weightsFrom: http, token, tls },
       }),
     // At a broker everyone can be reached.
     ...(broker === null

@@ -8,7 +8,10 @@ import type { ActorContext } from "../actor.ts";
 import { type EngineSettings, startEngine } from "../engine/start-engine.ts";
 import { loadPretrained } from "../policy/pretrained.ts";
 import type { Messages } from "../protocol.ts";
-import { downloading, type Held, loadWeights, MappedAhead, overHttp, WeightsError } from "../weights/publisher.ts";
+import { downloading } from "../weights/download.ts";
+import { WeightsError } from "../weights/error.ts";
+import { overHttp } from "../weights/http.ts";
+import { loadWeights } from "../weights/load.ts";
 
 export interface PolicySettings {
   readonly model: ModelConfig;
@@ -30,8 +33,6 @@ export function policyMethods() {
   let engine: Engine;
   let decoder: Decoder | undefined;
   let generator: Generator | undefined;
-  let held: Held | null = null;
-  const ahead = new MappedAhead();
   const started = () => {
     if (generator === undefined) throw new Error("no weights were loaded yet");
     return generator;
@@ -42,27 +43,18 @@ export function policyMethods() {
       engine = await startEngine(settings.engine);
       return `${engine.name}, ${engine.device}`;
     },
-    /** Map the next version ahead, where it is on this host. It is used when it was published, by `load`. */
-    look(next: Messages["weights.next"]): void {
-      if (settings.guest === null) ahead.look(next);
-    },
     /** @returns the digest of the bytes that were found. Only if it is the published one are they now in use. */
     async load(message: Messages["weights"]): Promise<string> {
       let loaded: Awaited<ReturnType<typeof loadWeights>>;
       try {
         const { guest, token } = settings;
         const where = guest === null ? message : overHttp(message, guest.weightsFrom);
-        const how = downloading(guest?.tls ?? {});
-        const base = guest?.delta ? held : null;
-        loaded = await loadWeights(where, parameterCount(settings.model), token, how, base, ahead);
+        loaded = await loadWeights(where, parameterCount(settings.model), token, downloading(guest?.tls ?? {}));
       } catch (error) {
-        // If what we hold is not what we think, a difference to it is of no use.
-        held = null;
         if (error instanceof WeightsError && error.digest !== null) return error.digest;
         throw error;
       }
       const { values, digest } = loaded;
-      held = { version: message.version, values, digest };
       if (decoder === undefined) decoder = new Decoder(engine, settings.model, values, await options(settings));
       else decoder.setParameters(values);
       generator ??= new Generator(decoder, settings.model.vocabulary, settings.slots);

@@ -25,7 +25,7 @@ export interface SamplerOptions {
   readonly slots: number;
   readonly rules: PlayRules;
   readonly dialogue: Dialogue;
-  readonly policy: EpisodePolicy & Pick<Remote<PolicyMethods>, "load" | "look">;
+  readonly policy: EpisodePolicy & Pick<Remote<PolicyMethods>, "load">;
   readonly envServers: EnvServers;
   readonly envTag: (name: string) => EnvTag;
   /** Tries of one episode on this sampler, each with an env server that lives. */
@@ -83,10 +83,6 @@ export class Sampler implements Handler {
       case "weights":
         this.#next = message;
         void this.#renew();
-        break;
-      case "weights.next":
-        // What is wrong with it shows when it is loaded.
-        this.#options.policy.look(message).catch(() => {});
         break;
       case "tickets":
         this.#waiting.push(...message.tickets);

@@ -11,7 +11,7 @@ import type { RunActorSettings } from "../process/run-actor.ts";
 import type { ActorView } from "../protocol.ts";
 import { createTransport } from "../transport/create.ts";
 import type { Problem } from "../transport/transport.ts";
-import { isAlive, sweep, weightsFolder } from "../weights/publisher.ts";
+import { isAlive, sweep, weightsFolder } from "../weights/files.ts";
 import { actorsOf, Whereabouts } from "./roster.ts";
 import { bunSpawner } from "./spawner.ts";
 import type { RunEnd, SupervisorEvent } from "./supervision.ts";

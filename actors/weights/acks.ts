@@ -1,13 +1,13 @@
 /**
- * Who holds which weights: what the learner published against what samplers say they loaded.
+ * Which sampler holds which weights: compares what the learner published with what samplers report as loaded.
  *
- * - A sampler holds a version when it named the digest that was published, never because it was sent something.
- * - A sampler that names another digest, or a version that was never published, is quarantined: it holds nothing, and nobody
- *   waits for it, until it joins again.
- * - What a sampler holds never goes back: an older version after a newer one changes nothing.
+ * - A sampler holds a version once it has reported the published digest, not when the version was sent to it.
+ * - A sampler that reports another digest, or a version that was never published, is quarantined until it joins again: it holds
+ *   nothing, and `everyone` does not wait for it.
+ * - The version that a sampler holds never decreases: a report of an older one changes nothing.
  */
 
-/** Published digests kept. A sampler that is further behind is as good as one with other bytes. */
+/** Published digests kept. A sampler that reports an older version is quarantined. */
 const PUBLISHED_MAX = 64;
 
 /** The version that a sampler holds; null: none yet. */
@@ -15,7 +15,7 @@ type Held = number | null | "quarantined";
 
 interface Wait {
   readonly version: number;
-  /** Samplers that are there, not quarantined, and do not hold it yet. */
+  /** Samplers that have joined, are not quarantined, and do not hold it yet. */
   readonly missing: Set<string>;
   readonly resolve: () => void;
 }
@@ -32,7 +32,7 @@ export class Acks {
     return this.#holders;
   }
 
-  /** From now on this is what samplers should load. @throws {RangeError} if it is not newer than the last. */
+  /** The version that samplers should load from now on. @throws {RangeError} if it is not newer than the last. */
   expect(version: number, digest: string): void {
     const newest = [...this.#published.keys()].at(-1);
     if (newest !== undefined && version <= newest) {
@@ -47,7 +47,7 @@ export class Acks {
     return this.#published.get(version);
   }
 
-  /** A sampler is there. Whatever it held on an earlier connection is forgotten. */
+  /** What the sampler held on an earlier connection is forgotten. */
   join(sampler: string): void {
     this.#set(sampler, null);
   }
@@ -56,7 +56,7 @@ export class Acks {
     this.#set(sampler, undefined);
   }
 
-  /** The version a sampler holds; null if none that we know, or if it is quarantined or not there. */
+  /** The version a sampler holds; null if it holds none, is quarantined or has not joined. */
   version(sampler: string): number | null {
     const held = this.#held.get(sampler);
     return typeof held === "number" ? held : null;
@@ -67,9 +67,9 @@ export class Acks {
   }
 
   /**
-   * A sampler says what it has loaded.
+   * A sampler reports what it has loaded.
    *
-   * @returns false if that was never published: then it is quarantined, as it is if it was already.
+   * @returns false if the sampler is quarantined, now or already: this was never published.
    */
   loaded(sampler: string, version: number, digest: string): boolean {
     const held = this.#held.get(sampler);
@@ -82,7 +82,7 @@ export class Acks {
     return true;
   }
 
-  /** Resolves when every sampler that is there, and not quarantined, holds this version or a newer one: at once if none is. */
+  /** Resolves when every sampler that has joined and is not quarantined holds this version or a newer one. */
   everyone(version: number): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     const missing = new Set([...this.#held].filter(([, held]) => isMissing(held, version)).map(([sampler]) => sampler));
@@ -91,7 +91,7 @@ export class Acks {
     return promise;
   }
 
-  /** @param held  undefined: it is gone */
+  /** @param held  undefined: the sampler has left */
   #set(sampler: string, held: Held | undefined): void {
     const before = this.#held.get(sampler);
     this.#holders += Number(typeof held === "number") - Number(typeof before === "number");

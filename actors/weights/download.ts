@@ -1,20 +1,18 @@
-/**
- * Bytes from a URL of the run, hashed as they come. A connection that breaks is made again from where it broke.
- */
+/** Downloads a version from a URL of the run and hashes it on the way. A broken connection is continued from where it broke. */
 import { type Clock, realClock } from "../clock.ts";
 import { describeError } from "../errors.ts";
 import type { ClientTls } from "../transport/tls.ts";
 import { bearer } from "../transport/token.ts";
-import { decode } from "./encoding.ts";
+import { decodeHalf } from "./half.ts";
 
 export interface Download {
   readonly fetch: (url: string, init: RequestInit) => Promise<Response>;
   readonly clock: Clock;
-  /** A connection on which no byte comes for so long is given up. */
+  /** A connection that brings no byte for this long is given up. */
   readonly silenceMsMax: number;
-  /** So many connections in a row that bring no byte are the end. */
+  /** The download fails after this many connections in a row that bring no byte. */
   readonly failuresMax: number;
-  /** Before the next try, times the failures in a row. */
+  /** Wait before the next connection, times the failures in a row. */
   readonly pauseMs: number;
 }
 
@@ -27,27 +25,18 @@ export const downloading = (tls: ClientTls = {}): Download => ({
   pauseMs: 200,
 });
 
-/** A version that the other end may describe its bytes by. */
-export interface Held {
-  readonly version: number;
-  readonly digest: string;
-  readonly values: Float32Array;
-}
-
-/** An answer that will not get better by asking again. */
+/** An answer that stays the same however often we ask. */
 class Refused extends Error {}
 
 /**
- * @param held  a version of as many bytes that we have; null to be told everything
  * @returns exactly `byteLength` bytes and their sha256 (hex).
- * @throws {Error} saying why they cannot be had.
+ * @throws {Error} with the reason, if they cannot be had.
  */
 export async function download(
   url: string,
   byteLength: number,
   token: string,
   how: Download,
-  held: Held | null = null,
 ): Promise<{ bytes: Uint8Array<ArrayBuffer>; digest: string }> {
   const bytes = new Uint8Array(byteLength);
   const hasher = new Bun.CryptoHasher("sha256");
@@ -56,7 +45,7 @@ export async function download(
   while (got < byteLength) {
     const before = got;
     try {
-      for await (const chunk of body({ url, begin: got, byteLength, token, how, held })) {
+      for await (const chunk of body(url, got, token, how)) {
         if (got + chunk.length > byteLength) throw new Refused(`more than the ${byteLength} published bytes came`);
         bytes.set(chunk, got);
         hasher.update(chunk);
@@ -67,12 +56,10 @@ export async function download(
       if (error instanceof Refused) throw new Error(error.message);
       failures = got > before ? 0 : failures + 1;
       if (failures >= how.failuresMax) {
-        throw new Error(
-          `given up after ${failures} ${failures === 1 ? "try" : "tries"} without a byte; the last: ${describeError(error)}`,
-          {
-            cause: error,
-          },
-        );
+        const tries = failures === 1 ? "try" : "tries";
+        throw new Error(`given up after ${failures} ${tries} without a byte; the last: ${describeError(error)}`, {
+          cause: error,
+        });
       }
       await new Promise<void>((resume) => how.clock.after(failures * how.pauseMs, resume));
     }
@@ -80,17 +67,8 @@ export async function download(
   return { bytes, digest: hasher.digest("hex") };
 }
 
-interface Wanted {
-  readonly url: string;
-  readonly begin: number;
-  readonly byteLength: number;
-  readonly token: string;
-  readonly how: Download;
-  readonly held: Held | null;
-}
-
-/** The bytes from `begin` on, as they come. Only a whole version may come in another encoding. */
-async function* body({ url, begin, byteLength, token, how, held }: Wanted): AsyncGenerator<Uint8Array> {
+/** The bytes from `begin` on, as they come. Only a whole version may come in half precision. */
+async function* body(url: string, begin: number, token: string, how: Download): AsyncGenerator<Uint8Array> {
   const abort = new AbortController();
   let cancel = () => {};
   const watch = () => {
@@ -100,13 +78,11 @@ async function* body({ url, begin, byteLength, token, how, held }: Wanted): Asyn
   };
   watch();
   try {
-    const usable = held !== null && 4 * held.values.length === byteLength;
-    const accept = usable ? `half, delta=${held.version}:${held.digest}` : "half";
     const headers = {
       Authorization: bearer(token),
-      ...(begin > 0 ? { Range: `bytes=${begin}-` } : { "Accept-Weights": accept }),
+      ...(begin > 0 ? { Range: `bytes=${begin}-` } : { "Accept-Weights": "half" }),
     };
-    // A redirect could take the token to somebody else.
+    // A redirect could take the token to another server.
     const response = await how.fetch(url, { headers, signal: abort.signal, redirect: "error" });
     const wanted = begin === 0 ? 200 : 206;
     if (response.status !== wanted) {
@@ -115,31 +91,21 @@ async function* body({ url, begin, byteLength, token, how, held }: Wanted): Asyn
       if (response.status >= 500) throw new Error(answer);
       throw new Refused(answer);
     }
-    yield* decoded(heard(response.body ?? [], watch), response.headers.get("content-weights"), byteLength, held);
+    const stream = watched(response.body ?? [], watch);
+    const encoding = response.headers.get("content-weights");
+    if (encoding === null) yield* stream;
+    else if (encoding === "half") yield* decodeHalf(stream);
+    else throw new Refused(`the bytes came in an unknown encoding, ${encoding}`);
   } finally {
     cancel();
-    // Ends a connection that still brings bytes nobody wants.
+    // Ends a connection that still brings bytes.
     abort.abort();
   }
 }
 
-async function* heard(stream: AsyncIterable<Uint8Array> | Iterable<never>, watch: () => void) {
+async function* watched(stream: AsyncIterable<Uint8Array> | Iterable<never>, watch: () => void) {
   for await (const chunk of stream) {
     watch();
     yield chunk as Uint8Array;
   }
-}
-
-function decoded(
-  stream: AsyncIterable<Uint8Array>,
-  encoding: string | null,
-  byteLength: number,
-  held: Held | null,
-): AsyncIterable<Uint8Array> {
-  if (encoding === null) return stream;
-  if (encoding === "half") return decode(stream, null, byteLength);
-  if (encoding !== "delta" || held === null)
-    throw new Refused(`bytes came in an encoding that was not asked for, ${encoding}`);
-  const base = new Uint8Array(held.values.buffer, held.values.byteOffset, held.values.byteLength);
-  return decode(stream, (begin, end) => base.subarray(begin, end), byteLength);
 }

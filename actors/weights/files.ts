@@ -1,29 +1,26 @@
 /**
- * Files of weights in a folder of shared memory: their names, and the removal of those that nobody owns any more.
+ * Files of weights in a folder of shared memory: their names, and the removal of files whose owner is dead.
  *
- * - A name says whose it is: run, process (in its pid namespace, with its start time, as pids are used again) and version.
- * - Only a file whose owner is known to be dead is removed; one of another pid namespace is not ours to judge.
+ * - A name contains the run, the owner process (pid namespace, pid, start time, because pids are reused) and the version.
+ * - Only a file whose owner is known to be dead is removed. Processes of another pid namespace cannot be judged, so their files stay.
  */
 import { accessSync, constants, readdirSync, readFileSync, readlinkSync, unlinkSync } from "node:fs";
 import { join } from "node:path";
 
-/** A process that can be told from every other one on this host. */
+/** Identifies one process of this host. */
 export interface Owner {
   readonly pid: number;
   /** Clock ticks since boot; 0 where the system has no /proc. */
   readonly startTime: number;
-  /** Inode of its pid namespace; 0 where there is none. */
+  /** Inode of its pid namespace; 0 where the system has none. */
   readonly namespace: number;
 }
 
 export const SHARED_MEMORY = "/dev/shm";
 
-/** What a file is called until its bytes are complete. */
-const UNFINISHED = ".part";
-
 const NAME = /^bunraku-.+-(\d+)\.(\d+)\.(\d+)-v\d+(\.part)?$/;
 
-/** A name never ends up in another folder, whatever the run is called. */
+/** No run name can lead to another folder. */
 const safe = (run: string) => run.replaceAll(/[^A-Za-z0-9_-]/g, "_");
 
 export function weightsPath(
@@ -35,28 +32,25 @@ export function weightsPath(
   return join(folder, `bunraku-${safe(run)}-${namespace}.${pid}.${startTime}-v${version}`);
 }
 
-export const unfinished = (path: string): string => path + UNFINISHED;
+/** The file's name until its bytes are complete. */
+export const unfinished = (path: string): string => `${path}.part`;
 
 /**
- * Where weights go: shared memory where there is some, else a folder of the run.
+ * The folder for weights: shared memory if it can be written, else a folder of the run.
  *
- * @param notice  told once, in a sentence, if it is the folder
+ * @param notice  called if it is the run's folder
  */
 export function weightsFolder(runFolder: string, notice: (text: string) => void, shared = SHARED_MEMORY): string {
   try {
     accessSync(shared, constants.W_OK | constants.X_OK);
     return shared;
   } catch {
-    notice(`there is no ${shared} that can be written, so weights go through ${runFolder}; slower on a slow disk`);
+    notice(`${shared} cannot be written, so weights go through ${runFolder}, which is slower on a slow disk`);
     return runFolder;
   }
 }
 
-/**
- * Remove what dead learners left behind.
- *
- * @returns names of the files that were removed.
- */
+/** Removes the files of dead learners. @returns their names */
 export function sweep(folder: string, isAlive: (owner: Owner) => boolean): string[] {
   const left = readdirSync(folder).filter((name) => {
     const [, namespace, pid, startTime] = NAME.exec(name) ?? [];
@@ -68,18 +62,17 @@ export function sweep(folder: string, isAlive: (owner: Owner) => boolean): strin
       unlinkSync(join(folder, name));
       return true;
     } catch {
-      // Another account's file, or somebody else was sweeping too.
+      // Another account's file, or another learner swept it first.
       return false;
     }
   });
 }
 
-/** This very process. */
 export function thisProcess(): Owner {
   return { pid: process.pid, startTime: runningSince(process.pid) ?? 0, namespace: pidNamespace() };
 }
 
-/** False only for a process of our pid namespace that is gone, or a zombie, or whose pid is another process's now. */
+/** False only for a process of our pid namespace that has ended, is a zombie, or whose pid belongs to another process now. */
 export function isAlive({ pid, startTime, namespace }: Owner): boolean {
   if (namespace !== pidNamespace()) return true;
   if (namespace !== 0) return runningSince(pid) === startTime;
@@ -108,7 +101,7 @@ function runningSince(pid: number): number | null {
   } catch {
     return null;
   }
-  // The name of the program, in parentheses, may hold spaces and parentheses; what follows the last one is regular.
+  // The program's name, in parentheses, may contain spaces and parentheses; the fields behind the last one are regular.
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   const state = fields[0]!;
   return state === "Z" || state === "X" ? null : Number(fields[19]);

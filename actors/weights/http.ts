@@ -1,14 +1,13 @@
 /**
- * Published weights over plain HTTP, for samplers of other hosts. Who may ask is decided before: the socket listener has
- * compared the run's token when this is called.
+ * Published weights over plain HTTP, for samplers of other hosts. Whether the request may be answered was decided before: the socket
+ * listener has compared the run's token.
  */
-
-import { encode, type Reader } from "./encoding.ts";
+import { encodeHalf } from "./half.ts";
 import type { Published, WeightsPublisher } from "./publisher.ts";
 
 const PATH = /^\/weights\/(\d{1,15})(\/file)?$/;
 
-/** What of a version's message its bytes must be served with, and where they are on this host. */
+/** Where a version's bytes are on this host, and what they are served with. */
 export interface ServedFile {
   readonly path: string;
   readonly digest: string;
@@ -17,56 +16,41 @@ export interface ServedFile {
   readonly half: boolean;
 }
 
-/** Another version that is kept. */
-export type FindFile = (version: number) => ServedFile | null | Promise<ServedFile | null>;
-
-/** The same version, to be told to a sampler of another host. @param base  such as "http://10.0.0.5:7000" */
+/** The message for a sampler of another host. @param base  such as "http://10.0.0.5:7000" */
 export const overHttp = (published: Published, base: string): Published => ({
   ...published,
   location: { kind: "http", url: new URL(`/weights/${published.version}`, base).href },
 });
 
 /**
- * Answers `GET /weights/VERSION`, whole or from one range of bytes; and `GET /weights/VERSION/file` with where the bytes are, for who
- * serves them in our place on this host.
+ * Answers `GET /weights/VERSION`, whole or one range of bytes; and `GET /weights/VERSION/file` with a `ServedFile`, for a gate on this
+ * host that serves the bytes itself.
  *
- * @returns a function for `ListenOptions.fetch`; null where the request is not about weights.
+ * @returns a function for `ListenOptions.fetch`; it returns null where the request is not about weights.
  */
-export function serveWeights(
-  publisher: Pick<WeightsPublisher, "file">,
-): (request: Request) => Response | Promise<Response> | null {
-  const find = (version: number): ServedFile | null => {
-    const file = publisher.file(version);
-    if (file === undefined) return null;
-    const { digest, byteLength } = file.message;
-    return { path: file.path, digest, byteLength, half: file.half };
-  };
+export function serveWeights(publisher: Pick<WeightsPublisher, "file">): (request: Request) => Response | null {
   return (request) => {
     const [, version, where] = PATH.exec(new URL(request.url).pathname) ?? [];
     if (version === undefined) return null;
-    const file = find(Number(version));
-    if (file === null) return new Response(`version ${version} is not kept any more\n`, { status: 404 });
-    return where === undefined ? serveFile(file, request, find) : Response.json(file);
+    const file = publisher.file(Number(version));
+    if (file === undefined) return new Response(`version ${version} is not kept any more\n`, { status: 404 });
+    const { digest, byteLength } = file.message;
+    const served: ServedFile = { path: file.path, digest, byteLength, half: file.half };
+    return where === undefined ? serveFile(served, request) : Response.json(served);
   };
 }
 
-/**
- * The bytes that a request wants, in the shortest encoding that it takes. Unencoded, the system sends them from the file; either way
- * they go as fast as the other end reads.
- */
-export async function serveFile(file: ServedFile, request: Request, find: FindFile): Promise<Response> {
-  const { path, digest, byteLength } = file;
+/** The bytes that a request asks for; in half precision if the version has it and the request accepts it. */
+export function serveFile({ path, digest, byteLength, half }: ServedFile, request: Request): Response {
   if (request.method !== "GET" && request.method !== "HEAD") {
-    return new Response("weights are only read\n", { status: 405, headers: { Allow: "GET, HEAD" } });
+    return new Response("weights can only be read\n", { status: 405, headers: { Allow: "GET, HEAD" } });
   }
+  const file = Bun.file(path);
   const headers = { "Accept-Ranges": "bytes", "Content-Type": "application/octet-stream", ETag: `"${digest}"` };
   const range = request.headers.get("range");
   if (range === null) {
-    const accept = request.headers.get("accept-weights") ?? "";
-    const base = await baseOf(accept, byteLength, find);
-    if (base === null && !(file.half && /\bhalf\b/.test(accept))) return new Response(Bun.file(path), { headers });
-    const code = encode(readerOf(path), base === null ? null : readerOf(base.path), byteLength);
-    return new Response(code, { headers: { ...headers, "Content-Weights": base === null ? "half" : "delta" } });
+    if (!half || request.headers.get("accept-weights") !== "half") return new Response(file, { headers });
+    return new Response(encodeHalf(file.stream()), { headers: { ...headers, "Content-Weights": "half" } });
   }
   const part = parseRange(range, byteLength);
   if (part === null) {
@@ -76,24 +60,11 @@ export async function serveFile(file: ServedFile, request: Request, find: FindFi
     });
   }
   const { begin, end } = part;
-  return new Response(Bun.file(path).slice(begin, end), {
+  return new Response(file.slice(begin, end), {
     status: 206,
     headers: { ...headers, "Content-Range": `bytes ${begin}-${end - 1}/${byteLength}` },
   });
 }
-
-/** The version that both ends hold, if it is the very same. */
-async function baseOf(accept: string, byteLength: number, find: FindFile): Promise<ServedFile | null> {
-  const [, version, digest] = /\bdelta=(\d{1,15}):([0-9a-f]{64})\b/.exec(accept) ?? [];
-  if (version === undefined) return null;
-  const base = await find(Number(version));
-  return base?.digest === digest && base?.byteLength === byteLength ? base : null;
-}
-
-const readerOf =
-  (path: string): Reader =>
-  (begin, end) =>
-    Bun.file(path).slice(begin, end).bytes();
 
 /**
  * One range of bytes, as RFC 9110 section 14.1.2 writes it: `bytes=0-99`, `bytes=100-` or `bytes=-100`.

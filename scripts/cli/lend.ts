@@ -53,7 +53,6 @@ export async function lend(
   kind: ActorKind,
   flags: LendFlags,
   adapt: (config: RunConfig) => RunConfig,
-  delta = false,
 ): Promise<number> {
   const { join: address, patience = PATIENCE_SECONDS, quiet = false, json = false } = flags;
   if (address === undefined) throw new UsageError("say where: --join ws://HOST:PORT, or wss:// for TLS");
@@ -72,7 +71,6 @@ export async function lend(
     token,
     tls,
     adapt,
-    delta,
     patienceMs: 1000 * patience,
     say: (level, text, stack) => {
       if (level !== "info") say(`${level}: ${text}`);

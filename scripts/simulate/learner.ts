@@ -20,7 +20,7 @@ import type { Progress } from "../../actors/training/report.ts";
 import { Training } from "../../actors/training/training.ts";
 import { welcoming } from "../../actors/transport/handshake.ts";
 import type { Peer } from "../../actors/transport/transport.ts";
-import { Acks } from "../../actors/weights/publisher.ts";
+import { Acks } from "../../actors/weights/acks.ts";
 import { parameterCount } from "../../model/policy/parameters.ts";
 import { type Invariants, WatchedBook } from "./invariants.ts";
 import { digestOf, learn } from "./policy.ts";
@@ -141,13 +141,8 @@ export async function startLearner(config: RunConfig, context: ProcessContext): 
       const place = { owner: life, values: new Float32Array(values.length) };
       stage.memory.set(path, place);
       const seal = { key: "0".repeat(32), tag: "0".repeat(32) };
-      const tellWhere = () =>
-        host.prepare({ type: "weights.next", path, byteLength: values.byteLength, key: seal.key });
-      // Samplers look before the bytes are there, while they are, or after the learner died over it.
-      tellWhere();
       await life.sleep(world.between(1, 20), `publishes ${next}`);
       place.values.set(values);
-      tellWhere();
       await life.sleep(world.between(1, 20), `hashes ${next}`);
       const digest = digestOf(values);
       version = next;

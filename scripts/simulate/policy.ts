@@ -42,8 +42,6 @@ export class SimulatedPolicy {
   readonly #open = new Set<string>();
   /** Of the weights in use; empty without. */
   #digest = "";
-  /** What lay where the next ones were to be, when it was looked at. */
-  #looked: { readonly path: string; readonly values: Float32Array } | null = null;
   /** Where they came from, and which they are. */
   #held: { readonly owner: Life; readonly version: number } | null = null;
 
@@ -60,10 +58,6 @@ export class SimulatedPolicy {
 
   readonly methods: Omit<Remote<PolicyMethods>, "written"> = {
     start: async () => "simulated",
-    look: async ({ path }) => {
-      const found = this.#memory.get(path);
-      this.#looked = found === undefined ? null : { path, values: found.values.slice() };
-    },
     load: (message) => this.#load(message),
     open: async (sequence) => {
       if (this.#open.has(sequence)) this.#invariants.broken(8, `${this.#life.name} opened ${sequence} twice`);
@@ -79,9 +73,7 @@ export class SimulatedPolicy {
     await this.#life.sleep(world.between(5, 100), `loads ${path}`);
     const found = this.#memory.get(path);
     if (found === undefined || !found.owner.alive) throw new Error(`no weights at ${path}`);
-    const looked = this.#looked;
-    const proved = looked?.path === path && digestOf(looked.values) === digest;
-    const values = proved ? looked.values : found.values.slice();
+    const values = found.values.slice();
     if (world.uniform() < this.#troubles.corrupt) values[0]! += 1;
     const loaded = digestOf(values);
     if (loaded !== digest) return loaded;

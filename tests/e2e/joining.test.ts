@@ -128,7 +128,7 @@ test(
     const run = new RunProcess(folder, [...args, "--samplers", "0", "--env-servers", "0"]);
     const address = await addressOf(run);
     const made = ["--join", address, "--token-file", join(folder, "join.token")];
-    const guests = [new Guest("env-server", made), new Guest("sampler", [...made, "--delta", "--slots", "4"])];
+    const guests = [new Guest("env-server", made), new Guest("sampler", [...made, "--slots", "4"])];
     await Promise.all(guests.map((guest) => guest.joined()));
     expect(statSync(join(folder, "join.token")).mode & 0o777).toBe(0o600);
     expect((await run.ended).code).toBe(0);

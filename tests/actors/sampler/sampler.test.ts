@@ -1,6 +1,6 @@
 /** A sampler plays what it was asked, with the weights it was asked to, for the learner that asked. */
 import { beforeEach, describe, expect, test } from "bun:test";
-import type { Messages, PlayedOutcome } from "../../../actors/protocol.ts";
+import type { PlayedOutcome } from "../../../actors/protocol.ts";
 import {
   ASK_MS,
   bandits,
@@ -136,39 +136,6 @@ describe("a sampler", () => {
     learner.tell(weights(2, "a"));
     await world.settle();
     expect([policy.loads, loaded().at(-1)]).toEqual([[1], [2, "a"]]);
-  });
-});
-
-describe("weights that are still to come", () => {
-  const next = (path: string) =>
-    ({ type: "weights.next", path, byteLength: 4, key: "0".repeat(32) }) satisfies Messages["weights.next"];
-
-  test("are looked at, also in the middle of an episode, and nothing is told or played of them", async () => {
-    const { policy, failures } = await started();
-    const release = hold(policy);
-    learner.play(ticket("e0"));
-    await world.settle();
-    learner.tell(next("/b"));
-    await world.settle();
-    release();
-    await world.settle();
-    expect([policy.looks, policy.loads, loaded(), failures]).toEqual([["/b"], [1], [[1, "a"]], []]);
-    expect(learner.of("episode.finished")).toMatchObject([{ outcome: { trajectory: { version: 1 } } }]);
-    learner.tell(weights(2, "b"));
-    await world.settle();
-    expect(loaded()).toEqual([
-      [1, "a"],
-      [2, "b"],
-    ]);
-  });
-
-  test("and cannot be looked at are no failure", async () => {
-    const { policy, failures } = await started();
-    policy.look = () => Promise.reject(new RangeError("no such file"));
-    learner.tell(next("/b"));
-    learner.tell(weights(2, "b"));
-    await world.settle();
-    expect([failures, loaded().at(-1)]).toEqual([[], [2, "b"]]);
   });
 });
 

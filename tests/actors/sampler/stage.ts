@@ -80,8 +80,6 @@ export class World {
 /** Loads what it is told to find, and writes a reply when a test lets it. */
 export class FakePolicy {
   readonly loads: number[] = [];
-  readonly looks: string[] = [];
-  look = async ({ path }: Messages["weights.next"]): Promise<void> => void this.looks.push(path);
   /** The digest found for a version; an error is thrown. Default: what was published. */
   found: (message: Messages["weights"]) => string | Error | Promise<string> = ({ digest }) => digest;
   /** Replies wait for this. */
@@ -99,7 +97,6 @@ export class FakePolicy {
       if (found instanceof Error) throw found;
       return found;
     },
-    look: (next) => this.look(next),
     open: async (sequence) => void this.played.push(sequence),
     close: async () => {},
     reply: async (): Promise<Reply> => {
@@ -216,7 +213,7 @@ export class FakeLearner {
     return this.heard.filter((message) => message.type === type) as Messages[T][];
   }
 
-  tell(message: Messages["weights" | "weights.next" | "tickets"]): void {
+  tell(message: Messages["weights" | "tickets"]): void {
     this.peers.at(-1)!.tell(message);
   }
 

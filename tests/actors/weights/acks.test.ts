@@ -1,6 +1,6 @@
 /** A sampler counts as updated when it named the digest that was published, and not before. */
 import { beforeEach, describe, expect, test } from "bun:test";
-import { Acks } from "../../../actors/weights/publisher.ts";
+import { Acks } from "../../../actors/weights/acks.ts";
 
 const digest = (version: number) => version.toString(16).padStart(64, "0");
 let acks: Acks;

@@ -7,13 +7,9 @@ import fc from "fast-check";
 import { realClock } from "../../../actors/clock.ts";
 import { createTransport } from "../../../actors/transport/create.ts";
 import { type Download, downloading } from "../../../actors/weights/download.ts";
-import {
-  loadWeights,
-  overHttp,
-  type Published,
-  serveWeights,
-  WeightsPublisher,
-} from "../../../actors/weights/publisher.ts";
+import { overHttp, serveWeights } from "../../../actors/weights/http.ts";
+import { loadWeights } from "../../../actors/weights/load.ts";
+import { type Published, WeightsPublisher } from "../../../actors/weights/publisher.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { TOKEN } from "../supervisor/stage.ts";
 

@@ -4,16 +4,10 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFile
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { parseMessage } from "../../../actors/protocol.ts";
-import { thisProcess, weightsPath } from "../../../actors/weights/files.ts";
-import {
-  isAlive,
-  loadWeights,
-  type Published,
-  sweep,
-  WeightsError,
-  WeightsPublisher,
-  weightsFolder,
-} from "../../../actors/weights/publisher.ts";
+import { WeightsError } from "../../../actors/weights/error.ts";
+import { isAlive, sweep, thisProcess, weightsFolder, weightsPath } from "../../../actors/weights/files.ts";
+import { loadWeights } from "../../../actors/weights/load.ts";
+import { type Published, WeightsPublisher } from "../../../actors/weights/publisher.ts";
 import { Sealer } from "../../../actors/weights/seal.ts";
 
 let folder: string;
@@ -308,7 +302,7 @@ describe("weightsFolder", () => {
     const notices: string[] = [];
     expect(weightsFolder("runs/x", (text) => notices.push(text), join(folder, "none"))).toBe("runs/x");
     expect(notices).toEqual([
-      `there is no ${join(folder, "none")} that can be written, so weights go through runs/x; slower on a slow disk`,
+      `${join(folder, "none")} cannot be written, so weights go through runs/x, which is slower on a slow disk`,
     ]);
   });
 });

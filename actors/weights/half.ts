@@ -1,0 +1,41 @@
+/**
+ * Weights in half precision (IEEE 754 binary16). A publisher with `half` rounds every value before it hashes and writes them, so half
+ * of the bytes is enough to send them to another host; what is decoded there is the published bytes, bit for bit.
+ */
+
+/** The values as half precision holds them. @throws {RangeError} naming the first one that is too large for it */
+export function roundToHalf(values: Float32Array): Float32Array<ArrayBuffer> {
+  const rounded = Float32Array.from(Float16Array.from(values));
+  const lost = rounded.findIndex((value, i) => !Number.isFinite(value) && Number.isFinite(values[i]!));
+  if (lost === -1) return rounded;
+  throw new RangeError(
+    `weight ${lost} is ${values[lost]}, and half precision ends at 65504; use sampler.precision full`,
+  );
+}
+
+/** float32 bytes of rounded values as float16 bytes. */
+export async function* encodeHalf(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  for await (const bytes of wholeValues(stream, 4)) {
+    yield new Uint8Array(Float16Array.from(new Float32Array(bytes)).buffer);
+  }
+}
+
+/** The other way round. A value of which only one byte came is left out. */
+export async function* decodeHalf(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  for await (const bytes of wholeValues(stream, 2)) {
+    yield new Uint8Array(Float32Array.from(new Float16Array(bytes)).buffer);
+  }
+}
+
+/** The same bytes in buffers that end where a value ends, wherever the chunks of the stream end. */
+async function* wholeValues(stream: AsyncIterable<Uint8Array>, valueBytes: number): AsyncGenerator<ArrayBuffer> {
+  let rest = new Uint8Array(0);
+  for await (const chunk of stream) {
+    const bytes = new Uint8Array(rest.length + chunk.length);
+    bytes.set(rest);
+    bytes.set(chunk, rest.length);
+    const end = bytes.length - (bytes.length % valueBytes);
+    if (end > 0) yield bytes.buffer.slice(0, end);
+    rest = bytes.slice(end);
+  }
+}
