@@ -169,20 +169,6 @@ describe("weights", () => {
     expect([early.told, late.told]).toEqual([[weights(1), weights(2, "b")], [weights(2, "b")]]);
   });
 
-<<<<<<< HEAD
-  test("to come are told of while they are to come, and count for nothing: tickets wait for those that were published", async () => {
-    const early = await hand("s0").ready(4);
-    const next = { type: "weights.next", path: "/b", byteLength: 4, key: "0".repeat(32) } as const;
-    dispatcher.prepare(next);
-    await world.settle();
-    const late = await hand("s1").connect();
-    void dispatcher.play(tickets(1));
-    await world.settle();
-    expect([early.told, late.told, acks.holders]).toEqual([[next], [], 0]);
-  });
-
-=======
->>>>>>> 8fdcc7a (weights: announce a version once, send it whole or in half precision)
   test("other than those published quarantine a sampler, until it says hello again", async () => {
     dispatcher.announce(weights(1));
     const [bad, good] = [await hand("s0").ready(4, 1, "f"), await hand("s1").ready(4)];
