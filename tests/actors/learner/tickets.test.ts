@@ -46,9 +46,9 @@ describe("a batch", () => {
     expect(names(grant("s", 3))).toEqual(["old0", "old1", "new0"]);
   });
 
-  test("is refused whole if an episode of it is in the book already", () => {
+  test("is refused whole if an episode of it is open already", () => {
     void book.issue([ticket("a")]);
-    const message = "cannot issue episode a: it is in the book already";
+    const message = "cannot issue episode a: it is open already";
     expect(() => book.issue([ticket("b"), ticket("a")])).toThrow(new RangeError(message));
     expect(() => book.issue([ticket("c"), ticket("c")])).toThrow("cannot issue episode c");
     expect(names(grant("s"))).toEqual(["a"]);
@@ -175,7 +175,7 @@ describe("after the last attempt", () => {
       {
         ticket: ticket("a", { attempt: 2 }),
         sampler: "z",
-        outcome: { status: "aborted", detail: "episode a, attempt 3, by z: it was not played within 1000 ms" },
+        outcome: { status: "aborted", detail: "episode a, attempt 3, by z: it took more than 1000 ms" },
       },
     ]);
     expect(book.waiting).toBe(0);
