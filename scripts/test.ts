@@ -1,50 +1,91 @@
-/** `bun run test`: runs the test suite. Whatever follows goes to `bun test`; the last line is `N passed, M failed`. */
+/**
+ * `bun run test`: runs the test suite, several files at once. What follows goes to `bun test`. The last lines list what this machine
+ * could not test and why, then `N passed, M failed, K skipped`.
+ *
+ * `--quick` leaves out the files that start processes or browsers and those that take long, and says how many it left out.
+ */
+import { existsSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { type Command, helped } from "./cli/options.ts";
 
 const command = {
   name: "test",
   words: {
-    show: "[FILE | FLAG …]",
-    text: "As for `bun test`: parts of file names, --test-name-pattern, --bail, …",
+    show: "[--quick] [FILE | FLAG …]",
+    text: "--quick leaves out slow files; the rest as for `bun test`: parts of file names, --test-name-pattern, --bail, …",
     max: 0,
   },
   flags: {},
-  examples: ["bun run test", "bun run test envs", "bun run test tests/tidy.test.ts --bail"],
+  examples: ["bun run test", "bun run test --quick", "bun run test envs", "bun run test tests/tidy.test.ts --bail"],
 } as const satisfies Command;
 
 /** A test that takes so long hangs. No test asserts a time, and a busy machine is no failure. */
 const HANG_MS = 120_000;
+/** Test files that wait for processes leave a core idle, so there is one more than there are cores. */
+const FILES_AT_ONCE = availableParallelism() + 1;
+/** Durations of the files, in milliseconds, as `bun test --update-timings` writes them. The slowest start first. */
+const TIMINGS = "tests/timings.json";
+/** `--quick` leaves out a file that takes longer. */
+const QUICK_MS_MAX = 1000;
+const SLOW_FOLDERS = /^tests\/(e2e|browser|scripts|golden|examples)\//;
+
+const root = join(import.meta.dir, "..");
 
 export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
-  const child = Bun.spawn([process.execPath, "test", `--timeout=${HANG_MS}`, ...args], {
-    cwd: join(import.meta.dir, ".."),
+  const rest = args.filter((arg) => arg !== "--quick");
+  const quick = rest.length < args.length;
+  const { files, leftOut } = quick ? await quickFiles() : { files: [], leftOut: 0 };
+  const timings = existsSync(join(root, TIMINGS)) ? [`--timings=${TIMINGS}`] : [];
+  const parallel = [`--parallel=${FILES_AT_ONCE}`, ...timings];
+  const child = Bun.spawn([process.execPath, "test", `--timeout=${HANG_MS}`, ...parallel, ...files, ...rest], {
+    cwd: root,
     stdio: ["inherit", "inherit", "pipe"],
     env: { ...process.env, ...(process.stderr.isTTY ? { FORCE_COLOR: "1" } : {}) },
   });
-  const end = await passOn(child.stderr);
+  const summary = await passOn(child.stderr);
   const code = await child.exited;
-  const passed = count(end, "pass");
-  const failed = count(end, "fail");
+  const { passed, failed, skipped, lacks } = summary;
   if (passed === null && failed === null) throw new Error(`no test ran: \`bun test\` ended with ${code} (see above)`);
-  console.log(`${passed ?? 0} passed, ${failed ?? 0} failed`);
+  for (const [lack, count] of lacks) console.log(`not tested here: ${lack} (${count} tests)`);
+  if (quick) console.log(`--quick left out ${leftOut} files; \`bun run test\` runs them all`);
+  console.log(`${passed ?? 0} passed, ${failed ?? 0} failed, ${skipped ?? 0} skipped`);
   return code;
 }
 
-/** Copy a stream to standard error; returns its last 4 KiB or so as text, where the counts are. */
-async function passOn(stream: ReadableStream<Uint8Array>): Promise<string> {
-  const decoder = new TextDecoder();
-  let end = "";
-  for await (const chunk of stream) {
-    process.stderr.write(chunk);
-    end = (end + decoder.decode(chunk, { stream: true })).slice(-4096);
-  }
-  return Bun.stripANSI(end);
+async function quickFiles(): Promise<{ files: string[]; leftOut: number }> {
+  const all = (await Array.fromAsync(new Bun.Glob("tests/**/*.test.ts").scan(root))).sort();
+  const timings = (await Bun.file(join(root, TIMINGS)).json()) as { readonly files: Readonly<Record<string, number>> };
+  const files = all.filter((file) => !SLOW_FOLDERS.test(file) && (timings.files[file] ?? 0) <= QUICK_MS_MAX);
+  return { files: files.map((file) => `./${file}`), leftOut: all.length - files.length };
 }
 
-/** The number of ` 12 pass` in bun test's summary; null if there is no such line. Thrown errors are among its `fail`. */
-function count(end: string, what: "pass" | "fail"): number | null {
-  const found = [...end.matchAll(new RegExp(`^ *(\\d+) ${what}$`, "gm"))].at(-1);
-  return found === undefined ? null : Number(found[1]);
+interface Summary {
+  readonly passed: number | null;
+  readonly failed: number | null;
+  readonly skipped: number | null;
+  /** What the skipped tests lack (tests/needs.ts), and how many tests lack it. */
+  readonly lacks: ReadonlyMap<string, number>;
+}
+
+/** Copy a stream to standard error, and read the counts and the names of the skipped tests off it. */
+async function passOn(stream: ReadableStream<Uint8Array>): Promise<Summary> {
+  const decoder = new TextDecoder();
+  const lacks = new Map<string, number>();
+  const counts = new Map<string, number>();
+  let line = "";
+  for await (const chunk of stream) {
+    process.stderr.write(chunk);
+    const lines = (line + decoder.decode(chunk, { stream: true })).split("\n");
+    line = lines.pop()!;
+    for (const text of lines.map((text) => Bun.stripANSI(text))) {
+      const lack = /^\(skip\) .*\(skipped: (.+?)\)(?: > |$)/.exec(text)?.[1];
+      if (lack !== undefined) lacks.set(lack, (lacks.get(lack) ?? 0) + 1);
+      const [, count, what] = /^ *(\d+) (pass|fail|skip)$/.exec(text) ?? [];
+      if (what !== undefined) counts.set(what, Number(count));
+    }
+  }
+  const count = (what: string) => counts.get(what) ?? null;
+  return { passed: count("pass"), failed: count("fail"), skipped: count("skip"), lacks };
 }

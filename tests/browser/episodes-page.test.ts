@@ -1,9 +1,10 @@
 /** The page about episodes, in a real browser: filters, replays by the env's own code, comparisons, play by hand. */
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import type { EpisodeRow, PlayedOutcome } from "../../actors/protocol.ts";
 import { chromiumPath } from "../../bench/chromium.ts";
 import { playedRow } from "../actors/metrics-sink/fake-run.ts";
 import { recordedRow } from "../actors/record/recorded-episode.ts";
+import { describeWhere } from "../needs.ts";
 import { LONG, setPageStage } from "./page-stage.ts";
 
 const board = { layoutSeed: 10_003, dynamicsSeed: 10_003, purpose: "validate" } as const;
@@ -13,7 +14,7 @@ const cells = (observation: string) => observation.replaceAll(/\s/g, "");
 const endOf = ({ outcome }: EpisodeRow) => cells((outcome as PlayedOutcome).finalObservation);
 const actionsOf = ({ outcome }: EpisodeRow) => (outcome as PlayedOutcome).turns.flatMap(({ actions }) => actions);
 
-describe.skipIf(chromiumPath === null)("the page about episodes", () => {
+describeWhere(chromiumPath === null ? "no Chromium" : null, "the page about episodes", () => {
   const stage = setPageStage();
   const shown = async (pane = 0) => cells((await stage.page.locator(".pane .board").nth(pane).textContent())!);
 

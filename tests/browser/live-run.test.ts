@@ -1,17 +1,18 @@
 /** A real run in a real browser while it goes on, and its page again when it is over. */
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { chromiumPath, launch } from "../../bench/chromium.ts";
 import { LONG, RunProcess, Runs } from "../e2e/run-process.ts";
+import { describeWhere } from "../needs.ts";
 import { command, root } from "../scripts/command.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 
 const runs = new Runs();
 afterAll(removeTemporaryFolders);
 
-describe.skipIf(chromiumPath === null)("a run in the browser", () => {
+describeWhere(chromiumPath === null ? "no Chromium" : null, "a run in the browser", () => {
   let browser: Browser;
   let page: Page | null = null;
   let complaints: string[];

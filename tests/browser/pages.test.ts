@@ -1,15 +1,16 @@
 /** What all pages keep, in a real browser: actors and alarms as they are told, hostile text, contrast, small screens, keys. */
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { partName } from "../../actors/metrics/metrics.ts";
 import { chromiumPath } from "../../bench/chromium.ts";
 import { actorView, playedRow } from "../actors/metrics-sink/fake-run.ts";
 import { recordedRow } from "../actors/record/recorded-episode.ts";
+import { describeWhere } from "../needs.ts";
 import { LONG, setPageStage } from "./page-stage.ts";
 
 const PATHS = ["", "actors", "episodes", "alarms"];
 const published = { version: 12, digest: "ab".repeat(32) };
 
-describe.skipIf(chromiumPath === null)("the pages", () => {
+describeWhere(chromiumPath === null ? "no Chromium" : null, "the pages", () => {
   const stage = setPageStage();
 
   function tellActors() {

@@ -1,10 +1,11 @@
 /** The page about the run, in a real browser: charts, live updates, comparisons. */
-import { describe, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { chromiumPath } from "../../bench/chromium.ts";
 import { playedRow } from "../actors/metrics-sink/fake-run.ts";
+import { describeWhere } from "../needs.ts";
 import { LONG, setPageStage } from "./page-stage.ts";
 
-describe.skipIf(chromiumPath === null)("the run's page", () => {
+describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", () => {
   const stage = setPageStage();
 
   test(

@@ -2,10 +2,11 @@
  * A real run whose messages go through a real NATS broker, which asks for a token and is killed in between; samplers and env
  * servers of elsewhere join it. What is learnt is the same to the bit as over sockets.
  */
-import { afterAll, describe, expect, test } from "bun:test";
+import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import { Guest } from "../../scripts/chaos/guest.ts";
 import { natsServer, startBroker } from "../actors/transport/broker.ts";
+import { describeWhere } from "../needs.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { LONG, lastingMetrics, learnt, RunProcess, Runs } from "./run-process.ts";
 
@@ -15,7 +16,7 @@ afterAll(removeTemporaryFolders);
 const TOKEN = "a-token-that-nobody-guesses";
 const learner = { updates: 12, filter: { strategy: "all" } };
 
-describe.skipIf(natsServer === null)("a run at a broker", () => {
+describeWhere(natsServer === null ? "no nats-server" : null, "a run at a broker", () => {
   test(
     "learns the same to the bit, with guests, and with the broker killed in between",
     async () => {

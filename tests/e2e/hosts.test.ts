@@ -1,22 +1,21 @@
 /** Several hosts with addresses of their own, joined to a run, cut off and healed; in `bun run chaos --cut-seconds 30` for longer. */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { Guest } from "../../scripts/chaos/guest.ts";
 import { Hosts } from "../../scripts/chaos/namespaces.ts";
 import { figure, ms } from "../figure.ts";
+import { describeWhere } from "../needs.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs } from "./run-process.ts";
 
 const runs = new Runs();
 const TOKEN = "a-token-that-nobody-guesses";
 const hosts = Hosts.build(3);
-if (hosts === null)
-  console.log("skipped: this account may not make network namespaces (ip netns), so there is one host only");
 afterAll(() => {
   hosts?.remove();
   removeTemporaryFolders();
 });
 
-describe.skipIf(hosts === null)("two other hosts", () => {
+describeWhere(hosts === null ? "this account may not make network namespaces" : null, "two other hosts", () => {
   const learner = { updates: 16, filter: { strategy: "all" } };
   const supervisor = { heartbeatMs: 200, heartbeatDeadlineMs: 2000 };
   let run: RunProcess;

@@ -1,9 +1,10 @@
 /** A real Prometheus scrapes a real run: names, help, types and values arrive, and the Grafana dashboard asks for what there is. */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { prometheusName } from "../../actors/dashboard/prometheus.ts";
 import { METRIC_NAMES, metric } from "../../actors/metrics/metrics.ts";
+import { describeWhere } from "../needs.ts";
 import { root } from "../scripts/command.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { LONG, RunProcess, Runs } from "./run-process.ts";
@@ -11,7 +12,6 @@ import { LONG, RunProcess, Runs } from "./run-process.ts";
 const prometheus = Bun.which("prometheus");
 const promtool = Bun.which("promtool");
 const there = prometheus !== null && promtool !== null;
-if (!there) console.warn("tests with Prometheus skipped: it is not installed (on Debian: apt-get install prometheus)");
 
 const TOKEN = "a-token-that-prometheus-sends";
 const runs = new Runs();
@@ -21,7 +21,7 @@ interface Sample {
   readonly value: readonly [number, string];
 }
 
-describe.skipIf(!there)("Prometheus", () => {
+describeWhere(there ? null : "no prometheus and promtool", "Prometheus", () => {
   let run: RunProcess;
   let page: string;
   let server: Bun.Subprocess;

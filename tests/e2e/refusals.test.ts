@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { jsonService } from "../envs/outside/json-service.ts";
+import { describeWhere } from "../needs.ts";
 import { command, root } from "../scripts/command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 import { LONG, RunProcess, Runs } from "./run-process.ts";
@@ -127,7 +128,7 @@ const mounted = async (mount: string, args: readonly string[]) => {
 };
 const mayMount = Bun.spawnSync(["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]).success;
 
-describe.skipIf(!mayMount)("on a broken system", () => {
+describeWhere(mayMount ? null : "this account may not mount file systems", "on a broken system", () => {
   const short = { learner: { updates: 3, filter: { strategy: "all" } } };
 
   test(

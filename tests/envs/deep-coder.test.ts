@@ -7,13 +7,12 @@ import { runSandboxed, type SandboxLimits, sandboxLack } from "../../envs/deep-c
 import { turnstile } from "../../envs/deep-coder/turnstile.ts";
 import { verdict } from "../../envs/deep-coder/verdict.ts";
 import { envTag } from "../../envs/registry.ts";
+import { describeWhere } from "../needs.ts";
 
 const dataPath = join(import.meta.dir, "data", "deepcoder.jsonl");
 const [sum, squares, reverse, even] = readProblems(dataPath, 10, "all");
 
 const lack = sandboxLack();
-if (lack !== null) console.warn(`tests that run programs are skipped: ${lack}`);
-const running = describe.skipIf(lack !== null);
 
 const LIMITS: SandboxLimits = {
   cpuSecondsMax: 1,
@@ -33,7 +32,7 @@ async function outcome(code: string, limits: Partial<SandboxLimits> = {}, input 
   return { stopped, results: results.join("\n") };
 }
 
-running("the sandbox", () => {
+describeWhere(lack, "the sandbox", () => {
   test("runs a program on its input", async () => {
     expect(await outcome("print(int(input()) * 2)", {}, "21\n")).toEqual({
       stopped: null,
@@ -145,7 +144,7 @@ sys.exit(0)`;
   });
 });
 
-running("verdicts", () => {
+describeWhere(lack, "verdicts", () => {
   const judge = async (problem: typeof sum, answer: string, limits = LIMITS) => {
     const game = new DeepCoderGame(problem!, { stepsMax: 1, limits, enter: turnstile(1) });
     await game.start();
@@ -229,7 +228,7 @@ os._exit(0)`;
   });
 });
 
-running("the tag", () => {
+describeWhere(lack, "the tag", () => {
   test("plays 64 random episodes: no program of chance solves these problems, some pass a test", async () => {
     const tag = envTag("DeepCoder", { dataPath, split: "all" });
     expect(tag.missing?.()).toBeNull();

@@ -15,7 +15,9 @@ describe("bun run test", async () => {
   const folder = await smallProject(
     {
       "tests/good.test.ts": about("test('one', () => expect(1).toBe(1)); test('two', () => expect(2).toBe(2));"),
-      "tests/bad.test.ts": about("test('three', () => expect(1).toBe(2)); test.skip('four', () => {});"),
+      "tests/bad.test.ts": about(
+        "test('three', () => expect(1).toBe(2)); test.skip('four (skipped: no fifth)', () => {});",
+      ),
       "tests/fallen.test.ts": "throw new Error('before any test');",
     },
     ["scripts/test.ts", "scripts/cli/options.ts"],
@@ -24,15 +26,16 @@ describe("bun run test", async () => {
 
   test("ends standard output with the counts, and with bun test's exit code", async () => {
     const { code, out, err } = await command(["test"], folder);
-    expect([code, lastLine(out)]).toEqual([1, "2 passed, 2 failed"]);
+    expect([code, lastLine(out)]).toEqual([1, "2 passed, 2 failed, 1 skipped"]);
     expect(err).toContain("(fail) three");
+    expect(out).toContain("not tested here: no fifth (1 tests)");
   });
 
   test("hands arguments on", async () => {
     const one = await command(["test", "good", "-t", "two"], folder);
-    expect([one.code, lastLine(one.out)]).toEqual([0, "1 passed, 0 failed"]);
+    expect([one.code, lastLine(one.out)]).toEqual([0, "1 passed, 0 failed, 0 skipped"]);
     const fallen = await command(["test", "fallen"], folder);
-    expect([fallen.code, lastLine(fallen.out)]).toEqual([1, "0 passed, 1 failed"]);
+    expect([fallen.code, lastLine(fallen.out)]).toEqual([1, "0 passed, 1 failed, 0 skipped"]);
   });
 
   test("fails if nothing ran", async () => {

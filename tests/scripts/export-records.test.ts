@@ -2,17 +2,18 @@
  * `bun run export --run`: a run's record as other tools read it. TensorBoard, pandas and DuckDB themselves are asked where
  * BUNRAKU_PYTHON has them (bench/peers/README.md).
  */
+
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { asyncBufferFromFile, parquetReadObjects } from "hyparquet";
 import { RecordedRun } from "../../actors/record/recorded-run.ts";
 import { playRun, tinyConfig } from "../actors/supervisor/tiny-run.ts";
+import { testWhere } from "../needs.ts";
 import { command } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
 const python = process.env["BUNRAKU_PYTHON"] ?? null;
-if (python === null) console.warn("exported records are not tried in other tools where BUNRAKU_PYTHON is not set");
 
 afterAll(removeTemporaryFolders);
 const home = temporaryFolder();
@@ -150,7 +151,8 @@ function tfRecords(bytes: Buffer): string[] {
   return records;
 }
 
-test.skipIf(python === null)(
+testWhere(
+  python === null ? "BUNRAKU_PYTHON is not set" : null,
   "TensorBoard, DuckDB and pandas read the same numbers",
   async () => {
     const [events, tables, texts] = [

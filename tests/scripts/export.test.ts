@@ -20,14 +20,12 @@ import { sequence } from "../../model/rng.ts";
 import { builtinDialogue } from "../../model/text/chat.ts";
 import { Tokenizer } from "../../model/text/tokenizer.ts";
 import { farthest } from "../model/farthest.ts";
+import { describeWhere, testWhere } from "../needs.ts";
 import { command } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
 const python = process.env["BUNRAKU_PYTHON"] ?? null;
 const llama = process.env["BUNRAKU_LLAMA"] ?? null;
-for (const [name, value] of Object.entries({ BUNRAKU_PYTHON: python, BUNRAKU_LLAMA: llama })) {
-  if (value === null) console.warn(`exports are not tried in other tools where ${name} is not set`);
-}
 
 const home = temporaryFolder();
 afterAll(removeTemporaryFolders);
@@ -132,7 +130,7 @@ async function ourLogits(model: ModelConfig, parameters: ReturnType<typeof layPa
   return out.read() as Float32Array;
 }
 
-describe.skipIf(python === null)("transformers", () => {
+describeWhere(python === null ? "BUNRAKU_PYTHON is not set" : null, "transformers", () => {
   test.each(all)(
     "computes the same logits and tokens from a folder of %s",
     async (name, source) => {
@@ -172,7 +170,8 @@ test("adapters change the model that they are merged into, where they should", a
   ]);
 });
 
-test.skipIf(python === null)(
+testWhere(
+  python === null ? "BUNRAKU_PYTHON is not set" : null,
   "peft computes with the adapters what transformers computes with them merged",
   async () => {
     const [folder, whole] = [await exported("peft", "--policy", adapters), await exported("hf", "--policy", adapters)];
@@ -186,7 +185,7 @@ test.skipIf(python === null)(
   60_000,
 );
 
-describe.skipIf(llama === null)("llama.cpp", () => {
+describeWhere(llama === null ? "BUNRAKU_LLAMA is not set" : null, "llama.cpp", () => {
   test.each(all)(
     "continues greedily as we do from a file of %s",
     async (name, source) => {

@@ -1,5 +1,5 @@
 /** The trajectory log on a real file system of its own: one of a few hundred kilobytes that is full, and one whose power fails. */
-import { afterAll, afterEach, describe, expect, test } from "bun:test";
+import { afterAll, afterEach, expect, test } from "bun:test";
 import { copyFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { latestCheckpoint, loadCheckpoint, saveCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
@@ -7,6 +7,7 @@ import { MetricsSink } from "../../../actors/metrics-sink/metrics-sink.ts";
 import { Store } from "../../../actors/metrics-sink/store.ts";
 import type { EpisodeRow } from "../../../actors/protocol.ts";
 import { figure } from "../../figure.ts";
+import { describeWhere } from "../../needs.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { playedRow, silentPeer } from "../metrics-sink/fake-run.ts";
@@ -16,13 +17,12 @@ const folder = temporaryFolder();
 const mounted = Bun.spawnSync(["mount", "-t", "tmpfs", "-o", "size=800k", "tmpfs", folder], {
   stderr: "ignore",
 }).success;
-if (!mounted) console.log("skipped: this account may not mount a small file system");
 afterAll(() => {
   if (mounted) Bun.spawnSync(["umount", folder]);
   removeTemporaryFolders();
 });
 
-describe.skipIf(!mounted)("a full disk", () => {
+describeWhere(mounted ? null : "this account may not mount a file system", "a full disk", () => {
   test.each(["normal", "full"] as const)(
     "loses no episode that was acknowledged, and takes the others when there is room (%s)",
     (durability) => {
@@ -106,13 +106,12 @@ class Disk {
 const run = (...command: string[]) => Bun.spawnSync(command, { stderr: "ignore" }).success;
 const mounts = new Set<string>();
 const mayHaveDisk = Disk.make() !== null;
-if (!mayHaveDisk) console.log("skipped: this account may not mount a file system that is in a file");
 afterEach(() => {
   for (const at of mounts) run("umount", at);
   mounts.clear();
 });
 
-describe.skipIf(!mayHaveDisk)("a loss of power", () => {
+describeWhere(mayHaveDisk ? null : "this account may not mount a file as a disk", "a loss of power", () => {
   test.each(["normal", "full"] as const)(
     "leaves a whole log; with full, all that was acknowledged (%s)",
     (durability) => {

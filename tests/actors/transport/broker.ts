@@ -4,8 +4,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 export const natsServer = Bun.which("nats-server");
-if (natsServer === null)
-  console.warn("tests with NATS skipped: it is not installed (on Debian: apt-get install nats-server)");
 
 export interface BrokerProcess {
   /** nats://127.0.0.1:PORT */

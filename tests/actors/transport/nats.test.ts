@@ -1,5 +1,5 @@
 /** What only a broker can do: be killed, refuse, be full, deliver again. Each test has a real nats-server of its own. */
-import { afterEach, describe, expect, test } from "bun:test";
+import { afterEach, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -15,6 +15,7 @@ import { encodeParcel } from "../../../actors/transport/nats/wire.ts";
 import type { SocketOptions } from "../../../actors/transport/socket-wire.ts";
 import type { Handler, Peer, Problem } from "../../../actors/transport/transport.ts";
 import { figure } from "../../figure.ts";
+import { describeWhere } from "../../needs.ts";
 import { TOKEN } from "../supervisor/stage.ts";
 import { type BrokerProcess, natsServer, startBroker } from "./broker.ts";
 import { certificates } from "./certificates.ts";
@@ -90,7 +91,7 @@ async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
   while (!(await holds())) await new Promise((resume) => setImmediate(resume));
 }
 
-describe.skipIf(natsServer === null)("a NATS broker", () => {
+describeWhere(natsServer === null ? "no nats-server" : null, "a NATS broker", () => {
   test("that is killed ends every connection with a reason, and is used again when it is back", async () => {
     const broker = await brokerOf();
     const host = actor({}, (ask) => (ask.type === "env.open" ? new Promise(() => {}) : taken(ask)));

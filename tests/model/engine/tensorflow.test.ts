@@ -17,6 +17,7 @@ import { Network } from "../../../model/learn/network.ts";
 import { imitation } from "../../../model/learn/objective.ts";
 import { layParameters } from "../../../model/policy/parameters.ts";
 import { sequence } from "../../../model/rng.ts";
+import { describeWhere } from "../../needs.ts";
 import { farthest } from "../farthest.ts";
 import { tinyModel, tinyParameters } from "../policy/tiny-policy.ts";
 import { engines, libtensorflow } from "./engines.ts";
@@ -82,69 +83,73 @@ describe("a file that is no libtensorflow", () => {
 
 const found = engines.find(([name]) => name === "tensorflow")?.[1];
 
-describe.skipIf(found === undefined)("on a real libtensorflow", () => {
-  const engine = found as Engine;
-  const uniform = sequence(5, "sequences");
-  const draw = (count: number): Sequence[] =>
-    Array.from({ length: count }, () => {
-      const length = 4 + Math.floor(uniform() * 9);
-      return {
-        tokens: Int32Array.from({ length }, () => Math.floor(uniform() * tinyModel.vocabulary)),
-        written: Int32Array.from({ length: length - 1 }, (_, i) => i + 1),
-      };
+describeWhere(
+  found === undefined ? "no libtensorflow; `bun run setup tensorflow` gets one" : null,
+  "on a real libtensorflow",
+  () => {
+    const engine = found as Engine;
+    const uniform = sequence(5, "sequences");
+    const draw = (count: number): Sequence[] =>
+      Array.from({ length: count }, () => {
+        const length = 4 + Math.floor(uniform() * 9);
+        return {
+          tokens: Int32Array.from({ length }, () => Math.floor(uniform() * tinyModel.vocabulary)),
+          written: Int32Array.from({ length: length - 1 }, (_, i) => i + 1),
+        };
+      });
+    const limits = { tokensMax: 32, lengthMultiple: 4, widthMultiple: 4 };
+    const settings = { learningRate: 0.01, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0.01, clipNorm: 1 };
+
+    async function* train(on: Engine, batches: readonly (readonly Sequence[])[]) {
+      const parameters = layParameters(tinyModel, tinyParameters().flat.slice());
+      const network = await Network.create(on, tinyModel, parameters);
+      for (const sequences of batches) {
+        const weights = sequences.map(({ written }) => new Float32Array(written.length).fill(0.02));
+        const { loss } = await network.accumulate(imitation, microBatches(sequences, limits), { weights });
+        await network.step(settings);
+        yield { loss: loss!, parameters: parameters.flat };
+      }
+    }
+
+    test("20 training steps have the compiled engine's losses and weights", async () => {
+      const batches = Array.from({ length: 20 }, () => draw(6));
+      const compiled = train(compiledEngine({ threads: 1 }), batches);
+      for await (const { loss, parameters } of train(engine, batches)) {
+        const { value } = await compiled.next();
+        expect(Math.abs(loss - value!.loss)).toBeLessThan(1e-4);
+        expect(farthest(parameters, value!.parameters)).toBeLessThan(1e-4);
+      }
     });
-  const limits = { tokensMax: 32, lengthMultiple: 4, widthMultiple: 4 };
-  const settings = { learningRate: 0.01, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0.01, clipNorm: 1 };
 
-  async function* train(on: Engine, batches: readonly (readonly Sequence[])[]) {
-    const parameters = layParameters(tinyModel, tinyParameters().flat.slice());
-    const network = await Network.create(on, tinyModel, parameters);
-    for (const sequences of batches) {
-      const weights = sequences.map(({ written }) => new Float32Array(written.length).fill(0.02));
-      const { loss } = await network.accumulate(imitation, microBatches(sequences, limits), { weights });
-      await network.step(settings);
-      yield { loss: loss!, parameters: parameters.flat };
-    }
-  }
+    test("500 training steps, and as many of decoding, leave no tensor behind", async () => {
+      const batches = new Array<Sequence[]>(500).fill(draw(2));
+      const steps = train(engine, batches);
+      await steps.next();
+      const decoder = new Decoder(engine, tinyModel, tinyParameters().flat, { slots: 2, capacity: 600 });
+      await decoder.appendMany([0, 1], [[1, 2], [3]]);
+      await decoder.step(Int32Array.of(1, 2));
+      const { binding } = tf.findBackend("tensorflow") as unknown as { binding: Library };
+      const before = { handles: binding.getNumOfTensors(), tensors: tf.memory().numTensors };
+      for await (const { loss } of steps) expect(loss).toBeFinite();
+      for (let i = 0; i < 500; i++) await decoder.step(Int32Array.of(i % 12, (i * 7) % 12));
+      expect({ handles: binding.getNumOfTensors(), tensors: tf.memory().numTensors }).toEqual(before);
+    }, 120_000);
 
-  test("20 training steps have the compiled engine's losses and weights", async () => {
-    const batches = Array.from({ length: 20 }, () => draw(6));
-    const compiled = train(compiledEngine({ threads: 1 }), batches);
-    for await (const { loss, parameters } of train(engine, batches)) {
-      const { value } = await compiled.next();
-      expect(Math.abs(loss - value!.loss)).toBeLessThan(1e-4);
-      expect(farthest(parameters, value!.parameters)).toBeLessThan(1e-4);
-    }
-  });
+    test("says TensorFlow's own words when an operation is given nonsense", () => {
+      const { binding } = tf.findBackend("tensorflow") as unknown as { binding: Library };
+      const tensor = binding.createTensor([2], 1, Float32Array.of(1, 2));
+      expect(() => binding.executeOp("Reshape", [], [tensor, tensor], 1)).toThrow(/^tensorflow: Reshape: /);
+      expect(() => binding.executeOp("NoSuchOperation", [], [], 1)).toThrow(/^tensorflow: NoSuchOperation: /);
+      binding.deleteTensor(tensor);
+      expect(() => binding.tensorDataSync(tensor)).toThrow(
+        new Error(`tensorflow: tensor ${tensor} does not exist, or was deleted`),
+      );
+    });
 
-  test("500 training steps, and as many of decoding, leave no tensor behind", async () => {
-    const batches = new Array<Sequence[]>(500).fill(draw(2));
-    const steps = train(engine, batches);
-    await steps.next();
-    const decoder = new Decoder(engine, tinyModel, tinyParameters().flat, { slots: 2, capacity: 600 });
-    await decoder.appendMany([0, 1], [[1, 2], [3]]);
-    await decoder.step(Int32Array.of(1, 2));
-    const { binding } = tf.findBackend("tensorflow") as unknown as { binding: Library };
-    const before = { handles: binding.getNumOfTensors(), tensors: tf.memory().numTensors };
-    for await (const { loss } of steps) expect(loss).toBeFinite();
-    for (let i = 0; i < 500; i++) await decoder.step(Int32Array.of(i % 12, (i * 7) % 12));
-    expect({ handles: binding.getNumOfTensors(), tensors: tf.memory().numTensors }).toEqual(before);
-  }, 120_000);
-
-  test("says TensorFlow's own words when an operation is given nonsense", () => {
-    const { binding } = tf.findBackend("tensorflow") as unknown as { binding: Library };
-    const tensor = binding.createTensor([2], 1, Float32Array.of(1, 2));
-    expect(() => binding.executeOp("Reshape", [], [tensor, tensor], 1)).toThrow(/^tensorflow: Reshape: /);
-    expect(() => binding.executeOp("NoSuchOperation", [], [], 1)).toThrow(/^tensorflow: NoSuchOperation: /);
-    binding.deleteTensor(tensor);
-    expect(() => binding.tensorDataSync(tensor)).toThrow(
-      new Error(`tensorflow: tensor ${tensor} does not exist, or was deleted`),
-    );
-  });
-
-  test.skipIf(Bun.which("nvidia-smi") !== null)("a GPU that is not there is never replaced by the CPU", () => {
-    expect(() => new Library(libtensorflow!, { threads: 1, device: "cuda" })).toThrow(
-      /^--device cuda: TensorFlow .* in .* finds no GPU, only .*CPU:0/,
-    );
-  });
-});
+    test.skipIf(Bun.which("nvidia-smi") !== null)("a GPU that is not there is never replaced by the CPU", () => {
+      expect(() => new Library(libtensorflow!, { threads: 1, device: "cuda" })).toThrow(
+        /^--device cuda: TensorFlow .* in .* finds no GPU, only .*CPU:0/,
+      );
+    });
+  },
+);

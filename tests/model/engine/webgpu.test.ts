@@ -21,6 +21,7 @@ import { update } from "../../../model/learn/update/update.ts";
 import { layParameters } from "../../../model/policy/parameters.ts";
 import { ModelConfig } from "../../../model/policy/transformer.ts";
 import { sequence } from "../../../model/rng.ts";
+import { describeWhere } from "../../needs.ts";
 import { farthest } from "../farthest.ts";
 import { learners, play, rewards, settings } from "../learn/update/stage.ts";
 import { tinyModel, tinyParameters } from "../policy/tiny-policy.ts";
@@ -83,9 +84,8 @@ async function start(): Promise<CompiledEngine | string> {
 }
 
 const started = await start();
-const missing = typeof started === "string";
 
-describe.skipIf(missing)(missing ? `on a WebGPU adapter (skipped: ${started})` : "on a WebGPU adapter", () => {
+describeWhere(typeof started === "string" ? started : null, "on a WebGPU adapter", () => {
   const webgpu = started as CompiledEngine;
 
   test("the start-up proof passes, and no operator falls back to the CPU", async () => {

@@ -1,0 +1,18 @@
+/** Tests that need something which a machine may lack. The name of a skipped test says what, and `bun run test` ends with the list. */
+import { describe, test } from "bun:test";
+
+type Body = () => void | Promise<void>;
+
+const skippedName = (name: string, lack: string) => `${name} (skipped: ${lack})`;
+
+/** @param lack  what this machine lacks, in a few words; null if the tests can run */
+export function describeWhere(lack: string | null, name: string, body: () => void): void {
+  if (lack === null) describe(name, body);
+  else describe.skip(skippedName(name, lack), body);
+}
+
+/** The same for one test. */
+export function testWhere(lack: string | null, name: string, body: Body, timeoutMs?: number): void {
+  if (lack === null) test(name, body, timeoutMs);
+  else test.skip(skippedName(name, lack), body);
+}
