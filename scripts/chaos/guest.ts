@@ -1,12 +1,13 @@
-/** `bun run sampler` or `bun run env-server` as a person types it. */
+/** `bun run sampler` or `bun run env-server` as a process. */
 import { join } from "node:path";
 
 export class Guest {
   readonly #child: Bun.Subprocess<"ignore", "pipe", "pipe">;
   readonly ended: Promise<{ code: number; out: string; err: string }>;
   #err = "";
-  #woken = () => {};
+  #wake = () => {};
 
+  /** @param wrap  words before the command, such as `ip netns exec HOST`. */
   constructor(
     command: "sampler" | "env-server",
     args: readonly string[],
@@ -18,26 +19,22 @@ export class Guest {
       stdio: ["ignore", "pipe", "pipe"],
       env: { ...process.env, ...env },
     });
-    const reading = this.#read();
-    this.ended = Promise.all([this.#child.stdout.text(), reading, this.#child.exited]).then(([out, err, code]) => ({
-      out,
-      err,
-      code,
-    }));
+    const { stdout, exited } = this.#child;
+    this.ended = Promise.all([stdout.text(), this.#read(), exited]).then(([out, err, code]) => ({ out, err, code }));
   }
 
   get pid(): number {
     return this.#child.pid;
   }
 
-  /** Resolves with its name when it has joined. */
+  /** Resolves with its name in the run. @throws {Error} with its messages, if it ends before it has joined. */
   async joined(): Promise<string> {
     for (;;) {
       const name = /^joined \S+ at \S+ as (\S+)$/m.exec(this.#err)?.[1];
       if (name !== undefined) return name;
-      if (this.#child.exitCode !== null) throw new Error(`it did not join:\n${this.#err}`);
+      if (this.#child.exitCode !== null) throw new Error(`the guest did not join:\n${this.#err}`);
       await new Promise<void>((wake) => {
-        this.#woken = wake;
+        this.#wake = wake;
       });
     }
   }
@@ -49,9 +46,9 @@ export class Guest {
   async #read(): Promise<string> {
     for await (const bytes of this.#child.stderr) {
       this.#err += new TextDecoder().decode(bytes);
-      this.#woken();
+      this.#wake();
     }
-    this.#woken();
+    this.#wake();
     return this.#err;
   }
 }

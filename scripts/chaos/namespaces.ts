@@ -1,12 +1,12 @@
 /**
- * Hosts on one machine: network namespaces with an address each, on one bridge, whose cables can be pulled. Linux, as root. What
- * one says to another goes over a virtual cable; nothing is shared but the disk that the program is on.
+ * Hosts on one machine: network namespaces with an address each, connected by virtual cables (veth) and a bridge. A cable can be cut.
+ * They share only the disk. Needs Linux and root.
  */
 export class Hosts {
   readonly #bridge = `bun${process.pid}`;
   readonly #names: readonly string[];
 
-  /** @returns null where this account may not make them. */
+  /** @returns null if this account cannot make them. */
   static build(count: number): Hosts | null {
     const hosts = new Hosts(count);
     if (process.platform === "linux" && hosts.#build()) return hosts;
@@ -22,17 +22,17 @@ export class Hosts {
     return `10.177.${process.pid % 256}.${host + 1}`;
   }
 
-  /** Words before a command that is to run there. */
+  /** Words before a command that should run on this host. */
   on(host: number): string[] {
     return ["ip", "netns", "exec", this.#names[host]!];
   }
 
-  /** Nobody is told; what is sent is lost. */
-  pull(host: number): void {
+  /** Packets are lost; connections stay open. */
+  cut(host: number): void {
     ip("link", "set", this.#cable(host), "down");
   }
 
-  plug(host: number): void {
+  heal(host: number): void {
     ip("link", "set", this.#cable(host), "up");
   }
 

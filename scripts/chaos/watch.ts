@@ -1,8 +1,8 @@
-/** What can be seen of a run's processes from outside: its log as it grows, who lives, and how much memory it holds. */
-import { closeSync, existsSync, openSync, readFileSync, readSync } from "node:fs";
+/** What can be seen of a run's processes from outside: its growing log, which processes live, its files in shared memory. */
+import { closeSync, existsSync, openSync, readdirSync, readFileSync, readSync } from "node:fs";
 
-/** A line of a run's log, as far as it matters here. */
-export interface Entry {
+/** A line of a run's log. */
+export interface LogEntry {
   readonly actor: string;
   readonly kind: string;
   readonly text?: string;
@@ -12,11 +12,11 @@ export interface Entry {
 
 const CHUNK_BYTES = 1 << 16;
 
-/** A log that others append to. Each line is read once. */
+/** The log of a run that goes on. Each line is read once. */
 export class LogTail {
   readonly #path: string;
   readonly #decoder = new TextDecoder();
-  readonly entries: Entry[] = [];
+  readonly entries: LogEntry[] = [];
   #offset = 0;
   #rest = "";
 
@@ -35,44 +35,34 @@ export class LogTail {
         this.#offset += count;
         const lines = (this.#rest + this.#decoder.decode(bytes.subarray(0, count), { stream: true })).split("\n");
         this.#rest = lines.pop()!;
-        for (const line of lines) this.#take(line);
+        for (const line of lines) this.#parse(line);
       }
     } finally {
       closeSync(file);
     }
   }
 
-  /** A supervisor that was killed may have left half a line, which the next one's first then follows. */
-  #take(line: string): void {
+  /** A killed supervisor may leave half a line, which the first line of the next supervisor then continues. */
+  #parse(line: string): void {
     try {
-      this.entries.push(JSON.parse(line) as Entry);
+      this.entries.push(JSON.parse(line) as LogEntry);
     } catch {
       const whole = line.indexOf('{"', 1);
-      if (whole !== -1) this.#take(line.slice(whole));
+      if (whole !== -1) this.#parse(line.slice(whole));
     }
   }
 }
 
-/** Whether a process runs; a zombie does not. */
-export function alive(pid: number): boolean {
-  const stat = statOf(pid);
-  return stat !== null && !["Z", "X"].includes(stat.slice(stat.lastIndexOf(")") + 2)[0]!);
-}
-
-/** Resident memory; 0 of a process that is gone. */
-export function rssBytes(pid: number): number {
+/** True while the process runs; a zombie does not. */
+export function isAlive(pid: number): boolean {
   try {
-    const [, kib] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8")) ?? [];
-    return 1024 * Number(kib ?? 0);
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    return !["Z", "X"].includes(stat.slice(stat.lastIndexOf(")") + 2)[0]!);
   } catch {
-    return 0;
+    return false;
   }
 }
 
-function statOf(pid: number): string | null {
-  try {
-    return readFileSync(`/proc/${pid}/stat`, "utf8");
-  } catch {
-    return null;
-  }
-}
+/** Weights of a run that are still in shared memory. */
+export const weightFiles = (run: string): string[] =>
+  existsSync("/dev/shm") ? readdirSync("/dev/shm").filter((name) => name.startsWith(`bunraku-${run}-`)) : [];

@@ -4,19 +4,10 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { latestCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
+import { isAlive } from "../../scripts/chaos/watch.ts";
 import { figure, ms } from "../figure.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
-import {
-  alive,
-  exited,
-  expectNothingLeft,
-  expectSameLearnt,
-  LONG,
-  RunProcess,
-  Runs,
-  ready,
-  updated,
-} from "./run-process.ts";
+import { exited, expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs, ready, updated } from "./run-process.ts";
 
 const runs = new Runs();
 afterAll(removeTemporaryFolders);
@@ -103,7 +94,7 @@ describe("SIGKILL in the middle", () => {
       run.kill("SIGKILL");
       await run.ended;
       // They are not our children, so there is no event for their end.
-      while (run.pids.some(alive)) await Bun.sleep(2);
+      while (run.pids.some(isAlive)) await Bun.sleep(2);
       const took = performance.now() - began;
       figure("supervisor SIGKILL", { "no actor left": ms(took) });
       expect(took).toBeLessThan(1000);
@@ -135,9 +126,9 @@ test(
     const run = new RunProcess(folder, args);
     await run.updated(1);
     run.kill("SIGKILL");
-    for (const pid of run.pids) if (alive(pid)) process.kill(pid, "SIGKILL");
+    for (const pid of run.pids) if (isAlive(pid)) process.kill(pid, "SIGKILL");
     await run.ended;
-    while (run.pids.some(alive)) await Bun.sleep(2);
+    while (run.pids.some(isAlive)) await Bun.sleep(2);
     expectNothingLeft(run);
   },
   LONG,

@@ -41,13 +41,13 @@ describeWhere(hosts === null ? "this account may not make network namespaces" : 
     async () => {
       await run.updated(2);
       const began = performance.now();
-      for (const host of [1, 2]) hosts!.pull(host);
+      for (const host of [1, 2]) hosts!.cut(host);
       await Promise.all(names.map((name) => run.entry(({ kind, child }) => kind === "left" && child === name)));
       const noticed = performance.now() - began;
       // The run goes on without them.
       const now = run.log.filter(({ kind }) => kind === "update").length;
       await run.updated(now + 1);
-      for (const host of [1, 2]) hosts!.plug(host);
+      for (const host of [1, 2]) hosts!.heal(host);
       const healing = performance.now();
       await Promise.all(names.map((name) => run.entry(({ kind, child }) => kind === "joined" && child === name, 1)));
       figure("network cut and healed", { noticed: ms(noticed), "joined again": ms(performance.now() - healing) });

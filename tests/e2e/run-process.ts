@@ -1,10 +1,11 @@
 /** A run as a person starts it: `bun run cluster` as a process, watched through its log, its streams and its files. */
 import { Database } from "bun:sqlite";
 import { expect } from "bun:test";
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { latestCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
 import { isMetricName, metric } from "../../actors/metrics/metrics.ts";
+import { isAlive, type LogEntry, LogTail, weightFiles } from "../../scripts/chaos/watch.ts";
 import { CommandProcess, type Ended, type StartOptions } from "../scripts/command.ts";
 import { temporaryFolder } from "../scripts/temporary.ts";
 
@@ -58,32 +59,26 @@ export class Runs {
   }
 }
 
-interface Entry {
-  readonly actor: string;
-  readonly kind: string;
-  readonly text?: string;
-  readonly child?: string;
-  readonly pid?: number;
-}
-
 /** Lines of a run's log, for `RunProcess.next`. */
-export const exited = (child: string) => (entry: Entry) => entry.kind === "exited" && entry.child === child;
-export const wedged = (child: string) => (entry: Entry) => entry.kind === "wedged" && entry.child === child;
+export const exited = (child: string) => (entry: LogEntry) => entry.kind === "exited" && entry.child === child;
+export const wedged = (child: string) => (entry: LogEntry) => entry.kind === "wedged" && entry.child === child;
 /** It listens: an env server or the metrics sink serves again. */
-export const ready = (child: string) => (entry: Entry) => entry.kind === "ready" && entry.child === child;
+export const ready = (child: string) => (entry: LogEntry) => entry.kind === "ready" && entry.child === child;
 /** A sampler is with the learner. */
-export const joined = (sampler: string) => (entry: Entry) =>
+export const joined = (sampler: string) => (entry: LogEntry) =>
   entry.kind === "joined" && entry.text === `${sampler} joined`;
-export const updated = ({ kind }: Entry) => kind === "update";
+export const updated = ({ kind }: LogEntry) => kind === "update";
 
 export class RunProcess {
   readonly folder: string;
   readonly process: CommandProcess;
   readonly ended: Promise<Ended>;
+  readonly #tail: LogTail;
   #hasEnded = false;
 
   constructor(folder: string, args: readonly string[], options: StartOptions = {}) {
     this.folder = folder;
+    this.#tail = new LogTail(join(folder, "log.jsonl"));
     this.process = new CommandProcess(["cluster", ...args], options);
     this.ended = this.process.ended.finally(() => {
       this.#hasEnded = true;
@@ -94,16 +89,13 @@ export class RunProcess {
     this.process.kill(signal);
   }
 
-  get log(): Entry[] {
-    const file = join(this.folder, "log.jsonl");
-    if (!existsSync(file)) return [];
-    // The last line may be in the making.
-    const lines = readFileSync(file, "utf8").split("\n").slice(0, -1);
-    return lines.map((line) => JSON.parse(line));
+  get log(): readonly LogEntry[] {
+    this.#tail.read();
+    return this.#tail.entries;
   }
 
   /** The first such entry after `skip` of them. @throws {Error} with what the run wrote, if it ends before. */
-  async entry(what: (entry: Entry) => boolean, skip = 0): Promise<Entry> {
+  async entry(what: (entry: LogEntry) => boolean, skip = 0): Promise<LogEntry> {
     for (;;) {
       const ended = this.#hasEnded;
       const found = this.log.filter(what)[skip];
@@ -115,7 +107,7 @@ export class RunProcess {
   }
 
   /** For each of these: milliseconds from now until the log's next such line. */
-  async next(...wanted: readonly ((entry: Entry) => boolean)[]): Promise<number[]> {
+  async next(...wanted: readonly ((entry: LogEntry) => boolean)[]): Promise<number[]> {
     const began = performance.now();
     const before = wanted.map((what) => this.log.filter(what).length);
     return Promise.all(
@@ -172,20 +164,6 @@ export async function expectSameLearnt(folder: string, other: string): Promise<v
 
 /** Of a run that has ended, and of its guests. */
 export function expectNothingLeft(run: RunProcess, guests: readonly { readonly pid: number }[] = []): void {
-  expect([...run.pids, ...guests.map(({ pid }) => pid)].filter(alive)).toEqual([]);
-  expect(weightsLeft(basename(run.folder))).toEqual([]);
-}
-
-/** Weights of these runs that are still in shared memory. */
-const weightsLeft = (name: string): string[] =>
-  existsSync("/dev/shm") ? readdirSync("/dev/shm").filter((file) => file.startsWith(`bunraku-${name}-`)) : [];
-
-/** Whether a process runs; a zombie does not. */
-export function alive(pid: number): boolean {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-    return !["Z", "X"].includes(stat.slice(stat.lastIndexOf(")") + 2)[0]!);
-  } catch {
-    return false;
-  }
+  expect([...run.pids, ...guests.map(({ pid }) => pid)].filter(isAlive)).toEqual([]);
+  expect(weightFiles(basename(run.folder))).toEqual([]);
 }

@@ -6,9 +6,10 @@ import { afterAll, expect, test } from "bun:test";
 import { existsSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { latestCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
+import { isAlive } from "../../scripts/chaos/watch.ts";
 import { CommandProcess, type StartOptions } from "../scripts/command.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
-import { alive, expectNothingLeft, LONG, RunProcess, Runs } from "./run-process.ts";
+import { expectNothingLeft, LONG, RunProcess, Runs } from "./run-process.ts";
 
 const runs = new Runs();
 afterAll(removeTemporaryFolders);
@@ -25,7 +26,7 @@ async function learning(options: StartOptions): Promise<RunProcess> {
 /** Waits until every process of the run is gone: `bun run` may end before them. */
 async function expectSaved(run: RunProcess): Promise<void> {
   const { folder } = run;
-  while (run.pids.some(alive)) await Bun.sleep(10);
+  while (run.pids.some(isAlive)) await Bun.sleep(10);
   // The supervisor removes the token last.
   for (let waitMs = 0; existsSync(join(folder, "join.token")) && waitMs < 2000; waitMs += 10) await Bun.sleep(10);
   const { found } = await latestCheckpoint(join(folder, "checkpoints"));

@@ -1,33 +1,33 @@
-/** A sampler and an env server that two other hosts lend to the run, and the network between, which can be cut. */
+/** A sampler and an env server on two other hosts (network namespaces), lent to a run. The network between can be cut. */
 import { Guest } from "./guest.ts";
 import { Hosts } from "./namespaces.ts";
 
 const LENT = ["sampler", "env-server"] as const;
 
-export class Elsewhere {
+export class RemoteGuests {
   readonly #hosts: Hosts;
   readonly #address: string;
-  /** For the run, too. */
+  /** Environment of the run and of the guests. */
   readonly env = { BUNRAKU_TOKEN: crypto.randomUUID() };
   #guests: Guest[] = [];
   names: readonly string[] = [];
 
-  /** @throws {Error} if this account may not make hosts. */
-  static make(): Elsewhere {
+  /** @throws {Error} if this account cannot make network namespaces. */
+  constructor() {
     const hosts = Hosts.build(1 + LENT.length);
-    if (hosts !== null) return new Elsewhere(hosts);
-    throw new Error("--cut-seconds needs network namespaces (ip netns), which this account may not make");
-  }
-
-  private constructor(hosts: Hosts) {
+    if (hosts === null) {
+      throw new Error("--cut-seconds needs network namespaces (ip netns), which this account cannot make; run as root");
+    }
     this.#hosts = hosts;
     this.#address = `ws://${hosts.address(0)}:7000`;
   }
 
-  /** Words before the run's command, and its flags. */
+  /** Words before the run's command. */
   get wrap(): string[] {
     return this.#hosts.on(0);
   }
+
+  /** Flags of the run's command. */
   get flags(): string[] {
     return [`--join.listen=${this.#address}`];
   }
@@ -36,7 +36,7 @@ export class Elsewhere {
     return this.#guests.map(({ pid }) => pid);
   }
 
-  /** Resolves when both are with the run, which must be open. */
+  /** Starts both guests and resolves when they have joined. The run's gate must be open. */
   async join(): Promise<void> {
     const args = ["--join", this.#address];
     this.#guests = LENT.map((command, i) => new Guest(command, args, this.env, this.#hosts.on(i + 1)));
@@ -44,22 +44,23 @@ export class Elsewhere {
   }
 
   cut(): void {
-    for (const i of LENT.keys()) this.#hosts.pull(i + 1);
+    for (const i of LENT.keys()) this.#hosts.cut(i + 1);
   }
 
   heal(): void {
-    for (const i of LENT.keys()) this.#hosts.plug(i + 1);
+    for (const i of LENT.keys()) this.#hosts.heal(i + 1);
   }
 
-  /** The run is over. @throws {Error} if a guest did not leave well */
-  async left(withinMs: number): Promise<void> {
+  /** After the run: resolves when both guests have ended. @throws {Error} if one ended badly. */
+  async ended(withinMs: number): Promise<void> {
     const late = setTimeout(() => this.remove(), withinMs);
-    for (const { code, err } of await Promise.all(this.#guests.map(({ ended }) => ended)))
+    for (const { code, err } of await Promise.all(this.#guests.map((guest) => guest.ended))) {
       if (code !== 0) throw new Error(`a guest ended with ${code}: ${err.trim().split("\n").at(-1)}`);
+    }
     clearTimeout(late);
   }
 
-  /** Nothing of it is left. */
+  /** Kills the guests and removes their hosts. */
   remove(): void {
     for (const guest of this.#guests) guest.kill("SIGKILL");
     this.#hosts.remove();

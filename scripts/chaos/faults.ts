@@ -1,0 +1,89 @@
+/** The faults that a run is given, and what its log says of each: when it was noticed and when the actor served again. */
+import { type ChaosRun, ENV_SERVERS, isStart, SAMPLERS } from "./chaos-run.ts";
+import { isAlive, type LogEntry } from "./watch.ts";
+
+export interface Target {
+  readonly actor: string;
+  /** "cut": the network to the actor's host. */
+  readonly fault: "SIGKILL" | "SIGSTOP" | "cut";
+}
+
+export interface Fault extends Target {
+  /** null for an actor on another host. */
+  readonly pid: number | null;
+  readonly atMs: number;
+  /** From when the recovery is measured: the end of a cut, else `atMs`. */
+  recoversFromMs: number;
+  /** Lines in the log at `atMs`. */
+  readonly line: number;
+  /** Milliseconds until the supervisor noticed; of the supervisor itself, until its last actor was gone. */
+  noticedMs: number | null;
+  /** Milliseconds until the actor served again; of learner and supervisor, until the next update. */
+  recoveredMs: number | null;
+}
+
+export const NETWORK: Target = { actor: "network", fault: "cut" };
+
+const numbered = (kind: string, count: number, fault: Target["fault"]): Target[] =>
+  Array.from({ length: count }, (_, i) => ({ actor: `${kind}-${i}`, fault }));
+
+/** Each is drawn with the same chance; the learner stands twice. */
+export const TARGETS: readonly Target[] = [
+  ...numbered("sampler", SAMPLERS, "SIGKILL"),
+  ...numbered("env-server", ENV_SERVERS, "SIGKILL"),
+  ...numbered("env-server", ENV_SERVERS, "SIGSTOP"),
+  { actor: "learner", fault: "SIGKILL" },
+  { actor: "learner", fault: "SIGKILL" },
+  { actor: "metrics-sink", fault: "SIGKILL" },
+  { actor: "supervisor", fault: "SIGKILL" },
+];
+
+/** "sampler" for "sampler-1". */
+export const kindOf = (actor: string): string => actor.replace(/-\d+$/, "");
+export const KINDS: readonly string[] = [...new Set(TARGETS.map(({ actor }) => kindOf(actor)))];
+
+export function newFault(run: ChaosRun, target: Target, pid: number | null): Fault {
+  const atMs = performance.now();
+  return { ...target, pid, atMs, recoversFromMs: atMs, line: run.log.length, noticedMs: null, recoveredMs: null };
+}
+
+/** Reads the log for the faults that have not recovered yet. */
+export function observe(run: ChaosRun, faults: readonly Fault[]): void {
+  for (const fault of faults) {
+    if (fault.recoveredMs !== null) continue;
+    const since = run.log.slice(fault.line);
+    if (fault.pid === null) observeGuest(fault, since);
+    else observeProcess(fault, fault.pid, since, faults);
+  }
+}
+
+function observeGuest(fault: Fault, since: readonly LogEntry[]): void {
+  const left = since.findIndex(({ kind, child }) => kind === "left" && child === fault.actor);
+  if (left === -1) return;
+  const now = performance.now();
+  fault.noticedMs ??= now - fault.atMs;
+  const isBack = since.slice(left).some(({ kind, child }) => kind === "joined" && child === fault.actor);
+  if (isBack) fault.recoveredMs = now - fault.recoversFromMs;
+}
+
+function observeProcess(fault: Fault, pid: number, since: readonly LogEntry[], faults: readonly Fault[]): void {
+  const { actor, atMs } = fault;
+  const now = performance.now();
+  const isNotice = (entry: LogEntry) =>
+    fault.fault === "SIGSTOP"
+      ? entry.kind === "wedged" && entry.child === actor
+      : entry.kind === "exited" && entry.pid === pid;
+  // If the supervisor was killed afterwards, its log says nothing of this process, which ended with it.
+  const endedWithSupervisor = () =>
+    !isAlive(pid) && faults.some((other) => other.actor === "supervisor" && other.line > fault.line);
+  if (since.some(isNotice) || endedWithSupervisor()) fault.noticedMs ??= now - atMs;
+  if (fault.noticedMs === null) return;
+  const started = actor === "supervisor" ? 0 : since.findIndex((entry) => entry.child === actor && isStart(entry));
+  if (started !== -1 && since.slice(started).some((entry) => serves(actor, entry))) fault.recoveredMs = now - atMs;
+}
+
+function serves(actor: string, { kind, child, text }: LogEntry): boolean {
+  if (actor === "learner" || actor === "supervisor") return kind === "update";
+  if (actor.startsWith("sampler")) return kind === "joined" && text === `${actor} joined`;
+  return kind === "ready" && child === actor;
+}

@@ -1,0 +1,157 @@
+/**
+ * Starts a tiny training run, injects faults, and measures how soon the run noticed each and recovered.
+ *
+ * - The seed decides which fault comes when. Every actor is killed (SIGKILL); env servers are also frozen (SIGSTOP).
+ * - With remote guests, the network is cut before any other fault, and again when a draw says so.
+ */
+import { messageOf } from "../../actors/errors.ts";
+import { sequence } from "../../model/rng.ts";
+import { ChaosRun, STOP_MS_MAX } from "./chaos-run.ts";
+import { type Fault, kindOf, NETWORK, newFault, observe, TARGETS } from "./faults.ts";
+import type { RemoteGuests } from "./remote-guests.ts";
+import { isAlive } from "./watch.ts";
+
+export interface ChaosResult {
+  /** Number of faults by actor and fault: "sampler SIGKILL". */
+  readonly kills: Readonly<Record<string, number>>;
+  readonly detectionMs: Percentiles;
+  readonly recoveryMs: Percentiles;
+  /** The longest times by actor and fault; null if there is none. */
+  readonly longestMs: Readonly<Record<string, { readonly noticed: number | null; readonly recovered: number | null }>>;
+  readonly unrecovered: number;
+  /** Updates of the run at its end. */
+  readonly updates: number;
+  /** When each learner started, in milliseconds since the epoch. */
+  readonly learnerStartsMs: readonly number[];
+  /** All processes of the run and its guests. */
+  readonly pids: readonly number[];
+  /** Errors of the run or its guests, one a line. */
+  readonly problems: readonly string[];
+}
+
+export interface Percentiles {
+  readonly p50: number | null;
+  readonly p99: number | null;
+  readonly max: number | null;
+}
+
+export interface ChaosOptions {
+  /** Folder of the run; must not exist. */
+  readonly folder: string;
+  /** Folder for what the run needs besides its own. */
+  readonly scratch: string;
+  readonly minutes: number;
+  readonly seed: number;
+  readonly say: (text: string) => void;
+  /** Guests whose network is cut. */
+  readonly guests: RemoteGuests | null;
+  readonly cutMs: number;
+  /** The only kind of actor that is killed; null for all kinds. */
+  readonly only: string | null;
+}
+
+const PAUSE_MS = { min: 5000, max: 20_000 };
+/** A fault without recovery after this time counts as unrecovered. */
+const RECOVERY_MS_MAX = 60_000;
+const WARM_START_MS_MAX = 300_000;
+
+export async function injectFaults(options: ChaosOptions): Promise<ChaosResult> {
+  const { folder, scratch, seed, guests } = options;
+  const run = new ChaosRun(folder, scratch, seed, guests);
+  const faults: Fault[] = [];
+  const problems: string[] = [];
+  try {
+    await inject(run, options, faults);
+  } catch (error) {
+    problems.push(messageOf(error));
+    run.kill();
+  }
+  guests?.remove();
+  const groups = Map.groupBy(faults, ({ actor, fault, pid }) =>
+    pid === null ? "guest cut off" : `${kindOf(actor)} ${fault}`,
+  );
+  const ofEach = <T>(of: (faults: readonly Fault[]) => T) =>
+    Object.fromEntries([...groups].map(([name, those]) => [name, of(those)]));
+  const noticed = (those: readonly Fault[]) => percentiles(those.map(({ noticedMs }) => noticedMs));
+  const recovered = (those: readonly Fault[]) => percentiles(those.map(({ recoveredMs }) => recoveredMs));
+  return {
+    kills: ofEach(({ length }) => length),
+    problems,
+    updates: run.updates,
+    learnerStartsMs: run.learnerStartsMs,
+    pids: [...run.pids, ...(guests?.pids ?? [])],
+    detectionMs: noticed(faults),
+    recoveryMs: recovered(faults),
+    longestMs: ofEach((those) => ({ noticed: noticed(those).max, recovered: recovered(those).max })),
+    unrecovered: faults.filter(({ recoveredMs }) => recoveredMs === null).length,
+  };
+}
+
+/** Adds to `faults` as it goes, so that they are known if it throws. */
+async function inject(run: ChaosRun, options: ChaosOptions, faults: Fault[]): Promise<void> {
+  const { minutes, seed, say, guests, cutMs, only } = options;
+  const look = () => observe(run, faults);
+  const targets = [...TARGETS, ...(guests === null ? [] : [NETWORK])].filter(
+    ({ actor }) => only === null || kindOf(actor) === only,
+  );
+  const cut = async (guests: RemoteGuests) => {
+    say(`network cut for ${cutMs} ms (update ${run.updates})`);
+    const cuts = guests.names.map((actor) => newFault(run, { actor, fault: "cut" }, null));
+    faults.push(...cuts);
+    guests.cut();
+    await run.wait(cutMs, look);
+    guests.heal();
+    for (const fault of cuts) fault.recoversFromMs = performance.now();
+  };
+
+  run.start(false);
+  await run.until(() => run.log.some(({ kind }) => kind === "open"), WARM_START_MS_MAX, "the opening of the gate");
+  await guests?.join();
+  await run.until(() => run.updates >= 1, WARM_START_MS_MAX, "the first update");
+  if (guests !== null) await cut(guests);
+  const draw = sequence(seed, "chaos");
+  const endsAtMs = performance.now() + minutes * 60_000;
+  for (;;) {
+    const pauseMs = PAUSE_MS.min + (PAUSE_MS.max - PAUSE_MS.min) * draw();
+    const target = targets[Math.floor(draw() * targets.length)]!;
+    if (performance.now() + pauseMs > endsAtMs) break;
+    await run.wait(pauseMs, look);
+    if (target.fault === "cut") await cut(guests!);
+    else await kill(run, target.actor, target.fault, faults, say);
+  }
+  const allRecovered = () => {
+    look();
+    return faults.every(({ recoveredMs }) => recoveredMs !== null);
+  };
+  await run.until(allRecovered, RECOVERY_MS_MAX, "the recovery of every actor");
+  await run.stop();
+  await guests?.ended(STOP_MS_MAX);
+}
+
+async function kill(
+  run: ChaosRun,
+  actor: string,
+  signal: "SIGKILL" | "SIGSTOP",
+  faults: Fault[],
+  say: (text: string) => void,
+): Promise<void> {
+  const pid = run.pid(actor);
+  if (pid === null || !isAlive(pid)) return;
+  const fault = newFault(run, { actor, fault: signal }, pid);
+  process.kill(pid, signal);
+  faults.push(fault);
+  say(`${signal} ${actor} (update ${run.updates})`);
+  if (actor !== "supervisor") return;
+  await run.until(() => !run.pids.some(isAlive), RECOVERY_MS_MAX, "the end of the killed supervisor's actors");
+  fault.noticedMs = performance.now() - fault.atMs;
+  run.start(true);
+}
+
+function percentiles(times: readonly (number | null)[]): Percentiles {
+  const sorted = times.filter((ms) => ms !== null).sort((a, b) => a - b);
+  const at = (share: number) => {
+    const value = sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)];
+    return value === undefined ? null : Math.round(value);
+  };
+  return { p50: at(0.5), p99: at(0.99), max: at(1) };
+}
