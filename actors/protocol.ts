@@ -1,20 +1,31 @@
 /**
- * Every message that crosses a process boundary. Read this file first: it is the system.
+ * Every message between actors. Read this file first: it is the system.
  *
- *   sampler  --sampler.ready--------> learner        tell; how many episodes it can play at once
- *   sampler  --sampler.leaving------> learner        tell; it goes for good, and nothing is wrong
- *   learner  --tickets, weights-----> sampler        tell; what to play, and with which policy
- *   sampler  --weights.loaded-------> learner        tell; the digest of what it really loaded
- *   sampler  --episode.finished-----> learner        ask; kept and sent again until it is taken
- *   sampler  --env.open, env.step---> env server     ask; exactly one answer
- *   anyone   --metrics, event-------> metrics sink   tell; counted if dropped
- *   learner  --episodes-------------> metrics sink   ask; the trajectory log
- *   anyone   --heartbeat------------> supervisor     tell; every heartbeatMs
- *   supervisor --roster-------------> anyone         tell; where everyone is
- *   supervisor --stop---------------> anyone         tell; drain, checkpoint, exit 0
- *   supervisor --actors-------------> metrics sink   tell; who there is and how they are, every second
+ *   supervisor    starts the actors of a run, restarts those that die, stops them       actors/supervisor/
+ *   learner       hands out tickets and weights, takes episodes, updates the policy     actors/learner/, actors/training/
+ *   sampler       plays tickets with a copy of the policy                               actors/sampler/, actors/play/
+ *   env server    holds the episodes of envs and answers turn by turn                   actors/env-server/
+ *   metrics sink  stores metrics, events and episodes, and serves the page              actors/metrics-sink/, actors/dashboard/
+ *   guest         a sampler or env server on another machine that joined the run        actors/process/join.ts, actors/gate/
  *
- * A connection starts with the ask `hello`; both sides refuse another protocol version.
+ * A `tell` is sent once and gets no answer. An `ask` gets exactly one: the one that `answerTypes` names, or `failed`.
+ *
+ *   from         message               to            kind
+ *   any actor    hello                 any listener  ask, answered with welcome
+ *   any actor    heartbeat             supervisor    tell
+ *   supervisor   roster, stop          any actor     tell
+ *   supervisor   actors                metrics sink  tell
+ *   sampler      sampler.ready         learner       tell
+ *   sampler      sampler.leaving       learner       tell
+ *   learner      weights               sampler       tell
+ *   sampler      weights.loaded        learner       tell
+ *   learner      tickets               sampler       tell
+ *   sampler      env.open              env server    ask, answered with env.opened
+ *   sampler      env.step              env server    ask, answered with env.stepped
+ *   sampler      env.close             env server    tell
+ *   sampler      episode.finished      learner       ask, answered with episode.taken
+ *   learner      metrics, event        metrics sink  tell
+ *   learner      episodes              metrics sink  ask, answered with episodes.stored
  */
 import { z } from "zod";
 
@@ -22,17 +33,19 @@ export const PROTOCOL_VERSION = 1;
 
 const Id = z.string().min(1).max(64);
 const Count = z.number().int().nonnegative();
+/** sha256 in hex. */
 const Digest = z.string().regex(/^[0-9a-f]{64}$/);
 const Role = z.enum(["supervisor", "learner", "sampler", "env-server", "metrics-sink"]);
 export type Role = z.infer<typeof Role>;
 
-/** One episode to play. The same ticket always gives the same episode, whoever plays it. */
+/** One episode to play. A ticket gives the same episode on every sampler, for the same weights and run seed. */
 const Ticket = z.strictObject({
-  /** Unique in the run; names the coins too: coins = f(run seed, episode, token index). */
+  /** Unique in the run. It also names the random numbers: coin = f(run seed, episode, token index). */
   episode: Id,
   purpose: z.enum(["train", "validate"]),
-  /** Index of the group in its batch, and of the member in its group. */
+  /** Index of the group in its batch. */
   group: Count,
+  /** Index of the episode in its group. */
   member: Count,
   env: Id,
   layoutSeed: z.uint32(),
@@ -41,24 +54,29 @@ const Ticket = z.strictObject({
   topP: z.number().positive().max(1),
   /** 0: no limit. */
   topK: Count,
-  /** Play with exactly this policy version (sync), or this one or newer (async). */
+  /** The policy version to play with. */
   version: Count,
+  /** True: exactly that version (sync). False: that version or a newer one (async). */
   exact: z.boolean(),
-  /** How often it was issued before. */
+  /** How often the ticket was issued before. */
   attempt: Count,
 });
 export type Ticket = z.infer<typeof Ticket>;
 
-/** Key and tag of a GMAC over the bytes: see actors/weights/seal.ts. */
+/** A policy version and the digest of its weights. */
+const PolicyVersion = z.strictObject({ version: Count, digest: Digest });
+export type PolicyVersion = z.infer<typeof PolicyVersion>;
+
+/** Key and tag of a GMAC over the weights: see actors/weights/seal.ts. */
 const Seal = z.strictObject({ key: z.string().regex(/^[0-9a-f]{32}$/), tag: z.string().regex(/^[0-9a-f]{32}$/) });
 
-/** Where the bytes of a policy version are. */
+/** Where the bytes of a policy version are: in shared memory of this host, or behind a URL. */
 const WeightsLocation = z.discriminatedUnion("kind", [
   z.strictObject({ kind: z.literal("shared"), path: z.string().max(4096), byteOffset: Count, seal: Seal }),
   z.strictObject({ kind: z.literal("http"), url: z.url() }),
 ]);
 
-/** One turn as people read it. */
+/** One turn as text. */
 export const TurnRecord = z.strictObject({
   observation: z.string(),
   reply: z.string(),
@@ -70,16 +88,17 @@ export const TurnRecord = z.strictObject({
   valid: z.boolean(),
   /** True if the reply ran into replyTokensMax. */
   cut: z.boolean(),
-  /** Earlier turns left out of what the policy saw, because all of them together were too long for the context. */
+  /** Number of earlier turns that the context left out for want of room. */
   dropped: Count,
 });
 export type TurnRecord = z.infer<typeof TurnRecord>;
 
-/** Why an episode stopped: the env's endings, and the sampler's. */
+/** Why an episode stopped: four endings of the env, and a full context. */
 export const STOP_REASONS = ["success", "over", "actions", "turns", "context"] as const;
 export const StopReason = z.enum(STOP_REASONS);
 export type StopReason = z.infer<typeof StopReason>;
 
+/** One episode as tokens: model/trajectory.ts explains the columns. */
 const Trajectory = z.strictObject({
   tokens: z.instanceof(Int32Array),
   written: z.instanceof(Uint8Array),
@@ -100,11 +119,13 @@ const Outcome = z.discriminatedUnion("status", [
     turns: z.array(TurnRecord),
     /** The state after the last turn. */
     finalObservation: z.string(),
+    /** The env's further numbers, each summed over the turns. */
     extra: z.record(z.string(), z.number()),
   }),
   z.strictObject({ status: z.enum(["envError", "aborted"]), detail: z.string() }),
 ]);
 export type Outcome = z.infer<typeof Outcome>;
+/** The outcome of an episode that was played to its end. */
 export type PlayedOutcome = Extract<Outcome, { trajectory: unknown }>;
 
 /** One row of the trajectory log. */
@@ -112,73 +133,76 @@ const EpisodeRow = z.strictObject({
   ticket: Ticket,
   sampler: Id,
   outcome: Outcome,
-  /** Update it was trained in; null for validation and for what a filter dropped. */
+  /** The update that trained on it; null for validation and for episodes that a filter dropped. */
   update: Count.nullable(),
   /** Mean over written tokens. */
   advantage: z.number().nullable(),
-  /** (written tokens) theirs; left out where all of them have the mean. */
+  /** (written tokens); left out where every token has the mean. */
   tokenAdvantages: z.instanceof(Float32Array).optional(),
 });
 export type EpisodeRow = z.infer<typeof EpisodeRow>;
 
-/** A policy version and the digest of its bytes. */
-const PolicyVersion = z.strictObject({ version: Count, digest: Digest });
-export type PolicyVersion = z.infer<typeof PolicyVersion>;
-
-/** What an actor is doing until it has started and was heard. */
+/** What an actor reports of itself. */
+const actorState = {
+  /** For people: "playing 64 episodes", "update 12"; `STARTING` until the actor has started. */
+  doing: z.string().max(200),
+  /** Type of the last message that the actor received. */
+  lastMessage: z.string().max(64),
+  rssBytes: Count,
+  /** The actor's own measurements, by names of actors/metrics/metrics.ts. */
+  load: z.record(z.string(), z.number()),
+  /** The policy that the actor holds, or published last; null if it has none. */
+  weights: PolicyVersion.nullable(),
+};
 export const STARTING = "starting";
 
 /** One actor, as the supervisor sees it. */
 export const ActorView = z.strictObject({
   name: Id,
   role: Role,
-  /** Lent by another machine; then it has no process here. */
   guest: z.boolean(),
-  /** null for a guest, and while it does not run. */
+  /** null for a guest, and while the actor does not run. */
   pid: Count.nullable(),
   restarts: Count,
-  /** Where others reach it; null if nobody does, or not yet. */
+  /** Where others connect to it; null if no one does, or not yet. */
   url: z.string().nullable(),
-  /** Milliseconds since it was started or last heard. */
+  /** Milliseconds since the actor was started or last heard. */
   silentMs: z.number(),
-  doing: z.string().max(200),
-  lastMessage: z.string().max(64),
-  rssBytes: Count,
-  load: z.record(z.string(), z.number()),
-  weights: PolicyVersion.nullable(),
+  ...actorState,
 });
 export type ActorView = z.infer<typeof ActorView>;
 
-/** One row per message. Types, decoding and docs all come from here. */
+/** One row per message. The types, the checks and the encoding all come from this table. */
 export const schemas = {
+  // Connections, and the supervisor.
+
+  /** Sent first on every connection, and again when the actor's url is known. The listener welcomes or refuses the actor. */
   hello: z.strictObject({ type: z.literal("hello"), protocol: Count, actor: Id, role: Role, url: z.url().nullable() }),
+  /** Answers `hello`. The actor closes the connection if the protocol or the run is another. */
   welcome: z.strictObject({ type: z.literal("welcome"), run: Id, protocol: Count }),
-  /** Alive, and doing what. `doing` is for people: "playing 64 episodes", "update 12". */
+  /** Every actor tells the supervisor every heartbeatMs. The supervisor replaces an actor that stays silent or stuck. */
   heartbeat: z.strictObject({
     type: z.literal("heartbeat"),
     actor: Id,
-    doing: z.string().max(200),
-    lastMessage: z.string().max(64),
-    rssBytes: Count,
-    /** How long its computation has gone without a result; 0 if it computes nothing. */
+    ...actorState,
+    /** How long the actor's computation has gone without a result; 0 if it computes nothing. */
     workingMs: z.number().nonnegative(),
-    /** What it measures of itself, by names of actors/metrics/metrics.ts. */
-    load: z.record(z.string(), z.number()),
-    /** The policy it holds, or published last; null if it has none. */
-    weights: PolicyVersion.nullable(),
   }),
-  /** Everyone in the run, as the supervisor sees them. */
-  actors: z.strictObject({ type: z.literal("actors"), actors: z.array(ActorView) }),
-  /** Drain, save, leave with exit code 0. */
-  stop: z.strictObject({ type: z.literal("stop"), reason: z.string() }),
-  /** Where everyone is now. Sent whenever it changes; the newest counts. */
+  /** The supervisor tells learner and samplers whenever an address changes. They connect to the new addresses. */
   roster: z.strictObject({
     type: z.literal("roster"),
     learner: z.url().nullable(),
     metricsSink: z.url().nullable(),
     envServers: z.array(z.strictObject({ actor: Id, url: z.url() })),
   }),
+  /** The supervisor tells the metrics sink every second. The sink shows the actors on the page. */
+  actors: z.strictObject({ type: z.literal("actors"), actors: z.array(ActorView) }),
+  /** The supervisor tells an actor when the run ends. The actor drains, saves and exits with code 0. */
+  stop: z.strictObject({ type: z.literal("stop"), reason: z.string() }),
 
+  // Episodes at an env server.
+
+  /** A sampler asks when it begins a ticket. The env server opens the episode, or opens it again from the start. */
   "env.open": z.strictObject({
     type: z.literal("env.open"),
     episode: Id,
@@ -186,14 +210,16 @@ export const schemas = {
     layoutSeed: z.uint32(),
     dynamicsSeed: z.uint32(),
   }),
+  /** Answers `env.open` with what the policy sees first. */
   "env.opened": z.strictObject({
     type: z.literal("env.opened"),
     episode: Id,
     observation: z.string(),
     actionsLeft: Count,
   }),
-  /** Play one turn. `reply` is the model's whole reply; the env server parses it. */
+  /** A sampler asks for each turn. The env server parses the model's whole reply and plays its actions. */
   "env.step": z.strictObject({ type: z.literal("env.step"), episode: Id, turn: Count, reply: z.string() }),
+  /** Answers `env.step` with the turn's result. The same step asked again gets the same answer. */
   "env.stepped": z.strictObject({
     type: z.literal("env.stepped"),
     episode: Id,
@@ -207,21 +233,27 @@ export const schemas = {
     effective: z.boolean(),
     valid: z.boolean(),
     success: z.boolean(),
+    /** null: the episode goes on. */
     ending: z.enum(["success", "over", "actions", "turns"]).nullable(),
     extra: z.record(z.string(), z.number()),
   }),
-  /** The sampler gave up an episode; the env server forgets it. */
+  /** A sampler tells when it gives up an episode. The env server closes it. */
   "env.close": z.strictObject({ type: z.literal("env.close"), episode: Id }),
 
+  // Tickets and weights, between the learner and its samplers.
+
+  /** A sampler tells when it has connected. The learner sends it weights, and tickets once it has acknowledged them. */
   "sampler.ready": z.strictObject({
     type: z.literal("sampler.ready"),
     actor: Id,
-    /** Episodes it can play at once. */
+    /** Episodes that it plays at once. */
     slots: z.number().int().positive(),
   }),
-  /** It goes for good, as it was asked to: no failure. What it has not finished is for others. */
+  /** A sampler tells when it is asked to stop. The learner issues its unfinished tickets to others. */
   "sampler.leaving": z.strictObject({ type: z.literal("sampler.leaving"), actor: Id, reason: z.string().max(1000) }),
+  /** The learner tells a sampler with free slots. The sampler plays them; after leaseMs the learner issues them again. */
   tickets: z.strictObject({ type: z.literal("tickets"), tickets: z.array(Ticket), leaseMs: z.number().positive() }),
+  /** A sampler asks when a ticket has ended, and asks again until it is answered. The learner takes the outcome once. */
   "episode.finished": z.strictObject({
     type: z.literal("episode.finished"),
     actor: Id,
@@ -229,9 +261,9 @@ export const schemas = {
     attempt: Count,
     outcome: Outcome,
   }),
-  /** `fresh` is false if it was known, expired or not asked for: then it was not used. */
+  /** Answers `episode.finished`. `fresh` is false for an outcome that the learner does not use: known, expired or unasked. */
   "episode.taken": z.strictObject({ type: z.literal("episode.taken"), episode: Id, fresh: z.boolean() }),
-  /** A policy version exists. Versions only grow; the newest wins. */
+  /** The learner tells every sampler of a new policy version. The sampler loads it once it plays nothing; the newest wins. */
   weights: z.strictObject({
     type: z.literal("weights"),
     version: Count,
@@ -239,17 +271,27 @@ export const schemas = {
     byteLength: Count,
     location: WeightsLocation,
   }),
-  /** `digest` is of the bytes the sampler holds, computed by the sampler, or proved by the seal. */
-  "weights.loaded": z.strictObject({ type: z.literal("weights.loaded"), actor: Id, version: Count, digest: Digest }),
+  /** A sampler tells when it has loaded `weights`. The learner quarantines a sampler whose digest is another. */
+  "weights.loaded": z.strictObject({
+    type: z.literal("weights.loaded"),
+    actor: Id,
+    version: Count,
+    /** Of the bytes that the sampler holds: computed by the sampler, or proved by the seal. */
+    digest: Digest,
+  }),
 
-  /** Values of one update or moment. `step` is the update they belong to; names are in actors/metrics/metrics.ts. */
+  // Records.
+
+  /** The learner tells the metrics sink after each update. The sink stores the values and shows them on the page. */
   metrics: z.strictObject({
     type: z.literal("metrics"),
     actor: Id,
+    /** The update that the values belong to. */
     step: Count,
+    /** By names of actors/metrics/metrics.ts. */
     values: z.record(z.string(), z.number()),
   }),
-  /** Something a person should know of. */
+  /** The learner tells the metrics sink what people should know. The sink stores it and shows it on the page. */
   event: z.strictObject({
     type: z.literal("event"),
     actor: Id,
@@ -257,10 +299,12 @@ export const schemas = {
     kind: Id,
     text: z.string().max(4096),
   }),
+  /** The learner asks with the episodes of each update and validation. The metrics sink writes them to the trajectory log. */
   episodes: z.strictObject({ type: z.literal("episodes"), rows: z.array(EpisodeRow) }),
+  /** Answers `episodes` when the rows are on disk. */
   "episodes.stored": z.strictObject({ type: z.literal("episodes.stored"), count: Count }),
 
-  /** The one failure answer. `code` is for programs, `detail` is for people. */
+  /** Answers any ask that failed. `code` is for programs, `detail` for people. */
   failed: z.strictObject({
     type: z.literal("failed"),
     code: z.enum(["env", "policy", "protocol", "capacity", "deadline", "closed"]),
@@ -268,33 +312,35 @@ export const schemas = {
   }),
 } as const;
 
+/** The answer to each ask. */
+export const answerTypes = {
+  hello: "welcome",
+  "env.open": "env.opened",
+  "env.step": "env.stepped",
+  "episode.finished": "episode.taken",
+  episodes: "episodes.stored",
+} as const satisfies { readonly [T in keyof Messages]?: keyof Messages };
+
 export type Messages = { [T in keyof typeof schemas]: z.infer<(typeof schemas)[T]> };
 export type Message = Messages[keyof Messages];
-
-/** Which answer each ask gets (or `failed`). */
-export interface Answers {
-  hello: "welcome";
-  "env.open": "env.opened";
-  "env.step": "env.stepped";
-  "episode.finished": "episode.taken";
-  episodes: "episodes.stored";
-}
-export type Ask = Messages[keyof Answers];
-export type AnswerTo<A extends Ask> = A extends Ask ? Messages[Answers[A["type"]]] | Messages["failed"] : never;
+export type Ask = Messages[keyof typeof answerTypes];
+export type AnswerTo<A extends Ask> = A extends Ask
+  ? Messages[(typeof answerTypes)[A["type"]]] | Messages["failed"]
+  : never;
 export type Answer = AnswerTo<Ask>;
 export type Tell = Exclude<Message, Ask | Answer>;
 /** The asks that an env server takes. */
 export type EnvAsk = Messages["env.open" | "env.step"];
 
 /**
- * Check one decoded message.
+ * Checks one decoded message.
  *
- * @throws {ProtocolError} if the type is unknown or a field is missing, extra or ill-typed.
+ * @throws {ProtocolError} if the type is unknown, or a field is missing, unknown or of another type.
  */
 export function parseMessage(raw: unknown): Message {
   const type = (raw as { type?: unknown } | null)?.type;
   if (typeof type !== "string" || !Object.hasOwn(schemas, type)) {
-    // What a stranger sent may be anything: long, or a value that JSON does not know.
+    // Any program may have sent it, so the value may be long, or one that JSON cannot write.
     const found = typeof type === "string" ? JSON.stringify(type.slice(0, 64)) : `of kind ${typeof type}`;
     throw new ProtocolError(`unknown message type ${found}; expected one of ${Object.keys(schemas).join(", ")}`);
   }

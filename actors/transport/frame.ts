@@ -1,14 +1,14 @@
 /**
  * One message as bytes: msgpack of `[0, tell]`, `[1, id, ask]` or `[2, id, answer]`. Knows no connection.
  *
- * - What is decoded shares no memory with the frame or with any other message.
- * - Nothing is handed on that `parseMessage` did not check, and the kind of frame fits the kind of message.
+ * - A decoded message shares no memory with the frame or with any other message.
+ * - `parseMessage` checks every decoded message, and the kind of frame must fit the kind of message.
  */
 import { Packr } from "msgpackr";
 import {
   type Answer,
-  type Answers,
   type Ask,
+  answerTypes,
   type Message,
   ProtocolError,
   parseMessage,
@@ -20,24 +20,15 @@ export type Envelope =
   | { readonly kind: "ask"; readonly id: number; readonly body: Ask }
   | { readonly kind: "answer"; readonly id: number; readonly body: Answer };
 
-/** A frame owns its buffer: it can be transferred to another thread. */
+/** A frame owns its buffer, so it can be transferred to another thread. */
 export type Frame = Uint8Array<ArrayBuffer>;
-
-/** The answer each ask must get, at run time; the compiler holds it to `Answers`. */
-export const answerTypes = {
-  hello: "welcome",
-  "env.open": "env.opened",
-  "env.step": "env.stepped",
-  "episode.finished": "episode.taken",
-  episodes: "episodes.stored",
-} as const satisfies { [T in keyof Answers]: Answers[T] } & Record<Exclude<Ask["type"], keyof Answers>, never>;
 
 const answers: ReadonlySet<string> = new Set(["failed", ...Object.values(answerTypes)]);
 
 const isAsk = (message: Message): message is Ask => Object.hasOwn(answerTypes, message.type);
 const isAnswer = (message: Message): message is Answer => answers.has(message.type);
 
-// Records would make a frame depend on those before it; without moreTypes typed arrays come back as Buffers.
+// With records, a frame would depend on earlier frames. Without moreTypes, typed arrays come back as Buffers.
 const codec = new Packr({ useRecords: false, moreTypes: true });
 
 /** @throws {FrameTooLargeError} */
@@ -50,11 +41,11 @@ export function encodeFrame(envelope: Envelope, frameBytesMax: number): Frame {
         : [2, envelope.id, envelope.body],
   );
   if (packed.byteLength > frameBytesMax) throw new FrameTooLargeError(packed.byteLength, frameBytesMax, envelope);
-  // The codec packs every message into one buffer of its own, so a frame that outlives this call must be a copy.
+  // The codec reuses its buffer for every message, so the frame must be a copy.
   return new Uint8Array(packed);
 }
 
-/** @throws {ProtocolError} if these are not the bytes of one message of the protocol. */
+/** @throws {ProtocolError} if the bytes are not one message of the protocol. */
 export function decodeFrame(frame: Uint8Array): Envelope {
   const decoded = unpack(frame);
   if (!Array.isArray(decoded)) throw new ProtocolError("a frame is an array of kind, id and message");

@@ -7,8 +7,8 @@
  * - After `closed` the handler hears nothing more of this peer.
  */
 import { describeError, stackOf } from "../errors.ts";
-import type { Answer, AnswerTo, Ask, Messages, Tell } from "../protocol.ts";
-import { answerTypes, decodeFrame, type Envelope, encodeFrame, type Frame, FrameTooLargeError } from "./frame.ts";
+import { type Answer, type AnswerTo, type Ask, answerTypes, type Messages, type Tell } from "../protocol.ts";
+import { decodeFrame, type Envelope, encodeFrame, type Frame, FrameTooLargeError } from "./frame.ts";
 import type { Handler, Peer, Problem, TransportOptions } from "./transport.ts";
 
 /** Asks that wait for their answer at one time, in one direction. */
