@@ -1,8 +1,8 @@
-/** Time as an argument. Actors never read a clock of their own, so a simulated one can drive them. */
+/** Time as an argument: actors read no clock of their own, so that tests and the simulator can drive them. */
 export interface Clock {
-  /** Milliseconds, monotonic: immune to changes of the wall clock. */
+  /** Milliseconds. Monotonic: changes of the wall clock do not matter. */
   now(): number;
-  /** Run once after `delayMs`. Returns a function that cancels it. */
+  /** Calls `run` once after `delayMs`. @returns cancels it */
   after(delayMs: number, run: () => void): () => void;
 }
 

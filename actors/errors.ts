@@ -1,9 +1,12 @@
-/** Which of an episode's failures are data, and where each happened. Anything else thrown by an actor is a bug. */
+/**
+ * Errors, and their words. The failure of one episode is data: an `EpisodeError` with the boundary where it happened. Anything
+ * else that an actor throws is a bug, and its supervisor restarts it.
+ */
 
-/** Where a failure happened. Recorded on the episode, so a bad rollout is data and not a crash. */
+/** Where an episode failed. */
 export type Boundary = "env" | "policy" | "protocol" | "capacity" | "closed";
 
-/** A failure that belongs to one episode. Anything else thrown by an actor is a bug and restarts it. */
+/** The failure of one episode. */
 export class EpisodeError extends Error {
   override readonly name = "EpisodeError";
   readonly boundary: Boundary;
@@ -15,34 +18,34 @@ export class EpisodeError extends Error {
 }
 
 /**
- * Run foreign code and name the boundary it failed at. Envs throw plain errors; only this function types them.
- * An `EpisodeError` passes through unchanged: it already crossed a nearer boundary. A promise is treated alike.
+ * Runs foreign code and names the boundary that it failed at, now or when its promise rejects. Envs throw plain errors; only this
+ * function types them. An `EpisodeError` passes unchanged, because it has crossed a nearer boundary.
  */
 export function within<T>(boundary: Boundary, what: string, run: () => T): T {
-  const named = (error: unknown): never => {
+  const fail = (error: unknown): never => {
     if (error instanceof EpisodeError) throw error;
     throw new EpisodeError(`${what}: ${describeError(error)}`, boundary, { cause: error });
   };
   try {
     const result = run();
-    return result instanceof Promise ? (result.catch(named) as T) : result;
+    return result instanceof Promise ? (result.catch(fail) as T) : result;
   } catch (error) {
-    return named(error);
+    return fail(error);
   }
 }
 
-/** One line for people: the name and message, whatever was thrown. */
+/** One line for people: the name of the error's class and its message. */
 export function describeError(error: unknown): string {
   return oneLine(error instanceof Error ? `${error.name}: ${error.message}` : String(error));
 }
 
-/** One line for people: the message alone, where the name of the error's class says nothing new. */
+/** One line for people: the message alone, where the name of the class says nothing new. */
 export const messageOf = (error: unknown): string => oneLine(error instanceof Error ? error.message : String(error));
 
 /**
  * One line for people: every fault that a zod schema found, as `path: message`.
  *
- * @param whole  what the value is called where the fault is of the value itself: "body"
+ * @param whole  name of the value, for a fault of the value itself: "body"
  */
 export const schemaFaults = ({ issues }: SchemaError, whole: string): string =>
   issues.map(({ path, message }) => `${path.join(".") || whole}: ${message}`).join("; ");
@@ -53,19 +56,19 @@ interface SchemaError {
 
 export const oneLine = (text: string): string => text.trim().replaceAll(/\s*\n\s*/g, " ");
 
-/** For a log: where it was thrown, one call a line, and the same of each of its causes. Its own words are left out. */
+/** For a log: the calls of an error's stack, one a line, and those of its causes. The message is left out. */
 export function stackOf(error: unknown): string {
   if (!(error instanceof Error)) return "";
   const calls = (error.stack ?? "").split("\n").filter((line) => /^\s+at /.test(line));
   const { cause } = error;
-  const before = cause instanceof Error ? [`caused by ${describeError(cause)}`, stackOf(cause)] : [];
-  return [...calls.map((line) => line.trim()), ...before].join("\n");
+  const causes = cause instanceof Error ? [`caused by ${describeError(cause)}`, stackOf(cause)] : [];
+  return [...calls.map((line) => line.trim()), ...causes].join("\n");
 }
 
-/** Exit code of an actor that ended by a `RunError`. */
+/** Exit code of an actor that ended with a `RunError`. */
 export const RUN_ERROR_CODE = 3;
 
-/** The run cannot go on, and starting its actor again would end the same way. */
+/** The run cannot go on: a restarted actor would fail in the same way. */
 export class RunError extends Error {
   override readonly name = "RunError";
 }
