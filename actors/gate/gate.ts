@@ -16,7 +16,7 @@ import type { Server, ServerWebSocket } from "bun";
 import type { Clock } from "../clock.ts";
 import { describeError } from "../errors.ts";
 import { httpOf, isBroker } from "../transport/address.ts";
-import { seldom } from "../transport/refusals.ts";
+import { reportSeldom } from "../transport/refusals.ts";
 import { PING, type SilenceWatch, watchSilence } from "../transport/silence.ts";
 import {
   boundTo,
@@ -92,7 +92,7 @@ export class Gate {
   constructor(options: GateOptions) {
     this.#options = options;
     this.#offers = new Offers(options.clock, OFFER_MS_MAX);
-    this.#refused = seldom(options.clock, options.report);
+    this.#refused = reportSeldom(options.clock, options.report);
     const url = parseAddress(options.listen);
     this.#public = this.#serve(url, options.tls, (request, server) => this.#fromOutside(request, server));
     this.#inner = this.#serve(new URL("ws://127.0.0.1:0"), null, (request, server) =>

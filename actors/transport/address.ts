@@ -1,22 +1,22 @@
-/** What an address says: whether only this machine can reach it, whether it is at a broker. Knows no transport. */
+/** Questions about addresses: does only this machine reach it, is it at a broker? Knows no transport. */
 
 /**
- * Whether only this machine can reach it.
+ * Whether only this machine can reach the host.
  *
- * @param host  as a person writes it, or as a URL holds it: "127.0.0.1", "::1", "[::1]", "localhost"
+ * @param host  as people or URLs write it: "127.0.0.1", "::1", "[::1]", "localhost"
  */
 export const isLoopback = (host: string): boolean =>
   ["localhost", "::1", "[::1]"].includes(host) || /^127(\.\d{1,3}){3}$/.test(host);
 
 /** Any free port of this machine. */
-export const HERE = "ws://127.0.0.1:0";
+export const ANY_PORT = "ws://127.0.0.1:0";
 
-/** Whether it is the address of a broker, or of somebody there. */
+/** Whether messages to this address go through a NATS broker. */
 export const isBroker = (address: string): boolean => /^(nats|tls):/.test(address);
 
-/** Any free address beside this one: another port of this machine, another name at the same broker. */
-export const anyBeside = (address: string): string => (isBroker(address) ? new URL("/", address).href : HERE);
+/** A free address of the same kind: any port of this machine, or any name at the same broker. */
+export const anyBeside = (address: string): string => (isBroker(address) ? new URL("/", address).href : ANY_PORT);
 
-/** Where an actor that listens with `fetch` serves HTTP. */
+/** The HTTP address of an actor that listens with `fetch`. */
 export const httpOf = (address: string): string =>
   isBroker(address) ? `http://${new URL(address).searchParams.get("http")}` : address.replace(/^ws/, "http");

@@ -1,9 +1,9 @@
 /**
  * How a connection between actors begins: the connecting end asks `hello`, the listening end answers `welcome`.
  *
- * - Before `hello` the listening end hears nothing else; an early message closes the connection.
- * - Both ends refuse another protocol version, and the connecting end another run.
- * - `hello` may be repeated by the same actor, to say its url once it has one.
+ * - A message before `hello` closes the connection.
+ * - Both ends refuse another protocol version. The connecting end also refuses another run.
+ * - An actor may repeat its `hello` to report its url.
  */
 import { describeError } from "../errors.ts";
 import {
@@ -19,11 +19,11 @@ import type { Handler, Peer } from "./transport.ts";
 
 export type Hello = Messages["hello"];
 
-/** Who an actor says it is. */
+/** The name, role and address that an actor reports in `hello`. */
 export interface Identity {
   readonly actor: string;
   readonly role: Role;
-  /** Where others reach it; null if nobody connects to it, or not yet. */
+  /** Where others connect to it; null if no one does, or not yet. */
   readonly url: string | null;
 }
 
@@ -36,10 +36,11 @@ export const helloOf = ({ actor, role, url }: Identity): Hello => ({
 });
 
 /**
- * Introduce ourselves on a new connection.
+ * Asks `hello` on a new connection.
  *
- * @param run The run the other end must belong to, if we know.
- * @throws {Error} saying why we do not belong together, or that no answer came.
+ * @param run  the run that the other end must belong to, if known
+ * @returns the run of the other end
+ * @throws {Error} if the other end does not answer, refuses, or is of another version or run
  */
 export async function sayHello(peer: Peer, me: Identity, deadlineMs: number, run?: string): Promise<string> {
   const answer = await peer.ask(helloOf(me), deadlineMs);
@@ -51,70 +52,70 @@ export async function sayHello(peer: Peer, me: Identity, deadlineMs: number, run
   return answer.run;
 }
 
-/** A handler that knows who it talks with. */
+/** A handler that gets each peer's `hello` with its messages. */
 export interface HostHandler {
-  /** Said hello and was welcomed; again whenever it repeats its hello. */
+  /** The peer was welcomed. Called again for each repeated hello. */
   joined?(peer: Peer, who: Hello): void;
   told(peer: Peer, message: Tell, who: Hello): void;
   asked(peer: Peer, message: Exclude<Ask, Hello>, who: Hello): Answer | Promise<Answer>;
   left?(peer: Peer, who: Hello, reason: string): void;
 }
 
-interface Guest {
-  who: Hello;
-  /** The welcome is sent when `asked` returns; `joined` must come after it, and before anything else. */
+interface Client {
+  readonly hello: Hello;
+  /** The welcome is sent when `asked` returns. `joined` must come after it and before any other call. */
   announced: boolean;
 }
 
-/** Put the handshake in front of a handler. */
+/** Puts the handshake in front of a handler. */
 export function welcoming(run: string, handler: HostHandler): Handler {
-  const guests = new Map<Peer, Guest>();
+  const clients = new Map<Peer, Client>();
 
-  function announce(peer: Peer, guest: Guest): void {
-    if (guest.announced || peer.closed) return;
-    guest.announced = true;
-    handler.joined?.(peer, guest.who);
+  function announce(peer: Peer, client: Client): void {
+    if (client.announced || peer.closed) return;
+    client.announced = true;
+    handler.joined?.(peer, client.hello);
   }
 
-  function guestOf(peer: Peer, type: string): Guest {
-    const guest = guests.get(peer);
-    if (guest === undefined) throw new ProtocolError(`${type} came before hello`);
-    announce(peer, guest);
-    return guest;
+  function helloFrom(peer: Peer, type: string): Hello {
+    const client = clients.get(peer);
+    if (client === undefined) throw new ProtocolError(`${type} came before hello`);
+    announce(peer, client);
+    return client.hello;
   }
 
-  function welcome(peer: Peer, who: Hello): Answer {
-    if (who.protocol !== PROTOCOL_VERSION) {
-      return { type: "failed", code: "protocol", detail: otherVersion(who.actor, who.protocol, "this run speaks") };
+  function welcome(peer: Peer, hello: Hello): Answer {
+    if (hello.protocol !== PROTOCOL_VERSION) {
+      return { type: "failed", code: "protocol", detail: otherVersion(hello.actor, hello.protocol, "this run speaks") };
     }
-    const before = guests.get(peer)?.who;
-    if (before !== undefined && (before.actor !== who.actor || before.role !== who.role)) {
-      const detail = `${who.role} ${who.actor} said hello on the connection of ${before.role} ${before.actor}`;
+    const before = clients.get(peer)?.hello;
+    if (before !== undefined && (before.actor !== hello.actor || before.role !== hello.role)) {
+      const detail = `${hello.role} ${hello.actor} said hello on the connection of ${before.role} ${before.actor}`;
       return { type: "failed", code: "protocol", detail };
     }
-    const guest = { who, announced: false };
-    guests.set(peer, guest);
+    const client = { hello, announced: false };
+    clients.set(peer, client);
     queueMicrotask(() => {
       try {
-        announce(peer, guest);
+        announce(peer, client);
       } catch (error) {
-        // `left` is told the reason, so the actor can log it.
-        peer.close(`could not take in ${who.actor}: ${describeError(error)}`);
+        // `left` gets the reason, so the actor can log it.
+        peer.close(`could not take in ${hello.actor}: ${describeError(error)}`);
       }
     });
     return { type: "welcome", run, protocol: PROTOCOL_VERSION };
   }
 
   return {
-    told: (peer, message) => handler.told(peer, message, guestOf(peer, message.type).who),
+    told: (peer, message) => handler.told(peer, message, helloFrom(peer, message.type)),
     asked(peer, message) {
       if (message.type === "hello") return welcome(peer, message);
-      return handler.asked(peer, message, guestOf(peer, message.type).who);
+      return handler.asked(peer, message, helloFrom(peer, message.type));
     },
     closed(peer, reason) {
-      const guest = guests.get(peer);
-      guests.delete(peer);
-      if (guest?.announced) handler.left?.(peer, guest.who, reason);
+      const client = clients.get(peer);
+      clients.delete(peer);
+      if (client?.announced) handler.left?.(peer, client.hello, reason);
     },
   };
 }

@@ -1,8 +1,8 @@
 /**
- * Actors of one thread. Messages are packed, copied and checked as on a socket; only the socket is missing.
+ * Transport between actors of one thread. It packs, copies and checks messages as a socket does.
  *
- * - Everything sent in one network is delivered in one order, each message in a turn of the loop after it was sent.
- * - `queuedBytes` are the bytes not yet delivered.
+ * - A network delivers everything in the order it was sent, each message in a later turn of the event loop.
+ * - `queuedBytes` counts the bytes not yet delivered.
  */
 import type { Frame } from "./frame.ts";
 import { type Wire, WirePeer } from "./peer.ts";
@@ -10,20 +10,20 @@ import { ListenerPeers } from "./peers.ts";
 import { sameSecret } from "./token.ts";
 import type { Handler, Listener, ListenOptions, Peer, Transport, TransportOptions } from "./transport.ts";
 
-interface Door {
+interface MemoryListener {
   readonly token: string;
-  /** Makes the listener's end. */
+  /** Makes the listener's end of a connection. */
   accept(name: string, wire: Wire): WirePeer;
   refused(detail: string): void;
 }
 
-/** Where memory addresses live. Transports that share a network reach each other. */
+/** The listeners of memory addresses. Transports that share a network reach each other. */
 export class MemoryNetwork {
-  readonly doors = new Map<string, Door>();
+  readonly listeners = new Map<string, MemoryListener>();
   readonly #defer: (run: () => void) => void;
   #waiting: (() => void)[] = [];
 
-  /** @param defer runs a function soon; must not run it at once. */
+  /** @param defer  runs a function later, never at once */
   constructor(defer: (run: () => void) => void = setImmediate) {
     this.#defer = defer;
   }
@@ -32,7 +32,7 @@ export class MemoryNetwork {
     if (this.#waiting.push(run) === 1) this.#defer(() => this.#drain());
   }
 
-  /** Only what waits now: what a delivery sends comes in a later turn, so that timers and sockets get theirs. */
+  /** Delivers only what waits now. What a delivery sends waits for a later turn, so that timers and sockets get theirs. */
   #drain(): void {
     const due = this.#waiting;
     this.#waiting = [];
@@ -50,7 +50,7 @@ class MemoryWire implements Wire {
     this.#network = network;
   }
 
-  /** @param far the peer at the other end, which reads what is sent here. */
+  /** @param far  the peer at the other end */
   join(far: WirePeer): void {
     this.#far = far;
   }
@@ -81,13 +81,13 @@ export class MemoryTransport implements Transport {
   }
 
   async listen(address: string, handler: Handler, { fetch }: ListenOptions = {}): Promise<Listener> {
-    const { doors } = this.#network;
+    const { listeners } = this.#network;
     if (!address.startsWith("memory:")) throw new Error(`cannot listen on ${address}: expected memory:NAME`);
     if (fetch !== undefined) throw new Error(`cannot serve HTTP on ${address}: use the socket transport`);
-    if (doors.has(address)) throw new Error(`cannot listen on ${address}: somebody does already`);
+    if (listeners.has(address)) throw new Error(`cannot listen on ${address}: another listener has this address`);
     const peers = new ListenerPeers(handler);
     const options = this.#options;
-    doors.set(address, {
+    listeners.set(address, {
       token: options.token,
       accept: (name, wire) => peers.add(new WirePeer(name, wire, peers.handler, options)),
       refused: (detail) => options.report?.({ kind: "refused", peer: address, detail }),
@@ -95,7 +95,7 @@ export class MemoryTransport implements Transport {
     return {
       address,
       async close() {
-        doors.delete(address);
+        listeners.delete(address);
         peers.closeAll();
       },
     };
@@ -103,16 +103,16 @@ export class MemoryTransport implements Transport {
 
   async connect(address: string, handler: Handler): Promise<Peer> {
     const network = this.#network;
-    const door = network.doors.get(address);
-    if (door === undefined) throw new Error(`cannot connect to ${address}: nobody listens there`);
-    if (!sameSecret(this.#options.token, door.token)) {
-      door.refused("wrong token");
+    const listener = network.listeners.get(address);
+    if (listener === undefined) throw new Error(`cannot connect to ${address}: nothing listens there`);
+    if (!sameSecret(this.#options.token, listener.token)) {
+      listener.refused("wrong token");
       throw new Error(`cannot connect to ${address}: the token was refused`);
     }
     const nearWire = new MemoryWire(network);
     const farWire = new MemoryWire(network);
     const near = new WirePeer(address, nearWire, handler, this.#options);
-    const far = door.accept(`${address}#${++this.#connections}`, farWire);
+    const far = listener.accept(`${address}#${++this.#connections}`, farWire);
     nearWire.join(far);
     farWire.join(near);
     network.deliver(() => far.start());

@@ -1,39 +1,39 @@
 /**
- * Listening without being reachable: instead of waiting for connections, it makes them to a gate and waits on each until
- * somebody at the other side of the gate uses it. Only `listen` differs from the transport underneath.
+ * Listening behind a firewall. `listen` offers connections: it connects to the run's gate and waits until a sampler at the other
+ * side uses the connection. `connect` is that of the transport underneath.
  *
- * - `SPARE` connections wait unused; whenever one is used, the next is made. One that is lost is made again, later and later.
+ * - `SPARE` offers wait unused. When one is used, the next is made. A lost offer is made again, with growing delays.
  */
 import type { Clock } from "../clock.ts";
 import { describeError } from "../errors.ts";
 import type { Answer, Ask, Tell } from "../protocol.ts";
 import type { Handler, Listener, Peer, Transport } from "./transport.ts";
 
-/** Samplers that can connect at one moment without a wait. */
+/** So many samplers can connect at once without waiting. */
 const SPARE = 4;
 const BACKOFF_MS = { first: 100, max: 2000 };
 
 export interface OfferOptions {
   readonly transport: Transport;
   readonly clock: Clock;
-  /** A connection could not be made. */
+  /** An offer could not be made. */
   readonly failed: (detail: string) => void;
 }
 
 export const offering = (options: OfferOptions): Transport => ({
   connect: (address, handler) => options.transport.connect(address, handler),
   async listen(address, handler): Promise<Listener> {
-    const offers = new Offers(address, handler, options);
+    const offers = new OfferedConnections(address, handler, options);
     offers.fill();
     return { address, close: async () => offers.close() };
   },
 });
 
-class Offers {
+class OfferedConnections {
   readonly #address: string;
   readonly #handler: Handler;
   readonly #options: OfferOptions;
-  /** Made or being made, and not used yet. */
+  /** Offers made or being made, and not used yet. */
   #spare = 0;
   #failures = 0;
   #closed = false;

@@ -1,29 +1,29 @@
 /**
- * The half of a connection that every transport shares: asks and their answers, checking, limits, closing. Knows frames,
- * not how they travel.
+ * The part of a connection that every transport shares: asks and answers, checks, limits, closing. Knows frames, not how they
+ * travel.
  *
- * - Every ask made here is settled exactly once: by its answer, its deadline, or the end of the connection.
+ * - Every ask is settled exactly once: by its answer, its deadline, or the end of the connection.
  * - At most `ASKS_MAX` asks wait in each direction; the next gets `failed` with code "capacity" at once.
- * - After `closed` the handler hears nothing more of this peer.
+ * - `closed` is the last call to the handler for a peer.
  */
 import { describeError, stackOf } from "../errors.ts";
 import { type Answer, type AnswerTo, type Ask, answerTypes, type Messages, type Tell } from "../protocol.ts";
 import { decodeFrame, type Envelope, encodeFrame, type Frame, FrameTooLargeError } from "./frame.ts";
 import type { Handler, Peer, Problem, TransportOptions } from "./transport.ts";
 
-/** Asks that wait for their answer at one time, in one direction. */
+/** Asks that wait for their answer at once, in one direction. */
 export const ASKS_MAX = 4096;
 
-/** Characters of a report on a bad frame. */
+/** Characters of the report on a bad frame. */
 const BAD_FRAME_TEXT_MAX = 1000;
 
-/** What a transport must be able to do with one connection. */
+/** What each transport implements for one connection. */
 export interface Wire {
-  /** Bytes handed over and not yet taken by the other end's system. */
+  /** Bytes sent and not yet accepted by the other end's system. */
   readonly queuedBytes: number;
-  /** Takes the frame over. False if it was dropped; then the connection is of no more use. */
+  /** Takes ownership of the frame. @returns false if the frame was dropped: the connection must end */
   send(frame: Frame, envelope: Envelope): boolean;
-  /** `drop`: at once, without waiting for what is queued. */
+  /** @param drop  at once, without sending what is queued */
   close(reason: string, drop: boolean): void;
 }
 
@@ -67,7 +67,7 @@ export class WirePeer implements Peer {
 
   ask<A extends Ask>(message: A, deadlineMs: number): Promise<AnswerTo<A>> {
     const { promise, resolve } = Promise.withResolvers<AnswerTo<A>>();
-    // The type of the answer was checked against `answerTypes`, which the compiler cannot follow through a generic.
+    // `#answered` checks the type of the answer; the compiler cannot follow that through a generic.
     const settle = (answer: Answer) => resolve(answer as AnswerTo<A>);
     const fail = (code: Failed["code"], detail: string) => settle({ type: "failed", code, detail });
     if (this.#closed) {
@@ -99,12 +99,12 @@ export class WirePeer implements Peer {
     this.#end(reason, false);
   }
 
-  /** For the transport: the connection is up. */
+  /** Called by the transport when the connection is up. */
   start(): void {
     this.#guarded("opened", () => this.#handler.opened?.(this));
   }
 
-  /** For the transport: a whole frame arrived. */
+  /** Called by the transport for each whole frame. */
   receive(frame: Uint8Array): void {
     if (this.#closed) return;
     const { frameBytesMax } = this.#options;
@@ -116,7 +116,7 @@ export class WirePeer implements Peer {
     try {
       envelope = decodeFrame(frame);
     } catch (error) {
-      // A frame can be wrong in as many places as it has bytes.
+      // The list of faults grows with the frame.
       this.#endWith("badFrame", `bad frame: ${describeError(error)}`.slice(0, BAD_FRAME_TEXT_MAX));
       return;
     }
@@ -125,14 +125,14 @@ export class WirePeer implements Peer {
     this.#dispatch(envelope);
   }
 
-  /** For the transport: the connection is gone. */
+  /** Called by the transport when the connection is gone. */
   lost(reason: string): void {
     if (this.#closed) return;
     this.#closed = true;
     this.#finish(reason);
   }
 
-  /** Close, and count why. */
+  /** Closes the connection and reports the problem. */
   refuse(kind: Problem["kind"], detail: string): void {
     this.#endWith(kind, detail);
   }
@@ -189,7 +189,7 @@ export class WirePeer implements Peer {
       return;
     }
     const type = this.#asks.get(id)?.type;
-    // The deadline was faster: the asker already has its one answer.
+    // The ask has passed its deadline and has its one answer.
     if (type === undefined) return;
     if (answer.type === "failed" || answer.type === answerTypes[type]) {
       this.#settle(id, answer);
@@ -206,7 +206,7 @@ export class WirePeer implements Peer {
     ask?.settle(answer);
   }
 
-  /** @returns why this message cannot be sent, or null. */
+  /** @returns why the message cannot be sent, or null */
   #send(envelope: Envelope): string | null {
     const { frameBytesMax, queuedBytesMax } = this.#options;
     let frame: Frame;
@@ -236,7 +236,7 @@ export class WirePeer implements Peer {
   }
 
   #threw(what: string, error: unknown): void {
-    // The stack is for our log; the other end has no use for it.
+    // The stack goes to our log only.
     const detail = `${what}: ${describeError(error)}`;
     this.#options.report?.({ kind: "handlerThrew", peer: this.name, detail, stack: stackOf(error) });
     this.#end(`the handler of ${what} failed: ${describeError(error)}`, false);
@@ -264,7 +264,7 @@ export class WirePeer implements Peer {
       const detail = `${this.name} closed before it answered ${type}: ${reason}`;
       this.#settle(id, { type: "failed", code: "closed", detail });
     }
-    // Later, so that closing a peer in the middle of a loop over peers does not change the list under it.
+    // Deferred, so that closing a peer inside a loop over peers does not change the list.
     queueMicrotask(() => this.#guarded("closed", () => this.#handler.closed?.(this, reason)));
   }
 }

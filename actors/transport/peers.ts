@@ -1,10 +1,10 @@
-/** The peers of one listener, so that closing it closes them. */
+/** The peers of one listener: closing the listener closes them. */
 import type { WirePeer } from "./peer.ts";
 import type { Handler } from "./transport.ts";
 
 export class ListenerPeers {
   readonly #peers = new Set<WirePeer>();
-  /** The listener's handler, which forgets a peer when it closes. */
+  /** The listener's handler. It also forgets peers that close. */
   readonly handler: Handler;
 
   constructor(handler: Handler) {

@@ -1,9 +1,9 @@
 /**
- * A connection that is made again whenever it is lost, with hello asked each time.
+ * A connection that is made again whenever it is lost, with a hello each time.
  *
- * - The handler sees only connections that were welcomed: `opened` first, then messages in order, `closed` last.
- * - Attempts wait longer and longer, with jitter, so that a hundred samplers do not knock at the same moment. There is no
- *   last attempt: who gives up is decided by whoever watches this actor.
+ * - The handler sees only welcomed connections: `opened` first, then messages in order, `closed` last.
+ * - The delay between attempts doubles up to a limit, with jitter, so that samplers do not reconnect all at once. Attempts never
+ *   stop; the supervisor decides when an actor is lost.
  */
 import type { Clock } from "../clock.ts";
 import { describeError } from "../errors.ts";
@@ -13,19 +13,19 @@ import type { Handler, Peer, Transport } from "./transport.ts";
 
 export interface ReconnectOptions {
   readonly transport: Transport;
-  /** Asked before each attempt, so that it may change. */
+  /** Called before each attempt, so the address may change. */
   readonly address: () => string;
   readonly me: () => Identity;
-  /** The run the other end must belong to, if known. */
+  /** The run that the other end must belong to, if known. */
   readonly run?: string;
   readonly handler: Handler;
   readonly clock: Clock;
   /** Uniform in [0, 1), for the jitter. */
   readonly uniform: () => number;
-  /** The first wait, and the longest; each wait is up to twice the one before. */
+  /** The first and the longest delay; each is up to twice the one before. */
   readonly backoffMs: { readonly first: number; readonly max: number };
   readonly helloDeadlineMs: number;
-  /** An attempt failed. `attempt` counts from 1 since the last good connection; 0 if our own handler threw. */
+  /** An attempt failed. `attempt` counts from 1 since the last connection; 0: our own handler threw. */
   readonly failed?: (detail: string, attempt: number) => void;
 }
 
@@ -35,7 +35,7 @@ export interface Connection {
   close(reason: string): void;
 }
 
-/** Messages that may come between the welcome and its handling here. */
+/** Messages that may arrive between the welcome and `opened`. */
 const EARLY_MAX = 1024;
 
 export function connectForever(options: ReconnectOptions): Connection {
@@ -94,7 +94,7 @@ export function connectForever(options: ReconnectOptions): Connection {
   };
 }
 
-/** One connection of many. Holds back what comes before the welcome was handled, so that `opened` is first. */
+/** One connection. It holds back messages that arrive before `opened`. */
 class Session implements Handler {
   readonly #handler: Handler;
   readonly #lost: () => void;

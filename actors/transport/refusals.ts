@@ -1,24 +1,24 @@
-/** Who is turned away at a door, said seldom: a stranger cannot fill the log. */
+/** Reports of refused connections, at a limited rate, so that strangers cannot fill the log. */
 import type { Clock } from "../clock.ts";
 import type { Problem } from "./transport.ts";
 
-/** How often a refused connection is reported at most. */
+/** At most one report in this time. */
 const REPORT_MS = 1000;
 
-/** Reports refusals at most once in `REPORT_MS`, with the number of those kept back. */
-export function seldom(
+/** @returns reports a refusal at most once in `REPORT_MS`, with the number of refusals since the last report */
+export function reportSeldom(
   clock: Clock,
   report: ((problem: Problem) => void) | undefined,
 ): (from: string, why: string) => void {
-  let quietUntil = Number.NEGATIVE_INFINITY;
-  let keptBack = 0;
+  let quietUntilMs = Number.NEGATIVE_INFINITY;
+  let unreported = 0;
   return (from, why) => {
-    if (clock.now() < quietUntil) {
-      keptBack++;
+    if (clock.now() < quietUntilMs) {
+      unreported++;
       return;
     }
-    report?.({ kind: "refused", peer: from, detail: keptBack === 0 ? why : `${why} (and ${keptBack} before)` });
-    keptBack = 0;
-    quietUntil = clock.now() + REPORT_MS;
+    report?.({ kind: "refused", peer: from, detail: unreported === 0 ? why : `${why} (and ${unreported} before)` });
+    unreported = 0;
+    quietUntilMs = clock.now() + REPORT_MS;
   };
 }

@@ -1,5 +1,5 @@
-/** The transport of an actor that is a process: each address says by its scheme what it is reached through. */
-import { HERE, isBroker } from "./address.ts";
+/** The transport of an actor's process: sockets or NATS, by the scheme of each address. */
+import { ANY_PORT, isBroker } from "./address.ts";
 import { NatsTransport, parseNatsAddress } from "./nats/nats.ts";
 import { SocketTransport } from "./socket.ts";
 import type { SocketOptions } from "./socket-wire.ts";
@@ -14,12 +14,12 @@ export class RoutedTransport implements Transport {
     this.#nats = new NatsTransport(options);
   }
 
-  /** HTTP does not go through a broker: it is served on a port of this machine, which the address names. */
+  /** HTTP does not go through a broker: a port of this machine serves it, and the address names the port. */
   async listen(address: string, handler: Handler, options: ListenOptions = {}): Promise<Listener> {
     if (!isBroker(address)) return this.#sockets.listen(address, handler, options);
     parseNatsAddress(address);
     if (options.fetch === undefined) return this.#nats.listen(address, handler);
-    const http = await this.#sockets.listen(HERE, nobody, options);
+    const http = await this.#sockets.listen(ANY_PORT, refusePeers, options);
     const messages = await this.#nats.listen(address, handler).catch(async (error: unknown) => {
       await http.close();
       throw error;
@@ -38,8 +38,8 @@ export class RoutedTransport implements Transport {
   }
 }
 
-/** Messages come by the broker; on the port there is HTTP only. */
-const nobody: Handler = {
+/** The port serves HTTP only. */
+const refusePeers: Handler = {
   opened: (peer) => peer.close("messages go through the broker"),
   told() {},
   asked: () => ({ type: "failed", code: "protocol", detail: "messages go through the broker" }),

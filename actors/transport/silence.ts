@@ -1,11 +1,11 @@
 /**
- * Tells a dead connection from a quiet one. A cut cable, a stopped process and a wedged loop all look like silence, so
- * both ends send a byte of nothing when they have nothing else to say.
+ * Tells a dead connection from a quiet one: both ends ping at a fixed rate, so silence means a cut cable, a stopped process or a
+ * blocked event loop.
  */
 import type { Clock } from "../clock.ts";
 
 export interface SilenceWatch {
-  /** Something arrived. */
+  /** Call it whenever something arrives. */
   heard(): void;
   stop(): void;
 }
@@ -13,28 +13,28 @@ export interface SilenceWatch {
 export interface SilenceOptions {
   readonly clock: Clock;
   readonly silenceMsMax: number;
-  /** Make the other end hear something. Called four times per `silenceMsMax`. */
+  /** Sends a ping. Called four times per `silenceMsMax`. */
   ping(): void;
-  /** Called once, with how long nothing was heard. */
+  /** Called once, when nothing has arrived for `silenceMsMax`. */
   silent(silentMs: number): void;
 }
 
-/** The ping: a frame of no bytes, which no message can be. */
+/** A ping is an empty frame; no message is empty. */
 export const PING = new Uint8Array(0);
 
 export function watchSilence({ clock, silenceMsMax, ping, silent }: SilenceOptions): SilenceWatch {
   const roundMs = silenceMsMax / 4;
-  let heardAt = clock.now();
-  let roundAt = heardAt;
+  let heardAtMs = clock.now();
+  let roundAtMs = heardAtMs;
   let cancel = clock.after(roundMs, round);
 
   function round(): void {
     const now = clock.now();
-    // A round that comes late means that this process slept: what arrived meanwhile is still unread.
-    if (now - roundAt > 2 * roundMs) heardAt = now;
-    roundAt = now;
-    if (now - heardAt > silenceMsMax) {
-      silent(now - heardAt);
+    // A late round means that this process was suspended; what arrived meanwhile is still unread.
+    if (now - roundAtMs > 2 * roundMs) heardAtMs = now;
+    roundAtMs = now;
+    if (now - heardAtMs > silenceMsMax) {
+      silent(now - heardAtMs);
       return;
     }
     ping();
@@ -43,7 +43,7 @@ export function watchSilence({ clock, silenceMsMax, ping, silent }: SilenceOptio
 
   return {
     heard() {
-      heardAt = clock.now();
+      heardAtMs = clock.now();
     },
     stop: () => cancel(),
   };

@@ -1,4 +1,4 @@
-/** The connecting end of a WebSocket. Knows no listeners. */
+/** The connecting end of a WebSocket. */
 import { WirePeer } from "./peer.ts";
 import type { SilenceWatch } from "./silence.ts";
 import {
@@ -13,7 +13,7 @@ import {
 import { bearer } from "./token.ts";
 import type { Handler, Peer } from "./transport.ts";
 
-/** @throws {Error} saying which address and why, if there is no connection. */
+/** @throws {Error} with the address and the reason, if it cannot connect. */
 export function dial(address: string, handler: Handler, options: SocketOptions): Promise<Peer> {
   const { clock, token, tls = {}, connectMsMax = CONNECT_MS_MAX, silenceMsMax = SILENCE_MS_MAX } = options;
   const { promise, resolve, reject } = Promise.withResolvers<Peer>();
@@ -53,7 +53,7 @@ export function dial(address: string, handler: Handler, options: SocketOptions):
 
 export const lostBy = (code: number): string => `the connection was lost (WebSocket code ${code})`;
 
-/** The runtime tells only by its message which status refused the upgrade. */
+/** Bun reports the status that refused the upgrade only in its message. */
 function whyRefused(event: Event): string {
   const message = "message" in event ? String(event.message) : "";
   const status = /Expected 101 status code: (\d+)/.exec(message)?.[1];
@@ -62,5 +62,5 @@ function whyRefused(event: Event): string {
   if (status !== undefined) return `HTTP status ${status} instead of a WebSocket`;
   const tls = /TLS handshake failed: (.*)$/.exec(message)?.[1];
   if (tls !== undefined) return `the TLS handshake failed: ${tls}`;
-  return "nobody answers there";
+  return "nothing answers there";
 }

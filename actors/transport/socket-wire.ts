@@ -1,4 +1,4 @@
-/** What both ends of a WebSocket share: options, addresses and how a connection is closed. */
+/** What both ends of a WebSocket share: options, addresses, limits and closing. */
 import type { Clock } from "../clock.ts";
 import type { WirePeer } from "./peer.ts";
 import { PING, type SilenceWatch, watchSilence } from "./silence.ts";
@@ -6,24 +6,24 @@ import type { ClientTls } from "./tls.ts";
 import type { TransportOptions } from "./transport.ts";
 
 export interface SocketOptions extends TransportOptions {
-  /** Give up a connection after this long without a sign of life. */
+  /** A connection on which nothing arrives for this long is closed. */
   readonly silenceMsMax?: number;
-  /** Give up connecting after this long. */
+  /** Time to connect. */
   readonly connectMsMax?: number;
-  /** For wss:// addresses that we connect to. */
+  /** For connecting to wss:// addresses. */
   readonly tls?: ClientTls;
 }
 
 export const SILENCE_MS_MAX = 30_000;
 export const CONNECT_MS_MAX = 10_000;
 
-/** Private close code: the reason is in the close frame. */
+/** Close code of a deliberate end; the close frame carries the reason. */
 export const CLOSED_BY_US = 4000;
 
-/** What the runtime says when it refuses a frame while reading it. */
+/** Bun's close reason for a frame over `maxPayloadLength`. */
 export const TOO_BIG = "Received too big message";
 
-/** Of the runtime's server, for whoever listens. What is sent is bounded before each send too; the runtime only backs that up. */
+/** Limits of `Bun.serve`. Every send is bounded before it as well. */
 export const serverLimits = ({
   frameBytesMax,
   queuedBytesMax,
@@ -36,18 +36,18 @@ export const serverLimits = ({
     sendPings: false,
   }) as const;
 
-/** Where the runtime's server listens: a port of 0 is any that is free. */
+/** Where `Bun.serve` listens; port 0 is any free port. */
 export const boundTo = ({ hostname, port }: URL) => ({
   hostname: hostname.replace(/^\[|\]$/g, ""),
   port: port === "" ? 0 : Number(port),
 });
 
-/** What is sent through a socket that connected somewhere. */
+/** The sending half of a client's WebSocket. */
 export const clientWire = (socket: WebSocket) => ({
   get queuedBytes(): number {
     return socket.bufferedAmount;
   },
-  /** False if it was dropped. */
+  /** @returns false if the frame was dropped */
   send(frame: Uint8Array): boolean {
     if (socket.readyState !== WebSocket.OPEN) return false;
     socket.send(frame as Uint8Array<ArrayBuffer>);
@@ -57,13 +57,13 @@ export const clientWire = (socket: WebSocket) => ({
     drop ? socket.terminate() : socket.close(CLOSED_BY_US, closeReason(reason)),
 });
 
-/** A close frame holds at most 125 bytes, two of them the code. */
+/** Cuts a reason to fit: a close frame holds 125 bytes, two of them for the code. */
 export function closeReason(reason: string): string {
   const bytes = new TextEncoder().encode(reason);
   return bytes.byteLength <= 123 ? reason : new TextDecoder().decode(bytes.subarray(0, 120)).replace(/\uFFFD+$/, "");
 }
 
-/** @throws {Error} if it is not `ws://HOST:PORT`, or `wss://` for TLS. */
+/** @throws {Error} if the address is not `ws://HOST:PORT`, or `wss://` for TLS. */
 export function parseAddress(address: string): URL {
   const url = URL.canParse(address) ? new URL(address) : null;
   if (url === null || !["ws:", "wss:"].includes(url.protocol)) {
@@ -72,7 +72,7 @@ export function parseAddress(address: string): URL {
   return url;
 }
 
-/** Ping the other end, and give it up when it stays silent. */
+/** Pings the other end and ends the connection when nothing arrives for `silenceMsMax`. */
 export function watchPeer(
   clock: Clock,
   silenceMsMax: number,

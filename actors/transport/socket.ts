@@ -1,18 +1,18 @@
 /**
- * Actors of different processes: one WebSocket per peer, one binary message per frame, a frame of no bytes as ping.
+ * Transport between processes: one WebSocket per peer, one binary message per frame.
  *
- * - The token travels in the Authorization header of the upgrade and is compared before a byte of payload is read; plain
- *   HTTP on the port needs it too. A page in a browser (an Origin header) is refused.
- * - Sockets bind to loopback unless there is a token.
- * - A frame over frameBytesMax is refused by the runtime while it is read, and ends that connection only.
- * - A connection on which nothing is heard for `silenceMsMax` is given up by both ends.
+ * - The token is in the Authorization header. The listener compares it before it reads any payload, for plain HTTP too, and
+ *   refuses browser pages (an Origin header).
+ * - Without a token a listener binds to loopback only.
+ * - A frame over frameBytesMax ends its connection only.
+ * - Both ends close a connection on which nothing arrives for `silenceMsMax`.
  */
 import type { Server, ServerWebSocket } from "bun";
 import { describeError } from "../errors.ts";
 import { isLoopback } from "./address.ts";
 import { WirePeer } from "./peer.ts";
 import { ListenerPeers } from "./peers.ts";
-import { seldom } from "./refusals.ts";
+import { reportSeldom } from "./refusals.ts";
 import type { SilenceWatch } from "./silence.ts";
 import { dial, lostBy } from "./socket-client.ts";
 import {
@@ -29,7 +29,7 @@ import {
 import { bearer, sameSecret } from "./token.ts";
 import type { Handler, Listener, ListenOptions, Peer, Transport } from "./transport.ts";
 
-/** How long a closing listener waits for its peers to take what was sent. */
+/** Time for peers to read what was sent, when the listener closes. */
 const CLOSE_MS_MAX = 500;
 
 interface Accepted {
@@ -63,7 +63,7 @@ export class SocketTransport implements Transport {
       address: `ws://${url.hostname}:${server.port}`,
       async close() {
         peers.closeAll();
-        // A peer that is stopped or cut off would hold up a graceful stop for ever.
+        // A graceful stop never ends while a peer is stopped or cut off.
         const cancel = clock.after(CLOSE_MS_MAX, () => void server.stop(true));
         await server.stop();
         cancel();
@@ -77,7 +77,7 @@ export class SocketTransport implements Transport {
 
   #serve(url: URL, peers: ListenerPeers, fetch: ListenOptions["fetch"]): Server<Data> {
     const { clock, frameBytesMax, report } = this.#options;
-    const refused = seldom(clock, report);
+    const refused = reportSeldom(clock, report);
     return Bun.serve<Data>({
       ...boundTo(url),
       maxRequestBodySize: frameBytesMax,
@@ -120,7 +120,7 @@ export class SocketTransport implements Transport {
       get queuedBytes() {
         return socket.getBufferedAmount();
       },
-      // -1: queued, which queuedBytes shows. 0: dropped.
+      // sendBinary returns -1 for a queued frame, which queuedBytes counts, and 0 for a dropped one.
       send: (frame: Uint8Array<ArrayBuffer>) => socket.sendBinary(frame) !== 0,
       close: (reason: string, drop: boolean) =>
         drop ? socket.terminate() : socket.close(CLOSED_BY_US, closeReason(reason)),

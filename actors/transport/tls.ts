@@ -1,37 +1,37 @@
-/** Certificates as the ends of a connection take them. PEM texts; reads them from files, makes none. */
+/** TLS certificates of the two ends of a connection, as PEM texts. */
 import { readFileSync } from "node:fs";
-import { describeError } from "../errors.ts";
+import { messageOf } from "../errors.ts";
 
-/** Of who connects. */
+/** Of the connecting end. */
 export interface ClientTls {
-  /** Whom to trust; left out: whom this machine trusts. */
+  /** CA certificate; left out: the system's. */
   readonly ca?: string;
-  /** Who we are, where the other end asks; both or none. */
+  /** Client certificate and key; both or neither. */
   readonly cert?: string;
   readonly key?: string;
 }
 
-/** Of who listens. */
+/** Of the listening end. */
 export interface ServerTls {
   readonly cert: string;
   readonly key: string;
-  /** Only clients with a certificate of this authority get in; null: any client. */
+  /** CA that must have signed a client's certificate; null: clients need none. */
   readonly clientCa: string | null;
 }
 
-/** @param what  the setting that names the file, for the message. @throws {Error} in one line, if it is no PEM text */
+/** @param what  name of the setting, for the message. @throws {Error} in one line, if the file is no PEM text */
 export function readPem(file: string, what: string): string {
   let text: string;
   try {
     text = readFileSync(file, "utf8");
   } catch (error) {
-    throw new Error(`cannot read ${what}: ${describeError(error).replace(/^Error: /, "")}`);
+    throw new Error(`cannot read ${what}: ${messageOf(error)}`);
   }
   if (!text.includes("-----BEGIN ")) throw new Error(`cannot use ${what}: ${file} is not in PEM format`);
   return text;
 }
 
-/** What `Bun.serve` takes. */
+/** The `tls` option of `Bun.serve`. */
 export const serverOptions = ({ cert, key, clientCa }: ServerTls) => ({
   cert,
   key,

@@ -1,40 +1,39 @@
 /**
- * How actors reach each other. Actors see `Peer`, never a socket; memory, worker, socket and NATS transports pass one
- * conformance suite (tests/actors/transport/transport.test.ts).
+ * How actors reach each other. Actors see a `Peer`, never a socket. The memory, socket and NATS transports pass one conformance
+ * suite (tests/actors/transport/transport.test.ts).
  *
- * Every implementation keeps these:
  * 1. Messages of one peer arrive in the order they were sent.
- * 2. Every ask gets exactly one answer: the other side's, or `failed` with code "deadline" or "closed".
- * 3. Messages are serialised, also in memory: no two actors share an object.
- * 4. Nothing is unbounded: past `queuedBytesMax` waiting to be sent, the peer is closed with a reason (the sender was told
- *    by `queuedBytes` long before).
- * 5. What arrives is checked by `parseMessage`; a bad frame closes that peer only, and is counted.
+ * 2. Every ask gets exactly one answer: the other end's, or `failed` with code "deadline" or "closed".
+ * 3. Messages are serialized, also in memory: no two actors share an object.
+ * 4. Queues are bounded: with more than `queuedBytesMax` waiting to be sent, the transport closes the peer with a reason. The
+ *    sender sees `queuedBytes` grow before that.
+ * 5. `parseMessage` checks every message. A bad frame closes its peer only, and is reported.
  */
 import type { Clock } from "../clock.ts";
 import type { AnswerTo, Ask, Message, Tell } from "../protocol.ts";
 
 /** The other end of one connection. */
 export interface Peer {
-  /** For logs: address or name of the other end. */
+  /** Address or name of the other end, for logs. */
   readonly name: string;
-  /** Bytes handed over and not yet accepted by the other end's system. Senders that can wait should, above 1 MiB. */
+  /** Bytes sent and not yet accepted by the other end's system. Senders that can wait should do so above 1 MiB. */
   readonly queuedBytes: number;
   readonly closed: boolean;
-  /** Send and forget. Silently nothing on a closed peer: `closed` is how a sender learns of it. */
+  /** Sends without an answer. On a closed peer it does nothing; the sender checks `closed`. */
   tell(message: Tell): void;
-  /** Never rejects: no answer in time is `{type: "failed", code: "deadline"}`. */
+  /** Never rejects: without an answer in time it resolves to `{type: "failed", code: "deadline"}`. */
   ask<A extends Ask>(message: A, deadlineMs: number): Promise<AnswerTo<A>>;
-  /** What was sent before still arrives; then the other end learns the reason. */
+  /** Messages sent before still arrive; then the other end gets the reason. */
   close(reason: string): void;
 }
 
-/** What an actor does with what arrives. A throw in a handler closes that peer and is logged; the actor lives on. */
+/** What an actor does with what arrives. A throw in a handler closes that peer and is logged; the actor goes on. */
 export interface Handler {
-  /** The connection is up (and authenticated). Before any other call for this peer. */
+  /** The connection is up and authenticated. The first call for this peer. */
   opened?(peer: Peer): void;
   told(peer: Peer, message: Tell): void;
   asked(peer: Peer, message: Ask): AnswerTo<Ask> | Promise<AnswerTo<Ask>>;
-  /** Once for each opened peer, whichever end closed it. The last call for this peer. */
+  /** Either end closed the connection. Called once for each opened peer, as the last call for it. */
   closed?(peer: Peer, reason: string): void;
 }
 
@@ -44,21 +43,21 @@ export interface Listener {
   close(): Promise<void>;
 }
 
-/** Something that went wrong with one peer. Every one is reported, so that it can be logged and counted. */
+/** Something that went wrong with one peer. */
 export interface Problem {
-  readonly kind: /** What arrived is not a message of the protocol. The peer is closed. */
+  readonly kind: /** A frame is no message of the protocol. The peer is closed. */
     | "badFrame"
-    /** A frame larger than frameBytesMax arrived, or was to be sent. */
+    /** A frame that arrived, or was to be sent, is larger than frameBytesMax. */
     | "oversize"
-    /** More than queuedBytesMax were waiting. The peer is closed. */
+    /** More than queuedBytesMax wait to be sent. The peer is closed. */
     | "overflow"
-    /** An ask was answered with the wrong type of message. */
+    /** The answer to an ask has the wrong type. */
     | "badAnswer"
     /** A handler of ours threw. The peer is closed. */
     | "handlerThrew"
-    /** A stored message was offered again and again and nobody answered it; the broker keeps it apart. NATS only. */
+    /** A stored message was not answered in any of its deliveries; the broker keeps it apart. NATS only. */
     | "quarantined"
-    /** Turned away before a byte of payload was parsed. At most one report a second, with the number since the last. */
+    /** A connection was refused before any payload was parsed. At most one report a second, with a count. */
     | "refused";
   readonly peer: string;
   readonly detail: string;
@@ -68,26 +67,26 @@ export interface Problem {
 
 export interface TransportOptions {
   readonly clock: Clock;
-  /** Shared secret; compared in constant time before any payload is parsed. */
+  /** Shared secret. */
   readonly token: string;
   readonly frameBytesMax: number;
   /** At least frameBytesMax. */
   readonly queuedBytesMax: number;
   readonly report?: (problem: Problem) => void;
-  /** Called with the type of every message that arrives, before its handler. For "last message" in heartbeats. */
+  /** Called with the type of every message that arrives, before its handler. */
   readonly received?: (type: Message["type"]) => void;
-  /** Called with the size of every frame that came or went. */
+  /** Called with the size of every frame. */
   readonly passed?: (direction: "sent" | "received", bytes: number) => void;
 }
 
 export interface ListenOptions {
-  /** Plain HTTP on the same port, for whoever sends the token. Sockets only; other transports refuse to listen with it. */
+  /** Serves plain HTTP on the same port, to requests with the token. Sockets only; other transports refuse it. */
   readonly fetch?: (request: Request) => Response | Promise<Response>;
 }
 
 export interface Transport {
-  /** @throws {Error} saying which address and why, if it cannot be had. */
+  /** @throws {Error} with the address and the reason, if it cannot listen. */
   listen(address: string, handler: Handler, options?: ListenOptions): Promise<Listener>;
-  /** @throws {Error} saying which address and why, if nobody answers there. */
+  /** @throws {Error} with the address and the reason, if it cannot connect. */
   connect(address: string, handler: Handler): Promise<Peer>;
 }

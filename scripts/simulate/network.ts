@@ -242,7 +242,7 @@ class SimulatedTransport implements Transport {
     const host = new URL(address).hostname;
     await life.sleep(Math.max(network.delayMs(), network.pulledMs(life.name, host)), `connects to ${address}`);
     const door = network.doors.get(address);
-    if (door === undefined) throw new Error(`cannot connect to ${address}: nobody listens there`);
+    if (door === undefined) throw new Error(`cannot connect to ${address}: nothing listens there`);
     const link = new Link(network, life.name, door.life.name);
     const [nearWire, farWire] = [new SimulatedWire(network, link, life), new SimulatedWire(network, link, door.life)];
     const near = new WatchedPeer(address, nearWire, handler, network, life);

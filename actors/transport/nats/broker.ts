@@ -94,7 +94,7 @@ export class Broker {
     void this.#watch();
   }
 
-  /** @throws {Error} saying why, in a few words: "nobody answers there", "the token was refused" */
+  /** @throws {Error} saying why, in a few words: "nothing answers there", "the token was refused" */
   static async connect(url: URL, options: BrokerOptions): Promise<Broker> {
     const { token, tls, silenceMsMax, connectMsMax } = options;
     let connection: NatsConnection;
@@ -324,5 +324,5 @@ function whyNot(error: unknown): string {
   if (error instanceof AuthorizationError) return "the token was refused";
   const text = describeError(error);
   if (/certificate|TLS|SSL/i.test(text)) return `the TLS handshake failed: ${text}`;
-  return "nobody answers there";
+  return "nothing answers there";
 }

@@ -13,7 +13,7 @@ import { describeError } from "../../errors.ts";
 import { isLoopback } from "../address.ts";
 import { WirePeer } from "../peer.ts";
 import { ListenerPeers } from "../peers.ts";
-import { seldom } from "../refusals.ts";
+import { reportSeldom } from "../refusals.ts";
 import { CONNECT_MS_MAX, type SocketOptions } from "../socket-wire.ts";
 import { sameSecret } from "../token.ts";
 import type { Handler, Listener, ListenOptions, Peer, Transport } from "../transport.ts";
@@ -71,7 +71,7 @@ export class NatsTransport implements Transport {
     });
     const chosen = name ?? crypto.randomUUID();
     const peers = new ListenerPeers(handler);
-    const refused = seldom(clock, report);
+    const refused = reportSeldom(clock, report);
     const stop = await broker.answerDials(chosen, (asked) => {
       const dial = Dial.safeParse(parseJson(asked.data));
       const say = (answer: z.infer<typeof Dialled>) => asked.respond(JSON.stringify(answer));
@@ -109,7 +109,7 @@ export class NatsTransport implements Transport {
     try {
       if (name === null) throw new Error("it names nobody: write nats://HOST:PORT/NAME");
       const broker = await this.#broker(url);
-      if (!broker.ready) throw new Error("nobody answers there");
+      if (!broker.ready) throw new Error("nothing answers there");
       return await this.#dial(broker, url, name, address, handler);
     } catch (error) {
       throw new Error(`cannot connect to ${address}: ${describeError(error).replace(/^Error: /, "")}`);
@@ -127,7 +127,7 @@ export class NatsTransport implements Transport {
         .request(`bunraku.dial.${name}`, dial, { timeout: this.#connectMsMax })
         .catch((error: unknown) => {
           const nobody = error instanceof NoRespondersError || (error as Error).cause instanceof NoRespondersError;
-          throw new Error(nobody ? "nobody listens there" : `no answer within ${this.#connectMsMax} ms`);
+          throw new Error(nobody ? "nothing listens there" : `no answer within ${this.#connectMsMax} ms`);
         });
       const answer = Dialled.safeParse(parseJson(told.data));
       if (!answer.success) throw new Error("what answers there is no actor");

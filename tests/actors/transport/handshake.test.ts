@@ -156,7 +156,7 @@ describe("connectForever", () => {
     await settle();
     expect(seen).toEqual(["opened", "nice to have you"]);
     expect(failures).toHaveLength(7);
-    expect(failures[0]).toBe("1: Error: cannot connect to memory:host: nobody listens there");
+    expect(failures[0]).toBe("1: Error: cannot connect to memory:host: nothing listens there");
     expect(connection.peer()).not.toBeNull();
   });
 

@@ -16,9 +16,9 @@ import type { SocketOptions } from "../../../actors/transport/socket-wire.ts";
 import type { Handler, Peer, Problem } from "../../../actors/transport/transport.ts";
 import { figure } from "../../figure.ts";
 import { describeWhere } from "../../needs.ts";
-import { TOKEN } from "../supervisor/stage.ts";
 import { type BrokerProcess, natsServer, startBroker } from "./broker.ts";
 import { certificates } from "./certificates.ts";
+import { TOKEN } from "./stage.ts";
 
 const limits = { clock: realClock, token: TOKEN, frameBytesMax: 8 << 20, queuedBytesMax: 32 << 20 };
 const open: Messages["env.open"] = { type: "env.open", episode: "e1", env: "bandit", layoutSeed: 1, dynamicsSeed: 2 };
@@ -103,7 +103,7 @@ describeWhere(natsServer === null ? "no nats-server" : null, "a NATS broker", ()
     await broker.kill();
     expect(await waiting).toMatchObject({ type: "failed", code: "closed" });
     expect(await Promise.all([host.left(), guest.left()])).toEqual(["the broker was lost", "the broker was lost"]);
-    await expect(guest.connect(address)).rejects.toThrow(`cannot connect to ${address}: nobody answers there`);
+    await expect(guest.connect(address)).rejects.toThrow(`cannot connect to ${address}: nothing answers there`);
     await broker.restart();
     let again: Peer | null = null;
     while (again === null) again = await guest.connect(address).catch(() => null);

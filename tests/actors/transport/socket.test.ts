@@ -1,4 +1,4 @@
-/** What only sockets and workers can do wrong: other processes and threads, HTTP on the port, who may bind where. */
+/** What only sockets can do wrong: other processes, HTTP on the port, who may bind where. */
 import { afterEach, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
@@ -8,7 +8,7 @@ import { watchSilence } from "../../../actors/transport/silence.ts";
 import type { Handler, Problem } from "../../../actors/transport/transport.ts";
 import { figure } from "../../figure.ts";
 import { FakeClock } from "../fake-clock.ts";
-import { TOKEN } from "../supervisor/stage.ts";
+import { TOKEN } from "./stage.ts";
 
 const limits = { clock: realClock, token: TOKEN, frameBytesMax: 1 << 20, queuedBytesMax: 4 << 20 };
 const idle: Handler = { told() {}, asked: () => ({ type: "failed", code: "protocol", detail: "nothing to ask here" }) };
@@ -129,19 +129,6 @@ test("a transport refuses a queue that could never hold its largest frame", () =
   expect(() => createTransport("socket", { ...limits, frameBytesMax: 10, queuedBytesMax: 9 })).toThrow(
     "queuedBytesMax (9) must be at least frameBytesMax (10), or the largest frame could never be sent",
   );
-});
-
-test("a worker answers from its own thread, and everything that waits fails when it ends", async () => {
-  const worker = new Worker(join(import.meta.dir, "echo-worker.ts"));
-  const transport = createTransport("worker", { ...limits, port: worker });
-  const handler = closing();
-  const peer = await transport.connect("worker:echo", handler);
-  expect(await peer.ask(open, 10_000)).toMatchObject({ observation: "from another thread" });
-  const waiting = peer.ask(step, 60_000);
-  worker.terminate();
-  expect(await waiting).toMatchObject({ type: "failed", code: "closed" });
-  expect(await handler.reason).toBe("the worker has ended");
-  expect(transport.connect("worker:echo", idle)).rejects.toThrow("the worker has ended");
 });
 
 describe("watchSilence", () => {

@@ -11,7 +11,7 @@ import { overHttp, serveWeights } from "../../../actors/weights/http.ts";
 import { loadWeights } from "../../../actors/weights/load.ts";
 import { type Published, WeightsPublisher } from "../../../actors/weights/publisher.ts";
 import { FakeClock } from "../fake-clock.ts";
-import { TOKEN } from "../supervisor/stage.ts";
+import { TOKEN } from "../transport/stage.ts";
 
 const LENGTH = 300_000;
 const values = Float32Array.from({ length: LENGTH }, (_, i) => Math.sin(i));
