@@ -1,15 +1,14 @@
 /**
- * What the noisy scripted players of the envs share: the form of a reply, babble and noise. Knows no env.
+ * Writes the replies of the envs' demonstrators: form, random turns ("babble") and noise. Knows no env.
  *
- * - A plan's thought is true of the plan before noise; babble's thought names its first action.
- * - Draws in a fixed order: babble or plan, then the actions; so equal generators give equal replies.
+ * - The thought of a planned turn is true of the plan before noise; the thought of a random turn names its first action.
+ * - The draws have a fixed order: babble or plan, then the actions. Equal generators give equal replies.
  *
- * Source: the warm start recipe of docs/algorithms.md; action counts of babble as measured there.
+ * Source: the warm start recipe of docs/algorithms.md, where the lengths of random turns were measured.
  */
 import type { DiscreteGame, Uniform } from "./env.ts";
 import { randomAction, type Skill } from "./tag.ts";
 
-/** A turn before it is words. */
 export interface Plan {
   readonly thought: string;
   /** Action indices, at least one. */
@@ -20,10 +19,10 @@ export interface Plan {
 const BABBLE_LENGTHS = [0.35, 0.35, 0.15, 0.1, 0.05];
 
 /**
- * One reply: the plan with probability 1 - babble and if there is one, random actions otherwise.
+ * One reply: the plan with probability 1 - babble, else random actions.
  *
- * @param plan  called only if it is to be played; null if the game is beyond saving.
- * @param babbleMax  longest babble, in actions.
+ * @param plan  called only if its result is played; returns null if the game cannot be won any more.
+ * @param babbleMax  most actions of a random turn.
  */
 export function noisyReply(
   game: DiscreteGame,
@@ -36,7 +35,7 @@ export function noisyReply(
   const planned = uniform() < skill.babble ? null : plan();
   if (planned === null) return babble(game, Math.min(babbleMax, actionsLeft), uniform);
   const actions = planned.actions.map((action) => (uniform() < skill.noise ? randomAction(game, uniform) : action));
-  return reply(game, planned.thought, actions);
+  return formatReply(game, planned.thought, actions);
 }
 
 function babble(game: DiscreteGame, lengthMax: number, uniform: Uniform): string {
@@ -49,11 +48,10 @@ function babble(game: DiscreteGame, lengthMax: number, uniform: Uniform): string
     length++;
   }
   const actions = Array.from({ length }, () => randomAction(game, uniform));
-  return reply(game, `try ${game.actions[actions[0]!]}`, actions);
+  return formatReply(game, `try ${game.actions[actions[0]!]}`, actions);
 }
 
-/** The reply's exact text. */
-export function reply(game: DiscreteGame, thought: string, actions: readonly number[]): string {
+export function formatReply(game: DiscreteGame, thought: string, actions: readonly number[]): string {
   const names = actions.map((action) => game.actions[action]!);
   return `<think>${thought}</think><answer>${names.join(" || ")}</answer>`;
 }

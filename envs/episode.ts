@@ -1,24 +1,23 @@
 /**
- * One episode of a game in text: reads replies, keeps the budgets, says why it ended. Knows no particular game.
+ * Plays one episode of a game in text: parses replies, counts budgets, reports the ending. Knows no particular game.
  *
- * - A reply is a turn, whatever it says; unknown actions are dropped, and the known ones run in order until the game or
- *   the budget ends.
- * - The penalty comes once per turn: an action was dropped, or none was read. Surplus actions cost nothing.
- * - An ending is final, and there is one reason.
- * - What a game answers at once, its episode does too; only a game that lives elsewhere is waited for.
+ * - Every reply is a turn. Unknown actions are dropped; known actions run in order until the game or the budget ends.
+ * - The format penalty applies once per turn: if an action was dropped, or none was readable. Surplus actions cost nothing.
+ * - An ending is final and has one reason.
+ * - Episodes of local games are synchronous; only outside games return promises.
  *
- * Source: RAGEN EnvStateManager.step. Unlike there, running out of turns is an ending of its own.
+ * Source: RAGEN EnvStateManager.step. Unlike RAGEN, running out of turns is an ending of its own.
  */
 
 import type { Effect, Ending, Env, EpisodeRules, Game, LocalEnv, LocalGame, OutsideGame, Turn } from "./env.ts";
 import { parseReply } from "./text/answer.ts";
 
-/** @returns a promise for a game that lives elsewhere, which has to begin there first. */
+/** @returns a promise for an outside game, which has to start first. */
 export function openEpisode(game: LocalGame, rules: EpisodeRules): LocalEnv;
 export function openEpisode(game: Game, rules: EpisodeRules): LocalEnv | Promise<Env>;
 export function openEpisode(game: Game, rules: EpisodeRules): LocalEnv | Promise<Env> {
   if (game.kind === "outside") return openOutside(game, rules);
-  // No effect of a local game is a promise, so no turn is.
+  // A local game's effects are never promises, so neither are its turns.
   return new Episode(game, rules) as LocalEnv;
 }
 
@@ -27,15 +26,15 @@ async function openOutside(game: OutsideGame, rules: EpisodeRules): Promise<Env>
   return new Episode(game, rules);
 }
 
-/** An action that can be executed, and its name. */
-interface Known {
+/** An action that the game knows. */
+interface KnownAction {
   readonly name: string;
   act(): Effect | Promise<Effect>;
 }
 
-/** A turn on its way. */
-interface Underway {
-  readonly known: readonly Known[];
+/** A turn that is being executed. */
+interface TurnInProgress {
+  readonly known: readonly KnownAction[];
   readonly wellFormed: boolean;
   readonly executed: string[];
   reward: number;
@@ -46,18 +45,18 @@ class Episode implements Env {
   readonly opening: string;
   readonly #game: Game;
   readonly #rules: EpisodeRules;
-  /** Actions by lower-case name; null for a game that takes any text. */
-  readonly #listed: ReadonlyMap<string, { readonly name: string; readonly index: number }> | null;
+  /** Actions by lower-case name; null if the game takes any text. */
+  readonly #byName: ReadonlyMap<string, { readonly name: string; readonly index: number }> | null;
   #turns = 0;
   #actions = 0;
-  #waiting = false;
+  #pending = false;
   #ending: Ending | null = null;
 
   constructor(game: Game, rules: EpisodeRules) {
     this.#game = game;
     this.#rules = rules;
     const actions = game.kind === "language" ? null : game.actions;
-    this.#listed = actions && new Map(actions.map((name, index) => [name.toLowerCase(), { name, index }]));
+    this.#byName = actions && new Map(actions.map((name, index) => [name.toLowerCase(), { name, index }]));
     this.opening = game.render();
   }
 
@@ -66,10 +65,13 @@ class Episode implements Env {
   }
 
   step(reply: string): Turn | Promise<Turn> {
-    if (this.#waiting) throw new Error("a turn of this episode is being played, or failed; wait, or open a new one");
+    if (this.#pending)
+      throw new Error(
+        "the previous turn of this episode has not ended, or it failed; wait for it, or open a new episode",
+      );
     if (this.#ending !== null) throw new Error(`this episode is over (${this.#ending}); open a new one`);
     const { actions, formed } = parseReply(reply, this.#rules);
-    const known = actions.map((name) => this.#known(name)).filter((action) => action !== null);
+    const known = actions.map((name) => this.#find(name)).filter((action) => action !== null);
     const wellFormed = formed && known.length > 0 && known.length === actions.length;
     const affordable = known.slice(0, this.actionsLeft);
     return this.#execute({ known: affordable, wellFormed, executed: [], reward: 0, last: null });
@@ -79,25 +81,25 @@ class Episode implements Env {
     if (this.#game.kind === "outside") return this.#game.close();
   }
 
-  /** The actions not yet executed, at once as far as the game answers at once. */
-  #execute(underway: Underway): Turn | Promise<Turn> {
-    const { known, executed } = underway;
+  /** Executes the remaining actions, synchronously as long as the game answers synchronously. */
+  #execute(turn: TurnInProgress): Turn | Promise<Turn> {
+    const { known, executed } = turn;
     while (executed.length < known.length) {
       const effect = known[executed.length]!.act();
-      if (effect instanceof Promise) return this.#wait(underway, effect);
-      if (noted(underway, effect).done) break;
+      if (effect instanceof Promise) return this.#wait(turn, effect);
+      if (record(turn, effect).done) break;
     }
-    return this.#finish(underway);
+    return this.#finish(turn);
   }
 
-  async #wait(underway: Underway, promise: Promise<Effect>): Promise<Turn> {
-    this.#waiting = true;
-    const { done } = noted(underway, await promise);
-    this.#waiting = false;
-    return done ? this.#finish(underway) : this.#execute(underway);
+  async #wait(turn: TurnInProgress, promise: Promise<Effect>): Promise<Turn> {
+    this.#pending = true;
+    const { done } = record(turn, await promise);
+    this.#pending = false;
+    return done ? this.#finish(turn) : this.#execute(turn);
   }
 
-  #finish({ executed, reward, wellFormed, last }: Underway): Turn {
+  #finish({ executed, reward, wellFormed, last }: TurnInProgress): Turn {
     this.#turns++;
     this.#actions += executed.length;
     this.#ending = this.#endingAfter(last);
@@ -118,9 +120,9 @@ class Episode implements Env {
     };
   }
 
-  #known(name: string): Known | null {
+  #find(name: string): KnownAction | null {
     const game = this.#game;
-    const known = this.#listed === null ? { name, index: -1 } : this.#listed.get(name.toLowerCase());
+    const known = this.#byName === null ? { name, index: -1 } : this.#byName.get(name.toLowerCase());
     if (known === undefined) return null;
     const act = () => (game.kind === "discrete" ? game.act(known.index) : game.act(known.name));
     return { name: known.name, act };
@@ -133,9 +135,9 @@ class Episode implements Env {
   }
 }
 
-function noted(underway: Underway, effect: Effect): Effect {
-  underway.executed.push(underway.known[underway.executed.length]!.name);
-  underway.reward += effect.reward;
-  underway.last = effect;
+function record(turn: TurnInProgress, effect: Effect): Effect {
+  turn.executed.push(turn.known[turn.executed.length]!.name);
+  turn.reward += effect.reward;
+  turn.last = effect;
   return effect;
 }

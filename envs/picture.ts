@@ -1,4 +1,4 @@
-/** Boards as pixels: tiles drawn from letters, pictures side by side. Knows no game and no file format. */
+/** Draws boards as pixels from sprites and joins pictures into a strip. Knows no game and no file format. */
 
 /** Rows of pixels from the top, three bytes each: red, green, blue. */
 export interface Picture {
@@ -9,15 +9,15 @@ export interface Picture {
 
 type Color = readonly [red: number, green: number, blue: number];
 
-/** Colours by letter. A letter without one lets through what is below. */
+/** Colors by letter. A letter without a color is transparent. */
 export type Palette = Readonly<Record<string, Color>>;
 
-/** Rows of letters, as many as a row has. */
+/** A square of letters, one per pixel. */
 export type Sprite = readonly string[];
 
 /**
- * @param layers  (rows, cols) what lies on each cell, lowest first; all sprites are of one size.
- * @param scale  pixels of the picture per pixel of a sprite.
+ * @param layers  (rows, cols) the sprites of each cell, lowest first; all have one size.
+ * @param scale  picture pixels per sprite pixel.
  */
 export function drawBoard(
   layers: readonly (readonly (readonly Sprite[])[])[],
@@ -42,9 +42,9 @@ export function drawBoard(
 }
 
 /**
- * Pictures of one size in rows, from the upper left, with a white gap between them.
+ * Arranges pictures of one size in rows, with a white gap between them.
  *
- * @param columns  pictures in a row at most.
+ * @param columns  most pictures in a row.
  */
 export function filmStrip(pictures: readonly Picture[], columns: number, gap: number): Picture {
   const [{ width: w, height: h }] = pictures as readonly [Picture, ...Picture[]];

@@ -1,4 +1,4 @@
-/** Every env by its tag. Adding an env is a line here. */
+/** All envs by tag. A new env adds one import and one entry. */
 import { alfworldTags } from "./alfworld/tags.ts";
 import { banditTags } from "./bandit/tags.ts";
 import { countdownTags } from "./countdown/tags.ts";
@@ -35,14 +35,12 @@ const sources: ReadonlyMap<string, TagSource> = new Map(
   ].map((source) => [source.tag, source]),
 );
 
-/** In the order they are shown to people. */
+/** In the order that help texts list them. */
 export const envTags: readonly string[] = [...sources.keys()];
 
 /**
- * A tag with its settings.
- *
- * @param options  the env's own, camelCase: `{successRate: 0.8}` for FrozenLake.
- * @param compat  true to reproduce RAGEN's shared random streams too.
+ * @param options  the env's own settings: `{successRate: 0.8}` for FrozenLake.
+ * @param compat  true for RAGEN's behavior, its shared random streams included.
  * @throws {TagError} one line: the nearest known tags, or what is wrong with the options.
  */
 export function envTag(name: string, options: unknown = {}, compat = false): EnvTag {
@@ -53,7 +51,7 @@ export function envTag(name: string, options: unknown = {}, compat = false): Env
   return source.make(options, compat);
 }
 
-/** The three known tags that differ least from what was typed. */
+/** The three known tags with the smallest edit distance. */
 function nearestTags(name: string): string[] {
   const distance = new Map(envTags.map((tag) => [tag, editDistance(name.toLowerCase(), tag.toLowerCase())]));
   return [...envTags].sort((a, b) => distance.get(a)! - distance.get(b)!).slice(0, 3);

@@ -1,55 +1,55 @@
 /**
- * What a tag is: one env with its settings, words, players and limits, ready to open episodes. The registry lists them;
- * the env folders define them with `defineTag`. Knows no particular env.
+ * A tag is one env with its settings, prompt texts, players and limits, ready to open episodes. Env folders define tags
+ * with `defineTag`; the registry lists them. Knows no particular env.
  */
 import { z } from "zod";
 import type { ReasoningScorer } from "./analysis/reasoning.ts";
 import type { DiscreteGame, Game, LocalGame, Seeds, Uniform } from "./env.ts";
 import type { Picture } from "./picture.ts";
 
-/** Chooses the next action: an index for a discrete game, text for a language game. */
+/** Chooses the next action: an index for a discrete game, text for the others. */
 export type Player = (game: Game, actionsLeft: number, uniform: Uniform) => number | string;
 
-/** How sloppily a demonstrator plays. */
+/** How often a demonstrator plays at random. */
 export interface Skill {
-  /** Probability of a turn of random actions. */
+  /** Probability that a whole turn is random. */
   readonly babble: number;
-  /** Probability that an action of a planned turn is replaced by a random one. */
+  /** Probability that a random action replaces one action of a planned turn. */
   readonly noise: number;
 }
 
-/** A scripted player that replies in text, to be imitated. What its thought says is true before noise. */
+/** A scripted player that replies in text; the warm start imitates it. Before noise, its thoughts are true. */
 export interface Demonstrator {
   reply(game: Game, actionsLeft: number, skill: Skill, uniform: Uniform): string;
 }
 
 export type Legend = readonly (readonly [symbol: string, meaning: string])[];
 
-/** What RAGEN's prompts say of an env. */
+/** The prompt texts of an env. */
 export interface Wording {
-  /** The instruction as RAGEN has it, and as RAGEN-2 has it. */
+  /** The instruction of RAGEN v1 and of RAGEN-2. */
   readonly v1: string;
   readonly v2: string;
-  /** The same with what is wrong for these settings put right. */
+  /** The same, corrected where RAGEN's text is wrong for these settings. */
   readonly strict: { readonly v1: string; readonly v2: string };
-  /** What each symbol means, in the prompt's order; null if observations have no symbols. */
+  /** The meaning of each symbol, in the prompt's order; null if observations have no symbols. */
   readonly legend: Legend | null;
-  /** RAGEN's legend: that of the env's default settings, whatever the tag's are. */
+  /** RAGEN's legend: that of the env's default settings, even if this tag's settings differ. */
   readonly compatLegend: Legend | null;
-  /** Said in place of a legend, for observations of positions alone; null otherwise. */
+  /** Replaces the legend where observations consist of coordinates; null otherwise. */
   readonly coordinateHint: string | null;
-  /** null if the prompt does not list actions. */
+  /** Actions that the prompt lists; null if it lists none. */
   readonly actions: readonly string[] | null;
   /** True if RAGEN's rewards of this env are Python ints, which print without ".0". */
   readonly integerRewards: boolean;
 }
 
-/** The words of an env without symbols, alike in all versions. */
+/** The wording of an env without symbols, equal in all versions. */
 export function plainWording(text: string, actions: readonly string[] | null, integerRewards: boolean): Wording {
-  const words = { v1: text, v2: text };
   return {
-    ...words,
-    strict: words,
+    v1: text,
+    v2: text,
+    strict: { v1: text, v2: text },
     legend: null,
     compatLegend: null,
     coordinateHint: null,
@@ -58,48 +58,46 @@ export function plainWording(text: string, actions: readonly string[] | null, in
   };
 }
 
-export interface EnvTag {
-  readonly tag: string;
-  /** Env type, as in RAGEN's registry: "sokoban". Tags of a type share their settings' schema. */
-  readonly type: string;
-  /** The settings, defaults included. */
-  readonly config: Readonly<Record<string, unknown>>;
-  /** One line on what the task is: RAGEN's instruction. */
-  readonly instruction: string;
+/** What an env folder defines for its tag. */
+export interface Parts {
   readonly wording: Wording;
-  /** RAGEN's action budget of an episode. */
-  readonly actionsMax: number;
-  /** RAGEN's max_tokens: the length the prompt asks for. Limits nothing. */
-  readonly replyWordsHint: number;
-  /** What must be there to play it ("a Lean server at options.url"), said where it is missing; null if nothing. */
-  readonly needs: string | null;
-  /** What is looked for on this machine and not found (a file, a program), and how to get it; null if nothing is. */
+  /** True if every action costs time of a server or another process. Baselines then play fewer rounds, several episodes at once. */
+  readonly external?: boolean;
+  /** Which required file or program this machine lacks, and how to get it; null if it lacks none. */
   missing?(): string | null;
-  /** A game of `kind` outside has yet to start. */
+  /** An `OutsideGame` still has to be started. */
   open(seeds: Seeds): Game;
-  /** The same observation without what never changes. Equal briefs mean equal observations of this tag. */
+  /** The observation without its constant parts. Equal briefs mean equal observations of this tag. */
   brief(observation: string): string;
-  /** Judges thoughts about this env's observations; left out where nobody can. */
+  /** Scores thoughts about this env's observations; omitted where no scorer exists. */
   readonly reasoning?: ReasoningScorer;
-  /** What in an observation tells states apart, without counters of steps; null for one that is no state. All of it if left out. */
+  /** The part of an observation that identifies the state, without step counters; null if it shows no state. Default: all of it. */
   readonly stateOf?: (observation: string) => string | null;
   readonly random: Player;
-  /** null where no best player is known. */
+  /** A best possible player; null if none is known. */
   readonly optimal: Player | null;
-  /** Highest probability of success on this board, as opened and not started, within the budget; null where unknown. */
+  /** A scripted player for an env without an optimal one: good, but not proven to be the best. */
+  readonly expert?: Player;
+  /** Highest success probability on this board, just opened, within the budget; null where unknown. */
   best(game: Game, actionsMax: number): number | null;
   readonly demonstrator: Demonstrator | null;
-  /** What a game of this tag looks like now; left out where there is nothing to see. */
+  /** The current position as an image; omitted where the env draws none. */
   picture?(game: Game): Picture;
 }
 
-/** What an env folder says of its tag beyond names and limits. */
-export type Parts = Omit<
-  EnvTag,
-  "tag" | "type" | "config" | "actionsMax" | "replyWordsHint" | "instruction" | "needs"
-> & {
-  readonly needs?: string;
-};
+export interface EnvTag extends Parts {
+  readonly tag: string;
+  /** Env type, as in RAGEN's registry: "sokoban". Tags of one type share a settings schema. */
+  readonly type: string;
+  /** The settings, defaults included. */
+  readonly config: Readonly<Record<string, unknown>>;
+  /** The task in one line: RAGEN's instruction. */
+  readonly instruction: string;
+  /** RAGEN's action budget of an episode. */
+  readonly actionsMax: number;
+  /** RAGEN's max_tokens: the reply length that the prompt asks for. Not enforced. */
+  readonly replyWordsHint: number;
+}
 
 export interface TagSource {
   readonly tag: string;
@@ -107,14 +105,14 @@ export interface TagSource {
   make(options: unknown, compat: boolean): EnvTag;
 }
 
-/** Options that an env cannot take, or a tag that does not exist. */
+/** Invalid env options, or an unknown tag. */
 export class TagError extends Error {
   override readonly name = "TagError";
 }
 
 /**
- * @param defaults  what the tag sets, over the schema's own defaults and under the user's options.
- * @param compatDefaults  further defaults where RAGEN is reproduced byte for byte.
+ * @param defaults  the tag's own defaults; they override the schema's, and the user's options override them.
+ * @param compatDefaults  further defaults for reproducing RAGEN byte for byte.
  */
 export function defineTag<C extends Record<string, unknown>>(source: {
   readonly tag: string;
@@ -142,7 +140,7 @@ export function defineTag<C extends Record<string, unknown>>(source: {
       }
       const made = parts(parsed.data);
       const instruction = made.wording.strict.v1;
-      return { tag, type, config: parsed.data, instruction, actionsMax, replyWordsHint, needs: null, ...made };
+      return { tag, type, config: parsed.data, instruction, actionsMax, replyWordsHint, ...made };
     },
   };
 }
@@ -151,20 +149,20 @@ export function defineTag<C extends Record<string, unknown>>(source: {
 export const randomAction = (game: DiscreteGame, uniform: Uniform): number =>
   Math.floor(uniform() * game.actions.length);
 
-/** The player that chooses uniformly among a discrete game's actions. */
+/** Chooses uniformly among the actions of a discrete game. */
 export const uniformPlayer: Player = (game, _actionsLeft, uniform) => {
   if (game.kind !== "discrete") throw new TypeError("the uniform player needs a game with a list of actions");
   return randomAction(game, uniform);
 };
 
-/** A game of a tag whose games answer at once. @throws {TypeError} if they have to be waited for */
+/** Opens a local game of the tag. @throws {TypeError} if the tag's games are outside games. */
 export function openLocal(tag: EnvTag, seeds: Seeds): LocalGame {
   const game = tag.open(seeds);
-  if (game.kind === "outside") throw new TypeError(`${tag.tag} is played elsewhere and has to be waited for`);
+  if (game.kind === "outside") throw new TypeError(`${tag.tag} runs outside this process and answers asynchronously`);
   return game;
 }
 
-/** `game` as the class its tag opens. @throws {TypeError} if it is another env's. */
+/** Narrows `game` to the class that its tag opens. @throws {TypeError} if it belongs to another env. */
 export function expectGame<G extends Game>(game: Game, kind: abstract new (...args: never[]) => G): G {
   if (!(game instanceof kind)) throw new TypeError(`expected a ${kind.name}, got a ${game.constructor.name}`);
   return game;

@@ -58,7 +58,7 @@ function way(tag: EnvTag, policy: string | undefined, seed: number, actionsMax: 
   if (policy === undefined) return pictures;
   if (policy !== "random" && policy !== "optimal") throw new UsageError(`--policy is random or optimal, got ${policy}`);
   const player = tag[policy];
-  if (player === null) throw new UsageError(`no best player of ${tag.tag} is known; take --policy random`);
+  if (player === null) throw new UsageError(`${tag.tag} has no optimal player; use --policy random`);
   const coins = new Pcg64(seed);
   for (let left = actionsMax; left > 0; left--) {
     const action = player(game, left, () => coins.random());

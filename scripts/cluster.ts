@@ -140,7 +140,8 @@ function table(report: Report, cool: number, folder: string, memory: readonly Me
     ["after", success.after, successAtOne.after, `${updates} updates later`],
     ["best possible", success.best, null, "the optimal player on the same boards"],
   ];
-  if (success.expert !== null) rows.push(["expert", success.expert, null, "a scripted player; nobody knows the best"]);
+  if (success.expert !== null)
+    rows.push(["expert", success.expert, null, "a scripted player; the best possible is unknown"]);
   return [
     "",
     `${"success".padEnd(13)} ${`T ${cool}`.padStart(8)} ${"T 1".padStart(8)}`,

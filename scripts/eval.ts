@@ -15,6 +15,7 @@ import { startThread } from "../actors/process/worker-rpc.ts";
 import type { PolicyMethods } from "../actors/sampler/policy.ts";
 import { evaluatePlayer } from "../envs/analysis/evaluate.ts";
 import { envTag, envTags } from "../envs/registry.ts";
+import type { EnvTag } from "../envs/tag.ts";
 import { checkData, checkedTag, envOverrides } from "./cli/env-choice.ts";
 import { type Command, helped, type Override, parseOptions, UsageError } from "./cli/options.ts";
 import { say, warn } from "./cli/say.ts";
@@ -26,7 +27,11 @@ const command = {
   name: "eval",
   flags: {
     env: { type: "text", value: "TAG", text: `What to play: ${envTags.join(", ")}`, key: "env.tag" },
-    policy: { type: "text", value: "WHO", text: "random, optimal, the folder of a run, openai:MODEL, anthropic:MODEL" },
+    policy: {
+      type: "text",
+      value: "WHO",
+      text: "random, optimal, expert, the folder of a run, openai:MODEL, anthropic:MODEL",
+    },
     checkpoint: { type: "text", value: "NAME", text: "One of the run's, as u000120; its newest if left out" },
     episodes: { type: "count", value: "N", text: "Boards, one episode each; the run's, or 256, if left out" },
     seed: { type: "count", value: "S", text: "Layout seed of the first board; the run's, or 123, if left out" },
@@ -63,7 +68,7 @@ export async function main(args: string[]): Promise<number> {
   const { policy } = options.flags;
   if (policy === undefined) {
     throw new UsageError(
-      "say who plays: --policy random, optimal, the folder of a run, openai:MODEL or anthropic:MODEL",
+      "say who plays: --policy random, optimal, expert, the folder of a run, openai:MODEL or anthropic:MODEL",
     );
   }
   const { results, usage } = isHosted(policy)
@@ -95,11 +100,11 @@ async function ownResults(policy: string, options: Options): Promise<readonly Re
   const foreign = Object.keys(hostedFlags).find((name) => Object.hasOwn(options.flags, name));
   if (foreign !== undefined)
     throw new UsageError(`--${foreign} is for hosted models, as openai:MODEL, not for ${policy}`);
-  if (policy === "random" || policy === "optimal") return [await playerResult(policy, options)];
+  if (policy === "random" || policy === "optimal" || policy === "expert") return [await playerResult(policy, options)];
   return policyResults(policy, options);
 }
 
-async function playerResult(policy: "random" | "optimal", { flags, overrides }: Options): Promise<Result> {
+async function playerResult(policy: "random" | "optimal" | "expert", { flags, overrides }: Options): Promise<Result> {
   if (flags.checkpoint !== undefined) throw new UsageError(`--checkpoint is for a run's policy, not for ${policy}`);
   for (const { path, source } of overrides) {
     if (/^env\.(tag|options|actionsMax)\b/.test(path)) continue;
@@ -113,16 +118,22 @@ async function playerResult(policy: "random" | "optimal", { flags, overrides }: 
   const { episodes = DEFAULTS.episodes, seed = DEFAULTS.seed, samples = 1 } = flags;
   checkBoards(episodes, seed, samples);
   const player = tag[policy];
-  if (player === null) throw new UsageError(`no best player of ${tag.tag} is known; take --policy random`);
+  if (!player) throw new UsageError(lackingPlayer(tag, policy));
   const boards = { episodes, seed, actionsMax };
   const evaluation = await evaluatePlayer(tag, player, { ...boards, tries: samples });
   const unsaid = { formatErrors: 0, stops: null, failures: null, thoughts: null };
   return { ...evaluation, ...boards, ...unsaid, samples, name: tag.tag, tag };
 }
 
+/** The player that the env lacks, and those that it has. */
+function lackingPlayer({ tag, expert }: EnvTag, policy: string): string {
+  const has = expert === undefined ? "--policy random" : "--policy expert or random";
+  return `${tag} has no ${policy} player; use ${has}`;
+}
+
 async function policyResults(folder: string, { flags, overrides }: Options): Promise<readonly Result[]> {
   if (!existsSync(join(folder, "config.json"))) {
-    throw new UsageError(`no run in ${folder}: --policy takes random, optimal, or the folder of a run`);
+    throw new UsageError(`no run in ${folder}: --policy takes random, optimal, expert, or the folder of a run`);
   }
   const { checkpoint = null, temperature } = flags;
   if (

@@ -66,7 +66,7 @@ const isCheap = ([name, ...args]: readonly string[]) =>
   (name === "golden" && args.length > 0) ||
   (name === "eval" &&
     /^(SimpleSokoban|FrozenLake|Bandit|SearchQAMock)$/.test(after(args, "--env")) &&
-    /^(random|optimal)$/.test(after(args, "--policy")));
+    /^(random|optimal|expert)$/.test(after(args, "--policy")));
 
 /** About a recorded run, and ends by itself. */
 const isOfRun = ([name, ...args]: readonly string[]) =>

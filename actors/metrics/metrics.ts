@@ -28,7 +28,7 @@ export const METRICS = {
   "baseline/best": perEnv("share", "Validation success of the optimal player on the same boards."),
   "baseline/expert": perEnv(
     "share",
-    "Validation success of a scripted expert, for envs whose optimal player is not known.",
+    "Validation success of the expert, for envs whose best possible success is not known.",
   ),
 
   "validate/success": perEnv("share", "Share of validation episodes solved."),

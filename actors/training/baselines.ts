@@ -63,7 +63,7 @@ export async function tellBaselines({ config, reporter, say }: Pick<TrainingCont
   say(
     "baselines",
     `random ${percent(mean.random)}, best possible ${mean.best === null ? "unknown" : percent(mean.best)}` +
-      (mean.expert === null ? "" : `, scripted expert ${percent(mean.expert)}`),
+      (mean.expert === null ? "" : `, expert ${percent(mean.expert)}`),
   );
   return measured;
 }

@@ -12,7 +12,7 @@ export interface Success {
   readonly before: number;
   readonly after: number;
   readonly best: number | null;
-  /** Of a scripted expert, where the best possible is not known and there is one. */
+  /** Of the env's expert; null if it has none, or if the best possible is known. */
   readonly expert: number | null;
 }
 

@@ -1,18 +1,18 @@
 /**
- * A household task of ALFWorld, played by a remote env server: its text with the actions that are admissible, RAGEN's
- * reward. Knows no TextWorld. Source: RAGEN-2 ragen/env/alfworld/env.py.
+ * A household task of ALFWorld on a remote env server. Adds the list of admissible actions and RAGEN's reward.
+ * Source: RAGEN-2 ragen/env/alfworld/env.py.
  */
 import type { Effect, OutsideGame } from "../env.ts";
 import type { RemoteGame } from "../remote/game.ts";
 
 export class AlfworldGame implements OutsideGame {
   readonly kind = "outside";
-  /** Any text may be tried; `admissible` says what has an effect. */
+  /** It takes any text; only `admissible` actions have an effect. */
   readonly actions = null;
   readonly remote: RemoteGame;
   readonly #score: number;
 
-  /** @param score  for solving the task; nothing else earns anything. */
+  /** @param score  the reward for solving the task; all other rewards are 0. */
   constructor(remote: RemoteGame, score: number) {
     this.remote = remote;
     this.#score = score;

@@ -10,7 +10,7 @@ import { AlfworldGame } from "./game.ts";
 const AlfworldConfig = z.strictObject({
   ...remoteOptions,
   url: serverUrl("http://127.0.0.1:7110"),
-  /** TextWorld opens games one after the other, each in about 0.2 s. */
+  /** TextWorld opens games one by one, each in about 0.2 s. */
   timeoutMs: z.int().positive().default(60_000),
   /** `seed`: games of `validationGames` for layout seeds below 10,000, training games for the others. */
   split: z.enum(["seed", "train", "validation"]).default("seed"),
@@ -31,7 +31,7 @@ const HELP =
   "Start it with `python3 examples/remote-envs/alfworld_env.py --port 7110` (it needs `pip install alfworld` and `alfworld-download`), " +
   "or set env.options.url.";
 
-/** What a player of remote games does in this one. */
+/** Applies a player of remote games to this env. */
 const remotely =
   (player: Player): Player =>
   (game, actionsLeft, uniform) =>
@@ -41,7 +41,7 @@ function parts(config: AlfworldConfig): Parts {
   const { split, validationGames, score, expert } = config;
   const client = remoteClient({ ...config, env: "alfworld" }, "the ALFWorld server", HELP);
   return {
-    needs: "an ALFWorld server at env.options.url",
+    external: true,
     wording: plainWording(INSTRUCTION, null, false),
     open(seeds) {
       const games = splitOfSeed(split, seeds.layout) === "train" ? "train" : validationGames;
@@ -50,7 +50,8 @@ function parts(config: AlfworldConfig): Parts {
     },
     brief: (observation) => observation,
     random: remotely(remoteRandom),
-    optimal: expert ? remotely(remoteExpert) : null,
+    optimal: null,
+    ...(expert ? { expert: remotely(remoteExpert) } : {}),
     best: () => null,
     demonstrator: null,
   };

@@ -1,47 +1,47 @@
 /**
- * How good a player is on fixed boards, without any model or reply: the random and the best-possible line of every
- * report. The game and the action budget decide; turn limits and formats are a policy's affair.
+ * Measures players on fixed boards, without a model: the baselines of every report. Knows no replies, turn limits or formats.
  */
-import type { LocalGame, OutsideGame, Uniform } from "../env.ts";
+import type { Game, Uniform } from "../env.ts";
 import { Refused } from "../outside/json-server.ts";
 import { Pcg64 } from "../rng/pcg64.ts";
 import type { EnvTag, Player } from "../tag.ts";
 import { type PassAtK, passCurve } from "./pass-at-k.ts";
 
 export interface Evaluation {
-  /** Share of episodes that ended in success. */
+  /** Share of successful episodes. */
   readonly success: number;
-  /** 95 % Wilson interval of `success`. */
+  /** 95 % interval of `success`. */
   readonly ci95: readonly [low: number, high: number];
   readonly meanReward: number;
-  /** A player chooses one action a turn. */
+  /** Equal to `meanActions`: a player chooses one action per turn. */
   readonly meanTurns: number;
   readonly meanActions: number;
-  /** Share of boards solved by at least one of k tries, for k up to the tries there were. */
+  /** Share of boards solved by at least one of k tries, for k up to the number of tries. */
   readonly passAt: readonly PassAtK[];
 }
 
 export interface EvaluationOptions {
+  /** Boards. */
   readonly episodes: number;
-  /** Layout seed of the first board; each episode takes the next. */
+  /** Layout seed of the first board; each board takes the next. */
   readonly seed: number;
-  /** Episodes per board, each with its own coins and, from the second on, its own slips and payouts; 1 if left out. */
+  /** Episodes per board, default 1. Each has its own coins and, from the second on, its own dynamics. */
   readonly tries?: number;
-  /** Which coins the player throws; 0 if left out. Another number is another round on the same boards. */
+  /** Number of the player's coin stream, default 0. Another number plays another round on the same boards. */
   readonly coins?: number;
-  /** Budget of an episode; the tag's if left out. */
+  /** Action budget of an episode, default the tag's. */
   readonly actionsMax?: number;
 }
 
-/** Names the players' coins among the streams of a seed. */
+/** Separates the players' coins from the other streams of a seed. */
 const COIN_STREAM = 2;
 
-/** Episodes of games that live elsewhere which are played at once. */
-const OUTSIDE_AT_ONCE = 16;
-/** Such an episode is begun so often before its failure is one of the evaluation. */
+/** Episodes of an external env that run at once. */
+const EXTERNAL_AT_ONCE = 16;
+/** Attempts at an episode of an outside game; the evaluation throws the error of the last one. */
 const OUTSIDE_ATTEMPTS = 3;
 
-/** @throws {RangeError} if there are no episodes. A game that fails for good ends it: fewer boards are other boards. */
+/** @throws {RangeError} if there are no episodes. @throws the error of an episode that cannot be played. */
 export async function evaluatePlayer(tag: EnvTag, player: Player, options: EvaluationOptions): Promise<Evaluation> {
   const { episodes: boards, tries = 1, seed, coins: round = 0, actionsMax = tag.actionsMax } = options;
   for (const [name, count] of Object.entries({ episodes: boards, tries })) {
@@ -50,46 +50,43 @@ export async function evaluatePlayer(tag: EnvTag, player: Player, options: Evalu
   const episodes = boards * tries;
   const played: Played[] = new Array(episodes);
   let next = 0;
-  async function playOn(): Promise<void> {
+  async function playRest(): Promise<void> {
     while (next < episodes) {
       const index = next++;
-      const now = begin(index);
-      played[index] = now instanceof Promise ? await firstToSucceed(now, () => begin(index)) : now;
+      played[index] = await playIndex(index);
     }
   }
-  function begin(index: number): Played | Promise<Played> {
-    const layout = seed + Math.floor(index / tries);
-    const coins = new Pcg64(layout, COIN_STREAM + round + (index % tries));
-    const game = tag.open({ layout, dynamics: index % tries === 0 ? layout : Math.floor(coins.random() * 2 ** 32) });
-    const table = { player, actionsMax, uniform: () => coins.random() };
-    return game.kind === "outside" ? playOutside(game, table) : play(game, table);
+  async function playIndex(index: number): Promise<Played> {
+    for (let attempt = 1; ; attempt++) {
+      const layout = seed + Math.floor(index / tries);
+      const coins = new Pcg64(layout, COIN_STREAM + round + (index % tries));
+      const game = tag.open({ layout, dynamics: index % tries === 0 ? layout : Math.floor(coins.random() * 2 ** 32) });
+      try {
+        return await play(game, player, actionsMax, () => coins.random());
+      } catch (error) {
+        if (game.kind !== "outside" || error instanceof Refused || attempt === OUTSIDE_ATTEMPTS) throw error;
+      }
+    }
   }
   try {
-    await Promise.all(Array.from({ length: tag.needs === null ? 1 : OUTSIDE_AT_ONCE }, playOn));
+    await Promise.all(Array.from({ length: tag.external ? EXTERNAL_AT_ONCE : 1 }, playRest));
   } finally {
+    // After an error the other workers stop.
     next = episodes;
   }
   const solved = Array.from({ length: boards }, (_, board) => {
     return played.slice(board * tries, (board + 1) * tries).filter(({ success }) => success).length;
   });
-  const successes = solved.reduce((sum, count) => sum + count, 0);
-  const reward = played.reduce((sum, one) => sum + one.reward, 0);
-  const actions = played.reduce((sum, one) => sum + one.actions, 0);
+  const mean = (of: (one: Played) => number) => played.reduce((sum, one) => sum + of(one), 0) / episodes;
+  const meanActions = mean(({ actions }) => actions);
   return {
-    success: successes / episodes,
+    success: solved.reduce((sum, count) => sum + count, 0) / episodes,
     ci95: boardInterval(solved, tries),
     passAt: passCurve(solved, tries),
-    meanReward: reward / episodes,
-    meanTurns: actions / episodes,
-    meanActions: actions / episodes,
+    meanReward: mean(({ reward }) => reward),
+    meanTurns: meanActions,
+    meanActions,
   };
-}
-
-/** Who plays, and under which limits. */
-interface Table {
-  readonly player: Player;
-  readonly actionsMax: number;
-  readonly uniform: Uniform;
 }
 
 interface Played {
@@ -98,55 +95,32 @@ interface Played {
   readonly actions: number;
 }
 
-function play(game: LocalGame, { player, actionsMax, uniform }: Table): Played {
-  let reward = 0;
-  for (let taken = 0; taken < actionsMax; taken++) {
-    const action = player(game, actionsMax - taken, uniform);
-    // A player of a tag speaks its game's language; the game itself refuses anything else.
-    const effect = game.kind === "discrete" ? game.act(Number(action)) : game.act(String(action));
-    reward += effect.reward;
-    if (effect.done) return { success: effect.success, reward, actions: taken + 1 };
-  }
-  return { success: false, reward, actions: actionsMax };
-}
-
-/** @throws what the last attempt failed with. */
-async function firstToSucceed(first: Promise<Played>, again: () => Played | Promise<Played>): Promise<Played> {
-  let now: Played | Promise<Played> = first;
-  for (let attempt = 1; ; attempt++, now = again()) {
-    try {
-      return await now;
-    } catch (error) {
-      if (attempt === OUTSIDE_ATTEMPTS || error instanceof Refused) throw error;
-    }
-  }
-}
-
-async function playOutside(game: OutsideGame, { player, actionsMax, uniform }: Table): Promise<Played> {
-  await game.start();
+async function play(game: Game, player: Player, actionsMax: number, uniform: Uniform): Promise<Played> {
+  if (game.kind === "outside") await game.start();
   try {
     let reward = 0;
     for (let taken = 0; taken < actionsMax; taken++) {
-      const effect = await game.act(String(player(game, actionsMax - taken, uniform)));
+      const action = player(game, actionsMax - taken, uniform);
+      const effect = game.kind === "discrete" ? game.act(Number(action)) : await game.act(String(action));
       reward += effect.reward;
       if (effect.done) return { success: effect.success, reward, actions: taken + 1 };
     }
     return { success: false, reward, actions: actionsMax };
   } finally {
-    await game.close();
+    if (game.kind === "outside") await game.close();
   }
 }
 
-/** Random boards are played this many times over, so that the line others are compared with is not itself noise. */
+/** Rounds of random play, so that the random baseline itself has little noise. */
 const RANDOM_ROUNDS = 16;
 
-/** What chance reaches: means over several rounds, or over one where each action costs somebody else's time. */
+/** The random baseline: means over several rounds; over one round if the env is external. */
 export async function evaluateRandom(
   tag: EnvTag,
   options: EvaluationOptions,
 ): Promise<Omit<Evaluation, "ci95" | "passAt">> {
   const rounds: Evaluation[] = [];
-  for (let coins = 0; coins < (tag.needs === null ? RANDOM_ROUNDS : 1); coins++) {
+  for (let coins = 0; coins < (tag.external ? 1 : RANDOM_ROUNDS); coins++) {
     rounds.push(await evaluatePlayer(tag, tag.random, { ...options, coins }));
   }
   const mean = (of: (round: Evaluation) => number) => rounds.reduce((sum, round) => sum + of(round), 0) / rounds.length;
@@ -162,17 +136,17 @@ export async function evaluateRandom(
 export function wilson(successes: number, trials: number): [low: number, high: number] {
   const z = 1.959963984540054;
   const share = successes / trials;
-  const centre = share + (z * z) / (2 * trials);
+  const center = share + (z * z) / (2 * trials);
   const spread = z * Math.sqrt((share * (1 - share)) / trials + (z * z) / (4 * trials * trials));
   const scale = 1 + (z * z) / trials;
-  return [Math.max(0, (centre - spread) / scale), Math.min(1, (centre + spread) / scale)];
+  return [Math.max(0, (center - spread) / scale), Math.min(1, (center + spread) / scale)];
 }
 
 /**
- * 95 % interval of the success on boards like these. Tries at one board are alike, so from two tries on it comes from how boards
- * differ: 1.96 standard errors of their mean.
+ * 95 % interval of the success on boards like these: Wilson's for one try per board. Several tries at one board are
+ * correlated, so for them it is 1.96 standard errors of the mean over boards.
  *
- * @param solved  tries that solved each board, of so many each
+ * @param solved  successful tries of each board
  */
 export function boardInterval(solved: readonly number[], tries: number): [low: number, high: number] {
   const sum = solved.reduce((total, count) => total + count, 0);
@@ -183,13 +157,13 @@ export function boardInterval(solved: readonly number[], tries: number): [low: n
   return [Math.max(0, mean - spread), Math.min(1, mean + spread)];
 }
 
-/** Success of the tag's scripted expert; null if it has none, or the best possible is known without one. */
+/** Success of the tag's expert; null if it has none, or if the best possible success is known. */
 export async function expertSuccess(tag: EnvTag, options: EvaluationOptions): Promise<number | null> {
-  if (tag.optimal === null || bestPossible(tag, options) !== null) return null;
-  return (await evaluatePlayer(tag, tag.optimal, options)).success;
+  if (tag.expert === undefined || bestPossible(tag, options) !== null) return null;
+  return (await evaluatePlayer(tag, tag.expert, options)).success;
 }
 
-/** Mean of the highest possible success on the boards, where it is known for each of them. */
+/** Mean of the highest possible success over the boards; null unless it is known for each of them. */
 export function bestPossible(tag: EnvTag, options: EvaluationOptions): number | null {
   const { episodes, seed, actionsMax = tag.actionsMax } = options;
   let sum = 0;

@@ -1,16 +1,16 @@
 /**
- * Scores thoughts about grid worlds by rule: are the positions stated in it true, and does the plan stated in it match the
- * actions? Reads observations as text, grids or lists of coordinates; knows no game and no particular env.
+ * A reasoning scorer for grid worlds: it checks the positions and the plan that a thought states. Reads observations as
+ * grids of symbols or lists of coordinates. Knows no game.
  *
- * - A position is a thing and its "(row, column)": "the box is at (2, 3)". Rows and columns count from 0 at the top left.
- * - A plan is a list of directions after verbs: "go left, then up". It matches if it and the actions begin alike: what the longer
- *   one has beyond the other says nothing. "push left" is about the first push, whatever walk there is before it.
- * - The score is the share of all claims that hold; the plan is one claim.
+ * - A position claim is an object and its "(row, column)", counted from 0 at the top left: "the box is at (2, 3)".
+ * - A plan claim is a list of directions after verbs: "go left, then up". It holds if the plan and the actions agree up to
+ *   the length of the shorter one. "push left" is a claim about the first push, after any number of walking steps.
+ * - The score is the share of claims that hold; the whole plan is one claim.
  */
 import type { ReasonedTurn, ReasoningScorer } from "./reasoning.ts";
 
-/** Things that may stand in a cell, by the words that thoughts and observations use for them. */
-const THINGS: readonly (readonly [thing: string, words: RegExp])[] = [
+/** Objects of a cell and the words for them in thoughts and observations. */
+const OBJECTS: readonly (readonly [object: string, words: RegExp])[] = [
   ["player", /^(player|agent|i|me|i'm)$/],
   ["box", /^(box|boxes|crates?)$/],
   ["target", /^(targets?|goals?)$/],
@@ -18,23 +18,23 @@ const THINGS: readonly (readonly [thing: string, words: RegExp])[] = [
   ["wall", /^walls?$/],
   ["start", /^start$/],
 ];
-const thingOf = (word: string): string | null =>
-  THINGS.find(([, words]) => words.test(word.toLowerCase()))?.[0] ?? null;
+const objectOf = (word: string): string | null =>
+  OBJECTS.find(([, words]) => words.test(word.toLowerCase()))?.[0] ?? null;
 
-/** What is where; keys are "row,column". */
 interface World {
+  /** Objects by "row,column". */
   readonly cells: ReadonlyMap<string, ReadonlySet<string>>;
-  /** Walls are known, so that pushes can be followed. */
-  readonly whole: boolean;
+  /** True if walls are known, so that pushes can be simulated. */
+  readonly hasWalls: boolean;
 }
 
 export interface GridSymbols {
-  /** Each symbol and its meaning, as "box on target"; null if observations are coordinates alone. */
+  /** Each symbol and its meaning ("box on target"); null if observations are coordinates only. */
   readonly symbols: readonly (readonly [symbol: string, meaning: string])[] | null;
 }
 
 export function gridScorer({ symbols }: GridSymbols): ReasoningScorer {
-  const meanings = symbols === null ? null : new Map(symbols.map(([symbol, meaning]) => [symbol, thingsIn(meaning)]));
+  const meanings = symbols === null ? null : new Map(symbols.map(([symbol, meaning]) => [symbol, objectsIn(meaning)]));
   return (turn) => {
     const world = worldOf(turn.observation, meanings);
     const claims = [...positionClaims(turn.thought, world), ...planClaims(turn, world)];
@@ -42,24 +42,24 @@ export function gridScorer({ symbols }: GridSymbols): ReasoningScorer {
   };
 }
 
-const thingsIn = (meaning: string): string[] =>
+const objectsIn = (meaning: string): string[] =>
   meaning
     .split(/ +/)
-    .map(thingOf)
-    .filter((thing) => thing !== null);
+    .map(objectOf)
+    .filter((object) => object !== null);
 
 function worldOf(observation: string, meanings: ReadonlyMap<string, readonly string[]> | null): World {
   const cells = new Map<string, Set<string>>();
-  const put = (row: number, column: number, things: readonly string[]) => {
+  const put = (row: number, column: number, objects: readonly string[]) => {
     const key = `${row},${column}`;
-    cells.set(key, new Set([...(cells.get(key) ?? []), ...things]));
+    cells.set(key, new Set([...(cells.get(key) ?? []), ...objects]));
   };
   // Lines such as "Boxes on target: (1, 2), (3, 4)".
   for (const [, name, places] of observation.matchAll(/^([A-Z][a-z ]*): ((?:\(\d+, \d+\)(?:, )?)+)$/gm)) {
     for (const [, row, column] of places!.matchAll(/\((\d+), (\d+)\)/g))
-      put(Number(row), Number(column), thingsIn(name!));
+      put(Number(row), Number(column), objectsIn(name!));
   }
-  if (meanings === null) return { cells, whole: false };
+  if (meanings === null) return { cells, hasWalls: false };
   const grid = observation
     .split("\n")
     .filter((line) => line !== "" && [...line].every((symbol) => meanings.has(symbol)));
@@ -68,23 +68,23 @@ function worldOf(observation: string, meanings: ReadonlyMap<string, readonly str
       put(row, column, meanings.get(symbol)!);
     });
   });
-  return { cells, whole: grid.length > 0 };
+  return { cells, hasWalls: grid.length > 0 };
 }
 
-/** A thing and the places said of it: "boxes at (1, 2) and (3, 4)". */
+/** An object and its stated positions: "boxes at (1, 2) and (3, 4)". */
 const PLACED = /\b([A-Za-z']+)\b[^.;:()\n]{0,30}?:?\s*((?:\(\s*\d+\s*,\s*\d+\s*\)(?:\s*(?:,|and)\s*)*)+)/g;
 
 function positionClaims(thought: string, { cells }: World): boolean[] {
   const claims: boolean[] = [];
   for (const [clause, , places] of thought.matchAll(PLACED)) {
     const before = clause.slice(0, clause.indexOf("("));
-    const thing = before
+    const object = before
       .match(/[A-Za-z']+/g)
-      ?.map(thingOf)
+      ?.map(objectOf)
       .findLast((found) => found !== null);
-    if (thing === undefined) continue;
+    if (object === undefined) continue;
     for (const [, row, column] of places!.matchAll(/\(\s*(\d+)\s*,\s*(\d+)\s*\)/g)) {
-      claims.push(cells.get(`${Number(row)},${Number(column)}`)?.has(thing!) ?? false);
+      claims.push(cells.get(`${Number(row)},${Number(column)}`)?.has(object!) ?? false);
     }
   }
   return claims;
@@ -109,15 +109,15 @@ function planClaims({ thought, actions }: ReasonedTurn, world: World): boolean[]
   if (!steps[0]!.push) {
     return [steps.slice(0, taken.length).every(({ direction }, i) => direction === taken[i])];
   }
-  return world.whole ? [firstPush(taken, world) === steps[0]!.direction] : [];
+  return world.hasWalls ? [firstPush(taken, world) === steps[0]!.direction] : [];
 }
 
-/** The direction in which the actions first move a box; null if they move none. */
+/** The direction of the first push among the actions; null if they push no box. */
 function firstPush(actions: readonly string[], { cells }: World): string | null {
-  const has = (row: number, column: number, thing: string) => cells.get(`${row},${column}`)?.has(thing) ?? false;
+  const has = (row: number, column: number, object: string) => cells.get(`${row},${column}`)?.has(object) ?? false;
   const free = (row: number, column: number) =>
     cells.has(`${row},${column}`) && !has(row, column, "wall") && !has(row, column, "box");
-  const start = [...cells].find(([, things]) => things.has("player"))?.[0];
+  const start = [...cells].find(([, objects]) => objects.has("player"))?.[0];
   if (start === undefined) return null;
   let [row, column] = start.split(",").map(Number) as [number, number];
   for (const action of actions) {

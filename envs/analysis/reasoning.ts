@@ -1,26 +1,25 @@
 /**
- * Is a thought true of what the agent sees, and does it say what the agent then does? The interface of scorers; one for the grid
- * worlds is in grid-reasoning.ts, and an env brings its own with its tag. Judges no play: a bad plan may be an honest one.
+ * The interface of reasoning scorers: whether a thought is true of the observation and matches the actions that follow.
+ * A tag brings its env's scorer; grid-reasoning.ts has one for grid worlds. The quality of the plan does not count.
  */
 
 export interface ReasonedTurn {
-  /** What stands between `<think>` and `</think>`. */
+  /** The text between `<think>` and `</think>`. */
   readonly thought: string;
-  /** What the agent saw. */
   readonly observation: string;
-  /** What it did, in order; at least one. */
+  /** Executed actions in order; at least one. */
   readonly actions: readonly string[];
 }
 
-/** @returns the share of the thought's claims that hold, 0 to 1; null if it claims nothing that can be checked. */
+/** @returns the share of true claims in the thought, 0 to 1; null if it contains no checkable claim. */
 export type ReasoningScorer = (turn: ReasonedTurn) => number | null;
 
-/** The thought of a whole reply; null if there is none, or it is never closed. */
+/** The thought of a reply; null if it is missing, empty or not closed. */
 export function thoughtOf(reply: string): string | null {
   return /<think>(.*?)<\/think>/s.exec(reply)?.[1]?.trim() || null;
 }
 
-/** @returns null for a turn without a thought or an action, and for a thought that claims nothing. */
+/** The score of a turn; null without a thought, an action or a checkable claim. */
 export function faithfulness(
   scorer: ReasoningScorer,
   { reply, observation, actions }: { reply: string; observation: string; actions: readonly string[] },

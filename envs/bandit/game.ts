@@ -1,8 +1,8 @@
 /**
- * Two-armed bandit whose arms are named after trades: a sure small payout or a risky large one. One pull ends it.
+ * A bandit with two named arms: one pays little for sure, the other much with some probability. One pull ends the game.
  *
- * - Strict: names and their order come from the layout seed, the payout from the dynamics seed.
- * - `sharedStream` is RAGEN: one stream for all, so that the members of a group are paid alike.
+ * - The layout seed decides the names and their order, the dynamics seed the payout.
+ * - `sharedStream` is RAGEN's behavior: one stream for both, so all members of a group get the same payout.
  *
  * Source: RAGEN ragen/env/bandit/env.py; the pair lists are RAGEN-2's.
  */
@@ -17,7 +17,7 @@ export const BanditConfig = z.strictObject({
   hiArmLoscore: z.number().default(0),
   hiArmHiscore: z.number().default(1),
   hiArmHiscoreProb: z.number().min(0).max(1).default(0.25),
-  /** Draw the two names from RAGEN-2's list for this split instead. */
+  /** Draw the names from RAGEN-2's list for this split; null uses the names above. */
   split: z.enum(["train", "test"]).nullable().default(null),
   sharedStream: z.boolean().default(false),
 });
@@ -51,14 +51,14 @@ const PAIRS = {
   ],
 } as const;
 
-/** Names the payout stream, so that equal layout and dynamics seeds still give unrelated numbers. */
+/** Separates the payout stream, so that equal layout and dynamics seeds give unrelated numbers. */
 const PAYOUT_STREAM = 1;
 
 export class BanditGame implements DiscreteGame {
   readonly kind = "discrete";
-  /** Shown names, in shown order. */
+  /** The names in shown order. */
   readonly actions: readonly [string, string];
-  /** Index of the risky, on average better arm. */
+  /** Index of the risky arm, which pays more on average. */
   readonly high: number;
   readonly low: string;
   readonly #config: BanditConfig;
@@ -69,7 +69,7 @@ export class BanditGame implements DiscreteGame {
     const layout = new Pcg64(seeds.layout);
     const [low, high] =
       config.split === null
-        ? [capitalised(config.loArmName), capitalised(config.hiArmName)]
+        ? [capitalized(config.loArmName), capitalized(config.hiArmName)]
         : PAIRS[config.split][Math.floor(layout.random() * PAIRS[config.split].length)]!;
     const lowFirst = layout.random() < 0.5;
     this.#config = config;
@@ -110,6 +110,6 @@ export class BanditGame implements DiscreteGame {
   }
 }
 
-function capitalised(name: string): string {
+function capitalized(name: string): string {
   return name[0]!.toUpperCase() + name.slice(1);
 }

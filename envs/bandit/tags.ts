@@ -1,6 +1,6 @@
-/** The Bandit tags, their player and their demonstrator. Source: RAGEN config/envs.yaml. */
+/** The Bandit tags. Source: RAGEN config/envs.yaml. */
 
-import { reply } from "../demonstrator.ts";
+import { formatReply } from "../demonstrator.ts";
 import type { Game, Uniform } from "../env.ts";
 import {
   type Demonstrator,
@@ -20,13 +20,13 @@ const banditDemonstrator: Demonstrator = {
     const other = Math.floor(uniform() * 2);
     const pulled = uniform() < skill.babble ? other : bandit.high;
     const answered = uniform() < skill.noise ? Math.floor(uniform() * 2) : pulled;
-    return reply(bandit, `pull ${bandit.actions[pulled]}`, [answered]);
+    return formatReply(bandit, `pull ${bandit.actions[pulled]}`, [answered]);
   },
 };
 
 function parts(config: BanditConfig): Parts {
   return {
-    // The game itself says what it is.
+    // The observation contains the instructions.
     wording: plainWording("", null, false),
     open: (seeds) => new BanditGame(config, seeds),
     brief,
@@ -37,7 +37,7 @@ function parts(config: BanditConfig): Parts {
   };
 }
 
-/** The two names, in order; what a pull paid is brief already. */
+/** The two names in order; the observation of a pull is short already. */
 function brief(observation: string): string {
   const named = /^1\. There are 2 arms, named (.+) and (.+)$/m.exec(observation);
   return named === null ? observation : `${named[1]} ${named[2]}`;
@@ -58,6 +58,6 @@ const bandit = (tag: string, defaults: Partial<BanditConfig>): TagSource =>
 export const banditTags: readonly TagSource[] = [
   bandit("Bandit", {}),
   bandit("BanditTest", { loArmName: "trader", hiArmName: "librarian" }),
-  // RAGEN's scripts reverse the arms of BanditTest for it; its paper calls that order the forward one.
+  // RAGEN's scripts reverse the arms of BanditTest; its paper calls this order the forward one.
   bandit("BanditRev", { loArmName: "librarian", hiArmName: "trader" }),
 ];

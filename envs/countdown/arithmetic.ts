@@ -1,20 +1,20 @@
 /**
- * Evaluates arithmetic as Python would: + - * / // % ** unary signs, parentheses, ints and floats. No names, no calls,
- * no `eval`: a model's text is data.
+ * Evaluates arithmetic as Python does: + - * / // % ** unary signs, parentheses, ints and floats. Without `eval`, as the
+ * text comes from a model.
  */
 
-/** The expression has no value: it is not arithmetic, or divides by zero. */
+/** The expression is not arithmetic, or has no finite value. */
 export class ArithmeticError extends Error {
   override readonly name = "ArithmeticError";
 }
 
-/** Longest expression read, in characters; nested deeper than this is refused with it. */
+/** Longest accepted expression, in characters; this also limits its nesting. */
 const LENGTH_MAX = 1000;
 
-/** @throws {ArithmeticError} saying what could not be read. */
+/** @throws {ArithmeticError} naming what could not be evaluated. */
 export function evaluateArithmetic(text: string): number {
   if (text.length > LENGTH_MAX) throw new ArithmeticError(`${text.length} characters (limit ${LENGTH_MAX})`);
-  const tokens = tokenise(text);
+  const tokens = tokenize(text);
   let at = 0;
 
   function primary(): number {
@@ -71,7 +71,7 @@ export function evaluateArithmetic(text: string): number {
   return value;
 }
 
-function tokenise(text: string): string[] {
+function tokenize(text: string): string[] {
   if (/\n/.test(text.trim())) throw new ArithmeticError("an expression is one line");
   const tokens = text.match(/\d+\.\d*|\.\d+|\d+|\*\*|\/\/|[-+*/%()]|\S/g) ?? [];
   for (const token of tokens) {

@@ -1,6 +1,6 @@
-/** Countdown instances of a file, as RAGEN reads them: the first rows, those that + and - solve. Knows no game. */
+/** Reads Countdown instances from a file as RAGEN does: of the first rows, those that + and - solve. */
 import { z } from "zod";
-import { keeping } from "../data/kept.ts";
+import { cached } from "../data/cached.ts";
 import { DataError, readRows } from "../data/rows.ts";
 import type { Split } from "../data/split.ts";
 import { type Countdown, signedSolution, splitOfInstance } from "./game.ts";
@@ -9,13 +9,11 @@ export const COUNTDOWN_HOME = "https://huggingface.co/datasets/Jiayi-Pan/Countdo
 
 const Row = z.object({ target: z.int(), nums: z.array(z.int().nonnegative()).min(1).max(6) });
 
-/** Splits kept in memory at once. */
-const SETS_KEPT = 4;
-const kept = keeping<readonly Countdown[]>(SETS_KEPT);
+const cache = cached<readonly Countdown[]>(4);
 
-/** @throws {DataError} for a file that cannot be read, or has nothing of the split. */
+/** @throws {DataError} if the file is invalid or has no instance of the split. */
 export function countdownInstances(path: string, instancesMax: number, split: Split | "all"): readonly Countdown[] {
-  return kept(`${path} ${instancesMax} ${split}`, () => {
+  return cache(`${path} ${instancesMax} ${split}`, () => {
     const chosen: Countdown[] = [];
     let rows = 0;
     for (const instance of readRows(path, Row)) {
@@ -24,6 +22,8 @@ export function countdownInstances(path: string, instancesMax: number, split: Sp
       if (signedSolution(instance) !== null) chosen.push(instance);
     }
     if (chosen.length > 0) return chosen;
-    throw new DataError(`${path}: none of ${rows} rows is for ${split} and solved by + and -; set split to all`);
+    throw new DataError(
+      `${path}: none of ${rows} rows is in the split ${split} and solvable by + and -; set split to all`,
+    );
   });
 }

@@ -1,8 +1,8 @@
 /**
- * Countdown as a `Game`: make the target from the numbers, each used once. One answer ends it.
+ * Countdown: write an equation that makes the target from all numbers. One answer ends the game.
  *
- * - Instances are drawn from the layout seed; train and validation never share one: the digest of an instance decides.
- * - Every instance can be solved with + and - alone, as RAGEN selects its own.
+ * - The layout seed decides the instance; its digest decides the split, so training and validation share no instance.
+ * - Every instance has a solution with + and - only, as in RAGEN.
  *
  * Source: RAGEN ragen/env/countdown.
  */
@@ -16,15 +16,15 @@ export const CountdownConfig = z.strictObject({
   score: z.number().default(1),
   /** For the right numbers and the wrong result. */
   formatScore: z.number().default(0.1),
-  /** Largest number given, and how many there are at least and at most. */
+  /** The largest number, and the least and greatest count of numbers. */
   numberMax: z.int().min(9).max(999).default(99),
   countMin: z.int().min(2).max(6).default(3),
   countMax: z.int().min(2).max(6).default(4),
-  /** `seed`: validation from layout seeds below 10,000, training from the others; `all` is RAGEN, which splits nothing. */
+  /** `seed`: layout seeds below 10,000 play validation instances, others training instances; `all` is RAGEN's. */
   split: SplitChoice.default("seed"),
-  /** Instances to play, a parquet, jsonl or json file of `target` and `nums`; made up if null. */
+  /** A parquet, jsonl or json file of `target` and `nums`; null generates instances. */
   dataPath: z.string().min(1).nullable().default(null),
-  /** Rows read from the file. */
+  /** Most rows read from the file. */
   instancesMax: z.int().positive().default(20_000),
 });
 export type CountdownConfig = z.infer<typeof CountdownConfig>;
@@ -34,7 +34,7 @@ export interface Countdown {
   readonly nums: readonly number[];
 }
 
-/** An instance of its own for each seed, of the seed's split. */
+/** The seed's instance, of the seed's split. */
 export function generateCountdown(config: CountdownConfig, seed: number): Countdown {
   const random = new Pcg64(seed);
   const split = splitOfSeed(config.split, seed);
@@ -47,12 +47,12 @@ export function generateCountdown(config: CountdownConfig, seed: number): Countd
   }
 }
 
-/** The order of the numbers makes no other instance. */
+/** Independent of the order of the numbers. */
 export function splitOfInstance({ target, nums }: Countdown): Split {
   return splitOfItem([target, ...[...nums].sort((a, b) => a - b)].join(" "));
 }
 
-/** The signs that make the target, as an expression; null if + and - do not. */
+/** An expression of + and - that makes the target; null if there is none. */
 export function signedSolution({ nums, target }: Countdown): string | null {
   for (let signs = 0; signs < 2 ** nums.length; signs++) {
     const terms = nums.map((num, i) => ((signs >> i) & 1 ? -num : num));
@@ -62,7 +62,7 @@ export function signedSolution({ nums, target }: Countdown): string | null {
   return null;
 }
 
-/** Full score for the target from exactly the numbers, the format score for the numbers alone, else 0. */
+/** `score` for the target from exactly these numbers, `formatScore` for the numbers without the target, else 0. */
 export function scoreCountdown(
   { nums, target }: Countdown,
   answer: string,
@@ -75,7 +75,7 @@ export function scoreCountdown(
   try {
     return Math.abs(evaluateArithmetic(answer) - target) < 1e-5 ? score : formatScore;
   } catch {
-    // Not arithmetic: RAGEN pays the format score for the right numbers in any words.
+    // RAGEN pays the format score for the right numbers even if the text is no arithmetic.
     return formatScore;
   }
 }

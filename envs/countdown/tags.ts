@@ -1,4 +1,4 @@
-/** The Countdown tag and its players. Source: RAGEN config/envs.yaml. */
+/** The Countdown tag. Source: RAGEN config/envs.yaml. */
 import { DataError, missingFile } from "../data/rows.ts";
 import { splitOfSeed } from "../data/split.ts";
 import type { Uniform } from "../env.ts";
@@ -31,11 +31,11 @@ export const countdownTags: readonly TagSource[] = [
 ];
 
 function missingData({ dataPath }: CountdownConfig): string | null {
-  const how = `download one from ${COUNTDOWN_HOME}, or set env.options.dataPath to null to play made-up instances`;
+  const how = `download one from ${COUNTDOWN_HOME}, or set env.options.dataPath to null for generated instances`;
   return dataPath === null ? null : missingFile(dataPath, "Countdown", how);
 }
 
-/** The seed's instance: of the file, as RAGEN picks it, or made up. */
+/** The seed's instance: RAGEN's choice from the file, or a generated one. */
 function instance(config: CountdownConfig, seed: number): Countdown {
   const { dataPath, instancesMax } = config;
   if (dataPath === null) return generateCountdown(config, seed);
@@ -45,7 +45,7 @@ function instance(config: CountdownConfig, seed: number): Countdown {
   return instances[seed % instances.length]!;
 }
 
-/** The numbers in random order, joined by random signs. */
+/** The numbers in random order with random operators. */
 function randomExpression(nums: readonly number[], uniform: Uniform): string {
   const left = [...nums];
   let text = "";

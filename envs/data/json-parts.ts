@@ -1,12 +1,12 @@
 /**
- * The top-level members of a JSON file, one at a time, so that a file of gigabytes needs the memory of its largest member.
- * Knows nothing of what they mean; each is parsed by `JSON.parse`, so that what is accepted is JSON.
+ * Reads the top-level members of a JSON file one at a time, so that a file of gigabytes needs only the memory of its
+ * largest member. It splits the text at commas of the outermost level; `JSON.parse` parses and checks each member.
  */
 import { closeSync, openSync, readSync } from "node:fs";
 
 const CHUNK_BYTES = 2 ** 20;
 
-/** A member longer than this is no row of data. */
+/** Longest accepted member. */
 const MEMBER_BYTES_MAX = 64 * 2 ** 20;
 
 const [OPEN_BRACKET, CLOSE_BRACKET, OPEN_BRACE, CLOSE_BRACE] = [0x5b, 0x5d, 0x7b, 0x7d];
@@ -27,7 +27,7 @@ export function* jsonEntries(path: string): Generator<[key: string, value: unkno
   }
 }
 
-/** The texts between the commas of the outermost level. */
+/** The texts between commas of the outermost level. */
 function* members(path: string, opening: number, what: string): Generator<string> {
   const file = openSync(path, "r");
   try {
@@ -47,7 +47,7 @@ function* members(path: string, opening: number, what: string): Generator<string
           else if (byte === QUOTE) inString = false;
         } else if (depth === 0) {
           if (isSpace(byte)) continue;
-          if (ended || byte !== opening) throw new Error(ended ? "goes on after its end" : `does not hold ${what}`);
+          if (ended || byte !== opening) throw new Error(ended ? "has data after its end" : `does not hold ${what}`);
           depth = 1;
           start = i + 1;
         } else if (byte === QUOTE) inString = true;
@@ -55,7 +55,7 @@ function* members(path: string, opening: number, what: string): Generator<string
         else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
           depth--;
           if (depth > 0) continue;
-          if (byte !== closingOf(opening)) throw new Error(`does not hold ${what}: it closes otherwise than it opens`);
+          if (byte !== closingOf(opening)) throw new Error(`does not hold ${what}: its brackets do not match`);
           ended = true;
           member.add(chunk.subarray(start, i));
           const last = member.take();
@@ -75,9 +75,9 @@ function* members(path: string, opening: number, what: string): Generator<string
   }
 }
 
-/** Bytes of a member that may lie on several chunks. */
+/** Collects the bytes of a member over several chunks. */
 class Member {
-  /** Members taken before the last. */
+  /** Commas of the outermost level so far. */
   count = 0;
   #parts: Uint8Array[] = [];
   #length = 0;
@@ -85,7 +85,7 @@ class Member {
   add(bytes: Uint8Array): void {
     this.#length += bytes.length;
     if (this.#length > MEMBER_BYTES_MAX) throw new Error(`a member is longer than ${MEMBER_BYTES_MAX} bytes`);
-    // The chunk is read into again: keep a copy.
+    // The reader overwrites the chunk, so keep a copy.
     this.#parts.push(bytes.slice());
   }
 

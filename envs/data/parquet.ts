@@ -1,6 +1,6 @@
 /**
- * Rows of a parquet file, synchronously, as envs are: hyparquet's decoders over our own reads, without its promises.
- * Decodes the asked-for columns alone, one row group at a time. Knows no data set.
+ * Reads rows of a parquet file synchronously, with hyparquet's decoders. Decodes only the requested columns, one row group
+ * at a time. Knows no data set.
  */
 import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 import { brotliDecompressSync, gunzipSync, zstdDecompressSync } from "node:zlib";
@@ -12,23 +12,23 @@ import { getTreePath } from "hyparquet/src/schema.js";
 import type { Compressors, DecodedArray, RowGroup, SchemaTree } from "hyparquet/src/types.js";
 import { flatten } from "hyparquet/src/utils.js";
 
-/** The page codecs that data sets are published with; snappy comes with hyparquet. */
+/** The page codecs of published data sets; hyparquet brings snappy. */
 const compressors: Compressors = {
   GZIP: (page, length) => gunzipSync(page, { maxOutputLength: length }),
   BROTLI: (page, length) => brotliDecompressSync(page, { maxOutputLength: length }),
   ZSTD: (page, length) => zstdDecompressSync(page, { maxOutputLength: length }),
 };
 
-/** Magic number and length of the metadata, at the end of every parquet file. */
+/** Length of the metadata and magic number at the end of the file. */
 const FOOTER_BYTES = 8;
 
 export interface Column {
   readonly name: string;
-  /** Left out of the rows if the file has none. */
+  /** Missing from the rows if the file has no such column. */
   readonly optional: boolean;
 }
 
-/** @throws {Error} saying what is wrong with the file: no parquet, a column that is not there, an unknown codec. */
+/** @throws {Error} if the file is not parquet, lacks a column or uses an unknown codec. */
 export function* parquetRows(path: string, wanted: readonly Column[]): Generator<Record<string, unknown>> {
   const file = openSync(path, "r");
   try {
@@ -51,7 +51,7 @@ export function* parquetRows(path: string, wanted: readonly Column[]): Generator
 }
 
 function readFooter(file: number, size: number): ArrayBuffer {
-  if (size < FOOTER_BYTES) throw new Error(`is no parquet file: ${size} bytes`);
+  if (size < FOOTER_BYTES) throw new Error(`is not a parquet file: ${size} bytes`);
   const length = new DataView(read(file, size - FOOTER_BYTES, FOOTER_BYTES)).getUint32(0, true);
   const whole = Math.min(size, length + FOOTER_BYTES);
   return read(file, size - whole, whole);

@@ -1,8 +1,8 @@
 /**
- * Rows of a local data set, piece by piece: `.parquet`, `.jsonl`, or `.json` (one array). Knows no env.
+ * Reads the rows of a local data set from `.parquet`, `.jsonl` or `.json` (one array). Knows no env.
  *
- * - A row without the asked-for form is an error that names its file and number; none is left out silently.
- * - What a file needs in memory is one piece of it and what the caller keeps.
+ * - An invalid row is an error that names its file and number; no row is skipped.
+ * - Only one piece of the file is in memory at a time.
  */
 import { closeSync, existsSync, openSync, readSync, statSync } from "node:fs";
 import { extname } from "node:path";
@@ -10,16 +10,16 @@ import type { z } from "zod";
 import { jsonElements } from "./json-parts.ts";
 import { parquetRows } from "./parquet.ts";
 
-/** A file of data that is not there, or is not what it should be. */
+/** A data file that is missing or invalid. */
 export class DataError extends Error {
   override readonly name = "DataError";
 }
 
-/** Longest line of a jsonl file: beyond it something else is meant. */
+/** Longest accepted line of a jsonl file. */
 const LINE_BYTES_MAX = 64 * 2 ** 20;
 const CHUNK_BYTES = 2 ** 20;
 
-/** Why no data can be read from there, in one line; null if there is a file. */
+/** Why `path` is no readable file, in one line; null if it is one. @param how  how to get the file */
 export function missingFile(path: string | null, what: string, how: string): string | null {
   if (path === null) return `${what} needs a file: ${how}`;
   if (!existsSync(path)) return `${what}: there is no file ${path}; ${how}`;
@@ -27,7 +27,7 @@ export function missingFile(path: string | null, what: string, how: string): str
 }
 
 /**
- * @param schema  the form of a row; its keys are the columns that are read, and an optional one may be lacking.
+ * @param schema  the row; its keys are the columns to read, and optional columns may be missing.
  * @throws {DataError} naming the file, the row (from 1) and what is wrong with it.
  */
 export function* readRows<S extends z.ZodObject>(path: string, schema: S): Generator<z.infer<S>> {
@@ -65,7 +65,7 @@ function rowsOf(path: string, schema: z.ZodObject): Iterable<unknown> {
   }
 }
 
-/** Parquet's 64-bit integers as numbers, where they are exact. */
+/** Converts parquet's 64-bit integers to numbers. */
 function* numbered(rows: Iterable<Record<string, unknown>>): Generator<unknown> {
   for (const row of rows) {
     for (const [name, value] of Object.entries(row)) row[name] = asNumbers(value);
@@ -106,7 +106,7 @@ function* jsonLines(path: string): Generator<unknown> {
   }
 }
 
-/** The value of a line; nothing for an empty one. */
+/** The value of a line; no value for an empty line. */
 function* parsed(line: string): Generator<unknown> {
   if (line.trim() !== "") yield JSON.parse(line);
 }

@@ -1,22 +1,23 @@
 /**
- * DeepCoder as a `Game`: answer a problem with a program, which is run on the problem's tests in a sandbox. The reward is the share of
- * tests passed.
+ * DeepCoder: the agent answers a programming problem with a program, which runs on the problem's tests in a sandbox. The
+ * reward is the share of passed tests.
  *
- * - It lives elsewhere: an answer is waited for, and a sandbox that fails is an error of the env, not of the answer.
- * - Nothing is held between answers; closing ends a program that runs.
+ * - A failure of the sandbox is an error of the env, not a wrong answer.
+ * - The game holds no resource between answers; `close` kills a running program.
  *
  * Source: RAGEN ragen/env/deepcoder/env.py.
  */
 import type { Effect, OutsideGame } from "../env.ts";
+import type { Limiter } from "../outside/limiter.ts";
 import { type Problem, taskOf } from "./problem.ts";
-import { type RunningSandbox, runSandboxed, type SandboxLimits } from "./sandbox.ts";
+import { type RunningSandbox, runSandboxed, type SandboxLimits, type SandboxRun } from "./sandbox.ts";
 import { verdict } from "./verdict.ts";
 
 export interface DeepCoderRules {
   readonly stepsMax: number;
   readonly limits: SandboxLimits;
-  /** Waits until another program may run; the result lets the next one in. */
-  enter(): Promise<() => void>;
+  /** Limits how many programs run at once. */
+  readonly limit: Limiter;
 }
 
 export class DeepCoderGame implements OutsideGame {
@@ -24,7 +25,7 @@ export class DeepCoderGame implements OutsideGame {
   readonly actions = null;
   readonly problem: Problem;
   readonly #rules: DeepCoderRules;
-  #shown: string;
+  #observation: string;
   #steps = 0;
   #running: RunningSandbox | null = null;
   #closed = false;
@@ -32,40 +33,42 @@ export class DeepCoderGame implements OutsideGame {
   constructor(problem: Problem, rules: DeepCoderRules) {
     this.problem = problem;
     this.#rules = rules;
-    this.#shown = problem.text;
+    this.#observation = problem.text;
   }
 
   async start(): Promise<void> {}
 
   render(): string {
-    return this.#shown;
+    return this.#observation;
   }
 
   async act(answer: string): Promise<Effect> {
     if (this.#steps >= this.#rules.stepsMax) throw new Error("this problem is answered; open a new one");
-    const leave = await this.#rules.enter();
+    const { passed, total, runnable, detail } = verdict(this.problem, await this.#rules.limit(() => this.#run(answer)));
+    const success = passed === total;
+    this.#steps++;
+    const done = success || this.#steps >= this.#rules.stepsMax;
+    if (success) this.#observation = "Correct!";
+    else this.#observation = done ? "Incorrect." : `${this.problem.text}\n\nFeedback: ${detail}`;
+    return {
+      reward: passed / total,
+      done,
+      effective: success,
+      valid: true,
+      success,
+      extra: { passed_tests: passed, total_tests: total, runnable: Number(runnable), pass_reward: passed / total },
+    };
+  }
+
+  async #run(answer: string): Promise<SandboxRun> {
+    if (this.#closed) throw new Error("closed while it waited for the sandbox");
+    this.#running = runSandboxed(taskOf(this.problem, answer), this.#rules.limits);
     try {
-      if (this.#closed) throw new Error("closed while it waited for the sandbox");
-      this.#running = runSandboxed(taskOf(this.problem, answer), this.#rules.limits);
       const run = await this.#running.ended;
       if (run.stopped === "closed") throw new Error("closed while the program ran");
-      const { passed, total, runnable, detail } = verdict(this.problem, run);
-      const success = passed === total;
-      this.#steps++;
-      const done = success || this.#steps >= this.#rules.stepsMax;
-      if (success) this.#shown = "Correct!";
-      else this.#shown = done ? "Incorrect." : `${this.problem.text}\n\nFeedback: ${detail}`;
-      return {
-        reward: passed / total,
-        done,
-        effective: success,
-        valid: true,
-        success,
-        extra: { passed_tests: passed, total_tests: total, runnable: Number(runnable), pass_reward: passed / total },
-      };
+      return run;
     } finally {
       this.#running = null;
-      leave();
     }
   }
 

@@ -1,9 +1,9 @@
-"""Runs a program on the inputs of its tests and says what came out. Knows no expected output: those never enter the sandbox.
+"""Runs a program on the inputs of its tests and reports its outputs. The expected outputs never enter the sandbox.
 
 Standard input is one JSON object: {"code", "function": name or null, "tests": [{"input"} or {"arguments": [JSON texts or values]}]}.
-Standard output is one JSON object a line: {"ready": true}, then per test {"test", "ok", "out"} or {"test", "ok": false, "error"}.
-Source: RAGEN ragen/env/deepcoder/utils.py (run_deepcoder_sandbox). Unlike there, sys.exit() ends a test and not the judgement, and
-sys.stdin.buffer is there.
+Standard output is one JSON object per line: {"ready": true}, then for each test {"test", "ok", "out"} or {"test", "ok": false, "error"}.
+Source: RAGEN ragen/env/deepcoder/utils.py (run_deepcoder_sandbox). Unlike RAGEN, sys.exit() ends only the test, and sys.stdin.buffer
+exists.
 """
 
 import ast
@@ -13,15 +13,15 @@ import os
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 
-say_to = os.dup(1)
+report_to = os.dup(1)
 
 
-def say(**said):
-    os.write(say_to, (json.dumps(said) + "\n").encode())
+def report(**fields):
+    os.write(report_to, (json.dumps(fields) + "\n").encode())
 
 
 def argument(value):
-    """RAGEN evaluates the text; a literal is all it can be."""
+    """RAGEN evaluates the text; here it must be a literal."""
     if not isinstance(value, str):
         return value
     try:
@@ -59,7 +59,7 @@ def feed(program, text):
 
 
 task = json.loads(sys.stdin.buffer.read())
-say(ready=True)
+report(ready=True)
 for number, test in enumerate(task["tests"]):
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
@@ -68,6 +68,6 @@ for number, test in enumerate(task["tests"]):
                 result = call(program, task["function"], test["arguments"])
             else:
                 result = feed(program, test["input"])
-        say(test=number, ok=True, **result)
+        report(test=number, ok=True, **result)
     except BaseException as error:
-        say(test=number, ok=False, error=repr(error)[:500])
+        report(test=number, ok=False, error=repr(error)[:500])

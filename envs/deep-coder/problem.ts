@@ -1,18 +1,18 @@
 /**
- * Programming problems of local files, and what a program is asked to do for each of their tests. Knows no sandbox.
+ * Reads programming problems from local files and builds the task of the sandbox. Knows no sandbox.
  *
- * Source: RAGEN ragen/env/deepcoder/utils.py (prepare_deepcoder_data, run_deepcoder_sandbox); the files are those of
+ * Source: RAGEN ragen/env/deepcoder/utils.py (prepare_deepcoder_data, run_deepcoder_sandbox); the files of
  * agentica-org/DeepCoder-Preview-Dataset.
  */
 import { z } from "zod";
-import { keeping } from "../data/kept.ts";
+import { cached } from "../data/cached.ts";
 import { DataError, readRows } from "../data/rows.ts";
 import { type Split, splitOfItem } from "../data/split.ts";
 
 export const DEEP_CODER_HOME = "https://huggingface.co/datasets/agentica-org/DeepCoder-Preview-Dataset";
 
 export interface Test {
-  /** `call`: a function is called with arguments; `feed`: the program reads standard input. */
+  /** `call`: calls a function with arguments; `feed`: the program reads standard input. */
   readonly kind: "call" | "feed";
   readonly input: unknown;
   readonly output: unknown;
@@ -21,7 +21,7 @@ export interface Test {
 export interface Problem {
   readonly text: string;
   readonly starterCode: string;
-  /** To be called by the tests of kind `call`. */
+  /** The function that tests of kind `call` call. */
   readonly functionName: string | null;
   readonly tests: readonly Test[];
 }
@@ -45,13 +45,11 @@ const Row = z.object({
   metadata: z.union([z.literal(""), json(Metadata)]).nullish(),
 });
 
-/** Splits kept in memory at once. */
-const SETS_KEPT = 2;
-const kept = keeping<readonly Problem[]>(SETS_KEPT);
+const cache = cached<readonly Problem[]>(2);
 
-/** @throws {DataError} for a file that cannot be read, or has nothing of the split. */
+/** @throws {DataError} if the file is invalid or has no problem of the split. */
 export function readProblems(path: string, problemsMax: number, split: Split | "all"): readonly Problem[] {
-  return kept(`${path} ${problemsMax} ${split}`, () => {
+  return cache(`${path} ${problemsMax} ${split}`, () => {
     const problems: Problem[] = [];
     let count = 0;
     for (const row of readRows(path, Row)) {
@@ -59,7 +57,7 @@ export function readProblems(path: string, problemsMax: number, split: Split | "
       if (split === "all" || splitOfItem(row.problem) === split) problems.push(problemOf(row));
     }
     if (problems.length > 0) return problems;
-    throw new DataError(`${path}: none of its problems is for ${split}; set split to all`);
+    throw new DataError(`${path}: no problem of the split ${split}; set split to all`);
   });
 }
 
@@ -82,8 +80,8 @@ function problemOf({ problem, tests, starter_code: starter, metadata }: z.infer<
 }
 
 /**
- * The starter code and the answer as one program. As RAGEN joins them, but for starter code that ends in the head of a function, as
- * LiveCodeBench's does: RAGEN keeps that head without a body, which is no Python.
+ * Joins starter code and answer as RAGEN does. One exception: starter code that ends in the head of a function, as in
+ * LiveCodeBench. RAGEN keeps that head without a body, which is a syntax error.
  */
 export function wholeProgram(starterCode: string, answer: string): string {
   const outer = /^\n+|\n+$/g;
@@ -99,24 +97,24 @@ export function wholeProgram(starterCode: string, answer: string): string {
   return /:\s*$/.test(header) ? body : `${header}\n\n${body}`;
 }
 
-/** What harness.py is given: inputs, and nothing of what should come out. */
+/** The task for harness.py: the tests' inputs without their expected outputs. */
 export function taskOf(problem: Problem, answer: string) {
   return {
     code: wholeProgram(problem.starterCode, answer),
     function: problem.functionName,
     tests: problem.tests.map(({ kind, input }) =>
-      kind === "call" ? { arguments: argumentsOf(input) } : { input: lines(input) },
+      kind === "call" ? { arguments: argumentsOf(input) } : { input: joinedLines(input) },
     ),
   };
 }
 
-/** One argument a line, or a list of them. */
+/** One argument per line, or a list of them. */
 function argumentsOf(input: unknown): unknown[] {
   if (typeof input === "string") return input.split("\n").filter((line) => line.trim() !== "");
   return Array.isArray(input) ? input : [input];
 }
 
-export function lines(text: unknown): string {
+export function joinedLines(text: unknown): string {
   if (typeof text === "string") return text;
-  return Array.isArray(text) ? text.map(lines).join("\n") : JSON.stringify(text);
+  return Array.isArray(text) ? text.map(joinedLines).join("\n") : JSON.stringify(text);
 }

@@ -1,13 +1,13 @@
 /**
- * Runs a Python program that nobody trusts. Knows no tests and no rewards.
+ * Runs an untrusted Python program. Knows no tests and no rewards.
  *
- * - Its own namespaces (bubblewrap): no network, no other process, no file of this machine but the system's programs, read only.
- *   What it can write is a folder in memory of `filesBytesMax`.
- * - Limits of the kernel: processor time, address space and processes; and of ours: time on the clock, bytes of output.
- *   Over any of them, everything it started is killed.
- * - System calls that hold memory outside those limits, or look into the kernel, are refused (seccomp).
- * - As root it first becomes nobody: root is counted against no limit of processes.
- * - Where that is not to be had, nothing is run. There is no other way.
+ * - bubblewrap gives it namespaces of its own: no network, no other process, and no file of this machine but the system's
+ *   programs, read-only. It can write only to a folder in memory of `filesBytesMax`.
+ * - The kernel limits CPU time, address space and processes; this file limits wall-clock time and bytes of output. Beyond
+ *   a limit, the program and all of its processes are killed.
+ * - seccomp refuses system calls that hold memory outside these limits or look into the kernel.
+ * - If this process is root, the sandbox first becomes `nobody`: the process limit does not apply to root.
+ * - Without such a sandbox, no program runs.
  */
 import { closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,9 +15,9 @@ import { join } from "node:path";
 import { seccompFilter } from "./seccomp.ts";
 
 export interface SandboxLimits {
-  /** Processor time of each process. */
+  /** CPU time of each process. */
   readonly cpuSecondsMax: number;
-  /** Time on the clock, start included. */
+  /** Wall-clock time, the start of the sandbox included. */
   readonly wallMsMax: number;
   /** Address space of each process. */
   readonly memoryBytesMax: number;
@@ -28,9 +28,9 @@ export interface SandboxLimits {
 }
 
 export interface SandboxRun {
-  /** Lines that the harness wrote before it ended or was ended. */
+  /** The output up to the end of the program. */
   readonly lines: readonly string[];
-  /** Why it was ended; null if it ended by itself. */
+  /** Why it was killed; null if it ended by itself. */
   readonly stopped: "time" | "output" | "closed" | null;
 }
 
@@ -40,14 +40,7 @@ const PRLIMIT = "/usr/bin/prlimit";
 const SETPRIV = "/usr/bin/setpriv";
 const NOBODY = "65534";
 
-/** Read at the first run. */
-function harness(): string {
-  harnessText ??= readFileSync(new URL("./harness.py", import.meta.url), "utf8");
-  return harnessText;
-}
-let harnessText: string | null = null;
-
-/** bubblewrap's own processes in the sandbox, which count as well. */
+/** bubblewrap's own processes inside the sandbox, which the limit counts too. */
 const OWN_PROCESSES = 1;
 
 function command(limits: SandboxLimits): string[] {
@@ -61,39 +54,36 @@ function command(limits: SandboxLimits): string[] {
     ["--uid", NOBODY, "--gid", NOBODY, "--hostname", "sandbox", "--cap-drop", "ALL"],
     ["--ro-bind", "/usr", "/usr", ...folders, ...devices],
     ["--size", String(filesBytesMax), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/tmp"],
-    // Equal programs then print sets in equal order.
+    // So that equal programs print sets in equal order.
     ["--setenv", "PYTHONHASHSEED", "0", "--setenv", "HOME", "/tmp"],
     ["--seccomp", String(FILTER_FD)],
     [PRLIMIT, `--cpu=${cpuSecondsMax}`, `--as=${memoryBytesMax}`, `--nproc=${processesMax + OWN_PROCESSES}`],
     [`--fsize=${filesBytesMax}`, "--core=0", "--nofile=64"],
-    [PYTHON, "-s", "-B", "-X", "utf8", "-c", harness()],
+    [PYTHON, "-s", "-B", "-X", "utf8", "-c", readFileSync(new URL("./harness.py", import.meta.url), "utf8")],
   ].flat();
 }
 
-/** Where bubblewrap finds the filter of system calls among what it inherits. */
+/** The descriptor at which bubblewrap inherits the filter. */
 const FILTER_FD = 3;
 
-/** An open file of the filter, of which each run needs one of its own: they are read to their end. */
+/** The filter as an open file without a name. Each run needs its own: bubblewrap reads it to the end. */
 function openFilter(): number {
-  if (filterFd === null) {
-    const folder = mkdtempSync(join(tmpdir(), "sandbox-"));
+  const folder = mkdtempSync(join(tmpdir(), "sandbox-"));
+  try {
     const path = join(folder, "seccomp.bpf");
     writeFileSync(path, seccompFilter(process.arch)!);
-    filterFd = openSync(path, "r");
-    // It lives on, nameless, as long as this process.
+    return openSync(path, "r");
+  } finally {
     rmSync(folder, { recursive: true });
   }
-  return openSync(`/proc/self/fd/${filterFd}`, "r");
 }
-let filterFd: number | null = null;
 
-/** A run that can be ended before its time. */
 export interface RunningSandbox {
   readonly ended: Promise<SandboxRun>;
   kill(): void;
 }
 
-/** @param task  what the harness reads: see harness.py. */
+/** @param task  the input of harness.py. */
 export function runSandboxed(task: unknown, limits: SandboxLimits): RunningSandbox {
   let stopped: SandboxRun["stopped"] = null;
   const filter = openFilter();
@@ -101,10 +91,10 @@ export function runSandboxed(task: unknown, limits: SandboxLimits): RunningSandb
   closeSync(filter);
   const stop = (why: SandboxRun["stopped"]) => {
     stopped ??= why;
-    endAll(child.pid);
+    killAll(child.pid);
   };
   const timer = setTimeout(() => stop("time"), limits.wallMsMax);
-  // A child that ends early closes its end; what it says then, or does not say, is the result.
+  // A program that ends early closes the pipe; its output up to then is the result.
   const given = (async () => {
     child.stdin.write(JSON.stringify(task));
     await child.stdin.end();
@@ -126,23 +116,23 @@ export function runSandboxed(task: unknown, limits: SandboxLimits): RunningSandb
       return { lines: text.split("\n").filter((line) => line !== ""), stopped };
     } finally {
       clearTimeout(timer);
-      if (child.exitCode === null && child.signalCode === null) endAll(child.pid);
+      if (child.exitCode === null && child.signalCode === null) killAll(child.pid);
     }
   };
   return { ended: run(), kill: () => stop("closed") };
 }
 
 /**
- * Ends a sandbox that runs. Its first process takes all the others along, and bubblewrap, outside, then buries it and ends. Before
- * there is one, the sandbox is being set up and not yet tied to bubblewrap: then the whole group goes at once.
+ * Kills the first process inside the sandbox: the kernel then kills the others, and bubblewrap outside ends. While the
+ * sandbox is still being set up there is no such process, and the whole process group is killed.
  */
-function endAll(bubblewrap: number): void {
+function killAll(bubblewrap: number): void {
   const inside = childrenOf(bubblewrap);
   for (const pid of inside.length > 0 ? inside : [-bubblewrap]) {
     try {
       process.kill(pid, "SIGKILL");
     } catch {
-      // It has ended by itself.
+      // It has already ended.
     }
   }
 }
@@ -157,18 +147,18 @@ function childrenOf(pid: number): number[] {
 
 const HOW = "on Debian: apt-get install bubblewrap python3";
 
-/** Why no program can be run on this machine, in one line; null if one can. Found out once, by running one. */
+/** Why this machine cannot run the sandbox, in one line; null if it can. Tested once, by running a program. */
 export function sandboxLack(): string | null {
-  lack ??= { text: lookForLack() };
-  return lack.text;
+  lack ??= { reason: testSandbox() };
+  return lack.reason;
 }
-let lack: { readonly text: string | null } | null = null;
+let lack: { readonly reason: string | null } | null = null;
 
-function lookForLack(): string | null {
-  if (process.platform !== "linux") return `programs are run in a sandbox of Linux only, not on ${process.platform}`;
+function testSandbox(): string | null {
+  if (process.platform !== "linux") return `programs run in a sandbox that needs Linux, not ${process.platform}`;
   const absent = [BWRAP, PYTHON, PRLIMIT, SETPRIV].find((path) => !existsSync(path));
-  if (absent !== undefined) return `programs are run in a sandbox, and there is no ${absent} (${HOW})`;
-  if (seccompFilter(process.arch) === null) return `programs are run in a sandbox, and it knows no ${process.arch}`;
+  if (absent !== undefined) return `programs run in a sandbox that needs ${absent}, which is missing (${HOW})`;
+  if (seccompFilter(process.arch) === null) return `programs run in a sandbox that does not support ${process.arch}`;
   const filter = openFilter();
   const { exitCode, stdout, stderr } = Bun.spawnSync(command(CHECK_LIMITS), {
     stdio: [Buffer.from(JSON.stringify({ code: "", function: null, tests: [] })), "pipe", "pipe", filter],
@@ -178,8 +168,8 @@ function lookForLack(): string | null {
   });
   closeSync(filter);
   if (exitCode === 0 && stdout.toString().trim() === '{"ready": true}') return null;
-  const said = stderr.toString().trim().split("\n").at(-1) || `exit code ${exitCode}`;
-  return `programs are run in a sandbox, and bubblewrap cannot make one here: ${said}`;
+  const reason = stderr.toString().trim().split("\n").at(-1) || `exit code ${exitCode}`;
+  return `programs run in a sandbox that bubblewrap cannot create here: ${reason}`;
 }
 
 const CHECK_LIMITS: SandboxLimits = {

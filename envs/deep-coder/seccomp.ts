@@ -1,20 +1,37 @@
 /**
- * The system calls that a sandboxed program is refused: those that hold memory which no limit counts, or look into the kernel, and
- * sockets of families that a network namespace does not hold back (a vsock reaches the host of a virtual machine). Knows no sandbox. A filter is classic BPF over (number, architecture), as bubblewrap's --seccomp reads it.
+ * The seccomp filter of the sandbox, as classic BPF for bubblewrap's --seccomp. It refuses system calls that hold memory
+ * outside the sandbox's limits or look into the kernel, and sockets of families that a network namespace does not isolate
+ * (a vsock reaches the host of a virtual machine).
  *
  * Source: Linux include/uapi/linux/{seccomp,filter,audit}.h; call numbers of arch/x86 and asm-generic.
  */
 
-/** Per architecture: its audit number, socket, and shmget, shmat, msgget, semget, memfd_create, io_uring_setup, ptrace, bpf,
- * perf_event_open, userfaultfd, add_key, request_key, keyctl. */
-const REFUSED: Partial<
-  Record<NodeJS.Architecture, readonly [audit: number, socket: number, calls: readonly number[]]>
-> = {
-  x64: [0xc000003e, 41, [29, 30, 68, 64, 319, 425, 101, 321, 298, 323, 248, 249, 250]],
-  arm64: [0xc00000b7, 198, [194, 196, 186, 190, 279, 425, 117, 280, 241, 282, 217, 218, 219]],
+/** The audit number of each architecture, and its index in the rows below. */
+const ARCHITECTURES: Partial<Record<NodeJS.Architecture, readonly [audit: number, index: 0 | 1]>> = {
+  x64: [0xc000003e, 0],
+  arm64: [0xc00000b7, 1],
 };
 
-/** AF_UNIX, AF_INET, AF_INET6: within the sandbox's own network, which is empty. */
+const SOCKET = [41, 198] as const;
+/** Numbers on x64 and arm64. */
+const REFUSED: readonly (readonly [x64: number, arm64: number])[] = Object.values({
+  shmget: [29, 194],
+  shmat: [30, 196],
+  msgget: [68, 186],
+  semget: [64, 190],
+  memfd_create: [319, 279],
+  memfd_secret: [447, 447],
+  io_uring_setup: [425, 425],
+  ptrace: [101, 117],
+  bpf: [321, 280],
+  perf_event_open: [298, 241],
+  userfaultfd: [323, 282],
+  add_key: [248, 217],
+  request_key: [249, 218],
+  keyctl: [250, 219],
+});
+
+/** AF_UNIX, AF_INET, AF_INET6: the sandbox's own network isolates them. */
 const FAMILIES = [1, 2, 10];
 
 const LOAD = 0x20;
@@ -25,18 +42,19 @@ const ALLOW = 0x7fff0000;
 const KILL = 0x80000000;
 /** The call fails with EPERM. */
 const REFUSE = 0x00050001;
-/** Its low half, where the filter finds it. */
+/** Offset of the low half of the first argument. */
 const FIRST_ARGUMENT = 16;
-/** x86-64 has its calls a second time from here on. */
+/** From this number on, x86-64 repeats its calls in the x32 ABI. */
 const X32_FIRST = 0x40000000;
 
 type Instruction = readonly [code: number, ifTrue: number, ifFalse: number, value: number];
 
-/** null for an architecture without a list. */
+/** null for an unsupported architecture. */
 export function seccompFilter(architecture: NodeJS.Architecture): Uint8Array | null {
-  const refused = REFUSED[architecture];
-  if (refused === undefined) return null;
-  const [audit, socket, calls] = refused;
+  const known = ARCHITECTURES[architecture];
+  if (known === undefined) return null;
+  const [audit, index] = known;
+  const calls = REFUSED.map((numbers) => numbers[index]);
   // Jumps count the instructions between; the last two are "refuse" and "allow".
   const families = FAMILIES.length;
   const checks = calls.map((call, i): Instruction => [JUMP_IF_EQUAL, calls.length - i + families + 1, 0, call]);
@@ -47,7 +65,7 @@ export function seccompFilter(architecture: NodeJS.Architecture): Uint8Array | n
     [LOAD, 0, 0, 0],
     [JUMP_IF_AT_LEAST, calls.length + families + 2, 0, X32_FIRST],
     ...checks,
-    [JUMP_IF_EQUAL, 0, families + 2, socket],
+    [JUMP_IF_EQUAL, 0, families + 2, SOCKET[index]],
     [LOAD, 0, 0, FIRST_ARGUMENT],
     ...FAMILIES.map((family, i): Instruction => [JUMP_IF_EQUAL, families - i, 0, family]),
     [RETURN, 0, 0, REFUSE],
@@ -55,7 +73,7 @@ export function seccompFilter(architecture: NodeJS.Architecture): Uint8Array | n
   ]);
 }
 
-/** 8 bytes each, in the machine's order: both architectures are little-endian. */
+/** 8 bytes per instruction, little-endian as both architectures are. */
 function encoded(instructions: readonly Instruction[]): Uint8Array {
   const bytes = new DataView(new ArrayBuffer(8 * instructions.length));
   for (const [i, [code, ifTrue, ifFalse, value]] of instructions.entries()) {

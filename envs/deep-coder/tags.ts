@@ -3,27 +3,27 @@ import { z } from "zod";
 import { DataError, missingFile } from "../data/rows.ts";
 import { SplitChoice, splitOfSeed } from "../data/split.ts";
 import type { Uniform } from "../env.ts";
+import { limiter } from "../outside/limiter.ts";
 import { PythonRandom } from "../rng/mt19937.ts";
 import { defineTag, type Parts, plainWording, type TagSource } from "../tag.ts";
 import { DeepCoderGame } from "./game.ts";
 import { DEEP_CODER_HOME, readProblems } from "./problem.ts";
 import { sandboxLack } from "./sandbox.ts";
-import { turnstile } from "./turnstile.ts";
 
 const MIB = 2 ** 20;
 
 const DeepCoderConfig = z.strictObject({
-  /** The problems: a parquet, jsonl or json file with `problem`, `tests`, and maybe `starter_code` and `metadata`. */
+  /** A parquet, jsonl or json file with `problem`, `tests` and optionally `starter_code` and `metadata`. */
   dataPath: z.string().min(1).nullable().default(null),
   /** Rows read from the file. */
   problemsMax: z.int().positive().default(1000),
-  /** `seed`: validation from layout seeds below 10,000, training from the others; `all`: every problem for both. */
+  /** `seed`: layout seeds below 10,000 play validation problems, others training problems; `all`: every problem for both. */
   split: SplitChoice.default("seed"),
-  /** Answers to a problem. */
+  /** Most answers to one problem. */
   maxSteps: z.int().positive().default(1),
-  /** Processor time of a program over all tests of a problem. */
+  /** CPU time of a program for all tests of a problem. */
   cpuSecondsMax: z.int().positive().default(3),
-  /** The same on the clock, for a program that waits. */
+  /** Wall-clock time of the same. */
   wallMsMax: z.int().positive().default(10_000),
   /** Address space of each process. */
   memoryBytesMax: z
@@ -32,7 +32,7 @@ const DeepCoderConfig = z.strictObject({
     .default(512 * MIB),
   /** Processes and threads, the first included. */
   processesMax: z.int().positive().default(4),
-  /** What a program can write to files. */
+  /** Most bytes that a program can write to files. */
   filesBytesMax: z
     .int()
     .positive()
@@ -41,7 +41,7 @@ const DeepCoderConfig = z.strictObject({
     .int()
     .positive()
     .default(16 * MIB),
-  /** Programs at once in this process; further ones wait. */
+  /** Most programs at once in this process; further ones wait. */
   sandboxesMax: z.int().positive().default(4),
 });
 type DeepCoderConfig = z.infer<typeof DeepCoderConfig>;
@@ -57,9 +57,9 @@ function missing({ dataPath }: DeepCoderConfig): string | null {
 
 function parts(config: DeepCoderConfig): Parts {
   const { dataPath, problemsMax, split, maxSteps: stepsMax, sandboxesMax, ...limits } = config;
-  const enter = turnstile(sandboxesMax);
+  const limit = limiter(sandboxesMax);
   return {
-    needs: "bubblewrap, python3 and a file of problems at env.options.dataPath",
+    external: true,
     missing: () => missing(config),
     wording: plainWording(INSTRUCTION, null, false),
     open({ layout }) {
@@ -67,7 +67,7 @@ function parts(config: DeepCoderConfig): Parts {
       if (lack !== null) throw new DataError(lack);
       const problems = readProblems(dataPath!, problemsMax, splitOfSeed(split, layout));
       const problem = problems[new PythonRandom(layout).randint(0, problems.length - 1)]!;
-      return new DeepCoderGame(problem, { stepsMax, limits, enter });
+      return new DeepCoderGame(problem, { stepsMax, limits, limit });
     },
     brief: (observation) => observation,
     random: (_game, _actionsLeft, uniform) => randomProgram(uniform),
@@ -77,7 +77,7 @@ function parts(config: DeepCoderConfig): Parts {
   };
 }
 
-/** Repeats its input, or says a small number whatever it is asked: what chance can do with a program. */
+/** A program that prints its input, or a random digit. */
 function randomProgram(uniform: Uniform): string {
   if (uniform() < 0.5) return "import sys\nprint(sys.stdin.read())";
   return `print(${Math.floor(uniform() * 10)})`;

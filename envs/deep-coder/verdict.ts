@@ -1,18 +1,18 @@
 /**
- * From what a program said to how many tests it passed. The expected outputs are compared here, outside the sandbox, so that no
- * program can find them or claim them.
+ * Counts the passed tests of a run. Expected outputs are compared here, outside the sandbox, so that a program cannot
+ * read them.
  *
- * - A program that does not come to the end of its tests has passed none, as in RAGEN.
- * - Of a called function RAGEN compares `str(result)`; equal JSON is right as well.
+ * - A program that does not finish all of its tests has passed none, as in RAGEN.
+ * - RAGEN compares `str(result)` of a called function; here equal JSON counts as well.
  */
 import { z } from "zod";
-import { lines, type Problem, type Test } from "./problem.ts";
+import { joinedLines, type Problem, type Test } from "./problem.ts";
 import type { SandboxRun } from "./sandbox.ts";
 
 export interface Verdict {
   readonly passed: number;
   readonly total: number;
-  /** True if every test came to an end without an exception. */
+  /** True if every test ended without an exception. */
   readonly runnable: boolean;
   /** One line for the agent. */
   readonly detail: string;
@@ -24,19 +24,19 @@ const Result = z.union([
 ]);
 type Result = z.infer<typeof Result>;
 
-/** Longest text of a program that a verdict repeats. */
+/** A verdict quotes at most this many characters of a program's output. */
 const QUOTED_MAX = 300;
 
-/** @throws {Error} if the sandbox itself failed: that is nobody's wrong answer. */
+/** @throws {Error} if the sandbox itself failed, which is no wrong answer. */
 export function verdict(problem: Problem, run: SandboxRun): Verdict {
   const total = problem.tests.length;
-  const [ready, ...said] = run.lines;
+  const [ready, ...lines] = run.lines;
   if (ready !== '{"ready": true}')
-    throw new Error("the sandbox ended before the program began; is the machine out of memory?");
-  const results = said.map(parsed).filter((result) => result !== null);
+    throw new Error("the sandbox ended before the program started; is the machine out of memory?");
+  const results = lines.map(parsed).filter((result) => result !== null);
   const complete = results.length === total && results.every(({ test }, i) => test === i);
   if (!complete) {
-    const why = run.stopped === null ? "the program was ended or crashed" : WHY[run.stopped];
+    const why = run.stopped === null ? "the program crashed or was killed" : WHY[run.stopped];
     const detail = `Passed 0/${total} tests. Test ${results.length} did not end: ${why}.`;
     return { passed: 0, total, runnable: false, detail };
   }
@@ -51,22 +51,22 @@ export function verdict(problem: Problem, run: SandboxRun): Verdict {
 const WHY: Record<NonNullable<SandboxRun["stopped"]>, string> = {
   time: "it took too long",
   output: "it wrote too much",
-  closed: "it was ended",
+  closed: "it was killed",
 };
 
 function parsed(line: string): Result | null {
   try {
     return Result.safeParse(JSON.parse(line)).data ?? null;
   } catch {
-    // A program can write to the same pipe; what it writes is no result.
+    // The program can write to the same pipe; such lines are not results.
     return null;
   }
 }
 
-/** Why a test is not passed; null if it is. What was expected is not said, unlike in RAGEN: a second answer could just print it. */
+/** Why a test failed; null if it passed. Unlike RAGEN it hides the expected output, which a second answer could print. */
 function faultOf({ kind, output }: Test, result: Result): string | null {
   if (!result.ok) return `exception ${quoted(result.error)}`;
-  const expected = lines(output);
+  const expected = joinedLines(output);
   const same = result.out.trim() === expected.trim() || (kind === "call" && sameJson(result.json, output));
   return same ? null : `wrong output ${quoted(result.out.trim())}`;
 }

@@ -1,8 +1,8 @@
 /**
- * FrozenLake as a `Game`. Single-use.
+ * FrozenLake: reach the goal over slippery ice without falling into a hole.
  *
- * - Strict: the lake comes from the layout seed and the slips from the dynamics seed, through unrelated streams.
- * - `sharedStream` is RAGEN: the slips read the stream the lake was made from, so that the map foretells them, and the
+ * - The layout seed decides the lake, the dynamics seed the slips.
+ * - `sharedStream` is RAGEN's behavior: the slips read the stream that made the lake, so the map determines them, and all
  *   members of a group slip alike.
  *
  * Source: gymnasium toy_text FrozenLake; RAGEN ragen/env/frozen_lake/env.py.
@@ -19,13 +19,13 @@ export const FrozenLakeConfig = z.strictObject({
   /** Probability of a frozen cell: 0.8 in RAGEN, 0.9 in RAGEN-2. */
   p: z.number().min(0.3).max(1).default(0.8),
   isSlippery: z.boolean().default(true),
-  /** Probability of the intended move; the rest is split over the two sides. RAGEN-2: 0.8. */
+  /** Probability of the intended move; the two sideways moves share the rest. RAGEN-2: 0.8. */
   successRate: z
     .number()
     .min(0)
     .max(1)
     .default(1 / 3),
-  /** One symbol each for player, frozen, hole, goal, player in hole, player on goal. */
+  /** Symbols of player, frozen, hole, goal, player in hole, player on goal. */
   gridLookup: z.array(z.string().length(1)).length(6).default(["P", "_", "O", "G", "X", "√"]),
   observationFormat: z.enum(["grid", "coord", "grid_coord"]).default("grid"),
   sharedStream: z.boolean().default(false),
@@ -35,7 +35,7 @@ export type FrozenLakeConfig = z.infer<typeof FrozenLakeConfig>;
 /** In the order of `gridLookup`. */
 export const LAKE_MEANINGS = ["player", "empty", "hole", "goal", "player in hole", "player on goal"] as const;
 
-/** Names the dynamics stream, so that equal layout and dynamics seeds still give unrelated numbers. */
+/** Separates the dynamics stream, so that equal layout and dynamics seeds give unrelated numbers. */
 const DYNAMICS_STREAM = 1;
 
 const effects = (effective: boolean, done: boolean, success: boolean): Effect =>
@@ -51,9 +51,9 @@ export class FrozenLakeGame implements DiscreteGame {
   readonly lake: Lake;
   readonly config: FrozenLakeConfig;
   readonly #slips: Pcg64;
-  /** Rows as they look without the player. */
+  /** The rows without the player. */
   readonly #rows: readonly string[];
-  /** The grid by the player's cell, once shown: players come back. */
+  /** Rendered grids by the player's cell. */
   readonly #grids: (string | undefined)[];
   /** Cumulative probabilities of slipping to (a - 1) mod 4 and of going to a. */
   readonly #slipLeft: number;
@@ -68,7 +68,7 @@ export class FrozenLakeGame implements DiscreteGame {
     this.#slipLeft = config.isSlippery ? (1 - config.successRate) / 2 : 0;
     this.#slipNone = config.isSlippery ? this.#slipLeft + config.successRate : 1;
     this.#slips = config.sharedStream ? new Pcg64(seeds.layout) : new Pcg64(seeds.dynamics, DYNAMICS_STREAM);
-    // gymnasium spends one draw on where to start.
+    // gymnasium spends one draw on the start.
     if (config.sharedStream) this.#slips.random();
     this.#rows = Array.from({ length: lake.size }, (_, row) => this.#emptyRow(row));
     this.#grids = new Array<string | undefined>(lake.size * lake.size).fill(undefined);

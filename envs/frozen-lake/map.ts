@@ -1,8 +1,8 @@
 /**
- * Frozen lakes: which cells are holes, where one starts and where the goal is. Knows no game in play.
+ * Generates frozen lakes: holes, start and goal. Knows no game in play.
  *
- * - Start and goal differ, and a path over frozen cells joins them.
- * - Equal settings and seeds give equal lakes, the ones RAGEN gives.
+ * - Start and goal differ, and a path over frozen cells connects them.
+ * - Equal settings and seeds give equal lakes, the same as RAGEN's.
  *
  * Source: RAGEN ragen/env/frozen_lake/utils.py (random start and goal, unlike gymnasium's corners).
  */
@@ -11,7 +11,7 @@ import { Pcg64 } from "../rng/pcg64.ts";
 export interface Lake {
   /** Cells per side; cells are row-major. */
   readonly size: number;
-  /** (size * size) 1 where the ice is broken. */
+  /** (size * size) 1 for a hole. */
   readonly holes: Uint8Array;
   readonly start: number;
   readonly goal: number;
@@ -48,7 +48,7 @@ function reachable({ size, holes, start, goal }: Lake): boolean {
   return false;
 }
 
-/** The cell one ends on without slipping: 0 Left, 1 Down, 2 Right, 3 Up, held back by the shore. */
+/** The cell after a move without slipping: 0 Left, 1 Down, 2 Right, 3 Up. The edge of the lake stops a move. */
 export function moved(size: number, cell: number, action: number): number {
   const col = cell % size;
   switch (action) {

@@ -1,7 +1,7 @@
 /**
- * What is best on a frozen lake, by value iteration over the true dynamics. Knows no game in play.
+ * Optimal play on a frozen lake by value iteration over the true dynamics. Knows no game in play.
  *
- * - value(n, cell) is the highest probability of reaching the goal within n actions; among equal actions the first wins.
+ * - value(n, cell) is the highest probability of reaching the goal within n actions; of equal actions the first counts.
  *
  * Source: Bellman (1957), finite horizon.
  */
@@ -13,7 +13,7 @@ type Ice = Pick<FrozenLakeConfig, "isSlippery" | "successRate">;
 export interface LakePlan {
   /** Highest probability of success from `cell` within `actionsLeft` actions. */
   value(actionsLeft: number, cell: number): number;
-  /** The action that achieves it. */
+  /** The action that achieves this value. */
   action(actionsLeft: number, cell: number): number;
 }
 

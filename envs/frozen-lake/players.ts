@@ -1,4 +1,4 @@
-/** Players of FrozenLake: value iteration, and a demonstrator that thinks of its first step. They see the whole lake. */
+/** Players of FrozenLake: value iteration, and a demonstrator whose thought names its first step. They see the whole lake. */
 
 import { noisyReply, type Plan } from "../demonstrator.ts";
 import type { Game, Uniform } from "../env.ts";
@@ -36,7 +36,7 @@ export const frozenLakeDemonstrator: Demonstrator = {
   },
 };
 
-/** The best first step, and the best second one from the cell the first is meant to reach, if the game goes on there. */
+/** The best first step, and the best second step from the intended next cell if the game continues there. */
 function planSteps(game: FrozenLakeGame, actionsLeft: number): Plan | null {
   const plan = planOf(game);
   if (plan.value(actionsLeft, game.player) === 0) return null;

@@ -1,4 +1,4 @@
-/** The FrozenLake tags: settings, words and limits. Source: RAGEN config/envs.yaml, both versions. */
+/** The FrozenLake tags. Source: RAGEN config/envs.yaml, both versions. */
 import { gridScorer } from "../analysis/grid-reasoning.ts";
 import { defineTag, type Legend, type Parts, type TagSource, uniformPlayer } from "../tag.ts";
 import { FROZEN_LAKE_ACTIONS, FrozenLakeConfig, FrozenLakeGame, LAKE_MEANINGS } from "./game.ts";
@@ -6,7 +6,7 @@ import { bestFrozenLake, frozenLakeDemonstrator, optimalFrozenLake } from "./pla
 
 const INSTRUCTION =
   "You are solving the FrozenLake puzzle. Forbid the whole and go to the target. You may move to the unintended direction due to the slippery ice. Example answer format: <think>To forbid the hole and go to the target, I should go left then go up.</think><answer>Left || Up</answer>";
-const MENDED = INSTRUCTION.replace("Forbid the whole", "Avoid the holes").replace(
+const CORRECTED = INSTRUCTION.replace("Forbid the whole", "Avoid the holes").replace(
   "To forbid the hole",
   "To avoid the hole",
 );
@@ -30,14 +30,14 @@ function legendOf(lookup: readonly string[]): Legend {
 
 function parts(config: FrozenLakeConfig, coordinates: boolean): Parts {
   const coord = (cell: string) => ({ v1: coordLines(cell).trimEnd(), v2: coordLines(cell) });
-  const shows = config.observationFormat;
+  const legend = config.observationFormat === "coord" ? null : legendOf(config.gridLookup);
   return {
     wording: {
       ...(coordinates ? coord("(5, 5)") : { v1: INSTRUCTION, v2: INSTRUCTION }),
-      strict: coordinates ? coord(`(${config.size - 1}, ${config.size - 1})`) : { v1: MENDED, v2: MENDED },
-      legend: shows === "coord" ? null : legendOf(config.gridLookup),
+      strict: coordinates ? coord(`(${config.size - 1}, ${config.size - 1})`) : { v1: CORRECTED, v2: CORRECTED },
+      legend,
       compatLegend: DEFAULT_LEGEND,
-      coordinateHint: shows === "coord" ? COORDINATE_HINT : null,
+      coordinateHint: legend === null ? COORDINATE_HINT : null,
       actions: FROZEN_LAKE_ACTIONS,
       // gymnasium 1.3 pays 1 and 0; older releases paid 1.0 and 0.0.
       integerRewards: true,
@@ -48,11 +48,11 @@ function parts(config: FrozenLakeConfig, coordinates: boolean): Parts {
     optimal: optimalFrozenLake,
     best: bestFrozenLake,
     demonstrator: frozenLakeDemonstrator,
-    reasoning: gridScorer({ symbols: shows === "coord" ? null : legendOf(config.gridLookup) }),
+    reasoning: gridScorer({ symbols: legend }),
   };
 }
 
-/** The cells, row by row. A grid with positions also keeps its start, which the grid stops showing. */
+/** The cells row by row; with coordinates also the start, which the grid does not show once the player has left it. */
 function brief(config: FrozenLakeConfig, observation: string): string {
   if (config.observationFormat === "coord") return observation.slice(observation.indexOf("\n") + 1);
   const cells = observation.split("\n").slice(-config.size).join("");

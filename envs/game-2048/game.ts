@@ -1,8 +1,8 @@
 /**
- * 2048 as a `Game`. Single-use; tiles that appear come from the dynamics seed, the first two from the layout seed.
+ * 2048. The layout seed decides the first two tiles, the dynamics seed the later ones.
  *
- * - `sharedStream` is RAGEN: one stream for both.
- * - A move that changes nothing earns `invalidScore`, as the prompt says; RAGEN computes it and then drops it
+ * - `sharedStream` is RAGEN's behavior: one stream for both.
+ * - A move that changes nothing earns `invalidScore`, as the prompt says. RAGEN computes this score and drops it
  *   (`hideInvalidScore`).
  *
  * Source: RAGEN-2 ragen/env/game_2048.
@@ -101,10 +101,10 @@ export function logReward(merged: number): number {
   return merged > 0 ? 0.1 * Math.log2(merged + 1) : 0;
 }
 
-/** All tiles slid one way, equal neighbours merged once; no tile added. */
+/** Slides all tiles one way and merges equal neighbors once; adds no tile. */
 export function slide(grid: Grid, action: number): { grid: Grid; merged: number; moved: boolean } {
   let merged = 0;
-  // Turn the board so that the way to go is left, slide, turn it back.
+  // Turn the board so that the direction is left, slide, turn it back.
   const turned = turn(grid, action);
   const slid = turned.map((row) => {
     const tiles = row.filter((tile) => tile !== 0);
@@ -124,7 +124,7 @@ export function slide(grid: Grid, action: number): { grid: Grid; merged: number;
   return { grid: turn(slid, action), merged, moved };
 }
 
-/** A board seen so that the action's way is left; its own inverse. */
+/** The board turned so that the action's direction is left; its own inverse. */
 function turn(grid: Grid, action: number): number[][] {
   switch (action) {
     case 0:

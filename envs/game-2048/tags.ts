@@ -1,4 +1,4 @@
-/** The 2048 tag and its players. Source: RAGEN-2 config/envs.yaml. */
+/** The 2048 tag. Source: RAGEN-2 config/envs.yaml. */
 import { defineTag, plainWording, type TagSource, uniformPlayer } from "../tag.ts";
 import { ACTIONS_2048, Config2048, Game2048 } from "./game.ts";
 
@@ -25,7 +25,7 @@ export const game2048Tags: readonly TagSource[] = [
   }),
 ];
 
-/** The rows and the score; which moves are possible follows from the rows. */
+/** The rows and the score; the rows determine the possible moves. */
 function brief(observation: string): string {
   const rows = [...observation.matchAll(/^Row \d+: \[(.*)\]$/gm)].map((match) => match[1]!.replaceAll(", ", " "));
   const score = /^Current Score: (.*)$/m.exec(observation)!;

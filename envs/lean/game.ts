@@ -1,9 +1,9 @@
 /**
- * A theorem that is proven tactic by tactic: Lean checks each one after those it has accepted. Knows no server and no file.
+ * A theorem to be proven tactic by tactic; Lean checks each tactic after the accepted ones. Knows no server and no file.
  *
- * - A tactic is kept if Lean finds no error but that goals are left, and nothing is assumed.
- * - The rewards are sums: of every step, of an accepted or a rejected tactic, of the proof, of Lean's patience.
- * - A server that does not work is an error of the env. RAGEN makes it a rejected tactic, and the policy pays for it.
+ * - A tactic is accepted if its only Lean errors are unsolved goals and it assumes nothing (`sorry`).
+ * - A reward adds up parts: the step, the accepted or rejected tactic, the proof, a timeout, running out of steps.
+ * - A failure of the server is an error of the env. RAGEN treats it as a rejected tactic and penalizes the policy.
  *
  * Source: RAGEN-2 ragen/env/lean/env.py.
  */
@@ -20,7 +20,7 @@ export interface LeanRules {
   readonly provenReward: number;
   readonly timeoutReward: number;
   readonly stepsMaxReward: number;
-  /** Said before a statement that has no imports of its own. */
+  /** Put before a statement that has no imports of its own. */
   readonly defaultImports: string;
   readonly messageCharactersMax: number;
 }
@@ -33,9 +33,9 @@ export class LeanGame implements OutsideGame {
   readonly #theorem: Theorem;
   readonly #check: CheckProof;
   readonly #rules: LeanRules;
-  readonly #leaving = new AbortController();
+  readonly #closing = new AbortController();
   readonly #log: { readonly action: string; readonly accepted: boolean }[] = [];
-  #last: Verdict | null = null;
+  #verdict: Verdict | null = null;
   #done = false;
 
   constructor(theorem: Theorem, check: CheckProof, rules: LeanRules) {
@@ -54,7 +54,7 @@ export class LeanGame implements OutsideGame {
       informal: this.#theorem.informal,
       code: this.#code(this.#accepted()),
       log: this.#log,
-      said: this.#last,
+      verdict: this.#verdict,
       messageCharactersMax,
     });
   }
@@ -62,9 +62,9 @@ export class LeanGame implements OutsideGame {
   async act(action: string): Promise<Effect> {
     if (this.#done) throw new Error("this proof is over; open a new one");
     const verdict =
-      action === "" ? EMPTY : await this.#check(this.#code([...this.#accepted(), action]), this.#leaving.signal);
+      action === "" ? EMPTY : await this.#check(this.#code([...this.#accepted(), action]), this.#closing.signal);
     const { accepted, proven, timedOut } = verdict;
-    this.#last = verdict;
+    this.#verdict = verdict;
     this.#log.push({ action, accepted });
     const { stepsMax, stepReward, acceptedReward, rejectedReward } = this.#rules;
     let reward = stepReward + (accepted ? acceptedReward : rejectedReward);
@@ -76,7 +76,7 @@ export class LeanGame implements OutsideGame {
   }
 
   async close(): Promise<void> {
-    this.#leaving.abort(new Error("the episode was closed"));
+    this.#closing.abort(new Error("the episode was closed"));
   }
 
   #accepted(): string[] {

@@ -1,5 +1,5 @@
 /**
- * The Kimina Lean server: checks a piece of Lean 4 code, and says what Lean said. Knows no theorem and no reward.
+ * Checks Lean 4 code with a Kimina Lean server. Knows no theorem and no reward.
  *
  * `POST /api/check {snippets, timeout, debug, reuse, infotree}` → `{results: [{id, error?, response?}]}`.
  * Source: project-numina/kimina-lean-server, client/kimina_client; RAGEN-2 ragen/env/lean/env.py.
@@ -17,7 +17,7 @@ const Message = z.object({
 });
 export type LeanMessage = z.infer<typeof Message>;
 
-/** What Lean answers, or its REPL where it could not be asked. */
+/** Lean's messages, or one message of its REPL. */
 const Response = z.union([
   z.object({ message: z.string() }),
   z.object({ messages: z.array(Message).nullish(), sorries: z.array(z.unknown()).nullish() }),
@@ -29,17 +29,17 @@ const CheckAnswer = z.object({
 
 export interface Verdict {
   readonly messages: readonly LeanMessage[];
-  /** No error but that goals are left, and nothing is assumed with `sorry`. */
+  /** No error except unsolved goals, and no `sorry`. */
   readonly accepted: boolean;
-  /** No error at all, and nothing assumed: the theorem is proven. */
+  /** No error and no `sorry`: the theorem is proven. */
   readonly proven: boolean;
-  /** Lean took longer than it may. */
+  /** Lean exceeded its time limit. */
   readonly timedOut: boolean;
 }
 
 /**
- * @param timeoutSeconds  of Lean; the server says so in its answer.
- * @throws {Error} if the server cannot be asked, or its Lean does not work. That says nothing about the code.
+ * @param timeoutSeconds  Lean's time limit; a timeout is a verdict, not an error.
+ * @throws {Error} if the server or its Lean fails, whatever the code.
  */
 export async function checkLean(
   server: JsonServer,
@@ -49,13 +49,13 @@ export async function checkLean(
 ): Promise<Verdict> {
   const snippets = [{ id: `proof-${crypto.randomUUID()}`, code }];
   const body = { snippets, timeout: timeoutSeconds, debug: false, reuse: true, infotree: "tactics" };
-  const { results } = await server.ask("/api/check", body, CheckAnswer, { signal });
+  const { results } = await server.ask("/api/check", body, CheckAnswer, signal);
   const { error, response } = results[0]!;
   if (typeof error === "string") {
     if (!/timed out/i.test(error)) throw new Error(`the Lean server could not check the proof: ${error}`);
     return { messages: [errorMessage(error)], accepted: false, proven: false, timedOut: true };
   }
-  if (response === null || response === undefined) throw new Error("the Lean server answers without a response");
+  if (response === null || response === undefined) throw new Error("the Lean server sent a result without a response");
   if ("message" in response) {
     return { messages: [errorMessage(response.message)], accepted: false, proven: false, timedOut: false };
   }
@@ -70,7 +70,7 @@ export async function checkLean(
   };
 }
 
-/** Says that goals are left, which is no fault of a proof that is not finished. */
+/** True for "unsolved goals", which every unfinished proof has. */
 export const isUnsolved = ({ data }: LeanMessage): boolean => /unsolved goals/i.test(data);
 
 export const errorMessage = (data: string): LeanMessage => ({ severity: "error", data });

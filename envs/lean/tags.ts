@@ -1,6 +1,6 @@
 /** Lean: theorems of a local file, checked by a Kimina Lean server. Source: RAGEN-2 config/envs.yaml. */
 import { z } from "zod";
-import { keeping } from "../data/kept.ts";
+import { cached } from "../data/cached.ts";
 import { DataError, missingFile, readRows } from "../data/rows.ts";
 import { SplitChoice, splitOfItem, splitOfSeed } from "../data/split.ts";
 import { JsonServer, serverOptions, serverUrl } from "../outside/json-server.ts";
@@ -11,14 +11,14 @@ import { checkLean } from "./kimina.ts";
 import { readTheorem, type Theorem } from "./theorem.ts";
 
 const LeanConfig = z.strictObject({
-  /** Theorems: a parquet, jsonl or json file with `formal_statement` and `natural_language_statement`. */
+  /** A parquet, jsonl or json file with `formal_statement` and `natural_language_statement`. */
   dataPath: z.string().min(1).nullable().default(null),
-  /** `seed`: validation from layout seeds below 10,000, training from the others; `all` is RAGEN. */
+  /** `seed`: layout seeds below 10,000 play validation theorems, others training theorems; `all` is RAGEN's. */
   split: SplitChoice.default("seed"),
   url: serverUrl("http://127.0.0.1:8000"),
   ...serverOptions,
   timeoutMs: z.int().positive().default(60_000),
-  /** Time that Lean may take for one check; after it the tactic is rejected. */
+  /** Lean's time limit for one check; beyond it the tactic is rejected. */
   leanSecondsMax: z.int().positive().default(30),
   stepsMax: z.int().positive().default(100),
   stepReward: z.number().default(-0.1),
@@ -26,12 +26,12 @@ const LeanConfig = z.strictObject({
   rejectedReward: z.number().default(-1),
   provenReward: z.number().default(10),
   timeoutReward: z.number().default(-1),
-  /** Once, if the last step proves nothing. */
+  /** Added once if the last step does not complete the proof. */
   stepsMaxReward: z.number().default(-2),
   defaultImports: z
     .string()
     .default("import Mathlib\nimport Aesop\nset_option maxHeartbeats 0\nopen BigOperators Real Nat Topology Rat"),
-  /** Characters of one of Lean's messages; 0: all. */
+  /** Most characters shown of each Lean message; 0 shows all. */
   messageCharactersMax: z.int().nonnegative().default(0),
 });
 type LeanConfig = z.infer<typeof LeanConfig>;
@@ -46,7 +46,7 @@ const GET_SERVER =
 
 const Row = z.object({ formal_statement: z.string().min(1), natural_language_statement: z.string().nullish() });
 
-/** What the random player tries: tactics that need no argument. */
+/** The random player's tactics; they need no argument. */
 const TACTICS = [
   "simp",
   "norm_num",
@@ -65,16 +65,16 @@ const TACTICS = [
   "assumption",
 ];
 
-const kept = keeping<readonly Theorem[]>(4);
+const cache = cached<readonly Theorem[]>(4);
 
-/** @throws {DataError} for a file that cannot be read, or has nothing of the split. */
+/** @throws {DataError} if the file is invalid or has no theorem of the split. */
 function theorems({ dataPath, split }: LeanConfig, layout: number): readonly Theorem[] {
   const part = splitOfSeed(split, layout);
-  return kept(`${dataPath} ${part}`, () => {
+  return cache(`${dataPath} ${part}`, () => {
     const all = [...readRows(dataPath!, Row)];
     const chosen = part === "all" ? all : all.filter(({ formal_statement }) => splitOfItem(formal_statement) === part);
     if (chosen.length === 0) {
-      throw new DataError(`${dataPath}: none of its ${all.length} theorems is for ${part}; set split to all`);
+      throw new DataError(`${dataPath}: none of ${all.length} theorems is in the split ${part}; set split to all`);
     }
     return chosen.map((row) => readTheorem(row.formal_statement, row.natural_language_statement ?? ""));
   });
@@ -84,7 +84,7 @@ function parts(config: LeanConfig): Parts {
   const server = new JsonServer({ ...config, name: "the Lean server", help: GET_SERVER });
   const missing = () => missingFile(config.dataPath, "Lean", GET_DATA);
   return {
-    needs: "a Kimina Lean server at env.options.url, and theorems at env.options.dataPath",
+    external: true,
     missing,
     wording: plainWording(INSTRUCTION, null, false),
     open({ layout }) {

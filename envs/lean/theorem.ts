@@ -1,18 +1,18 @@
-/** A theorem of a data set, and proofs of it as Lean code. Source: RAGEN-2 ragen/env/lean/env.py. */
+/** Parses a theorem of a data set and writes its proofs as Lean code. Source: RAGEN-2 ragen/env/lean/env.py. */
 
 export interface Theorem {
-  /** Imports and what else comes before the statement; empty where the data set has none. */
+  /** May be empty, like the preamble: the other lines before the statement. */
   readonly imports: string;
   readonly preamble: string;
-  /** From `theorem` on; a proof follows line by line. */
+  /** From `theorem` on. */
   readonly statement: string;
-  /** The same in words; may be empty. */
+  /** The statement in words; may be empty. */
   readonly informal: string;
 }
 
 const BEGINS = /^(?:theorem|lemma|def|example|instance)/;
 
-/** @param code  imports, openings and the statement, as data sets have them in one text. */
+/** @param code  imports, preamble and statement in one text. */
 export function readTheorem(code: string, informal: string): Theorem {
   const [imports, preamble, statement]: [string[], string[], string[]] = [[], [], []];
   for (const line of linesOf(code)) {
@@ -30,7 +30,7 @@ export function readTheorem(code: string, informal: string): Theorem {
   };
 }
 
-/** The whole code: each tactic is a line, indented. */
+/** The whole code; each tactic is an indented line. */
 export function proofCode(
   { imports, preamble, statement }: Theorem,
   standard: string,

@@ -1,4 +1,4 @@
-/** What the agent sees of a proof: the statement, the code so far, the last steps, what Lean said. Source: RAGEN-2. */
+/** The observation of a proof: the statement, the code, the last steps, Lean's messages. Source: RAGEN-2. */
 import { isUnsolved, type LeanMessage } from "./kimina.ts";
 import { linesOf } from "./theorem.ts";
 import { wrapped } from "./wrap.ts";
@@ -7,11 +7,11 @@ export interface ProofView {
   readonly steps: number;
   readonly stepsMax: number;
   readonly informal: string;
-  /** With the accepted tactics alone. */
+  /** With the accepted tactics. */
   readonly code: string;
   readonly log: readonly { readonly action: string; readonly accepted: boolean }[];
   /** Of the last step; null before the first. */
-  readonly said: { readonly accepted: boolean; readonly messages: readonly LeanMessage[] } | null;
+  readonly verdict: { readonly accepted: boolean; readonly messages: readonly LeanMessage[] } | null;
   /** Longer messages are cut; 0 for no limit. */
   readonly messageCharactersMax: number;
 }
@@ -21,7 +21,7 @@ const CODE_LINES_MAX = 40;
 const LOG_STEPS_MAX = 5;
 
 export function proofText(view: ProofView): string {
-  const { steps, stepsMax, informal, code, log, said } = view;
+  const { steps, stepsMax, informal, code, log, verdict } = view;
   const accepted = log.filter((step) => step.accepted).length;
   const lines = [
     `Steps taken: ${steps}/${stepsMax} | accepted tactics: ${accepted}`,
@@ -33,9 +33,9 @@ export function proofText(view: ProofView): string {
     ...codeLines(code).map((line) => `  ${line}`),
   ];
   if (log.length > 0) lines.push("", "Proof log (latest 5 steps):", ...logLines(log));
-  if (said !== null) {
-    lines.push("", "Last Lean feedback:", `  accepted: ${said.accepted ? "True" : "False"}`, "  messages:");
-    lines.push(...messageLines(said.messages, view.messageCharactersMax));
+  if (verdict !== null) {
+    lines.push("", "Last Lean feedback:", `  accepted: ${verdict.accepted ? "True" : "False"}`, "  messages:");
+    lines.push(...messageLines(verdict.messages, view.messageCharactersMax));
   }
   return lines.join("\n");
 }
@@ -72,7 +72,7 @@ function messageLines(messages: readonly LeanMessage[], charactersMax: number): 
 
 const twoDigits = (index: number): string => String(index).padStart(2, "0");
 
-/** In characters as Python counts them. */
+/** Counts characters as Python does. */
 function cut(text: string, max: number): string {
   const characters = [...text];
   return characters.length <= max ? text : `${characters.slice(0, Math.max(0, max - 3)).join("")}...`;

@@ -1,4 +1,4 @@
-/** Python's `textwrap.wrap`: words and hyphenated parts in lines of at most `width` characters. */
+/** Python's `textwrap.wrap`: wraps words and hyphenated parts into lines of at most `width` characters. */
 
 const WORD = "[\\p{L}\\p{N}_]";
 const PUNCTUATED = "[\\p{L}\\p{N}_!\"'&.,?]";
@@ -6,7 +6,7 @@ const LETTER = "[\\p{L}\\p{Nl}\\p{No}_]";
 const SPACE = "[\\t\\n\\v\\f\\r ]";
 const OTHER = "[^\\t\\n\\v\\f\\r ]";
 
-/** Spaces; dashes between words; words, up to a hyphen inside or to their end. Source: CPython Lib/textwrap.py. */
+/** Spaces; dashes between words; words up to their next hyphen or end. Source: CPython Lib/textwrap.py. */
 const CHUNK = new RegExp(
   `(${SPACE}+|(?<=${PUNCTUATED})-{2,}(?=${WORD})|${OTHER}+?(?:` +
     `-(?:(?<=${LETTER}{2}-)|(?<=${LETTER}-${LETTER}-))(?=${LETTER}-?${LETTER})` +
@@ -42,7 +42,7 @@ export function wrapped(text: string, width: number): string[] {
   return lines;
 }
 
-/** Where to break a word that is too long: after a hyphen within the room that is left, else at its end. */
+/** Where to break a word that is too long: after its last hyphen within `room`, else at `room`. */
 function hyphenBefore(word: readonly string[], room: number): number {
   const hyphen = room < 1 ? -1 : word.slice(0, room).lastIndexOf("-");
   return hyphen > 0 && word.slice(0, hyphen).some((character) => character !== "-") ? hyphen + 1 : room;
@@ -50,7 +50,7 @@ function hyphenBefore(word: readonly string[], room: number): number {
 
 const isBlank = (chunk: readonly string[]): boolean => chunk.every((character) => character === " ");
 
-/** Tabs to columns of eight. */
+/** Expands tabs to columns of eight. */
 function withoutTabs(text: string): string {
   let column = 0;
   let out = "";

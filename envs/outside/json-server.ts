@@ -1,39 +1,40 @@
 /**
- * A server that somebody else runs, asked in JSON over HTTP. Knows no env and no protocol.
+ * A client for a server that answers JSON over HTTP. Knows no env and no protocol.
  *
- * - An ask whose answer was lost is asked again, so it must mean the same twice. What the server refuses is not repeated.
- * - Everything is bounded: the time of a try, the tries, the bytes of an answer.
- * - A redirect is an error, and a token travels in the clear to this machine alone, past any proxy: it reaches only whom it
- *   was meant for.
+ * - A request whose answer is lost is sent again, so requests must be idempotent. A refusal is final.
+ * - The time of a try, the number of tries and the bytes of an answer are limited.
+ * - Redirects are errors. A token travels over https, or to this machine without a proxy.
  */
 import { setTimeout as wait } from "node:timers/promises";
 import { z } from "zod";
 
-/** The keys of an env's options that say where its server is and how long it is waited for. */
+/** The options that every env with a server has besides its address. */
 export const serverOptions = {
-  /** Name of the environment variable with the server's token, sent as a bearer token; null: it asks for none. */
+  /** Environment variable with the server's bearer token; null sends no token. */
   tokenVariable: z
     .string()
     .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "must be the name of an environment variable, not the token itself")
     .nullable()
     .default(null),
-  /** Time for one try; after it the ask is repeated. */
+  /** Time limit of one try. */
   timeoutMs: z.int().positive().default(8000),
-  /** Further tries after a lost answer, and while the server is busy. */
+  /** Further tries after a lost answer or a busy server. */
   retriesMax: z.int().nonnegative().max(10).default(2),
-  /** Wait before the first of them; doubles with each. */
+  /** Delay before the first of them; it doubles with each. */
   retryMs: z.int().positive().default(200),
-  /** A longer answer is refused. */
+  /** Longer answers are refused. */
   answerBytesMax: z
     .int()
     .positive()
     .default(2 ** 20),
 };
 
-/** A server's address, as a key of an env's options. */
-export const serverUrl = (standard: string) => z.string().refine(isServerUrl, URL_FORM).default(standard);
-
-const URL_FORM = "must be http:// or https://, without user, password, query or fragment";
+/** The option for the server's address. */
+export const serverUrl = (standard: string) =>
+  z
+    .string()
+    .refine(isServerUrl, "must be http:// or https://, without user, password, query or fragment")
+    .default(standard);
 
 function isServerUrl(text: string): boolean {
   if (!URL.canParse(text)) return false;
@@ -42,9 +43,9 @@ function isServerUrl(text: string): boolean {
 }
 
 export interface ServerOptions {
-  /** For messages: "the Lean server". */
+  /** For error messages: "the Lean server". */
   readonly name: string;
-  /** For messages: how to get one. */
+  /** For error messages: how to get one. */
   readonly help: string;
   readonly url: string;
   readonly tokenVariable: string | null;
@@ -54,60 +55,37 @@ export interface ServerOptions {
   readonly answerBytesMax: number;
 }
 
-export interface AskOptions {
-  /** Fires when nobody waits for the answer any more. */
-  readonly signal?: AbortSignal;
-  /** Time for one try, where it differs from the server's. */
-  readonly timeoutMs?: number;
-  /** Further tries, where their number differs. */
-  readonly retriesMax?: number;
-}
-
-/** An answer that asking again, now or later, will not change. Its name stays that of any error: what it says is for people. */
+/** A final error: the same request would fail again. */
 export class Refused extends Error {}
-
-/** An answer that is an error, and whether asking again may help. */
-class Refusal extends Error {
-  readonly passing: boolean;
-
-  constructor(message: string, passing: boolean) {
-    super(message);
-    this.passing = passing;
-  }
-}
 
 export class JsonServer {
   readonly #options: ServerOptions;
   readonly #base: string;
-  /** It is on this machine. */
-  readonly #near: boolean;
+  readonly #isLocal: boolean;
 
   constructor(options: ServerOptions) {
     this.#options = options;
     this.#base = options.url.replace(/\/+$/, "");
-    this.#near = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(new URL(options.url).hostname);
+    this.#isLocal = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(new URL(options.url).hostname);
   }
 
   /**
-   * @param body  null asks with GET.
-   * @throws {Error} one line: which server, what it did, and what to do; `Refused` if its answer is final; the reason of `signal` if
-   *   that fired.
+   * @param body  null sends a GET.
+   * @throws {Refused} if the error is final. @throws {Error} in one line, after the last try; the reason of `signal` if it fired.
    */
-  async ask<T>(path: string, body: unknown, schema: z.ZodType<T>, options: AskOptions = {}): Promise<T> {
-    const { name, help, retryMs } = this.#options;
-    const { signal, retriesMax = this.#options.retriesMax } = options;
+  async ask<T>(path: string, body: unknown, schema: z.ZodType<T>, signal?: AbortSignal): Promise<T> {
+    const { name, help, retriesMax, retryMs } = this.#options;
     const headers = this.#headers();
     for (let tries = 1; ; tries++) {
       try {
-        return parsed(await this.#try(path, body, headers, options), schema);
+        return parsed(await this.#try(path, body, headers, signal), schema);
       } catch (error) {
         signal?.throwIfAborted();
-        const passing = !(error instanceof Refusal) || error.passing;
-        if (!passing || tries > retriesMax) {
+        const final = error instanceof Refused;
+        if (final || tries > retriesMax) {
           const after = tries === 1 ? "" : ` after ${tries} tries`;
-          const hint = passing ? ` ${help}` : "";
-          const text = `${name} at ${this.#base}${path}${after}: ${described(error)}.${hint}`;
-          throw new (passing ? Error : Refused)(text, { cause: error });
+          const text = `${name} at ${this.#base}${path}${after}: ${described(error)}.`;
+          throw final ? new Refused(text, { cause: error }) : new Error(`${text} ${help}`, { cause: error });
         }
       }
       await wait(retryMs * 2 ** (tries - 1), undefined, signal === undefined ? {} : { signal }).catch((error) => {
@@ -123,18 +101,17 @@ export class JsonServer {
     if (tokenVariable === null) return headers;
     const token = process.env[tokenVariable];
     if (token === undefined || token === "") {
-      throw new Error(`${name} asks for a token: set the environment variable ${tokenVariable}`);
+      throw new Error(`${name} needs a token: set the environment variable ${tokenVariable}`);
     }
     const { protocol, hostname } = new URL(this.#base);
-    if (protocol === "http:" && !this.#near) {
-      throw new Error(`${name} is asked over http, which would show the token to others: use https for ${hostname}`);
+    if (protocol === "http:" && !this.#isLocal) {
+      throw new Error(`${name} cannot get a token over http, which others can read: use https for ${hostname}`);
     }
     return { ...headers, authorization: `Bearer ${token}` };
   }
 
-  async #try(path: string, body: unknown, headers: Record<string, string>, options: AskOptions): Promise<string> {
-    const { answerBytesMax } = this.#options;
-    const { signal, timeoutMs = this.#options.timeoutMs } = options;
+  async #try(path: string, body: unknown, headers: Record<string, string>, signal?: AbortSignal): Promise<string> {
+    const { timeoutMs, answerBytesMax } = this.#options;
     const timeout = AbortSignal.timeout(timeoutMs);
     try {
       const response = await fetch(this.#base + path, {
@@ -142,13 +119,13 @@ export class JsonServer {
         method: body === null ? "GET" : "POST",
         body: body === null ? null : JSON.stringify(body),
         redirect: "manual",
-        // Bun would ask the proxy of HTTP_PROXY for this very machine; its types do not know that false forbids it.
-        ...(this.#near ? { proxy: false as never } : {}),
+        // Otherwise Bun asks HTTP_PROXY for this machine. Its types do not list false.
+        ...(this.#isLocal ? { proxy: false as never } : {}),
         signal: signal === undefined ? timeout : AbortSignal.any([signal, timeout]),
       });
       const text = await boundedText(response, answerBytesMax);
-      if (response.ok) return text;
-      throw refusal(response, text);
+      if (!response.ok) throw failure(response, text);
+      return text;
     } catch (error) {
       if (timeout.aborted) throw new Error(`no answer in ${timeoutMs} ms`);
       throw error;
@@ -156,54 +133,49 @@ export class JsonServer {
   }
 }
 
-function refusal(response: Response, text: string): Refusal {
-  const { status } = response;
+function failure({ status, headers }: Response, text: string): Error {
   if (status >= 300 && status < 400) {
-    return new Refusal(`redirects to ${response.headers.get("location")}, which is not followed`, false);
+    return new Refused(`redirects to ${headers.get("location")}, which is not followed`);
   }
-  const passing = status === 408 || status === 429 || status >= 500;
-  return new Refusal(`answers ${status}: ${saying(text)}`, passing);
+  const message = `answers ${status}: ${reasonIn(text)}`;
+  return status === 408 || status === 429 || status >= 500 ? new Error(message) : new Refused(message);
 }
 
-/** What an error's body says, in one line: its `error` or `detail`, if it has one. */
-function saying(text: string): string {
-  const said = ErrorBody.safeParse(tryJson(text));
-  const found = said.success ? (said.data.error ?? said.data.detail) : undefined;
-  const line = found === undefined ? text : typeof found === "string" ? found : JSON.stringify(found);
+/** The reason in an error body, in one line: its `error` or `detail`, else the whole body. */
+function reasonIn(text: string): string {
+  const body = Body.safeParse(text).data;
+  const reason = body?.error ?? body?.detail ?? text;
+  const line = typeof reason === "string" ? reason : JSON.stringify(reason);
   return line.replaceAll(/\s+/g, " ").trim().slice(0, 300) || "nothing";
 }
 
-const ErrorBody = z.object({ error: z.unknown().optional(), detail: z.unknown().optional() });
-
-function tryJson(text: string): unknown {
+const Json = z.string().transform((text, context): unknown => {
   try {
     return JSON.parse(text);
   } catch {
-    return null;
+    context.addIssue("no JSON");
+    return z.NEVER;
   }
-}
+});
+const Body = Json.pipe(z.object({ error: z.unknown().optional(), detail: z.unknown().optional() }));
 
 function parsed<T>(text: string, schema: z.ZodType<T>): T {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    throw new Refusal(`answers what is no JSON: ${JSON.stringify(text.slice(0, 100))}`, false);
-  }
-  const result = schema.safeParse(value);
+  const json = Json.safeParse(text);
+  if (!json.success) throw new Refused(`answers ${JSON.stringify(text.slice(0, 100))}, which is not JSON`);
+  const result = schema.safeParse(json.data);
   if (result.success) return result.data;
   const reasons = result.error.issues.map(({ path, message }) => `${path.join(".") || "it"}: ${message}`);
-  throw new Refusal(`answers something else than agreed (${reasons.slice(0, 3).join("; ")})`, false);
+  throw new Refused(`answers in another format (${reasons.slice(0, 3).join("; ")})`);
 }
 
 async function boundedText(response: Response, bytesMax: number): Promise<string> {
-  const decoder = new TextDecoder("utf-8", { fatal: false });
+  const decoder = new TextDecoder();
   let text = "";
   let bytes = 0;
   for await (const chunk of response.body ?? []) {
     bytes += chunk.byteLength;
     // Leaving the loop cancels the rest of the body.
-    if (bytes > bytesMax) throw new Refusal(`answers more than ${bytesMax} bytes (options.answerBytesMax)`, false);
+    if (bytes > bytesMax) throw new Refused(`answers more than ${bytesMax} bytes (options.answerBytesMax)`);
     text += decoder.decode(chunk, { stream: true });
   }
   return text + decoder.decode();

@@ -1,17 +1,17 @@
 /**
- * Question files as their publishers ship them, in parquet, jsonl or json: MetaMathQA, GSM8K, MMLU. Knows no game.
+ * Reads the published question files of MetaMathQA, GSM8K and MMLU from parquet, jsonl or json. Knows no game.
  *
  * Source: RAGEN ragen/env/static/utils.py (processors and scores).
  */
 import { z } from "zod";
-import { keeping } from "../data/kept.ts";
+import { cached } from "../data/cached.ts";
 import { DataError, readRows } from "../data/rows.ts";
 import { type Split, splitOfItem } from "../data/split.ts";
 import { metaMathLabel, type Question } from "./game.ts";
 import { type Judge, judgeChoice, judgeExact, judgeNumber, ragenChoice, ragenExact, ragenNumber } from "./judge.ts";
 
 export interface DataSet {
-  /** Where its files are published. */
+  /** Where to download it. */
   readonly home: string;
   readonly judge: Judge;
   readonly ragenJudge: Judge;
@@ -66,7 +66,7 @@ export type DataSetName = keyof typeof dataSets;
 
 const LETTERS = "ABCD";
 
-/** RAGEN's static env: what follows the first of these phrases, to the end of the line; else the last line. */
+/** RAGEN's label: the text after the first of these phrases up to the end of the line, else the last line. */
 const STATED = ["The answer is:?", "Answer:?", "Final answer:?", "Therefore,", "Thus,"].map(
   (phrase) => new RegExp(`${phrase}\\s*(.*?)(?:\\n|$)`, "s"),
 );
@@ -80,15 +80,14 @@ export function statedAnswer(text: string): string {
 }
 
 /** Data sets kept in memory at once. */
-const SETS_KEPT = 4;
-const kept = keeping<readonly Question[]>(SETS_KEPT);
+const cache = cached<readonly Question[]>(4);
 
-/** @throws {DataError} for a file that cannot be read, or has nothing of the split. */
+/** @throws {DataError} if the file is invalid or has no question of the split. */
 export function questions(name: DataSetName, path: string, split: Split | "all", ragen: boolean): readonly Question[] {
-  return kept(`${name} ${split} ${ragen} ${path}`, () => {
+  return cache(`${name} ${split} ${ragen} ${path}`, () => {
     const all = [...dataSets[name].read(path, ragen)];
     const chosen = split === "all" ? all : all.filter(({ text }) => splitOfItem(text) === split);
     if (chosen.length > 0) return chosen;
-    throw new DataError(`${path}: none of its ${all.length} questions is for ${split}; set split to all`);
+    throw new DataError(`${path}: none of ${all.length} questions is in the split ${split}; set split to all`);
   });
 }

@@ -1,7 +1,7 @@
 /**
- * A question with one answer, asked until it is right: MetaMathQA and the static data sets. Knows no file and no split.
+ * A question that the agent answers until it is right: MetaMathQA and the static data sets. Knows no file and no split.
  *
- * - The reward halves with each wrong answer.
+ * - Each wrong answer halves the reward.
  *
  * Source: RAGEN ragen/env/metamathqa, ragen/env/static.
  */
@@ -10,7 +10,7 @@ import { type Judge, judgeExact } from "./judge.ts";
 
 export interface Question {
   readonly text: string;
-  /** null if the data set has none: then nothing is right. */
+  /** null if the data set has none: then every answer is wrong. */
   readonly answer: string | null;
 }
 
@@ -23,7 +23,7 @@ export function metaMathLabel(response: string): string | null {
 export class QuestionGame implements LanguageGame {
   readonly kind = "language";
   readonly question: Question;
-  /** The questions of its data set. */
+  /** All questions of the data set. */
   readonly all: readonly Question[];
   readonly #judge: Judge;
   #wrong = 0;

@@ -1,13 +1,13 @@
 /**
- * Is an answer right? Pure text against text. The judges named after RAGEN are its own; the others mend what those read
- * wrong: "2,500" as 2, "-3" as 3, "1.5" as "15", and in "the answer is B" the A of "answer".
+ * Judges compare an answer with the label. The judges named after RAGEN equal RAGEN's; the others correct its errors:
+ * RAGEN reads "2,500" as 2, "-3" as 3, "1.5" as "15", and the A of "answer" as a choice.
  *
  * Source: RAGEN ragen/env/metamathqa/env.py, ragen/env/static/utils.py.
  */
 
 export interface Judgement {
   readonly correct: boolean;
-  /** False if there is nothing in the answer that could be right. */
+  /** False if the answer contains no candidate (no number, no letter, no text). */
   readonly valid: boolean;
 }
 
@@ -15,19 +15,19 @@ export type Judge = (answer: string, label: string | null) => Judgement;
 
 const withoutSpace = (text: string) => text.toLowerCase().replaceAll(/\s+/g, "");
 
-/** Equal but for case and white space: MetaMathQA's judge. */
+/** MetaMathQA's judge: equal up to case and white space. */
 export const judgeExact: Judge = (answer, label) => ({
   correct: label !== null && withoutSpace(answer) === withoutSpace(label),
   valid: withoutSpace(answer) !== "",
 });
 
-/** The first number of each: signs, decimals and thousands separators count. */
+/** Compares the first number of each, with sign, decimals and thousands separators. */
 export const judgeNumber: Judge = (answer, label) => {
   const given = firstNumber(answer);
   return { correct: given !== null && given === firstNumber(label ?? ""), valid: given !== null };
 };
 
-/** The first letter A to D that stands alone. */
+/** Compares the first letter A to D that stands alone. */
 export const judgeChoice: Judge = (answer, label) => {
   const given = /\b[A-D]\b/.exec(answer)?.[0] ?? /^\s*\(?([a-d])\)?[.:]?\s*$/.exec(answer)?.[1]?.toUpperCase();
   return { correct: given !== undefined && given === label, valid: given !== undefined };
@@ -39,13 +39,13 @@ function firstNumber(text: string): number | null {
 }
 
 /** RAGEN's `normalize_text`: without white space and ASCII punctuation. */
-const normalised = (text: string) => withoutSpace(text).replaceAll(/[!-/:-@[-`{-~]/g, "");
+const normalized = (text: string) => withoutSpace(text).replaceAll(/[!-/:-@[-`{-~]/g, "");
 
-const sameText = (answer: string, label: string | null) => label !== null && normalised(answer) === normalised(label);
+const sameText = (answer: string, label: string | null) => label !== null && normalized(answer) === normalized(label);
 
 export const ragenExact: Judge = (answer, label) => ({
   correct: sameText(answer, label),
-  valid: normalised(answer) !== "",
+  valid: normalized(answer) !== "",
 });
 
 export const ragenNumber: Judge = (answer, label) => {

@@ -1,7 +1,4 @@
-/**
- * MetamathQA and StaticQA: questions of local files. Nothing is downloaded, and no question is made up.
- * Source: RAGEN config/envs.yaml; RAGEN has a static env, and no tag of it.
- */
+/** MetamathQA and StaticQA: questions of local files. Source: RAGEN config/envs.yaml; RAGEN has a static env without a tag. */
 import { z } from "zod";
 import { DataError, missingFile } from "../data/rows.ts";
 import { SplitChoice, splitOfSeed } from "../data/split.ts";
@@ -12,15 +9,15 @@ import { QuestionGame } from "./game.ts";
 import { type Judge, judgeExact } from "./judge.ts";
 
 const MetaMathConfig = z.strictObject({
-  /** The questions: a parquet, jsonl or json file with the columns of the data set. */
+  /** A parquet, jsonl or json file with the data set's own columns. */
   dataPath: z.string().min(1).nullable().default(null),
-  /** `seed`: validation from layout seeds below 10,000, training from the others; `all` is RAGEN. */
+  /** `seed`: layout seeds below 10,000 play validation questions, others training questions; `all` is RAGEN's. */
   split: SplitChoice.default("seed"),
 });
 
 const StaticConfig = MetaMathConfig.extend({
   dataSet: z.enum(["metamathqa", "gsm8k", "mmlu"]).default("gsm8k"),
-  /** Judge as RAGEN does, which reads "2,500" as 2 and the A of "answer" as a choice. */
+  /** Use RAGEN's judge, which reads "2,500" as 2 and the A of "answer" as a choice. */
   ragenJudge: z.boolean().default(false),
 });
 
@@ -30,7 +27,7 @@ interface Source {
   readonly dataPath: string | null;
   readonly split: SplitChoice;
   readonly judge: Judge;
-  /** Labels as RAGEN's static env reads them. */
+  /** Read labels as RAGEN's static env does. */
   readonly ragen: boolean;
 }
 
@@ -48,9 +45,9 @@ function parts(instruction: string, source: Source): Parts {
       return new QuestionGame(all[new PythonRandom(layout).randint(0, all.length - 1)]!, judge, all);
     },
     brief: (observation) => observation,
-    // "Incorrect" says nothing of where one is: each wrong answer may be another.
+    // "Incorrect" does not identify a state: each wrong answer may be another one.
     stateOf: () => null,
-    // Chance is to give some answer of the same data set.
+    // A random answer is the answer of another question.
     random: (game, _actionsLeft, uniform) => {
       const { all } = expectGame(game, QuestionGame);
       return all[Math.floor(uniform() * all.length)]!.answer ?? "";

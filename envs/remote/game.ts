@@ -1,4 +1,4 @@
-/** A game that is played by a remote env server; see protocol.ts. Knows no particular game. */
+/** A game on a remote env server; see protocol.ts. Knows no particular game. */
 import type { Effect, OutsideGame, Seeds } from "../env.ts";
 import type { RemoteClient } from "./client.ts";
 import type { AnswerOf } from "./protocol.ts";
@@ -14,14 +14,14 @@ export class RemoteGame implements OutsideGame {
   readonly kind = "outside";
   readonly #client: RemoteClient;
   readonly #opening: RemoteOpening;
-  /** Only has to be different from all others, also from those of another attempt. */
+  /** Differs from every other episode, those of earlier attempts included. */
   readonly #episode = crypto.randomUUID();
-  readonly #leaving = new AbortController();
+  readonly #closing = new AbortController();
   #actions: readonly string[] | null = null;
-  #seen: Pick<AnswerOf<"step">, "observation" | "admissible" | "expert"> | null = null;
+  #state: Pick<AnswerOf<"step">, "observation" | "admissible" | "expert"> | null = null;
   #steps = 0;
-  /** The server may hold the episode. */
-  #asked = false;
+  /** True if the server may hold the episode. */
+  #mayBeOpen = false;
   #closed: Promise<void> | null = null;
 
   constructor(client: RemoteClient, opening: RemoteOpening) {
@@ -32,7 +32,7 @@ export class RemoteGame implements OutsideGame {
   async start(): Promise<void> {
     const { env, seeds, expert, options } = this.#opening;
     await this.#client.ready();
-    this.#asked = true;
+    this.#mayBeOpen = true;
     try {
       const opened = await this.#client.ask(
         {
@@ -44,12 +44,12 @@ export class RemoteGame implements OutsideGame {
           layoutSeed: seeds.layout,
           dynamicsSeed: seeds.dynamics,
         },
-        this.#leaving.signal,
+        this.#closing.signal,
       );
       this.#actions = opened.actions;
-      this.#seen = opened;
+      this.#state = opened;
     } catch (error) {
-      // The answer may be lost and the episode open. Nobody waits for this; if it is lost too, the server forgets the episode.
+      // Only the answer may be lost. If this close is lost too, the server forgets the idle episode.
       void this.close().catch(() => {});
       throw error;
     }
@@ -59,12 +59,12 @@ export class RemoteGame implements OutsideGame {
     return this.#actions;
   }
 
-  /** Actions that make sense now; null if they cannot be listed. */
+  /** Actions that make sense now; null if the server lists none. */
   get admissible(): readonly string[] | null {
     return this.#now().admissible ?? this.#actions;
   }
 
-  /** What the server's own player would do now; null if there is none, or it was not asked for. */
+  /** The action of the server's expert; null if it has none, or `expert` was not requested. */
   get expert(): string | null {
     return this.#now().expert;
   }
@@ -75,22 +75,22 @@ export class RemoteGame implements OutsideGame {
 
   async act(action: string): Promise<Effect> {
     const ask = { ask: "step", episode: this.#episode, step: this.#steps, action } as const;
-    const stepped = await this.#client.ask(ask, this.#leaving.signal);
+    const stepped = await this.#client.ask(ask, this.#closing.signal);
     this.#steps++;
-    this.#seen = stepped;
+    this.#state = stepped;
     const { reward, done, effective, valid, success, extra } = stepped;
     return { reward, done, effective, valid, success, extra };
   }
 
   close(): Promise<void> {
-    this.#leaving.abort(new Error("the episode was closed"));
-    if (!this.#asked) return Promise.resolve();
+    this.#closing.abort(new Error("the episode was closed"));
+    if (!this.#mayBeOpen) return Promise.resolve();
     this.#closed ??= this.#client.ask({ ask: "close", episode: this.#episode }).then(() => {});
     return this.#closed;
   }
 
   #now() {
-    if (this.#seen === null) throw new Error("this game has not started yet");
-    return this.#seen;
+    if (this.#state === null) throw new Error("this game has not started yet");
+    return this.#state;
   }
 }

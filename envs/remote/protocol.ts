@@ -1,33 +1,32 @@
 /**
- * What a remote env and its server say to each other: JSON over HTTP, so that an env can be written in any language.
- * docs/remote-envs.md explains it; docs/remote-envs.schema.json is made from these schemas.
+ * The protocol between a remote env and its server: JSON over HTTP, so that an env can be written in any language.
+ * docs/remote-envs.md explains it; docs/remote-envs.schema.json is generated from these schemas.
  *
  *   GET  /health  -> Health
  *   POST /open    Open  -> Opened
  *   POST /step    Step  -> Stepped
  *   POST /close   Close -> Closed
- *   POST /batch   Batch -> Batched      several of the three, answered in their order
  *
- * - Every ask may come twice, as an answer may be lost. `open` of an episode that was not stepped, `step` with the number
- *   and action of the last step, and `close` of an episode that is gone are answered as the first time.
- * - An error is another status than 2xx with a Failed, or a Failed in place of an answer of a batch.
+ * - A client may repeat a request, as an answer can be lost. The server gives the first answer again to an `open` of an
+ *   episode without steps, to a `step` with the number and action of the last step, and to any `close`.
+ * - An error has a status other than 2xx and a Failed as its body.
  */
 import { z } from "zod";
 
 export const REMOTE_PROTOCOL = 1;
 
-const Episode = z.string().min(1).max(64).describe("Made up by the client; no two episodes share one");
+const Episode = z.string().min(1).max(64).describe("Chosen by the client; unique");
 const Observation = z.string().describe("What the agent sees now");
 const Admissible = z
   .array(z.string())
   .nullable()
   .default(null)
-  .describe("Actions that make sense now, for players that choose; null if they cannot be listed");
+  .describe("Actions that make sense now, for the random player; null if there is no list");
 const Expert = z
   .string()
   .nullable()
   .default(null)
-  .describe("What the server's own player would do now, if it was asked for; null if it has none");
+  .describe("The action of the server's expert, if requested; null if it has none");
 
 export const Health = z.object({
   protocol: z.literal(REMOTE_PROTOCOL),
@@ -36,11 +35,11 @@ export const Health = z.object({
 
 export const Open = z.object({
   episode: Episode,
-  env: z.string().nullable().describe("Which env; null: the server's first"),
-  layoutSeed: z.uint32().describe("Boards, questions: equal seeds, equal openings"),
+  env: z.string().nullable().describe("Name of the env; null selects the server's first"),
+  layoutSeed: z.uint32().describe("Boards, questions: equal seeds make equal openings"),
   dynamicsSeed: z.uint32().describe("Slips, payouts: differs within a group"),
-  expert: z.boolean().describe("True to be told what the server's own player would do"),
-  options: z.record(z.string(), z.unknown()).describe("The env's own"),
+  expert: z.boolean().describe("True to get the expert's actions"),
+  options: z.record(z.string(), z.unknown()).describe("The env's own options"),
 });
 
 export const Opened = z.object({
@@ -50,14 +49,14 @@ export const Opened = z.object({
     .min(1)
     .nullable()
     .default(null)
-    .describe("All actions of the episode, where any case will do; null if it takes any text"),
+    .describe("All actions of the episode, matched without regard to case; null if it takes any text"),
   admissible: Admissible,
   expert: Expert,
 });
 
 export const Step = z.object({
   episode: Episode,
-  step: z.int().nonnegative().describe("0 for the first action of the episode, then counted up"),
+  step: z.int().nonnegative().describe("0 for the first action of the episode, then 1, 2, …"),
   action: z.string(),
 });
 
@@ -66,30 +65,24 @@ export const Stepped = z.object({
   reward: z.number().describe("Of this action alone"),
   done: z.boolean().describe("The game is over; only close may follow"),
   success: z.boolean().describe("The task is solved now"),
-  valid: z.boolean().default(true).describe("The game could make sense of the action"),
+  valid: z.boolean().default(true).describe("The game could interpret the action"),
   effective: z.boolean().default(true).describe("The action changed something"),
-  extra: z.record(z.string(), z.number()).default({}).describe("Further numbers worth averaging"),
+  extra: z.record(z.string(), z.number()).default({}).describe("Further metrics by name"),
   admissible: Admissible,
   expert: Expert,
 });
 
 export const Close = z.object({ episode: Episode });
 export const Closed = z.object({});
-export const Failed = z.object({ error: z.string().describe("One line for people") });
+export const Failed = z.object({ error: z.string().describe("The error in one line") });
 
-/** An ask of a batch says which it is. */
-const Any = z.discriminatedUnion("ask", [
-  Open.extend({ ask: z.literal("open") }),
-  Step.extend({ ask: z.literal("step") }),
-  Close.extend({ ask: z.literal("close") }),
-]);
-export const Batch = z.object({ asks: z.array(Any).min(1) });
-export const Batched = z.object({ answers: z.array(z.union([Failed, Stepped, Opened, Closed])) });
+export const remoteSchemas = { Health, Open, Opened, Step, Stepped, Close, Closed, Failed } as const;
 
-export const remoteSchemas = { Health, Open, Opened, Step, Stepped, Close, Closed, Batch, Batched, Failed } as const;
+/** A request to the server. */
+export type RemoteAsk =
+  | ({ readonly ask: "open" } & z.infer<typeof Open>)
+  | ({ readonly ask: "step" } & z.infer<typeof Step>)
+  | ({ readonly ask: "close" } & z.infer<typeof Close>);
 
-export type RemoteAsk = z.infer<typeof Any>;
-
-/** What each ask is answered with. */
 export const answerSchemas = { open: Opened, step: Stepped, close: Closed } as const;
 export type AnswerOf<A extends RemoteAsk["ask"]> = z.infer<(typeof answerSchemas)[A]>;

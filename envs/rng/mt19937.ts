@@ -1,9 +1,8 @@
 /**
- * The Mersenne Twister (32-bit outputs) as CPython's `random` and numpy's legacy `RandomState` use it, so that RAGEN's
- * seeds give RAGEN's boards. Knows no env. Not for coins of a policy: those are counter-based (model/).
+ * The Mersenne Twister as CPython's `random` and numpy's legacy `RandomState` use it, so that RAGEN's seeds give RAGEN's
+ * boards. Policies do not use it; their coins are counter-based (model/).
  *
- * - One instance is one stream; two streams with equal seeds give equal numbers.
- * - Every method consumes exactly as many 32-bit outputs as its Python counterpart.
+ * - Every method consumes as many 32-bit outputs as its Python counterpart.
  *
  * Source: Matsumoto and Nishimura, "Mersenne Twister" (1998); CPython Lib/random.py; numpy legacy distributions.
  */
@@ -11,7 +10,7 @@
 const WORDS = 624;
 const SHIFT = 397;
 
-/** The bare generator: 624 words of state, refilled all at once. */
+/** The generator: 624 words of state, refilled all at once. */
 class Twister {
   readonly #state: Uint32Array;
   #index = WORDS;
@@ -122,7 +121,7 @@ export class PythonRandom {
 
   /** `count` distinct items in selection order. */
   sample<T>(items: readonly T[], count: number): T[] {
-    // CPython takes one of two ways by size; both draw one `below` per item for count 1.
+    // CPython chooses one of two algorithms by size.
     const setSize = count > 5 ? 21 + 4 ** Math.ceil(Math.log(count * 3) / Math.log(4)) : 21;
     if (items.length <= setSize) {
       const pool = [...items];

@@ -1,6 +1,6 @@
 /**
- * numpy's `default_rng(seed)`: PCG64 (XSL-RR 128/64) seeded through SeedSequence, as gymnasium uses it too.
- * Knows no env. 128-bit state in four uint32 limbs, so that a draw makes no BigInt.
+ * numpy's `default_rng(seed)`: PCG64 (XSL-RR 128/64) seeded through SeedSequence, as in gymnasium. The 128-bit state is
+ * four uint32 limbs, so a draw needs no BigInt.
  *
  * Source: O'Neill, "PCG" (2014); numpy SeedSequence, PCG64 and Generator.integers (Lemire's method on 32 bits).
  */
@@ -14,7 +14,7 @@ const M4 = 0x5da4;
 const M5 = 0x1fc6;
 const M6 = 0xed05;
 const M7 = 0x2360;
-/** Shifts a column sum down by one 16-bit digit; exact, and faster than a division. */
+/** Shifts a column sum down by one 16-bit digit: exact, and faster than a division. */
 const DIGIT = 1 / 65536;
 
 export class Pcg64 {
@@ -27,7 +27,7 @@ export class Pcg64 {
   readonly #i1: number;
   readonly #i2: number;
   readonly #i3: number;
-  /** High half of the last 64-bit draw, waiting for the next 32-bit one; -1 if none. */
+  /** The unused high half of the last 64-bit draw; -1 if none. */
   #half = -1;
 
   /** @param entropy uint32 words; one word is numpy's `default_rng(seed)`. */
@@ -54,7 +54,7 @@ export class Pcg64 {
     this.#step();
   }
 
-  /** Uniform in [0, 1) with 53 bits. Leaves the buffered half alone. */
+  /** Uniform in [0, 1) with 53 bits. Does not touch the unused half. */
   random(): number {
     this.#step();
     const shift = this.#s3 >>> 26;

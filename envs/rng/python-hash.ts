@@ -1,6 +1,6 @@
 /**
- * CPython's `hash(str)` under PYTHONHASHSEED=0: SipHash-1-3 with a zero key. RAGEN reseeds failed boards with
- * abs(hash(str(seed))) mod 2^32, which differs from process to process; this is the one value a user can pin there.
+ * CPython's `hash(str)` with PYTHONHASHSEED=0: SipHash-1-3 with a zero key. RAGEN reseeds failed boards with
+ * abs(hash(str(seed))) mod 2^32; without PYTHONHASHSEED that differs between processes.
  *
  * Source: Aumasson and Bernstein, "SipHash" (2012); CPython 3.11 and later, Python/pyhash.c.
  */

@@ -1,11 +1,11 @@
 /**
- * The 2x2 cube: 24 stickers and its 12 turns as permutations. Knows no game.
+ * The 2x2 cube: 24 stickers, and its 12 turns as permutations. Knows no game.
  *
- * - Faces in the order U, L, F, R, B, D, four stickers each, row by row as one looks at the face.
- * - A turn takes `next[i] = old[turn[i]]`; a primed turn is three plain ones.
+ * - The faces are U, L, F, R, B, D with four stickers each, row by row as seen from outside.
+ * - A turn is `next[i] = old[turn[i]]`; a primed turn is three plain ones.
  *
- * Source: RAGEN-2 ragen/env/rubikscube. Its B turn is not one of a real cube (two stickers of D change places);
- * `shippedBack` has it as shipped.
+ * Source: RAGEN-2 ragen/env/rubikscube. Its B turn swaps two stickers of D, which no real cube does; `shippedBack`
+ * reproduces it.
  */
 
 export const TURNS = ["U", "U'", "D", "D'", "L", "L'", "R", "R'", "F", "F'", "B", "B'"] as const;
@@ -15,7 +15,7 @@ type Pair = readonly [number, number];
 interface Spin {
   /** The face that is turned. */
   readonly face: number;
-  /** Pairs of stickers around it; each takes from the next, the last from the first. */
+  /** Pairs of stickers around the face; each takes from the next, the last from the first. */
   readonly ring: readonly [Pair, Pair, Pair, Pair];
 }
 
@@ -74,12 +74,12 @@ export function turned(state: readonly number[], turn: readonly number[]): numbe
   return turn.map((from) => state[from]!);
 }
 
-/** Sticker colours: 0 to 5, the face they belong to. */
+/** The color of each sticker: 0 to 5, its face on the solved cube. */
 export const SOLVED: readonly number[] = Array.from({ length: 24 }, (_, i) => Math.floor(i / 4));
 
-/** True if every face has one colour. */
+/** True if every face has one color. */
 export function isSolved(state: readonly number[]): boolean {
-  return state.every((colour, i) => colour === state[i - (i % 4)]);
+  return state.every((color, i) => color === state[i - (i % 4)]);
 }
 
 /**

@@ -1,4 +1,4 @@
-/** The 2x2 cube as a `Game`: scrambled by the layout seed, nothing in play is random. Source: RAGEN-2 rubikscube. */
+/** The 2x2 cube. The layout seed decides the scramble; the dynamics are deterministic. Source: RAGEN-2 rubikscube. */
 import { z } from "zod";
 import type { DiscreteGame, Effect, Seeds } from "../env.ts";
 import { Pcg64 } from "../rng/pcg64.ts";
@@ -8,12 +8,12 @@ export const RubikConfig = z.strictObject({
   /** Random turns from the solved cube. */
   scrambleDepth: z.int().min(1).max(5).default(5),
   maxSteps: z.int().positive().default(20),
-  /** The B turn as RAGEN-2 ships it, which no real cube makes. */
+  /** RAGEN-2's B turn, which no real cube makes. */
   shippedBack: z.boolean().default(false),
 });
 export type RubikConfig = z.infer<typeof RubikConfig>;
 
-const COLOURS = ["W", "O", "G", "R", "B", "Y"] as const;
+const COLORS = ["W", "O", "G", "R", "B", "Y"] as const;
 const FACES = ["Up (U):   ", "Left (L): ", "Front (F):", "Right (R):", "Back (B): ", "Down (D): "] as const;
 
 export class RubikGame implements DiscreteGame {
@@ -32,15 +32,15 @@ export class RubikGame implements DiscreteGame {
     for (let i = 0; i < config.scrambleDepth; i++) this.#state = turned(this.#state, this.turns[random.integers(12)]!);
   }
 
-  /** (24) colour of each sticker. */
+  /** (24) color of each sticker. */
   get state(): readonly number[] {
     return this.#state;
   }
 
   render(): string {
-    const colour = (i: number) => COLOURS[this.#state[i]!]!;
+    const color = (i: number) => COLORS[this.#state[i]!]!;
     const faces = FACES.map((name, face) => {
-      const [a, b, c, d] = [0, 1, 2, 3].map((i) => colour(face * 4 + i));
+      const [a, b, c, d] = [0, 1, 2, 3].map((i) => color(face * 4 + i));
       return `${name} [${a}, ${b}]\n [${c}, ${d}]`;
     });
     return [

@@ -1,4 +1,4 @@
-/** The cube's tag and its players. Source: RAGEN-2 config/envs.yaml. */
+/** The cube's tag. Source: RAGEN-2 config/envs.yaml. */
 import { defineTag, expectGame, plainWording, type TagSource, uniformPlayer } from "../tag.ts";
 import { solveCube, TURNS } from "./cube.ts";
 import { RubikConfig, RubikGame } from "./game.ts";
@@ -41,8 +41,8 @@ export const rubikTags: readonly TagSource[] = [
   }),
 ];
 
-/** The step and the 24 colours; how the game ended follows from them. */
+/** The step and the 24 colors, which determine the rest. */
 function brief(observation: string): string {
-  const colours = [...observation.matchAll(/\[(\w), (\w)\]/g)].map((match) => match[1]! + match[2]!).join("");
-  return `${/^Step: (.*)$/m.exec(observation)![1]} ${colours}`;
+  const colors = [...observation.matchAll(/\[(\w), (\w)\]/g)].map((match) => match[1]! + match[2]!).join("");
+  return `${/^Step: (.*)$/m.exec(observation)![1]} ${colors}`;
 }

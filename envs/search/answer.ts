@@ -1,7 +1,42 @@
 /**
- * The answer in a text that has not the asked-for form: what is boxed, or bold, or said to be the answer; else the first
- * sentence. Source: RAGEN-2 ragen/env/search/reward.py, extract_answer_from_response.
+ * Finds and scores answers. A score is 1 for the expected answer, else the word F1 if it reaches the threshold, else 0.
+ * Source: RAGEN-2 ragen/env/search/reward.py, after SQuAD and HotpotQA evaluation.
  */
+
+/** Lower case, no punctuation, no articles, single spaces. */
+export function normalizeAnswer(text: string): string {
+  return text
+    .toLowerCase()
+    .replaceAll(/[!-/:-@[-`{-~]/g, "")
+    .replaceAll(/(?<![\p{L}\p{N}_])(?:a|an|the)(?![\p{L}\p{N}_])/gu, " ")
+    .split(/\s+/)
+    .filter((word) => word !== "")
+    .join(" ");
+}
+
+export function answerScore(answer: string, expected: string, threshold = 0.3): number {
+  const [got, wanted] = [normalizeAnswer(answer), normalizeAnswer(expected)];
+  if (got === wanted) return 1;
+  const closed = ["yes", "no", "noanswer"];
+  if (closed.includes(got) || closed.includes(wanted)) return 0;
+  const f1 = wordF1(got.split(" "), wanted.split(" "));
+  return f1 >= threshold ? f1 : 0;
+}
+
+function wordF1(got: readonly string[], wanted: readonly string[]): number {
+  const left = [...wanted];
+  let common = 0;
+  for (const word of got) {
+    const at = left.indexOf(word);
+    if (at < 0) continue;
+    left.splice(at, 1);
+    common++;
+  }
+  if (common === 0) return 0;
+  const precision = common / got.length;
+  const recall = common / wanted.length;
+  return (2 * precision * recall) / (precision + recall);
+}
 
 const BOLD = [/\*\*([^*]+)\*\*/g, /\*([^*]+)\*/g];
 const SAID = [
@@ -10,6 +45,10 @@ const SAID = [
 ];
 const EDGES = /^[^\p{L}\p{N}_]+|[^\p{L}\p{N}_]+$/gu;
 
+/**
+ * The answer in a text without the form `finish[answer]`: the boxed or bold part, the part after "the answer is" and
+ * similar phrases, or the first sentence.
+ */
 export function answerIn(response: string): string {
   const text = response
     .replaceAll(/<think>.*?<\/think>/gs, "")

@@ -1,21 +1,20 @@
 /**
- * A question to be answered after searching: `search[query]` shows documents, `finish[answer]` ends the game. Knows no
- * data set and no server.
+ * A question to be answered by searching: `search[query]` shows documents, `finish[answer]` ends the game. Knows no data
+ * set and no server.
  *
- * - Any other text is taken for an answer too, and is not valid; nothing at all is neither.
- * - A search costs nothing; after `stepsMax` actions the game is over.
+ * - Any other text is an invalid action that is judged as an answer; an empty action is only invalid.
+ * - A search has no reward. After `stepsMax` actions the game is over.
  *
  * Source: RAGEN-2 ragen/env/search/env.py.
  */
 import type { Effect, OutsideGame } from "../env.ts";
 import { pythonFixed } from "../text/numbers.ts";
-import { answerIn } from "./answer.ts";
+import { answerIn, answerScore } from "./answer.ts";
 import { documentsText, type Retriever } from "./retrieval.ts";
-import { searchReward } from "./reward.ts";
 
 export interface SearchQuestion {
   readonly question: string;
-  /** Any of these is right. */
+  /** Each of these is correct. */
   readonly answers: readonly string[];
 }
 
@@ -35,70 +34,72 @@ const INVALID = "Invalid action. Use search[<query>] to search or finish[<answer
 export class SearchGame implements OutsideGame {
   readonly kind = "outside";
   readonly actions = null;
-  readonly asked: SearchQuestion;
-  /** All questions of the data set: chance answers with those of others. */
+  readonly question: SearchQuestion;
+  /** All questions of the data set; the random player gives their answers. */
   readonly all: readonly SearchQuestion[];
   readonly #retriever: Retriever;
   readonly #rules: SearchRules;
-  readonly #leaving = new AbortController();
-  #shown: string;
+  readonly #closing = new AbortController();
+  #observation: string;
   #steps = 0;
   #done = false;
 
-  constructor(asked: SearchQuestion, all: readonly SearchQuestion[], retriever: Retriever, rules: SearchRules) {
-    this.asked = asked;
+  constructor(question: SearchQuestion, all: readonly SearchQuestion[], retriever: Retriever, rules: SearchRules) {
+    this.question = question;
     this.all = all;
     this.#retriever = retriever;
     this.#rules = rules;
-    this.#shown = `Question: ${asked.question}\n${ACTIONS}`;
+    this.#observation = `Question: ${question.question}\n${ACTIONS}`;
   }
 
   async start(): Promise<void> {}
 
   render(): string {
-    return this.#shown;
+    return this.#observation;
   }
 
   async act(action: string): Promise<Effect> {
     if (this.#done) throw new Error("this question is answered; open a new one");
     const query = /^search\[(.*)\]$/s.exec(action);
-    // A search that fails is no step: the env server gives the episode up.
+    // A failed search throws before it counts as a step.
     const effect = query === null ? this.#answer(action) : await this.#search(query[1]!);
     this.#done = effect.done;
     return effect;
   }
 
   async close(): Promise<void> {
-    this.#leaving.abort(new Error("the episode was closed"));
+    this.#closing.abort(new Error("the episode was closed"));
   }
 
   async #search(query: string): Promise<Effect> {
     const { stepsMax, resultsMax, charactersMax } = this.#rules;
-    const documents = await this.#retriever.search(query, resultsMax, this.#leaving.signal);
+    const documents = await this.#retriever.search(query, resultsMax, this.#closing.signal);
     const done = ++this.#steps >= stepsMax;
     const found = documentsText(documents.slice(0, resultsMax), charactersMax);
-    this.#shown = `Search results for '${query}':\n${found}\n\n${done ? NO_ANSWER : ACTIONS}`;
+    this.#observation = `Search results for '${query}':\n${found}\n\n${done ? NO_ANSWER : ACTIONS}`;
     return { reward: 0, done, effective: true, valid: true, success: false };
   }
 
   #answer(action: string): Effect {
     const done = ++this.#steps >= this.#rules.stepsMax;
     if (action === "") {
-      this.#shown = `${INVALID}\n${ACTIONS}`;
+      this.#observation = `${INVALID}\n${ACTIONS}`;
       return { reward: 0, done, effective: false, valid: false, success: false };
     }
     const finish = /^finish\[(.*)\]$/s.exec(action);
     const answer = finish === null ? answerIn(action) : finish[1]!;
     const { reward, success } = this.#judge(answer);
     const given = finish === null ? "Your answer (extracted)" : "Your answer";
-    this.#shown = `${given}: ${answer}. Reward: ${pythonFixed(reward, 2)}`;
+    this.#observation = `${given}: ${answer}. Reward: ${pythonFixed(reward, 2)}`;
     const extra = success ? {} : { premature_stop: 1 };
     return { reward, done: true, effective: true, valid: finish !== null, success, extra };
   }
 
   #judge(answer: string): { reward: number; success: boolean } {
     const { correctReward, incorrectReward, f1Threshold } = this.#rules;
-    const score = Math.max(...this.asked.answers.map((expected) => searchReward(answer, expected.trim(), f1Threshold)));
+    const score = Math.max(
+      ...this.question.answers.map((expected) => answerScore(answer, expected.trim(), f1Threshold)),
+    );
     const reward = score > 0 ? correctReward * score : incorrectReward;
     return { reward, success: score === 1 || reward > 0 };
   }

@@ -1,8 +1,7 @@
 /**
- * Documents for a query: from a retrieval server of RAGEN or Search-R1, or from a few documents in memory. Knows no
- * question.
+ * Retrieves documents for a query: from a server of RAGEN or Search-R1, or from documents in memory. Knows no question.
  *
- * Unlike RAGEN's client, a server that fails is an error of the env, never a text for the agent to read.
+ * Unlike in RAGEN, a failure of the server is an error of the env, not an observation.
  *
  * Source: RAGEN-2 ragen/env/search/retrieval_client.py and scripts/retrieval/server.py; Search-R1
  * search_r1/search/retrieval_server.py.
@@ -17,7 +16,7 @@ export interface Document {
 }
 
 export interface Retriever {
-  /** At most `count` documents, the best first. @throws {Error} if they cannot be had; the reason of `signal` if it fired. */
+  /** At most `count` documents, best first. @throws {Error} if retrieval fails; the reason of `signal` if it fired. */
   search(query: string, count: number, signal: AbortSignal): Promise<readonly Document[]>;
 }
 
@@ -25,12 +24,12 @@ const RagenAnswer = z.object({
   results: z.array(z.object({ id: z.string().optional(), content: z.string(), score: z.number().default(0) })),
 });
 
-/** RAGEN's dense retrieval server: `POST /retrieve {query, top_k}`. It takes no more than 50. */
+/** RAGEN's dense retrieval server: `POST /retrieve {query, top_k}` with top_k at most 50. */
 export function ragenRetriever(server: JsonServer): Retriever {
   return {
     async search(query, count, signal) {
       const body = { query, top_k: Math.min(count, 50) };
-      const { results } = await server.ask("/retrieve", body, RagenAnswer, { signal });
+      const { results } = await server.ask("/retrieve", body, RagenAnswer, signal);
       return results.map(({ id, content, score }, i) => ({ id: id ?? `doc_${i + 1}`, content, score }));
     },
   };
@@ -49,12 +48,12 @@ const SearchR1Answer = z.object({
     .length(1),
 });
 
-/** Search-R1's: `POST /retrieve {queries, topk, return_scores}`, a list of queries at a time; here of one. */
+/** Search-R1's server: `POST /retrieve {queries, topk, return_scores}`, here with one query. */
 export function searchR1Retriever(server: JsonServer): Retriever {
   return {
     async search(query, count, signal) {
       const body = { queries: [query], topk: count, return_scores: true };
-      const { result } = await server.ask("/retrieve", body, SearchR1Answer, { signal });
+      const { result } = await server.ask("/retrieve", body, SearchR1Answer, signal);
       return result[0]!.map(({ document, score }, i) => ({
         id: String(document.id ?? `doc_${i + 1}`),
         content: document.contents,
@@ -64,7 +63,7 @@ export function searchR1Retriever(server: JsonServer): Retriever {
   };
 }
 
-/** What RAGEN's mock client says to any query. */
+/** RAGEN's mock client, which gives every query the same two documents. */
 export const cannedRetriever: Retriever = {
   search: async (query) => [
     {
@@ -80,18 +79,18 @@ export const cannedRetriever: Retriever = {
   ],
 };
 
-/** Of documents in memory: those that share the most words with the query, rare words first. */
+/** Ranks documents in memory by the words they share with the query, weighted by rarity. */
 export function wordRetriever(documents: readonly string[]): Retriever {
   const words = documents.map((text) => new Set(wordsOf(text)));
   const frequency = new Map<string, number>();
-  for (const of of words) for (const word of of) frequency.set(word, (frequency.get(word) ?? 0) + 1);
+  for (const own of words) for (const word of own) frequency.set(word, (frequency.get(word) ?? 0) + 1);
   const weight = (word: string) => Math.log(1 + documents.length / (frequency.get(word) ?? documents.length));
   return {
     async search(query, count) {
-      const asked = [...new Set(wordsOf(query))];
+      const wanted = [...new Set(wordsOf(query))];
       return documents
         .map((content, i) => {
-          const shared = asked.filter((word) => words[i]!.has(word));
+          const shared = wanted.filter((word) => words[i]!.has(word));
           return { id: `doc_${i + 1}`, content, score: shared.reduce((sum, word) => sum + weight(word), 0) };
         })
         .filter(({ score }) => score > 0)
@@ -103,10 +102,10 @@ export function wordRetriever(documents: readonly string[]): Retriever {
 
 const wordsOf = (text: string): string[] => text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
 
-/** Longest part of one document that is shown, in characters. */
+/** Most characters shown of one document. */
 const CONTENT_MAX = 800;
 
-/** Documents as the agent reads them, in at most `charactersMax` characters. */
+/** The documents as an observation of at most `charactersMax` characters. */
 export function documentsText(documents: readonly Document[], charactersMax: number): string {
   if (documents.length === 0) return "No relevant documents found for the query.";
   const texts = documents.map(({ id, content, score }, i) => {
@@ -115,7 +114,7 @@ export function documentsText(documents: readonly Document[], charactersMax: num
   return cut(texts.join("\n\n"), charactersMax);
 }
 
-/** The first characters of a text, as Python counts them: a character outside the basic plane is one. */
+/** Counts characters as Python does: one for each code point. */
 function cut(text: string, max: number): string {
   if (text.length <= max) return text;
   const characters = [...text];

@@ -1,6 +1,6 @@
 /** SearchQA: questions over a retrieval server; SearchQAMock: over documents in memory. Source: RAGEN-2 config/envs.yaml. */
 import { z } from "zod";
-import { keeping } from "../data/kept.ts";
+import { cached } from "../data/cached.ts";
 import { DataError, missingFile, readRows } from "../data/rows.ts";
 import { SplitChoice, splitOfItem, splitOfSeed } from "../data/split.ts";
 import { JsonServer, serverOptions, serverUrl } from "../outside/json-server.ts";
@@ -10,26 +10,26 @@ import { cannedRetriever, type Retriever, ragenRetriever, searchR1Retriever, wor
 import { villageDocuments, villageQuestions } from "./village.ts";
 
 const SearchConfig = z.strictObject({
-  /** Questions: a parquet, jsonl or json file with the columns `question` and `ground_truth`. */
+  /** A parquet, jsonl or json file with `question` and `ground_truth`. */
   dataPath: z.string().min(1).nullable().default(null),
-  /** `seed`: validation from layout seeds below 10,000, training from the others; `all` is RAGEN. */
+  /** `seed`: layout seeds below 10,000 play validation questions, others training questions; `all` is RAGEN's. */
   split: SplitChoice.default("seed"),
-  /** Questions of the file that are used, from its beginning. */
+  /** Most questions read from the file. */
   instancesMax: z.int().positive().default(20_000),
   url: serverUrl("http://127.0.0.1:8000"),
   ...serverOptions,
-  /** Whose retrieval server it is. */
+  /** The retrieval server's protocol. */
   api: z.enum(["ragen", "search-r1"]).default("ragen"),
-  /** Documents in memory in place of a server: a made-up world with its own questions, or with `dataPath` RAGEN's two. */
+  /** Documents in memory instead of a server: a made-up world with its own questions; with `dataPath`, RAGEN's two mock documents. */
   mock: z.boolean().default(false),
-  /** Documents shown for one search, and characters of all of them. */
+  /** Most documents shown per search, and most characters of all of them. */
   resultsMax: z.int().positive().max(50).default(5),
   charactersMax: z.int().positive().default(4000),
-  /** Actions after which the game is over, answered or not. */
+  /** The game is over after this many actions. */
   stepsMax: z.int().positive().default(10),
   correctReward: z.number().default(1),
   incorrectReward: z.number().default(0),
-  /** An answer whose word F1 is below this is wrong. */
+  /** An answer with a lower word F1 is wrong. */
   f1Threshold: z.number().min(0).max(1).default(0.3),
 });
 type SearchConfig = z.infer<typeof SearchConfig>;
@@ -57,17 +57,16 @@ const Row = z.object({
   ground_truth: z.union([z.string().transform((one) => [one]), z.array(z.string()).min(1)]),
 });
 
-/** Data sets kept in memory at once. */
-const kept = keeping<readonly SearchQuestion[]>(4);
+const cache = cached<readonly SearchQuestion[]>(4);
 
-/** @throws {DataError} for a file that cannot be read, or has nothing of the split. */
+/** @throws {DataError} if the file is invalid or has no question of the split. */
 function questionsOf({ dataPath, split, instancesMax, mock }: SearchConfig, layout: number) {
   const part = splitOfSeed(split, layout);
-  return kept(`${dataPath} ${instancesMax} ${part}`, () => {
+  return cache(`${dataPath} ${instancesMax} ${part}`, () => {
     const all = dataPath === null && mock ? villageQuestions : [...readQuestions(dataPath!, instancesMax)];
     const chosen = part === "all" ? all : all.filter(({ question }) => splitOfItem(question) === part);
     if (chosen.length > 0) return chosen;
-    throw new DataError(`${dataPath}: none of its ${all.length} questions is for ${part}; set split to all`);
+    throw new DataError(`${dataPath}: none of ${all.length} questions is in the split ${part}; set split to all`);
   });
 }
 
@@ -85,12 +84,12 @@ function retrieverOf(config: SearchConfig): Retriever {
   return config.api === "ragen" ? ragenRetriever(server) : searchR1Retriever(server);
 }
 
-/** Searches for two words of the question, or gives the answer of some question. */
+/** Searches for two words of the question, or gives the answer to a random question. */
 const random: Player = (game, _actionsLeft, uniform) => {
-  const { asked, all } = expectGame(game, SearchGame);
+  const { question, all } = expectGame(game, SearchGame);
   const pick = <T>(items: readonly T[]): T => items[Math.floor(uniform() * items.length)]!;
   if (uniform() < 0.5) return `finish[${pick(pick(all).answers)}]`;
-  const words = asked.question.split(/\s+/);
+  const words = question.question.split(/\s+/);
   return `search[${pick(words)} ${pick(words)}]`;
 };
 
@@ -100,7 +99,7 @@ function parts(tag: string, config: SearchConfig): Parts {
   const missing = () => (mock && dataPath === null ? null : missingFile(dataPath, tag, GET_DATA));
   const rules = { stepsMax, resultsMax, charactersMax, correctReward, incorrectReward, f1Threshold };
   return {
-    ...(mock ? {} : { needs: "a retrieval server at env.options.url, and questions at env.options.dataPath" }),
+    external: !mock,
     missing,
     wording: plainWording(INSTRUCTION, null, false),
     open({ layout }) {
@@ -111,8 +110,8 @@ function parts(tag: string, config: SearchConfig): Parts {
     },
     brief: (observation) => observation,
     random,
-    // Who knows the answer needs no search.
-    optimal: (game) => `finish[${expectGame(game, SearchGame).asked.answers[0]}]`,
+    // The optimal player knows the answer and needs no search.
+    optimal: (game) => `finish[${expectGame(game, SearchGame).question.answers[0]}]`,
     best: () => 1,
     demonstrator: null,
   };

@@ -1,6 +1,6 @@
 /**
- * A made-up world for SearchQAMock: books, their authors, where these were born, on which river that lies. Its questions
- * take two or three searches, and nobody can know the answers beforehand. Always the same.
+ * A made-up world for SearchQAMock: books, their authors, the authors' birthplaces and the rivers there. Its questions take
+ * two or three searches, and no model can know the answers. The world is constant.
  */
 import type { SearchQuestion } from "./game.ts";
 
@@ -18,26 +18,26 @@ const TOWNS = [
   ["Ivenburg", "Calla", "Norrland"],
   ["Jarnsund", "Dove", "Westmark"],
 ] as const;
-const COLOURS = ["Amber", "Blue", "Crimson", "Grey", "Ivory", "Scarlet"];
+const COLORS = ["Amber", "Blue", "Crimson", "Grey", "Ivory", "Scarlet"];
 const THINGS = ["Lantern", "Harbour", "Orchard", "Compass", "Mirror", "Bridge", "Winter", "Garden", "Letter", "Window"];
 
 const PEOPLE = LAST.flatMap((last) => FIRST.map((first) => `${first} ${last}`));
-const BOOKS = THINGS.flatMap((thing) => COLOURS.map((colour) => `The ${colour} ${thing}`));
+const BOOKS = THINGS.flatMap((thing) => COLORS.map((color) => `The ${color} ${thing}`));
 
-/** Sixty lives: one book each, a town for every six. Steps that share no factor with the counts mix them. */
-const LIVES = PEOPLE.map((person, i) => ({
+/** Sixty authors with one book each, six per town. The step widths share no factor with the counts, so they mix. */
+const AUTHORS = PEOPLE.map((person, i) => ({
   person,
   book: BOOKS[(i * 7 + 3) % BOOKS.length]!,
   town: TOWNS[(i * 3 + 1) % TOWNS.length]!,
 }));
 
 export const villageDocuments: readonly string[] = [
-  ...LIVES.map(({ person, book }) => `${book} is a novel written by ${person}.`),
-  ...LIVES.map(({ person, town: [town] }) => `${person} is a writer who was born in the town of ${town}.`),
+  ...AUTHORS.map(({ person, book }) => `${book} is a novel written by ${person}.`),
+  ...AUTHORS.map(({ person, town: [town] }) => `${person} is a writer who was born in the town of ${town}.`),
   ...TOWNS.map(([town, river, country]) => `${town} is a town on the river ${river} in ${country}.`),
 ];
 
-export const villageQuestions: readonly SearchQuestion[] = LIVES.flatMap(({ book, town: [town, river, country] }) => [
+export const villageQuestions: readonly SearchQuestion[] = AUTHORS.flatMap(({ book, town: [town, river, country] }) => [
   { question: `In which town was the author of ${book} born?`, answers: [town] },
   { question: `On which river lies the birthplace of the author of ${book}?`, answers: [river] },
   { question: `In which country was the author of ${book} born?`, answers: [country] },

@@ -1,8 +1,8 @@
 /**
- * Sokoban as a `Game`: a generated board, its rules and its text. Single-use.
+ * Sokoban: push all boxes onto targets.
  *
- * - The layout seed alone decides the board; nothing in play is random.
- * - `render` rebuilds only the rows an action touched.
+ * - The layout seed decides the board; the dynamics are deterministic.
+ * - `act` re-renders only the rows that it changed.
  */
 import type { DiscreteGame, Effect, Seeds } from "../env.ts";
 import type { SokobanConfig } from "./config.ts";
@@ -11,7 +11,7 @@ import { renderCoordinates, renderRow, withHeadings } from "./render.ts";
 import { BOX, BOX_ON_TARGET, type Board, cornered, SOKOBAN_ACTIONS, SokobanState } from "./rules.ts";
 import { shortestPath } from "./solve.ts";
 
-/** Positions of a board up to this size are searched whole: at most some hundred thousand, in milliseconds mostly. */
+/** Boards up to this size are searched completely: some hundred thousand positions, mostly within milliseconds. */
 const SEARCHED_CELLS_MAX = 100;
 const SEARCHED_BOXES_MAX = 2;
 
@@ -22,7 +22,7 @@ export class SokobanGame implements DiscreteGame {
   readonly #config: SokobanConfig;
   readonly #rows: string[];
 
-  /** Takes the board over. */
+  /** Takes ownership of the board. */
   constructor(board: Board, config: SokobanConfig) {
     this.#config = config;
     this.#state = new SokobanState(board, config.maxSteps);
@@ -33,7 +33,7 @@ export class SokobanGame implements DiscreteGame {
     return new SokobanGame(generateBoard(config, seeds.layout).board, config);
   }
 
-  /** The position now. Read only: it changes with `act`. */
+  /** The current position. `act` changes it in place. */
   get board(): Board {
     return this.#state.board;
   }
@@ -51,7 +51,7 @@ export class SokobanGame implements DiscreteGame {
     }
   }
 
-  /** True if no solution is left; of large boards only what a box in a corner shows, as a search could take minutes. */
+  /** True if no solution is left. On large boards, where a search could take minutes, it only finds boxes in corners. */
   isLost(): boolean {
     const { board } = this;
     const boxes = board.state.filter((cell) => cell === BOX || cell === BOX_ON_TARGET).length;

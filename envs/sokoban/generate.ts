@@ -1,9 +1,9 @@
 /**
- * RAGEN's board generator, seed for seed: a random walk carves a room, boxes are put on targets, and a depth-first
- * search plays backwards to the most scrambled position. Knows no game in play.
+ * RAGEN's board generator: a random walk carves a room, boxes start on targets, and a depth-first search plays backwards
+ * to the most scrambled position. Knows no game in play.
  *
- * - Equal configs and seeds give equal boards, the ones RAGEN gives (reseeded ones: RAGEN under PYTHONHASHSEED=0).
- * - Order of draws: topology and walk from CPython's generator, placement from numpy's, both seeded once per try.
+ * - Equal configs and seeds give equal boards, the same as RAGEN's (reseeded boards: RAGEN with PYTHONHASHSEED=0).
+ * - CPython's generator draws room and walk, numpy's the placement; each seed starts both once.
  *
  * Source: RAGEN ragen/env/sokoban/utils.py, after gym_sokoban room_utils (Schrader 2018; Racaniere et al. 2017).
  */
@@ -21,7 +21,7 @@ const DIRECTIONS = [
   [-1, 0],
   [0, -1],
 ] as const;
-/** Cells carved around a position, as (row, column) offsets. */
+/** Shapes carved around a position, as (row, column) offsets. */
 const MASKS = [
   [
     [0, -1],
@@ -55,11 +55,11 @@ type GeneratorConfig = Pick<SokobanConfig, "dimRoom" | "numBoxes" | "searchDepth
 
 export interface GeneratedBoard {
   readonly board: Board;
-  /** How often the seed had to be replaced because no scrambled board was found. */
+  /** How many seeds were replaced because they gave no scrambled board. */
   readonly reseeds: number;
 }
 
-/** @throws {Error} if 100 seeds in a row give no board, which only a config too tight for its boxes does. */
+/** @throws {Error} if 100 seeds in a row give no board, as with too many boxes for the room. */
 export function generateBoard(config: GeneratorConfig, seed: number): GeneratedBoard {
   let current = seed;
   for (let reseeds = 0; reseeds < 100; reseeds++) {
@@ -73,7 +73,7 @@ export function generateBoard(config: GeneratorConfig, seed: number): GeneratedB
   );
 }
 
-/** null if the room has no place for its boxes, or nothing could be scrambled in 4 tries. */
+/** null if the room has no space for its boxes, or no try gave a scrambled board. */
 function tryBoard(config: GeneratorConfig, seed: number): Board | null {
   const random = new PythonRandom(seed);
   const placement = new NumpyLegacyRandom(seed);
@@ -102,12 +102,12 @@ function tryBoard(config: GeneratorConfig, seed: number): Board | null {
   return null;
 }
 
-/** How many steps the walker takes. */
+/** Steps of the walker. */
 export function carvingSteps(rows: number, cols: number): number {
   return Math.floor(1.7 * (rows + cols));
 }
 
-/** Walls and floor, made by a walker that carves one of five shapes at each step. */
+/** Walls and floor: a walker carves one of five shapes at each step. */
 function carve(rows: number, cols: number, random: PythonRandom): Uint8Array {
   const room = new Uint8Array(rows * cols);
   let direction = DIRECTIONS[random.below(4)]!;
@@ -136,7 +136,7 @@ function distance(a: number, b: number, cols: number): number {
   return Math.abs(Math.floor(a / cols) - Math.floor(b / cols)) + Math.abs((a % cols) - (b % cols));
 }
 
-/** Where the player stands after up to three random steps; often where it stood. */
+/** The player's cell after zero to three random steps. */
 function walk(
   fixed: Uint8Array,
   cols: number,

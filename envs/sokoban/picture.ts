@@ -1,4 +1,4 @@
-/** A board of Sokoban as a picture, as RAGEN's rgb_array shows it to models that see; the drawings are our own. */
+/** Draws a Sokoban board, the counterpart of RAGEN's rgb_array, with our own sprites. */
 import { drawBoard, type Palette, type Picture, type Sprite } from "../picture.ts";
 import { BOX, BOX_ON_TARGET, type Board, PLAYER, TARGET, WALL } from "./rules.ts";
 
@@ -24,7 +24,7 @@ const CRATE: Sprite = ["........", ".BBBBBB.", ".BbbbbB.", ".BbBBbB.", ".BbBBbB.
 const STORED: Sprite = CRATE.map((row) => row.replaceAll("B", "D").replaceAll("b", "d"));
 const MAN: Sprite = ["...hh...", "...hh...", ".pppppp.", ".pppppp.", "..pppp..", "..p..p..", "..l..l..", ".ll..ll."];
 
-/** Pixels of the pictures per pixel of a drawing: a cell is 32 wide. */
+/** Picture pixels per sprite pixel; a cell is 32 pixels wide. */
 const SCALE = 4;
 
 export function sokobanPicture(board: Board): Picture {

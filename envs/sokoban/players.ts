@@ -1,13 +1,13 @@
-/** Players of Sokoban: the shortest solution, and a demonstrator that thinks in pushes. They see the whole position. */
+/** Players of Sokoban: the shortest solution, and a demonstrator whose thoughts name the next push. */
 
 import { noisyReply, type Plan } from "../demonstrator.ts";
 import type { Game, Uniform } from "../env.ts";
 import { type Demonstrator, expectGame, type Player, type Skill, uniformPlayer } from "../tag.ts";
 import { SokobanGame } from "./game.ts";
-import { type Board, deltas, PLAYER, SokobanState } from "./rules.ts";
+import { BOX, BOX_ON_TARGET, type Board, deltas, PLAYER, SokobanState } from "./rules.ts";
 import { shortestPath } from "./solve.ts";
 
-/** A solution being followed: `shadow` is where its first `taken` actions lead. */
+/** A solution that a player follows; `shadow` is the position after its first `taken` actions. */
 interface Followed {
   readonly path: readonly number[];
   readonly shadow: SokobanState;
@@ -16,7 +16,7 @@ interface Followed {
 
 const followed = new WeakMap<SokobanGame, Followed>();
 
-/** What is left of a shortest solution; null if there is none. Searches only when the game left the last solution. */
+/** The rest of a shortest solution; null if there is none. Searches again only after the game left the last solution. */
 export function solution(game: SokobanGame): readonly number[] | null {
   const last = followed.get(game);
   if (last !== undefined) {
@@ -37,7 +37,7 @@ function samePosition(a: Board, b: Board): boolean {
   return a.state.every((cell, i) => cell === b.state[i]);
 }
 
-/** Plays a shortest solution; uniformly random moves once there is none. */
+/** Plays a shortest solution, and uniformly random moves if there is none. */
 export const optimalSokoban: Player = (game, actionsLeft, uniform) =>
   solution(expectGame(game, SokobanGame))?.[0] ?? uniformPlayer(game, actionsLeft, uniform);
 
@@ -57,7 +57,7 @@ export const sokobanDemonstrator: Demonstrator = {
   },
 };
 
-/** Walk to the next box that a shortest solution pushes, and push it for as long as the solution does. */
+/** The walk to the next push of a shortest solution, and that push with the pushes right after it. */
 function planPushes(game: SokobanGame, lengthMax: number): Plan | null {
   const path = solution(game);
   if (path === null || path.length === 0) return null;
@@ -71,7 +71,9 @@ function planPushes(game: SokobanGame, lengthMax: number): Plan | null {
 /** True for each action of the path that moves a box. */
 function whichPush(board: Board, path: readonly number[]): boolean[] {
   const steps = deltas(board.cols);
-  const boxes = new Set([...board.state.keys()].filter((cell) => board.state[cell]! === 3 || board.state[cell]! === 4));
+  const boxes = new Set(
+    [...board.state.keys()].filter((cell) => board.state[cell] === BOX_ON_TARGET || board.state[cell] === BOX),
+  );
   let player = board.state.indexOf(PLAYER);
   return path.map((action) => {
     player += steps[action]!;

@@ -1,13 +1,13 @@
 /**
- * Boards as text: a grid of symbols, positions, or both. Knows no rules.
- * Source: RAGEN ragen/env/sokoban/env.py (render); `coord` leaves the walls out on purpose, as there.
+ * Renders boards as a grid of symbols, as coordinates, or both. Knows no rules.
+ * Source: RAGEN ragen/env/sokoban/env.py (render), whose coordinates omit the walls too.
  */
 import { BOX, BOX_ON_TARGET, type Board, PLAYER, TARGET } from "./rules.ts";
 
-/** Code of the symbol for a player who stands on a target. */
+/** The symbol's index for a player on a target. */
 const PLAYER_ON_TARGET = 6;
 
-/** What a cell shows: its state code, or 6 for a player on a target. */
+/** The index of a cell's symbol. */
 function shown(board: Board, cell: number): number {
   const code = board.state[cell]!;
   return code === PLAYER && board.fixed[cell] === TARGET ? PLAYER_ON_TARGET : code;
@@ -30,7 +30,7 @@ const NAMES: readonly (readonly [number, string])[] = [
   [PLAYER_ON_TARGET, "Player on target"],
 ];
 
-/** `Targets` are all of them, covered or not. */
+/** `Targets` lists all of them, covered or not. */
 export function renderCoordinates(board: Board): string {
   const lines = [`Board size: ${board.rows} rows x ${board.cols} cols (zero-indexed).`];
   const list = (name: string, holds: (cell: number) => boolean) => {
@@ -43,7 +43,7 @@ export function renderCoordinates(board: Board): string {
   return lines.join("\n");
 }
 
-/** Both, under RAGEN's headings (each ends in a space). */
+/** Both under RAGEN's headings, each of which ends in a space. */
 export function withHeadings(coordinates: string, grid: string): string {
   return `Coordinates: \n${coordinates}\nGrid Map: \n${grid}`;
 }

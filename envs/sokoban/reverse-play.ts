@@ -1,13 +1,12 @@
 /**
- * Plays Sokoban backwards from the solved position and keeps the most scrambled position met. Deterministic: no draws.
- * Part of the generator; knows no seeds and no observation.
+ * Plays Sokoban backwards from the solved position and keeps the most scrambled position. Deterministic. Knows no seeds.
  *
- * - A position is visited once, at the depth where the search first met it; a box that was ever pulled is another
- *   position than one that was not (RAGEN codes them 3 and 4), also on the same cell.
+ * - Each position is visited once, at the depth where the search first finds it. As in RAGEN (codes 3 and 4), a box that
+ *   was ever pulled makes another position than an untouched box on the same cell.
  */
 import { deltas, WALL } from "./rules.ts";
 
-/** Positions after which the search gives up. */
+/** The search ends after this many positions. */
 const VISITED_MAX = 300_000;
 
 interface Solved {
@@ -25,7 +24,7 @@ export interface Scrambled {
   readonly boxes: readonly number[];
 }
 
-/** @returns the first position with the highest score: box swaps times total displacement. */
+/** @returns the first position with the highest score, box swaps times total displacement. */
 export function scramble(solved: Solved, depthMax: number): Scrambled {
   return new ReversePlay(solved).run(depthMax);
 }
@@ -73,11 +72,11 @@ class ReversePlay {
     for (const delta of this.#deltas) this.#move(player, delta, swaps, lastPulled, depthLeft - 1);
   }
 
-  /** One step of the player, dragging the box behind it if there is one; undone before returning. */
+  /** One step of the player, which pulls the box behind it if there is one. Undone before it returns. */
   #move(player: number, delta: number, swaps: number, lastPulled: number, depthLeft: number): void {
     const next = player + delta;
     if (this.#solved.fixed[next] === WALL || this.#boxAt[next] !== 0) {
-      // The position is unchanged and therefore visited already.
+      // The position is unchanged and thus visited already.
       return;
     }
     const behind = player - delta;

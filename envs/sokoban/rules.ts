@@ -1,8 +1,8 @@
 /**
- * Sokoban's rules: one board, one action at a time. Knows neither how boards are made nor how they are shown.
+ * The rules of Sokoban. Knows neither the generation nor the rendering of boards.
  *
  * - A board has a ring of walls, one player, and as many boxes as targets.
- * - Cells are row-major; `fixed` is what stays (wall, floor, target), `state` is what is seen.
+ * - Cells are row-major. `fixed` holds the constant part (wall, floor, target), `state` the visible cells.
  *
  * Source: gym_sokoban and RAGEN ragen/env/sokoban/env.py.
  */
@@ -22,14 +22,14 @@ export interface Board {
   readonly cols: number;
   /** (rows * cols) WALL, FLOOR or TARGET. */
   readonly fixed: Uint8Array;
-  /** (rows * cols) the codes above; the player's code hides what is under it. */
+  /** (rows * cols) the codes above; PLAYER hides whether the cell is a target. */
   readonly state: Uint8Array;
 }
 
 /**
- * A board of two matrices of cell codes.
+ * A board from two matrices of cell codes.
  *
- * @throws {RangeError} naming what breaks the invariants above.
+ * @throws {RangeError} naming the violated invariant.
  */
 export function boardOf(fixed: readonly (readonly number[])[], state: readonly (readonly number[])[]): Board {
   const rows = state.length;
@@ -60,11 +60,11 @@ export function deltas(cols: number): readonly [number, number, number, number] 
 const STEP = -0.1;
 const effects = (effective: boolean, success: boolean, done: boolean, reward: number): Effect =>
   Object.freeze({ reward, done, effective, valid: true, success });
-// The two effects of nearly every action are shared: an act then allocates nothing.
+// Nearly all actions have one of these effects; sharing them saves the allocation.
 const MOVED = effects(true, false, false, STEP);
 const BLOCKED = effects(false, false, false, STEP);
 
-/** True if a box that is on no target stands in a corner of walls, which it can never leave. */
+/** True if a box off target stands in a corner of walls, which it cannot leave. */
 export function cornered({ state, fixed, cols }: Board): boolean {
   const wall = (cell: number) => fixed[cell] === WALL;
   return state.some(
@@ -72,7 +72,7 @@ export function cornered({ state, fixed, cols }: Board): boolean {
   );
 }
 
-/** A board in play. */
+/** A board with the state of a game. */
 export class SokobanState {
   readonly board: Board;
   readonly #deltas: readonly [number, number, number, number];
@@ -81,11 +81,11 @@ export class SokobanState {
   #player: number;
   #steps = 0;
   #onTarget: number;
-  /** RAGEN starts its count at 0, whatever the board; generated boards start with no box on a target. */
+  /** Starts at 0 as in RAGEN; generated boards start without boxes on targets. */
   #onTargetBefore = 0;
   #done = false;
 
-  /** Takes the board over: `board.state` changes with every action. */
+  /** Takes ownership of the board; actions change `board.state`. */
   constructor(board: Board, stepsMax: number) {
     this.board = board;
     this.#stepsMax = stepsMax;

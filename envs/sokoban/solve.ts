@@ -1,8 +1,8 @@
 /**
- * Shortest solutions of Sokoban boards, by breadth-first search over whole positions. Knows no game in play.
+ * Finds shortest solutions of Sokoban boards by breadth-first search over positions. Knows no game in play.
  *
- * Source: RAGEN's get_shortest_action_path: moves are tried in the order Up, Down, Left, Right, and among equally short
- * solutions the one met first is returned.
+ * Source: RAGEN's get_shortest_action_path. Moves are tried in the order Up, Down, Left, Right; of equally short solutions
+ * the first found counts.
  */
 import { BOX, BOX_ON_TARGET, type Board, deltas, PLAYER, TARGET, WALL } from "./rules.ts";
 
@@ -18,13 +18,13 @@ export function shortestPath(board: Board): number[] | null {
   return new Search(board).run();
 }
 
-/** One search; positions are stored flat, `width` cells each: the player, then the boxes in ascending order. */
+/** One search. A position is `width` cells in flat arrays: the player, then the boxes in ascending order. */
 class Search {
   readonly #fixed: Uint8Array;
   readonly #deltas: readonly number[];
   readonly #width: number;
   readonly #start: number[];
-  /** Cells of every position found, in the order of their discovery. */
+  /** The cells of all found positions, in the order of discovery. */
   readonly #cells: number[] = [];
   readonly #parents: number[] = [];
   readonly #actions: number[] = [];
@@ -61,7 +61,7 @@ class Search {
     return null;
   }
 
-  /** Fill `#next` with the position after one move; false if the move changes nothing. */
+  /** Fills `#next` with the position after one move; false if the move changes nothing. */
   #step(at: number, delta: number): boolean {
     const base = at * this.#width;
     const player = this.#cells[base]! + delta;
@@ -78,7 +78,7 @@ class Search {
     if (this.#fixed[beyond] === WALL) return false;
     for (let i = 1; i < this.#width; i++) if (this.#next[i] === beyond) return false;
     this.#next[pushed] = beyond;
-    // One box moved: slide it to its place, so that boxes stay in ascending order.
+    // Move the pushed box to its place in ascending order.
     for (let i = pushed; i > 1 && this.#next[i - 1]! > beyond; i--) this.#swap(i, i - 1);
     for (let i = pushed; i < this.#width - 1 && this.#next[i + 1]! < beyond; i++) this.#swap(i, i + 1);
     return true;
@@ -90,7 +90,7 @@ class Search {
     this.#next[j] = kept;
   }
 
-  /** False if the position was found before. */
+  /** False if the position is already known. */
   #add(position: readonly number[], parent: number, action: number): boolean {
     let key = 0;
     for (let i = 0; i < this.#width; i++) key = key * this.#fixed.length + position[i]!;

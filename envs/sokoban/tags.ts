@@ -1,4 +1,4 @@
-/** The Sokoban tags: settings, words and limits. Source: RAGEN config/envs.yaml, both versions. */
+/** The Sokoban tags. Source: RAGEN config/envs.yaml, both versions. */
 import { gridScorer } from "../analysis/grid-reasoning.ts";
 import { defineTag, expectGame, type Legend, type Parts, type TagSource, uniformPlayer } from "../tag.ts";
 import { SokobanConfig, SYMBOL_MEANINGS } from "./config.ts";
@@ -39,14 +39,14 @@ function parts(config: SokobanConfig, coordinates: boolean): Parts {
   const plain = { v1: LINES.join(""), v2: `${LINES.join("\n")}\n` };
   const coord = (cell: string) => ({ v1: coordLines(cell).trimEnd(), v2: coordLines(cell) });
   const shipped = coordinates ? coord("(5, 5)") : plain;
-  const shows = config.observationFormat;
+  const legend = config.observationFormat === "coord" ? null : legendOf(config.gridLookup);
   return {
     wording: {
       ...shipped,
       strict: coordinates ? coord(`(${rows - 1}, ${cols - 1})`) : plain,
-      legend: shows === "coord" ? null : legendOf(config.gridLookup),
+      legend,
       compatLegend: DEFAULT_LEGEND,
-      coordinateHint: shows === "coord" ? COORDINATE_HINT : null,
+      coordinateHint: legend === null ? COORDINATE_HINT : null,
       actions: SOKOBAN_ACTIONS,
       integerRewards: false,
     },
@@ -56,12 +56,12 @@ function parts(config: SokobanConfig, coordinates: boolean): Parts {
     optimal: optimalSokoban,
     best: bestSokoban,
     demonstrator: sokobanDemonstrator,
-    reasoning: gridScorer({ symbols: shows === "coord" ? null : legendOf(config.gridLookup) }),
+    reasoning: gridScorer({ symbols: legend }),
     picture: (game) => sokobanPicture(expectGame(game, SokobanGame).board),
   };
 }
 
-/** The cells within the ring of walls, row by row; of positions alone, all but the board's size. */
+/** The cells inside the ring of walls, row by row; of coordinates, all but the board's size. */
 function brief(config: SokobanConfig, observation: string): string {
   if (config.observationFormat === "coord") return observation.slice(observation.indexOf("\n") + 1);
   const rows = observation.split("\n").slice(-config.dimRoom[0]);

@@ -1,6 +1,6 @@
-/** Reads a Sudoku move in any of RAGEN-2's six forms. Knows no grid. Source: RAGEN-2 ragen/env/sudoku. */
+/** Parses a Sudoku move in RAGEN-2's six forms. Source: RAGEN-2 ragen/env/sudoku. */
 
-/** Zero-based cell and the value for it. */
+/** A zero-based cell and its new value. */
 export interface Placement {
   readonly row: number;
   readonly col: number;
@@ -16,7 +16,7 @@ const FORMS = [
   /(\d+),\s*(\d+),\s*(\d+)/,
 ];
 
-/** @returns the placement, or what is wrong with it in RAGEN-2's words. */
+/** @returns the placement, or the error in RAGEN-2's words. */
 export function parsePlacement(action: string, size: number): Placement | string {
   const text = action.trim().toLowerCase();
   const match = FORMS.map((form) => form.exec(text)).find((found) => found !== null);

@@ -1,8 +1,8 @@
 /**
- * Sudoku as a `Game` whose actions are text. The layout seed makes the puzzle; nothing in play is random.
+ * Sudoku. The layout seed decides the puzzle; the dynamics are deterministic.
  *
- * - Every action is a step, and at the limit the game ends; RAGEN-2 looks at the limit only after a legal placement
- *   (`refusedEnd` false), so that a player of nonsense stays for ever.
+ * - Every action is a step, and the game ends at the limit. RAGEN-2 checks the limit only after a legal placement
+ *   (`refusedEnd: false`), so a player of invalid actions never ends.
  *
  * Source: RAGEN-2 ragen/env/sudoku.
  */
@@ -19,15 +19,15 @@ export const SudokuConfig = z.strictObject({
   correctPlacementScore: z.number().default(1),
   invalidActionScore: z.number().default(-0.1),
   completionBonus: z.number().default(10),
-  /** Blank only cells that leave one solution. */
+  /** Blank only cells that keep the solution unique. */
   unique: z.boolean().default(true),
   refusedEnd: z.boolean().default(true),
 });
 export type SudokuConfig = z.infer<typeof SudokuConfig>;
 
-/** Share of the cells that is blanked. */
+/** Share of blank cells. */
 const BLANK_SHARE = { easy: 0.4, medium: 0.5, hard: 0.6 } as const;
-/** For a legal placement that is not the solution's. */
+/** For a legal placement that differs from the solution. */
 const DIFFERENT_SCORE_SHARE = 0.5;
 
 export class SudokuGame implements LanguageGame {
@@ -47,12 +47,12 @@ export class SudokuGame implements LanguageGame {
     this.#grid = [...this.puzzle.initial];
   }
 
-  /** (size * size) what is on the board now; 0 is empty. */
+  /** (size * size) the current board; 0 is empty. */
   get grid(): readonly number[] {
     return this.#grid;
   }
 
-  /** What was said of the last action; null before the first. */
+  /** The feedback on the last action; null before the first. */
   get feedback(): string | null {
     return this.#feedback;
   }
@@ -80,7 +80,7 @@ export class SudokuGame implements LanguageGame {
   #accept(cell: number, value: number, place: string): Effect {
     const correct = value === this.puzzle.solution[cell];
     this.#grid[cell] = value;
-    // Every placement is legal when made, and none becomes illegal: a full grid is a solved one.
+    // All placements were legal when made and stay legal, so a full grid is solved.
     const success = this.#grid.every((filled) => filled !== 0);
     this.#feedback =
       (correct ? `✓ Correct! Placed ${value} at ${place}` : `⚠ Placed ${value} at ${place} - Valid but not optimal`) +
@@ -119,7 +119,7 @@ export class SudokuGame implements LanguageGame {
     }
   }
 
-  /** A cell to fill next and its value: the solution's where it still fits, else the first that does; null if none. */
+  /** The next cell to fill and its value: the solution's if it still fits, else the first that fits; null if none does. */
   hint(): { readonly cell: number; readonly value: number } | null {
     for (let cell = 0; cell < this.#grid.length; cell++) {
       if (this.#grid[cell] !== 0) continue;

@@ -1,8 +1,8 @@
 /**
- * Sudoku grids: filling, blanking, solving. Knows no game and no text. Cells are row-major, 0 is empty.
+ * Fills, blanks and solves Sudoku grids. Knows no game. Cells are row-major; 0 is empty.
  *
- * - A full grid and the order of blanking depend on the seed alone, and are RAGEN-2's.
- * - `unique` blanks only cells without which the puzzle still has one solution; RAGEN-2 claims that and does not check.
+ * - The seed alone decides the full grid and the order of blanking; both equal RAGEN-2's.
+ * - `unique` blanks only cells that keep the solution unique; RAGEN-2 claims this and does not check it.
  *
  * Source: RAGEN-2 ragen/env/sudoku.
  */
@@ -10,12 +10,12 @@ import { PythonRandom } from "../rng/mt19937.ts";
 
 export interface Puzzle {
   readonly size: number;
-  /** (size * size) 0 where it is to be filled. */
+  /** (size * size) 0 for a blank cell. */
   readonly initial: readonly number[];
   readonly solution: readonly number[];
 }
 
-/** @param blanks cells to blank; with `unique` fewer, if no more can be blanked. */
+/** @param blanks  blank cells; with `unique` there may be fewer. */
 export function generateSudoku(size: number, blanks: number, unique: boolean, seed: number): Puzzle {
   const random = new PythonRandom(seed);
   const solution = new Array<number>(size * size).fill(0);
@@ -33,7 +33,7 @@ export function generateSudoku(size: number, blanks: number, unique: boolean, se
   return { size, initial, solution };
 }
 
-/** Backtracking in row-major order; the candidates of each visited cell are shuffled whole, then tried. */
+/** Backtracking in row-major order; at each cell it shuffles all values and tries them. */
 function fill(grid: number[], size: number, cell: number, random: PythonRandom): boolean {
   if (cell === grid.length) return true;
   const candidates = Array.from({ length: size }, (_, i) => i + 1);
@@ -49,7 +49,7 @@ function fill(grid: number[], size: number, cell: number, random: PythonRandom):
 
 export type Unit = "row" | "column" | "box";
 
-/** In which of its units the value already stands, the cell itself included. */
+/** The units of the cell that already contain the value; the cell itself counts. */
 export function conflicts(grid: readonly number[], size: number, cell: number, value: number): Unit[] {
   const found = new Set<Unit>();
   const boxSize = Math.sqrt(size);
@@ -65,14 +65,14 @@ export function conflicts(grid: readonly number[], size: number, cell: number, v
   return (["row", "column", "box"] as const).filter((unit) => found.has(unit));
 }
 
-/** Values that conflict with nothing, ascending. */
+/** Values without conflicts, ascending. */
 export function candidatesOf(grid: readonly number[], size: number, cell: number): number[] {
   return Array.from({ length: size }, (_, i) => i + 1).filter(
     (value) => conflicts(grid, size, cell, value).length === 0,
   );
 }
 
-/** Number of solutions, counted up to `most`. */
+/** The number of solutions, at most `most`. */
 export function solutionCount(grid: readonly number[], size: number, most: number): number {
   return new Counter(grid, size, most).count();
 }

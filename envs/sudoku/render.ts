@@ -1,7 +1,7 @@
-/** A Sudoku board as text, in RAGEN-2's `with_feedback` form. Knows no rules. */
+/** Renders a Sudoku board in RAGEN-2's `with_feedback` form. Knows no rules. */
 import { candidatesOf, type Puzzle } from "./grid.ts";
 
-/** Hints of valid numbers are given when at most this many cells are empty. */
+/** Valid numbers are shown if at most this many cells are empty. */
 const HINTED_CELLS_MAX = 10;
 
 export function renderSudoku(

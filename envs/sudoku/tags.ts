@@ -1,8 +1,8 @@
 /**
- * The Sudoku tags and their players. Source: RAGEN-2 config/envs.yaml.
+ * The Sudoku tags. Source: RAGEN-2 config/envs.yaml.
  *
- * RAGEN-2 blanks 32 and 40 of 81 cells and allows 20 and 30 actions, so that nobody can solve its boards: they are for compat.
- * In strict mode the boards are 4 by 4, which the same budgets do for.
+ * RAGEN-2 blanks 32 and 40 of 81 cells and allows 20 and 30 actions, so its boards cannot be solved; only compat has them.
+ * Otherwise the boards are 4 by 4, which these budgets suffice for.
  */
 import type { Uniform } from "../env.ts";
 import { defineTag, expectGame, plainWording, type TagSource } from "../tag.ts";
@@ -58,7 +58,7 @@ function placement(value: number, cell: number, size: number): string {
   return `place ${value} at row ${Math.floor(cell / size) + 1} col ${(cell % size) + 1}`;
 }
 
-/** Without the frame, the legend and the hints, which follow from the board. */
+/** Without frame, legend and hints, which are constant or follow from the board. */
 function brief(observation: string): string {
   return observation
     .slice(observation.indexOf("SUDOKU PUZZLE"))

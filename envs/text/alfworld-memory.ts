@@ -1,5 +1,5 @@
 /**
- * RAGEN-2's single-message memory for ALFWorld: the task, the last observations and actions, and what to do now.
+ * RAGEN-2's single-message memory for ALFWorld: the task, the last observations and actions, and the current turn.
  * A pure function over the history. Source: RAGEN-2 AlfWorldMemory.
  */
 import { replyForm } from "./prompt.ts";
@@ -7,67 +7,52 @@ import { replyForm } from "./prompt.ts";
 export interface AlfworldTurn {
   readonly observation: string;
   readonly actionsLeft: number;
-  /** null for the turn that is asked for now. */
+  /** null for the current turn. */
   readonly reply: string | null;
-  /** True if the reply before this turn had no known action. */
-  readonly nothingRead: boolean;
+  /** True if the previous reply had no known action. */
+  readonly noValidAction: boolean;
 }
 
-export interface AlfworldMemoryOptions {
-  /** Index of the turn that is asked for. */
-  readonly turn: number;
-  /** Index of the first turn that may be shown. */
-  readonly from: number;
-  /** Turns shown, the one asked for included; -1 for all. */
-  readonly window: number;
-  /** Say so if the last reply had no known action. */
-  readonly warn: boolean;
-  readonly replyWordsHint: number;
-  readonly think: boolean;
-}
-
-/** An observation is cut beyond this many characters. */
+/** Longer observations are cut to this many characters. */
 const OBSERVATION_MAX = 200;
 
-export function alfworldMemory(history: readonly AlfworldTurn[], options: AlfworldMemoryOptions): string {
-  const { turn, window, warn, replyWordsHint, think } = options;
-  const now = history[turn];
-  if (now === undefined) throw new RangeError(`turn ${turn} is not in a history of ${history.length} turns`);
-  const from = Math.max(options.from, window === -1 ? 0 : turn - window + 1);
-  const shown = history.slice(from, turn);
+/**
+ * @param history  at least one turn; the last is the current one
+ * @param from  index of the first turn shown
+ */
+export function alfworldMemory(
+  history: readonly AlfworldTurn[],
+  { from, replyWordsHint, think }: { from: number; replyWordsHint: number; think: boolean },
+): string {
+  const now = history.at(-1)!;
+  const taken = history.length - 1;
+  const shown = history.slice(from, -1);
   const lines = [`Your task is to: ${task(history[0]!.observation)}.`];
   if (shown.length > 0) {
     lines.push(
-      `Prior to this step, you have already taken ${turn} step(s).`,
+      `Prior to this step, you have already taken ${taken} step(s).`,
       `Below are the most recent ${shown.length} observations and the corresponding actions you took:`,
-      ...shown.map(
-        ({ observation, reply }, i) =>
-          `[Observation ${from + i + 1}: '${shortened(cleaned(observation))}', Action ${from + i + 1}: '${answer(reply ?? "")}']`,
-      ),
+      ...shown.map(({ observation, reply }, i) => {
+        const number = from + i + 1;
+        return `[Observation ${number}: '${shortened(cleaned(observation))}', Action ${number}: '${answer(reply ?? "")}']`;
+      }),
     );
   }
   lines.push(
-    `You are now at step ${turn + 1} and your current observation is: ${cleaned(now.observation)}`,
-    `Your admissible actions of the current situation are: [${admissible(now.observation)}]`,
+    `You are now at step ${taken + 1} and your current observation is: ${cleaned(now.observation)}`,
+    `Your admissible actions of the current situation are: [${ADMISSIBLE.exec(now.observation)?.[1] ?? ""}]`,
   );
-  if (warn && now.nothingRead) {
-    lines.push("No valid action provided previously. Environment state remains the same.");
-  }
+  if (now.noValidAction) lines.push("No valid action provided previously. Environment state remains the same.");
   lines.push(
     `Now it's your turn to take an action. You have ${now.actionsLeft} actions left. Always output: ${replyForm({ think })} with no extra text. Max response length: ${replyWordsHint} words (tokens).`,
   );
   return lines.join("\n");
 }
 
-function task(observation: string): string {
-  const match = /Your task is to: (.*?)\.?\s*$/m.exec(observation);
-  return match === null ? "" : match[1]!;
-}
-
 const ADMISSIBLE = /Admissible actions: \[(.*?)\]\s*$/s;
 
-function admissible(observation: string): string {
-  return ADMISSIBLE.exec(observation)?.[1] ?? "";
+function task(observation: string): string {
+  return /Your task is to: (.*?)\.?\s*$/m.exec(observation)?.[1] ?? "";
 }
 
 /** Without TextWorld's banner, the list of actions and empty lines. */

@@ -1,8 +1,8 @@
-/** The known word closest to a mistyped one. Knows nothing but words; every "did you mean" comes from here. */
+/** Suggestions for mistyped words. */
 
 /**
- * The candidate with the smallest edit distance, or null if none is near: more than a third of the word's letters
- * (and more than 2) would have to change. Ties go to the earlier candidate.
+ * The candidate with the smallest edit distance, ignoring case; the earlier one of equals. null if the distance exceeds
+ * both 2 and a third of the word's length.
  */
 export function nearest(word: string, candidates: Iterable<string>): string | null {
   let best: string | null = null;
@@ -14,13 +14,13 @@ export function nearest(word: string, candidates: Iterable<string>): string | nu
   return best;
 }
 
-/** What to put at the end of a message: `; did you mean X?`, or nothing if nothing is near. */
+/** The end of an error message: `; did you mean X?`, or nothing for null. */
 export function didYouMean(near: string | null): string {
   return near === null ? "" : `; did you mean ${near}?`;
 }
 
 /**
- * Insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`.
+ * The number of insertions, deletions, substitutions and swaps of neighbors that turn `a` into `b`.
  * Source: optimal string alignment, Damerau 1964.
  */
 export function editDistance(a: string, b: string): number {

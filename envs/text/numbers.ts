@@ -1,6 +1,6 @@
-/** Numbers as prompts print them. */
+/** Formats numbers for prompts. */
 
-/** Python's `str` of a float: shortest round trip, always with a point or an exponent. */
+/** Python's `str(float)`: the shortest round trip, always with a point or an exponent. */
 export function pythonFloat(value: number): string {
   if (!Number.isFinite(value)) throw new RangeError(`a reward must be finite, got ${value}`);
   const size = Math.abs(value);
@@ -18,11 +18,11 @@ export function plainNumber(value: number): string {
   return String(Math.round(value * 1e4) / 1e4 + 0);
 }
 
-/** Python's `format(value, ".2f")`: like `toFixed`, but a tie goes to the even digit. @param digits 0 to 10 */
+/** Python's `format(value, ".2f")`: like `toFixed`, but ties round to the even digit. @param digits  0 to 10 */
 export function pythonFixed(value: number, digits: number): string {
   const scaled = value * 10 ** digits;
   const below = Math.floor(scaled);
-  // Only a number with few binary places can lie exactly between two decimals; then `scaled` is exact too.
+  // Only a number with few binary places can lie exactly between two decimals, and then `scaled` is exact.
   const tie = Number.isInteger(value * 2 ** (digits + 1)) && scaled - below === 0.5;
   return tie ? ((below % 2 === 0 ? below : below + 1) / 10 ** digits).toFixed(digits) : value.toFixed(digits);
 }

@@ -1,11 +1,11 @@
 /**
- * What an agent is told, as chat messages. Pure functions over text: no tokens, no template of a model, no state.
+ * Builds the prompts of an episode as chat messages. Pure functions over text. Knows no tokens and no chat template.
  *
- * - `firstPrompt` and `nextPrompt` only ever add messages: what was said stays said, and keeps its tokens.
- * - ragen-v1 and ragen-v2 with `compat` are RAGEN's bytes; without it, the legend, the budget and the numbers are right.
- * - compact tells the built-in policy what changes and nothing else.
+ * - `firstPrompt` and `nextPrompt` only append messages, so earlier messages keep their tokens.
+ * - With `compat`, ragen-v1 and ragen-v2 equal RAGEN byte for byte. Without it, legend, budget and numbers are corrected.
+ * - compact, for the built-in policy, contains only what changes between turns.
  *
- * Source: RAGEN ContextManager.get_lm_inputs, both versions. Dialogues with a limited memory are in context.ts.
+ * Source: RAGEN ContextManager.get_lm_inputs, both versions. context.ts builds dialogues of limited length.
  */
 import type { Turn } from "../env.ts";
 import type { EnvTag } from "../tag.ts";
@@ -19,24 +19,24 @@ export interface Message {
 }
 
 export interface PromptOptions {
-  /** Ask for a thought before the answer. Default true. */
+  /** The prompt asks for a thought before the answer. Default true. */
   readonly think?: boolean;
-  /** RAGEN byte for byte, defects included. Default false. */
+  /** Equal RAGEN byte for byte, defects included. Default false. */
   readonly compat?: boolean;
-  /** ragen-v2: say so if the last reply had no known action. Default true. */
+  /** ragen-v2: warn if the last reply had no known action. Default true. */
   readonly warn?: boolean;
 }
 
-/** A played turn, as `Env.step` returned it. */
+/** A turn as `Env.step` returned it. */
 export interface PlayedTurn extends Pick<Turn, "observation" | "reward" | "actions" | "actionsLeft"> {
-  /** Which turn it was; the first is 0. */
+  /** The first is 0. */
   readonly turn: number;
 }
 
 const GREETING = "You're a helpful assistant. ";
-const NOTHING_READ = "No valid action provided previously. Environment state remains the same. Please try again.\n";
+const NO_VALID_ACTION = "No valid action provided previously. Environment state remains the same. Please try again.\n";
 
-/** The messages that begin an episode. @param actionsLeft the episode's whole budget. */
+/** The messages that begin an episode. @param actionsLeft  the episode's whole budget. */
 export function firstPrompt(
   tag: EnvTag,
   layout: Layout,
@@ -44,47 +44,47 @@ export function firstPrompt(
   actionsLeft: number,
   options: PromptOptions = {},
 ): Message[] {
-  if (layout === "compact") return [{ role: "user", content: compact(tag, opening, actionsLeft) }];
-  const asked = turnText(tag, { turn: 1, observation: opening, actionsLeft, nothingRead: false }, options);
-  return openingMessages(tag, layout, actionsLeft, asked, options);
+  if (layout === "compact") return [{ role: "user", content: compactText(tag, opening, actionsLeft) }];
+  const text = turnText(tag, { turn: 1, observation: opening, actionsLeft, noValidAction: false }, options);
+  return openingMessages(tag, layout, actionsLeft, text, options);
 }
 
-/** The messages that follow a turn after which the episode goes on. */
+/** The messages after a turn that did not end the episode. */
 export function nextPrompt(tag: EnvTag, layout: Layout, played: PlayedTurn, options: PromptOptions = {}): Message[] {
   const { observation, actionsLeft, actions } = played;
-  if (layout === "compact") return [{ role: "user", content: compact(tag, observation, actionsLeft) }];
-  const nothingRead = layout === "ragen-v2" && actions.length === 0 && options.warn !== false;
-  const asked = turnText(tag, { turn: played.turn + 2, observation, actionsLeft, nothingRead }, options);
-  return [{ role: "user", content: `Reward:\n${rewardText(tag, played, options)}\n${asked}` }];
+  if (layout === "compact") return [{ role: "user", content: compactText(tag, observation, actionsLeft) }];
+  const noValidAction = layout === "ragen-v2" && actions.length === 0 && options.warn !== false;
+  const text = turnText(tag, { turn: played.turn + 2, observation, actionsLeft, noValidAction }, options);
+  return [{ role: "user", content: `Reward:\n${rewardText(tag, played, options)}\n${text}` }];
 }
 
-/** All that the built-in policy is told of a turn. */
-export function compact(tag: EnvTag, observation: string, actionsLeft: number): string {
+/** The whole prompt of one turn in the compact layout. */
+export function compactText(tag: EnvTag, observation: string, actionsLeft: number): string {
   return `${actionsLeft} left ${tag.brief(observation)}`;
 }
 
-/** System and first user message around the text of the first turn shown. */
+/** The system message and the first user message. @param firstTurn  the text of the first turn shown. */
 export function openingMessages(
   tag: EnvTag,
   layout: Exclude<Layout, "compact">,
   actionsMax: number,
-  asked: string,
+  firstTurn: string,
   options: PromptOptions,
 ): Message[] {
-  const told = prefix(tag, layout, actionsMax, options);
+  const task = taskText(tag, layout, actionsMax, options);
   return layout === "ragen-v1"
     ? [
         { role: "system", content: GREETING },
-        { role: "user", content: told + asked },
+        { role: "user", content: task + firstTurn },
       ]
     : [
-        { role: "system", content: GREETING + told },
-        { role: "user", content: asked },
+        { role: "system", content: GREETING + task },
+        { role: "user", content: firstTurn },
       ];
 }
 
-/** What never changes in an episode: the task, its symbols and its actions. */
-function prefix(
+/** The constant part of an episode's prompts: the task, its symbols and its actions. */
+function taskText(
   tag: EnvTag,
   layout: Exclude<Layout, "compact">,
   actionsMax: number,
@@ -107,32 +107,31 @@ function prefix(
   return text;
 }
 
-/** One turn as it is asked for. */
-export interface Asked {
+export interface TurnPrompt {
   /** The first is 1. */
   readonly turn: number;
   readonly observation: string;
   readonly actionsLeft: number;
-  /** True to say that the last reply had no known action. */
-  readonly nothingRead: boolean;
+  /** Warn that the last reply had no known action. */
+  readonly noValidAction: boolean;
 }
 
-export function turnText(tag: EnvTag, asked: Asked, options: PromptOptions): string {
-  return `\nTurn ${asked.turn}:\n${stateText(tag, asked, options)}`;
+export function turnText(tag: EnvTag, prompt: TurnPrompt, options: PromptOptions): string {
+  return `\nTurn ${prompt.turn}:\n${stateText(tag, prompt, options)}`;
 }
 
-export function stateText(tag: EnvTag, asked: Omit<Asked, "turn">, options: PromptOptions): string {
-  const warning = asked.nothingRead ? NOTHING_READ : "";
-  return `State:\n${asked.observation}\n${warning}You have ${asked.actionsLeft} actions left. Always output: ${replyForm(options)} with no extra text. Strictly follow this format. Max response length: ${tag.replyWordsHint} words (tokens).\n`;
+export function stateText(tag: EnvTag, prompt: Omit<TurnPrompt, "turn">, options: PromptOptions): string {
+  const warning = prompt.noValidAction ? NO_VALID_ACTION : "";
+  return `State:\n${prompt.observation}\n${warning}You have ${prompt.actionsLeft} actions left. Always output: ${replyForm(options)} with no extra text. Strictly follow this format. Max response length: ${tag.replyWordsHint} words (tokens).\n`;
 }
 
-/** The form a reply must have, as it is described to the agent. */
+/** The required form of a reply. */
 export function replyForm({ think = true }: PromptOptions): string {
   const answer = "<answer> [your answer] </answer>";
   return think ? `<think> [Your thoughts] </think> ${answer}` : answer;
 }
 
-/** A turn's reward as the next prompt prints it. Without executed actions RAGEN's sum is the int 0. */
+/** A turn's reward as the next prompt prints it. Without executed actions, RAGEN's sum is the int 0. */
 export function rewardText(
   tag: EnvTag,
   turn: Pick<Turn, "reward" | "actions">,

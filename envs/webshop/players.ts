@@ -25,7 +25,7 @@ function someWords(text: string, uniform: Uniform): string {
  * Knows which product was meant: searches the words of the request, turns pages until the product is there, chooses what was
  * asked for and buys. With a search that does not find it, it searches its title.
  */
-export const plannedShopper: Player = (game, actionsLeft) => {
+export const expertShopper: Player = (game, actionsLeft) => {
   const { goal, visit, actions } = expectGame(game, WebShopGame);
   const target = `click[${goal.asin.toLowerCase()}]`;
   if (visit.product?.asin === goal.asin) return nextOption(goal, visit.options, actions) ?? "click[buy now]";

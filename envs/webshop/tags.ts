@@ -1,7 +1,7 @@
 /** WebShop and WebShopFull: settings, words and limits. Source: RAGEN config/envs.yaml. */
 import { join } from "node:path";
 import { z } from "zod";
-import { keeping } from "../data/kept.ts";
+import { cached } from "../data/cached.ts";
 import { DataError, missingFile } from "../data/rows.ts";
 import { splitOfSeed } from "../data/split.ts";
 import { defineTag, type Parts, plainWording, type TagSource } from "../tag.ts";
@@ -9,7 +9,7 @@ import { Catalogue } from "./catalogue.ts";
 import { readShop, type ShopFiles } from "./files.ts";
 import { ACTIONS_HEADING, ADVICE, RewardForm, WebShopGame } from "./game.ts";
 import { madeUpProducts } from "./made-up.ts";
-import { bestPurchase, plannedShopper, randomShopper } from "./players.ts";
+import { bestPurchase, expertShopper, randomShopper } from "./players.ts";
 
 const WebShopConfig = z.strictObject({
   /** Folder with WebShop's files (items_shuffle_1000.json and others); null for a made-up catalogue. */
@@ -44,9 +44,7 @@ const HOME =
 /** Products made up where productsMax is null. */
 const MADE_UP = 1000;
 
-/** Catalogues kept in memory at once. */
-const CATALOGUES_KEPT = 2;
-const kept = keeping<Catalogue>(CATALOGUES_KEPT);
+const cache = cached<Catalogue>(2);
 
 function filesOf({ dataset, humanGoals }: WebShopConfig, folder: string): ShopFiles {
   const suffix = dataset === "small" ? "_1000" : "";
@@ -70,7 +68,7 @@ function catalogueOf(config: WebShopConfig): Catalogue {
   const { dataPath, dataset, productsMax, humanGoals, catalogueSeed } = config;
   const lack = missing(config);
   if (lack !== null) throw new DataError(lack);
-  return kept(JSON.stringify({ dataPath, dataset, productsMax, humanGoals, catalogueSeed }), () => {
+  return cache(JSON.stringify({ dataPath, dataset, productsMax, humanGoals, catalogueSeed }), () => {
     if (dataPath === null) return new Catalogue(madeUpProducts(productsMax ?? MADE_UP, catalogueSeed));
     return new Catalogue(readShop(filesOf(config, dataPath), productsMax));
   });
@@ -88,7 +86,8 @@ function parts(config: WebShopConfig, instruction: string): Parts {
     },
     brief,
     random: randomShopper,
-    optimal: plannedShopper,
+    optimal: null,
+    expert: expertShopper,
     best: bestPurchase,
     demonstrator: null,
   };

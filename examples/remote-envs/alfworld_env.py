@@ -3,8 +3,8 @@
     pip install alfworld && alfworld-download
     python3 examples/remote-envs/alfworld_env.py --port 7110
 
-Games are those of ALFWorld's own splits, in the order of their paths; the layout seed chooses one of them. Episodes are played one action
-at a time, as RAGEN plays them: TextWorld's planner is not made for threads.
+The layout seed selects a game of ALFWorld's splits, in the order of their paths. A lock serializes all actions, as in RAGEN:
+TextWorld's planner is not thread-safe.
 """
 
 import json

@@ -1,15 +1,15 @@
-"""Serves envs to Bunraku over HTTP, with Python's standard library alone. docs/remote-envs.md has the protocol.
+"""Serves envs to Bunraku over HTTP. Needs only Python's standard library. docs/remote-envs.md has the protocol.
 
-An env is a class. Making one opens an episode; it has
+An env is a class; an instance is one episode. It has
 
     observation   what the agent sees now
     actions       all actions of the episode, or None if it takes any text      (optional)
     admissible    the actions that make sense now, or None                      (optional)
-    expert()      what a good player would do now, or None                      (optional)
-    step(action)  plays one action; returns a dict: reward, done, success, and if they are known valid, effective, extra
-    close()       gives back what the episode holds                             (optional)
+    expert()      the action of a good player, or None                          (optional)
+    step(action)  plays one action; returns a dict with reward, done, success and optionally valid, effective, extra
+    close()       releases the resources of the episode                         (optional)
 
-Episodes are played side by side in threads, each of them one action at a time.
+Episodes run concurrently in threads; each plays one action at a time.
 """
 
 import argparse
@@ -23,11 +23,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PROTOCOL = 1
 BODY_BYTES_MAX = 1 << 20
-ASKS = ("open", "step", "close")
+REQUESTS = ("open", "step", "close")
 
 
 class Refused(Exception):
-    """An ask that cannot be served, and the status that says whose fault it is."""
+    """A request that cannot be served; the status says whose fault it is."""
 
     def __init__(self, message, status=400):
         super().__init__(message)
@@ -35,12 +35,12 @@ class Refused(Exception):
 
 
 class Episode:
-    """An open episode, and its last ask with the answer: asked again, it is given again."""
+    """An open episode with its last request and answer, which a repeated request gets again."""
 
     def __init__(self):
         self.lock = threading.Lock()
         self.env = None
-        self.asked = None
+        self.request = None
         self.answer = None
         self.steps = 0
         self.done = False
@@ -62,20 +62,8 @@ class EnvServer:
     def health(self):
         return {"protocol": PROTOCOL, "envs": list(self.envs)}
 
-    def ask(self, kind, body):
-        return {"open": self.open, "step": self.step, "close": self.close, "batch": self.batch}[kind](body)
-
-    def batch(self, body):
-        answers = []
-        for ask in field(body, "asks", list):
-            try:
-                kind = field(ask, "ask", str)
-                if kind not in ASKS:
-                    raise Refused(f"a batch has {', '.join(ASKS)}, not {kind}")
-                answers.append(self.ask(kind, ask))
-            except Refused as refused:
-                answers.append({"error": str(refused)})
-        return {"answers": answers}
+    def answer(self, kind, body):
+        return {"open": self.open, "step": self.step, "close": self.close}[kind](body)
 
     def open(self, body):
         name = body.get("env") or next(iter(self.envs))
@@ -83,13 +71,13 @@ class EnvServer:
         if maker is None:
             raise Refused(f"no env named {name}; there are {', '.join(self.envs)}", 404)
         seeds = field(body, "layoutSeed", int), field(body, "dynamicsSeed", int)
-        asked = ("open", name, *seeds, json.dumps(body.get("options")))
-        episode = self.take_place(field(body, "episode", str))
+        request = ("open", name, *seeds, json.dumps(body.get("options")))
+        episode = self.reserve(field(body, "episode", str))
         with episode.lock:
             if self.episodes.get(body["episode"]) is not episode:
-                raise Refused("this episode was closed, or failed, while it was opened", 409)
-            if episode.asked is not None:
-                if episode.asked != asked:
+                raise Refused("this episode was closed, or failed, while it was opening", 409)
+            if episode.request is not None:
+                if episode.request != request:
                     raise Refused("this episode is open already; another one needs another name", 409)
                 return episode.answer
             episode.expert = body.get("expert") is True
@@ -100,15 +88,15 @@ class EnvServer:
                 self.forget(body["episode"])
                 release(episode)
                 raise broken(error) from error
-            episode.asked, episode.answer = asked, answer
+            episode.request, episode.answer = request, answer
             return answer
 
     def step(self, body):
         name, number, action = field(body, "episode", str), field(body, "step", int), field(body, "action", str)
         episode = self.find(name)
         with episode.lock:
-            asked = ("step", number, action)
-            if episode.asked == asked:
+            request = ("step", number, action)
+            if episode.request == request:
                 return episode.answer
             if episode.env is None or number != episode.steps or episode.done:
                 state = "is over" if episode.done else f"is at step {episode.steps}"
@@ -122,7 +110,7 @@ class EnvServer:
                 episode.done = True
                 raise broken(error) from error
             episode.touched = self.clock()
-            episode.asked, episode.answer = asked, answer
+            episode.request, episode.answer = request, answer
             return answer
 
     def close(self, body):
@@ -135,7 +123,7 @@ class EnvServer:
                     raise broken(error) from error
         return {}
 
-    def take_place(self, name):
+    def reserve(self, name):
         with self.lock:
             if name not in self.episodes:
                 if len(self.episodes) >= self.episodes_max:
@@ -181,7 +169,7 @@ def release(episode):
 
 
 def broken(error):
-    """An env that raises has failed, and would again: the client shall not repeat the ask."""
+    """An env that raises would raise again, so 422 tells the client not to repeat the request."""
     return Refused(f"the env raised {type(error).__name__}: {error}", 422)
 
 
@@ -200,8 +188,8 @@ class HttpServer(ThreadingHTTPServer):
 def make_handler(server, token):
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = -1  # headers and body leave together; two small packets would wait for each other
-        timeout = 120  # seconds that a connection may be silent
+        wbufsize = -1  # headers and body in one packet; Nagle's algorithm would delay the second of two
+        timeout = 120  # seconds of silence before a connection is closed
         unread = False
 
         def do_GET(self):
@@ -210,7 +198,7 @@ def make_handler(server, token):
         def do_POST(self):
             self.unread = True
             kind = self.path.strip("/")
-            self.serve(lambda: server.ask(kind, self.body()) if kind in (*ASKS, "batch") else unknown(self.path))
+            self.serve(lambda: server.answer(kind, self.body()) if kind in REQUESTS else unknown(self.path))
 
         def serve(self, answer):
             try:
@@ -218,7 +206,7 @@ def make_handler(server, token):
                 self.send(200, answer())
             except Refused as refused:
                 self.send(refused.status, {"error": str(refused)})
-            except ConnectionError:  # whoever asked has left, and will ask again if it wants the answer
+            except ConnectionError:  # the client has left; it repeats the request if it wants the answer
                 self.close_connection = True
             except Exception as error:
                 self.send(500, {"error": f"{type(error).__name__}: {error}"})
@@ -226,7 +214,7 @@ def make_handler(server, token):
         def check_token(self):
             given = self.headers.get("Authorization", "").removeprefix("Bearer ")
             if token is not None and not hmac.compare_digest(given.encode(), token.encode()):
-                raise Refused("a token is asked for, as Authorization: Bearer TOKEN", 401)
+                raise Refused("this server needs a token: Authorization: Bearer TOKEN", 401)
 
         def body(self):
             length = self.headers.get("Content-Length", "")
@@ -246,16 +234,16 @@ def make_handler(server, token):
             return body
 
         def send(self, status, answer):
-            # NaN and Infinity are no JSON; an env that earns them has failed.
+            # JSON has no NaN and no Infinity; an env that returns them has failed.
             try:
                 text = json.dumps(answer, allow_nan=False)
             except ValueError:
-                status, text = 500, json.dumps({"error": "the env gave a number that is NaN or infinite"})
+                status, text = 500, json.dumps({"error": "the env returned a number that is NaN or infinite"})
             data = text.encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
-            if self.unread:  # what was not read would be taken for the next request
+            if self.unread:  # the unread body would be parsed as the next request
                 self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(data)
@@ -268,22 +256,22 @@ def make_handler(server, token):
 
 
 def unknown(path):
-    raise Refused(f"nothing at {path}; there are /health, /open, /step, /close and /batch", 404)
+    raise Refused(f"nothing at {path}; there are /health, /open, /step and /close", 404)
 
 
 def main(envs, description):
-    """Serve `envs` until the process is ended. Prints its address as the first line."""
+    """Serves `envs` until the process ends. Its first line of output is its address."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--host", default="127.0.0.1", help="where to listen; another than loopback needs a token")
-    parser.add_argument("--port", type=int, default=7100, help="0: any free one")
-    parser.add_argument("--token-variable", help="environment variable with the token that clients must send")
-    parser.add_argument("--episodes-max", type=int, default=4096, help="open episodes allowed at once")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on; any but loopback needs a token")
+    parser.add_argument("--port", type=int, default=7100, help="0 picks a free port")
+    parser.add_argument("--token-variable", help="environment variable that holds the token which clients must send")
+    parser.add_argument("--episodes-max", type=int, default=4096, help="most open episodes")
     arguments = parser.parse_args()
     token = os.environ.get(arguments.token_variable) if arguments.token_variable else None
     if arguments.token_variable and not token:
         parser.error(f"the environment variable {arguments.token_variable} is not set")
     if token is None and arguments.host not in ("127.0.0.1", "localhost", "::1"):
-        parser.error(f"{arguments.host} can be reached by others: set --token-variable, or keep 127.0.0.1")
+        parser.error(f"{arguments.host} is open to other machines: set --token-variable, or keep 127.0.0.1")
     server = EnvServer(envs, arguments.episodes_max)
     http = HttpServer((arguments.host, arguments.port), make_handler(server, token))
     print(f"http://{arguments.host}:{http.server_address[1]}", flush=True)

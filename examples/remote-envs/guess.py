@@ -30,13 +30,13 @@ class Guess:
         if guess == self.number:
             self.observation = f"{guess} it is."
             return {"reward": 10, "done": True, "success": True}
-        told = self.low <= guess <= self.high
+        informative = self.low <= guess <= self.high
         if guess < self.number:
             self.low = max(self.low, guess + 1)
         else:
             self.high = min(self.high, guess - 1)
         self.observation = f"{guess} is too {'small' if guess < self.number else 'large'}."
-        return {"reward": -1, "done": False, "success": False, "effective": told}
+        return {"reward": -1, "done": False, "success": False, "effective": informative}
 
 
 if __name__ == "__main__":

@@ -26,9 +26,9 @@ export interface Result extends Evaluation {
 /** What stands beside it, on the same boards. */
 export interface Beside {
   readonly random: Omit<Evaluation, "ci95" | "passAt">;
-  /** A scripted player, where nobody knows the best; null where somebody does, or there is none. */
+  /** Success of the env's expert; null if it has none, or if the best possible is known. */
   readonly expert: number | null;
-  /** null: nobody knows it. */
+  /** null if unknown. */
   readonly best: number | null;
 }
 
@@ -46,7 +46,7 @@ export function evaluationReport(policy: string, result: Result, { random, exper
   const { name, tag, episodes, seed, samples, actionsMax, stops, failures, thoughts } = result;
   const rows = [row(policy, result, result.formatErrors)];
   if (policy !== "random") rows.push(randomRow(random));
-  if (policy !== "optimal" && expert !== null) rows.push(["scripted expert", percent(expert), "", "", "", "", ""]);
+  if (policy !== "expert" && expert !== null) rows.push(["expert", percent(expert), "", "", "", "", ""]);
   rows.push(["best possible", best === null ? "unknown" : percent(best), "", "", "", "", ""]);
   const width = Math.max(...rows.map(([title]) => title!.length));
   const head = ["", "success", "95 % interval", "reward", "turns", "actions", "format errors"];

@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { z } from "zod";
+import { cached } from "../../envs/data/cached.ts";
 import { jsonElements, jsonEntries } from "../../envs/data/json-parts.ts";
-import { keeping } from "../../envs/data/kept.ts";
 import { missingFile, readRows } from "../../envs/data/rows.ts";
 import { splitOfItem, splitOfSeed } from "../../envs/data/split.ts";
 
@@ -57,7 +57,7 @@ describe("readRows", () => {
     ["c.json", '{"target": 1}', /c\.json: does not hold an array/],
     ["d.csv", "target", /d\.csv: is not a \.parquet, \.jsonl or \.json file/],
     ["e.parquet", "no parquet at all", /e\.parquet: parquet file invalid/],
-    ["f.parquet", "PAR1", /f\.parquet: is no parquet file: 4 bytes/],
+    ["f.parquet", "PAR1", /f\.parquet: is not a parquet file: 4 bytes/],
   ])("refuses %s with one line that says where", async (name, text, message) => {
     const path = await file(name, text);
     expect(() => [...readRows(path, Countdown)]).toThrow(message);
@@ -101,10 +101,10 @@ describe("members of a large JSON file", () => {
 
   test.each([
     ["[1, 2", /ends in the middle/],
-    ["[1, 2] 3", /goes on after its end/],
+    ["[1, 2] 3", /has data after its end/],
     ["[1,, 2]", /JSON Parse error/],
     ["[1, 2,]", /JSON Parse error/],
-    ["[1, 2}", /closes otherwise than it opens/],
+    ["[1, 2}", /its brackets do not match/],
     ["", /ends in the middle/],
     ["7", /does not hold an array/],
   ])("are refused where the file is not JSON: %p", async (text, message) => {
@@ -144,9 +144,9 @@ describe("splits", () => {
   });
 });
 
-test("keeping loads once, and forgets what was used longest ago", () => {
+test("cached loads once, and forgets what was used longest ago", () => {
   const loads: string[] = [];
-  const kept = keeping<string>(2);
+  const kept = cached<string>(2);
   const get = (key: string) =>
     kept(key, () => {
       loads.push(key);

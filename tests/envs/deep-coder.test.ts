@@ -4,8 +4,8 @@ import { evaluatePlayer } from "../../envs/analysis/evaluate.ts";
 import { DeepCoderGame } from "../../envs/deep-coder/game.ts";
 import { readProblems, wholeProgram } from "../../envs/deep-coder/problem.ts";
 import { runSandboxed, type SandboxLimits, sandboxLack } from "../../envs/deep-coder/sandbox.ts";
-import { turnstile } from "../../envs/deep-coder/turnstile.ts";
 import { verdict } from "../../envs/deep-coder/verdict.ts";
+import { limiter } from "../../envs/outside/limiter.ts";
 import { envTag } from "../../envs/registry.ts";
 import { describeWhere } from "../needs.ts";
 
@@ -93,6 +93,11 @@ sys.exit(0)`;
       "Operation not permitted",
     ],
     [
+      "secret memory, which no limit counts",
+      "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nlibc.syscall(447, 0)\nraise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))",
+      "Operation not permitted",
+    ],
+    [
       "namespaces of its own",
       "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nassert libc.unshare(0x10000000) == -1\nraise OSError(libc.mount(b'none', b'/tmp', b'tmpfs', 0, None), 'refused')",
       "OSError(-1, 'refused')",
@@ -146,7 +151,7 @@ sys.exit(0)`;
 
 describeWhere(lack, "verdicts", () => {
   const judge = async (problem: typeof sum, answer: string, limits = LIMITS) => {
-    const game = new DeepCoderGame(problem!, { stepsMax: 1, limits, enter: turnstile(1) });
+    const game = new DeepCoderGame(problem!, { stepsMax: 1, limits, limit: limiter(1) });
     await game.start();
     const effect = await game.act(answer);
     return { ...effect, shown: game.render() };
@@ -207,7 +212,7 @@ os._exit(0)`;
   });
 
   test("a second answer is asked for with the reason why the first was wrong", async () => {
-    const game = new DeepCoderGame(sum!, { stepsMax: 2, limits: LIMITS, enter: turnstile(1) });
+    const game = new DeepCoderGame(sum!, { stepsMax: 2, limits: LIMITS, limit: limiter(1) });
     expect((await game.act("print(0)")).done).toBe(false);
     expect(game.render()).toBe(`${sum!.text}\n\nFeedback: Passed 1/3 tests. Test 0: wrong output 0`);
     expect(await game.act("print(sum(map(int, input().split())))")).toMatchObject({
@@ -219,7 +224,7 @@ os._exit(0)`;
   });
 
   test("an answer that is closed while it runs is an error, and no reward", async () => {
-    const game = new DeepCoderGame(sum!, { stepsMax: 1, limits: LIMITS, enter: turnstile(1) });
+    const game = new DeepCoderGame(sum!, { stepsMax: 1, limits: LIMITS, limit: limiter(1) });
     const acting = game.act("while True: pass");
     // One turn of the event loop: the program has been started.
     await Bun.sleep(0);
@@ -241,13 +246,13 @@ describeWhere(lack, "the tag", () => {
 
 describe("verdict", () => {
   test("throws where the sandbox failed before the program", () => {
-    expect(() => verdict(sum!, { lines: [], stopped: null })).toThrow("the sandbox ended before the program began");
+    expect(() => verdict(sum!, { lines: [], stopped: null })).toThrow("the sandbox ended before the program started");
   });
 
   test.each([
     ["time", "Test 1 did not end: it took too long."],
     ["output", "Test 1 did not end: it wrote too much."],
-    [null, "Test 1 did not end: the program was ended or crashed."],
+    [null, "Test 1 did not end: the program crashed or was killed."],
   ] as const)("counts nothing of a run that was stopped by %p", (stopped, detail) => {
     const lines = ['{"ready": true}', '{"test": 0, "ok": true, "out": "3"}'];
     expect(verdict(sum!, { lines, stopped })).toEqual({
@@ -296,22 +301,22 @@ describe("problems", () => {
   });
 });
 
-test("a turnstile lets in as many as it may, in their order", async () => {
-  const enter = turnstile(2);
-  const entered: number[] = [];
-  const leaves: (() => void)[] = [];
-  const workers = [0, 1, 2, 3].map(async (worker) => {
-    const leave = await enter();
-    entered.push(worker);
-    leaves.push(leave);
-  });
-  await Promise.all(workers.slice(0, 2));
-  expect(entered).toEqual([0, 1]);
-  leaves[1]!();
-  await workers[2];
-  expect(entered).toEqual([0, 1, 2]);
-  leaves[0]!();
-  leaves[2]!();
-  await workers[3];
-  expect(entered).toEqual([0, 1, 2, 3]);
+test("a limiter runs as many tasks as it may, the others in the order of their calls", async () => {
+  const limit = limiter(2);
+  const started: number[] = [];
+  const ends = [0, 1, 2, 3].map(() => Promise.withResolvers<void>());
+  const tasks = ends.map(({ promise }, task) =>
+    limit(async () => {
+      started.push(task);
+      await promise;
+      if (task === 1) throw new Error("a failed task leaves its place too");
+    }).catch(String),
+  );
+  expect(started).toEqual([0, 1]);
+  ends[1]!.resolve();
+  await tasks[1];
+  expect(started).toEqual([0, 1, 2]);
+  for (const { resolve } of ends) resolve();
+  await Promise.all(tasks);
+  expect(started).toEqual([0, 1, 2, 3]);
 });

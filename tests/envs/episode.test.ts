@@ -186,7 +186,7 @@ describe("an episode of a game that lives elsewhere", () => {
   test("plays one turn at a time, and none after a failure", async () => {
     const env = await openEpisode(new FarCounter(false), rules);
     const first = env.step(say("One", "Break", "One"));
-    const message = "a turn of this episode is being played, or failed; wait, or open a new one";
+    const message = "the previous turn of this episode has not ended, or it failed; wait for it, or open a new episode";
     expect(() => env.step(say("One"))).toThrow(message);
     expect(await Promise.resolve(first).catch(String)).toBe("Error: the line is dead");
     expect(() => env.step(say("One"))).toThrow(message);

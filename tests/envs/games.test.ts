@@ -11,7 +11,7 @@ import {
 import { Config2048, Game2048, slide } from "../../envs/game-2048/game.ts";
 import { metaMathLabel, QuestionGame } from "../../envs/questions/game.ts";
 import { isSolved, SOLVED, solveCube, TURNS, turned, turns } from "../../envs/rubik/cube.ts";
-import { searchReward } from "../../envs/search/reward.ts";
+import { answerScore } from "../../envs/search/answer.ts";
 import { SudokuConfig, SudokuGame } from "../../envs/sudoku/game.ts";
 import { conflicts, generateSudoku, solutionCount } from "../../envs/sudoku/grid.ts";
 
@@ -264,9 +264,9 @@ describe("answers", () => {
 
   test("a search answer earns its word F1, from 0.3 on", () => {
     // 2 of 4 words right, 2 of 2 found: 2 * 0.5 * 1 / 1.5 = 2 / 3.
-    expect(searchReward("Countess Ada of Lovelace", "Ada Lovelace")).toBeCloseTo(2 / 3, 12);
-    expect(searchReward("the  ADA lovelace.", "Ada Lovelace")).toBe(1);
-    expect(searchReward("no it is not", "no")).toBe(0);
-    expect(searchReward("one two three four five six ada", "Ada Lovelace")).toBe(0);
+    expect(answerScore("Countess Ada of Lovelace", "Ada Lovelace")).toBeCloseTo(2 / 3, 12);
+    expect(answerScore("the  ADA lovelace.", "Ada Lovelace")).toBe(1);
+    expect(answerScore("no it is not", "no")).toBe(0);
+    expect(answerScore("one two three four five six ada", "Ada Lovelace")).toBe(0);
   });
 });

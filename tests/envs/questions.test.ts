@@ -85,7 +85,7 @@ describe("data sets", () => {
       try {
         return questions("metamathqa", fixture("metamathqa.parquet"), split, false).map(({ text }) => text);
       } catch (error) {
-        expect(String(error)).toContain(`none of its 3 questions is for ${split}; set split to all`);
+        expect(String(error)).toContain(`none of 3 questions is in the split ${split}; set split to all`);
         return [];
       }
     };

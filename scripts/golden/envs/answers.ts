@@ -3,7 +3,7 @@ import { z } from "zod";
 import { BanditConfig, BanditGame } from "../../../envs/bandit/game.ts";
 import { CountdownConfig, CountdownGame, signedSolution } from "../../../envs/countdown/game.ts";
 import { metaMathLabel, QuestionGame } from "../../../envs/questions/game.ts";
-import { searchReward } from "../../../envs/search/reward.ts";
+import { answerScore } from "../../../envs/search/answer.ts";
 import { parseReply } from "../../../envs/text/answer.ts";
 import type { Check } from "../check.ts";
 
@@ -152,6 +152,6 @@ export function searchRewards(body: unknown): Check[] {
   return X6.parse(body).map(({ pred, gt, reward }) => ({
     name: `${JSON.stringify(pred)} for ${JSON.stringify(gt)}`,
     expected: reward,
-    got: searchReward(pred, gt),
+    got: answerScore(pred, gt),
   }));
 }

@@ -165,14 +165,11 @@ export function alfworldMemories(body: unknown): Check[] {
     observation: state,
     actionsLeft: actions_left,
     reply: llm_response ?? null,
-    nothingRead: manager_invalid_action ?? false,
+    noValidAction: (include_warning && manager_invalid_action) ?? false,
   }));
   const memory = (turn: number) =>
-    alfworldMemory(turns, {
-      turn,
-      from: history_start,
-      window: max_context_window,
-      warn: include_warning,
+    alfworldMemory(turns.slice(0, turn + 1), {
+      from: Math.max(history_start, max_context_window === -1 ? 0 : turn - max_context_window + 1),
       replyWordsHint: 512,
       think: true,
     });

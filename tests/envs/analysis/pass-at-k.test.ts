@@ -33,9 +33,9 @@ describe("passAtK", () => {
   });
 
   test.each([
-    [4, 2, 5, "pass@5 cannot be told from 4 tries"],
-    [4, 2, 0, "pass@0 cannot be told from 4 tries"],
-    [4, 5, 1, "5 of 4 tries cannot have been solved"],
+    [4, 2, 5, "pass@k of 4 tries needs k from 1 to 4, got 5"],
+    [4, 2, 0, "pass@k of 4 tries needs k from 1 to 4, got 0"],
+    [4, 5, 1, "of 4 tries, 0 to 4 can be solved, got 5"],
   ])("refuses %p tries, %p solved, k %p", (tries, solved, k, message) => {
     expect(() => passAtK(tries, solved, k)).toThrow(new RangeError(message));
   });

@@ -1,7 +1,7 @@
 /** How a server that somebody else runs is asked: a local one that does what it should not. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { z } from "zod";
-import { type AskOptions, JsonServer, type ServerOptions, serverOptions } from "../../../envs/outside/json-server.ts";
+import { JsonServer, type ServerOptions, serverOptions } from "../../../envs/outside/json-server.ts";
 
 const Answer = z.object({ n: z.number() });
 const requests: Request[] = [];
@@ -26,13 +26,13 @@ const json =
   () =>
     Response.json(value, { status });
 
-function ask(given: typeof answers, options: Partial<ServerOptions> = {}, asked: AskOptions = {}) {
+function ask(given: typeof answers, options: Partial<ServerOptions> = {}, signal?: AbortSignal) {
   answers = [...given];
   requests.length = 0;
   bodies.length = 0;
   const standard = z.object(serverOptions).parse({ retryMs: 1 });
   const server = new JsonServer({ ...standard, name: "the oracle", help: "Start it.", url, ...options });
-  return server.ask("/ask", { question: 6 }, Answer, asked);
+  return server.ask("/ask", { question: 6 }, Answer, signal);
 }
 
 describe("a server", () => {
@@ -91,10 +91,10 @@ describe("a server", () => {
   });
 
   test("must answer as agreed", async () => {
-    expect(await ask([() => new Response("<html>")]).catch(String)).toContain('answers what is no JSON: "<html>"');
-    expect(await ask([() => new Response('{"n": NaN}')]).catch(String)).toContain("answers what is no JSON");
+    expect(await ask([() => new Response("<html>")]).catch(String)).toContain('answers "<html>", which is not JSON');
+    expect(await ask([() => new Response('{"n": NaN}')]).catch(String)).toContain("which is not JSON");
     expect(await ask([json({ n: "1" })]).catch(String)).toContain(
-      "answers something else than agreed (n: Invalid input: expected number, received string)",
+      "answers in another format (n: Invalid input: expected number, received string)",
     );
   });
 
@@ -122,7 +122,7 @@ describe("a server", () => {
       asked.resolve();
       return new Promise<Response>(() => {});
     };
-    const answer = ask([never], {}, { signal: leaving.signal });
+    const answer = ask([never], {}, leaving.signal);
     await asked.promise;
     leaving.abort(new Error("closed"));
     expect(await answer.catch(String)).toBe("Error: closed");
@@ -137,7 +137,7 @@ test("a server is not waited for between two tries either", async () => {
     asked.resolve();
     return new Response(null, { status: 503 });
   };
-  const answer = ask([busy], { retryMs: 600_000 }, { signal: leaving.signal });
+  const answer = ask([busy], { retryMs: 600_000 }, leaving.signal);
   await asked.promise;
   leaving.abort(new Error("closed"));
   expect(await answer.catch(String)).toBe("Error: closed");
@@ -170,7 +170,7 @@ describe("a token", () => {
 
   test("that is not set is asked for before anything is sent", async () => {
     expect(await ask([json({ n: 1 })], { tokenVariable: variable }).catch(String)).toBe(
-      `Error: the oracle asks for a token: set the environment variable ${variable}`,
+      `Error: the oracle needs a token: set the environment variable ${variable}`,
     );
     expect(requests.length).toBe(0);
   });

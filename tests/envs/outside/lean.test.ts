@@ -99,7 +99,7 @@ describe("a Kimina server", () => {
       () => ({ error: "Lean REPL header command failed" }),
       "could not check the proof: Lean REPL header command failed",
     ],
-    [() => ({}), "answers without a response"],
+    [() => ({}), "sent a result without a response"],
     [() => Response.json({ detail: "No available REPLs" }, { status: 429 }), "answers 429: No available REPLs"],
     [() => Response.json({ detail: "Invalid API key" }, { status: 401 }), "answers 401: Invalid API key"],
   ])("that does not work is an error, and no rejected tactic (%#)", async (answer, message) => {

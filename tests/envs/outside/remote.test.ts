@@ -8,7 +8,6 @@ import type { OutsideGame } from "../../../envs/env.ts";
 import { openEpisode } from "../../../envs/episode.ts";
 import { envTag } from "../../../envs/registry.ts";
 import { FakeClock } from "../../actors/fake-clock.ts";
-import { jsonService } from "./json-service.ts";
 import { type PythonServer, startPython } from "./python-server.ts";
 
 const python: PythonServer = await startPython("guess.py");
@@ -90,7 +89,7 @@ describe("a remote game", () => {
     await gone[Symbol.asyncDispose]();
     const error = await played({ url: gone.url, retriesMax: 1 }, 1, []).catch(String);
     expect(error).toContain("/health after 2 tries: cannot be reached");
-    expect(error).toEndWith("Start it, or set env.options.url; docs/remote-envs.md says how.");
+    expect(error).toEndWith("Start it, or set env.options.url; see docs/remote-envs.md.");
   });
 
   test("is closed at the server however it is left, also while a step is played", async () => {
@@ -105,70 +104,11 @@ describe("a remote game", () => {
   });
 });
 
-describe("asks that wait together", () => {
-  test("travel together, and are answered as alone", async () => {
-    await using counted = line(() => false);
-    const options = { url: counted.url, batchMax: 16, requestsMax: 1 };
-    const tag = remote(options);
-    const episodes = Array.from({ length: 32 }, (_, layout) => tag.open({ layout, dynamics: 0 }) as OutsideGame);
-    await Promise.all(episodes.map((episode) => episode.start()));
-    const together = await Promise.all(episodes.map((episode) => episode.act("10")));
-    const after = counted.paths.length;
-    await Promise.all(episodes.map((episode) => episode.close()));
-    expect(counted.paths.slice(0, after)).toEqual(["/health", "/batch", "/batch", "/batch", "/batch"]);
-    for (const [layout, effect] of together.entries()) {
-      const alone = await played({}, layout, ["10"]);
-      expect([effect, episodes[layout]!.render()]).toEqual([alone[2] as never, alone[1] as never]);
-    }
-  });
-
-  test("are left at once when their episode is closed, though the others of the batch go on", async () => {
-    const answered = Promise.withResolvers<void>();
-    const stepping = Promise.withResolvers<void>();
-    await using server = jsonService(async ({ path, body }) => {
-      if (path === "/health") return { protocol: 1, envs: ["slow"] };
-      const asks = path === "/batch" ? (body as { asks: { ask: string }[] }).asks : [{ ask: path.slice(1) }];
-      if (asks.some(({ ask }) => ask === "step")) {
-        stepping.resolve();
-        await answered.promise;
-      }
-      const stepped = { observation: "seen", reward: 1, done: false, success: false };
-      const answers = asks.map(({ ask }) => (ask === "open" ? { observation: "hi" } : ask === "step" ? stepped : {}));
-      return path === "/batch" ? { answers } : answers[0];
-    });
-    const tag = remote({ url: server.url, batchMax: 4, requestsMax: 2 });
-    const [left, stays] = [1, 2].map((layout) => tag.open({ layout, dynamics: 0 }) as OutsideGame);
-    await Promise.all([left!.start(), stays!.start()]);
-    const [abandoned, played] = [left!.act("x").catch(String), stays!.act("x")];
-    await stepping.promise;
-    await left!.close();
-    expect(await abandoned).toBe("Error: the episode was closed");
-    answered.resolve();
-    expect(await played).toMatchObject({ reward: 1 });
-    await stays!.close();
-  });
-
-  test("fail one by one", async () => {
-    const tag = remote({ batchMax: 16, requestsMax: 1 });
-    const episodes = [1, 2, 3].map((layout) => tag.open({ layout, dynamics: 0 }) as OutsideGame);
-    await Promise.all(episodes.map((episode) => episode.start()));
-    await episodes[1]!.close();
-    const bad = remote({ batchMax: 16, requestsMax: 1, options: { highest: "many" } });
-    const failing = [bad, bad].map((one) =>
-      (one.open({ layout: 1, dynamics: 1 }) as OutsideGame).start().catch(String),
-    );
-    for (const error of await Promise.all(failing)) expect(error).toContain("the env raised TypeError");
-    const acts = await Promise.all([0, 2].map((i) => episodes[i]!.act("10")));
-    expect(acts.map(({ reward }) => typeof reward)).toEqual(["number", "number"]);
-    await Promise.all(episodes.map((episode) => episode.close()));
-  });
-});
-
 describe("the tag", () => {
   test("is solved by the server's expert, and by chance as a guess is", async () => {
     const tag = remote({ expert: true });
     const options = { episodes: 64, seed: 123, actionsMax: 5 };
-    expect(await evaluatePlayer(tag, tag.optimal!, options)).toMatchObject({ success: 1 });
+    expect(await evaluatePlayer(tag, tag.expert!, options)).toMatchObject({ success: 1 });
     // Five guesses of twenty: 1 - (19/20)^5 = 0.226; the interval of 64 episodes around it.
     const { success } = await evaluatePlayer(tag, tag.random, options);
     expect(success).toBeWithin(0.08, 0.38);
@@ -193,9 +133,9 @@ describe("the tag", () => {
 
   test("says what the server lacks for a player", async () => {
     const tag = remote();
-    expect(tag.optimal).toBeNull();
-    const asked = { ...remote(), optimal: remote({ expert: true }).optimal! };
-    expect(await evaluatePlayer(asked, asked.optimal, { episodes: 1, seed: 1 }).catch(String)).toContain(
+    expect(tag.expert).toBeUndefined();
+    const asked = { ...remote(), expert: remote({ expert: true }).expert! };
+    expect(await evaluatePlayer(asked, asked.expert, { episodes: 1, seed: 1 }).catch(String)).toContain(
       "set env.options.expert to false",
     );
   });
@@ -285,9 +225,8 @@ describe("the example server", () => {
     ["/step", { episode: "e" }, 400, "step must be of type int"],
     ["/open", "{", 400, "the body is no JSON"],
     ["/open", { episode: "e", layoutSeed: true, dynamicsSeed: 1 }, 400, "layoutSeed must be of type int"],
-    ["/batch", { asks: [{ ask: "dance" }, 7] }, 200, "a batch has open, step, close, not dance"],
+    ["/batch", { asks: [] }, 404, "nothing at /batch"],
     ["/open", "[]", 400, "the body must be an object"],
-    ["/batch", { asks: [] }, 200, "answers"],
     ["/nowhere", {}, 404, "nothing at /nowhere"],
   ])("answers %s with %j by %p, and goes on", async (path, body, status, said) => {
     const answer = await post(path, body);
@@ -326,7 +265,7 @@ describe("the example server", () => {
 
   test("does not listen to others without a token", async () => {
     expect(await startPython("guess.py", ["--host", "0.0.0.0"]).catch(String)).toContain(
-      "0.0.0.0 can be reached by others",
+      "0.0.0.0 is open to other machines",
     );
   });
 });

@@ -6,9 +6,9 @@ import { join } from "node:path";
 import { evaluatePlayer } from "../../../envs/analysis/evaluate.ts";
 import type { OutsideGame } from "../../../envs/env.ts";
 import { envTag } from "../../../envs/registry.ts";
-import { answerIn } from "../../../envs/search/answer.ts";
+import { answerIn, normalizeAnswer } from "../../../envs/search/answer.ts";
 import { documentsText, wordRetriever } from "../../../envs/search/retrieval.ts";
-import { normaliseAnswer } from "../../../envs/search/reward.ts";
+
 import { villageDocuments, villageQuestions } from "../../../envs/search/village.ts";
 import { pythonFixed } from "../../../envs/text/numbers.ts";
 import { expectNoWaitOnceClosed, jsonService } from "./json-service.ts";
@@ -51,7 +51,7 @@ describe("SearchQA, as RAGEN", () => {
   });
 
   test.each(ragen.normalise as [string, string][])("normalises %j to %j", (text, plain) => {
-    expect(normaliseAnswer(text)).toBe(plain);
+    expect(normalizeAnswer(text)).toBe(plain);
   });
 
   test.each(ragen.format)("shows documents %#", ({ results, config, text }) => {
@@ -143,7 +143,7 @@ describe("SearchQAMock", () => {
 
   test("needs neither server nor file, and plays 64 random episodes", async () => {
     const tag = envTag("SearchQAMock");
-    expect([tag.needs, tag.missing?.()]).toEqual([null, null]);
+    expect([tag.external, tag.missing?.()]).toEqual([false, null]);
     const options = { episodes: 64, seed: 123 };
     expect((await evaluatePlayer(tag, tag.optimal!, options)).success).toBe(1);
     expect((await evaluatePlayer(tag, tag.random, options)).success).toBeWithin(0.01, 0.3);
