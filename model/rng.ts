@@ -1,8 +1,6 @@
 /**
- * The only source of chance: numbers as a function of where they are used, not of when.
- *
- * A counter-based generator turns (seed, name, index) into a number with no state in between, so any process can draw coin 17
- * of episode "e3" and get the same one, whatever was drawn before. envs/rng is something else: RAGEN's generators, for its boards.
+ * Counter-based random numbers: a function of (seed, name, index) without state. Any process gets the same coin 17 of episode
+ * "e3", whatever it drew before. RAGEN's generators, for its boards, are in envs/rng.
  *
  * Philox4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011; constants as in its Random123 library.
  */
@@ -59,28 +57,28 @@ export function hash64(text: string): Hash64 {
   return [digest.readUInt32BE(0), digest.readUInt32BE(4)];
 }
 
-/** Whose coins. Make it once an episode, with `hash64` of the episode's id. */
+/** Key of an episode's coins: the run's seed and `hash64` of the episode's id. */
 export interface CoinKey {
-  /** uint32: the run's seed. */
+  /** uint32 */
   readonly seed: number;
   readonly episode: Hash64;
 }
 
-/** Second key word: keeps coins and sequences apart, whatever they are named. */
+/** Second key word: a coin never equals a sequence's draw of the same name. */
 const COINS = 0;
 const SEQUENCES = 1;
 
 /**
  * The coin that decides a token.
  *
- * @param tokenIndex  where the token goes in its episode; an integer from 0 to 2^53.
+ * @param tokenIndex  the token's place in its episode; an integer from 0 to 2^53.
  * @returns uniform in [0, 1), a multiple of 2^-53.
  */
 export function coin({ seed, episode }: CoinKey, tokenIndex: number): number {
   return uniformAt(seed, COINS, episode, tokenIndex);
 }
 
-/** Draws in order, for shuffles and initial weights: equal (seed, name) give equal sequences. */
+/** Draws in order, for shuffles and initial weights. Equal (seed, name) give equal sequences. */
 export function sequence(seed: number, name: string): Uniform {
   const hash = hash64(name);
   let index = 0;

@@ -1,4 +1,4 @@
-/** Mean and spread of a few numbers. Knows nothing of rewards, groups or tensors. Sums are taken in float64. */
+/** Mean and spread of plain numbers, with sums in float64. */
 
 /** @throws {RangeError} if there is nothing to average. */
 export function mean(values: ArrayLike<number>): number {
@@ -8,7 +8,7 @@ export function mean(values: ArrayLike<number>): number {
   return sum / values.length;
 }
 
-/** True if every value is the same number; then the spread is exactly 0, which rounding in the mean may hide. */
+/** True if all values are equal. Then the spread is exactly 0, although the mean may be rounded. */
 export function isConstant(values: ArrayLike<number>): boolean {
   for (let i = 1; i < values.length; i++) if (values[i] !== values[0]) return false;
   return true;

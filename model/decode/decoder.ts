@@ -1,14 +1,14 @@
 /**
- * Decodes many sequences at once, each with its own key/value cache that stays until the sequence is closed.
- * Tokens in, logits out: it knows no tokenizer, no sampling and no episodes.
+ * Decodes many sequences at once, each with a key/value cache in a slot of its own. Tokens in, logits out: it knows no
+ * tokenizer, no sampling and no episodes.
  *
- * - A token's logits depend on its own sequence and on how that was cut into appends and steps, bit for bit: not on the batch,
- *   the slot or the company. So a rollout is the same however many samplers share it. (onnxruntime adds up a product in the same
- *   order for any number of rows but one, so none is ever computed with one row; and on one thread, as on several it splits
- *   sums by the size of the product. So an engine's threads share the rows of a step, each in a lane of its own; all but for
- *   models too large for lanes, where the bits hold on one thread only.)
- * - A cache entry is never computed twice: a later turn only appends.
- * - Computed rows that nobody asked for write behind the capacity, where nothing reads.
+ * - A token's logits depend bit for bit on its own sequence and on how that was split into appends and steps, and on nothing
+ *   else: not on the batch, the slot or the other sequences. So a rollout is the same for any number of samplers.
+ *   onnxruntime adds up a product in the same order for two or more rows, so no product has one row. On several threads it
+ *   splits sums by the size of the product, so each thread computes rows of its own, in a lane. Models too large for lanes
+ *   keep this promise on one thread only.
+ * - A cache entry is computed once: a later turn only appends.
+ * - Padding rows write behind the capacity, where nothing reads.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import {
@@ -21,7 +21,7 @@ import {
   lanesFor,
   type Spec,
 } from "../engine/engine.ts";
-import { sizeOf } from "../engine/graph.ts";
+import { roundUp, sizeOf } from "../engine/graph.ts";
 import { layFrozen, layParameters, parameterArrays } from "../policy/parameters.ts";
 import {
   appendStates,
@@ -41,9 +41,9 @@ export interface DecoderOptions {
   readonly slots: number;
   /** Tokens of one sequence. */
   readonly capacity: number;
-  /** What adapters leave as it is: parameters of `baseOf(config)`; needed if the config has any. */
+  /** Parameters of `baseOf(config)`, which adapters do not change; needed if the config has adapters. */
   readonly frozen?: Float32Array;
-  /** Most memory for the scores of one layer's attention while sequences are appended to; at least one is at a time. */
+  /** Memory for the attention scores of one layer while appending; one sequence at a time may exceed it. */
   readonly appendBytesMax?: number;
 }
 
@@ -61,15 +61,15 @@ export class Decoder {
   readonly #config: ModelConfig;
   readonly #capacity: number;
   readonly #appendBytesMax: number;
-  /** What a cache really holds per slot: the capacity, and at least one more, whose content means nothing. */
+  /** Tokens of a slot's cache: the capacity, and at least one more for the writes of padding. */
   readonly #places: number;
   readonly #caches: ReadonlyMap<string, Float32Array>;
   readonly #shapes = new Map<string, Promise<CompiledShape>>();
-  /** With the parameters as they are. */
+  /** By shape, with the current parameters: an engine checks a job once. */
   readonly #jobs = new Map<CompiledShape, Job>();
   readonly #lengths: Int32Array;
   readonly #frozen: Readonly<Record<string, DeviceArray>>;
-  /** Of a step, (slots, V). */
+  /** (slots, V) of the last step. */
   readonly #logits: Float32Array;
   #parameters: { readonly flat: Float32Array; readonly arrays: Readonly<Record<string, DeviceArray>> };
 
@@ -94,7 +94,7 @@ export class Decoder {
     this.#caches = new Map(names.map((name) => [name, new Float32Array(size)]));
   }
 
-  /** Use these parameters from now on. Sequences that are open keep what older ones computed: close them first. */
+  /** Open sequences keep caches of the older parameters: close them first. */
   setParameters(parameters: Float32Array): void {
     this.#jobs.clear();
     this.#engine.release(this.#parameters.flat);
@@ -115,38 +115,33 @@ export class Decoder {
     return this.#capacity - this.#lengths[slot]!;
   }
 
-  /** Forget a slot's sequence. */
+  /** Empties a slot. */
   clear(slot: number): void {
     this.#lengths[slot] = 0;
   }
 
-  /** Forget what follows a sequence's first `length` tokens. @throws {RangeError} if it has not so many */
+  /** Keeps the first `length` tokens of a sequence. @throws {RangeError} if it has fewer */
   truncate(slot: number, length: number): void {
     if (!Number.isInteger(length) || length < 0 || length > this.#lengths[slot]!)
       throw new RangeError(`slot ${slot}: cannot keep ${length} of ${this.#lengths[slot]} tokens`);
     this.#lengths[slot] = length;
   }
 
-  /** As `appendMany`, for one sequence. @returns (V) */
-  append(slot: number, tokens: ArrayLike<number>): Promise<Float32Array> {
-    return this.appendMany([slot], [tokens]);
-  }
-
   /**
    * Append tokens to several sequences, each in a slot of its own.
    *
-   * @returns (n, V) logits after the last token of each; the caller's to keep.
+   * @returns (n, V) logits after the last token of each, in memory of their own.
    * @throws {RangeError} if a sequence gets no tokens or more than fit into the capacity, or two are in one slot; then nothing
    * changed.
    */
-  async appendMany(slots: readonly number[], tokens: readonly ArrayLike<number>[]): Promise<Float32Array> {
+  async append(slots: readonly number[], tokens: readonly ArrayLike<number>[]): Promise<Float32Array> {
     this.#checkAppend(slots, tokens);
     const { vocabulary } = this.#config;
     const all = new Float32Array(slots.length * vocabulary);
-    // Those of about equal length run together, padded to one length.
+    // Sequences of similar length run together, padded to one length.
     const groups = Map.groupBy(slots.keys(), (index) => appendLength(tokens[index]!.length));
     for (const [length, group] of groups) {
-      for (const members of this.#together(length, group)) {
+      for (const members of this.#batches(length, group)) {
         const shape = await this.#appendShape(appendRows(members.length), length);
         this.#feedAppend(shape, length, members, slots, tokens);
         await this.#engine.runLanes([[this.#job(shape)]]);
@@ -160,8 +155,8 @@ export class Decoder {
     return all;
   }
 
-  /** Those whose scores, new tokens against the whole cache, fit into the limit together. */
-  #together(length: number, group: readonly number[]): number[][] {
+  /** Splits a group so that the scores of a batch, new tokens against the whole cache, fit into the limit. */
+  #batches(length: number, group: readonly number[]): number[][] {
     const bytes = 4 * this.#config.heads * length * this.#places;
     const most = 2 ** Math.floor(Math.log2(Math.max(1, this.#appendBytesMax / bytes)));
     return Array.from({ length: Math.ceil(group.length / most) }, (_, i) => group.slice(i * most, (i + 1) * most));
@@ -170,8 +165,8 @@ export class Decoder {
   /**
    * Append one token to each of some sequences, all in slots 0 … rows - 1.
    *
-   * @param tokens  (rows) the token for each slot; a negative one leaves that slot as it is.
-   * @returns (rows, V) logits; only rows that got a token mean anything; overwritten by the next call.
+   * @param tokens  (rows) the token for each slot; a negative one leaves the slot unchanged.
+   * @returns (rows, V) logits, valid for rows that got a token; the next call overwrites them.
    * @throws {RangeError} if a sequence is full; then nothing changed.
    */
   async step(tokens: Int32Array): Promise<Float32Array> {
@@ -184,7 +179,7 @@ export class Decoder {
       partsOf(stepRows(tokens.length), this.#lanes).map(async ({ from, rows }) => {
         const shape = await this.#stepShape(rows, from);
         const last = this.#lengths.slice(from, from + rows);
-        // A slot that waits is fed a token too; what that writes lies behind its sequence and is overwritten unseen.
+        // A slot without a token gets token 0: its cache entry lies behind the sequence, and the next real token overwrites it.
         const fed = last.map((_, row) => Math.max(tokens[from + row] ?? 0, 0));
         shape.feeds["tokens"]!.write(fed);
         shape.feeds["last"]!.write(last);
@@ -268,7 +263,7 @@ export class Decoder {
     });
   }
 
-  /** Of the slots from … from + rows - 1. */
+  /** For the slots from … from + rows - 1. */
   #stepShape(rows: number, from: number): Promise<CompiledShape> {
     const config = this.#config;
     const feeds = { tokens: i32(rows, 1), last: i32(rows), total: i32() };
@@ -294,7 +289,7 @@ export class Decoder {
     return known;
   }
 
-  /** `cache` is how this function sees each cache. */
+  /** @param cache  the shape in which the function sees each cache */
   #compile(
     name: string,
     feeds: Readonly<Record<string, Spec>>,
@@ -340,7 +335,7 @@ export class Decoder {
   }
 }
 
-/** The rows of a step, shared among lanes in pieces of whole sixteens: of few, a lane would only wait for another. */
+/** Splits the rows of a step among lanes, in multiples of 16: a lane with few rows would only wait for another. */
 function partsOf(rows: number, lanes: number): { from: number; rows: number }[] {
   const most = roundUp(Math.ceil(rows / lanes), 16);
   const parts: { from: number; rows: number }[] = [];
@@ -348,10 +343,9 @@ function partsOf(rows: number, lanes: number): { from: number; rows: number }[] 
   return parts;
 }
 
-const roundUp = (value: number, multiple: number) => Math.ceil(value / multiple) * multiple;
 const powerOfTwo = (value: number) => 2 ** Math.ceil(Math.log2(value));
 
-// Sizes are rounded up so that few shapes are compiled: a step costs by the row, an append mostly by the run.
+// Sizes are rounded up so that few shapes are compiled. The cost of a step grows with its rows; an append costs mostly per run.
 const stepRows = (rows: number) => (rows <= 16 ? Math.max(powerOfTwo(rows), ROWS_MIN) : roundUp(rows, 16));
 const appendRows = (rows: number) => powerOfTwo(rows);
 const appendLength = (tokens: number) => roundUp(tokens, tokens <= 32 ? 8 : tokens <= 128 ? 16 : 64);

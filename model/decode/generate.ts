@@ -1,13 +1,12 @@
 /**
- * Writes replies: decodes every open sequence that owes one, all in one batch, one token a step.
- * Tokens in, tokens out: it knows no text, no env and no episode but its name, which names the coins.
+ * Writes replies to all sequences that wait for one, in one batch, one token a step. Tokens in, tokens out: it knows no text
+ * and no env.
  *
- * - Nothing is re-encoded: a sequence's cache stays until it is closed, and a later turn appends to all of it, or to as much of its
- *   beginning as it keeps.
- * - A reply is a function of parameters, sequence, coins and settings, whatever else is decoded beside it.
- * - Every reply says whether the policy ended it or a limit cut it.
- * - A request that cannot be met is refused before anything is computed, and logits that are not finite end the reply they were
- *   for: no other sequence is touched. Only a failure of the engine ends all that were computed together.
+ * - A sequence keeps its cache until it is closed. A later turn appends to it, or to the beginning that the request keeps.
+ * - A reply depends on parameters, sequence, coins and settings only, not on the other sequences of the batch.
+ * - A reply tells whether the policy ended it or a limit cut it.
+ * - An invalid request is refused before anything is computed. Logits that are not finite fail the one reply they belong to.
+ *   A failure of the engine fails every reply of the batch.
  */
 
 import { type CoinKey, coin } from "../rng.ts";
@@ -17,20 +16,20 @@ import { type SampleSettings, TokenSampler } from "./token-sampler.ts";
 export interface ReplyRequest {
   /** What came since the last reply; never empty. */
   readonly prompt: readonly number[];
-  /** Tokens of the sequence that stay in front of the prompt; those behind them are forgotten. All, if left out. */
+  /** Tokens of the sequence to keep in front of the prompt; the rest is dropped. Default: all. */
   readonly keep?: number;
   readonly coins: CoinKey;
-  /** The coin of the sequence's first token; each further token has the next. 0 if left out. */
+  /** Index of the coin of the sequence's first token; each further token has the next one. Default: 0. */
   readonly coinsFrom?: number;
   readonly settings: SampleSettings;
   /** Tokens that end a reply. */
   readonly stops: readonly number[];
-  /** Tokens written at the most, the stop token included. */
+  /** Most tokens to write, including the stop token. */
   readonly tokensMax: number;
 }
 
 export interface Reply {
-  /** Written tokens, the stop token included if it was written. */
+  /** Written tokens, including the stop token if there is one. */
   readonly tokens: number[];
   /** Natural-log probability of each, at the sampling temperature. */
   readonly logProbs: number[];
@@ -38,16 +37,17 @@ export interface Reply {
   readonly cut: boolean;
 }
 
-interface Writing {
+/** A reply in progress. */
+interface PendingReply {
   readonly slot: number;
   readonly request: ReplyRequest;
   readonly tokens: number[];
   readonly logProbs: number[];
-  /** Told when there is another token, or none will come. */
+  /** Called at the next token, and at the end. */
   readonly watchers: (() => void)[];
-  over: boolean;
-  readonly done: (reply: Reply) => void;
-  readonly failed: (error: unknown) => void;
+  ended: boolean;
+  readonly resolve: (reply: Reply) => void;
+  readonly reject: (error: unknown) => void;
 }
 
 export class Generator {
@@ -56,15 +56,14 @@ export class Generator {
   readonly #sampler: TokenSampler;
   readonly #free: number[];
   readonly #slots = new Map<string, number>();
-  /** By slot: the reply that it owes. */
-  readonly #owing = new Map<number, Writing>();
-  /** By slot: a reply's last token, which was written but not fed yet. The next prompt brings it along. */
+  /** By slot. */
+  readonly #pending = new Map<number, PendingReply>();
+  /** By slot: a reply's last token, which is not in the cache yet. It goes in front of the next prompt. */
   readonly #unfed = new Map<number, number>();
-  readonly #asked: Writing[] = [];
-  #writing: readonly Writing[] = [];
+  /** Replies whose prompt is not in the cache yet. */
+  readonly #waiting: PendingReply[] = [];
+  #decoding: readonly PendingReply[] = [];
   #running = false;
-  /** Since the generator was made. */
-  tokensWritten = 0;
 
   /** @param slots  as many as the decoder has. */
   constructor(decoder: Decoder, vocabulary: number, slots: number) {
@@ -73,10 +72,6 @@ export class Generator {
     this.#sampler = new TokenSampler(vocabulary);
     // Low slots first, so that a batch of few sequences has few rows.
     this.#free = Array.from({ length: slots }, (_, i) => slots - 1 - i);
-  }
-
-  get openSequences(): number {
-    return this.#slots.size;
   }
 
   /** Tokens of an open sequence so far. */
@@ -94,10 +89,10 @@ export class Generator {
     this.#slots.set(name, slot);
   }
 
-  /** Forget a sequence. @throws {RangeError} if it owes a reply: wait for that first. */
+  /** @throws {RangeError} while a reply to the sequence is being written. */
   close(name: string): void {
     const slot = this.#slotOf(name);
-    if (this.#owing.has(slot)) throw new RangeError(`cannot close ${name} while a reply to it is being written`);
+    if (this.#pending.has(slot)) throw new RangeError(`cannot close ${name} while a reply to it is being written`);
     this.#slots.delete(name);
     this.#unfed.delete(slot);
     this.#free.push(slot);
@@ -107,8 +102,8 @@ export class Generator {
   /**
    * Append the prompt to a sequence and write a reply to it. One at a time per sequence.
    *
-   * @throws {RangeError} if the request makes no sense, or does not fit into what is left of the sequence; then nothing changed.
-   * @throws {Error} if it could not be computed; then the sequence is of no more use.
+   * @throws {RangeError} if the request is invalid, or does not fit into the rest of the sequence; then nothing changed.
+   * @throws {Error} if the engine failed; then close the sequence.
    */
   reply(name: string, request: ReplyRequest): Promise<Reply> {
     const slot = this.#slotOf(name);
@@ -117,24 +112,24 @@ export class Generator {
       this.#decoder.truncate(slot, request.keep);
       this.#unfed.delete(slot);
     }
-    return new Promise<Reply>((done, failed) => {
-      const writing = { slot, request, tokens: [], logProbs: [], watchers: [], over: false, done, failed };
-      this.#owing.set(slot, writing);
-      this.#asked.push(writing);
+    return new Promise<Reply>((resolve, reject) => {
+      const reply = { slot, request, tokens: [], logProbs: [], watchers: [], ended: false, resolve, reject };
+      this.#pending.set(slot, reply);
+      this.#waiting.push(reply);
       if (!this.#running) void this.#run();
-    }).finally(() => this.#owing.delete(slot));
+    }).finally(() => this.#pending.delete(slot));
   }
 
-  /** The reply that is being written, from token `from` on, as soon as there is such a token; empty when none will come. */
+  /** Waits for token `from` of the reply in progress. @returns the tokens from there on; empty if the reply ended before */
   async written(name: string, from: number): Promise<number[]> {
-    const writing = this.#owing.get(this.#slotOf(name));
-    if (writing === undefined) return [];
-    if (!writing.over && writing.tokens.length <= from) await new Promise<void>((go) => writing.watchers.push(go));
-    return writing.tokens.slice(from);
+    const reply = this.#pending.get(this.#slotOf(name));
+    if (reply === undefined) return [];
+    if (!reply.ended && reply.tokens.length <= from) await new Promise<void>((go) => reply.watchers.push(go));
+    return reply.tokens.slice(from);
   }
 
   #check(name: string, slot: number, { prompt, tokensMax, keep = this.length(name) }: ReplyRequest): void {
-    if (this.#owing.has(slot)) throw new RangeError(`sequence ${name} owes a reply already`);
+    if (this.#pending.has(slot)) throw new RangeError(`sequence ${name} is writing a reply already; wait for it`);
     if (prompt.length === 0 || !Number.isInteger(tokensMax) || tokensMax < 1) {
       throw new RangeError(
         `sequence ${name}: ${tokensMax} tokens of reply to ${prompt.length} of prompt; at least 1 each`,
@@ -145,7 +140,7 @@ export class Generator {
       throw new RangeError(`sequence ${name}: there is no token ${stray} in ${this.#vocabulary}`);
     if (!Number.isInteger(keep) || keep < 0 || keep > this.length(name))
       throw new RangeError(`sequence ${name}: cannot keep ${keep} of ${this.length(name)} tokens`);
-    // The last token of a reply is not fed before the next prompt; the first of the next prompt may be it.
+    // The last token of a reply is fed with the next prompt.
     const needed = prompt.length + tokensMax - 1;
     const room = this.#decoder.length(slot) + this.#decoder.room(slot) - keep;
     if (needed <= room) return;
@@ -160,77 +155,79 @@ export class Generator {
     return slot;
   }
 
-  /** Works until nobody waits. Between steps the thread's other work gets its turn. */
+  /** Runs until no reply is pending. Between steps the thread does its other work. */
   async #run(): Promise<void> {
     this.#running = true;
-    while (this.#asked.length + this.#writing.length > 0) {
+    while (this.#waiting.length + this.#decoding.length > 0) {
       await new Promise((next) => setImmediate(next));
-      await this.#together(this.#asked.splice(0), (asked) => this.#admit(asked));
-      await this.#together(this.#writing, (writing) => this.#step(writing));
+      await this.#batch(this.#waiting.splice(0), (replies) => this.#admit(replies));
+      await this.#batch(this.#decoding, (replies) => this.#step(replies));
     }
     this.#running = false;
   }
 
-  /** What fails while these are computed in one batch fails for them, and for no others. */
-  async #together(all: readonly Writing[], compute: (all: readonly Writing[]) => Promise<void>): Promise<void> {
-    if (all.length === 0) return;
+  /** An error of `compute` fails the replies of this batch, and no others. */
+  async #batch(
+    replies: readonly PendingReply[],
+    compute: (replies: readonly PendingReply[]) => Promise<void>,
+  ): Promise<void> {
+    if (replies.length === 0) return;
     try {
-      await compute(all);
+      await compute(replies);
     } catch (error) {
-      for (const writing of all) this.#fail(writing, error);
+      for (const reply of replies) this.#fail(reply, error);
     }
   }
 
-  /** Append the prompts that wait, and write the first token of each reply. */
-  async #admit(asked: readonly Writing[]): Promise<void> {
-    const prompts = asked.map(({ slot, request }) => {
+  /** Append the waiting prompts, and write the first token of each reply. */
+  async #admit(replies: readonly PendingReply[]): Promise<void> {
+    const prompts = replies.map(({ slot, request }) => {
       const unfed = this.#unfed.get(slot);
       return unfed === undefined ? request.prompt : [unfed, ...request.prompt];
     });
-    const slots = asked.map(({ slot }) => slot);
+    const slots = replies.map(({ slot }) => slot);
     for (const slot of slots) this.#unfed.delete(slot);
-    const logits = await this.#decoder.appendMany(slots, prompts);
-    this.#writing = [...this.#writing, ...asked];
-    for (const [row, writing] of asked.entries()) this.#write(writing, logits, row * this.#vocabulary);
+    const logits = await this.#decoder.append(slots, prompts);
+    this.#decoding = [...this.#decoding, ...replies];
+    for (const [row, reply] of replies.entries()) this.#write(reply, logits, row * this.#vocabulary);
   }
 
-  async #step(all: readonly Writing[]): Promise<void> {
-    const rows = Math.max(...all.map(({ slot }) => slot)) + 1;
+  async #step(replies: readonly PendingReply[]): Promise<void> {
+    const rows = Math.max(...replies.map(({ slot }) => slot)) + 1;
     const fed = new Int32Array(rows).fill(-1);
-    for (const { slot, tokens } of all) fed[slot] = tokens.at(-1)!;
+    for (const { slot, tokens } of replies) fed[slot] = tokens.at(-1)!;
     const logits = await this.#decoder.step(fed);
-    for (const writing of all) this.#write(writing, logits, writing.slot * this.#vocabulary);
+    for (const reply of replies) this.#write(reply, logits, reply.slot * this.#vocabulary);
   }
 
-  /** Choose the next token of a reply; its cache entry is made when it is fed. */
-  #write(writing: Writing, logits: Float32Array, offset: number): void {
-    const { slot, request, tokens, logProbs } = writing;
+  /** Sample the next token of a reply. Its cache entry is computed when it is fed. */
+  #write(reply: PendingReply, logits: Float32Array, offset: number): void {
+    const { slot, request, tokens, logProbs } = reply;
     try {
       const drawn = coin(request.coins, (request.coinsFrom ?? 0) + this.#decoder.length(slot));
       const { token, logProb } = this.#sampler.sample(logits, offset, drawn, request.settings);
       tokens.push(token);
       logProbs.push(logProb);
     } catch (error) {
-      this.#fail(writing, error);
+      this.#fail(reply, error);
       return;
     }
-    this.tokensWritten++;
-    const ended = request.stops.includes(tokens.at(-1)!);
-    for (const told of writing.watchers.splice(0)) told();
-    if (!ended && tokens.length < request.tokensMax) return;
-    this.#drop(writing);
+    const stopped = request.stops.includes(tokens.at(-1)!);
+    for (const notify of reply.watchers.splice(0)) notify();
+    if (!stopped && tokens.length < request.tokensMax) return;
+    this.#end(reply);
     this.#unfed.set(slot, tokens.at(-1)!);
-    writing.done({ tokens, logProbs, cut: !ended });
+    reply.resolve({ tokens, logProbs, cut: !stopped });
   }
 
-  #fail(writing: Writing, error: unknown): void {
-    this.#drop(writing);
-    writing.failed(error);
+  #fail(reply: PendingReply, error: unknown): void {
+    this.#end(reply);
+    reply.reject(error);
   }
 
-  #drop(writing: Writing): void {
-    writing.over = true;
-    for (const told of writing.watchers.splice(0)) told();
-    this.#writing = this.#writing.filter((other) => other !== writing);
+  #end(reply: PendingReply): void {
+    reply.ended = true;
+    for (const notify of reply.watchers.splice(0)) notify();
+    this.#decoding = this.#decoding.filter((other) => other !== reply);
   }
 }

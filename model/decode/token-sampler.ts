@@ -1,14 +1,11 @@
 /**
- * Chooses a token from a row of logits, with a coin that is an argument.
+ * Samples a token from a row of logits with a given coin. It knows no engine, no generator and no stop rules.
  *
- * It knows no engine, no generator and no stop rules.
- *
- * - The log-probability is that of the whole distribution at the sampling temperature, softmax(logits / temperature), before
- *   top-p and top-k cut it: the learner recomputes exactly that from its own logits. With top-p or top-k at work the tokens are
- *   therefore drawn from a sharper distribution than the one recorded; training runs leave both off.
- * - At temperature 0 the most likely token is taken (the lowest id of equals) and its log-probability is that of softmax(logits).
- * - Sums are float64 and in a fixed order, so equal logits and coins give equal tokens and log-probabilities, bit for bit.
- * - Nothing is allocated per token: the scratch space and the result are the sampler's, made once.
+ * - The log-probability is that of softmax(logits / temperature) before top-p and top-k, which is what the learner recomputes.
+ *   With top-p or top-k the tokens come from a sharper distribution than the recorded one; training runs leave both off.
+ * - At temperature 0 it takes the most likely token (the lowest id of equals), with its log-probability in softmax(logits).
+ * - Sums are float64 in a fixed order, so equal logits and coins give equal tokens and log-probabilities, bit for bit.
+ * - It allocates nothing per token.
  */
 
 export interface SampleSettings {
@@ -31,7 +28,7 @@ export class TokenSampler {
   readonly #vocab: number;
   /** (V) exp(logit / temperature - the largest of them). */
   readonly #weights: Float64Array;
-  /** (V) token ids: a heap with the likeliest on top, and behind it those already popped, the likeliest last. */
+  /** (V) token ids: a heap with the likeliest on top; behind it the popped ones, the likeliest last. */
   readonly #heap: Uint32Array;
   #heapSize = 0;
   readonly #sampled: Sampled = { token: 0, logProb: 0 };
@@ -43,9 +40,9 @@ export class TokenSampler {
   }
 
   /**
-   * @param logits  any array that holds the row; the row is `[offset, offset + V)`.
+   * @param logits  holds the row at `[offset, offset + V)`.
    * @param coin    in [0, 1).
-   * @returns the same object each time: read it before the next call.
+   * @returns an object that the next call overwrites.
    * @throws {RangeError} if a logit of the row is not finite, or a setting is out of its range.
    */
   sample(logits: Float32Array, offset: number, coin: number, settings: SampleSettings): Readonly<Sampled> {
@@ -61,9 +58,9 @@ export class TokenSampler {
     const highest = logits[offset + best]!;
     const scale = temperature === 0 ? 1 : temperature;
     const total = this.#weigh(logits, offset, highest, scale);
-    const everything = topP === 1 && (topK === 0 || topK >= this.#vocab);
+    const keepsAll = topP === 1 && (topK === 0 || topK >= this.#vocab);
     let token = best;
-    if (temperature > 0) token = everything ? this.#pick(coin * total) : this.#pickOfBest(coin, total, topP, topK);
+    if (temperature > 0) token = keepsAll ? this.#pick(coin * total) : this.#pickOfBest(coin, total, topP, topK);
     this.#sampled.token = token;
     this.#sampled.logProb = (logits[offset + token]! - highest) / scale - Math.log(total);
     return this.#sampled;
@@ -116,7 +113,7 @@ export class TokenSampler {
     return last;
   }
 
-  /** As `#pick`, among the best tokens only, likeliest first. */
+  /** `#pick` among the best tokens only, likeliest first. */
   #pickOfBest(coin: number, total: number, topP: number, topK: number): number {
     this.#buildHeap();
     const countMax = topK === 0 ? this.#vocab : Math.min(topK, this.#vocab);
@@ -136,14 +133,14 @@ export class TokenSampler {
     return this.#ranked(count - 1);
   }
 
-  /** Sorting the whole vocabulary for the few tokens that top-p usually keeps would cost more than the rest of a sample. */
+  /** A heap, because top-p keeps few tokens: sorting the whole vocabulary would cost more than the rest of a sample. */
   #buildHeap(): void {
     this.#heapSize = this.#vocab;
     for (let token = 0; token < this.#vocab; token++) this.#heap[token] = token;
     for (let at = (this.#vocab >>> 1) - 1; at >= 0; at--) this.#sink(at);
   }
 
-  /** The token of a rank; 0 is the likeliest, and equals rank by id. */
+  /** The token of a rank; 0 is the likeliest, equals are in the order of their ids. */
   #ranked(rank: number): number {
     while (this.#vocab - this.#heapSize <= rank) {
       const top = this.#heap[0]!;

@@ -38,6 +38,9 @@ export interface Graph {
   readonly constants: ReadonlyMap<string, Constant>;
 }
 
+export const roundUp = (value: number, multiple: number): number => Math.ceil(value / multiple) * multiple;
+
+/** Values of a tensor. */
 export const sizeOf = (shape: readonly number[]): number => shape.reduce((size, dim) => size * dim, 1);
 
 /** Drop nodes and constants that no output needs. */

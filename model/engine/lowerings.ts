@@ -127,9 +127,6 @@ for (const [kernel, op] of Object.entries({
 lower<tf.SoftmaxAttrs>("Softmax", ({ logits }, { dim }, to) => {
   return to.tensor(to.recorder.emit("Softmax", [to.name(logits!)], 1, { axis: dim })[0]!, logits!.shape);
 });
-lower<tf.LogSoftmaxAttrs>("LogSoftmax", ({ logits }, { axis }, to) => {
-  return to.tensor(to.recorder.emit("LogSoftmax", [to.name(logits!)], 1, { axis })[0]!, logits!.shape);
-});
 
 lower<tf.ConcatAttrs>("Concat", (inputs, attributes, to) => {
   const parts = Object.values(inputs).filter((part) => sizeOf(part.shape) > 0);

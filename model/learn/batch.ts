@@ -1,16 +1,17 @@
 /**
- * Trajectories cut into micro-batches of few shapes: rows of similar length together, right-padded. Plain arrays; knows no
+ * Splits sequences into micro-batches of few shapes: rows of similar length together, right-padded. Plain arrays; knows no
  * tensors, no losses and no engine.
  *
- * Beside the padded tokens (B, T) a micro-batch names its written tokens, left-aligned as (B, W): everything a loss needs is
- * per written token, and the output layer runs on those alone.
+ * Beside the padded tokens (B, T) a micro-batch lists its written tokens, left-aligned as (B, W). All inputs of a loss are per
+ * written token, and the output layer runs on those only.
  */
+import { roundUp } from "../engine/graph.ts";
 
-/** One sequence to learn from. */
+/** One sequence that the network reads. */
 export interface Sequence {
   /** (T) */
   readonly tokens: Int32Array;
-  /** (W) ascending positions of the written tokens in `tokens`; never 0, as nothing predicts the first token. */
+  /** (W) ascending positions of the written tokens in `tokens`; never 0, because nothing predicts the first token. */
   readonly written: Int32Array;
 }
 
@@ -19,9 +20,9 @@ export interface MicroBatch {
   readonly rows: number;
   readonly length: number;
   readonly width: number;
-  /** Which sequence each row is; rows beyond are padding. */
+  /** The sequence of each row; further rows are padding. */
   readonly members: readonly number[];
-  /** Written tokens of each member; beyond them a row is padding. */
+  /** Written tokens of each member; the rest of a row is padding. */
   readonly counts: readonly number[];
   /** (B, T) */
   readonly tokens: Int32Array;
@@ -32,21 +33,20 @@ export interface MicroBatch {
 }
 
 export interface BatchLimits {
-  /** Largest B · T; a longer sequence is alone in its micro-batch. */
+  /** Largest B · T; a longer sequence gets a micro-batch of its own. */
   readonly tokensMax: number;
-  /** T is padded to a multiple of this, W likewise to a multiple of `widthMultiple`. */
+  /** T is padded to a multiple of this. */
   readonly lengthMultiple: number;
+  /** W is padded to a multiple of this. */
   readonly widthMultiple: number;
 }
 
-/** Rows are padded to a multiple of this, so that few shapes are compiled. */
+/** B is padded to a multiple of this. */
 const ROW_MULTIPLE = 4;
-
-const roundUp = (value: number, multiple: number) => Math.ceil(value / multiple) * multiple;
 
 /**
  * @returns micro-batches that hold every sequence once, longest first.
- * @throws {RangeError} if a sequence has no written token, one where nothing predicts it, or they do not ascend.
+ * @throws {RangeError} if a sequence has no written token, or the first token is written, or they do not ascend.
  */
 export function microBatches(sequences: readonly Sequence[], limits: BatchLimits): MicroBatch[] {
   const { tokensMax, lengthMultiple, widthMultiple } = limits;
@@ -63,7 +63,7 @@ export function microBatches(sequences: readonly Sequence[], limits: BatchLimits
   const batches: MicroBatch[] = [];
   for (let at = 0; at < order.length; ) {
     const length = roundUp(sequences[order[at]!]!.tokens.length, lengthMultiple);
-    // As many micro-batches as the limit asks for, and no fuller than the sequences fill them evenly.
+    // The fewest micro-batches that the limit allows, filled evenly.
     const rowsMax = Math.max(1, Math.floor(tokensMax / length));
     const left = order.length - at;
     const even = Math.ceil(left / Math.ceil(left / rowsMax));
@@ -95,11 +95,9 @@ export function microBatches(sequences: readonly Sequence[], limits: BatchLimits
   return batches;
 }
 
-/** Lay per-written-token values of each sequence out as (B, W), padded with 0. @param values  (W) for each sequence */
+/** (B, W) from values of each sequence's written tokens, padded with 0. @param values  (W) for each sequence */
 export function layRows(batch: MicroBatch, values: readonly ArrayLike<number>[]): Float32Array {
   const laid = new Float32Array(batch.rows * batch.width);
-  batch.members.forEach((member, row) => {
-    laid.set(values[member]! as Float32Array, row * batch.width);
-  });
+  for (const [row, member] of batch.members.entries()) laid.set(values[member]! as Float32Array, row * batch.width);
   return laid;
 }

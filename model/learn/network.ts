@@ -1,7 +1,6 @@
 /**
- * Parameters, their gradients and the optimizer, and the compiled functions that fill them: what a learner owns.
- * An `Objective` (objective.ts) says what is computed from the written tokens; the network runs it over micro-batches and adds gradients up,
- * so a minibatch of any size costs the memory of one micro-batch.
+ * A network in training: parameters, gradients, optimizer and the compiled functions between them. It runs an `Objective`
+ * (objective.ts) over micro-batches and adds the gradients up, so a minibatch of any size needs the memory of one micro-batch.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import { type DeviceArray, type Engine, f32, i32, type Job, lanesFor, type Spec } from "../engine/engine.ts";
@@ -19,31 +18,31 @@ import { layRows, type MicroBatch } from "./batch.ts";
 import type { Head, Objective, TokenInputs } from "./objective.ts";
 import { AdamW, type AdamWSettings, type AdamWState, type OptimizerResult } from "./optimizer.ts";
 
-/** Compiled shapes kept; each holds a few megabytes, and a long run meets many. */
+/** Most compiled shapes to keep. Each holds a few megabytes. */
 const COMPILED_MAX = 32;
 
 type Arrays = Readonly<Record<string, DeviceArray>>;
 
 interface Compiled {
-  /** Arrays of its own for the next micro-batch of this shape in this lane; they are free again after `finish`. */
-  take(lane: number): Taken;
+  /** A job with arrays of its own for the next micro-batch of this shape in this lane. `finish` makes all of them free again. */
+  take(lane: number): LaneJob;
   finish(): void;
   dispose(): Promise<void>;
 }
 
-interface Taken {
+interface LaneJob {
   readonly inputs: Arrays;
   readonly results: Arrays;
   readonly job: Job;
 }
 
-/** What a lane adds its gradients up in. */
+/** The sum of a lane's gradients. */
 interface LaneGradients {
   readonly flat: Float32Array;
   readonly arrays: Arrays;
 }
 
-/** What a function's runs in one lane have in common: the names of what they write are among those of what they read. */
+/** Arrays that all runs of a function in one lane share. Those written are also read. */
 interface Shared {
   readonly read: Arrays;
   readonly written: Arrays;
@@ -55,12 +54,12 @@ export class Network {
   readonly config: ModelConfig;
   readonly parameters: Parameters;
   readonly #engine: Engine;
-  /** By lane; the optimizer takes their sum. */
+  /** By lane; the optimizer adds them up. */
   readonly #gradients: readonly LaneGradients[];
   /** null if this network only scores. */
   readonly #optimizer: AdamW | null;
   readonly #lanes: number;
-  /** All that a forward pass reads, what is frozen included. */
+  /** Inputs of a forward pass, trained and frozen. */
   readonly #parameterArrays: Arrays;
   readonly #compiled = new Map<string, Promise<Compiled>>();
 
@@ -83,8 +82,8 @@ export class Network {
   }
 
   /**
-   * @param state   of the optimizer, to go on from.
-   * @param frozen  what adapters leave as it is; needed if the config has any.
+   * @param state   of the optimizer, to continue with.
+   * @param frozen  parameters that adapters do not change; needed if the config has adapters.
    */
   static async create(
     engine: Engine,
@@ -107,7 +106,7 @@ export class Network {
     return new Network(engine, config, parameters, frozen, gradients, optimizer);
   }
 
-  /** A network that only scores, and so needs no memory but its parameters'. */
+  /** A network that only scores: it has neither gradients nor optimizer. */
   static scorer(engine: Engine, config: ModelConfig, parameters: Parameters): Network {
     return new Network(engine, config, parameters, null, [], null);
   }
@@ -117,11 +116,12 @@ export class Network {
   }
 
   #trained(): AdamW {
-    if (this.#optimizer === null) throw new TypeError("this network only scores: it has no optimizer");
+    if (this.#optimizer === null)
+      throw new TypeError("this network has no optimizer: Network.scorer made it; make it with Network.create");
     return this.#optimizer;
   }
 
-  /** Add the objective's gradients over these micro-batches to what is there. @returns summed loss and metrics. */
+  /** Adds the objective's gradients over these micro-batches to the present ones. @returns sums of loss and metrics */
   async accumulate(
     objective: Objective,
     batches: readonly MicroBatch[],
@@ -129,7 +129,7 @@ export class Network {
     temperature = 1,
   ): Promise<Record<string, number>> {
     const sums: Record<string, number> = {};
-    const add = ({ results }: Taken) => {
+    const add = ({ results }: LaneJob) => {
       for (const [name, array] of Object.entries(results)) sums[name] = (sums[name] ?? 0) + (array.read()[0] as number);
     };
     await this.#runAll(
@@ -138,30 +138,30 @@ export class Network {
       (batch, { inputs: arrays }) => {
         for (const name of objective.inputs) arrays[name]!.write(layRows(batch, inputs[name]!));
       },
-      (_, taken) => add(taken),
+      (_, job) => add(job),
     );
     return sums;
   }
 
-  /** One optimizer step on the gradients so far, which are then zero again. */
+  /** Takes one optimizer step on the gradients, and sets them to zero. */
   step(settings: AdamWSettings): Promise<OptimizerResult> {
     return this.#trained().step(settings);
   }
 
-  /** Forget the gradients so far, which are then zero. @returns their Euclidean norm */
+  /** Sets the gradients to zero. @returns their Euclidean norm before */
   async dropGradient(): Promise<number> {
     const optimizer = this.#trained();
     const norm = await optimizer.norm();
-    optimizer.forget();
+    optimizer.clearGradients();
     return norm;
   }
 
-  /** The host's memory takes the parameters, which steps change on a GPU alone; with `moments`, the optimizer's too. */
+  /** Copies the parameters from the GPU to the host's memory; with `moments`, the optimizer's state too. */
   toHost({ moments }: { readonly moments: boolean }): void {
     for (const values of this.#memory(moments)) this.#engine.toHost(values);
   }
 
-  /** Parameters and moments were written to, in the host's memory. */
+  /** Copies parameters and moments from the host's memory to the GPU. */
   toDevice(): void {
     for (const values of this.#memory(true)) this.#engine.toDevice(values);
   }
@@ -171,12 +171,12 @@ export class Network {
     return [this.parameters.flat, ...(moments ? [moment, variance] : [])];
   }
 
-  /** A critic's value before every written token, by sequence; as long as it has written tokens. */
+  /** The critic's value before every written token: (sequences)(written tokens). */
   async values(batches: readonly MicroBatch[]): Promise<Float32Array[]> {
     return (await this.#score("value", batches, 1))["values"]!;
   }
 
-  /** Log-probability and entropy of every written token, by sequence. */
+  /** Log-probability and entropy of every written token: (sequences)(written tokens) each. */
   async score(
     batches: readonly MicroBatch[],
     temperature = 1,
@@ -207,43 +207,43 @@ export class Network {
   }
 
   /**
-   * Run a function of each micro-batch, in lanes.
+   * Runs a function on each micro-batch, in lanes.
    *
-   * @param write  fills what the function takes besides the batch itself.
-   * @param done   in the order of the batches.
+   * @param write  fills the function's inputs besides the batch itself.
+   * @param done   is called in the order of the batches.
    */
   async #runAll(
     batches: readonly MicroBatch[],
     compile: (batch: MicroBatch) => Promise<Compiled>,
-    write: (batch: MicroBatch, taken: Taken) => void,
-    done: (batch: MicroBatch, taken: Taken) => void,
+    write: (batch: MicroBatch, job: LaneJob) => void,
+    done: (batch: MicroBatch, job: LaneJob) => void,
   ): Promise<void> {
     const lists: Job[][] = Array.from({ length: this.#lanes }, () => []);
-    const used: { batch: MicroBatch; taken: Taken; compiled: Compiled }[] = [];
+    const used: { batch: MicroBatch; job: LaneJob; compiled: Compiled }[] = [];
     for (const [i, lane] of spread(batches, lists.length).entries()) {
       const batch = batches[i]!;
       const compiled = await compile(batch);
-      const taken = compiled.take(lane);
-      writeBatch(taken.inputs, batch);
-      write(batch, taken);
-      used.push({ batch, taken, compiled });
-      lists[lane]!.push(taken.job);
+      const job = compiled.take(lane);
+      writeBatch(job.inputs, batch);
+      write(batch, job);
+      used.push({ batch, job, compiled });
+      lists[lane]!.push(job.job);
     }
     try {
       await this.#engine.runLanes(lists);
-      for (const { batch, taken } of used) done(batch, taken);
+      for (const { batch, job } of used) done(batch, job);
     } finally {
       for (const { compiled } of used) compiled.finish();
-      this.#forgetOldest();
+      this.#dropOldest();
     }
   }
 
   #expectHead(head: Head): void {
     if (this.config.head !== head && this.config.head !== "both")
-      throw new TypeError(`this network's head says ${this.config.head}, not ${head}`);
+      throw new TypeError(`this network's head is "${this.config.head}"; this call needs "${head}" or "both"`);
   }
 
-  /** Parameters, or their gradients, that one of the network's heads depends on. */
+  /** The parameters, or their gradients, that a head depends on. */
   #of(head: Head, arrays: Arrays, prefix = ""): Arrays {
     const config = { ...this.config, head };
     const frozen = prefix === "" ? frozenShapes(config).keys() : [];
@@ -251,7 +251,7 @@ export class Network {
     return Object.fromEntries(names.map((name) => [name, arrays[name]!]));
   }
 
-  /** (B, W) of one of the network's heads: what it says of each written token. */
+  /** (B, W) scores of each written token by one head. */
   #scores(
     head: Head,
     parameters: Readonly<Record<string, tf.Tensor>>,
@@ -269,7 +269,7 @@ export class Network {
   #gradientFunction(objective: Objective, batch: MicroBatch, temperature: number): Promise<Compiled> {
     const { head } = objective;
     this.#expectHead(head);
-    return this.#known(`${objective.name} ${shapeKey(batch, temperature)}`, (name) => {
+    return this.#cached(`${objective.name} ${shapeKey(batch, temperature)}`, (name) => {
       const names = [...parameterShapes({ ...this.config, head }).keys()];
       const { rows, width } = batch;
       const given: Record<string, Spec> = batchSpecs(batch);
@@ -297,7 +297,7 @@ export class Network {
   }
 
   #scoreFunction(head: Head, batch: MicroBatch, temperature: number): Promise<Compiled> {
-    return this.#known(`score ${head} ${shapeKey(batch, temperature)}`, (name) => {
+    return this.#cached(`score ${head} ${shapeKey(batch, temperature)}`, (name) => {
       const shared = { read: this.#of(head, this.#parameterArrays), written: {} };
       const everyLane = new Array<Shared>(this.#lanes).fill(shared);
       return this.#compile(name, batchSpecs(batch), everyLane, (x) => ({
@@ -306,15 +306,15 @@ export class Network {
     });
   }
 
-  /** The least recently used is first, and is the one to go. */
-  #known(name: string, make: (name: string) => Promise<Compiled>): Promise<Compiled> {
+  /** Keeps the functions in the order of their last use. */
+  #cached(name: string, make: (name: string) => Promise<Compiled>): Promise<Compiled> {
     const compiled = this.#compiled.get(name) ?? make(name);
     this.#compiled.delete(name);
     this.#compiled.set(name, compiled);
     return compiled;
   }
 
-  #forgetOldest(): void {
+  #dropOldest(): void {
     for (const [name, unused] of this.#compiled) {
       if (this.#compiled.size <= COMPILED_MAX) return;
       this.#compiled.delete(name);
@@ -322,7 +322,7 @@ export class Network {
     }
   }
 
-  /** @param shared  by lane. What else is computed gets arrays of its own. */
+  /** @param shared  by lane. Other outputs get arrays of their own. */
   async #compile(
     name: string,
     given: Readonly<Record<string, Spec>>,
@@ -333,9 +333,9 @@ export class Network {
     const arrays = (specs: readonly [string, Spec][]) =>
       Object.fromEntries(specs.map(([key, spec]) => [key, this.#engine.array(spec)]));
     const results = Object.entries(run.outputs).filter(([key]) => !(key in shared[0]!.written));
-    const made = shared.map((): Taken[] => []);
+    const jobs = shared.map((): LaneJob[] => []);
     const taken = shared.map(() => 0);
-    const make = ({ read, written }: Shared): Taken => {
+    const make = ({ read, written }: Shared): LaneJob => {
       const own = { inputs: arrays(Object.entries(given)), results: arrays(results) };
       const job = { run, inputs: { ...read, ...own.inputs }, outputs: { ...written, ...own.results } };
       return { ...own, job };
@@ -343,9 +343,9 @@ export class Network {
     return {
       take(lane) {
         const index = taken[lane]!++;
-        const ofLane = made[lane]!;
-        ofLane[index] ??= make(shared[lane]!);
-        return ofLane[index];
+        const own = jobs[lane]!;
+        own[index] ??= make(shared[lane]!);
+        return own[index];
       },
       finish() {
         taken.fill(0);
@@ -355,7 +355,7 @@ export class Network {
   }
 }
 
-/** A lane for each batch: always that with the least to do so far, which for batches in falling order is nearly even. */
+/** The lane of each batch: the one with the fewest tokens so far. Batches come longest first, so lanes fill evenly. */
 function spread(batches: readonly MicroBatch[], lanes: number): number[] {
   const load = new Array<number>(lanes).fill(0);
   return batches.map(({ rows, length }) => {

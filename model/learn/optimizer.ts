@@ -10,13 +10,13 @@ export interface AdamWSettings {
   readonly beta1: number;
   readonly beta2: number;
   readonly epsilon: number;
-  /** Pulls every parameter towards 0 by `learningRate * weightDecay` of itself per step. */
+  /** A step multiplies every parameter by `1 - learningRate * weightDecay`. */
   readonly weightDecay: number;
-  /** Gradients are scaled down to this Euclidean norm where theirs is larger. */
+  /** Gradients of a larger Euclidean norm are scaled down to this. */
   readonly clipNorm: number;
 }
 
-/** The optimizer's memory, beside parameters and gradients of the same length. */
+/** State of the optimizer; the arrays are as long as the parameters. */
 export interface AdamWState {
   readonly moment: Float32Array;
   readonly variance: Float32Array;
@@ -27,17 +27,17 @@ export interface AdamWState {
 export interface OptimizerResult {
   /** Norm of the gradient before clipping. */
   readonly gradientNorm: number;
-  /** False if the norm is not finite: then nothing was changed. */
+  /** False if the norm is not finite; then nothing changed. */
   readonly applied: boolean;
 }
 
 /** Scalars of one step, in the order they are packed: clip scale, step size, decay, beta1, beta2, 1 / sqrt(correction2), epsilon. */
 const SCALARS = 7;
 
-/** Each piece has a dozen small objects in memory. */
+/** A piece costs a dozen small objects. */
 const PIECES_MAX = 1024;
 
-/** Graph names of the gradients, whose sum counts: a lane adds up its own. */
+/** Graph names of the lanes' gradients. */
 const gradientName = (index: number) => `gradient.${index}`;
 
 interface Memory {
@@ -52,9 +52,9 @@ export class AdamW {
   readonly #engine: Engine;
   readonly #gradients: readonly Float32Array[];
   readonly #scalars: DeviceArray;
-  /** Of each piece, the sum of the gradient's squares. */
+  /** Sum of the gradient's squares, by piece. */
   readonly #squares: Float32Array;
-  /** By lane, the functions of each piece. */
+  /** Jobs by lane, one for each piece. */
   readonly #norms: readonly (readonly Job[])[];
   readonly #steps: readonly (readonly Job[])[];
 
@@ -92,7 +92,7 @@ export class AdamW {
   }
 
   /**
-   * All arrays are kept and used in place: `step` changes `parameters` and forgets the gradients.
+   * Keeps all arrays and works in place: `step` changes `parameters` and sets the gradients to zero.
    *
    * @param gradients  the gradient is the sum of these, each as long as the parameters.
    */
@@ -118,26 +118,25 @@ export class AdamW {
     return new AdamW(engine, { parameters, gradients, state: state ?? fresh }, functions);
   }
 
-  /** Euclidean norm of the gradient as it is. */
+  /** Euclidean norm of the gradient. */
   async norm(): Promise<number> {
     await this.#engine.runLanes(this.#norms);
     this.#engine.toHost(this.#squares);
     return Math.sqrt(this.#squares.reduce((sum, squares) => sum + squares, 0));
   }
 
-  /** The gradients are zero again. */
-  forget(): void {
+  clearGradients(): void {
     for (const values of this.#gradients) {
       values.fill(0);
       this.#engine.toDevice(values);
     }
   }
 
-  /** One step in place, after which the gradients are zero. A gradient that is not finite changes nothing else, and says so. */
+  /** Takes a step in place and sets the gradients to zero. A gradient that is not finite changes nothing else. */
   async step(settings: AdamWSettings): Promise<OptimizerResult> {
     const gradientNorm = await this.norm();
     if (!Number.isFinite(gradientNorm)) {
-      this.forget();
+      this.clearGradients();
       return { gradientNorm, applied: false };
     }
     this.state.step++;
@@ -198,7 +197,7 @@ function adamW(inputs: Tensors): Record<string, tf.Tensor> {
   const nextVariance = tf.add(tf.mul(variance!, beta2!), tf.mul(tf.square(gradient), tf.sub(1, beta2!)));
   const scale = tf.add(tf.mul(tf.sqrt(nextVariance), inverseRoot!), epsilon!);
   const move = tf.mul(tf.div(nextMoment, scale), stepSize!);
-  // Written in place, so it must depend on all that reads the gradients: a plain 0 would be there before them.
+  // It overwrites the gradients in place, so it must depend on all nodes that read them; a constant 0 could be written first.
   const zero = tf.sub(move, move);
   return {
     parameters: tf.sub(tf.mul(parameters!, decay!), move),

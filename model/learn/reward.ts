@@ -1,12 +1,12 @@
 /**
- * From what an episode earned to what its advantage is computed from: penalty, normalization, overlong shaping.
- * Knows groups and tags as names. The raw reward is never changed in place: filters need it.
+ * Penalty, normalization and overlong shaping of episode rewards. Groups and tags are opaque names. The raw reward is never
+ * changed in place: filters need it.
  */
 
 import { deviation, mean, positionsBy } from "../statistics.ts";
 import { checkLength, type Turns } from "./advantage/rows.ts";
 
-/** Below this standard deviation a group is constant; also added before dividing. In reward units. */
+/** A group with a smaller standard deviation is constant; also added before dividing. In reward units. */
 const EPSILON = 1e-6;
 
 export interface Normalization {
@@ -19,7 +19,7 @@ export interface Normalization {
 export interface NormalizedRewards {
   /** (B) reward units (identity, mean) or standard deviations. */
   readonly scores: Float64Array;
-  /** (B) what centered rewards were multiplied by; 1 for identity. */
+  /** (B) factor on the centered rewards; 1 for identity. */
   readonly scales: Float64Array;
 }
 
@@ -34,8 +34,8 @@ export interface Earnings {
 }
 
 /**
- * Penalize, then normalize. The penalty is added whatever the method. Where every group has one member there is nothing
- * to compare with, and the method is identity, as in RAGEN; a lone member among larger groups gets 0.
+ * Adds the penalty, then normalizes. If every group has one member, the method is identity, as in RAGEN; the only member of
+ * a group among larger groups gets 0.
  *
  * Source: RAGEN ctx_manager reward_normalization; standard deviations with divisor n - 1.
  *
@@ -84,9 +84,8 @@ function scaleOf(count: number, spread: number, method: Exclude<Normalization["m
 }
 
 /**
- * Turn rewards whose sum is the episode's normalized score: each turn keeps its own reward and penalty, and what
- * normalization changed is added to the last turn. So turn-level credit and normalization go together, which RAGEN's
- * use_turn_scores cannot.
+ * Turn rewards whose sum is the episode's normalized score: each turn keeps its scaled reward and penalty, and the last turn
+ * gets the rest. So turn-level credit works with normalization, which RAGEN's use_turn_scores does not allow.
  *
  * @param turns  reward plus penalty of each turn, with its end.
  * @param score  the episode's score by `normalizeRewards`, and its scale.
@@ -100,7 +99,7 @@ export function normalizeTurns({ ends, rewards }: Turns, score: number, scale: n
 }
 
 /**
- * DAPO's soft punishment of overlong replies: 0 up to `tokensMax - margin`, then falling linearly to -1 at `tokensMax`.
+ * DAPO's penalty for long replies: 0 up to `tokensMax - margin`, then linear down to -1 at `tokensMax`.
  *
  * Source: DAPO, https://arxiv.org/abs/2503.14476, equation 13.
  *

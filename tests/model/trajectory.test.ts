@@ -35,27 +35,27 @@ describe("a trajectory", () => {
   });
 
   test.each<[string, Partial<Trajectory>]>([
-    ["6 tokens, but 5 marks of who wrote them and 6 log-probabilities", { written: new Uint8Array(5) }],
-    ["6 tokens, but 6 marks of who wrote them and 0 log-probabilities", { logProbs: new Float32Array(0) }],
-    ["token 10 at 2, and there are 10", { tokens: Int32Array.of(1, 5, 10, 2, 4, 6) }],
-    ["token -1 at 0, and there are 10", { tokens: Int32Array.of(-1, 5, 9, 2, 4, 6) }],
+    ["6 tokens, but 5 written marks and 6 log-probabilities", { written: new Uint8Array(5) }],
+    ["6 tokens, but 6 written marks and 0 log-probabilities", { logProbs: new Float32Array(0) }],
+    ["token 10 at 2; the vocabulary has 10", { tokens: Int32Array.of(1, 5, 10, 2, 4, 6) }],
+    ["token -1 at 0; the vocabulary has 10", { tokens: Int32Array.of(-1, 5, 9, 2, 4, 6) }],
     ["mark 2 at 1; expected 0 or 1", { written: Uint8Array.of(0, 2, 1, 0, 1, 1) }],
     ["log-probability NaN at token 4", { logProbs: Float32Array.of(0, -0.5, 0, 0, Number.NaN, -1) }],
     ["log-probability -Infinity at token 1", { logProbs: Float32Array.of(0, -Infinity, 0, 0, -2, -1) }],
-    ["contexts that begin at [] are no parts of 6 tokens", { contexts: [] }],
-    ["contexts that begin at [1,3] are no parts of 6 tokens", { contexts: [1, 3] }],
-    ["contexts that begin at [0,0] are no parts of 6 tokens", { contexts: [0, 0] }],
-    ["contexts that begin at [0,6] are no parts of 6 tokens", { contexts: [0, 6] }],
-    ["context 1 does not begin with a prompt, or nothing was written in it", { contexts: [0, 4] }],
+    ["contexts begin at []; they must begin at 0 and ascend within 6 tokens", { contexts: [] }],
+    ["contexts begin at [1,3]; they must begin at 0 and ascend within 6 tokens", { contexts: [1, 3] }],
+    ["contexts begin at [0,0]; they must begin at 0 and ascend within 6 tokens", { contexts: [0, 0] }],
+    ["contexts begin at [0,6]; they must begin at 0 and ascend within 6 tokens", { contexts: [0, 6] }],
+    ["context 1 does not begin with a prompt, or has no written token", { contexts: [0, 4] }],
     [
-      "context 1 does not begin with a prompt, or nothing was written in it",
+      "context 1 does not begin with a prompt, or has no written token",
       { contexts: [0, 3], written: Uint8Array.of(0, 1, 1, 0, 0, 0) },
     ],
-    ["turn 0 ends at 3, which is no written token after -1", { turns: [{ end: 3, reward: 1, penalty: 0 }] }],
-    ["turn 0 ends at 6, which is no written token after -1", { turns: [{ end: 6, reward: 1, penalty: 0 }] }],
-    ["turn 1 ends at 2, which is no written token after 5", { turns: [good.turns[1]!, good.turns[0]!] }],
-    ["turn 0 earned NaN and 0", { turns: [{ end: 2, reward: Number.NaN, penalty: 0 }] }],
-    ["turn 0 earned 1 and -Infinity", { turns: [{ end: 2, reward: 1, penalty: -Infinity }] }],
+    ["turn 0 ends at 3, which is not a written token after -1", { turns: [{ end: 3, reward: 1, penalty: 0 }] }],
+    ["turn 0 ends at 6, which is not a written token after -1", { turns: [{ end: 6, reward: 1, penalty: 0 }] }],
+    ["turn 1 ends at 2, which is not a written token after 5", { turns: [good.turns[1]!, good.turns[0]!] }],
+    ["turn 0 has reward NaN and penalty 0", { turns: [{ end: 2, reward: Number.NaN, penalty: 0 }] }],
+    ["turn 0 has reward 1 and penalty -Infinity", { turns: [{ end: 2, reward: 1, penalty: -Infinity }] }],
   ])("is refused: %s", (fault, changes) => {
     expect(trajectoryFault({ ...good, ...changes }, 10)).toBe(fault);
   });

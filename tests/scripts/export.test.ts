@@ -226,7 +226,7 @@ async function greedy(model: ModelConfig, flat: Float32Array, prompts: number[][
       return values.indexOf(Math.max(...values));
     });
   const said: number[][] = prompts.map(() => []);
-  let next = best(await decoder.appendMany([...prompts.keys()], prompts));
+  let next = best(await decoder.append([...prompts.keys()], prompts));
   for (;;) {
     for (const [row, token] of next.entries()) said[row]!.push(token);
     if (said[0]!.length === count) return said;

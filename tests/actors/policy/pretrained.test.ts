@@ -56,7 +56,7 @@ describe.each(engines)("on the %s engine", (_, engine) => {
     const best = (row: Float32Array) => row.indexOf(Math.max(...row));
     const rows = (logits: Float32Array) =>
       prompt.map((_, row) => best(logits.subarray(row * model.vocabulary, (row + 1) * model.vocabulary)));
-    let next = rows(await decoder.appendMany([...prompt.keys()], prompt));
+    let next = rows(await decoder.append([...prompt.keys()], prompt));
     const said: number[][] = prompt.map(() => []);
     for (let step = 0; step < tokens[0]!.length; step++) {
       for (const [row, token] of next.entries()) said[row]!.push(token);

@@ -69,9 +69,9 @@ describe.each(models)("a decoder with %s", (_, config) => {
     const sequence = tokens(3, 30);
     const expected = await whole(config, sequence);
     const decoder = make(config);
-    const said = [await decoder.append(2, sequence.slice(0, 11))];
+    const said = [await decoder.append([2], [sequence.slice(0, 11)])];
     for (const token of sequence.slice(11, 20)) said.push(row(await decoder.step(Int32Array.of(-1, -1, token)), 2));
-    said.push(await decoder.append(2, sequence.slice(20)));
+    said.push(await decoder.append([2], [sequence.slice(20)]));
     const places = [10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 29];
     for (const [i, place] of places.entries()) expect(farthest(said[i]!, row(expected, place))).toBeLessThan(1e-5);
     await expect(decoder.length(2)).toBe(30);
@@ -80,11 +80,11 @@ describe.each(models)("a decoder with %s", (_, config) => {
 
   test("says nearly the same for tokens appended in pieces and at once", async () => {
     const sequence = tokens(5, 24);
-    const once = await make(config).append(0, sequence);
+    const once = await make(config).append([0], [sequence]);
     const pieces = make(config);
-    await pieces.append(0, sequence.slice(0, 1));
-    await pieces.append(0, sequence.slice(1, 10));
-    expect(farthest(await pieces.append(0, sequence.slice(10)), once)).toBeLessThan(1e-5);
+    await pieces.append([0], [sequence.slice(0, 1)]);
+    await pieces.append([0], [sequence.slice(1, 10)]);
+    expect(farthest(await pieces.append([0], [sequence.slice(10)]), once)).toBeLessThan(1e-5);
   });
 
   test("gives a sequence the same bits in any slot, batch and company", async () => {
@@ -95,7 +95,7 @@ describe.each(models)("a decoder with %s", (_, config) => {
         const company = others.filter((other) => other !== slot);
         const grow = (other: number) => tokens(other + turn, 3 + ((other * 5) % 9));
         const slots = [...company, slot];
-        const said = await decoder.appendMany(slots, [...company.map(grow), tokens(11 + turn, length)]);
+        const said = await decoder.append(slots, [...company.map(grow), tokens(11 + turn, length)]);
         heard.push(bits(row(said, company.length)));
         for (let i = 0; i < 3; i++) {
           const fed = new Int32Array(Math.max(...slots) + 1).fill(-1);
@@ -128,21 +128,21 @@ describe.each(models)("a decoder with %s", (_, config) => {
       const pieces = slots.map((slot) => tokens(slot, 9 + slot));
       const limits = { slots: 8, capacity: 40, appendBytesMax };
       const careful = new Decoder(engine, config, parametersOf(config).flat, limits);
-      expect(bits(await careful.appendMany(slots, pieces))).toEqual(bits(await make(config).appendMany(slots, pieces)));
+      expect(bits(await careful.append(slots, pieces))).toEqual(bits(await make(config).append(slots, pieces)));
       const next = Int32Array.from(slots);
       const decoder = make(config);
-      await decoder.appendMany(slots, pieces);
+      await decoder.append(slots, pieces);
       expect(bits(await careful.step(next))).toEqual(bits(await decoder.step(next)));
     },
   );
 
   test("forgets a cleared sequence", async () => {
     const decoder = make(config);
-    const fresh = await decoder.append(0, tokens(1, 5));
+    const fresh = await decoder.append([0], [tokens(1, 5)]);
     decoder.clear(0);
-    await decoder.append(0, tokens(8, 9));
+    await decoder.append([0], [tokens(8, 9)]);
     decoder.clear(0);
-    expect(bits(await decoder.append(0, tokens(1, 5)))).toEqual(bits(fresh));
+    expect(bits(await decoder.append([0], [tokens(1, 5)]))).toEqual(bits(fresh));
   });
 });
 
@@ -150,12 +150,12 @@ describe("a decoder's parameters", () => {
   test("can be exchanged", async () => {
     const decoder = make(wide);
     const other = parametersOf(wide, 2).flat;
-    const before = await decoder.append(0, tokens(1, 5));
+    const before = await decoder.append([0], [tokens(1, 5)]);
     decoder.setParameters(other);
     decoder.clear(0);
     const fresh = new Decoder(engine, wide, other, { slots: 8, capacity: 40 });
-    const after = await decoder.append(0, tokens(1, 5));
-    expect(bits(after)).toEqual(bits(await fresh.append(0, tokens(1, 5))));
+    const after = await decoder.append([0], [tokens(1, 5)]);
+    expect(bits(after)).toEqual(bits(await fresh.append([0], [tokens(1, 5)])));
     expect(farthest(after, before)).toBeGreaterThan(0.1);
   });
 });
@@ -166,19 +166,19 @@ describe("what does not fit", () => {
     [[1, 2, 3], "slot 1: 14 + 3 tokens, capacity 16"],
   ])("is refused before anything changes: append %p", async (added, message) => {
     const decoder = make(wide, 4, 16);
-    await decoder.append(1, tokens(1, 14));
-    await expect(decoder.appendMany([0, 1], [[5], added])).rejects.toThrow(new RangeError(message));
+    await decoder.append([1], [tokens(1, 14)]);
+    await expect(decoder.append([0, 1], [[5], added])).rejects.toThrow(new RangeError(message));
     expect([decoder.length(0), decoder.length(1)]).toEqual([0, 14]);
   });
 
   test("is refused: two pieces for one slot", async () => {
     const message = "cannot append 2 pieces to slots 1,1; each needs a slot of its own";
-    await expect(make(wide).appendMany([1, 1], [[1], [2]])).rejects.toThrow(new RangeError(message));
+    await expect(make(wide).append([1, 1], [[1], [2]])).rejects.toThrow(new RangeError(message));
   });
 
   test("is refused: a step beyond the capacity, or beyond the slots", async () => {
     const decoder = make(wide, 4, 16);
-    await decoder.append(1, tokens(1, 16));
+    await decoder.append([1], [tokens(1, 16)]);
     const message = "slot 1: no room for a token beyond the capacity of 16";
     await expect(decoder.step(Int32Array.of(3, 3))).rejects.toThrow(new RangeError(message));
     await expect(decoder.step(new Int32Array(5))).rejects.toThrow(
@@ -193,7 +193,7 @@ test("in three lanes a batch says, bit for bit, what it says in one", async () =
     const decoder = make(long, 41, 12, compiledEngine({ threads }));
     const slots = Array.from({ length: 41 }, (_, slot) => slot);
     const all = [
-      await decoder.appendMany(
+      await decoder.append(
         slots,
         slots.map((slot) => tokens(slot, 1 + (slot % 4))),
       ),
@@ -218,7 +218,7 @@ describe.each(["tied", "untied", "wide"])("greedy decoding of Hugging Face's %s 
       slots: slots.length,
       capacity: 32,
     });
-    let said: Float32Array = await decoder.appendMany(slots, prompt);
+    let said: Float32Array = await decoder.append(slots, prompt);
     for (let i = 0; i < expected[0]!.length; i++) {
       const chosen = slots.map((slot: number) => {
         const values = said.subarray(slot * model.vocabulary, (slot + 1) * model.vocabulary);

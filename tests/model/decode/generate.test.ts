@@ -66,7 +66,6 @@ const cases = models.flatMap(([heads, model]) =>
 describe.each(cases)("a dialogue written at temperature %p with %s", (temperature, _, model) => {
   test("is what the whole forward pass of every prefix gives, turn after turn", async () => {
     const { flat } = tinyParameters(model);
-    let written = 0;
     for (const name of ["a", "b", "c", "d"]) {
       const writer = generator(flat, model);
       writer.open(name);
@@ -78,11 +77,8 @@ describe.each(cases)("a dialogue written at temperature %p with %s", (temperatur
         expect({ tokens: reply.tokens, cut: reply.cut }).toEqual({ tokens: expected.tokens, cut: expected.cut });
         expect(farthest(reply.logProbs, expected.logProbs)).toBeLessThan(1e-5);
         all.push(...prompt, ...reply.tokens);
-        written += reply.tokens.length;
         expect(writer.length(name)).toBe(all.length);
       }
-      expect(writer.tokensWritten).toBe(written);
-      written = 0;
     }
   });
 });
@@ -216,7 +212,6 @@ describe("a sequence", () => {
       return reply;
     };
     expect(await fresh("first")).toEqual(await fresh("second"));
-    expect(writer.openSequences).toBe(0);
   });
 
   test("is refused when its name or every slot is taken", () => {
@@ -250,7 +245,9 @@ describe("a sequence", () => {
     const writer = generator();
     writer.open("s");
     const reply = writer.reply("s", request("s", [3, 4]));
-    expect(() => writer.reply("s", request("s", [5]))).toThrow(new RangeError("sequence s owes a reply already"));
+    expect(() => writer.reply("s", request("s", [5]))).toThrow(
+      new RangeError("sequence s is writing a reply already; wait for it"),
+    );
     const message = "cannot close s while a reply to it is being written";
     expect(() => writer.close("s")).toThrow(new RangeError(message));
     await reply;
@@ -293,6 +290,6 @@ describe("a failure", () => {
     const settled = await Promise.allSettled(replies);
     expect(settled.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
     for (const name of ["a", "b"]) writer.close(name);
-    expect(writer.openSequences).toBe(0);
+    for (let i = 0; i < SLOTS; i++) writer.open(`s${i}`);
   });
 });

@@ -105,7 +105,7 @@ test("decoding is the host's bit for bit, also with new parameters, whose predec
       if (parameters === second) decoder.setParameters(second);
       decoder.clear(0);
       decoder.clear(1);
-      said.push(...(await decoder.appendMany([0, 1], [[1, 2, 3], [4]])));
+      said.push(...(await decoder.append([0, 1], [[1, 2, 3], [4]])));
       for (const token of [5, 6]) said.push(...(await decoder.step(Int32Array.of(token, token + 1))));
       between();
     }

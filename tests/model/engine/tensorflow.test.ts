@@ -126,7 +126,7 @@ describeWhere(
       const steps = train(engine, batches);
       await steps.next();
       const decoder = new Decoder(engine, tinyModel, tinyParameters().flat, { slots: 2, capacity: 600 });
-      await decoder.appendMany([0, 1], [[1, 2], [3]]);
+      await decoder.append([0, 1], [[1, 2], [3]]);
       await decoder.step(Int32Array.of(1, 2));
       const { binding } = tf.findBackend("tensorflow") as unknown as { binding: Library };
       const before = { handles: binding.getNumOfTensors(), tensors: tf.memory().numTensors };

@@ -162,7 +162,7 @@ describeWhere(typeof started === "string" ? started : null, "on a WebGPU adapter
         const decoder = new Decoder(engine, model, tinyParameters(model, 1, 10).flat, { slots: 2, capacity: 40 });
         const rows = (logits: Float32Array) => [0, 1].map((row) => logits.slice(row * 24, (row + 1) * 24));
         const best = (logits: Float32Array) => logits.indexOf(Math.max(...logits));
-        let logits = rows(await decoder.appendMany([0, 1], [[1, 2, 3], [4]]));
+        let logits = rows(await decoder.append([0, 1], [[1, 2, 3], [4]]));
         const said: number[][] = [];
         for (let i = 0; i < 20; i++) {
           const next = Int32Array.from(logits, best);

@@ -194,13 +194,17 @@ describe.each([true, false])("a network with both heads, embedding shared with t
 test("an objective for the other head is refused", async () => {
   const policy = await Network.create(engine, tinyModel, tinyParameters());
   const batches = microBatches(draw(1, 12), limits);
-  await expect(policy.accumulate(valueObjective(0.5), batches, {})).rejects.toThrow("head says tokens, not value");
+  await expect(policy.accumulate(valueObjective(0.5), batches, {})).rejects.toThrow(
+    'head is "tokens"; this call needs "value" or "both"',
+  );
   const model: ModelConfig = { ...tinyModel, head: "value" };
   const critic = await Network.create(engine, model, tinyParameters(model));
   const rule = { kind: "ppo", clipLow: 0.2, clipHigh: 0.2, dualClip: null } as const;
   const objective = policyObjective({ rule, entropyCoefficient: 0, kl: null });
-  await expect(critic.accumulate(objective, batches, {})).rejects.toThrow("head says value, not tokens");
-  await expect(critic.score(batches)).rejects.toThrow("head says value, not tokens");
+  await expect(critic.accumulate(objective, batches, {})).rejects.toThrow(
+    'head is "value"; this call needs "tokens" or "both"',
+  );
+  await expect(critic.score(batches)).rejects.toThrow('head is "value"; this call needs "tokens" or "both"');
 });
 
 describe("the gap between sampler and learner", () => {
