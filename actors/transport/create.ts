@@ -5,6 +5,7 @@ import { RoutedTransport } from "./routed.ts";
 import { SocketTransport } from "./socket.ts";
 import type { SocketOptions } from "./socket-wire.ts";
 import type { Transport, TransportOptions } from "./transport.ts";
+import { type WorkerOptions, WorkerTransport } from "./worker.ts";
 
 export interface MemoryOptions extends TransportOptions {
   /** Transports of one network reach each other; left out: a new network. */
@@ -14,6 +15,7 @@ export interface MemoryOptions extends TransportOptions {
 /** The options of each kind of transport. */
 export interface OptionsOf {
   memory: MemoryOptions;
+  worker: WorkerOptions;
   socket: SocketOptions;
   nats: SocketOptions;
   /** Socket or NATS, by the scheme of each address. */
@@ -23,6 +25,7 @@ export type TransportKind = keyof OptionsOf;
 
 const make: { [K in TransportKind]: (options: OptionsOf[K]) => Transport } = {
   memory: ({ network = new MemoryNetwork(), ...options }) => new MemoryTransport(network, options),
+  worker: (options) => new WorkerTransport(options),
   socket: (options) => new SocketTransport(options),
   nats: (options) => new NatsTransport(options),
   routed: (options) => new RoutedTransport(options),

@@ -1,5 +1,5 @@
 /**
- * How actors reach each other. Actors see a `Peer`, never a socket. The memory, socket and NATS transports pass one conformance
+ * How actors reach each other. Actors see a `Peer`, never a socket. The memory, worker, socket and NATS transports pass one conformance
  * suite (tests/actors/transport/transport.test.ts).
  *
  * 1. Messages of one peer arrive in the order they were sent.

@@ -1,4 +1,4 @@
-/** What only sockets can do wrong: other processes, HTTP on the port, who may bind where. */
+/** What only sockets and workers can do wrong: other processes and threads, HTTP on the port, who may bind where. */
 import { afterEach, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
@@ -166,4 +166,17 @@ describe("watchSilence", () => {
     clock.advance(1250);
     expect(seen.at(-1)).toBe("silent for 1250");
   });
+});
+
+test("a worker answers from its own thread, and everything that waits fails when it ends", async () => {
+  const worker = new Worker(join(import.meta.dir, "echo-worker.ts"));
+  const transport = createTransport("worker", { ...limits, port: worker });
+  const handler = closing();
+  const peer = await transport.connect("worker:echo", handler);
+  expect(await peer.ask(open, 10_000)).toMatchObject({ observation: "from another thread" });
+  const waiting = peer.ask(step, 60_000);
+  worker.terminate();
+  expect(await waiting).toMatchObject({ type: "failed", code: "closed" });
+  expect(await handler.reason).toBe("the worker has ended");
+  expect(transport.connect("worker:echo", idle)).rejects.toThrow("the worker has ended");
 });

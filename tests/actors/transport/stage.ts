@@ -82,6 +82,35 @@ function socketStage(wanted: StageOptions): Stage {
   };
 }
 
+function workerStage(wanted: StageOptions): Stage {
+  const problems: Problem[] = [];
+  const { host, guest } = optionsOf(wanted, problems);
+  const { port1, port2 } = new MessageChannel();
+  return {
+    host: createTransport("worker", { ...host, port: port1 }),
+    guest: createTransport("worker", { ...guest, port: port2 }),
+    address: "worker:host",
+    problems,
+    raw(address) {
+      const { promise, resolve } = Promise.withResolvers<RawConnection>();
+      const { promise: closed, resolve: close } = Promise.withResolvers<string>();
+      const id = 1_000_000;
+      port2.addEventListener("message", ({ data }) => {
+        if (data.id !== id) return;
+        if (data.kind === "closed") close(data.reason);
+        if (data.kind !== "accepted") return;
+        resolve({ send: (frame) => port2.postMessage({ kind: "frame", id, mine: true, frame }), closed });
+      });
+      port2.postMessage({ kind: "connect", id, address, token: host.token });
+      return promise;
+    },
+    end() {
+      port1.close();
+      port2.close();
+    },
+  };
+}
+
 /** @param broker  nats://HOST:PORT */
 export const natsStage =
   (broker: string) =>
@@ -119,4 +148,4 @@ export const natsStage =
     };
   };
 
-export const stages = { memory: memoryStage, socket: socketStage };
+export const stages = { memory: memoryStage, worker: workerStage, socket: socketStage };

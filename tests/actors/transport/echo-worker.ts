@@ -1,0 +1,19 @@
+/** The same in a Bun worker. */
+import { realClock } from "../../../actors/clock.ts";
+import { createTransport } from "../../../actors/transport/create.ts";
+import type { Port } from "../../../actors/transport/worker.ts";
+
+const transport = createTransport("worker", {
+  clock: realClock,
+  token: "a-token-for-tests",
+  frameBytesMax: 1 << 20,
+  queuedBytesMax: 4 << 20,
+  port: globalThis as unknown as Port,
+});
+await transport.listen("worker:echo", {
+  told() {},
+  asked(_, ask) {
+    if (ask.type !== "env.open") return new Promise(() => {});
+    return { type: "env.opened", episode: ask.episode, observation: "from another thread", actionsLeft: 1 };
+  },
+});
