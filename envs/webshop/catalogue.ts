@@ -1,9 +1,9 @@
 /**
- * A shop's products, its search, and the goals of its shoppers. Knows neither files nor pages.
+ * A shop's products, its search index and its goals. Knows no files and no pages.
  *
- * - A goal is one of a product's wishes, with one combination of options where the wish names none. Goals are numbered and
- *   made when asked for: a full catalogue has millions.
- * - Their order is fixed: RAGEN's two shuffles. Price limits are drawn from a fixed seed; RAGEN draws them anew in each process.
+ * - A goal is a wish for a product, with one combination of options if the wish names none. A full catalogue has millions of
+ *   goals, so they are numbered and built on demand.
+ * - The order of goals comes from RAGEN's two shuffles. Price limits have a fixed seed; RAGEN draws others in each process.
  *
  * Source: WebShop web_agent_site/engine/goal.py (get_goals); RAGEN ragen/env/webshop/env.py (splits).
  */
@@ -13,13 +13,13 @@ import { SearchIndex } from "./search.ts";
 
 export type ShopSplit = "train" | "validation" | "test" | "all";
 
-/** Results of a search. */
+/** Most results of a search. */
 const HITS_MAX = 50;
 
-/** The order of goals is kept in memory. */
+/** Most goals: their order is in memory. */
 const GOALS_MAX = 2 ** 26;
 
-/** WebShop's seed for the order of goals, and RAGEN's for its permutation of them. */
+/** WebShop's seed for the order of goals, and RAGEN's for its permutation. */
 const ORDER_SEED = 233;
 const PERMUTATION_SEED = 42;
 
@@ -30,12 +30,12 @@ export class Catalogue {
   readonly #index = new SearchIndex();
   /** (products + 1) number of goals before each product. */
   readonly #goalsBefore: Float64Array;
-  /** (products) dollars; NaN if any price will do. */
+  /** (products) dollars; NaN without a limit. */
   readonly #priceMax: Float64Array;
-  /** (goals) numbers of goals in the order that splits are cut from. */
+  /** (goals) goal numbers in the order from which splits are cut. */
   readonly #order: Uint32Array;
 
-  /** @throws {RangeError} if nobody wants anything of it, or there are more wishes than can be ordered. */
+  /** @throws {RangeError} if there is no goal, or more than the limit. */
   constructor(products: readonly Product[]) {
     this.products = products;
     const random = new PythonRandom(ORDER_SEED);
@@ -65,20 +65,20 @@ export class Catalogue {
     return this.#index.search(query, HITS_MAX).map((number) => this.products[number]!);
   }
 
-  /** The goal of a seed: RAGEN's choice where there are as many goals as its splits take. */
+  /** The goal of a seed; RAGEN's choice if there are enough goals for RAGEN's splits. */
   goalOfSeed(split: ShopSplit, seed: number): Goal {
     const [first, end] = rangeOf(split, this.goalCount);
     return this.goal(this.#order[first + (seed % (end - first))]!);
   }
 
-  /** @param number  0 to `goalCount` - 1, by product, wish and combination. */
+  /** @param number  0 to `goalCount` - 1, ordered by product, wish and combination. */
   goal(number: number): Goal {
     const owner = this.#productOf(number);
     const product = this.products[owner]!;
     let left = number - this.#goalsBefore[owner]!;
     for (const wish of product.wishes) {
       const count = goalsOfWish(product, wish);
-      if (left < count) return this.#made(product, wish, left, this.#priceMax[owner]!);
+      if (left < count) return this.#build(product, wish, left, this.#priceMax[owner]!);
       left -= count;
     }
     throw new RangeError(`there are goals 0 to ${this.goalCount - 1}, got ${number}`);
@@ -95,7 +95,7 @@ export class Catalogue {
     return low;
   }
 
-  #made(product: Product, wish: Wish, combination: number, priceMax: number): Goal {
+  #build(product: Product, wish: Wish, combination: number, priceMax: number): Goal {
     const chosen = wish.options === null ? combine(product, combination) : null;
     const withOptions = chosen?.map(([name, value]) => `${name}: ${value}`).join(", and ") ?? "";
     const priced = Number.isNaN(priceMax) ? "" : `, and price lower than ${priceMax.toFixed(2)} dollars`;
@@ -112,7 +112,7 @@ export class Catalogue {
   }
 }
 
-/** Bounds of a split, in the order of goals: RAGEN's, or shares of a catalogue that is too small for them. */
+/** Bounds of a split in the order of goals: RAGEN's, or shares if the catalogue is too small for them. */
 function rangeOf(split: ShopSplit, count: number): readonly [first: number, end: number] {
   if (split === "all" || count < 2) return [0, count];
   const test = count >= 3000 ? 500 : Math.ceil(count / 16);
@@ -129,7 +129,7 @@ function orderOf(count: number, random: PythonRandom): Uint32Array {
   return Uint32Array.from(permutation, (place) => shuffled[place]!);
 }
 
-/** The larger of two of the next four multiples of 10 above the price; NaN for what costs 980 and more. */
+/** The larger of two of the next four multiples of 10 above the price; NaN for prices from 980. */
 function drawPriceMax(price: number, random: PythonRandom): number {
   const next = 10 * (Math.floor(price / 10) + 1);
   const above = [next, next + 10, next + 20, next + 30].filter((limit) => limit < 1000);
@@ -145,7 +145,7 @@ function goalsOfWish({ options }: Product, wish: Wish): number {
   return [...options.values()].reduce((product, values) => product * values.length, 1);
 }
 
-/** Combination `number` of the options, by name; the last name changes fastest. */
+/** Combination `number` of the options in the order of their names; the last name changes fastest. */
 function combine({ options }: Product, number: number): [name: string, value: string][] {
   const names = [...options.keys()].sort();
   const chosen: [string, string][] = [];
@@ -158,7 +158,7 @@ function combine({ options }: Product, number: number): [name: string, value: st
   return chosen;
 }
 
-/** What a search looks at. Source: WebShop search_engine/convert_product_file_format.py. */
+/** The searched text. Source: WebShop search_engine/convert_product_file_format.py. */
 function indexedText({ title, description, bullets, options }: Product): string {
   const values = [...options].map(([name, all]) => `${name}: ${all.join(", ")}`).join(", and ");
   return [title, description, bullets[0] ?? "", values].join(" ").toLowerCase();

@@ -1,9 +1,9 @@
 /**
- * WebShop's own files as products: items_shuffle*.json (what is sold), items_ins_v2*.json (attributes and requests) and
- * items_human_ins.json (requests that people wrote). Each is read piece by piece. Knows no search and no goals.
+ * Reads WebShop's files as products: items_shuffle*.json (products), items_ins_v2*.json (attributes and requests) and
+ * items_human_ins.json (requests written by people). Knows no search and no goals.
  *
- * - As there: a product without a proper id is left out, one listed twice counts once, one without a price costs 100 dollars.
- * - Of a range of prices one is drawn by product, from a fixed seed; WebShop draws another in each process.
+ * - As in WebShop, products without a valid id and duplicates are skipped, and a product without a price costs 100 dollars.
+ * - A price range becomes one price, drawn with a fixed seed; WebShop draws another in each process.
  *
  * Source: WebShop web_agent_site/engine/engine.py (load_products, generate_product_prices).
  */
@@ -17,7 +17,7 @@ import type { Product, Wish } from "./product.ts";
 export interface ShopFiles {
   readonly products: string;
   readonly attributes: string;
-  /** null for goals made of attributes and options. */
+  /** Requests written by people; null for requests made of attributes and options. */
   readonly people: string | null;
 }
 
@@ -54,7 +54,7 @@ const NO_ATTRIBUTES = ["DUMMY_ATTR"];
 const PRICE_SEED = 233;
 const ASIN_LENGTH_MAX = 10;
 
-/** @param productsMax  read no more than the first so many. @throws {DataError} naming the file and what is wrong in it. */
+/** @param productsMax  most products to read. @throws {DataError} naming the file and what is wrong in it. */
 export function readShop(files: ShopFiles, productsMax: number | null): Product[] {
   const items = new Map<string, Item>();
   let count = 0;
@@ -81,9 +81,9 @@ function readPeople(path: string, items: ReadonlyMap<string, Item>): Map<string,
   const wishes = new Map<string, Wish[]>();
   for (const [asin, raw] of within(path, jsonEntries(path))) {
     if (!items.has(asin)) continue;
-    const asked = parsed(z.array(PeopleWish), raw, `${path}, ${asin}`);
-    // As WebShop: a request without attributes makes no goal.
-    const usable = asked.filter(({ instruction_attributes: wanted }) => wanted.length > 0);
+    const requests = parsed(z.array(PeopleWish), raw, `${path}, ${asin}`);
+    // As in WebShop, a request without attributes is no goal.
+    const usable = requests.filter(({ instruction_attributes: wanted }) => wanted.length > 0);
     wishes.set(
       asin,
       usable.map(({ instruction, instruction_attributes: wanted, instruction_options: options }) => ({
@@ -127,7 +127,7 @@ function priced({ asin, pricing }: Item, random: PythonRandom): Pick<Product, "p
     .map((text) => Number(text.replaceAll(/[^\d.]/g, "") || Number.NaN));
   const [low, high] = prices;
   if (low === undefined || prices.some(Number.isNaN))
-    throw new DataError(`product ${asin} costs ${JSON.stringify(pricing)}`);
+    throw new DataError(`product ${asin} has the price ${JSON.stringify(pricing)}, which is none`);
   if (high === undefined) return { price: low, priceTag: `$${pythonFloat(low)}` };
   return { price: low + (high - low) * random.random(), priceTag: `$${pythonFloat(low)} to $${pythonFloat(high)}` };
 }
@@ -151,7 +151,7 @@ function parsed<S extends z.ZodType>(schema: S, raw: unknown, where: string): z.
   throw new DataError(`${where}: ${issue!.path.join(".") || "it"}: ${issue!.message}`);
 }
 
-/** Errors of reading, with the file's name. */
+/** Adds the file's name to errors of reading. */
 function* within<T>(path: string, items: Iterable<T>): Generator<T> {
   try {
     yield* items;

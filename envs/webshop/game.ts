@@ -1,8 +1,8 @@
 /**
- * WebShop as a `Game`: buy what a shopper asked for. The purchase ends it.
+ * WebShop: buy a product that fits a request. The purchase ends the game.
  *
- * - Actions are `search[words]` and `click[label]`; anything else changes nothing and earns nothing.
- * - Nothing in play is random: the layout seed picks the goal.
+ * - Actions are `search[words]` and `click[label]`; any other text changes nothing and earns nothing.
+ * - The layout seed decides the goal; the dynamics are deterministic.
  *
  * Source: RAGEN ragen/env/webshop/env.py over WebShop.
  */
@@ -14,14 +14,14 @@ import type { Goal } from "./product.ts";
 import { type PurchaseReward, purchaseReward } from "./reward.ts";
 import { Visit } from "./shop.ts";
 
-/** Which reward a purchase gives: the whole of it in [0, 1], or RAGEN-2's 1 for a perfect one and 0 for others. */
+/** whole: WebShop's reward in [0, 1]. perfect: RAGEN-2's 1 for a perfect purchase and 0 for others. */
 export const RewardForm = z.enum(["whole", "perfect"]);
 export type RewardForm = z.infer<typeof RewardForm>;
 
 export interface WebShopRules {
   readonly rewardForm: RewardForm;
   readonly showAttributes: boolean;
-  /** RAGEN v1's text, in which two of the lines below stand on one. */
+  /** RAGEN v1's text, which joins two of the lines below. */
   readonly joinedLines: boolean;
 }
 
@@ -37,13 +37,13 @@ const LINES = [
   "If an matching option exists, make sure to click[size] then click[color], one at a time, before click[buy now], but don't have to if only 1 action left, in that case you just click[buy now]. Never click description.",
 ];
 
-/** What every observation says after the page, before the actions. */
+/** The advice in every observation between the page and the actions. */
 export const ADVICE = LINES.join("\n");
 const JOINED_ADVICE = ADVICE.replace(`${LINES[5]}\n`, LINES[5]!);
 
 export const ACTIONS_HEADING = "\n You must choose from these actions:";
 
-/** Nothing but turning pages is left: RAGEN does not show the way on from there. */
+/** The actions of an empty page of results; RAGEN hides the last of them. */
 const PAGE_END = ["click[back to search]", "click[< prev]", "click[next >]"].join();
 
 export class WebShopGame implements LanguageGame {
@@ -52,8 +52,8 @@ export class WebShopGame implements LanguageGame {
   readonly goal: Goal;
   readonly visit: Visit;
   readonly #rules: WebShopRules;
-  /** The page's text; at first the instruction alone. */
-  #shown: string;
+  /** The page's text; at first only the instruction. */
+  #page: string;
   #bought: PurchaseReward | null = null;
 
   constructor(catalogue: Catalogue, goal: Goal, rules: WebShopRules) {
@@ -61,10 +61,10 @@ export class WebShopGame implements LanguageGame {
     this.goal = goal;
     this.visit = new Visit(catalogue, goal.instruction, rules.showAttributes);
     this.#rules = rules;
-    this.#shown = `Instruction: ${goal.instruction}`;
+    this.#page = `Instruction: ${goal.instruction}`;
   }
 
-  /** As they are shown: `search[<content>]`, `click[label]`. */
+  /** In shown form: `search[<content>]`, `click[label]`. */
   get actions(): readonly string[] {
     if (this.#bought !== null) return [];
     const all = [
@@ -76,7 +76,7 @@ export class WebShopGame implements LanguageGame {
 
   render(): string {
     const advice = this.#rules.joinedLines ? JOINED_ADVICE : ADVICE;
-    return `${this.#shown}.${advice}${ACTIONS_HEADING}${this.actions.join(", ")}.`;
+    return `${this.#page}.${advice}${ACTIONS_HEADING}${this.actions.join(", ")}.`;
   }
 
   act(action: string): Effect {
@@ -94,7 +94,7 @@ export class WebShopGame implements LanguageGame {
     return this.#after(before, true, this.#bought);
   }
 
-  /** False if the page has no search bar; WebShop searches all the same. */
+  /** False if the page has no search bar; as in WebShop, the search happens anyway. */
   #search(words: string): boolean {
     const valid = this.visit.hasSearchBar;
     this.visit.search(words);
@@ -102,14 +102,14 @@ export class WebShopGame implements LanguageGame {
   }
 
   #after(before: string, valid: boolean, bought: PurchaseReward | null): Effect {
-    this.#shown = bought === null ? this.visit.observation() : thanks(bought.total);
+    this.#page = bought === null ? this.visit.observation() : thanks(bought.total);
     const perfect = bought !== null && bought.total >= 1;
     const reward = this.#rules.rewardForm === "perfect" ? Number(perfect) : (bought?.total ?? 0);
     const atEnd = this.actions.length === 2 && this.actions[1] === "click[< prev]" && this.visit.product === null;
     return {
       reward,
       done: bought !== null,
-      effective: this.#shown !== before,
+      effective: this.#page !== before,
       valid,
       success: perfect,
       extra: {
@@ -118,19 +118,19 @@ export class WebShopGame implements LanguageGame {
         end_of_page: Number(atEnd),
         raw_reward: bought?.total ?? 0,
         ...(bought === null || perfect ? {} : { premature_stop: 1 }),
-        ...(bought === null ? {} : constituents(bought)),
+        ...(bought === null ? {} : rewardParts(bought)),
       },
     };
   }
 }
 
-/** WebShop's last page, without its forms. */
+/** WebShop's last page without its forms. */
 function thanks(score: number): string {
   return `Thank you for shopping with us! [SEP] Your score (min 0.0, max 1.0) [SEP] ${pythonFloat(score)}`;
 }
 
-/** Under WebShop's names. */
-function constituents({ type, attributes, options, price, title }: PurchaseReward): Record<string, number> {
+/** The parts of the reward under WebShop's names. */
+function rewardParts({ type, attributes, options, price, title }: PurchaseReward): Record<string, number> {
   const named = { r_type: type, r_att: attributes, r_price: price, title_score: title };
   return options === null ? named : { ...named, r_option: options };
 }

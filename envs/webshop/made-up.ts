@@ -1,8 +1,8 @@
 /**
- * A made-up catalogue for whoever has no WebShop files: products of a few dozen kinds whose titles, attributes, options and prices
- * vary, each with a request. Equal seeds make equal shops. It is a shop of its own, and no sample of WebShop's.
+ * Generates a catalogue for use without WebShop's files: products of two dozen kinds with varying titles, attributes,
+ * options and prices, each with a request. Equal seeds make equal catalogues. It is not a sample of WebShop's.
  *
- * - A product has all the attributes that its request asks for, and says them in its title or its features.
+ * - A product has all attributes of its request and mentions them in its title or features.
  */
 
 import { Pcg64 } from "../rng/pcg64.ts";
@@ -80,43 +80,11 @@ const KINDS: readonly Kind[] = [
   kind("phone tripods", "Electronics › Photo › Supports › Tripods", GADGET, devices, [12, 90]),
 ];
 
-const FIRST = [
-  "Al",
-  "Bel",
-  "Cor",
-  "Dun",
-  "El",
-  "Fen",
-  "Gil",
-  "Hav",
-  "Il",
-  "Jor",
-  "Kes",
-  "Lor",
-  "Mar",
-  "Nor",
-  "Or",
-  "Per",
-];
-const LAST = [
-  "ado",
-  "brook",
-  "cair",
-  "dale",
-  "ena",
-  "field",
-  "gate",
-  "holm",
-  "ini",
-  "kind",
-  "lund",
-  "mere",
-  "nova",
-  "ridge",
-];
+const FIRST = "Al Bel Cor Dun El Fen Gil Hav Il Jor Kes Lor Mar Nor Or Per".split(" ");
+const LAST = "ado brook cair dale ena field gate holm ini kind lund mere nova ridge".split(" ");
 const TONES = ["Everyday", "Premium", "Modern", "Vintage", "Essential", "Signature", "Cozy", "Urban"];
 
-/** @param count  products; one in as many kinds as there are, in turn. */
+/** @param count  products; their kinds alternate. */
 export function madeUpProducts(count: number, seed: number): Product[] {
   const random = new Pcg64(seed);
   return Array.from({ length: count }, (_, number) => madeUp(KINDS[number % KINDS.length]!, number, random));
@@ -128,7 +96,7 @@ function madeUp(kind: Kind, number: number, random: Pcg64): Product {
     const count = Math.min(items.length, least + random.integers(most - least + 1));
     const chosen = new Set<T>();
     while (chosen.size < count) chosen.add(one(items));
-    // In the order of the list, as a shop shows them.
+    // In the order of the list.
     return items.filter((item) => chosen.has(item));
   };
   const attributes = some(kind.attributes, 4, 6);
@@ -137,10 +105,10 @@ function madeUp(kind: Kind, number: number, random: Pcg64): Product {
   const tone = one(TONES);
   const [low, high] = kind.price;
   const price = Math.round((low + (high - low) * random.random()) * 100) / 100;
-  const shown = attributes.map((attribute) => capitalised(attribute));
+  const shown = attributes.map((attribute) => capitalized(attribute));
   return {
     asin: `MU${(number * 1_000_003).toString(36).toUpperCase().padStart(8, "0").slice(-8)}`,
-    title: `${brand} ${tone} ${capitalised(kind.name)}, ${shown.slice(0, 3).join(", ")}`,
+    title: `${brand} ${tone} ${capitalized(kind.name)}, ${shown.slice(0, 3).join(", ")}`,
     description: `${tone} ${kind.name} by ${brand}. Made to be ${attributes.slice(0, 2).join(" and ")}.`,
     bullets: shown.map((attribute) => `${attribute}: what ${brand} is known for`),
     price,
@@ -154,6 +122,6 @@ function madeUp(kind: Kind, number: number, random: Pcg64): Product {
   };
 }
 
-function capitalised(words: string): string {
+function capitalized(words: string): string {
   return words.replaceAll(/(^| )(\w)/g, (_, space: string, letter: string) => space + letter.toUpperCase());
 }

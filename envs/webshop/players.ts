@@ -1,11 +1,11 @@
-/** Who goes shopping: by chance, and with a plan. */
+/** The players of WebShop. */
 import type { Game, Uniform } from "../env.ts";
 import { expectGame, type Player } from "../tag.ts";
 import { WebShopGame } from "./game.ts";
 import type { Goal } from "./product.ts";
 import { purchaseReward } from "./reward.ts";
 
-/** Any of the actions shown; a search is for some words of the request. */
+/** A random shown action; a search takes some words of the request. */
 export const randomShopper: Player = (game, _actionsLeft, uniform) => {
   const shop = expectGame(game, WebShopGame);
   const { actions } = shop;
@@ -13,7 +13,7 @@ export const randomShopper: Player = (game, _actionsLeft, uniform) => {
   return action === "search[<content>]" ? `search[${someWords(shop.goal.instruction, uniform)}]` : action;
 };
 
-/** One to four words in a row, without brackets, which end an action. */
+/** One to four consecutive words, without brackets, which would end the action. */
 function someWords(text: string, uniform: Uniform): string {
   const words = text.replaceAll(/[[\]]/g, " ").split(/\s+/).filter(Boolean);
   const count = 1 + Math.floor(uniform() * 4);
@@ -22,8 +22,8 @@ function someWords(text: string, uniform: Uniform): string {
 }
 
 /**
- * Knows which product was meant: searches the words of the request, turns pages until the product is there, chooses what was
- * asked for and buys. With a search that does not find it, it searches its title.
+ * Knows the wanted product: it searches the words of the request, turns pages until the product appears, chooses the wanted
+ * options and buys. If that search fails, it searches the product's title.
  */
 export const expertShopper: Player = (game, actionsLeft) => {
   const { goal, visit, actions } = expectGame(game, WebShopGame);
@@ -31,16 +31,16 @@ export const expertShopper: Player = (game, actionsLeft) => {
   if (visit.product?.asin === goal.asin) return nextOption(goal, visit.options, actions) ?? "click[buy now]";
   if (visit.product !== null) return "click[back to search]";
   if (actions.includes(target)) return target;
-  // Back, a search, the product, its options and the purchase have to fit in.
+  // Back, a search, the product, its options and the purchase still have to fit.
   const needed = goal.options.length + 4;
   if (actions.includes("click[next >]") && visit.shown.length > 0 && actionsLeft > needed + 1) return "click[next >]";
-  if (visit.hasSearchBar) return `search[${searched(goal, actionsLeft > needed + 1)}]`;
-  return actions.includes("click[back to search]") ? "click[back to search]" : `search[${searched(goal, false)}]`;
+  if (visit.hasSearchBar) return `search[${queryOf(goal, actionsLeft > needed + 1)}]`;
+  return actions.includes("click[back to search]") ? "click[back to search]" : `search[${queryOf(goal, false)}]`;
 };
 
-/** What was asked for, without options and price; or the title, which nothing else has. */
-function searched(goal: Goal, asAsked: boolean): string {
-  const text = asAsked ? [...goal.attributes, goal.query].join(" ") : goal.title;
+/** The words of the request without options and price; or the title, which is unique. */
+function queryOf(goal: Goal, ofRequest: boolean): string {
+  const text = ofRequest ? [...goal.attributes, goal.query].join(" ") : goal.title;
   return text.replaceAll(/[[\]]/g, " ");
 }
 
@@ -53,10 +53,7 @@ function nextOption(goal: Goal, chosen: ReadonlyMap<string, string>, actions: re
   return null;
 }
 
-/**
- * 1 where buying what was meant, with the options asked for, is a perfect purchase; else unknown. It takes a search, the product, its
- * options and the purchase.
- */
+/** 1 if buying the wanted product with the wanted options is a perfect purchase and fits the budget; else unknown. */
 export function bestPurchase(game: Game, actionsMax: number): number | null {
   const { goal, catalogue } = expectGame(game, WebShopGame);
   if (actionsMax < goal.options.length + 3) return null;

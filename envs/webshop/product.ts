@@ -1,4 +1,4 @@
-/** What a shop sells and what shoppers want: shapes only. Source: WebShop web_agent_site/engine. */
+/** Types of products and goals. Source: WebShop web_agent_site/engine. */
 
 export interface Product {
   /** At most 10 characters, upper case. */
@@ -8,16 +8,17 @@ export interface Product {
   readonly bullets: readonly string[];
   /** As shown: "$10.99", "$10.99 to $20.5". */
   readonly priceTag: string;
-  /** What it costs, in dollars: of a range, some price in it. */
+  /** Dollars; of a price range, one price in it. */
   readonly price: number;
-  /** Values by name, all lower case, in shown order. */
+  /** Values by name, in lower case and shown order. */
   readonly options: ReadonlyMap<string, readonly string[]>;
   readonly attributes: readonly string[];
-  /** The search that found it when the catalogue was collected, and its place in the shop: "A › B › C". */
+  /** The search that found it when the catalogue was collected. */
   readonly query: string;
+  /** "A › B › C". */
   readonly productCategory: string;
   readonly category: string;
-  /** What shoppers asked for who were sent for it. */
+  /** The requests for it. */
   readonly wishes: readonly Wish[];
 }
 
@@ -25,7 +26,7 @@ export interface Product {
 export interface Wish {
   readonly text: string;
   readonly attributes: readonly string[];
-  /** What a person asked for; null if every combination of the product's options makes a goal. */
+  /** The wanted values; null if every combination of the product's options makes a goal. */
   readonly options: readonly string[] | null;
 }
 
@@ -34,11 +35,11 @@ export interface Goal {
   readonly title: string;
   readonly query: string;
   readonly productCategory: string;
-  /** What the agent is told. */
+  /** The request in words. */
   readonly instruction: string;
   readonly attributes: readonly string[];
-  /** Values alone where a person wrote the goal, else with their names. */
+  /** Values without names if a person wrote the request. */
   readonly options: readonly (string | readonly [name: string, value: string])[];
-  /** Dollars; null if any price will do. */
+  /** Dollars; null without a limit. */
   readonly priceMax: number | null;
 }

@@ -1,5 +1,5 @@
 /**
- * How well a purchase fits a goal, with its constituents. Pure.
+ * Scores a purchase against a goal.
  *
  *   reward = type * (attributes matched + options matched + price fits) / (attributes + options + 1)
  *
@@ -10,7 +10,7 @@ import { nouns, similar } from "./text.ts";
 
 export interface Purchase {
   readonly product: Pick<Product, "title" | "query" | "productCategory" | "attributes" | "bullets" | "description">;
-  /** Values chosen. */
+  /** The chosen values. */
   readonly options: readonly string[];
   /** Dollars. */
   readonly price: number;
@@ -19,18 +19,18 @@ export interface Purchase {
 export interface PurchaseReward {
   /** In [0, 1]. */
   readonly total: number;
-  /** 1, 0.5, 0.1 or 0: is it the same kind of thing? */
+  /** Similarity of the kinds of product: 1, 0.5, 0.1 or 0. */
   readonly type: number;
-  /** Shares matched. */
+  /** Share of matched attributes. */
   readonly attributes: number;
-  /** null if the goal asks for no option. */
+  /** Share of matched options; null if the goal has none. */
   readonly options: number | null;
   readonly price: 0 | 1;
-  /** Share of the nouns of the goal's title that are in the product's. */
+  /** Share of the nouns of the goal's title that occur in the product's. */
   readonly title: number;
 }
 
-/** @param nounsOf  of a title, lower case. */
+/** @param nounsOf  the nouns of a title in lower case */
 export function purchaseReward(purchase: Purchase, goal: Goal, nounsOf = nouns): PurchaseReward {
   const title = titleScore(purchase.product.title, goal.title, nounsOf);
   const type = typeReward(purchase, goal, title);
@@ -49,10 +49,10 @@ export function purchaseReward(purchase: Purchase, goal: Goal, nounsOf = nouns):
 }
 
 function titleScore(bought: string, wanted: string, nounsOf: (title: string) => string[]): number {
-  const asked = nounsOf(wanted);
-  if (asked.length === 0) return 0.2;
+  const wantedNouns = nounsOf(wanted);
+  if (wantedNouns.length === 0) return 0.2;
   const given = new Set(nounsOf(bought));
-  return new Set(asked.filter((noun) => given.has(noun))).size / asked.length;
+  return new Set(wantedNouns.filter((noun) => given.has(noun))).size / wantedNouns.length;
 }
 
 function typeReward({ product }: Purchase, goal: Goal, title: number): number {
@@ -72,13 +72,13 @@ function hasAttribute(product: Purchase["product"], attribute: string): boolean 
   );
 }
 
-/** A named option is compared with its name, unless either is a colour. */
+/** Name and value, or the color in either. */
 function wantedText(wanted: Goal["options"][number]): string {
   if (typeof wanted === "string") return firstColor(wanted);
   return COLORS.find((color) => wanted.includes(color)) ?? wanted.join(" ");
 }
 
-/** The first colour of the list that occurs anywhere in the text, else the text. */
+/** The first listed color that occurs in the text, else the text. */
 function firstColor(text: string): string {
   return COLORS.find((color) => text.includes(color)) ?? text;
 }

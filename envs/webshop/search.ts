@@ -1,22 +1,22 @@
 /**
- * Full text search as Lucene ranks it by default: BM25 over one field. Knows no products; documents are numbers.
+ * Full text search with Lucene's default ranking: BM25 over one field. Documents are numbers.
  *
  * - Equal scores rank by document number, as in Lucene.
- * - A posting is 4 bytes; lengths are rounded as Lucene rounds them, to the four highest bits.
+ * - A posting takes 4 bytes. Lengths are rounded to their four highest bits, as in Lucene.
  *
  * Source: Robertson and Zaragoza (2009); Lucene BM25Similarity with pyserini's k1 = 0.9, b = 0.4.
  */
-import { analysed } from "./text.ts";
+import { analyzed } from "./text.ts";
 
 const K1 = 0.9;
 const B = 0.4;
 
-/** Times a word occurs in a document, in the low bits of a posting; more count as this many. */
+/** Bits of a posting for a word's count in the document; greater counts are cut. */
 const COUNT_BITS = 8;
 const COUNT_MAX = 2 ** COUNT_BITS - 1;
 const DOCUMENTS_MAX = 2 ** (32 - COUNT_BITS);
 
-/** Documents that contain a word, in order, each with its count. */
+/** The documents that contain a word, in order, with its counts. */
 interface Postings {
   packed: Uint32Array;
   length: number;
@@ -27,12 +27,12 @@ export class SearchIndex {
   readonly #lengths: number[] = [];
   #lengthSum = 0;
 
-  /** @returns the document's number: the first is 0. @throws {RangeError} if there are 2^24 already. */
+  /** @returns the document's number, from 0. @throws {RangeError} beyond 2^24 documents. */
   add(text: string): number {
     const document = this.#lengths.length;
     if (document >= DOCUMENTS_MAX) throw new RangeError(`an index holds ${DOCUMENTS_MAX} documents at most`);
     const counts = new Map<string, number>();
-    const terms = analysed(text);
+    const terms = analyzed(text);
     for (const term of terms) counts.set(term, (counts.get(term) ?? 0) + 1);
     for (const [term, count] of counts) this.#append(term, document * (COUNT_MAX + 1) + Math.min(count, COUNT_MAX));
     this.#lengths.push(rounded(terms.length));
@@ -40,12 +40,12 @@ export class SearchIndex {
     return document;
   }
 
-  /** Numbers of the best `hitsMax` documents that have a word of the query, best first. */
+  /** The best `hitsMax` documents with a word of the query, best first. */
   search(query: string, hitsMax: number): number[] {
     const scores = new Map<number, number>();
     const documents = this.#lengths.length;
     const meanLength = this.#lengthSum / documents;
-    for (const term of analysed(query)) {
+    for (const term of analyzed(query)) {
       const postings = this.#postings.get(term);
       if (postings === undefined) continue;
       const idf = Math.log(1 + (documents - postings.length + 0.5) / (postings.length + 0.5));
@@ -75,7 +75,7 @@ export class SearchIndex {
   }
 }
 
-/** A length as Lucene keeps it in one byte: exact below 40, then to the four highest bits above 24 (SmallFloat). */
+/** A length as Lucene stores it in one byte (SmallFloat): exact below 40, then rounded to the four highest bits above 24. */
 function rounded(length: number): number {
   if (length < 24) return length;
   const above = length - 24;

@@ -1,8 +1,8 @@
 /**
- * A visit to the shop: which page is open, what it shows and what can be clicked. Knows no rewards and no agent.
+ * A visit to the shop: the open page, its texts and its clickable labels. Knows no rewards.
  *
- * - Pages show the texts of WebShop's templates, in order; an observation joins them with [SEP].
- * - A search works from every page, as there.
+ * - Pages show the texts of WebShop's templates in order; an observation joins them with [SEP].
+ * - As in WebShop, a search works on every page.
  *
  * Source: WebShop web_agent_site/templates, envs/web_agent_text_env.py (SimServer.receive).
  */
@@ -20,7 +20,7 @@ type Page =
   | { readonly kind: "item" }
   | { readonly kind: "sub"; readonly shows: SubPage };
 
-/** What a click does, by its label. */
+/** The target of a click. */
 type Click =
   | { readonly kind: "button"; readonly name: string }
   | { readonly kind: "product"; readonly product: Product }
@@ -28,18 +28,18 @@ type Click =
 
 export interface Bought {
   readonly product: Product;
-  /** Values chosen. */
+  /** The chosen values. */
   readonly options: readonly string[];
 }
 
-/** Where a visit looks for products. */
-export interface Shelves {
+/** The product search. */
+export interface ProductSearch {
   /** Best first. */
   search(query: string): readonly Product[];
 }
 
 export class Visit {
-  readonly #shelves: Shelves;
+  readonly #search: ProductSearch;
   readonly #instruction: string;
   readonly #showAttributes: boolean;
   #page: Page = { kind: "search" };
@@ -49,8 +49,8 @@ export class Visit {
   #options = new Map<string, string>();
   #clicks: ReadonlyMap<string, Click>;
 
-  constructor(shelves: Shelves, instruction: string, showAttributes: boolean) {
-    this.#shelves = shelves;
+  constructor(search: ProductSearch, instruction: string, showAttributes: boolean) {
+    this.#search = search;
     this.#instruction = instruction;
     this.#showAttributes = showAttributes;
     this.#clicks = this.#clickable();
@@ -60,22 +60,22 @@ export class Visit {
     return this.#page.kind === "search";
   }
 
-  /** Labels, lower case, in the page's order; the button of the search bar is one. */
+  /** In lower case and page order, the search button included. */
   get labels(): readonly string[] {
     return [...this.#clicks.keys()];
   }
 
-  /** The product whose page is open, or a page of its. */
+  /** The product whose page or sub-page is open. */
   get product(): Product | null {
     return this.#page.kind === "item" || this.#page.kind === "sub" ? this.#product : null;
   }
 
-  /** Values chosen, by name. */
+  /** The chosen values by name. */
   get options(): ReadonlyMap<string, string> {
     return this.#options;
   }
 
-  /** The products of the open page of results. */
+  /** The products on the open page of results. */
   get shown(): readonly Product[] {
     if (this.#page.kind !== "results") return [];
     return this.#results.slice((this.#pageNumber - 1) * PAGE_PRODUCTS, this.#pageNumber * PAGE_PRODUCTS);
@@ -89,15 +89,15 @@ export class Visit {
   }
 
   search(query: string): void {
-    this.#results = this.#shelves.search(query);
+    this.#results = this.#search.search(query);
     this.#pageNumber = 1;
     this.#openResults();
   }
 
-  /** @param label  one of `labels`, not "search". @returns what was bought, if that was it. */
+  /** @param label  one of `labels`, not "search". @returns the purchase, if the click was one. */
   click(label: string): Bought | null {
     const click = this.#clicks.get(label);
-    if (click === undefined || label === "search") throw new RangeError(`nothing here is called ${label}`);
+    if (click === undefined || label === "search") throw new RangeError(`this page has no label ${label}`);
     const bought = this.#follow(click);
     this.#clicks = this.#clickable();
     return bought;
@@ -177,7 +177,7 @@ export class Visit {
     if (this.#page.kind !== "item") return clicks;
     for (const [name, values] of this.#product!.options) {
       for (const value of values) {
-        // An option called like a button is that button to WebShop.
+        // In WebShop a button hides an option of the same name.
         if (clicks.get(value)?.kind !== "button") clicks.set(value, { kind: "option", name, value });
       }
     }
@@ -185,25 +185,25 @@ export class Visit {
   }
 
   #texts(): string[] {
-    const told = ["Instruction:", this.#instruction];
+    const instruction = ["Instruction:", this.#instruction];
     const page = this.#page;
     switch (page.kind) {
       case "search":
-        return ["WebShop", ...told, "Search"];
+        return ["WebShop", ...instruction, "Search"];
       case "results": {
         const found = `Page ${this.#pageNumber} (Total results: ${this.#results.length})`;
         const [back, ...turning] = this.#buttons();
         const listed = this.shown.flatMap(({ asin, title, priceTag }) => [asin, title, priceTag]);
-        return [...told, back!, found, ...turning, ...listed];
+        return [...instruction, back!, found, ...turning, ...listed];
       }
       case "item": {
         const { options, title, priceTag } = this.#product!;
         const choices = [...options].flatMap(([name, values]) => [name, ...values]);
         const facts = [title, `Price: ${priceTag}`, "Rating: N.A."];
-        return [...told, "Back to Search", "< Prev", ...choices, ...facts, ...this.#subPages(), "Buy Now"];
+        return [...instruction, "Back to Search", "< Prev", ...choices, ...facts, ...this.#subPages(), "Buy Now"];
       }
       case "sub":
-        return [...told, "Back to Search", "< Prev", ...this.#subTexts(page.shows)];
+        return [...instruction, "Back to Search", "< Prev", ...this.#subTexts(page.shows)];
       default:
         return page satisfies never;
     }
@@ -217,7 +217,7 @@ export class Visit {
       case "Features":
         return bullets;
       case "Reviews":
-        // WebShop loads none.
+        // WebShop loads no reviews.
         return [];
       case "Attributes":
         return [...attributes, category, query, productCategory];

@@ -1,4 +1,4 @@
-/** WebShop and WebShopFull: settings, words and limits. Source: RAGEN config/envs.yaml. */
+/** The WebShop tags. Source: RAGEN config/envs.yaml. */
 import { join } from "node:path";
 import { z } from "zod";
 import { cached } from "../data/cached.ts";
@@ -12,23 +12,23 @@ import { madeUpProducts } from "./made-up.ts";
 import { bestPurchase, expertShopper, randomShopper } from "./players.ts";
 
 const WebShopConfig = z.strictObject({
-  /** Folder with WebShop's files (items_shuffle_1000.json and others); null for a made-up catalogue. */
+  /** Folder with WebShop's files (items_shuffle_1000.json and others); null generates a catalogue. */
   dataPath: z.string().min(1).nullable().default(null),
-  /** Which of WebShop's files: the 1,000 products or all of them. */
+  /** WebShop's 1,000 products, or all of them. */
   dataset: z.enum(["small", "full"]).default("small"),
-  /** Products read from the files at most, null for all (a full catalogue takes gigabytes); or made up. */
+  /** Most products read, or products generated; null for all (a full catalogue takes gigabytes). */
   productsMax: z.int().min(24).nullable().default(1000),
-  /** Requests that people wrote, from items_human_ins.json, instead of those made of attributes and options. */
+  /** Use the requests written by people (items_human_ins.json) instead of those made of attributes and options. */
   humanGoals: z.boolean().default(false),
-  /** A page of attributes for each product. */
+  /** Show a page of attributes for each product. */
   showAttributes: z.boolean().default(false),
   /** whole: WebShop's reward in [0, 1]. perfect: 1 for a perfect purchase and 0 for others, as RAGEN-2. */
   rewardForm: RewardForm.default("whole"),
-  /** RAGEN v1's text, in which two lines of advice stand on one. */
+  /** RAGEN v1's text, which joins two lines of the advice. */
   joinedLines: z.boolean().default(false),
-  /** `seed`: validation goals for layout seeds below 10,000, training goals for the others. */
+  /** `seed`: layout seeds below 10,000 play validation goals, others training goals. */
   split: z.enum(["seed", "train", "validation", "test", "all"]).default("seed"),
-  /** Which made-up catalogue. */
+  /** Seed of the generated catalogue. */
   catalogueSeed: z.uint32().default(0),
 });
 type WebShopConfig = z.infer<typeof WebShopConfig>;
@@ -39,10 +39,10 @@ const INSTRUCTION =
 const INSTRUCTION_FULL = "You are an expert autonomous agent operating in the WebShop e\u2011commerce environment.";
 
 const HOME =
-  "download WebShop's data (its setup.sh, https://github.com/princeton-nlp/WebShop) and set env.options.dataPath to their folder, or to null for a made-up catalogue";
+  "download WebShop's data (its setup.sh, https://github.com/princeton-nlp/WebShop) and set env.options.dataPath to their folder, or to null for a generated catalogue";
 
-/** Products made up where productsMax is null. */
-const MADE_UP = 1000;
+/** Generated products if productsMax is null. */
+const GENERATED_PRODUCTS = 1000;
 
 const cache = cached<Catalogue>(2);
 
@@ -57,7 +57,7 @@ function filesOf({ dataset, humanGoals }: WebShopConfig, folder: string): ShopFi
 
 function missing(config: WebShopConfig): string | null {
   if (config.dataPath === null) {
-    return config.humanGoals ? `WebShop: a made-up catalogue has no humanGoals; ${HOME}` : null;
+    return config.humanGoals ? `WebShop: a generated catalogue has no humanGoals; ${HOME}` : null;
   }
   const { products, attributes, people } = filesOf(config, config.dataPath);
   const wanted = [products, attributes, ...(people === null ? [] : [people])];
@@ -69,7 +69,7 @@ function catalogueOf(config: WebShopConfig): Catalogue {
   const lack = missing(config);
   if (lack !== null) throw new DataError(lack);
   return cache(JSON.stringify({ dataPath, dataset, productsMax, humanGoals, catalogueSeed }), () => {
-    if (dataPath === null) return new Catalogue(madeUpProducts(productsMax ?? MADE_UP, catalogueSeed));
+    if (dataPath === null) return new Catalogue(madeUpProducts(productsMax ?? GENERATED_PRODUCTS, catalogueSeed));
     return new Catalogue(readShop(filesOf(config, dataPath), productsMax));
   });
 }
@@ -93,7 +93,7 @@ function parts(config: WebShopConfig, instruction: string): Parts {
   };
 }
 
-/** Without the advice, which never changes. */
+/** Without the advice, which is constant. */
 function brief(observation: string): string {
   return observation.replace(ADVICE, "").replace(ACTIONS_HEADING, "");
 }

@@ -1,15 +1,14 @@
 /**
- * What WebShop's libraries do to text: Lucene's English analysis, thefuzz's likeness, spaCy's nouns. Pure functions.
+ * The text functions of WebShop's libraries: Lucene's English analysis, thefuzz's similarity, spaCy's nouns.
  *
- * Nouns are wink's, as there is no spaCy here. Both tag universal parts of speech, and differ by a noun now and then.
+ * Nouns come from wink instead of spaCy. Both tag universal parts of speech; they differ on some words.
  */
 import { createRequire } from "node:module";
 import { stemmer } from "stemmer";
 import type { WinkMethods } from "wink-nlp";
 
 /**
- * Words as UAX #29 parts them: joined by a point or an apostrophe between letters, by a comma between digits; each Chinese letter is
- * one.
+ * Words by UAX #29: a point or an apostrophe joins letters, a comma joins digits, and each Chinese character is a word.
  */
 const WORD =
   /[\p{Script=Han}\p{Script=Hiragana}]|(?:(?![\p{Script=Han}\p{Script=Hiragana}])[\p{L}\p{N}\p{M}_]|(?<=\p{L})[.'’·](?=\p{L})|(?<=\p{N})[.,;'’](?=\p{N}))+/gu;
@@ -21,8 +20,8 @@ const STOP_WORDS = new Set(
   ),
 );
 
-/** Lucene's default English analysis: words, without possessive and stop words, stemmed by Porter's rules. */
-export function analysed(text: string): string[] {
+/** Lucene's default English analysis: words without possessives and stop words, with Porter's stemming. */
+export function analyzed(text: string): string[] {
   const terms: string[] = [];
   for (const word of text.match(WORD) ?? []) {
     const term = termOf(word);
@@ -31,7 +30,7 @@ export function analysed(text: string): string[] {
   return terms;
 }
 
-/** Terms of the words seen last: a catalogue says the same few over and over, and stemming is slow. */
+/** A cache of terms by word: stemming is slow, and a catalogue repeats its words. */
 const terms = new Map<string, string>();
 const TERMS_MAX = 200_000;
 
@@ -46,7 +45,7 @@ function termOf(word: string): string {
   return term;
 }
 
-/** thefuzz's `token_set_ratio(a, b) > 85`: the words of both, in any order, alike but for a few letters. */
+/** thefuzz's `token_set_ratio(a, b) > 85`: similar words in any order. */
 export function similar(a: string, b: string): boolean {
   const left = words(a);
   const right = words(b);
@@ -58,9 +57,9 @@ export function similar(a: string, b: string): boolean {
   const both = shared.join(" ");
   const wholeLeft = [...shared, ...onlyLeft].join(" ");
   const wholeRight = [...shared, ...onlyRight].join(" ");
-  const ratios = [likeness(wholeLeft, wholeRight)];
-  if (shared.length > 0) ratios.push(likeness(both, wholeLeft), likeness(both, wholeRight));
-  // Percents are rounded to whole ones before they are compared: 85.5 is 86.
+  const ratios = [similarity(wholeLeft, wholeRight)];
+  if (shared.length > 0) ratios.push(similarity(both, wholeLeft), similarity(both, wholeRight));
+  // thefuzz rounds to whole percents before it compares: 85.5 becomes 86.
   return Math.max(...ratios) >= 0.855;
 }
 
@@ -69,8 +68,8 @@ function words(text: string): Set<string> {
   return new Set(plain.toLowerCase().match(/\w+/g) ?? []);
 }
 
-/** 1 - indel distance / length of both: twice the longest common subsequence over the lengths. */
-function likeness(a: string, b: string): number {
+/** 1 - indel distance / both lengths: twice the longest common subsequence over both lengths. */
+function similarity(a: string, b: string): number {
   const row = new Uint32Array(b.length + 1);
   for (const letter of a) {
     let diagonal = 0;
@@ -85,14 +84,14 @@ function likeness(a: string, b: string): number {
 
 let loaded: WinkMethods | null = null;
 
-/** Loaded at the first purchase, model and all: it takes 30 MB, and every process knows every env. */
+/** Loads wink and its model at the first purchase: they take 30 MB, and every process imports every env. */
 function language(): WinkMethods {
   const require = createRequire(import.meta.url);
   loaded ??= require("wink-nlp")(require("wink-eng-lite-web-model"), ["sbd", "pos"]) as WinkMethods;
   return loaded;
 }
 
-/** Lower-case nouns and names of a title, in order. */
+/** The nouns and names of a title, in order and lower case. */
 export function nouns(title: string): string[] {
   const nlp = language();
   const tokens = nlp.readDoc(title).tokens();

@@ -13,7 +13,7 @@ import type { Goal, Product } from "../../envs/webshop/product.ts";
 import { purchaseReward } from "../../envs/webshop/reward.ts";
 import { SearchIndex } from "../../envs/webshop/search.ts";
 import { Visit } from "../../envs/webshop/shop.ts";
-import { analysed, nouns, similar } from "../../envs/webshop/text.ts";
+import { analyzed, nouns, similar } from "../../envs/webshop/text.ts";
 // Made by tests/golden/webshop.py from WebShop's own code.
 import golden from "../golden/webshop.json";
 // Made by tests/golden/WebShopSearch.java from Lucene itself.
@@ -218,7 +218,7 @@ describe("search", () => {
   test.each(lucene.searches.map(({ query, ...expected }) => [query, expected] as const))(
     "finds for %p what Lucene finds, in its order",
     (query, { terms, found }) => {
-      expect([...new Set(analysed(query))]).toEqual(terms);
+      expect([...new Set(analyzed(query))]).toEqual(terms);
       expect(index.search(query, 50)).toEqual(found);
     },
   );
@@ -364,7 +364,7 @@ describe("WebShop", () => {
     const lack = envTag("WebShopFull", { dataPath: folder }).missing?.();
     expect(lack).toContain("items_shuffle.json; download WebShop's data");
     expect(envTag("WebShop", { dataPath: folder }).missing?.()).toBeNull();
-    expect(envTag("WebShop", { humanGoals: true }).missing?.()).toContain("a made-up catalogue has no humanGoals");
+    expect(envTag("WebShop", { humanGoals: true }).missing?.()).toContain("a generated catalogue has no humanGoals");
     expect(envTag("WebShop", { dataPath: folder }).open({ layout: 1, dynamics: 1 }).render()).toContain("Find me");
   });
 });
