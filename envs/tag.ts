@@ -4,6 +4,7 @@
  */
 import { z } from "zod";
 import type { ReasoningScorer } from "./analysis/reasoning.ts";
+import { DataError } from "./data/rows.ts";
 import type { DiscreteGame, Game, LocalGame, Seeds, Uniform } from "./env.ts";
 import type { Picture } from "./picture.ts";
 
@@ -58,16 +59,26 @@ export function plainWording(text: string, actions: readonly string[] | null, in
   };
 }
 
-/** What an env folder defines for its tag. */
-export interface Parts {
+export interface EnvTag {
+  readonly tag: string;
+  /** Env type, as in RAGEN's registry: "sokoban". Tags of one type share a settings schema. */
+  readonly type: string;
+  /** The settings, defaults included. */
+  readonly config: Readonly<Record<string, unknown>>;
+  /** The task in one line: RAGEN's instruction. */
+  readonly instruction: string;
+  /** RAGEN's action budget of an episode. */
+  readonly actionsMax: number;
+  /** RAGEN's max_tokens: the reply length that the prompt asks for. Not enforced. */
+  readonly replyWordsHint: number;
   readonly wording: Wording;
   /** True if every action costs time of a server or another process. Baselines then play fewer rounds, several episodes at once. */
   readonly external?: boolean;
   /** Which required file or program this machine lacks, and how to get it; null if it lacks none. */
   missing?(): string | null;
-  /** An `OutsideGame` still has to be started. */
+  /** An `OutsideGame` still has to be started. @throws {DataError} if something is missing. */
   open(seeds: Seeds): Game;
-  /** The observation without its constant parts. Equal briefs mean equal observations of this tag. */
+  /** The observation without its constant parts; by default all of it. Equal briefs mean equal observations of this tag. */
   brief(observation: string): string;
   /** Scores thoughts about this env's observations; omitted where no scorer exists. */
   readonly reasoning?: ReasoningScorer;
@@ -85,19 +96,20 @@ export interface Parts {
   picture?(game: Game): Picture;
 }
 
-export interface EnvTag extends Parts {
-  readonly tag: string;
-  /** Env type, as in RAGEN's registry: "sokoban". Tags of one type share a settings schema. */
-  readonly type: string;
-  /** The settings, defaults included. */
-  readonly config: Readonly<Record<string, unknown>>;
-  /** The task in one line: RAGEN's instruction. */
-  readonly instruction: string;
-  /** RAGEN's action budget of an episode. */
-  readonly actionsMax: number;
-  /** RAGEN's max_tokens: the reply length that the prompt asks for. Not enforced. */
-  readonly replyWordsHint: number;
-}
+/** What an env folder defines for its tag. */
+export type Parts = Omit<
+  EnvTag,
+  keyof typeof STANDARD | "tag" | "type" | "config" | "actionsMax" | "replyWordsHint" | "instruction"
+> &
+  Partial<Pick<EnvTag, keyof typeof STANDARD>>;
+
+/** The parts that a tag may omit. */
+const STANDARD = {
+  brief: (observation: string): string => observation,
+  optimal: null,
+  best: (): null => null,
+  demonstrator: null,
+};
 
 export interface TagSource {
   readonly tag: string;
@@ -140,7 +152,21 @@ export function defineTag<C extends Record<string, unknown>>(source: {
       }
       const made = parts(parsed.data);
       const instruction = made.wording.strict.v1;
-      return { tag, type, config: parsed.data, instruction, actionsMax, replyWordsHint, ...made };
+      return {
+        tag,
+        type,
+        config: parsed.data,
+        instruction,
+        actionsMax,
+        replyWordsHint,
+        ...STANDARD,
+        ...made,
+        open(seeds) {
+          const lack = made.missing?.() ?? null;
+          if (lack !== null) throw new DataError(lack);
+          return made.open(seeds);
+        },
+      };
     },
   };
 }

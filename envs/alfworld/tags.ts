@@ -48,12 +48,8 @@ function parts(config: AlfworldConfig): Parts {
       const opening = { env: "alfworld", seeds, expert, options: { split: games, expert } };
       return new AlfworldGame(new RemoteGame(client, opening), score);
     },
-    brief: (observation) => observation,
     random: remotely(remoteRandom),
-    optimal: null,
     ...(expert ? { expert: remotely(remoteExpert) } : {}),
-    best: () => null,
-    demonstrator: null,
   };
 }
 

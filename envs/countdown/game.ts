@@ -7,7 +7,7 @@
  * Source: RAGEN ragen/env/countdown.
  */
 import { z } from "zod";
-import { type Split, SplitChoice, splitOfItem, splitOfSeed } from "../data/split.ts";
+import { SplitChoice, splitOfItem, splitOfSeed } from "../data/split.ts";
 import type { Effect, LanguageGame } from "../env.ts";
 import { Pcg64 } from "../rng/pcg64.ts";
 import { evaluateArithmetic } from "./arithmetic.ts";
@@ -43,13 +43,13 @@ export function generateCountdown(config: CountdownConfig, seed: number): Countd
     const nums = Array.from({ length: count }, () => 1 + random.integers(config.numberMax));
     const target = nums.reduce((sum, num) => sum + (random.random() < 0.5 ? num : -num), 0);
     if (target < 1 || target > config.numberMax) continue;
-    if (split === "all" || splitOfInstance({ target, nums }) === split) return { target, nums };
+    if (split === "all" || splitOfItem(instanceText({ target, nums })) === split) return { target, nums };
   }
 }
 
-/** Independent of the order of the numbers. */
-export function splitOfInstance({ target, nums }: Countdown): Split {
-  return splitOfItem([target, ...[...nums].sort((a, b) => a - b)].join(" "));
+/** The content that decides the split, independent of the order of the numbers. */
+export function instanceText({ target, nums }: Countdown): string {
+  return [target, ...[...nums].sort((a, b) => a - b)].join(" ");
 }
 
 /** An expression of + and - that makes the target; null if there is none. */

@@ -3,6 +3,7 @@
  * data set.
  */
 import { z } from "zod";
+import { DataError } from "./rows.ts";
 
 export type Split = "train" | "validation";
 
@@ -24,6 +25,24 @@ export function splitOfSeed(choice: SplitChoice, layoutSeed: number): Split | "a
 /** The split of an item by its content, so that the order of a file and duplicates in it do not matter. */
 export function splitOfItem(content: string): Split {
   return fnv1a(content) % VALIDATION_SHARE === 0 ? "validation" : "train";
+}
+
+/**
+ * The items of a split, by their content.
+ *
+ * @param path  for the error
+ * @throws {DataError} if there are none
+ */
+export function itemsOfSplit<T>(
+  items: Iterable<T>,
+  split: Split | "all",
+  contentOf: (item: T) => string,
+  path: string,
+): T[] {
+  const all = [...items];
+  const chosen = split === "all" ? all : all.filter((item) => splitOfItem(contentOf(item)) === split);
+  if (chosen.length > 0) return chosen;
+  throw new DataError(`${path}: none of ${all.length} usable rows is in the split ${split}; set split to all`);
 }
 
 /** A uint32 digest. Source: Fowler, Noll, Vo, FNV-1a, over UTF-16 units. */

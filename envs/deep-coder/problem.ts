@@ -6,8 +6,8 @@
  */
 import { z } from "zod";
 import { cached } from "../data/cached.ts";
-import { DataError, readRows } from "../data/rows.ts";
-import { type Split, splitOfItem } from "../data/split.ts";
+import { readRows } from "../data/rows.ts";
+import { itemsOfSplit, type Split } from "../data/split.ts";
 
 export const DEEP_CODER_HOME = "https://huggingface.co/datasets/agentica-org/DeepCoder-Preview-Dataset";
 
@@ -49,16 +49,9 @@ const cache = cached<readonly Problem[]>(2);
 
 /** @throws {DataError} if the file is invalid or has no problem of the split. */
 export function readProblems(path: string, problemsMax: number, split: Split | "all"): readonly Problem[] {
-  return cache(`${path} ${problemsMax} ${split}`, () => {
-    const problems: Problem[] = [];
-    let count = 0;
-    for (const row of readRows(path, Row)) {
-      if (count++ === problemsMax) break;
-      if (split === "all" || splitOfItem(row.problem) === split) problems.push(problemOf(row));
-    }
-    if (problems.length > 0) return problems;
-    throw new DataError(`${path}: no problem of the split ${split}; set split to all`);
-  });
+  return cache(`${path} ${problemsMax} ${split}`, () =>
+    itemsOfSplit(readRows(path, Row).take(problemsMax), split, ({ problem }) => problem, path).map(problemOf),
+  );
 }
 
 function problemOf({ problem, tests, starter_code: starter, metadata }: z.infer<typeof Row>): Problem {

@@ -1,6 +1,6 @@
 /** DeepCoder: settings, words and limits. Source: RAGEN config/envs.yaml. */
 import { z } from "zod";
-import { DataError, missingFile } from "../data/rows.ts";
+import { missingFile } from "../data/rows.ts";
 import { SplitChoice, splitOfSeed } from "../data/split.ts";
 import type { Uniform } from "../env.ts";
 import { limiter } from "../outside/limiter.ts";
@@ -63,17 +63,11 @@ function parts(config: DeepCoderConfig): Parts {
     missing: () => missing(config),
     wording: plainWording(INSTRUCTION, null, false),
     open({ layout }) {
-      const lack = missing(config);
-      if (lack !== null) throw new DataError(lack);
       const problems = readProblems(dataPath!, problemsMax, splitOfSeed(split, layout));
       const problem = problems[new PythonRandom(layout).randint(0, problems.length - 1)]!;
       return new DeepCoderGame(problem, { stepsMax, limits, limit });
     },
-    brief: (observation) => observation,
     random: (_game, _actionsLeft, uniform) => randomProgram(uniform),
-    optimal: null,
-    best: () => null,
-    demonstrator: null,
   };
 }
 

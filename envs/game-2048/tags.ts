@@ -18,9 +18,6 @@ export const game2048Tags: readonly TagSource[] = [
       open: (seeds) => new Game2048(config, seeds),
       brief,
       random: uniformPlayer,
-      optimal: null,
-      best: () => null,
-      demonstrator: null,
     }),
   }),
 ];

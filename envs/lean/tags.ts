@@ -1,8 +1,8 @@
 /** Lean: theorems of a local file, checked by a Kimina Lean server. Source: RAGEN-2 config/envs.yaml. */
 import { z } from "zod";
 import { cached } from "../data/cached.ts";
-import { DataError, missingFile, readRows } from "../data/rows.ts";
-import { SplitChoice, splitOfItem, splitOfSeed } from "../data/split.ts";
+import { missingFile, readRows } from "../data/rows.ts";
+import { itemsOfSplit, SplitChoice, splitOfSeed } from "../data/split.ts";
 import { JsonServer, serverOptions, serverUrl } from "../outside/json-server.ts";
 import { PythonRandom } from "../rng/mt19937.ts";
 import { defineTag, type Parts, plainWording, type TagSource } from "../tag.ts";
@@ -70,34 +70,24 @@ const cache = cached<readonly Theorem[]>(4);
 /** @throws {DataError} if the file is invalid or has no theorem of the split. */
 function theorems({ dataPath, split }: LeanConfig, layout: number): readonly Theorem[] {
   const part = splitOfSeed(split, layout);
-  return cache(`${dataPath} ${part}`, () => {
-    const all = [...readRows(dataPath!, Row)];
-    const chosen = part === "all" ? all : all.filter(({ formal_statement }) => splitOfItem(formal_statement) === part);
-    if (chosen.length === 0) {
-      throw new DataError(`${dataPath}: none of ${all.length} theorems is in the split ${part}; set split to all`);
-    }
-    return chosen.map((row) => readTheorem(row.formal_statement, row.natural_language_statement ?? ""));
-  });
+  return cache(`${dataPath} ${part}`, () =>
+    itemsOfSplit(readRows(dataPath!, Row), part, (row) => row.formal_statement, dataPath!).map((row) =>
+      readTheorem(row.formal_statement, row.natural_language_statement ?? ""),
+    ),
+  );
 }
 
 function parts(config: LeanConfig): Parts {
   const server = new JsonServer({ ...config, name: "the Lean server", help: GET_SERVER });
-  const missing = () => missingFile(config.dataPath, "Lean", GET_DATA);
   return {
     external: true,
-    missing,
+    missing: () => missingFile(config.dataPath, "Lean", GET_DATA),
     wording: plainWording(INSTRUCTION, null, false),
     open({ layout }) {
-      const lack = missing();
-      if (lack !== null) throw new DataError(lack);
       const theorem = new PythonRandom(layout).choice(theorems(config, layout));
       return new LeanGame(theorem, (code, signal) => checkLean(server, code, config.leanSecondsMax, signal), config);
     },
-    brief: (observation) => observation,
     random: (_game, _actionsLeft, uniform) => TACTICS[Math.floor(uniform() * TACTICS.length)]!,
-    optimal: null,
-    best: () => null,
-    demonstrator: null,
   };
 }
 

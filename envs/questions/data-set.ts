@@ -6,7 +6,7 @@
 import { z } from "zod";
 import { cached } from "../data/cached.ts";
 import { DataError, readRows } from "../data/rows.ts";
-import { type Split, splitOfItem } from "../data/split.ts";
+import { itemsOfSplit, type Split } from "../data/split.ts";
 import { metaMathLabel, type Question } from "./game.ts";
 import { type Judge, judgeChoice, judgeExact, judgeNumber, ragenChoice, ragenExact, ragenNumber } from "./judge.ts";
 
@@ -84,10 +84,7 @@ const cache = cached<readonly Question[]>(4);
 
 /** @throws {DataError} if the file is invalid or has no question of the split. */
 export function questions(name: DataSetName, path: string, split: Split | "all", ragen: boolean): readonly Question[] {
-  return cache(`${name} ${split} ${ragen} ${path}`, () => {
-    const all = [...dataSets[name].read(path, ragen)];
-    const chosen = split === "all" ? all : all.filter(({ text }) => splitOfItem(text) === split);
-    if (chosen.length > 0) return chosen;
-    throw new DataError(`${path}: none of ${all.length} questions is in the split ${split}; set split to all`);
-  });
+  return cache(`${name} ${split} ${ragen} ${path}`, () =>
+    itemsOfSplit(dataSets[name].read(path, ragen), split, ({ text }) => text, path),
+  );
 }

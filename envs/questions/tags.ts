@@ -1,6 +1,6 @@
 /** MetamathQA and StaticQA: questions of local files. Source: RAGEN config/envs.yaml; RAGEN has a static env without a tag. */
 import { z } from "zod";
-import { DataError, missingFile } from "../data/rows.ts";
+import { missingFile } from "../data/rows.ts";
 import { SplitChoice, splitOfSeed } from "../data/split.ts";
 import { PythonRandom } from "../rng/mt19937.ts";
 import { defineTag, expectGame, type Parts, plainWording, type TagSource } from "../tag.ts";
@@ -33,18 +33,14 @@ interface Source {
 
 function parts(instruction: string, source: Source): Parts {
   const { name, dataPath, split, judge, ragen } = source;
-  const missing = () =>
-    missingFile(dataPath, source.tag, `download one from ${dataSets[name].home} and set env.options.dataPath to it`);
+  const how = `download one from ${dataSets[name].home} and set env.options.dataPath to it`;
   return {
     wording: plainWording(instruction, null, false),
-    missing,
+    missing: () => missingFile(dataPath, source.tag, how),
     open({ layout }) {
-      const lack = missing();
-      if (lack !== null) throw new DataError(lack);
       const all = questions(name, dataPath!, splitOfSeed(split, layout), ragen);
       return new QuestionGame(all[new PythonRandom(layout).randint(0, all.length - 1)]!, judge, all);
     },
-    brief: (observation) => observation,
     // "Incorrect" does not identify a state: each wrong answer may be another one.
     stateOf: () => null,
     // A random answer is the answer of another question.
@@ -54,7 +50,6 @@ function parts(instruction: string, source: Source): Parts {
     },
     optimal: (game) => expectGame(game, QuestionGame).question.answer ?? "",
     best: (game) => (expectGame(game, QuestionGame).question.answer === null ? 0 : 1),
-    demonstrator: null,
   };
 }
 

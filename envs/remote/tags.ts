@@ -60,12 +60,8 @@ function parts(config: z.infer<typeof RemoteConfig>): Parts {
     external: true,
     wording: plainWording(instruction, actions, false),
     open: (seeds) => new RemoteGame(client, { env, seeds, expert, options }),
-    brief: (observation) => observation,
     random: remoteRandom,
-    optimal: null,
     ...(expert ? { expert: remoteExpert } : {}),
-    best: () => null,
-    demonstrator: null,
   };
 }
 

@@ -27,24 +27,10 @@ const SPINS: readonly Spin[] = [
   { face: 3, ring: [[1, 3], [9, 11], [21, 23], [18, 16]] },
   { face: 2, ring: [[2, 3], [7, 5], [21, 20], [12, 14]] },
 ];
-const BACK: Spin = {
-  face: 4,
-  ring: [
-    [0, 1],
-    [13, 15],
-    [23, 22],
-    [6, 4],
-  ],
-};
-const SHIPPED_BACK: Spin = {
-  face: 4,
-  ring: [
-    [0, 1],
-    [13, 15],
-    [22, 23],
-    [6, 4],
-  ],
-};
+// biome-ignore format: one turn a line
+const BACK: Spin = { face: 4, ring: [[0, 1], [13, 15], [23, 22], [6, 4]] };
+// biome-ignore format: one turn a line
+const SHIPPED_BACK: Spin = { face: 4, ring: [[0, 1], [13, 15], [22, 23], [6, 4]] };
 
 /** (24) for each of the 12 turns, in the order of TURNS. */
 export function turns(shippedBack: boolean): readonly (readonly number[])[] {

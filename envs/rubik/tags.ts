@@ -36,7 +36,6 @@ export const rubikTags: readonly TagSource[] = [
         const path = solutionOf(expectGame(game, RubikGame));
         return path !== null && path.length <= actionsMax ? 1 : 0;
       },
-      demonstrator: null,
     }),
   }),
 ];

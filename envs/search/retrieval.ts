@@ -63,22 +63,6 @@ export function searchR1Retriever(server: JsonServer): Retriever {
   };
 }
 
-/** RAGEN's mock client, which gives every query the same two documents. */
-export const cannedRetriever: Retriever = {
-  search: async (query) => [
-    {
-      id: "mock_1",
-      score: 0.9,
-      content: `Mock search result for query: '${query}'. This is a placeholder document for testing purposes.`,
-    },
-    {
-      id: "mock_2",
-      score: 0.75,
-      content: `Another mock document related to: '${query}'. Replace with real retrieval server for actual training.`,
-    },
-  ],
-};
-
 /** Ranks documents in memory by the words they share with the query, weighted by rarity. */
 export function wordRetriever(documents: readonly string[]): Retriever {
   const words = documents.map((text) => new Set(wordsOf(text)));

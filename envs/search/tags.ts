@@ -1,37 +1,42 @@
 /** SearchQA: questions over a retrieval server; SearchQAMock: over documents in memory. Source: RAGEN-2 config/envs.yaml. */
 import { z } from "zod";
 import { cached } from "../data/cached.ts";
-import { DataError, missingFile, readRows } from "../data/rows.ts";
-import { SplitChoice, splitOfItem, splitOfSeed } from "../data/split.ts";
+import { missingFile, readRows } from "../data/rows.ts";
+import { itemsOfSplit, SplitChoice, splitOfSeed } from "../data/split.ts";
 import { JsonServer, serverOptions, serverUrl } from "../outside/json-server.ts";
 import { defineTag, expectGame, type Parts, type Player, plainWording, type TagSource } from "../tag.ts";
 import { SearchGame, type SearchQuestion } from "./game.ts";
-import { cannedRetriever, type Retriever, ragenRetriever, searchR1Retriever, wordRetriever } from "./retrieval.ts";
+import { type Retriever, ragenRetriever, searchR1Retriever, wordRetriever } from "./retrieval.ts";
 import { villageDocuments, villageQuestions } from "./village.ts";
 
-const SearchConfig = z.strictObject({
-  /** A parquet, jsonl or json file with `question` and `ground_truth`. */
-  dataPath: z.string().min(1).nullable().default(null),
-  /** `seed`: layout seeds below 10,000 play validation questions, others training questions; `all` is RAGEN's. */
-  split: SplitChoice.default("seed"),
-  /** Most questions read from the file. */
-  instancesMax: z.int().positive().default(20_000),
-  url: serverUrl("http://127.0.0.1:8000"),
-  ...serverOptions,
-  /** The retrieval server's protocol. */
-  api: z.enum(["ragen", "search-r1"]).default("ragen"),
-  /** Documents in memory instead of a server: a made-up world with its own questions; with `dataPath`, RAGEN's two mock documents. */
-  mock: z.boolean().default(false),
-  /** Most documents shown per search, and most characters of all of them. */
-  resultsMax: z.int().positive().max(50).default(5),
-  charactersMax: z.int().positive().default(4000),
-  /** The game is over after this many actions. */
-  stepsMax: z.int().positive().default(10),
-  correctReward: z.number().default(1),
-  incorrectReward: z.number().default(0),
-  /** An answer with a lower word F1 is wrong. */
-  f1Threshold: z.number().min(0).max(1).default(0.3),
-});
+const SearchConfig = z
+  .strictObject({
+    /** A parquet, jsonl or json file with `question` and `ground_truth`. */
+    dataPath: z.string().min(1).nullable().default(null),
+    /** `seed`: layout seeds below 10,000 play validation questions, others training questions; `all` is RAGEN's. */
+    split: SplitChoice.default("seed"),
+    /** Most questions read from the file. */
+    instancesMax: z.int().positive().default(20_000),
+    url: serverUrl("http://127.0.0.1:8000"),
+    ...serverOptions,
+    /** The retrieval server's protocol. */
+    api: z.enum(["ragen", "search-r1"]).default("ragen"),
+    /** Play a made-up world in memory, without server and file. */
+    mock: z.boolean().default(false),
+    /** Most documents shown per search, and most characters of all of them. */
+    resultsMax: z.int().positive().max(50).default(5),
+    charactersMax: z.int().positive().default(4000),
+    /** The game is over after this many actions. */
+    stepsMax: z.int().positive().default(10),
+    correctReward: z.number().default(1),
+    incorrectReward: z.number().default(0),
+    /** An answer with a lower word F1 is wrong. */
+    f1Threshold: z.number().min(0).max(1).default(0.3),
+  })
+  .refine(({ mock, dataPath }) => !mock || dataPath === null, {
+    path: ["dataPath"],
+    error: "the made-up world of mock has its own questions; leave dataPath out, or set mock to false",
+  });
 type SearchConfig = z.infer<typeof SearchConfig>;
 
 const INSTRUCTION = `You are a search agent answering questions by searching for information.
@@ -63,23 +68,18 @@ const cache = cached<readonly SearchQuestion[]>(4);
 function questionsOf({ dataPath, split, instancesMax, mock }: SearchConfig, layout: number) {
   const part = splitOfSeed(split, layout);
   return cache(`${dataPath} ${instancesMax} ${part}`, () => {
-    const all = dataPath === null && mock ? villageQuestions : [...readQuestions(dataPath!, instancesMax)];
-    const chosen = part === "all" ? all : all.filter(({ question }) => splitOfItem(question) === part);
-    if (chosen.length > 0) return chosen;
-    throw new DataError(`${dataPath}: none of ${all.length} questions is in the split ${part}; set split to all`);
+    const all = mock ? villageQuestions : readRows(dataPath!, Row).take(instancesMax).map(questionOf);
+    return itemsOfSplit(all, part, ({ question }) => question, dataPath ?? "the made-up world");
   });
 }
 
-function* readQuestions(path: string, instancesMax: number): Generator<SearchQuestion> {
-  let count = 0;
-  for (const { question, ground_truth: answers } of readRows(path, Row)) {
-    yield { question, answers };
-    if (++count === instancesMax) return;
-  }
-}
+const questionOf = ({ question, ground_truth: answers }: z.infer<typeof Row>): SearchQuestion => ({
+  question,
+  answers,
+});
 
 function retrieverOf(config: SearchConfig): Retriever {
-  if (config.mock) return config.dataPath === null ? wordRetriever(villageDocuments) : cannedRetriever;
+  if (config.mock) return wordRetriever(villageDocuments);
   const server = new JsonServer({ ...config, name: "the retrieval server", help: GET_SERVER });
   return config.api === "ragen" ? ragenRetriever(server) : searchR1Retriever(server);
 }
@@ -96,24 +96,19 @@ const random: Player = (game, _actionsLeft, uniform) => {
 function parts(tag: string, config: SearchConfig): Parts {
   const { mock, dataPath, stepsMax, resultsMax, charactersMax, correctReward, incorrectReward, f1Threshold } = config;
   const retriever = retrieverOf(config);
-  const missing = () => (mock && dataPath === null ? null : missingFile(dataPath, tag, GET_DATA));
   const rules = { stepsMax, resultsMax, charactersMax, correctReward, incorrectReward, f1Threshold };
   return {
     external: !mock,
-    missing,
+    missing: () => (mock ? null : missingFile(dataPath, tag, GET_DATA)),
     wording: plainWording(INSTRUCTION, null, false),
     open({ layout }) {
-      const lack = missing();
-      if (lack !== null) throw new DataError(lack);
       const all = questionsOf(config, layout);
       return new SearchGame(all[layout % all.length]!, all, retriever, rules);
     },
-    brief: (observation) => observation,
     random,
     // The optimal player knows the answer and needs no search.
     optimal: (game) => `finish[${expectGame(game, SearchGame).question.answers[0]}]`,
     best: () => 1,
-    demonstrator: null,
   };
 }
 

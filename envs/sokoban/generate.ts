@@ -22,33 +22,13 @@ const DIRECTIONS = [
   [0, -1],
 ] as const;
 /** Shapes carved around a position, as (row, column) offsets. */
+// biome-ignore format: one shape a line
 const MASKS = [
-  [
-    [0, -1],
-    [0, 0],
-    [0, 1],
-  ],
-  [
-    [-1, 0],
-    [0, 0],
-    [1, 0],
-  ],
-  [
-    [0, -1],
-    [0, 0],
-    [1, 0],
-  ],
-  [
-    [0, -1],
-    [0, 0],
-    [1, -1],
-    [1, 0],
-  ],
-  [
-    [0, 0],
-    [0, 1],
-    [1, 0],
-  ],
+  [[0, -1], [0, 0], [0, 1]],
+  [[-1, 0], [0, 0], [1, 0]],
+  [[0, -1], [0, 0], [1, 0]],
+  [[0, -1], [0, 0], [1, -1], [1, 0]],
+  [[0, 0], [0, 1], [1, 0]],
 ] as const;
 
 type GeneratorConfig = Pick<SokobanConfig, "dimRoom" | "numBoxes" | "searchDepth">;

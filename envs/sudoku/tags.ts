@@ -40,7 +40,6 @@ const sudoku = (tag: string, defaults: Partial<SudokuConfig>, actionsMax: number
         const blanks = expectGame(game, SudokuGame).puzzle.initial.filter((value) => value === 0).length;
         return blanks <= max ? 1 : 0;
       },
-      demonstrator: null,
     }),
   });
 

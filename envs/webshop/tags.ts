@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import { z } from "zod";
 import { cached } from "../data/cached.ts";
-import { DataError, missingFile } from "../data/rows.ts";
+import { missingFile } from "../data/rows.ts";
 import { splitOfSeed } from "../data/split.ts";
 import { defineTag, type Parts, plainWording, type TagSource } from "../tag.ts";
 import { Catalogue } from "./catalogue.ts";
@@ -66,8 +66,6 @@ function missing(config: WebShopConfig): string | null {
 
 function catalogueOf(config: WebShopConfig): Catalogue {
   const { dataPath, dataset, productsMax, humanGoals, catalogueSeed } = config;
-  const lack = missing(config);
-  if (lack !== null) throw new DataError(lack);
   return cache(JSON.stringify({ dataPath, dataset, productsMax, humanGoals, catalogueSeed }), () => {
     if (dataPath === null) return new Catalogue(madeUpProducts(productsMax ?? GENERATED_PRODUCTS, catalogueSeed));
     return new Catalogue(readShop(filesOf(config, dataPath), productsMax));
@@ -86,10 +84,8 @@ function parts(config: WebShopConfig, instruction: string): Parts {
     },
     brief,
     random: randomShopper,
-    optimal: null,
     expert: expertShopper,
     best: bestPurchase,
-    demonstrator: null,
   };
 }
 

@@ -106,7 +106,7 @@ describe("WebShop's files", () => {
 
   test.each([
     ["[{}]", /items_shuffle_bad\.json, product 1: asin: /],
-    [JSON.stringify([{ ...golden.items[0], pricing: "$cheap" }]), /product B000000001 costs "\$cheap"/],
+    [JSON.stringify([{ ...golden.items[0], pricing: "$cheap" }]), /product B000000001 has the price "\$cheap"/],
     ["[1", /items_shuffle_bad\.json: ends in the middle/],
   ])("that are broken are refused: %s", async (text, message) => {
     const path = join(folder, "items_shuffle_bad.json");

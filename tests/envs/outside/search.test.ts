@@ -7,8 +7,8 @@ import { evaluatePlayer } from "../../../envs/analysis/evaluate.ts";
 import type { OutsideGame } from "../../../envs/env.ts";
 import { envTag } from "../../../envs/registry.ts";
 import { answerIn, normalizeAnswer } from "../../../envs/search/answer.ts";
-import { documentsText, wordRetriever } from "../../../envs/search/retrieval.ts";
-
+import { SearchGame, type SearchQuestion, type SearchRules } from "../../../envs/search/game.ts";
+import { documentsText, type Retriever, wordRetriever } from "../../../envs/search/retrieval.ts";
 import { villageDocuments, villageQuestions } from "../../../envs/search/village.ts";
 import { pythonFixed } from "../../../envs/text/numbers.ts";
 import { expectNoWaitOnceClosed, jsonService } from "./json-service.ts";
@@ -30,12 +30,30 @@ const keys = {
   f1_threshold: "f1Threshold",
 } as const;
 
+/** RAGEN's mock client, which gives every query the same two documents. */
+const ragenMock: Retriever = {
+  search: async (query) => [
+    {
+      id: "mock_1",
+      score: 0.9,
+      content: `Mock search result for query: '${query}'. This is a placeholder document for testing purposes.`,
+    },
+    {
+      id: "mock_2",
+      score: 0.75,
+      content: `Another mock document related to: '${query}'. Replace with real retrieval server for actual training.`,
+    },
+  ],
+};
+
 describe("SearchQA, as RAGEN", () => {
   test.each(ragen.episodes)("plays episode %#", async ({ seed, config, opening, turns }) => {
     const options = Object.fromEntries(
       Object.entries(config).map(([name, value]) => [keys[name as keyof typeof keys], value]),
     );
-    const game = open({ mock: true, ...options }, seed);
+    const opened = open(options, seed) as SearchGame;
+    const rules = envTag("SearchQA", options).config as unknown as SearchRules;
+    const game = new SearchGame(opened.question, opened.all as readonly SearchQuestion[], ragenMock, rules);
     await game.start();
     expect(game.render()).toBe(opening);
     for (const { action, observation, ...effect } of turns) {
