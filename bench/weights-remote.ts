@@ -36,7 +36,7 @@ export async function remoteRow(publisher: WeightsPublisher, version: number): P
     ...limits,
     listen: "ws://127.0.0.1:0",
     tls: null,
-    passes: [{ token: TOKEN, roles: ["sampler"] }],
+    joinTokens: [{ token: TOKEN, roles: ["sampler"] }],
     actorsToken: TOKEN,
     connectionsMax: 8,
     find: () => listener.address,

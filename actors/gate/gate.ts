@@ -1,16 +1,16 @@
 /**
- * The one address of a run that other machines reach. It lets in who has a token, by what that token allows, and passes the
- * bytes on to the actor that the path names; the actors themselves stay on loopback, with a token of their own. Reads no message.
+ * The one address of a run that other machines reach. It checks the token of each request and passes bytes between the guest and
+ * the actor that the path names. The actors stay on loopback, with another token. Reads no message.
  *
- *   GET /join?role=ROLE      what a newcomer needs to know                               sampler, env server
- *   GET /weights/VERSION      from the learner                                            sampler
- *   WS  /actors/NAME?as=WHO   a connection to the supervisor, the learner, an env server  sampler (env server: supervisor)
- *   WS  /offer/NAME           one that waits until a sampler wants this env server        env server
+ *   request                     what it is                                                       for guests of role
+ *   GET /join?role=ROLE         the settings of a new guest                                      sampler, env server
+ *   GET /weights/VERSION        the learner's weights                                            sampler
+ *   WS  /actors/NAME?as=GUEST   a connection to the supervisor, the learner or an env server     sampler (env server: supervisor)
+ *   WS  /offer/NAME             a connection that waits until a sampler wants this env server    env server
  *
- * - The token is in the Authorization header and compared in constant time before anything else is looked at. A page in a
- *   browser (an Origin header) is refused. Refusals are reported at most once a second.
- * - At most `connectionsMax` are open; the next is refused. What a slow end leaves unread is bounded: see relay.ts.
- * - Another address than loopback needs tokens that were chosen by a person.
+ * - The gate compares the token of the Authorization header in constant time before it reads anything else. It refuses browser
+ *   pages (an Origin header). It reports refusals at most once a second.
+ * - At most `connectionsMax` connections are open; the next is refused. relay.ts bounds what a slow end leaves unread.
  */
 import type { Server, ServerWebSocket } from "bun";
 import type { Clock } from "../clock.ts";
@@ -33,14 +33,14 @@ import { bearer, sameSecret } from "../transport/token.ts";
 import type { Problem } from "../transport/transport.ts";
 import { type ServedFile, serveFile } from "../weights/http.ts";
 import { type Offer, Offers } from "./offers.ts";
-import { type End, Relay, type Side } from "./relay.ts";
+import { Relay, type RelayEnd, type Side } from "./relay.ts";
 
-/** What another machine may lend to a run. */
+/** Roles that a guest may have. */
 export const GUEST_ROLES = ["sampler", "env-server"] as const;
 export type GuestRole = (typeof GUEST_ROLES)[number];
 
-/** A token, and what may be lent with it. */
-export interface Pass {
+/** A token, and the roles of guests that may join with it. */
+export interface JoinToken {
   readonly token: string;
   readonly roles: readonly GuestRole[];
 }
@@ -49,46 +49,47 @@ export interface GateOptions {
   /** ws://HOST:PORT, or wss:// with `tls`. */
   readonly listen: string;
   readonly tls: ServerTls | null;
-  readonly passes: readonly Pass[];
-  /** Of the actors' own listeners. */
+  readonly joinTokens: readonly JoinToken[];
+  /** Token of the actors' own listeners. */
   readonly actorsToken: string;
   readonly frameBytesMax: number;
   readonly queuedBytesMax: number;
   readonly connectionsMax: number;
   readonly clock: Clock;
-  /** Where an actor of this machine listens that guests may talk to; null: there is none of this name now. */
+  /** Address of an actor of this machine that guests may connect to; null: there is none of this name now. */
   readonly find: (name: string, roles: readonly GuestRole[]) => string | null;
-  /** What a newcomer is told: JSON. */
+  /** Settings of a new guest, as JSON. */
   readonly joinSettings: (role: GuestRole) => unknown;
   readonly report: (problem: Problem) => void;
 }
 
-/** What is known of one socket. `as` is the guest it belongs to; "" for an actor of this machine. */
-interface Data {
-  readonly as: string;
+/** The state of one socket. */
+interface SocketData {
+  /** The guest that it belongs to; "" for an actor of this machine. */
+  readonly guest: string;
   readonly side: Side;
   relay: Relay | null;
   watch: SilenceWatch | null;
   withdraw: () => void;
-  /** What to do once it is open. */
-  readonly opened: (socket: ServerWebSocket<Data>) => void;
+  /** Called when the socket is open. */
+  readonly opened: (socket: ServerWebSocket<SocketData>) => void;
 }
 
 const NAME = /^[\w.-]{1,64}$/;
 
-/** How long who wants a guest's env server waits for a connection to it. */
+/** How long a sampler waits for an offer of a guest's env server. */
 const OFFER_MS_MAX = 10_000;
 
 export class Gate {
   readonly #options: GateOptions;
   readonly #offers: Offers;
-  readonly #sockets = new Set<ServerWebSocket<Data>>();
+  readonly #sockets = new Set<ServerWebSocket<SocketData>>();
   readonly #refused: (from: string, why: string) => void;
-  readonly #public: Server<Data>;
-  /** For actors of this machine that want a guest. */
-  readonly #inner: Server<Data>;
+  readonly #public: Server<SocketData>;
+  /** For actors of this machine that connect to a guest. */
+  readonly #inner: Server<SocketData>;
 
-  /** @throws {Error} in one line, if it cannot listen there, or should not */
+  /** @throws {Error} in one line, if it cannot listen there */
   constructor(options: GateOptions) {
     this.#options = options;
     this.#offers = new Offers(options.clock, OFFER_MS_MAX);
@@ -100,20 +101,20 @@ export class Gate {
     );
   }
 
-  /** What `--join` takes. */
+  /** The address for `--join`. */
   get address(): string {
     const { protocol, hostname } = parseAddress(this.#options.listen);
     return `${protocol}//${hostname}:${this.#public.port}`;
   }
 
-  /** Where actors of this machine reach a guest's env server. */
+  /** The address at which actors of this machine reach a guest's env server. */
   urlOf(name: string): string {
     return `ws://127.0.0.1:${this.#inner.port}/${name}`;
   }
 
-  /** End every connection of a guest. */
-  cut(as: string, reason: string): void {
-    for (const socket of this.#sockets) if (socket.data.as === as) this.#close(socket, reason);
+  /** Ends every connection of a guest. */
+  cut(guest: string, reason: string): void {
+    for (const socket of this.#sockets) if (socket.data.guest === guest) this.#close(socket, reason);
   }
 
   async close(): Promise<void> {
@@ -121,21 +122,23 @@ export class Gate {
     await Promise.all([this.#public.stop(true), this.#inner.stop(true)]);
   }
 
-  #close(socket: ServerWebSocket<Data>, reason: string): void {
+  #close(socket: ServerWebSocket<SocketData>, reason: string): void {
     if (socket.data.relay === null) socket.close(CLOSED_BY_US, closeReason(reason));
     else socket.data.relay.close(reason);
   }
 
-  #fromOutside(request: Request, server: Server<Data>): Response | Promise<Response> | undefined {
+  #fromOutside(request: Request, server: Server<SocketData>): Response | Promise<Response> | undefined {
     const from = server.requestIP(request)?.address ?? "unknown";
-    const given = request.headers.get("authorization") ?? "";
-    // All are compared, so that the time does not tell which one it nearly was.
-    const roles = this.#options.passes.filter(({ token }) => sameSecret(given, bearer(token))).flatMap((p) => p.roles);
+    const authorization = request.headers.get("authorization") ?? "";
+    // Every token is compared, so that the time does not reveal which one is close.
+    const roles = this.#options.joinTokens
+      .filter(({ token }) => sameSecret(authorization, bearer(token)))
+      .flatMap((joinToken) => joinToken.roles);
     if (roles.length === 0) return this.#refuse(from, "wrong token", 401);
     if (request.headers.has("origin")) return this.#refuse(from, "a page in a browser", 403);
     const { pathname, searchParams } = new URL(request.url);
     const [place = "", name = "", ...rest] = pathname.slice(1).split("/");
-    const as = searchParams.get("as") ?? "";
+    const guest = searchParams.get("as") ?? "";
     if (place === "join") {
       const role = GUEST_ROLES.find((known) => known === searchParams.get("role"));
       if (role === undefined) return new Response(`role must be one of ${GUEST_ROLES.join(", ")}\n`, { status: 400 });
@@ -149,15 +152,16 @@ export class Gate {
     }
     if (place === "weights") return this.#weights(request, pathname);
     if (place !== "offer" && place !== "actors") return new Response("nothing here\n", { status: 404 });
-    if (!NAME.test(place === "offer" ? name : as)) return new Response("say who you are: ?as=NAME\n", { status: 400 });
+    if (!NAME.test(place === "offer" ? name : guest))
+      return new Response("say who you are: ?as=NAME\n", { status: 400 });
     if (this.#sockets.size >= this.#options.connectionsMax) {
       return this.#refuse(from, `join.connectionsMax, ${this.#options.connectionsMax}, connections are open`, 503);
     }
     if (place === "offer") return upgrade(request, server, name, 1, (socket) => this.#offered(name, socket));
-    return upgrade(request, server, as, 0, (socket) => this.#joinTo(name, roles, socket));
+    return upgrade(request, server, guest, 0, (socket) => this.#connectTo(name, roles, socket));
   }
 
-  #fromInside(request: Request, server: Server<Data>): Response | undefined {
+  #fromInside(request: Request, server: Server<SocketData>): Response | undefined {
     if (!sameSecret(request.headers.get("authorization") ?? "", bearer(this.#options.actorsToken))) {
       return this.#refuse("127.0.0.1", "wrong token", 401);
     }
@@ -170,7 +174,7 @@ export class Gate {
     return new Response(`${why}\n`, { status });
   }
 
-  /** The learner knows where a version is; its bytes go from there, without a way through two processes. */
+  /** The learner names the file of a version; the gate serves the file itself, so that the bytes pass one process only. */
   async #weights(request: Request, path: string): Promise<Response> {
     const learner = this.#options.find("learner", ["sampler"]);
     if (learner === null) return new Response("there is no learner now\n", { status: 503 });
@@ -185,23 +189,24 @@ export class Gate {
     }
   }
 
-  /** A guest wants to talk to an actor of this run. */
-  #joinTo(name: string, roles: readonly GuestRole[], socket: ServerWebSocket<Data>): void {
+  /** Connects a guest to an actor of the run. */
+  #connectTo(name: string, roles: readonly GuestRole[], socket: ServerWebSocket<SocketData>): void {
     const relay = this.#relay(socket);
     const address = this.#options.find(name, roles);
-    // Who is not on this machine may be another guest.
+    // An actor that is not on this machine may be another guest.
     if (address === null) this.#offers.take(name, relay);
-    else if (isBroker(address)) relay.close(`${name} is reached through the broker, as this run told whoever joined`);
+    else if (isBroker(address))
+      relay.close(`${name} is reached through the broker, at the address that /join returned`);
     else this.#dial(address, relay);
   }
 
-  #relay(socket: ServerWebSocket<Data>): Relay {
+  #relay(socket: ServerWebSocket<SocketData>): Relay {
     const relay = new Relay(this.#options.queuedBytesMax);
     this.#use(socket, relay);
     return relay;
   }
 
-  #use(socket: ServerWebSocket<Data>, relay: Relay): void {
+  #use(socket: ServerWebSocket<SocketData>, relay: Relay): void {
     const { data } = socket;
     data.watch?.stop();
     data.watch = null;
@@ -209,7 +214,7 @@ export class Gate {
     relay.attach(data.side, endOf(socket));
   }
 
-  #offered(name: string, socket: ServerWebSocket<Data>): void {
+  #offered(name: string, socket: ServerWebSocket<SocketData>): void {
     const offer: Offer = { use: (relay) => this.#use(socket, relay) };
     socket.data.watch = watchSilence({
       clock: this.#options.clock,
@@ -241,10 +246,10 @@ export class Gate {
   #serve(
     url: URL,
     tls: ServerTls | null,
-    fetch: (request: Request, server: Server<Data>) => Response | Promise<Response> | undefined,
-  ): Server<Data> {
+    fetch: (request: Request, server: Server<SocketData>) => Response | Promise<Response> | undefined,
+  ): Server<SocketData> {
     try {
-      return Bun.serve<Data>({
+      return Bun.serve<SocketData>({
         ...boundTo(url),
         maxRequestBodySize: 0,
         ...(tls === null ? {} : { tls: serverOptions(tls) }),
@@ -277,21 +282,21 @@ export class Gate {
 
 function upgrade(
   request: Request,
-  server: Server<Data>,
-  as: string,
+  server: Server<SocketData>,
+  guest: string,
   side: Side,
-  opened: (socket: ServerWebSocket<Data>) => void,
+  opened: (socket: ServerWebSocket<SocketData>) => void,
 ): Response | undefined {
-  if (server.upgrade(request, { data: { as, side, relay: null, watch: null, withdraw() {}, opened } }))
+  if (server.upgrade(request, { data: { guest, side, relay: null, watch: null, withdraw() {}, opened } }))
     return undefined;
   return new Response("not a WebSocket upgrade\n", { status: 400 });
 }
 
-const endOf = (socket: ServerWebSocket<Data>): End => ({
+const endOf = (socket: ServerWebSocket<SocketData>): RelayEnd => ({
   get queuedBytes() {
     return socket.getBufferedAmount();
   },
-  // 0 is a frame that was dropped, or a ping: a frame of no bytes, all of which were sent.
+  // sendBinary returns 0 for a dropped frame, and for a ping, which has no bytes.
   send: (frame) => socket.sendBinary(frame as Uint8Array<ArrayBuffer>) !== 0 || frame.byteLength === 0,
   close: (reason) => socket.close(CLOSED_BY_US, closeReason(reason)),
 });

@@ -1,15 +1,14 @@
 /**
- * Connections that env servers of other machines have made in advance, each for one sampler: nobody can connect to a machine
- * behind a firewall, so it connects here and waits to be used. Knows no sockets.
+ * Offers: connections that env servers of other machines make in advance, each for one sampler. A machine behind a firewall takes
+ * no connections, so it connects to the gate and waits. Knows no sockets.
  *
- * - A connection is used once. Who comes while there is none waits for the next, at most `waitMsMax`.
+ * - An offer is used once. A sampler that finds none waits for the next, at most `waitMsMax`.
  */
 import type { Clock } from "../clock.ts";
 import type { Relay } from "./relay.ts";
 
-/** What both parties need of one offered connection. */
 export interface Offer {
-  /** Be the other end of this. */
+  /** Makes the offered connection the other end of the relay. */
   use(relay: Relay): void;
 }
 
@@ -18,7 +17,8 @@ interface Waiting {
   readonly cancel: () => void;
 }
 
-interface Shelf {
+/** The offers of one env server, and the samplers that wait for them. */
+interface Queue {
   readonly offers: Set<Offer>;
   readonly waiting: Set<Waiting>;
 }
@@ -26,56 +26,56 @@ interface Shelf {
 export class Offers {
   readonly #clock: Clock;
   readonly #waitMsMax: number;
-  readonly #shelves = new Map<string, Shelf>();
+  readonly #queues = new Map<string, Queue>();
 
   constructor(clock: Clock, waitMsMax: number) {
     this.#clock = clock;
     this.#waitMsMax = waitMsMax;
   }
 
-  /** @returns withdraws it, when it is gone before it was used */
+  /** @returns withdraws the offer, if its connection ends unused */
   add(name: string, offer: Offer): () => void {
-    const shelf = this.#shelf(name);
-    for (const first of shelf.waiting) {
-      shelf.waiting.delete(first);
+    const queue = this.#queue(name);
+    for (const first of queue.waiting) {
+      queue.waiting.delete(first);
       first.cancel();
       if (first.relay.closed) continue;
       offer.use(first.relay);
       return () => {};
     }
-    shelf.offers.add(offer);
+    queue.offers.add(offer);
     return () => {
-      shelf.offers.delete(offer);
-      this.#tidy(name, shelf);
+      queue.offers.delete(offer);
+      this.#tidy(name, queue);
     };
   }
 
-  /** Give a sampler's end its other end, now or soon. */
+  /** Connects a sampler's relay to an offer, now or when one comes. */
   take(name: string, relay: Relay): void {
-    const shelf = this.#shelf(name);
-    const [offer] = shelf.offers;
+    const queue = this.#queue(name);
+    const [offer] = queue.offers;
     if (offer !== undefined) {
-      shelf.offers.delete(offer);
+      queue.offers.delete(offer);
       offer.use(relay);
-      this.#tidy(name, shelf);
+      this.#tidy(name, queue);
       return;
     }
     const cancel = this.#clock.after(this.#waitMsMax, () => {
-      shelf.waiting.delete(waiting);
+      queue.waiting.delete(waiting);
       relay.close(`${name} offered no connection within ${this.#waitMsMax} ms`);
-      this.#tidy(name, shelf);
+      this.#tidy(name, queue);
     });
     const waiting = { relay, cancel };
-    shelf.waiting.add(waiting);
+    queue.waiting.add(waiting);
   }
 
-  #shelf(name: string): Shelf {
-    const shelf = this.#shelves.get(name) ?? { offers: new Set(), waiting: new Set() };
-    this.#shelves.set(name, shelf);
-    return shelf;
+  #queue(name: string): Queue {
+    const queue = this.#queues.get(name) ?? { offers: new Set(), waiting: new Set() };
+    this.#queues.set(name, queue);
+    return queue;
   }
 
-  #tidy(name: string, shelf: Shelf): void {
-    if (shelf.offers.size + shelf.waiting.size === 0) this.#shelves.delete(name);
+  #tidy(name: string, queue: Queue): void {
+    if (queue.offers.size + queue.waiting.size === 0) this.#queues.delete(name);
   }
 }

@@ -1,8 +1,8 @@
 /**
- * A run's gate with everything around it: its tokens, its certificates, and the guests that came through it.
+ * Opens a run's gate with its tokens, its certificates and its guests.
  *
- * - Without a token of the config (on loopback only) one is made, and kept in a file of the run's folder that nobody but its
- *   owner can read, for as long as the run goes on.
+ * - Without a token in the config (allowed on loopback only) the gate makes one. A file of the run's folder holds it while the run
+ *   goes on; only the file's owner can read it.
  */
 import { randomBytes } from "node:crypto";
 import { rmSync, writeFileSync } from "node:fs";
@@ -10,38 +10,39 @@ import { join as joinPath } from "node:path";
 import { realClock } from "../clock.ts";
 import { type RunConfig, withoutSecrets } from "../config/config.ts";
 import type { JoinSettings } from "../process/join.ts";
-import { type ActorView, PROTOCOL_VERSION, type Tell } from "../protocol.ts";
-import { type GuestEvent, Guests } from "../supervisor/guests.ts";
+import { type ActorView, type Messages, PROTOCOL_VERSION, type Tell } from "../protocol.ts";
+import { Guests } from "../supervisor/guests.ts";
+import type { GuestEvent } from "../supervisor/supervision.ts";
 import { anyBeside, isBroker } from "../transport/address.ts";
 import { welcoming } from "../transport/handshake.ts";
 import { readPem, type ServerTls } from "../transport/tls.ts";
 import type { Listener, Problem, Transport } from "../transport/transport.ts";
-import { Gate, GUEST_ROLES, type Pass } from "./gate.ts";
+import { Gate, GUEST_ROLES, type JoinToken } from "./gate.ts";
 
 export interface OpenGateOptions {
   readonly run: string;
   readonly folder: string;
   readonly config: RunConfig;
-  /** Of the supervisor; with the token of the actors. */
+  /** The supervisor's transport, with the token of the actors. */
   readonly transport: Transport;
   readonly actorsToken: string;
-  /** Where an actor of this machine listens that guests may talk to; null: there is none of this name now. */
+  /** Address of an actor of this machine that guests may connect to; null: there is none of this name now. */
   readonly find: (name: string) => string | null;
-  /** What a guest is told when it comes. */
-  readonly greet: () => readonly Tell[];
-  /** An env server was lent, or is gone. */
-  readonly changed: () => void;
+  /** Messages for a guest that has joined. */
+  readonly firstMessages: () => readonly Tell[];
+  /** An env server has joined or left. */
+  readonly envServersChanged: () => void;
   readonly event: (event: GuestEvent) => void;
   readonly report: (problem: Problem) => void;
 }
 
 export interface OpenGate {
-  /** What others give to `--join`. */
+  /** The address for `--join`. */
   readonly address: string;
-  /** Where the token is that was made for this run; null if the config has one. */
+  /** The file of the token that was made for this run; null if the config has one. */
   readonly tokenFile: string | null;
-  /** Env servers that were lent, and where actors of this machine reach them. */
-  readonly envServers: readonly { readonly actor: string; readonly url: string }[];
+  /** Env servers of guests, with the addresses at which actors of this machine reach them. */
+  readonly envServers: Messages["roster"]["envServers"];
   readonly views: readonly ActorView[];
   tell(message: Tell): void;
   close(reason: string): Promise<void>;
@@ -49,33 +50,33 @@ export interface OpenGate {
 
 const TOKEN_FILE = "join.token";
 
-/** Time for guests to go when the run is over. */
-const GOODBYE_MS = 2000;
+/** Time for guests to leave when the run ends. */
+const LEAVE_MS = 2000;
 
 /** @throws {Error} in one line, if it cannot listen there, or a certificate cannot be read */
 export async function openGate(listen: string, options: OpenGateOptions): Promise<OpenGate> {
-  const { run, folder, config, transport, actorsToken, greet, changed, event, report } = options;
+  const { run, folder, config, transport, actorsToken, firstMessages, envServersChanged, event, report } = options;
   const { heartbeatMs, heartbeatDeadlineMs, progressDeadlineMs, logLevel } = config.supervisor;
   const { frameBytesMax, queuedBytesMax } = config.transport;
   const tls = listen.startsWith("wss:") ? tlsOf(config.join) : null;
-  const { passes, made } = passesOf(config.join);
+  const { joinTokens, newToken } = joinTokensOf(config.join);
   const onBroker = isBroker(config.transport.listen);
   const guests = new Guests({
     clock: realClock,
     heartbeatMs,
     heartbeatDeadlineMs,
     progressDeadlineMs,
-    greet,
-    changed,
+    firstMessages,
+    envServersChanged,
     event,
     cut: (name, reason) => gate.cut(name, reason),
   });
-  // Who is let in as a sampler cannot say that it is an env server: there is a door for each.
-  const doors = new Map<string, Listener>();
+  // One listener for each set of roles, so that a guest with a sampler's token cannot say hello as an env server.
+  const listeners = new Map<string, Listener>();
   let gate: Gate;
   try {
     for (const roles of [GUEST_ROLES, ...GUEST_ROLES.map((role) => [role])]) {
-      doors.set(
+      listeners.set(
         roles.join(),
         await transport.listen(anyBeside(config.transport.listen), welcoming(run, guests.admitting(roles))),
       );
@@ -83,14 +84,15 @@ export async function openGate(listen: string, options: OpenGateOptions): Promis
     gate = new Gate({
       listen,
       tls,
-      passes,
+      joinTokens,
       actorsToken,
       frameBytesMax,
       queuedBytesMax,
       report,
       clock: realClock,
       connectionsMax: config.join.connectionsMax,
-      find: (name, roles) => (name === "supervisor" ? (doors.get(roles.join())?.address ?? null) : options.find(name)),
+      find: (name, roles) =>
+        name === "supervisor" ? (listeners.get(roles.join())?.address ?? null) : options.find(name),
       joinSettings: (role): JoinSettings => ({
         protocol: PROTOCOL_VERSION,
         run,
@@ -99,17 +101,17 @@ export async function openGate(listen: string, options: OpenGateOptions): Promis
         frameBytesMax,
         queuedBytesMax,
         config: withoutSecrets(config),
-        broker: onBroker ? { supervisor: doors.get(role)!.address, token: actorsToken } : null,
+        broker: onBroker ? { supervisor: listeners.get(role)!.address, token: actorsToken } : null,
       }),
     });
   } catch (error) {
-    // Nothing that was begun may keep the process.
+    // Nothing may keep this process alive.
     void guests.stop("the gate did not open");
-    for (const door of doors.values()) await door.close();
+    for (const listener of listeners.values()) await listener.close();
     throw error;
   }
-  const tokenFile = made === null ? null : joinPath(folder, TOKEN_FILE);
-  if (tokenFile !== null) writeFileSync(tokenFile, `${made}\n`, { mode: 0o600 });
+  const tokenFile = newToken === null ? null : joinPath(folder, TOKEN_FILE);
+  if (tokenFile !== null) writeFileSync(tokenFile, `${newToken}\n`, { mode: 0o600 });
   return {
     address: gate.address,
     tokenFile,
@@ -122,26 +124,29 @@ export async function openGate(listen: string, options: OpenGateOptions): Promis
     tell: (message) => guests.tell(message),
     async close(reason) {
       const late = Promise.withResolvers<void>();
-      const cancel = realClock.after(GOODBYE_MS, late.resolve);
+      const cancel = realClock.after(LEAVE_MS, late.resolve);
       await Promise.race([guests.stop(reason), late.promise]);
       cancel();
       await gate.close();
-      for (const door of doors.values()) await door.close();
+      for (const listener of listeners.values()) await listener.close();
       if (tokenFile !== null) rmSync(tokenFile, { force: true });
     },
   };
 }
 
-function passesOf({ token, samplerToken, envServerToken }: RunConfig["join"]): { passes: Pass[]; made: string | null } {
-  const known: [string | null, Pass["roles"]][] = [
+function joinTokensOf({ token, samplerToken, envServerToken }: RunConfig["join"]): {
+  joinTokens: JoinToken[];
+  newToken: string | null;
+} {
+  const given: [string | null, JoinToken["roles"]][] = [
     [token, GUEST_ROLES],
     [samplerToken, ["sampler"]],
     [envServerToken, ["env-server"]],
   ];
-  const passes = known.flatMap(([secret, roles]) => (secret === null ? [] : [{ token: secret, roles }]));
-  if (passes.length > 0) return { passes, made: null };
-  const made = randomBytes(24).toString("base64url");
-  return { passes: [{ token: made, roles: GUEST_ROLES }], made };
+  const joinTokens = given.flatMap(([secret, roles]) => (secret === null ? [] : [{ token: secret, roles }]));
+  if (joinTokens.length > 0) return { joinTokens, newToken: null };
+  const newToken = randomBytes(24).toString("base64url");
+  return { joinTokens: [{ token: newToken, roles: GUEST_ROLES }], newToken };
 }
 
 function tlsOf({ certFile, keyFile, clientCaFile }: RunConfig["join"]): ServerTls {

@@ -1,16 +1,16 @@
 /**
- * Two sockets made one: what comes in at one end goes out at the other, unread. Knows no message and no token.
+ * Joins two sockets: it sends each frame of one end to the other, unread. Knows no message and no token.
  *
- * - When one end closes, the other is closed with the same reason.
- * - Frames for an end that is not there yet are held; those held or unsent are at most `queuedBytesMax`, beyond which both ends
- *   are closed. The actors at the ends ping each other, so silence is theirs to notice.
+ * - When one end closes, the relay closes the other with the same reason.
+ * - Frames for an end that is not connected yet are held. With more than `queuedBytesMax` held or unsent, both ends are closed.
+ * - The actors at the ends ping each other, so the relay watches for no silence.
  */
 
 /** One socket. */
-export interface End {
-  /** Handed over and not yet taken by the system. */
+export interface RelayEnd {
+  /** Bytes sent and not yet taken by the system. */
   readonly queuedBytes: number;
-  /** False if it was dropped. */
+  /** @returns false if the frame was dropped */
   send(frame: Uint8Array): boolean;
   close(reason: string): void;
 }
@@ -19,8 +19,8 @@ export type Side = 0 | 1;
 
 export class Relay {
   readonly #queuedBytesMax: number;
-  readonly #ends: [End | null, End | null] = [null, null];
-  /** For the end that is not there yet; only one can be missing. */
+  readonly #ends: [RelayEnd | null, RelayEnd | null] = [null, null];
+  /** Frames for the end that is not connected yet; only one can be missing. */
   #held: Uint8Array[] = [];
   #heldBytes = 0;
   #closed = false;
@@ -33,7 +33,7 @@ export class Relay {
     return this.#closed;
   }
 
-  attach(side: Side, end: End): void {
+  attach(side: Side, end: RelayEnd): void {
     if (this.#closed) {
       end.close("the other end has closed");
       return;
@@ -45,7 +45,7 @@ export class Relay {
     for (const frame of held) this.#send(end, frame);
   }
 
-  /** @param side  where it came in; it may be reused by the caller afterwards */
+  /** @param side  the end that the frame came from. @param frame  copied if it must be held */
   frame(side: Side, frame: Uint8Array): void {
     if (this.#closed) return;
     const to = this.#ends[side === 0 ? 1 : 0];
@@ -65,7 +65,7 @@ export class Relay {
     for (const end of this.#ends) end?.close(reason);
   }
 
-  #send(to: End, frame: Uint8Array): void {
+  #send(to: RelayEnd, frame: Uint8Array): void {
     const { queuedBytes } = to;
     if (queuedBytes + frame.byteLength > this.#queuedBytesMax || !to.send(frame))
       this.close(this.#tooSlow(queuedBytes));

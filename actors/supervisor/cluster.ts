@@ -1,6 +1,6 @@
 /**
- * A run on one machine: the supervisor and its actors, each a process. Knows what to start and where everyone is; what they
- * do is theirs. When the run has ended, no weights are left in shared memory, however its learners died.
+ * A run on one machine: the supervisor and its actors, each a process. Knows which actors to start and their addresses, not what
+ * they do. After the run no weights are left in shared memory, even if a learner was killed.
  */
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ import type { ActorView } from "../protocol.ts";
 import { createTransport } from "../transport/create.ts";
 import type { Problem } from "../transport/transport.ts";
 import { isAlive, sweep, weightsFolder } from "../weights/files.ts";
-import { actorsOf, Whereabouts } from "./roster.ts";
+import { AddressBook, actorsOf } from "./roster.ts";
 import { bunSpawner } from "./spawner.ts";
 import type { RunEnd, SupervisorEvent } from "./supervision.ts";
 import { Supervisor } from "./supervisor.ts";
@@ -22,7 +22,7 @@ export interface ClusterOptions {
   readonly folder: string;
   readonly config: RunConfig;
   readonly event: (event: SupervisorEvent) => void;
-  /** A line that an actor logged. */
+  /** Called with each line that an actor logs. */
   readonly output: (actor: string, line: string) => void;
 }
 
@@ -32,13 +32,13 @@ export interface Cluster {
   stop(reason: string): Promise<RunEnd>;
 }
 
-/** Between two tellings of who there is and how they are. */
+/** Interval of the message `actors` to the metrics sink. */
 export const ACTORS_EVERY_MS = 1000;
 
 export async function startCluster({ run, folder, config, event, output }: ClusterOptions): Promise<Cluster> {
   const { supervisor: limits, transport: wire } = config;
   const token = wire.token ?? randomBytes(24).toString("base64url");
-  const known = new Whereabouts();
+  const addresses = new AddressBook();
   const { frameBytesMax, queuedBytesMax } = wire;
   const report = ({ kind, peer, detail, stack }: Problem) =>
     output(
@@ -63,10 +63,10 @@ export async function startCluster({ run, folder, config, event, output }: Clust
     transport,
     limits: { logLevel: limits.logLevel, frameBytesMax, queuedBytesMax },
     onReady(child, url) {
-      known.add(child, supervisor.children.find(({ name }) => name === child)!.role, url);
+      addresses.add(child, supervisor.children.find(({ name }) => name === child)!.role, url);
       tellRoster();
     },
-    greet: () => [roster()],
+    firstMessages: () => [roster()],
   });
   let gate: OpenGate | null = null;
 
@@ -75,7 +75,7 @@ export async function startCluster({ run, folder, config, event, output }: Clust
     gate?.tell(roster());
   }
 
-  const roster = () => known.roster(gate?.envServers);
+  const roster = () => addresses.roster(gate?.envServers);
 
   if (config.join.listen !== null) {
     gate = await openGate(config.join.listen, {
@@ -86,13 +86,13 @@ export async function startCluster({ run, folder, config, event, output }: Clust
       actorsToken: token,
       event,
       report,
-      // What the page shows is written by actors of this machine only.
+      // Only actors of this machine write to the metrics sink.
       find(name) {
-        const actor = known.of(name);
+        const actor = addresses.of(name);
         return actor === undefined || actor.role === "metrics-sink" ? null : actor.url;
       },
-      greet: () => [roster()],
-      changed: tellRoster,
+      firstMessages: () => [roster()],
+      envServersChanged: tellRoster,
     });
     event({ kind: "open", child: "gate", address: gate.address, tokenFile: gate.tokenFile });
   }

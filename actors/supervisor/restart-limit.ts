@@ -1,9 +1,9 @@
 /**
- * How often one child may fail before restarting it is no cure. As in Erlang/OTP: so many restarts in such a window. And of one that
- * never gets as far as working, so many in a row, as a long start would outlast any window.
+ * Decides how often one child is restarted. As in Erlang/OTP: at most `restartsMax` times in a window. A child that fails before it
+ * has started is restarted at most `restartsMax` times in a row, because a long start may outlast the window.
  */
 
-interface Failure {
+interface ChildFailure {
   readonly atMs: number;
   readonly cause: string;
 }
@@ -11,9 +11,9 @@ interface Failure {
 export class RestartLimit {
   readonly #restartsMax: number;
   readonly #windowMs: number;
-  #failures: Failure[] = [];
-  /** Those since it last worked. */
-  #starts: Failure[] = [];
+  #failures: ChildFailure[] = [];
+  /** Failures since it last started. */
+  #failedStarts: ChildFailure[] = [];
 
   constructor(restartsMax: number, windowMs: number) {
     this.#restartsMax = restartsMax;
@@ -21,20 +21,22 @@ export class RestartLimit {
   }
 
   /**
-   * Count a failure.
+   * Counts a failure.
    *
-   * @param worked  it had started when it failed
-   * @returns null if the child may be started again, or why not, naming the first cause.
+   * @param worked  whether the child had started before it failed
+   * @returns null if the child may be started again, else why not, with the first cause
    */
   failed(nowMs: number, cause: string, worked: boolean): string | null {
     const failure = { atMs: nowMs, cause };
     this.#failures = [...this.#failures.filter(({ atMs }) => nowMs - atMs <= this.#windowMs), failure];
-    this.#starts = worked ? [] : [...this.#starts, failure];
+    this.#failedStarts = worked ? [] : [...this.#failedStarts, failure];
     const window = `in ${this.#windowMs / 1000} s`;
-    return this.#excess(this.#failures, "failed", window) ?? this.#excess(this.#starts, "failed to start", "in a row");
+    return (
+      this.#excess(this.#failures, "failed", window) ?? this.#excess(this.#failedStarts, "failed to start", "in a row")
+    );
   }
 
-  #excess(failures: readonly Failure[], what: string, when: string): string | null {
+  #excess(failures: readonly ChildFailure[], what: string, when: string): string | null {
     if (failures.length <= this.#restartsMax) return null;
     const [first] = failures;
     const seconds = ((failures.at(-1)!.atMs - first!.atMs) / 1000).toFixed(1);

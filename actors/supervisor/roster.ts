@@ -1,4 +1,4 @@
-/** Who is in a run and where: what the supervisor tells learner and samplers, and how they follow it. */
+/** The actors of a run and their addresses: how the supervisor collects them, and how learner and samplers follow them. */
 import type { RunConfig } from "../config/config.ts";
 import type { Messages, Role } from "../protocol.ts";
 import { type Connection, connectForever, type ReconnectOptions } from "../transport/reconnect.ts";
@@ -6,7 +6,7 @@ import type { Peer } from "../transport/transport.ts";
 
 export type ActorRole = Exclude<Role, "supervisor">;
 
-/** The actors of a run on its own machine, in the order in which they are needed; they leave in the reverse. */
+/** The actors of a run on its own machine, in the order of their start. They leave in the reverse order. */
 export function actorsOf({ envServer, sampler }: RunConfig): readonly { role: ActorRole; name: string }[] {
   const several = (role: ActorRole, count: number) =>
     Array.from({ length: count }, (_, i) => ({ role, name: `${role}-${i}` }));
@@ -18,8 +18,8 @@ export function actorsOf({ envServer, sampler }: RunConfig): readonly { role: Ac
   ];
 }
 
-/** Where the actors that have started listen; one that starts again replaces what it said before. */
-export class Whereabouts {
+/** The addresses of started actors. */
+export class AddressBook {
   readonly #known = new Map<string, { readonly role: Role; readonly url: string }>();
 
   add(actor: string, role: Role, url: string): void {
@@ -30,21 +30,21 @@ export class Whereabouts {
     return this.#known.get(actor);
   }
 
-  /** @param lent  env servers of other machines */
-  roster(lent: readonly Messages["roster"]["envServers"][number][] = []): Messages["roster"] {
+  /** @param guests  env servers of other machines */
+  roster(guests: Messages["roster"]["envServers"] = []): Messages["roster"] {
     const all = (role: Role) => [...this.#known].filter(([, entry]) => entry.role === role);
     return {
       type: "roster",
       learner: all("learner")[0]?.[1].url ?? null,
       metricsSink: all("metrics-sink")[0]?.[1].url ?? null,
-      envServers: [...all("env-server").map(([actor, { url }]) => ({ actor, url })), ...lent],
+      envServers: [...all("env-server").map(([actor, { url }]) => ({ actor, url })), ...guests],
     };
   }
 }
 
-/** A connection to one actor of the roster: made when the roster first names it, and made again wherever it is named last. */
+/** A connection to one actor of the roster: made when the roster first names the actor, and made again at its newest address. */
 export interface RosterConnection extends Connection {
-  /** Where the roster says it is; null changes nothing. */
+  /** Sets the address that the roster names; null changes nothing. */
   at(url: string | null): void;
 }
 

@@ -1,9 +1,9 @@
 /**
- * One supervisor per run folder: two would write the same checkpoints and the same store.
+ * A lock for a run's folder: two supervisors would write the same checkpoints and the same store.
  *
- * - The lock is a transaction on a sqlite file of the folder, which the system ends when its holder dies, however it dies. So there
- *   is no stale lock to be judged; the file names its holder for people only.
- * - Not on file systems without locks, as some of the network.
+ * - The lock is a transaction on a SQLite file of the folder. The system ends it when its process dies, so no lock is ever stale.
+ *   The file names its process for people only.
+ * - It does not work on file systems without locks, such as some network file systems.
  */
 import { Database, SQLiteError } from "bun:sqlite";
 import { join } from "node:path";
@@ -14,7 +14,7 @@ export interface RunLock {
   release(): void;
 }
 
-/** @throws {Error} in one line naming the process that has it */
+/** @throws {Error} in one line, with the process that holds the lock */
 export function lockRun(folder: string): RunLock {
   const file = join(folder, FILE);
   const db = new Database(file);
@@ -23,7 +23,7 @@ export function lockRun(folder: string): RunLock {
     db.run("CREATE TABLE IF NOT EXISTS holder (pid INTEGER, since TEXT)");
     db.run("DELETE FROM holder");
     db.run("INSERT INTO holder VALUES (?, datetime('now'))", [process.pid]);
-    // Others can read what is committed; between the two transactions another may come first, and then it has the lock.
+    // Committed, so that others can read it. If another process comes between the transactions, it gets the lock.
     db.run("COMMIT");
     db.run("BEGIN IMMEDIATE");
   } catch (error) {

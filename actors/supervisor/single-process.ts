@@ -1,11 +1,10 @@
 /**
- * A run on one thread: the actors of cluster.ts without processes, sockets or threads, for tests and debuggers. Knows what to
- * start and where everyone is; what they do is theirs.
+ * A run on one thread: the actors of cluster.ts without processes, sockets or threads, for tests and debuggers.
  *
- * - Messages are packed, copied and checked as between processes, so what an actor can get away with is the same.
- * - Nobody is replaced: the first error of any actor ends the run.
- * - The run ends once, and only when every actor has left: one that finished by itself first, the others in the reverse order
- *   of their start. None of their timers outlives it.
+ * - Messages are packed, copied and checked as between processes.
+ * - The first error of any actor ends the run; no actor is restarted.
+ * - The run ends once, and only when every actor has left: first the one that finished by itself, then the others in the reverse
+ *   order of their start. No timer outlives the run.
  */
 import { randomBytes } from "node:crypto";
 import type { ActorKind, Running } from "../actor.ts";
@@ -21,7 +20,7 @@ import { sampler } from "../sampler/start.ts";
 import { createTransport } from "../transport/create.ts";
 import { MemoryNetwork } from "../transport/memory.ts";
 import { ACTORS_EVERY_MS, type Cluster, type ClusterOptions } from "./cluster.ts";
-import { type ActorRole, actorsOf, Whereabouts } from "./roster.ts";
+import { type ActorRole, AddressBook, actorsOf } from "./roster.ts";
 import type { RunEnd } from "./supervision.ts";
 
 const KINDS: Readonly<Record<ActorRole, ActorKind>> = {
@@ -31,7 +30,7 @@ const KINDS: Readonly<Record<ActorRole, ActorKind>> = {
   sampler,
 };
 
-/** Returns once the actors are being started; `ended` says how that, and the run, went. */
+/** Begins to start the actors. `ended` also reports a failed start. */
 export async function startSingleProcess(options: ClusterOptions): Promise<Cluster> {
   const run = new SingleProcess(options);
   void run.start();
@@ -52,9 +51,9 @@ class SingleProcess implements Cluster {
   readonly #options: ClusterOptions;
   readonly #network = new MemoryNetwork();
   readonly #token: string;
-  readonly #time = mortal(realClock);
+  readonly #time = stoppableClock(realClock);
   readonly #actors: Actor[] = [];
-  readonly #known = new Whereabouts();
+  readonly #addresses = new AddressBook();
   readonly #started = Promise.withResolvers<void>();
   readonly #ended = Promise.withResolvers<RunEnd>();
   #ending = false;
@@ -68,7 +67,6 @@ class SingleProcess implements Cluster {
     return this.#ended.promise;
   }
 
-  /** All run on one thread, so whoever asks hears of all of them now. */
   children(): readonly ActorView[] {
     return this.#actors.map(({ name, kind, running, lastMessage, meter }) => ({
       name,
@@ -90,7 +88,7 @@ class SingleProcess implements Cluster {
     return this.#end({ ok: true, reason }, null);
   }
 
-  /** In the order in which they are needed. */
+  /** Starts the actors in order. */
   async start(): Promise<void> {
     for (const { role, name } of actorsOf(this.#options.config)) {
       if (!this.#ending) await this.#startActor(KINDS[role], name);
@@ -131,11 +129,11 @@ class SingleProcess implements Cluster {
     }
     const { url } = actor.running;
     if (url !== null) {
-      this.#known.add(name, kind.role, url);
+      this.#addresses.add(name, kind.role, url);
       event({ kind: "ready", child: name, url });
     }
     for (const { kind, running } of this.#actors) {
-      if (kind.role === "learner" || kind.role === "sampler") running?.told?.(this.#known.roster());
+      if (kind.role === "learner" || kind.role === "sampler") running?.told?.(this.#addresses.roster());
     }
   }
 
@@ -180,14 +178,14 @@ class SingleProcess implements Cluster {
     let result = end;
     for (const actor of first === null ? others : [first, ...others]) {
       const error = await this.#stopActor(actor, end.reason);
-      // Why the run ended badly is said by the first cause.
+      // The first failure is the reason of the run's end.
       if (error !== null && result.ok) result = { ok: false, reason: `${actor.name} could not leave: ${error}` };
     }
     this.#time.stop();
     return result;
   }
 
-  /** @returns what went wrong, or null. */
+  /** @returns what went wrong, or null */
   async #stopActor({ name, running }: Actor, reason: string): Promise<string | null> {
     let problem: string | null = null;
     try {
@@ -201,8 +199,8 @@ class SingleProcess implements Cluster {
   }
 }
 
-/** A clock whose timers end with the run: an actor may leave some behind, as its process would take them along. */
-function mortal({ now, after }: Clock): { readonly clock: Clock; stop(): void } {
+/** A clock whose timers end with the run: an actor may leave timers behind, which in a cluster end with its process. */
+function stoppableClock({ now, after }: Clock): { readonly clock: Clock; stop(): void } {
   const cancels = new Set<() => void>();
   let stopped = false;
   return {

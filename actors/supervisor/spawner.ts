@@ -1,4 +1,4 @@
-/** How the supervisor gets child processes. Tests of its rules pass a fake; real runs pass `bunSpawner`. */
+/** How the supervisor starts processes. Runs use `bunSpawner`, tests a fake. */
 
 export interface Exit {
   /** null if a signal ended it. */
@@ -8,39 +8,39 @@ export interface Exit {
 
 export interface ChildProcess {
   readonly pid: number;
-  /** Resolves once, when it is gone and its last lines were passed on. */
+  /** Resolves when the process has ended and its last lines have been passed on. */
   readonly exited: Promise<Exit>;
   kill(signal: "SIGTERM" | "SIGKILL"): void;
 }
 
 export interface Spawner {
   /**
-   * @param entry  path of the module to run.
-   * @param actorSettings  first line of its standard input, which then stays open while this process lives: its end tells the
-   *   child that it is an orphan.
-   * @param output  called with each line it writes, on either stream.
+   * @param entry  path of the module to run
+   * @param settingsLine  first line of the child's standard input. The input stays open while this process lives; its end tells
+   *   the child that it is an orphan
+   * @param output  called with each line that the child writes, on either stream
    */
-  spawn(entry: string, actorSettings: string, output: (line: string) => void): ChildProcess;
+  spawn(entry: string, settingsLine: string, output: (line: string) => void): ChildProcess;
 }
 
-/** How long to wait for the last lines of a dead child: a grandchild may hold its streams open. */
+/** Time for the last lines of a dead child: a grandchild may hold its streams open. */
 const LAST_LINES_MS = 200;
 
-/** Characters of one line passed on; the rest of a longer one is a line of its own. */
+/** Characters of one line; the rest of a longer line becomes the next line. */
 const LINE_MAX = 1 << 16;
 
 export const bunSpawner: Spawner = {
-  spawn(entry, actorSettings, output) {
+  spawn(entry, settingsLine, output) {
     const child = Bun.spawn([process.execPath, entry], {
       stdin: "pipe",
       stdout: "pipe",
       stderr: "pipe",
-      // As it is now, not as this process was given it: secrets are taken out.
+      // The current environment, from which secrets have been removed, not that of this process's start.
       env: process.env,
     });
     const lines = Promise.all([readLines(child.stdout, output), readLines(child.stderr, output)]);
-    child.stdin.write(`${actorSettings}\n`);
-    // A child that dies before it read its actorSettings says so by its exit.
+    child.stdin.write(`${settingsLine}\n`);
+    // If the child dies before it has read the line, its exit says so.
     Promise.resolve(child.stdin.flush()).catch(() => {});
     return {
       pid: child.pid,

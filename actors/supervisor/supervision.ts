@@ -1,25 +1,25 @@
-/** What the supervisor is given, and what it tells of its children. Types, and words for people. */
+/** Options of a supervisor, and the events that it reports. Types only. */
 
 import type { Clock } from "../clock.ts";
 import type { ActorSettings } from "../process/settings.ts";
-import { type Messages, type Role, STARTING, type Tell } from "../protocol.ts";
+import type { Role, Tell } from "../protocol.ts";
 import type { Transport } from "../transport/transport.ts";
-import type { GuestEvent } from "./guests.ts";
+import type { HeartbeatLimits } from "./heartbeats.ts";
 import type { Exit, Spawner } from "./spawner.ts";
 
 export interface ChildSpec {
   /** Unique in the run: "sampler-1". */
   readonly name: string;
   readonly role: Role;
-  /** Path of the module to run. */
+  /** Path of the module that the process runs. */
   readonly entry: string;
-  /** Made anew for each start, so that a replacement learns of new addresses. JSON. */
+  /** Called for each start, so that a replacement gets current settings. JSON. */
   readonly settings: () => unknown;
-  /** Start it again when it fails. */
+  /** Whether a failed child is started again. */
   readonly restart: boolean;
-  /** The run cannot go on without it. */
+  /** The run ends when this child is given up. */
   readonly critical: boolean;
-  /** Its exit with code 0 is the good end of the run. */
+  /** The run ends well when this child exits with code 0. */
   readonly endsRun?: boolean;
 }
 
@@ -46,50 +46,35 @@ export type SupervisorEvent =
   | { readonly kind: "open"; readonly child: "gate"; readonly address: string; readonly tokenFile: string | null }
   | GuestEvent;
 
-export interface SupervisorOptions {
+export type GuestEvent =
+  | { readonly kind: "joined"; readonly child: string; readonly role: Role }
+  | { readonly kind: "left"; readonly child: string; readonly role: Role; readonly reason: string };
+
+export interface SupervisorOptions extends HeartbeatLimits {
   readonly run: string;
   readonly token: string;
   readonly transport: Transport;
   readonly spawner: Spawner;
   readonly clock: Clock;
-  readonly heartbeatMs: number;
-  /** Silence after which a child is replaced. */
-  readonly heartbeatDeadlineMs: number;
-  /** Time without a result of its computation after which a child is replaced. */
-  readonly progressDeadlineMs: number;
-  /** Time from the start to the first sign of life. */
-  readonly startDeadlineMs: number;
   readonly restartsMax: number;
   readonly restartWindowMs: number;
-  /** From the message `stop` to SIGTERM, and from there to SIGKILL. */
+  /** Time from the message `stop` to SIGTERM. */
   readonly stopGraceMs: number;
+  /** Time from SIGTERM to SIGKILL. */
   readonly killGraceMs: number;
-  /** Passed on to the children. */
+  /** Part of each child's settings. */
   readonly limits: Pick<ActorSettings, "logLevel" | "frameBytesMax" | "queuedBytesMax">;
   readonly event: (event: SupervisorEvent) => void;
-  /** A line that a child wrote. */
+  /** Called with each line that a child writes. */
   readonly output: (child: string, line: string) => void;
-  /** A child listens at a new url. */
+  /** Called when a child listens at a new address. */
   readonly onReady?: (child: string, url: string) => void;
-  /** What a child is told whenever it connects, such as the roster. */
-  readonly greet?: (child: string) => readonly Tell[];
+  /** Messages for a child that has connected, such as the roster. */
+  readonly firstMessages?: (child: string) => readonly Tell[];
 }
 
 /** How a run ended. */
 export interface RunEnd {
   readonly ok: boolean;
   readonly reason: string;
-}
-
-/** Why a child or a guest is given up: for how long it said or computed nothing, and where it was when it was last heard. */
-export function givenUpFor(
-  fault: "silent" | "stuck",
-  ms: number,
-  limitMs: number,
-  heartbeat: Pick<Messages["heartbeat"], "doing" | "lastMessage"> | null,
-): string {
-  const what = fault === "silent" ? "silent" : "no result of its computation";
-  const { doing, lastMessage } = heartbeat ?? { doing: STARTING, lastMessage: "" };
-  const at = `last heard ${doing}; its last message was ${lastMessage || "none"}`;
-  return `${what} for ${Math.round(ms)} ms (limit ${limitMs} ms), ${at}`;
 }

@@ -1,42 +1,37 @@
 /**
- * Starts the actors of a run as child processes, watches them, replaces those that die or fall silent, and stops them.
- * Knows nothing of what they do.
+ * Starts the actors of a run as child processes, watches them, replaces those that fail, and stops them. Does not know what they
+ * do.
  *
- * - A child is replaced when it exits unasked, when nothing is heard of it for `heartbeatDeadlineMs`, or when what it computes
- *   gives no result for `progressDeadlineMs`.
- * - A child whose error a restart would not cure, or that fails more than `restartsMax` times in `restartWindowMs`, or in a row
- *   before it works at all, is given up;
- *   if it is critical, the run ends and says the first cause.
- * - The run ends once, and only when no child is left: asked by `stop`, then by SIGTERM, then by SIGKILL. Children leave in
- *   the reverse order of roles, so that whoever is told something is there until the last teller has left.
- * - Children know of our own end by the end of their standard input, so none outlives us.
+ * - A child fails when it exits before it is told to, is silent for `heartbeatDeadlineMs`, or computes without a result for
+ *   `progressDeadlineMs`. The supervisor starts it again.
+ * - A child is given up when it fails with a `RunError`, more than `restartsMax` times in `restartWindowMs`, or more than
+ *   `restartsMax` times in a row before it has started. If the child is critical, the run ends and names the first cause.
+ * - The run ends once, and only when no child is left. A child gets the message `stop`, then SIGTERM, then SIGKILL. Roles leave
+ *   in the reverse order of their start, so that an actor outlives those that send to it.
+ * - The end of its standard input tells a child that the supervisor is gone, so no child outlives it.
  */
 
 import { RUN_ERROR_CODE } from "../errors.ts";
 import type { ActorSettings } from "../process/settings.ts";
-import { type ActorView, type Messages, ProtocolError, type Role, STARTING, type Tell } from "../protocol.ts";
+import { type ActorView, type Role, STARTING, type Tell } from "../protocol.ts";
 import { type Hello, welcoming } from "../transport/handshake.ts";
+import { refuseAsks } from "../transport/refusals.ts";
 import type { Listener, Peer } from "../transport/transport.ts";
+import { type HeartbeatFault, stateOf, takeHeartbeat, type Watched, watchHeartbeats } from "./heartbeats.ts";
 import { RestartLimit } from "./restart-limit.ts";
 import type { ChildProcess, Exit } from "./spawner.ts";
-import { type ChildSpec, givenUpFor, type RunEnd, type SupervisorOptions } from "./supervision.ts";
+import type { ChildSpec, RunEnd, SupervisorOptions } from "./supervision.ts";
 
-type Heartbeat = Pick<Messages["heartbeat"], "doing" | "lastMessage" | "rssBytes" | "load" | "weights" | "workingMs">;
-
-interface Child {
+interface Child extends Watched {
   readonly spec: ChildSpec;
   readonly limit: RestartLimit;
   process: ChildProcess | null;
   peer: Peer | null;
   url: string | null;
   restarts: number;
-  /** When it was started or last heard. */
-  heardAtMs: number;
-  /** null until the first heartbeat. */
-  heartbeat: Heartbeat | null;
-  /** Why we killed it, if we did. */
+  /** Why the supervisor killed it; null if it did not. */
   killedFor: string | null;
-  /** Its last line of level error, which says more than an exit code. */
+  /** The child's last log line of level error: the cause of its exit. */
   lastError: string | null;
 }
 
@@ -46,16 +41,15 @@ export class Supervisor {
   readonly #ended = Promise.withResolvers<RunEnd>();
   #listener: Listener | null = null;
   #stopping = false;
-  /** How the child that the run is for failed while it was leaving. */
-  #leftBadly: string | null = null;
-  #watchedAtMs = 0;
-  #cancelWatch = () => {};
+  /** Why a child that `endsRun` failed while it was stopping. */
+  #stopFailure: string | null = null;
+  #stopWatch = () => {};
 
   constructor(options: SupervisorOptions) {
     this.#options = options;
   }
 
-  /** When every child is gone. */
+  /** Resolves when every child is gone. */
   get ended(): Promise<RunEnd> {
     return this.#ended.promise;
   }
@@ -70,30 +64,30 @@ export class Supervisor {
       restarts,
       url,
       silentMs: now - heardAtMs,
-      doing: heartbeat?.doing ?? STARTING,
-      lastMessage: heartbeat?.lastMessage ?? "",
-      rssBytes: heartbeat?.rssBytes ?? 0,
-      load: heartbeat?.load ?? {},
-      weights: heartbeat?.weights ?? null,
+      ...stateOf(heartbeat),
     }));
   }
 
-  /** Be there for children. Before the first `start`. */
+  /** Listens for children. Call it before the first `start`. */
   async listen(address: string): Promise<void> {
-    const handler = welcoming(this.#options.run, {
+    const { run, clock, transport } = this.#options;
+    const handler = welcoming(run, {
       joined: (peer, who) => this.#joined(peer, who),
-      told: (_, message, who) => this.#told(message, who),
-      asked: (_, { type }) => ({ type: "failed", code: "protocol", detail: `a supervisor is not asked ${type}` }),
-      left: (peer, who) => this.#left(peer, who),
+      told: (_, message, { actor }) => takeHeartbeat(this.#children.get(actor), message, clock),
+      asked: refuseAsks("a supervisor"),
+      left: (peer, { actor }) => {
+        const child = this.#children.get(actor);
+        if (child?.peer === peer) child.peer = null;
+      },
     });
-    this.#listener = await this.#options.transport.listen(address, handler);
-    this.#watchedAtMs = this.#options.clock.now();
-    this.#watchLater();
+    this.#listener = await transport.listen(address, handler);
+    const running = () => this.#children.values().filter((child) => child.process !== null && child.killedFor === null);
+    this.#stopWatch = watchHeartbeats(clock, this.#options, running, (child, fault) => this.#kill(child, fault));
   }
 
-  /** @throws {Error} if the name is taken, or the run is ending. */
+  /** Starts a child. @throws {Error} if the name is taken, or the run is ending */
   start(spec: ChildSpec): void {
-    if (this.#children.has(spec.name)) throw new Error(`cannot start ${spec.name}: there is one already`);
+    if (this.#children.has(spec.name)) throw new Error(`cannot start ${spec.name}: it has been started already`);
     if (this.#stopping) throw new Error(`cannot start ${spec.name}: the run is ending`);
     const { clock, restartsMax, restartWindowMs } = this.#options;
     const child: Child = {
@@ -113,12 +107,12 @@ export class Supervisor {
     this.#options.event({ kind: "started", child: spec.name, pid });
   }
 
-  /** Tell every connected child of a role. */
+  /** Tells every connected child of a role. */
   tell(role: Role, message: Tell): void {
     for (const { spec, peer } of this.#children.values()) if (spec.role === role) peer?.tell(message);
   }
 
-  /** End the run well. Resolves when every child is gone; asking again changes nothing. */
+  /** Ends the run well. Resolves when every child is gone; a second call changes nothing. */
   stop(reason: string): Promise<RunEnd> {
     return this.#end({ ok: true, reason });
   }
@@ -154,7 +148,7 @@ export class Supervisor {
     child.peer = null;
     this.#options.event({ kind: "exited", child: name, pid, asked: this.#stopping, ...exit });
     if (this.#stopping) {
-      if (endsRun && exit.code !== 0) this.#leftBadly ??= `${name} could not leave: ${causeOf(child, exit)}`;
+      if (endsRun && exit.code !== 0) this.#stopFailure ??= `${name} could not leave: ${causeOf(child, exit)}`;
       return;
     }
     if (endsRun && exit.code === 0) {
@@ -163,15 +157,15 @@ export class Supervisor {
     }
     const cause = causeOf(child, exit);
     const worked = child.heartbeat !== null && child.heartbeat.doing !== STARTING;
-    const hopeless =
+    const giveUpReason =
       restart && exit.code !== RUN_ERROR_CODE ? child.limit.failed(this.#options.clock.now(), cause, worked) : cause;
-    if (hopeless === null) {
+    if (giveUpReason === null) {
       child.restarts++;
       this.#options.event({ kind: "restarted", child: name, pid: this.#spawn(child), restarts: child.restarts });
       return;
     }
-    this.#options.event({ kind: "gaveUp", child: name, reason: hopeless });
-    if (critical) void this.#end({ ok: false, reason: `${name} ${hopeless}` });
+    this.#options.event({ kind: "gaveUp", child: name, reason: giveUpReason });
+    if (critical) void this.#end({ ok: false, reason: `${name} ${giveUpReason}` });
   }
 
   #joined(peer: Peer, { actor, url }: Hello): void {
@@ -184,63 +178,28 @@ export class Supervisor {
     const isNew = child.peer !== peer;
     child.peer = peer;
     child.heardAtMs = this.#options.clock.now();
-    if (isNew) for (const message of this.#options.greet?.(actor) ?? []) peer.tell(message);
+    if (isNew) for (const message of this.#options.firstMessages?.(actor) ?? []) peer.tell(message);
     if (url === null || url === child.url) return;
     child.url = url;
     this.#options.event({ kind: "ready", child: actor, url });
     this.#options.onReady?.(actor, url);
   }
 
-  #told(message: Tell, { actor }: Hello): void {
-    if (message.type !== "heartbeat") throw new ProtocolError(`a supervisor is not told ${message.type}`);
-    const child = this.#children.get(actor);
-    if (child === undefined) return;
-    child.heardAtMs = this.#options.clock.now();
-    child.heartbeat = message;
-  }
-
-  #left(peer: Peer, { actor }: Hello): void {
-    const child = this.#children.get(actor);
-    if (child?.peer === peer) child.peer = null;
-  }
-
-  #watchLater(): void {
-    this.#cancelWatch = this.#options.clock.after(this.#options.heartbeatMs, () => {
-      this.#watch();
-      this.#watchLater();
-    });
-  }
-
-  #watch(): void {
-    const { clock, heartbeatMs, heartbeatDeadlineMs, progressDeadlineMs, startDeadlineMs } = this.#options;
-    const now = clock.now();
-    // If we slept, heartbeats wait to be read: nobody was silent but us.
-    const slept = now - this.#watchedAtMs > heartbeatMs + heartbeatDeadlineMs / 2;
-    this.#watchedAtMs = now;
-    for (const child of this.#children.values()) {
-      if (slept) child.heardAtMs = now;
-      const silentMs = now - child.heardAtMs;
-      const limitMs = child.heartbeat === null ? startDeadlineMs : heartbeatDeadlineMs;
-      if (child.process === null || child.killedFor !== null) continue;
-      const { doing = STARTING, lastMessage = "", workingMs = 0 } = child.heartbeat ?? {};
-      if (workingMs > progressDeadlineMs) {
-        this.#options.event({ kind: "stuck", child: child.spec.name, workingMs, doing, lastMessage });
-        child.killedFor = givenUpFor("stuck", workingMs, progressDeadlineMs, child.heartbeat);
-        child.process.kill("SIGKILL");
-        continue;
-      }
-      if (silentMs <= limitMs) continue;
-      this.#options.event({ kind: "wedged", child: child.spec.name, silentMs, doing, lastMessage });
-      child.killedFor = givenUpFor("silent", silentMs, limitMs, child.heartbeat);
-      child.process.kill("SIGKILL");
-    }
+  #kill(child: Child, { kind, ms, reason }: HeartbeatFault): void {
+    const { event } = this.#options;
+    const { doing, lastMessage } = stateOf(child.heartbeat);
+    const { name } = child.spec;
+    if (kind === "silent") event({ kind: "wedged", child: name, silentMs: ms, doing, lastMessage });
+    else event({ kind: "stuck", child: name, workingMs: ms, doing, lastMessage });
+    child.killedFor = reason;
+    child.process?.kill("SIGKILL");
   }
 
   #end(end: RunEnd): Promise<RunEnd> {
     if (!this.#stopping) {
       this.#stopping = true;
       this.#leave(end.reason).then(() => {
-        const bad = end.ok ? this.#leftBadly : null;
+        const bad = end.ok ? this.#stopFailure : null;
         this.#ended.resolve(bad === null ? end : { ok: false, reason: bad });
       }, this.#ended.reject);
     }
@@ -251,7 +210,7 @@ export class Supervisor {
     for (const group of groupsByRole([...this.#children.values()]).reverse()) {
       await Promise.all(group.map((child) => this.#stopChild(child, reason)));
     }
-    this.#cancelWatch();
+    this.#stopWatch();
     await this.#listener?.close();
   }
 
@@ -281,7 +240,7 @@ function causeOf({ killedFor, lastError }: Child, { code, signal }: Exit): strin
   return lastError === null ? how : `${how} (${textOf(lastError)})`;
 }
 
-/** The text of a log line; the whole line if it is not one. */
+/** The text of a log line; the whole line if it is no JSON. */
 function textOf(line: string): string {
   try {
     return String(JSON.parse(line).text);
@@ -290,7 +249,7 @@ function textOf(line: string): string {
   }
 }
 
-/** Neighbours of one role leave together. */
+/** Children of one role, started one after another, leave together. */
 function groupsByRole(children: readonly Child[]): Child[][] {
   const groups: Child[][] = [];
   for (const child of children) {

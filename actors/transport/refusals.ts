@@ -1,6 +1,7 @@
-/** Reports of refused connections, at a limited rate, so that strangers cannot fill the log. */
+/** Refusals: of connections, reported at a limited rate so that strangers cannot fill the log, and of asks. */
 import type { Clock } from "../clock.ts";
-import type { Problem } from "./transport.ts";
+import type { Ask, Messages } from "../protocol.ts";
+import type { Peer, Problem } from "./transport.ts";
 
 /** At most one report in this time. */
 const REPORT_MS = 1000;
@@ -22,3 +23,12 @@ export function reportSeldom(
     quietUntilMs = clock.now() + REPORT_MS;
   };
 }
+
+/** Answers every ask with a failure, for handlers that take none. @param who  "a sampler" */
+export const refuseAsks =
+  (who: string) =>
+  (_: Peer, { type }: Ask): Messages["failed"] => ({
+    type: "failed",
+    code: "protocol",
+    detail: `${who} answers no ${type}`,
+  });

@@ -7,7 +7,7 @@ import { Database, SQLiteError } from "bun:sqlite";
 import { composeRunConfig, type RunConfig } from "../../actors/config/config.ts";
 import { isMetricName, metric } from "../../actors/metrics/metrics.ts";
 import { Store } from "../../actors/metrics-sink/store.ts";
-import { actorsOf, Whereabouts } from "../../actors/supervisor/roster.ts";
+import { AddressBook, actorsOf } from "../../actors/supervisor/roster.ts";
 import type { RunEnd } from "../../actors/supervisor/supervision.ts";
 import { Supervisor } from "../../actors/supervisor/supervisor.ts";
 import type { Report } from "../../actors/training/report.ts";
@@ -225,7 +225,7 @@ async function startSupervisor(
   config: RunConfig,
   spawner: ReturnType<typeof simulatedSpawner>,
 ): Promise<Supervisor> {
-  const known = new Whereabouts();
+  const known = new AddressBook();
   const supervisor: Supervisor = new Supervisor({
     run: "run",
     token: "",
@@ -240,7 +240,7 @@ async function startSupervisor(
       known.add(child, supervisor.children.find(({ name }) => name === child)!.role, url);
       for (const listener of ["learner", "sampler"] as const) supervisor.tell(listener, known.roster());
     },
-    greet: () => [known.roster()],
+    firstMessages: () => [known.roster()],
   });
   await supervisor.listen("simulated://supervisor:1");
   for (const { role, name } of actorsOf(config)) {

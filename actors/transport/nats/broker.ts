@@ -1,14 +1,13 @@
 /**
- * One process's place at a NATS broker: connecting, its inbox, the two streams. Knows parcels as bytes and no actor.
+ * One process's connection to a NATS broker: its inbox and the two streams. Knows parcels as bytes and no actor.
  *
- *   bunraku.dial.NAME      who wants to connect to NAME; one of its listeners (a queue group) answers
- *   bunraku.to.INBOX.END   parcels for one end of a connection; each process has one inbox
- *   bunraku.work.INBOX.END the same, kept by the broker until acknowledged (stream bunraku_work)
- *   bunraku.quarantine.INBOX  what nobody acknowledged in DELIVERIES_MAX deliveries (stream bunraku_quarantine)
+ *   bunraku.dial.NAME         requests to connect to NAME; one of its listeners (a queue group) answers
+ *   bunraku.to.INBOX.END      parcels for one end of a connection; each process has one inbox
+ *   bunraku.work.INBOX.END    the same, but the broker keeps them until acknowledged (stream bunraku_work)
+ *   bunraku.quarantine.INBOX  parcels not acknowledged in DELIVERIES_MAX deliveries (stream bunraku_quarantine)
  *
- * - The work stream is a work queue: full, it refuses what is new, and who sent it tries again, and holds back what it has.
- *   The quarantine is for people to look at: full, it forgets the oldest.
- * - When the broker goes, every connection through it is over. The process comes back to it by itself, for ever.
+ * - A full work stream refuses new parcels, and the sender tries again. A full quarantine drops its oldest parcels.
+ * - When the broker is lost, every connection through it ends. The process reconnects to the broker without limit.
  */
 import {
   AckPolicy,
@@ -39,17 +38,17 @@ export const WORK = "bunraku_work";
 export const QUARANTINE = "bunraku_quarantine";
 export const DELIVERIES_MAX = 5;
 
-/** Bytes that wait for a learner at most; what is refused waits in its sampler. */
+/** The work stream holds this many bytes; refused parcels wait at the sampler. */
 const WORK_BYTES_MAX = 256 * 2 ** 20;
 const QUARANTINE_BYTES_MAX = 64 * 2 ** 20;
-/** Nobody waits so long for an answer; by then its sender has been told that there is none. */
+/** Asks have passed their deadline long before. */
 const WORK_AGE_MS_MAX = 3_600_000;
 const DUPLICATES_MS = 120_000;
 const ACK_MS = 30_000;
-/** The broker forgets who reads so long after its process has died. */
+/** The broker deletes a reader this long after its process has died. */
 const READER_GONE_MS = 60_000;
 const API_MS_MAX = 5000;
-/** How long who leaves waits for the broker to take what was sent. */
+/** Time for the broker to take what was sent, when a process leaves. */
 const CLOSE_MS_MAX = 500;
 const RETRY_MS = { first: 20, max: 1000 };
 const ASK_HEADER = "Bunraku-Ask";
@@ -59,26 +58,26 @@ export interface BrokerOptions extends Pick<SocketOptions, "clock" | "token" | "
   readonly connectMsMax: number;
 }
 
-/** A place where parcels arrive. */
-export interface End {
+/** One end of a connection. */
+export interface ConnectionEnd {
   take(parcel: Uint8Array, stored: Stored | null): void;
   lose(reason: string): void;
 }
 
 export class Broker {
-  /** Names this process; one for each broker it uses. */
+  /** Names this process at this broker. */
   readonly inbox: string = crypto.randomUUID();
-  readonly ends = new Map<string, End>();
+  readonly ends = new Map<string, ConnectionEnd>();
   readonly connection: NatsConnection;
   readonly #options: BrokerOptions;
   readonly #js: JetStreamClient;
   readonly #manager: JetStreamManager;
   #connected = true;
-  /** Connected, and what is needed of the broker is there. */
+  /** Connected, and the broker has both streams. */
   #ready = true;
   #listeners = 0;
   #reading: ConsumerMessages | null = null;
-  /** The last message on its way into the work queue, by the end it is for. */
+  /** The last parcel on its way into the work stream, by the end it is for. */
   readonly #storing = new Map<string, Promise<void>>();
 
   private constructor(connection: NatsConnection, manager: JetStreamManager, options: BrokerOptions) {
@@ -94,7 +93,7 @@ export class Broker {
     void this.#watch();
   }
 
-  /** @throws {Error} saying why, in a few words: "nothing answers there", "the token was refused" */
+  /** @throws {Error} with the reason: "nothing answers there", "the token was refused" */
   static async connect(url: URL, options: BrokerOptions): Promise<Broker> {
     const { token, tls, silenceMsMax, connectMsMax } = options;
     let connection: NatsConnection;
@@ -102,7 +101,7 @@ export class Broker {
       connection = await connect({
         servers: url.host,
         ...(token === "" ? {} : { token }),
-        // tls:// insists on it.
+        // tls:// requires TLS; nats:// uses it if the broker offers it.
         ...(url.protocol === "tls:" ? { tls: (tls ?? {}) as TlsOptions } : {}),
         timeout: connectMsMax,
         maxReconnectAttempts: -1,
@@ -113,11 +112,11 @@ export class Broker {
         maxPingOut: 3,
       });
     } catch (error) {
-      throw new Error(whyNot(error), { cause: error });
+      throw new Error(reasonOf(error), { cause: error });
     }
     try {
       const manager = await jetstreamManager(connection, { timeout: API_MS_MAX });
-      await haveStreams(manager);
+      await makeStreams(manager);
       return new Broker(connection, manager, options);
     } catch (error) {
       await connection.close();
@@ -139,8 +138,8 @@ export class Broker {
     return (this.connection.info?.max_payload ?? 2 ** 20) - 512;
   }
 
-  /** @param answer  to whoever wants to connect to `name` */
-  async answerDials(name: string, answer: (asked: Msg) => void): Promise<() => Promise<void>> {
+  /** Calls `answer` with each request to connect to `name`. @returns stops it */
+  async answerDials(name: string, answer: (dial: Msg) => void): Promise<() => Promise<void>> {
     this.#listeners++;
     if (this.#listeners === 1) await this.#read();
     const dials = this.connection.subscribe(`bunraku.dial.${name}`, {
@@ -152,25 +151,25 @@ export class Broker {
     await this.connection.flush();
     return async () => {
       if (--this.#listeners === 0) this.#stopReading();
-      // Who was given to us meanwhile is still answered.
-      if (this.ready) await this.#soon(dials.drain());
+      // Requests already delivered to this process still get an answer.
+      if (this.ready) await this.#inTime(dials.drain());
       else dials.unsubscribe();
     };
   }
 
   publish(to: string, parcel: Uint8Array): void {
-    // Whoever loses the broker loses every end, so nothing is missing in the middle of a connection.
+    // A lost broker ends every connection, so no connection misses a parcel in its middle.
     if (this.#connected && !this.connection.isClosed()) this.connection.publish(`bunraku.to.${to}`, parcel);
   }
 
   /**
-   * Tried until the broker has it, or `over`. Equal numbers are one message, however often they are sent. What goes to one end
-   * is stored one after the other: a full queue of later ones would refuse the one before them for ever.
+   * Puts a parcel into the work stream; tries until the broker takes it, or `over`. The broker keeps parcels of one number once.
+   * Parcels for one end are stored one after another: later ones could fill the stream, and it would refuse the earlier one.
    */
   store(to: string, parcel: Uint8Array, number: number, ask: number, over: () => boolean): void {
     const stored = (this.#storing.get(to) ?? Promise.resolve()).then(async () => {
       for (let failures = 0; !over(); failures++) {
-        if (await this.#stored(to, parcel, number, ask)) return;
+        if (await this.#tryStore(to, parcel, number, ask)) return;
         await this.#wait(Math.min(RETRY_MS.max, RETRY_MS.first * 2 ** failures));
       }
     });
@@ -180,12 +179,12 @@ export class Broker {
     });
   }
 
-  /** @returns false if the broker did not take it. */
-  async #stored(to: string, parcel: Uint8Array, number: number, ask: number): Promise<boolean> {
-    const told = headers();
-    told.set(ASK_HEADER, String(ask));
+  /** @returns false if the broker did not take the parcel */
+  async #tryStore(to: string, parcel: Uint8Array, number: number, ask: number): Promise<boolean> {
+    const askHeaders = headers();
+    askHeaders.set(ASK_HEADER, String(ask));
     try {
-      await this.#js.publish(`bunraku.work.${to}`, parcel, { msgID: `${to}.${number}`, headers: told });
+      await this.#js.publish(`bunraku.work.${to}`, parcel, { msgID: `${to}.${number}`, headers: askHeaders });
       return true;
     } catch {
       return false;
@@ -198,16 +197,16 @@ export class Broker {
 
   async close(): Promise<void> {
     if (this.connection.isClosed()) return;
-    // What was said last should arrive; a broker that is gone takes nothing.
-    if (this.ready) await this.#soon(this.connection.flush());
+    // The last parcels should arrive, if the broker is there.
+    if (this.ready) await this.#inTime(this.connection.flush());
     this.#connected = false;
     this.#ready = false;
     this.#stopReading();
     await this.connection.close();
   }
 
-  /** Done, or given up. */
-  #soon(work: Promise<unknown>): Promise<unknown> {
+  /** Waits for `work`, but not longer than `CLOSE_MS_MAX`. */
+  #inTime(work: Promise<unknown>): Promise<unknown> {
     const { promise, resolve } = Promise.withResolvers<unknown>();
     const cancel = this.#options.clock.after(CLOSE_MS_MAX, () => resolve(null));
     return Promise.race([promise, work.catch(() => null)]).finally(cancel);
@@ -222,21 +221,21 @@ export class Broker {
       }
       if (type === "reconnect") {
         this.#connected = true;
-        void this.#comeBack();
+        void this.#reconnected();
       }
     }
   }
 
-  /** The broker may be a new one, with nothing on its disk. */
-  async #comeBack(): Promise<void> {
+  /** The broker may be a new one, with an empty disk. */
+  async #reconnected(): Promise<void> {
     try {
-      await haveStreams(this.#manager);
+      await makeStreams(this.#manager);
       if (this.#listeners > 0) await this.#read();
       this.#ready = this.#connected;
     } catch (error) {
-      this.#report("refused", `the broker came back, and keeps no streams: ${describeError(error)}`);
+      this.#report("refused", `the broker is back but keeps no streams: ${describeError(error)}`);
       this.#options.clock.after(RETRY_MS.max, () => {
-        if (this.#connected && !this.ready) void this.#comeBack();
+        if (this.#connected && !this.ready) void this.#reconnected();
       });
     }
   }
@@ -274,16 +273,16 @@ export class Broker {
   async #quarantine(msg: JsMsg): Promise<void> {
     const detail = `a stored message was not answered in ${DELIVERIES_MAX} deliveries; it is kept in ${QUARANTINE}`;
     try {
-      const told = headers();
-      told.set("Bunraku-From", msg.subject);
+      const fromHeaders = headers();
+      fromHeaders.set("Bunraku-From", msg.subject);
       await this.#js.publish(`bunraku.quarantine.${this.inbox}`, msg.data, {
         msgID: `${msg.info.stream}.${msg.info.streamSequence}`,
-        headers: told,
+        headers: fromHeaders,
       });
       msg.term();
       this.#report("quarantined", detail);
     } catch (error) {
-      // It stays in the work queue, and comes again.
+      // The work stream keeps the parcel and delivers it again.
       msg.nak(RETRY_MS.max);
       this.#report("quarantined", `${QUARANTINE} did not take a message: ${describeError(error)}`);
     }
@@ -296,8 +295,8 @@ export class Broker {
 
 const endOf = ({ subject }: { readonly subject: string }): string => subject.slice(subject.lastIndexOf(".") + 1);
 
-/** Streams that are there already stay as their owner made them. */
-async function haveStreams(manager: JetStreamManager): Promise<void> {
+/** Makes the streams that are missing; existing streams keep their settings. */
+async function makeStreams(manager: JetStreamManager): Promise<void> {
   const work: Partial<StreamConfig> & { name: string } = {
     name: WORK,
     subjects: ["bunraku.work.>"],
@@ -320,7 +319,7 @@ async function haveStreams(manager: JetStreamManager): Promise<void> {
   }
 }
 
-function whyNot(error: unknown): string {
+function reasonOf(error: unknown): string {
   if (error instanceof AuthorizationError) return "the token was refused";
   const text = describeError(error);
   if (/certificate|TLS|SSL/i.test(text)) return `the TLS handshake failed: ${text}`;

@@ -1,15 +1,15 @@
 /**
- * Actors that meet at a NATS broker: none of them needs to be reachable, only the broker. A connection is a pair of subjects.
+ * Transport through a NATS broker: only the broker needs to be reachable. A connection is a pair of subjects.
  *
- * - The token is shown to the broker, and proved to the other end without being sent: whoever answers at the broker cannot
- *   learn it, and nothing that comes without a proof is parsed.
- * - Several listeners may share an address: each connection goes to one of them.
- * - HTTP (weights) does not go through the broker: who serves it listens on this machine, and its address says where.
+ * - The broker gets the token. The other end gets a proof of it (HMAC), so that no other client of the broker can learn the
+ *   token by answering. Nothing without a proof is parsed.
+ * - Several listeners may share an address; each connection goes to one of them.
+ * - HTTP (weights) does not go through the broker: see routed.ts.
  */
 import { createHmac } from "node:crypto";
 import { NoRespondersError } from "@nats-io/transport-node";
 import { z } from "zod";
-import { describeError } from "../../errors.ts";
+import { messageOf } from "../../errors.ts";
 import { isLoopback } from "../address.ts";
 import { WirePeer } from "../peer.ts";
 import { ListenerPeers } from "../peers.ts";
@@ -20,20 +20,22 @@ import type { Handler, Listener, ListenOptions, Peer, Transport } from "../trans
 import { Broker } from "./broker.ts";
 import { NatsWire } from "./wire.ts";
 
-/** The system does not say that a process at the other side of a broker has died; only its silence does. */
+/** Shorter than a socket's: behind a broker only silence shows that the other process has died. */
 const SILENCE_MS_MAX = 10_000;
 
+/** A request to connect. */
 const Dial = z.strictObject({ inbox: z.uuid(), id: z.uuid(), proof: z.string().max(100) });
-const Dialled = z.union([z.strictObject({ inbox: z.uuid() }), z.strictObject({ refused: z.string().max(1000) })]);
+/** The listener's inbox, or why it refuses. */
+const DialAnswer = z.union([z.strictObject({ inbox: z.uuid() }), z.strictObject({ refused: z.string().max(1000) })]);
 
 export interface NatsAddress {
-  /** Of the broker. */
+  /** The broker. */
   readonly url: URL;
-  /** Who is meant there; null: nobody yet. */
+  /** The listener at the broker; null: the address names none. */
   readonly name: string | null;
 }
 
-/** @throws {Error} if it is not `nats://HOST:PORT/NAME`, or `tls://` where the broker must speak TLS. */
+/** @throws {Error} if the address is not `nats://HOST:PORT/NAME`, or `tls://` to require TLS. */
 export function parseNatsAddress(address: string): NatsAddress {
   const url = URL.canParse(address) ? new URL(address) : null;
   const name = /^\/?([\w-]{0,64})$/.exec(url?.pathname ?? "!")?.[1];
@@ -43,7 +45,7 @@ export function parseNatsAddress(address: string): NatsAddress {
   return { url, name: name === "" ? null : name };
 }
 
-/** What only those can say who know the token. The id is new for each connection. */
+/** Proves knowledge of the token. The id is new for each connection. */
 export const proofOf = (token: string, id: string, name: string): string =>
   createHmac("sha256", token).update(`${id} ${name}`).digest("base64url");
 
@@ -67,31 +69,31 @@ export class NatsTransport implements Transport {
     }
     if (fetch !== undefined) throw new Error(`cannot serve HTTP on ${address}: use the socket transport`);
     const broker = await this.#broker(url).catch((error: unknown) => {
-      throw new Error(`cannot listen on ${address}: ${describeError(error).replace(/^Error: /, "")}`);
+      throw new Error(`cannot listen on ${address}: ${messageOf(error)}`);
     });
     const chosen = name ?? crypto.randomUUID();
     const peers = new ListenerPeers(handler);
     const refused = reportSeldom(clock, report);
-    const stop = await broker.answerDials(chosen, (asked) => {
-      const dial = Dial.safeParse(parseJson(asked.data));
-      const say = (answer: z.infer<typeof Dialled>) => asked.respond(JSON.stringify(answer));
+    const stop = await broker.answerDials(chosen, (request) => {
+      const dial = Dial.safeParse(parseJson(request.data));
+      const respond = (answer: z.infer<typeof DialAnswer>) => request.respond(JSON.stringify(answer));
       if (!dial.success) {
         refused(url.host, "not a dial");
-        say({ refused: "it is not a dial" });
+        respond({ refused: "it is not a dial" });
         return;
       }
       if (!broker.ready) {
-        say({ refused: "it is coming back to its broker" });
+        respond({ refused: "it is reconnecting to its broker" });
         return;
       }
       const { inbox, id, proof } = dial.data;
       if (!sameSecret(proof, proofOf(token, id, chosen)) || broker.ends.has(`${id}h`)) {
         refused(url.host, "wrong token");
-        say({ refused: "the token was refused" });
+        respond({ refused: "the token was refused" });
         return;
       }
       const wire = this.#wire(broker, url, `${id}h`, `${inbox}.${id}g`, false);
-      say({ inbox: broker.inbox });
+      respond({ inbox: broker.inbox });
       wire.attach(peers.add(new WirePeer(`${url.host}/${chosen}#${id}`, wire, peers.handler, this.#options)));
     });
     return {
@@ -107,12 +109,12 @@ export class NatsTransport implements Transport {
   async connect(address: string, handler: Handler): Promise<Peer> {
     const { url, name } = parseNatsAddress(address);
     try {
-      if (name === null) throw new Error("it names nobody: write nats://HOST:PORT/NAME");
+      if (name === null) throw new Error("the address has no actor name; write nats://HOST:PORT/NAME");
       const broker = await this.#broker(url);
       if (!broker.ready) throw new Error("nothing answers there");
       return await this.#dial(broker, url, name, address, handler);
     } catch (error) {
-      throw new Error(`cannot connect to ${address}: ${describeError(error).replace(/^Error: /, "")}`);
+      throw new Error(`cannot connect to ${address}: ${messageOf(error)}`);
     }
   }
 
@@ -123,14 +125,14 @@ export class NatsTransport implements Transport {
     try {
       const proof = proofOf(this.#options.token, id, name);
       const dial = JSON.stringify({ inbox: broker.inbox, id, proof } satisfies z.infer<typeof Dial>);
-      const told = await broker.connection
+      const response = await broker.connection
         .request(`bunraku.dial.${name}`, dial, { timeout: this.#connectMsMax })
         .catch((error: unknown) => {
-          const nobody = error instanceof NoRespondersError || (error as Error).cause instanceof NoRespondersError;
-          throw new Error(nobody ? "nothing listens there" : `no answer within ${this.#connectMsMax} ms`);
+          const isAbsent = error instanceof NoRespondersError || (error as Error).cause instanceof NoRespondersError;
+          throw new Error(isAbsent ? "nothing listens there" : `no answer within ${this.#connectMsMax} ms`);
         });
-      const answer = Dialled.safeParse(parseJson(told.data));
-      if (!answer.success) throw new Error("what answers there is no actor");
+      const answer = DialAnswer.safeParse(parseJson(response.data));
+      if (!answer.success) throw new Error("the program that answers there is no actor");
       if ("refused" in answer.data) throw new Error(answer.data.refused);
       to = `${answer.data.inbox}.${id}h`;
     } catch (error) {
@@ -142,7 +144,7 @@ export class NatsTransport implements Transport {
     return peer;
   }
 
-  /** @param stores  whether what is worth it goes through the broker's work queue */
+  /** @param stores  whether finished episodes go through the work stream */
   #wire(broker: Broker, url: URL, end: string, to: string | (() => string), stores: boolean): NatsWire {
     const { clock, frameBytesMax, queuedBytesMax } = this.#options;
     const other = typeof to === "string" ? () => to : to;
@@ -182,7 +184,7 @@ export class NatsTransport implements Transport {
     return broker;
   }
 
-  /** Nothing stays open for nobody. */
+  /** Closes the connection to a broker that no listener and no connection uses. */
   async #leave(broker: Broker, url: URL): Promise<void> {
     if (!broker.unused) return;
     this.#brokers.delete(`${url.protocol}//${url.host}`);

@@ -1,27 +1,27 @@
 /**
- * One end of a connection that runs over a broker's subjects: order, parts, credit, silence. Knows no broker.
+ * One end of a connection over a broker's subjects: order, parts of frames, flow control, silence. Knows no broker.
  *
- * - Parcels are numbered, so they are handed on in order and once each, whichever way they came and however often.
- * - A broker has no back-pressure from end to end, so the reader says how many bytes it took; `queuedBytes` are the others.
- *   Parcels that came too early are held, at most `queuedBytesMax`; then the connection is closed.
- * - What is stored (see `isStored`) is acknowledged when its ask has been answered, and handed back if it never is.
+ * - Parcels carry numbers, so each is processed once and in order, however often it is delivered.
+ * - A broker has no flow control from end to end, so the reader reports how many bytes it took; `queuedBytes` counts the rest.
+ *   A parcel that arrives early is held. With more than `queuedBytesMax` held, the connection is closed.
+ * - A stored parcel (see `isStored`) is acknowledged when its ask has been answered, and given back if the connection ends first.
  */
 import type { Envelope, Frame } from "../frame.ts";
 import type { Wire, WirePeer } from "../peer.ts";
 import { type SilenceWatch, watchSilence } from "../silence.ts";
 import type { TransportOptions } from "../transport.ts";
 
-/** A part of a frame, its last part, a word about bytes taken (also the ping), the end. */
+/** A part of a frame, the last part, a count of bytes taken (also the ping), the end of the connection. */
 const kinds = { part: 0, last: 1, taken: 2, close: 3 } as const;
 type Kind = keyof typeof kinds;
 const kindOf = Object.keys(kinds) as Kind[];
 
-/** Kind, number from 1 (0: at once, out of order), bytes of the sender's taken so far. */
+/** Kind, number from 1 (0: out of order, processed at once), bytes of the other end taken so far. */
 const HEAD_BYTES = 1 + 4 + 8;
 
-/** Bytes taken are told at once from here on, else a little later, with others. */
-const TELL_BYTES = 64 * 1024;
-const TELL_MS = 5;
+/** From this many bytes taken, the reader reports at once; below, after `REPORT_MS`. */
+const REPORT_BYTES = 64 * 1024;
+const REPORT_MS = 5;
 
 interface Parcel {
   readonly kind: Kind;
@@ -34,7 +34,7 @@ interface Parcel {
 export interface Stored {
   readonly ask: number;
   ack(): void;
-  /** Not taken: the broker is to offer it again. */
+  /** Makes the broker deliver it again. */
   giveBack(): void;
 }
 
@@ -43,13 +43,13 @@ export interface NatsWireOptions extends Pick<TransportOptions, "clock" | "frame
   /** The largest parcel. */
   readonly parcelBytesMax: number;
   publish(parcel: Uint8Array): void;
-  /** Like `publish`, and the broker keeps it until the other end acknowledges it; null: this end stores nothing. */
+  /** Like `publish`, but the broker keeps the parcel until the other end acknowledges it; null: this end stores nothing. */
   readonly store: ((parcel: Uint8Array, number: number, ask: number) => void) | null;
-  /** This end is over. */
+  /** Called when this end is closed. */
   gone(): void;
 }
 
-/** What is worth a broker's disk: a finished episode took minutes to make. */
+/** Whether the broker keeps a message on disk. A finished episode took minutes to play. */
 const isStored = (envelope: Envelope): boolean => envelope.kind === "ask" && envelope.body.type === "episode.finished";
 
 export function encodeParcel(kind: Kind, number: number, taken: number, body: Uint8Array): Uint8Array<ArrayBuffer> {
@@ -62,7 +62,7 @@ export function encodeParcel(kind: Kind, number: number, taken: number, body: Ui
   return bytes;
 }
 
-/** @returns null if these bytes are no parcel */
+/** @returns null if the bytes are no parcel */
 export function decodeParcel(bytes: Uint8Array): Parcel | null {
   if (bytes.byteLength < HEAD_BYTES) return null;
   const head = new DataView(bytes.buffer, bytes.byteOffset, HEAD_BYTES);
@@ -84,14 +84,14 @@ export class NatsWire implements Wire {
   #lastSent = 0;
   #lastTaken = 0;
   #taken = 0;
-  #toldTaken = 0;
-  #cancelTelling: (() => void) | null = null;
-  /** Came before their turn, by number. */
+  #reportedTaken = 0;
+  #cancelReport: (() => void) | null = null;
+  /** Parcels that arrived early, by number. */
   readonly #held = new Map<number, { readonly parcel: Parcel; readonly stored: Stored | null }>();
   #heldBytes = 0;
   #parts: Uint8Array[] = [];
   #partsBytes = 0;
-  /** Handed on and not answered yet, by number. */
+  /** Stored parcels that were processed and not answered yet, by number. */
   readonly #unanswered = new Map<number, Stored>();
 
   constructor(options: NatsWireOptions) {
@@ -102,18 +102,18 @@ export class NatsWire implements Wire {
     return this.#sentBytes - this.#takenByOther;
   }
 
-  /** From now on what arrives is handed to this peer; what came before, too. */
+  /** Passes parcels to this peer, those that arrived before included. */
   attach(peer: WirePeer): void {
     this.#peer = peer;
     const { clock, silenceMsMax } = this.#options;
     this.#watch = watchSilence({
       clock,
       silenceMsMax,
-      ping: () => this.#tellTaken(),
+      ping: () => this.#reportTaken(),
       silent: (silentMs) => this.lose(`nothing was heard for ${Math.round(silentMs)} ms (limit ${silenceMsMax} ms)`),
     });
     peer.start();
-    this.#handOn();
+    this.#processHeld();
   }
 
   send(frame: Frame, envelope: Envelope): boolean {
@@ -136,14 +136,14 @@ export class NatsWire implements Wire {
     this.#end();
   }
 
-  /** The connection is gone, and the other end cannot be told. */
+  /** Ends without a message to the other end. */
   lose(reason: string): void {
     if (this.#closed) return;
     this.#end();
     this.#peer?.lost(reason);
   }
 
-  /** A parcel arrived, in any order, perhaps again. */
+  /** Called for each parcel, in any order; a parcel may come twice. */
   take(bytes: Uint8Array, stored: Stored | null): void {
     const parcel = decodeParcel(bytes);
     this.#watch?.heard();
@@ -159,31 +159,31 @@ export class NatsWire implements Wire {
       return;
     }
     if (number <= this.#lastTaken) {
-      // Delivered again: acknowledged if it was answered, else its newest delivery will be.
+      // A second delivery. If the first was not answered yet, this delivery is the one to acknowledge.
       if (stored !== null && this.#unanswered.has(number)) this.#unanswered.set(number, stored);
       else stored?.ack();
       return;
     }
     if (!this.#held.has(number)) this.#heldBytes += body.byteLength;
     this.#held.set(number, { parcel, stored });
-    this.#handOn();
+    this.#processHeld();
     if (this.#heldBytes > this.#options.queuedBytesMax) {
-      this.#peer?.refuse("overflow", `${this.#heldBytes} bytes came, and something before them did not`);
+      this.#peer?.refuse("overflow", `${this.#heldBytes} bytes arrived, but a parcel before them did not`);
     }
   }
 
-  #handOn(): void {
+  #processHeld(): void {
     while (this.#peer !== null && !this.#closed) {
       const next = this.#held.get(this.#lastTaken + 1);
       if (next === undefined) return;
       this.#held.delete(++this.#lastTaken);
       this.#heldBytes -= next.parcel.body.byteLength;
       if (next.stored !== null) this.#unanswered.set(this.#lastTaken, next.stored);
-      this.#hand(this.#peer, next.parcel);
+      this.#process(this.#peer, next.parcel);
     }
   }
 
-  #hand(peer: WirePeer, { kind, body }: Parcel): void {
+  #process(peer: WirePeer, { kind, body }: Parcel): void {
     if (kind === "close") {
       this.lose(new TextDecoder().decode(body));
       return;
@@ -213,25 +213,25 @@ export class NatsWire implements Wire {
 
   #took(bytes: number): void {
     this.#taken += bytes;
-    if (this.#taken - this.#toldTaken >= TELL_BYTES) this.#tellTaken();
-    else this.#cancelTelling ??= this.#options.clock.after(TELL_MS, () => this.#tellTaken());
+    if (this.#taken - this.#reportedTaken >= REPORT_BYTES) this.#reportTaken();
+    else this.#cancelReport ??= this.#options.clock.after(REPORT_MS, () => this.#reportTaken());
   }
 
-  #tellTaken(): void {
+  #reportTaken(): void {
     if (!this.#closed) this.#options.publish(this.#parcel("taken", 0, NOTHING));
   }
 
   #parcel(kind: Kind, number: number, body: Uint8Array): Uint8Array {
-    this.#toldTaken = this.#taken;
-    this.#cancelTelling?.();
-    this.#cancelTelling = null;
+    this.#reportedTaken = this.#taken;
+    this.#cancelReport?.();
+    this.#cancelReport = null;
     return encodeParcel(kind, number, this.#taken, body);
   }
 
   #end(): void {
     this.#closed = true;
     this.#watch?.stop();
-    this.#cancelTelling?.();
+    this.#cancelReport?.();
     for (const { stored } of this.#held.values()) stored?.giveBack();
     for (const stored of this.#unanswered.values()) stored.giveBack();
     this.#held.clear();

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
 import { Gate, type GateOptions } from "../../../actors/gate/gate.ts";
 import { Offers } from "../../../actors/gate/offers.ts";
-import { type End, Relay } from "../../../actors/gate/relay.ts";
+import { Relay, type RelayEnd } from "../../../actors/gate/relay.ts";
 import type { Tell } from "../../../actors/protocol.ts";
 import { createTransport } from "../../../actors/transport/create.ts";
 import { offering } from "../../../actors/transport/offer.ts";
@@ -54,7 +54,7 @@ async function stage(changed: Partial<GateOptions> = {}) {
     tls: null,
     actorsToken: ACTORS,
     connectionsMax: 100,
-    passes: [
+    joinTokens: [
       { token: BOTH, roles: ["sampler", "env-server"] },
       { token: SAMPLER, roles: ["sampler"] },
       { token: ENV, roles: ["env-server"] },
@@ -228,7 +228,11 @@ describe("a relay", () => {
   function end(queuedBytes = 0) {
     const sent: Uint8Array[] = [];
     const closed: string[] = [];
-    const it: End = { queuedBytes, send: (frame) => sent.push(frame) > 0, close: (reason) => void closed.push(reason) };
+    const it: RelayEnd = {
+      queuedBytes,
+      send: (frame) => sent.push(frame) > 0,
+      close: (reason) => void closed.push(reason),
+    };
     return { it, sent, closed };
   }
 

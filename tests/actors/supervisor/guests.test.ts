@@ -1,7 +1,8 @@
 /** Guests of a run: they come, are watched, fall silent and go. */
 import { beforeEach, expect, test } from "bun:test";
 import type { Tell } from "../../../actors/protocol.ts";
-import { type GuestEvent, Guests } from "../../../actors/supervisor/guests.ts";
+import { Guests } from "../../../actors/supervisor/guests.ts";
+import type { GuestEvent } from "../../../actors/supervisor/supervision.ts";
 import { sayHello, welcoming } from "../../../actors/transport/handshake.ts";
 import type { Peer } from "../../../actors/transport/transport.ts";
 import { RUN, World } from "../sampler/stage.ts";
@@ -20,8 +21,8 @@ beforeEach(async () => {
     heartbeatMs: 500,
     heartbeatDeadlineMs: 10_000,
     progressDeadlineMs: 60_000,
-    greet: () => [roster],
-    changed: () => void changes++,
+    firstMessages: () => [roster],
+    envServersChanged: () => void changes++,
     cut: (name) => void cuts.push(name),
     event: (event) => void events.push(event),
   });

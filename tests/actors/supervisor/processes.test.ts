@@ -43,7 +43,7 @@ describe("a supervisor of real processes", () => {
     "hears from a child where it listens and what it is doing",
     async () => {
       const { supervisor, events, lines } = await start({
-        greet: () => [{ type: "roster", learner: null, metricsSink: null, envServers: [] }],
+        firstMessages: () => [{ type: "roster", learner: null, metricsSink: null, envServers: [] }],
       });
       supervisor.start(testActor("child", { behaviour: "good", note: "a-token-for-tests" }));
       expect((await events.next("ready", "child")).url).toStartWith("ws://127.0.0.1:");
@@ -112,8 +112,8 @@ describe("a supervisor of real processes", () => {
     "finds a child that answers but whose computation hangs, and names it",
     async () => {
       const limits = { restartsMax: 0, progressDeadlineMs: 1000 };
-      const greet = (): Tell[] => [{ type: "roster", learner: null, metricsSink: null, envServers: [] }];
-      const { supervisor, events } = await start({ ...limits, greet });
+      const firstMessages = (): Tell[] => [{ type: "roster", learner: null, metricsSink: null, envServers: [] }];
+      const { supervisor, events } = await start({ ...limits, firstMessages });
       supervisor.start(testActor("child", { behaviour: "hung" }));
       const stuck = await events.next("stuck", "child");
       expect(stuck).toMatchObject({ child: "child", doing: "heard roster", lastMessage: "roster" });
