@@ -1,6 +1,5 @@
 /**
- * The compiled engine: a traced graph, run by onnxruntime. `run` blocks the JavaScript thread it is called on, so actors call
- * it inside a worker.
+ * The compiled engine: onnxruntime runs a traced graph. A run blocks its JavaScript thread, so actors run it in a worker.
  */
 import {
   type CompiledFunction,
@@ -62,7 +61,7 @@ class Compiled implements CompiledFunction {
     this.#name = name;
     this.#inputs = inputs;
     this.outputs = outputs;
-    // onnxruntime drops an input that nothing depends on, and then refuses to be given it.
+    // onnxruntime drops an unused input, and then refuses a value for it.
     const read = new Set(graph.nodes.flatMap((node) => node.inputs));
     this.#inputNames = Object.keys(inputs).filter((key) => read.has(key));
     this.#outputNames = Object.keys(outputs);
@@ -99,24 +98,24 @@ class Compiled implements CompiledFunction {
 const tensorOf = (array: DeviceArray | undefined): OrtTensor => (array as OrtArray).tensor;
 
 export interface CompiledOptions {
-  /** The CPU if left out. */
+  /** Default: the CPU. */
   readonly device?: Device;
-  /** Let webgpu compute on a driver that is software. */
+  /** Allow webgpu on a software driver. */
   readonly softwareAdapter?: boolean;
-  /** Where its arrays lie, which the device must be able to read; the device's own if left out. */
+  /** Memory of its arrays, which the device must be able to read. Default: the device's own. */
   readonly memory?: ArrayMemory;
-  /** Threads onnxruntime computes with on the CPU. */
+  /** Threads on the CPU. */
   readonly threads: number;
-  /** Write onnxruntime's per-node profile to this file prefix. */
+  /** File prefix for onnxruntime's per-node profile. */
   readonly profile?: string;
 }
 
 export interface CompiledEngine extends Engine {
-  /** On another device than the CPU: how many nodes of all that was compiled fell back to the CPU, by operator. */
+  /** On a GPU: the number of compiled nodes that run on the CPU instead, by operator. */
   readonly onCpu: ReadonlyMap<string, number>;
 }
 
-/** @throws {Error} in one line, if the device is not there. */
+/** @throws {Error} if the device is missing. */
 export function compiledEngine(options: CompiledOptions): CompiledEngine {
   const { threads, device = "cpu" } = options;
   if (!Number.isInteger(threads) || threads < 1)
@@ -141,7 +140,7 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
     toHost: (values) => memory.toHost(values),
     release: (values) => memory.release(values),
 
-    // A GPU computes one graph after the other.
+    // A GPU runs one graph at a time.
     lanes: device === "cpu" ? threads : 1,
     pieceValues: device === "cpu" ? 2 ** 15 : 2 ** 24,
 
@@ -157,7 +156,7 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
   };
 }
 
-/** For people: what computes. @throws {Error} in one line, if it is not there. */
+/** The device's name, for messages. @throws {Error} if it is missing. */
 export function deviceInWords(device: Device, { threads, softwareAdapter = false }: CompiledOptions): string {
   switch (device) {
     case "cpu":

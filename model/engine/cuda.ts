@@ -1,7 +1,6 @@
 /**
- * What computing on an NVIDIA GPU through onnxruntime takes: its CUDA provider, which is two libraries beside its own, too large for
- * the npm registry, which the package's post-install script downloads; and the memory of the first GPU, by the CUDA runtime
- * that the provider is linked to.
+ * NVIDIA GPUs for onnxruntime: its CUDA provider, two libraries that the package's post-install script downloads, and the
+ * memory of the first GPU, through the CUDA runtime that the provider is linked to.
  * Source: CUDA Runtime API, "Memory Management".
  */
 import { CString, dlopen, type Pointer, ptr } from "bun:ffi";
@@ -10,19 +9,19 @@ import { join } from "node:path";
 import type { DeviceMemory } from "./memory.ts";
 import { libraryFolder } from "./onnxruntime.ts";
 
-/** With a function that each of them has. */
+/** Each library with one of its functions. */
 const FILES = {
   "libonnxruntime_providers_shared.so": "Provider_GetHost",
   "libonnxruntime_providers_cuda.so": "GetProvider",
 };
 
-export const HOW_TO_GET_CUDA = "get them, on Linux on x64: bun node_modules/onnxruntime-node/script/install.js";
+export const HOW_TO_GET_CUDA = "on Linux x64, get them with: bun node_modules/onnxruntime-node/script/install.js";
 
-/** Whether the libraries are there; whether they load is `expectCudaProvider`'s to say. */
+/** True if the libraries exist; `expectCudaProvider` checks that they load. */
 export const hasCudaProvider = (folder = libraryFolder()): boolean =>
   Object.keys(FILES).every((file) => existsSync(join(folder, file)));
 
-/** @throws {Error} in one line, with what is missing. */
+/** @throws {Error} naming what is missing. */
 export function expectCudaProvider(folder = libraryFolder()): void {
   const missing = Object.keys(FILES).filter((file) => !existsSync(join(folder, file)));
   if (missing.length > 0) {
@@ -30,7 +29,7 @@ export function expectCudaProvider(folder = libraryFolder()): void {
       `onnxruntime's CUDA provider is not installed: ${missing.join(" and ")} ${missing.length > 1 ? "are" : "is"} not in ${folder}; ${HOW_TO_GET_CUDA}`,
     );
   }
-  // onnxruntime itself says only that a library failed to load.
+  // onnxruntime's own message does not name the library that failed to load.
   for (const [file, symbol] of Object.entries(FILES)) {
     try {
       dlopen(join(folder, file), { [symbol]: { args: [], returns: "ptr" } });
@@ -42,7 +41,7 @@ export function expectCudaProvider(folder = libraryFolder()): void {
   }
 }
 
-/** By the releases of CUDA that the provider is built for. */
+/** Of the CUDA releases that the provider is built for. */
 const RUNTIMES = ["libcudart.so.13", "libcudart.so.12"] as const;
 
 /** cudaMemcpyKind. */
@@ -60,13 +59,13 @@ function loadRuntime() {
         cudaGetErrorString: { args: ["i32"], returns: "ptr" },
       }).symbols;
     } catch {
-      // Perhaps the other one.
+      // Try the next one.
     }
   }
   throw new Error(`device cuda: neither ${RUNTIMES.join(" nor ")} loads; install CUDA`);
 }
 
-/** @throws {Error} in one line, if the CUDA runtime is not there. */
+/** @throws {Error} if the CUDA runtime does not load. */
 export function cudaMemory(): DeviceMemory {
   const cuda = loadRuntime();
   const check = (code: number, what: string) => {
@@ -74,17 +73,17 @@ export function cudaMemory(): DeviceMemory {
     throw new Error(`device cuda: ${what}: ${new CString(cuda.cudaGetErrorString(code)!)}`);
   };
   const copy = (to: Pointer, from: Pointer, bytes: number, kind: number) => {
-    check(cuda.cudaMemcpy(to, from, bytes, kind), `a copy of ${bytes} bytes`);
-    // A copy to the device may still be under way, and graphs run in a stream of their own.
+    check(cuda.cudaMemcpy(to, from, bytes, kind), `copying ${bytes} bytes`);
+    // A copy to the device may be unfinished, and graphs run in another stream.
     check(cuda.cudaDeviceSynchronize(), `waiting for a copy of ${bytes} bytes`);
   };
   return {
     allocate(bytes) {
       const cell = new BigUint64Array(new ArrayBuffer(8));
-      check(cuda.cudaMalloc(ptr(cell), bytes), `memory for an array of ${bytes} bytes`);
+      check(cuda.cudaMalloc(ptr(cell), bytes), `allocating an array of ${bytes} bytes`);
       return Number(cell[0]) as Pointer;
     },
-    free: (address) => check(cuda.cudaFree(address), "memory given back"),
+    free: (address) => check(cuda.cudaFree(address), "freeing memory"),
     send: (to, from, bytes) => copy(to, from, bytes, TO_DEVICE),
     fetch: (to, from, bytes) => copy(to, from, bytes, TO_HOST),
   };

@@ -1,7 +1,6 @@
 /**
- * A start-up proof for devices other than the CPU: a gradient and a decoding step of a tiny model, beside the CPU's. A single known
- * product is not enough: an operator that leaves one of its results unwritten gives gradients that are merely wrong (WebGPU's
- * norm did, in onnxruntime 1.30).
+ * A check at start-up of GPUs: compares a gradient and a decoding step of a tiny model with the CPU's. One known product is not
+ * enough: WebGPU's norm in onnxruntime 1.30 left a result unwritten, which made only the gradients wrong.
  */
 
 import { Decoder } from "../decode/decoder.ts";
@@ -14,7 +13,7 @@ import { sequence } from "../rng.ts";
 import { type CompiledEngine, compiledEngine } from "./compiled.ts";
 import type { Engine } from "./engine.ts";
 
-/** Heads that onnxruntime's own attention takes. */
+/** With a head width that onnxruntime's attention operator takes. */
 const MODEL = ModelConfig.parse({
   vocabulary: 64,
   width: 32,
@@ -26,23 +25,23 @@ const MODEL = ModelConfig.parse({
 });
 const TOKENS = Int32Array.of(3, 60, 1, 4, 1, 59, 26, 5);
 const LIMITS = { tokensMax: 8, lengthMultiple: 8, widthMultiple: 8 };
-/** Of what the CPU says; sums are taken in another order there. */
+/** Relative to the CPU's values; a GPU adds up in another order. */
 const RELATIVE_ERROR_MAX = 1e-3;
 
 /**
- * @returns for people: which operators have no kernel on the device, and run on the CPU instead.
- * @throws {Error} naming what differs from the CPU's, and by how much.
+ * @returns a text: the operators that run on the CPU instead, for lack of a kernel.
+ * @throws {Error} with the first value that differs from the CPU's, and by how much.
  */
 export async function deviceCheck(engine: CompiledEngine): Promise<string> {
   const [expected, found] = [await samples(compiledEngine({ threads: 1 })), await samples(engine)];
   for (const [name, values] of Object.entries(expected)) {
     const size = Math.max(...values.map(Math.abs));
     const errors = values.map((value, i) => Math.abs(found[name]![i]! - value) / size);
-    // Not a number is not small.
+    // NaN is an error too.
     if (errors.every((error) => error <= RELATIVE_ERROR_MAX)) continue;
     const worst = Math.max(...errors).toPrecision(2);
     throw new Error(
-      `engine ${engine.name} on ${engine.device} computes wrongly: its ${name} is off by ${worst} of the CPU's; choose another --device`,
+      `engine ${engine.name} on ${engine.device} computes wrong results: its ${name} differs by ${worst} from the CPU's (allowed ${RELATIVE_ERROR_MAX}); choose another --device`,
     );
   }
   const kinds = [...engine.onCpu].map(([operator, count]) => `${operator} ${count}`);

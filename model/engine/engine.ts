@@ -1,6 +1,6 @@
 /**
- * Where tensor functions run. The model is written once as functions of tfjs tensors; an engine makes such a function
- * runnable on some device. `eager` runs it op by op on a tfjs backend; `compiled` traces it once and runs the graph.
+ * The interface of an engine, which runs functions of tfjs tensors on a device. The model is written once as such functions.
+ * `compiled` traces a function once and runs the graph; `eager` and `tensorflow` run it op by op.
  */
 import type * as tf from "@tensorflow/tfjs-core";
 import { sizeOf, type TypedArray } from "./graph.ts";
@@ -16,35 +16,32 @@ export interface Spec {
 export const f32 = (...shape: number[]): Spec => ({ shape, dtype: "float32" });
 export const i32 = (...shape: number[]): Spec => ({ shape, dtype: "int32" });
 
-/** What computes the nodes of a traced graph. */
 export type Device = "cpu" | "webgpu" | "cuda";
 
-/** A pure function of tensors: no reading of values, no branching on them, static shapes. */
+/** A pure function of tensors. It reads no values, does not branch on them, and has static shapes. */
 export type TensorFunction = (inputs: Readonly<Record<string, tf.Tensor>>) => Readonly<Record<string, tf.Tensor>>;
 
 /**
- * A tensor that outlives a run, where the engine wants it. On a CPU it is the host memory that it was made over, so that
- * weights in shared memory are used where they lie. A GPU has a twin of that memory, and what was written to one of the two is
- * seen in the other after `Engine.toDevice` or `Engine.toHost`.
+ * A tensor that outlives a run. On a CPU it is a view of host memory, so weights in shared memory are used in place. On a GPU
+ * it is a copy of that memory; `Engine.toDevice` and `Engine.toHost` copy between the two.
  */
 export interface DeviceArray extends Spec {
-  /** The current contents; on a CPU the live memory, elsewhere a copy. */
+  /** The current values; on a CPU the live memory, on a GPU a copy. */
   read(): TypedArray;
   write(values: TypedArray): void;
 }
 
 export interface CompiledFunction {
-  /** What it computes, by name. */
   readonly outputs: Readonly<Record<string, Spec>>;
   /**
-   * @param inputs   one array per input named at compile time; none left out, none added.
-   * @param outputs  receive the results; an output may be the very array of an input of equal shape (in-place update).
+   * @param inputs   exactly one array per input of the compiled function.
+   * @param outputs  receive the results; an output may be the array of an input of equal shape (in-place update).
    */
   run(inputs: Readonly<Record<string, DeviceArray>>, outputs: Readonly<Record<string, DeviceArray>>): Promise<void>;
   dispose(): Promise<void>;
 }
 
-/** A function with its arrays, as `CompiledFunction.run` takes them. A job that runs often is best kept: it is checked once. */
+/** A function with its arrays, as `CompiledFunction.run` takes them. Reuse a job: an engine checks it at its first run only. */
 export interface Job {
   readonly run: CompiledFunction;
   readonly inputs: Readonly<Record<string, DeviceArray>>;
@@ -53,32 +50,32 @@ export interface Job {
 
 export interface Engine {
   readonly name: "compiled" | "eager" | "tensorflow";
-  /** For people: "cpu, 2 threads". */
+  /** For messages: "cpu, 2 threads". */
   readonly device: string;
-  /** @param backing  memory to use, of the right length; fresh zeros when left out. */
+  /** @param backing  memory of the right length; fresh zeros by default. */
   array(spec: Spec, backing?: Float32Array | Int32Array): DeviceArray;
-  /** Host memory was written to: the arrays over it, of which there must be some, hold that from now on. */
+  /** Copies host memory to the device's arrays over it; there must be one. */
   toDevice(values: TypedArray): void;
-  /** Host memory takes what the arrays over it hold. */
+  /** Copies the device's arrays over this host memory to it. */
   toHost(values: TypedArray): void;
-  /** No array over this memory is used any more. */
+  /** Frees the device's memory for these values; do not use arrays over them afterwards. */
   release(values: TypedArray): void;
-  /** Functions that can run side by side; 1 where they cannot. */
+  /** Number of functions that can run in parallel. */
   readonly lanes: number;
-  /** Most values of a long vector that are best worked on together: what a core's cache holds, or a GPU's spare memory. */
+  /** Best number of values to process at once in a long vector: it fits a core's cache, or a GPU's spare memory. */
   readonly pieceValues: number;
-  /** @param inLane  the function is for one lane: it computes on one thread, beside others. */
+  /** @param inLane  the function runs on one thread, in parallel with others. */
   compile(
     name: string,
     build: TensorFunction,
     inputs: Readonly<Record<string, Spec>>,
     inLane?: boolean,
   ): Promise<CompiledFunction>;
-  /** At most `lanes` lists, side by side, each in order. No list may write what another one reads or writes. */
+  /** Runs at most `lanes` lists in parallel, each in order. No list may write what another one reads or writes. */
   runLanes(lists: readonly (readonly Job[])[]): Promise<void>;
 }
 
-/** Largest model that lanes compute side by side, each with a gradient of its own; of a larger one, threads share each product. */
+/** Largest model for parallel lanes, which need a gradient each. For a larger one, threads share each product. */
 const LANE_MODEL_BYTES_MAX = 128 * 2 ** 20;
 
 /** Lanes for a model of these parameters. */
@@ -87,11 +84,7 @@ export function lanesFor({ lanes }: Engine, ...parameters: readonly Float32Array
   return bytes > LANE_MODEL_BYTES_MAX ? 1 : lanes;
 }
 
-/**
- * The memory of an array on a CPU: what was given, or fresh zeros.
- *
- * @throws {RangeError} if what was given has another length than the shape.
- */
+/** The memory of an array on a CPU. @throws {RangeError} if the given memory does not fit the shape. */
 export function memoryFor({ shape, dtype }: Spec, backing?: Float32Array | Int32Array): Float32Array | Int32Array {
   const length = sizeOf(shape);
   const values = backing ?? (dtype === "float32" ? new Float32Array(length) : new Int32Array(length));

@@ -1,19 +1,19 @@
 /**
- * A traced computation: values and nodes in static single assignment, in execution order. Node names are ONNX operator names.
- * Knows no tfjs and no runtime; `trace.ts` builds it, `onnx.ts` writes it, `compiled.ts` runs it.
+ * A traced computation: nodes in execution order; each value is assigned once. Operators have ONNX's names.
+ * Knows no tfjs and no runtime: trace.ts builds it, onnx.ts writes it, compiled.ts runs it.
  */
 
 export type DType = "float32" | "int32" | "int64" | "bool";
 export type TypedArray = Float32Array | Int32Array | BigInt64Array | Uint8Array;
 
-/** An attribute of a node. JavaScript has one number type, so floats are wrapped to tell them from integers. */
+/** A plain number is an integer; floats are wrapped. */
 export type Attribute = number | readonly number[] | string | { readonly float: number };
 
 export interface Node {
   readonly op: string;
-  /** "" is ONNX itself, "com.microsoft" are onnxruntime's fused operators. */
+  /** "" is ONNX, "com.microsoft" onnxruntime's fused operators. */
   readonly domain: "" | "com.microsoft";
-  /** Value names; "" is an optional input left out. */
+  /** Value names; "" for an absent optional input. */
   readonly inputs: readonly string[];
   readonly outputs: readonly string[];
   readonly attributes: Readonly<Record<string, Attribute>>;
@@ -43,7 +43,7 @@ export const roundUp = (value: number, multiple: number): number => Math.ceil(va
 /** Values of a tensor. */
 export const sizeOf = (shape: readonly number[]): number => shape.reduce((size, dim) => size * dim, 1);
 
-/** Drop nodes and constants that no output needs. */
+/** Drops nodes and constants that no output depends on. */
 export function prune(graph: Graph): Graph {
   const needed = new Set(graph.outputs.map((port) => port.name));
   const nodes: Node[] = [];

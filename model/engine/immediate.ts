@@ -1,7 +1,7 @@
 /**
- * An engine that runs each operation at once, on a backend of tfjs: the part that eager.ts and tensorflow.ts share.
+ * An engine that runs each operation at once on a tfjs backend; eager.ts and tensorflow.ts use it.
  *
- * - Arrays lie in the host's memory, where threads share weights; a run reads its inputs and writes its outputs there.
+ * - Arrays are host memory, which threads share. A run copies its inputs from there and its outputs to there.
  * - Between runs no tensor is alive.
  */
 import * as tf from "@tensorflow/tfjs-core";
@@ -11,8 +11,8 @@ import { hostMemory } from "./memory.ts";
 import { trace } from "./trace.ts";
 
 /**
- * @param backend  a registered one's name.
- * @param copies  true if tensors of this backend are the very memory that they were made of, which outputs may be written to.
+ * @param backend  name of a registered backend.
+ * @param copies   copy inputs, because tensors of this backend share the memory of their values, and an output may overwrite it.
  */
 export function immediateEngine(name: Engine["name"], device: string, backend: string, copies: boolean): Engine {
   return {
@@ -30,7 +30,7 @@ export function immediateEngine(name: Engine["name"], device: string, backend: s
     },
 
     async compile(what, build, inputs): Promise<CompiledFunction> {
-      // Traced for its shapes alone, which also holds this engine's functions to the rules of the compiled one.
+      // Tracing gives the shapes, and checks the function against the rules of the compiled engine.
       const { outputs } = trace(build, inputs);
       return {
         outputs,
@@ -40,14 +40,14 @@ export function immediateEngine(name: Engine["name"], device: string, backend: s
           void tf.engine().setBackend(backend);
           tf.tidy(() => {
             const tensors = Object.entries(inputs).map(([key, { shape, dtype }]) => {
-              // Without a copy it is sent at its first use, within this run: nothing writes to it before.
+              // Without a copy, the backend uploads it at its first use in this run, before any output is written.
               const values = given[key]!.read();
               return [key, tf.tensor((copies ? values.slice() : values) as Float32Array, [...shape], dtype)] as const;
             });
             const computed = build(Object.fromEntries(tensors));
             const fetched = Object.entries(computed).map(([key, tensor]) => [key, tensor.dataSync()] as const);
             for (const [key, values] of fetched) results[key]!.write(values as Float32Array);
-            // Also those that the function kept alive across a gradient's own scope.
+            // Dispose tensors that the function kept with tf.keep, too.
             for (const tensor of Object.values(computed)) tensor.dispose();
           });
         },

@@ -1,6 +1,6 @@
 /**
- * A lane's thread: waits for calls, makes them, says so. It has no objects of its own: a call is the addresses that
- * onnxruntime's `Run` takes, and everything behind them belongs to the thread that asks, which waits until they are done.
+ * The thread of a lane: it waits for calls, makes them and signals the end. It owns nothing: a call is the addresses that
+ * onnxruntime's `Run` takes, and the requesting thread keeps their memory alive until the end.
  */
 import { CALL_WORDS, type Call, DONE, type LaneMemory, ROUND, runner } from "./lanes.ts";
 

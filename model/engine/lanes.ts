@@ -1,10 +1,10 @@
 /**
- * Lanes: threads that run whole graphs side by side, for work that falls into independent parts, such as micro-batches.
- * Splitting every node among threads wakes them once a node; a lane is woken once for all its calls, and what it works on
- * stays in its own cache. (The reference step on 2 threads: 226 ms split inside, 129 ms in lanes; docs/log.md.)
+ * Lanes: threads that run whole graphs in parallel, for independent work such as micro-batches. Threads that share each node
+ * wake once a node; a lane wakes once for all its calls and keeps its data in its own cache. (The reference step on 2
+ * threads: 226 ms with shared nodes, 129 ms in lanes; docs/log.md.)
  *
- * - The caller's thread is the first lane and waits for the others, so memory behind a call needs to live no longer than `run`.
- * - Other lanes are Bun workers in this process: an address means the same to all of them.
+ * - The caller's thread is the first lane and waits for the others, so the memory of a call must live until `run` returns.
+ * - The other lanes are Bun workers of this process, so addresses are valid in all lanes.
  */
 import { CFunction, type Pointer } from "bun:ffi";
 import { subnormalsAsZero } from "./subnormals.ts";
@@ -13,7 +13,7 @@ import { subnormalsAsZero } from "./subnormals.ts";
 export type Call = readonly [bigint, bigint, bigint, bigint, bigint, bigint, bigint];
 export const CALL_WORDS = 7;
 
-/** Calls handed over at once; more are handed over in several rounds. */
+/** Most calls of a round; more take several rounds. */
 const CALLS_MAX = 256;
 
 /** Places in `signals`. */
@@ -21,7 +21,7 @@ export const ROUND = 0;
 export const DONE = 1;
 
 export interface LaneMemory {
-  /** Int32: the round asked for, the round done. */
+  /** Int32: the requested round, the finished round. */
   readonly signals: SharedArrayBuffer;
   /** Uint64: the number of calls, then the calls. After a round, the first word is its error status, or 0. */
   readonly calls: SharedArrayBuffer;
@@ -30,10 +30,8 @@ export interface LaneMemory {
 }
 
 /**
- * What makes calls, on this thread.
- *
  * @param run  address of onnxruntime's `Run`.
- * @returns a function that makes calls in order, up to the first that fails, and returns its error status, or null.
+ * @returns a function that makes calls in order on this thread, up to the first that fails, and returns its error status or null.
  */
 export function runner(run: number): (calls: Iterable<Call>) => Pointer | null {
   const args = ["ptr", "ptr", "ptr", "ptr", "u64", "ptr", "u64", "ptr"] as const;
@@ -103,9 +101,9 @@ export class Lanes {
   }
 
   /**
-   * Blocks until all calls were made: each list in order, the lists side by side. After an error a list goes no further.
+   * Runs the lists in parallel, each in order and up to its first error. Blocks until all are done.
    *
-   * @returns the error statuses, which are the caller's to release; empty if all went well.
+   * @returns the error statuses, for the caller to release; empty without errors.
    */
   run(lists: readonly (readonly Call[])[]): Pointer[] {
     const [own = [], ...rest] = lists;

@@ -1,4 +1,4 @@
-/** How each tfjs kernel that the model uses is written in ONNX. The model's own fused kernels are in `model/policy/ops.ts`. */
+/** Writes each tfjs kernel that the model uses as ONNX nodes. fused.ts has the model's own kernels. */
 import * as tf from "@tensorflow/tfjs-core";
 import { sizeOf } from "./graph.ts";
 import { type Lowering, lower } from "./trace.ts";
@@ -27,7 +27,7 @@ for (const [kernel, op] of Object.entries(UNARY)) {
   lower(kernel, ({ x }, _, to) => to.tensor(to.recorder.emit(op, [to.name(x!)])[0]!, x!.shape, x!.dtype));
 }
 
-// tfjs compares to 0/1 numbers it goes on to multiply by; ONNX compares to booleans.
+// tfjs' comparisons give numbers 0 and 1, which it multiplies by; ONNX' give booleans.
 const COMPARE = {
   Greater: "Greater",
   GreaterEqual: "GreaterOrEqual",
@@ -73,7 +73,7 @@ lower<tf.CastAttrs>("Cast", ({ x }, { dtype }, to) => {
 });
 
 function reshape(to: Lowering, x: Info, shape: readonly number[]): Info {
-  // A new tensor even where nothing changes: tfjs tells tensors apart by identity when it differentiates.
+  // Always a new tensor: tfjs' autodiff distinguishes tensors by identity.
   if (shape.join() === x.shape.join()) return to.tensor(to.name(x), shape, x.dtype);
   return to.tensor(to.recorder.emit("Reshape", [to.name(x), to.recorder.ints(shape)])[0]!, shape, x.dtype);
 }
@@ -96,7 +96,7 @@ lower<tf.BatchMatMulAttrs>("BatchMatMul", (inputs, { transposeA, transposeB }, t
   const turnB = transposeB && to.device === "webgpu";
   const b = turnB ? transpose(to, inputs["b"]!, swapLast(inputs["b"]!)) : inputs["b"]!;
   const rowsB = transposeB && !turnB;
-  // Turned over by itself: on several threads, onnxruntime's product of a transposed left factor is a sixth slower than both.
+  // A separate transpose: on several threads, onnxruntime's product with a transposed left factor is a sixth slower.
   const a = transposeA ? transpose(to, inputs["a"]!, swapLast(inputs["a"]!)) : inputs["a"]!;
   const columns = b.shape.at(rowsB ? -2 : -1)!;
   const batch = tf.backend_util.assertAndGetBroadcastShape(a.shape.slice(0, -2), b.shape.slice(0, -2));
@@ -189,7 +189,7 @@ lower<tf.GatherV2Attrs>("GatherV2", ({ x, indices }, attributes, to) => {
 lower<tf.UnsortedSegmentSumAttrs>("UnsortedSegmentSum", ({ x, segmentIds }, { numSegments }, to) => {
   const shape = [numSegments, ...x!.shape.slice(segmentIds!.shape.length)];
   const [zeros] = to.recorder.emit("Expand", [to.recorder.float(0), to.recorder.ints(shape)]);
-  // Reshaped before they are cast: WebGPU reshapes no 64-bit integers.
+  // Reshaped before the cast, because WebGPU does not reshape 64-bit integers.
   const column = reshape(to, segmentIds!, [...segmentIds!.shape, 1]);
   const inputs = [zeros!, cast(to, to.name(column), 7), to.name(x!)];
   return to.tensor(to.recorder.emit("ScatterND", inputs, 1, { reduction: "add" })[0]!, shape);

@@ -1,17 +1,17 @@
-/** Where the arrays of an engine lie: in the host's memory, or in a device's, beside the host's. */
+/** Memory of an engine's arrays: the host's, or a device's copy of it. */
 import { type Pointer, ptr } from "bun:ffi";
 import type { Engine } from "./engine.ts";
 import type { TypedArray } from "./graph.ts";
 
 export interface ArrayMemory extends Pick<Engine, "toDevice" | "toHost" | "release"> {
-  /** Address of the array over these values. @throws {Error} in one line, if there is no room for it. */
+  /** Address of the array over these values. @throws {Error} if there is no memory for it. */
   addressOf(values: TypedArray): Pointer;
 }
 
-/** Arrays are the host's memory itself. */
+/** Arrays are the host's memory. */
 export const hostMemory: ArrayMemory = {
   addressOf(values) {
-    // Asking for `buffer` makes small arrays move to memory of their own, once and for all; only then is the pointer final.
+    // The access to `buffer` moves a small array to its final memory; only then does the pointer stay valid.
     if (values.buffer.byteLength === 0) throw new RangeError("a tensor needs at least one value");
     return ptr(values);
   },
@@ -20,29 +20,29 @@ export const hostMemory: ArrayMemory = {
   release() {},
 };
 
-/** A device's memory. Each function blocks until it is done, and throws in one line if it cannot be. */
+/** A device's memory. Each function blocks until it is done. @throws {Error} if the device fails */
 export interface DeviceMemory {
   allocate(bytes: number): Pointer;
   free(address: Pointer): void;
-  /** To the device, from the host. */
+  /** Copies from the host to the device. */
   send(to: Pointer, from: Pointer, bytes: number): void;
-  /** To the host, from the device. */
+  /** Copies from the device to the host. */
   fetch(to: Pointer, from: Pointer, bytes: number): void;
 }
 
 /**
- * A twin on a device of each buffer in the host's memory that arrays are made over, so that what a graph reads stays there from
- * run to run, and arrays over parts of one buffer share memory there as they do here.
+ * Keeps a copy (twin) on the device of every host buffer with arrays. So inputs stay on the device between runs, and arrays
+ * over parts of one buffer share memory there too.
  */
 export class TwinMemory implements ArrayMemory {
   readonly #device: DeviceMemory;
   readonly #twins = new WeakMap<ArrayBufferLike, Pointer>();
-  /** Twins whose host memory JavaScript forgot. */
-  readonly #forgotten: FinalizationRegistry<Pointer>;
+  /** Frees the twin when the host's buffer is garbage-collected. */
+  readonly #collected: FinalizationRegistry<Pointer>;
 
   constructor(device: DeviceMemory) {
     this.#device = device;
-    this.#forgotten = new FinalizationRegistry((twin) => device.free(twin));
+    this.#collected = new FinalizationRegistry((twin) => device.free(twin));
   }
 
   addressOf({ buffer, byteOffset }: TypedArray): Pointer {
@@ -50,11 +50,10 @@ export class TwinMemory implements ArrayMemory {
     return (twin + byteOffset) as Pointer;
   }
 
-  /** As a copy of the whole buffer. */
   #make(buffer: ArrayBufferLike): Pointer {
     const twin = this.#device.allocate(buffer.byteLength);
     this.#twins.set(buffer, twin);
-    this.#forgotten.register(buffer, twin, buffer);
+    this.#collected.register(buffer, twin, buffer);
     this.#device.send(twin, ptr(new Uint8Array(buffer)), buffer.byteLength);
     return twin;
   }
@@ -72,7 +71,7 @@ export class TwinMemory implements ArrayMemory {
     const twin = this.#twins.get(buffer);
     if (twin === undefined) return;
     this.#twins.delete(buffer);
-    this.#forgotten.unregister(buffer);
+    this.#collected.unregister(buffer);
     this.#device.free(twin);
   }
 }

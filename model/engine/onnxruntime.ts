@@ -1,11 +1,11 @@
 /**
- * onnxruntime's C API through bun:ffi, on the library that the onnxruntime-node package carries. That package's own binding
- * copies every output of every run, preallocated or not (measured: 67 MB a decode step, docs/log.md); here a tensor is a
- * view of memory we own, and a run writes where it is told.
+ * onnxruntime's C API through bun:ffi, on the library of the onnxruntime-node package. That package's binding copies every
+ * output of every run (measured: 67 MB a decode step, docs/log.md). Here a tensor is a view of our memory, and a run writes
+ * into it.
  *
- * - Memory behind a tensor must outlive it and must not move, so whose it is is kept alive by its `OrtTensor`.
- * - A call that fails throws with onnxruntime's own words.
- * Source: onnxruntime/core/session/onnxruntime_c_api.h. The table of functions only ever grows at its end.
+ * - The memory of a tensor must outlive it and must not move, so an `OrtTensor` keeps the memory's owner alive.
+ * - A failed call throws onnxruntime's message.
+ * Source: onnxruntime/core/session/onnxruntime_c_api.h. New versions append to the table of functions.
  */
 import { CFunction, CString, dlopen, type FFITypeOrString, type Pointer, ptr, read } from "bun:ffi";
 import { dirname, join } from "node:path";
@@ -13,13 +13,13 @@ import type { Device, ElementType, Spec } from "./engine.ts";
 import { sizeOf } from "./graph.ts";
 import { type Call as LaneCall, Lanes } from "./lanes.ts";
 
-/** Version of the function table we ask for; every later library serves it too. */
+/** Version of the function table; later libraries support it too. */
 const API_VERSION = 24;
 
-/** Index of `Run`, which lanes call, in the OrtApi table. */
+/** Index of `Run` in the OrtApi table; lanes call it. */
 const RUN = 9;
 
-/** Index in the OrtApi table, then arguments and result. Functions that return a pointer return an error status, or null. */
+/** Index in the OrtApi table, arguments, result. A returned pointer is an error status, or null. */
 const FUNCTIONS = {
   getErrorMessage: [2, ["ptr"], "ptr"],
   createEnv: [3, ["i32", "ptr", "ptr"], "ptr"],
@@ -60,17 +60,16 @@ const ELEMENT_TYPES = { float32: 1, int32: 6 } as const satisfies Record<Element
 
 const VALUE_BYTES = 4;
 
-/** Session setting: keep which node was given to which provider. */
+/** Session setting: record the provider of each node. */
 const RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info";
 
 /** OrtAllocatorType and OrtMemType. */
 const ARENA = 1;
 const DEFAULT_MEMORY = 0;
 
-/** onnxruntime's names of the memories that tensors lie in. */
+/** onnxruntime's names of memories; "Cuda" is the first GPU's. */
 const MEMORIES = { cpu: "Cpu", cuda: "Cuda" } as const;
-/** What lies in the memory of the first GPU is used where it lies by providers for it. */
-export type OrtMemory = keyof typeof MEMORIES;
+type OrtMemory = keyof typeof MEMORIES;
 
 interface Runtime {
   readonly api: Api;
@@ -89,7 +88,7 @@ class Out {
   }
 }
 
-/** @throws {Error} with onnxruntime's message if `status` is one. */
+/** @throws {Error} with onnxruntime's message if `status` is an error. */
 function check(api: Api, status: Pointer | null): void {
   if (status === null) return;
   const message = new CString(api.getErrorMessage(status)!).toString();
@@ -97,7 +96,7 @@ function check(api: Api, status: Pointer | null): void {
   throw new Error(`onnxruntime: ${message}`);
 }
 
-/** Where the package keeps its libraries for this machine. */
+/** The package's folder of libraries for this machine. */
 export function libraryFolder(): string {
   const folder = join(dirname(Bun.resolveSync("onnxruntime-node/package.json", import.meta.dir)), "bin/napi-v6");
   return join(folder, process.platform, process.arch);
@@ -113,7 +112,7 @@ function libraryPath(): string {
 
 let loaded: Runtime | undefined;
 
-/** Loads the library at its first use in this thread. @throws {Error} naming the file if it cannot be. */
+/** Loads the library at its first use in this thread. @throws {Error} naming the file if that fails */
 function runtime(): Runtime {
   if (loaded !== undefined) return loaded;
   disableTelemetry();
@@ -129,8 +128,8 @@ function runtime(): Runtime {
   const env = new Out();
   check(api, api.createEnv(LOG_ERRORS, zeroEnded("bunraku"), env.cell));
   const memories = { cpu: memoryInfo(api, MEMORIES.cpu), cuda: memoryInfo(api, MEMORIES.cuda) };
-  // One arena for all sessions: each of its own would keep its peak for ever, half a gigabyte a compiled shape.
-  // The environment is the process's; in a second thread the arena is there already, and this says so.
+  // One arena for all sessions: an arena per session would keep its peak, half a gigabyte a compiled shape.
+  // The environment belongs to the process; in a second thread this call fails because the arena exists.
   const registered = api.registerAllocator(env.pointer, memories.cpu, null);
   if (registered !== null) api.releaseStatus(registered);
   const lanes = new Lanes(read.ptr(table, RUN * 8));
@@ -158,16 +157,16 @@ function memoryInfo(api: Api, name: string): Pointer {
   return made.pointer;
 }
 
-/** Tensors that JavaScript forgot are released. */
-const forgotten = new FinalizationRegistry<Pointer>((value) => void runtime().api.releaseValue(value));
+/** Releases a tensor when its object is garbage-collected. */
+const collected = new FinalizationRegistry<Pointer>((value) => void runtime().api.releaseValue(value));
 
-/** A tensor over memory of somebody else's. */
+/** A tensor over existing memory. */
 export class OrtTensor {
   readonly handle: Pointer;
-  /** Whose memory it is: as long as the tensor lives, so does this. */
+  /** Keeps the memory alive. */
   readonly owner: object;
 
-  /** @param address  of the first value. */
+  /** @param address  of the first value */
   constructor(memory: OrtMemory, address: Pointer, { shape, dtype }: Spec, owner: object) {
     const { api, memories } = runtime();
     this.owner = owner;
@@ -180,24 +179,24 @@ export class OrtTensor {
       api.createTensor(memories[memory], address, bytes, dimsPointer, dims.length, ELEMENT_TYPES[dtype], out.cell),
     );
     this.handle = out.pointer;
-    forgotten.register(this, this.handle);
+    collected.register(this, this.handle);
   }
 }
 
-export interface SessionOptions {
-  /** The CPU's if left out. */
+interface SessionOptions {
+  /** Default: the CPU. */
   readonly device?: Device;
   readonly threads: number;
   /** File prefix for onnxruntime's per-node profile. */
   readonly profile?: string;
 }
 
-/** Have a device other than the CPU compute what it can. @throws {Error} if it is not there. */
+/** Lets a GPU compute the nodes that it can. @throws {Error} if it is missing */
 function appendProvider(api: Api, settings: Pointer, device: Exclude<Device, "cpu">): void {
   check(api, api.addSessionConfigEntry(settings, zeroEnded(RECORD_ASSIGNMENT), zeroEnded("1")));
   if (device === "webgpu") {
     try {
-      // Of several adapters it takes the fastest by itself.
+      // It chooses the fastest adapter itself.
       check(api, api.appendProvider(settings, zeroEnded("WebGPU"), null, null, 0));
     } catch (cause) {
       const words = (cause as Error).message.trim().split(" was false. ").at(-1);
@@ -209,7 +208,7 @@ function appendProvider(api: Api, settings: Pointer, device: Exclude<Device, "cp
   const options = new Out();
   check(api, api.createCudaOptions(options.cell));
   try {
-    // Otherwise it rounds the factors of products to 10 bits behind the point.
+    // TF32 would round the factors of products to 10 bits of mantissa.
     const [key, value] = [zeroEnded("use_tf32"), zeroEnded("0")];
     check(api, api.updateCudaOptions(options.pointer, pointers([key]), pointers([value]), 1));
     check(api, api.appendCuda(settings, options.pointer));
@@ -218,7 +217,7 @@ function appendProvider(api: Api, settings: Pointer, device: Exclude<Device, "cp
   }
 }
 
-/** Operators of a session's nodes that the CPU computes, one for each node. */
+/** The operator of each node that runs on the CPU. */
 function nodesOnCpu(api: Api, session: Pointer): string[] {
   const [list, count, text] = [new Out(), new Out(), new Out()];
   const each = (): Pointer[] =>
@@ -242,7 +241,7 @@ export class OrtSession {
   readonly #outputNames: readonly Uint8Array[];
   readonly #inputNamePointers: BigUint64Array;
   readonly #outputNamePointers: BigUint64Array;
-  /** On another device than the CPU: operators of the nodes that fell back to the CPU, one for each node. */
+  /** On a GPU: the operator of each node that runs on the CPU instead. */
   readonly onCpu: readonly string[];
 
   /** @throws {Error} if onnxruntime refuses the model. */
@@ -253,14 +252,14 @@ export class OrtSession {
     const settings = made.pointer;
     check(api, api.setThreads(settings, options.threads));
     check(api, api.setLogSeverity(settings, LOG_ERRORS));
-    // Otherwise a second run takes all its memory in one new piece, beside those that the first run left in the arena.
+    // Otherwise a second run allocates all its memory in one new piece, beside the pieces that the first run left in the arena.
     check(api, api.disableMemPattern(settings));
     check(api, api.setOptimizationLevel(settings, OPTIMIZE_ALL));
     const entries = {
-      // Spinning threads steal time from the other actors on the same cores.
+      // Spinning threads would take time from other actors on the same cores.
       "session.intra_op.allow_spinning": "0",
       "session.use_env_allocators": "1",
-      // On several threads a transposition by itself is faster than inside the product (see lowerings.ts); on one it is not.
+      // On several threads a separate transpose is faster than one inside the product (lowerings.ts); on one it is not.
       ...(options.threads > 1 && { "optimization.disable_specified_optimizers": "MatmulTransposeFusion" }),
     };
     for (const [name, value] of Object.entries(entries)) {
@@ -283,7 +282,7 @@ export class OrtSession {
     this.#outputNamePointers = pointers(this.#outputNames);
   }
 
-  /** Tensors in the order of the names. */
+  /** @param inputs, outputs  in the order of the names */
   call(inputs: readonly OrtTensor[], outputs: readonly OrtTensor[]): OrtCall {
     this.expectOpen();
     const handles = (tensors: readonly OrtTensor[]) => BigUint64Array.from(tensors, ({ handle }) => BigInt(handle));
@@ -314,18 +313,18 @@ export class OrtSession {
   }
 }
 
-/** A session with its tensors, ready to be run. */
+/** A session with its tensors, ready to run. */
 export interface OrtCall {
   readonly session: OrtSession;
   readonly words: LaneCall;
-  /** What the words point at. */
+  /** Keeps the memory that the words point at alive. */
   readonly alive: readonly unknown[];
 }
 
 /**
- * Computes until done: each list in order, the lists side by side, the first of them on this thread.
+ * Runs the lists in parallel, each in order, the first one on this thread. Blocks until all are done.
  *
- * @throws {Error} with onnxruntime's message for the first call that failed.
+ * @throws {Error} with onnxruntime's message for the first failed call.
  */
 export function runCalls(lists: readonly (readonly OrtCall[])[]): void {
   const { api, lanes } = runtime();
@@ -337,5 +336,5 @@ export function runCalls(lists: readonly (readonly OrtCall[])[]): void {
 
 const addressOf = (words: BigUint64Array) => (words.length === 0 ? 0n : BigInt(ptr(words)));
 
-/** C strings as the array of pointers that C expects. The strings must outlive it. */
+/** C strings as an array of pointers; the strings must outlive it. */
 const pointers = (strings: readonly Uint8Array[]) => BigUint64Array.from(strings, (bytes) => BigInt(ptr(bytes)));

@@ -1,6 +1,6 @@
 /**
- * The wire format of protobuf, by hand: a dozen message types are written (ONNX, TensorBoard, W&B) and none is read.
- * Field numbers stand where a message is built, with their source.
+ * Writes protobuf's wire format, for a few message types of ONNX and TensorBoard. The code that builds a message has the field
+ * numbers and their source.
  */
 const utf8 = new TextEncoder();
 

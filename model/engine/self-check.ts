@@ -1,8 +1,8 @@
-/** A start-up proof that an engine computes: some devices accept work and return zeros. */
+/** A check at start-up that an engine computes: some devices accept work and return zeros. */
 import * as tf from "@tensorflow/tfjs-core";
 import { type Engine, f32 } from "./engine.ts";
 
-/** @throws {Error} naming the engine, what it should have said and what it said. */
+/** @throws {Error} with the engine, the expected and the found product. */
 export async function selfCheck(engine: Engine): Promise<void> {
   const product = await engine.compile("self-check", ({ a, b }) => ({ c: tf.matMul(a!, b!) }), {
     a: f32(2, 3),
@@ -18,7 +18,7 @@ export async function selfCheck(engine: Engine): Promise<void> {
   const found = c.read().join();
   if (found !== expected) {
     throw new Error(
-      `engine ${engine.name} on ${engine.device} computes wrongly: a known product is ${found}, not ${expected}`,
+      `engine ${engine.name} on ${engine.device} computes wrong results: a known product is ${found}, not ${expected}; choose another engine or --device`,
     );
   }
 }

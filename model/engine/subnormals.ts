@@ -1,20 +1,20 @@
 /**
- * Subnormal numbers (smaller than 1.2e-38) taken as zero, on the calling thread: attention's softmax makes one of every place
- * behind the causal mask, and a CPU computes with each a hundred times slower than with other numbers.
+ * Treats subnormal numbers (smaller than 1.2e-38) as zero on the calling thread. Attention's softmax makes one of every masked
+ * place, and a CPU is a hundred times slower with them.
  *
- * The switch is in a thread's floating-point environment, which C's fegetenv and fesetenv read and write. Only what runs between
- * on and off is affected, so JavaScript keeps its own arithmetic.
+ * The switch is in the thread's floating-point environment (C's fegetenv and fesetenv). It is on only while `run` runs, so
+ * JavaScript's own arithmetic does not change.
  * Source: Intel 64 manual, volume 1, 10.2.3 (MXCSR: FTZ, DAZ); glibc, sysdeps/x86_64/fpu/bits/fenv.h (its place in fenv_t).
  */
 import { dlopen, type Pointer, ptr } from "bun:ffi";
 
 const FENV_BYTES = 32;
-/** Of MXCSR in fenv_t, in 32-bit words. */
+/** Place of MXCSR in fenv_t, in 32-bit words. */
 const MXCSR = 7;
 const FLUSH_TO_ZERO = 1 << 15;
 const SUBNORMALS_ARE_ZERO = 1 << 6;
 
-/** @returns a function that runs another one with subnormal numbers as zero; just runs it where the machine is not known. */
+/** @returns a function that runs another one with subnormals as zero; on unknown machines it only runs it. */
 export function subnormalsAsZero(): <T>(run: () => T) => T {
   if (process.platform !== "linux" || process.arch !== "x64") return (run) => run();
   const { fegetenv, fesetenv } = dlopen("libm.so.6", {

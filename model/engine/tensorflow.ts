@@ -1,6 +1,6 @@
 /**
- * The tensorflow engine: each operation runs at once on libtensorflow, through the kernels of @tensorflow/tfjs-node-gpu. For a
- * learner that owns an NVIDIA GPU; on a CPU too.
+ * The tensorflow engine: each operation runs at once on libtensorflow, through the kernels of @tensorflow/tfjs-node-gpu. Meant
+ * for a learner on an NVIDIA GPU; it runs on a CPU too.
  */
 import { createRequire } from "node:module";
 import * as tf from "@tensorflow/tfjs-core";
@@ -12,12 +12,7 @@ const BACKEND = "tensorflow";
 
 let loaded: { readonly library: Library; readonly path: string } | undefined;
 
-/** What the package's backend offers to kernels. */
-interface NodeBackend {
-  executeSingleOutput(name: string, attributes: object[], inputs: tf.TensorInfo[]): tf.TensorInfo;
-}
-
-/** TensorFlow's state is the process's: one library and one device. */
+/** TensorFlow's state belongs to the process: one library and one device. */
 function load(path: string, options: LibraryOptions): Library {
   if (loaded !== undefined) {
     if (loaded.path === path) return loaded.library;
@@ -27,23 +22,13 @@ function load(path: string, options: LibraryOptions): Library {
   const require = createRequire(import.meta.url);
   const kernels = "@tensorflow/tfjs-node-gpu/dist";
   require(`${kernels}/register_all_kernels.js`);
-  const { NodeJSKernelBackend, createTensorsTypeOpAttr } = require(`${kernels}/nodejs_kernel_backend.js`);
+  const { NodeJSKernelBackend } = require(`${kernels}/nodejs_kernel_backend.js`);
   tf.registerBackend(BACKEND, () => new NodeJSKernelBackend(library, "@tensorflow/tfjs-node-gpu"));
-  // The one kernel of ours that the package lacks.
-  tf.registerKernel({
-    kernelName: "LogSoftmax",
-    backendName: BACKEND,
-    kernelFunc: ({ inputs, backend }) => {
-      const logits = inputs["logits"]!;
-      const attributes = [createTensorsTypeOpAttr("T", logits.dtype)];
-      return (backend as unknown as NodeBackend).executeSingleOutput("LogSoftmax", attributes, [logits]);
-    },
-  });
   loaded = { library, path };
   return library;
 }
 
-/** @throws {LibraryError} if `path` holds no usable TensorFlow, or has not the device that was asked for. */
+/** @throws {LibraryError} if `path` is no usable TensorFlow, or lacks the device. */
 export function tensorflowEngine(path: string, options: LibraryOptions): Engine {
   const library = load(path, options);
   const { TF_Version: version } = library;

@@ -1,6 +1,6 @@
 /**
- * A tfjs backend that computes nothing: every kernel call becomes a node of a `Graph`.
- * Gradients need no code here, since tfjs' own autodiff calls kernels too.
+ * A tfjs backend that records instead of computing: every kernel call becomes a node of a `Graph`. Gradients work too, because
+ * tfjs' autodiff calls kernels.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import type { Device, Spec, TensorFunction } from "./engine.ts";
@@ -15,24 +15,24 @@ import {
   type TypedArray,
 } from "./graph.ts";
 
-/** A tensor's place in the graph being traced. `bool` of tfjs is int32 here, as its kernels expect arithmetic on it. */
+/** A tensor of the traced graph. tfjs' bool is int32 here, because its kernels do arithmetic on it. */
 interface Recorded {
   readonly shape: readonly number[];
   readonly dtype: tf.DataType;
-  /** Values given by the program; becomes a constant when a node uses it. */
+  /** A literal of the program; it becomes a constant when a node uses it. */
   readonly values?: tf.backend_util.BackendValues;
   name?: string;
 }
 
-/** The graph under construction. */
+/** Builds a graph. */
 export class Recorder {
   readonly #nodes: Node[] = [];
   readonly #constants = new Map<string, Constant>();
-  /** Equal nodes are one node: (op, inputs, attributes) → outputs. */
+  /** Outputs by (op, inputs, attributes). */
   readonly #known = new Map<string, string[]>();
   #count = 0;
 
-  /** Add a node and return the names of its outputs. Equal nodes are added once. */
+  /** Adds a node, unless there is an equal one. @returns the names of its outputs */
   emit(
     op: string,
     inputs: readonly string[],
@@ -64,7 +64,7 @@ export class Recorder {
     return this.constant([], "float32", Float32Array.of(value));
   }
 
-  /** `results` pairs each output port with the value it shows. A value gets its first port's name; more ports are copies. */
+  /** @param results  each output port with its value. A value takes the name of its first port; further ports are copies. */
   finish(inputs: readonly Port[], results: readonly { readonly port: Port; readonly value: string }[]): Graph {
     const produced = new Set(this.#nodes.flatMap((node) => node.outputs));
     const renamed = new Map<string, string>();
@@ -148,16 +148,15 @@ class TraceBackend extends tf.KernelBackend {
   override dispose(): void {}
 }
 
-/** A backend for each device, as not every one has a kernel for everything. */
+/** A backend for each device, because devices differ in their operators. */
 const DEVICES = ["cpu", "webgpu", "cuda"] as const satisfies Device[];
 const backendName = (device: Device) => `trace for ${device}`;
 for (const device of DEVICES) tf.registerBackend(backendName(device), () => new TraceBackend());
 const backend = () => tf.engine().backend as TraceBackend;
 
-/** What a lowering of one kernel may do. */
+/** What the lowering of a kernel can use. */
 export interface Lowering {
   readonly recorder: Recorder;
-  /** What the graph is for: onnxruntime has not every operator on each. */
   readonly device: Device;
   name(tensor: tf.TensorInfo): string;
   tensor(name: string, shape: readonly number[], dtype?: tf.DataType): tf.TensorInfo;
@@ -170,7 +169,7 @@ export type Kernel<A> = (
   to: Lowering,
 ) => tf.TensorInfo | tf.TensorInfo[];
 
-/** Say how a tfjs kernel is written as ONNX nodes. @param devices  on others a fused kernel's definition is. */
+/** Registers how a tfjs kernel becomes ONNX nodes. @param devices  the others run a fused kernel's definition */
 export function lower<A = object>(kernelName: string, kernel: Kernel<A>, devices: readonly Device[] = DEVICES): void {
   for (const device of devices) {
     tf.registerKernel({
@@ -191,9 +190,8 @@ export function lower<A = object>(kernelName: string, kernel: Kernel<A>, devices
 }
 
 /**
- * Record what `build` computes.
+ * Records the graph of `build` for a device.
  *
- * @param device  what it is to run on.
  * @returns the graph; its inputs are named as in `inputs`, its outputs `out.NAME` for each key of the result.
  */
 export function trace(

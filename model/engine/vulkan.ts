@@ -1,6 +1,6 @@
 /**
- * Which GPUs Vulkan lists, through which onnxruntime's WebGPU computes on Linux: it does not say itself what it computes on, and
- * takes a driver that is software, or computes nothing, without a word.
+ * The GPUs that Vulkan lists. On Linux onnxruntime's WebGPU runs on Vulkan; it does not name its adapter, and silently takes a
+ * software driver.
  * Source: vulkan_core.h (VkInstanceCreateInfo, VkPhysicalDeviceProperties).
  */
 import { dlopen, type Pointer, ptr } from "bun:ffi";
@@ -18,19 +18,20 @@ const LOADER = "libvulkan.so.1";
 const INSTANCE_CREATE_INFO = 1;
 const INSTANCE_CREATE_INFO_BYTES = 64;
 const PROPERTIES_BYTES = 824;
-/** Within the properties: a number of `KINDS`, and a zero-ended text. */
+/** Places in the properties: an index of `KINDS`, and a zero-ended text. */
 const KIND_OFFSET = 16;
 const NAME = { offset: 20, bytes: 256 };
 const ADAPTERS_MAX = 16;
 
-/** @throws {Error} in one line, if there is no Vulkan, or it has no driver. */
+/** @throws {Error} if Vulkan or its driver is missing. */
 export function vulkanAdapters(): Adapter[] {
   const { symbols: vulkan } = load();
   const create = new Uint32Array(INSTANCE_CREATE_INFO_BYTES / 4);
   create[0] = INSTANCE_CREATE_INFO;
   const instance = new BigUint64Array(1);
   const made = vulkan.vkCreateInstance(ptr(create), null, ptr(instance));
-  if (made !== 0) throw new Error(`Vulkan finds no driver (vkCreateInstance gives ${made}); install the GPU's`);
+  if (made !== 0)
+    throw new Error(`device webgpu: Vulkan finds no driver (vkCreateInstance gives ${made}); install the GPU's driver`);
   const handle = Number(instance[0]) as Pointer;
   try {
     const count = Uint32Array.of(ADAPTERS_MAX);
@@ -57,17 +58,18 @@ function load() {
       vkDestroyInstance: { args: ["ptr", "ptr"], returns: "void" },
     });
   } catch {
-    throw new Error(`${LOADER} is not there: webgpu needs Vulkan's loader (Debian: libvulkan1) and the GPU's driver`);
+    throw new Error(
+      `device webgpu: ${LOADER} is missing; install Vulkan's loader (Debian: libvulkan1) and the GPU's driver`,
+    );
   }
 }
 
 /**
- * The adapter that WebGPU takes when asked for high performance, as Dawn orders them.
+ * The adapter that WebGPU takes for high performance, in Dawn's order.
  *
- * @param adapters  null where nobody lists them: on macOS it is Metal's, on Windows Direct3D's.
- * @param softwareAllowed  whether one that is software will do.
- * @returns what to call it.
- * @throws {Error} in one line, if there is none, or only software.
+ * @param adapters  null where the system does not list them: macOS (Metal) and Windows (Direct3D).
+ * @returns its name.
+ * @throws {Error} if there is none, or only software and that is not allowed.
  */
 export function webgpuAdapter(adapters: readonly Adapter[] | null, softwareAllowed: boolean): string {
   if (adapters === null) return "an adapter that the system does not name";
@@ -77,6 +79,6 @@ export function webgpuAdapter(adapters: readonly Adapter[] | null, softwareAllow
   if (taken.kind !== "software") return taken.name;
   if (softwareAllowed) return `${taken.name}, software`;
   throw new Error(
-    `device webgpu: Vulkan lists no GPU, only ${taken.name}, which is software; choose --device cpu, or ask for it: --engine.softwareAdapter=true`,
+    `device webgpu: Vulkan lists no GPU, only ${taken.name}, which is software; choose --device cpu, or allow it with --engine.softwareAdapter=true`,
   );
 }

@@ -1,34 +1,37 @@
 /**
- * Each reasoning scored under its own prompt and under the others', by teacher forcing: what mutual-information.ts measures
- * collapse from. Knows no episode; which turns are compared is the caller's choice.
+ * Scores each reasoning under its own prompt and under the others' by teacher forcing, for mutual-information.ts. Knows no
+ * episode; the caller chooses the turns.
  *
- * - N reasonings under M distinct prompts cost N * M scored rows of prompt and reasoning together.
+ * - N reasonings under M distinct prompts cost N * M scored rows of prompt and reasoning.
  *
  * Source: RAGEN-2, https://arxiv.org/abs/2604.06268, CollapseDetector.
  */
 import { type BatchLimits, microBatches, type Sequence } from "../learn/batch.ts";
 import type { Network } from "../learn/network.ts";
+import { mean } from "../statistics.ts";
 import { type CrossScores, pairUp } from "./mutual-information.ts";
 
-/** A turn's reasoning and what it was written after. */
+/** The reasoning of a turn with its prompt. */
 export interface Reasoned {
-  /** Everything before the first token of the reasoning, at least one token. */
+  /** All tokens before the reasoning, at least one. */
   readonly prompt: Int32Array;
-  /** At least one token; without the token that closes it. */
+  /** At least one token; without the closing token. */
   readonly reasoning: Int32Array;
 }
 
-/** @throws {RangeError} if there is no turn, or one without prompt or reasoning. */
+/** @throws {RangeError} if there is no turn, or a turn has no prompt or no reasoning. */
 export async function crossScores(
   network: Pick<Network, "score">,
   turns: readonly Reasoned[],
   limits: BatchLimits,
   temperature: number,
 ): Promise<CrossScores> {
-  turns.forEach(({ prompt, reasoning }, i) => {
-    if (prompt.length > 0 && reasoning.length > 0) return;
-    throw new RangeError(`turn ${i} has ${prompt.length} tokens of prompt and ${reasoning.length} of reasoning`);
-  });
+  for (const [i, { prompt, reasoning }] of turns.entries()) {
+    if (prompt.length > 0 && reasoning.length > 0) continue;
+    throw new RangeError(
+      `turn ${i} has ${prompt.length} tokens of prompt and ${reasoning.length} of reasoning; at least 1 each`,
+    );
+  }
   const { columns, rows, own } = pairUp(
     turns.map(({ prompt }) => prompt.join(" ")),
     Math.max(1, turns.length),
@@ -37,7 +40,6 @@ export async function crossScores(
     columns.map((column) => joined(turns[column]!.prompt, turns[row]!.reasoning)),
   );
   const { logProbs } = await network.score(microBatches(sequences, limits), temperature);
-  const mean = (values: Float32Array) => values.reduce((sum, value) => sum + value, 0) / values.length;
   return {
     perToken: rows.map((_, i) => columns.map((_, j) => mean(logProbs[i * columns.length + j]!))),
     lengths: rows.map((row) => turns[row]!.reasoning.length),

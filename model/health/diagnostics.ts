@@ -1,4 +1,4 @@
-/** Single numbers about a rollout that say whether training is sound. Pure; what they mean together: echo-trap.ts. */
+/** Diagnostics of a rollout, as single numbers. echo-trap.ts combines them into a verdict. */
 import { checkLength } from "../learn/advantage/rows.ts";
 import { deviation, mean, positionsBy, variance } from "../statistics.ts";
 
@@ -7,12 +7,10 @@ export interface Spread {
   readonly rewardStd: number;
   /** Share of those groups whose rewards are all equal. */
   readonly zeroStdShare: number;
-  /** Groups of at least two. */
-  readonly groupCount: number;
 }
 
 /**
- * How much groups differ within themselves, before or after a filter. RAGEN's earliest sign of collapse.
+ * Spread of rewards within groups: RAGEN's earliest sign of collapse.
  *
  * Source: https://arxiv.org/abs/2504.20073, section 4.
  *
@@ -28,15 +26,14 @@ export function rewardSpread(rewards: ArrayLike<number>, groups: ArrayLike<numbe
   return {
     rewardStd: mean(stds),
     zeroStdShare: stds.filter((std) => std === 0).length / stds.length,
-    groupCount: stds.length,
   };
 }
 
 /**
- * `1 - var(return - value) / var(return)` over written tokens: 1 is a perfect critic, 0 one that says the mean, below 0 a
- * harmful one. Population variances.
+ * `1 - var(return - value) / var(return)` over written tokens, with population variances: 1 is a perfect critic, 0 predicts
+ * the mean, below 0 is worse than the mean.
  *
- * @returns null if the returns do not vary (or nothing is written): then there is nothing to explain.
+ * @returns null if the returns are constant or no token is written.
  */
 export function explainedVariance(values: Float32Array, returns: Float32Array, written: Uint8Array): number | null {
   checkLength("values", values, written.length);
@@ -45,21 +42,15 @@ export function explainedVariance(values: Float32Array, returns: Float32Array, w
   const targets = at.map((i) => returns[i]!);
   if (targets.length === 0) return null;
   const spread = variance(targets, 0);
-  return spread === 0
-    ? null
-    : 1 -
-        variance(
-          at.map((i) => returns[i]! - values[i]!),
-          0,
-        ) /
-          spread;
+  if (spread === 0) return null;
+  const errors = at.map((i) => returns[i]! - values[i]!);
+  return 1 - variance(errors, 0) / spread;
 }
 
 /**
- * Share of n-grams that the text had before: 0 for no repetition, near 1 for a loop.
+ * Share of n-grams that occurred before: 0 without repetition, near 1 for a loop.
  *
- * @param tokens one reply, or all that the policy wrote in an episode.
- * @returns null if there is no n-gram.
+ * @returns null if there are fewer than n tokens.
  */
 export function repetition(tokens: ArrayLike<number>, n: number): number | null {
   if (!Number.isInteger(n) || n < 1) throw new RangeError(`n-grams have at least 1 token, got n ${n}`);

@@ -1,22 +1,21 @@
 /**
- * When to give up a run: RAGEN-2's three early stops, behind a success gate. A pure reducer over recorded numbers; knows
- * no clock, no run and no log.
+ * RAGEN-2's three early stops with a success gate. A pure reducer over recorded numbers; knows no clock, no run and no log.
  *
- * - A solved task is not a collapsed one: with success at or above `solvedAt`, constant groups and empty selections are
- *   what success looks like, and their counts start anew.
- * - The state is plain data: it may be saved, and a recorded run gives the same answer offline.
+ * - With success at or above `solvedAt`, constant groups and empty selections are expected, and their counts restart.
+ * - The state is plain data, so it can be saved, and a recorded run gives the same answer offline.
  */
 import { mean } from "../statistics.ts";
 
 export interface StopRule {
-  /** Updates whose mean in-group std is the baseline, and how many in a row must lie below `collapseShare` of it. */
+  /** The baseline is the mean in-group std of these first updates. */
   readonly baselineUpdates: number;
+  /** Stop after so many updates in a row below `collapseShare` of the baseline. */
   readonly collapseUpdates: number;
   readonly collapseShare: number;
-  /** Validations in a row with success below `validationMin` in any env. */
+  /** Stop after so many validations in a row with success below `validationMin` in any env. */
   readonly validations: number;
   readonly validationMin: number;
-  /** Updates in a row whose filter kept nothing. */
+  /** Stop after so many updates in a row whose filter kept nothing. */
   readonly emptyUpdates: number;
   readonly solvedAt: number;
 }
@@ -33,9 +32,9 @@ export const STOP_RULE: StopRule = {
 };
 
 export interface StopState {
-  /** In-group stds of the first updates, until there are `baselineUpdates`. */
+  /** In-group stds of the first `baselineUpdates` updates. */
   readonly baseline: readonly number[];
-  /** How many in a row, up to now. */
+  /** Present streaks. */
   readonly collapsed: number;
   readonly failed: number;
   readonly empty: number;
@@ -43,27 +42,27 @@ export interface StopState {
 
 export const STOP_START: StopState = { baseline: [], collapsed: 0, failed: 0, empty: 0 };
 
-/** What one update measured. */
+/** Measurements of one update. */
 export interface StopPoint {
   /** Share of played episodes solved. */
   readonly success: number;
   /** Mean in-group std of the raw reward, before filtering. */
   readonly rewardStd: number;
   readonly groupsKept: number;
-  /** Lowest validation success over envs; left out where the update was not validated. */
+  /** Lowest validation success over envs; absent without a validation. */
   readonly validation?: number;
 }
 
 export interface Stop {
   readonly kind: "reward_variance_collapse" | "low_validation_success" | "empty_filtered_steps";
-  /** For people: what was measured, against what. */
+  /** A sentence with the measurement and its limit. */
   readonly reason: string;
 }
 
 /**
  * Source: RAGEN-2, https://arxiv.org/abs/2604.06268, and its code's thresholds.
  *
- * @returns the state after the point, and a stop if one is due.
+ * @returns the next state, and the stop if there is one.
  */
 export function watchForStop(
   state: StopState,
@@ -81,10 +80,10 @@ export function watchForStop(
     failed: validation === undefined ? state.failed : validation < rule.validationMin ? state.failed + 1 : 0,
     empty: point.groupsKept === 0 && !solved ? state.empty + 1 : 0,
   };
-  return { state: next, stop: due(next, rule) };
+  return { state: next, stop: stopOf(next, rule) };
 }
 
-function due({ baseline, collapsed, failed, empty }: StopState, rule: StopRule): Stop | null {
+function stopOf({ baseline, collapsed, failed, empty }: StopState, rule: StopRule): Stop | null {
   const percent = (share: number) => `${Number((100 * share).toPrecision(3))} %`;
   if (collapsed >= rule.collapseUpdates) {
     const reason = `in-group reward std was below ${percent(rule.collapseShare)} of its start (${mean(baseline).toPrecision(3)}) for ${collapsed} updates`;

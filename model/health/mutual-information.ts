@@ -1,9 +1,9 @@
 /**
- * Does the reasoning still depend on the prompt? Collapse metrics of RAGEN-2 from a matrix of log-probabilities: each
- * reasoning scored under its own prompt and under the others. Knows no model; who scores, and how, is the caller's affair.
+ * RAGEN-2's collapse metrics: does the reasoning depend on the prompt? They come from a matrix of log-probabilities of each
+ * reasoning under its own prompt and under the others (cross-score.ts).
  *
- * - Columns are distinct prompts (`pairUp`); N reasonings under N prompts cost N^2 scored rows.
- * - All entropies and informations in nats.
+ * - Columns are distinct prompts (`pairUp`).
+ * - Entropy and information are in nats.
  */
 import { deviation, mean } from "../statistics.ts";
 
@@ -16,7 +16,7 @@ export interface CrossScores {
   readonly own: readonly number[];
 }
 
-/** Running spread of the marginals, per token and per sequence; null before the first call. */
+/** Running spread of the marginals. */
 export interface MarginalSpread {
   readonly perToken: number;
   readonly perSequence: number;
@@ -25,20 +25,22 @@ export interface MarginalSpread {
 export interface Collapse {
   /** By RAGEN-2's names, without the prefix: mi_estimate, retrieval_accuracy@2, conditional_entropy_est, ... */
   readonly metrics: Readonly<Record<string, number>>;
-  /** To pass to the next call. */
+  /** For the next call. */
   readonly spread: MarginalSpread;
 }
 
 export const COLLAPSE_DEFAULTS = { epsilon: 1e-3, decay: 0.9 };
 
-/** Ranks at which retrieval is reported beside the first. */
+/** Ranks of retrieval besides the first. */
 const RANKS = [2, 4, 8];
 
 /**
  * With matched_i = score under the own prompt and marginal_i = logsumexp_j score_ij - log N:
  * `mi_estimate = mean(matched - marginal)`, at most log N; `conditional_entropy_est = -mean(matched)`, about H(Z|X);
  * `mi_zscore = mean(matched - marginal) / (population std of marginal + epsilon)`, also with the std's running mean.
- * Retrieval: how often the own prompt scores best, or among the k best; ties go to the lower column.
+ * Retrieval: the share of reasonings whose own prompt scores best, or among the k best; of equals the lower column wins.
+ *
+ * @param before  the spread of the call before; null at the first.
  *
  * Source: RAGEN-2, https://arxiv.org/abs/2604.06268.
  *
@@ -122,7 +124,7 @@ function retrieval(scores: readonly (readonly number[])[], own: readonly number[
 
 function checkScores({ perToken, lengths, own }: CrossScores): number {
   const columns = perToken[0]?.length ?? 0;
-  if (columns === 0) throw new RangeError("there are no scores to measure collapse from");
+  if (columns === 0) throw new RangeError("cannot measure collapse without scores");
   if (lengths.length !== perToken.length || own.length !== perToken.length) {
     throw new RangeError(
       `${perToken.length} rows of scores, but ${lengths.length} lengths and ${own.length} own prompts`,
@@ -131,18 +133,18 @@ function checkScores({ perToken, lengths, own }: CrossScores): number {
   perToken.forEach((row, i) => {
     if (row.length !== columns) throw new RangeError(`row ${i} has ${row.length} scores, row 0 has ${columns}`);
     if (!Number.isInteger(own[i]) || own[i]! < 0 || own[i]! >= columns) {
-      throw new RangeError(`reasoning ${i} names prompt ${own[i]} of ${columns}`);
+      throw new RangeError(`reasoning ${i} has prompt ${own[i]}; columns are 0 to ${columns - 1}`);
     }
   });
   return columns;
 }
 
 /**
- * Which prompts and reasonings to score: identical prompts share a column, and at most `promptsMax` columns are taken, in
- * the order given (shuffle before, with the run's own generator).
+ * Chooses prompts and reasonings to score. Identical prompts share a column; it takes the first `promptsMax` columns, so
+ * shuffle before.
  *
- * @param prompts (M) a name of each reasoning's prompt; equal names are equal prompts.
- * @returns columns: index of a reasoning that has the column's prompt; rows: reasonings to score; own: their columns.
+ * @param prompts (M) names the prompt of each reasoning.
+ * @returns columns: index of a reasoning with the column's prompt; rows: reasonings to score; own: their columns.
  */
 export function pairUp(prompts: readonly string[], promptsMax: number) {
   if (!(promptsMax >= 1)) throw new RangeError(`promptsMax must be at least 1, got ${promptsMax}`);

@@ -3,10 +3,10 @@
  *
  * B batch, T tokens, H query heads, K key/value heads, G = H / K, D head width.
  *
- * - Computed by blocks of queries, each of which is shown no keys behind its own end: at T 256 that saves a quarter of the
- *   products and of the (T, T) memory. (The reference step in blocks of 64, 128 and 256: 149, 132 and 144 ms; docs/log.md.)
- * - Products whose left factor is transposed and T wide run at half speed, so the gradients of keys and values are computed as
- *   (D, T): then the factor to transpose is narrow.
+ * - Queries are computed in blocks; a block sees no keys behind its end. At T 256 this saves a quarter of the products and of
+ *   the (T, T) memory. (The reference step in blocks of 64, 128 and 256: 149, 132 and 144 ms; docs/log.md.)
+ * - A product with a transposed left factor of width T runs at half speed, so the gradients of keys and values are (D, T):
+ *   then the transposed factor is narrow.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import { type Heads, rotate } from "./ops.ts";
@@ -20,21 +20,32 @@ interface Block {
   readonly end: number;
 }
 
-/** What the gradient needs: tensors by head, (B, H or K, T, D), and by block the weights, (B, K, G · block, end). */
+/** Results of the forward pass that the gradient needs. */
 interface Forward {
+  /** (B, T, H · D) */
   readonly out: tf.Tensor;
+  /** (B, H, T, D) */
   readonly queries: tf.Tensor;
+  /** (B, K, T, D) each */
   readonly keys: tf.Tensor;
   readonly values: tf.Tensor;
+  /** (B, K, G · block, end) of each block */
   readonly weights: readonly tf.Tensor[];
 }
 
-/** Output, queries, keys, values, cos, sin, then the weights by block. */
-type Saved = [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, ...tf.Tensor[]];
+type Saved = [
+  out: tf.Tensor,
+  queries: tf.Tensor,
+  keys: tf.Tensor,
+  values: tf.Tensor,
+  cos: tf.Tensor,
+  sin: tf.Tensor,
+  ...weights: tf.Tensor[],
+];
 
 /**
  * Causal self-attention with grouped key/value heads and rotary positions 0 … T-1.
- * Padding must be at the end of a row: causality then keeps it out of every real token.
+ * Padding must be at the end of a row; then the causal mask hides it from every real token.
  * Source: grouped-query attention, https://arxiv.org/abs/2305.13245.
  *
  * @param qkv       (B, T, (H + 2K) · D), queries first, then keys, then values
@@ -61,18 +72,18 @@ function forward(qkv: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor, shape: Heads): 
   const widths = [heads * headWidth, kvHeads * headWidth, kvHeads * headWidth];
   const [q, k, v] = tf.split(qkv, widths, -1) as [tf.Tensor, tf.Tensor, tf.Tensor];
   const scale = 1 / Math.sqrt(headWidth);
-  // The scale of the scores rides along in the rotation of the queries.
+  // The rotation of the queries also applies the scale of the scores.
   const queries = byHead(rotate(q, tf.mul(cos, scale), tf.mul(sin, scale)), shape);
   const keys = byHead(rotate(k, cos, sin), shape);
   const values = byHead(v, shape);
   const blocks = blocksOf(qkv.shape[1]!);
   const weights = blocks.map((block) => {
-    const scores = tf.matMul(asked(queries, block, shape), cut(keys, 0, block.end), false, true);
+    const scores = tf.matMul(blockRows(queries, block, shape), cut(keys, 0, block.end), false, true);
     return tf.softmax(tf.add(scores, causalMask(block, heads / kvHeads)), -1);
   });
   const mixed = weights.map((weight, i) => tf.matMul(weight, cut(values, 0, blocks[i]!.end)));
   return {
-    out: toRows(joined(mixed, blocks, shape)),
+    out: toRows(fromBlocks(mixed, blocks, shape)),
     queries,
     keys,
     values,
@@ -91,12 +102,12 @@ function backward(dOut: tf.Tensor, forward: Forward, cos: tf.Tensor, sin: tf.Ten
   const perHead = tf.sum(tf.reshape(tf.mul(dOut, out), [batch, length, heads, headWidth]), -1, true);
   const along = tf.transpose(perHead, [0, 2, 1, 3]);
   const parts = blocks.map((block, i) => {
-    const [dBlock, weight] = [asked(dMixed, block, shape), weights[i]!];
+    const [dBlock, weight] = [blockRows(dMixed, block, shape), weights[i]!];
     const dWeights = tf.matMul(dBlock, cut(values, 0, block.end), false, true);
-    const dScores = tf.mul(weight, tf.sub(dWeights, asked(along, block, shape)));
+    const dScores = tf.mul(weight, tf.sub(dWeights, blockRows(along, block, shape)));
     return {
       queries: tf.matMul(dScores, cut(keys, 0, block.end)),
-      keys: tf.matMul(asked(queries, block, shape), dScores, true, false),
+      keys: tf.matMul(blockRows(queries, block, shape), dScores, true, false),
       values: tf.matMul(dBlock, weight, true, false),
     };
   });
@@ -120,13 +131,13 @@ function backward(dOut: tf.Tensor, forward: Forward, cos: tf.Tensor, sin: tf.Ten
   };
   const scale = 1 / Math.sqrt(headWidth);
   const dQueries = toRows(
-    joined(
+    fromBlocks(
       parts.map((part) => part.queries),
       blocks,
       shape,
     ),
   );
-  // The way back through a rotation is the rotation by minus the angle.
+  // The gradient of a rotation is the rotation by minus the angle.
   const dq = rotate(dQueries, tf.mul(cos, scale), tf.mul(sin, -scale));
   return tf.concat([dq, rotate(total("keys"), cos, tf.neg(sin)), total("values")], -1);
 }
@@ -139,7 +150,7 @@ function blocksOf(length: number): Block[] {
   }));
 }
 
-/** (G · block, end): 0 where a query may look, elsewhere so low that softmax gives exactly 0. */
+/** (G · block, end): 0 where a query sees the key, elsewhere so low that softmax gives exactly 0. */
 function causalMask({ start, end }: Block, group: number): tf.Tensor {
   const rows = end - start;
   const mask = new Float32Array(group * rows * end);
@@ -164,14 +175,14 @@ function cut(x: tf.Tensor, start: number, end: number): tf.Tensor {
   return start === 0 && end === x.shape[2] ? x : tf.slice(x, [0, 0, start, 0], [-1, -1, end - start, -1]);
 }
 
-/** A block's rows of (B, H, T, width), those that ask the same key/value head below each other: (B, K, G · block, width). */
-function asked(x: tf.Tensor, { start, end }: Block, { heads, kvHeads }: Heads): tf.Tensor {
+/** The block's rows of (B, H, T, width) as (B, K, G · block, width): rows of the same key/value head are adjacent. */
+function blockRows(x: tf.Tensor, { start, end }: Block, { heads, kvHeads }: Heads): tf.Tensor {
   const rows = (heads / kvHeads) * (end - start);
   return tf.reshape(cut(x, start, end), [x.shape[0]!, kvHeads, rows, x.shape[3]!]);
 }
 
-/** The way back of `asked`: one (B, K, G · block, D) per block to (B, H, T, D). */
-function joined(parts: readonly tf.Tensor[], blocks: readonly Block[], { heads, headWidth }: Heads): tf.Tensor {
+/** The inverse of `blockRows` for all blocks: (B, K, G · block, D) each to (B, H, T, D). */
+function fromBlocks(parts: readonly tf.Tensor[], blocks: readonly Block[], { heads, headWidth }: Heads): tf.Tensor {
   const perHead = parts.map((part, i) =>
     tf.reshape(part, [part.shape[0]!, heads, blocks[i]!.end - blocks[i]!.start, headWidth]),
   );

@@ -1,11 +1,11 @@
 /**
- * Attention of new tokens over the keys and values of those before them, kept in caches of fixed size.
+ * Attention of new tokens over the cached keys and values of earlier ones. Caches have a fixed size.
  *
  * B batch, S new tokens of a row, H query heads, K key/value heads, G = H / K, D head width, C capacity in tokens, N slots.
  *
- * - What a row gets depends on its own tokens and cache alone, bit for bit: every product adds up in an order that the number of
- *   rows does not change.
- * - Caches are written in place where the engine's output array is the input array.
+ * - A row's result depends bit for bit on its own tokens and cache only: the number of rows does not change the order in which
+ *   a product adds up.
+ * - Caches are written in place if the engine's output array is the input array.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import { fused, type Heads, rotate } from "./ops.ts";
@@ -13,7 +13,7 @@ import { fused, type Heads, rotate } from "./ops.ts";
 export interface CachedAttention {
   /** (B, S, H · D) */
   readonly out: tf.Tensor;
-  /** As they came, with the new tokens in them. */
+  /** In the shape of the inputs, with the new tokens. */
   readonly keys: tf.Tensor;
   readonly values: tf.Tensor;
 }
@@ -59,8 +59,8 @@ export function stepAttention(
  *
  * @param qkv          (B, S, (H + 2K) · D)
  * @param keys, values (N · K · C, D), of all slots; keys are rotated
- * @param slots        (B) int32: whose each row is; null: there are as many rows as slots, in their order
- * @param positions    (B, S) int32: each token's index in its sequence; ascending, but for padding at the end of a row
+ * @param slots        (B) int32: the slot of each row; null: row i is slot i, for all slots
+ * @param positions    (B, S) int32: each token's index in its sequence; ascending, except for padding at the end of a row
  */
 export function appendAttention(
   qkv: tf.Tensor,

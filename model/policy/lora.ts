@@ -26,9 +26,8 @@ interface ModelSizes {
   readonly hidden: number;
 }
 
-const inAttention = (target: Target) => /^[qkvo]_/.test(target);
 const moduleName = (layer: number, target: Target) =>
-  `model.layers.${layer}.${inAttention(target) ? "self_attn" : "mlp"}.${target}`;
+  `model.layers.${layer}.${/^[qkvo]_/.test(target) ? "self_attn" : "mlp"}.${target}`;
 
 /** (out, in) of a matrix that can be adapted. */
 function matrixShape(target: Target, model: ModelSizes): readonly [out: number, inner: number] {

@@ -1,14 +1,14 @@
 /**
  * The operations of a transformer that are worth fusing. Each is defined by ordinary tfjs ops (so any backend runs it) with
- * an explicit gradient; where the backend has a kernel of that name, the kernel is used instead. `fused.ts` writes those
- * kernels as onnxruntime operators.
+ * an explicit gradient. A backend with a kernel of that name runs the kernel instead; engine/fused.ts writes these kernels as
+ * onnxruntime operators.
  *
  * B batch, T tokens, H query heads, K key/value heads, G = H / K, D head width, N rows, M rows with a loss, V vocabulary.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import "@tensorflow/tfjs-core/dist/register_all_gradients.js";
 
-/** Run kernel `name` where the backend has it, else the definition. Returns as many tensors as the definition does. */
+/** Runs kernel `name` if the backend has it, else the definition. Both return the same number of tensors. */
 export function fused(
   name: string,
   inputs: tf.NamedTensorMap,
@@ -25,7 +25,7 @@ export function fused(
  *
  * @param x       (N, in)
  * @param weight  (out, in)
- * @param addend  (out), a bias, or (N, out), what the result is added to
+ * @param addend  (out), a bias, or (N, out)
  * @returns (N, out)
  */
 export function linear(x: tf.Tensor, weight: tf.Tensor, addend: tf.Tensor): tf.Tensor {
@@ -65,8 +65,8 @@ export function rmsNorm(x: tf.Tensor, gain: tf.Tensor, epsilon: number): tf.Tens
       value: y!,
       gradFunc: (dy: tf.Tensor, saved: tf.Tensor[]) => {
         const [x, gain, inverse] = saved as [tf.Tensor, tf.Tensor, tf.Tensor];
-        // dx = (dy · gain - x · mean(dy · x · gain) · inverse²) · inverse. Sums are products with a column or a row, which read
-        // once and write nothing.
+        // dx = (dy · gain - x · mean(dy · x · gain) · inverse²) · inverse. A product with a column or a row computes each sum
+        // without an intermediate tensor.
         const product = tf.mul(dy, x);
         const column = tf.reshape(tf.div(gain, gain.size), [-1, 1]);
         const along = tf.mul(tf.matMul(product, column), tf.square(inverse));
@@ -106,10 +106,10 @@ export function swiglu(gate: tf.Tensor, up: tf.Tensor): tf.Tensor {
  * Source: https://arxiv.org/abs/2104.09864; layout as in transformers' rotate_half.
  *
  * @param x         (B, T, H · D)
- * @param cos, sin  (T, D / 2), or (B, T, D / 2) for positions of each row's own
+ * @param cos, sin  (T, D / 2), or (B, T, D / 2) if each row has its own positions
  */
 export function rotate(x: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor): tf.Tensor {
-  // onnxruntime's operator takes one table for all rows; a table of each row's own runs by definition.
+  // onnxruntime's operator takes one table for all rows; tables per row run by definition.
   const kernel = cos.rank === 2 ? "Rotate" : "Rotate by definition";
   const [rotated] = fused(kernel, { x, cos, sin }, {}, () => {
     const half = cos.shape.at(-1)!;
@@ -153,10 +153,10 @@ export function tokenLogProbs(logits: tf.Tensor, targets: tf.Tensor): { logProbs
         const [all, probabilities, entropy, places] = saved as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor];
         const [dLogProb, dEntropy] = tf.split(dPair, 2, 1) as [tf.Tensor, tf.Tensor];
         // d logProb = chosen - p;  d entropy = -p (log p + entropy)
-        const push = tf.neg(tf.add(tf.mul(dEntropy, tf.add(all, entropy)), dLogProb));
-        const everywhere = tf.reshape(tf.mul(probabilities, push), [-1]);
-        const chosen = tf.add(tf.gather(everywhere, places), tf.reshape(dLogProb, [-1]));
-        const scattered = tf.tensorScatterUpdate(everywhere, tf.reshape(places, [-1, 1]), chosen);
+        const factor = tf.neg(tf.add(tf.mul(dEntropy, tf.add(all, entropy)), dLogProb));
+        const dLogits = tf.reshape(tf.mul(probabilities, factor), [-1]);
+        const dChosen = tf.add(tf.gather(dLogits, places), tf.reshape(dLogProb, [-1]));
+        const scattered = tf.tensorScatterUpdate(dLogits, tf.reshape(places, [-1, 1]), dChosen);
         return [tf.reshape(scattered, [rows, vocabulary])];
       },
     };

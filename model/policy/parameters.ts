@@ -1,9 +1,8 @@
 /**
- * All parameters of a policy in one piece of memory, so that an update, a checkpoint and a broadcast are each one pass over
- * one array, and processes on a host can map the same bytes.
+ * All parameters of a policy in one array, so an update, a checkpoint and a broadcast are each one pass over it, and processes
+ * on a host can map the same bytes.
  */
-import type { DeviceArray, Engine } from "../engine/engine.ts";
-import { f32 } from "../engine/engine.ts";
+import { type DeviceArray, type Engine, f32 } from "../engine/engine.ts";
 import { sizeOf } from "../engine/graph.ts";
 import type { Uniform } from "../rng.ts";
 import { frozenShapes, type ModelConfig, parameterShapes } from "./transformer.ts";
@@ -22,26 +21,22 @@ export function parameterCount(config: ModelConfig): number {
     .reduce((sum, shape) => sum + sizeOf(shape), 0);
 }
 
-/**
- * Name the parts of `flat`.
- *
- * @param flat  memory of exactly `parameterCount(config)` values; zeros when left out
- */
+/** Names the parts of `flat`. @param flat  `parameterCount(config)` values; zeros by default */
 export function layParameters(
   config: ModelConfig,
   flat: Float32Array = new Float32Array(parameterCount(config)),
 ): Parameters {
   const count = parameterCount(config);
   if (flat.length !== count) throw new RangeError(`the model has ${count} parameters, its memory holds ${flat.length}`);
-  return { flat, views: laid(parameterShapes(config), flat) };
+  return { flat, views: viewsOf(parameterShapes(config), flat) };
 }
 
-/** Name the parts of what a model with adapters leaves as it is. @param flat  parameters of `baseOf(config)` */
+/** Names the parameters that adapters do not change. @param flat  parameters of `baseOf(config)` */
 export function layFrozen(config: ModelConfig, flat: Float32Array): Parameters {
-  return { flat, views: laid(frozenShapes(config), flat) };
+  return { flat, views: viewsOf(frozenShapes(config), flat) };
 }
 
-function laid(shapes: ReadonlyMap<string, readonly number[]>, flat: Float32Array): Parameters["views"] {
+function viewsOf(shapes: ReadonlyMap<string, readonly number[]>, flat: Float32Array): Parameters["views"] {
   let at = 0;
   const view = ([name, shape]: [string, readonly number[]]) => {
     const size = sizeOf(shape);
@@ -51,7 +46,7 @@ function laid(shapes: ReadonlyMap<string, readonly number[]>, flat: Float32Array
   return new Map([...shapes].map(view));
 }
 
-/** One array per parameter for an engine, over the same memory, under `prefix` + name. */
+/** An engine's arrays over the same memory, one per parameter, named `prefix` + name. */
 export function parameterArrays(engine: Engine, { views }: Parameters, prefix = ""): Record<string, DeviceArray> {
   const arrays = [...views].map(([name, { shape, values }]) => [prefix + name, engine.array(f32(...shape), values)]);
   return Object.fromEntries(arrays);
@@ -59,7 +54,7 @@ export function parameterArrays(engine: Engine, { views }: Parameters, prefix = 
 
 /**
  * Fresh weights: normal with deviation 0.02 for matrices, 1 for norm gains, 0 for biases. Source: Qwen2's initializer_range.
- * Adapters: A uniform within 1 / sqrt(in), B zeros, so that they add nothing yet. Source: peft.
+ * Adapters: A uniform within 1 / sqrt(in), B zeros, so they begin without effect. Source: peft.
  */
 export function initialize({ views }: Parameters, uniform: Uniform): void {
   for (const [name, { shape, values }] of views) {

@@ -1,5 +1,5 @@
 /**
- * Angles of the rotary embedding, and the scalings by which pretrained models were made to reach further than they were trained.
+ * Angles of the rotary embedding, and the scalings by which pretrained models read longer texts than they were trained on.
  * Source: https://arxiv.org/abs/2104.09864; scalings as in transformers' modeling_rope_utils.py.
  *
  * D head width.
@@ -17,7 +17,7 @@ export const RopeScaling = z.discriminatedUnion("kind", [
     factor: Factor,
     lowFrequencyFactor: Factor,
     highFrequencyFactor: Factor,
-    /** Tokens that the model was first trained on. */
+    /** Longest sequence of the first training, in tokens. */
     originalLength: z.int().positive(),
   }),
   /** Source: https://arxiv.org/abs/2309.00071. */
@@ -48,14 +48,14 @@ export function rotaryTables(
 ): { cos: Float32Array; sin: Float32Array } {
   const frequencies = rotaryFrequencies(headWidth, theta, scaling);
   const half = frequencies.length;
-  const loud = scaling?.kind === "yarn" ? scaling.attentionFactor : 1;
+  const amplitude = scaling?.kind === "yarn" ? scaling.attentionFactor : 1;
   const cos = new Float32Array(length * half);
   const sin = new Float32Array(length * half);
   for (let position = 0; position < length; position++) {
     for (let i = 0; i < half; i++) {
       const angle = position * frequencies[i]!;
-      cos[position * half + i] = Math.cos(angle) * loud;
-      sin[position * half + i] = Math.sin(angle) * loud;
+      cos[position * half + i] = Math.cos(angle) * amplitude;
+      sin[position * half + i] = Math.sin(angle) * amplitude;
     }
   }
   return { cos, sin };
@@ -90,7 +90,7 @@ function llama3(frequency: number, scaling: Of<"llama3">): number {
 
 function yarn(plain: Float64Array, headWidth: number, theta: number, scaling: Of<"yarn">): Float64Array {
   const { factor, originalLength, betaFast, betaSlow, truncate } = scaling;
-  /** The dimension that turns so often over the original length. */
+  /** The dimension that makes this many turns over the original length. */
   const dimension = (turns: number) =>
     (headWidth * Math.log(originalLength / (turns * 2 * Math.PI))) / (2 * Math.log(theta));
   const [first, last] = [dimension(betaFast), dimension(betaSlow)];

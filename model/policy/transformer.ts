@@ -1,7 +1,6 @@
 /**
- * The policy: a decoder of the Llama family (RMSNorm, rotary positions, grouped-query attention, SwiGLU), with Qwen2's biases
- * or Qwen3's norms of queries and keys where the config says so. Written once: training, scoring and cached decoding share every
- * line but the attention.
+ * The policy: a decoder of the Llama family (RMSNorm, rotary positions, grouped-query attention, SwiGLU), optionally with
+ * Qwen2's biases or Qwen3's norms of queries and keys. Training, scoring and cached decoding share all code but the attention.
  * Source: https://arxiv.org/abs/2407.10671 (Qwen2), https://arxiv.org/abs/2505.09388 (Qwen3), https://arxiv.org/abs/2407.21783
  * (Llama 3); parameter names as in transformers.
  *
@@ -35,9 +34,9 @@ export const ModelConfig = z
     normEpsilon: z.number().positive().default(1e-6),
     /** The output projection is the embedding itself. */
     tiedEmbedding: z.boolean().default(true),
-    /** What the last layer says of each state: a logit per token, one value (a critic), or both. */
+    /** Output of the last layer for each state: a logit per token, one value (a critic), or both. */
     head: z.enum(["tokens", "value", "both"]).default("tokens"),
-    /** Adapters that are trained in place of the rest, which stays as it is. */
+    /** Train adapters and freeze the rest. */
     lora: Lora.nullable().default(null),
   })
   .refine(({ heads, kvHeads }) => heads % kvHeads === 0, {
@@ -59,8 +58,8 @@ type Shapes = ReadonlyMap<string, readonly number[]>;
 const VALUE_HEAD = "value_head.weight";
 
 /**
- * Names and shapes of all that is trained, in the order it lies in memory. Matrices are (out, in).
- * `qkv_proj` is q_proj, k_proj and v_proj below each other, in one piece.
+ * Names and shapes of the trained parameters, in the order of their memory. Matrices are (out, in).
+ * `qkv_proj` is q_proj, k_proj and v_proj, one below the other.
  */
 export function parameterShapes(config: ModelConfig): Shapes {
   if (config.lora === null) return wholeShapes(config);
@@ -68,13 +67,13 @@ export function parameterShapes(config: ModelConfig): Shapes {
   return config.head === "tokens" ? shapes : shapes.set(VALUE_HEAD, [1, config.width]);
 }
 
-/** Names and shapes of what adapters leave as it is: the first so many parameters of `baseOf(config)`. Empty without adapters. */
+/** Names and shapes of the frozen parameters, the first ones of `baseOf(config)`. Empty without adapters. */
 export function frozenShapes(config: ModelConfig): Shapes {
   if (config.lora === null) return new Map();
   return new Map([...wholeShapes(config)].filter(([name]) => name !== VALUE_HEAD));
 }
 
-/** The model that adapters belong to. */
+/** The model without its adapters. */
 export const baseOf = (config: ModelConfig): ModelConfig => ({ ...config, lora: null, head: "tokens" });
 
 function wholeShapes(config: ModelConfig): Shapes {
@@ -97,7 +96,7 @@ function wholeShapes(config: ModelConfig): Shapes {
   }
   shapes.set("model.norm.weight", [width]);
   if (head !== "value" && !tiedEmbedding) shapes.set("lm_head.weight", [vocabulary, width]);
-  // Last, so that the memory of both heads begins with the policy's.
+  // Last, so that the memory of a network with both heads begins with the policy's.
   if (head !== "tokens") shapes.set(VALUE_HEAD, [1, width]);
   return shapes;
 }
@@ -111,7 +110,7 @@ function body(config: ModelConfig, parameters: ParameterTensors, tokens: tf.Tens
   let x: tf.Tensor = tf.gather(parameters["model.embed_tokens.weight"]!, tf.reshape(tokens, [batch * length]));
   for (let layer = 0; layer < layers; layer++) {
     const name = (rest: string) => layerName(layer, rest);
-    /** `x · Wᵀ`, and what it is added to. */
+    /** `x · Wᵀ + addend` */
     const project = (x: tf.Tensor, module: string, addend?: tf.Tensor) => {
       const weight = parameters[name(`${module}.weight`)]!;
       const y = addend === undefined ? tf.matMul(x, weight, false, true) : linear(x, weight, addend);
@@ -130,15 +129,16 @@ function body(config: ModelConfig, parameters: ParameterTensors, tokens: tf.Tens
 }
 
 /**
- * What a matrix gave, with what its adapter adds.
+ * `y` plus the adapter's product, if the matrix has an adapter.
  *
  * @param module  "model.layers.0.mlp.up_proj"
  * @param x       (N, in)
- * @param y       (N, out), `x · Wᵀ` and whatever else was added
+ * @param y       (N, out)
+ * @returns (N, out)
  */
 function adapted(
   lora: Lora | null,
-  parameters: Readonly<Record<string, tf.Tensor>>,
+  parameters: ParameterTensors,
   module: string,
   x: tf.Tensor,
   y: tf.Tensor,
@@ -148,7 +148,7 @@ function adapted(
   return linear(tf.mul(tf.matMul(x, a, false, true), lora.alpha / lora.rank), b, y);
 }
 
-/** @param x (N, width). @returns (N, (H + 2K) · D), not rotated yet */
+/** @param x (N, width). @returns (N, (H + 2K) · D), before rotation */
 function queriesKeysValues(config: ModelConfig, parameters: ParameterTensors, x: tf.Tensor, layer: number): tf.Tensor {
   const { heads, kvHeads, headWidth, qkvBias, qkNorm, normEpsilon, lora } = config;
   const part = (rest: string) => parameters[layerName(layer, `self_attn.${rest}`)]!;
@@ -173,7 +173,7 @@ export function logits(config: ModelConfig, parameters: ParameterTensors, states
 
 /** A critic's value of each state. @param states (M, width). @returns (M, 1) */
 export function stateValues(parameters: ParameterTensors, states: tf.Tensor): tf.Tensor {
-  return tf.matMul(states, parameters["value_head.weight"]!, false, true);
+  return tf.matMul(states, parameters[VALUE_HEAD]!, false, true);
 }
 
 /**
@@ -194,14 +194,15 @@ export function hiddenStates(config: ModelConfig, parameters: ParameterTensors, 
 /** Keys and values of every layer: `keys.0`, `values.0`, … */
 export type Caches = Readonly<Record<string, tf.Tensor>>;
 
-/** New hidden states, a row a token, and the caches with the new tokens in them. */
 export interface Decoded {
+  /** (B · S, width) of the new tokens. */
   readonly states: tf.Tensor;
+  /** With the new tokens. */
   readonly caches: Caches;
 }
 
 /**
- * One new token for each row, on top of its cache.
+ * Hidden states of one new token per row.
  *
  * @param tokens  (B, 1) int32
  * @param last    (B) int32, index of each row's token in its sequence
@@ -223,7 +224,7 @@ export function stepStates(
 }
 
 /**
- * Several new tokens for each of some slots, on top of their caches.
+ * Hidden states of several new tokens for each of some slots.
  *
  * @param tokens     (B, S) int32
  * @param slots      (B) int32

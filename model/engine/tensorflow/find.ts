@@ -1,13 +1,13 @@
-/** Where a libtensorflow may lie. Only looks at the disk; whether it loads is `library.ts`'s to say. */
+/** Finds a libtensorflow on the disk; library.ts loads it. */
 import { existsSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 
 export interface Places {
-  /** LIBTENSORFLOW_PATH: a file, or a folder that holds one. It alone is looked at where it is set. */
+  /** LIBTENSORFLOW_PATH: a file, or its folder. If it is set, no other place counts. */
   readonly named: string | undefined;
-  /** Where the package @tensorflow/tfjs-node-gpu keeps its library, and `bun run setup tensorflow` puts one. */
+  /** The library folder of the package @tensorflow/tfjs-node-gpu; `bun run setup tensorflow` fills it. */
   readonly own: string | undefined;
-  /** Home of the user and roots of Python environments (VIRTUAL_ENV, CONDA_PREFIX), as far as there are any. */
+  /** The user's home, and the roots of Python environments (VIRTUAL_ENV, CONDA_PREFIX). */
   readonly home: string | undefined;
   readonly pythonRoots: readonly string[];
 }
@@ -19,25 +19,25 @@ export const placesOf = (environment: Readonly<Record<string, string | undefined
   pythonRoots: [environment["VIRTUAL_ENV"], environment["CONDA_PREFIX"]].filter((root) => root !== undefined),
 });
 
-/** Of the official tarball, then of a Python wheel, where libtensorflow_cc carries the same C functions. */
+/** In the official tarball, and in a Python wheel, whose libtensorflow_cc has the same C functions. */
 const NAMES = ["libtensorflow.so.2", "libtensorflow.so", "libtensorflow.2.dylib", "libtensorflow.dylib"];
 const WHEEL_NAMES = ["libtensorflow_cc.so.2", "libtensorflow_cc.2.dylib"];
 
 const SYSTEM_FOLDERS = ["/usr/local/lib", "/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/opt/homebrew/lib"];
 
-/** Folders that were looked at, for a person who wonders why nothing was found. */
+/** The searched places, for messages. */
 export const PLACES_IN_WORDS =
   "LIBTENSORFLOW_PATH, node_modules/@tensorflow/tfjs-node-gpu/deps/lib, the system's library folders and Python's tensorflow";
 
 /**
  * @returns the library's path; null if there is none.
- * @throws {Error} if LIBTENSORFLOW_PATH names what is not there.
+ * @throws {Error} if LIBTENSORFLOW_PATH has no libtensorflow.
  */
 export function findLibtensorflow({ named, own, home, pythonRoots }: Places): string | null {
   if (named !== undefined && named !== "") {
     const found = existsSync(named) && statSync(named).isFile() ? named : first([named], [...NAMES, ...WHEEL_NAMES]);
     if (found === null)
-      throw new Error(`LIBTENSORFLOW_PATH names ${named}, where no libtensorflow is; mend or unset it`);
+      throw new Error(`LIBTENSORFLOW_PATH is ${named}, which has no libtensorflow; correct or unset it`);
     return found;
   }
   const roots = [...pythonRoots, ...(home === undefined ? [] : [join(home, ".local")]), "/usr/local", "/usr"];
@@ -48,7 +48,7 @@ export function findLibtensorflow({ named, own, home, pythonRoots }: Places): st
   );
 }
 
-/** Folders of the tensorflow package below a Python installation, newest Python first. */
+/** Folders of the tensorflow package in a Python installation, newest Python first. */
 function wheelFolders(root: string): string[] {
   const lib = join(root, "lib");
   if (!existsSync(lib)) return [];

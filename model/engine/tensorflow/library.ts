@@ -1,9 +1,9 @@
 /**
- * TensorFlow's C API through bun:ffi, in the shape that @tensorflow/tfjs-node-gpu's own kernels call: what that package's addon
- * is, for any libtensorflow and without a compiler.
+ * TensorFlow's C API through bun:ffi, with the interface that the kernels of @tensorflow/tfjs-node-gpu call. It replaces that
+ * package's native addon, works with any libtensorflow and needs no compiler.
  *
- * - A tensor is an id here; whoever got one gives it back with `deleteTensor`.
- * - A call that fails throws with TensorFlow's own words.
+ * - A tensor is an id; the caller frees it with `deleteTensor`.
+ * - A failed call throws TensorFlow's message.
  * Sources: tensorflow/c/c_api.h, tensorflow/c/eager/c_api.h; tfjs-node-gpu, binding/tfjs_backend.cc.
  */
 import { dlopen, type Pointer, ptr, toArrayBuffer } from "bun:ffi";
@@ -48,10 +48,10 @@ const FUNCTIONS = {
 } as const;
 
 type Argument = number | bigint | Pointer | null;
-/** Functions that return a pointer return one, by their types: the one that may be missing is an error, with a status. */
+/** A returned pointer is never null, except with an error status. */
 type Symbols = { readonly [Name in keyof typeof FUNCTIONS]: (...args: Argument[]) => Pointer };
 
-/** TF_DataType and TF_AttrType, under the names that the package's kernels use. */
+/** TF_DataType and TF_AttrType, under the names in the package's kernels. */
 const CODES = {
   TF_FLOAT: 1,
   TF_INT32: 3,
@@ -69,12 +69,12 @@ const CODES = {
   TF_ATTR_SHAPE: 5,
 } as const;
 
-/** A library that cannot be loaded, or is no TensorFlow. */
+/** A library that does not load, or is no TensorFlow. */
 export class LibraryError extends Error {
   override readonly name = "LibraryError";
 }
 
-/** What an executed operation gave. */
+/** A result of an operation. */
 interface Metadata {
   readonly id: number;
   readonly shape: number[];
@@ -92,14 +92,14 @@ type Values = Float32Array | Int32Array | Uint8Array;
 export interface LibraryOptions {
   /** Threads of one operation on a CPU. */
   readonly threads: number;
-  /** cpu: GPUs are not looked at; else the first one is used if there is one. */
+  /** cpu: ignore GPUs; cuda: require one; auto: use the first GPU if there is one. */
   readonly device: "auto" | "cpu" | "cuda";
 }
 
 /** ConfigProto: a message field of `number` holding `bytes`. */
 const field = (number: number, bytes: readonly number[]) => [(number << 3) | 2, bytes.length, ...bytes];
 
-/** ConfigProto of tensorflow/core/protobuf/config.proto: threads (2), no GPU (1), memory taken as it is needed (6.4). */
+/** ConfigProto of tensorflow/core/protobuf/config.proto: threads (2), no GPU (1), allocate memory as needed (6.4). */
 function configProto({ threads, device }: LibraryOptions): Uint8Array {
   const noGpu = field(1, [...field(1, [...new TextEncoder().encode("GPU")]), 2 << 3, 0]);
   return Uint8Array.from([2 << 3, threads, ...(device === "cpu" ? noGpu : []), ...field(6, [4 << 3, 1])]);
@@ -116,15 +116,15 @@ export class Library {
   readonly #device: Uint8Array;
   readonly #tensors = new Map<number, Pointer>();
   #nextId = 0;
-  /** C strings by text, kept for ever: names of operations and attributes are few. */
+  /** C strings by text; never freed, because operations and attributes have few names. */
   readonly #names = new Map<string, Uint8Array>();
   readonly #dims = new BigInt64Array(16);
   #results = new BigUint64Array(16);
   readonly #resultCount = new Int32Array(1);
 
-  /** @throws {LibraryError} if there is no TensorFlow in `path`, or not the device that was asked for. */
+  /** @throws {LibraryError} if `path` is no TensorFlow, or lacks the device. */
   constructor(path: string, options: LibraryOptions) {
-    quieten();
+    silence();
     try {
       this.#c = dlopen(path, FUNCTIONS).symbols as unknown as Symbols;
     } catch (error) {
@@ -158,7 +158,7 @@ export class Library {
     return this.#gpu;
   }
 
-  /** Tensors that were not deleted yet. */
+  /** Number of live tensors. */
   getNumOfTensors(): number {
     return this.#tensors.size;
   }
@@ -178,7 +178,7 @@ export class Library {
     let handle = c.TFE_NewTensorHandle(tensor, this.#status)!;
     c.TF_DeleteTensor(tensor);
     this.#check("a tensor");
-    // Kernels for GPUs expect int32 in the host's memory.
+    // GPU kernels expect int32 tensors in host memory.
     if (this.#gpu && dtype === CODES.TF_FLOAT) {
       const moved = c.TFE_TensorHandleCopyToDevice(handle, this.#context, ptr(this.#device), this.#status)!;
       c.TFE_DeleteTensorHandle(handle);
@@ -269,7 +269,7 @@ export class Library {
         break;
       }
       default:
-        throw new Error(`tensorflow: attribute ${name} is of type ${type}, which is not known here`);
+        throw new Error(`tensorflow: attribute ${name} has the unknown type ${type}`);
     }
   }
 
@@ -311,18 +311,18 @@ export class Library {
   }
 }
 
-/** TensorFlow's own notes on every start go nowhere, unless somebody asked for them. */
-function quieten(): void {
+/** Silences TensorFlow's notes at start, unless TF_CPP_MIN_LOG_LEVEL is set. */
+function silence(): void {
   if (process.env["TF_CPP_MIN_LOG_LEVEL"] !== undefined || process.platform === "win32") return;
   const libc = process.platform === "darwin" ? "libSystem.dylib" : "libc.so.6";
   const { setenv } = dlopen(libc, { setenv: { args: ["ptr", "ptr", "i32"], returns: "i32" } }).symbols;
-  // Bun's process.env is a copy, which a C library does not see.
+  // A C library does not see changes of Bun's process.env.
   setenv(ptr(new TextEncoder().encode("TF_CPP_MIN_LOG_LEVEL\0")), ptr(new TextEncoder().encode("2\0")), 1);
 }
 
 const addressOf = (memory: NodeJS.TypedArray) => (memory.length === 0 ? null : ptr(memory));
 
-/** Plain numbers as memory of their type. An int64 never comes so: the package's kernels lay it out themselves. */
+/** Plain numbers as a typed array; the package's kernels encode int64 themselves. */
 function typed(values: number[], dtype: number): Values {
   if (dtype === CODES.TF_FLOAT) return Float32Array.from(values);
   return dtype === CODES.TF_BOOL ? Uint8Array.from(values) : Int32Array.from(values);

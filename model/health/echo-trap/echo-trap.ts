@@ -1,10 +1,10 @@
 /**
- * Is training healthy, or falling into the Echo Trap (agents repeating what once worked until nothing varies)? Fuses
- * several signs into one verdict with its reasons. A pure reducer over recorded numbers: it runs live and offline alike.
+ * Detects the Echo Trap: agents repeat what once worked until nothing varies. It combines several signs into one verdict with
+ * reasons. A pure reducer over recorded numbers, which runs live and offline.
  *
- * - No single sign is a collapse: "collapsed" takes a fall of success with a second sign, or constant groups unsolved.
- * - A solved task is not a collapsed one, and success near its best explains less spread and less entropy.
- * - The state is plain data. After a rollback start anew (`TRAP_START`): the signs are relative to a run's own start.
+ * - One sign is no collapse: "collapsed" needs a fall of success and a second sign, or constant groups without success.
+ * - A solved task is not collapsed, and success near its best explains a small spread and low entropy.
+ * - The state is plain data. Signs are relative to the start of a run, so begin with `TRAP_START` after a rollback.
  *
  * Source: signs of https://arxiv.org/abs/2504.20073 (section 4) and https://arxiv.org/abs/2604.06268; thresholds are ours.
  */
@@ -18,33 +18,33 @@ export { TRAP_START, type TrapPoint, type TrapState } from "./tracks.ts";
 
 export type Verdict = "healthy" | "solved" | "warning" | "collapsed";
 
-/** A solved task stays solved until success is this far below `solvedAt`, so that chance does not change the verdict. */
+/** A solved task stays solved until success is this far below `solvedAt`, so the verdict does not flip by chance. */
 const SOLVED_MARGIN = 0.1;
 
 export interface Judgement {
   readonly state: TrapState;
   readonly verdict: Verdict;
-  /** Signs that have lasted `patience` updates; empty if healthy or solved. */
+  /** Signs that lasted `patience` updates; empty if healthy or solved. */
   readonly reasons: readonly Alarm[];
 }
 
-/** Judge the run after one more update. */
+/** The verdict after one more update. */
 export function echoTrap(state: TrapState, point: TrapPoint, rule: TrapRule = TRAP_RULE): Judgement {
   const tracks = observe(state.tracks, point, rule);
-  const sounding = alarms(tracks, rule);
+  const current = alarms(tracks, rule);
   const streaks = Object.fromEntries(
-    sounding.map(({ signal }) => [signal, (state.streaks[signal] ?? 0) + 1]),
+    current.map(({ signal }) => [signal, (state.streaks[signal] ?? 0) + 1]),
   ) as TrapState["streaks"];
   const solvedAt = rule.solvedAt - (state.solved ? SOLVED_MARGIN : 0);
   const solved = tracks.success !== undefined && tracks.success.smooth >= solvedAt;
   const next: TrapState = { tracks, streaks, solved };
   if (solved) return { state: next, verdict: "solved", reasons: [] };
-  const long = sounding.filter(({ signal }) => streaks[signal]! >= (signal === "gradient" ? 1 : rule.patience));
+  const long = current.filter(({ signal }) => streaks[signal]! >= (signal === "gradient" ? 1 : rule.patience));
   const lasting = isChance(long, tracks, rule) ? [] : long;
   return { state: next, verdict: judge(new Set(lasting.map(({ signal }) => signal))), reasons: lasting };
 }
 
-/** Success alone goes up and down with the boards; a small fall counts only beside another sign. */
+/** Success varies with the boards, so without another sign a small fall does not count. */
 function isChance(found: readonly Alarm[], { success }: TrapState["tracks"], { successFallAlone }: TrapRule): boolean {
   const [only, another] = found;
   return only?.signal === "success" && another === undefined && success!.best - success!.smooth < successFallAlone;

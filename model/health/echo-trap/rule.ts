@@ -1,31 +1,31 @@
 /**
- * What the Echo Trap detector calls a sign. The numbers are ours, and all may be set. They were fitted to three recorded runs (one that
- * fell, two that learnt; tests/model/health/echo-trap-runs.json) and to noise as theirs, and held for two more (docs/log.md).
+ * Thresholds of the Echo Trap detector. They are fitted to three recorded runs (one that collapsed, two that learned;
+ * tests/model/health/echo-trap-runs.json) and to noise like theirs, and were right for two more (docs/log.md).
  */
 
 export interface TrapRule {
-  /** Updates that make up the start; until then there is no sign. */
+  /** Updates of the start, during which there is no sign. */
   readonly startUpdates: number;
   /** Weight of the newest value in the moving average. */
   readonly smoothing: number;
-  /** Updates in a row that a sign must last (a gradient spike counts at once). */
+  /** Updates in a row that a sign must last; a gradient spike counts at once. */
   readonly patience: number;
   /** Smoothed success from which the task is solved. */
   readonly solvedAt: number;
-  /** Success from which, near its best, less spread and less entropy are its natural consequence. */
+  /** Success from which, near its best, it explains a small spread and low entropy. */
   readonly explainedAt: number;
-  /** Signs, as shares of the start: spread and constant groups, entropy, information. */
+  /** Limits as shares of the start: spread and constant groups, entropy, information. */
   readonly spreadShare: number;
   readonly constantShare: number;
   readonly entropyShare: number;
   readonly entropyRise: number;
   readonly informationShare: number;
-  /** Share of constant groups from which nothing is left to learn. */
+  /** Share of constant groups that leaves nothing to learn from. */
   readonly constantGroups: number;
-  /** Absolute changes since the start: repetition up, validity down. */
+  /** Limits of absolute change since the start. */
   readonly repetitionRise: number;
   readonly validityFall: number;
-  /** Success below this share of its best, and by at least this much; by more if no other sign goes with it. */
+  /** Success below this share of its best, and by at least `successFall`; `successFallAlone` without another sign. */
   readonly successShare: number;
   readonly successFall: number;
   readonly successFallAlone: number;

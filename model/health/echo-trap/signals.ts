@@ -1,4 +1,4 @@
-/** The single signs of the Echo Trap, each a comparison of a run with its own start. */
+/** The signs of the Echo Trap; each compares a run with its own start. */
 import type { TrapRule } from "./rule.ts";
 import type { Track, Tracks } from "./tracks.ts";
 
@@ -15,23 +15,23 @@ export type Signal =
 
 export interface Alarm {
   readonly signal: Signal;
-  /** For people: what is measured, against what. */
+  /** A sentence with the measurement and its limit. */
   readonly text: string;
 }
 
 /**
- * Success may be this far below its best and still be near it. The smoothed success of 128 episodes on ever new boards
- * wanders by 0.05 either way, and its best is the luckiest of many.
+ * Success is near its best within this distance. The smoothed success of 128 episodes on new boards varies by 0.05 either way,
+ * and its best is the luckiest of many.
  */
 const NEAR_BEST = 0.15;
 
-/** The signs of this moment, in a fixed order. */
+/** The present signs, in a fixed order. */
 export function alarms(tracks: Tracks, rule: TrapRule): Alarm[] {
   const { success, rewardStd, zeroStdShare, entropy, repetition, mutualInformation, validity } = tracks;
   const explained =
     success !== undefined && success.smooth >= rule.explainedAt && success.smooth >= success.best - NEAR_BEST;
   const found: Alarm[] = [];
-  const see = (
+  const check = (
     track: Track | undefined,
     signal: Signal,
     holds: (track: Track) => boolean,
@@ -40,10 +40,10 @@ export function alarms(tracks: Tracks, rule: TrapRule): Alarm[] {
     if (track && track.count > rule.startUpdates && holds(track)) found.push({ signal, text: text(track) });
   };
   const fell = ({ smooth, best }: Track) => smooth < rule.successShare * best && best - smooth >= rule.successFall;
-  see(success, "success", fell, ({ smooth, best }) => `success fell to ${show(smooth)} from its best ${show(best)}`);
-  see(rewardStd, "spread", (track) => !explained && share(track) < rule.spreadShare, ofStart("in-group reward std"));
+  check(success, "success", fell, ({ smooth, best }) => `success fell to ${show(smooth)} from its best ${show(best)}`);
+  check(rewardStd, "spread", (track) => !explained && share(track) < rule.spreadShare, ofStart("in-group reward std"));
   const constant = (groups: Track) => groups.smooth >= rule.constantGroups;
-  see(
+  check(
     rewardStd,
     "constant",
     (track) =>
@@ -51,16 +51,16 @@ export function alarms(tracks: Tracks, rule: TrapRule): Alarm[] {
     ({ smooth }) =>
       `nothing is left to compare: in-group reward std ${show(smooth)}${zeroStdShare ? `, ${show(zeroStdShare.smooth)} of the groups constant` : ""}`,
   );
-  see(entropy, "entropy-low", (track) => !explained && share(track) < rule.entropyShare, ofStart("entropy"));
-  see(entropy, "entropy-high", (track) => share(track) > rule.entropyRise, ofStart("entropy"));
-  see(repetition, "repetition", ({ smooth, start }) => smooth - start > rule.repetitionRise, ofStart("repetition"));
-  see(
+  check(entropy, "entropy-low", (track) => !explained && share(track) < rule.entropyShare, ofStart("entropy"));
+  check(entropy, "entropy-high", (track) => share(track) > rule.entropyRise, ofStart("entropy"));
+  check(repetition, "repetition", ({ smooth, start }) => smooth - start > rule.repetitionRise, ofStart("repetition"));
+  check(
     mutualInformation,
     "information",
     (track) => share(track) < rule.informationShare,
     ofStart("information of the reasoning about its prompt"),
   );
-  see(
+  check(
     validity,
     "validity",
     ({ smooth, start }) => start - smooth > rule.validityFall,
@@ -69,7 +69,7 @@ export function alarms(tracks: Tracks, rule: TrapRule): Alarm[] {
   return [...found, ...gradientSpike(tracks.gradNorms, rule)];
 }
 
-/** Of its start; a start of 0 cannot be fallen below. */
+/** Share of the start; 1 if the start is 0. */
 const share = ({ smooth, start }: Track) => (start > 0 ? smooth / start : 1);
 
 const show = (value: number) => Number(value.toPrecision(3)).toString();

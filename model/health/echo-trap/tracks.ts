@@ -1,7 +1,7 @@
-/** What the Echo Trap detector remembers of a run: for each number its start, its smoothed present and its best. */
+/** Memory of the Echo Trap detector: for each number its start, its moving average and its best. */
 import type { TrapRule } from "./rule.ts";
 
-/** What one update measured. What is not known is left out, and its signs stay silent. */
+/** Measurements of one update. An absent number gives no signs. */
 export interface TrapPoint {
   /** Share of played episodes solved. */
   readonly success: number;
@@ -49,7 +49,7 @@ export type Tracks = Readonly<Partial<Record<(typeof TRACKED)[number], Track>>> 
 
 export interface TrapState {
   readonly tracks: Tracks;
-  /** For how many updates in a row each sign has been seen. */
+  /** Updates in a row, by sign. */
   readonly streaks: Readonly<Record<string, number>>;
   /** The task counted as solved. */
   readonly solved: boolean;
@@ -72,12 +72,12 @@ export function observe(before: Tracks, point: TrapPoint, rule: TrapRule): Track
 
 function extend(track: Track | undefined, value: number, { smoothing, startUpdates }: TrapRule): Track {
   if (!Number.isFinite(value))
-    throw new RangeError(`the detector takes finite numbers, got ${value}: leave out what is not known`);
+    throw new RangeError(`the Echo Trap detector needs finite numbers, got ${value}; leave unknown numbers out`);
   if (track === undefined) return { count: 1, start: value, smooth: value, best: value };
   const count = track.count + 1;
   const start = count <= startUpdates ? track.start + (value - track.start) / count : track.start;
   const smooth = track.smooth + smoothing * (value - track.smooth);
-  // Early on the smoothed value is mostly the first one, which may have been luck.
+  // At first the moving average is mostly the first value, which may be luck.
   const best = count <= startUpdates ? start : Math.max(track.best, smooth);
   return { count, start, smooth, best };
 }

@@ -74,7 +74,7 @@ describe("the learner's engine", () => {
 
     test("with nothing installed for it, a GPU is left alone with a word, and refused if it was asked for", () => {
       const lack =
-        "neither a libtensorflow (get one: bun run setup tensorflow) nor onnxruntime's CUDA libraries (get them, on Linux on x64: bun node_modules/onnxruntime-node/script/install.js) are there";
+        "neither a libtensorflow (get one: bun run setup tensorflow) nor onnxruntime's CUDA libraries (on Linux x64, get them with: bun node_modules/onnxruntime-node/script/install.js) are there";
       expect(learnerEngine(config({}), 2, nowhere(H200))).toEqual({
         engine: { name: "compiled", threads: 2 },
         reason: `NVIDIA H200 is not used: ${lack}`,

@@ -332,7 +332,9 @@ describe("a start-up check", () => {
       },
     };
     await expect(selfCheck(lying)).rejects.toThrow(
-      new Error("engine compiled on webgpu, nothing computes wrongly: a known product is 0,0,0,0, not 58,64,139,154"),
+      new Error(
+        "engine compiled on webgpu, nothing computes wrong results: a known product is 0,0,0,0, not 58,64,139,154; choose another engine or --device",
+      ),
     );
   });
 

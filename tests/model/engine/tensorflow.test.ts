@@ -42,7 +42,7 @@ describe("looking for libtensorflow", () => {
     expect(findLibtensorflow({ ...nowhere, named: dirname(wheel) })).toBe(wheel);
     const missing = join(folder, "missing");
     expect(() => findLibtensorflow({ ...nowhere, named: missing })).toThrow(
-      new Error(`LIBTENSORFLOW_PATH names ${missing}, where no libtensorflow is; mend or unset it`),
+      new Error(`LIBTENSORFLOW_PATH is ${missing}, which has no libtensorflow; correct or unset it`),
     );
   });
 

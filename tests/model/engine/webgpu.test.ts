@@ -39,7 +39,7 @@ describe("the adapter", () => {
   test("that is software is refused unless it is asked for, and named so", () => {
     expect(() => webgpuAdapter([LLVMPIPE], false)).toThrow(
       new Error(
-        `device webgpu: Vulkan lists no GPU, only ${LLVMPIPE.name}, which is software; choose --device cpu, or ask for it: --engine.softwareAdapter=true`,
+        `device webgpu: Vulkan lists no GPU, only ${LLVMPIPE.name}, which is software; choose --device cpu, or allow it with --engine.softwareAdapter=true`,
       ),
     );
     expect(webgpuAdapter([LLVMPIPE], true)).toBe(`${LLVMPIPE.name}, software`);
@@ -58,7 +58,7 @@ describe("onnxruntime's CUDA provider", () => {
     expect(hasCudaProvider(folder)).toBe(false);
     expect(() => expectCudaProvider(folder)).toThrow(
       new Error(
-        `onnxruntime's CUDA provider is not installed: ${shared} and ${cuda} are not in ${folder}; get them, on Linux on x64: bun node_modules/onnxruntime-node/script/install.js`,
+        `onnxruntime's CUDA provider is not installed: ${shared} and ${cuda} are not in ${folder}; on Linux x64, get them with: bun node_modules/onnxruntime-node/script/install.js`,
       ),
     );
   });

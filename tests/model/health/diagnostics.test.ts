@@ -8,7 +8,6 @@ describe("rewardSpread", () => {
     expect(rewardSpread([0, 2, 1, 1, 9], [0, 0, 1, 1, 2])).toEqual({
       rewardStd: Math.SQRT2 / 2,
       zeroStdShare: 0.5,
-      groupCount: 2,
     });
     expect(rewardSpread([1, 2], [0, 1])).toBeNull();
   });

@@ -125,7 +125,7 @@ describe("echoTrap", () => {
 
   test("refuses a number that is none", () => {
     expect(() => run([{ success: Number.NaN, rewardStd: 1 }])).toThrow(
-      "the detector takes finite numbers, got NaN: leave out what is not known",
+      "the Echo Trap detector needs finite numbers, got NaN; leave unknown numbers out",
     );
   });
 });

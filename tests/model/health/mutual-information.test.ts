@@ -97,8 +97,8 @@ describe("collapseMetrics", () => {
   });
 
   test("refuses scores that do not fit", () => {
-    expect(() => metrics([], [])).toThrow("there are no scores to measure collapse from");
-    expect(() => metrics([[-1, -2]], [2])).toThrow("reasoning 0 names prompt 2 of 2");
+    expect(() => metrics([], [])).toThrow("cannot measure collapse without scores");
+    expect(() => metrics([[-1, -2]], [2])).toThrow("reasoning 0 has prompt 2; columns are 0 to 1");
     expect(() => metrics([[-1, -2], [-1]], [0, 0])).toThrow("row 1 has 1 scores, row 0 has 2");
   });
 });
