@@ -3,7 +3,7 @@
  *
  * - Two commands started at once install once: a lock in node_modules, which the system drops if its holder dies.
  * - The stamp is written last, so an install that was cut short is taken up again.
- * - Needs no post-install script of any package, and no `bun` in PATH: the running executable is the installer.
+ * - Runs no post-install script of any package. Needs no `bun` in PATH: the running executable is the installer.
  */
 import { Database } from "bun:sqlite";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -29,7 +29,7 @@ export async function install(root: string): Promise<boolean> {
   if (installedDigest(root) === wanted) return true;
   console.error("installing dependencies (once; they come from the npm registry) …");
   const started = performance.now();
-  const child = Bun.spawn([process.execPath, "install", "--frozen-lockfile"], {
+  const child = Bun.spawn([process.execPath, "install", "--frozen-lockfile", "--ignore-scripts"], {
     cwd: root,
     stdio: ["ignore", 2, 2],
   });

@@ -64,6 +64,20 @@ describe("a command of a project that was never installed", () => {
     expect([again.code, again.out, installs(again.err)]).toEqual([0, "good evening\n", 1]);
   });
 
+  test("runs no post-install script, not even of a package that package.json trusts", async () => {
+    const greeting = { name: "greeting", version: "1.0.0", main: "index.js", scripts: { postinstall: "touch ran" } };
+    const folder = await smallProject({
+      "package.json": JSON.stringify({
+        name: "small",
+        dependencies: { greeting: "file:./greeting" },
+        trustedDependencies: ["greeting"],
+      }),
+      "greeting/package.json": JSON.stringify(greeting),
+    });
+    expect((await command(["hello"], folder)).out).toBe("good evening\n");
+    expect(existsSync(join(folder, "node_modules/greeting/ran"))).toBe(false);
+  });
+
   test("says in one line that it cannot install, and leaves no stamp", async () => {
     const folder = await smallProject();
     writeFileSync(join(folder, "package.json"), JSON.stringify({ dependencies: { greeting: "file:./gone" } }));

@@ -5,7 +5,12 @@ import { lockRun } from "../../../actors/supervisor/run-lock.ts";
 import { figure } from "../../figure.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 
-afterAll(removeTemporaryFolders);
+const holders: Bun.Subprocess[] = [];
+afterAll(() => {
+  // A failed test must not leave one behind.
+  for (const holder of holders) holder.kill("SIGKILL");
+  removeTemporaryFolders();
+});
 
 /** Another process that holds the lock until it is killed. */
 async function holder(folder: string) {
@@ -15,6 +20,7 @@ async function holder(folder: string) {
     console.log("held");
     setInterval(() => {}, 1000);`;
   const child = Bun.spawn([process.execPath, "-e", script], { stdout: "pipe" });
+  holders.push(child);
   for await (const _ of child.stdout) break;
   return child;
 }
