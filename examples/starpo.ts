@@ -48,8 +48,7 @@ const TASKS = {
     keep: 0.5,
   },
 };
-const GROUPS = 16; // P: boards of an update
-const GROUP_SIZE = 8; // N: episodes of a board
+const [GROUPS, GROUP_SIZE] = [16, 8]; // P boards an update, N episodes a board
 const SLOTS = GROUPS * GROUP_SIZE; // sequences that are decoded in one batch
 const LIMITS = { replyTokensMax: 24, contextTokensMax: 360, contextTurnsMax: null };
 const CONTEXT = {
@@ -61,6 +60,7 @@ const CONTEXT = {
   overflow: "stop",
 } as const;
 const ENTROPY_COEFFICIENT = 3e-3;
+const DEMONSTRATIONS = 6000; // episodes of random play to imitate
 const VALIDATION = { boards: 256, firstSeed: 123, temperature: 0.5 };
 const ADAM = { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 };
 const MICRO_BATCH = { tokensMax: 512, lengthMultiple: 16, widthMultiple: 16 };
@@ -157,14 +157,15 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
   /** The start without a teacher: cross-entropy of the best of K random plays of each board. */
   async function imitateRandomPlay(batches: number, say: (line: string) => void): Promise<void> {
     const uniform = sequence(seed, "random play");
+    const demonstrations: Sequence[] = [];
+    while (demonstrations.length < DEMONSTRATIONS) {
+      const seeds = { layout: 10_000 + Math.floor(uniform() * 10_000), dynamics: Math.floor(uniform() * 2 ** 32) };
+      const plays = Array.from({ length: bestOf }, () => playRandomly(seeds, uniform));
+      const best = plays.reduce((a, b) => (b.reward > a.reward ? b : a));
+      if (best.success || plays.length === 1) demonstrations.push(writeReplies(seeds, best.replies));
+    }
     for (let step = 0; step < batches; step++) {
-      const batch: Sequence[] = [];
-      while (batch.length < 32) {
-        const seeds = { layout: 10_000 + Math.floor(uniform() * 10_000), dynamics: Math.floor(uniform() * 2 ** 32) };
-        const plays = Array.from({ length: bestOf }, () => playRandomly(seeds, uniform));
-        const best = plays.reduce((a, b) => (b.reward > a.reward ? b : a));
-        if (best.success || plays.length === 1) batch.push(writeReplies(seeds, best.replies));
-      }
+      const batch = Array.from({ length: 32 }, () => demonstrations[Math.floor(uniform() * DEMONSTRATIONS)]!);
       const tokens = batch.reduce((sum, { written }) => sum + written.length, 0);
       const weights = batch.map(({ written }) => new Float32Array(written.length).fill(1 / tokens));
       const { loss } = await network.accumulate(imitation, microBatches(batch, MICRO_BATCH), { weights });
