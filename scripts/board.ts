@@ -6,6 +6,7 @@ import { runKeys } from "../actors/config/config.ts";
 import { filmStrip, type Picture } from "../envs/picture.ts";
 import { envTag, envTags } from "../envs/registry.ts";
 import { Pcg64 } from "../envs/rng/pcg64.ts";
+import { dynamicsSeed } from "../envs/seeds.ts";
 import { type EnvTag, openLocal } from "../envs/tag.ts";
 import { checkedTag, envOverrides } from "./cli/env-choice.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
@@ -53,7 +54,7 @@ export async function main(args: string[]): Promise<number> {
 
 /** The board as it opens, and after each action of the player, if there is one. */
 function way(tag: EnvTag, policy: string | undefined, seed: number, actionsMax: number): Picture[] {
-  const game = openLocal(tag, { layout: seed, dynamics: seed });
+  const game = openLocal(tag, { layout: seed, dynamics: dynamicsSeed(seed, 0) });
   const pictures = [tag.picture!(game)];
   if (policy === undefined) return pictures;
   if (policy !== "random" && policy !== "optimal") throw new UsageError(`--policy is random or optimal, got ${policy}`);

@@ -1,5 +1,5 @@
 /** Which tickets an update and a validation play. A function of config, update and round alone. */
-import { hash64 } from "../../model/rng.ts";
+import { dynamicsSeed } from "../../envs/seeds.ts";
 import type { RunConfig } from "../config/config.ts";
 import { boardsPerUpdate, playedEnvs } from "../play/envs-of-run.ts";
 import type { Ticket } from "../protocol.ts";
@@ -22,8 +22,8 @@ export const batchName = (purpose: "u" | "v", update: number, round: number): st
   `${purpose}${update}${round === 0 ? "" : `r${round}`}`;
 
 /** Seed of an env's random events. RAGEN shares them within a group; strict mode gives each member its own. */
-const dynamicsSeed = (config: RunConfig, layoutSeed: number, member: number): number =>
-  config.prompt.compat === "strict" ? hash64(`dynamics ${layoutSeed} ${member}`)[0] : layoutSeed;
+const dynamicsOf = (config: RunConfig, layoutSeed: number, member: number): number =>
+  config.prompt.compat === "strict" ? dynamicsSeed(layoutSeed, member) : layoutSeed;
 
 /**
  * The tickets of update `update` (from 0): P groups of N, each group on the next board.
@@ -51,7 +51,7 @@ export function trainingTickets(
       member,
       env,
       layoutSeed,
-      dynamicsSeed: dynamicsSeed(config, layoutSeed, member),
+      dynamicsSeed: dynamicsOf(config, layoutSeed, member),
       temperature,
       topP,
       topK,
@@ -82,7 +82,7 @@ export function validationTickets(config: RunConfig, name: string, temperature: 
       member,
       env: envs[Math.floor(group / episodes)]!.name,
       layoutSeed,
-      dynamicsSeed: dynamicsSeed(config, layoutSeed, member),
+      dynamicsSeed: dynamicsOf(config, layoutSeed, member),
       temperature,
       topP: 1,
       topK: 0,

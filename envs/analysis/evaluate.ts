@@ -4,6 +4,7 @@
 import type { Game, Uniform } from "../env.ts";
 import { Refused } from "../outside/json-server.ts";
 import { Pcg64 } from "../rng/pcg64.ts";
+import { dynamicsSeed } from "../seeds.ts";
 import type { EnvTag, Player } from "../tag.ts";
 import { type PassAtK, passCurve } from "./pass-at-k.ts";
 
@@ -25,10 +26,10 @@ export interface EvaluationOptions {
   readonly episodes: number;
   /** Layout seed of the first board; each board takes the next. */
   readonly seed: number;
-  /** Episodes per board, default 1. Each has its own coins and, from the second on, its own dynamics. */
+  /** Episodes per board, default 1. Each has its own coins and dynamics. */
   readonly tries?: number;
-  /** Number of the player's coin stream, default 0. Another number plays another round on the same boards. */
-  readonly coins?: number;
+  /** Number of the round, default 0. Another round has other coins and dynamics on the same boards. */
+  readonly round?: number;
   /** Action budget of an episode, default the tag's. */
   readonly actionsMax?: number;
 }
@@ -43,7 +44,7 @@ const OUTSIDE_ATTEMPTS = 3;
 
 /** @throws {RangeError} if there are no episodes. @throws the error of an episode that cannot be played. */
 export async function evaluatePlayer(tag: EnvTag, player: Player, options: EvaluationOptions): Promise<Evaluation> {
-  const { episodes: boards, tries = 1, seed, coins: round = 0, actionsMax = tag.actionsMax } = options;
+  const { episodes: boards, tries = 1, seed, round = 0, actionsMax = tag.actionsMax } = options;
   for (const [name, count] of Object.entries({ episodes: boards, tries })) {
     if (!Number.isInteger(count) || count < 1) throw new RangeError(`${name} must be at least 1, got ${count}`);
   }
@@ -59,8 +60,9 @@ export async function evaluatePlayer(tag: EnvTag, player: Player, options: Evalu
   async function playIndex(index: number): Promise<Played> {
     for (let attempt = 1; ; attempt++) {
       const layout = seed + Math.floor(index / tries);
-      const coins = new Pcg64(layout, COIN_STREAM + round + (index % tries));
-      const game = tag.open({ layout, dynamics: index % tries === 0 ? layout : Math.floor(coins.random() * 2 ** 32) });
+      const member = round + (index % tries);
+      const coins = new Pcg64(layout, COIN_STREAM + member);
+      const game = tag.open({ layout, dynamics: dynamicsSeed(layout, member) });
       try {
         return await play(game, player, actionsMax, () => coins.random());
       } catch (error) {
@@ -120,8 +122,8 @@ export async function evaluateRandom(
   options: EvaluationOptions,
 ): Promise<Omit<Evaluation, "ci95" | "passAt">> {
   const rounds: Evaluation[] = [];
-  for (let coins = 0; coins < (tag.external ? 1 : RANDOM_ROUNDS); coins++) {
-    rounds.push(await evaluatePlayer(tag, tag.random, { ...options, coins }));
+  for (let round = 0; round < (tag.external ? 1 : RANDOM_ROUNDS); round++) {
+    rounds.push(await evaluatePlayer(tag, tag.random, { ...options, round }));
   }
   const mean = (of: (round: Evaluation) => number) => rounds.reduce((sum, round) => sum + of(round), 0) / rounds.length;
   return {
@@ -168,7 +170,7 @@ export function bestPossible(tag: EnvTag, options: EvaluationOptions): number | 
   const { episodes, seed, actionsMax = tag.actionsMax } = options;
   let sum = 0;
   for (let layout = seed; layout < seed + episodes; layout++) {
-    const best = tag.best(tag.open({ layout, dynamics: layout }), actionsMax);
+    const best = tag.best(tag.open({ layout, dynamics: dynamicsSeed(layout, 0) }), actionsMax);
     if (best === null) return null;
     sum += best;
   }

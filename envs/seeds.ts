@@ -1,0 +1,12 @@
+/** Derives dynamics seeds, for tickets and for baselines. */
+import { createHash } from "node:crypto";
+
+/**
+ * The dynamics seed of one episode on a board. It is a hash, so that a game which seeds one generator with each of its
+ * seeds gets two unrelated streams.
+ *
+ * @param member  which of the board's episodes, from 0
+ */
+export function dynamicsSeed(layoutSeed: number, member: number): number {
+  return createHash("sha256").update(`dynamics ${layoutSeed} ${member}`).digest().readUInt32BE(0);
+}

@@ -1,0 +1,59 @@
+/** Baselines of an env whose dynamics are random. */
+import { describe, expect, test } from "bun:test";
+import { z } from "zod";
+import { bestPossible, evaluatePlayer, evaluateRandom } from "../../../envs/analysis/evaluate.ts";
+import type { DiscreteGame, Seeds } from "../../../envs/env.ts";
+import { Pcg64 } from "../../../envs/rng/pcg64.ts";
+import { dynamicsSeed } from "../../../envs/seeds.ts";
+import { defineTag, plainWording, uniformPlayer } from "../../../envs/tag.ts";
+
+/** A coin is shown, from the layout; guess the next one, from the dynamics. Each seed starts a generator, as documented. */
+function coinTag(opened: Seeds[]) {
+  return defineTag({
+    tag: "Coin",
+    type: "coin",
+    schema: z.strictObject({}),
+    actionsMax: 1,
+    replyWordsHint: 10,
+    parts: () => ({
+      wording: plainWording("Guess the coin.", null, false),
+      open(seeds): DiscreteGame {
+        opened.push(seeds);
+        const toss = (seed: number) => (new Pcg64(seed).random() < 0.5 ? 0 : 1);
+        return {
+          kind: "discrete",
+          actions: ["0", "1"],
+          render: () => String(toss(seeds.layout)),
+          act: (action) => {
+            const success = action === toss(seeds.dynamics);
+            return { reward: Number(success), done: true, effective: true, valid: true, success };
+          },
+        };
+      },
+      random: uniformPlayer,
+      optimal: (game) => Number(game.render()),
+      best: () => 0.5,
+    }),
+  }).make({}, false);
+}
+
+describe("the dynamics of a baseline", () => {
+  test("are unrelated to the layout: a player that copies the shown coin is right half of the time", async () => {
+    const tag = coinTag([]);
+    const { success } = await evaluatePlayer(tag, tag.optimal!, { episodes: 1000, seed: 123 });
+    // Four standard errors of 1,000 fair coins.
+    expect(success).toBeWithin(0.437, 0.563);
+  });
+
+  test("are those of tickets, and differ among the tries at a board and the rounds of the random player", async () => {
+    const opened: Seeds[] = [];
+    const tag = coinTag(opened);
+    await evaluatePlayer(tag, tag.optimal!, { episodes: 2, seed: 7, tries: 2 });
+    const expected = [7, 7, 8, 8].map((layout, i) => ({ layout, dynamics: dynamicsSeed(layout, i % 2) }));
+    expect(opened.splice(0)).toEqual(expected);
+    await evaluateRandom(tag, { episodes: 1, seed: 7 });
+    expect(new Set(opened.splice(0).map(({ dynamics }) => dynamics)).size).toBe(16);
+    bestPossible(tag, { episodes: 1, seed: 7 });
+    expect(opened).toEqual([{ layout: 7, dynamics: dynamicsSeed(7, 0) }]);
+  });
+});
