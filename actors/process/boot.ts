@@ -1,16 +1,17 @@
 /**
- * How an actor's process begins: its settings come from its parent by standard input, and it ends with its parent.
+ * How a child process of the supervisor begins: it reads its settings from standard input, and it ends with its parent.
  *
- * - Standard input is the death pipe: it ends when the supervisor does, and this process ends with it. On Linux the kernel
- *   also kills it then, in case it is stopped or too busy to notice.
- * - SIGINT and SIGHUP are ignored: Ctrl-C and a closed terminal reach every process at once, and the supervisor stops them in order.
- *   SIGTERM may also go to all of them (timeout, systemd): while the supervisor is connected, it has a moment to say when to leave.
+ * - Standard input ends when the supervisor does, and then this process exits. On Linux the kernel also kills it, in case it is
+ *   stopped or too busy to notice.
+ * - SIGINT and SIGHUP are ignored: Ctrl-C or a closed terminal reaches every process at once, and the supervisor stops the actors in
+ *   order. SIGTERM may reach all processes too (timeout, systemd), so while the supervisor is connected the actor waits
+ *   `STOP_WAIT_MS` for its `stop`.
  */
 import { writeSync } from "node:fs";
 import { z } from "zod";
 import type { Running } from "../actor.ts";
 import { realClock } from "../clock.ts";
-import { describeError, oneLine } from "../errors.ts";
+import { describeError, schemaFaults } from "../errors.ts";
 import { makeLog } from "../log.ts";
 import type { Role } from "../protocol.ts";
 import { dieWithParent } from "./die-with-parent.ts";
@@ -23,8 +24,8 @@ export interface BootOptions<S> {
   readonly start: (settings: S, context: LifeContext) => Running | Promise<Running>;
 }
 
-/** After SIGTERM, time for the supervisor to say when it is this actor's turn to leave. */
-const ORDER_MS = 3000;
+/** After SIGTERM, time for the supervisor's `stop` to arrive. */
+const STOP_WAIT_MS = 3000;
 
 export async function boot<S>({ role, settingsSchema, start }: BootOptions<S>): Promise<void> {
   const { actorSettings, settings } = await readSettings(role, settingsSchema);
@@ -46,13 +47,13 @@ export async function boot<S>({ role, settingsSchema, start }: BootOptions<S>): 
   });
   for (const signal of ["SIGINT", "SIGHUP"] as const) process.on(signal, () => {});
   process.on("SIGTERM", () => {
-    if (!life.watched) void life.leave("SIGTERM");
-    else realClock.after(ORDER_MS, () => void life.leave("SIGTERM"));
+    if (!life.isSupervised) void life.leave("SIGTERM");
+    else realClock.after(STOP_WAIT_MS, () => void life.leave("SIGTERM"));
   });
   await life.started;
 }
 
-/** The first line of standard input. What follows is only waited for: its end is the end of the supervisor. */
+/** Reads the first line of standard input. The end of the input, later, is the end of the supervisor. */
 async function readSettings<S>(
   role: Role,
   schema: z.ZodType<S>,
@@ -71,13 +72,13 @@ async function readSettings<S>(
       resolve(text.slice(0, end));
     }
     if (read) process.exit(1);
-    reject(new Error("standard input ended before a line of settings came; the supervisor starts this, not a person"));
+    reject(new Error("standard input ended before a line of settings; only the supervisor starts this program"));
   })();
   try {
     const actorSettings = ActorSettings.parse(JSON.parse(await promise));
     return { actorSettings, settings: schema.parse(actorSettings.settings) };
   } catch (error) {
-    const why = error instanceof z.ZodError ? oneLine(z.prettifyError(error)) : describeError(error);
+    const why = error instanceof z.ZodError ? schemaFaults(error, "settings") : describeError(error);
     writeLine(`${JSON.stringify({ level: "error", actor: role, kind: "boot", text: `cannot start: ${why}` })}\n`);
     process.exit(1);
   }
@@ -87,6 +88,6 @@ function writeLine(line: string): void {
   try {
     writeSync(2, line);
   } catch {
-    // The reader is gone or stuck. There is nobody left to tell, and losing a line is better than losing the actor.
+    // The reader is gone or stuck. Losing a line is better than losing the actor.
   }
 }

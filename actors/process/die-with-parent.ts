@@ -1,11 +1,11 @@
-/** Ask the kernel to kill this process when its parent ends: the only thing that reaches a stopped or looping process. */
+/** Makes the kernel kill this process when its parent ends, even if it is stopped or in an endless loop. */
 import { dlopen } from "bun:ffi";
 
 /** linux/prctl.h */
 const PR_SET_PDEATHSIG = 1;
 const SIGKILL = 9;
 
-/** @returns false where the system cannot do it; then only what this process notices by itself ends it. */
+/** @returns false where the system cannot do it */
 export function dieWithParent(): boolean {
   if (process.platform !== "linux") return false;
   try {

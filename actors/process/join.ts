@@ -1,17 +1,16 @@
 /**
- * A sampler or env server that this machine lends to a run elsewhere. Its settings come from the run's gate, and everything it
- * says goes through that one address; it comes and goes as its owner likes.
+ * Joins a run on another machine as a guest: a sampler or an env server. Its settings come from the run's gate, and all of its
+ * connections go through that one address. It may leave at any time: the run issues its unfinished work again.
  *
- * - It stays until the run is over, its owner stops it, or the run could not be reached for `patienceMs`: then it says so, and
- *   ends with exit code 1. A token that is refused ends it at once.
- * - What it had been given to play is played by others when it goes: nothing is lost but time.
+ * - It stays until the run ends or its owner stops it. If it cannot reach the run for `patienceMs`, it exits with code 1. A refused
+ *   token ends it at once.
  */
 import { hostname } from "node:os";
 import { z } from "zod";
 import type { ActorKind } from "../actor.ts";
 import { realClock } from "../clock.ts";
 import { RunConfig } from "../config/config.ts";
-import { describeError } from "../errors.ts";
+import { describeError, messageOf, schemaFaults } from "../errors.ts";
 import { makeLog } from "../log.ts";
 import { PROTOCOL_VERSION, type Tell } from "../protocol.ts";
 import { offering } from "../transport/offer.ts";
@@ -27,46 +26,45 @@ export interface JoinOptions {
   readonly address: string;
   readonly token: string;
   readonly tls: ClientTls;
-  /** How long the run may be out of reach, at the start and later. */
+  /** How long the run may be unreachable, at the start and later. */
   readonly patienceMs: number;
-  /** What of the run's config is another matter on this machine. */
+  /** Changes the run's config for this machine. */
   readonly adapt: (config: RunConfig) => RunConfig;
-  /** For people. `stack`: where it was thrown, if it was. */
+  /** Writes a line for people. */
   readonly say: (level: "info" | "warning" | "error", text: string, stack?: string) => void;
 }
 
-/** Who has joined, and how to leave. */
 export interface Joined {
   readonly run: string;
   readonly actor: string;
   leave(reason: string): Promise<void>;
 }
 
-/** What the gate tells a newcomer. */
+/** What the gate answers to `GET /join`. */
 export const JoinSettings = ActorSettings.omit({ actor: true, supervisor: true, token: true, settings: true }).extend({
   protocol: z.number().int(),
   config: z.unknown(),
-  /** Where this run's messages go, if not through the gate, and what is asked for there. */
+  /** For a run on a NATS broker: the supervisor's address and the token there. Else messages go through the gate. */
   broker: z.strictObject({ supervisor: z.string(), token: z.string() }).nullable(),
 });
 export type JoinSettings = z.infer<typeof JoinSettings>;
 
 const RETRY_MS = 1000;
 
-/** Something that waiting does not change. */
-class Hopeless extends Error {}
+/** A failure that another attempt would not change. */
+class FinalJoinError extends Error {}
 
-/** @throws {Error} in one line, if the run cannot be reached in time or does not want us. */
+/** @throws {Error} in one line, if the run cannot be reached in time or refuses. */
 export async function join(kind: ActorKind, options: JoinOptions): Promise<Joined> {
   const { token, tls, patienceMs, say } = options;
   const { protocol, host } = parseAddress(options.address);
   const ws = `${protocol}//${host}`;
   const http = ws.replace(/^ws/, "http");
-  const { config: given, protocol: _, broker, ...newcomer } = await born(kind, http, options);
-  const config = options.adapt(configOf(given, options.address));
+  const { config: runConfig, protocol: _, broker, ...settings } = await joinSettings(kind, http, options);
+  const config = options.adapt(configOf(runConfig, options.address));
   const actor = nameOf(kind.role);
   const path = (place: string) => `${ws}/${place}?as=${actor}`;
-  const actorSettings = { ...newcomer, actor, ...(broker ?? { token, supervisor: path("actors/supervisor") }) };
+  const actorSettings = { ...settings, actor, ...(broker ?? { token, supervisor: path("actors/supervisor") }) };
   const log = makeLog({
     actor,
     level: actorSettings.logLevel,
@@ -91,12 +89,12 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
         threads: true,
         guest: { weightsFrom: http, token, tls },
       }),
-    // At a broker everyone can be reached.
+    // At a broker every actor can be reached directly.
     ...(broker === null
       ? {
           wrap: (transport: Transport) =>
             offering({ transport, clock: realClock, failed: (detail) => log.debug("offer", detail) }),
-          heard: (message: Tell) => throughTheGate(message, path),
+          translate: (message: Tell) => throughGate(message, path),
         }
       : {}),
     connected() {
@@ -116,18 +114,18 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
   return { run: actorSettings.run, actor, leave: (reason) => life.leave(reason) };
 }
 
-/** @throws {Error} in one line: the run is of another version, though it speaks as we do */
-function configOf(given: unknown, address: string): RunConfig {
-  const parsed = RunConfig.safeParse(given);
+/** @throws {Error} in one line, if the run is of another version with the same protocol */
+function configOf(config: unknown, address: string): RunConfig {
+  const parsed = RunConfig.safeParse(config);
   if (parsed.success) return parsed.data;
-  const [{ path, message } = { path: [], message: "" }] = parsed.error.issues;
+  const faults = schemaFaults(parsed.error, "config");
   throw new Error(
-    `cannot join ${address}: its config is not of this version (${path.join(".") || "config"}: ${message})`,
+    `cannot join ${address}: its config is of another version of Bunraku (${faults}); use the run's version`,
   );
 }
 
-/** Everyone is behind the same door, by name. */
-function throughTheGate(message: Tell, path: (place: string) => string): Tell {
+/** A roster whose actors are all reached through the gate, by name. */
+function throughGate(message: Tell, path: (place: string) => string): Tell {
   if (message.type !== "roster") return message;
   const { learner, envServers } = message;
   return {
@@ -138,7 +136,7 @@ function throughTheGate(message: Tell, path: (place: string) => string): Tell {
   };
 }
 
-/** Unique in the run, and telling where it is. */
+/** A name that is unique in the run and contains this machine's. */
 function nameOf(role: string): string {
   const host = hostname()
     .replaceAll(/[^\w.-]/g, "-")
@@ -146,18 +144,18 @@ function nameOf(role: string): string {
   return `${role}-${host}-${crypto.randomUUID().slice(0, 6)}`;
 }
 
-async function born(
+async function joinSettings(
   { role }: ActorKind,
   http: string,
   { token, tls, patienceMs, say }: JoinOptions,
 ): Promise<JoinSettings> {
-  const began = realClock.now();
+  const startedAtMs = realClock.now();
   for (let attempt = 1; ; attempt++) {
     try {
       return await askGate(`${http}/join?role=${role}`, token, tls);
     } catch (error) {
-      const text = `cannot join ${http.replace(/^http/, "ws")}: ${describeError(error).replace(/^\w*: /, "")}`;
-      if (error instanceof Hopeless || realClock.now() - began >= patienceMs) throw new Error(text);
+      const text = `cannot join ${http.replace(/^http/, "ws")}: ${messageOf(error)}`;
+      if (error instanceof FinalJoinError || realClock.now() - startedAtMs >= patienceMs) throw new Error(text);
       if (attempt === 1) say("warning", `${text}; trying for ${Math.round(patienceMs / 1000)} s`);
     }
     await new Promise<void>((resume) => realClock.after(RETRY_MS, resume));
@@ -168,16 +166,20 @@ async function askGate(url: string, token: string, tls: ClientTls): Promise<Join
   const init = { headers: { Authorization: bearer(token) }, redirect: "error", tls } as const;
   const answer = await fetch(url, { ...init, signal: AbortSignal.timeout(10_000) }).catch((error: unknown) => {
     const text = describeError(error);
-    throw /certificate|TLS|SSL/i.test(text) ? new Hopeless(`${text} (--ca FILE names whom to trust)`) : error;
+    throw /certificate|TLS|SSL/i.test(text)
+      ? new FinalJoinError(`${text} (--ca FILE names the CA certificate)`)
+      : error;
   });
   const text = await answer.text();
   if (answer.status >= 500) throw new Error(text.trim());
-  if (!answer.ok) throw new Hopeless(`${text.trim().slice(0, 200)} (HTTP ${answer.status})`);
-  const newcomer = JoinSettings.safeParse(JSON.parse(text));
-  if (!newcomer.success) throw new Hopeless(`it answered with something else than a run of Bunraku`);
-  if (newcomer.data.protocol !== PROTOCOL_VERSION) {
-    const { protocol } = newcomer.data;
-    throw new Hopeless(`the run speaks protocol ${protocol}, we speak ${PROTOCOL_VERSION}; use its version of Bunraku`);
+  if (!answer.ok) throw new FinalJoinError(`${text.trim().slice(0, 200)} (HTTP ${answer.status})`);
+  const settings = JoinSettings.safeParse(JSON.parse(text));
+  if (!settings.success) throw new FinalJoinError("the answer is not that of a Bunraku run");
+  if (settings.data.protocol !== PROTOCOL_VERSION) {
+    const { protocol } = settings.data;
+    throw new FinalJoinError(
+      `the run speaks protocol ${protocol}, this program ${PROTOCOL_VERSION}; use the run's version of Bunraku`,
+    );
   }
-  return newcomer.data;
+  return settings.data;
 }

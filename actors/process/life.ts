@@ -1,9 +1,9 @@
 /**
- * What every actor process does between its start and its end: say that it lives, listen to the supervisor, leave when told to.
- * Knows not where its settings came from (boot.ts: a parent; join.ts: a run on another machine).
+ * The life of an actor's process: it starts the actor, sends heartbeats, and leaves when the supervisor tells it to. Does not know
+ * where its settings come from (boot.ts: from its parent; join.ts: from a run on another machine).
  *
- * - An error nobody caught is one line in the log and exit code 1. After a `RunError` it is another code, which says that starting
- *   again would end the same way.
+ * - An uncaught error is one line in the log and exit code 1. After a `RunError` the exit code is `RUN_ERROR_CODE`: a restart would
+ *   fail in the same way.
  */
 import type { ActorContext, Running } from "../actor.ts";
 import { realClock } from "../clock.ts";
@@ -15,11 +15,12 @@ import { anyBeside } from "../transport/address.ts";
 import { createTransport } from "../transport/create.ts";
 import { helloOf } from "../transport/handshake.ts";
 import { connectForever } from "../transport/reconnect.ts";
+import { refuseAsks } from "../transport/refusals.ts";
 import type { SocketOptions } from "../transport/socket-wire.ts";
 import type { Transport } from "../transport/transport.ts";
 import type { ActorSettings } from "./settings.ts";
 
-/** What an actor gets from its process. */
+/** The context of an actor that every process makes alike. */
 export type LifeContext = Omit<ActorContext, "folder" | "threads" | "guest">;
 
 export interface LifeOptions {
@@ -27,14 +28,14 @@ export interface LifeOptions {
   readonly role: Role;
   readonly log: Log;
   readonly start: (context: LifeContext) => Running | Promise<Running>;
-  /** Whom to trust, and who we are, at the other end of wss://. */
+  /** Certificates for wss://. */
   readonly tls?: SocketOptions["tls"];
-  /** The transport that the actor gets; the plain one if left out. */
+  /** Replaces the transport that the actor gets. */
   readonly wrap?: (transport: Transport) => Transport;
-  /** What the supervisor tells, as the actor should understand it. */
-  readonly heard?: (message: Tell) => Tell;
+  /** Changes a message of the supervisor before the actor gets it. */
+  readonly translate?: (message: Tell) => Tell;
   readonly connected?: () => void;
-  /** The supervisor cannot be reached. `attempt` counts from 1. */
+  /** An attempt to reach the supervisor failed. `attempt` counts from 1. */
   readonly unreachable: (detail: string, attempt: number) => void;
 }
 
@@ -42,14 +43,14 @@ export interface Life {
   readonly started: Promise<void>;
   /** Drain, save, exit code 0. */
   leave(reason: string): Promise<void>;
-  /** Whether the supervisor is there, to say when to leave. */
-  readonly watched: boolean;
+  /** Whether the supervisor is connected. */
+  readonly isSupervised: boolean;
 }
 
 const BACKOFF_MS = { first: 50, max: 2000 };
 const HELLO_DEADLINE_MS = 5000;
 
-/** Messages from the supervisor kept while the actor starts. */
+/** Messages of the supervisor that are kept while the actor starts. */
 const EARLY_MAX = 256;
 
 export function live(options: LifeOptions): Life {
@@ -72,7 +73,7 @@ export function live(options: LifeOptions): Life {
     log.error("crash", describeError(error), { stack: stackOf(error) });
     process.exit(error instanceof RunError ? RUN_ERROR_CODE : 1);
   }
-  // Before those of the command that lends us, if one does.
+  // Before the listeners of the command that joins a run, if this process is one.
   for (const kind of ["uncaughtException", "unhandledRejection"]) process.prependListener(kind, fail);
 
   const meter = new Meter(realClock);
@@ -84,7 +85,7 @@ export function live(options: LifeOptions): Life {
     ...(options.tls === undefined ? {} : { tls: options.tls }),
     report: ({ kind, detail, ...where }) => log.warning(`peer.${kind}`, detail, where),
     received: (type: Message["type"]) => {
-      // The welcome to the connection that carries the heartbeats is no news.
+      // Ignore `welcome`, so that "last message" stays informative.
       if (type !== "welcome") lastMessage = type;
     },
     passed: (direction, bytes) => meter.count(`speed/${direction}_bytes_per_second`, bytes),
@@ -105,24 +106,24 @@ export function live(options: LifeOptions): Life {
     handler: {
       opened() {
         options.connected?.();
-        sayUrl();
+        reportUrl();
       },
-      told(_, told) {
-        const message = options.heard?.(told) ?? told;
+      told(_, original) {
+        const message = options.translate?.(original) ?? original;
         if (message.type === "stop") void leave(message.reason);
         else if (running !== null) running.told?.(message);
         else if (early.push(message) > EARLY_MAX) throw new Error(`more than ${EARLY_MAX} messages before the start`);
       },
-      asked: (_, { type }) => ({ type: "failed", code: "protocol", detail: `a child is not asked ${type}` }),
+      asked: refuseAsks(`a ${role}`),
     },
   });
 
-  /** The first hello may have gone before there was a url to say. */
-  function sayUrl(): void {
+  /** Repeats the hello: the first one may have been sent before the actor had a url. */
+  function reportUrl(): void {
     const peer = supervisor.peer();
     if (peer === null || running === null || running.url === null) return;
     void peer.ask(helloOf(me()), HELLO_DEADLINE_MS).then((answer) => {
-      // A lost connection is made again, and says hello again.
+      // After a lost connection the next hello reports the url.
       if (answer.type === "failed" && answer.code !== "closed") log.warning("supervisor.hello", answer.detail);
     });
   }
@@ -158,13 +159,13 @@ export function live(options: LifeOptions): Life {
       finish: (reason) => void leave(reason),
     });
     for (const message of early.splice(0)) running.told?.(message);
-    sayUrl();
+    reportUrl();
   }
 
   return {
     started: start(),
     leave,
-    get watched() {
+    get isSupervised() {
       return supervisor.peer() !== null;
     },
   };

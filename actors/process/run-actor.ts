@@ -1,4 +1,4 @@
-/** An actor of a run as a process of its own. */
+/** Runs an actor of a cluster as a child process of the supervisor. */
 import { z } from "zod";
 import type { ActorKind } from "../actor.ts";
 import { RunConfig } from "../config/config.ts";

@@ -1,13 +1,13 @@
 /**
- * Methods of an object that lives in another thread of this process, so that a long computation never blocks an actor's loop.
- * Not for messages between actors: those are in protocol.ts. Calls are answered in any order, each exactly once.
+ * Remote methods of an object in a worker thread, so that a long computation never blocks an actor's event loop. Messages between
+ * actors do not come here: see protocol.ts. Calls are answered in any order, each exactly once.
  */
 import { type Clock, realClock } from "../clock.ts";
 
-/** An object whose methods may be called from elsewhere: arguments and results are copied, shared memory is shared. */
+/** An object whose methods may be called from another thread. Arguments and results are copied, except shared memory. */
 export type Methods = Readonly<Record<string, (...args: never[]) => unknown>>;
 
-/** The same object as seen from the other thread. */
+/** The object as the other thread sees it. */
 export type Remote<M extends Methods> = {
   readonly [K in keyof M]: (...args: Parameters<M[K]>) => Promise<Awaited<ReturnType<M[K]>>>;
 };
@@ -26,7 +26,7 @@ type Return =
 
 declare const self: Worker;
 
-/** In the worker: answer calls. A method that throws fails that call only. */
+/** Called in the worker: answers calls. A method that throws fails that call only. */
 export function serveMethods(methods: Methods): void {
   self.onmessage = ({ data }: MessageEvent<Call>) => void answer(methods, data);
 }
@@ -45,12 +45,12 @@ async function answer(methods: Methods, { id, method, args }: Call): Promise<voi
 
 export interface Thread<M extends Methods> {
   readonly methods: Remote<M>;
-  /** How long calls have been open without any answer, in milliseconds; 0 if none is. */
+  /** Milliseconds for which calls have been open without any answer; 0 if no call is open. */
   workingMs(): number;
   stop(): void;
 }
 
-/** Start `entry` as a worker that serves `M`. @param failed  the thread died; every open call is rejected too */
+/** Starts `entry` as a worker that serves `M`. @param failed  called when the thread dies; every open call rejects too */
 export function startThread<M extends Methods>(
   entry: URL,
   failed: (error: Error) => void,
@@ -101,22 +101,22 @@ export function startThread<M extends Methods>(
   };
 }
 
-/** What no method of a thread caught. Bun tells it as it prints it: the code around it, its name and words, its calls. */
+/** An uncaught error of a thread. Bun reports its printed form: lines of code, the name and the message, the calls. */
 function uncaught(printed: string): Error {
   const lines = printed.split("\n").filter((line) => !/^\s*(\d+ \||\^)/.test(line));
   const isCall = (line: string) => /^\s+at /.test(line);
-  const words = lines.filter((line) => !isCall(line)).join("\n");
-  const error = new Error(`a compute thread failed: ${words.trim()}`);
+  const message = lines.filter((line) => !isCall(line)).join("\n");
+  const error = new Error(`a compute thread failed: ${message.trim()}`);
   error.stack = lines.filter(isCall).join("\n");
   return error;
 }
 
-/** The same object with some of its methods replaced. */
+/** The object with some of its methods replaced. */
 export function withMethods<M extends Methods>(remote: Remote<M>, replaced: Partial<Remote<M>>): Remote<M> {
   return new Proxy(remote, { get: (from, name: string) => replaced[name] ?? from[name] });
 }
 
-/** The same methods without a thread: for a run in a single process. Each call lets the thread's other work go first. */
+/** The methods without a thread, for a run in a single process. Each call first lets other work of the event loop run. */
 export function inThisThread<M extends Methods>(methods: M): Thread<M> {
   const asynchronous = Object.entries(methods).map(([name, method]) => [
     name,

@@ -158,7 +158,7 @@ describe("somebody else", () => {
   test.each<["sampler" | "env-server", string, boolean, string]>([
     ["sampler", "another-token-than-the-run's", true, "wrong token (HTTP 401)"],
     ["env-server", TOKEN, true, "its token is not for the role env-server (HTTP 403)"],
-    ["sampler", TOKEN, false, "unable to verify the first certificate (--ca FILE names whom to trust)"],
+    ["sampler", TOKEN, false, "unable to verify the first certificate (--ca FILE names the CA certificate)"],
   ])(
     "is kept out: %s with %s",
     async (command, token, trusts, why) => {

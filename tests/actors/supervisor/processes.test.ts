@@ -181,7 +181,7 @@ describe("a supervisor of real processes", () => {
       const { supervisor } = await start();
       supervisor.start(testActor("child", { behaviour: "sing" }, { restart: false }));
       expect((await supervisor.ended).reason).toContain(
-        'exit code 1 (cannot start: ✖ Invalid option: expected one of "good"',
+        'exit code 1 (cannot start: behaviour: Invalid option: expected one of "good"',
       );
     },
     LONG,
@@ -238,7 +238,7 @@ test(
       stdin: "ignore",
       stderr: "pipe",
     });
-    expect(JSON.parse(await child.stderr.text()).text).toContain("the supervisor starts this, not a person");
+    expect(JSON.parse(await child.stderr.text()).text).toContain("only the supervisor starts this program");
     expect(await child.exited).toBe(1);
   },
   LONG,
