@@ -1,15 +1,15 @@
 /**
- * The built-in policy's tokenizer and layout as the files of a Hugging Face folder, so that its policies open in the tools people
- * use. Literals become added tokens, which those tools match as our tokenizer does: leftmost, longest first; the 256 bytes are a
- * BPE without merges.
+ * The built-in policy's tokenizer and layout as the files of a Hugging Face folder, so that other tools can open its policies.
+ * Literals become added tokens, which these tools match as our tokenizer does: leftmost, longest first. The 256 bytes are a BPE
+ * without merges.
  *
- * One difference: there, the names of special tokens inside a message are special. Here they never are.
+ * One difference: in these tools the name of a special token inside a message is that token; here it is plain text.
  */
 
 import { byteLevelAlphabet } from "../text/bpe.ts";
 import { SPECIALS, type Tokenizer } from "../text/tokenizer.ts";
 
-/** Texts by file name. */
+/** File contents by name. */
 export function builtinFiles(tokenizer: Tokenizer): ReadonlyMap<string, string> {
   const bytes = byteLevelAlphabet();
   const added = (content: string, id: number, special: boolean) => ({
@@ -21,7 +21,7 @@ export function builtinFiles(tokenizer: Tokenizer): ReadonlyMap<string, string> 
     normalized: false,
     special,
   });
-  // Added tokens too: those that a vocabulary does not have get ids of the reader's own.
+  // With the added tokens: a reader assigns new ids to those that are missing in the vocabulary.
   const vocab = Object.fromEntries([...SPECIALS, ...bytes, ...tokenizer.literals].map((piece, id) => [piece, id]));
   const end = tokenizer.id("<|im_end|>");
   const files = {
@@ -62,7 +62,7 @@ export function builtinFiles(tokenizer: Tokenizer): ReadonlyMap<string, string> 
   return new Map([...json, ["chat_template.jinja", TEMPLATE]]);
 }
 
-/** The layout of chat.ts. The prefix of a reply, <think> or <answer>, is for who asks to add. */
+/** The layout of chat.ts. The caller adds the prefix of a reply, <think> or <answer>. */
 const TEMPLATE = [
   "{%- for message in messages -%}",
   "{%- if message['role'] == 'assistant' -%}{{ message['content'] + '<|im_end|>' }}",

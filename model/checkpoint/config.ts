@@ -1,12 +1,11 @@
 /**
- * A model's config.json, as transformers writes it, and ours. What cannot be computed exactly as there is refused: a model that
- * is nearly the same is another model.
+ * Converts between transformers' config.json and `ModelConfig`. It refuses every model that this code does not compute exactly.
  */
 import { z } from "zod";
 import type { RopeScaling } from "../policy/rope.ts";
 import { ModelConfig } from "../policy/transformer.ts";
 
-/** Which of transformers' model types can be read, and what sets each apart. */
+/** The supported model types of transformers. */
 const ARCHITECTURES = {
   qwen2: { class: "Qwen2ForCausalLM", qkvBias: true, qkNorm: false },
   qwen3: { class: "Qwen3ForCausalLM", qkvBias: false, qkNorm: true },
@@ -45,15 +44,15 @@ const HuggingFaceConfig = z.looseObject({
 });
 type HuggingFaceConfig = z.infer<typeof HuggingFaceConfig>;
 
-/** A checkpoint that cannot be used, in one line: which file, what was found, what is needed. */
+/** An unusable checkpoint. The message names the file, what was found and what is needed. */
 export class CheckpointFormatError extends Error {
   override readonly name = "CheckpointFormatError";
 }
 
 /**
  * @param json  of the file, parsed.
- * @param file  named in every message.
- * @throws {CheckpointFormatError} if this is no model that we compute exactly.
+ * @param file  for messages.
+ * @throws {CheckpointFormatError} if the model is not supported exactly.
  */
 export function readModelConfig(json: unknown, file: string): ModelConfig {
   const refuse = (why: string): never => {
@@ -62,7 +61,7 @@ export function readModelConfig(json: unknown, file: string): ModelConfig {
   const type = (json as { model_type?: unknown } | null)?.model_type;
   if (typeof type !== "string" || !Object.hasOwn(ARCHITECTURES, type)) {
     const known = Object.keys(ARCHITECTURES).join(", ");
-    return refuse(`model_type ${JSON.stringify(type) ?? "is missing"}; architectures that can be trained are ${known}`);
+    return refuse(`model_type ${JSON.stringify(type) ?? "is missing"}; supported are ${known}`);
   }
   const parsed = HuggingFaceConfig.safeParse(json);
   if (!parsed.success) return refuse(z.prettifyError(parsed.error).replaceAll(/\s*\n\s*/g, " "));
@@ -92,13 +91,14 @@ export function readModelConfig(json: unknown, file: string): ModelConfig {
 }
 
 function* unsupported(config: HuggingFaceConfig, type: Architecture): Generator<[keyof HuggingFaceConfig, string]> {
-  if (config.hidden_act !== "silu") yield ["hidden_act", "only silu is computed"];
+  if (config.hidden_act !== "silu") yield ["hidden_act", "only silu is supported"];
   // Qwen2 has biases of its own and ignores the key.
-  if (config.attention_bias && type !== "qwen2") yield ["attention_bias", `biases in the attention of ${type} are not`];
-  if (config.mlp_bias) yield ["mlp_bias", "biases in the gated unit are not computed"];
-  if (config.use_sliding_window) yield ["use_sliding_window", "every token must see all before it"];
+  if (config.attention_bias && type !== "qwen2")
+    yield ["attention_bias", `biases in the attention of ${type} are not supported`];
+  if (config.mlp_bias) yield ["mlp_bias", "biases in the gated unit are not supported"];
+  if (config.use_sliding_window) yield ["use_sliding_window", "only full attention is supported"];
   if (config.quantization_config !== undefined)
-    yield ["quantization_config", "quantised weights cannot be trained; take the full ones"];
+    yield ["quantization_config", "quantized weights cannot be trained; take the full ones"];
 }
 
 type Rope = z.infer<typeof Rope>;
@@ -125,7 +125,7 @@ function ropeScaling(rope: Rope, longest: number | null, refuse: (why: string) =
       };
     case "yarn": {
       const factor = number("factor");
-      if (rope["mscale"] || rope["mscale_all_dim"]) return refuse("rope scaling yarn with mscale is not computed");
+      if (rope["mscale"] || rope["mscale_all_dim"]) return refuse("rope scaling yarn with mscale is not supported");
       return {
         kind,
         factor,
@@ -137,19 +137,19 @@ function ropeScaling(rope: Rope, longest: number | null, refuse: (why: string) =
       };
     }
     default:
-      return refuse(`rope scaling ${JSON.stringify(kind)}; computed are default, linear, llama3 and yarn`);
+      return refuse(`rope scaling ${JSON.stringify(kind)}; supported are default, linear, llama3 and yarn`);
   }
 }
 
-/** @throws {CheckpointFormatError} if no architecture of transformers is like this one. */
+/** @throws {CheckpointFormatError} if no supported architecture has this model's biases and norms. */
 export function architectureOf(model: ModelConfig): Architecture {
   for (const [name, { qkvBias, qkNorm }] of Object.entries(ARCHITECTURES)) {
     if (model.qkvBias === qkvBias && model.qkNorm === qkNorm) return name as Architecture;
   }
-  throw new CheckpointFormatError("no architecture of transformers has both biases and norms of queries and keys");
+  throw new CheckpointFormatError("no supported architecture has both biases and norms of queries and keys");
 }
 
-/** The config.json of a model that came from none. @param longest  tokens of a sequence */
+/** A config.json for this model. @param longest  most tokens of a sequence */
 export function writeModelConfig(model: ModelConfig, longest: number): Record<string, unknown> {
   const type = architectureOf(model);
   return {

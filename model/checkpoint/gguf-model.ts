@@ -1,5 +1,5 @@
 /**
- * A policy as llama.cpp has it: names of tensors, settings, tokenizer.
+ * A policy in llama.cpp's terms: names of tensors, settings, tokenizer.
  * Source: github.com/ggml-org/llama.cpp, convert_hf_to_gguf.py and gguf-py/gguf/constants.py.
  */
 import { z } from "zod";
@@ -9,7 +9,7 @@ import { architectureOf, CheckpointFormatError } from "./config.ts";
 import type { GgufValue } from "./gguf.ts";
 import type { NamedTensor } from "./safetensors.ts";
 
-/** Ours by theirs, behind the number of the layer. */
+/** llama.cpp's name by ours, behind the number of the layer. */
 const LAYER_TENSORS: Readonly<Record<string, string>> = {
   "input_layernorm.weight": "attn_norm.weight",
   "self_attn.q_proj.weight": "attn_q.weight",
@@ -32,7 +32,7 @@ const TENSORS: Readonly<Record<string, string>> = {
   "lm_head.weight": "output.weight",
 };
 
-/** @param views  of `huggingFaceViews`. @returns views of them, copies where llama.cpp orders rows otherwise */
+/** @param views  of `huggingFaceViews`. @returns views, or copies where llama.cpp has another order of rows */
 export function ggufTensors(model: ModelConfig, views: ReadonlyMap<string, NamedTensor>): Map<string, NamedTensor> {
   const { heads, kvHeads, headWidth, ropeTheta, ropeScaling } = model;
   const isLlama = architectureOf(model) === "llama";
@@ -40,8 +40,8 @@ export function ggufTensors(model: ModelConfig, views: ReadonlyMap<string, Named
   for (const [name, tensor] of views) {
     const [, layer, rest] = /^model\.layers\.(\d+)\.(.*)$/.exec(name) ?? [];
     const theirs = layer === undefined ? TENSORS[name]! : `blk.${layer}.${LAYER_TENSORS[rest!]!}`;
-    const turned = isLlama && /\.(q|k)_proj\.weight$/.exec(name);
-    tensors.set(theirs, turned ? interleaved(tensor, turned[1] === "q" ? heads : kvHeads, headWidth) : tensor);
+    const reordered = isLlama && /\.(q|k)_proj\.weight$/.exec(name);
+    tensors.set(theirs, reordered ? interleaved(tensor, reordered[1] === "q" ? heads : kvHeads, headWidth) : tensor);
   }
   if (ropeScaling?.kind === "llama3") {
     const [plain, scaled] = [null, ropeScaling].map((scaling) => rotaryFrequencies(headWidth, ropeTheta, scaling));
@@ -51,20 +51,20 @@ export function ggufTensors(model: ModelConfig, views: ReadonlyMap<string, Named
   return tensors;
 }
 
-/** llama.cpp's llama rotates neighbouring channels, transformers' a channel with the one half a head further. */
+/** llama.cpp's llama rotates adjacent channels; transformers' rotates channels half a head apart. */
 function interleaved({ shape, values }: NamedTensor, heads: number, headWidth: number): NamedTensor {
   const width = shape[1]!;
-  const turned = new Float32Array(values.length);
+  const reordered = new Float32Array(values.length);
   for (let head = 0; head < heads; head++) {
     for (let i = 0; i < headWidth; i++) {
       const from = head * headWidth + (i % 2) * (headWidth / 2) + (i >> 1);
-      turned.set(values.subarray(from * width, (from + 1) * width), (head * headWidth + i) * width);
+      reordered.set(values.subarray(from * width, (from + 1) * width), (head * headWidth + i) * width);
     }
   }
-  return { shape, values: turned };
+  return { shape, values: reordered };
 }
 
-/** @param longest  tokens of a sequence */
+/** @param longest  most tokens of a sequence */
 export function ggufSettings(model: ModelConfig, name: string, longest: number): Map<string, GgufValue> {
   const type = architectureOf(model);
   const { ropeScaling: scaling } = model;
@@ -108,7 +108,6 @@ const TOKEN_TYPES = { normal: 1, control: 3, userDefined: 4, unused: 5 } as cons
 
 /**
  * @param json   tokenizer.json, parsed.
- * @param names  special tokens by their part.
  */
 export function ggufTokenizer(
   json: unknown,
@@ -141,12 +140,14 @@ export function ggufTokenizer(
   ]);
 }
 
-/** llama.cpp knows ways to cut text by name; the families differ in how digits are kept together. */
+/** llama.cpp's name for a pre-tokenizer. The families differ in how they split digits. */
 function preTokenizer(json: unknown): string {
   const text = JSON.stringify(json);
   if (text.includes("\\\\p{N}{1,3}")) return "llama-bpe";
   if (text.includes("|\\\\p{N}|")) return "qwen2";
-  // Our own: no cutting at all, and no merges either, so that any name will do.
+  // The built-in tokenizer has neither splits nor merges, so any name works.
   if (!text.includes("Split")) return "gpt-2";
-  throw new CheckpointFormatError("llama.cpp's name for this tokenizer's way to cut text is not known; export to hf");
+  throw new CheckpointFormatError(
+    "llama.cpp's name for this tokenizer's pre-tokenizer is unknown; export to hf instead",
+  );
 }

@@ -1,12 +1,11 @@
 /**
- * The GGUF format, version 3: what llama.cpp and its kin read. Knows no models; gguf-model.ts says what is written.
+ * Writes the GGUF format, version 3, which llama.cpp reads. Knows no models; gguf-model.ts chooses the contents.
  * Source: github.com/ggml-org/ggml, docs/gguf.md.
  */
-
+import { sizeOf } from "../engine/graph.ts";
 import type { NamedTensor } from "./safetensors.ts";
-import { sizeOf } from "./safetensors-contents.ts";
 
-/** A value, and how it is written: JavaScript's numbers do not say which of GGUF's types they are. */
+/** A value with its GGUF type. */
 export type GgufValue =
   | { readonly u32: number }
   | { readonly f32: number }
@@ -22,12 +21,12 @@ const TYPES = { u32: 4, i32: 5, f32: 6, bool: 7, text: 8, array: 9 } as const;
 /** ggml_type. */
 const F32 = 0;
 
-/** Bytes under construction; all numbers are little-endian. */
+/** A growing buffer; numbers are little-endian. */
 class Writer {
   #bytes = new Uint8Array(2 ** 16);
   #length = 0;
 
-  /** Room for `count` bytes more. */
+  /** Appends `count` bytes. */
   #take(count: number): DataView {
     if (this.#length + count > this.#bytes.length) {
       const larger = new Uint8Array(Math.max(2 * this.#bytes.length, this.#length + count));
@@ -86,7 +85,7 @@ class Writer {
     return this;
   }
 
-  /** With zeros up to the next multiple of the alignment. */
+  /** The bytes, padded with zeros to a multiple of the alignment. */
   aligned(): Uint8Array {
     this.#take(-this.#length & (ALIGN_BYTES - 1));
     return this.#bytes.subarray(0, this.#length);
@@ -94,9 +93,9 @@ class Writer {
 }
 
 /**
- * A whole file as bytes to be written one after the other.
+ * A whole file, in parts to be written one after the other.
  *
- * @param tensors  (out, in) as ours are; GGUF lists the innermost dimension first. All F32.
+ * @param tensors  (out, in), all F32; GGUF lists the innermost dimension first.
  */
 export function ggufParts(
   metadata: ReadonlyMap<string, GgufValue>,

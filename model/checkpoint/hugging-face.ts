@@ -1,6 +1,6 @@
 /**
- * Parameters under the names and shapes of transformers' causal models. Ours differ in one thing: q_proj, k_proj and v_proj are
- * one matrix, rows below each other, so their parts are views of it.
+ * Parameters under the names and shapes of transformers' causal models. In ours, q_proj, k_proj and v_proj are one matrix, one
+ * below the other; the names of transformers are views of it.
  */
 import { sizeOf } from "../engine/graph.ts";
 import type { Parameters } from "../policy/parameters.ts";
@@ -23,7 +23,7 @@ export function huggingFaceShapes(config: ModelConfig): ReadonlyMap<string, read
   return shapes;
 }
 
-/** Views of `parameters`, one per Hugging Face name. Writing to one changes the policy. */
+/** Views of `parameters`, one per Hugging Face name. Writing to a view changes the policy. */
 export function huggingFaceViews(config: ModelConfig, { flat }: Parameters): ReadonlyMap<string, NamedTensor> {
   const named = new Map<string, NamedTensor>();
   let at = 0;
@@ -36,9 +36,9 @@ export function huggingFaceViews(config: ModelConfig, { flat }: Parameters): Rea
 }
 
 /**
- * Copy a checkpoint into `parameters`.
+ * Copies a checkpoint into `parameters`.
  *
- * @throws {SafetensorsError} naming file and tensor if one is missing, extra or of another shape; then nothing was copied.
+ * @throws {SafetensorsError} if a tensor is missing, extra or of another shape; then nothing was copied.
  */
 export function readHuggingFace(config: ModelConfig, parameters: Parameters, checkpoint: Safetensors): void {
   const views = huggingFaceViews(config, parameters);
@@ -48,20 +48,19 @@ export function readHuggingFace(config: ModelConfig, parameters: Parameters, che
 
 const OUTPUT = "lm_head.weight";
 const EMBEDDING = "model.embed_tokens.weight";
-/** Buffers that old checkpoints carry along: functions of the config. */
+/** Buffers in old checkpoints; the config determines their values. */
 const COMPUTED = /\.rotary_emb\.inv_freq$/;
-/** Values of a tied output layer that are compared at a time. */
+/** Values of a tied output layer to compare at a time. */
 const COMPARED = 2 ** 20;
 
-/** Which file each tensor of a model is in. */
+/** The file of each tensor. */
 type Places = ReadonlyMap<string, SafetensorsSource>;
 
 /**
- * Find a pretrained model's tensors in the one or several files it is in.
+ * Finds the tensors of a pretrained model in its files.
  *
- * @param folder  named in messages about what no file has.
- * @throws {CheckpointFormatError} naming file and tensor, expected and found, if one is missing, extra, twice there or of another
- *   shape.
+ * @param folder  for messages.
+ * @throws {CheckpointFormatError} if a tensor is missing, extra, in two files or of another shape.
  */
 export function findTensors(config: ModelConfig, files: readonly SafetensorsSource[], folder: string): Places {
   const shapes = huggingFaceShapes(config);
@@ -69,22 +68,22 @@ export function findTensors(config: ModelConfig, files: readonly SafetensorsSour
   for (const source of files) {
     for (const [name, { shape }] of source.places) {
       const twice = found.get(name);
-      if (twice !== undefined) refuse(`${source.file} has tensor ${name}, and ${twice.file} has one too`);
+      if (twice !== undefined) refuse(`tensor ${name} is in ${source.file} and in ${twice.file}; expected in one file`);
       found.set(name, source);
       const expected = shapes.get(name) ?? (name === OUTPUT ? shapes.get(EMBEDDING)! : null);
       if (expected === null && !COMPUTED.test(name))
-        refuse(`${source.file} has a tensor ${name} [${shape}], which this architecture does not have`);
+        refuse(`${source.file}: tensor ${name} [${shape}] does not belong to the architecture in config.json`);
       if (expected !== null && expected.join() !== shape.join())
         refuse(`${source.file}: tensor ${name} is [${shape}], expected [${expected}] by config.json`);
     }
   }
   for (const [name, shape] of shapes) {
-    if (!found.has(name)) refuse(`${folder} has no tensor ${name} [${shape}] in any of its ${files.length} files`);
+    if (!found.has(name)) refuse(`${folder}: tensor ${name} [${shape}] is in none of its ${files.length} files`);
   }
   return found;
 }
 
-/** Read a pretrained model's weights. @param found  of `findTensors` */
+/** Reads the weights of a pretrained model. @param found  from `findTensors` */
 export async function readTensors(config: ModelConfig, parameters: Parameters, found: Places): Promise<void> {
   const views = huggingFaceViews(config, parameters);
   for (const [name, { values }] of views) await found.get(name)!.read(name, values);
@@ -92,7 +91,7 @@ export async function readTensors(config: ModelConfig, parameters: Parameters, f
   if (own !== undefined) await checkTied(own, views.get(EMBEDDING)!.values);
 }
 
-/** A tied output layer that is stored all the same must be the embedding. */
+/** A stored output layer of a tied model must equal the embedding. */
 async function checkTied(source: SafetensorsSource, embedding: Float32Array): Promise<void> {
   const output = new Float32Array(Math.min(COMPARED, embedding.length));
   for (let at = 0; at < embedding.length; at += COMPARED) {

@@ -1,16 +1,17 @@
 /**
- * The table of contents that a safetensors file opens with: which tensor lies where. Bytes in, places out; copies no values.
+ * Reads the header of a safetensors file: the place of each tensor. It copies no values.
  *
  * - Every data byte belongs to exactly one tensor: no overlaps, no holes, no tail.
  *
  * Source: https://huggingface.co/docs/safetensors (format).
  */
 import { z } from "zod";
+import { sizeOf } from "../engine/graph.ts";
 
-/** As the reference implementation: a header longer than this is an attack or another format. */
+/** The limit of the reference implementation. A longer header is an attack or another format. */
 export const HEADER_BYTES_MAX = 100_000_000;
 
-/** Byte length of the little-endian u64 that a file opens with. */
+/** A file begins with the header's length, a little-endian u64. */
 export const PREFIX_BYTES = 8;
 
 export const DTYPE_BYTES = { F32: 4, F16: 2, BF16: 2 } as const;
@@ -19,7 +20,7 @@ export type Dtype = keyof typeof DTYPE_BYTES;
 const Offset = z.int().nonnegative();
 const Row = z.strictObject({ dtype: z.string(), shape: z.array(Offset), data_offsets: z.tuple([Offset, Offset]) });
 
-/** Where one tensor lies; offsets count from the end of the header. */
+/** The place of a tensor, in bytes from the end of the header. */
 export interface Place {
   readonly name: string;
   readonly dtype: Dtype;
@@ -33,17 +34,17 @@ export class SafetensorsError extends Error {
 }
 
 export interface Contents {
-  /** Free text by key, from the writer. */
+  /** Free text by key. */
   readonly metadata: Readonly<Record<string, string>>;
-  /** In order of their bytes. */
+  /** In the order of their bytes. */
   readonly places: readonly Place[];
 }
 
 /**
- * @param header     the bytes behind the prefix, as many as it says.
- * @param dataBytes  how many bytes follow the header.
- * @param file       named in every message.
- * @throws {SafetensorsError} if this is not the header of one whole, well-formed file of F32, F16 and BF16 tensors.
+ * @param header     without the prefix.
+ * @param dataBytes  number of bytes behind the header.
+ * @param file       for messages.
+ * @throws {SafetensorsError} if the header is invalid, does not fit the data, or has another type than F32, F16 and BF16.
  */
 export function readContents(header: Uint8Array, dataBytes: number, file: string): Contents {
   const refuse = refusal(file);
@@ -56,16 +57,16 @@ export function readContents(header: Uint8Array, dataBytes: number, file: string
 }
 
 /**
- * Byte length of the header.
+ * Byte length of the header, without the prefix.
  *
- * @param start      the first bytes of the file; at least the prefix, where the file has so many.
+ * @param start      of the file, with the prefix.
  * @param fileBytes  length of the whole file.
  */
 export function headerLength(start: Uint8Array, fileBytes: number, file: string): number {
   const refuse = refusal(file);
   if (fileBytes < PREFIX_BYTES) {
     return refuse(
-      `${fileBytes} bytes, but a safetensors file opens with ${PREFIX_BYTES}; it was cut or is no safetensors file`,
+      `${fileBytes} bytes, but a safetensors file begins with ${PREFIX_BYTES}; it was cut or is no safetensors file`,
     );
   }
   const length = new DataView(start.buffer, start.byteOffset).getBigUint64(0, true);
@@ -134,10 +135,9 @@ function checkCoverage(places: readonly Place[], dataBytes: number, refuse: Refu
 }
 
 const isDtype = (dtype: string): dtype is Dtype => Object.hasOwn(DTYPE_BYTES, dtype);
-// By hand, because zod's record drops a key named __proto__.
+// Without zod, whose record drops a key named __proto__.
 const isTextByKey = (value: unknown): value is Record<string, string> =>
   typeof value === "object" &&
   value !== null &&
   !Array.isArray(value) &&
   Object.values(value).every((text) => typeof text === "string");
-export const sizeOf = (shape: readonly number[]): number => shape.reduce((product, size) => product * size, 1);

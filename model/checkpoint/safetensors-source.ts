@@ -1,12 +1,12 @@
 /**
- * Reads a safetensors file tensor by tensor, straight into memory that exists already: a checkpoint of gigabytes needs no second
- * copy of itself. The file is an argument; this knows no disk.
+ * Reads a safetensors file tensor by tensor into existing memory, so a checkpoint of gigabytes needs no second copy. The file is
+ * an argument; this knows no disk.
  *
- * - Nothing is read before the file's table of contents was checked as a whole.
- * - Beside the destination it holds nothing: half precision is read into the end of where it goes, and widened there.
- * - Several reads are on their way at once: handing out new memory page by page takes the system longer than copying into it, and
- *   is done by whoever reads.
+ * - It checks the whole header before it reads a value.
+ * - It needs no buffer: half precision is read into the end of the destination and widened there.
+ * - Several reads run at once, because page faults of new memory cost the reader more time than the copy.
  */
+import { sizeOf } from "../engine/graph.ts";
 import {
   DTYPE_BYTES,
   type Dtype,
@@ -14,18 +14,17 @@ import {
   type Place,
   PREFIX_BYTES,
   readContents,
-  sizeOf,
 } from "./safetensors-contents.ts";
 
 export interface ByteSource {
   /** For messages. */
   readonly name: string;
   readonly byteLength: number;
-  /** Fill all of `into` with the bytes from `at` on. @throws {Error} if there are fewer */
+  /** Fills `into` with the bytes from `at` on. @throws {Error} if there are fewer */
   read(into: Uint8Array, at: number): Promise<void>;
 }
 
-/** What one read fills, and how many are on their way. */
+/** Bytes of destination per read, and reads at once. */
 const READ_BYTES = 2 ** 23;
 const READS = 4;
 
@@ -43,7 +42,7 @@ export class SafetensorsSource {
     this.#dataStart = dataStart;
   }
 
-  /** @throws {SafetensorsError} if this is not one whole, well-formed file of F32, F16 and BF16 tensors. */
+  /** @throws {SafetensorsError} if the file is not complete and valid, or has another type than F32, F16 and BF16. */
   static async open(source: ByteSource): Promise<SafetensorsSource> {
     const prefix = new Uint8Array(Math.min(PREFIX_BYTES, source.byteLength));
     await source.read(prefix, 0);
@@ -54,7 +53,7 @@ export class SafetensorsSource {
     return new SafetensorsSource(source, places, dataStart);
   }
 
-  /** Fill `values` with those of a tensor from index `from` on. @throws {RangeError} if it has not so many */
+  /** Fills `values` with a tensor's values from index `from` on. @throws {RangeError} if there are fewer */
   async read(name: string, values: Float32Array, from = 0): Promise<void> {
     const place = this.places.get(name)!;
     if (from + values.length > sizeOf(place.shape))
@@ -78,14 +77,14 @@ export class SafetensorsSource {
 }
 
 /**
- * Make float32 of the halves that lie at the end of `values`. From the first on, each is written where its half was read already;
- * in pairs, because a word is read as fast as a half.
+ * Widens the halves at the end of `values` to float32, in place. Each value is written where its half was already read. Halves
+ * are read in pairs, because a word is read as fast as a half.
  */
 function widen(dtype: Dtype, { buffer, byteOffset, length }: Float32Array): void {
   const words = new Int32Array(buffer, byteOffset, length);
   let word = length >> 1;
   let into = 0;
-  // The first of an odd number has the upper half of a word to itself.
+  // With an odd number, the first half is alone in the upper part of a word.
   if (length % 2 === 1 && dtype !== "F32") {
     const half = words[word++]! >>> 16;
     words[into++] = dtype === "F16" ? FLOAT16[half]! : half << 16;
@@ -113,7 +112,7 @@ function widen(dtype: Dtype, { buffer, byteOffset, length }: Float32Array): void
   }
 }
 
-/** The bits of the float32 that equals each float16: twice as fast as converting. */
+/** The float32's bits by the float16's: a table is twice as fast as converting. */
 const FLOAT16 = new Int32Array(
   Float32Array.from(new Float16Array(Uint16Array.from({ length: 2 ** 16 }, (_, bits) => bits).buffer)).buffer,
 );

@@ -1,46 +1,40 @@
 /**
- * The safetensors format: named arrays of numbers in one file, as Hugging Face reads and writes them.
+ * The safetensors format of Hugging Face: named arrays of numbers in one file.
  *
- * Bytes in, bytes out: it knows no disk, no network and no model. F32, F16 and BF16 are read, all as Float32Array; F32 is written.
+ * Bytes in, bytes out: it knows no disk, no network and no model. It reads F32, F16 and BF16 as Float32Array, and writes F32.
  *
- * - Nothing of a bad file is returned: lengths, offsets and names are checked before the first value is copied.
+ * - It checks lengths, offsets and names before it copies a value.
  * - Every data byte belongs to exactly one tensor: no overlaps, no holes, no tail.
- * - Equal tensors and metadata give equal bytes, in whatever order they come.
- * - Arrays returned own their memory; the bytes read may be dropped or reused.
+ * - Equal tensors and metadata give equal bytes, in any order.
+ * - Returned arrays have their own memory.
  *
- * Source: https://huggingface.co/docs/safetensors (format). Little-endian machines only, as every one that Bun runs on.
+ * Source: https://huggingface.co/docs/safetensors (format). For little-endian machines, the only ones that Bun supports.
  */
-import {
-  type Dtype,
-  headerLength,
-  PREFIX_BYTES,
-  readContents,
-  SafetensorsError,
-  sizeOf,
-} from "./safetensors-contents.ts";
+import { sizeOf } from "../engine/graph.ts";
+import { type Dtype, headerLength, PREFIX_BYTES, readContents, SafetensorsError } from "./safetensors-contents.ts";
 
 export { HEADER_BYTES_MAX, SafetensorsError } from "./safetensors-contents.ts";
 
 const ALIGN_BYTES = 8;
 
 export interface NamedTensor {
-  /** Row-major; [] is a single number. */
+  /** [] is a single number. */
   readonly shape: readonly number[];
   readonly values: Float32Array;
 }
 
 export interface Safetensors {
-  /** Where it came from; for messages. */
+  /** For messages. */
   readonly file: string;
-  /** Free text by key, from the writer. */
+  /** Free text by key. */
   readonly metadata: Readonly<Record<string, string>>;
-  /** In order of their bytes. */
+  /** In the order of their bytes. */
   readonly tensors: ReadonlyMap<string, NamedTensor>;
 }
 
 /**
- * @param file  named in every message.
- * @throws {SafetensorsError} if the bytes are not one whole, well-formed file of F32, F16 and BF16 tensors.
+ * @param file  for messages.
+ * @throws {SafetensorsError} if the file is not complete and valid, or has another type than F32, F16 and BF16.
  */
 export function readSafetensors(bytes: Uint8Array, file: string): Safetensors {
   const dataStart = PREFIX_BYTES + headerLength(bytes, bytes.length, file);
@@ -52,7 +46,7 @@ export function readSafetensors(bytes: Uint8Array, file: string): Safetensors {
   return { file, metadata, tensors };
 }
 
-/** @param bytes  a copy, which starts at offset 0 of its buffer and is therefore aligned. */
+/** @param bytes  at offset 0 of their buffer, so they are aligned. */
 function widen(dtype: Dtype, bytes: Uint8Array): Float32Array {
   switch (dtype) {
     case "F32":
@@ -67,7 +61,7 @@ function widen(dtype: Dtype, bytes: Uint8Array): Float32Array {
   }
 }
 
-/** As `safetensorsParts`, in one piece. */
+/** `safetensorsParts` in one piece. */
 export function writeSafetensors(
   tensors: Iterable<readonly [string, NamedTensor]>,
   metadata: Readonly<Record<string, string>> = {},
@@ -83,11 +77,11 @@ export function writeSafetensors(
 }
 
 /**
- * A whole file as bytes to be written one after the other, so that gigabytes need no second copy.
+ * A whole file, in parts to be written one after the other: gigabytes need no second copy.
  *
- * @param tensors   written in order of their names, each as F32.
+ * @param tensors   in any order; the file has them in the order of their names.
  * @param metadata  free text by key.
- * @returns the header, and then views of the values; the data begins at a multiple of 8 bytes.
+ * @returns the header, then views of the values; the data begins at a multiple of 8 bytes.
  * @throws {SafetensorsError} if a name occurs twice or is reserved, or a shape does not fit its values.
  */
 export function safetensorsParts(
@@ -99,35 +93,34 @@ export function safetensorsParts(
   const notes = Object.entries(metadata).sort(([a], [b]) => (a < b ? -1 : 1));
   if (notes.length > 0) fields.push(`"__metadata__":${JSON.stringify(Object.fromEntries(notes))}`);
   let end = 0;
-  sorted.forEach(([name, { shape, values }], i) => {
+  for (const [i, [name, { shape, values }]] of sorted.entries()) {
     checkWritable(name, shape, values.length, sorted[i - 1]?.[0]);
     const begin = end;
     end += values.byteLength;
     fields.push(`${JSON.stringify(name)}:${JSON.stringify({ dtype: "F32", shape, data_offsets: [begin, end] })}`);
-  });
+  }
   const text = new TextEncoder().encode(`{${fields.join(",")}}`);
   const header = new Uint8Array(PREFIX_BYTES + Math.ceil(text.length / ALIGN_BYTES) * ALIGN_BYTES);
   new DataView(header.buffer).setBigUint64(0, BigInt(header.length - PREFIX_BYTES), true);
   header.fill(0x20, PREFIX_BYTES).set(text, PREFIX_BYTES);
-  return [header, ...sorted.map(([, { values }]) => bytesOf(values))];
+  const bytes = sorted.map(([, { values }]) => new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
+  return [header, ...bytes];
 }
-
-const bytesOf = ({ buffer, byteOffset, byteLength }: Float32Array) => new Uint8Array(buffer, byteOffset, byteLength);
 
 function checkWritable(name: string, shape: readonly number[], length: number, previous: string | undefined): void {
   const tensor = `cannot write tensor ${JSON.stringify(name)}`;
   if (name === "__metadata__") throw new SafetensorsError(`${tensor}: the format reserves this name`);
-  if (name === previous) throw new SafetensorsError(`${tensor}: there are two of this name`);
+  if (name === previous) throw new SafetensorsError(`${tensor}: the name occurs twice; names must be unique`);
   if (sizeOf(shape) !== length) {
     throw new SafetensorsError(`${tensor}: shape [${shape}] takes ${sizeOf(shape)} values, found ${length}`);
   }
 }
 
 /**
- * Check that a file holds exactly what a model needs.
+ * Checks that a file has exactly these tensors.
  *
- * @param shapes  every name, and its shape.
- * @throws {SafetensorsError} naming the first tensor that is missing, not known or of another shape.
+ * @param shapes  by name.
+ * @throws {SafetensorsError} with the first tensor that is missing, extra or of another shape.
  */
 export function checkTensors({ file, tensors }: Safetensors, shapes: ReadonlyMap<string, readonly number[]>): void {
   for (const [name, shape] of shapes) {
@@ -140,7 +133,7 @@ export function checkTensors({ file, tensors }: Safetensors, shapes: ReadonlyMap
   const unknown = [...tensors.keys()].find((name) => !shapes.has(name));
   if (unknown !== undefined) {
     throw new SafetensorsError(
-      `${file} has a tensor ${JSON.stringify(unknown)} that this model does not; is it of another one?`,
+      `${file} has a tensor ${JSON.stringify(unknown)} that this model lacks; is it a file of another model?`,
     );
   }
 }

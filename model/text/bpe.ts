@@ -1,8 +1,8 @@
 /**
- * A pretrained model's tokenizer.json, checked and ready: text to ids and back, by @huggingface/tokenizers.
+ * The tokenizer of a pretrained model: checks a tokenizer.json and runs it with @huggingface/tokenizers.
  *
- * - `encode` makes special tokens of their names, as transformers does with a rendered template; `specials` are those names.
- * - Only byte-level BPE is taken (Qwen, Llama 3 and their kin): every text has tokens, and none is unknown.
+ * - `encode` turns names of special tokens into these tokens, as transformers does with a rendered template.
+ * - Only byte-level BPE is accepted (Qwen, Llama 3 and similar): it has tokens for every text.
  */
 import { createHash } from "node:crypto";
 import { Tokenizer } from "@huggingface/tokenizers";
@@ -26,19 +26,19 @@ export interface Bpe {
   readonly digest: string;
   /** Names of special tokens, by id. */
   readonly specials: ReadonlyMap<number, string>;
-  /** undefined if there is no such token. */
+  /** undefined if the token does not exist. */
   id(token: string): number | undefined;
   encode(text: string): number[];
-  /** Without special tokens. Ids that have no token, in the padding of the vocabulary, say nothing. */
+  /** Skips special tokens, and ids in the padding of the vocabulary. */
   decode(ids: readonly number[]): string;
 }
 
 /**
  * @param json        tokenizer.json, parsed.
  * @param settings    tokenizer_config.json, parsed.
- * @param vocabulary  ids that the model has.
- * @param file        named in every message.
- * @throws {CheckpointFormatError} if this is no byte-level BPE, or one of another model.
+ * @param vocabulary  of the model.
+ * @param file        for messages.
+ * @throws {CheckpointFormatError} if this is no byte-level BPE, or does not fit the model.
  */
 export function readBpe(json: unknown, settings: object, vocabulary: number, file: string): Bpe {
   const refuse = (why: string): never => {
@@ -67,7 +67,7 @@ export function readBpe(json: unknown, settings: object, vocabulary: number, fil
     specials,
     id: (token) => tokenizer.token_to_id(token),
     encode: (text) => tokenizer.encode(text, { add_special_tokens: false }).ids,
-    // The library takes no empty list.
+    // The library refuses an empty list.
     decode: (ids) => (ids.length === 0 ? "" : tokenizer.decode([...ids], { skip_special_tokens: true })),
   };
 }
@@ -82,9 +82,9 @@ function checkPieces(
   const beyond = ids.find(([, id]) => id >= vocabulary);
   if (beyond !== undefined)
     refuse(`token ${JSON.stringify(beyond[0])} has id ${beyond[1]}, but config.json says vocab_size ${vocabulary}`);
-  const silent = byteLevelAlphabet().find((character) => !Object.hasOwn(vocab, character));
-  if (silent !== undefined)
-    refuse(`it has no piece ${JSON.stringify(silent)} for one of the 256 bytes; only byte-level BPE is read`);
+  const missing = byteLevelAlphabet().find((character) => !Object.hasOwn(vocab, character));
+  if (missing !== undefined)
+    refuse(`it has no piece ${JSON.stringify(missing)} for one of the 256 bytes; only byte-level BPE is read`);
   for (const merge of merges) {
     const [left, right] = typeof merge === "string" ? (merge.split(" ") as [string, string]) : merge;
     const unknown = [left, right, left + right].find((piece) => !Object.hasOwn(vocab, piece));
@@ -96,7 +96,7 @@ function checkPieces(
 }
 
 /**
- * The characters that stand for the 256 bytes: itself where a byte can be seen, else one from U+0100 on.
+ * The characters that stand for the 256 bytes: the byte itself if it is visible, else a character from U+0100 on.
  * Source: GPT-2's encoder.py, bytes_to_unicode.
  */
 export function byteLevelAlphabet(): string[] {

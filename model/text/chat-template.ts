@@ -1,29 +1,29 @@
 /**
- * How a pretrained model speaks: its own chat template, by @huggingface/jinja, and its tokenizer.
+ * The dialogue of a pretrained model: its own chat template, run by @huggingface/jinja, and its tokenizer.
  *
  *   template(system, user) <think> reply <|im_end|> \n<|im_start|>user … <|im_start|>assistant\n <think> reply <|im_end|> …
  *   `--- first prompt ----------´         `stop´ `----------------- next prompt -----------------´
  *
- * - The template is rendered once for each prompt, with a stand-in for the reply before it; what comes behind the stand-in is the
- *   prompt. So templates that rewrite older turns (Qwen3 forgets their thoughts) cannot: what was said stays said.
- * - A special token's name inside a message is encoded as the characters that it is made of.
+ * - The template is rendered once per prompt, with a placeholder for the reply before it; the text behind the placeholder is the
+ *   prompt. So a template cannot rewrite older turns (Qwen3's drops their thoughts).
+ * - The name of a special token inside a message is encoded as plain characters.
  */
 import { createHash } from "node:crypto";
 import { Environment, Interpreter, Template } from "@huggingface/jinja";
 import { z } from "zod";
 import { CheckpointFormatError } from "../checkpoint/config.ts";
 import { type Bpe, readBpe } from "./bpe.ts";
-import type { Dialogue, Message, PromptOptions } from "./dialogue.ts";
+import { checkPrompt, type Dialogue, type Message, type PromptOptions, withoutPrefix } from "./dialogue.ts";
 
 /** The small files of a Hugging Face folder, parsed. */
 export interface TokenizerFiles {
-  /** Named in every message. */
+  /** For messages. */
   readonly folder: string;
   readonly tokenizer: unknown;
   readonly tokenizerConfig: unknown;
-  /** null if there is none. */
+  /** null if the file does not exist. */
   readonly generationConfig: unknown;
-  /** chat_template.jinja; null if there is none, and the template is in tokenizer_config.json. */
+  /** chat_template.jinja; null if the template is in tokenizer_config.json. */
   readonly chatTemplate: string | null;
 }
 
@@ -42,8 +42,8 @@ const GenerationConfig = z.looseObject({
 });
 
 /**
- * @param vocabulary  ids that the model has.
- * @throws {CheckpointFormatError} in one line, if they are no tokenizer and template that a policy can speak with.
+ * @param vocabulary  of the model.
+ * @throws {CheckpointFormatError} if tokenizer or template are unusable.
  */
 export function pretrainedDialogue(files: TokenizerFiles, vocabulary: number): Dialogue {
   const settings = parse(TokenizerConfig, files.tokenizerConfig, `${files.folder}/tokenizer_config.json`);
@@ -59,7 +59,7 @@ function parse<T extends z.ZodType>(schema: T, json: unknown, file: string): z.i
   throw new CheckpointFormatError(`cannot use ${file}: ${z.prettifyError(parsed.error).replaceAll(/\s*\n\s*/g, " ")}`);
 }
 
-/** The source of a folder's template, wherever it is. @throws {CheckpointFormatError} if there is none */
+/** The source of the chat template. @throws {CheckpointFormatError} if there is none */
 export function chatTemplate({ folder, tokenizerConfig, chatTemplate }: TokenizerFiles): string {
   if (chatTemplate !== null) return chatTemplate;
   const { chat_template: inline } = parse(TokenizerConfig, tokenizerConfig, `${folder}/tokenizer_config.json`);
@@ -72,8 +72,8 @@ export function chatTemplate({ folder, tokenizerConfig, chatTemplate }: Tokenize
 }
 
 /**
- * What every template may use. Not `strftime_now`, which the library's own `render` adds: templates that print today's date have
- * one of their own for who cannot tell it, and a run must be the same tomorrow.
+ * Globals of a template. `strftime_now`, which the library's `render` has, is missing, because a run must be reproducible;
+ * templates that print today's date have a fixed one for this case.
  */
 const GLOBALS = {
   true: true,
@@ -83,7 +83,7 @@ const GLOBALS = {
   False: false,
   None: null,
   raise_exception: (why: string) => {
-    throw new RangeError(`it refuses these messages: ${why}`);
+    throw new RangeError(`it rejects these messages: ${why}`);
   },
   range: (first: number, end?: number, step = 1) => {
     const [from, to] = end === undefined ? [0, first] : [first, end];
@@ -91,7 +91,7 @@ const GLOBALS = {
   },
 };
 
-/** Private-use characters; one that no message has stands for a reply or cuts a special token's name. */
+/** Private-use characters. One that no message contains is the placeholder of a reply, or splits a special token's name. */
 const MARKS = { first: 0xe000, last: 0xf8ff };
 
 class PretrainedDialogue implements Dialogue {
@@ -101,7 +101,7 @@ class PretrainedDialogue implements Dialogue {
   readonly #bpe: Bpe;
   readonly #template: Template;
   readonly #names: Readonly<Record<string, string>>;
-  /** What the template puts behind every reply. */
+  /** The token that the template puts behind every reply. */
   readonly #turnEnd: number;
 
   constructor(bpe: Bpe, source: string, settings: TokenizerConfig, eos: readonly number[], folder: string) {
@@ -112,12 +112,14 @@ class PretrainedDialogue implements Dialogue {
       throw new CheckpointFormatError(`cannot read the chat template of ${folder}: ${(error as Error).message}`);
     }
     const { bos_token, eos_token, pad_token, unk_token } = settings;
-    // A token that there is not is undefined to a template, as in transformers: it prints nothing.
+    // A missing token is undefined in a template, as in transformers, and prints nothing.
     const tokens = Object.entries({ bos_token, eos_token, pad_token, unk_token });
     this.#names = Object.fromEntries(tokens.filter((pair): pair is [string, string] => typeof pair[1] === "string"));
-    const [end] = this.#tried(folder);
+    const [end] = this.#trialPrompt(folder);
     if (end === undefined || !bpe.specials.has(end)) {
-      throw new CheckpointFormatError(`the chat template of ${folder} ends a reply with no special token`);
+      throw new CheckpointFormatError(
+        `the chat template of ${folder} does not end a reply with a special token; take another instruct model`,
+      );
     }
     this.#turnEnd = end;
     const named = typeof eos_token === "string" ? bpe.id(eos_token) : undefined;
@@ -131,8 +133,8 @@ class PretrainedDialogue implements Dialogue {
       .digest("hex");
   }
 
-  /** A prompt behind a reply, to see that the template can make one. */
-  #tried(folder: string): number[] {
+  /** A prompt behind a reply, to check that the template can render one. */
+  #trialPrompt(folder: string): number[] {
     try {
       return this.#next([{ role: "user", content: "x" }]);
     } catch (error) {
@@ -141,23 +143,14 @@ class PretrainedDialogue implements Dialogue {
   }
 
   promptTokens(messages: readonly Message[], { first, cut = false, prefix }: PromptOptions): number[] {
-    if (messages.length === 0) throw new RangeError("a prompt needs at least one message, found none");
-    if (first && cut) throw new RangeError("the first prompt follows no reply, so none was cut");
-    if (messages.some(({ role }) => role === "assistant"))
-      throw new RangeError(
-        "a prompt holds what the policy did not write, found an assistant message; append its tokens",
-      );
-    if (!first && messages.some(({ role }) => role === "system"))
-      throw new RangeError("a system message must be in the first prompt, found one in a later prompt");
+    checkPrompt(messages, { first, cut, prefix });
     if (first) return this.#encode(messages, (marked) => this.#render(marked) + prefix);
     const next = this.#next(messages, prefix);
     return cut ? next : next.slice(1);
   }
 
   replyTokens(reply: string, prefix: PromptOptions["prefix"]): number[] {
-    if (!reply.startsWith(prefix))
-      throw new RangeError(`a reply must begin with ${prefix}, found ${JSON.stringify(reply.slice(0, 40))}`);
-    return [...this.#bpe.encode(reply.slice(prefix.length)), this.#turnEnd];
+    return [...this.#bpe.encode(withoutPrefix(reply, prefix)), this.#turnEnd];
   }
 
   replyText(written: readonly number[] | Int32Array, prefix: PromptOptions["prefix"]): string {
@@ -165,7 +158,7 @@ class PretrainedDialogue implements Dialogue {
     return prefix + this.#bpe.decode([...(ended ? written.slice(0, -1) : written)]);
   }
 
-  /** What follows a reply: the end of its turn, these messages, and the beginning of the next reply. */
+  /** The tokens behind a reply: the end of its turn, these messages, and the prefix of the next reply. */
   #next(messages: readonly Message[], prefix = ""): number[] {
     const reply = unused(messages, MARKS.last, -1);
     const before: Message[] = [
@@ -175,7 +168,7 @@ class PretrainedDialogue implements Dialogue {
     return this.#encode(messages, (marked) => {
       const text = this.#render([...before, ...marked]);
       const at = text.indexOf(reply);
-      if (at < 0) throw new RangeError("it leaves out what an assistant said");
+      if (at < 0) throw new RangeError("it does not print the assistant's message");
       return text.slice(at + reply.length) + prefix;
     });
   }
@@ -187,26 +180,26 @@ class PretrainedDialogue implements Dialogue {
     return String(new Interpreter(known).run(this.#template.parsed).value);
   }
 
-  /** Ids of what `render` makes of the messages. Names of special tokens in them are cut in two, and each part is encoded apart. */
+  /** Encodes the rendered messages. Names of special tokens in them are split in two parts, which are encoded separately. */
   #encode(messages: readonly Message[], render: (marked: Message[]) => string): number[] {
     const names = [...this.#bpe.specials.values()];
     const has = messages.some(({ content }) => names.some((name) => content.includes(name)));
     if (!has) return this.#bpe.encode(render([...messages]));
     const mark = unused(messages, MARKS.first, 1);
-    const cut = (content: string) =>
+    const split = (content: string) =>
       names.reduce((text, name) => text.replaceAll(name, name.slice(0, 1) + mark + name.slice(1)), content);
-    const text = render(messages.map(({ role, content }) => ({ role, content: cut(content) })));
+    const text = render(messages.map(({ role, content }) => ({ role, content: split(content) })));
     return text.split(mark).flatMap((part) => this.#bpe.encode(part));
   }
 }
 
-/** A private-use character that no message has. */
+/** A private-use character that no message contains. */
 function unused(messages: readonly Message[], from: number, step: 1 | -1): string {
   for (let code = from; code >= MARKS.first && code <= MARKS.last; code += step) {
     const mark = String.fromCharCode(code);
     if (!messages.some(({ content }) => content.includes(mark))) return mark;
   }
   throw new RangeError(
-    "a message holds every private-use character of Unicode, so none is left to mark its parts with",
+    "the messages contain every private-use character of Unicode from U+E000 to U+F8FF; one must be free to mark their parts",
   );
 }

@@ -1,8 +1,8 @@
 /**
- * How a policy speaks: which tokens stand for what it is told, which end its reply, what the reply says.
- * chat.ts is the built-in policy's way; checkpoint/chat-template.ts is that of a pretrained model.
+ * The interface between text and tokens of an episode: tokens of a prompt, tokens that end a reply, text of a reply.
+ * chat.ts implements it for the built-in policy, chat-template.ts for a pretrained model.
  *
- * - Append-only: each turn's prompt goes right behind the tokens of the reply before it, and nothing is encoded again.
+ * - Append-only: each turn's prompt follows the tokens of the reply before it, and no text is encoded twice.
  * - Text in a message never encodes to a special token, so no observation can end a turn.
  */
 
@@ -11,34 +11,34 @@ export interface Message {
   readonly content: string;
 }
 
-/** How every reply is made to begin. Unwritten: the policy did not choose it. */
+/** The forced beginning of every reply; its tokens are not written by the policy. */
 export type ReplyPrefix = "<think>" | "<answer>";
 
 export interface PromptOptions {
-  /** True for the prompt that begins an episode. */
+  /** True for the first prompt of an episode. */
   readonly first: boolean;
-  /** True if the reply before this prompt stopped without a stop token. */
+  /** True if the reply before this prompt ended without a stop token. */
   readonly cut?: boolean;
   readonly prefix: ReplyPrefix;
 }
 
 export interface Dialogue {
-  /** Of tokenizer and layout. A checkpoint records it. */
+  /** sha256 (hex) of tokenizer and layout. A checkpoint records it. */
   readonly digest: string;
-  /** Tokens that end a reply; the first is what a demonstration ends with. */
+  /** Tokens that end a reply. A demonstration ends with the first one. */
   readonly stops: readonly number[];
   /** The token that closes a thought; null if there is no such token. */
   readonly thinkEnd: number | null;
 
   /**
-   * @param messages  what is new since the last reply, in order; system messages only in the first prompt.
-   * @returns tokens to append to the episode's; all of them unwritten.
-   * @throws {RangeError} if there is no message, or one that has no place here.
+   * @param messages  the new ones since the last reply, in order; system messages only in the first prompt.
+   * @returns tokens to append to the episode, none of them written by the policy.
+   * @throws {RangeError} if there is no message, or one of a role that is not allowed here.
    */
   promptTokens(messages: readonly Message[], options: PromptOptions): number[];
 
   /**
-   * The written tokens of a whole reply: what a policy would have sampled after the prompt to say exactly this.
+   * The written tokens of a whole reply: those that a policy would sample after the prompt.
    *
    * @param reply  with its prefix, as an env reads it.
    * @throws {RangeError} if the reply does not begin with the prefix.
@@ -47,4 +47,20 @@ export interface Dialogue {
 
   /** The reply as an env reads it. @param written  the sampled tokens, with or without the stop token at their end. */
   replyText(written: readonly number[] | Int32Array, prefix: ReplyPrefix): string;
+}
+
+/** @throws {RangeError} as `Dialogue.promptTokens` */
+export function checkPrompt(messages: readonly Message[], { first, cut = false }: PromptOptions): void {
+  if (messages.length === 0) throw new RangeError("a prompt needs at least one message, found none");
+  if (first && cut) throw new RangeError("the first prompt follows no reply, so cut must be false");
+  if (messages.some(({ role }) => role === "assistant"))
+    throw new RangeError("a prompt has no assistant messages, found one; append the tokens of the reply instead");
+  if (!first && messages.some(({ role }) => role === "system"))
+    throw new RangeError("a system message must be in the first prompt, found one in a later prompt");
+}
+
+/** The reply behind its prefix. @throws {RangeError} if it does not begin with the prefix */
+export function withoutPrefix(reply: string, prefix: ReplyPrefix): string {
+  if (reply.startsWith(prefix)) return reply.slice(prefix.length);
+  throw new RangeError(`a reply must begin with ${prefix}, found ${JSON.stringify(reply.slice(0, 40))}`);
 }

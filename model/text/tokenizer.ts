@@ -1,12 +1,12 @@
 /**
- * The built-in policy's tokenizer: a table of literal strings, longest match first, and one token for each of the 256 bytes.
+ * The built-in policy's tokenizer: a table of literals, longest match first, and one token for each of the 256 bytes.
  *
- * It knows no chat layout (chat.ts) and no env; the table merely holds the words that the shipped envs use most, so that an
- * action, a grid cell or an arm is one token. ASCII characters need no entry: each is its byte.
+ * It knows no chat layout (chat.ts) and no env. The table has the most frequent words of the shipped envs, so an action, a grid
+ * cell or an arm is one token.
  *
- * - `decode(encode(text)) === text` for every string, lone surrogates included (their bytes are WTF-8).
- * - Text never encodes to a special token: `<|im_end|>` written in an observation is ten bytes, and cannot end a turn.
- * - Equal tables have equal digests. A checkpoint records the digest of the tokenizer that it was trained with.
+ * - `decode(encode(text)) === text` for every string, also with lone surrogates (their bytes are WTF-8).
+ * - Text never encodes to a special token: `<|im_end|>` in an observation is ten bytes, and cannot end a turn.
+ * - Equal tables have equal digests. A checkpoint records the digest of its tokenizer.
  */
 import { createHash } from "node:crypto";
 
@@ -15,15 +15,15 @@ export const SPECIALS: readonly Special[] = ["<|pad|>", "<|im_start|>", "<|im_en
 const BYTES_START = SPECIALS.length;
 const LITERALS_START = BYTES_START + 256;
 
-/** Embeddings are padded to a multiple of this, which matrix kernels like. */
+/** Embeddings are padded to a multiple of this, for faster matrix kernels. */
 const SIZE_MULTIPLE = 64;
 
-/** Shown for an id without a token and for bytes that are not text. */
+/** Stands for an id without a token and for bytes that are not UTF-8. */
 const REPLACEMENT = "\uFFFD";
 
 const withSpace = (words: string): string[] => words.split(" ").flatMap((word) => [word, ` ${word}`]);
 
-/** Order is part of the format: a change makes older checkpoints unreadable, and shows in the digest. */
+/** The order is part of the format: a change makes older checkpoints unreadable and changes the digest. */
 const LITERALS: readonly string[] = [
   "<think>",
   "</think>",
@@ -67,17 +67,15 @@ export class Tokenizer {
   readonly size: number;
   /** sha256 (hex) of the table. */
   readonly digest: string;
-  /** In the order of their ids, which begin behind those of the bytes. */
+  /** In the order of their ids, which follow those of the bytes. */
   readonly literals: readonly string[];
-  /** Literals that open with a character, longest first. */
+  /** Literals by their first character, longest first. */
   readonly #byFirst = new Map<string, { readonly text: string; readonly id: number }[]>();
 
   /** @throws {RangeError} if a literal is empty or occurs twice. */
   constructor(literals: readonly string[] = LITERALS) {
-    const unusable = literals.find((text, i) => text === "" || literals.indexOf(text) !== i);
-    if (unusable !== undefined) {
-      throw new RangeError(`a literal must be unique and not empty, found ${JSON.stringify(unusable)}`);
-    }
+    const bad = literals.find((text, i) => text === "" || literals.indexOf(text) !== i);
+    if (bad !== undefined) throw new RangeError(`a literal must be unique and not empty, found ${JSON.stringify(bad)}`);
     this.literals = literals;
     this.size = Math.ceil((LITERALS_START + literals.length) / SIZE_MULTIPLE) * SIZE_MULTIPLE;
     this.digest = createHash("sha256")
@@ -113,8 +111,8 @@ export class Tokenizer {
   }
 
   /**
-   * Special tokens show as their names. An id in the padding of the vocabulary, or bytes that are no text, which a policy
-   * may well sample, show as U+FFFD.
+   * Special tokens become their names. Ids in the padding of the vocabulary, and bytes that are not UTF-8, become U+FFFD; a
+   * policy may sample both.
    *
    * @throws {RangeError} if an id is not in 0 to size - 1.
    */
@@ -139,7 +137,7 @@ export class Tokenizer {
 const toUtf8 = new TextEncoder();
 const fromUtf8 = new TextDecoder("utf-8", { ignoreBOM: true });
 
-/** UTF-8, and for a lone surrogate the three bytes it would have if it were a character. */
+/** UTF-8; a lone surrogate gets the three bytes that it would have as a character. */
 function wtf8(codePoint: number): Uint8Array {
   const surrogate = codePoint >= 0xd800 && codePoint <= 0xdfff;
   if (!surrogate) return toUtf8.encode(String.fromCodePoint(codePoint));

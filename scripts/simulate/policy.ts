@@ -8,7 +8,7 @@ import type { Messages } from "../../actors/protocol.ts";
 import type { PolicyMethods } from "../../actors/sampler/policy.ts";
 import type { Reply, ReplyRequest } from "../../model/decode/generate.ts";
 import { hash64 } from "../../model/rng.ts";
-import { replyTokens } from "../../model/text/chat.ts";
+import { builtinDialogue } from "../../model/text/chat.ts";
 import { Tokenizer } from "../../model/text/tokenizer.ts";
 import { rawReward, type Trajectory } from "../../model/trajectory.ts";
 import { type Invariants, markOf } from "./invariants.ts";
@@ -16,7 +16,7 @@ import type { Life } from "./world.ts";
 
 const tokenizer = new Tokenizer();
 const MOVES = ["Left", "Down", "Right", "Up"].map((move) =>
-  replyTokens(tokenizer, `<think>${move}</think><answer>${move}</answer>`, "<think>"),
+  builtinDialogue(tokenizer).replyTokens(`<think>${move}</think><answer>${move}</answer>`, "<think>"),
 );
 
 export const digestOf = (values: Float32Array): string =>

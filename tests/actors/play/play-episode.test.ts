@@ -6,7 +6,7 @@ import type { Messages, PlayedOutcome, Ticket } from "../../../actors/protocol.t
 import { envTag } from "../../../envs/registry.ts";
 import type { Reply, ReplyRequest } from "../../../model/decode/generate.ts";
 import { hash64 } from "../../../model/rng.ts";
-import { builtinDialogue, replyTokens } from "../../../model/text/chat.ts";
+import { builtinDialogue } from "../../../model/text/chat.ts";
 import { Tokenizer } from "../../../model/text/tokenizer.ts";
 
 const tokenizer = new Tokenizer();
@@ -60,7 +60,9 @@ class FakePolicy {
       const text = this.#replies.shift();
       if (text === undefined) throw new Error("the policy broke");
       const cut = text.startsWith("cut ");
-      const tokens = replyTokens(tokenizer, text.replace("cut ", ""), "<think>").slice(0, cut ? -1 : undefined);
+      const tokens = builtinDialogue(tokenizer)
+        .replyTokens(text.replace("cut ", ""), "<think>")
+        .slice(0, cut ? -1 : undefined);
       return { tokens, logProbs: tokens.map((_, i) => -(i + 1) / 8), cut };
     },
   };

@@ -173,27 +173,27 @@ describe("a folder that is broken", () => {
     [
       "a layer too many",
       broken("qwen3", (at) => set(at("config.json"), { num_hidden_layers: 3 })),
-      /DIR has no tensor model.layers.2.input_layernorm.weight \[8\] in any of its 1 files/,
+      /DIR: tensor model.layers.2.input_layernorm.weight \[8\] is in none of its 1 files/,
     ],
     [
       "a layer too few",
       broken("qwen3", (at) => set(at("config.json"), { num_hidden_layers: 1 })),
-      /DIR\/model.safetensors has a tensor model.layers.1.\S+ \[.*\], which this architecture does not have/,
+      /DIR\/model.safetensors: tensor model.layers.1.\S+ \[.*\] does not belong to the architecture in config.json/,
     ],
     [
       "an unknown architecture",
       broken("llama", (at) => set(at("config.json"), { model_type: "gpt2" })),
-      /cannot use DIR\/config.json: model_type "gpt2"; architectures that can be trained are qwen2, qwen3, llama/,
+      /cannot use DIR\/config.json: model_type "gpt2"; supported are qwen2, qwen3, llama/,
     ],
     [
       "another activation",
       broken("llama", (at) => set(at("config.json"), { hidden_act: "gelu" })),
-      /cannot use DIR\/config.json: hidden_act "gelu"; only silu is computed/,
+      /cannot use DIR\/config.json: hidden_act "gelu"; only silu is supported/,
     ],
     [
       "an unknown rope scaling",
       broken("llama", (at) => set(at("config.json"), { rope_parameters: { rope_type: "dynamic" } })),
-      /rope scaling "dynamic"; computed are default, linear, llama3 and yarn/,
+      /rope scaling "dynamic"; supported are default, linear, llama3 and yarn/,
     ],
     [
       "a truncated file",
@@ -247,14 +247,14 @@ describe("a folder that is broken", () => {
     [
       "a chat template that refuses to go on",
       broken("qwen3", (at) => writeFileSync(at("chat_template.jinja"), "{{ raise_exception('no') }}")),
-      /cannot use the chat template of DIR: it refuses these messages: no/,
+      /cannot use the chat template of DIR: it rejects these messages: no/,
     ],
     [
       "a chat template without ends",
       broken("qwen3", (at) =>
         writeFileSync(at("chat_template.jinja"), "{% for m in messages %}{{ m.content }} {% endfor %}"),
       ),
-      /the chat template of DIR ends a reply with no special token/,
+      /the chat template of DIR does not end a reply with a special token/,
     ],
     ["no chat template", broken("qwen3", (at) => rmSync(at("chat_template.jinja"))), /DIR has no chat template/],
     [

@@ -12,7 +12,7 @@ import type { Handler, Listener, Peer } from "../../../actors/transport/transpor
 import { openEpisode } from "../../../envs/episode.ts";
 import { envTag } from "../../../envs/registry.ts";
 import type { Reply } from "../../../model/decode/generate.ts";
-import { builtinDialogue, replyTokens } from "../../../model/text/chat.ts";
+import { builtinDialogue } from "../../../model/text/chat.ts";
 import { Tokenizer } from "../../../model/text/tokenizer.ts";
 import { aDigest, anOutcome, aTicket, aTrajectory, someTickets } from "../../fixtures.ts";
 import { FakeClock } from "../fake-clock.ts";
@@ -104,7 +104,7 @@ export class FakePolicy {
       this.mostAtOnce = Math.max(this.mostAtOnce, ++this.replying);
       await this.gate;
       this.replying--;
-      const tokens = replyTokens(tokenizer, "<think>t</think><answer>Phoenix</answer>", "<think>");
+      const tokens = builtinDialogue(tokenizer).replyTokens("<think>t</think><answer>Phoenix</answer>", "<think>");
       return { tokens, logProbs: tokens.map(() => -1), cut: false };
     },
   };

@@ -93,7 +93,7 @@ describe("writeSafetensors", () => {
         ["w", one],
         ["w", one],
       ],
-      'cannot write tensor "w": there are two of this name',
+      'cannot write tensor "w": the name occurs twice; names must be unique',
     ],
     ["the reserved name", [["__metadata__", one]], 'cannot write tensor "__metadata__": the format reserves this name'],
     [
@@ -183,7 +183,7 @@ describe("readSafetensors", () => {
   });
 
   test.each<[string, Uint8Array, string]>([
-    ["an empty file", zeros(0), "0 bytes, but a safetensors file opens with 8"],
+    ["an empty file", zeros(0), "0 bytes, but a safetensors file begins with 8"],
     ["a zip file", Uint8Array.from("PK\x03\x04data", (c) => c.charCodeAt(0)), "at most 100000000 are allowed"],
     ["a cut header", file({ w: f32(0, 4) }).subarray(0, 20), "bytes and 12 are left; the file was cut"],
     ["bad JSON", file("{nope"), "its header is not JSON in UTF-8"],
@@ -248,7 +248,7 @@ describe("checkTensors", () => {
   test.each<[string, [string, number[]][], string]>([
     ["a missing tensor", [["v", [3]]], 'f has no tensor "v" [3]'],
     ["another shape", [["w", [2, 1]]], 'f: tensor "w" is [1,2], expected [2,1]'],
-    ["an unknown tensor", [], 'f has a tensor "w" that this model does not'],
+    ["an unknown tensor", [], 'f has a tensor "w" that this model lacks'],
   ])("refuses %s", (_, needed, message) => {
     expect(() => checkTensors(held, new Map(needed))).toThrow(message);
   });
