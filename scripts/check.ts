@@ -12,6 +12,10 @@ const command = {
 
 const steps: readonly { readonly name: string; readonly run: readonly string[] }[] = [
   { name: "types", run: ["node_modules/typescript/bin/tsc", "--noEmit", "--pretty"] },
+  {
+    name: "types of the page's scripts",
+    run: ["node_modules/typescript/bin/tsc", "--noEmit", "--pretty", "-p", "actors/dashboard/client"],
+  },
   { name: "lint and format", run: ["node_modules/@biomejs/biome/bin/biome", "check", "--error-on-warnings"] },
   { name: "folders", run: ["test", "--only-failures", "tests/tidy.test.ts"] },
 ];

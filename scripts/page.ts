@@ -2,7 +2,7 @@
 import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { realClock } from "../actors/clock.ts";
-import { pageOf } from "../actors/dashboard/page-context.ts";
+import { apiContextOf } from "../actors/dashboard/api-of-run.ts";
 import { serveDashboard } from "../actors/dashboard/serve.ts";
 import { Store } from "../actors/metrics-sink/store.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
@@ -50,7 +50,7 @@ export async function main(args: string[]): Promise<number> {
     port,
     token,
     clock: realClock,
-    ...pageOf(readRunConfig(folder), folder),
+    ...apiContextOf(readRunConfig(folder), folder),
   });
   const ended = stopSignal();
   console.log(`page: ${page.url}`);

@@ -1,8 +1,8 @@
 /**
- * Who may read the page.
+ * Decides who may read the page.
  *
- * - With a token: the header `Authorization: Bearer TOKEN`, or `?token=TOKEN` once, which leaves a cookie.
- * - Without one: only requests to a loopback name, so that a web page whose name was pointed at 127.0.0.1 reads nothing.
+ * - With a token: requests with `Authorization: Bearer TOKEN`, or with `?token=TOKEN` once, which sets a cookie.
+ * - Without a token: only requests to a loopback name, so that a web page whose name resolves to 127.0.0.1 reads nothing.
  * - Tokens are compared in constant time. The cookie holds a digest, not the token.
  */
 import { createHash } from "node:crypto";
@@ -21,24 +21,23 @@ export function guard(token: string | null): MiddlewareHandler {
     const cookie = getCookie(c, cookieName(c));
     if (cookie !== undefined && sameSecret(cookie, cookieValue)) return next();
     const url = new URL(c.req.url);
-    const given = url.searchParams.get("token");
-    if (given === null || !sameSecret(given, token)) {
-      return c.text("This run's page needs its token: open it as /?token=TOKEN (setting metrics.token).\n", 401);
+    const presented = url.searchParams.get("token");
+    if (presented === null || !sameSecret(presented, token)) {
+      return c.text("This page needs the token of the run: open /?token=TOKEN (config key metrics.token).\n", 401);
     }
     setCookie(c, cookieName(c), cookieValue, { httpOnly: true, sameSite: "Strict", path: "/" });
     url.searchParams.delete("token");
-    // The token must not stay in the address bar, the history or a Referer.
+    // Remove the token from the address bar, the history and the Referer.
     return c.redirect(`${url.pathname}${url.search}`, 303);
   };
 }
 
-// Browsers send a cookie to every port of a host: two runs on one machine must not overwrite each other's.
+// Browsers send a cookie to every port of a host; two runs on one machine must not overwrite each other's.
 const cookieName = (c: Context) => `bunraku_${new URL(c.req.url).port || "80"}`;
 
 const loopbackOnly: MiddlewareHandler = (c, next) => {
   const { hostname } = new URL(c.req.url);
   if (isLoopback(hostname)) return next();
-  const advice =
-    "Without a token the page answers to loopback names only: open http://127.0.0.1, or set metrics.token.";
-  return Promise.resolve(c.text(`No page for host "${hostname}". ${advice}\n`, 403));
+  const advice = "Without a token, only loopback names are allowed: open http://127.0.0.1, or set metrics.token.";
+  return Promise.resolve(c.text(`Host "${hostname}" is refused. ${advice}\n`, 403));
 };

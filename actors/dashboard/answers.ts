@@ -1,4 +1,4 @@
-/** What the API answers, as schemas: the types of its code, and the description that /api/openapi.json gives to programs. */
+/** The API's answers as schemas: the types of server and page, and the description in /api/openapi.json. */
 import { z } from "zod";
 import { ActorView, schemas } from "../protocol.ts";
 
@@ -16,46 +16,51 @@ export const Overview = z.strictObject({
   engine: z.string().nullable(),
   phase: z
     .enum(["waiting", "warm", "training", "finished", "silent"])
-    .describe("silent: recorded, and not heard of for a minute"),
+    .describe("silent: the record ends without an end of the run, a minute ago or more"),
   status: z.string().describe("One sentence for people"),
-  progress: Share.describe("Share of the phase that is done, if it can be known"),
+  progress: Share.describe("Share of the phase that is done; null if unknown"),
   update: Count.nullable(),
   updates: Count.nullable(),
   tokensPerSecond: z.number().nullable(),
-  aliveMs: z.number().describe("How long the run has run, over all its sessions"),
+  aliveMs: z.number().describe("Duration of the run over all its sessions"),
   success: z
     .strictObject({ random: Share, taught: Share, before: Share, now: Share, nowUpdate: Count.nullable(), best: Share })
-    .describe("Validation success; `now` is the latest one, measured at update `nowUpdate`"),
+    .describe(
+      "Validation success: of a random player, after the warm start's first stage, before the first update, now (measured at update `nowUpdate`), of the optimal player",
+    ),
   alarm: z
     .strictObject({ level: Level, text: z.string() })
     .nullable()
-    .describe("The detector's newest verdict, if it is a bad one"),
+    .describe("Newest verdict of the Echo Trap detector, if it is a warning or worse"),
 });
 export type Overview = z.infer<typeof Overview>;
 
 export const RunAnswer = Overview.extend({
-  cursor: z.string().describe("Where the record ends now; goes into /api/stream?since="),
+  cursor: z.string().describe("End of the record now; pass it to /api/stream?since="),
 });
+export type RunAnswer = z.infer<typeof RunAnswer>;
 
 export const ActorsAnswer = z.strictObject({
   atMs: z
     .number()
     .nullable()
-    .describe("When the supervisor told it, in milliseconds since the epoch; null if it has not"),
+    .describe("Time of the supervisor's report, in milliseconds since the epoch; null before the first"),
   actors: z.array(ActorView),
 });
+export type ActorsAnswer = z.infer<typeof ActorsAnswer>;
 
 export const Series = z.strictObject({
   name: z.string(),
   actor: z.string(),
-  steps: z.array(Count).describe("Ascending, with a value each"),
+  steps: z.array(Count).describe("Ascending, one per value"),
   values: z.array(z.number()),
 });
 export type Series = z.infer<typeof Series>;
 export const MetricsAnswer = z.strictObject({
-  cursor: Count.describe("Goes into `since` of the next question"),
+  cursor: Count.describe("Pass it as `since` to get later values"),
   series: z.array(Series),
 });
+export type MetricsAnswer = z.infer<typeof MetricsAnswer>;
 
 export const StoredEvent = z.strictObject({
   id: Count,
@@ -67,8 +72,9 @@ export const StoredEvent = z.strictObject({
 });
 export type StoredEvent = z.infer<typeof StoredEvent>;
 export const EventsAnswer = z.strictObject({ events: z.array(StoredEvent).describe("Newest first") });
+export type EventsAnswer = z.infer<typeof EventsAnswer>;
 
-/** What lists show of an episode. What an env error or an aborted episode does not have is null. */
+/** An episode in a list. Null: an env error or an aborted episode has no such value. */
 export const EpisodeSummary = z.strictObject({
   id: Count.describe("Grows with every stored episode"),
   episode: z.string(),
@@ -87,41 +93,40 @@ export const EpisodeSummary = z.strictObject({
   penalty: z.number().nullable(),
   turnCount: Count,
   writtenTokens: Count.describe("Tokens that the policy wrote"),
-  update: Count.nullable().describe("Update it was trained in"),
+  update: Count.nullable().describe("Update that trained on it"),
   advantage: z.number().nullable(),
   atMs: z.number(),
 });
 export type EpisodeSummary = z.infer<typeof EpisodeSummary>;
 export const EpisodesAnswer = z.strictObject({
   rows: z.array(EpisodeSummary).describe("Newest first"),
-  next: Count.nullable().describe("Goes into `before` of the next page; null on the last one"),
+  next: Count.nullable().describe("Pass it as `before` to get the next page; null on the last page"),
 });
+export type EpisodesAnswer = z.infer<typeof EpisodesAnswer>;
 
 export const WrittenToken = z.strictObject({
   text: z.string(),
   logProb: z.number(),
-  advantage: z.number().nullable().describe("Null if it was not trained on"),
+  advantage: z.number().nullable().describe("Null if the token was not trained on"),
 });
 export type WrittenToken = z.infer<typeof WrittenToken>;
 export const EpisodeAnswer = z.strictObject({
   summary: EpisodeSummary,
   row: EpisodeRow,
-  told: z
+  prompts: z
     .array(z.string())
     .nullable()
-    .describe("What was put before each reply, in the policy's own layout; null where its tokenizer is not known"),
-  written: z
-    .array(z.array(WrittenToken))
-    .nullable()
-    .describe("What the policy wrote in each turn, token by token; null where its tokenizer is not known"),
+    .describe("New prompt text before each reply, with the policy's chat template; null if the tokenizer is unknown"),
+  written: z.array(z.array(WrittenToken)).nullable().describe("Tokens of each reply; null if the tokenizer is unknown"),
 });
+export type EpisodeAnswer = z.infer<typeof EpisodeAnswer>;
 
-/** What it takes to play an episode of this run again, by hand or in the browser. */
+/** Settings for replaying an episode of this run in the browser. */
 export const PlayAnswer = z.strictObject({
   compat: z.boolean(),
   envs: z.array(
     z.strictObject({
-      name: z.string().describe("As tickets have it; a tag, unless the run gives it another name"),
+      name: z.string().describe("Name in tickets: the tag, unless the run names the env"),
       tag: z.string(),
       options: z.record(z.string(), z.unknown()),
       rules: z.strictObject({
@@ -137,18 +142,32 @@ export const PlayAnswer = z.strictObject({
 export type PlayAnswer = z.infer<typeof PlayAnswer>;
 
 export const OtherRun = z.strictObject({
-  name: z.string().describe("Its folder"),
+  name: z.string().describe("Name of its folder"),
   run: z.string(),
   env: z.string(),
   startedMs: z.number(),
   update: Count.nullable(),
-  success: Share.describe("Of the latest validation"),
+  success: Share.describe("Success of the latest validation"),
 });
 export type OtherRun = z.infer<typeof OtherRun>;
 export const RunsAnswer = z.strictObject({
-  runs: z.array(OtherRun).describe("Runs in folders beside this one, newest first"),
+  runs: z.array(OtherRun).describe("Runs in the same parent folder, newest first"),
   unreadable: z.array(z.strictObject({ name: z.string(), reason: z.string() })),
 });
+export type RunsAnswer = z.infer<typeof RunsAnswer>;
 export const OtherMetricsAnswer = z.strictObject({ series: z.array(Series) });
+export type OtherMetricsAnswer = z.infer<typeof OtherMetricsAnswer>;
 
 export const ErrorAnswer = z.strictObject({ error: z.string() });
+export type ErrorAnswer = z.infer<typeof ErrorAnswer>;
+
+/** One message of /api/stream: what was stored since the message before. */
+export interface News {
+  readonly run: Overview;
+  readonly points: readonly (readonly [name: string, actor: string, step: number, value: number])[];
+  /** Newest first. */
+  readonly events: readonly StoredEvent[];
+  readonly episodes: readonly EpisodeSummary[];
+  /** Left out if the supervisor has not reported since. */
+  readonly actors?: ActorsAnswer;
+}

@@ -1,6 +1,6 @@
 /**
- * The API of a run's page: one table of questions with their schemas, from which the routes and their description are made.
- * Reads the store; changes nothing. Knows no HTTP.
+ * The API of a run's page: one table of routes with their schemas. The HTTP routes and the OpenAPI description come from it.
+ * Reads the store and changes nothing. Knows no HTTP.
  */
 import type { z } from "zod";
 import type { Dialogue } from "../../model/text/dialogue.ts";
@@ -18,23 +18,23 @@ import {
   type Series,
 } from "./answers.ts";
 import { thin } from "./client/thin.ts";
-import { tokensByTurn, toldTexts } from "./episode-text.ts";
+import { promptTexts, tokensByTurn } from "./episode-text.ts";
 import { overviewOf } from "./overview.ts";
-import { EpisodeId, EpisodesQuery, EventsQuery, MetricsQuery, Nothing, OtherMetricsQuery } from "./queries.ts";
+import { EpisodeId, EpisodesQuery, EventsQuery, MetricsQuery, NoQuery, OtherMetricsQuery } from "./queries.ts";
 import type { NearbyRuns } from "./runs.ts";
 import { cursorText } from "./stream.ts";
 
 export interface ApiContext {
   readonly store: Store;
-  /** How to play episodes of this run; null if it is not known. */
+  /** How this run plays episodes; null if unknown. */
   readonly play: PlayAnswer | null;
-  /** How this run's policy speaks; null if it is not known. */
+  /** Tokenizer and chat template of this run's policy; null if unknown. */
   readonly dialogue: Dialogue | null;
-  /** Null if there is nothing to compare with. */
+  /** Runs to compare with; null if there are none. */
   readonly nearby: NearbyRuns | null;
 }
 
-/** The question was well-formed, and there is no answer. */
+/** The request is valid, but there is no answer. */
 export class NoAnswer extends Error {
   override readonly name = "NoAnswer";
   readonly status: 404 | 503;
@@ -55,7 +55,7 @@ export interface ApiRoute {
   read(context: ApiContext, query: never, part: string): object;
 }
 
-/** Binds the types of a question, its answer, and the code between them. */
+/** Checks that `read` fits the schemas of query and answer. */
 function route<Q extends z.ZodObject, A extends z.ZodType>(made: {
   readonly path: string;
   readonly summary: string;
@@ -70,18 +70,18 @@ export const API: readonly ApiRoute[] = [
   route({
     path: "/api/run",
     summary: "What the run is doing",
-    query: Nothing,
+    query: NoQuery,
     answer: RunAnswer,
     read({ store }) {
       const overview = overviewOf(store);
-      if (overview === null) throw new NoAnswer(503, "no run was started here yet");
+      if (overview === null) throw new NoAnswer(503, "no run has started here yet");
       return { ...overview, cursor: cursorText(store.cursor()) };
     },
   }),
   route({
     path: "/api/actors",
-    summary: "Who takes part, what each does and what it measures of itself",
-    query: Nothing,
+    summary: "All actors: what each does and measures",
+    query: NoQuery,
     answer: ActorsAnswer,
     read({ store }) {
       const { atMs, actors } = store.actors() ?? { atMs: null, actors: [] };
@@ -90,7 +90,7 @@ export const API: readonly ApiRoute[] = [
   }),
   route({
     path: "/api/metrics",
-    summary: "Values of metrics by step; with `points`, thinned to the width of a chart",
+    summary: "Values of metrics by step; `points` limits them to what a chart can show",
     query: MetricsQuery,
     answer: MetricsAnswer,
     read: ({ store }, { names, since, points }) => ({
@@ -100,22 +100,22 @@ export const API: readonly ApiRoute[] = [
   }),
   route({
     path: "/api/events",
-    summary: "What happened",
+    summary: "Events",
     query: EventsQuery,
     answer: EventsAnswer,
     read: ({ store }, { kind, level, ...page }) => ({ events: store.events(page, { kind, level }) }),
   }),
   route({
     path: "/api/episodes",
-    summary: "Episodes, filtered and in pages",
+    summary: "Episodes, filtered, in pages",
     query: EpisodesQuery,
     answer: EpisodesAnswer,
     read: ({ store }, { before, limit, ...filter }) => store.episodes(filter, { before, limit }),
   }),
   route({
     path: "/api/episodes/{id}",
-    summary: "One episode whole: ticket, turns, tokens, log-probabilities",
-    query: Nothing,
+    summary: "One whole episode: ticket, turns, tokens, log-probabilities",
+    query: NoQuery,
     answer: EpisodeAnswer,
     read({ store, dialogue }, _, part) {
       const id = EpisodeId.safeParse(part);
@@ -124,25 +124,25 @@ export const API: readonly ApiRoute[] = [
       const { row } = found;
       return {
         ...found,
-        told: dialogue && toldTexts(row, dialogue),
+        prompts: dialogue && promptTexts(row, dialogue),
         written: dialogue && tokensByTurn(row, dialogue),
       };
     },
   }),
   route({
     path: "/api/play",
-    summary: "The env's settings and the rules of play, to play an episode again",
-    query: Nothing,
+    summary: "Settings of the envs and rules of play, for replaying an episode",
+    query: NoQuery,
     answer: PlayAnswer,
     read({ play }) {
-      if (play === null) throw new NoAnswer(404, "the settings of this run's env are not known");
+      if (play === null) throw new NoAnswer(404, "the env settings of this run are unknown");
       return play;
     },
   }),
   route({
     path: "/api/runs",
-    summary: "Other runs that this one can be compared with",
-    query: Nothing,
+    summary: "Other runs in the same parent folder",
+    query: NoQuery,
     answer: RunsAnswer,
     read: ({ nearby }) => nearby?.list() ?? { runs: [], unreadable: [] },
   }),
@@ -153,7 +153,7 @@ export const API: readonly ApiRoute[] = [
     answer: OtherMetricsAnswer,
     read({ nearby }, { names, points }, name) {
       const series = nearby?.series(name, names) ?? null;
-      if (series === null) throw new NoAnswer(404, `no run ${name} beside this one; /api/runs lists them`);
+      if (series === null) throw new NoAnswer(404, `no run ${name} in the same parent folder; /api/runs lists them`);
       return { series: series.map((one) => thinned(one, points)) };
     },
   }),

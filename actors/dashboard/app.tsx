@@ -1,14 +1,14 @@
 /** @jsxImportSource hono/jsx */
 /**
- * The routes of a run's page. Reads the store; changes nothing, so every method but GET and HEAD is refused.
+ * The routes of a run's page. Reads the store and changes nothing, so only GET and HEAD are allowed.
  *
  *   / /actors /episodes /alarms   pages           /api/…               api.ts
  *   /assets/…                     their files     /api/openapi.json    what the API answers
  *   /metrics                      Prometheus      /api/stream          everything new, live (SSE)
- *   /healthz                      sink lives      /readyz              a learner and a sampler are there
+ *   /healthz                      sink is alive   /readyz              a learner and a sampler have started
  *
- * - Only the two probes answer without the token.
- * - What a model wrote leaves as JSON or as escaped text, never as HTML.
+ * - Only /healthz and /readyz answer without the token.
+ * - Text of a model is sent as JSON or escaped, never as HTML.
  */
 import { type Context, Hono } from "hono";
 import { html } from "hono/html";
@@ -18,7 +18,7 @@ import { guard } from "./access.ts";
 import { API, type ApiContext, type ApiRoute, NoAnswer } from "./api.ts";
 import type { Assets } from "./assets.ts";
 import { openApiOf } from "./openapi.ts";
-import { lackOf, overviewOf } from "./overview.ts";
+import { notReadyReason, overviewOf } from "./overview.ts";
 import { ActorsPage } from "./pages/actors.tsx";
 import { AlarmsPage } from "./pages/alarms.tsx";
 import { EmptyPage, MissingPage } from "./pages/empty.tsx";
@@ -44,7 +44,7 @@ const PAGES = { "/": RunPage, "/actors": ActorsPage, "/episodes": EpisodesPage, 
 
 export interface DashboardOptions extends ApiContext {
   readonly clock: Clock;
-  /** null: readable by everyone who reaches a loopback address. */
+  /** null: everyone who reaches a loopback address may read. */
   readonly token: string | null;
   readonly assets: Assets;
   /** Ends the live streams. */
@@ -60,7 +60,7 @@ export function dashboardApp(options: DashboardOptions): Hono {
 
   app.use(async (c, next) => {
     if (c.req.method !== "GET" && c.req.method !== "HEAD")
-      return c.text("Only GET: this page changes nothing.\n", 405, { Allow: "GET, HEAD" });
+      return c.text("Only GET and HEAD are allowed: this page is read-only.\n", 405, { Allow: "GET, HEAD" });
     await next();
     for (const [name, value] of Object.entries(HEADERS)) c.res.headers.set(name, value);
     if (!c.res.headers.has("Cache-Control")) c.res.headers.set("Cache-Control", "no-store");
@@ -68,8 +68,8 @@ export function dashboardApp(options: DashboardOptions): Hono {
   });
   app.get("/healthz", (c) => c.text("ok\n"));
   app.get("/readyz", (c) => {
-    const lack = lackOf(store);
-    return lack === null ? c.text("ok\n") : c.text(`${lack}\n`, 503);
+    const reason = notReadyReason(store);
+    return reason === null ? c.text("ok\n") : c.text(`${reason}\n`, 503);
   });
   app.use(guard(token));
 
@@ -87,7 +87,7 @@ export function dashboardApp(options: DashboardOptions): Hono {
   });
   app.get("/metrics", async (c) => c.text(await exposition.text(), 200, { "Content-Type": exposition.contentType }));
   for (const route of API) {
-    app.get(route.path.replace(/\{(\w+)\}/, ":$1"), (c) => answered(c, route, options));
+    app.get(route.path.replace(/\{(\w+)\}/, ":$1"), (c) => answer(c, route, options));
   }
   app.get("/api/openapi.json", (c) => c.json(description));
   app.get("/api/stream", (c) => {
@@ -100,29 +100,29 @@ export function dashboardApp(options: DashboardOptions): Hono {
       streamRun(stream, { store, clock, since: parseCursor(parsed.data), signal }).finally(() => streams--),
     );
   });
-  // Such as the file of another run that cannot be read.
+  // For example, the file of another run cannot be read.
   app.onError((error, c) => c.json({ error: error.message }, 500));
   app.notFound((c) => {
-    const isForPerson = c.req.header("Accept")?.includes("text/html") && !/^\/(api|assets)\//.test(c.req.path);
-    if (isForPerson) return c.html(html`<!doctype html>${<MissingPage path={c.req.path} />}`, 404);
+    const isBrowser = c.req.header("Accept")?.includes("text/html") && !/^\/(api|assets)\//.test(c.req.path);
+    if (isBrowser) return c.html(html`<!doctype html>${<MissingPage path={c.req.path} />}`, 404);
     return c.json({ error: `nothing at ${c.req.path}; see / and /api/openapi.json` }, 404);
   });
   return app;
 }
 
-function answered(c: Context, route: ApiRoute, api: ApiContext): Response {
+function answer(c: Context, route: ApiRoute, api: ApiContext): Response {
   const query = route.query.safeParse(c.req.query());
   if (!query.success) return c.json({ error: faults(query.error) }, 400);
   try {
     const [part = ""] = Object.values(c.req.param());
-    const answer = route.read(api, query.data as never, part);
-    return c.body(JSON.stringify(answer, plainArrays), 200, { "Content-Type": "application/json" });
+    const value = route.read(api, query.data as never, part);
+    return c.body(JSON.stringify(value, plainArrays), 200, { "Content-Type": "application/json" });
   } catch (error) {
     if (error instanceof NoAnswer) return c.json({ error: error.message }, error.status);
     throw error;
   }
 }
 
-/** Typed arrays as JSON lists; otherwise they would become objects with one key for each index. */
+/** Typed arrays become JSON lists; by default they would become objects with a key for each index. */
 const plainArrays = (_key: string, value: unknown) =>
   value instanceof Int32Array || value instanceof Float32Array || value instanceof Uint8Array ? [...value] : value;

@@ -1,38 +1,22 @@
 /**
- * The page's files: style, scripts, and uPlot from its package. Nothing is fetched from elsewhere.
+ * The page's files: styles, scripts, and uPlot from its package. Nothing is loaded from elsewhere.
  *
- * - Scripts in TypeScript are served under their own names with the types taken out; there is no build step.
- * - The envs, for replays in the browser, are one bundle. It is made when it is first asked for, and kept.
+ * - Scripts are served under their own names with their types removed; there is no build step.
+ * - The envs are one bundle, made at the first request and kept.
  */
 import { createHash } from "node:crypto";
+import { readdirSync } from "node:fs";
 import { extname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { bundleStage } from "./bundle.ts";
 
+const CLIENT = new URL("client/", import.meta.url);
 const STYLES = ["style.css", "parts.css", "charts.css", "actors.css", "episodes.css", "player.css"];
-const SCRIPTS = [
-  "live.js",
-  "dom.js",
-  "page-run.js",
-  "page-actors.js",
-  "page-episodes.js",
-  "page-alarms.js",
-  "charts.js",
-  "chart.js",
-  "chart-list.js",
-  "compare.js",
-  "curve.ts",
-  "thin.ts",
-  "episode-list.js",
-  "episode-detail.js",
-  "board.js",
-  "tokens.js",
-  "player.js",
-  "text.ts",
-];
+/** All scripts but stage.ts, which is the entry of the bundle. */
+const SCRIPTS = readdirSync(CLIENT).filter((name) => name.endsWith(".ts") && name !== "stage.ts");
 const FILES: Readonly<Record<string, string>> = {
   ...Object.fromEntries([...STYLES, "icon.svg"].map((name) => [name, new URL(name, import.meta.url).href])),
-  ...Object.fromEntries(SCRIPTS.map((name) => [name, new URL(`client/${name}`, import.meta.url).href])),
+  ...Object.fromEntries(SCRIPTS.map((name) => [name, new URL(name, CLIENT).href])),
   "uplot.js": import.meta.resolve("uplot/dist/uPlot.iife.min.js"),
   "uplot.css": import.meta.resolve("uplot/dist/uPlot.min.css"),
 };
@@ -42,18 +26,18 @@ const TYPES: Readonly<Record<string, string>> = {
   ".js": "text/javascript; charset=utf-8",
   ".ts": "text/javascript; charset=utf-8",
 };
-/** The bundle's name. */
+/** Name of the bundle. */
 const STAGE = "stage.js";
 
 export interface Asset {
   readonly text: string;
   readonly type: string;
-  /** Quoted, as the header wants it. */
+  /** In quotes, as the header needs it. */
   readonly etag: string;
 }
 
 export interface Assets {
-  /** Null if there is none of this name. @throws {Error} if the bundle cannot be made */
+  /** Null if there is no file of this name. @throws {Error} if the bundle cannot be made */
   get(name: string): Promise<Asset | null>;
 }
 

@@ -1,11 +1,11 @@
-/** What the policy was told and what it wrote in an episode, as text. Pure. */
+/** Prompts and replies of an episode as text. Pure. */
 import type { Dialogue } from "../../model/text/dialogue.ts";
 import type { EpisodeRow } from "../protocol.ts";
 import type { WrittenToken } from "./answers.ts";
 
 const PREFIX = "<answer>";
 
-/** One list for each turn; null if the episode was not played. */
+/** Written tokens, one list for each turn; null if the episode was not played. */
 export function tokensByTurn(
   { outcome, advantage, tokenAdvantages }: EpisodeRow,
   dialogue: Dialogue,
@@ -26,20 +26,20 @@ export function tokensByTurn(
 }
 
 /**
- * What was put before each reply, with the marks of the policy's own layout: what is new in its context, or all of it where the
- * context is a new one. Null if the episode was not played.
+ * The prompt text before each reply, with the marks of the chat template: the new part of the context, or all of it if the context is
+ * new. Null if the episode was not played.
  */
-export function toldTexts({ outcome }: EpisodeRow, dialogue: Dialogue): string[] | null {
+export function promptTexts({ outcome }: EpisodeRow, dialogue: Dialogue): string[] | null {
   if (!("trajectory" in outcome)) return null;
   const { tokens, written, turns } = outcome.trajectory;
   return turns.map(({ end }, turn) => {
     const start = turn === 0 ? 0 : turns[turn - 1]!.end + 1;
-    const told = tokens.subarray(start, end + 1).filter((_, i) => written[start + i] !== 1);
-    return dialogue.replyText(told, PREFIX).slice(PREFIX.length);
+    const prompt = tokens.subarray(start, end + 1).filter((_, i) => written[start + i] !== 1);
+    return dialogue.replyText(prompt, PREFIX).slice(PREFIX.length);
   });
 }
 
-/** Of a token that ends a reply, and says nothing: a mark. */
+/** A token that ends a reply has no text and is shown as a mark. */
 function textOf(dialogue: Dialogue, token: number): string {
   if (dialogue.stops.includes(token)) return "⏎";
   return dialogue.replyText([token], PREFIX).slice(PREFIX.length);

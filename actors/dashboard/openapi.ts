@@ -1,11 +1,11 @@
-/** The API in OpenAPI 3.1, made from the schemas that the routes themselves use. Pure. */
+/** Describes the API in OpenAPI 3.1, from the schemas of its routes. Pure. */
 import { z } from "zod";
 import { ErrorAnswer } from "./answers.ts";
 import type { ApiRoute } from "./api.ts";
 
 type Json = Record<string, unknown>;
 
-/** Numbers in typed arrays leave as lists of numbers. */
+/** Typed arrays are sent as lists of numbers. */
 const schemaOf = (schema: z.ZodType, io: "input" | "output"): Json =>
   z.toJSONSchema(schema, {
     io,
@@ -43,23 +43,27 @@ function operationOf({ path, summary, query, answer }: ApiRoute): Json {
     parameters: [...inPath, ...inQuery],
     responses: {
       200: answers("The answer", answer),
-      ...(inQuery.length > 0 && { 400: answers("A parameter is wrong; the error names it", ErrorAnswer) }),
-      ...(inPath.length > 0 && { 404: answers("There is none", ErrorAnswer) }),
-      503: answers("Not yet", ErrorAnswer),
+      ...(inQuery.length > 0 && { 400: answers("A parameter is invalid; the error names it", ErrorAnswer) }),
+      ...(inPath.length > 0 && { 404: answers("Not found", ErrorAnswer) }),
+      503: answers("The run has not started yet", ErrorAnswer),
     },
   };
 }
 
 const STREAM = {
-  summary: "Everything new, live: server-sent events `news`, whose ids are cursors",
+  summary: "New data as it is stored: server-sent events `news`, whose ids are cursors",
   parameters: [{ name: "since", in: "query", required: false, schema: { type: "string" } }],
-  responses: { 200: { description: "Until either side leaves", content: { "text/event-stream": {} } } },
+  responses: { 200: { description: "Ends when either side disconnects", content: { "text/event-stream": {} } } },
 };
 
 export function openApiOf(routes: readonly ApiRoute[]): Json {
   return {
     openapi: "3.1.0",
-    info: { title: "Bunraku: one run", version: "1", description: "Reading only. With a token: as a bearer token." },
+    info: {
+      title: "Bunraku: one run",
+      version: "1",
+      description: "Read-only. With metrics.token set, requests need it as a bearer token.",
+    },
     components: { securitySchemes: { token: { type: "http", scheme: "bearer" } } },
     security: [{}, { token: [] }],
     paths: {

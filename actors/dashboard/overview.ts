@@ -1,5 +1,5 @@
 /**
- * What a run is doing, in the few numbers and the one sentence that the top of the page shows. A pure reading of the store.
+ * The overview of a run: the numbers and the status sentence at the top of the page. Reads the store only.
  *
  * - A number that was not measured is null, never 0.
  */
@@ -8,22 +8,22 @@ import type { Store } from "../metrics-sink/store.ts";
 import { STARTING } from "../protocol.ts";
 import type { Overview, StoredEvent } from "./answers.ts";
 
-/** Silence after which nobody writes this record any more; whoever does writes every second. */
+/** A live run writes every second; after this long without a write it counts as stopped. */
 const SILENT_MS = 60_000;
 
-/** The same of those who take part: they are told of every second. */
-const UNHEARD_MS = 10_000;
+/** The supervisor reports the actors every second; after this long without a report the run is not ready. */
+const NO_REPORT_MS = 10_000;
 
-/** What a run lacks to train: a learner and a sampler that have started, told of by its supervisor. Null: nothing. */
-export function lackOf(store: Store): string | null {
+/** Why the run is not ready: it needs a learner and a sampler that have started. Null: it is ready. */
+export function notReadyReason(store: Store): string | null {
   const run = store.run();
   if (run === null) return "no run yet";
-  const told = store.actors();
-  if (told === null || told.atMs < run.startedMs) return "no actors yet";
-  const unheardMs = run.seenMs + run.silentMs - told.atMs;
-  if (unheardMs > UNHEARD_MS) return `nothing heard of the actors for ${Math.round(unheardMs / 1000)} s`;
+  const report = store.actors();
+  if (report === null || report.atMs < run.startedMs) return "no actors yet";
+  const ageMs = run.seenMs + run.silentMs - report.atMs;
+  if (ageMs > NO_REPORT_MS) return `no report from the actors for ${Math.round(ageMs / 1000)} s`;
   for (const wanted of ["learner", "sampler"] as const) {
-    const has = told.actors.some(
+    const has = report.actors.some(
       ({ role, guest, pid, doing }) => role === wanted && (guest || pid !== null) && doing !== STARTING,
     );
     if (!has) return `no ${wanted} yet`;
@@ -37,10 +37,10 @@ export function overviewOf(store: Store): Overview | null {
   if (run === null) return null;
   const points = new Map(store.latest().map((point) => [point.name, point]));
   const value = (name: MetricName) => points.get(name)?.value ?? null;
-  // What an earlier session said of itself does not hold for this one.
+  // Events of an earlier session do not describe this one.
   const event = (kind: string) => ofSession(store.lastEvent(kind), run.startedMs);
   const finished = event(EVENT_KINDS.finished);
-  // 0 updates made is none yet; a run that does not count them still says which one its values belong to.
+  // 0 updates counts as none. A run without total/updates still has the steps of its values.
   const update = (value("total/updates") ?? points.get("train/success")?.step) || null;
   return {
     run: run.name,
@@ -75,11 +75,11 @@ export function overviewOf(store: Store): Overview | null {
 const ofSession = (event: StoredEvent | null, startedMs: number) =>
   event !== null && event.atMs >= startedMs ? event : null;
 
-/** A good verdict is no alarm. */
+/** A verdict of level info is no alarm. */
 const alarmOf = (verdict: StoredEvent | null): Overview["alarm"] =>
   verdict === null || verdict.level === "info" ? null : { level: verdict.level, text: verdict.text };
 
-interface Signs {
+interface RunState {
   readonly finished: StoredEvent | null;
   readonly silent: boolean;
   readonly phase: StoredEvent | null;
@@ -90,18 +90,18 @@ interface Signs {
   readonly progress: number | null;
 }
 
-function stateOf(signs: Signs): Pick<Overview, "phase" | "status" | "progress"> {
-  const { finished, silent, phase, update, updates, stage, progress } = signs;
+function stateOf(state: RunState): Pick<Overview, "phase" | "status" | "progress"> {
+  const { finished, silent, phase, update, updates, stage, progress } = state;
   if (finished !== null) return { phase: "finished", status: finished.text, progress: 1 };
   if (silent) {
     const reached = update === null ? "before its first update" : `at update ${update}`;
-    const status = `The run ended ${reached}; go on with it: bun run cluster --resume FOLDER`;
+    const status = `The run stopped ${reached}; continue it: bun run cluster --resume FOLDER`;
     return { phase: "silent", status, progress: update && updates && Math.min(1, update / updates) };
   }
   if (update !== null) {
     return {
       phase: "training",
-      status: trainingText(update, signs),
+      status: trainingText(update, state),
       progress: updates && Math.min(1, update / updates),
     };
   }
@@ -113,7 +113,7 @@ function stateOf(signs: Signs): Pick<Overview, "phase" | "status" | "progress"> 
   return { phase: "waiting", status: `${waiting}: ${phase?.text ?? "the actors are starting"}`, progress: null };
 }
 
-function trainingText(update: number, { updates, perMinute }: Signs): string {
+function trainingText(update: number, { updates, perMinute }: RunState): string {
   if (updates === null) return `Training: update ${update}`;
   const left = Math.max(0, updates - update);
   const toGo = `Training: ${left} ${left === 1 ? "update" : "updates"} to go`;

@@ -1,15 +1,15 @@
 /**
  * The run's latest values in Prometheus' text format. Names, help and units come from the table of metrics.
  *
- * - A metric without a value is left out: an absent sample, never a 0.
- * - What an actor measures of itself ends with it: one that is gone has no samples.
- * - Times are in seconds, as Prometheus wants them, whatever the table's unit.
+ * - A metric without a value has no sample, never a 0.
+ * - An actor that is gone has no samples.
+ * - Times are in seconds, as Prometheus expects, whatever the table's unit.
  */
 import { Counter, Gauge, Registry } from "prom-client";
 import { isMetricName, METRIC_NAMES, type MetricName, metric, splitName } from "../metrics/metrics.ts";
 import type { Store } from "../metrics-sink/store.ts";
 
-/** `env` and `k` are those of a metric of one part. */
+/** `env` and `k` name the part of a metric that has parts. */
 const LABELS = ["run", "actor", "env", "k"] as const;
 type Label = (typeof LABELS)[number];
 
@@ -19,7 +19,7 @@ export function prometheusName(name: MetricName): string {
   return metric(name).kind === "counter" ? `${base.replace("_total_", "_")}_total` : base;
 }
 
-/** One registry of its own: nothing here touches prom-client's global one. */
+/** Has its own registry and does not touch prom-client's global one. */
 export class Exposition {
   readonly #store: Store;
   readonly #registry = new Registry();
@@ -32,7 +32,7 @@ export class Exposition {
       const options = {
         name: prometheusName(name),
         help: `${help} Unit: ${unit === "milliseconds" ? "seconds" : unit}.`,
-        // A gauge without labels would start as a sample of 0.
+        // A gauge without labels would start with a sample of 0.
         labelNames: LABELS,
         registers: [this.#registry],
       };
@@ -47,14 +47,14 @@ export class Exposition {
   text(): Promise<string> {
     this.#registry.resetMetrics();
     const run = this.#store.run()?.name;
-    const told = this.#store.actors()?.actors ?? null;
-    const gone = (actor: string) =>
-      told !== null && !told.some(({ name, guest, pid }) => name === actor && (guest || pid !== null));
+    const actors = this.#store.actors()?.actors ?? null;
+    const isGone = (actor: string) =>
+      actors !== null && !actors.some(({ name, guest, pid }) => name === actor && (guest || pid !== null));
     for (const { name, actor, value } of run === undefined ? [] : this.#store.latest()) {
-      // A store of another version may hold names that this one does not know.
+      // A store of another version may hold unknown names.
       if (!isMetricName(name)) continue;
       const { unit, perActor } = metric(name);
-      if (perActor && gone(actor)) continue;
+      if (perActor && isGone(actor)) continue;
       const { row, part } = splitName(name);
       const labels = { run: run!, ...(perActor && { actor }), ...(part !== null && { [part[0]]: part[1] }) };
       this.#gauges.get(row)!.inc(labels, unit === "milliseconds" ? value / 1000 : value);

@@ -1,4 +1,4 @@
-/** What may be asked in a URL's query. Parsed once, at the edge; every fault is named in the answer. */
+/** Query parameters of the API. Each is parsed once; an error names every fault. */
 import { z } from "zod";
 import { isMetricName, METRIC_NAMES, type MetricName } from "../metrics/metrics.ts";
 import { STOP_REASONS } from "../protocol.ts";
@@ -12,13 +12,16 @@ const Names = z
   .transform((text) => text.split(","))
   .superRefine((names, context) => {
     for (const name of names.filter((name) => !isMetricName(name))) {
-      context.addIssue({ code: "custom", message: `no metric named "${name}"; there are ${METRIC_NAMES.join(", ")}` });
+      context.addIssue({
+        code: "custom",
+        message: `no metric named "${name}"; docs/metrics.md lists them`,
+      });
     }
   })
   .transform((names) => names as MetricName[]);
 
-/** Asks for nothing more than its path. */
-export const Nothing = z.strictObject({});
+/** The route has no parameters but its path. */
+export const NoQuery = z.strictObject({});
 
 const Points = z.coerce
   .number()
@@ -26,11 +29,13 @@ const Points = z.coerce
   .min(4)
   .max(20_000)
   .optional()
-  .describe("Points of a series at most; of longer ones, lows, highs and ends of equal stretches are kept");
+  .describe(
+    "At most this many points per series; of a longer one, the lows, highs and ends of equal stretches are kept",
+  );
 
 export const MetricsQuery = z.strictObject({
-  names: Names.default([...METRIC_NAMES]).describe("Comma-separated; all if left out"),
-  since: Count.default(0).describe("Only what was written after this cursor"),
+  names: Names.default([...METRIC_NAMES]).describe("Comma-separated; default: all"),
+  since: Count.default(0).describe("Only values written after this cursor"),
   points: Points,
 });
 
@@ -42,7 +47,7 @@ export const EpisodesQuery = z.strictObject({
   status: z.enum(["scored", "truncated", "envError", "aborted"]).optional(),
   stop: z.enum(STOP_REASONS).optional(),
   success: Truth.optional(),
-  failed: Truth.optional().describe("true: those that could not be played"),
+  failed: Truth.optional().describe("true: env errors and aborted episodes only"),
   layoutSeed: Count.optional(),
   version: Count.optional(),
   text: z
@@ -51,7 +56,7 @@ export const EpisodesQuery = z.strictObject({
     .min(1)
     .max(200)
     .optional()
-    .describe("Words that follow each other in what the policy wrote, or in why the episode failed"),
+    .describe("Consecutive words in a reply of the policy, or in the reason of a failure"),
   update: Count.optional(),
   rewardMin: z.coerce.number().optional(),
   rewardMax: z.coerce.number().optional(),
@@ -63,14 +68,13 @@ export const EventsQuery = z.strictObject({
   before: Count.optional(),
   since: Count.optional(),
   kind: z.string().min(1).max(64).optional(),
-  level: z.enum(["info", "warning", "error"]).optional().describe("This level and worse ones"),
+  level: z.enum(["info", "warning", "error"]).optional().describe("This level and worse"),
   limit: Limit(500, 100),
 });
 
 export const EpisodeId = z.coerce.number().int().positive();
 
-/** "points.events.episodes", as /api/run and the stream's message ids give it. */
-export const CursorText = z.string().regex(/^\d{1,15}\.\d{1,15}\.\d{1,15}$/, "a cursor is three counts: 120.4.31");
+/** "points.events.episodes", as in /api/run and in the ids of the stream's messages. */
+export const CursorText = z.string().regex(/^\d{1,15}\.\d{1,15}\.\d{1,15}$/, "a cursor is three counts, as 120.4.31");
 
-/** The faults of a query on one line each. */
 export const faults = (error: z.ZodError): string => z.prettifyError(error);

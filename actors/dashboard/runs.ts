@@ -1,7 +1,7 @@
 /**
- * Runs in folders beside this one, for comparisons. Only reads them; what is no run, or cannot be read, is named with its reason.
+ * Reads other runs in the same parent folder, for comparisons. A run that cannot be read is listed with the reason.
  *
- * - A name is looked up in the list of folders, never joined to a path as it came.
+ * - A requested name is looked up in the list of folders and never joined to a path unchecked.
  */
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
@@ -9,13 +9,13 @@ import type { MetricName } from "../metrics/metrics.ts";
 import { Store } from "../metrics-sink/store.ts";
 import type { OtherRun, Series } from "./answers.ts";
 
-/** Folders looked at, newest first; a disk may hold thousands. */
+/** Most folders that are read, newest first; there may be thousands. */
 const RUNS_MAX = 100;
 
 export class NearbyRuns {
   readonly #folder: string;
 
-  /** @param folder  of this run */
+  /** @param folder  of this run, which is not listed */
   constructor(folder: string) {
     this.#folder = folder;
   }
@@ -34,7 +34,7 @@ export class NearbyRuns {
     return { runs: runs.sort((a, b) => b.startedMs - a.startedMs), unreadable };
   }
 
-  /** Null if there is no such run. @throws {Error} if it cannot be read */
+  /** Null if there is no such run. @throws {Error} if the run cannot be read */
   series(name: string, names: readonly MetricName[]): Series[] | null {
     if (!this.#names().includes(name)) return null;
     return this.#read(name, (store) => store.series(names, 0));
@@ -45,7 +45,7 @@ export class NearbyRuns {
     const own = basename(this.#folder);
     if (!existsSync(parent)) return [];
     const folders = readdirSync(parent, { withFileTypes: true })
-      // A link may lead anywhere.
+      // Links are not followed: they may lead anywhere.
       .filter(
         (entry) => entry.isDirectory() && entry.name !== own && existsSync(join(parent, entry.name, "run.sqlite")),
       )

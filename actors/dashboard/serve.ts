@@ -1,4 +1,4 @@
-/** Puts the page of a run on a port. */
+/** Serves the page of a run on a port. */
 import type { Clock } from "../clock.ts";
 import type { Store } from "../metrics-sink/store.ts";
 import { isLoopback } from "../transport/address.ts";
@@ -16,13 +16,13 @@ export interface ServeOptions extends Partial<Omit<ApiContext, "store">> {
 }
 
 export interface Served {
-  /** What a person opens; with a token it still lacks `?token=`. */
+  /** Address to open; with a token, `?token=` must be added. */
   readonly url: string;
   /** Ends the live streams and frees the port. */
   stop(): Promise<void>;
 }
 
-/** @throws {Error} if the port is in use, the host is unknown, or others could read the page without a token. */
+/** @throws {Error} if the port is in use, the host is unknown, or other machines could read the page without a token. */
 export async function serveDashboard({ host, port, token, ...options }: ServeOptions): Promise<Served> {
   if (token === null && !isLoopback(host)) {
     throw new Error(
@@ -34,9 +34,9 @@ export async function serveDashboard({ host, port, token, ...options }: ServeOpt
   const unknown = { play: null, dialogue: null, nearby: null };
   const app = dashboardApp({ ...unknown, ...options, token, assets: await loadAssets(), signal: closing.signal });
   const server = listen(host, port, (request) => app.fetch(request));
-  const shown = host.includes(":") ? `[${host}]` : host;
+  const urlHost = host.includes(":") ? `[${host}]` : host;
   return {
-    url: `http://${shown}:${server.port}/`,
+    url: `http://${urlHost}:${server.port}/`,
     async stop() {
       closing.abort();
       await server.stop(true);
@@ -44,14 +44,14 @@ export async function serveDashboard({ host, port, token, ...options }: ServeOpt
   };
 }
 
-/** Find out before a run begins. @throws {Error} as `serveDashboard` does, if the port cannot be had now */
+/** Check the port before a run starts. @throws {Error} as `serveDashboard` does, if the port is not free */
 export async function checkPort(host: string, port: number): Promise<void> {
   if (port !== 0) await listen(host, port, () => new Response()).stop(true);
 }
 
 function listen(hostname: string, port: number, fetch: (request: Request) => Response | Promise<Response>) {
   try {
-    // Longer than the streams' keep-alive, so that a quiet run does not cut them.
+    // Longer than the streams' keep-alive, so that streams of a quiet run stay open.
     return Bun.serve({ hostname, port, fetch, idleTimeout: 60 });
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;

@@ -1,19 +1,20 @@
 /**
- * The live stream of a run (server-sent events): what was stored since a cursor, then everything as it is stored.
+ * The live stream of a run (server-sent events): everything stored since a cursor, then new data as it is stored.
  *
- * - There is no queue: a slow reader reads larger pieces of the store, less often.
- * - Every message's id is the cursor after it, so a reader that comes back (`Last-Event-ID`) misses nothing.
+ * - There is no queue: a slow reader gets larger pieces of the store, less often.
+ * - The id of a message is the cursor after it, so a reader that reconnects (`Last-Event-ID`) misses nothing.
  */
 import type { SSEStreamingApi } from "hono/streaming";
 import type { Clock } from "../clock.ts";
 import type { Cursor } from "../metrics-sink/records.ts";
 import type { Store } from "../metrics-sink/store.ts";
+import type { News } from "./answers.ts";
 import { overviewOf } from "./overview.ts";
 
 const POINTS_MAX = 5000;
 const EVENTS_MAX = 100;
 const EPISODES_MAX = 20;
-/** Proxies and browsers give up a silent connection after 30 to 60 s. */
+/** Proxies and browsers close a silent connection after 30 to 60 s. */
 const KEEP_ALIVE_MS = 15_000;
 
 export const cursorText = ({ points, events, episodes }: Cursor): string => `${points}.${events}.${episodes}`;
@@ -36,7 +37,7 @@ export async function streamRun(
   { store, clock, since, signal }: StreamOptions,
 ): Promise<void> {
   let cursor = since;
-  // Who there is is no record that grows: a reader is sent the newest, whatever it missed.
+  // Actor reports replace each other: a reader gets only the newest.
   let actorsAtMs = 0;
   let wake = () => {};
   const unsubscribe = store.subscribe(() => wake());
@@ -44,10 +45,10 @@ export async function streamRun(
   stream.onAbort(onAbort);
   signal.addEventListener("abort", onAbort);
   try {
-    // The headers leave with the first bytes; until then the reader does not know that it is connected.
+    // The headers are sent with the first bytes; without them the reader would not know that it is connected.
     await stream.write(": connected\n\n");
     while (!stream.aborted && !signal.aborted) {
-      // Before reading: a commit in the middle of it must wake the next round.
+      // Made before reading, so that a commit during the read wakes the next round.
       const changed = new Promise<void>((resolve) => {
         wake = resolve;
       });
@@ -55,7 +56,7 @@ export async function streamRun(
       if (next !== null) {
         cursor = next.cursor;
         actorsAtMs = next.actorsAtMs;
-        // There may be more than fits into one round.
+        // There may be more than one round holds.
         continue;
       }
       const cancel = clock.after(KEEP_ALIVE_MS, () => void stream.write(": still here\n\n").then(wake));
@@ -73,7 +74,7 @@ interface Sent {
   readonly actorsAtMs: number;
 }
 
-/** Send one round of news. Returns what was sent, or null if there was nothing. */
+/** Send one round of news. @returns what was sent, or null if there was nothing new */
 async function sendNews(
   stream: SSEStreamingApi,
   store: Store,
@@ -88,16 +89,16 @@ async function sendNews(
   if (points.length + events.length + episodes.length === 0 && actors === null) return null;
   const next: Cursor = {
     points: points.at(-1)?.id ?? cursor.points,
-    // Newest first: of more events or episodes than fit, only the newest are news.
+    // Newest first: if there are more events or episodes than one message holds, only the newest are sent.
     events: events[0]?.id ?? cursor.events,
     episodes: episodes[0]?.id ?? cursor.episodes,
   };
-  const message = {
-    run: overviewOf(store),
+  const message: News = {
+    run: overviewOf(store)!,
     points: points.map(({ name, actor, step, value }) => [name, actor, step, value]),
     events,
     episodes,
-    ...(actors !== null && { actors }),
+    ...(actors !== null && { actors: { atMs: actors.atMs, actors: [...actors.actors] } }),
   };
   await stream.writeSSE({ event: "news", id: cursorText(next), data: JSON.stringify(message) });
   return { cursor: next, actorsAtMs: actors?.atMs ?? actorsAtMs };

@@ -1,7 +1,7 @@
 /** The metrics sink as one actor of a run: the store, the actor that fills it, and the page that shows it. */
 import { join } from "node:path";
 import type { ActorKind } from "../actor.ts";
-import { pageOf } from "../dashboard/page-context.ts";
+import { apiContextOf } from "../dashboard/api-of-run.ts";
 import { serveDashboard } from "../dashboard/serve.ts";
 import { describeError } from "../errors.ts";
 import { envsText } from "../play/envs-of-run.ts";
@@ -29,7 +29,7 @@ export const metricsSink: ActorKind = {
       store,
       ...metrics,
       clock,
-      ...pageOf(config, folder),
+      ...apiContextOf(config, folder),
     });
     store.startSession({ name: run, env: envsText(config), updates: learner.updates, seed });
     if (metrics.tensorboard) followStore(store, folder, (text) => log.error("tensorboard", text));

@@ -36,14 +36,14 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the page about epis
       await stage.page.locator("#episode-list button").first().focus();
       await stage.page.keyboard.press("ArrowDown");
       await stage.waitForText("#episode", "board seed 222");
-      expect(await stage.text("#episode .turn:nth-child(2)")).toContain("cut at the limit");
+      expect(await stage.text("#episode .turn:nth-child(2)")).toContain("cut at the token limit");
       await stage.page.getByText("solved", { exact: true }).first().click();
       await stage.waitForCount("#episode-list button", 2);
       // What a person reads stays.
       expect(await stage.text("#episode")).toContain("board seed 222");
       await stage.page.locator("body").press("/");
       await stage.page.keyboard.type("nothing says this");
-      await stage.waitForText("#episode-list", "No episode is like that. Clear the filter");
+      await stage.waitForText("#episode-list", "No episode matches. Clear the filter");
       await stage.page.getByText("Clear", { exact: true }).click();
       await stage.waitForCount("#episode-list button", 3);
       await stage.page.locator("#filter [name=layoutSeed]").fill("111");
@@ -99,7 +99,10 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the page about epis
       const row = recordedRow({ babble: 0, ticket: { ...board, episode: "good" } });
       await stage.run.episodes([{ ...row, ticket: { ...row.ticket, layoutSeed: 10_004 } }]);
       await stage.open("episodes");
-      await stage.waitForText(".replay .bad", "it differs from the record: turn 1 begins with another observation");
+      await stage.waitForText(
+        ".replay .bad",
+        "the replay differs from the record: turn 1 starts with another observation",
+      );
     },
     LONG,
   );
@@ -139,7 +142,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the page about epis
   );
 
   test(
-    "colours tokens by how sure the policy was, and by advantage",
+    "colors tokens by log-probability, and by advantage",
     async () => {
       const row = recordedRow({ babble: 0, ticket: { ...board, episode: "good" } });
       const { logProbs, written } = (row.outcome as PlayedOutcome).trajectory;
@@ -151,7 +154,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the page about epis
       expect(await token.first().getAttribute("title")).toBe("3.0 %, log-probability -3.500; advantage +0.90");
       const background = (at: number) => stage.probe("background", "#episode .token", at);
       expect(await background(0)).not.toBe(await background(1));
-      await stage.page.locator(".colours select").selectOption({ index: 1 });
+      await stage.page.locator(".colors select").selectOption({ index: 1 });
       expect(await background(0)).toBe(await background(1));
     },
     LONG,

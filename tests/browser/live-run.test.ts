@@ -28,7 +28,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "a run in the browse
     await page?.context().close();
     page = null;
   }
-  async function open(url: string): Promise<void> {
+  async function open(url: string, state: "live" | "recorded"): Promise<void> {
     await close();
     complaints = [];
     const opened = await (await browser.newContext()).newPage();
@@ -38,7 +38,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "a run in the browse
     });
     opened.on("pageerror", (error) => complaints.push(error.message));
     await opened.goto(url);
-    await opened.waitForSelector("#link[data-state=live]");
+    await opened.waitForSelector(`#link[data-state=${state}]`);
   }
   const hasText = (selector: string, text: string | RegExp) =>
     page!
@@ -54,15 +54,15 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "a run in the browse
       const run = new RunProcess(folder, args);
       const url = (await run.entry(({ kind }) => kind === "page")).text!;
       await run.updated(1);
-      await open(url);
+      await open(url, "live");
       const shown = (await page!.textContent("#update"))!;
       expect(shown).toMatch(/^\d+ of 100000$/);
       await page!.locator("#update").filter({ hasNotText: shown }).waitFor();
-      await open(`${url}actors`);
+      await open(`${url}actors`, "live");
       await hasText(".actor.learner", "waits for episodes");
       await hasText(".actor.sampler", /policy \d+ · [0-9a-f]{12}/);
       // Slippery ice: a replay is only the same with the run's own options and seeds.
-      await open(`${url}episodes?outcome=missed`);
+      await open(`${url}episodes?outcome=unsolved`, "live");
       await hasText(".replay", "replayed here: the same as recorded");
       await close();
       run.kill("SIGINT");
@@ -87,11 +87,11 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "a run in the browse
         if (line.includes("\n")) break;
       }
       const url = /^page: (http:\S+)\n/.exec(line)![1]!;
-      await open(url);
+      await open(url, "recorded");
       await hasText("#status", "2 updates, success");
-      await open(`${url}actors`);
+      await open(`${url}actors`, "recorded");
       for (const actor of [".learner", ".sampler", ".env-server"]) await hasText(`.actor${actor}`, "ended");
-      await open(`${url}episodes`);
+      await open(`${url}episodes`, "recorded");
       await hasText(".replay", "replayed here: the same as recorded");
       await close();
       child.kill("SIGINT");

@@ -33,10 +33,12 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the pages", () => {
     "actors: who there is, what each holds and where its time goes, as it is told",
     async () => {
       await stage.open("actors");
-      await stage.waitForText("#actors", "Nobody has been heard of yet");
+      await stage.waitForText("#actors", "No actor has reported yet");
       tellActors();
       await stage.waitForCount(".actor", 4);
-      expect(await stage.text(".actor.learner")).toContain("learns 50 % · waits for episodes 40 % · idle 10 %");
+      expect(await stage.text(".actor.learner")).toContain(
+        "computes updates 50 % · waits for episodes 40 % · idle 10 %",
+      );
       expect(await stage.text(".actor.learner")).toContain("policy 12 · abababababab · 7 waiting");
       expect(await stage.text(".actor.sampler")).toContain("policy 12 · abababababab · as published");
       expect(await stage.text(".actor.sampler")).toContain("2,410 tokens/s");
@@ -56,7 +58,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the pages", () => {
     "alarms: before the first update, that nothing was judged",
     async () => {
       await stage.open("alarms");
-      expect(await stage.text("#verdict-word")).toContain("not judged yet");
+      expect(await stage.text("#verdict-word")).toContain("no verdict yet");
       expect(await stage.text("#verdict-text")).toContain("After each update the detector looks for");
     },
     LONG,
@@ -91,7 +93,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the pages", () => {
       await stage.trained(10);
       await stage.open("alarms");
       await stage.waitForText("#verdict-word", "healthy");
-      expect(await stage.text("#verdict-text")).toBe("Nothing of what comes before a collapse has been seen.");
+      expect(await stage.text("#verdict-text")).toBe("There is no sign of a collapse.");
       stage.run.metrics(11, { "health/verdict": 3 });
       stage.run.event(
         "health",
@@ -141,7 +143,9 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the pages", () => {
       expect(shown).toContain("‹1B›[31m‹202E›txt‹00›AAAA");
       expect(shown).toEndWith("more characters");
       expect(await stage.text("#episode h3")).toContain("<i>env</i>");
-      expect(await stage.text(".replay, #episode > .note")).toContain("It cannot be replayed here: unknown env tag");
+      expect(await stage.text(".replay, #episode > .note")).toContain(
+        "Cannot replay this episode here: unknown env tag",
+      );
     },
     LONG,
   );

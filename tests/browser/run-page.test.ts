@@ -156,6 +156,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
       await stage.open();
       stage.run.event("finished", "120 updates, success 80.0 %");
       await stage.waitForText("#status", "120 updates, success 80.0 %");
+      await stage.waitForText("#link", "recorded");
       await stage.served.stop();
       await stage.page.waitForSelector("#link[data-state=ended]");
       expect(await stage.text("#status")).toMatch(

@@ -1,5 +1,5 @@
 /** @jsxImportSource hono/jsx */
-/** Who takes part in the run, what each does, and who waits for whom. */
+/** The page about the actors: what each does, and which wait for which. */
 import { ChartFrame, type PageProps, Shell } from "./shell.tsx";
 
 export const ActorsPage = ({ view }: PageProps) => (
@@ -8,18 +8,18 @@ export const ActorsPage = ({ view }: PageProps) => (
     path="/actors"
     main="actors-title"
     styles={["uplot.css", "charts.css", "actors.css"]}
-    script="page-actors.js"
+    script="page-actors.ts"
   >
     <section class="card" aria-labelledby="actors-title">
       <header class="card-head">
         <h2 id="actors-title">Actors</h2>
         <p class="note" id="actors-summary">
-          The supervisor tells who there is every second.
+          updated every second
         </p>
       </header>
       <ul class="tree" id="actors">
         <li class="empty">
-          Nobody has been heard of yet. If this stays, the supervisor is gone: look at the terminal.
+          No actor has reported yet. If this stays, the supervisor has stopped: look at its terminal.
         </li>
       </ul>
     </section>
@@ -27,12 +27,12 @@ export const ActorsPage = ({ view }: PageProps) => (
       <section class="card chart" aria-labelledby="lag-title">
         <header class="card-head">
           <h2 id="lag-title">Staleness</h2>
-          <p class="note">share of trained episodes, by updates behind</p>
+          <p class="note">share of trained episodes by lag in updates</p>
         </header>
         <ul class="bars" id="lag" />
       </section>
       <ChartFrame id="speed" title="Speed" note="tokens per second" />
-      <ChartFrame id="parts" title="An update" note="seconds" />
+      <ChartFrame id="parts" title="Time per update" note="seconds" />
     </div>
   </Shell>
 );

@@ -1,20 +1,20 @@
 /** @jsxImportSource hono/jsx */
-/** Pages with nothing on them but what to do. */
+/** Pages for a run that has not started, and for an unknown path. */
 import type { Child } from "hono/jsx";
 
-interface NothingProps {
+interface NoticeProps {
   readonly title: string;
-  /** Look again every two seconds. */
-  readonly again?: boolean;
+  /** Reload every two seconds. */
+  readonly reloads?: boolean;
   readonly children: Child;
 }
 
-const Nothing = ({ title, again = false, children }: NothingProps) => (
+const Notice = ({ title, reloads = false, children }: NoticeProps) => (
   <html lang="en">
     <head>
       <meta charset="utf-8" />
       <meta name="viewport" content="width=device-width, initial-scale=1" />
-      {again && <meta http-equiv="refresh" content="2" />}
+      {reloads && <meta http-equiv="refresh" content="2" />}
       <title>Bunraku</title>
       <link rel="icon" href="/assets/icon.svg" type="image/svg+xml" />
       <link rel="stylesheet" href="/assets/style.css" />
@@ -28,15 +28,14 @@ const Nothing = ({ title, again = false, children }: NothingProps) => (
   </html>
 );
 
-/** Before the run was started in the store. */
 export const EmptyPage = () => (
-  <Nothing title="No run here yet" again>
-    The run is being started; this page looks again every two seconds.
-  </Nothing>
+  <Notice title="No run here yet" reloads>
+    The run is starting. This page reloads every two seconds.
+  </Notice>
 );
 
 export const MissingPage = ({ path }: { path: string }) => (
-  <Nothing title="Nothing here">
-    There is no page {path}. <a href="/">To the run</a>
-  </Nothing>
+  <Notice title="Page not found">
+    There is no page {path}. <a href="/">Go to the run</a>
+  </Notice>
 );

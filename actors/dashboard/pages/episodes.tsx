@@ -1,11 +1,11 @@
 /** @jsxImportSource hono/jsx */
-/** Every episode: found by filters, read turn by turn, replayed, compared on one board, and taken over by hand. */
+/** The page about episodes: filter them, read one turn by turn, replay it, compare it, continue it by hand. */
 import { type PageProps, Shell } from "./shell.tsx";
 
-const OUTCOMES = ["all", "solved", "missed", "failed"];
+const OUTCOMES = ["all", "solved", "unsolved", "failed"];
 
 const Filter = () => (
-  <form class="filter" id="filter" aria-label="Which episodes">
+  <form class="filter" id="filter" aria-label="Filter">
     <fieldset class="choice">
       <legend class="hidden">Outcome</legend>
       {OUTCOMES.map((kind) => (
@@ -16,7 +16,7 @@ const Filter = () => (
       ))}
     </fieldset>
     <label>
-      Played for{" "}
+      Purpose{" "}
       <select name="purpose">
         <option value="">all</option>
         <option value="train">training</option>
@@ -27,10 +27,10 @@ const Filter = () => (
       Env <input name="env" size={12} placeholder="any" autocomplete="off" spellcheck={false} />
     </label>
     <label>
-      Version <input name="version" type="number" min="0" placeholder="any" />
+      Policy version <input name="version" type="number" min="0" placeholder="any" />
     </label>
     <label>
-      Board <input name="layoutSeed" type="number" min="0" placeholder="any" />
+      Board seed <input name="layoutSeed" type="number" min="0" placeholder="any" />
     </label>
     <div class="range">
       <label>
@@ -41,7 +41,7 @@ const Filter = () => (
       </label>
     </div>
     <label class="grow">
-      Words <input name="text" type="search" placeholder="in what the policy wrote" aria-keyshortcuts="/" />
+      Text <input name="text" type="search" placeholder="in the policy's replies" aria-keyshortcuts="/" />
     </label>
     <button type="reset">Clear</button>
   </form>
@@ -53,7 +53,7 @@ export const EpisodesPage = ({ view }: PageProps) => (
     path="/episodes"
     main="episodes-title"
     styles={["episodes.css", "player.css"]}
-    script="page-episodes.js"
+    script="page-episodes.ts"
   >
     <section class="card episodes" aria-labelledby="episodes-title">
       <header class="card-head">
@@ -76,7 +76,7 @@ export const EpisodesPage = ({ view }: PageProps) => (
           </div>
         </div>
         <article class="detail" id="episode" aria-live="off">
-          <p class="empty">An episode is shown here, turn by turn.</p>
+          <p class="empty">The chosen episode appears here.</p>
         </article>
       </div>
     </section>

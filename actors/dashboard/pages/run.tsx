@@ -1,29 +1,33 @@
 /** @jsxImportSource hono/jsx */
-/** How well the run learns: success beside its bounds, and the curves that say why. */
+/** The page about the run: success beside its baselines, charts of training, events, and the latest episode. */
 import type { Overview } from "../answers.ts";
+import { percent } from "../client/text.ts";
 import { ChartFrame, EventsFrame, type PageProps, Shell } from "./shell.tsx";
 
-const percent = (share: number | null) => (share === null ? "–" : `${(share * 100).toFixed(1)} %`);
-
 const NUMBERS = [
-  ["random", "Random", "a uniform-random player"],
-  ["taught", "Taught", "after the warm start"],
-  ["before", "Before", "when reinforcement began"],
+  ["random", "Random", "uniform-random player"],
+  ["taught", "Taught", "after the warm start's first stage"],
+  ["before", "Before", "before the first update"],
   ["now", "Now", "latest validation"],
-  ["best", "Best possible", "the optimal player"],
+  ["best", "Best possible", "optimal player"],
 ] as const;
 
 const CHARTS = [
   { id: "reward", title: "Reward" },
   { id: "entropy", title: "Entropy", note: "nats per token" },
   { id: "gradient", title: "Gradient norm", note: "before clipping" },
-  { id: "length", title: "Tokens", note: "per episode" },
-  { id: "validity", title: "Replies", note: "share of turns" },
+  { id: "length", title: "Reply length", note: "tokens per episode" },
+  { id: "validity", title: "Reply quality", note: "share of turns" },
   { id: "kl", title: "KL", note: "nats per token" },
-  { id: "clip", title: "Clipped", note: "share of tokens" },
-  { id: "filter", title: "Filter", note: "share of groups" },
+  { id: "clip", title: "Clipped ratios", note: "share of tokens" },
+  { id: "filter", title: "Group filter", note: "share of groups" },
   { id: "speed", title: "Speed", note: "tokens per second" },
-  { id: "warm", title: "Warm start", note: "loss by step", empty: "no values yet; none come if it was in the cache" },
+  {
+    id: "warm",
+    title: "Warm start",
+    note: "loss by step",
+    empty: "no values yet; a warm start from the cache has none",
+  },
 ];
 
 const Success = ({ view }: { view: Overview }) => (
@@ -43,24 +47,24 @@ const Success = ({ view }: { view: Overview }) => (
   </section>
 );
 
-/** How charts are drawn, and which other runs are drawn with them. */
+/** Settings of all charts, and the choice of runs to compare with. */
 const Tools = () => (
-  <form class="tools" id="tools" aria-label="How charts are drawn">
+  <form class="tools" id="tools" aria-label="Chart settings">
     <label>
       Smoothing <input type="range" name="smoothing" min="0" max="0.99" step="0.01" value="0" />
       <output id="smoothing-now">0.00</output>
     </label>
     <label>
-      <input type="checkbox" name="log" /> Log axis
+      <input type="checkbox" name="log" /> Logarithmic axis
     </label>
     <details id="compare">
       <summary>Compare runs</summary>
       <div class="drop card">
-        <p class="note">Runs in folders beside this one; at most 5 are drawn with it.</p>
+        <p class="note">Runs in the same parent folder. Choose up to 5.</p>
         <ul id="compare-list" />
       </div>
     </details>
-    <ul class="chosen" id="compared" aria-label="Runs drawn with this one" />
+    <ul class="chosen" id="compared" aria-label="Compared runs" />
   </form>
 );
 
@@ -68,11 +72,11 @@ const Latest = () => (
   <section class="card wide latest" aria-labelledby="latest-title">
     <header class="card-head">
       <h2 id="latest-title">Latest episode</h2>
-      <p class="note">as the policy plays it</p>
+      <p class="note">updated while the run plays</p>
       <a href="/episodes">All episodes</a>
     </header>
     <article id="latest" aria-live="off">
-      <p class="empty">The first finished episode will be shown here.</p>
+      <p class="empty">The first finished episode appears here.</p>
     </article>
   </section>
 );
@@ -83,18 +87,18 @@ export const RunPage = ({ view }: PageProps) => (
     path="/"
     main="success-title"
     styles={["uplot.css", "charts.css", "episodes.css", "player.css"]}
-    script="page-run.js"
+    script="page-run.ts"
   >
     <Success view={view} />
     <Tools />
     <div class="grid">
       <div class="wide">
-        <ChartFrame id="success" title="Success" note="share of episodes solved, by update" />
+        <ChartFrame id="success" title="Success" note="share of episodes solved" />
       </div>
       <EventsFrame title="Events" />
       {view.env.includes("+") && (
         <div class="wide" id="mix" data-envs={view.env}>
-          <ChartFrame id="envs" title="Success by env" note="validation, by update" />
+          <ChartFrame id="envs" title="Success by env" note="validation" />
         </div>
       )}
       {CHARTS.map((chart) => (

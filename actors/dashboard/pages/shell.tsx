@@ -1,7 +1,7 @@
 /** @jsxImportSource hono/jsx */
 /**
- * What every page of a run has: head, ways to the other pages, and what the run does now. Everything that can be said at once is
- * said here; the scripts fill frames of fixed size. Knows no store. Text from outside is escaped by hono/jsx.
+ * The parts of every page: head, links to the other pages, and the run's status. The server renders what is known; the scripts fill
+ * frames of fixed size. Knows no store. hono/jsx escapes all text.
  *
  * - No inline script and no inline style: the content security policy forbids both.
  */
@@ -21,13 +21,13 @@ const PAGES = [
 
 const KEYS = [
   ["1 – 4", "go to Run, Actors, Episodes, Alarms"],
-  ["↑ ↓", "episode before, episode after, in the list"],
-  ["← →", "one action back, one action on, in a replay"],
-  ["Home End", "begin and end of a replay"],
-  ["Space", "play or stop a replay"],
-  ["Arrows", "move, when you play by hand"],
+  ["↑ ↓", "previous or next episode in the list"],
+  ["← →", "previous or next action of a replay"],
+  ["Home End", "start or end of a replay"],
+  ["Space", "play or pause a replay"],
+  ["Arrows", "move, while you play by hand"],
   ["/", "search the episodes"],
-  ["?", "these keys"],
+  ["?", "show this list"],
 ] as const;
 
 const Head = ({ view }: PageProps) => (
@@ -59,7 +59,7 @@ const Head = ({ view }: PageProps) => (
         <dd id="elapsed">–</dd>
       </div>
       <div>
-        <dt>Page</dt>
+        <dt>Connection</dt>
         <dd id="link" data-state="connecting">
           connecting
         </dd>
@@ -70,7 +70,7 @@ const Head = ({ view }: PageProps) => (
 
 const Keys = () => (
   <dialog id="keys" aria-labelledby="keys-title">
-    <h2 id="keys-title">Keys</h2>
+    <h2 id="keys-title">Keyboard shortcuts</h2>
     <dl>
       {KEYS.map(([key, text]) => (
         <div>
@@ -89,10 +89,10 @@ const Keys = () => (
 
 export interface ShellProps extends PageProps {
   readonly path: (typeof PAGES)[number][0];
-  /** Further style sheets, and the page's own script. */
+  /** More style sheets, and the page's script. */
   readonly styles: readonly string[];
   readonly script: string;
-  /** Id of what the page is about, for those who skip what all pages have. */
+  /** Id of the main heading, the target of the skip link. */
   readonly main: string;
   readonly children: Child;
 }
@@ -139,8 +139,8 @@ export const Shell = ({ view, path, styles, script, main, children }: ShellProps
         {children}
         <footer>
           <p>
-            Everything here is served by this run; nothing is loaded from elsewhere. For programs:{" "}
-            <a href="/metrics">/metrics</a>, <a href="/api/openapi.json">/api/openapi.json</a>.
+            This run serves the page itself; nothing is loaded from elsewhere. For programs:{" "}
+            <a href="/metrics">/metrics</a> (Prometheus), <a href="/api/openapi.json">/api/openapi.json</a> (API).
           </p>
         </footer>
       </main>
@@ -150,11 +150,11 @@ export const Shell = ({ view, path, styles, script, main, children }: ShellProps
 );
 
 export interface ChartFrameProps {
-  /** What the script draws there. */
+  /** Name of the chart in the script's table. */
   readonly id: string;
   readonly title: string;
   readonly note?: string;
-  /** What stands there as long as there is nothing to draw, and what to do about it. */
+  /** Text while there are no values, and what to do about it. */
   readonly empty?: string;
 }
 

@@ -30,7 +30,7 @@ const stage = setStage();
 describe("safety", () => {
   test("every answer forbids foreign and inline code, sniffing and framing", async () => {
     stage.startRun();
-    for (const path of ["/", "/metrics", "/api/run", "/assets/live.js", "/nothing"]) {
+    for (const path of ["/", "/metrics", "/api/run", "/assets/live.ts", "/nothing"]) {
       const { headers } = await stage.app.request(path);
       expect(headers.get("Content-Security-Policy")).toContain("default-src 'none'; script-src 'self'");
       expect(headers.get("Content-Security-Policy")).not.toContain("unsafe");
@@ -78,7 +78,7 @@ describe("with a token", () => {
   });
 
   test("nothing but the probes is answered without it", async () => {
-    for (const path of ["/", "/metrics", "/api/run", "/api/episodes", "/api/stream", "/assets/live.js"]) {
+    for (const path of ["/", "/metrics", "/api/run", "/api/episodes", "/api/stream", "/assets/live.ts"]) {
       expect([path, (await stage.app.request(path)).status]).toEqual([path, 401]);
     }
     expect((await stage.app.request("/healthz")).status).toBe(200);
@@ -141,7 +141,7 @@ describe("probes", () => {
     stage.now += 10_000;
     expect(await probe("/readyz")).toEqual([200, "ok"]);
     stage.now += 1000;
-    expect(await probe("/readyz")).toEqual([503, "nothing heard of the actors for 11 s"]);
+    expect(await probe("/readyz")).toEqual([503, "no report from the actors for 11 s"]);
     expect(await probe("/healthz")).toEqual([200, "ok"]);
     told(learner, sampler);
     stage.now += 1000;

@@ -119,7 +119,7 @@ describe("/api/episodes/ID", () => {
     expect(replies).toEqual(said.map((reply) => `${reply}⏎`));
   });
 
-  test("has what was put before each reply: what is new in its context, or all of it where that is a new one", async () => {
+  test("has the prompt before each reply: the new part of the context, or all of it where the context is new", async () => {
     stage.startRun();
     const parts: [text: string, written: 0 | 1][] = [
       ["<|im_start|>one<|im_end|><think>", 0],
@@ -145,8 +145,8 @@ describe("/api/episodes/ID", () => {
     };
     const [turn] = row.outcome.turns;
     await stage.run.episodes([{ ...row, outcome: { ...row.outcome, trajectory, turns: [turn!, turn!, turn!] } }]);
-    const { told } = await json("/api/episodes/1");
-    expect(told).toEqual([parts[0]![0], parts[2]![0], parts[4]![0]]);
+    const { prompts } = await json("/api/episodes/1");
+    expect(prompts).toEqual([parts[0]![0], parts[2]![0], parts[4]![0]]);
   });
 });
 

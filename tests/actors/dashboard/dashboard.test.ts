@@ -102,7 +102,7 @@ describe("/api/metrics", () => {
   });
 
   test.each([
-    ["/api/metrics?names=train/sucess", 'no metric named "train/sucess"; there are '],
+    ["/api/metrics?names=train/sucess", 'no metric named "train/sucess"; docs/metrics.md lists them'],
     ["/api/metrics?since=-1", "since"],
     ["/api/metrics?step=3", '"step"'],
     ["/api/episodes?limit=100000", "limit"],

@@ -53,7 +53,7 @@ describe("replay", () => {
     expect(turns.length).toBeGreaterThan(1);
     expect(replay(row.ticket, { turns: changed, finalObservation }, play).difference).toStartWith("turn 2 earns ");
     expect(replay(row.ticket, { turns, finalObservation: "elsewhere" }, play).difference).toBe(
-      "the end is another observation",
+      "the final observation differs",
     );
   });
 
@@ -69,7 +69,7 @@ describe("replay", () => {
     expect(() => replay(other, recorded(row), play)).toThrow('unknown env tag "Chess"');
     const strange = recorded(row).turns.map((turn) => ({ ...turn, actions: ["Jump"] }));
     expect(() => replay(row.ticket, { turns: strange, finalObservation: "" }, play)).toThrow(
-      '"Jump" is none of Up, Down, Left, Right',
+      'no action "Jump"; the actions are Up, Down, Left, Right',
     );
   });
 });
@@ -83,8 +83,8 @@ describe("takeOver", () => {
     expect(hand.actionsLeft).toBe(10 - turns[0]!.actions.length);
     for (const action of turns[1]!.actions) hand.play(action);
     expect(hand.frame.success).toBe(true);
-    expect(() => hand.play("Up")).toThrow("this game is over");
-    expect(() => takeOver(row.ticket, recorded(row), 0, play).play("Sideways")).toThrow("is none of Up");
+    expect(() => hand.play("Up")).toThrow("the game is over");
+    expect(() => takeOver(row.ticket, recorded(row), 0, play).play("Sideways")).toThrow("the actions are Up");
   });
 
   test("ends with the budget", () => {

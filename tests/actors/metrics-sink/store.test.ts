@@ -60,7 +60,7 @@ describe("Store", () => {
       phase: "silent",
       progress: 57 / 200,
       aliveMs: 0,
-      status: "The run ended at update 57; go on with it: bun run cluster --resume FOLDER",
+      status: "The run stopped at update 57; continue it: bun run cluster --resume FOLDER",
     });
     recorded.close();
   });

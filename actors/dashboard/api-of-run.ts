@@ -1,4 +1,4 @@
-/** What the page of a run is told besides its store: how its episodes are played, how its policy speaks, which runs lie beside it. */
+/** Makes the API's context from a run's config and folder. */
 import type { RunConfig } from "../config/config.ts";
 import { episodeRules, playedEnvs, tagOf } from "../play/envs-of-run.ts";
 import { policyOf } from "../policy/policy-of-run.ts";
@@ -7,11 +7,10 @@ import type { ApiContext } from "./api.ts";
 import { NearbyRuns } from "./runs.ts";
 
 /** @throws {Error} if the policy's tokenizer cannot be read */
-export function pageOf(config: RunConfig, folder: string): Omit<ApiContext, "store"> {
+export function apiContextOf(config: RunConfig, folder: string): Omit<ApiContext, "store"> {
   return { play: playOf(config), dialogue: policyOf(config).dialogue, nearby: new NearbyRuns(folder) };
 }
 
-/** What it takes to play an episode of this run again. */
 function playOf(config: RunConfig): PlayAnswer {
   const envs = playedEnvs(config).map(({ name, tag, options }) => {
     return { name, tag, options: { ...options }, rules: episodeRules(config, name, tagOf(config, name)) };

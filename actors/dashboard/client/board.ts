@@ -1,8 +1,8 @@
-/** What an environment said, with its boards as boards. */
-import { make } from "./dom.js";
+/** An observation as elements: its boards as grids, the rest as text. */
+import { make } from "./dom.ts";
 import { blocksOf, cellKind, visible } from "./text.ts";
 
-function boardOf(rows) {
+function boardOf(rows: readonly (readonly string[])[]): HTMLElement {
   const board = make("div", "board");
   board.setAttribute("role", "img");
   board.setAttribute("aria-label", visible(`board: ${rows.map((row) => row.join("")).join(" / ")}`));
@@ -12,7 +12,7 @@ function boardOf(rows) {
   return board;
 }
 
-export const observationOf = (text) =>
+export const observationOf = (text: string): HTMLElement =>
   make(
     "div",
     "observation",

@@ -1,0 +1,41 @@
+/** Reads the API of the run. The types of answers are those of the server's schemas. */
+import type {
+  ActorsAnswer,
+  EpisodeAnswer,
+  EpisodesAnswer,
+  ErrorAnswer,
+  EventsAnswer,
+  MetricsAnswer,
+  OtherMetricsAnswer,
+  PlayAnswer,
+  RunAnswer,
+  RunsAnswer,
+} from "../answers.ts";
+
+interface Answers {
+  "/api/run": RunAnswer;
+  "/api/actors": ActorsAnswer;
+  "/api/metrics": MetricsAnswer;
+  "/api/events": EventsAnswer;
+  "/api/episodes": EpisodesAnswer;
+  [episode: `/api/episodes/${number}`]: EpisodeAnswer;
+  "/api/play": PlayAnswer;
+  "/api/runs": RunsAnswer;
+  [metrics: `/api/runs/${string}/metrics`]: OtherMetricsAnswer;
+}
+
+/** @throws {Error} with the server's message if the request failed. */
+export async function read<P extends keyof Answers>(
+  path: P,
+  query: URLSearchParams | Readonly<Record<string, string | number>> = {},
+): Promise<Answers[P]> {
+  const response = await fetch(`${path}?${query instanceof URLSearchParams ? query : queryOf(query)}`);
+  if (response.ok) return (await response.json()) as Answers[P];
+  const { error } = (await response
+    .json()
+    .catch(() => ({ error: `${path} answered ${response.status}` }))) as ErrorAnswer;
+  throw new Error(error);
+}
+
+const queryOf = (values: Readonly<Record<string, string | number>>) =>
+  new URLSearchParams(Object.entries(values).map(([name, value]) => [name, String(value)]));

@@ -1,0 +1,231 @@
+/**
+ * One chart: draws its lines, those of compared runs, and its guides, in the page's colors. Knows curves; does not know where
+ * values come from.
+ *
+ * - Hovering over one chart of updates reads all of them.
+ * - Sizes come from the style sheet, so nothing moves when values arrive.
+ * - It redraws when a value that it shows has changed, at most once a frame, with no more points than it has room for.
+ */
+import type { ChartSpec, LineSpec } from "./charts.ts";
+import { align, Curve, smoothed } from "./curve.ts";
+import { byId, make } from "./dom.ts";
+
+/** A run drawn beside the page's own. */
+export interface ComparedRun {
+  readonly name: string;
+  readonly color: string;
+  readonly curves: ReadonlyMap<string, Curve>;
+}
+
+export interface Look {
+  smoothing: number;
+  isLogarithmic: boolean;
+  runs: readonly ComparedRun[];
+}
+
+/** A low and a high for each pixel of width. */
+const POINTS_PER_PIXEL = 2;
+
+/** Value of a custom property of the style sheet. */
+const property = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+export class Chart {
+  readonly #id: string;
+  readonly #spec: ChartSpec;
+  readonly #curves: ReadonlyMap<string, Curve>;
+  readonly #look: Readonly<Look>;
+  readonly #place: HTMLElement;
+  #plot: uPlot;
+  #isWaiting = false;
+  /** What the legend reads: this run's curves, then one of each compared run; and their elements in the legend. */
+  #shown: readonly Curve[] = [];
+  #legend: readonly HTMLElement[] = [];
+
+  /**
+   * @param curves  of this run, by metric
+   * @param look    shared by all charts; call `rebuild` after a change
+   */
+  constructor(id: string, spec: ChartSpec, curves: ReadonlyMap<string, Curve>, look: Readonly<Look>) {
+    this.#id = id;
+    this.#spec = spec;
+    this.#curves = curves;
+    this.#look = look;
+    this.#place = byId(`${id}-plot`);
+    this.#plot = this.#build();
+    new ResizeObserver(() => this.#resize()).observe(this.#place);
+  }
+
+  /** Colors, lines or the axis have changed. */
+  rebuild(): void {
+    this.#plot.destroy();
+    this.#plot = this.#build();
+  }
+
+  redrawSoon(): void {
+    if (this.#isWaiting) return;
+    this.#isWaiting = true;
+    requestAnimationFrame(() => {
+      this.#isWaiting = false;
+      this.#plot.setData(this.#data());
+      this.#showValues(this.#plot);
+    });
+  }
+
+  #build(): uPlot {
+    this.#legend = makeLegend(byId(`${this.#id}-legend`), this.#spec, this.#look);
+    const plot = new uPlot(this.#options(), this.#data(), this.#place);
+    this.#showValues(plot);
+    return plot;
+  }
+
+  /** This run's lines, those of compared runs, and with smoothing also this run's lines as measured. */
+  #data(): uPlot.AlignedData {
+    const { lines } = this.#spec;
+    const { smoothing, runs, isLogarithmic } = this.#look;
+    const own = lines.map((line) => drawn(this.#curves.get(line.name), line));
+    const compared = runs.map(({ curves }) => drawn(curves.get(lines[0]!.name), lines[0]!));
+    this.#shown = [...own, ...compared].map((curve) => smoothed(curve, smoothing));
+    const pointsMax = Math.max(200, this.#place.clientWidth) * POINTS_PER_PIXEL;
+    const curves = [...this.#shown, ...(smoothing > 0 ? own : [])].map((curve) => curve.thinned(pointsMax));
+    const [steps, ...rows] = align(curves);
+    return [steps, ...(isLogarithmic ? rows.map((row) => row.map(positive)) : rows)];
+  }
+
+  #resize(): void {
+    const { clientWidth: width, clientHeight: height } = this.#place;
+    if (width === 0 || (width === this.#plot.width && height === this.#plot.height)) return;
+    this.#plot.setSize({ width, height });
+    this.redrawSoon();
+  }
+
+  /** Put the values under the cursor, or the latest ones, into the legend. */
+  #showValues({ cursor, data }: uPlot): void {
+    const index = cursor.idx ?? null;
+    const step = index === null ? null : data[0][index]!;
+    const { lines, format } = this.#spec;
+    const texts = this.#shown.map((curve, i) => {
+      const value = step === null ? curve.last : curve.at(step);
+      const text = value === null ? "–" : format(value);
+      this.#legend[i]!.textContent = text;
+      const label = lines[i]?.label ?? this.#look.runs[i - lines.length]!.name;
+      return label === "" ? text : `${label} ${text}`;
+    });
+    const isEmpty = data[0].length === 0;
+    if (!isEmpty) delete this.#place.dataset["empty"];
+    if (index === null && !isEmpty) {
+      this.#place.setAttribute("aria-label", `${byId(`${this.#id}-title`).textContent}: ${texts.join(", ")}`);
+    }
+  }
+
+  #options(): uPlot.Options {
+    const { lines, guides = [], range, from0 = false, tick = tickText, isWarmStart = false } = this.#spec;
+    const { isLogarithmic, smoothing, runs } = this.#look;
+    const font = `12px ${property("--sans")}`;
+    const grid = { stroke: property("--line"), width: 1 };
+    const axis = { stroke: property("--muted"), font, ticks: { show: false } };
+    const compared = runs.map(({ color }): LineSpec => ({ ...lines[0]!, color, width: 1.25, hasDots: false }));
+    return {
+      width: this.#place.clientWidth,
+      height: this.#place.clientHeight,
+      padding: [8, 20, 0, 0],
+      legend: { show: false },
+      cursor: { y: false, drag: { x: false, y: false }, ...(!isWarmStart && { sync: { key: "updates" } }) },
+      scales: {
+        // At least ten updates wide, so that the first values do not stretch over the whole chart.
+        x: { time: false, range: (_, min, max) => [Math.min(min ?? 0, 0), Math.max(max ?? 0, 10)] },
+        y: isLogarithmic
+          ? { distr: 3 }
+          : { range: (_, min, max) => (range === undefined ? rangeOf(min, max, from0) : [...range]) },
+      },
+      axes: [
+        { ...axis, grid: { show: false }, size: 28, space: 60 },
+        {
+          ...axis,
+          grid,
+          size: 52,
+          space: 34,
+          values: (_, ticks) => ticks.map((value) => (value === null ? "" : tick(value))),
+        },
+      ],
+      series: [
+        {},
+        ...[...lines, ...compared].map((line) => seriesOf(line, 1)),
+        ...(smoothing > 0 ? lines : []).map((line) => seriesOf({ ...line, width: 1, hasDots: false }, 0.3)),
+      ],
+      hooks: {
+        draw: [(plot) => drawGuides(plot, guides, this.#curves, font)],
+        setCursor: [(plot) => this.#showValues(plot)],
+      },
+    };
+  }
+}
+
+const drawn = (curve = new Curve(), { isComplement = false }: LineSpec) =>
+  isComplement ? curve.map((value) => 1 - value) : curve;
+/** A logarithmic axis has no place for the others. */
+const positive = (value: number | null) => (value !== null && value > 0 ? value : null);
+const tickText = (tick: number) => tick.toLocaleString("en", { maximumSignificantDigits: 4 });
+
+function rangeOf(min: number | null, max: number | null, from0: boolean): uPlot.Range.MinMax {
+  if (min === null || max === null) return [0, 1];
+  const low = from0 ? Math.min(0, min) : min;
+  const room = (max - low || Math.abs(max) || 1) * 0.08;
+  return [from0 && low === 0 ? 0 : low - room, max + room];
+}
+
+function seriesOf({ label, color, width, hasDots = false }: LineSpec, alpha: number): uPlot.Series {
+  const stroke = property(color);
+  const points = { show: hasDots, size: 7, width: 1.5, stroke, fill: property("--card") };
+  // A metric with a value every tenth update is still one line.
+  return { label, stroke, width, spanGaps: true, points, alpha };
+}
+
+/** Draw dashed lines across the chart, each with its label. */
+function drawGuides(
+  plot: uPlot,
+  guides: NonNullable<ChartSpec["guides"]>,
+  curves: ReadonlyMap<string, Curve>,
+  font: string,
+): void {
+  const { ctx, bbox } = plot;
+  const ratio = devicePixelRatio;
+  const right = bbox.left + bbox.width;
+  ctx.save();
+  ctx.strokeStyle = property("--muted");
+  ctx.fillStyle = property("--muted");
+  ctx.font = font.replace("12px", `${12 * ratio}px`);
+  ctx.lineWidth = ratio;
+  ctx.textAlign = "right";
+  ctx.textBaseline = "bottom";
+  ctx.setLineDash([5 * ratio, 5 * ratio]);
+  for (const { name, label } of guides) {
+    const value = curves.get(name)!.last;
+    if (value === null) continue;
+    const y = Math.round(plot.valToPos(value, "y", true)) + 0.5;
+    if (!Number.isFinite(y)) continue;
+    ctx.beginPath();
+    ctx.moveTo(bbox.left, y);
+    ctx.lineTo(right, y);
+    ctx.stroke();
+    ctx.fillText(label, right - 4 * ratio, y - 3 * ratio);
+  }
+  ctx.restore();
+}
+
+/** @returns the element of each value: this run's lines, then one for each compared run */
+function makeLegend(place: HTMLElement, { lines }: ChartSpec, { runs }: Readonly<Look>): HTMLElement[] {
+  place.replaceChildren();
+  const entries = [
+    ...lines.map(({ label, color }) => ({ label, color, title: "" })),
+    ...runs.map(({ name, color }) => ({ label: "", color, title: name })),
+  ];
+  return entries.map(({ label, color, title }) => {
+    const swatch = make("i", "");
+    const value = make("b", "");
+    const item = make("span", "", swatch, label, value);
+    item.title = title;
+    swatch.style.background = `var(${color})`;
+    place.append(item);
+    return value;
+  });
+}

@@ -1,0 +1,129 @@
+/** What each chart draws: a table of metrics, labels, colors and number formats. */
+import type { MetricName } from "../../metrics/metrics.ts";
+import { whole } from "./dom.ts";
+import { percent } from "./text.ts";
+
+export interface LineSpec {
+  readonly name: MetricName;
+  readonly label: string;
+  /** A custom property of the style sheet. */
+  readonly color: string;
+  readonly width: number;
+  /** Draw 1 - value. */
+  readonly isComplement?: boolean;
+  /** Draw a dot at each value. */
+  readonly hasDots?: boolean;
+}
+
+export interface ChartSpec {
+  /** Of a compared run, only the first is drawn. */
+  readonly lines: readonly LineSpec[];
+  /** Metrics drawn as dashed lines across the chart. */
+  readonly guides?: readonly { readonly name: MetricName; readonly label: string }[];
+  readonly format: (value: number) => string;
+  readonly tick?: (value: number) => string;
+  /** Fixed ends of the axis. */
+  readonly range?: readonly [number, number];
+  /** The axis starts at 0. */
+  readonly from0?: boolean;
+  /** Steps are those of the warm start, so hovering is not shared with the charts of updates. */
+  readonly isWarmStart?: boolean;
+}
+
+export type ChartTable = Readonly<Record<string, ChartSpec>>;
+
+const share = (value: number) => percent(value);
+const digits = (count: number) => (value: number) => value.toFixed(count);
+/** For values that may be near a millionth: "0.0123", "-1.4e-6". */
+const small = (value: number) => (value !== 0 && Math.abs(value) < 1e-3 ? value.toExponential(1) : value.toFixed(4));
+const smallTick = (value: number) =>
+  value !== 0 && Math.abs(value) < 1e-3
+    ? Number(value.toPrecision(3)).toExponential()
+    : String(Number(value.toFixed(4)));
+
+const line = (name: MetricName, label = "", color = "--accent"): LineSpec => ({ name, label, color, width: 1.75 });
+const second = (name: MetricName, label: string) => line(name, label, "--second");
+const shares = { format: share, tick: (value: number) => `${Number((value * 100).toFixed(1))} %`, from0: true };
+
+const entropy: ChartSpec = { lines: [line("train/entropy")], format: digits(3), from0: true };
+const gradient: ChartSpec = { lines: [line("train/grad_norm")], format: digits(2), from0: true };
+const speed: ChartSpec = { lines: [line("speed/tokens_per_second")], format: whole, from0: true };
+
+export const RUN_CHARTS: ChartTable = {
+  success: {
+    lines: [
+      { name: "validate/success", label: "validation", color: "--accent", width: 2.25, hasDots: true },
+      { name: "train/success", label: "training", color: "--second", width: 1.25 },
+    ],
+    guides: [
+      { name: "baseline/random", label: "random" },
+      { name: "baseline/best", label: "best possible" },
+    ],
+    range: [0, 1.06],
+    format: share,
+    tick: (value) => (value > 1 ? "" : percent(value, 0)),
+  },
+  reward: {
+    lines: [line("train/reward_mean", "mean"), second("train/in_group_std", "in-group std")],
+    format: digits(2),
+  },
+  entropy,
+  gradient,
+  speed,
+  length: {
+    lines: [line("train/reply_tokens", "written"), second("train/think_tokens", "thinking")],
+    format: digits(1),
+    from0: true,
+  },
+  validity: {
+    lines: [
+      { ...line("train/format_errors", "well-formed"), isComplement: true },
+      second("train/effective", "effective"),
+    ],
+    ...shares,
+  },
+  kl: {
+    lines: [line("loss/ratio_kl", "this update"), second("loss/kl", "to the reference")],
+    format: small,
+    tick: smallTick,
+  },
+  clip: { lines: [line("loss/clip_fraction_high", "high"), second("loss/clip_fraction_low", "low")], ...shares },
+  filter: { lines: [line("train/kept_groups", "kept"), second("train/zero_std_groups", "zero spread")], ...shares },
+  warm: { lines: [line("warm/loss")], format: digits(3), from0: true, isWarmStart: true },
+};
+
+const COLORS = ["--accent", "--second", "--run-1", "--run-2", "--run-3", "--run-4", "--run-5"];
+
+/** For a run over a mix of envs: one line for each env. */
+export const successByEnv = (envs: readonly string[]): ChartSpec => ({
+  lines: envs.map((env, i) => ({
+    ...line(`validate/success{env=${env}}` as MetricName, env, COLORS[i % COLORS.length]),
+    hasDots: true,
+  })),
+  ...shares,
+});
+
+export const ACTORS_CHARTS: ChartTable = {
+  speed,
+  parts: {
+    lines: [line("speed/rollout_s", "rollout"), second("speed/update_s", "update")],
+    format: digits(2),
+    from0: true,
+  },
+};
+
+/** The signals of the Echo Trap detector. */
+export const ALARMS_CHARTS: ChartTable = {
+  entropy,
+  gradient,
+  spread: { lines: [line("train/in_group_std")], format: digits(2), from0: true },
+  flat: { lines: [line("train/zero_std_groups")], ...shares },
+  echo: {
+    lines: [
+      line("train/repetition", "repeated"),
+      { ...second("train/format_errors", "well-formed"), isComplement: true },
+    ],
+    ...shares,
+  },
+  information: { lines: [line("collapse/mi_estimate")], format: digits(3) },
+};

@@ -1,0 +1,195 @@
+/**
+ * The list of episodes: filters, pages, and which episode is open.
+ *
+ * - The page's address holds the filters and the open episode, so that a view can be shared as a link.
+ * - New episodes appear at once while the top of the first page is in view; otherwise the list does not move.
+ */
+import type { EpisodeSummary } from "../answers.ts";
+import { read } from "./api.ts";
+import { byId, make, plural, put, signed } from "./dom.ts";
+import { outcomeChip } from "./episode-detail.ts";
+import { visible } from "./text.ts";
+
+const PAGE_ROWS = 50;
+/** Least time between two reads of the first page while new episodes arrive. */
+const RELOAD_AFTER_MS = 1000;
+
+/** The query of each choice of the filter "Outcome". */
+const OUTCOMES: Readonly<Record<string, readonly [name: string, value: string] | null>> = {
+  all: null,
+  solved: ["success", "true"],
+  unsolved: ["success", "false"],
+  failed: ["failed", "true"],
+};
+
+export class EpisodeList {
+  readonly #list = byId("episode-list");
+  readonly #form = byId<HTMLFormElement>("filter");
+  readonly #older = byId<HTMLButtonElement>("older");
+  readonly #newer = byId<HTMLButtonElement>("newer");
+  readonly #note = byId("list-note");
+  readonly #open: (id: number) => void;
+  #openId: number | null = null;
+  /** `before` of each page so far; the last is the one in view. */
+  #pages: (number | null)[] = [null];
+  #next: number | null = null;
+  /** Only the answer to the latest request is shown. */
+  #requests = 0;
+  #reload: ReturnType<typeof setTimeout> | null = null;
+  #newCount = 0;
+
+  /** @param open  shows the episode of this id */
+  constructor(open: (id: number) => void) {
+    this.#open = open;
+    this.#fillFilter();
+    this.#form.addEventListener("submit", (event) => event.preventDefault());
+    this.#form.addEventListener("input", () => this.#filterChanged());
+    this.#form.addEventListener("reset", () => setTimeout(() => this.#filterChanged()));
+    this.#older.addEventListener("click", () => this.#goTo([...this.#pages, this.#next]));
+    this.#newer.addEventListener("click", () => this.#goTo(this.#pages.slice(0, -1)));
+    this.#list.addEventListener("click", ({ target }) => {
+      const button = (target as Element).closest("button");
+      if (button !== null) this.#choose(Number(button.dataset["id"]));
+    });
+    this.#list.addEventListener("keydown", (event) => this.#moveFocus(event));
+  }
+
+  /** Read the page in view. */
+  async load(): Promise<void> {
+    const request = ++this.#requests;
+    const before = this.#pages.at(-1)!;
+    const query = this.#query();
+    query.set("limit", String(PAGE_ROWS));
+    if (before !== null) query.set("before", String(before));
+    try {
+      const { rows, next } = await read("/api/episodes", query);
+      if (request === this.#requests) this.#show(rows, next);
+    } catch (error) {
+      put(this.#note, visible((error as Error).message));
+    }
+  }
+
+  /** Take new episodes of the run. */
+  take(episodes: readonly EpisodeSummary[]): void {
+    if (episodes.length === 0) return;
+    this.#newCount += episodes.length;
+    if (!this.#isAtTop) put(this.#note, `${plural(this.#newCount, "newer episode")}; scroll up to see them`);
+    this.#reload ??= setTimeout(
+      () => {
+        this.#reload = null;
+        if (this.#isAtTop) void this.load();
+      },
+      this.#list.children.length < 5 ? 0 : RELOAD_AFTER_MS,
+    );
+  }
+
+  get #isAtTop(): boolean {
+    return this.#pages.length === 1 && this.#list.scrollTop === 0;
+  }
+
+  #show(rows: readonly EpisodeSummary[], next: number | null): void {
+    this.#next = next;
+    this.#newCount = 0;
+    const focused = (document.activeElement as HTMLElement | null)?.dataset["id"];
+    this.#list.replaceChildren(...rows.map((row) => this.#rowOf(row)));
+    if (focused !== undefined) this.#buttonOf(focused)?.focus({ preventScroll: true });
+    if (rows.length === 0) this.#list.append(make("li", "empty", this.#emptyText()));
+    this.#older.disabled = next === null;
+    this.#newer.disabled = this.#pages.length === 1;
+    put(this.#note, this.#pages.length === 1 ? "newest first" : `page ${this.#pages.length}, newest first`);
+    if (this.#openId !== null) return;
+    const id = Number(new URLSearchParams(location.search).get("id")) || rows[0]?.id;
+    if (id !== undefined) this.#choose(id);
+  }
+
+  #query(): URLSearchParams {
+    const query = new URLSearchParams();
+    for (const [name, value] of this.#filters()) {
+      const [key, wanted] = (name === "outcome" ? OUTCOMES[value] : null) ?? [name, value];
+      query.set(key, wanted);
+    }
+    return query;
+  }
+
+  /** Fields of the filter that are set. */
+  #filters(): [string, string][] {
+    return [...new FormData(this.#form)]
+      .map(([name, value]): [string, string] => [name, String(value).trim()])
+      .filter(([name, value]) => value !== "" && !(name === "outcome" && value === "all"));
+  }
+
+  /** Set the filter as the address says. */
+  #fillFilter(): void {
+    for (const [name, value] of new URLSearchParams(location.search)) {
+      const field = this.#form.elements.namedItem(name);
+      if (field !== null) (field as RadioNodeList | HTMLInputElement).value = value;
+    }
+  }
+
+  #writeAddress(): void {
+    const query = new URLSearchParams(this.#filters());
+    if (this.#openId !== null) query.set("id", String(this.#openId));
+    history.replaceState(null, "", query.size === 0 ? location.pathname : `?${query}`);
+  }
+
+  #filterChanged(): void {
+    this.#writeAddress();
+    this.#goTo([null]);
+  }
+
+  #goTo(pages: (number | null)[]): void {
+    this.#pages = pages;
+    this.#list.scrollTop = 0;
+    void this.load();
+  }
+
+  #emptyText(): string {
+    return this.#filters().length > 0
+      ? "No episode matches. Clear the filter to see all episodes."
+      : "No episode yet. The first ones are played during the warm start.";
+  }
+
+  #buttonOf(id: number | string): HTMLButtonElement | null {
+    return this.#list.querySelector(`button[data-id="${id}"]`);
+  }
+
+  #rowOf(episode: EpisodeSummary): HTMLElement {
+    const { id, env, update, purpose, version, turnCount, reward } = episode;
+    const what = update === null && purpose === "validate" ? "validation" : `version ${version ?? "–"}`;
+    const button = make(
+      "button",
+      "",
+      outcomeChip(episode),
+      make("span", "name", visible(env)),
+      make("span", "reward", reward === null ? "–" : signed(reward)),
+      make("span", "note", `${what} · ${plural(turnCount, "turn")}`),
+    );
+    button.type = "button";
+    button.dataset["id"] = String(id);
+    button.setAttribute("aria-pressed", String(id === this.#openId));
+    return make("li", "", button);
+  }
+
+  #choose(id: number): void {
+    if (this.#openId !== null) this.#buttonOf(this.#openId)?.setAttribute("aria-pressed", "false");
+    this.#openId = id;
+    this.#buttonOf(id)?.setAttribute("aria-pressed", "true");
+    this.#writeAddress();
+    this.#open(id);
+  }
+
+  #moveFocus(event: KeyboardEvent): void {
+    const row = (event.target as Element).closest("li");
+    const sibling =
+      event.key === "ArrowDown"
+        ? row?.nextElementSibling
+        : event.key === "ArrowUp"
+          ? row?.previousElementSibling
+          : null;
+    const button = sibling?.querySelector("button");
+    if (!button) return;
+    event.preventDefault();
+    button.focus();
+    button.click();
+  }
+}

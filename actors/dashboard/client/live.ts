@@ -1,0 +1,112 @@
+/**
+ * Shared by the scripts of all pages: reads the run once, follows its stream, and passes on what is new.
+ *
+ * - The page shows a lost connection and what to do. The browser reconnects and resumes after the last message: nothing is missed.
+ */
+import type { News, Overview, RunAnswer } from "../answers.ts";
+import { read } from "./api.ts";
+import { byId, put, whole } from "./dom.ts";
+import { percent, visible } from "./text.ts";
+
+/** The newest overview, and when it arrived on the page's clock. */
+let overview: Overview | null = null;
+let overviewAtMs = 0;
+
+function elapsedText(milliseconds: number): string {
+  const seconds = Math.floor(milliseconds / 1000);
+  const pair = (count: number) => String(count).padStart(2, "0");
+  return `${Math.floor(seconds / 3600)}:${pair(Math.floor(seconds / 60) % 60)}:${pair(seconds % 60)}`;
+}
+
+/** True if the run is only a record: nothing new will come. */
+export const hasEnded = ({ phase }: Overview): boolean => phase === "finished" || phase === "silent";
+
+function showElapsed(): void {
+  if (overview === null) return;
+  const sinceMs = hasEnded(overview) ? 0 : performance.now() - overviewAtMs;
+  put(byId("elapsed"), elapsedText(overview.aliveMs + sinceMs));
+}
+
+function showRun(next: Overview): void {
+  // Another run took over this port: all data on the page is of the old one.
+  if (overview !== null && next.run !== overview.run) location.reload();
+  overview = next;
+  overviewAtMs = performance.now();
+  const { update, updates, tokensPerSecond, success, alarm } = next;
+  put(byId("engine"), next.engine === null ? "engine not chosen yet" : visible(next.engine));
+  put(byId("update"), update === null ? "–" : updates === null ? `${update}` : `${update} of ${updates}`);
+  put(byId("speed-now"), tokensPerSecond === null ? "–" : whole(tokensPerSecond));
+  put(byId("status"), visible(next.status));
+  byId("state").dataset["phase"] = next.phase;
+  byId<HTMLProgressElement>("progress").value = next.progress ?? 0;
+  byId("alarm-badge").dataset["level"] = alarm?.level ?? "none";
+  byId("alarm-badge").title = alarm === null ? "" : visible(alarm.text);
+  showElapsed();
+  document.title = `${success.now === null ? "" : `${percent(success.now)} · `}${next.run} · Bunraku`;
+}
+
+function showConnection(state: "live" | "recorded" | "reconnecting" | "ended" | "lost"): void {
+  byId("link").dataset["state"] = state;
+  put(byId("link"), state);
+}
+
+const showConnected = (run: Overview) => showConnection(hasEnded(run) ? "recorded" : "live");
+
+function showLost(run: Overview): void {
+  const ended = hasEnded(run);
+  showConnection(ended ? "ended" : "reconnecting");
+  const advice = ended
+    ? `${visible(run.status)}. The run is over; to open its record: bun run page FOLDER`
+    : "The run does not answer; reconnecting. If it has stopped, continue it: bun run cluster --resume FOLDER";
+  put(byId("status"), advice);
+}
+
+/** True where a key belongs to an input field. */
+export const isTyping = ({ target }: Event): boolean =>
+  (target as Element).matches?.("input:not([type=radio]):not([type=checkbox]), select, textarea") ?? false;
+
+export const hasModifier = ({ ctrlKey, metaKey, altKey }: KeyboardEvent): boolean => ctrlKey || metaKey || altKey;
+
+function listenToKeys(): void {
+  const links = document.querySelectorAll<HTMLAnchorElement>(".pages a");
+  const keys = byId<HTMLDialogElement>("keys");
+  byId("show-keys").addEventListener("click", () => keys.showModal());
+  document.addEventListener("keydown", (event) => {
+    if (isTyping(event) || hasModifier(event) || keys.open) return;
+    if (event.key === "?") keys.showModal();
+    else links[Number(event.key) - 1]?.click();
+  });
+}
+
+function follow(cursor: string, take: (news: News) => void): void {
+  const stream = new EventSource(`/api/stream?since=${cursor}`);
+  stream.addEventListener("open", () => {
+    showConnected(overview!);
+    put(byId("status"), visible(overview!.status));
+  });
+  stream.addEventListener("error", () => showLost(overview!));
+  stream.addEventListener("news", ({ data }) => {
+    const news: News = JSON.parse(data);
+    showRun(news.run);
+    showConnected(news.run);
+    take(news);
+  });
+}
+
+/**
+ * @param load  fills the page; what is stored meanwhile also comes in the stream, so nothing is missed
+ * @param take  gets each message of the stream
+ */
+export async function start(load: (run: RunAnswer) => Promise<unknown>, take: (news: News) => void): Promise<void> {
+  listenToKeys();
+  setInterval(showElapsed, 1000);
+  try {
+    const run = await read("/api/run");
+    showRun(run);
+    await load(run);
+    follow(run.cursor, take);
+  } catch (error) {
+    showConnection("lost");
+    put(byId("status"), `Cannot read the run: ${(error as Error).message}. Reload the page to try again.`);
+  }
+}

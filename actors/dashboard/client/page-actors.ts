@@ -1,0 +1,176 @@
+/** The page about the actors: what each does, which weights it holds, and where its time goes. */
+import type { ActorsAnswer, News } from "../answers.ts";
+import { read } from "./api.ts";
+import { ChartList, latestPoints } from "./chart-list.ts";
+import { ACTORS_CHARTS } from "./charts.ts";
+import { byId, bytes, make, plural, put, whole } from "./dom.ts";
+import { hasEnded, start } from "./live.ts";
+import { percent, visible } from "./text.ts";
+
+type Actor = ActorsAnswer["actors"][number];
+type Weights = Actor["weights"];
+
+/** Time without a heartbeat after which an actor is shown as silent. */
+const SILENT_MS = 3000;
+const ROLES = ["learner", "sampler", "env-server", "metrics-sink"];
+
+/** Activities in the order of the bar. */
+const TIMES = [
+  { name: "time/update", text: "computes updates", kind: "work" },
+  { name: "time/policy", text: "generates replies", kind: "work" },
+  { name: "time/busy", text: "steps envs", kind: "work" },
+  { name: "time/weights", text: "publishes or loads weights", kind: "move" },
+  { name: "time/save", text: "writes checkpoints", kind: "move" },
+  { name: "time/env", text: "waits for env servers", kind: "wait" },
+  { name: "time/rollout", text: "waits for episodes", kind: "wait" },
+  { name: "time/tickets", text: "waits for tickets", kind: "wait" },
+];
+const RATES: Texts = [
+  ["speed/actor_tokens_per_second", (rate) => `${whole(rate)} tokens/s`],
+  ["speed/env_steps_per_second", (rate) => `${whole(rate)} steps/s`],
+  ["speed/sent_bytes_per_second", (rate) => `sends ${bytes(rate)}/s`],
+  ["speed/received_bytes_per_second", (rate) => `receives ${bytes(rate)}/s`],
+];
+const QUEUES: Texts = [
+  ["queue/playing", (count) => `${count} in play`],
+  ["queue/waiting", (count) => `${count} waiting`],
+  ["queue/rows", (count) => `${count} to store`],
+  ["queue/messages", (count) => `${plural(count, "message")} queued`],
+];
+const LAGS: readonly (readonly [name: string, text: string])[] = [
+  ["train/lag_0", "0"],
+  ["train/lag_1", "1"],
+  ["train/lag_2", "2"],
+  ["train/lag_more", "3 or more"],
+];
+const WAITS = [
+  { text: "the learner waits for episodes", role: "learner", name: "time/rollout" },
+  { text: "samplers wait for tickets", role: "sampler", name: "time/tickets" },
+  { text: "samplers wait for env servers", role: "sampler", name: "time/env" },
+  { text: "env servers are busy", role: "env-server", name: "time/busy" },
+];
+const CHIPS = { running: "good", starting: "plain", ended: "plain", silent: "bad", gone: "bad" } as const;
+
+type Texts = readonly (readonly [name: string, text: (value: number) => string])[];
+
+/** Texts of the metrics that the actor reports. */
+const textsOf = (texts: Texts, { load }: Actor): string[] =>
+  texts.flatMap(([name, text]) => (load[name] === undefined ? [] : [text(load[name])]));
+
+const charts = new ChartList(ACTORS_CHARTS);
+
+/** The run is only a record: actors are shown as they last were. */
+let isRecord = false;
+let newest: ActorsAnswer = { atMs: null, actors: [] };
+
+function stateOf({ guest, pid, silentMs, doing }: Actor): keyof typeof CHIPS {
+  if (isRecord) return "ended";
+  if (!guest && pid === null) return "gone";
+  if (silentMs > SILENT_MS) return "silent";
+  return doing === "starting" ? "starting" : "running";
+}
+
+function timeBar({ load }: Actor): HTMLElement {
+  const known = TIMES.flatMap(({ name, ...time }) =>
+    load[name] === undefined ? [] : [{ ...time, share: load[name] }],
+  );
+  if (known.length === 0) return make("p", "note", "reports no time shares");
+  const idle = Math.max(0, 1 - known.reduce((sum, { share }) => sum + share, 0));
+  const times = [...known, { share: idle, text: "idle", kind: "idle" }];
+  const bar = make("div", "time");
+  bar.setAttribute("aria-hidden", "true");
+  for (const { share, kind } of times) {
+    const part = make("i", kind);
+    part.style.width = `${share * 100}%`;
+    bar.append(part);
+  }
+  const texts = times.filter(({ share }) => share >= 0.005).map(({ share, text }) => `${text} ${percent(share, 0)}`);
+  return make("div", "times", bar, make("p", "note", texts.join(" · ")));
+}
+
+function weightsText({ role, weights }: Actor, published: Weights): string {
+  if (weights === null) return "no policy yet";
+  const text = `policy ${weights.version} · ${weights.digest.slice(0, 12)}`;
+  if (role === "learner" || published === null) return text;
+  if (weights.digest === published.digest) return `${text} · as published`;
+  return weights.version < published.version
+    ? `${text} · ${plural(published.version - weights.version, "version")} behind`
+    : `${text} · NOT as published`;
+}
+
+function rowOf(actor: Actor, published: Weights): HTMLElement {
+  const { name, role, restarts, doing, rssBytes, guest } = actor;
+  const state = stateOf(actor);
+  const who = make("div", "who", make("b", "", visible(name)), make("span", `chip ${CHIPS[state]}`, state));
+  if (guest) who.append(make("span", "note", "on another machine"));
+  if (restarts > 0) who.append(make("span", "chip bad", plural(restarts, "restart")));
+  const hasPolicy = role === "learner" || role === "sampler";
+  const work = [...(hasPolicy ? [weightsText(actor, published)] : []), ...textsOf(QUEUES, actor)];
+  const rates = [...textsOf(RATES, actor), `${bytes(rssBytes)} memory`];
+  return make(
+    "li",
+    `actor ${role}`,
+    who,
+    make("p", "", visible(doing)),
+    make("p", "note", work.join(" · ")),
+    make("p", "note", rates.join(" · ")),
+    timeBar(actor),
+  );
+}
+
+/** Mean time shares over all actors of a role. */
+function summaryOf(actors: readonly Actor[]): string {
+  const texts = WAITS.flatMap(({ text, role, name }) => {
+    const shares = actors.flatMap((actor) => (actor.role === role ? (actor.load[name] ?? []) : []));
+    if (shares.length === 0) return [];
+    return [`${text} ${percent(shares.reduce((sum, share) => sum + share, 0) / shares.length, 0)}`];
+  });
+  if (texts.length === 0) return plural(actors.length, "actor");
+  return `${texts.join(", ")} of the ${isRecord ? "run's " : ""}last 5 seconds`;
+}
+
+function showActors({ atMs, actors }: ActorsAnswer): void {
+  // Before the first report the page keeps its advice.
+  if (atMs === null) return;
+  const published = actors.find(({ role }) => role === "learner")?.weights ?? null;
+  const sorted = actors.toSorted(
+    (a, b) => ROLES.indexOf(a.role) - ROLES.indexOf(b.role) || a.name.localeCompare(b.name),
+  );
+  byId("actors").replaceChildren(...sorted.map((actor) => rowOf(actor, published)));
+  put(byId("actors-summary"), summaryOf(actors));
+}
+
+const lags = new Map<string, number>();
+
+function takeLags(points: News["points"]): void {
+  for (const [name, , , value] of points) if (name.startsWith("train/lag_")) lags.set(name, value);
+  const rows = LAGS.map(([name, text]) => {
+    const share = lags.get(name) ?? null;
+    const bar = make("i", "");
+    bar.style.width = `${(share ?? 0) * 100}%`;
+    return make("li", "", make("span", "", text), make("div", "", bar), make("b", "", percent(share)));
+  });
+  byId("lag").replaceChildren(...rows);
+}
+
+await start(
+  async (run) => {
+    isRecord = hasEnded(run);
+    const [actors, points] = await Promise.all([
+      read("/api/actors"),
+      latestPoints(LAGS.map(([name]) => name)),
+      charts.load(),
+    ]);
+    newest = actors;
+    showActors(newest);
+    takeLags(points);
+  },
+  ({ run, points, actors }) => {
+    charts.take(points);
+    takeLags(points);
+    const endsNow = hasEnded(run) && !isRecord;
+    isRecord = hasEnded(run);
+    if (actors !== undefined) newest = actors;
+    if (actors !== undefined || endsNow) showActors(newest);
+  },
+);

@@ -1,0 +1,71 @@
+/** The page about the run: success beside its baselines, the charts, the events, and the latest episode. */
+import type { EpisodeSummary, Overview } from "../answers.ts";
+import { read } from "./api.ts";
+import { ChartList } from "./chart-list.ts";
+import { RUN_CHARTS, successByEnv } from "./charts.ts";
+import { Compare } from "./compare.ts";
+import { byId, eventRow, make, prepend, put } from "./dom.ts";
+import { detailOf } from "./episode-detail.ts";
+import { start } from "./live.ts";
+import { percent, visible } from "./text.ts";
+
+const EVENTS_MAX = 50;
+/** Time to read one latest episode before the next replaces it. */
+const LATEST_EVERY_MS = 4000;
+
+const envs = document.getElementById("mix")?.dataset["envs"]?.split("+");
+const charts = new ChartList(envs === undefined ? RUN_CHARTS : { ...RUN_CHARTS, envs: successByEnv(envs) });
+const compare = new Compare(charts);
+
+function showSuccess({ success, status }: Overview): void {
+  const plot = byId("success-plot");
+  if ("empty" in plot.dataset) plot.dataset["empty"] = visible(status);
+  const { random, taught, before, now, best, nowUpdate } = success;
+  const shares = { random, taught, before, now, best };
+  for (const [name, share] of Object.entries(shares)) put(byId(`number-${name}`), percent(share));
+  put(byId("now-note"), nowUpdate === null ? "latest validation" : `validation at update ${nowUpdate}`);
+  const marks = Object.entries({ fill: now, random, taught, before, best }).flatMap(([kind, share]) => {
+    if (share === null) return [];
+    const mark = make("i", kind);
+    mark.style[kind === "fill" ? "width" : "left"] = `${share * 100}%`;
+    return [mark];
+  });
+  byId("scale").replaceChildren(...marks);
+}
+
+let latestAtMs = Number.NEGATIVE_INFINITY;
+
+async function showLatest([episode]: readonly EpisodeSummary[]): Promise<void> {
+  if (episode === undefined || performance.now() - latestAtMs < LATEST_EVERY_MS) return;
+  latestAtMs = performance.now();
+  byId("latest").replaceChildren(...detailOf(await read(`/api/episodes/${episode.id}`)));
+}
+
+const tools = byId<HTMLFormElement>("tools");
+tools.addEventListener("submit", (event) => event.preventDefault());
+tools.addEventListener("input", ({ target }) => {
+  const { name, checked, value } = target as HTMLInputElement;
+  if (name === "log") charts.look({ isLogarithmic: checked });
+  if (name !== "smoothing") return;
+  put(byId("smoothing-now"), Number(value).toFixed(2));
+  charts.look({ smoothing: Number(value) });
+});
+
+await start(
+  async (run) => {
+    showSuccess(run);
+    const [{ events }, { rows }] = await Promise.all([
+      read("/api/events", { limit: EVENTS_MAX }),
+      read("/api/episodes", { limit: 1 }),
+      charts.load(),
+    ]);
+    prepend(byId("events"), events.map(eventRow), EVENTS_MAX);
+    await Promise.all([showLatest(rows), compare.show()]);
+  },
+  ({ run, points, events, episodes }) => {
+    showSuccess(run);
+    charts.take(points);
+    prepend(byId("events"), events.map(eventRow), EVENTS_MAX);
+    void showLatest(episodes);
+  },
+);
