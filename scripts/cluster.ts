@@ -1,6 +1,6 @@
 /**
- * `bun run cluster`: trains an agent, with everything it takes as processes on this machine. Shows progress, serves the run's
- * page, and ends with what reinforcement changed beside what was taught and what chance gives.
+ * `bun run cluster`: trains an agent; all actors run as processes on this machine. Shows progress, serves the run's page, and prints
+ * the success before and after reinforcement.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -13,22 +13,30 @@ import { startSingleProcess } from "../actors/supervisor/single-process.ts";
 import type { Report } from "../actors/training/report.ts";
 import { withModel } from "./cli/chosen-model.ts";
 import { checkData } from "./cli/env-choice.ts";
-import { Memory, type MemoryOf } from "./cli/memory.ts";
-import { type Command, helped, type Override, parseOptions, UsageError } from "./cli/options.ts";
+import { Memory } from "./cli/memory.ts";
+import { type Command, helped, type Override, type Parsed, parseOptions, UsageError } from "./cli/options.ts";
 import { chooseConfig, configFlags } from "./cli/presets.ts";
 import { newRun, oldRun, type RunFolder, reportFile } from "./cli/run-folder.ts";
+import { resultTable } from "./cli/run-result.ts";
 import { RunView } from "./cli/run-view.ts";
+import { smokeConfig } from "./cli/smoke.ts";
 import { onStopSignal } from "./cli/stop-signals.ts";
 
 const command = {
   name: "cluster",
   flags: {
     ...configFlags,
-    "run-dir": { type: "text", value: "DIR", text: "Folder of the run; a new one under runs/ if left out" },
-    resume: { type: "text", value: "DIR", text: "Go on with the run in this folder, with its config" },
-    transport: { type: "text", value: "ADDRESS", text: "nats://HOST:PORT of a broker", key: "transport.listen" },
-    "single-process": { type: "switch", text: "All actors on one thread, for debugging" },
-    quiet: { type: "switch", text: "Only warnings and the result" },
+    "run-dir": { type: "text", value: "DIR", text: "Folder of the new run (the next free one under runs/)" },
+    smoke: { type: "switch", text: "Run two tiny updates of this config, to see that it works" },
+    resume: { type: "text", value: "DIR", text: "Continue the run in this folder, with its config" },
+    transport: {
+      type: "text",
+      value: "ADDRESS",
+      text: "Broker for messages: nats://HOST:PORT",
+      key: "transport.listen",
+    },
+    "single-process": { type: "switch", text: "Run all actors on one thread, for debugging" },
+    quiet: { type: "switch", text: "Print warnings and the result only" },
     json: { type: "switch", text: "End standard output with one JSON object" },
   },
   examples: [
@@ -36,26 +44,22 @@ const command = {
     "bun run cluster --env FrozenLake --minutes 2",
     "bun run cluster --preset starpo-ppo --seed 7 --learner.learningRate=1e-4",
     "bun run cluster --model hf:Qwen/Qwen2.5-0.5B-Instruct --env Bandit --updates 20",
+    "bun run cluster --config mine.yaml --smoke",
     "bun run cluster --resume runs/2026-11-20-simplesokoban-1",
   ],
   overrides: runKeys,
 } as const satisfies Command;
 
-/** Between looks at the memory of the actors. */
 const MEMORY_SAMPLE_MS = 1000;
 
 export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const options = parseOptions(command, args);
-  const { resume, "run-dir": wanted, quiet = false, json = false } = options.flags;
-  if (resume !== undefined && wanted !== undefined)
-    throw new UsageError("--resume names the folder; leave --run-dir out");
-  const overrides = [...fromEnvironment(), ...options.overrides];
-  const run =
-    resume === undefined ? await begin(chooseConfig({ ...options, overrides }), wanted) : await goOn(resume, overrides);
+  const { "single-process": singleProcess = false, quiet = false, json = false } = options.flags;
+  const run = await openRun(options);
   const { folder, config } = run;
-  if (options.flags["single-process"] && Math.min(config.sampler.count, config.envServer.count) === 0) {
-    throw new UsageError("nobody can join a single process; it needs a sampler and an env server of its own");
+  if (singleProcess && Math.min(config.sampler.count, config.envServer.count) === 0) {
+    throw new UsageError("--single-process needs at least 1 sampler and 1 env server, as no guest can join it");
   }
   const lock = lockRun(folder);
   const view = new RunView({
@@ -68,14 +72,19 @@ export async function main(args: string[]): Promise<number> {
   });
   const crashed = (error: unknown) => view.crashed(error);
   for (const kind of ["uncaughtException", "unhandledRejection"]) process.prependListener(kind, crashed);
-  const start = options.flags["single-process"] ? startSingleProcess : startCluster;
-  const cluster = await start({
+  const start = singleProcess ? startSingleProcess : startCluster;
+  const starting = start({
     run: basename(folder),
     folder,
     config,
     event: (event) => view.event(event),
     output: (actor, line) => view.line(actor, line),
-  }).catch((error: unknown) => {
+  });
+  onStopSignal((signal) => {
+    view.note(`${signal}: saving and stopping; once more to leave at once`);
+    void starting.then((cluster) => cluster.stop(signal));
+  });
+  const cluster = await starting.catch((error: unknown) => {
     crashed(error);
     throw error;
   });
@@ -83,10 +92,6 @@ export async function main(args: string[]): Promise<number> {
   const sampling = setInterval(() => {
     for (const { name, rssBytes } of cluster.children()) memory.sample(name, performance.now(), rssBytes);
   }, MEMORY_SAMPLE_MS);
-  onStopSignal((signal) => {
-    view.note(`${signal}: saving and stopping; once more to leave at once`);
-    void cluster.stop(signal);
-  });
   const end = await cluster.ended;
   clearInterval(sampling);
   view.close();
@@ -98,14 +103,13 @@ export async function main(args: string[]): Promise<number> {
     return 0;
   }
   const report = JSON.parse(readFileSync(reportFile(run), "utf8")) as Report;
-  console.log(table(report, config.validate.temperature, folder, memory.report()));
+  console.log(resultTable(report, config.validate.temperature, folder, memory.report()));
   if (json) console.log(JSON.stringify({ ...report, memory: memory.report() }));
   return 0;
 }
 
-/** A secret may come from where no process list shows it. */
+/** Secrets in the environment, where other users cannot see them. The actors do not need them there. */
 function fromEnvironment(): Override[] {
-  // The actors do not need it.
   return Object.entries({ BUNRAKU_TOKEN: "join.token", BUNRAKU_BROKER_TOKEN: "transport.token" }).flatMap(
     ([source, path]) => {
       const text = process.env[source] ?? "";
@@ -115,63 +119,24 @@ function fromEnvironment(): Override[] {
   );
 }
 
-/** What can be known to fail is found out before there is a folder. */
-async function begin(config: RunConfig, wanted: string | undefined): Promise<RunFolder> {
+/** The run that the flags ask for. Checks what can be checked before it creates a folder. */
+async function openRun(options: Parsed<typeof command>): Promise<RunFolder> {
+  const { resume, "run-dir": runDir, smoke = false } = options.flags;
+  const overrides = [...fromEnvironment(), ...options.overrides];
+  if (resume !== undefined) {
+    if (runDir !== undefined) throw new UsageError("--resume names the folder; leave --run-dir out");
+    if (smoke) throw new UsageError("--smoke starts a new run; leave --resume out");
+    const run = oldRun(resume, overrides);
+    await check(run.config);
+    return run;
+  }
+  const chosen = chooseConfig({ ...options, overrides });
+  const config = smoke ? smokeConfig(chosen) : chosen;
+  await check(config);
+  return newRun(await withModel(config), runDir);
+}
+
+async function check(config: RunConfig): Promise<void> {
   checkData(config);
   await checkPort(config.metrics.host, config.metrics.port);
-  return newRun(await withModel(config), wanted);
-}
-
-async function goOn(folder: string, overrides: readonly Override[]): Promise<RunFolder> {
-  const run = oldRun(folder, overrides);
-  checkData(run.config);
-  await checkPort(run.config.metrics.host, run.config.metrics.port);
-  return run;
-}
-
-/** What a person wants to know first: success side by side. */
-function table(report: Report, cool: number, folder: string, memory: readonly MemoryOf[]): string {
-  const { success, successAtOne, minutes, minutesInAll, updates, tokensPerSecond } = report;
-  const percent = (share: number | null) => (share === null ? "–" : `${(100 * share).toFixed(1)} %`).padStart(8);
-  const rows: [string, number | null, number | null, string][] = [
-    ["random", success.random, null, "a player that chooses every action by chance"],
-    ["taught", success.taught, successAtOne.taught, "the warm start, before it was blurred"],
-    ["before", success.before, null, "where reinforcement began"],
-    ["after", success.after, successAtOne.after, `${updates} updates later`],
-    ["best possible", success.best, null, "the optimal player on the same boards"],
-  ];
-  if (success.expert !== null)
-    rows.push(["expert", success.expert, null, "a scripted player; the best possible is unknown"]);
-  return [
-    "",
-    `${"success".padEnd(13)} ${`T ${cool}`.padStart(8)} ${"T 1".padStart(8)}`,
-    ...rows.map(([name, at, atOne, text]) => `${name.padEnd(13)} ${percent(at)} ${percent(atOne)}   ${text}`),
-    ...envLines(report.envs, percent),
-    "",
-    `${minutes.toFixed(1)} min of reinforcement, ${minutesInAll.toFixed(1)} min in all; ${tokensPerSecond.toFixed(0)} tokens/s`,
-    ...memoryLines(memory),
-    `the run is in ${folder}`,
-  ].join("\n");
-}
-
-/** Of a mix, each env's way from chance to the best possible. */
-function envLines(envs: Report["envs"], percent: (share: number | null) => string): string[] {
-  if (envs === null) return [];
-  const width = Math.max(...Object.keys(envs).map((name) => name.length));
-  const cells = (of: Readonly<Record<"random" | "before" | "after" | "best", number | null>>) =>
-    [of.random, of.before, of.after, of.best].map(percent).join(" ");
-  return [
-    "",
-    `${"".padEnd(width)} ${["random", "before", "after", "best"].map((name) => name.padStart(8)).join(" ")}`,
-    ...Object.entries(envs).map(([name, of]) => `${name.padEnd(width)} ${cells(of)}`),
-  ];
-}
-
-function memoryLines(memory: readonly MemoryOf[]): string[] {
-  const mib = (bytes: number) => (bytes / 2 ** 20).toFixed(0);
-  const total = memory.reduce((sum, { peakBytes }) => sum + peakBytes, 0);
-  const parts = memory.map(({ actor, peakBytes, slopeBytesPerMinute: slope }) => {
-    return `${actor} ${mib(peakBytes)}${slope === null ? "" : ` (${slope >= 0 ? "+" : ""}${(slope / 2 ** 20).toFixed(1)}/min)`}`;
-  });
-  return memory.length === 0 ? [] : [`memory at most ${mib(total)} MiB: ${parts.join(", ")}`];
 }

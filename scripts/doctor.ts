@@ -20,7 +20,7 @@ const root = join(import.meta.dir, "..");
 const command = {
   name: "doctor",
   flags: {
-    port: { type: "count", value: "N", text: "The port that the page will have; the default config's if left out" },
+    port: { type: "port", value: "N", text: "The port that the page will have; the default config's if left out" },
     json: { type: "switch", text: "As one JSON object: {ok, findings}" },
   },
   examples: ["bun run doctor", "bun run doctor --json"],

@@ -1,7 +1,4 @@
-/**
- * `bun run env-server`: lends an env server to a run on another machine, for as long as you like. It needs no open port: it connects
- * to the run, and its episodes are played through that connection.
- */
+/** `bun run env-server`: lends an env server to a run on another machine. It connects to the run and needs no open port. */
 import { envServer } from "../actors/env-server/start.ts";
 import { lend, lendFlags } from "./cli/lend.ts";
 import { type Command, helped, parseOptions } from "./cli/options.ts";
@@ -10,7 +7,7 @@ const command = {
   name: "env-server",
   flags: {
     ...lendFlags,
-    episodes: { type: "count", value: "N", text: "Open episodes; the run's envServer.episodesMax if left out" },
+    episodes: { type: "count", value: "N", text: "Most open episodes (the run's envServer.episodesMax)" },
   },
   examples: [
     "BUNRAKU_TOKEN=… bun run env-server --join wss://learner.example:7000 --ca ca.pem",

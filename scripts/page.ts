@@ -6,9 +6,9 @@ import { apiContextOf } from "../actors/dashboard/api-of-run.ts";
 import { serveDashboard } from "../actors/dashboard/serve.ts";
 import { Store } from "../actors/metrics-sink/store.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
-import { portOf, secretOf } from "./cli/listen.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { stopSignal } from "./cli/stop-signals.ts";
+import { tokenIn } from "./cli/token-file.ts";
 
 const command = {
   name: "page",
@@ -19,7 +19,7 @@ const command = {
       value: "HOST",
       text: "Where to listen; another than loopback needs --token-file (127.0.0.1)",
     },
-    port: { type: "text", value: "N", text: "Port; 0 for any free one (7001)" },
+    port: { type: "port", value: "N", text: "Port; 0 for any free one (7001)" },
     "token-file": { type: "text", value: "FILE", text: "Holds the secret that the page asks for" },
   },
   examples: ["bun run page runs/2026-11-20-simplesokoban-1", "bun run page runs/a --port 0"],
@@ -36,8 +36,8 @@ export async function main(args: string[]): Promise<number> {
   const path = join(folder, "run.sqlite");
   if (!existsSync(path)) throw new UsageError(`no run in ${given}: there is no run.sqlite`);
   const { host = "127.0.0.1" } = flags;
-  const port = portOf(flags.port, PORT);
-  const token = await secretOf(flags["token-file"]);
+  const { port = PORT } = flags;
+  const token = tokenIn(flags["token-file"]);
   const store = new Store({ path, durability: "normal", wallClock: Date.now, readOnly: true });
   if (!store.isCurrent) {
     throw new Error(

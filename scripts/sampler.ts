@@ -1,7 +1,4 @@
-/**
- * `bun run sampler`: lends a sampler to a run on another machine, for as long as you like. It may leave at any time: what it had
- * been given to play is played by others.
- */
+/** `bun run sampler`: lends a sampler to a run on another machine. It may leave at any time; other samplers then play its tickets. */
 import { sampler } from "../actors/sampler/start.ts";
 import { lend, lendFlags } from "./cli/lend.ts";
 import { type Command, helped, parseOptions } from "./cli/options.ts";
@@ -10,8 +7,8 @@ const command = {
   name: "sampler",
   flags: {
     ...lendFlags,
-    slots: { type: "count", value: "N", text: "Episodes decoded in one batch; the run's sampler.slots if left out" },
-    threads: { type: "count", value: "N", text: "Threads of its engine; the run's sampler.threads if left out" },
+    slots: { type: "count", value: "N", text: "Episodes decoded in one batch (the run's sampler.slots)" },
+    threads: { type: "count", value: "N", text: "Threads of the engine (the run's sampler.threads)" },
   },
   examples: [
     "BUNRAKU_TOKEN=… bun run sampler --join wss://learner.example:7000 --ca ca.pem",

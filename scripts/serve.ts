@@ -8,10 +8,10 @@ import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/policy/s
 import { startThread } from "../actors/process/worker-rpc.ts";
 import type { PolicyMethods } from "../actors/sampler/policy.ts";
 import { isLoopback } from "../actors/transport/address.ts";
-import { portOf, secretOf } from "./cli/listen.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { warn } from "./cli/say.ts";
 import { stopSignal } from "./cli/stop-signals.ts";
+import { tokenIn } from "./cli/token-file.ts";
 
 const PORT = 8000;
 const SLOTS = 16;
@@ -26,7 +26,7 @@ const command = {
       value: "HOST",
       text: "Where to listen; another than loopback needs --token-file (127.0.0.1)",
     },
-    port: { type: "text", value: "N", text: `Port; 0 for any free one (${PORT})` },
+    port: { type: "port", value: "N", text: `Port; 0 for any free one (${PORT})` },
     "token-file": { type: "text", value: "FILE", text: "Holds the secret that clients send as their API key" },
     slots: { type: "count", value: "N", text: `Replies written at once; further requests are told 429 (${SLOTS})` },
     temperature: { type: "number", value: "T", text: "Of requests that do not say; the run's rollout's if left out" },
@@ -44,9 +44,8 @@ export async function main(args: string[]): Promise<number> {
   const { flags, words } = parseOptions(command, args);
   const [given] = words;
   if (given === undefined) throw new UsageError("say which: the folder of a run");
-  const { host = "127.0.0.1", slots = SLOTS, checkpoint = null } = flags;
-  const port = portOf(flags.port, PORT);
-  const token = await secretOf(flags["token-file"]);
+  const { host = "127.0.0.1", port = PORT, slots = SLOTS, checkpoint = null } = flags;
+  const token = tokenIn(flags["token-file"]);
   if (token === null && !isLoopback(host))
     throw new UsageError(`--host ${host}: others could use the policy without a secret; name one with --token-file`);
   if (slots < 1) throw new UsageError(`--slots must be at least 1, got ${slots}`);

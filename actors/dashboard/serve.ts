@@ -58,7 +58,7 @@ function listen(hostname: string, port: number, fetch: (request: Request) => Res
     if (code === "EADDRINUSE") {
       throw new Error(
         `cannot serve the page on ${hostname}:${port}: the port is in use. ` +
-          "Stop the other program, or choose --metrics.port=N (--metrics.port=0 for any free port).",
+          "Stop the other program, or choose --port N (--port 0 for any free port).",
         { cause: error },
       );
     }

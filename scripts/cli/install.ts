@@ -1,23 +1,22 @@
 /**
- * Installs the dependencies when they are not the lock file's. Built-in modules only: it runs before anything else can.
+ * Installs the dependencies if they differ from the lock file. Imports built-in modules only, as nothing else may be installed yet.
  *
- * - Two commands started at once install once: a lock in node_modules, which the system drops if its holder dies.
- * - The stamp is written last, so an install that was cut short is taken up again.
- * - Runs no post-install script of any package. Needs no `bun` in PATH: the running executable is the installer.
+ * - Two commands that start at once install once: the lock is a sqlite transaction, which ends with its process.
+ * - The stamp is written last, so an interrupted install is repeated.
+ * - The running executable installs, so no `bun` in PATH is needed. No post-install script of a package runs.
  */
 import { Database } from "bun:sqlite";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** Longest wait for another process's install. */
-const WAIT_MS_MAX = 15 * 60_000;
+const OTHER_INSTALL_MS_MAX = 15 * 60_000;
 
 /**
- * Make node_modules match bun.lock. Does nothing, in about a millisecond, if it does.
+ * Makes node_modules match bun.lock. Takes about a millisecond if it does already.
  *
- * @param root  Folder of package.json and bun.lock.
- * @returns true if packages have come since this process started: it may remember that they were not there.
- * @throws {Error} in one line, if the lock file is missing, the disk refuses, or the install fails.
+ * @param root  folder of package.json and bun.lock.
+ * @returns true if packages were installed since this process started; Bun may still think that they are missing.
+ * @throws {Error} if the lock file is missing, the disk cannot be written, or the install fails.
  */
 export async function install(root: string): Promise<boolean> {
   const wanted = lockDigest(root);
@@ -36,8 +35,8 @@ export async function install(root: string): Promise<boolean> {
   const code = await child.exited;
   if (code !== 0) {
     throw new Error(
-      `cannot install the dependencies: \`bun install --frozen-lockfile\` ended with ${code} (its reason stands above); ` +
-        "mend that, or check the way to the npm registry, and run the command again",
+      `cannot install the dependencies: \`bun install --frozen-lockfile\` ended with ${code}, for the reason above; ` +
+        "mend it, or check the connection to the npm registry, then run the command again",
     );
   }
   writeFileSync(join(folder, "installed"), wanted);
@@ -45,12 +44,12 @@ export async function install(root: string): Promise<boolean> {
   return true;
 }
 
-/** sha256 of bun.lock, as hex. */
+/** sha256 of bun.lock in hex. */
 export function lockDigest(root: string): string {
   return new Bun.CryptoHasher("sha256").update(readFileSync(join(root, "bun.lock"))).digest("hex");
 }
 
-/** What `lockDigest` was when node_modules was last installed whole; null if it never was. */
+/** `lockDigest` of the last complete install; null if there was none. */
 export function installedDigest(root: string): string | null {
   try {
     return readFileSync(join(root, "node_modules", ".bunraku", "installed"), "utf8");
@@ -59,14 +58,14 @@ export function installedDigest(root: string): string | null {
   }
 }
 
-/** Wait for, then hold, the lock until the database is closed. */
+/** Waits for the lock. Closing the database releases it. */
 function take(lock: Database): void {
   lock.run("PRAGMA busy_timeout = 0");
   try {
     lock.run("BEGIN EXCLUSIVE");
   } catch {
     console.error("another command is installing the dependencies; waiting for it …");
-    lock.run(`PRAGMA busy_timeout = ${WAIT_MS_MAX}`);
+    lock.run(`PRAGMA busy_timeout = ${OTHER_INSTALL_MS_MAX}`);
     lock.run("BEGIN EXCLUSIVE");
   }
 }

@@ -1,62 +1,44 @@
-/** What `bun run sampler` and `bun run env-server` share: where to join, who we are, and how to leave. */
+/** What `bun run sampler` and `bun run env-server` share: the flags, the join, the orderly end. */
 import { readFileSync } from "node:fs";
 import type { ActorKind } from "../../actors/actor.ts";
 import type { RunConfig } from "../../actors/config/config.ts";
-import { describeError } from "../../actors/errors.ts";
+import { messageOf } from "../../actors/errors.ts";
 import { type Joined, join } from "../../actors/process/join.ts";
 import { parseAddress } from "../../actors/transport/socket-wire.ts";
 import { type ClientTls, readPem } from "../../actors/transport/tls.ts";
-import { type Flag, UsageError } from "./options.ts";
+import { type Flag, type FlagValues, UsageError } from "./options.ts";
 import { say, warn } from "./say.ts";
 import { onStopSignal } from "./stop-signals.ts";
 
 export const lendFlags = {
-  join: { type: "text", value: "ADDRESS", text: "Where the run lets others in: ws://HOST:PORT, or wss:// for TLS" },
-  "token-file": {
-    type: "text",
-    value: "FILE",
-    text: "File that holds the token; else the environment's BUNRAKU_TOKEN",
-  },
-  token: {
-    type: "text",
-    value: "TOKEN",
-    text: "The token itself; anyone on this machine can read it in the process list",
-  },
-  ca: { type: "text", value: "FILE", text: "Whom to trust (PEM), if not those that this machine trusts" },
-  cert: { type: "text", value: "FILE", text: "Our certificate (PEM), if the run asks for one" },
-  key: { type: "text", value: "FILE", text: "Its private key" },
-  patience: {
-    type: "number",
-    value: "SECONDS",
-    text: "Give up when the run is out of reach for so long; 60 if left out",
-  },
-  quiet: { type: "switch", text: "Only warnings" },
+  join: { type: "text", value: "ADDRESS", text: "Address of the run's gate: ws://HOST:PORT, or wss:// for TLS" },
+  "token-file": { type: "text", value: "FILE", text: "File with the run's token (environment variable BUNRAKU_TOKEN)" },
+  token: { type: "text", value: "TOKEN", text: "The token itself; other users of this machine can see it" },
+  ca: { type: "text", value: "FILE", text: "CA certificate (PEM) instead of the system's" },
+  cert: { type: "text", value: "FILE", text: "Client certificate (PEM), if the run asks for one" },
+  key: { type: "text", value: "FILE", text: "Private key (PEM) of the client certificate" },
+  patience: { type: "number", value: "SECONDS", text: "Give up when the run is out of reach for this long (60)" },
+  quiet: { type: "switch", text: "Print warnings only" },
   json: { type: "switch", text: "End standard output with one JSON object" },
 } as const satisfies Record<string, Flag>;
 
-interface LendFlags {
-  readonly join?: string;
-  readonly "token-file"?: string;
-  readonly token?: string;
-  readonly ca?: string;
-  readonly cert?: string;
-  readonly key?: string;
-  readonly patience?: number;
-  readonly quiet?: boolean;
-  readonly json?: boolean;
-}
+type LendFlags = FlagValues<typeof lendFlags>;
 
 const PATIENCE_SECONDS = 60;
 
-/** Lends an actor of this kind until the run is over or somebody stops us. */
+/**
+ * Lends an actor of this kind until the run is over or a signal stops us. Ends the process.
+ *
+ * @param adapt  changes the run's config for this machine.
+ */
 export async function lend(
   kind: ActorKind,
   flags: LendFlags,
   adapt: (config: RunConfig) => RunConfig,
 ): Promise<number> {
   const { join: address, patience = PATIENCE_SECONDS, quiet = false, json = false } = flags;
-  if (address === undefined) throw new UsageError("say where: --join ws://HOST:PORT, or wss:// for TLS");
-  if (!(patience >= 0)) throw new UsageError(`--patience takes seconds, 0 or more, got ${patience}`);
+  if (address === undefined) throw new UsageError("--join is missing: write --join ws://HOST:PORT, or wss:// for TLS");
+  if (patience < 0) throw new UsageError(`--patience takes seconds, 0 or more, got ${patience}`);
   const token = tokenOf(flags);
   const tls = tlsOf(flags);
   checkAddress(address, tls);
@@ -75,7 +57,7 @@ export async function lend(
     say: (level, text, stack) => {
       if (level !== "info") say(`${level}: ${text}`);
       else if (!quiet) say(text);
-      // run.ts keeps this flag to itself; a guest has no log to put it in.
+      // A guest has no log file, so the stack goes to the terminal. run.ts has removed --verbose from the flags.
       if (stack !== undefined && process.argv.includes("--verbose")) say(stack);
     },
   });
@@ -88,33 +70,28 @@ function checkAddress(address: string, tls: ClientTls): void {
   try {
     const { protocol } = parseAddress(address);
     if (protocol === "ws:" && Object.keys(tls).length > 0) {
-      throw new Error(`certificates are not used by ${address}; write wss://`);
+      throw new Error(`${address} does not use certificates; write wss://`);
     }
   } catch (error) {
-    throw new UsageError(`--join: ${describeError(error).replace(/^Error: /, "")}`);
+    throw new UsageError(`--join: ${messageOf(error)}`);
   }
 }
 
 function tokenOf({ token, "token-file": file }: LendFlags): string {
-  if (token !== undefined && file !== undefined)
-    throw new UsageError("--token and --token-file both say the token; keep one");
+  if (token !== undefined && file !== undefined) throw new UsageError("give --token or --token-file, not both");
   if (token !== undefined) {
-    warn("--token can be read in the process list; use --token-file FILE or BUNRAKU_TOKEN");
+    warn("other users can read --token in the process list; use --token-file FILE or BUNRAKU_TOKEN");
   }
-  const given = token ?? (file === undefined ? process.env["BUNRAKU_TOKEN"] : read(file));
-  if (given === undefined || given.trim() === "") {
-    throw new UsageError(
-      "a run lets nobody in without its token: --token-file FILE, or BUNRAKU_TOKEN in the environment",
-    );
-  }
-  return given.trim();
+  const given = (token ?? (file === undefined ? process.env["BUNRAKU_TOKEN"] : read(file)) ?? "").trim();
+  if (given !== "") return given;
+  throw new UsageError("the run's token is missing: give --token-file FILE, or set BUNRAKU_TOKEN in the environment");
 }
 
 function read(file: string): string {
   try {
     return readFileSync(file, "utf8");
   } catch (error) {
-    throw new UsageError(`cannot read --token-file: ${describeError(error).replace(/^Error: /, "")}`);
+    throw new UsageError(`cannot read --token-file: ${messageOf(error)}`);
   }
 }
 

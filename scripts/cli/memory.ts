@@ -1,11 +1,10 @@
-/** Resident memory of a run's processes over its life: the peak, and the slope that tells a leak. Knows no processes. */
+/** Resident memory of a run's processes: the peak, and the slope that tells a leak. Knows no processes. */
+import { mean } from "../../model/statistics.ts";
 
-export interface MemoryOf {
+export interface MemoryUse {
   readonly actor: string;
   readonly peakBytes: number;
-  /** How often it was looked at. */
-  readonly samples: number;
-  /** Bytes a minute by least squares over the second half of the samples, when start-up is over; null if they are too few. */
+  /** Least-squares slope over the second half of the samples, after start-up; null for fewer than `SLOPE_SAMPLES_MIN`. */
   readonly slopeBytesPerMinute: number | null;
 }
 
@@ -14,7 +13,6 @@ interface Sample {
   readonly bytes: number;
 }
 
-/** Fewer samples than this say nothing about a slope. */
 const SLOPE_SAMPLES_MIN = 10;
 
 export class Memory {
@@ -22,16 +20,15 @@ export class Memory {
 
   sample(actor: string, atMs: number, bytes: number): void {
     if (bytes === 0) return;
-    const known = this.#samples.get(actor) ?? [];
-    known.push({ atMs, bytes });
-    this.#samples.set(actor, known);
+    const samples = this.#samples.get(actor) ?? [];
+    samples.push({ atMs, bytes });
+    this.#samples.set(actor, samples);
   }
 
-  report(): MemoryOf[] {
+  report(): MemoryUse[] {
     return [...this.#samples].map(([actor, samples]) => ({
       actor,
       peakBytes: Math.max(...samples.map(({ bytes }) => bytes)),
-      samples: samples.length,
       slopeBytesPerMinute: slope(samples.slice(Math.floor(samples.length / 2))),
     }));
   }
@@ -39,10 +36,9 @@ export class Memory {
 
 function slope(samples: readonly Sample[]): number | null {
   if (samples.length < SLOPE_SAMPLES_MIN) return null;
-  const mean = (of: (sample: Sample) => number) =>
-    samples.reduce((sum, sample) => sum + of(sample), 0) / samples.length;
-  const [at, bytes] = [mean(({ atMs }) => atMs), mean((sample) => sample.bytes)];
-  const spread = samples.reduce((sum, { atMs }) => sum + (atMs - at) ** 2, 0);
-  const joint = samples.reduce((sum, sample) => sum + (sample.atMs - at) * (sample.bytes - bytes), 0);
-  return (joint / spread) * 60_000;
+  const meanAtMs = mean(samples.map(({ atMs }) => atMs));
+  const meanBytes = mean(samples.map(({ bytes }) => bytes));
+  const variance = mean(samples.map(({ atMs }) => (atMs - meanAtMs) ** 2));
+  const covariance = mean(samples.map(({ atMs, bytes }) => (atMs - meanAtMs) * (bytes - meanBytes)));
+  return (covariance / variance) * 60_000;
 }

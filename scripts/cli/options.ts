@@ -1,20 +1,20 @@
 /**
- * What a person types after a command's name. One table per command gives parsing, help and suggestions.
- * Knows no command; `--section.key=value` is handed on as text, to be typed by the config's schema (presets.ts).
+ * Parses the words after a command's name. One table per command gives parsing, help and suggestions. Knows no command.
  *
- * Anything unknown, missing or ill-typed is a `UsageError`: one line, exit code 2.
+ * - `--section.key=value` is returned as text; the config's schema gives it a type (presets.ts).
+ * - An unknown, missing or ill-typed option is a `UsageError`: one line, exit code 2.
  */
 import { parseArgs } from "node:util";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
 import { COMMANDS, type CommandName } from "./commands.ts";
 
 export interface Flag {
-  /** A list is a text for each time that the flag is given; of any other, the last one holds. */
-  readonly type: "text" | "number" | "count" | "switch" | "list";
+  /** "list" may be repeated and collects its values; of the others the last value counts. */
+  readonly type: "text" | "number" | "count" | "port" | "switch" | "list";
   /** Placeholder in help: "FILE", "N". */
   readonly value?: string;
   readonly text: string;
-  /** The config key that the flag is short for: `--updates 5` is `--learner.updates=5`. */
+  /** The config key that the flag abbreviates: `--updates 5` is `--learner.updates=5`. */
   readonly key?: string;
 }
 
@@ -22,9 +22,9 @@ export interface Command {
   readonly name: CommandName;
   readonly flags: Readonly<Record<string, Flag>>;
   readonly examples: readonly string[];
-  /** Words besides flags: how help shows them, and the most there may be. None if left out. */
+  /** Words besides flags: their placeholder in help, and how many there may be. Without it there may be none. */
   readonly words?: { readonly show: string; readonly text: string; readonly max: number };
-  /** Left out if `--section.key=value` is not taken; else it knows which key a mistyped one may have meant. */
+  /** Present if the command takes `--section.key=value`; suggests a key for a mistyped one. */
   readonly overrides?: { nearest(path: string): string | null };
 }
 
@@ -32,21 +32,25 @@ interface Values {
   readonly text: string;
   readonly number: number;
   readonly count: number;
+  readonly port: number;
   readonly switch: boolean;
   readonly list: readonly string[];
 }
 type ValueOf<F extends Flag> = Values[F["type"]];
 
+export type FlagValues<F extends Readonly<Record<string, Flag>>> = { readonly [K in keyof F]?: ValueOf<F[K]> };
+
 export interface Parsed<C extends Command> {
-  readonly flags: { readonly [K in keyof C["flags"]]?: ValueOf<C["flags"][K]> };
+  readonly flags: FlagValues<C["flags"]>;
   readonly words: readonly string[];
-  /** In the order given. `source` is what was typed. */
+  /** In the order given. */
   readonly overrides: readonly Override[];
 }
 
 export interface Override {
   readonly path: string;
   readonly text: string;
+  /** As it was typed, for error messages. */
   readonly source: string;
 }
 
@@ -54,7 +58,7 @@ export class UsageError extends Error {
   override readonly name = "UsageError";
 }
 
-/** @throws {UsageError} for the first thing that the command does not take. */
+/** @throws {UsageError} for the first option that the command does not take. */
 export function parseOptions<const C extends Command>(command: C, args: readonly string[]): Parsed<C> {
   const { tokens } = parseArgs({
     args: [...args],
@@ -76,40 +80,43 @@ export function parseOptions<const C extends Command>(command: C, args: readonly
       words.push(token.value);
       continue;
     }
-    const flag = Object.hasOwn(command.flags, token.name) ? command.flags[token.name] : undefined;
+    const { name, rawName } = token;
+    const flag = Object.hasOwn(command.flags, name) ? command.flags[name] : undefined;
     if (flag !== undefined) {
-      const value = flagValue(token.rawName, flag, token.value);
-      flags[token.name] = flag.type === "list" ? [...((flags[token.name] as string[]) ?? []), String(value)] : value;
+      const value = flagValue(rawName, flag, token.value);
+      flags[name] = flag.type === "list" ? [...((flags[name] as string[]) ?? []), String(value)] : value;
       if (flag.key !== undefined) {
-        overrides.push({ path: flag.key, text: String(value), source: `${token.rawName} ${value}` });
+        overrides.push({ path: flag.key, text: String(value), source: `${rawName} ${value}` });
       }
-    } else if (command.overrides && token.name.includes(".")) {
-      if (token.value === undefined)
-        throw new UsageError(`${token.rawName} needs a value: write ${token.rawName}=VALUE`);
-      overrides.push({ path: token.name, text: token.value, source: `${token.rawName}=${token.value}` });
+    } else if (command.overrides && name.includes(".")) {
+      if (token.value === undefined) throw new UsageError(`${rawName} needs a value: write ${rawName}=VALUE`);
+      overrides.push({ path: name, text: token.value, source: `${rawName}=${token.value}` });
     } else {
-      throw unknownFlag(command, token.rawName, token.name);
+      throw unknownFlag(command, rawName, name);
     }
   }
   checkWords(command, words);
   return { flags: flags as Parsed<C>["flags"], words, overrides };
 }
 
+const NUMBERS = {
+  number: { is: Number.isFinite, words: "number" },
+  count: { is: (n: number) => Number.isSafeInteger(n) && n >= 0, words: "whole number, 0 or more" },
+  port: { is: (n: number) => Number.isInteger(n) && n >= 0 && n <= 65_535, words: "number from 0 to 65535" },
+};
+
 function flagValue(name: string, flag: Flag, value: string | undefined): string | number | boolean {
   if (flag.type === "switch") {
     if (value !== undefined) throw new UsageError(`${name} takes no value, got "${value}"`);
     return true;
   }
-  if (value === undefined || value === "")
+  if (value === undefined || value === "") {
     throw new UsageError(`${name} needs a value: write ${name} ${flag.value ?? "VALUE"}`);
+  }
   if (flag.type === "text" || flag.type === "list") return value;
   const number = Number(value);
-  const good = flag.type === "count" ? Number.isSafeInteger(number) && number >= 0 : Number.isFinite(number);
-  if (value.trim() === "" || !good) {
-    throw new UsageError(
-      `${name} takes a ${flag.type === "count" ? "whole number, 0 or more" : "number"}, got "${value}"`,
-    );
-  }
+  const { is, words } = NUMBERS[flag.type];
+  if (value.trim() === "" || !is(number)) throw new UsageError(`${name} takes a ${words}, got "${value}"`);
   return number;
 }
 
@@ -121,19 +128,18 @@ function unknownFlag(command: Command, rawName: string, name: string): UsageErro
 function checkWords(command: Command, words: readonly string[]): void {
   const max = command.words?.max ?? 0;
   if (words.length <= max) return;
-  const taken = max === 0 ? "takes flags only" : `takes at most ${max} (${command.words!.show})`;
-  throw new UsageError(`${command.name} does not understand "${words[max]}": it ${taken}`);
+  const allowed = max === 0 ? "takes flags only" : `takes at most ${max} (${command.words!.show})`;
+  throw new UsageError(`${command.name} does not understand "${words[max]}": it ${allowed}`);
 }
 
-/** The command's page of help. */
 export function helpText(command: Command): string {
   const rows: [string, string][] = Object.entries(command.flags).map(([name, flag]) => [
     flag.type === "switch" ? `--${name}` : `--${name} ${flag.value ?? "VALUE"}`,
     flag.text,
   ]);
   if (command.words !== undefined) rows.unshift([command.words.show, command.words.text]);
-  if (command.overrides) rows.push(["--section.key=VALUE", "Any key of the config; `bun run config` lists them"]);
-  rows.push(["--help", "This page"], ["--verbose", "With an error, also where in the code it came from"]);
+  if (command.overrides) rows.push(["--section.key=VALUE", "Any config key; `bun run config` lists them"]);
+  rows.push(["--help", "Print this page"], ["--verbose", "Print the stack of an error"]);
   const width = Math.max(...rows.map(([left]) => left.length));
   return [
     `bun run ${command.name}: ${COMMANDS[command.name]}`,
@@ -145,7 +151,7 @@ export function helpText(command: Command): string {
   ].join("\n");
 }
 
-/** True if help was asked for; then it has been printed, and the command is done. */
+/** Prints the help and returns true if `args` ask for it. */
 export function helped(command: Command, args: readonly string[]): boolean {
   if (!args.some((arg) => arg === "--help" || arg === "-h")) return false;
   console.log(helpText(command));

@@ -1,43 +1,50 @@
 /**
- * From files and flags to a run's config. Layers, lowest first: defaults; what the env needs (configs/env/TAG.yaml);
- * the preset (configs/NAME.yaml); the file of --config; flags and --section.key=value in the order given.
+ * Makes a run's config from files and flags. Layers, lowest first: defaults; the env's file (configs/env/TAG.yaml); the preset
+ * (configs/NAME.yaml); the file of --config; flags and --section.key=value in the order given.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { composeRunConfig, type RunConfig, runKeys } from "../../actors/config/config.ts";
 import { ConfigError } from "../../actors/config/error.ts";
 import { type Layer, merge, oneValue, parseLayer } from "../../actors/config/layers.ts";
+import { messageOf } from "../../actors/errors.ts";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
 import { type Flag, type Override, UsageError } from "./options.ts";
 
 const root = join(import.meta.dir, "../../configs");
 
 export const DEFAULT_PRESET = "quickstart";
-/** What a pretrained model needs; taken with --model. */
+/** The default preset with --model. */
 const PRETRAINED_PRESET = "pretrained";
 
-/** Flags of every command that takes a run's config. */
+/** Flags of the commands that take a run's config. */
 export const configFlags = {
   preset: {
     type: "text",
     value: "NAME",
-    text: `A file of configs/, without .yaml; ${DEFAULT_PRESET} if left out, with --model pretrained`,
+    text: `A file of configs/, without .yaml (${DEFAULT_PRESET}; with --model ${PRETRAINED_PRESET})`,
   },
-  config: { type: "text", value: "FILE", text: "A YAML file of your own, over the preset" },
+  config: { type: "text", value: "FILE", text: "Your own YAML file; its keys override the preset" },
   model: {
     type: "text",
     value: "DIR",
-    text: "Hugging Face model to train: a folder, or hf:OWNER/NAME[@REV]",
+    text: "Hugging Face model to train: a folder, or hf:OWNER/NAME[@REVISION]",
     key: "model.path",
   },
-  env: { type: "text", value: "TAG", text: "What to play, as SimpleSokoban, FrozenLake, Bandit", key: "env.tag" },
+  env: { type: "text", value: "TAG", text: "Env to play: SimpleSokoban, FrozenLake, Bandit, …", key: "env.tag" },
   updates: { type: "count", value: "N", text: "Reinforcement updates", key: "learner.updates" },
-  minutes: { type: "number", value: "M", text: "Stop after so much reinforcement", key: "learner.minutes" },
+  minutes: { type: "number", value: "M", text: "Stop after M minutes of reinforcement", key: "learner.minutes" },
   samplers: { type: "count", value: "N", text: "Sampler processes", key: "sampler.count" },
   "env-servers": { type: "count", value: "N", text: "Env server processes", key: "envServer.count" },
   seed: { type: "count", value: "N", text: "Seed of the run", key: "seed" },
-  engine: { type: "text", value: "NAME", text: "auto, compiled, tensorflow or eager", key: "engine.name" },
-  device: { type: "text", value: "NAME", text: "auto, cpu, cuda or webgpu", key: "engine.device" },
+  engine: {
+    type: "text",
+    value: "NAME",
+    text: "Compute engine: auto, compiled, tensorflow or eager",
+    key: "engine.name",
+  },
+  device: { type: "text", value: "NAME", text: "Device: auto, cpu, cuda or webgpu", key: "engine.device" },
+  port: { type: "port", value: "N", text: "Port of the page; 0 for any free one", key: "metrics.port" },
 } as const satisfies Record<string, Flag>;
 
 export interface ConfigChoice {
@@ -46,14 +53,14 @@ export interface ConfigChoice {
 }
 
 /**
- * @throws {UsageError} for a preset or file that is not there.
- * @throws {ConfigError} for what is wrong in it.
+ * @throws {UsageError} if the preset or file does not exist.
+ * @throws {ConfigError} for the faults in it.
  */
 export function chooseConfig({ flags, overrides }: ConfigChoice): RunConfig {
   const pretrained = overrides.some(({ path }) => path === "model.path");
   const layers: Layer[] = [presetLayer(flags.preset ?? (pretrained ? PRETRAINED_PRESET : DEFAULT_PRESET))];
   if (flags.config !== undefined) layers.push(fileLayer(flags.config));
-  // Flags are set side by side: a choice of algorithm is not laid over the flags before it.
+  // A change of algorithm resets its settings, so it must come before the other flags.
   const isAlgorithm = ({ path }: Override) => Number(path === "learner.algorithm");
   const ordered = overrides.toSorted((a, b) => isAlgorithm(b) - isAlgorithm(a));
   for (const { path, text, source } of ordered) layers.push(overrideLayer(path, text, source));
@@ -61,7 +68,7 @@ export function chooseConfig({ flags, overrides }: ConfigChoice): RunConfig {
   return composeRunConfig(env === null ? layers : [env, ...layers]);
 }
 
-/** Names that --preset takes. */
+/** Values of --preset. */
 export function presetNames(): string[] {
   return yamlNames(root);
 }
@@ -79,11 +86,11 @@ function fileLayer(file: string): Layer {
     return parseLayer(readFileSync(file, "utf8"), file);
   } catch (error) {
     if (error instanceof ConfigError) throw error;
-    throw new UsageError(`cannot read --config ${file}: ${error instanceof Error ? error.message : error}`);
+    throw new UsageError(`cannot read --config ${file}: ${messageOf(error)}`);
   }
 }
 
-/** @throws {UsageError} if the key is unknown or the text is none of its values. */
+/** @throws {UsageError} if the key is unknown or does not take the text. */
 export function overrideLayer(path: string, text: string, source: string): Layer {
   try {
     return oneValue(source, path, runKeys.value(path, text));
@@ -92,7 +99,7 @@ export function overrideLayer(path: string, text: string, source: string): Layer
   }
 }
 
-/** Budgets and warm start that fit the chosen env, where it has a file of its own. */
+/** Budgets and warm start of the chosen env; null if it has no file. */
 export function envLayer(layers: readonly Layer[]): Layer | null {
   const tag = (merge(layers)["env"] as { tag?: unknown } | undefined)?.tag;
   const folder = join(root, "env");

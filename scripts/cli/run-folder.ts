@@ -1,14 +1,14 @@
 /**
- * The folder of a run: a new one, or that of a run to go on with. Knows no processes.
+ * The folder of a run: a new one, or the one to resume. Knows no processes.
  *
- * - A new folder is made with its config in it, or not at all. None that exists is ever taken.
+ * - A new folder is created with its config in it, or not at all. An existing folder is never used for a new run.
  */
-
 import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { RunConfig, withoutSecrets } from "../../actors/config/config.ts";
 import { merge } from "../../actors/config/layers.ts";
 import { brokenRules } from "../../actors/config/rules.ts";
+import { messageOf } from "../../actors/errors.ts";
 import { shortText } from "../../actors/play/envs-of-run.ts";
 import { readRunConfig } from "../../actors/policy/saved-policy.ts";
 import { type Override, UsageError } from "./options.ts";
@@ -19,25 +19,25 @@ export interface RunFolder {
   readonly config: RunConfig;
 }
 
-/** The settings of a run, in its folder; secrets are not in it. */
+/** The run's config without its secrets. */
 const CONFIG_FILE = "config.json";
 const REPORT_FILE = "report.json";
 
-/** Longest name of a run; it travels in messages. */
+/** Messages carry the name. */
 const NAME_MAX = 64;
 
-/** What a resumed run may be told anew: where it can be reached, and the secrets that its folder does not hold. */
-const RENEWABLE = ["metrics.", "transport.", "join."];
+/** Sections that a resumed run may change: its addresses, and the secrets that its folder does not hold. */
+const CHANGEABLE = ["metrics.", "transport.", "join."];
 
-/** @param wanted  its path; the first free one under runs/ if left out */
+/** @param wanted  its path; without it the first free one under runs/ */
 export function newRun(config: RunConfig, wanted: string | undefined): RunFolder {
   const folder = wanted ?? freshFolder(shortText(config));
   const name = basename(folder);
   if (name.length > NAME_MAX) {
-    throw new UsageError(`the name of a run has at most ${NAME_MAX} letters, ${name} has ${name.length}`);
+    throw new UsageError(`the name of a run has at most ${NAME_MAX} characters, ${name} has ${name.length}`);
   }
   if (existsSync(folder)) {
-    throw new UsageError(`${folder} exists; name another --run-dir, or go on with it: --resume ${folder}`);
+    throw new UsageError(`${folder} exists; choose another --run-dir, or resume it: --resume ${folder}`);
   }
   mkdirSync(dirname(folder), { recursive: true });
   mkdirSync(folder);
@@ -45,19 +45,19 @@ export function newRun(config: RunConfig, wanted: string | undefined): RunFolder
     writeFileSync(join(folder, CONFIG_FILE), `${JSON.stringify(withoutSecrets(config), null, 2)}\n`, { flush: true });
   } catch (error) {
     rmSync(folder, { recursive: true });
-    throw new Error(`cannot begin a run in ${folder}: ${error instanceof Error ? error.message : error}`);
+    throw new Error(`cannot start a run in ${folder}: ${messageOf(error)}`);
   }
   return { folder, config };
 }
 
-/** @param overrides  only of the keys that a resumed run may be told anew */
+/** @param overrides  of `CHANGEABLE` sections only */
 export function oldRun(folder: string, overrides: readonly Override[]): RunFolder {
   const file = join(folder, CONFIG_FILE);
   if (!existsSync(file)) throw new UsageError(`no run in ${folder}: there is no ${CONFIG_FILE}`);
   if (existsSync(join(folder, REPORT_FILE))) {
     throw new UsageError(`the run in ${folder} is finished; start a new one`);
   }
-  const fixed = overrides.find(({ path }) => !RENEWABLE.some((section) => path.startsWith(section)));
+  const fixed = overrides.find(({ path }) => !CHANGEABLE.some((section) => path.startsWith(section)));
   if (fixed !== undefined) {
     throw new UsageError(
       `${fixed.source}: a resumed run keeps its config, except for metrics.*, transport.* and join.*`,
@@ -73,7 +73,7 @@ export function oldRun(folder: string, overrides: readonly Override[]): RunFolde
 
 export const reportFile = ({ folder }: RunFolder): string => join(folder, REPORT_FILE);
 
-/** runs/2026-11-20-simplesokoban-1: the first of these names that is free. */
+/** runs/2026-11-20-simplesokoban-1, with the first number that is free. */
 function freshFolder(tag: string): string {
   const day = new Date().toISOString().slice(0, 10);
   for (let n = 1; ; n++) {

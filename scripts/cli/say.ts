@@ -1,7 +1,7 @@
-/** What commands tell a person besides their result. */
+/** Lines for a person on standard error, besides a command's result. */
 import { visible } from "../../actors/dashboard/client/text.ts";
 
-/** A line on standard error. What is in it may come from a model, an env or a server: its controls are shown, not obeyed. */
+/** Prints a line. It may quote a model, an env or a server, so control characters are made visible. */
 export function say(text: string): void {
   process.stderr.write(`${visible(text)}\n`);
 }

@@ -80,6 +80,19 @@ test(
   LONG,
 );
 
+test(
+  "--smoke goes through two updates of the preset for pretrained models",
+  async () => {
+    const flags = ["--model", modelOf("qwen2"), "--smoke", "--port", "0", "--run-dir", join(home, "smoke"), "--json"];
+    const { code, out } = await new RunProcess(join(home, "smoke"), flags).ended;
+    expect(code).toBe(0);
+    const report = JSON.parse(out.trimEnd().split("\n").at(-1)!);
+    // 2 updates of 2 groups of 2; 2 boards before, after, and at temperature 1.
+    expect(report).toMatchObject({ env: "SimpleSokoban", updates: 2, episodes: 2 * 4 + 3 * 2 });
+  },
+  LONG,
+);
+
 test.each(["qwen3", "llama"])(
   "%s, with a critic and a KL term",
   async (name) => {

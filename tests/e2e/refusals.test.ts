@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import { join } from "node:path";
 import { jsonService } from "../envs/outside/json-service.ts";
 import { describeWhere } from "../needs.ts";
-import { command, root } from "../scripts/command.ts";
+import { CommandProcess, command, root } from "../scripts/command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 import { LONG, RunProcess, Runs } from "./run-process.ts";
 
@@ -55,10 +55,10 @@ const usage: [string[], string][] = [
     ["--config", "/nowhere.yaml"],
     "cannot read --config /nowhere.yaml: ENOENT: no such file or directory, open '/nowhere.yaml'",
   ],
-  [["--run-dir", there, ANY_PORT], `${there} exists; name another --run-dir, or go on with it: --resume ${there}`],
+  [["--run-dir", there, ANY_PORT], `${there} exists; choose another --run-dir, or resume it: --resume ${there}`],
   [
     ["--run-dir", join(place, "x".repeat(65)), ANY_PORT],
-    `the name of a run has at most 64 letters, ${"x".repeat(65)} has 65`,
+    `the name of a run has at most 64 characters, ${"x".repeat(65)} has 65`,
   ],
   [["--resume", wanted], `no run in ${wanted}: there is no config.json`],
   [["--resume", finished], `the run in ${finished} is finished; start a new one`],
@@ -100,7 +100,7 @@ describe("impossible", () => {
     await taken.stop(true);
     const message =
       `cannot serve the page on 127.0.0.1:${port}: the port is in use. Stop the other program, or choose ` +
-      "--metrics.port=N (--metrics.port=0 for any free port).";
+      "--port N (--port 0 for any free port).";
     expect({ code, out, err }).toEqual({ code: 1, out: "", err: `error: ${message}\n` });
     expect(existsSync(wanted)).toBe(false);
   });
@@ -117,15 +117,9 @@ describe("impossible", () => {
 });
 
 /** Runs with mounts of its own, which are gone when it ends. Only root may have them. */
-const mounted = async (mount: string, args: readonly string[]) => {
-  const line = `${mount} && exec "$@"`;
-  const child = Bun.spawn(
-    ["unshare", "-m", "bash", "-c", `${line}`, "bash", process.execPath, "scripts/run.ts", "cluster", ...args],
-    { cwd: root, stdio: ["ignore", "pipe", "pipe"] },
-  );
-  const [out, err, code] = await Promise.all([child.stdout.text(), child.stderr.text(), child.exited]);
-  return { code, out, err };
-};
+const mounted = (mount: string, args: readonly string[]) =>
+  new CommandProcess(["cluster", ...args], { wrap: ["unshare", "-m", "bash", "-c", `${mount} && exec "$@"`, "bash"] })
+    .ended;
 const mayMount = Bun.spawnSync(["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]).success;
 
 describeWhere(mayMount ? null : "this account may not mount file systems", "on a broken system", () => {
@@ -137,7 +131,7 @@ describeWhere(mayMount ? null : "this account may not mount file systems", "on a
       const { folder, args } = runs.fresh(short);
       const { code, err } = await mounted("mount -t tmpfs -o ro tmpfs /dev/shm", args);
       expect(code).toBe(0);
-      const text = `there is no /dev/shm that can be written, so weights go through ${folder}; slower on a slow disk`;
+      const text = `/dev/shm cannot be written, so weights go through ${folder}, which is slower on a slow disk`;
       expect(err).toContain(`warning: learner: ${text}\n`);
       expect(readdirSync(folder).filter((name) => name.startsWith("bunraku-"))).toEqual([]);
     },

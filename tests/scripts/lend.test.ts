@@ -1,4 +1,4 @@
-/** What `bun run sampler` and `bun run env-server` refuse before they connect anywhere: one line, exit code 2. */
+/** What `bun run sampler` and `bun run env-server` refuse before they connect: one line, exit code 2. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -13,13 +13,13 @@ const at = ["--join", "wss://127.0.0.1:1"];
 
 describe.each(["sampler", "env-server"])("bun run %s", (name) => {
   test.each<[string, string[], number]>([
-    ["say where: --join ws://HOST:PORT, or wss:// for TLS", [], 2],
+    ["--join is missing: write --join ws://HOST:PORT, or wss:// for TLS", [], 2],
     [
-      "a run lets nobody in without its token: --token-file FILE, or BUNRAKU_TOKEN in the environment",
+      "the run's token is missing: give --token-file FILE, or set BUNRAKU_TOKEN in the environment",
       ["--join", "ws://127.0.0.1:1"],
       2,
     ],
-    ["--token and --token-file both say the token; keep one", [...at, "--token", "x", "--token-file", token], 2],
+    ["give --token or --token-file, not both", [...at, "--token", "x", "--token-file", token], 2],
     [
       `cannot read --token-file: ENOENT: no such file or directory, open '${folder}/none'`,
       [...at, "--token-file", join(folder, "none")],

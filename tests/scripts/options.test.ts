@@ -71,7 +71,8 @@ describe("what a run is made of", () => {
 
   test("later wins: preset, then file, then flags in their order", async () => {
     const mine = file("mine.yaml", "learner: {updates: 7, gradClip: 2}\nseed: 5\n");
-    const made = await config("--config", mine, "--updates", "9", "--seed=6", "--learner.updates=8");
+    const made = await config("--config", mine, "--updates", "9", "--seed=6", "--learner.updates=8", "--port", "0");
+    expect(made.metrics.port).toBe(0);
     expect([made.seed, made.learner.updates, made.learner.gradClip, made.env.tag]).toEqual([6, 8, 2, "SimpleSokoban"]);
   });
 
@@ -109,6 +110,7 @@ describe("what was typed wrong is refused in one line, with exit code 2", () => 
     [["--updates"], "--updates needs a value: write --updates N"],
     [["--updates", "many"], '--updates takes a whole number, 0 or more, got "many"'],
     [["--updates=-1"], '--updates takes a whole number, 0 or more, got "-1"'],
+    [["--port", "65536"], '--port takes a number from 0 to 65535, got "65536"'],
     [["--minutes", "soon"], '--minutes takes a number, got "soon"'],
     [["--json=yes"], '--json takes no value, got "yes"'],
     [["Bandit"], 'config does not understand "Bandit": it takes flags only'],

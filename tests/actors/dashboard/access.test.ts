@@ -189,7 +189,7 @@ describe("serveDashboard", () => {
     await expect(serve("127.0.0.1", port)).rejects.toThrow(
       new Error(
         `cannot serve the page on 127.0.0.1:${port}: the port is in use. ` +
-          "Stop the other program, or choose --metrics.port=N (--metrics.port=0 for any free port).",
+          "Stop the other program, or choose --port N (--port 0 for any free port).",
       ),
     );
     await served.stop();

@@ -100,7 +100,7 @@ test("a port in use is one line that says which port and what to do", async () =
   expect(lines.filter(({ level }) => level === "error").map(({ text }) => text)).toEqual([
     expect.stringContaining(
       `cannot serve the page on 127.0.0.1:${taken.port}: the port is in use. ` +
-        "Stop the other program, or choose --metrics.port=N (--metrics.port=0 for any free port).",
+        "Stop the other program, or choose --port N (--port 0 for any free port).",
     ),
   ]);
   await taken.stop();

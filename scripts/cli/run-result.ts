@@ -1,0 +1,58 @@
+/** What `bun run cluster` prints when a run has ended: success before and after, time and memory. */
+import { percent } from "../../actors/dashboard/client/text.ts";
+import type { Report } from "../../actors/training/report.ts";
+import type { MemoryUse } from "./memory.ts";
+
+/** @param temperature  of validation. */
+export function resultTable(report: Report, temperature: number, folder: string, memory: readonly MemoryUse[]): string {
+  const { success, successAtOne, minutes, minutesInAll, updates, tokensPerSecond } = report;
+  const rows: [string, number | null, number | null, string][] = [
+    ["random", success.random, null, "a player that chooses every action by chance"],
+    ["taught", success.taught, successAtOne.taught, "the warm start, before its last stage"],
+    ["before", success.before, null, "the policy that reinforcement started from"],
+    ["after", success.after, successAtOne.after, `the policy after ${updates} updates`],
+    ["best possible", success.best, null, "the optimal player on the same boards"],
+  ];
+  if (success.expert !== null) {
+    rows.push(["expert", success.expert, null, "a scripted player; the best possible is unknown"]);
+  }
+  return [
+    "",
+    `${"success".padEnd(13)} ${cell(`T ${temperature}`)} ${cell("T 1")}`,
+    ...rows.map(
+      ([name, at, atOne, text]) => `${name.padEnd(13)} ${cell(percent(at))} ${cell(percent(atOne))}   ${text}`,
+    ),
+    ...envLines(report.envs),
+    "",
+    `${minutes.toFixed(1)} min of reinforcement, ${minutesInAll.toFixed(1)} min in all; ${tokensPerSecond.toFixed(0)} tokens/s`,
+    ...memoryLines(memory),
+    `the run is in ${folder}`,
+  ].join("\n");
+}
+
+const cell = (text: string) => text.padStart(8);
+
+/** For a mix, the success of each env. */
+function envLines(envs: Report["envs"]): string[] {
+  if (envs === null) return [];
+  const width = Math.max(...Object.keys(envs).map((name) => name.length));
+  const columns = ["random", "before", "after", "best"] as const;
+  return [
+    "",
+    `${"".padEnd(width)} ${columns.map(cell).join(" ")}`,
+    ...Object.entries(envs).map(([name, success]) => {
+      return `${name.padEnd(width)} ${columns.map((column) => cell(percent(success[column]))).join(" ")}`;
+    }),
+  ];
+}
+
+function memoryLines(memory: readonly MemoryUse[]): string[] {
+  if (memory.length === 0) return [];
+  const mib = (bytes: number, digits = 0) => (bytes / 2 ** 20).toFixed(digits);
+  const total = memory.reduce((sum, { peakBytes }) => sum + peakBytes, 0);
+  const parts = memory.map(({ actor, peakBytes, slopeBytesPerMinute: slope }) => {
+    const growth = slope === null ? "" : ` (${slope >= 0 ? "+" : ""}${mib(slope, 1)}/min)`;
+    return `${actor} ${mib(peakBytes)}${growth}`;
+  });
+  return [`memory at most ${mib(total)} MiB: ${parts.join(", ")}`];
+}

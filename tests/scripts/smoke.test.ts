@@ -1,0 +1,33 @@
+/** `--smoke`: every preset and env becomes a valid run of two tiny updates. A real one is in e2e/pretrained. */
+import { expect, test } from "bun:test";
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import { RunConfig } from "../../actors/config/config.ts";
+import { brokenRules } from "../../actors/config/rules.ts";
+import { chooseConfig, presetNames } from "../../scripts/cli/presets.ts";
+import { smokeConfig } from "../../scripts/cli/smoke.ts";
+import { command, root } from "./command.ts";
+
+const tags = readdirSync(join(root, "configs/env")).map((file) => file.replace(".yaml", ""));
+const choices: [string, string][] = [
+  ...presetNames().map((name): [string, string] => ["--preset", name]),
+  ...tags.map((tag): [string, string] => ["--env", tag]),
+];
+
+test.each(choices)("%s %s", (flag, value) => {
+  const overrides = flag === "--env" ? [{ path: "env.tag", text: value, source: flag }] : [];
+  const config = chooseConfig({ flags: flag === "--preset" ? { preset: value } : {}, overrides });
+  const smoke = smokeConfig(config);
+  expect(RunConfig.parse(smoke)).toEqual(smoke);
+  expect(brokenRules(smoke)).toEqual([]);
+  const { rollout, env, learner, validate, warmStart } = smoke;
+  const turns = Math.max(env.turnsMax, ...env.mix.map(({ turnsMax }) => turnsMax!));
+  expect(learner.updates * rollout.groups * rollout.groupSize * turns * rollout.replyTokensMax).toBeLessThan(2000);
+  expect(validate.episodes).toBe(2);
+  expect(warmStart.stages.reduce((sum, { steps, batch }) => sum + steps * batch, 0)).toBeLessThan(100);
+});
+
+test("cannot resume a run", async () => {
+  const { code, err } = await command(["cluster", "--resume", "runs/a", "--smoke"]);
+  expect([code, err]).toEqual([2, "error: --smoke starts a new run; leave --resume out\n"]);
+});
