@@ -8,11 +8,10 @@ import { z } from "zod";
 import { runKeys } from "../actors/config/config.ts";
 import { EARLY_STOPS, HealthConfig } from "../actors/config/health.ts";
 import { type Layer, merge } from "../actors/config/layers.ts";
-import { type MetricName, partName, splitName } from "../actors/metrics/metrics.ts";
+import { type MetricName, type MetricValues, partName, splitName } from "../actors/metrics/metrics.ts";
 import { Store } from "../actors/metrics-sink/store.ts";
 import { envNames } from "../actors/play/envs-of-run.ts";
-import { checkup, endsRun, HEALTH_START, MEASURED, measuredOf, type Told } from "../actors/training/health.ts";
-import type { Values } from "../actors/training/update-metrics.ts";
+import { checkup, endsRun, HEALTH_START, type HealthNotice, MEASURED, measuredOf } from "../actors/training/health.ts";
 import { type Command, helped, type Override, parseOptions, UsageError } from "./cli/options.ts";
 import { overrideLayer } from "./cli/presets.ts";
 
@@ -38,7 +37,7 @@ export async function main(args: string[]): Promise<number> {
   return 0;
 }
 
-interface Said extends Told {
+interface Said extends HealthNotice {
   readonly update: number;
 }
 
@@ -70,11 +69,11 @@ function diagnose(run: string, overrides: readonly Override[]): Diagnosis {
     const one = checkup(state, measured, { ...config, stopEarly: [] });
     state = one.state;
     verdict = state.verdict;
-    if (!over) told.push(...one.told.map((said) => ({ update, ...said })));
+    if (!over) told.push(...one.notices.map((said) => ({ update, ...said })));
     over ||= one.due !== null && endsRun(one.due);
     const all = checkup(watched, measured, { ...config, ladder: [], stopEarly: [...EARLY_STOPS] });
     watched = all.state;
-    const [stop] = all.told.filter(({ kind }) => kind === "early-stop");
+    const [stop] = all.notices.filter(({ kind }) => kind === "early-stop");
     const known = ({ text }: Said) => text.split(":")[0] === stop?.text.split(":")[0];
     if (stop !== undefined && !earlyStops.some(known)) earlyStops.push({ update, ...stop });
   }
@@ -82,7 +81,7 @@ function diagnose(run: string, overrides: readonly Override[]): Diagnosis {
 }
 
 /** Of a validation: that of the env which was solved least. */
-function lowestSuccess(values: Values = {}): number | undefined {
+function lowestSuccess(values: MetricValues = {}): number | undefined {
   const shares = Object.entries(values).filter(([name]) => splitName(name).row === "validate/success");
   return shares.length === 0 ? undefined : Math.min(...shares.map(([, share]) => share));
 }
@@ -105,7 +104,7 @@ function healthConfig(run: string, overrides: readonly Override[]): HealthConfig
 }
 
 /** By update. Of an update that was repeated, after resuming or rolling back, the last one counts. */
-function readValues(run: string): Map<number, Values> {
+function readValues(run: string): Map<number, MetricValues> {
   const path = join(run, "run.sqlite");
   if (!existsSync(path)) throw new UsageError(`no run in ${run}: there is no run.sqlite`);
   const store = new Store({ path, durability: "normal", wallClock: Date.now });

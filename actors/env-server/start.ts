@@ -1,18 +1,29 @@
 /** An env server as one actor of a run: what its process, or its share of a single process, starts. */
-import type { ActorContext, ActorKind } from "../actor.ts";
+import type { ActorContext, ActorKind, Running } from "../actor.ts";
+import type { RunConfig } from "../config/config.ts";
 import type { Meter } from "../metrics/meter.ts";
 import { episodeOpener, type OpenEpisode } from "../play/envs-of-run.ts";
 import { type HostHandler, welcoming } from "../transport/handshake.ts";
 import { EnvServer } from "./env-server.ts";
 
-export const envServer: ActorKind = {
+/** The env server's door to the outside. A simulation replaces it. */
+export interface EnvServerPorts {
+  /** How episodes of one env are opened. */
+  episodeOpener(config: RunConfig, env: string): OpenEpisode;
+}
+
+export const envServer = {
   role: "env-server",
-  async start(config, { run, clock, meter, transport, listen, log }: ActorContext) {
+  async start(
+    config: RunConfig,
+    { run, clock, meter, transport, listen, log }: ActorContext,
+    ports: EnvServerPorts = { episodeOpener },
+  ): Promise<Running> {
     const envs = new Map<string, OpenEpisode>();
     const { episodesMax, idleMs, answerMsMax } = config.envServer;
     const server = new EnvServer({
       find(name) {
-        const open = envs.get(name) ?? episodeOpener(config, name);
+        const open = envs.get(name) ?? ports.episodeOpener(config, name);
         envs.set(name, open);
         return open;
       },
@@ -34,7 +45,7 @@ export const envServer: ActorKind = {
       },
     };
   },
-};
+} satisfies ActorKind;
 
 /** The same server, with its turns counted and timed. */
 function measured(server: EnvServer, meter: Meter): HostHandler {

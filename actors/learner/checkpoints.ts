@@ -1,8 +1,7 @@
 /**
- * What a learner keeps on disk, and how it goes on from there: checkpoints of its networks, and, where a KL term needs it, the
- * policy that reinforcement began with. When they are made is training.ts's affair; their files are checkpoint.ts's.
+ * The learner's files: checkpoints of its networks, and the reference policy, if a KL term needs one.
+ * training/saving.ts decides when they are written; checkpoint/ knows their format.
  */
-import { mkdirSync } from "node:fs";
 import {
   type Checkpoint,
   goBackTo,
@@ -11,49 +10,57 @@ import {
   loadCheckpoint,
   saveCheckpoint,
 } from "../checkpoint/checkpoint.ts";
+import type { Disk } from "../checkpoint/disk.ts";
 import { RunError } from "../errors.ts";
 import type { Remote } from "../process/worker-rpc.ts";
-import type { Progress } from "../training/report.ts";
+import type { Progress } from "../training/progress.ts";
 import { fill, type Networks } from "./networks.ts";
 import type { TrainerMethods } from "./trainer.ts";
 
-/** The newest that is whole; null if there is none. @param notUsed  is told of each that is not whole, and why */
+/** The newest intact checkpoint; null if there is none. @param skipped  called for each newer one, with the reason */
 export async function newestCheckpoint(
   folder: string,
-  notUsed: (path: string, reason: string) => void,
+  disk: Disk,
+  skipped: (path: string, reason: string) => void,
 ): Promise<Checkpoint | null> {
-  mkdirSync(folder, { recursive: true });
-  const { found, skipped } = await latestCheckpoint(folder);
-  for (const { path, reason } of skipped) notUsed(path, reason);
-  return found === null ? null : loadCheckpoint(found);
+  await disk.makeFolder(folder);
+  const latest = await latestCheckpoint(folder, disk);
+  for (const { path, reason } of latest.skipped) skipped(path, reason);
+  return latest.found === null ? null : loadCheckpoint(latest.found, disk);
 }
 
 export interface LearnerCheckpointsOptions {
+  /** Folder of the checkpoints. */
   readonly checkpoints: string;
   /** Folder of the policy that reinforcement began with. */
   readonly reference: string;
-  /** Checkpoints kept, beside those that somebody may still go back to. */
+  readonly disk: Disk;
+  /** Newest checkpoints kept; the best and the last healthy one are kept too. */
   readonly keep: number;
-  /** Digest of what speaks for the policy. */
+  /** Digest of the policy's tokenizer. */
   readonly tokenizer: string;
   readonly networks: Networks;
   readonly trainer: Remote<TrainerMethods>;
-  /** This run goes on from a checkpoint. */
-  readonly resumed: boolean;
+  /** The checkpoint that this process resumed from; null for a new run. */
+  readonly saved: Checkpoint | null;
 }
 
 export class LearnerCheckpoints {
   readonly #options: LearnerCheckpointsOptions;
+  /** Progress of the checkpoint that this process resumed from; null for a new run. */
+  readonly resumed: Progress | null;
 
   constructor(options: LearnerCheckpointsOptions) {
     this.#options = options;
+    this.resumed = options.saved === null ? null : (options.saved.state as Progress);
   }
 
+  /** @throws {CheckpointError} if it cannot be written; earlier checkpoints stay as they are */
   async save(progress: Progress): Promise<void> {
-    const { checkpoints, keep, tokenizer, trainer, networks } = this.#options;
+    const { checkpoints, disk, keep, tokenizer, trainer, networks } = this.#options;
     const { model, policy, critic } = networks;
     const steps = await trainer.steps();
-    await saveCheckpoint(checkpoints, {
+    const checkpoint: Checkpoint = {
       update: progress.update,
       model,
       tokenizer,
@@ -61,44 +68,43 @@ export class LearnerCheckpoints {
       policy: { ...policy, step: steps.policy },
       critic: critic === null ? null : { ...critic.memory, step: steps.critic! },
       criticHead: critic?.model.head === "both" ? "both" : "value",
-    });
-    const spared = [progress.best?.update, progress.health.healthyCheckpoint];
-    await keepCheckpoints(
-      checkpoints,
-      keep,
-      spared.filter((at) => typeof at === "number"),
-    );
+    };
+    await saveCheckpoint(checkpoints, checkpoint, disk);
+    const spared = [progress.best?.update, progress.health.healthyCheckpoint].filter((at) => typeof at === "number");
+    await keepCheckpoints(checkpoints, keep, spared, disk);
   }
 
+  /** Load the checkpoint of this update into the networks; later checkpoints are set aside. */
   async restore(update: number): Promise<Progress> {
-    const { checkpoints, networks, trainer } = this.#options;
-    const { policy, critic, state } = await loadCheckpoint(await goBackTo(checkpoints, update));
+    const { checkpoints, disk, networks, trainer } = this.#options;
+    const { policy, critic, state } = await loadCheckpoint(await goBackTo(checkpoints, update, disk), disk);
     fill(networks.policy, policy);
     if (networks.critic !== null) fill(networks.critic.memory, critic!);
     await trainer.goOnFrom({ policy: policy.step, critic: critic?.step ?? null });
     return state as Progress;
   }
 
+  /** From now on KL terms compare with the policy that reinforcement began with. */
   async keepReference(): Promise<void> {
     const { trainer, networks } = this.#options;
-    // The model that adapters belong to needs no keeping.
+    // With adapters the reference is the frozen model, which the trainer has.
     await trainer.keepReference(networks.frozen === null ? await this.#reference() : null);
   }
 
-  /** The policy that reinforcement began with, which checkpoints do not hold: kept once, in a folder of its own. */
+  /** Checkpoints do not hold the reference, so it is saved once, in a folder of its own. */
   async #reference(): Promise<Float32Array> {
-    const { reference, tokenizer, resumed, networks } = this.#options;
+    const { reference, disk, tokenizer, networks } = this.#options;
     const { model, policy } = networks;
-    if (!resumed) {
-      const still = new Float32Array(policy.parameters.length);
-      const start = { parameters: policy.parameters, moment: still, variance: still, step: 0 };
-      await saveCheckpoint(reference, { update: 0, model, tokenizer, state: {}, critic: null, policy: start });
+    if (this.resumed === null) {
+      const zeros = new Float32Array(policy.parameters.length);
+      const start = { parameters: policy.parameters, moment: zeros, variance: zeros, step: 0 };
+      await saveCheckpoint(reference, { update: 0, model, tokenizer, state: {}, critic: null, policy: start }, disk);
       return policy.parameters;
     }
-    const { found } = await latestCheckpoint(reference);
-    if (found !== null) return (await loadCheckpoint(found)).policy.parameters;
+    const { found } = await latestCheckpoint(reference, disk);
+    if (found !== null) return (await loadCheckpoint(found, disk)).policy.parameters;
     throw new RunError(
-      `${reference} holds no whole checkpoint, and a KL term needs the policy that the run began with`,
+      `${reference} holds no intact checkpoint of the policy that the run began with, which a KL term needs; restore it, or start a new run`,
     );
   }
 }

@@ -28,6 +28,9 @@ export interface DispatcherOptions {
   readonly notice: (level: "info" | "warning" | "error", kind: string, text: string) => void;
 }
 
+/** Totals of the run so far. */
+export type TicketCounts = Pick<TicketBook, "expired" | "retried" | "ignored">;
+
 interface ConnectedSampler {
   readonly peer: Peer;
   /** Episodes that it plays at once. */
@@ -49,6 +52,10 @@ export class Dispatcher implements HostHandler {
 
   get samplerCount(): number {
     return this.#samplers.size;
+  }
+
+  get ticketCounts(): TicketCounts {
+    return this.#options.tickets;
   }
 
   /** The newest published policy. */

@@ -1,6 +1,7 @@
 /** The metrics sink as one actor of a run: the store, the actor that fills it, and the page that shows it. */
 import { join } from "node:path";
-import type { ActorKind } from "../actor.ts";
+import type { ActorContext, ActorKind, Running } from "../actor.ts";
+import type { RunConfig } from "../config/config.ts";
 import { apiContextOf } from "../dashboard/api-of-run.ts";
 import { serveDashboard } from "../dashboard/serve.ts";
 import { describeError } from "../errors.ts";
@@ -10,48 +11,77 @@ import { welcoming } from "../transport/handshake.ts";
 import { MetricsSink } from "./metrics-sink.ts";
 import { Store } from "./store.ts";
 
-/** Metrics and events wait at most so long, and at most so many of them, before they are written. */
+/** Metrics and events wait at most this long before they are written. */
 const FLUSH_MS = 200;
-const QUEUED_MAX = 10_000;
 /** Points read at once. */
 const PAGE = 1000;
 
-export const metricsSink: ActorKind = {
+/** Where the sink's rows go, and where people see them. */
+export interface OpenedStore {
+  readonly store: Pick<Store, "write">;
+  /** Of the page. */
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+/** The sink's door to the outside. A simulation replaces it. */
+export interface MetricsSinkPorts {
+  openStore(config: RunConfig, context: ActorContext): Promise<OpenedStore>;
+  /** Bound of the metrics and events that wait to be written. */
+  readonly queuedMax: number;
+}
+
+const realPorts: MetricsSinkPorts = { openStore, queuedMax: 10_000 };
+
+export const metricsSink = {
   role: "metrics-sink",
-  async start(config, { actor, run, folder, clock, log, meter, transport, listen }) {
-    const { learner, checkpoint, seed, metrics } = config;
-    const store = new Store({
-      path: join(folder, "run.sqlite"),
-      durability: checkpoint.durability,
-      wallClock: Date.now,
-    });
-    const page = await serveDashboard({
-      store,
-      ...metrics,
-      clock,
-      ...apiContextOf(config, folder),
-    });
-    store.startSession({ name: run, env: envsText(config), updates: learner.updates, seed });
-    if (metrics.tensorboard) followStore(store, folder, (text) => log.error("tensorboard", text));
-    const sink = new MetricsSink({ store, actor, clock, flushMs: FLUSH_MS, queuedMax: QUEUED_MAX });
+  async start(config: RunConfig, context: ActorContext, ports: MetricsSinkPorts = realPorts): Promise<Running> {
+    const { actor, run, folder, clock, log, meter, transport, listen } = context;
+    const { store, url, close } = await ports.openStore(config, context);
+    const sink = new MetricsSink({ store, actor, clock, flushMs: FLUSH_MS, queuedMax: ports.queuedMax });
     const listener = await transport.listen(listen, welcoming(run, sink));
-    log.info("page", page.url);
     meter.depth("queue/messages", () => sink.waiting);
     return {
       url: listener.address,
-      doing: () => `${page.url} ${sink.doing()}`,
+      doing: () => `${url} ${sink.doing()}`,
       told(message) {
         if (message.type === "actors") sink.takeActors(message.actors);
       },
       async stop() {
         await listener.close();
         if (!sink.flush()) log.error("store", `the last metrics and events of ${folder} could not be written`);
-        await page.stop();
-        store.close();
+        await close();
       },
     };
   },
-};
+} satisfies ActorKind;
+
+/** The run's store, the page that shows it, and TensorBoard's files if the config asks for them. */
+async function openStore(config: RunConfig, { run, folder, clock, log }: ActorContext): Promise<OpenedStore> {
+  const { learner, checkpoint, seed, metrics } = config;
+  const store = new Store({
+    path: join(folder, "run.sqlite"),
+    durability: checkpoint.durability,
+    wallClock: Date.now,
+  });
+  const page = await serveDashboard({
+    store,
+    ...metrics,
+    clock,
+    ...apiContextOf(config, folder),
+  });
+  store.startSession({ name: run, env: envsText(config), updates: learner.updates, seed });
+  if (metrics.tensorboard) followStore(store, folder, (text) => log.error("tensorboard", text));
+  log.info("page", page.url);
+  return {
+    store,
+    url: page.url,
+    async close() {
+      await page.stop();
+      store.close();
+    },
+  };
+}
 
 /** Event files grow with the store. What they cannot take is in the store, and exported from there (`bun run export`). */
 function followStore(store: Store, folder: string, failed: (text: string) => void): void {

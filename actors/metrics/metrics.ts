@@ -241,6 +241,8 @@ export const METRICS = {
 } as const satisfies Record<string, Metric>;
 
 export type MetricName = keyof typeof METRICS;
+/** Some metrics at one step. */
+export type MetricValues = Partial<Record<MetricName, number>>;
 export const METRIC_NAMES = Object.keys(METRICS) as readonly MetricName[];
 
 /** "train/success{env=FrozenLake}": a metric of one part. */

@@ -18,7 +18,7 @@ import { samplerEngine, thisMachine } from "../engine/choice.ts";
 import { describeError } from "../errors.ts";
 import type { Remote } from "../process/worker-rpc.ts";
 import type { PolicyMethods } from "../sampler/policy.ts";
-import type { Progress } from "../training/report.ts";
+import type { Progress } from "../training/progress.ts";
 import { batchName } from "../training/tickets-to-play.ts";
 import { weightsFolder } from "../weights/files.ts";
 import { roundToHalf } from "../weights/half.ts";

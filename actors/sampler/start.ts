@@ -1,12 +1,13 @@
 /** A sampler as one actor of a run. */
 import type { EnvTag } from "../../envs/tag.ts";
-import type { ActorKind } from "../actor.ts";
+import type { ActorContext, ActorKind, Running } from "../actor.ts";
+import type { RunConfig } from "../config/config.ts";
 import { samplerEngine, thisMachine } from "../engine/choice.ts";
 import type { Meter } from "../metrics/meter.ts";
 import { tagOf } from "../play/envs-of-run.ts";
 import { rulesOf } from "../play/play-episode.ts";
 import { policyOf } from "../policy/policy-of-run.ts";
-import { inThisThread, type Remote, startThread, withMethods } from "../process/worker-rpc.ts";
+import { inThisThread, type Remote, startThread, type Thread, withMethods } from "../process/worker-rpc.ts";
 import { connectByRoster } from "../supervisor/roster.ts";
 import { connectForever } from "../transport/reconnect.ts";
 import { EnvServers } from "./env-connections.ts";
@@ -16,30 +17,32 @@ import { Sampler } from "./sampler.ts";
 /** Tries of one episode on one sampler, each with an env server that lives. */
 const TRIES_MAX = 3;
 export const BACKOFF_MS = { first: 50, max: 1000 };
+export const HELLO_DEADLINE_MS = 5000;
 
-export const sampler: ActorKind = {
+/** The sampler's doors to the outside. A simulation replaces them. */
+export interface SamplerPorts {
+  /** Starts the policy; it loads weights when it is told to. */
+  startPolicy(config: RunConfig, context: ActorContext): Promise<Thread<PolicyMethods>>;
+}
+
+export const sampler = {
   role: "sampler",
-  async start(config, context) {
-    const { actor, run, clock, transport, uniform, log, token, meter } = context;
-    const { dialogue, model } = policyOf(config);
-    const thread = context.threads
-      ? startThread<PolicyMethods>(new URL("./policy-worker.ts", import.meta.url), context.fail)
-      : inThisThread(policyMethods());
+  async start(config: RunConfig, context: ActorContext, ports: SamplerPorts = { startPolicy }): Promise<Running> {
+    const { actor, run, clock, transport, uniform, log, meter } = context;
+    const { dialogue } = policyOf(config);
+    const thread = await ports.startPolicy(config, context);
     meter.divide(["time/weights", "time/policy", "time/env"], "time/tickets");
-    const { slots, threads } = config.sampler;
-    const capacity = config.rollout.contextTokensMax;
-    await thread.methods.start({
-      base: config.model.path,
-      model,
-      engine: samplerEngine(config, threads, thisMachine, context.guest !== null),
-      slots,
-      capacity,
-      token: context.guest?.token ?? token,
-      guest: context.guest,
-    });
-
+    const { slots } = config.sampler;
     const me = () => ({ actor, role: "sampler", url: null }) as const;
-    const common = { transport, me, run, clock, uniform, backoffMs: BACKOFF_MS, helloDeadlineMs: 5000 } as const;
+    const common = {
+      transport,
+      me,
+      run,
+      clock,
+      uniform,
+      backoffMs: BACKOFF_MS,
+      helloDeadlineMs: HELLO_DEADLINE_MS,
+    } as const;
     const envServers = new EnvServers({
       connect: (url, handler) => connectForever({ ...common, address: () => url, handler }),
       waitMsMax: config.transport.askDeadlineMs,
@@ -86,7 +89,23 @@ export const sampler: ActorKind = {
       },
     };
   },
-};
+} satisfies ActorKind;
+
+async function startPolicy(config: RunConfig, { threads, guest, token, fail }: ActorContext) {
+  const thread = threads
+    ? startThread<PolicyMethods>(new URL("./policy-worker.ts", import.meta.url), fail)
+    : inThisThread(policyMethods());
+  await thread.methods.start({
+    base: config.model.path,
+    model: policyOf(config).model,
+    engine: samplerEngine(config, config.sampler.threads, thisMachine, guest !== null),
+    slots: config.sampler.slots,
+    capacity: config.rollout.contextTokensMax,
+    token: guest?.token ?? token,
+    guest,
+  });
+  return thread;
+}
 
 /** The same policy, with its time and its tokens counted. */
 function measured(policy: Remote<PolicyMethods>, meter: Meter): Remote<PolicyMethods> {

@@ -1,20 +1,27 @@
-/** What chance and perfect play reach on the boards that a policy is judged by. */
+/** Success of random, perfect and scripted play on the validation boards. */
 import { bestPossible, evaluateRandom, expertSuccess } from "../../envs/analysis/evaluate.ts";
 import { Refused } from "../../envs/outside/json-server.ts";
+import { mean } from "../../model/statistics.ts";
 import type { RunConfig } from "../config/config.ts";
+import { percent } from "../dashboard/client/text.ts";
 import { RunError } from "../errors.ts";
 import { type MetricName, partName } from "../metrics/metrics.ts";
 import { episodeRules, playedEnvs, tagOf } from "../play/envs-of-run.ts";
 import type { TrainingContext } from "./context.ts";
-import type { Success } from "./report.ts";
-import { percent } from "./update-metrics.ts";
 
-export type Baselines = Pick<Success, "random" | "best" | "expert">;
+export interface Baselines {
+  readonly random: number;
+  /** Success of perfect play; null if it is unknown. */
+  readonly best: number | null;
+  /** Success of the env's expert; null if it has none, or if the best possible is known. */
+  readonly expert: number | null;
+}
 
 /**
  * By env, in the order of the mix.
  *
- * @throws {RunError} if an env's server refuses: started again, we would ask it the same. One that cannot be reached may come back.
+ * @throws {RunError} if an env's server refuses, because a restarted learner would be refused again. Other errors of the server
+ *   may pass.
  */
 export async function measureBaselines(config: RunConfig): Promise<ReadonlyMap<string, Baselines>> {
   const { episodes, firstSeed: seed } = config.validate;
@@ -34,10 +41,9 @@ export async function measureBaselines(config: RunConfig): Promise<ReadonlyMap<s
   return measured;
 }
 
-/** Over all envs, on equally many boards each; what is not known of one env is not known of them. */
+/** Means over the envs, which have equally many boards. A number that one env lacks is null. */
 export function meanBaselines(measured: ReadonlyMap<string, Baselines>): Baselines {
   const all = [...measured.values()];
-  const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
   const known = (values: readonly (number | null)[]) => {
     const numbers = values.filter((value) => value !== null);
     return numbers.length === all.length ? mean(numbers) : null;
@@ -49,21 +55,23 @@ export function meanBaselines(measured: ReadonlyMap<string, Baselines>): Baselin
   };
 }
 
-/** Measure, and tell the sink and people. */
-export async function tellBaselines({ config, reporter, say }: Pick<TrainingContext, "config" | "reporter" | "say">) {
+/** Measure the baselines and report them as metrics and as a line of the log. */
+export async function reportBaselines({ config, reporter, log }: Pick<TrainingContext, "config" | "reporter" | "log">) {
   const measured = await measureBaselines(config);
-  const mean = meanBaselines(measured);
-  const tell = ({ random, best, expert }: Baselines, named: (row: MetricName) => MetricName) => {
-    const known = best === null ? {} : { [named("baseline/best")]: best };
-    const played = expert === null ? {} : { [named("baseline/expert")]: expert };
-    reporter.metrics(0, { [named("baseline/random")]: random, ...known, ...played });
+  const over = meanBaselines(measured);
+  const report = ({ random, best, expert }: Baselines, named: (row: MetricName) => MetricName) => {
+    reporter.metrics(0, {
+      [named("baseline/random")]: random,
+      ...(best === null ? {} : { [named("baseline/best")]: best }),
+      ...(expert === null ? {} : { [named("baseline/expert")]: expert }),
+    });
   };
-  tell(mean, (row) => row);
-  if (measured.size > 1) for (const [env, own] of measured) tell(own, (row) => partName(row, "env", env));
-  say(
+  report(over, (row) => row);
+  if (measured.size > 1) for (const [env, own] of measured) report(own, (row) => partName(row, "env", env));
+  log.line(
     "baselines",
-    `random ${percent(mean.random)}, best possible ${mean.best === null ? "unknown" : percent(mean.best)}` +
-      (mean.expert === null ? "" : `, expert ${percent(mean.expert)}`),
+    `random ${percent(over.random)}, best possible ${over.best === null ? "unknown" : percent(over.best)}` +
+      (over.expert === null ? "" : `, expert ${percent(over.expert)}`),
   );
   return measured;
 }

@@ -1,17 +1,16 @@
 /**
- * What played episodes say of how a policy goes about it, as metrics: why it failed (envs/analysis/failure.ts), and whether its thoughts
- * are true and do what they say (envs/analysis/reasoning.ts).
- *
- * - Shares of failures and the share of successes add up to 1.
+ * Metrics of a policy's behavior: why episodes failed (envs/analysis/failure.ts), and whether its thoughts are true
+ * (envs/analysis/reasoning.ts). The shares of failures and of successes add up to 1.
  */
 import { FAILURES, type Failure, failureOf } from "../../envs/analysis/failure.ts";
 import { faithfulness } from "../../envs/analysis/reasoning.ts";
 import type { EnvTag } from "../../envs/tag.ts";
+import { mean } from "../../model/statistics.ts";
+import type { MetricValues } from "../metrics/metrics.ts";
 import type { PlayedTicket } from "../play/finished-ticket.ts";
 import type { Ticket } from "../protocol.ts";
-import type { Values } from "./update-metrics.ts";
 
-/** The env of a ticket, by its name. */
+/** The tag of a ticket's env, by the env's name. */
 export type TagOf = (name: string) => Pick<EnvTag, "stateOf" | "reasoning">;
 
 export function failureCounts(played: readonly PlayedTicket[], tagOf: TagOf): Readonly<Record<Failure, number>> {
@@ -22,13 +21,13 @@ export function failureCounts(played: readonly PlayedTicket[], tagOf: TagOf): Re
 }
 
 export interface Thoughts {
-  /** Mean share of true claims, over turns whose thought claims something. */
+  /** Mean share of true claims, over turns whose thought makes a claim. */
   readonly faithful: number;
-  /** Share of turns whose thought claims something that can be checked. */
+  /** Share of turns whose thought makes a claim that can be checked. */
   readonly claiming: number;
 }
 
-/** @returns null if nothing was claimed, or nobody can judge it. */
+/** @returns null without a claim that can be checked */
 export function thoughtsOf(played: readonly PlayedTicket[], tagOf: TagOf): Thoughts | null {
   const tags = tagsOf(played, tagOf);
   const scores = played.flatMap(({ ticket, outcome }) => {
@@ -37,21 +36,24 @@ export function thoughtsOf(played: readonly PlayedTicket[], tagOf: TagOf): Thoug
   });
   const claims = scores.filter((score) => score !== null);
   if (claims.length === 0) return null;
-  const faithful = claims.reduce((sum, score) => sum + score, 0) / claims.length;
-  return { faithful, claiming: claims.length / scores.length };
+  return { faithful: mean(claims), claiming: claims.length / scores.length };
 }
 
-export function behaviourMetrics(purpose: Ticket["purpose"], played: readonly PlayedTicket[], tagOf: TagOf): Values {
+export function behaviorMetrics(
+  purpose: Ticket["purpose"],
+  played: readonly PlayedTicket[],
+  tagOf: TagOf,
+): MetricValues {
   const thoughts = thoughtsOf(played, tagOf);
-  const said =
+  const thinking =
     thoughts === null
       ? {}
       : { [`${purpose}/faithful_thoughts`]: thoughts.faithful, [`${purpose}/claiming_thoughts`]: thoughts.claiming };
-  if (purpose === "train") return said;
+  if (purpose === "train") return thinking;
   const failures = Object.entries(failureCounts(played, tagOf)).map(([name, count]) => {
     return [`validate/fail_${name}`, count / played.length] as const;
   });
-  return { ...said, ...Object.fromEntries(failures) };
+  return { ...thinking, ...Object.fromEntries(failures) };
 }
 
 function tagsOf(played: readonly PlayedTicket[], tagOf: TagOf): ReadonlyMap<string, ReturnType<TagOf>> {

@@ -1,27 +1,28 @@
 /**
- * A curriculum over a mix of envs: groups move to where episodes of one board still come out differently, which is where there is
- * something to learn from. Envs may be tags, or one tag in several difficulties. Pure; what it remembers is in the checkpoint.
+ * A curriculum over a mix of envs: it gives more groups to envs whose episodes differ most within a group, because a group of equal
+ * rewards has no advantage. An env of the mix is a tag, or one difficulty of a tag. Pure; the scores are in the checkpoint.
  *
- * Equal scores give the even split; an env without a score yet leaves the split as the mix has it.
+ * Equal scores give the even split. While an env has no score, the mix alone decides.
  */
 import { rewardSpread } from "../../model/health/diagnostics.ts";
 import { positionsBy } from "../../model/statistics.ts";
 import { rawReward } from "../../model/trajectory.ts";
 import type { RunConfig } from "../config/config.ts";
+import { type MetricValues, partName } from "../metrics/metrics.ts";
 import { groupsPerUpdate, playedEnvs, sharedGroups } from "../play/envs-of-run.ts";
 import type { PlayedTicket } from "../play/finished-ticket.ts";
 
-/** Moving mean of the in-group standard deviation, by env. */
+/** Moving mean of the in-group standard deviation of reward or success, by env. */
 export type Scores = Readonly<Record<string, number>>;
 
-/** (groups) the env of each group of an update, env after env. @throws {RangeError} if they do not come out even */
+/** (groups) the env of each group of an update, sorted by env. @throws {RangeError} if the groups cannot be split evenly */
 export function groupEnvs(config: Pick<RunConfig, "env" | "rollout">, scores: Scores = {}): string[] {
   const envs = playedEnvs(config);
   const counts = allotted(config, scores) ?? sharedGroups(envs, groupsPerUpdate(config));
   return envs.flatMap(({ name }, i) => Array<string>(counts[i]!).fill(name));
 }
 
-/** Groups of each env by its score; null where the mix alone decides. */
+/** Groups of each env by its score; null if the mix alone decides. */
 function allotted(config: Pick<RunConfig, "env" | "rollout">, scores: Scores): number[] | null {
   const { by, groupsMin } = config.rollout.curriculum;
   const envs = playedEnvs(config);
@@ -37,7 +38,7 @@ function allotted(config: Pick<RunConfig, "env" | "rollout">, scores: Scores): n
   return counts.map((count) => count + groupsMin);
 }
 
-/** What is remembered after an update: an env that played no group of two keeps its score. */
+/** The scores after an update. An env without a group of two episodes keeps its score. */
 export function scored(
   { by, smoothing }: RunConfig["rollout"]["curriculum"],
   before: Scores,
@@ -60,3 +61,6 @@ export function scored(
   }
   return after;
 }
+
+export const curriculumMetrics = (scores: Scores): MetricValues =>
+  Object.fromEntries(Object.entries(scores).map(([env, score]) => [partName("curriculum/score", "env", env), score]));

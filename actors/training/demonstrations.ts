@@ -1,6 +1,6 @@
 /**
- * Episodes played by a scripted demonstrator, as the tokens a policy would have seen and written: what the warm start imitates.
- * A demonstration differs from a rollout in one thing only: who chose the words.
+ * Episodes played by a scripted demonstrator, as token sequences for the warm start to imitate. Prompts and limits are those of a
+ * rollout; only the replies come from the demonstrator.
  */
 import type { EpisodeRules, LocalGame } from "../../envs/env.ts";
 import { openEpisode } from "../../envs/episode.ts";
@@ -11,7 +11,7 @@ import { sequence, shuffle, type Uniform } from "../../model/rng.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
 import { type ContextRules, Transcript } from "../play/transcript.ts";
 
-/** An env as the policy will play it. */
+/** An env, as the policy plays it later. */
 export interface Lesson {
   readonly tag: EnvTag;
   readonly rules: EpisodeRules;
@@ -24,7 +24,7 @@ export interface DemonstrationOptions {
   readonly dialogue: Dialogue;
 }
 
-/** Batches mix sequences of about the same length: this many batches are drawn together and sorted. */
+/** This many batches are drawn together and sorted by length, so that one batch needs little padding. */
 const BATCHES_SORTED = 8;
 
 export class Demonstrations {
@@ -37,7 +37,7 @@ export class Demonstrations {
   #drawn: Sequence[] = [];
   #ready: Sequence[][] = [];
 
-  /** @param name  of this stream of demonstrations: with the seed it makes every draw. */
+  /** @param name  of this stream; seed and name determine every draw */
   constructor(
     options: DemonstrationOptions,
     skill: Skill,
@@ -78,11 +78,11 @@ export class Demonstrations {
 }
 
 /**
- * One episode by the demonstrator: one sequence per context, as the policy would see them. Where a policy would be stopped by a full
- * context, the demonstrator plays on: what it shows is none the worse for that.
+ * One episode by the demonstrator: one sequence per context. The demonstrator ignores the context limit; the demonstration stays
+ * valid.
  *
- * @throws {Error} if the env has no demonstrator.
- * @throws {RangeError} if a single question has no room in the context.
+ * @throws {Error} if the env has no demonstrator
+ * @throws {RangeError} if a single prompt does not fit into the context
  */
 export function demonstrate(
   game: LocalGame,
@@ -102,13 +102,13 @@ export function demonstrate(
   for (;;) {
     if (transcript.ask(observation, env.actionsLeft) === null) {
       throw new RangeError(
-        `a question of ${tag.tag} leaves no room for a reply in rollout.contextTokensMax, ${contextTokensMax}; raise it`,
+        `a prompt of ${tag.tag} leaves no room for a reply in rollout.contextTokensMax, ${contextTokensMax}; raise it`,
       );
     }
     const reply = demonstrator.reply(game, env.actionsLeft, skill, uniform);
-    const spoken = rules.think ? reply : reply.slice(reply.indexOf("<answer>"));
-    const stepped = env.step(spoken);
-    transcript.played({ tokens: dialogue.replyTokens(spoken, prefix), logProbs: [], cut: false }, stepped);
+    const text = rules.think ? reply : reply.slice(reply.indexOf("<answer>"));
+    const stepped = env.step(text);
+    transcript.played({ tokens: dialogue.replyTokens(text, prefix), logProbs: [], cut: false }, stepped);
     if (stepped.ending !== null) return samplesOf(transcript.trajectory());
     observation = stepped.observation;
   }

@@ -1,11 +1,10 @@
 /**
- * How a run is doing, and what is due because of it. Each update's numbers go through the Echo Trap detector and RAGEN-2's early
- * stops; a bad verdict takes the next rung of the run's ladder. A pure reducer over recorded numbers: it runs live and,
- * over a recorded run, offline, with the same answers.
+ * A run's health: each update's numbers go through the Echo Trap detector and RAGEN-2's early stops, and a bad verdict takes the next
+ * rung of the run's ladder. A pure reducer over recorded numbers, so `bun run diagnose` gives the same answers as the live run.
  *
- * - The state is plain data, and is saved with every checkpoint: a resumed run takes the same rungs at the same updates.
- * - Each rung of the ladder is taken once, in order, and has `settleUpdates` to act before the next.
- * - The detector compares with the run's own start, so after rolling back it starts anew.
+ * - The state is plain data in every checkpoint: a resumed run takes the same rungs at the same updates.
+ * - Each rung is taken once, in order, and has `settleUpdates` to act before the next.
+ * - The detector compares with the start of the run, so it starts again after a roll-back.
  */
 import { STOP_START, type StopPoint, type StopState, watchForStop } from "../../model/health/early-stop.ts";
 import {
@@ -16,9 +15,8 @@ import {
   type Verdict,
 } from "../../model/health/echo-trap/echo-trap.ts";
 import type { HealthConfig, Rung } from "../config/health.ts";
-import type { MetricName } from "../metrics/metrics.ts";
+import type { MetricName, MetricValues } from "../metrics/metrics.ts";
 import { CONTROL_START, type Control, controlAfter } from "./interventions.ts";
-import type { Values } from "./update-metrics.ts";
 
 export interface HealthState {
   readonly trap: TrapState;
@@ -26,10 +24,10 @@ export interface HealthState {
   readonly verdict: Verdict;
   /** Rungs taken. */
   readonly taken: number;
-  /** Updates that the last one still has to act. */
+  /** Updates left before the next rung may be taken. */
   readonly settling: number;
   readonly control: Control;
-  /** Update of the newest checkpoint saved by a run in good health; null without one. */
+  /** Update of the newest checkpoint with a good verdict; null without one. */
   readonly healthyCheckpoint: number | null;
 }
 
@@ -45,23 +43,23 @@ export const HEALTH_START: HealthState = {
 
 export const isWell = (verdict: Verdict): boolean => verdict === "healthy" || verdict === "solved";
 
-/** As the metric `health/verdict` says it. */
+/** The metric `health/verdict` is an index into these. */
 export const VERDICTS = ["healthy", "solved", "warning", "collapsed"] as const satisfies Verdict[];
 
 export interface Measured extends TrapPoint {
   readonly groupsKept: number;
-  /** Lowest validation success over envs, where the update was preceded by a validation. */
+  /** Lowest validation success over envs, if a validation came before the update. */
   readonly validation?: number;
 }
 
-/** What must be done. `text` is for people: what changes, and why. */
+/** What the run must do. `text` says what changes, and why. */
 export type Due =
   | { readonly kind: "rung"; readonly rung: Rung; readonly text: string }
   | { readonly kind: "early-stop"; readonly text: string };
 
-/** Something to be said of the run. */
-export interface Told {
-  /** No reason to worry. */
+/** A line for the log and the page. */
+export interface HealthNotice {
+  /** Good news; else a warning. */
   readonly good: boolean;
   readonly kind: "health" | "intervention" | "early-stop";
   readonly text: string;
@@ -69,32 +67,32 @@ export interface Told {
 
 export interface Checkup {
   readonly state: HealthState;
-  /** What the run must do now; null if nothing. */
   readonly due: Due | null;
-  readonly metrics: Values;
-  readonly told: readonly Told[];
+  readonly metrics: MetricValues;
+  readonly notices: readonly HealthNotice[];
 }
 
-/** The run after one more update. */
+/** Judge one more update. */
 export function checkup(before: HealthState, measured: Measured, config: HealthConfig): Checkup {
   const { state: trap, verdict, reasons: alarms } = echoTrap(before.trap, measured, config.trap);
   const { state: stops, stop } = watchForStop(before.stops, stopPoint(measured), config.stops);
   const settling = Math.max(0, before.settling - 1);
   const reasons = alarms.map(({ text }) => text).join("; ");
-  const told: Told[] = [];
+  const notices: HealthNotice[] = [];
   if (verdict !== before.verdict) {
-    told.push({ good: isWell(verdict), kind: "health", text: reasons === "" ? verdict : `${verdict}: ${reasons}` });
+    notices.push({ good: isWell(verdict), kind: "health", text: reasons === "" ? verdict : `${verdict}: ${reasons}` });
   }
   const watched: HealthState = { ...before, trap, stops, verdict, settling };
   const { state, due } =
     stop !== null && config.stopEarly.includes(stop.kind)
       ? { state: watched, due: { kind: "early-stop", text: `${stop.kind}: ${stop.reason}` } as const }
       : climb(watched, reasons, config);
-  if (due !== null) told.push({ good: false, kind: due.kind === "rung" ? "intervention" : due.kind, text: due.text });
-  return { state, due, metrics: healthMetrics(state, due), told };
+  if (due !== null)
+    notices.push({ good: false, kind: due.kind === "rung" ? "intervention" : due.kind, text: due.text });
+  return { state, due, metrics: healthMetrics(state, due), notices };
 }
 
-/** Take the next rung, if the verdict asks for it. */
+/** Take the next rung, if the verdict is bad and the last rung has settled. */
 function climb(state: HealthState, reasons: string, config: HealthConfig): { state: HealthState; due: Due | null } {
   const { verdict, settling } = state;
   const bad = verdict === "collapsed" || (verdict === "warning" && config.interveneAt === "warning");
@@ -109,7 +107,7 @@ function climb(state: HealthState, reasons: string, config: HealthConfig): { sta
   };
 }
 
-const healthMetrics = ({ verdict, taken, control }: HealthState, due: Due | null): Values => ({
+const healthMetrics = ({ verdict, taken, control }: HealthState, due: Due | null): MetricValues => ({
   "health/verdict": VERDICTS.indexOf(verdict),
   "health/interventions": taken,
   "health/rollbacks": control.round,
@@ -118,8 +116,8 @@ const healthMetrics = ({ verdict, taken, control }: HealthState, due: Due | null
 
 export const endsRun = (due: Due): boolean => due.kind === "early-stop" || due.rung === "stop";
 
-/** The health of a run that was rolled back to a checkpoint: what was done against the trap stays done. */
-export const rolledBack = (saved: HealthState, now: HealthState): HealthState => ({
+/** Health after a roll-back: the detectors start again, and the rungs taken stay taken. */
+export const healthAfterRollBack = (saved: HealthState, now: HealthState): HealthState => ({
   ...HEALTH_START,
   taken: now.taken,
   settling: now.settling,
@@ -131,7 +129,7 @@ function stopPoint({ success, rewardStd, groupsKept, validation }: Measured): St
   return { success, rewardStd, groupsKept, ...(validation === undefined ? {} : { validation }) };
 }
 
-/** What is read of an update's metrics. */
+/** The metrics that health is judged by. */
 export const MEASURED = [
   "train/success",
   "train/in_group_std",
@@ -144,13 +142,9 @@ export const MEASURED = [
   "collapse/mi_estimate",
 ] as const satisfies MetricName[];
 
-/**
- * An update's metrics as the detectors take them. Not known and not measured is left out.
- *
- * @returns null if nothing was learnt from: then there is nothing to judge.
- */
+/** The detectors' input; numbers that were not measured are left out. @returns null if the update trained on nothing */
 export function measuredOf(
-  values: Pick<Values, (typeof MEASURED)[number]>,
+  values: Pick<MetricValues, (typeof MEASURED)[number]>,
   validation: number | undefined,
 ): Measured | null {
   const success = values["train/success"];

@@ -1,46 +1,46 @@
 /**
- * What a run does against the Echo Trap: the rungs of its ladder that change how it learns, as numbers to be saved, and
- * their effect on an update. Pure. When a rung is taken is health.ts; rolling back and stopping are training.ts.
+ * Interventions against the Echo Trap: the rungs of the ladder that change how a run learns, and their effect on the settings of an
+ * update. Pure. health.ts decides when a rung is taken; training.ts rolls back and stops.
  */
 import type { FilterRule } from "../../model/learn/filter/filter.ts";
 import type { UpdateSettings } from "../../model/learn/update/types.ts";
 import type { HealthConfig, Rung } from "../config/health.ts";
 
-/** Everything that the rungs taken so far have changed. */
+/** The sum of all rungs taken. Saved with every checkpoint. */
 export interface Control {
-  /** Share of the groups that the filter keeps by itself which are kept now. */
+  /** Share of the groups kept by the configured filter that are still kept. */
   readonly filter: number;
   /** Added to the coefficients of entropy and KL. */
   readonly entropy: number;
   readonly kl: number;
   /** Multiplies the policy's step size. */
   readonly stepSize: number;
-  /** How often the run was rolled back: names its coins, so that it does not fall the same way again. */
+  /** How often the run was rolled back. It is part of episode names, so the next rollouts get new coins. */
   readonly round: number;
 }
 
 export const CONTROL_START: Control = { filter: 1, entropy: 0, kl: 0, stepSize: 1, round: 0 };
 
-/** The control after a rung, and what changed, for people. */
+/** The control after a rung, and a text that says what changed. */
 export function controlAfter(rung: Rung, control: Control, config: HealthConfig): { control: Control; text: string } {
   switch (rung) {
     case "tighten-filter": {
       const filter = control.filter * config.filterFactor;
       return {
         control: { ...control, filter },
-        text: `the filter keeps ${show(filter)} of the groups it kept at first`,
+        text: `the filter keeps ${show(filter)} of the groups it would keep`,
       };
     }
     case "raise-entropy": {
       const entropy = control.entropy + config.entropyStep;
       return {
         control: { ...control, entropy },
-        text: `the entropy's coefficient is raised by ${show(entropy)} in all`,
+        text: `the entropy coefficient is raised by ${show(entropy)} in all`,
       };
     }
     case "raise-kl": {
       const kl = control.kl + config.klStep;
-      return { control: { ...control, kl }, text: `the divergence's coefficient is raised by ${show(kl)} in all` };
+      return { control: { ...control, kl }, text: `the KL coefficient is raised by ${show(kl)} in all` };
     }
     case "lower-step-size": {
       const stepSize = control.stepSize * config.stepSizeFactor;
@@ -55,7 +55,7 @@ export function controlAfter(rung: Rung, control: Control, config: HealthConfig)
   }
 }
 
-/** The settings of an update as the rungs taken so far make them. KL is not among them: its coefficient comes in before. */
+/** The settings of an update after all rungs taken. The KL coefficient is not changed here: `settings` already includes it. */
 export function intervened(settings: UpdateSettings, control: Control, groups: number): UpdateSettings {
   const { policy, optimizer } = settings;
   return {

@@ -1,11 +1,10 @@
 /**
- * Do thoughts still depend on what the policy sees? Draws turns of an update's episodes, has their reasoning scored under each
- * other's prompts, and says RAGEN-2's metrics of it. The formulas are model/health/mutual-information.ts; the scoring is the trainer's.
+ * Measures template collapse: whether thoughts still depend on the prompt. It draws turns of an update's episodes, has the trainer
+ * score each thought under the other turns' prompts, and returns RAGEN-2's metrics (model/health/mutual-information.ts).
  *
- * - Measured with the policy that is about to be updated; draws are a function of run seed and update.
- * - Two samples, as in RAGEN-2: one turn of each of some episodes, and the first turns of some episodes.
+ * - The policy is the one before the update. The draw is a function of run seed and update.
+ * - Two samples, as in RAGEN-2: one turn from each of some episodes, and the first turns of some episodes.
  */
-
 import type { Reasoned } from "../../model/health/cross-score.ts";
 import {
   type CrossScores,
@@ -19,10 +18,10 @@ import type { Trajectory } from "../../model/trajectory.ts";
 import type { Clock } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
-import type { Values } from "./update-metrics.ts";
+import type { MetricValues } from "../metrics/metrics.ts";
 import { limitsOf } from "./warm-start.ts";
 
-/** What the running means need from one measurement to the next. */
+/** Running means, kept from one measurement to the next. */
 export interface CollapseState {
   readonly trajectory: MarginalSpread | null;
   readonly firstTurn: MarginalSpread | null;
@@ -33,39 +32,40 @@ export const COLLAPSE_START: CollapseState = { trajectory: null, firstTurn: null
 export interface CollapseContext {
   readonly config: RunConfig;
   readonly clock: Clock;
-  /** The token that closes a thought; null if there is none. */
+  /** The token that closes a thought; null if the policy is not asked to think. */
   readonly thinkEnd: number | null;
   readonly trainer: {
     crossScore(turns: readonly Reasoned[], limits: BatchLimits, temperature: number): Promise<CrossScores>;
   };
 }
 
-/** @throws {RunError} if thoughts are to be compared, and the policy has no token by which to tell where they end. */
+/** @throws {RunError} if collapse is to be measured and no token of the policy closes a thought */
 export function checkCollapse({ health }: RunConfig, thinkEnd: number | null): void {
   if (health.collapse.everyUpdates === 0 || thinkEnd !== null) return;
-  const why = "this policy's tokenizer has no token that closes a thought";
-  throw new RunError(`health.collapse.everyUpdates: thoughts cannot be compared, as ${why}; set it to 0`);
+  throw new RunError(
+    `health.collapse.everyUpdates is ${health.collapse.everyUpdates}, but this policy's tokenizer has no token that closes a thought; set it to 0`,
+  );
 }
 
-/** @param update  from 0. @returns the state as it was and no values if this update is not measured, or nobody thought. */
+/** @param update  from 0. @returns no values and the same state if this update is not measured */
 export async function measureCollapse(
   { config, clock, thinkEnd, trainer }: CollapseContext,
   update: number,
   trajectories: readonly Trajectory[],
   before: CollapseState,
-): Promise<{ state: CollapseState; values: Values }> {
+): Promise<{ state: CollapseState; values: MetricValues }> {
   const { everyUpdates, samples } = config.health.collapse;
   if (thinkEnd === null || everyUpdates === 0 || !isCollapseStep(update + 1, everyUpdates)) {
     return { state: before, values: {} };
   }
   const started = clock.now();
   const uniform = sequence(config.seed, `collapse ${update}`);
-  const thought = trajectories.map((trajectory) => reasonedTurns(trajectory, thinkEnd));
-  const any = thought.flatMap((turns) => {
-    const said = turns.filter((turn) => turn !== null);
-    return said.length === 0 ? [] : [said[Math.floor(uniform() * said.length)]!];
+  const thoughts = trajectories.map((trajectory) => reasonedTurns(trajectory, thinkEnd));
+  const any = thoughts.flatMap((turns) => {
+    const closed = turns.filter((turn) => turn !== null);
+    return closed.length === 0 ? [] : [closed[Math.floor(uniform() * closed.length)]!];
   });
-  const first = thought.flatMap(([turn = null]) => (turn === null ? [] : [turn]));
+  const first = thoughts.flatMap(([turn = null]) => (turn === null ? [] : [turn]));
   const limits = limitsOf(config.learner);
   async function measure(prefix: "" | "first_", turns: Reasoned[], spread: MarginalSpread | null) {
     const drawn = shuffle(turns, uniform).slice(0, samples);
@@ -76,7 +76,7 @@ export async function measureCollapse(
       `collapse/${prefix}${name.replace("@", "_at_")}`,
       value,
     ]);
-    return { spread: next, values: Object.fromEntries(named) as Values };
+    return { spread: next, values: Object.fromEntries(named) as MetricValues };
   }
   const trajectory = await measure("", any, before.trajectory);
   const firstTurn = await measure("first_", first, before.firstTurn);
@@ -86,7 +86,7 @@ export async function measureCollapse(
   };
 }
 
-/** By turn: what was thought, after what; null for a turn whose thought is empty or was never closed. */
+/** Prompt and reasoning of each turn; null for a turn whose thought is empty or not closed. */
 export function reasonedTurns({ tokens, written, contexts, turns }: Trajectory, thinkEnd: number): (Reasoned | null)[] {
   let from = 0;
   return turns.map(({ end }) => {

@@ -1,8 +1,7 @@
-/** How long batches take to be played, and how fast tokens come. Batches played in turn do not count each other's time. */
-
+/** How long rollouts take, and how fast tokens come. Rollouts that overlap do not count each other's time. */
 import { writtenTokens } from "../../model/trajectory.ts";
-import type { Clock } from "../clock.ts";
 import { type FinishedTicket, playedOf } from "../play/finished-ticket.ts";
+import type { TrainingContext } from "./context.ts";
 
 export interface Rollout {
   readonly finished: readonly FinishedTicket[];
@@ -10,27 +9,28 @@ export interface Rollout {
 }
 
 export class PlayTime {
-  readonly #clock: Clock;
-  /** Of all batches so far. */
+  readonly #context: Pick<TrainingContext, "clock" | "meter">;
+  /** Of all rollouts so far. */
   #ms = 0;
   #tokens = 0;
-  #playedAtMs = 0;
+  /** When the last rollout ended. */
+  #endedAtMs = 0;
 
-  constructor(clock: Clock) {
-    this.#clock = clock;
+  constructor(context: Pick<TrainingContext, "clock" | "meter">) {
+    this.#context = context;
   }
 
   get tokensPerSecond(): number {
     return this.#ms > 0 ? this.#tokens / (this.#ms / 1000) : 0;
   }
 
-  /** A batch with the time it took. */
   async measure(playing: Promise<readonly FinishedTicket[]>): Promise<Rollout> {
-    const askedAtMs = this.#clock.now();
-    const finished = await playing;
-    const now = this.#clock.now();
-    const ms = now - Math.max(askedAtMs, this.#playedAtMs);
-    this.#playedAtMs = now;
+    const { clock, meter } = this.#context;
+    const beganAtMs = clock.now();
+    const finished = await meter.during("time/rollout", playing);
+    const now = clock.now();
+    const ms = now - Math.max(beganAtMs, this.#endedAtMs);
+    this.#endedAtMs = now;
     this.#ms += ms;
     for (const { outcome } of playedOf(finished)) this.#tokens += writtenTokens(outcome.trajectory);
     return { finished, ms };

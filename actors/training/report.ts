@@ -1,19 +1,15 @@
-/** What a run says of itself: what a checkpoint remembers of it, and what stands in its report. Types only. */
+/** The report of a finished run. */
+import { envsText } from "../play/envs-of-run.ts";
+import { type Baselines, meanBaselines } from "./baselines.ts";
+import type { TrainingContext } from "./context.ts";
+import type { Progress, Solved } from "./progress.ts";
 
-import type { Scores } from "./curriculum.ts";
-import type { HealthState } from "./health.ts";
-import type { CollapseState } from "./measure-collapse.ts";
-import type { Taught } from "./warm-start.ts";
-
-/** Success in numbers that belong side by side; every report shows all of them. Shares of the validation boards. */
-export interface Success {
-  readonly random: number;
+/** Success rates that belong side by side: shares of the validation boards. */
+export interface Success extends Baselines {
+  /** After the first stage of the warm start; null without one. */
   readonly taught: number | null;
   readonly before: number;
   readonly after: number;
-  readonly best: number | null;
-  /** Of the env's expert; null if it has none, or if the best possible is known. */
-  readonly expert: number | null;
 }
 
 export interface Report {
@@ -22,6 +18,7 @@ export interface Report {
   readonly updates: number;
   /** Of reinforcement, validation included. */
   readonly minutes: number;
+  /** Of this process. */
   readonly minutesInAll: number;
   readonly success: Success;
   /** Of a mix, the same for each env by name; null for a single env. What was taught is measured over all of them. */
@@ -38,39 +35,39 @@ export interface Report {
   readonly device: string;
 }
 
-/** Share of validation episodes solved. */
-export interface Solved {
-  readonly success: number;
-  /** Of each env of a mix; empty for a single env. */
-  readonly envs: Readonly<Record<string, number>>;
+export interface Course {
+  readonly baselines: ReadonlyMap<string, Baselines>;
+  readonly progress: Progress;
+  /** The last validation, and the same at temperature 1. */
+  readonly after: Solved;
+  readonly atOne: Solved;
+  readonly stoppedEarly: string | null;
+  readonly tokensPerSecond: number;
+  readonly logProbGap: number;
 }
 
-interface Validated extends Solved {
-  readonly update: number;
-}
-
-/** What a checkpoint keeps besides parameters and optimisers. */
-export interface Progress {
-  /** Updates made. */
-  readonly update: number;
-  /** Newest weights version. */
-  readonly version: number;
-  readonly episodes: number;
-  readonly tokens: number;
-  readonly taught: Taught | null;
-  readonly before: number | null;
-  /** The same of each env of a mix. */
-  readonly beforeOf: Readonly<Record<string, number>>;
-  /** The newest validation and the best so far, and at which updates. */
-  readonly validated: Validated | null;
-  readonly best: Validated | null;
-  readonly klCoefficient: number;
-  /** Updates in which nothing was learnt. */
-  readonly skipped: number;
-  /** Of reinforcement so far. */
-  readonly minutes: number;
-  /** What a curriculum over a mix steers by. */
-  readonly curriculum: Scores;
-  readonly health: HealthState;
-  readonly collapse: CollapseState;
+export function reportOf({ run, config, engine, clock, processStartedAtMs }: TrainingContext, course: Course): Report {
+  const { baselines, progress, after, atOne, stoppedEarly, tokensPerSecond, logProbGap } = course;
+  const { taught, before, beforeOf, update, minutes, episodes } = progress;
+  const [name = "", ...device] = engine.split(", ");
+  const envs = [...baselines].map(
+    ([env, chance]) => [env, { ...chance, before: beforeOf[env]!, after: after.envs[env]! }] as const,
+  );
+  return {
+    run,
+    env: envsText(config),
+    updates: update,
+    minutes,
+    minutesInAll: (clock.now() - processStartedAtMs) / 60_000,
+    success: { ...meanBaselines(baselines), taught: taught?.cool ?? null, before: before!, after: after.success },
+    envs: envs.length > 1 ? Object.fromEntries(envs) : null,
+    successAtOne: { taught: taught?.one ?? null, after: atOne.success },
+    episodes,
+    tokensPerSecond,
+    stepsPerMinute: minutes > 0 ? update / minutes : 0,
+    logProbGap,
+    stoppedEarly,
+    engine: name,
+    device: device.join(", "),
+  };
 }

@@ -1,9 +1,9 @@
 /**
- * Dynamic sampling: groups that can teach nothing by comparison are replaced by groups on new boards, for a few rounds.
+ * Dynamic sampling: groups whose episodes all earned the same are replaced by groups on new boards, for a few rounds.
  * Source: DAPO, https://arxiv.org/abs/2503.14476, section 3.2.
  *
- * - Which boards are played follows from what was earned, and from nothing else: equal seeds give equal runs.
- * - What was replaced is returned with the rest; it counts in every metric of play, and no loss (UpdateSettings.dropConstant).
+ * - The boards depend on earned rewards alone, so equal seeds give equal runs.
+ * - Replaced groups are returned too. They count in the metrics of play and enter no loss (UpdateSettings.dropConstant).
  */
 
 import { rawReward } from "../../model/trajectory.ts";
@@ -12,33 +12,33 @@ import type { TrainingContext } from "./context.ts";
 import { trainingTickets, wantedGroups } from "./tickets-to-play.ts";
 
 /**
- * All episodes of an update.
+ * Play all episodes of an update.
  *
- * @param oldest  version that may play them
+ * @param oldest  oldest policy version that may play them
  * @param round   how often the run was rolled back
- * @param envs    of each group
+ * @param envs    env of each group
  */
 export async function playUpdate(
-  { config, play }: Pick<TrainingContext, "config" | "play">,
+  { config, dispatcher }: Pick<TrainingContext, "config" | "dispatcher">,
   update: number,
   oldest: number,
   round: number,
   envs: readonly string[],
 ): Promise<readonly FinishedTicket[]> {
-  const finished = [...(await play(trainingTickets(config, update, oldest, round, wantedGroups(envs))))];
+  const finished = [...(await dispatcher.play(trainingTickets(config, update, oldest, round, wantedGroups(envs))))];
   let last: readonly FinishedTicket[] = finished;
   let next = envs.length;
-  for (let again = 0; again < config.learner.resampleRoundsMax; again++) {
+  for (let resampled = 0; resampled < config.learner.resampleRoundsMax; resampled++) {
     const wanted = constantGroups(last).map((env, i) => ({ env, group: next + i }));
     if (wanted.length === 0) break;
     next += wanted.length;
-    last = await play(trainingTickets(config, update, oldest, round, wanted));
+    last = await dispatcher.play(trainingTickets(config, update, oldest, round, wanted));
     finished.push(...last);
   }
   return finished;
 }
 
-/** The envs of groups whose episodes all earned the same raw reward, or could not be played. */
+/** Envs of the groups whose episodes all earned the same raw reward, or could not be played. */
 function constantGroups(finished: readonly FinishedTicket[]): string[] {
   const groups = [...Map.groupBy(finished, ({ ticket }) => ticket.group).values()];
   const rewards = (group: readonly FinishedTicket[]) =>
@@ -46,6 +46,6 @@ function constantGroups(finished: readonly FinishedTicket[]): string[] {
   return groups.filter((group) => rewards(group).size < 2).map(([first]) => first!.ticket.env);
 }
 
-/** How many groups took the place of others. @param groups  of an update, before any was replaced */
+/** How many groups replaced others. @param groups  groups of an update, without replacements */
 export const replacedGroups = (finished: readonly FinishedTicket[], groups: number): number =>
   new Set(finished.map(({ ticket }) => ticket.group).filter((group) => group >= groups)).size;

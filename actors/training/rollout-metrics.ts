@@ -3,12 +3,12 @@
 import { passCurve } from "../../envs/analysis/pass-at-k.ts";
 import { repetition, rewardSpread } from "../../model/health/diagnostics.ts";
 import { rawReward, type Trajectory, writtenTokens } from "../../model/trajectory.ts";
-import { type MetricName, metric, partName } from "../metrics/metrics.ts";
+import { type MetricName, type MetricValues, metric, partName } from "../metrics/metrics.ts";
 import type { FinishedTicket, PlayedTicket } from "../play/finished-ticket.ts";
 import { type Outcome, type PlayedOutcome, STOP_REASONS, type Ticket } from "../protocol.ts";
 
 /**
- * Metrics of what was played, under `train/` or `validate/`; of several envs, those of each as well.
+ * Metrics of played tickets, under `train/` or `validate/`. With several envs, each env has its own metrics too.
  *
  * @param played    at least one
  * @param thinkEnd  the token that closes a thought; null if the policy is not asked to think
@@ -17,7 +17,7 @@ export function rolloutMetrics(
   purpose: Ticket["purpose"],
   played: readonly PlayedTicket[],
   thinkEnd: number | null = null,
-): Values {
+): MetricValues {
   const values = numbersOf(purpose, played, thinkEnd);
   const byEnv = Map.groupBy(played, ({ ticket }) => ticket.env);
   if (byEnv.size > 1) {
@@ -32,8 +32,6 @@ export function rolloutMetrics(
   return values;
 }
 
-type Values = Partial<Record<MetricName, number>>;
-
 /** In-group standard deviation of the raw reward; null if no group has two members. */
 const spreadOf = (played: readonly PlayedTicket[]): number | null =>
   rewardSpread(
@@ -41,7 +39,7 @@ const spreadOf = (played: readonly PlayedTicket[]): number | null =>
     played.map(({ ticket }) => ticket.group),
   )?.rewardStd ?? null;
 
-function numbersOf(purpose: Ticket["purpose"], played: readonly PlayedTicket[], thinkEnd: number | null): Values {
+function numbersOf(purpose: Ticket["purpose"], played: readonly PlayedTicket[], thinkEnd: number | null): MetricValues {
   const outcomes = played.map(({ outcome }) => outcome);
   const mean = (of: (outcome: PlayedOutcome) => number) =>
     outcomes.reduce((sum, outcome) => sum + of(outcome), 0) / outcomes.length;
@@ -76,17 +74,17 @@ function numbersOf(purpose: Ticket["purpose"], played: readonly PlayedTicket[], 
   });
 }
 
-/** pass@k of boards on each of which there were equally many tries; nothing if there was one. */
-function passes(solved: readonly number[], played: number): Values {
+/** pass@k; nothing unless all boards have the same number of tries, and more than one. */
+function passes(solved: readonly number[], played: number): MetricValues {
   const tries = played / solved.length;
   if (tries < 2 || !Number.isInteger(tries)) return {};
   return Object.fromEntries(passCurve(solved, tries).map(({ k, share }) => [partName("validate/pass", "k", k), share]));
 }
 
-/** A thought that is closed and not empty. */
+/** Matches a reply whose thought is closed and not empty. */
 const THOUGHT = /<think>\s*(?!<\/think>)\S[\s\S]*?<\/think>/;
 
-/** Tokens of the n-grams whose repetition is a sign of the Echo Trap. */
+/** Length of the n-grams whose repetition is a sign of the Echo Trap. */
 const GRAM_TOKENS = 4;
 
 function repetitionOf(outcomes: readonly PlayedOutcome[]): Record<string, number> {
@@ -104,7 +102,7 @@ function repetitionOf(outcomes: readonly PlayedOutcome[]): Record<string, number
 const prefixed = (prefix: string, values: Record<string, number>) =>
   Object.fromEntries(Object.entries(values).map(([name, value]) => [`${prefix}/${name}`, value]));
 
-/** Written tokens before the one that closes the thought, over all turns; a thought that is never closed is all thought. */
+/** Written tokens up to the end of each turn's thought; if the thought is not closed, all of the turn's. */
 function thinkTokens({ tokens, written, turns }: Trajectory, thinkEnd: number): number {
   let count = 0;
   let at = 0;
@@ -116,7 +114,7 @@ function thinkTokens({ tokens, written, turns }: Trajectory, thinkEnd: number): 
 }
 
 /** How many of an update's tickets ended in each way. */
-export function endCounts(finished: readonly FinishedTicket[]): Partial<Record<MetricName, number>> {
+export function endCounts(finished: readonly FinishedTicket[]): MetricValues {
   const count = (...of: Outcome["status"][]) => finished.filter(({ outcome }) => of.includes(outcome.status)).length;
   return {
     "train/scored_episodes": count("scored"),

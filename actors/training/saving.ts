@@ -1,25 +1,25 @@
 /**
- * When a training saves itself, and what becomes of a checkpoint that cannot be written. What is saved is the context's affair.
+ * When a run saves checkpoints, and what happens if one cannot be written.
  *
- * - Who goes on from a checkpoint does not make its updates again, so their episodes are in the trajectory log before it is there.
- *   While they cannot be stored none is made, but for the last one.
- * - On the way it is said, and learning goes on; at the end there is no later chance, and the run has failed.
+ * - A resumed run does not repeat the updates before its checkpoint, so their episodes must be in the trajectory log before it is
+ *   written. While they cannot be stored no checkpoint is written, except the last one.
+ * - A failed checkpoint is a warning and training continues; if the last one fails, the run fails.
  */
 import { CheckpointError } from "../checkpoint/checkpoint.ts";
 import type { HealthConfig } from "../config/health.ts";
 import { RunError } from "../errors.ts";
 import type { TrainingContext } from "./context.ts";
 import { isWell } from "./health.ts";
-import type { Progress } from "./report.ts";
+import { advance, type Progress } from "./progress.ts";
 
-/** The verdict waits until a sign has lasted; validation may know before it that this is no policy to go back to. */
+/** A verdict comes only after a sign has lasted; a fall in validation success shows earlier that a policy is no target to roll back to. */
 function hasFallen({ validated, best }: Progress, { successShare, successFall }: HealthConfig["trap"]): boolean {
   if (validated === null || best === null) return false;
   const fall = best.success - validated.success;
   return validated.success < successShare * best.success && fall >= successFall;
 }
 
-/** Time for the trajectory log to take what it was not told yet: a sink that died is back by then. */
+/** Time for the sink to store the episodes reported so far. A sink that died is restarted within it. */
 const STORED_MS_MAX = { onTheWay: 4000, atEnd: 1000 };
 
 export class Saving {
@@ -29,55 +29,57 @@ export class Saving {
 
   constructor(context: TrainingContext) {
     this.#context = context;
-    this.#savedUpdate = context.resumed?.update ?? -1;
+    this.#savedUpdate = context.checkpoints.resumed?.update ?? -1;
   }
 
-  /** @returns the progress, which now knows of its checkpoint. */
+  /** @returns the progress, which may have a new healthy checkpoint */
   async onTheWay(progress: Progress): Promise<Progress> {
     if (this.#savedUpdate >= progress.update) return progress;
-    const { rows } = await this.#context.reporter.drain(STORED_MS_MAX.onTheWay);
+    const { log, reporter } = this.#context;
+    const { rows } = await reporter.drain(STORED_MS_MAX.onTheWay);
     if (rows > 0) {
-      this.#context.warn("checkpoint", `update ${progress.update} is not saved: ${rows} episodes are not stored yet`);
+      log.event("warning", "checkpoint", `update ${progress.update} is not saved: ${rows} episodes are not stored yet`);
       return progress;
     }
     try {
       return await this.#save(progress);
     } catch (error) {
       if (!(error instanceof CheckpointError)) throw error;
-      this.#context.warn("checkpoint", error.message);
+      log.event("warning", "checkpoint", error.message);
       return progress;
     }
   }
 
-  /** The run went back: its checkpoint of this update is not the one that it goes on from. */
+  /** Save after a roll-back, though an earlier checkpoint of this update exists. */
   rolledBack(progress: Progress): Promise<Progress> {
     this.#savedUpdate = -1;
     return this.onTheWay(progress);
   }
 
-  /** What was learnt so far, if anything was. */
+  /** Before the first validation there is nothing to save. @throws {RunError} if it cannot be written */
   async atEnd(progress: Progress): Promise<void> {
     const { update, before } = progress;
     if (before === null) return;
-    await this.#context.reporter.drain(STORED_MS_MAX.atEnd);
+    const { config, log, reporter } = this.#context;
+    await reporter.drain(STORED_MS_MAX.atEnd);
     try {
       if (this.#savedUpdate < update) await this.#save(progress);
     } catch (error) {
       if (!(error instanceof CheckpointError)) throw error;
-      throw new RunError(`what was learnt after update ${Math.max(0, this.#savedUpdate)} is lost: ${error.message}`);
+      const saved = Math.max(0, this.#savedUpdate);
+      throw new RunError(`the updates after ${saved} are lost: ${error.message}`, { cause: error });
     }
-    this.#context.say("saved", `saved update ${update} of ${this.#context.config.learner.updates}`);
+    log.line("saved", `saved update ${update} of ${config.learner.updates}`);
   }
 
   async #save(progress: Progress): Promise<Progress> {
-    const { clock, config, reporter, save } = this.#context;
-    const { update, health } = progress;
+    const { clock, config, reporter, checkpoints, meter } = this.#context;
     const started = clock.now();
-    const well = isWell(health.verdict) && !hasFallen(progress, config.health.trap);
-    const saved = well ? { ...progress, health: { ...health, healthyCheckpoint: update } } : progress;
-    await save(saved);
-    this.#savedUpdate = update;
-    reporter.metrics(update, { "speed/checkpoint_s": (clock.now() - started) / 1000 });
+    const well = isWell(progress.health.verdict) && !hasFallen(progress, config.health.trap);
+    const saved = well ? advance(progress, { kind: "saved healthy" }) : progress;
+    await meter.during("time/save", checkpoints.save(saved));
+    this.#savedUpdate = progress.update;
+    reporter.metrics(progress.update, { "speed/checkpoint_s": (clock.now() - started) / 1000 });
     return saved;
   }
 }

@@ -1,9 +1,13 @@
-/** An update's numbers as metrics, and as a line for people. Pure. */
+/** Numbers of an update as metrics, and as a line of the log. Pure. */
 import type { UpdateResult } from "../../model/learn/update/types.ts";
-import { isMetricName, type MetricName } from "../metrics/metrics.ts";
+import { mean } from "../../model/statistics.ts";
+import { percent } from "../dashboard/client/text.ts";
+import type { TicketCounts } from "../learner/dispatcher.ts";
+import { isMetricName, type MetricName, type MetricValues } from "../metrics/metrics.ts";
+import type { Progress } from "./progress.ts";
 
-/** An update's own names as metrics. */
-const LEARNT: Readonly<Record<string, MetricName>> = {
+/** Metrics by the trainer's own names. */
+const TRAINER_METRICS: Readonly<Record<string, MetricName>> = {
   policyLoss: "loss/policy",
   valueLoss: "loss/value",
   clipHigh: "loss/clip_fraction_high",
@@ -28,29 +32,29 @@ const LEARNT: Readonly<Record<string, MetricName>> = {
   importanceCapped: "train/importance_capped",
 };
 
-/** @throws {RangeError} for a number that has no metric. */
-export function learnt(metrics: Readonly<Record<string, number>>): Partial<Record<MetricName, number>> {
+/** The finite numbers that the trainer returned. @throws {RangeError} for a number that has no metric */
+export function trainerMetrics(metrics: Readonly<Record<string, number>>): MetricValues {
   const finite = Object.entries(metrics).filter(([, value]) => Number.isFinite(value));
   return Object.fromEntries(finite.map(([name, value]) => [metricOf(name), value]));
 }
 
-/** No step was taken, as no gradient was finite. */
-export const isBroken = ({ steps, metrics: { gradNorm = 0, criticGradNorm = 0 } }: UpdateResult): boolean =>
+/** No optimizer step was taken, because no gradient was finite. */
+export const hasBrokenGradient = ({ steps, metrics: { gradNorm = 0, criticGradNorm = 0 } }: UpdateResult): boolean =>
   steps === 0 && !Number.isFinite(gradNorm + criticGradNorm);
 
 function metricOf(name: string): MetricName {
   // "gradient.task.2" is gradient/task_2.
-  const metric = name.startsWith("gradient.") ? name.replace(".", "/").replace(".", "_") : LEARNT[name];
+  const metric = name.startsWith("gradient.") ? name.replace(".", "/").replace(".", "_") : TRAINER_METRICS[name];
   if (metric === undefined || !isMetricName(metric))
-    throw new RangeError(`no metric for an update's "${name}"; add it to actors/training/update-metrics.ts`);
+    throw new RangeError(`the trainer's number "${name}" has no metric; add it to actors/training/update-metrics.ts`);
   return metric;
 }
 
-/** How far behind those were who played what was trained on. @param lags  updates, of each episode; at least one */
-export function lagShares(lags: readonly number[]): Partial<Record<MetricName, number>> {
+/** @param lags  of each episode trained on: updates between the version that played it and the newest; at least one */
+export function lagShares(lags: readonly number[]): MetricValues {
   const share = (of: (lag: number) => boolean) => lags.filter(of).length / lags.length;
   return {
-    "train/staleness": lags.reduce((sum, lag) => sum + lag, 0) / lags.length,
+    "train/staleness": mean(lags),
     "train/lag_0": share((lag) => lag === 0),
     "train/lag_1": share((lag) => lag === 1),
     "train/lag_2": share((lag) => lag === 2),
@@ -58,16 +62,40 @@ export function lagShares(lags: readonly number[]): Partial<Record<MetricName, n
   };
 }
 
-export type Values = Partial<Record<MetricName, number>>;
+interface Speed {
+  /** Updates made. */
+  readonly update: number;
+  /** Tokens written in the update's rollout. */
+  readonly tokens: number;
+  readonly rolloutMs: number;
+  readonly updateMs: number;
+  /** Of reinforcement. */
+  readonly minutes: number;
+}
 
-export const percent = (share: number) => `${(100 * share).toFixed(1)} %`;
+export const speedMetrics = ({ update, tokens, rolloutMs, updateMs, minutes }: Speed): MetricValues => ({
+  "speed/rollout_s": rolloutMs / 1000,
+  "speed/update_s": updateMs / 1000,
+  ...(rolloutMs > 0 ? { "speed/tokens_per_second": tokens / (rolloutMs / 1000) } : {}),
+  ...(minutes > 0 ? { "speed/updates_per_minute": update / minutes } : {}),
+});
 
-/** One line of progress. @param update  made so far, of `updates` */
-export function updateLine(update: number, updates: number, values: Values): string {
+export const totalMetrics = (progress: Progress, { expired, retried, ignored }: TicketCounts): MetricValues => ({
+  "total/updates": progress.update,
+  "total/episodes": progress.episodes,
+  "total/tokens": progress.tokens,
+  "total/skipped_updates": progress.skipped,
+  "total/expired_tickets": expired,
+  "total/retried_tickets": retried,
+  "total/ignored_outcomes": ignored,
+});
+
+/** One line about an update. @param update  updates made, of `updates` */
+export function updateLine(update: number, updates: number, values: MetricValues): string {
   const show = (name: MetricName, digits: number) => values[name]?.toFixed(digits) ?? "–";
   return [
     `update ${update}/${updates}`,
-    `success ${values["train/success"] === undefined ? "–" : percent(values["train/success"])}`,
+    `success ${percent(values["train/success"] ?? null)}`,
     `reward ${show("train/reward_mean", 2)}`,
     `in-group std ${show("train/in_group_std", 2)}`,
     `entropy ${show("train/entropy", 2)}`,

@@ -1,4 +1,4 @@
-/** The config of a run as the settings of one update. What it does not read of a config is refused (config/unread.ts). */
+/** Settings of one update from the config of a run. config/unread.ts refuses keys that are not read here. */
 import { CRITIC_KINDS, type Estimator } from "../../model/learn/advantage/advantage.ts";
 import type { FilterRule } from "../../model/learn/filter/filter.ts";
 import { controlKl } from "../../model/learn/kl.ts";
@@ -13,8 +13,8 @@ type LearnerConfig = RunConfig["learner"];
 
 export const needsCritic = ({ estimator }: LearnerConfig): boolean => CRITIC_KINDS.includes(estimator);
 
-/** It has one, and a network of its own for it. */
-const ownsCritic = (learner: LearnerConfig) => needsCritic(learner) && learner.critic.backbone === "separate";
+/** True if the critic has a network of its own. */
+const hasOwnCritic = (learner: LearnerConfig) => needsCritic(learner) && learner.critic.backbone === "separate";
 
 /** @param update  from 0, for schedules */
 export function updateSettings(config: RunConfig, update: number, klCoefficient: number): UpdateSettings {
@@ -51,7 +51,7 @@ export function updateSettings(config: RunConfig, update: number, klCoefficient:
     optimizer,
     critic: needsCritic(learner) ? criticOf(critic, optimizer) : null,
     temperature: rollout.temperature,
-    trainPolicy: !ownsCritic(learner) || update >= critic.warmUpUpdates,
+    trainPolicy: !hasOwnCritic(learner) || update >= critic.warmUpUpdates,
   };
 }
 
@@ -80,7 +80,6 @@ function ruleOf({ loss, clipLow, clipHigh, dualClip }: LearnerConfig): PolicyRul
   return loss === "ppo" ? { kind: loss, clipLow, clipHigh, dualClip } : { kind: loss, clipLow, clipHigh };
 }
 
-/** The filter as the algorithm takes it. */
 export function filterRule(filter: LearnerConfig["filter"]): FilterRule {
   const { strategy, value, order, metric, includeZero, mode, epsilon } = filter;
   switch (strategy) {
@@ -111,7 +110,7 @@ function criticOf(critic: LearnerConfig["critic"], optimizer: AdamWSettings): Cr
     : { backbone, valueClip, optimizer: { ...optimizer, learningRate } };
 }
 
-/** Turns of an episode at most, of whichever env. */
+/** Largest number of turns of an episode, over all envs. */
 const turnsMaxOf = ({ env }: Pick<RunConfig, "env">): number =>
   Math.max(...playedEnvs({ env }).map(({ turnsMax }) => turnsMax ?? env.turnsMax));
 
@@ -121,9 +120,9 @@ function decay({ decay, updates }: LearnerConfig, update: number): number {
 }
 
 /**
- * The KL coefficient after an update: an adaptive one follows what was measured.
+ * The KL coefficient after an update: an adaptive one follows the measured KL.
  *
- * @param measured  of this update; one that is no number says nothing, and would stay in the coefficient for ever
+ * @param measured  KL of this update; a value that is not finite is ignored, because it would stay in the coefficient
  */
 export function steeredKl(
   { control, target, horizon }: LearnerConfig["kl"],

@@ -1,9 +1,9 @@
 /**
- * The warm start: a fresh policy learns to play by imitating a noisy scripted player, and is then blurred, so that
- * reinforcement has something to find. Finished ones are kept by the digest of everything they depend on.
+ * The warm start: a fresh policy imitates a noisy scripted player in stages; the last stage blurs it, so that reinforcement has
+ * something to improve. Finished warm starts are cached by the digest of everything they depend on.
  *
- * The skill before the blur ("taught") is reported beside every later success: reinforcement of a small policy mostly elicits
- * and sharpens what it was taught, and a reader must be able to see how much.
+ * Success after the first stage ("taught") is reported beside every later success, because reinforcement of a small policy mostly
+ * sharpens what imitation taught.
  */
 import { createHash } from "node:crypto";
 import { mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
@@ -17,33 +17,44 @@ import { sequence } from "../../model/rng.ts";
 import type { RunConfig } from "../config/config.ts";
 import { describeError } from "../errors.ts";
 import type { TrainerMethods } from "../learner/trainer.ts";
+import type { Meter } from "../metrics/meter.ts";
 import type { Remote } from "../process/worker-rpc.ts";
 import { type DemonstrationOptions, Demonstrations } from "./demonstrations.ts";
 
-/** Changes whenever a warm start of equal settings would come out different. */
+/** Increase it whenever a change of the code changes the result of equal settings: it is part of the digest. */
 const RECIPE = 1;
 
-/** Validation success after the first stage, at the validation's temperature and at 1. */
+/** Validation success after the first stage, at `validate.temperature` and at 1. */
 const Taught = z.strictObject({ cool: z.number(), one: z.number() });
 export type Taught = Readonly<z.infer<typeof Taught>>;
 
-export interface WarmStartContext {
+export interface WarmStartContext extends WarmStartHooks {
   readonly config: RunConfig;
   readonly model: ModelConfig;
   readonly parameters: Parameters;
   readonly trainer: Remote<TrainerMethods>;
-  /** As the trainer names it; its threads too decide the last digits of a sum. */
+  /** "compiled, cpu, 2 threads": engine and threads decide the last digits of a sum. */
   readonly engine: string;
+  readonly meter: Meter;
   readonly demonstrations: DemonstrationOptions;
-  /** Validate the policy as it is after the first stage. */
+  /** A warning for the log and the page. */
+  readonly notice: (text: string) => void;
+}
+
+export interface WarmStartHooks {
+  /** Validate the policy after the first stage. */
   readonly measureTaught: () => Promise<Taught>;
-  /** Let the policy play a few boards as it is now, for people to watch. */
+  /** Let the policy play a few boards, for people to watch. */
   readonly sample: (stepOverall: number) => Promise<void>;
   readonly progress: (progress: WarmStartProgress) => void;
   /** Throws when the run must end. */
-  readonly stopped: () => void;
-  /** Something a person should know. */
-  readonly notice: (text: string) => void;
+  readonly checkStop: () => void;
+}
+
+export interface WarmStartResult {
+  readonly taught: Taught;
+  /** True if the cache had it. */
+  readonly cached: boolean;
 }
 
 export interface WarmStartProgress {
@@ -62,9 +73,9 @@ export interface WarmStartProgress {
 const REPORT_EVERY = 20;
 const SAMPLE_EVERY = 200;
 
-/** Fill `parameters`, from the cache if it has them. */
-export async function warmStart(context: WarmStartContext): Promise<{ taught: Taught; cached: boolean }> {
-  const { config, parameters, trainer } = context;
+/** Fills `parameters`. */
+export async function warmStart(context: WarmStartContext): Promise<WarmStartResult> {
+  const { config, parameters, trainer, meter } = context;
   const digest = digestOf(context);
   const file = join(config.warmStart.cacheDir, `${digest}.safetensors`);
   const known = await readCached(file, context);
@@ -77,11 +88,12 @@ export async function warmStart(context: WarmStartContext): Promise<{ taught: Ta
     await trainer.resetOptimizer();
     const boards = { first: config.warmStart.firstSeed, count: config.warmStart.boards };
     const stream = new Demonstrations(context.demonstrations, stage, boards, stage.batch, config.seed, stage.name);
-    let [loss, since] = [0, 0];
+    let loss = 0;
+    let since = 0;
     let batch = stream.next();
     for (let step = 0; step < stage.steps; step++) {
-      context.stopped();
-      const learning = trainer.imitate(batch, limitsOf(config.learner), {
+      context.checkStop();
+      const imitating = trainer.imitate(batch, limitsOf(config.learner), {
         learningRate: learningRate(stage, step),
         beta1: config.learner.betas[0],
         beta2: 0.98,
@@ -89,9 +101,9 @@ export async function warmStart(context: WarmStartContext): Promise<{ taught: Ta
         weightDecay: 0,
         clipNorm: 1,
       });
-      // The next batch is played while this one is learnt.
+      // This thread plays the next batch while the trainer learns from this one.
       batch = stream.next();
-      loss += await learning;
+      loss += await meter.during("time/update", imitating);
       since++;
       stepOverall++;
       if (stepOverall % SAMPLE_EVERY === 0) await context.sample(stepOverall);
@@ -106,7 +118,8 @@ export async function warmStart(context: WarmStartContext): Promise<{ taught: Ta
         stepOverall,
         loss: loss / since,
       });
-      [loss, since] = [0, 0];
+      loss = 0;
+      since = 0;
     }
     taught ??= await context.measureTaught();
   }
@@ -115,7 +128,7 @@ export async function warmStart(context: WarmStartContext): Promise<{ taught: Ta
   return { taught: taught!, cached: false };
 }
 
-/** Fills the parameters if the file holds them. @returns null if it is not there, or cannot be used: then it is made anew */
+/** Fills the parameters from the file. @returns null if there is no usable file */
 async function readCached(file: string, { model, parameters, notice }: WarmStartContext): Promise<Taught | null> {
   if (!(await Bun.file(file).exists())) return null;
   try {
@@ -124,7 +137,7 @@ async function readCached(file: string, { model, parameters, notice }: WarmStart
     readHuggingFace(model, parameters, cached);
     return taught;
   } catch (error) {
-    notice(`the cached warm start ${file} cannot be used and is made anew: ${describeError(error)}`);
+    notice(`the cached warm start ${file} cannot be used, so the warm start runs again: ${describeError(error)}`);
     return null;
   }
 }
@@ -137,21 +150,21 @@ function learningRate(stage: RunConfig["warmStart"]["stages"][number], step: num
   return peak * (1 - (1 - finalFraction) * done);
 }
 
-/** Few shapes, and activations that fit a cache. */
+/** Multiples keep the number of different tensor shapes small. */
 export const limitsOf = ({ microTokensMax }: RunConfig["learner"]) => ({
   tokensMax: microTokensMax,
   lengthMultiple: 16,
   widthMultiple: 16,
 });
 
-/** sha256 of all that decides the outcome. */
+/** Of all that decides the result. */
 function digestOf({ config, model, engine, demonstrations }: WarmStartContext): string {
   const { cacheDir: _, ...settings } = config.warmStart;
   const { lessons, context, dialogue } = demonstrations;
   const taught = lessons.map(({ tag, rules }) => [tag.tag, tag.config, rules]);
   const shown = [context.layout, context.compat, context.context, context.contextTurnsMax, context.overflow];
   const decides = [RECIPE, config.seed, model, dialogue.digest, taught, shown, settings];
-  // What was taught is measured by validation, and computed by an engine whose last digits are its own.
+  // The result includes a validation, and the engine's last digits.
   const { replyTokensMax, contextTokensMax } = config.rollout;
   const measured = [config.validate, replyTokensMax, contextTokensMax, engine];
   return createHash("sha256")
@@ -160,10 +173,10 @@ function digestOf({ config, model, engine, demonstrations }: WarmStartContext): 
     .slice(0, 32);
 }
 
-/** A run does not need the file that it leaves for others. */
+/** Keep the result for other runs. A failure is a warning: this run does not need the file. */
 function save(file: string, { config, model, parameters, notice }: WarmStartContext, taught: Taught): void {
   const bytes = writeSafetensors(huggingFaceViews(model, parameters), { taught: JSON.stringify(taught) });
-  // Whole or not at all: another run may read it at any moment.
+  // Renamed when complete: another run may read it at any moment.
   const partial = `${file}.${process.pid}`;
   try {
     mkdirSync(config.warmStart.cacheDir, { recursive: true });
@@ -175,6 +188,6 @@ function save(file: string, { config, model, parameters, notice }: WarmStartCont
       throw error;
     }
   } catch (error) {
-    notice(`the warm start cannot be kept for other runs: ${describeError(error)}`);
+    notice(`cannot keep the warm start for other runs in ${file}: ${describeError(error)}`);
   }
 }

@@ -1,7 +1,8 @@
 /**
- * The disk of a simulated machine: it outlives every process, is full at times, and keeps the half of what a process was writing
- * when it died.
+ * The disk of a simulated machine. It outlives every process and is full at times. Of a file that a process was writing when it died,
+ * the first half remains.
  */
+import { Database, SQLiteError } from "bun:sqlite";
 import type { Disk } from "../../actors/checkpoint/disk.ts";
 import type { Life } from "./world.ts";
 
@@ -9,7 +10,7 @@ export class SimulatedDisk {
   readonly #files = new Map<string, Uint8Array>();
   full = false;
 
-  /** As a process sees it: each call takes time, and a dead process makes none. */
+  /** The disk as one process sees it. Each call takes time, and never ends in a dead process. */
   of(life: Life): Disk {
     const files = this.#files;
     const takesTime = (what: string) => life.sleep(life.world.between(0.5, 10), what);
@@ -52,3 +53,19 @@ export class SimulatedDisk {
     };
   }
 }
+
+/** SQLite's own error for a full database. */
+export const fullDisk = (): SQLiteError => {
+  const db = new Database(":memory:");
+  try {
+    db.run("PRAGMA max_page_count = 1");
+    db.run("CREATE TABLE t (x)");
+    db.run("CREATE TABLE u (x)");
+  } catch (error) {
+    if (error instanceof SQLiteError) return error;
+    throw error;
+  } finally {
+    db.close();
+  }
+  throw new Error("a database of one page took two tables");
+};

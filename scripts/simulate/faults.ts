@@ -1,27 +1,27 @@
-/** What goes wrong in a simulated run, and when: drawn from its seed. */
+/** The faults of a simulated run and their times, drawn from its seed. */
+import type { Machine } from "./machine.ts";
 import type { Process } from "./process.ts";
-import type { Stage } from "./simulate.ts";
 
 export const FAULT_KINDS = ["kill", "freeze", "cut", "stall", "full disk", "slow network"] as const;
 export type FaultKind = (typeof FAULT_KINDS)[number];
 
-/** Faults stop then, so that every run can end. */
+/** Faults stop here, so that every run can end. */
 const UNTIL_MS = 25_000;
 const EVERY_MS = { least: 50, most: 1200 };
 
 export class Faults {
-  readonly #stage: Stage;
+  readonly #machine: Machine;
   readonly #processes: ReadonlySet<Process>;
   readonly counts = Object.fromEntries(FAULT_KINDS.map((kind) => [kind, 0])) as Record<FaultKind, number>;
 
-  constructor(stage: Stage, processes: ReadonlySet<Process>) {
-    this.#stage = stage;
+  constructor(machine: Machine, processes: ReadonlySet<Process>) {
+    this.#machine = machine;
     this.#processes = processes;
     this.#next();
   }
 
   #next(): void {
-    const { world, supervisor } = this.#stage;
+    const { world, supervisor } = this.#machine;
     const kind = world.pick(FAULT_KINDS)!;
     world.schedule(supervisor, world.between(EVERY_MS.least, EVERY_MS.most), `fault: ${kind}`, () => {
       if (world.now > UNTIL_MS) return;
@@ -32,7 +32,7 @@ export class Faults {
   }
 
   #cause(kind: FaultKind): void {
-    const { world, network, disk } = this.#stage;
+    const { world, network, disk } = this.#machine;
     const victim = world.pick([...this.#processes]);
     switch (kind) {
       case "kill":
@@ -66,7 +66,7 @@ export class Faults {
   }
 
   #later(delayMs: number, what: string, run: () => void): void {
-    const { world, supervisor } = this.#stage;
+    const { world, supervisor } = this.#machine;
     world.schedule(supervisor, delayMs, what, run);
   }
 }

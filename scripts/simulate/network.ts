@@ -5,11 +5,12 @@
  * - Messages of different connections overtake each other. The two ends of a cut connection learn of it at different times.
  * - A frozen process still has its connections; what it is sent waits for it.
  */
-import type { AnswerTo, Ask } from "../../actors/protocol.ts";
+import type { AnswerTo, Ask, Tell } from "../../actors/protocol.ts";
 import type { Frame } from "../../actors/transport/frame.ts";
 import { type Wire, WirePeer } from "../../actors/transport/peer.ts";
 import { ListenerPeers } from "../../actors/transport/peers.ts";
 import type { Handler, Listener, Peer, Problem, Transport } from "../../actors/transport/transport.ts";
+import { GrantWitness } from "./grant-witness.ts";
 import type { Invariants } from "./invariants.ts";
 import type { Life, World } from "./world.ts";
 
@@ -184,10 +185,11 @@ function answerId(frame: Frame): number | null {
   }
 }
 
-/** A peer whose asks are counted. */
+/** A peer whose asks, stored rows and granted tickets are checked. */
 class WatchedPeer extends WirePeer {
   readonly #invariants: Invariants;
   readonly #life: Life;
+  readonly #grants: GrantWitness;
 
   constructor(name: string, wire: Wire, handler: Handler, network: Network, life: Life) {
     const report = ({ kind, detail }: Problem) => {
@@ -195,15 +197,26 @@ class WatchedPeer extends WirePeer {
       if (kind !== "overflow") network.invariants.broken(0, `${life.name}: ${kind}: ${detail}`);
     };
     const limits = { frameBytesMax: FRAME_BYTES_MAX, queuedBytesMax: QUEUED_BYTES_MAX };
-    super(name, wire, handler, { clock: life.clock, token: "", ...limits, report });
+    const grants = new GrantWitness(name, network.invariants);
+    super(name, wire, grants.hearing(handler), { clock: life.clock, token: "", ...limits, report });
     this.#invariants = network.invariants;
     this.#life = life;
+    this.#grants = grants;
+  }
+
+  override tell(message: Tell): void {
+    this.#grants.telling(message);
+    super.tell(message);
   }
 
   override ask<A extends Ask>(message: A, deadlineMs: number): Promise<AnswerTo<A>> {
     const answered = this.#invariants.asked(this.#life, message.type, deadlineMs);
     const answer = super.ask(message, deadlineMs);
-    void answer.then(answered);
+    void answer.then((answer) => {
+      answered();
+      if (message.type !== "episodes" || answer.type !== "episodes.stored") return;
+      for (const { ticket } of message.rows) this.#invariants.acknowledged.add(`${ticket.episode} ${ticket.attempt}`);
+    });
     return answer;
   }
 }

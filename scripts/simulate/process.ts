@@ -1,34 +1,23 @@
 /**
- * A process of a simulated machine, from its start to its exit: what actors/process/life.ts and actors/supervisor/spawner.ts are for real ones.
- * Killed, it does nothing more; frozen, it does it later.
+ * A process of the simulated machine: what actors/process/life.ts and actors/supervisor/spawner.ts are for real ones.
+ * A killed process does nothing more; a frozen one continues later.
  */
-import type { Running } from "../../actors/actor.ts";
+import type { ActorContext, Running } from "../../actors/actor.ts";
 import type { RunConfig } from "../../actors/config/config.ts";
 import { describeError, RUN_ERROR_CODE, RunError } from "../../actors/errors.ts";
+import type { Level } from "../../actors/log.ts";
 import { ActorSettings } from "../../actors/process/settings.ts";
 import { type Role, STARTING, type Tell } from "../../actors/protocol.ts";
 import type { Exit, Spawner } from "../../actors/supervisor/spawner.ts";
 import { helloOf } from "../../actors/transport/handshake.ts";
 import { connectForever } from "../../actors/transport/reconnect.ts";
-import type { Transport } from "../../actors/transport/transport.ts";
-import type { Invariants } from "./invariants.ts";
-import type { Stage } from "./simulate.ts";
+import type { Machine } from "./machine.ts";
+import { WatchedMeter } from "./meter.ts";
+import type { SimulatedProcess } from "./ports.ts";
 import { Life } from "./world.ts";
 
-export interface ProcessContext {
-  readonly life: Life;
-  readonly run: string;
-  readonly stage: Stage;
-  readonly invariants: Invariants;
-  readonly transport: Transport;
-  readonly listen: string;
-  /** Counts all processes of the run. */
-  readonly incarnation: number;
-  finish(reason: string): void;
-  fail(error: unknown): void;
-}
-
-export type Start = (config: RunConfig, context: ProcessContext) => Promise<Running>;
+/** Starts a real actor on simulated ports. */
+export type Start = (config: RunConfig, context: ActorContext, process: SimulatedProcess) => Promise<Running>;
 
 export interface Process {
   readonly life: Life;
@@ -36,9 +25,9 @@ export interface Process {
   kill(signal: string): void;
 }
 
-/** @param entries  what runs, by the path that a supervisor names */
+/** @param entries  role and start of an actor, by the entry that the supervisor names */
 export function simulatedSpawner(
-  stage: Stage,
+  machine: Machine,
   config: RunConfig,
   entries: Readonly<Record<string, { readonly role: Role; readonly start: Start }>>,
 ): Spawner & { readonly processes: Set<Process> } {
@@ -50,15 +39,15 @@ export function simulatedSpawner(
       const actorSettings = ActorSettings.parse(JSON.parse(settingsLine));
       const { role, start } = entries[entry]!;
       const incarnation = ++count;
-      const life = new Life(stage.world, actorSettings.actor);
+      const life = new Life(machine.world, actorSettings.actor);
       const { promise, resolve } = Promise.withResolvers<Exit>();
       let leave = (_reason: string) => {};
       const exit = (how: Exit) => {
         if (!life.alive) return;
-        stage.world.note(`${life.name} ends: ${how.signal ?? how.code}`);
+        machine.world.note(`${life.name} ends: ${how.signal ?? how.code}`);
         life.die();
         processes.delete(process);
-        stage.world.schedule(stage.supervisor, stage.world.between(0.5, 5), `sees ${life.name} end`, () =>
+        machine.world.schedule(machine.supervisor, machine.world.between(0.5, 5), `sees ${life.name} end`, () =>
           resolve(how),
         );
       };
@@ -69,19 +58,19 @@ export function simulatedSpawner(
         kill: (signal) =>
           signal === "SIGKILL"
             ? exit({ code: null, signal })
-            : void stage.world.schedule(life, 0, signal, () => leave(signal)),
+            : void machine.world.schedule(life, 0, signal, () => leave(signal)),
       };
       processes.add(process);
-      const begun = life.sleep(stage.world.between(20, 300), "is born");
+      const begun = life.sleep(machine.world.between(20, 300), "starts");
       void begun.then(() => {
-        leave = live(stage, config, { life, role, start, actorSettings, incarnation, exit });
+        leave = live(machine, config, { life, role, start, actorSettings, incarnation, exit });
       });
       return { pid: incarnation, exited: promise, kill: process.kill };
     },
   };
 }
 
-interface Newborn {
+interface NewProcess {
   readonly life: Life;
   readonly role: Role;
   readonly start: Start;
@@ -91,8 +80,12 @@ interface Newborn {
 }
 
 /** @returns how it leaves. */
-function live(stage: Stage, config: RunConfig, { life, role, start, actorSettings, incarnation, exit }: Newborn) {
-  const { world, network, invariants } = stage;
+function live(
+  machine: Machine,
+  config: RunConfig,
+  { life, role, start, actorSettings, incarnation, exit }: NewProcess,
+) {
+  const { world, network, invariants } = machine;
   const { actor, run, supervisor: address, heartbeatMs } = actorSettings;
   const transport = network.transport(life);
   let running: Running | null = null;
@@ -108,7 +101,7 @@ function live(stage: Stage, config: RunConfig, { life, role, start, actorSetting
   }
   function fail(error: unknown): void {
     world.note(`${life.name} fails: ${describeError(error)}`);
-    if (error instanceof RunError && stage.disk.full) stage.failedForDisk = true;
+    if (error instanceof RunError && machine.disk.full) machine.failedForDisk = true;
     // Errors that a restart would cure are expected here; a defect of ours is not.
     if (error instanceof TypeError) invariants.broken(0, `${life.name}: ${error.stack}`);
     exit({ code: error instanceof RunError ? RUN_ERROR_CODE : 1, signal: null });
@@ -153,12 +146,37 @@ function live(stage: Stage, config: RunConfig, { life, role, start, actorSetting
   }
   beat();
 
-  const listen = network.nextAddress(life);
+  const meter = new WatchedMeter(life, role, config, invariants);
   const finish = (reason: string) => void leave(reason).catch(fail);
-  start(config, { life, run, stage, invariants, transport, listen, incarnation, finish, fail }).then((started) => {
+  const context: ActorContext = {
+    actor,
+    run,
+    folder: "run",
+    token: "",
+    clock: life.clock,
+    log: simulatedLog(machine, life),
+    meter,
+    transport,
+    listen: network.nextAddress(life),
+    threads: false,
+    guest: null,
+    uniform: world.uniform,
+    finish,
+    fail,
+  };
+  start(config, context, { machine, life, meter, incarnation }).then((started) => {
     running = started;
     for (const message of early.splice(0)) running.told?.(message);
     sayUrl();
   }, fail);
   return finish;
+}
+
+/** Lines go into the trace. */
+function simulatedLog(machine: Machine, life: Life): ActorContext["log"] {
+  const at = (level: Level) => (kind: string, text: string) => {
+    machine.world.note(`${life.name}: ${level} ${kind}: ${text}`);
+    if (kind === "lost") machine.undelivered ??= text;
+  };
+  return { debug: at("debug"), info: at("info"), warning: at("warning"), error: at("error") };
 }

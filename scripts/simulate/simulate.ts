@@ -1,35 +1,26 @@
 /**
- * A whole run in one thread, decided by one seed: supervisor, learner, samplers, env servers and metrics sink are the real ones;
- * clock, network, disk, processes and the policy's arithmetic are simulated. While it trains, processes are killed and frozen,
- * connections cut and stalled, the disk fills up, bytes change. After every event the invariants are looked at.
+ * A whole run in one thread, decided by one seed. The actors are assembled by their own start functions; clock, network, disk,
+ * processes and the policy's arithmetic are simulated. Processes are killed and frozen, connections cut and stalled, the disk
+ * fills up, bytes change. After every event the invariants are checked.
  */
-import { Database, SQLiteError } from "bun:sqlite";
 import { composeRunConfig, type RunConfig } from "../../actors/config/config.ts";
+import { envServer } from "../../actors/env-server/start.ts";
+import { learner } from "../../actors/learner/start.ts";
 import { isMetricName, metric } from "../../actors/metrics/metrics.ts";
+import { metricsSink } from "../../actors/metrics-sink/start.ts";
 import { Store } from "../../actors/metrics-sink/store.ts";
+import { sampler } from "../../actors/sampler/start.ts";
 import { AddressBook, actorsOf } from "../../actors/supervisor/roster.ts";
 import type { RunEnd } from "../../actors/supervisor/supervision.ts";
 import { Supervisor } from "../../actors/supervisor/supervisor.ts";
-import type { Report } from "../../actors/training/report.ts";
-import { startEnvServer, startSampler, startSink } from "./actors.ts";
 import { SimulatedDisk } from "./disk.ts";
 import { FAULT_KINDS, type FaultKind, Faults } from "./faults.ts";
 import { Invariants } from "./invariants.ts";
-import { startLearner } from "./learner.ts";
+import { type Defect, type Machine, STALENESS_MAX } from "./machine.ts";
 import { Network } from "./network.ts";
-import type { SharedMemory, Troubles } from "./policy.ts";
+import { envServerPorts, learnerPorts, samplerPorts, sinkPorts } from "./ports.ts";
 import { simulatedSpawner } from "./process.ts";
 import { Life, World } from "./world.ts";
-
-/** Mistakes made on purpose, to see that they are found. */
-export const DEFECTS = [
-  "trains twice",
-  "takes anything",
-  "mixes versions",
-  "trains on old episodes",
-  "loses rows",
-] as const;
-export type Defect = (typeof DEFECTS)[number];
 
 export interface Simulation {
   readonly seed: number;
@@ -56,43 +47,9 @@ export interface Result {
   readonly metrics: string;
 }
 
-/** What all processes of one run share: the machine. */
-export interface Stage {
-  readonly world: World;
-  readonly invariants: Invariants;
-  readonly network: Network;
-  readonly disk: SimulatedDisk;
-  readonly memory: SharedMemory;
-  readonly store: Store;
-  readonly supervisor: Life;
-  readonly troubles: Troubles & { readonly envErrors: number };
-  readonly defect: Defect | null;
-  /** An actor gave up for good, and for want of room on the disk. */
-  failedForDisk: boolean;
-  finished: { readonly report: Report; readonly left: number; readonly parameters: string } | null;
-}
-
 /** The run must be over by then, on its own clock: faults end long before. */
 const HANG_MS = 600_000;
 const EVENTS_MAX = 400_000;
-
-export const fullDisk = (): SQLiteError => {
-  const db = new Database(":memory:");
-  try {
-    db.run("PRAGMA max_page_count = 1");
-    db.run("CREATE TABLE t (x)");
-    db.run("CREATE TABLE u (x)");
-  } catch (error) {
-    if (error instanceof SQLiteError) return error;
-    throw error;
-  } finally {
-    db.close();
-  }
-  throw new Error("a database of one page took two tables");
-};
-
-/** Updates that an episode may lag behind in async mode. */
-export const STALENESS_MAX = 2;
 
 function configOf({ mode, faults, defect }: Simulation, world: World): RunConfig {
   const count = (most: number) => (faults ? 1 + Math.floor(world.uniform() * most) : 1);
@@ -125,7 +82,7 @@ export async function simulate(simulation: Simulation): Promise<Result> {
   const network = new Network(world, invariants);
   const store = new Store({ path: ":memory:", durability: "normal", wallClock: () => Math.round(world.now) });
   store.startSession({ name: "run", env: "FrozenLake", updates: config.learner.updates, seed });
-  const stage: Stage = {
+  const machine: Machine = {
     world,
     invariants,
     network,
@@ -135,6 +92,7 @@ export async function simulate(simulation: Simulation): Promise<Result> {
     memory: new Map(),
     finished: null,
     failedForDisk: false,
+    undelivered: null,
     supervisor: new Life(world, "supervisor"),
     troubles: {
       corrupt: faults ? 0.01 : 0,
@@ -143,22 +101,34 @@ export async function simulate(simulation: Simulation): Promise<Result> {
       mixesVersions: defect === "mixes versions",
     },
   };
-  const spawner = simulatedSpawner(stage, config, {
-    "metrics-sink": { role: "metrics-sink", start: startSink },
-    "env-server": { role: "env-server", start: startEnvServer },
-    learner: { role: "learner", start: startLearner },
-    sampler: { role: "sampler", start: startSampler },
+  const spawner = simulatedSpawner(machine, config, {
+    "metrics-sink": {
+      role: "metrics-sink",
+      start: (config, context, process) => metricsSink.start(config, context, sinkPorts(process)),
+    },
+    "env-server": {
+      role: "env-server",
+      start: (config, context, process) => envServer.start(config, context, envServerPorts(process)),
+    },
+    learner: {
+      role: "learner",
+      start: (config, context, process) => learner.start(config, context, learnerPorts(process, config)),
+    },
+    sampler: {
+      role: "sampler",
+      start: (config, context, process) => sampler.start(config, context, samplerPorts(process)),
+    },
   });
   let end: RunEnd | null = null;
-  const supervisor = await startSupervisor(stage, config, spawner);
+  const supervisor = await startSupervisor(machine, config, spawner);
   void supervisor.ended.then((how) => {
     end = how;
   });
   if (cutMs !== undefined) {
     const pull = () => network.pull(cutMs, (name) => /^(sampler|env-server)-/.test(name));
-    world.schedule(stage.supervisor, world.between(1000, 4000), `a cut of ${cutMs} ms`, pull);
+    world.schedule(machine.supervisor, world.between(1000, 4000), `a cut of ${cutMs} ms`, pull);
   }
-  const chaos = faults ? new Faults(stage, spawner.processes) : null;
+  const chaos = faults ? new Faults(machine, spawner.processes) : null;
   try {
     while (end === null && invariants.first === null) {
       if (world.now > HANG_MS || world.steps > EVENTS_MAX)
@@ -166,7 +136,7 @@ export async function simulate(simulation: Simulation): Promise<Result> {
       else if (!(await world.step())) invariants.broken(0, "nothing happens any more, and the run has not ended");
       invariants.check(world.now);
     }
-    if (end !== null) checkEnd(stage, end, spawner.processes.size);
+    if (end !== null) checkEnd(machine, end, spawner.processes.size);
   } finally {
     for (const { life } of spawner.processes) life.die();
     store.close();
@@ -179,15 +149,19 @@ export async function simulate(simulation: Simulation): Promise<Result> {
     events: world.steps,
     simulatedMs: world.now,
     faults: chaos?.counts ?? noFaults(),
-    parameters: stage.finished?.parameters ?? null,
-    metrics: lastingMetrics(invariants.told),
+    parameters: machine.finished?.parameters ?? null,
+    metrics: lastingMetrics(invariants.metrics),
   };
 }
 
 const noFaults = () => Object.fromEntries(FAULT_KINDS.map((kind) => [kind, 0])) as Record<FaultKind, number>;
 
 /** What the run promises once it is over. */
-function checkEnd({ invariants, finished, store, failedForDisk }: Stage, end: RunEnd, processesLeft: number): void {
+function checkEnd(
+  { invariants, finished, store, failedForDisk, undelivered }: Machine,
+  end: RunEnd,
+  processesLeft: number,
+): void {
   // A run whose last checkpoint cannot be written fails, and says so.
   if (!end.ok && failedForDisk) return;
   if (!end.ok || finished === null) {
@@ -195,7 +169,7 @@ function checkEnd({ invariants, finished, store, failedForDisk }: Stage, end: Ru
     return;
   }
   if (processesLeft > 0) invariants.broken(0, `${processesLeft} processes are left`);
-  if (finished.left > 0) invariants.broken(3, `${finished.left} rows or messages were not delivered`);
+  if (undelivered !== null) invariants.broken(3, undelivered);
   const { rows } = store.episodes({}, { limit: 100_000 });
   const stored = rows.map(({ episode, attempt }) => `${episode} ${attempt}`);
   const known = new Set(stored);
@@ -208,8 +182,8 @@ function checkEnd({ invariants, finished, store, failedForDisk }: Stage, end: Ru
 }
 
 /** As text, in order; without those that measure time. */
-function lastingMetrics(told: ReadonlyMap<string, number>): string {
-  const lasting = [...told].filter(([key]) => {
+function lastingMetrics(reported: ReadonlyMap<string, number>): string {
+  const lasting = [...reported].filter(([key]) => {
     const name = key.slice(0, key.lastIndexOf(" "));
     return isMetricName(name) && metric(name).timed !== true;
   });
@@ -221,7 +195,7 @@ function lastingMetrics(told: ReadonlyMap<string, number>): string {
 
 /** As actors/supervisor/cluster.ts. */
 async function startSupervisor(
-  { world, network, supervisor: life }: Stage,
+  { world, network, supervisor: life }: Machine,
   config: RunConfig,
   spawner: ReturnType<typeof simulatedSpawner>,
 ): Promise<Supervisor> {

@@ -1,8 +1,9 @@
 /** The system under faults that a seed decides: what it promises holds after every event, and mistakes made on purpose are found. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { FAULT_KINDS } from "../../scripts/simulate/faults.ts";
+import type { Defect } from "../../scripts/simulate/machine.ts";
 import { simulateSeed, simulateSeeds, undisturbed } from "../../scripts/simulate/seeds.ts";
-import { type Defect, simulate } from "../../scripts/simulate/simulate.ts";
+import { simulate } from "../../scripts/simulate/simulate.ts";
 import { figure, ms } from "../figure.ts";
 
 const LONG = 300_000;

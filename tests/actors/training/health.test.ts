@@ -45,7 +45,7 @@ describe("the ladder", () => {
     let state = HEALTH_START;
     for (let update = 1; update <= 40; update++) {
       const one = checkup(state, trapped(update), HealthConfig.parse({}));
-      told.push(...one.told.map(({ good, kind, text }) => `${good} ${kind} ${text.split(":")[0]}`));
+      told.push(...one.notices.map(({ good, kind, text }) => `${good} ${kind} ${text.split(":")[0]}`));
       expect(one.due).toBe(null);
       state = one.state;
     }

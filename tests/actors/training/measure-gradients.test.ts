@@ -17,9 +17,11 @@ function stage(analysis: object, outcome: (ticket: Ticket) => Outcome = scored) 
   const seen = { tickets: [] as Ticket[], measured: [] as (readonly TrainingEpisode[])[], warnings: [] as string[] };
   const context = {
     config,
-    play: async (tickets: readonly Ticket[]) => {
-      seen.tickets.push(...tickets);
-      return tickets.map((ticket) => ({ ticket, sampler: "s", outcome: outcome(ticket) }));
+    dispatcher: {
+      play: async (tickets: readonly Ticket[]) => {
+        seen.tickets.push(...tickets);
+        return tickets.map((ticket) => ({ ticket, sampler: "s", outcome: outcome(ticket) }));
+      },
     },
     trainer: {
       analyzeGradients: async (played: readonly TrainingEpisode[]) => {
@@ -27,7 +29,7 @@ function stage(analysis: object, outcome: (ticket: Ticket) => Outcome = scored) 
         return { "gradient.task.all": 0.5, "gradient.groups.6": 1 };
       },
     },
-    warn: (_: string, text: string) => void seen.warnings.push(text),
+    log: { event: (_level: string, _kind: string, text: string) => void seen.warnings.push(text) },
   } as unknown as Parameters<typeof measureGradients>[0];
   const own = [{ trajectory, group: 0, tag: "Firm" }];
   const settings = updateSettings(config, 5, 0);

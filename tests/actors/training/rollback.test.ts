@@ -9,7 +9,7 @@ import type { RunConfig } from "../../../actors/config/config.ts";
 import { HealthConfig } from "../../../actors/config/health.ts";
 import type { MetricName } from "../../../actors/metrics/metrics.ts";
 import { startSingleProcess } from "../../../actors/supervisor/single-process.ts";
-import type { Progress } from "../../../actors/training/report.ts";
+import type { Progress } from "../../../actors/training/progress.ts";
 import { tinyConfig } from "../supervisor/tiny-run.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "bunraku-rollback-"));

@@ -1,9 +1,9 @@
 import { composeRunConfig } from "../../../actors/config/config.ts";
+import { Meter } from "../../../actors/metrics/meter.ts";
 import { Reporter } from "../../../actors/metrics-sink/reporter.ts";
 import type { FinishedTicket } from "../../../actors/play/finished-ticket.ts";
 import type { Outcome, PlayedOutcome, Ticket } from "../../../actors/protocol.ts";
-import type { TrainingContext } from "../../../actors/training/context.ts";
-import type { Progress } from "../../../actors/training/report.ts";
+import type { Progress } from "../../../actors/training/progress.ts";
 import { Training } from "../../../actors/training/training.ts";
 import type { UpdateSettings } from "../../../model/learn/update/types.ts";
 import { anOutcome, aTrajectory, aTurn } from "../../fixtures.ts";
@@ -63,7 +63,7 @@ export class Stage {
   saving: (progress: Progress) => void = () => {};
   readonly training: Training;
 
-  constructor(changed: Sections = {}, resumed: Progress | null = null, more: Partial<TrainingContext> = {}) {
+  constructor(changed: Sections = {}, resumed: Progress | null = null) {
     const config = configOf(changed);
     const unused = () => Promise.reject(new Error("not part of this test"));
     const note = (call: string) => void this.calls.push(call);
@@ -115,36 +115,46 @@ export class Stage {
         askDeadlineMs: 1000,
         retryMs: 100,
       }),
-      resumed,
       thinkEnd: null,
-      publish: async (version) => {
-        note(`publish ${version}`);
-        return { acknowledged: Promise.resolve(7) };
+      meter: new Meter(this.clock),
+      publisher: {
+        publish: async (version) => {
+          note(`publish ${version}`);
+          return { acknowledged: Promise.resolve(7) };
+        },
       },
-      play: async (tickets): Promise<readonly FinishedTicket[]> => {
-        const [first] = tickets;
-        note(`play ${first!.episode.split(".")[0]} ${tickets.length} v${first!.version}${first!.exact ? "" : "+"}`);
-        await Promise.resolve();
-        this.clock.advance(this.playMs);
-        return tickets.map((ticket) => ({ ticket, sampler: "s", outcome: this.outcome(ticket) }));
+      dispatcher: {
+        ticketCounts: { expired: 0, retried: 0, ignored: 0 },
+        play: async (tickets): Promise<readonly FinishedTicket[]> => {
+          const [first] = tickets;
+          note(`play ${first!.episode.split(".")[0]} ${tickets.length} v${first!.version}${first!.exact ? "" : "+"}`);
+          await Promise.resolve();
+          this.clock.advance(this.playMs);
+          return tickets.map((ticket) => ({ ticket, sampler: "s", outcome: this.outcome(ticket) }));
+        },
       },
       warmStart: unused,
-      keepReference: async () => note("reference"),
-      save: async (progress) => {
-        this.saving(progress);
-        note(`save ${progress.update}`);
-        this.saved.push(progress);
+      checkpoints: {
+        resumed,
+        keepReference: async () => note("reference"),
+        save: async (progress) => {
+          this.saving(progress);
+          note(`save ${progress.update}`);
+          this.saved.push(progress);
+        },
+        restore: async (update) => {
+          note(`restore ${update}`);
+          return this.saved.findLast((one) => one.update === update)!;
+        },
       },
-      restore: async (update) => {
-        note(`restore ${update}`);
-        return this.saved.findLast((one) => one.update === update)!;
+      log: {
+        line: () => {},
+        event: (level, kind, text) => {
+          if (level === "info") this.told.push(`${kind}: ${text}`);
+          else this.warnings.push(`${kind}: ${text}`);
+        },
       },
-      tickets: { expired: 0, retried: 0, ignored: 0 },
-      say: () => {},
-      inform: (kind, text) => void this.told.push(`${kind}: ${text}`),
-      warn: (kind, text) => void this.warnings.push(`${kind}: ${text}`),
       processStartedAtMs: 0,
-      ...more,
     });
   }
 }

@@ -4,7 +4,7 @@ import { describe, expect, test } from "bun:test";
 import { CheckpointError } from "../../../actors/checkpoint/checkpoint.ts";
 import { RunError } from "../../../actors/errors.ts";
 import type { Ticket } from "../../../actors/protocol.ts";
-import type { Progress } from "../../../actors/training/report.ts";
+import type { Progress } from "../../../actors/training/progress.ts";
 import { trainingTickets } from "../../../actors/training/tickets-to-play.ts";
 import { figure } from "../../figure.ts";
 import { configOf, outcomeOf, type Sections, Stage } from "./stage.ts";
@@ -251,7 +251,7 @@ describe("a checkpoint that cannot be written", () => {
     stage.saving = ({ update }) => {
       if (update > 3) throw full;
     };
-    const message = "what was learnt after update 3 is lost: cannot save u000003: the disk is full";
+    const message = "the updates after 3 are lost: cannot save u000003: the disk is full";
     await expect(stage.training.run()).rejects.toThrow(new RunError(message));
   });
 });
@@ -265,7 +265,8 @@ describe("a gradient that is not finite", () => {
 
   test("in as many updates in a row as may be ends the run, saying so; none of its numbers is told", async () => {
     const stage = broken(6);
-    const message = "3 updates in a row taught nothing; update 3: the gradient's norm is NaN; no step was taken";
+    const message =
+      "3 updates in a row had no finite gradient; update 3: the gradient's norm is NaN; no step was taken";
     await expect(stage.training.run()).rejects.toThrow(new RunError(message));
     expect(stage.metrics.get("total/skipped_updates 2")).toBe(2);
     expect([...stage.metrics].filter(([, value]) => !Number.isFinite(value))).toEqual([]);

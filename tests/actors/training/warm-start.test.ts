@@ -3,12 +3,14 @@ import { afterAll, beforeEach, describe, expect, test } from "bun:test";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { composeRunConfig, type RunConfig } from "../../../actors/config/config.ts";
+import { Meter } from "../../../actors/metrics/meter.ts";
 import { lessonsOf } from "../../../actors/play/envs-of-run.ts";
 import { rulesOf } from "../../../actors/play/play-episode.ts";
 import { policyOf } from "../../../actors/policy/policy-of-run.ts";
 import { type WarmStartContext, warmStart } from "../../../actors/training/warm-start.ts";
 import { layParameters } from "../../../model/policy/parameters.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { FakeClock } from "../fake-clock.ts";
 
 afterAll(removeTemporaryFolders);
 
@@ -74,10 +76,11 @@ function trainee(config: RunConfig, changed: Partial<WarmStartContext> = {}) {
       return { cool: 0.75, one: 0.5 };
     },
     engine: "compiled, cpu, 2 threads",
+    meter: new Meter(new FakeClock()),
     sample: async (stepOverall) => void calls.push(`sample ${stepOverall}`),
     progress: ({ name, step, steps, stepOverall, loss }) =>
       void calls.push(`${name} ${step}/${steps} ${stepOverall} ${loss}`),
-    stopped: () => {},
+    checkStop: () => {},
     notice: (text) => void notices.push(text),
     ...changed,
   };
@@ -128,7 +131,7 @@ describe("a fresh warm start", () => {
     const stopped = () => {
       if (++steps > 3) throw new Error("asked to stop");
     };
-    await expect(warmStart(trainee(configOf(), { stopped }).context)).rejects.toThrow("asked to stop");
+    await expect(warmStart(trainee(configOf(), { checkStop: stopped }).context)).rejects.toThrow("asked to stop");
     expect(() => kept()).toThrow("ENOENT");
   });
 });
@@ -195,7 +198,7 @@ describe("a warm start that was made before", () => {
     expect((await warmStart(again.context)).cached).toBe(false);
     expect(again.parameters.flat).toEqual(fresh.parameters.flat);
     expect(again.notices).toEqual([
-      expect.stringContaining(`the cached warm start ${file} cannot be used and is made anew`),
+      expect.stringContaining(`the cached warm start ${file} cannot be used, so the warm start runs again`),
     ]);
     expect((await warmStart(trainee(configOf()).context)).cached).toBe(true);
   });
@@ -206,5 +209,5 @@ test("a cache that cannot be written is said, and costs the run nothing", async 
   writeFileSync(file, "");
   const { context, notices } = trainee(configOf({ warmStart: { cacheDir: join(file, "cache") } }));
   expect((await warmStart(context)).taught).toEqual({ cool: 0.75, one: 0.5 });
-  expect(notices).toEqual([expect.stringContaining("the warm start cannot be kept for other runs: ")]);
+  expect(notices).toEqual([expect.stringContaining("cannot keep the warm start for other runs in ")]);
 });

@@ -1,0 +1,84 @@
+/** The learner's doors to the outside: disk, trainer thread and weights. A simulation replaces them. */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { ActorContext } from "../actor.ts";
+import { type Disk, realDisk } from "../checkpoint/disk.ts";
+import type { RunConfig } from "../config/config.ts";
+import { learnerEngine, thisMachine } from "../engine/choice.ts";
+import { inThisThread, startThread, type Thread } from "../process/worker-rpc.ts";
+import type { Report } from "../training/report.ts";
+import { isAlive, sweep, weightsFolder } from "../weights/files.ts";
+import { WeightsPublisher } from "../weights/publisher.ts";
+import type { Networks } from "./networks.ts";
+import { TicketBook, type TicketBookOptions } from "./tickets.ts";
+import { type TrainerMethods, trainerMethods } from "./trainer.ts";
+
+export interface StartedTrainer extends Thread<TrainerMethods> {
+  /** "compiled, cpu, 2 threads" */
+  readonly engine: string;
+}
+
+export interface LearnerPorts {
+  readonly disk: Disk;
+  startTrainer(config: RunConfig, context: ActorContext, networks: Networks): Promise<StartedTrainer>;
+  openWeights(config: RunConfig, context: ActorContext): Pick<WeightsPublisher, "publish" | "file" | "close">;
+  openTickets(options: TicketBookOptions): TicketBook;
+  saveReport(folder: string, report: Report): void;
+  /** Sees every metric when it is reported. */
+  watchMetrics(step: number, values: Readonly<Record<string, number>>): void;
+  /** Bounds of what waits while the metrics sink is away. */
+  readonly reporterLimits: { readonly waitingMax: number; readonly rowsMax: number };
+}
+
+export const realPorts: LearnerPorts = {
+  disk: realDisk,
+  startTrainer,
+  openWeights,
+  openTickets: (options) => new TicketBook(options),
+  saveReport(folder, report) {
+    writeFileSync(join(folder, "report.json"), `${JSON.stringify(report, null, 2)}\n`, { flush: true });
+  },
+  watchMetrics() {},
+  reporterLimits: { waitingMax: 10_000, rowsMax: 4096 },
+};
+
+async function startTrainer(
+  config: RunConfig,
+  { threads, fail, log }: ActorContext,
+  { model, policy, critic, frozen }: Networks,
+): Promise<StartedTrainer> {
+  const thread = threads
+    ? startThread<TrainerMethods>(new URL("./trainer-worker.ts", import.meta.url), fail)
+    : inThisThread(trainerMethods());
+  const chosen = learnerEngine(config, learnerThreads(config), thisMachine);
+  if (chosen.reason !== null) log.warning("engine", chosen.reason);
+  // A critic that shares the policy's body is one network with both heads.
+  const networks =
+    critic?.model.head === "both"
+      ? { model: critic.model, policy: critic.memory, critic: null }
+      : { model, policy, critic };
+  const engine = await thread.methods.start({ engine: chosen.engine, frozen, ...networks });
+  return { ...thread, engine };
+}
+
+/** In sync mode samplers and learner take turns, so the learner may use every core; in async mode those the samplers leave. */
+function learnerThreads({ engine, learner: { mode }, sampler }: RunConfig): number {
+  if (engine.threads > 0) return engine.threads;
+  const cores = navigator.hardwareConcurrency;
+  return Math.max(1, mode === "sync" ? cores : cores - sampler.count * sampler.threads);
+}
+
+/** Removes weights that dead runs left in shared memory. */
+function openWeights({ sampler }: RunConfig, { run, folder, log }: ActorContext): WeightsPublisher {
+  const notice = (text: string) => log.warning("shared-memory", text);
+  const shared = weightsFolder(folder, notice);
+  for (const name of sweep(shared, isAlive)) log.info("sweep", `removed ${name}, which a dead run had left`);
+  return new WeightsPublisher({
+    folder: shared,
+    spareFolder: folder,
+    run,
+    nameless: true,
+    half: sampler.precision === "half",
+    notice,
+  });
+}

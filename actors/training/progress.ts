@@ -1,0 +1,129 @@
+/** Progress of a run: what a checkpoint keeps besides parameters and optimizers, and how each event changes it. Pure. */
+import type { RunConfig } from "../config/config.ts";
+import type { Scores } from "./curriculum.ts";
+import { HEALTH_START, type HealthState, healthAfterRollBack } from "./health.ts";
+import { COLLAPSE_START, type CollapseState } from "./measure-collapse.ts";
+import type { Taught } from "./warm-start.ts";
+
+/** Share of validation episodes solved. */
+export interface Solved {
+  readonly success: number;
+  /** By env, if the run plays a mix; else empty. */
+  readonly envs: Readonly<Record<string, number>>;
+}
+
+interface ValidatedUpdate extends Solved {
+  readonly update: number;
+}
+
+export interface Progress {
+  /** Updates made. */
+  readonly update: number;
+  /** Newest weights version. */
+  readonly version: number;
+  readonly episodes: number;
+  /** Tokens written by the policy. */
+  readonly tokens: number;
+  /** Validation success after the first stage of the warm start; null without one. */
+  readonly taught: Taught | null;
+  /** Validation success before the first update; null until it is measured. */
+  readonly before: number | null;
+  /** The same by env, if the run plays a mix. */
+  readonly beforeOf: Readonly<Record<string, number>>;
+  readonly validated: ValidatedUpdate | null;
+  readonly best: ValidatedUpdate | null;
+  readonly klCoefficient: number;
+  /** Updates that changed nothing. */
+  readonly skipped: number;
+  /** Minutes of reinforcement. */
+  readonly minutes: number;
+  /** Scores that the curriculum steers by. */
+  readonly curriculum: Scores;
+  readonly health: HealthState;
+  readonly collapse: CollapseState;
+}
+
+export type ProgressEvent =
+  | { readonly kind: "taught"; readonly taught: Taught }
+  | { readonly kind: "published" }
+  | { readonly kind: "played"; readonly episodes: number; readonly tokens: number }
+  | { readonly kind: "validated"; readonly solved: Solved }
+  | { readonly kind: "trained"; readonly klCoefficient: number; readonly curriculum: Scores }
+  | { readonly kind: "collapse measured"; readonly collapse: CollapseState }
+  | { readonly kind: "skipped" }
+  | { readonly kind: "updated" }
+  | { readonly kind: "judged"; readonly health: HealthState }
+  | { readonly kind: "saved healthy" }
+  | { readonly kind: "rolled back"; readonly saved: Progress }
+  | { readonly kind: "clock"; readonly minutes: number };
+
+export const startOfRun = ({ learner }: Pick<RunConfig, "learner">): Progress => ({
+  update: 0,
+  version: 0,
+  episodes: 0,
+  tokens: 0,
+  taught: null,
+  before: null,
+  beforeOf: {},
+  validated: null,
+  best: null,
+  klCoefficient: learner.kl.coefficient,
+  skipped: 0,
+  minutes: 0,
+  curriculum: {},
+  health: HEALTH_START,
+  collapse: COLLAPSE_START,
+});
+
+export function advance(progress: Progress, event: ProgressEvent): Progress {
+  switch (event.kind) {
+    case "taught":
+      return { ...progress, taught: event.taught };
+    case "published":
+      return { ...progress, version: progress.version + 1 };
+    case "played":
+      return {
+        ...progress,
+        episodes: progress.episodes + event.episodes,
+        tokens: progress.tokens + event.tokens,
+      };
+    case "validated":
+      return afterValidation(progress, event.solved);
+    case "trained":
+      return { ...progress, klCoefficient: event.klCoefficient, curriculum: event.curriculum };
+    case "collapse measured":
+      return { ...progress, collapse: event.collapse };
+    case "skipped":
+      return { ...progress, skipped: progress.skipped + 1 };
+    case "updated":
+      return { ...progress, update: progress.update + 1 };
+    case "judged":
+      return { ...progress, health: event.health };
+    case "saved healthy":
+      return { ...progress, health: { ...progress.health, healthyCheckpoint: progress.update } };
+    case "rolled back":
+      return afterRollBack(event.saved, progress);
+    case "clock":
+      return { ...progress, minutes: event.minutes };
+    default:
+      return event satisfies never;
+  }
+}
+
+/** The first validation is also the success before reinforcement. */
+function afterValidation(progress: Progress, solved: Solved): Progress {
+  const validated = { ...solved, update: progress.update };
+  const isBest = progress.best === null || solved.success > progress.best.success;
+  const first = progress.before === null ? { before: solved.success, beforeOf: solved.envs } : {};
+  return { ...progress, ...first, validated, best: isBest ? validated : progress.best };
+}
+
+/** Policy and judgment go back to the checkpoint. Totals and versions only grow. */
+const afterRollBack = (saved: Progress, now: Progress): Progress => ({
+  ...saved,
+  version: now.version,
+  episodes: now.episodes,
+  tokens: now.tokens,
+  skipped: now.skipped,
+  health: healthAfterRollBack(saved.health, now.health),
+});

@@ -1,0 +1,160 @@
+/**
+ * One update: from the episodes played for it to new parameters, metrics and rows of the trajectory log.
+ *
+ * - Episodes that lag more than `learner.stalenessMax` updates are not trained on.
+ * - An update that changes nothing is counted as skipped. After `learner.brokenUpdatesMax` updates in a row without a finite
+ *   gradient the run fails.
+ */
+import type { UpdateResult, UpdateSettings } from "../../model/learn/update/types.ts";
+import { writtenTokens } from "../../model/trajectory.ts";
+import { RunError } from "../errors.ts";
+import type { MetricValues } from "../metrics/metrics.ts";
+import { groupsPerUpdate, tagOf } from "../play/envs-of-run.ts";
+import { type FinishedTicket, type PlayedTicket, playedOf, unplayedText } from "../play/finished-ticket.ts";
+import type { EpisodeRow } from "../protocol.ts";
+import { behaviorMetrics } from "./behavior.ts";
+import type { TrainingContext } from "./context.ts";
+import { curriculumMetrics, groupEnvs, scored } from "./curriculum.ts";
+import type { Interruption } from "./interruption.ts";
+import { intervened } from "./interventions.ts";
+import { measureCollapse } from "./measure-collapse.ts";
+import { measureGradients } from "./measure-gradients.ts";
+import { advance, type Progress } from "./progress.ts";
+import { replacedGroups } from "./resampling.ts";
+import { endCounts, rolloutMetrics } from "./rollout-metrics.ts";
+import { episodeRows, trainedRows, trainerInput } from "./trained-episodes.ts";
+import { hasBrokenGradient, lagShares, trainerMetrics } from "./update-metrics.ts";
+import { steeredKl, updateSettings } from "./update-settings.ts";
+
+export interface StepResult {
+  readonly progress: Progress;
+  readonly metrics: MetricValues;
+  readonly rows: readonly EpisodeRow[];
+  /** Tokens written in the rollout. */
+  readonly tokens: number;
+}
+
+/** What training on an update's episodes gives. */
+type Trained = Omit<StepResult, "tokens">;
+
+export class UpdateStep {
+  readonly #context: TrainingContext;
+  readonly #interruption: Interruption;
+  /** Updates in a row without a finite gradient. */
+  #brokenInARow = 0;
+  #logProbGap = 0;
+
+  constructor(context: TrainingContext, interruption: Interruption) {
+    this.#context = context;
+    this.#interruption = interruption;
+  }
+
+  /** Mean difference between the sampler's log-probabilities and the trainer's, in the last update. */
+  get logProbGap(): number {
+    return this.#logProbGap;
+  }
+
+  /** @throws {RunError} if no episode could be played, or the gradient stays broken */
+  async run(before: Progress, finished: readonly FinishedTicket[]): Promise<StepResult> {
+    const played = playedOf(finished);
+    if (played.length === 0) throw new RunError(`update ${before.update + 1}: ${unplayedText(finished)}`);
+    const fresh = this.#fresh(played, before);
+    const trained =
+      fresh.length > 0 ? await this.#train(before, finished, fresh) : this.#nothingFresh(before, finished);
+    const tokens = played.reduce((sum, { outcome }) => sum + writtenTokens(outcome.trajectory), 0);
+    return {
+      progress: advance(trained.progress, { kind: "played", episodes: played.length, tokens }),
+      metrics: { ...endCounts(finished), ...trained.metrics },
+      rows: trained.rows,
+      tokens,
+    };
+  }
+
+  /** The episodes that are recent enough to be trained on. */
+  #fresh(played: readonly PlayedTicket[], { update, version }: Progress): readonly PlayedTicket[] {
+    const { stalenessMax } = this.#context.config.learner;
+    const fresh = played.filter(({ outcome }) => version - outcome.trajectory.version <= stalenessMax);
+    if (fresh.length < played.length) {
+      const lagging = `${played.length - fresh.length} of ${played.length} episodes lag more than ${stalenessMax} updates`;
+      this.#context.log.event("warning", "stale", `update ${update + 1}: ${lagging} and are not trained on`);
+    }
+    return fresh;
+  }
+
+  #nothingFresh(before: Progress, finished: readonly FinishedTicket[]): Trained {
+    const progress = this.#skip(before, "no episode could be used");
+    return { progress, metrics: {}, rows: episodeRows(finished) };
+  }
+
+  async #train(
+    before: Progress,
+    finished: readonly FinishedTicket[],
+    fresh: readonly PlayedTicket[],
+  ): Promise<Trained> {
+    const { config, trainer, meter } = this.#context;
+    const { update, version, klCoefficient, health } = before;
+    const { control } = health;
+    const trajectories = fresh.map(({ outcome }) => outcome.trajectory);
+    const collapse = await measureCollapse(this.#context, update, trajectories, before.collapse);
+    const kl = klCoefficient + control.kl;
+    const settings = intervened(updateSettings(config, update, kl), control, groupsPerUpdate(config));
+    const episodes = trainerInput(fresh, settings);
+    const envs = groupEnvs(config, before.curriculum);
+    const moment = { update, version, round: control.round, envs };
+    const gradients = await this.#interruption.race(measureGradients(this.#context, moment, episodes, settings));
+    const result = await meter.during("time/update", trainer.update(episodes, settings));
+    const measured = advance(before, { kind: "collapse measured", collapse: collapse.state });
+    const counted = result.skipped === null ? measured : this.#skip(measured, result.skipped);
+    this.#checkGradient(result, update);
+    const { logProbGap = Number.NaN, kl: measuredKl } = result.metrics;
+    if (Number.isFinite(logProbGap)) this.#logProbGap = logProbGap;
+    const curriculum = scored(config.rollout.curriculum, before.curriculum, fresh);
+    return {
+      progress: advance(counted, {
+        kind: "trained",
+        klCoefficient: steeredKl(config.learner.kl, klCoefficient, measuredKl, fresh.length),
+        curriculum,
+      }),
+      metrics: {
+        ...this.#metricsOf(before, finished, fresh, settings, result),
+        ...gradients,
+        ...collapse.values,
+        ...curriculumMetrics(curriculum),
+        ...(kl > 0 ? { "train/kl_coefficient": kl } : {}),
+      },
+      rows: trainedRows(finished, fresh, result, update + 1),
+    };
+  }
+
+  #metricsOf(
+    { version }: Progress,
+    finished: readonly FinishedTicket[],
+    fresh: readonly PlayedTicket[],
+    { optimizer, dropConstant }: UpdateSettings,
+    result: UpdateResult,
+  ): MetricValues {
+    const { config, thinkEnd } = this.#context;
+    return {
+      ...rolloutMetrics("train", fresh, thinkEnd),
+      ...behaviorMetrics("train", fresh, (env) => tagOf(config, env)),
+      ...trainerMetrics(result.metrics),
+      ...lagShares(fresh.map(({ outcome }) => version - outcome.trajectory.version)),
+      "train/optimizer_steps": result.steps,
+      "train/learning_rate": optimizer.learningRate,
+      ...(dropConstant ? { "train/replaced_groups": replacedGroups(finished, groupsPerUpdate(config)) } : {}),
+    };
+  }
+
+  #skip(progress: Progress, reason: string): Progress {
+    this.#context.log.event("warning", "skipped", `update ${progress.update + 1}: ${reason}`);
+    return advance(progress, { kind: "skipped" });
+  }
+
+  #checkGradient(result: UpdateResult, update: number): void {
+    this.#brokenInARow = hasBrokenGradient(result) ? this.#brokenInARow + 1 : 0;
+    if (this.#brokenInARow < this.#context.config.learner.brokenUpdatesMax) return;
+    throw new RunError(
+      `${this.#brokenInARow} updates in a row had no finite gradient; update ${update + 1}: ${result.skipped}`,
+    );
+  }
+}

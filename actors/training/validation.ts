@@ -1,0 +1,83 @@
+/** Plays the validation boards and reports how many were solved. */
+import { writtenTokens } from "../../model/trajectory.ts";
+import { percent } from "../dashboard/client/text.ts";
+import { RunError } from "../errors.ts";
+import { tagOf } from "../play/envs-of-run.ts";
+import { type PlayedTicket, playedOf, unplayedText } from "../play/finished-ticket.ts";
+import { behaviorMetrics } from "./behavior.ts";
+import type { TrainingContext } from "./context.ts";
+import type { Interruption } from "./interruption.ts";
+import type { PlayTime } from "./play-time.ts";
+import type { Progress, ProgressEvent, Solved } from "./progress.ts";
+import { rolloutMetrics } from "./rollout-metrics.ts";
+import { batchName, validationTickets } from "./tickets-to-play.ts";
+import { episodeRows } from "./trained-episodes.ts";
+
+export interface Validated {
+  readonly solved: Solved;
+  readonly played: Extract<ProgressEvent, { kind: "played" }>;
+}
+
+export class Validation {
+  readonly #context: TrainingContext;
+  readonly #interruption: Interruption;
+  readonly #playTime: PlayTime;
+
+  constructor(context: TrainingContext, interruption: Interruption, playTime: PlayTime) {
+    this.#context = context;
+    this.#interruption = interruption;
+    this.#playTime = playTime;
+  }
+
+  /** The validation of an update, with its metrics. */
+  ofUpdate(progress: Progress): Promise<Validated> {
+    const name = batchName("v", progress.update, progress.health.control.round);
+    return this.#validate(name, this.#context.config.validate.temperature, progress, true);
+  }
+
+  /** A validation without metrics. @param name  unique among validations at this temperature */
+  apart(name: string, temperature: number, progress: Progress): Promise<Validated> {
+    return this.#validate(name, temperature, progress, false);
+  }
+
+  /** @throws {RunError} if an episode could not be played: a share of fewer boards could not be compared */
+  async #validate(name: string, temperature: number, progress: Progress, hasMetrics: boolean): Promise<Validated> {
+    const { config, clock, dispatcher, log, reporter } = this.#context;
+    const started = clock.now();
+    const tickets = validationTickets(config, name, temperature, progress.version);
+    const { finished } = await this.#interruption.race(this.#playTime.measure(dispatcher.play(tickets)));
+    const played = playedOf(finished);
+    if (played.length < finished.length) throw new RunError(`validation ${name}: ${unplayedText(finished)}`);
+    if (hasMetrics) {
+      reporter.metrics(progress.update, {
+        ...rolloutMetrics("validate", played),
+        ...behaviorMetrics("validate", played, (env) => tagOf(config, env)),
+        "speed/validate_s": (clock.now() - started) / 1000,
+      });
+    }
+    const solved = solvedOf(played);
+    const text = `success ${solvedText(solved)} of ${played.length} episodes`;
+    log.line("validate", `${name} at temperature ${temperature}: ${text}`);
+    await this.#interruption.race(reporter.episodes(episodeRows(played)));
+    const tokens = played.reduce((sum, { outcome }) => sum + writtenTokens(outcome.trajectory), 0);
+    return { solved, played: { kind: "played", episodes: played.length, tokens } };
+  }
+}
+
+export const solvedShare = (played: readonly PlayedTicket[]): number =>
+  played.filter(({ outcome }) => outcome.success).length / played.length;
+
+function solvedOf(played: readonly PlayedTicket[]): Solved {
+  const byEnv = Map.groupBy(played, ({ ticket }) => ticket.env);
+  const envs = byEnv.size > 1 ? [...byEnv].map(([env, own]) => [env, solvedShare(own)] as const) : [];
+  return { success: solvedShare(played), envs: Object.fromEntries(envs) };
+}
+
+/** "40.0 %", "40.0 % (FrozenLake 30.0 %, Bandit 50.0 %)". */
+function solvedText({ success, envs }: Solved): string {
+  const parts = Object.entries(envs).map(([env, own]) => `${env} ${percent(own)}`);
+  return parts.length === 0 ? percent(success) : `${percent(success)} (${parts.join(", ")})`;
+}
+
+/** Success of the env that is solved least. */
+export const lowestSuccess = ({ success, envs }: Solved): number => Math.min(success, ...Object.values(envs));

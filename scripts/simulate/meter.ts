@@ -1,0 +1,59 @@
+/** A meter whose queue depths are checked against their bounds after every event. */
+import type { RunConfig } from "../../actors/config/config.ts";
+import { Meter } from "../../actors/metrics/meter.ts";
+import type { MetricName } from "../../actors/metrics/metrics.ts";
+import type { Role } from "../../actors/protocol.ts";
+import type { Invariants } from "./invariants.ts";
+import type { Life } from "./world.ts";
+
+/** Limits of the reporter and the sink: small, so that a simulated run reaches them. */
+export const REPORTER_LIMITS = { waitingMax: 500, rowsMax: 64 };
+export const SINK_QUEUED_MAX = 200;
+/** Tickets that may wait at a sampler beyond its slots: tickets of a lost connection and of the next one may cross. */
+const WAITING_MAX = 64;
+
+type Bounds = Partial<Record<MetricName, number>>;
+
+function boundsOf(role: Role, { rollout, learner, sampler, envServer }: RunConfig): Bounds {
+  // The reporter takes the rows of a whole rollout before it makes the caller wait.
+  const rolloutRows = rollout.groups * rollout.groupSize * (learner.stalenessMax + 1);
+  const { waitingMax, rowsMax } = REPORTER_LIMITS;
+  const bounds: Partial<Record<Role, Bounds>> = {
+    learner: { "queue/messages": waitingMax, "queue/rows": rowsMax + rolloutRows },
+    sampler: { "queue/playing": sampler.slots, "queue/waiting": WAITING_MAX },
+    "env-server": { "queue/playing": envServer.episodesMax },
+    "metrics-sink": { "queue/messages": SINK_QUEUED_MAX },
+  };
+  return bounds[role] ?? {};
+}
+
+export class WatchedMeter extends Meter {
+  readonly #life: Life;
+  readonly #invariants: Invariants;
+  readonly #bounds: Bounds;
+  readonly #reads = new Map<MetricName, () => number | null>();
+
+  constructor(life: Life, role: Role, config: RunConfig, invariants: Invariants) {
+    super(life.clock);
+    this.#life = life;
+    this.#invariants = invariants;
+    this.#bounds = boundsOf(role, config);
+  }
+
+  override depth(name: MetricName, read: () => number | null): void {
+    super.depth(name, read);
+    this.#reads.set(name, read);
+    const max = this.#bounds[name];
+    if (max === undefined) return;
+    this.#invariants.bounded({
+      life: this.#life,
+      name: `${this.#life.name}: ${name}`,
+      length: () => read() ?? 0,
+      max,
+    });
+  }
+
+  depthOf(name: MetricName): number {
+    return this.#reads.get(name)?.() ?? 0;
+  }
+}

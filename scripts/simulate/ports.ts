@@ -1,0 +1,174 @@
+/** Simulated ports of one process: what replaces the disk, the computing threads, shared memory and the store. */
+import type { RunConfig } from "../../actors/config/config.ts";
+import type { EnvServerPorts } from "../../actors/env-server/start.ts";
+import type { Networks } from "../../actors/learner/networks.ts";
+import type { LearnerPorts, StartedTrainer } from "../../actors/learner/ports.ts";
+import { isMetricName, metric } from "../../actors/metrics/metrics.ts";
+import type { MetricsSinkPorts } from "../../actors/metrics-sink/start.ts";
+import { episodeOpener } from "../../actors/play/envs-of-run.ts";
+import type { SamplerPorts } from "../../actors/sampler/start.ts";
+import { fullDisk } from "./disk.ts";
+import { type Machine, STALENESS_MAX } from "./machine.ts";
+import { REPORTER_LIMITS, SINK_QUEUED_MAX, type WatchedMeter } from "./meter.ts";
+import { digestOf, learn, SimulatedPolicy } from "./policy.ts";
+import { WatchedTickets } from "./watched-tickets.ts";
+import type { Life } from "./world.ts";
+
+export interface SimulatedProcess {
+  readonly machine: Machine;
+  readonly life: Life;
+  readonly meter: WatchedMeter;
+  /** Counts all processes of the run. */
+  readonly incarnation: number;
+}
+
+const notSimulated = () => Promise.reject(new Error("this is not part of a simulated run"));
+
+export function learnerPorts(process: SimulatedProcess, config: RunConfig): LearnerPorts {
+  const { machine, life } = process;
+  const { invariants, disk, defect } = machine;
+  const published = new Map<number, string>();
+  const state: LearnerState = { process, published, version: 0, tickets: null, parameters: null };
+  const isSync = config.learner.mode === "sync";
+  return {
+    disk: disk.of(life),
+    startTrainer: (_, __, networks) => startTrainer(state, networks),
+    openWeights: () => ({
+      publish: (version, values) => publish(state, version, values),
+      file: () => undefined,
+      close() {},
+    }),
+    openTickets(options) {
+      state.tickets = new WatchedTickets(options, invariants, defect);
+      invariants.always(life, () => state.tickets!.check());
+      return state.tickets;
+    },
+    saveReport(_, report) {
+      machine.finished = { report, parameters: digestOf(state.parameters!) };
+    },
+    watchMetrics(step, values) {
+      for (const [name, value] of Object.entries(values)) {
+        const lasting = isSync && isMetricName(name) && metric(name).timed !== true;
+        invariants.metric(name, step, value, lasting);
+      }
+    },
+    reporterLimits: REPORTER_LIMITS,
+  };
+}
+
+/** What the ports of one learner share. */
+interface LearnerState {
+  readonly process: SimulatedProcess;
+  /** Digests of the versions that this learner published. */
+  readonly published: Map<number, string>;
+  /** Published last, by this learner or by the one that it resumed from. */
+  version: number;
+  tickets: WatchedTickets | null;
+  parameters: Float32Array | null;
+}
+
+/** A trainer whose update is a function of the same things as the real one's: parameters and episodes, in order. */
+async function startTrainer(state: LearnerState, { policy, critic }: Networks): Promise<StartedTrainer> {
+  const { life, machine } = state.process;
+  const { world, invariants } = machine;
+  const { parameters } = policy;
+  let steps = policy.step;
+  // A process that dies meanwhile gets no further.
+  await life.sleep(world.between(5, 50), "starts its trainer");
+  state.parameters = parameters;
+  state.version = invariants.resumed(steps === 0 ? null : digestOf(parameters));
+  return {
+    engine: "simulated, cpu",
+    workingMs: () => 0,
+    stop() {},
+    methods: {
+      start: notSimulated,
+      keepReference: notSimulated,
+      resetOptimizer: notSimulated,
+      imitate: notSimulated,
+      goOnFrom: notSimulated,
+      crossScore: notSimulated,
+      analyzeGradients: notSimulated,
+      async steps() {
+        invariants.saved(digestOf(parameters), state.version);
+        return { policy: steps, critic: critic === null ? null : steps };
+      },
+      async update(episodes) {
+        const { version } = state;
+        const update = `update of version ${version}`;
+        const trajectories = episodes.map(({ trajectory }) => trajectory);
+        const batch = trajectories.map((trajectory) => ({ ticket: state.tickets!.ticketOf(trajectory), trajectory }));
+        invariants.trained(update, batch, { version, stalenessMax: STALENESS_MAX, published: state.published });
+        await life.sleep(world.between(100, 800), update);
+        learn(parameters, trajectories);
+        steps++;
+        const gradNorm = parameters.reduce((sum, value) => sum + value, 0);
+        return { skipped: null, advantages: episodes.map(() => 0.5), steps: 1, metrics: { gradNorm } };
+      },
+    },
+  };
+}
+
+/** Weights lie in memory that is gone when the process dies. */
+async function publish(state: LearnerState, version: number, values: Float32Array) {
+  const { process, published } = state;
+  const { life, machine, incarnation } = process;
+  const { world, invariants, memory } = machine;
+  if (version <= state.version) invariants.broken(5, `version ${version} is published after ${state.version}`);
+  const path = `/shared/${incarnation}/${version}`;
+  const place = { owner: life, values: new Float32Array(values.length) };
+  memory.set(path, place);
+  await life.sleep(world.between(1, 20), `publishes ${version}`);
+  place.values.set(values);
+  await life.sleep(world.between(1, 20), `hashes ${version}`);
+  const digest = digestOf(values);
+  published.set(version, digest);
+  state.version = version;
+  const seal = { key: "0".repeat(32), tag: "0".repeat(32) };
+  const location = { kind: "shared", path, byteOffset: 0, seal } as const;
+  return { type: "weights", version, digest, byteLength: values.byteLength, location } as const;
+}
+
+export function samplerPorts({ machine, life, meter }: SimulatedProcess): SamplerPorts {
+  const { invariants, memory, troubles } = machine;
+  return {
+    async startPolicy() {
+      const policy = new SimulatedPolicy(life, memory, invariants, troubles);
+      invariants.always(life, () => {
+        const playing = meter.depthOf("queue/playing");
+        if (policy.openCount <= playing) return;
+        invariants.broken(8, `${life.name} plays ${playing} episodes and holds ${policy.openCount} sequences`);
+      });
+      return { methods: { ...policy.methods, written: notSimulated }, workingMs: () => 0, stop() {} };
+    },
+  };
+}
+
+/** Now and then an env cannot be opened. */
+export const envServerPorts = ({ machine, life }: SimulatedProcess): EnvServerPorts => ({
+  episodeOpener(config, env) {
+    const open = episodeOpener(config, env);
+    return (seeds) => {
+      if (life.world.uniform() < machine.troubles.envErrors) throw new Error("this env cannot be opened now");
+      return open(seeds);
+    };
+  },
+});
+
+/** The store of the machine: it outlives every process, and refuses rows while the disk is full. */
+export const sinkPorts = ({ machine }: SimulatedProcess): MetricsSinkPorts => ({
+  queuedMax: SINK_QUEUED_MAX,
+  async openStore() {
+    return {
+      url: "",
+      store: {
+        write(batch) {
+          if (machine.disk.full) throw fullDisk();
+          const episodes = machine.defect === "loses rows" ? batch.episodes.slice(1) : batch.episodes;
+          machine.store.write({ ...batch, episodes });
+        },
+      },
+      async close() {},
+    };
+  },
+});
