@@ -1,8 +1,8 @@
 /**
- * What playing costs: one action and the text after it, on one core; and what a fresh board costs.
+ * Measures the cost of one action with its observation, and of a new board, on one core.
  * Run: bun bench/envs.bench.ts, or `bun run bench envs`.
- * Budget: at least 1,000,000 step + render a second for SimpleSokoban and for FrozenLake (RAGEN's Python: 41,000 and
- * 33,000 on one core of another machine), so that envs never wait for a policy's turn.
+ * Budget: at least 1,000,000 step + render per second for SimpleSokoban and FrozenLake, so that envs never limit a rollout
+ * (RAGEN's Python: 41,000 and 33,000 on one core of another machine).
  */
 import type { DiscreteGame } from "../envs/env.ts";
 import { envTag } from "../envs/registry.ts";
@@ -11,7 +11,7 @@ import { Pcg64 } from "../envs/rng/pcg64.ts";
 const BOARDS = 64;
 const ROUNDS = 5;
 const STEPS = 100_000;
-/** Board seeds start here, away from what other benches and tests have warmed. */
+/** First board seed, away from the seeds of other benches and tests. */
 const SEED = 50_000;
 
 export const summary = "one action and its observation, and fresh boards, on one core";
@@ -27,12 +27,12 @@ export async function run(): Promise<{ name: string; sokobanPerSecond: number; f
   return { name: "envs", sokobanPerSecond, frozenLakePerSecond };
 }
 
-/** Median over rounds of random actions, each followed by its observation; episodes that end are replaced. */
+/** Median over rounds of random actions with their observations; a new game replaces each finished one. */
 function stepsPerSecond(name: string): number {
   const tag = envTag(name);
   const random = new Pcg64(SEED);
   const actions = Uint8Array.from({ length: 4096 }, () => random.integers(4));
-  // Boards are made before the clock starts: an episode costs one board and up to ten actions, and boards are measured below.
+  // Boards are opened before the clock starts; boardsPerSecond measures them.
   const open = (count: number) =>
     Array.from({ length: count }, (_, i) => tag.open({ layout: SEED + (i % BOARDS), dynamics: i }) as DiscreteGame);
   const rates: number[] = [];
@@ -45,7 +45,7 @@ function stepsPerSecond(name: string): number {
     const started = performance.now();
     for (let step = 0; step < STEPS; step++) {
       const effect = game.act(actions[step & 4095]!);
-      // Reading a character makes the engine build the whole string.
+      // Reading a character forces the engine to build the string.
       characters += game.render().charCodeAt(5);
       if (effect.done || ++taken === 10) {
         game = games[next++]!;

@@ -1,6 +1,4 @@
-/**
- * `bun run board`: draws a board as a PNG, or a player's way through it as a strip of pictures. For envs that have something to see.
- */
+/** `bun run board`: draws a board as a PNG, or the positions of a player's episode as a strip, for envs that draw pictures. */
 import { encode } from "fast-png";
 import { runKeys } from "../actors/config/config.ts";
 import { filmStrip, type Picture } from "../envs/picture.ts";
@@ -11,15 +9,15 @@ import { type EnvTag, openLocal } from "../envs/tag.ts";
 import { checkedTag, envOverrides } from "./cli/env-choice.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 
-const seen = envTags.filter((name) => envTag(name).picture !== undefined);
+const drawn = envTags.filter((name) => envTag(name).picture !== undefined);
 
 const command = {
   name: "board",
   flags: {
-    env: { type: "text", value: "TAG", text: `Whose board: ${seen.join(", ")}`, key: "env.tag" },
-    seed: { type: "count", value: "S", text: "Layout seed; 123 if left out" },
-    policy: { type: "text", value: "WHO", text: "random or optimal: a picture before and after each of its actions" },
-    out: { type: "text", value: "FILE", text: "Where to, ending in .png; board.png if left out" },
+    env: { type: "text", value: "TAG", text: `The env: ${drawn.join(", ")}`, key: "env.tag" },
+    seed: { type: "count", value: "S", text: "Layout seed, default 123" },
+    policy: { type: "text", value: "PLAYER", text: "random or optimal: also a picture after each of its actions" },
+    out: { type: "text", value: "FILE", text: "Output file ending in .png, default board.png" },
   },
   examples: [
     "bun run board --env LargerSokoban --seed 7",
@@ -29,7 +27,7 @@ const command = {
   overrides: runKeys,
 } as const satisfies Command;
 
-/** Pictures in a row of a strip, and white pixels between them. */
+/** Pictures in a row of the strip, and white pixels between them. */
 const COLUMNS = 5;
 const GAP = 8;
 
@@ -37,27 +35,28 @@ export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const { flags, overrides } = parseOptions(command, args);
   const { seed = 123, policy, out = "board.png" } = flags;
-  if (!out.endsWith(".png")) throw new UsageError(`--out ${out}: a board is drawn as a .png`);
+  if (!out.endsWith(".png")) throw new UsageError(`--out ${out}: the file must end in .png`);
   if (seed >= 2 ** 32) throw new UsageError(`--seed must be below ${2 ** 32}, got ${seed}`);
   for (const { path, source } of overrides) {
     if (!/^env\.(tag|options|actionsMax)\b/.test(path)) throw new UsageError(`${source}: a board has no such setting`);
   }
   const env = envOverrides(overrides);
   const tag = checkedTag(String(env["tag"] ?? "SimpleSokoban"), env["options"]);
-  if (tag.picture === undefined) throw new UsageError(`${tag.tag} has nothing to see; ${seen.join(", ")} have`);
-  const pictures = way(tag, policy, seed, Number(env["actionsMax"] ?? tag.actionsMax));
+  if (tag.picture === undefined) throw new UsageError(`${tag.tag} draws no pictures; use one of ${drawn.join(", ")}`);
+  const pictures = positions(tag, policy, seed, Number(env["actionsMax"] ?? tag.actionsMax));
   const { width, height, rgb } = filmStrip(pictures, COLUMNS, GAP);
   await Bun.write(out, encode({ width, height, data: rgb, channels: 3 }));
   console.log(out);
   return 0;
 }
 
-/** The board as it opens, and after each action of the player, if there is one. */
-function way(tag: EnvTag, policy: string | undefined, seed: number, actionsMax: number): Picture[] {
+/** The opening position, and with a policy the position after each of its actions. */
+function positions(tag: EnvTag, policy: string | undefined, seed: number, actionsMax: number): Picture[] {
   const game = openLocal(tag, { layout: seed, dynamics: dynamicsSeed(seed, 0) });
   const pictures = [tag.picture!(game)];
   if (policy === undefined) return pictures;
-  if (policy !== "random" && policy !== "optimal") throw new UsageError(`--policy is random or optimal, got ${policy}`);
+  if (policy !== "random" && policy !== "optimal")
+    throw new UsageError(`--policy must be random or optimal, got ${policy}`);
   const player = tag[policy];
   if (player === null) throw new UsageError(`${tag.tag} has no optimal player; use --policy random`);
   const coins = new Pcg64(seed);

@@ -1,7 +1,4 @@
-/**
- * `bun run new-env`: writes a new env that works, with its test, and registers it. What makes it yours is then filled in:
- * docs/new-env.md shows one made from nothing.
- */
+/** `bun run new-env`: writes a working env with its test and registers it. docs/new-env.md turns one into another game. */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { envTags } from "../envs/registry.ts";
@@ -12,7 +9,7 @@ const root = join(import.meta.dir, "..");
 
 const command = {
   name: "new-env",
-  words: { show: "NAME", text: "its tag, as LightsOut: letters and digits, a capital first", max: 1 },
+  words: { show: "NAME", text: "its tag, such as LightsOut: letters and digits, starting with a capital", max: 1 },
   flags: {},
   examples: ["bun run new-env LightsOut", "bun run eval --env LightsOut --policy optimal"],
 } as const satisfies Command;
@@ -30,7 +27,7 @@ export async function main(args: string[]): Promise<number> {
     [`tests/envs/${name.kebab}.test.ts`]: testFile(name),
   };
   const there = Object.keys(files).find((path) => existsSync(join(root, path)));
-  if (there !== undefined) throw new UsageError(`${there} exists already; take another name`);
+  if (there !== undefined) throw new UsageError(`${there} exists already; use another name`);
   const registry = registered(readFileSync(join(root, REGISTRY), "utf8"), name);
   for (const [path, text] of Object.entries({ ...files, [REGISTRY]: registry })) {
     mkdirSync(dirname(join(root, path)), { recursive: true });
@@ -41,7 +38,7 @@ export async function main(args: string[]): Promise<number> {
   console.error(
     [
       `${tag} works: bun run eval --env ${tag} --policy optimal`,
-      `make it yours in envs/${name.kebab}/, then: bun test tests/envs/${name.kebab}.test.ts tests/envs/registry.test.ts`,
+      `edit envs/${name.kebab}/, then: bun test tests/envs/${name.kebab}.test.ts tests/envs/registry.test.ts`,
     ].join("\n"),
   );
   return 0;
@@ -50,27 +47,28 @@ export async function main(args: string[]): Promise<number> {
 function nameOf(tag: string): EnvName {
   if (!/^[A-Z][A-Za-z0-9]{1,40}$/.test(tag)) {
     throw new UsageError(
-      `an env is named in letters and digits, a capital first, as LightsOut; got ${JSON.stringify(tag)}`,
+      `a NAME has letters and digits and starts with a capital, such as LightsOut; got ${JSON.stringify(tag)}`,
     );
   }
   const taken = envTags.find((other) => other.toLowerCase() === tag.toLowerCase());
-  if (taken !== undefined) throw new UsageError(`there is an env ${taken} already; take another name`);
+  if (taken !== undefined) throw new UsageError(`the env ${taken} exists already; use another name`);
   const kebab = tag.replaceAll(/(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])/g, "-").toLowerCase();
   return { tag, kebab, camel: tag[0]!.toLowerCase() + tag.slice(1) };
 }
 
-/** The registry with one import and one entry more. @throws {Error} if it no longer has the form that this knows. */
+/** Adds an import and an entry to the registry. @throws {Error} if the registry has another form than expected. */
 function registered(registry: string, { kebab, camel }: EnvName): string {
   const entry = `    ...${camel}Tags,\n`;
   const end = /^ {2}\]\.map\(\(source\)/m.exec(registry)?.index;
   const opening = registry.indexOf("*/\n");
-  if (end === undefined || opening < 0) throw new Error(`cannot register in ${REGISTRY}: add ${camel}Tags by hand`);
+  if (end === undefined || opening < 0)
+    throw new Error(`cannot register the env in ${REGISTRY}: its form has changed; add ${camel}Tags by hand`);
   const imports = opening + "*/\n".length;
   const added = `import { ${camel}Tags } from "./${kebab}/tags.ts";\n`;
   return registry.slice(0, imports) + added + registry.slice(imports, end) + entry + registry.slice(end);
 }
 
-/** Imports in order, lines of the right length: whatever the name is. */
+/** Sorts imports and wraps lines, which depend on the env's name. */
 async function format(paths: readonly string[]): Promise<void> {
   const biome = join(root, "node_modules/@biomejs/biome/bin/biome");
   const child = Bun.spawn([process.execPath, biome, "check", "--write", ...paths], {

@@ -1,7 +1,7 @@
-/** The files of a new env. They work as they are, so that whoever fills them in starts from something that passes: a walk along a street. */
+/** The files of a new env: a walk along a street, which works and passes its tests. */
 
 export interface EnvName {
-  /** "LightsOut": the tag, and the beginning of its classes. */
+  /** "LightsOut": the tag and the prefix of its classes. */
   readonly tag: string;
   /** "lights-out": folder and type. */
   readonly kebab: string;
@@ -10,9 +10,9 @@ export interface EnvName {
 }
 
 export const gameFile = ({ tag }: EnvName): string => `/**
- * ${tag} as a \`Game\`: walk along a street to a house. (Say in a sentence what yours is.)
+ * ${tag}: walk along a street to a house. (Describe your env in a sentence.)
  *
- * - What is drawn comes from the seeds: boards from \`layout\`, luck from \`dynamics\`. Equal seeds make equal games.
+ * - All random numbers come from the seeds: boards from \`layout\`, chance from \`dynamics\`. Equal seeds make equal games.
  */
 import { z } from "zod";
 import type { DiscreteGame, Effect, Seeds } from "../env.ts";
@@ -45,7 +45,6 @@ export class ${tag}Game implements DiscreteGame {
     return this.#at;
   }
 
-  /** What the agent sees. */
   render(): string {
     const shown = (house: number) => (house === this.#at ? "P" : house === this.goal ? "G" : "_");
     return Array.from({ length: this.#houses }, (_, house) => shown(house)).join("");
@@ -63,11 +62,7 @@ export class ${tag}Game implements DiscreteGame {
 }
 `;
 
-export const tagsFile = ({
-  tag,
-  kebab,
-  camel,
-}: EnvName): string => `/** The ${tag} tag: its words, its limits and who plays it. */
+export const tagsFile = ({ tag, kebab, camel }: EnvName): string => `/** The ${tag} tag: prompt, limits and players. */
 import { defineTag, expectGame, plainWording, type TagSource, uniformPlayer } from "../tag.ts";
 import { ACTIONS, ${tag}Config, ${tag}Game } from "./game.ts";
 
@@ -84,10 +79,8 @@ export const ${camel}Tags: readonly TagSource[] = [
     parts: (config) => ({
       wording: plainWording(INSTRUCTION, ACTIONS, false),
       open: (seeds) => new ${tag}Game(config, seeds),
-      // The observation without what never changes; equal briefs mean equal observations.
-      brief: (observation) => observation,
       random: uniformPlayer,
-      // The best player, and the probability that it succeeds: null and () => null if you know none.
+      // A best possible player and its success probability; leave both out if you know none.
       optimal: (game) => {
         const { at, goal } = expectGame(game, ${tag}Game);
         return goal < at ? 0 : 1;
@@ -96,7 +89,6 @@ export const ${camel}Tags: readonly TagSource[] = [
         const { at, goal } = expectGame(game, ${tag}Game);
         return Math.abs(goal - at) <= actionsMax ? 1 : 0;
       },
-      demonstrator: null,
     }),
   }),
 ];
@@ -105,9 +97,8 @@ export const ${camel}Tags: readonly TagSource[] = [
 export const testFile = ({ tag, kebab }: EnvName): string => `import { expect, test } from "bun:test";
 import { ${tag}Config, ${tag}Game } from "../../envs/${kebab}/game.ts";
 
-// That equal seeds give equal games, that 64 random episodes end well and that the best player is as good as it says are tested
-// for every tag in registry.test.ts. What is left to say here is what this game is.
-test("${tag} is won by walking to the house, and over then", () => {
+// registry.test.ts tests every tag: equal seeds, 64 random episodes, the success of the optimal player. This file tests the rules.
+test("${tag} is won by walking to the house", () => {
   const game = new ${tag}Game(${tag}Config.parse({ houses: 3 }), { layout: 1, dynamics: 0 });
   const towards = game.at < game.goal ? 1 : 0;
   const away = game.act(1 - towards);

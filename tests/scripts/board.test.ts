@@ -35,9 +35,9 @@ describe("bun run board", () => {
   });
 
   test.each([
-    [["--env", "Bandit"], "Bandit has nothing to see; SimpleSokoban, LargerSokoban"],
-    [["--out", "board.jpg"], "--out board.jpg: a board is drawn as a .png"],
-    [["--policy", "best"], "--policy is random or optimal, got best"],
+    [["--env", "Bandit"], "Bandit draws no pictures; use one of SimpleSokoban, LargerSokoban"],
+    [["--out", "board.jpg"], "--out board.jpg: the file must end in .png"],
+    [["--policy", "best"], "--policy must be random or optimal, got best"],
     [["--seed", "4294967296"], "--seed must be below 4294967296"],
     [["--learner.updates=3"], "a board has no such setting"],
   ])("refuses %j in one line", async (args, message) => {

@@ -42,7 +42,7 @@ describe("bun run new-env", () => {
 
   test("leaves what is there alone", async () => {
     const { code, err } = await command(["new-env", "LightsOut"], folder);
-    expect({ code, err }).toEqual({ code: 2, err: "error: there is an env LightsOut already; take another name\n" });
+    expect({ code, err }).toEqual({ code: 2, err: "error: the env LightsOut exists already; use another name\n" });
   });
 
   test("gives what docs/new-env.md makes of it, word for word", async () => {
@@ -67,9 +67,9 @@ describe("bun run new-env", () => {
 
   test.each([
     [[], "new-env needs a NAME: bun run new-env LightsOut"],
-    [["lightsOut"], 'an env is named in letters and digits, a capital first, as LightsOut; got "lightsOut"'],
-    [["../Evil"], 'an env is named in letters and digits, a capital first, as LightsOut; got "../Evil"'],
-    [["Bandit"], "there is an env Bandit already; take another name"],
+    [["lightsOut"], 'a NAME has letters and digits and starts with a capital, such as LightsOut; got "lightsOut"'],
+    [["../Evil"], 'a NAME has letters and digits and starts with a capital, such as LightsOut; got "../Evil"'],
+    [["Bandit"], "the env Bandit exists already; use another name"],
     [["One", "Two"], "Two"],
   ])("refuses %j", async (words, message) => {
     const { code, err } = await command(["new-env", ...words], folder);
