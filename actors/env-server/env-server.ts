@@ -1,20 +1,20 @@
 /**
  * Env server: holds open episodes and plays turns on request. Knows no tokens, no model and no particular env.
  *
- * - Every ask gets exactly one answer: `env.opened`, `env.stepped` or `failed`. An error of an env, and no answer of it in
- *   `answerMsMax`, is `failed` with code "env", never a turn with reward 0; its episode is over.
- * - A step is played once: asked again (after a lost connection) it gets the same answer again, also while it is being
- *   played. Any other turn than the next is refused, and changes nothing.
- * - Episodes belong to the actor that opened them. Opening one again starts it anew.
- * - Every episode that was opened is closed once, however it ended; also one that opens after nobody waits for it any more.
- * - At most `episodesMax` are open; the next open fails at once: the sampler should wait, not this server's memory. One
- *   that nobody stepped for `idleMs` is forgotten. Of ended ones, as many are kept, for their last answer only.
- * - An env that answers at once is answered for at once; nobody waits for another's env.
+ * - Every ask gets exactly one answer: `env.opened`, `env.stepped` or `failed`. An env that throws, or does not answer within
+ *   `answerMsMax`, gives `failed` with code "env", never a turn with reward 0. Its episode ends.
+ * - A step is played once. Asked again (after a lost connection) it gets the same answer, also while it is being played. Any turn
+ *   but the next is refused and changes nothing.
+ * - Episodes belong to the actor that opened them. Opening one again starts it from the beginning.
+ * - Every opened env is closed once, however its episode ended, even if it opens after its deadline.
+ * - At most `episodesMax` episodes are open; the next open fails at once, so that the sampler waits and memory stays bounded. An
+ *   episode without a step for `idleMs` is closed. The last answers of up to `episodesMax` ended episodes are kept for retries.
+ * - An env that answers at once gets its answer sent at once: no episode waits for another's env.
  */
 import type { z } from "zod";
 import type { Env } from "../../envs/env.ts";
 import type { Clock } from "../clock.ts";
-import { describeError, EpisodeError, within } from "../errors.ts";
+import { describeError, EpisodeError, schemaFaults, within } from "../errors.ts";
 import type { OpenEpisode } from "../play/envs-of-run.ts";
 import { type Answer, type AnswerTo, type Ask, type EnvAsk, type Messages, schemas, type Tell } from "../protocol.ts";
 import type { Hello, HostHandler } from "../transport/handshake.ts";
@@ -22,40 +22,39 @@ import type { Peer } from "../transport/transport.ts";
 
 export type EnvAnswer = Messages["env.opened" | "env.stepped" | "failed"];
 
-/** What is here now, or has to be waited for. */
-type Soon<T> = T | Promise<T>;
+type MaybePromise<T> = T | Promise<T>;
 
 export interface EnvServerOptions {
-  /** @throws {Error} if there is no such tag. */
+  /** How to open episodes of an env. @throws {Error} if the run plays none of this name */
   readonly find: (tag: string) => OpenEpisode;
   /** Open episodes allowed at once. */
   readonly episodesMax: number;
-  /** An episode that nobody stepped for so long is forgotten. */
+  /** An episode without a step for this long is closed. */
   readonly idleMs: number;
-  /** An env that has to be waited for has failed after so long. */
+  /** Time for an env to answer. */
   readonly answerMsMax: number;
   readonly clock: Clock;
-  /** Told what went wrong when an episode was closed: nobody asked, so nobody is answered. */
+  /** Called when an env fails to close: no ask waits for that answer. */
   readonly warn: (text: string) => void;
 }
 
-/** The turn played last, and what it gave; a promise while it is being played. */
-interface Played {
+/** The last turn of an episode and its answer; a promise while the turn is being played. */
+interface PlayedTurn {
   readonly turn: number;
   readonly reply: string;
-  readonly answer: Soon<EnvAnswer>;
+  readonly answer: MaybePromise<EnvAnswer>;
 }
 
 interface Episode {
-  /** What it is, for messages: "SimpleSokoban#123/7". */
+  /** Its name in messages: "SimpleSokoban#123/7". */
   readonly label: string;
-  /** null while it is being opened. */
+  /** null while the env is opening. */
   env: Env | null;
-  last: Played | null;
+  last: PlayedTurn | null;
   touchedAtMs: number;
 }
 
-/** Time for envs to close when the server stops: less than a supervisor gives an actor that is to leave. */
+/** Time for envs to close when the server stops: less than the supervisor's stopGraceMs. */
 const STOP_MS = 2000;
 
 export class EnvServer implements HostHandler {
@@ -63,7 +62,7 @@ export class EnvServer implements HostHandler {
   /** By owner and episode. */
   readonly #open = new Map<string, Episode>();
   /** Last answers of ended episodes, oldest first. */
-  readonly #ended = new Map<string, Played>();
+  readonly #ended = new Map<string, PlayedTurn>();
   readonly #closing = new Set<Promise<void>>();
   #cancelReaping = () => {};
 
@@ -72,12 +71,11 @@ export class EnvServer implements HostHandler {
     this.#reapLater();
   }
 
-  /** Episodes open now. */
   get openCount(): number {
     return this.#open.size;
   }
 
-  asked(_: Peer, ask: Exclude<Ask, Hello>, who: Hello): Soon<Answer> {
+  asked(_: Peer, ask: Exclude<Ask, Hello>, who: Hello): MaybePromise<Answer> {
     if (ask.type === "env.open" || ask.type === "env.step") return this.answer(who.actor, ask);
     return { type: "failed", code: "protocol", detail: `an env server takes env.open and env.step, not ${ask.type}` };
   }
@@ -86,13 +84,13 @@ export class EnvServer implements HostHandler {
     if (message.type === "env.close") this.forget(who.actor, message.episode);
   }
 
-  /** Never throws nor rejects for what an env did. @param owner the actor that asks. */
-  answer<A extends EnvAsk>(owner: string, ask: A): Soon<AnswerTo<A>> {
-    // Each kind of ask gets its own kind of answer; the compiler cannot follow that through a generic.
-    return this.#answer(keyOf(owner, ask.episode), ask) as Soon<AnswerTo<A>>;
+  /** Neither throws nor rejects for an error of an env. @param owner  the actor that asks */
+  answer<A extends EnvAsk>(owner: string, ask: A): MaybePromise<AnswerTo<A>> {
+    // Each ask gets its own type of answer; the compiler cannot follow that through a generic.
+    return this.#answer(keyOf(owner, ask.episode), ask) as MaybePromise<AnswerTo<A>>;
   }
 
-  #answer(key: string, ask: EnvAsk): Soon<EnvAnswer> {
+  #answer(key: string, ask: EnvAsk): MaybePromise<EnvAnswer> {
     try {
       const answer = this.#play(key, ask);
       return answer instanceof Promise ? answer.catch(failure) : answer;
@@ -101,13 +99,14 @@ export class EnvServer implements HostHandler {
     }
   }
 
+  /** Closes an episode, and forgets its last answer. */
   forget(owner: string, episode: string): void {
     const key = keyOf(owner, episode);
     this.#drop(key);
     this.#ended.delete(key);
   }
 
-  /** Forget everything. Resolves when every env is closed; those that take longer than `STOP_MS` are left to themselves. */
+  /** Closes every episode. Resolves when all envs have closed, or after `STOP_MS`. */
   async stop(): Promise<void> {
     this.#cancelReaping();
     for (const key of [...this.#open.keys()]) this.#drop(key);
@@ -125,10 +124,10 @@ export class EnvServer implements HostHandler {
     });
   }
 
-  #play(key: string, ask: EnvAsk): Soon<EnvAnswer> {
+  #play(key: string, ask: EnvAsk): MaybePromise<EnvAnswer> {
     switch (ask.type) {
       case "env.open":
-        return this.#start(key, ask);
+        return this.#openEpisode(key, ask);
       case "env.step":
         return this.#step(key, ask);
       default:
@@ -136,7 +135,10 @@ export class EnvServer implements HostHandler {
     }
   }
 
-  #start(key: string, { episode, env: tag, layoutSeed, dynamicsSeed }: Messages["env.open"]): Soon<EnvAnswer> {
+  #openEpisode(
+    key: string,
+    { episode, env: tag, layoutSeed, dynamicsSeed }: Messages["env.open"],
+  ): MaybePromise<EnvAnswer> {
     const label = `${tag}#${layoutSeed}/${dynamicsSeed}`;
     const { episodesMax, find } = this.#options;
     this.#drop(key);
@@ -151,46 +153,46 @@ export class EnvServer implements HostHandler {
     }
     const make = within("protocol", `cannot open ${label}`, () => find(tag));
     const opening = within("env", `${label} open`, () => make({ layout: layoutSeed, dynamics: dynamicsSeed }));
-    const seat: Episode = { label, env: null, last: null, touchedAtMs: 0 };
-    this.#open.set(key, seat);
+    const opened: Episode = { label, env: null, last: null, touchedAtMs: 0 };
+    this.#open.set(key, opened);
     return opening instanceof Promise
-      ? this.#seatLater(key, seat, episode, opening)
-      : this.#seat(key, seat, episode, opening);
+      ? this.#openedLater(key, opened, episode, opening)
+      : this.#opened(key, opened, episode, opening);
   }
 
-  async #seatLater(key: string, seat: Episode, episode: string, opening: Promise<Env>): Promise<EnvAnswer> {
+  async #openedLater(key: string, opened: Episode, episode: string, opening: Promise<Env>): Promise<EnvAnswer> {
     let env: Env;
     try {
-      env = await this.#inTime(`${seat.label} open`, opening);
+      env = await this.#inTime(`${opened.label} open`, opening);
     } catch (error) {
-      this.#forsake(key, seat);
-      // It may still open, long after anybody wants it.
+      this.#remove(key, opened);
+      // The env may still open after its deadline.
       void opening.then(
-        (late) => this.#close(seat.label, late),
+        (late) => this.#close(opened.label, late),
         () => {},
       );
       throw error;
     }
-    if (this.#open.get(key) === seat) return this.#seat(key, seat, episode, env);
-    this.#close(seat.label, env);
-    throw forgotten(seat.label);
+    if (this.#open.get(key) === opened) return this.#opened(key, opened, episode, env);
+    this.#close(opened.label, env);
+    throw closedEarly(opened.label);
   }
 
-  #seat(key: string, seat: Episode, episode: string, env: Env): EnvAnswer {
-    seat.env = env;
-    seat.touchedAtMs = this.#options.clock.now();
+  #opened(key: string, opened: Episode, episode: string, env: Env): EnvAnswer {
+    opened.env = env;
+    opened.touchedAtMs = this.#options.clock.now();
     try {
-      return within("env", `${seat.label} open`, () => {
+      return within("env", `${opened.label} open`, () => {
         const { opening: observation, actionsLeft } = env;
         return checked(schemas["env.opened"], { type: "env.opened", episode, observation, actionsLeft });
       });
     } catch (error) {
-      this.#forsake(key, seat);
+      this.#remove(key, opened);
       throw error;
     }
   }
 
-  #step(key: string, ask: Messages["env.step"]): Soon<EnvAnswer> {
+  #step(key: string, ask: Messages["env.step"]): MaybePromise<EnvAnswer> {
     const episode = this.#open.get(key);
     if (episode === undefined) return this.#afterEnd(key, ask);
     const { last, env } = episode;
@@ -202,16 +204,16 @@ export class EnvServer implements HostHandler {
       throw new EpisodeError(`episode ${ask.episode} ${at}; cannot play turn ${ask.turn}`, "protocol");
     }
     const answer = this.#turn(env, episode.label, ask);
-    const settled = (given: EnvAnswer) =>
-      this.#settle(key, episode, { turn: ask.turn, reply: ask.reply, answer: given });
+    const settled = (result: EnvAnswer) =>
+      this.#settle(key, episode, { turn: ask.turn, reply: ask.reply, answer: result });
     if (!(answer instanceof Promise)) return settled(answer);
     const later = answer.then(settled);
     episode.last = { turn: ask.turn, reply: ask.reply, answer: later };
     return later;
   }
 
-  #settle(key: string, episode: Episode, played: Played & { readonly answer: EnvAnswer }): EnvAnswer {
-    if (this.#open.get(key) !== episode) return failure(forgotten(episode.label));
+  #settle(key: string, episode: Episode, played: PlayedTurn & { readonly answer: EnvAnswer }): EnvAnswer {
+    if (this.#open.get(key) !== episode) return failure(closedEarly(episode.label));
     if (played.answer.type === "env.stepped" && played.answer.ending === null) {
       episode.last = played;
       episode.touchedAtMs = this.#options.clock.now();
@@ -222,12 +224,12 @@ export class EnvServer implements HostHandler {
     return played.answer;
   }
 
-  #afterEnd(key: string, ask: Messages["env.step"]): Soon<EnvAnswer> {
+  #afterEnd(key: string, ask: Messages["env.step"]): MaybePromise<EnvAnswer> {
     const last = this.#ended.get(key);
     if (last?.turn === ask.turn) return repeated(last, ask);
     throw last === undefined
       ? new EpisodeError(
-          `episode ${ask.episode} is not open here: it was never opened, or forgotten. Open it again.`,
+          `episode ${ask.episode} is not open here: it was never opened, or closed as idle. Open it again.`,
           "closed",
         )
       : new EpisodeError(
@@ -236,20 +238,20 @@ export class EnvServer implements HostHandler {
         );
   }
 
-  /** An env that throws, is late, or gives what is no turn (a reward that is not a number), has failed. */
-  #turn(env: Env, label: string, { episode, turn, reply }: Messages["env.step"]): Soon<EnvAnswer> {
+  /** The env fails if it throws, is late, or returns no valid turn (a reward that is no number). */
+  #turn(env: Env, label: string, { episode, turn, reply }: Messages["env.step"]): MaybePromise<EnvAnswer> {
     const what = `${label} turn ${turn}`;
-    const answer = (given: object): EnvAnswer =>
-      within("env", what, () => checked(schemas["env.stepped"], { type: "env.stepped", episode, turn, ...given }));
+    const answer = (played: object): EnvAnswer =>
+      within("env", what, () => checked(schemas["env.stepped"], { type: "env.stepped", episode, turn, ...played }));
     try {
-      const given = within("env", what, () => env.step(reply));
-      return given instanceof Promise ? this.#inTime(what, given).then(answer).catch(failure) : answer(given);
+      const played = within("env", what, () => env.step(reply));
+      return played instanceof Promise ? this.#inTime(what, played).then(answer).catch(failure) : answer(played);
     } catch (error) {
       return failure(error);
     }
   }
 
-  /** What has to be waited for, or an error of the env when its time is over. */
+  /** The promise's result, or an error of the env after `answerMsMax`. */
   #inTime<T>(what: string, promise: Promise<T>): Promise<T> {
     const { clock, answerMsMax } = this.#options;
     return new Promise((resolve, reject) => {
@@ -260,7 +262,7 @@ export class EnvServer implements HostHandler {
     });
   }
 
-  #end(key: string, played: Played): void {
+  #end(key: string, played: PlayedTurn): void {
     this.#ended.set(key, played);
     if (this.#ended.size <= this.#options.episodesMax) return;
     for (const oldest of this.#ended.keys()) {
@@ -271,27 +273,27 @@ export class EnvServer implements HostHandler {
 
   #drop(key: string): void {
     const episode = this.#open.get(key);
-    if (episode !== undefined) this.#forsake(key, episode);
+    if (episode !== undefined) this.#remove(key, episode);
   }
 
-  /** Close an episode, and give its place to another unless one took it already. */
-  #forsake(key: string, episode: Episode): void {
+  /** Closes an episode and frees its place, unless another episode has taken the key already. */
+  #remove(key: string, episode: Episode): void {
     if (this.#open.get(key) === episode) this.#open.delete(key);
     if (episode.env !== null) this.#close(episode.label, episode.env);
   }
 
   #close(label: string, env: Env): void {
     const { warn } = this.#options;
-    const said = (error: unknown) => warn(`${label} could not be closed: ${describeError(error)}`);
+    const report = (error: unknown) => warn(`${label} could not be closed: ${describeError(error)}`);
     try {
       const closed = env.close();
       if (!(closed instanceof Promise)) return;
       const closing = this.#inTime(`${label} close`, closed)
-        .catch(said)
+        .catch(report)
         .finally(() => this.#closing.delete(closing));
       this.#closing.add(closing);
     } catch (error) {
-      said(error);
+      report(error);
     }
   }
 
@@ -302,35 +304,35 @@ export class EnvServer implements HostHandler {
     });
   }
 
-  /** An episode whose env is busy is not idle: that has a limit of its own. */
+  /** Closes idle episodes. An episode whose env is busy is not idle: `answerMsMax` limits it. */
   #reap(): void {
     const { clock, idleMs } = this.#options;
     const now = clock.now();
     for (const [key, episode] of this.#open) {
       const busy = episode.env === null || episode.last?.answer instanceof Promise;
-      if (!busy && now - episode.touchedAtMs > idleMs) this.#forsake(key, episode);
+      if (!busy && now - episode.touchedAtMs > idleMs) this.#remove(key, episode);
     }
   }
 }
 
-/** What an env author's code gave, if it is a message that can be sent. */
+/** Checks what an env returned. @throws {Error} with every fault */
 function checked<T>(schema: z.ZodType<T>, value: unknown): T {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
-  throw new Error(parsed.error.issues.map(({ path, message }) => `${path.join(".")}: ${message}`).join("; "));
+  throw new Error(schemaFaults(parsed.error, "turn"));
 }
 
-/** Two owners may hold episodes of one id: an expired ticket is issued again while its first player still plays. */
+/** Two owners may hold one episode: an expired ticket is issued again while its first sampler still plays. */
 const keyOf = (owner: string, episode: string): string => JSON.stringify([owner, episode]);
 
-function repeated(last: Played, { episode, turn, reply }: Messages["env.step"]): Soon<EnvAnswer> {
+function repeated(last: PlayedTurn, { episode, turn, reply }: Messages["env.step"]): MaybePromise<EnvAnswer> {
   if (last.reply === reply) return last.answer;
   throw new EpisodeError(`episode ${episode} turn ${turn} was already played with another reply`, "protocol");
 }
 
-const forgotten = (label: string) => new EpisodeError(`${label} was forgotten before its env answered`, "closed");
+const closedEarly = (label: string) => new EpisodeError(`${label} was closed before its env answered`, "closed");
 
-/** The answer for what went wrong within one episode. @throws what is a bug of ours */
+/** The answer for the failure of one episode. @throws any other error, which is a bug */
 function failure(error: unknown): Messages["failed"] {
   if (!(error instanceof EpisodeError)) throw error;
   return { type: "failed", code: error.boundary, detail: error.message };

@@ -1,36 +1,36 @@
-/** A sampler's connections to the env servers of the roster. Knows no episode beyond its name. */
+/** A sampler's connections to the env servers of the roster. */
 import type { Clock } from "../clock.ts";
 import { EpisodeError } from "../errors.ts";
 import type { Messages } from "../protocol.ts";
 import type { Connection } from "../transport/reconnect.ts";
+import { refuseAsks } from "../transport/refusals.ts";
 import type { Handler, Peer } from "../transport/transport.ts";
 
 export interface EnvServersOptions {
-  /** Keep a connection to this address until it is closed. */
+  /** Opens a connection that is made again whenever it is lost. */
   readonly connect: (url: string, handler: Handler) => Connection;
-  /** How long to wait for an env server while there is none. */
+  /** Time to wait for an env server while none is connected. */
   readonly waitMsMax: number;
   readonly clock: Clock;
 }
 
 export class EnvServers {
   readonly #options: EnvServersOptions;
-  /** What env servers tell and ask is nothing; that they come and go is. */
   readonly #handler: Handler = {
     opened: () => this.#changed(),
     told() {},
-    asked: () => ({ type: "failed", code: "protocol", detail: "a sampler is not asked" }),
+    asked: refuseAsks("a sampler"),
     closed: () => this.#changed(),
   };
   readonly #connections = new Map<string, Connection>();
   readonly #waiting = new Set<() => void>();
-  #turn = 0;
+  #chosen = 0;
 
   constructor(options: EnvServersOptions) {
     this.#options = options;
   }
 
-  /** From now on these and no others. */
+  /** Connects to the env servers of the roster, and closes connections to others. */
   update({ envServers }: Messages["roster"]): void {
     const urls = new Set(envServers.map(({ url }) => url));
     for (const [url, connection] of this.#connections) {
@@ -44,13 +44,13 @@ export class EnvServers {
     }
   }
 
-  /** One that is connected, in turn; waits for one if there is none. @throws {EpisodeError} if none comes in time */
+  /** A connected env server, in turn. Waits if none is connected. @throws {EpisodeError} if none connects in time */
   async choose(episode: string): Promise<Peer> {
     for (;;) {
       const peers = [...this.#connections.values()]
         .map((connection) => connection.peer())
         .filter((peer) => peer !== null);
-      if (peers.length > 0) return peers[this.#turn++ % peers.length]!;
+      if (peers.length > 0) return peers[this.#chosen++ % peers.length]!;
       await this.#change(episode);
     }
   }

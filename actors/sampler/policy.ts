@@ -1,4 +1,4 @@
-/** The sampler's computation: one policy, many open sequences. Runs in a thread of its own, or in the actor's. */
+/** The sampler's computation: one policy and its open sequences. It runs in a worker thread, or in the actor's in a single process. */
 import { Decoder, type DecoderOptions } from "../../model/decode/decoder.ts";
 import { Generator, type Reply, type ReplyRequest } from "../../model/decode/generate.ts";
 import type { Engine } from "../../model/engine/engine.ts";
@@ -15,35 +15,35 @@ import { loadWeights } from "../weights/load.ts";
 
 export interface PolicySettings {
   readonly model: ModelConfig;
-  /** Folder of the model that adapters belong to. Samplers are sent the adapters only. */
+  /** Folder of the base model, if the policy is adapters on it. The learner sends the adapters only. */
   readonly base: string | null;
   readonly engine: EngineSettings;
   readonly slots: number;
   /** Tokens of one sequence. */
   readonly capacity: number;
-  /** Bearer token for weights that come over HTTP. */
+  /** Bearer token for weights over HTTP. */
   readonly token: string;
-  /** Null where the learner's shared memory is ours too. */
+  /** null on the learner's machine, where weights are in shared memory. */
   readonly guest: ActorContext["guest"];
 }
 
-/** Everything a sampler asks of its policy. `start` comes first. */
+/** Methods of the policy. Call `start` first. */
 export function policyMethods() {
   let settings: PolicySettings;
   let engine: Engine;
   let decoder: Decoder | undefined;
   let generator: Generator | undefined;
   const started = () => {
-    if (generator === undefined) throw new Error("no weights were loaded yet");
+    if (generator === undefined) throw new Error("no weights have been loaded yet");
     return generator;
   };
   return {
-    async start(given: PolicySettings): Promise<string> {
-      settings = given;
+    async start(policySettings: PolicySettings): Promise<string> {
+      settings = policySettings;
       engine = await startEngine(settings.engine);
       return `${engine.name}, ${engine.device}`;
     },
-    /** @returns the digest of the bytes that were found. Only if it is the published one are they now in use. */
+    /** Loads weights. @returns the digest of the bytes found; the policy uses them only if it is the published one */
     async load(message: Messages["weights"]): Promise<string> {
       let loaded: Awaited<ReturnType<typeof loadWeights>>;
       try {
@@ -55,21 +55,21 @@ export function policyMethods() {
         throw error;
       }
       const { values, digest } = loaded;
-      if (decoder === undefined) decoder = new Decoder(engine, settings.model, values, await options(settings));
+      if (decoder === undefined) decoder = new Decoder(engine, settings.model, values, await decoderOptions(settings));
       else decoder.setParameters(values);
       generator ??= new Generator(decoder, settings.model.vocabulary, settings.slots);
       return digest;
     },
     open: (sequence: string): void => started().open(sequence),
     reply: (sequence: string, request: ReplyRequest): Promise<Reply> => started().reply(sequence, request),
-    /** Tokens of the reply being written, from `from` on, as soon as there is one; empty when none will come. */
+    /** Tokens of the current reply from index `from` on, once there is one; empty when the reply has ended. */
     written: (sequence: string, from: number): Promise<number[]> => started().written(sequence, from),
     close: (sequence: string): void => started().close(sequence),
   };
 }
 
-/** With the model that the adapters belong to, which is read once. */
-async function options({ model, base, slots, capacity }: PolicySettings): Promise<DecoderOptions> {
+/** Reads the base model, if there is one. */
+async function decoderOptions({ model, base, slots, capacity }: PolicySettings): Promise<DecoderOptions> {
   if (model.lora === null) return { slots, capacity };
   const whole = layParameters(baseOf(model));
   await loadPretrained(base!, baseOf(model), whole);

@@ -1,12 +1,13 @@
 /**
- * Sampler: plays tickets with its copy of the policy. Knows no rewards' meaning, no groups and no learning.
+ * Sampler: plays tickets with its copy of the policy. Knows neither groups nor learning.
  *
- * - A ticket is played with the version it names (or a newer one, if it allows); weights change only while nothing is played.
- * - The digest that is acknowledged was computed from the bytes in use, or proved by their seal. Bytes that do not match are never used:
- *   their digest is told all the same, and the learner knows what to think of it. Weights that cannot be had at all end this process.
- * - A finished episode is sent until the learner took it. With a connection, everything that came through it ends: its tickets
- *   are issued again by the learner, and the next connection says anew which weights count.
- * - At most `slots` episodes are played at once; tickets beyond them wait.
+ * - A ticket is played with the version that it names, or a newer one if it allows that. Weights change only while no episode is
+ *   played.
+ * - The acknowledged digest is computed from the bytes in use, or proved by their seal. Bytes with a wrong digest are never used.
+ *   The wrong digest is still reported; the learner quarantines the sampler. If weights cannot be loaded at all, the process ends.
+ * - The sampler sends an outcome until the learner takes it. When the connection to the learner ends, waiting tickets and weights
+ *   are dropped: the learner issues the tickets again, and sends the weights on the next connection.
+ * - At most `slots` episodes are played at once; further tickets wait.
  */
 import type { EnvTag } from "../../envs/tag.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
@@ -15,7 +16,8 @@ import type { Log } from "../log.ts";
 import type { Meter } from "../metrics/meter.ts";
 import { type EpisodePolicy, type PlayRules, playEpisode } from "../play/play-episode.ts";
 import type { Remote } from "../process/worker-rpc.ts";
-import type { Answer, Messages, Outcome, PolicyVersion, Tell, Ticket } from "../protocol.ts";
+import type { Messages, Outcome, PolicyVersion, Tell, Ticket } from "../protocol.ts";
+import { refuseAsks } from "../transport/refusals.ts";
 import type { Handler, Peer } from "../transport/transport.ts";
 import type { EnvServers } from "./env-connections.ts";
 import type { PolicyMethods } from "./policy.ts";
@@ -28,24 +30,24 @@ export interface SamplerOptions {
   readonly policy: EpisodePolicy & Pick<Remote<PolicyMethods>, "load">;
   readonly envServers: EnvServers;
   readonly envTag: (name: string) => EnvTag;
-  /** Tries of one episode on this sampler, each with an env server that lives. */
+  /** Tries of one episode on this sampler, each with a connected env server. */
   readonly triesMax: number;
   readonly askDeadlineMs: number;
   readonly log: Log;
-  /** Left out: nothing is measured. */
+  /** Left out in tests. */
   readonly meter?: Meter;
-  /** There is no way on with this sampler. */
+  /** Ends the process: the sampler cannot go on. */
   readonly fail: (error: unknown) => void;
 }
 
 export class Sampler implements Handler {
   readonly #options: SamplerOptions;
-  /** Names of episodes being played, also for a connection that is gone. */
+  /** Names of episodes being played, also those of a lost connection. */
   readonly #playing = new Set<string>();
   #waiting: Ticket[] = [];
   #learner: Peer | null = null;
   #weights: PolicyVersion | null = null;
-  /** Newest weights of this connection that are not in use yet. */
+  /** Newest weights of this connection, until they are in use. */
   #next: Messages["weights"] | null = null;
   #loading = false;
   #stopped = false;
@@ -58,17 +60,15 @@ export class Sampler implements Handler {
     return `playing ${this.#playing.size} episodes with version ${this.#weights?.version ?? "none"}`;
   }
 
-  /** Episodes being played. */
   get playing(): number {
     return this.#playing.size;
   }
 
-  /** Tickets that wait for room, or for their weights. */
+  /** Number of tickets that wait for a slot or for weights. */
   get waiting(): number {
     return this.#waiting.length;
   }
 
-  /** The policy in use. */
   get weights(): PolicyVersion | null {
     return this.#weights;
   }
@@ -82,20 +82,18 @@ export class Sampler implements Handler {
     switch (message.type) {
       case "weights":
         this.#next = message;
-        void this.#renew();
+        void this.#loadNewest();
         break;
       case "tickets":
         this.#waiting.push(...message.tickets);
         this.#play();
         break;
       default:
-        throw new TypeError(`a sampler is not told ${message.type}`);
+        throw new TypeError(`a sampler takes no ${message.type}`);
     }
   }
 
-  asked(): Answer {
-    return { type: "failed", code: "protocol", detail: "a sampler is not asked" };
-  }
+  readonly asked = refuseAsks("a sampler");
 
   closed(): void {
     this.#learner = null;
@@ -103,15 +101,15 @@ export class Sampler implements Handler {
     this.#waiting = [];
   }
 
-  /** Play no more. What was not taken is lost with this process; the learner issues it again. */
+  /** Stops playing. The learner issues the unfinished tickets again. */
   stop(reason: string): void {
     this.#stopped = true;
     this.#waiting = [];
     this.#learner?.tell({ type: "sampler.leaving", actor: this.#options.actor, reason: reason.slice(0, 1000) });
   }
 
-  /** Put the newest weights to use once nothing is being played. */
-  async #renew(): Promise<void> {
+  /** Loads the newest weights, once no episode is played. */
+  async #loadNewest(): Promise<void> {
     if (this.#loading || this.#next === null || this.#playing.size > 0) return;
     this.#loading = true;
     const message = this.#next;
@@ -120,20 +118,20 @@ export class Sampler implements Handler {
       const { version } = message;
       const digest = this.#weights?.digest === message.digest ? message.digest : await this.#load(message);
       if (digest === message.digest) this.#weights = { version, digest };
-      // The learner of another connection counts its versions anew.
+      // A learner on another connection counts its own versions.
       if (learner === this.#learner)
         learner?.tell({ type: "weights.loaded", actor: this.#options.actor, version, digest });
     } catch (error) {
-      // Those of a lost connection, or replaced by newer ones meanwhile, may well be gone.
+      // Weights of a lost connection, or replaced by newer ones, may be gone.
       if (this.#next === message && !this.#stopped) this.#options.fail(error);
     }
     this.#loading = false;
     if (this.#next === message) this.#next = null;
-    if (this.#next !== null) return this.#renew();
+    if (this.#next !== null) return this.#loadNewest();
     this.#play();
   }
 
-  /** Weights go with the learner that has them. That it is gone may be heard only after they are missed, so they are missed twice. */
+  /** Tries twice: the file may vanish just before the sampler learns that its learner died. */
   async #load(message: Messages["weights"]): Promise<string> {
     const { policy } = this.#options;
     try {
@@ -145,14 +143,14 @@ export class Sampler implements Handler {
   }
 
   #play(): void {
-    // Tickets wait while newer weights do, so that a stream of tickets never keeps them out.
+    // Tickets wait for newer weights, so that a stream of tickets does not keep them out.
     if (this.#loading || this.#next !== null || this.#weights === null || this.#stopped) return;
     const waiting = this.#waiting;
     this.#waiting = [];
     for (const ticket of waiting) {
       const { version, exact, episode } = ticket;
       const fits = exact ? version === this.#weights.version : version <= this.#weights.version;
-      // One that does not fit was granted for weights that newer ones have overtaken; its lease will run out.
+      // The ticket is for weights that newer ones have replaced; its lease will run out.
       if (!fits) continue;
       if (this.#playing.size >= this.#options.slots || this.#playing.has(episode)) this.#waiting.push(ticket);
       else void this.#playOne(ticket, this.#weights, this.#learner);
@@ -164,7 +162,7 @@ export class Sampler implements Handler {
     const outcome = await this.#outcomeOf(ticket, weights);
     this.#playing.delete(ticket.episode);
     if (learner !== null) void this.#send(learner, ticket, outcome);
-    if (this.#next !== null) void this.#renew();
+    if (this.#next !== null) void this.#loadNewest();
     else this.#play();
   }
 
@@ -196,7 +194,7 @@ export class Sampler implements Handler {
     }
   }
 
-  /** Until it is taken, or the connection it belongs to is gone. */
+  /** Sends an outcome until the learner takes it, or its connection is gone. */
   async #send(learner: Peer, { episode, attempt }: Ticket, outcome: Outcome): Promise<void> {
     const { actor, askDeadlineMs } = this.#options;
     while (!learner.closed) {

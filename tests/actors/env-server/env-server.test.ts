@@ -179,7 +179,7 @@ describe("an env server", () => {
     expect(now(server, "s", step("ghost", 0))).toEqual({
       type: "failed",
       code: "closed",
-      detail: "episode ghost is not open here: it was never opened, or forgotten. Open it again.",
+      detail: "episode ghost is not open here: it was never opened, or closed as idle. Open it again.",
     });
   });
 

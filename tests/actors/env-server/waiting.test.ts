@@ -186,7 +186,7 @@ describe("an env server", () => {
     for (const env of envs) env.opened.resolve(env);
     expect(await forgotten).toMatchObject({
       code: "closed",
-      detail: "slow#1/2 was forgotten before its env answered",
+      detail: "slow#1/2 was closed before its env answered",
     });
     expect(await replaced).toMatchObject({ code: "closed" });
     expect(await kept).toMatchObject({ type: "env.opened" });
