@@ -61,6 +61,8 @@ export class Stage {
   /** In-group reward std by update; not measured beyond them. */
   spreads: readonly number[] = [];
   saving: (progress: Progress) => void = () => {};
+  /** False: the sink's disk is full. */
+  storing = true;
   readonly training: Training;
 
   constructor(changed: Sections = {}, resumed: Progress | null = null) {
@@ -76,7 +78,10 @@ export class Stage {
         if (message.type !== "metrics") return;
         for (const [name, value] of Object.entries(message.values)) this.metrics.set(`${name} ${message.step}`, value);
       },
-      ask: async ({ rows }: { rows: unknown[] }) => ({ type: "episodes.stored", count: rows.length }),
+      ask: async ({ rows }: { rows: unknown[] }) =>
+        this.storing
+          ? { type: "episodes.stored", count: rows.length }
+          : { type: "failed", code: "capacity", detail: "the disk is full" },
     };
     this.training = new Training({
       run: "run",

@@ -135,6 +135,22 @@ test("a run that is told to stop early ends like any other, and its report says 
   expect(stage.calls.slice(-3)).toEqual(["play v4 3 v5", "save 4", "play end 3 v5"]);
 });
 
+test("a checkpoint waits until the episodes of its updates are stored; only the last one does not", async () => {
+  const stage = new Stage();
+  stage.storing = false;
+  const run = stage.training.run();
+  let hasEnded = false;
+  void run.then(() => {
+    hasEnded = true;
+  });
+  while (!hasEnded) {
+    await new Promise(setImmediate);
+    stage.clock.advance(100);
+  }
+  expect(stage.calls.filter((call) => call.startsWith("save"))).toEqual(["save 6"]);
+  expect(stage.warnings).toContain("checkpoint: update 3 is not saved: 18 episodes are not stored yet");
+});
+
 test("a checkpoint whose validation has fallen is none to go back to, whatever the verdict", async () => {
   const stage = new Stage({ validate: { episodes: 3, everyUpdates: 3 } });
   stage.spreads = [2, 2, 2, 2, 2, 2];
