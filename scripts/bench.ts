@@ -1,8 +1,8 @@
 /**
- * `bun run bench`: measures a part and prints the numbers beside their budget. Without a name it lists what there is.
+ * `bun run bench`: measures parts of the system against their budgets. Without a name it lists the benchmarks.
  *
- * A benchmark is bench/NAME.bench.ts with `summary` (one line) and `run(options)`, which prints what a person wants to
- * see and returns an object with `name` and the numbers. Each runs in a process of its own, so that none warms another.
+ * A benchmark is bench/NAME.bench.ts with `summary` (one line) and `run(options)`, which prints lines for people and returns the
+ * numbers. Each runs in its own process, so that none warms up another.
  */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
@@ -13,16 +13,16 @@ const root = join(import.meta.dir, "..");
 
 export interface Bench {
   readonly summary: string;
-  /** @param options  what was typed as `--section.key=value`, by its dotted name. */
+  /** @param options  values of `--NAME.key=value` by key. */
   run(options: Readonly<Record<string, string>>): Promise<{ readonly name: string }>;
 }
 
 const command = {
   name: "bench",
-  words: { show: "[NAME …]", text: "Which; `all` for every one", max: 99 },
+  words: { show: "[NAME …]", text: "Benchmarks to run; `all` for every one", max: 99 },
   flags: {
-    json: { type: "switch", text: "End standard output with one JSON object (of one NAME), or with {results: [...]}" },
-    here: { type: "switch", text: "In this very process, for a profiler; takes one NAME" },
+    json: { type: "switch", text: "End standard output with one JSON object; for several names {results: [...]}" },
+    here: { type: "switch", text: "Run in this process, for a profiler; takes one NAME" },
   },
   examples: [
     "bun run bench",
@@ -54,7 +54,7 @@ export async function main(args: string[]): Promise<number> {
   const results: unknown[] = [];
   for (const name of chosen)
     results.push(
-      await runApart(
+      await runInProcess(
         name,
         overrides.map(({ source }) => source),
       ),
@@ -69,7 +69,7 @@ function findBenches(): string[] {
 }
 
 async function list(names: readonly string[]): Promise<number> {
-  if (names.length === 0) console.log("there is no benchmark in bench/");
+  if (names.length === 0) console.log("bench/ has no benchmarks");
   const width = Math.max(0, ...names.map((name) => name.length));
   for (const name of names) console.log(`  ${name.padEnd(width)}  ${(await load(name)).summary}`);
   return 0;
@@ -79,8 +79,8 @@ async function load(name: string): Promise<Bench> {
   return (await import(join(root, "bench", `${name}.bench.ts`))) as Bench;
 }
 
-/** What the benchmark returned. Its own lines are passed on as they come; the last one is the result. */
-async function runApart(name: string, overrides: readonly string[]): Promise<unknown> {
+/** Runs the benchmark in a process. Prints its lines as they come; the last one is its result. */
+async function runInProcess(name: string, overrides: readonly string[]): Promise<unknown> {
   const child = Bun.spawn([process.execPath, join(root, "scripts", "run.ts"), "bench", name, "--here", ...overrides], {
     cwd: root,
     stdio: ["ignore", "pipe", "inherit"],

@@ -1,4 +1,4 @@
-/** `bun run check`: types, lint and format, and the rules of the folders. Changes nothing; ends with 1 if any fails. */
+/** `bun run check`: types, lint, format and the rules of the folders. Changes nothing. Exit code 1 if any fails. */
 import { join } from "node:path";
 import { type Command, helped, parseOptions } from "./cli/options.ts";
 
@@ -7,7 +7,7 @@ const root = join(import.meta.dir, "..");
 const command = {
   name: "check",
   flags: {},
-  examples: ["bun run check", "bunx biome check --write   (mends the format)"],
+  examples: ["bun run check", "bunx biome check --write   (fixes the format)"],
 } as const satisfies Command;
 
 const steps: readonly { readonly name: string; readonly run: readonly string[] }[] = [

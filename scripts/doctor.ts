@@ -1,4 +1,4 @@
-/** `bun run doctor`: looks at everything a run needs and says what is there, what is not, and what that means. */
+/** `bun run doctor`: checks whether this machine has everything that a run needs. Exit code 1 if something is broken. */
 import { join } from "node:path";
 import { RunConfig } from "../actors/config/config.ts";
 import { type Command, helped, parseOptions } from "./cli/options.ts";
@@ -16,12 +16,13 @@ import {
 import { bunFinding, packagesFinding } from "./doctor/project.ts";
 
 const root = join(import.meta.dir, "..");
+const DEFAULT_PORT = RunConfig.parse({}).metrics.port;
 
 const command = {
   name: "doctor",
   flags: {
-    port: { type: "port", value: "N", text: "The port that the page will have; the default config's if left out" },
-    json: { type: "switch", text: "As one JSON object: {ok, findings}" },
+    port: { type: "port", value: "N", text: `Port of the page (${DEFAULT_PORT})` },
+    json: { type: "switch", text: "Print one JSON object: {ok, findings}" },
   },
   examples: ["bun run doctor", "bun run doctor --json"],
 } as const satisfies Command;
@@ -36,7 +37,7 @@ export async function main(args: string[]): Promise<number> {
     memoryFinding(),
     diskFinding(root),
     sharedMemoryFinding(),
-    portFinding(flags.port ?? RunConfig.parse({}).metrics.port),
+    portFinding(flags.port ?? DEFAULT_PORT),
     clockFinding(),
     sandboxFinding(),
     await compiledFinding(),
@@ -58,6 +59,6 @@ function show(findings: readonly Finding[], broken: readonly Finding[]): void {
     console.log(`${state.padEnd(6)}  ${name.padEnd(width)}  ${found}: ${means}`);
   }
   console.log(
-    broken.length === 0 ? "\nready to run" : `\nto mend before a run: ${broken.map(({ name }) => name).join(", ")}`,
+    broken.length === 0 ? "\nready to run" : `\nto fix before a run: ${broken.map(({ name }) => name).join(", ")}`,
   );
 }

@@ -1,4 +1,4 @@
-/** `bun run setup`: installs the dependencies and says what is there, as every command does by itself; gets what is optional. */
+/** `bun run setup`: installs the dependencies, as every command does by itself, and the optional libtensorflow. */
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { nvidiaGpus } from "../actors/engine/nvidia.ts";
@@ -11,8 +11,8 @@ const root = join(import.meta.dir, "..");
 
 const command = {
   name: "setup",
-  words: { show: "[tensorflow]", text: "also get a libtensorflow, for a learner on an NVIDIA GPU", max: 1 },
-  flags: { again: { type: "switch", text: "Compare with the lock file again, even if the stamp says it is done" } },
+  words: { show: "[tensorflow]", text: "Also download libtensorflow, for a learner on an NVIDIA GPU", max: 1 },
+  flags: { again: { type: "switch", text: "Install again, even if the packages match the lock file" } },
   examples: ["bun run setup", "bun run setup --again", "bun run setup tensorflow"],
 } as const satisfies Command;
 
@@ -20,7 +20,7 @@ export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const { flags, words } = parseOptions(command, args);
   if (words.length > 0 && words[0] !== "tensorflow") {
-    throw new UsageError(`setup does not know "${words[0]}"; it gets tensorflow`);
+    throw new UsageError(`setup does not know "${words[0]}"; it takes tensorflow`);
   }
   if (flags.again) {
     rmSync(join(root, "node_modules", ".bunraku", "installed"), { force: true });

@@ -39,9 +39,12 @@ export const bunSpawner: Spawner = {
       env: process.env,
     });
     const lines = Promise.all([readLines(child.stdout, output), readLines(child.stderr, output)]);
-    child.stdin.write(`${settingsLine}\n`);
-    // If the child dies before it has read the line, its exit says so.
-    Promise.resolve(child.stdin.flush()).catch(() => {});
+    const sendSettings = async () => {
+      child.stdin.write(`${settingsLine}\n`);
+      await child.stdin.flush();
+    };
+    // If the child dies before it has read the line (EPIPE), its exit says so.
+    sendSettings().catch(() => {});
     return {
       pid: child.pid,
       exited: child.exited.then(async (): Promise<Exit> => {

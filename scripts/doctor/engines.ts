@@ -1,9 +1,10 @@
-/** Which compute engines and devices a run could use. What is claimed to work is made to compute a known product. */
+/** Checks which compute engines and devices a run can use, by letting each compute a known result. */
 import { nvidiaGpus } from "../../actors/engine/nvidia.ts";
+import { messageOf } from "../../actors/errors.ts";
 import type { Engine } from "../../model/engine/engine.ts";
 import type { Finding } from "./finding.ts";
 
-/** [[1 2] [3 4]] times [[5 6] [7 8]], worked by hand. */
+/** [[1 2] [3 4]] times [[5 6] [7 8]]. */
 const PRODUCT = [19, 22, 43, 50];
 
 export async function compiledFinding(): Promise<Finding> {
@@ -12,12 +13,16 @@ export async function compiledFinding(): Promise<Finding> {
     const { compiledEngine } = await import("../../model/engine/compiled.ts");
     return await multiplies(name, compiledEngine({ threads: 1 }), "the default");
   } catch (error) {
-    const found = `onnxruntime does not run: ${wordsOf(error)}`;
-    return { name, state: "broken", found, means: "the default engine; `--engine eager` works without, far slower" };
+    const found = `onnxruntime does not run: ${messageOf(error)}`;
+    return {
+      name,
+      state: "broken",
+      found,
+      means: "this is the default engine; --engine eager works without it, far slower",
+    };
   }
 }
 
-/** What engine compiled could use beside the CPU. */
 export async function deviceFinding(device: "webgpu" | "cuda"): Promise<Finding> {
   const name = `engine compiled, ${device}`;
   const flags = device === "webgpu" ? "--device webgpu" : "--engine compiled --device cuda";
@@ -27,30 +32,33 @@ export async function deviceFinding(device: "webgpu" | "cuda"): Promise<Finding>
   try {
     engine = compiledEngine({ threads: 1, device });
   } catch (error) {
-    return { name, state: "absent", found: wordsOf(error), means: `${flags} is refused; the CPU needs none of it` };
+    return {
+      name,
+      state: "absent",
+      found: messageOf(error),
+      means: `a run refuses ${flags}; the CPU does not need it`,
+    };
   }
   try {
     const fallbacks = await deviceCheck(engine);
-    const found = `${engine.device}: computes a gradient and a decoding step as the CPU does; ${fallbacks}`;
+    const found = `${engine.device}: computes a gradient and a decoding step like the CPU; ${fallbacks}`;
     return { name, state: "ok", found, means: flags };
   } catch (error) {
-    return { name, state: "broken", found: wordsOf(error), means: `do not use ${flags}` };
+    return { name, state: "broken", found: messageOf(error), means: `do not use ${flags}` };
   }
 }
 
 export async function eagerFinding(): Promise<Finding> {
   const { eagerEngine } = await import("../../model/engine/eager.ts");
-  return await multiplies("engine eager", eagerEngine(), "--engine eager, slow, for checks");
+  return await multiplies("engine eager", eagerEngine(), "--engine eager: slow, for checks");
 }
 
 async function multiplies(name: string, engine: Engine, means: string, prefix = ""): Promise<Finding> {
   const got = await multiply(engine);
   const right = got.join() === PRODUCT.join();
-  const found = `${prefix}${engine.device}: ${right ? "multiplies two matrices right" : `computes ${got}, not ${PRODUCT}`}`;
-  return { name, state: right ? "ok" : "broken", found, means: right ? means : "do not trust any number from it" };
+  const found = `${prefix}${engine.device}: ${right ? "multiplies two matrices correctly" : `computes ${got}, not ${PRODUCT}`}`;
+  return { name, state: right ? "ok" : "broken", found, means: right ? means : "its numbers are wrong; do not use it" };
 }
-
-const wordsOf = (error: unknown) => (error instanceof Error ? error.message : String(error));
 
 async function multiply(engine: Engine): Promise<number[]> {
   const { matMul } = await import("@tensorflow/tfjs-core");
@@ -65,21 +73,20 @@ async function multiply(engine: Engine): Promise<number[]> {
   return values;
 }
 
-/** Loads what is found and makes it compute. */
 export async function libtensorflowFinding(): Promise<Finding> {
   const name = "engine tensorflow";
   const { findLibtensorflow, PLACES_IN_WORDS, placesOf } = await import("../../model/engine/tensorflow/find.ts");
   try {
     const path = findLibtensorflow(placesOf(process.env));
     if (path === null) {
-      const means = "compiled needs none; for an NVIDIA GPU get one: bun run setup tensorflow";
+      const means = "engine compiled does not need it; for an NVIDIA GPU get it: bun run setup tensorflow";
       return { name, state: "absent", found: `no libtensorflow in ${PLACES_IN_WORDS}`, means };
     }
     const { tensorflowEngine } = await import("../../model/engine/tensorflow.ts");
     const engine = tensorflowEngine(path, { threads: 1, device: "auto" });
     return await multiplies(name, engine, "--engine tensorflow", `${path}: `);
   } catch (error) {
-    return { name, state: "broken", found: wordsOf(error), means: "compiled needs none of it" };
+    return { name, state: "broken", found: messageOf(error), means: "engine compiled does not need it" };
   }
 }
 
@@ -87,7 +94,7 @@ export function nvidiaFinding(): Finding {
   const name = "NVIDIA GPU";
   const gpus = nvidiaGpus().map(({ name, memory, driver }) => `${name}, ${memory}, driver ${driver}`);
   if (gpus.length > 0) {
-    return { name, state: "ok", found: gpus.join("; "), means: "the engines above that say cuda or webgpu can use it" };
+    return { name, state: "ok", found: gpus.join("; "), means: "engines with device cuda or webgpu can use it" };
   }
-  return { name, state: "absent", found: "nvidia-smi is not there or lists none", means: "everything runs on the CPU" };
+  return { name, state: "absent", found: "nvidia-smi is missing or lists none", means: "everything runs on the CPU" };
 }

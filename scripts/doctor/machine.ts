@@ -1,17 +1,18 @@
-/** What the machine has: cores, memory, disk, shared memory, the port of the page, the clock. */
+/** Checks the machine: cores, memory, disk, shared memory, the page's port, the clock, the sandbox. */
 import { readFileSync, statfsSync, unlinkSync, writeFileSync } from "node:fs";
 import { cpus, freemem, totalmem } from "node:os";
 import { join } from "node:path";
+import { messageOf } from "../../actors/errors.ts";
 import { sandboxLack } from "../../envs/deep-coder/sandbox.ts";
 import type { Finding } from "./finding.ts";
 
 const GIB = 2 ** 30;
 const gib = (bytes: number) => `${(bytes / GIB).toFixed(1)} GiB`;
 
-/** The default cluster stays under this. */
+/** The default run uses less. */
 const MEMORY_BYTES_MIN = 4 * GIB;
 const DISK_BYTES_MIN = 2 * GIB;
-/** A few versions of the built-in policy's weights; a container's default of 64 MiB is too little for larger ones. */
+/** A few versions of the built-in policy's weights. A container's default is 64 MiB. */
 const SHARED_BYTES_MIN = 128 * 2 ** 20;
 
 const SIMD = ["avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve"];
@@ -20,9 +21,9 @@ export function cpuFinding(): Finding {
   const all = cpus();
   const simd = simdFlags();
   const found = `${all.length} x ${all[0]?.model ?? "unknown"}, ${simd === null ? "SIMD unknown" : `SIMD ${simd.join(" ") || "none"}`}`;
-  if (all.length < 2) return { name: "cpu", state: "low", found, means: "one core: samplers and learner take turns" };
+  if (all.length < 2) return { name: "cpu", state: "low", found, means: "one core: samplers and learner share it" };
   const slow = simd !== null && !simd.includes("avx2") && !simd.includes("asimd");
-  const means = slow ? "without AVX2, expect a fraction of the speed" : "good";
+  const means = slow ? "without AVX2 a run is several times slower" : "good";
   return { name: "cpu", state: slow ? "low" : "ok", found, means };
 }
 
@@ -41,7 +42,7 @@ export function memoryFinding(): Finding {
   const free = Math.min(freemem(), total);
   const found = `${gib(total)}, ${gib(free)} free now`;
   const enough = total >= MEMORY_BYTES_MIN;
-  const means = enough ? "enough for the default cluster" : `the default cluster needs up to ${gib(MEMORY_BYTES_MIN)}`;
+  const means = enough ? "enough for the default run" : `the default run needs up to ${gib(MEMORY_BYTES_MIN)}`;
   return { name: "memory", state: enough ? "ok" : "low", found, means };
 }
 
@@ -51,13 +52,18 @@ export function diskFinding(root: string): Finding {
     writeFileSync(probe, "x");
     unlinkSync(probe);
   } catch (error) {
-    const found = `cannot write in the project's folder: ${(error as Error).message}`;
-    return { name: "disk", state: "broken", found, means: "runs are stored there; give --run-dir another place" };
+    const found = `cannot write to the project's folder: ${messageOf(error)}`;
+    return {
+      name: "disk",
+      state: "broken",
+      found,
+      means: "runs are stored there; choose another place with --run-dir",
+    };
   }
   const { bavail, bsize } = statfsSync(root);
   const free = bavail * bsize;
   const enough = free >= DISK_BYTES_MIN;
-  const means = enough ? "enough for many runs" : "a long run may fill it; give --run-dir another place";
+  const means = enough ? "enough for many runs" : "a long run may fill it; choose another place with --run-dir";
   return { name: "disk", state: enough ? "ok" : "low", found: `${gib(free)} free`, means };
 }
 
@@ -68,11 +74,11 @@ export function sharedMemoryFinding(): Finding {
     const free = bavail * bsize;
     const enough = free >= SHARED_BYTES_MIN;
     const means = enough
-      ? "samplers map the learner's weights, no copy"
+      ? "samplers map the learner's weights without a copy"
       : "too little for large policies; raise --shm-size";
     return { name, state: enough ? "ok" : "low", found: `/dev/shm, ${gib(free)} free`, means };
   } catch {
-    return { name, state: "absent", found: "no /dev/shm", means: "weights go through a file in the temporary folder" };
+    return { name, state: "absent", found: "no /dev/shm", means: "weights go through files in the run's folder" };
   }
 }
 
@@ -82,11 +88,11 @@ export function portFinding(port: number): Finding {
     Bun.listen({ hostname: "127.0.0.1", port, socket: { data() {} } }).stop(true);
     return { name, state: "ok", found: "free", means: "the page will be there" };
   } catch {
-    return { name, state: "absent", found: "in use", means: "choose another: --metrics.port=0 takes any free one" };
+    return { name, state: "absent", found: "in use", means: "choose another with --port; --port 0 takes any free one" };
   }
 }
 
-/** Deadlines and leases rest on a clock that never goes back and is finer than a millisecond. */
+/** Deadlines and leases need a monotonic clock with steps below a millisecond. */
 export function clockFinding(): Finding {
   let last = performance.now();
   let finest = Number.POSITIVE_INFINITY;
@@ -94,7 +100,7 @@ export function clockFinding(): Finding {
     const now = performance.now();
     if (now < last) {
       const found = `went back by ${(last - now).toFixed(3)} ms`;
-      return { name: "clock", state: "broken", found, means: "deadlines and leases cannot be trusted on this machine" };
+      return { name: "clock", state: "broken", found, means: "deadlines and leases do not work on this machine" };
     }
     if (now > last) finest = Math.min(finest, now - last);
     last = now;
@@ -104,7 +110,7 @@ export function clockFinding(): Finding {
   return { name: "clock", state: fine ? "ok" : "broken", found, means: fine ? "good" : "too coarse for deadlines" };
 }
 
-/** Made for a moment, with a program that does nothing. */
+/** Runs an empty program in a sandbox. */
 export function sandboxFinding(): Finding {
   const lack = sandboxLack();
   if (lack !== null) return { name: "sandbox", state: "absent", found: lack, means: "only env DeepCoder needs it" };

@@ -1,4 +1,4 @@
-/** Whether the project itself is whole: Bun's version, and the packages against the lock file. */
+/** Checks Bun's version, and the installed packages against the lock file. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { installedDigest, lockDigest } from "../cli/install.ts";
@@ -16,11 +16,11 @@ const readPackage = (folder: string) => JSON.parse(readFileSync(join(folder, "pa
 export function bunFinding(root: string): Finding {
   const needed = readPackage(root).engines?.bun ?? "*";
   const good = Bun.semver.satisfies(Bun.version, needed);
-  const means = good ? "the version this project is tested with, or newer" : `this project needs ${needed}`;
+  const means = good ? "the tested version, or newer" : `this project needs ${needed}`;
   return { name: "bun", state: good ? "ok" : "broken", found: `Bun ${Bun.version}`, means };
 }
 
-/** Every direct dependency is there in the version that package.json names, and the last install was of this lock file. */
+/** Every direct dependency has the version of package.json, and the last install used this lock file. */
 export function packagesFinding(root: string): Finding {
   const { dependencies = {}, devDependencies = {} } = readPackage(root);
   const wrong = Object.entries({ ...dependencies, ...devDependencies }).flatMap(([name, wanted]) => {

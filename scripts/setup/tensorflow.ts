@@ -1,20 +1,21 @@
 /**
- * Gets a libtensorflow for engine tensorflow: TensorFlow's official archive or, where that cannot be reached, the library inside
- * Python's wheel. Both come as they were published; nothing is compiled.
+ * Downloads libtensorflow for engine tensorflow: TensorFlow's official archive or, if that fails, the library in the Python wheel.
+ * Nothing is compiled.
  */
 import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { messageOf } from "../../actors/errors.ts";
 import { findLibtensorflow, placesOf } from "../../model/engine/tensorflow/find.ts";
 
 export interface Sources {
-  /** Folder of TensorFlow's releases. */
+  /** URL of TensorFlow's releases. */
   readonly archives: string;
-  /** A Python that has pip. */
+  /** A Python with pip. */
   readonly python: string;
-  /** True to get the library that knows NVIDIA GPUs. */
+  /** True for the library with support for NVIDIA GPUs. */
   readonly gpu: boolean;
-  /** Where the library goes. */
+  /** Target folder. */
   readonly folder: string;
   readonly say: (text: string) => void;
 }
@@ -33,32 +34,33 @@ export const officialSources = (gpu: boolean, say: (text: string) => void): Sour
 
 /**
  * @returns the library's path.
- * @throws {Error} in one line, with what went wrong on either way.
+ * @throws {Error} in one line, with the failure of each source.
  */
 export async function setUpTensorflow(sources: Sources): Promise<string> {
-  const there = findLibtensorflow(placesOf(process.env));
-  if (there !== null) {
-    sources.say("found; nothing to get");
-    return there;
+  const found = findLibtensorflow(placesOf(process.env));
+  if (found !== null) {
+    sources.say("found; nothing to download");
+    return found;
   }
   mkdirSync(sources.folder, { recursive: true });
   const failures: string[] = [];
   for (const get of [fromArchive, fromWheel]) {
     try {
       await get(sources);
-      const got = findLibtensorflow({
+      return findLibtensorflow({
         named: join(sources.folder, "lib"),
         own: undefined,
         home: undefined,
         pythonRoots: [],
-      });
-      return got!;
+      })!;
     } catch (error) {
-      failures.push(error instanceof Error ? error.message : String(error));
+      failures.push(messageOf(error));
       sources.say(failures.at(-1)!);
     }
   }
-  throw new Error(`no libtensorflow could be got: ${failures.join("; ")}. Put one anywhere and set LIBTENSORFLOW_PATH`);
+  throw new Error(
+    `cannot download libtensorflow: ${failures.join("; ")}. Install it yourself and set LIBTENSORFLOW_PATH`,
+  );
 }
 
 async function fromArchive({ archives, gpu, folder, say }: Sources): Promise<void> {
@@ -66,22 +68,22 @@ async function fromArchive({ archives, gpu, folder, say }: Sources): Promise<voi
     throw new Error(`there is no official archive for ${process.platform} on ${process.arch}`);
   }
   const url = `${archives}/${ARCHIVE_VERSION}/libtensorflow-${gpu ? "gpu" : "cpu"}-linux-x86_64.tar.gz`;
-  say(`getting ${url}`);
+  say(`downloading ${url}`);
   const response = await fetch(url, { signal: AbortSignal.timeout(ARCHIVE_TIMEOUT_MS) }).catch((error: Error) => {
     throw new Error(`${url} cannot be reached (${error.message})`);
   });
   if (!response.ok) throw new Error(`${url} answers ${response.status}`);
   const file = join(folder, "libtensorflow.tar.gz");
   try {
-    await Bun.write(file, counted(response, say));
+    await Bun.write(file, withProgress(response, say));
     await run(["tar", "-xzf", file, "-C", folder]);
   } finally {
     rmSync(file, { force: true });
   }
 }
 
-/** The same body, with a line for every tenth of it. */
-function counted(response: Response, say: (text: string) => void): Response {
+/** The same response; says each tenth of its body. */
+function withProgress(response: Response, say: (text: string) => void): Response {
   const total = Number(response.headers.get("content-length"));
   let [bytes, tenths] = [0, 0];
   const count = new TransformStream<Uint8Array, Uint8Array>({
@@ -99,13 +101,13 @@ function counted(response: Response, say: (text: string) => void): Response {
 
 async function fromWheel({ python, gpu, folder, say }: Sources): Promise<void> {
   const name = gpu ? "tensorflow" : "tensorflow-cpu";
-  if (Bun.which(python) === null) throw new Error(`${python} is not there to get the wheel of ${name}`);
+  if (Bun.which(python) === null) throw new Error(`${python} is missing; it downloads the wheel of ${name}`);
   const temporary = mkdtempSync(join(tmpdir(), "bunraku-tensorflow-"));
   try {
-    say(`getting the wheel of ${name} with pip`);
+    say(`downloading the wheel of ${name} with pip`);
     await run([python, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "-d", temporary, name]);
     const wheel = readdirSync(temporary).find((file) => file.endsWith(".whl"));
-    if (wheel === undefined) throw new Error(`pip brought no wheel of ${name}`);
+    if (wheel === undefined) throw new Error(`pip downloaded no wheel of ${name}`);
     await run([python, "-m", "zipfile", "-e", join(temporary, wheel), temporary]);
     const package_ = join(temporary, "tensorflow");
     const libraries = readdirSync(package_).filter((file) => /^libtensorflow_(cc|framework)\./.test(file));
@@ -116,7 +118,7 @@ async function fromWheel({ python, gpu, folder, say }: Sources): Promise<void> {
   }
 }
 
-/** @throws {Error} with the program's last line, if it fails. */
+/** @throws {Error} with the program's last line of standard error, if it fails. */
 async function run(argv: readonly string[]): Promise<void> {
   const child = Bun.spawn([...argv], { stdio: ["ignore", "ignore", "pipe"] });
   const [text, code] = await Promise.all([child.stderr.text(), child.exited]);
