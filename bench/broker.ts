@@ -1,13 +1,13 @@
-/** A NATS broker of a bench's own, on this machine. */
+/** A NATS broker for a bench, on this machine. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** Null if it is not installed. */
+/** null if it is not installed. */
 export const natsServer = Bun.which("nats-server");
 export const NO_BROKER = "no NATS: nats-server is not installed (on Debian: apt-get install nats-server)";
 
-/** With its disk in a folder of its own. */
+/** Ends with `ends`. */
 export async function startBroker(ends: AsyncDisposableStack): Promise<{ address: string; pid: number }> {
   const disk = mkdtempSync(join(tmpdir(), "bench-broker-"));
   ends.defer(() => rmSync(disk, { recursive: true, force: true }));

@@ -1,16 +1,14 @@
-/** The Chromium of this machine, for tests and measurements of pages. Nothing is downloaded. */
+/** The installed Chromium, for browser tests and benches. Nothing is downloaded. */
 import { existsSync } from "node:fs";
 import { type Browser, chromium } from "playwright-core";
 
 const PLACES = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 
-/** Path of an installed Chromium, or null: then browser tests are skipped, and say so. */
+/** null if there is none; then browser tests are skipped with a warning. */
 export const chromiumPath = process.env["BUNRAKU_CHROMIUM"] ?? PLACES.find((path) => existsSync(path)) ?? null;
 
 if (chromiumPath === null) {
-  console.warn(
-    `what needs a browser is skipped: no Chromium at ${PLACES.join(", ")} (on Debian: apt-get install chromium)`,
-  );
+  console.warn(`browser tests are skipped: no Chromium at ${PLACES.join(", ")} (on Debian: apt-get install chromium)`);
 }
 
 export const launch = (): Promise<Browser> =>

@@ -1,8 +1,7 @@
 /**
- * A large run's page: how fast lists of episodes are answered, and how soon a browser shows the run.
- * Run: bun bench/page.bench.ts, or `bun run bench page` (`--page.episodes=N`).
- * Budget, with 100,000 episodes and 50,000 metric points: a page of any list in 200 ms, first paint in 1 s. Beyond it, people stop
- * filtering, and close the tab.
+ * The page of a large run: the time to answer lists of episodes, and the time until a browser shows the run.
+ * Run: `bun run bench page` (`--page.episodes=N`).
+ * Budget, with 100,000 episodes and 50,000 metric points: any list in 200 ms, first paint in 1 s.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,6 +14,7 @@ import { Store } from "../actors/metrics-sink/store.ts";
 import type { EpisodeRow } from "../actors/protocol.ts";
 import { Pcg64 } from "../envs/rng/pcg64.ts";
 import { chromiumPath, launch } from "./chromium.ts";
+import { median } from "./reference.ts";
 
 const EPISODES = 100_000;
 const BATCH = 1000;
@@ -45,8 +45,8 @@ const METRICS: readonly MetricName[] = [
   "train/turns",
 ];
 
-/** Questions of the page, the costly ones among them. */
-const QUESTIONS: Readonly<Record<string, string>> = {
+/** Queries of the page, with the slowest ones. */
+const QUERIES: Readonly<Record<string, string>> = {
   newest: "",
   "far down": "before=5000",
   "of an env": "env=FrozenLake",
@@ -156,11 +156,9 @@ function rowOf(index: number, random: Pcg64): EpisodeRow {
   };
 }
 
-const median = (values: number[]) => values.sort((a, b) => a - b)[values.length >> 1]!;
-
 async function timeLists(url: string): Promise<Record<string, number>> {
   const times: Record<string, number> = {};
-  for (const [name, query] of Object.entries(QUESTIONS)) {
+  for (const [name, query] of Object.entries(QUERIES)) {
     const rounds: number[] = [];
     for (let round = 0; round < ROUNDS; round++) {
       const started = performance.now();
@@ -198,7 +196,7 @@ async function timePaints(url: string) {
   }
 }
 
-/** First paint, and when `selector` is there; milliseconds since the browser set out. */
+/** First paint, and when `selector` is attached, in milliseconds after navigation began. */
 async function timePage(page: Page, url: string, selector: string): Promise<[number, number]> {
   const started = performance.now();
   await page.goto(url);
@@ -207,5 +205,3 @@ async function timePage(page: Page, url: string, selector: string): Promise<[num
   const paint = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0);
   return [paint, shown];
 }
-
-if (import.meta.main) await run();

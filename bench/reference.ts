@@ -1,31 +1,31 @@
-/** What the benches of the compute path share: the reference model, their options as typed, and Python for the peers. */
+/** What benches share: the reference model, their options, the Python of the peers, statistics. */
 import { join } from "node:path";
 import type { Device } from "../model/engine/engine.ts";
 import { ModelConfig } from "../model/policy/transformer.ts";
 
-/** The model of issue 2; every number may be set as an option of its name. */
+/** The model of every figure in the log. Each number is an option. */
 export const REFERENCE = { d: 128, layers: 4, heads: 4, kvHeads: 4, hidden: 352, vocabulary: 256 };
 
 const DEVICES = ["cpu", "cuda", "webgpu"] as const satisfies Device[];
 
-/** Options that are no numbers, of benches that compute on a device. */
+/** Options that are not numbers, for benches that compute on a device. */
 export const DEVICE_WORDS = ["python", "device"];
 
-/** What both sides compute on: option `device`, cpu if left out. @throws {RangeError} naming what is allowed. */
+/** The option `device`, cpu by default. @throws {RangeError} naming the devices. */
 export function deviceOf(options: Readonly<Record<string, string>>): Device {
-  const { device: asked = "cpu" } = options;
-  const device = DEVICES.find((name) => name === asked);
-  if (device === undefined) throw new RangeError(`device must be one of ${DEVICES.join(", ")}, got "${asked}"`);
+  const { device: wanted = "cpu" } = options;
+  const device = DEVICES.find((name) => name === wanted);
+  if (device === undefined) throw new RangeError(`device must be one of ${DEVICES.join(", ")}, got "${wanted}"`);
   return device;
 }
 
-/** The same as an argument of the peers: PyTorch knows no webgpu, and uses cuda beside it. */
+/** The device as an argument of the peers. PyTorch has no webgpu and uses cuda instead. */
 export const peerDevice = (device: Device): string[] => ["--device", device === "cpu" ? "cpu" : "cuda"];
 
 /**
- * Numbers as typed over their defaults.
+ * The numeric options over their defaults.
  *
- * @param words  options that are no numbers, and somebody else's to read
+ * @param words  options that are not numbers, which the caller reads.
  * @throws {RangeError} naming an option that is unknown or not a whole number of at least 1.
  */
 export function numbersOf<T extends Record<string, number>>(
@@ -39,7 +39,7 @@ export function numbersOf<T extends Record<string, number>>(
     if (words.includes(name)) continue;
     if (!Object.hasOwn(defaults, name))
       throw new RangeError(
-        `bench ${bench} has no option ${name}; there are ${[...Object.keys(defaults), ...words].join(", ")}`,
+        `bench ${bench} has no option ${name}; its options are ${[...Object.keys(defaults), ...words].join(", ")}`,
       );
     const value = Number(text);
     if (!Number.isInteger(value) || value < 1)
@@ -62,7 +62,7 @@ export function referenceModel({ d, layers, heads, kvHeads, hidden, vocabulary }
   });
 }
 
-/** The same as arguments of bench/peers/step.py and decode.py. */
+/** The model as arguments of bench/peers/step.py and decode.py. */
 export function peerArguments({ d, layers, heads, kvHeads, hidden, vocabulary }: typeof REFERENCE): string[] {
   const named = { d, layers, heads, "kv-heads": kvHeads, hidden, vocab: vocabulary };
   return Object.entries(named).flatMap(([name, value]) => [`--${name}`, String(value)]);
@@ -72,19 +72,20 @@ export function peerArguments({ d, layers, heads, kvHeads, hidden, vocabulary }:
 export const pythonOf = (options: Readonly<Record<string, string>>): string =>
   options["python"] ?? process.env["BUNRAKU_PYTHON"] ?? "python3";
 
-/** @throws {Error} saying what to install, if this Python has not got the modules. */
+/** @throws {Error} saying what to install, if this Python lacks a module. */
 export async function checkPython(python: string, modules: readonly string[]): Promise<void> {
   const ask = `import importlib.util, sys; print(*[m for m in sys.argv[1:] if importlib.util.find_spec(m) is None])`;
   const how =
     "see bench/peers/README.md: python3 -m venv DIR, DIR/bin/pip install torch transformers safetensors numpy";
   const found = Bun.which(python);
-  if (found === null) throw new Error(`no Python called ${python}; ${how}, then set BUNRAKU_PYTHON=DIR/bin/python`);
+  if (found === null)
+    throw new Error(`there is no Python called ${python}; ${how}, then set BUNRAKU_PYTHON=DIR/bin/python`);
   const missing = (await output([found, "-c", ask, ...modules])).trim();
   if (missing !== "")
     throw new Error(`${python} lacks ${missing}, which the peer needs; ${how}, then set BUNRAKU_PYTHON=DIR/bin/python`);
 }
 
-/** Run a program of bench/peers. @returns the object on its last line. */
+/** Runs a program of bench/peers. @returns the object on its last line. */
 export async function runPeer<T>(python: string, script: string, args: readonly string[]): Promise<T> {
   const text = await output([python, join(import.meta.dir, "peers", script), ...args]);
   return JSON.parse(text.trim().split("\n").at(-1)!) as T;

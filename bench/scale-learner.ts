@@ -1,6 +1,6 @@
 /**
- * A dispatcher without training: issues tickets without end and takes what comes. Prints a line with its address, then one with its memory
- * for each line that it reads. Arguments: kind of transport, address to listen on.
+ * A learner without training for the bench `scale`: issues tickets and takes every outcome. Prints its address, then its memory in
+ * bytes for each line on standard input. Argument: the address to listen on.
  */
 import { realClock } from "../actors/clock.ts";
 import { Dispatcher } from "../actors/learner/dispatcher.ts";
@@ -11,7 +11,7 @@ import { welcoming } from "../actors/transport/handshake.ts";
 import { Acks } from "../actors/weights/acks.ts";
 
 const LEASE_MS = 60_000;
-/** More than there are samplers, so that none waits for a batch to end. */
+/** More than the samplers, so that none waits for the end of a batch. */
 const BATCH = 4000;
 
 const [address = ""] = process.argv.slice(2);
@@ -64,12 +64,12 @@ function ticket(): Ticket {
     attempt: 0,
   };
 }
-async function playForEver(): Promise<never> {
+async function playBatches(): Promise<never> {
   for (;;) await dispatcher.play(Array.from({ length: BATCH }, ticket));
 }
-// Two batches at a time: while the last of one are played, the other's tickets are there.
-void playForEver();
-void playForEver();
+// Two at a time: one has tickets left while the last episodes of the other are played.
+void playBatches();
+void playBatches();
 
 const listener = await transport.listen(address, welcoming("scale", dispatcher));
 console.log(listener.address);

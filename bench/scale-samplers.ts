@@ -1,7 +1,6 @@
 /**
- * Samplers without a model, all in this process, each with a connection of its own: a ticket is answered with an episode of 64
- * tokens, at once or after a time. Prints one JSON line. Arguments: address, how many, milliseconds an episode takes (0: as fast
- * as it goes), seconds to measure.
+ * Samplers without a model for the bench `scale`, each with its own connection, all in this process. They answer a ticket with an
+ * episode of 64 tokens. Prints one JSON line. Arguments: address, number of samplers, milliseconds per episode, seconds to measure.
  */
 import { realClock } from "../actors/clock.ts";
 import type { Messages, Outcome } from "../actors/protocol.ts";
@@ -66,7 +65,7 @@ async function sampler(name: string, delayMs: number): Promise<void> {
     const message: Messages["episode.finished"] = { type: "episode.finished", actor: name, episode, attempt, outcome };
     const answer = await peer.ask(message, 60_000);
     if (answer.type === "failed" || !answer.fresh)
-      throw new Error(`${episode} was not taken: ${JSON.stringify(answer)}`);
+      throw new Error(`${episode} was not accepted: ${JSON.stringify(answer)}`);
     if (measuring) latenciesMs.push(realClock.now() - began);
   }
 
@@ -85,20 +84,20 @@ measuring = true;
 const startMs = realClock.now();
 await new Promise<void>((go) => realClock.after(Number(seconds) * 1000, go));
 measuring = false;
-const passed = (realClock.now() - startMs) / 1000;
+const elapsedSeconds = (realClock.now() - startMs) / 1000;
 const sorted = Float64Array.from(latenciesMs).sort();
 const at = (part: number) => Math.round(100 * (sorted[Math.floor(part * sorted.length)] ?? Number.NaN)) / 100;
 Bun.gc(true);
 console.log(
   JSON.stringify({
     joinMs: Math.round(joinMs),
-    ticketsPerSecond: Math.round(tickets / passed),
-    trajectoriesPerSecond: Math.round(latenciesMs.length / passed),
+    ticketsPerSecond: Math.round(tickets / elapsedSeconds),
+    trajectoriesPerSecond: Math.round(latenciesMs.length / elapsedSeconds),
     p50Ms: at(0.5),
     p99Ms: at(0.99),
     rssBytes: process.memoryUsage.rss(),
   }),
 );
-// Still connected, so that whoever started this can look at the other end.
+// Stays connected while the bench measures the learner's memory.
 for await (const _ of Bun.stdin.stream());
 process.exit(0);

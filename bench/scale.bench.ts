@@ -1,10 +1,10 @@
 /**
- * How many samplers one learner bears, over sockets and over NATS: samplers without a model, each with a connection of its own, in
- * one process; the learner in another, the broker in a third, all on this machine.
+ * How many samplers one learner serves, over sockets and over NATS. The samplers have no model and share one process; the learner
+ * and the broker are processes of their own on this machine.
  *
- * - Paced: an episode takes about a second. Latency is from its end until it was taken. Budget: at 1,000 samplers the median is
- *   at most twice that at 10 while nothing is saturated, and memory grows no worse than linearly.
- * - Flat out: an episode takes no time, so every sampler always waits. What is reached then is where it saturates.
+ * - Paced: an episode takes about a second. Latency is the time from its end to the learner's answer. Budget: the median at 1,000
+ *   samplers is at most twice that at 10, and memory grows at most linearly.
+ * - Flat out: an episode takes no time. The throughput is where the learner saturates.
  */
 import { join } from "node:path";
 import { NO_BROKER, natsServer, startBroker } from "./broker.ts";
@@ -25,14 +25,14 @@ interface Row {
   readonly p50Ms: number;
   readonly p99Ms: number;
   readonly joinMs: number;
-  /** Of the learner, and of the broker, beside what they took with nobody there. */
+  /** Memory above that without samplers. */
   readonly learnerBytesPerSampler: number;
   readonly brokerBytesPerSampler: number | null;
   readonly samplerBytes: number;
 }
 
-/** What the samplers say of themselves. */
-type Told = Pick<Row, "ticketsPerSecond" | "trajectoriesPerSecond" | "p50Ms" | "p99Ms" | "joinMs"> & {
+/** The last line of scale-samplers.ts. */
+type SamplersResult = Pick<Row, "ticketsPerSecond" | "trajectoriesPerSecond" | "p50Ms" | "p99Ms" | "joinMs"> & {
   rssBytes: number;
 };
 
@@ -66,13 +66,13 @@ async function measure(transport: string, samplers: number, paced: boolean, seco
   const address = await learner.line();
   const empty = { learner: await learner.answer(), broker: nats === null ? 0 : rssOf(nats.pid) };
   const child = start(ends, "scale-samplers.ts", [address, samplers, paced ? PACED_MS : 0, seconds].map(String));
-  const { rssBytes, ...told } = JSON.parse(await child.line()) as Told;
+  const { rssBytes, ...result } = JSON.parse(await child.line()) as SamplersResult;
   const perSampler = (now: number, before: number) => Math.round((now - before) / samplers);
   return {
     transport,
     samplers,
     paced,
-    ...told,
+    ...result,
     learnerBytesPerSampler: perSampler(await learner.answer(), empty.learner),
     brokerBytesPerSampler: nats === null ? null : perSampler(rssOf(nats.pid), empty.broker),
     samplerBytes: Math.round(rssBytes / samplers),
@@ -109,7 +109,7 @@ function start(ends: AsyncDisposableStack, file: string, args: readonly string[]
   };
 }
 
-/** Of another process, in bytes. */
+/** Resident memory of another process in bytes. */
 function rssOf(pid: number): number {
   const { stdout } = Bun.spawnSync(["ps", "-o", "rss=", "-p", String(pid)]);
   return Number(stdout.toString()) * 1024;

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# One learner and N samplers on Slurm, without a broker: samplers connect to the learner's gate. From the repository's root:
+# One learner and N samplers on Slurm. Samplers connect to the learner's gate; there is no broker. From the repository's root:
 #
 #   sbatch --nodes 9 docs/deploy/slurm.sh --env Sokoban --minutes 60
 #
-# The first node runs the learner, each of the others a sampler. What is given goes to `bun run cluster`.
+# The first node runs the learner, each other node a sampler. The arguments go to `bun run cluster`.
 #SBATCH --job-name bunraku
 #SBATCH --nodes 2
 #SBATCH --ntasks-per-node 1
@@ -13,7 +13,7 @@ umask 077
 
 run="$PWD/runs/slurm-$SLURM_JOB_ID"
 mkdir -p runs
-# In files and the environment, never in a list of processes.
+# In the environment, because other users can read the process list.
 BUNRAKU_TOKEN=$(openssl rand -hex 24)
 export BUNRAKU_TOKEN
 
@@ -22,7 +22,7 @@ first=$(head -n 1 <<< "$nodes")
 others=$(tail -n +2 <<< "$nodes" | paste -sd,)
 
 if [ -n "$others" ]; then
-  # They wait for the gate, and leave by themselves when the run is over.
+  # Samplers wait for the gate, and leave when the run is over.
   srun --nodes "$((SLURM_NNODES - 1))" --ntasks "$((SLURM_NNODES - 1))" --nodelist "$others" \
     bun run sampler --join "ws://$first:7000" --patience 600 &
 fi
