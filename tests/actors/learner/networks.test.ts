@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { loadCheckpoint, saveCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
-import { learnerMemory } from "../../../actors/learner/networks.ts";
+import { fill, learnerMemory } from "../../../actors/learner/networks.ts";
 import { parameterCount } from "../../../model/policy/parameters.ts";
 import { ModelConfig } from "../../../model/policy/transformer.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
@@ -22,6 +22,17 @@ describe.each([true, false])("a learner's memory, embedding shared with the outp
     const { policy, critic } = learnerMemory(model, "separate", null);
     expect(critic!.memory.parameters.buffer).not.toBe(policy.parameters.buffer);
     expect(critic!.model.head).toBe("value");
+  });
+
+  test("takes parameters and both moments of a checkpoint that the run goes back to", () => {
+    const { policy } = learnerMemory(model, "none", null);
+    const saved = {
+      parameters: policy.parameters.map((_, i) => i),
+      moment: policy.moment.map((_, i) => i + 1),
+      variance: policy.variance.map((_, i) => i + 2),
+    };
+    fill(policy, saved);
+    expect(policy).toMatchObject(saved);
   });
 
   test("begins with the policy, where the critic shares its network", () => {

@@ -1,0 +1,24 @@
+/** `bun run page` reads a run and writes nothing to it, not even to bring its store up to date. */
+import { Database } from "bun:sqlite";
+import { afterAll, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { Store } from "../../actors/metrics-sink/store.ts";
+import { main } from "../../scripts/page.ts";
+import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
+
+afterAll(removeTemporaryFolders);
+
+test("a run of an older schema is refused, and every byte of its store stays", async () => {
+  const folder = temporaryFolder();
+  const path = join(folder, "run.sqlite");
+  new Store({ path, durability: "normal", wallClock: () => 0 }).close();
+  const db = new Database(path);
+  db.run("DROP TABLE actors");
+  db.run("PRAGMA user_version = 3");
+  db.run("PRAGMA wal_checkpoint(TRUNCATE)");
+  db.close();
+  const before = readFileSync(path);
+  await expect(main([folder, "--port", "0"])).rejects.toThrow("was recorded by an older version");
+  expect(readFileSync(path).equals(before)).toBe(true);
+});
