@@ -30,6 +30,7 @@ describe.each([true, false])("a learner's memory, embedding shared with the outp
       parameters: policy.parameters.map((_, i) => i),
       moment: policy.moment.map((_, i) => i + 1),
       variance: policy.variance.map((_, i) => i + 2),
+      step: policy.step,
     };
     fill(policy, saved);
     expect(policy).toMatchObject(saved);
