@@ -1,4 +1,4 @@
-/** What an actor is given and what it gives back, whether it has a process of its own or shares one. Types only. */
+/** What an actor gets and returns, in a process of its own or in a shared one. Types only. */
 import type { Clock } from "./clock.ts";
 import type { RunConfig } from "./config/config.ts";
 import type { Log } from "./log.ts";
@@ -15,46 +15,46 @@ export interface ActorContext {
   readonly token: string;
   readonly clock: Clock;
   readonly log: Log;
-  /** What it measures of itself; told with its signs of life. */
+  /** Its measurements are part of each heartbeat. */
   readonly meter: Meter;
-  /** With the run's token and limits; problems go to the log. */
+  /** Uses the run's token and limits, and logs problems. */
   readonly transport: Transport;
-  /** What `transport.listen` takes for any free address. */
+  /** Makes `transport.listen` choose a free address. */
   readonly listen: string;
-  /** Computation gets threads of its own, so that this loop always answers. False in a single process. */
+  /** Compute in a thread of its own, so that the event loop always answers. False in a single process. */
   readonly threads: boolean;
-  /** Of an actor that another machine lends to the run: how it gets what others find in shared memory. Else null. */
+  /** How an actor on another machine gets the weights; null on the run's own machine. */
   readonly guest: {
     readonly weightsFrom: string;
     /** For the weights. */
     readonly token: string;
     readonly tls: ClientTls;
   } | null;
-  /** Uniform in [0, 1), for jitter; nothing that a seed should decide. */
+  /** Uniform in [0, 1), not seeded: for jitter only. */
   readonly uniform: () => number;
-  /** Leave by our own decision: drain, save, exit code 0. */
+  /** The actor is done: drain, save, exit code 0. */
   finish(reason: string): void;
-  /** Leave because of an error: exit code 1. */
+  /** The actor cannot continue: exit code 1. */
   fail(error: unknown): void;
 }
 
 /** A started actor. */
 export interface Running {
-  /** Where others reach it; null if nobody connects to it. */
+  /** Where others connect; null if it does not listen. */
   readonly url: string | null;
   /** For people: "playing 64 episodes", "update 12". */
   doing(): string;
-  /** How long its computation has gone without a result, in milliseconds; 0 if it computes nothing. */
+  /** Milliseconds since its computation last gave a result; 0 if it computes nothing. */
   workingMs?(): number;
   /** Drain and save. The actor is gone when it resolves. */
   stop(reason: string): Promise<void>;
-  /** The policy it holds, or published last. */
+  /** The policy that it holds, or published last. */
   weights?(): PolicyVersion | null;
-  /** The supervisor told it something other than `stop`, such as the roster. */
+  /** The supervisor sent a message other than `stop`, for example the roster. */
   told?(message: Tell): void;
 }
 
-/** How a kind of actor is started. All are given the whole config of the run; what they need of it is theirs to know. */
+/** Starts a kind of actor. `start` may take ports as a third argument, which a simulation replaces. */
 export interface ActorKind {
   readonly role: Role;
   start(config: RunConfig, context: ActorContext): Promise<Running>;

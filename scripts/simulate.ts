@@ -1,6 +1,6 @@
 /**
- * `bun run simulate`: runs whole trainings in one thread, with faults that a seed decides, and checks every invariant after every
- * event. The simulated system is in simulate/.
+ * `bun run simulate`: simulates whole runs in one thread, with faults drawn from a seed, and checks the invariants after every event.
+ * The simulation is in simulate/.
  */
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { simulateSeeds } from "./simulate/seeds.ts";
@@ -16,7 +16,7 @@ const command = {
 } as const satisfies Command;
 
 /** Seeds between two lines of progress. */
-const TOLD_EVERY = 20;
+const LINE_EVERY = 20;
 
 export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
@@ -26,7 +26,7 @@ export async function main(args: string[]): Promise<number> {
   const summary = await simulateSeeds(seed, seeds, (result) => {
     const done = result.seed - seed + 1;
     if (result.broken !== null) console.error(`seed ${result.seed}: ${result.broken}`);
-    else if (done % TOLD_EVERY === 0) console.error(`${done} of ${seeds} seeds`);
+    else if (done % LINE_EVERY === 0) console.error(`${done} of ${seeds} seeds`);
   });
   const seconds = (performance.now() - began) / 1000;
   for (const { seed, broken, tail } of summary.failed.slice(0, 1)) {
@@ -34,10 +34,10 @@ export async function main(args: string[]): Promise<number> {
     console.log(`again: bun run simulate --seed ${seed} --seeds 1`);
   }
   const { events, simulatedMs, faults, failed } = summary;
-  const told = Object.entries(faults).map(([kind, count]) => `${count} × ${kind}`);
+  const counts = Object.entries(faults).map(([kind, count]) => `${count} × ${kind}`);
   console.log(
     `${seeds - failed.length} of ${seeds} seeds hold: ${events} events in ${(simulatedMs / 3_600_000).toFixed(1)} h of their ` +
-      `own time, ${seconds.toFixed(0)} s of ours; ${told.join(", ")}`,
+      `own time, ${seconds.toFixed(0)} s of ours; ${counts.join(", ")}`,
   );
   if (json) {
     const named = failed.map(({ seed, broken }) => ({ seed, broken }));

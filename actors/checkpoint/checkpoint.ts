@@ -1,16 +1,16 @@
 /**
- * A learner's state on disk: what it takes to go on as if it had never stopped.
+ * Checkpoints: all that a learner needs on disk to continue as if it had never stopped.
  *
  *   FOLDER/u000120/policy.safetensors      parameters under Hugging Face's names
- *                  critic.safetensors      the same of the critic, if there is one
+ *                  critic.safetensors      the critic's, if there is one
  *                  optimizer.safetensors   AdamW's moments, flat, in the order of the parameters in memory
- *                  state.json              model, tokenizer, optimiser steps, and what the learner adds
- *                  SHA256SUMS              of each of them, as sha256sum writes and checks it
+ *                  state.json              model, tokenizer, optimizer steps, and the learner's own state
+ *                  SHA256SUMS              digests of these files, in the format of sha256sum
  *
- * - A name without a dot in front is a finished checkpoint: it was written elsewhere, synced and renamed. Whatever fails, or
- *   kills the process, leaves those before it as they were.
- * - Finished checkpoints are never written to. A second one of the same update is u000120-2.
- * - Nothing of a checkpoint is used before every file of it has the digest that it was saved with.
+ * - A folder whose name has no leading dot is complete: it was written under another name, synced and renamed. An error or the death
+ *   of the process leaves earlier checkpoints as they are.
+ * - A complete checkpoint never changes. A second one of the same update is u000120-2.
+ * - No file of a checkpoint is used before all digests are checked.
  */
 import { join } from "node:path";
 import { describeError } from "../errors.ts";
@@ -21,15 +21,14 @@ import { checkSums, Sums } from "./sums.ts";
 export type { Checkpoint, SavedNetwork } from "./files.ts";
 
 const NAME = /^u(\d{6,})(?:-(\d+))?$/;
-/** Of folders that are being written or removed; a process that was killed leaves them. */
+/** Folders that are being written or removed. A killed process leaves them behind. */
 const PENDING = /^\.(writing|removing)-/;
 
 /**
- * Save all of it, or nothing. The arrays are read until this is done, so nobody may change them before; they are not copied, and the
- * event loop goes on meanwhile.
+ * Save the whole checkpoint, or nothing. The arrays are not copied: they must not change until this resolves.
  *
- * @returns the new checkpoint's folder.
- * @throws {CheckpointError} in one line; nothing of it is left, unless the disk refuses even that.
+ * @returns the new checkpoint's folder
+ * @throws {CheckpointError} if it cannot be written; its files are removed, if the disk allows it
  */
 export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, disk: Disk = realDisk): Promise<string> {
   const base = `u${String(checkpoint.update).padStart(6, "0")}`;
@@ -53,7 +52,7 @@ export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, dis
   } catch (error) {
     const left = await disk.remove(pending).then(
       () => "",
-      () => `; what was written is left in ${pending}`,
+      () => `; ${pending} could not be removed`,
     );
     throw new CheckpointError(`cannot save ${join(folder, base)}, ${byteCount} bytes: ${reason(error)}${left}`, error);
   }
@@ -61,7 +60,7 @@ export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, dis
 
 const copyNumber = (name: string): number => Number(NAME.exec(name)?.[2] ?? 1);
 
-/** @throws {CheckpointError} naming the file and what is wrong with it. */
+/** @throws {CheckpointError} naming the file that is wrong */
 export async function loadCheckpoint(path: string, disk: Disk = realDisk): Promise<Checkpoint> {
   try {
     return decodeCheckpoint(await readVerified(path, disk));
@@ -70,30 +69,30 @@ export async function loadCheckpoint(path: string, disk: Disk = realDisk): Promi
   }
 }
 
-/** Every file of a checkpoint by name. @throws {Error} naming the first that is not what was saved. */
+/** All files of a checkpoint, by name. @throws {Error} naming the first file that differs from what was saved */
 async function readVerified(path: string, disk: Disk): Promise<ReadonlyMap<string, Uint8Array>> {
   const names = await disk.list(path);
-  if (names.length === 0) throw new Error("there is nothing there");
+  if (names.length === 0) throw new Error("the folder is empty or missing");
   const files = new Map<string, Uint8Array>();
   for (const name of names.sort()) files.set(name, await disk.read(join(path, name)));
   await checkSums(files);
   return files;
 }
 
-/** A checkpoint that will not be used, and why. */
+/** A checkpoint that cannot be used. */
 export interface Skipped {
   readonly path: string;
   readonly reason: string;
 }
 
 export interface Latest {
-  /** Its folder; null if there is none. */
+  /** Folder of the newest intact checkpoint; null if there is none. */
   readonly found: string | null;
-  /** Newer ones that are not whole. */
+  /** Newer checkpoints that are not intact. */
   readonly skipped: readonly Skipped[];
 }
 
-/** The newest checkpoint whose every file is as it was saved. */
+/** Finds the newest checkpoint whose files are all intact. */
 export async function latestCheckpoint(folder: string, disk: Disk = realDisk): Promise<Latest> {
   const names = await disk.list(folder);
   const skipped: Skipped[] = names
@@ -112,31 +111,30 @@ export async function latestCheckpoint(folder: string, disk: Disk = realDisk): P
 }
 
 /**
- * The newest checkpoint of this update, for a run that goes back to it: those of later updates are renamed, so that nobody
- * resumes from them. They are not removed.
+ * Finds the newest checkpoint of this update, for a run that rolls back to it. Checkpoints of later updates are renamed, so that no
+ * run resumes from them; they are not removed.
  *
- * @throws {CheckpointError} if there is none.
+ * @throws {CheckpointError} if there is no checkpoint of this update
  */
 export async function goBackTo(folder: string, update: number, disk: Disk = realDisk): Promise<string> {
-  const all = finished(await disk.list(folder));
+  const names = await disk.list(folder);
+  const all = finished(names);
   const target = all.find((one) => one.update === update);
   if (target === undefined)
     throw new CheckpointError(`${folder} has no checkpoint of update ${update} to go back to`, null);
-  const given = Math.max(
-    0,
-    ...(await disk.list(folder)).map((name) => Number(/^given-up-(\d+)-/.exec(name)?.[1] ?? 0)),
-  );
+  const rounds = names.map((name) => Number(/^given-up-(\d+)-/.exec(name)?.[1] ?? 0));
+  const round = Math.max(0, ...rounds) + 1;
   for (const { name } of all.filter((one) => one.update > update)) {
-    await disk.rename(join(folder, name), join(folder, `given-up-${given + 1}-${name}`));
+    await disk.rename(join(folder, name), join(folder, `given-up-${round}-${name}`));
   }
   await disk.syncFolder(folder);
   return join(folder, target.name);
 }
 
 /**
- * Remove all but the newest `keep` checkpoints and those of the updates in `spared`, and what killed processes left.
+ * Remove all checkpoints but the newest `keep` and those of the updates in `spared`, and folders that killed processes left.
  *
- * @returns the paths removed.
+ * @returns the removed paths
  */
 export async function keepCheckpoints(
   folder: string,
@@ -151,7 +149,7 @@ export async function keepCheckpoints(
     .slice(keep)
     .filter(({ update }) => !spared.includes(update));
   for (const { name } of surplus) {
-    // Renamed first, so that a half-removed one never looks like a corrupt one.
+    // Renamed first, so that a half-removed checkpoint never looks corrupt.
     const going = join(folder, `.removing-${name}`);
     await disk.rename(join(folder, name), going);
     await disk.remove(going);
@@ -159,7 +157,7 @@ export async function keepCheckpoints(
   return surplus.map(({ name }) => join(folder, name));
 }
 
-/** Finished checkpoints, newest first. */
+/** Complete checkpoints, newest first. */
 function finished(names: readonly string[]): { name: string; update: number; copy: number }[] {
   return names
     .filter((name) => NAME.test(name))
@@ -170,12 +168,12 @@ function finished(names: readonly string[]): { name: string; update: number; cop
 function reason(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   if ((error as NodeJS.ErrnoException).code === "ENOSPC") {
-    return "the disk is full; the checkpoints before it are as they were. Make room, or lower checkpoint.keep";
+    return "the disk is full; earlier checkpoints are intact. Free disk space, or lower checkpoint.keep";
   }
   return error.name === "Error" ? error.message : describeError(error);
 }
 
-/** A checkpoint that cannot be saved, or must not be loaded. */
+/** A checkpoint that cannot be saved or loaded. */
 export class CheckpointError extends Error {
   override readonly name = "CheckpointError";
 

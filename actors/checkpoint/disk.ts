@@ -1,19 +1,19 @@
-/** The few things a checkpoint asks of a disk, so that a test can break each of them. Paths are as node:fs takes them. */
+/** The disk operations that checkpoints use. Tests and simulations replace them. Paths are those of node:fs. */
 import { mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
 
 export interface Disk {
-  /** Names in a folder; none if there is no such folder. */
+  /** Names in a folder; empty if the folder is missing. */
   list(folder: string): Promise<string[]>;
-  /** With the folders above it; nothing if it is there. */
+  /** Makes parent folders too. An existing folder is no error. */
   makeFolder(folder: string): Promise<void>;
   read(file: string): Promise<Uint8Array>;
-  /** A new file of these pieces, whole, and on the disk when this resolves. A piece is asked for when those before are written. */
+  /** Writes a new file, synced to the disk when this resolves. Each piece is taken from the iterable after the one before is written. */
   write(file: string, pieces: Iterable<Uint8Array>): Promise<void>;
-  /** Names made or changed in this folder are on the disk when this resolves. */
+  /** Syncs the names in this folder to the disk. */
   syncFolder(folder: string): Promise<void>;
-  /** Refused if there is something at `to`. */
+  /** Fails if `to` exists. */
   rename(from: string, to: string): Promise<void>;
-  /** A file or a folder with all that is in it; nothing if it is not there. */
+  /** Removes a file, or a folder with its contents. A missing path is no error. */
   remove(path: string): Promise<void>;
 }
 
@@ -30,7 +30,7 @@ export const realDisk: Disk = {
     await mkdir(folder, { recursive: true });
   },
   async read(file) {
-    // A Buffer's `slice` is a view and not a copy, so it is not passed off as a plain array.
+    // `slice` of a Buffer is a view and `slice` of a Uint8Array a copy, so return a real Uint8Array.
     const { buffer, byteOffset, length } = await readFile(file);
     return new Uint8Array(buffer, byteOffset, length);
   },
@@ -53,7 +53,7 @@ export const realDisk: Disk = {
       await folder.close();
     }
   },
-  // The system would replace an empty folder without a word; a checkpoint is never empty.
+  // The system replaces an empty folder silently, but a checkpoint is never empty.
   rename,
   remove: (path) => rm(path, { recursive: true, force: true }),
 };

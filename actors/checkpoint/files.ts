@@ -1,17 +1,18 @@
-/** What a checkpoint's files say: bytes from a learner's state, and back. Knows no disk. */
+/** The format of a checkpoint's files: a learner's state to bytes, and back. Knows no disk. */
 import { z } from "zod";
 import { huggingFaceViews, readHuggingFace } from "../../model/checkpoint/hugging-face.ts";
 import { checkTensors, readSafetensors, safetensorsParts } from "../../model/checkpoint/safetensors.ts";
 import { layParameters, parameterCount } from "../../model/policy/parameters.ts";
 import { ModelConfig } from "../../model/policy/transformer.ts";
+import { schemaFaults } from "../errors.ts";
 import { checkJson } from "./json.ts";
 
-/** A network and its optimiser; arrays in the order of `layParameters`. */
+/** A network and its optimizer; arrays in the order of `layParameters`. */
 export interface SavedNetwork {
   readonly parameters: Float32Array;
   readonly moment: Float32Array;
   readonly variance: Float32Array;
-  /** Optimiser steps taken. */
+  /** Optimizer steps taken. */
   readonly step: number;
 }
 
@@ -22,11 +23,11 @@ export interface Checkpoint {
   /** Digest of the tokenizer that the policy was trained with. */
   readonly tokenizer: string;
   readonly policy: SavedNetwork;
-  /** The policy's model with one value in place of the logits, or beside them. */
+  /** The policy's model, with a value head instead of the logits or beside them. */
   readonly critic: SavedNetwork | null;
-  /** Of the critic's network; "value" if left out. */
+  /** Head of the critic's network; default "value". */
   readonly criticHead?: CriticHead;
-  /** The learner's own, as JSON: counters, cursors. */
+  /** The learner's own state, as JSON. */
   readonly state: unknown;
 }
 
@@ -40,7 +41,7 @@ const StateFile = z.strictObject({
   model: ModelConfig,
   tokenizer: z.string(),
   criticHead: CriticHead.default("value"),
-  /** Of the optimisers. */
+  /** Optimizer steps. */
   steps: z.strictObject({ policy: Steps, critic: Steps.nullable() }),
   state: z.unknown(),
 });
@@ -50,10 +51,10 @@ const OPTIMIZER = "optimizer.safetensors";
 const MOMENTS = ["moment", "variance"] as const;
 
 /**
- * Parts of files by name, to be written one after the other. They are views of `checkpoint`: gigabytes need no second copy.
+ * Parts of files, by name. They are views of `checkpoint`, because gigabytes should not be copied.
  *
- * @throws {TypeError} naming what of `state` JSON cannot hold.
- * @throws {RangeError} if an array is not as long as its model has parameters.
+ * @throws {TypeError} naming the part of `state` that JSON cannot hold
+ * @throws {RangeError} if the length of an array differs from the number of parameters
  */
 export function encodeCheckpoint(checkpoint: Checkpoint): ReadonlyMap<string, readonly Uint8Array[]> {
   const { update, model, tokenizer, policy, critic, criticHead = "value", state } = checkpoint;
@@ -69,7 +70,7 @@ export function encodeCheckpoint(checkpoint: Checkpoint): ReadonlyMap<string, re
 }
 
 function encodeNetwork(model: ModelConfig, { parameters }: SavedNetwork): Uint8Array[] {
-  // "pt" is what Hugging Face's loaders ask for.
+  // Hugging Face's loaders require "pt".
   return safetensorsParts(huggingFaceViews(model, layParameters(model, parameters)), { format: "pt" });
 }
 
@@ -78,14 +79,14 @@ function momentTensors(name: "policy" | "critic", network: SavedNetwork) {
     const values = network[part];
     if (values.length !== network.parameters.length) {
       throw new RangeError(
-        `the ${name} has ${network.parameters.length} parameters, its optimiser's ${part} ${values.length}`,
+        `the ${name} has ${network.parameters.length} parameters, its optimizer's ${part} ${values.length}`,
       );
     }
     return [`${name}.${part}`, { shape: [values.length], values }] as const;
   });
 }
 
-/** @throws {Error} naming the file that is missing or does not say what it should. */
+/** @throws {Error} naming the file that is missing or invalid */
 export function decodeCheckpoint(files: ReadonlyMap<string, Uint8Array>): Checkpoint {
   const file = (name: string) => {
     const bytes = files.get(name);
@@ -93,7 +94,7 @@ export function decodeCheckpoint(files: ReadonlyMap<string, Uint8Array>): Checkp
     return bytes;
   };
   const head = StateFile.safeParse(JSON.parse(new TextDecoder().decode(file(STATE))));
-  if (!head.success) throw new Error(`${STATE}: ${z.prettifyError(head.error).replaceAll("\n", " ")}`);
+  if (!head.success) throw new Error(`${STATE}: ${schemaFaults(head.error, "state")}`);
   const { update, model, tokenizer, criticHead, steps, state } = head.data;
   const parts = [{ name: "policy", model, step: steps.policy }];
   if (steps.critic !== null) {

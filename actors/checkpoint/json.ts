@@ -1,10 +1,7 @@
-/** What JSON gives back as it was, and what it would change without a word. */
-
 /**
- * JSON.stringify turns NaN into null, drops undefined, and makes objects of typed arrays; read back, they would be something
- * else.
+ * Checks that JSON keeps a value unchanged. JSON.stringify turns NaN into null, drops undefined, and turns typed arrays into objects.
  *
- * @throws {TypeError} naming the first value that would not come back.
+ * @throws {TypeError} naming the first value that JSON would change
  */
 export function checkJson(value: unknown, at: string): void {
   if (value === null || typeof value === "boolean" || typeof value === "string") return;

@@ -1,20 +1,20 @@
-/** The list of digests that makes files one whole: SHA256SUMS, in the form that `sha256sum --check` reads. Knows no disk. */
+/** SHA256SUMS, the list of digests of a checkpoint's files, in the format of `sha256sum --check`. Knows no disk. */
 
 const SUMS = "SHA256SUMS";
 const LINE = /^([0-9a-f]{64}) {2}([^/\n]+)$/;
 
-/** What is hashed at a time: 10 ms or so, after which the event loop may answer. */
+/** Bytes hashed at a time: about 10 ms, then the event loop may answer. */
 const PIECE_BYTES = 2 ** 24;
 
 function* piecesOf(bytes: Uint8Array): Generator<Uint8Array> {
   for (let at = 0; at < bytes.length; at += PIECE_BYTES) yield bytes.subarray(at, at + PIECE_BYTES);
 }
 
-/** Digests of files that are written piece by piece. */
+/** Collects the digests of files while they are written. */
 export class Sums {
   readonly #lines: string[] = [];
 
-  /** The parts in small pieces, each hashed when it is asked for; the file is listed once all were. */
+  /** Yields the parts in small pieces and hashes each. The file is listed when all pieces were taken. */
   *count(name: string, parts: Iterable<Uint8Array>): Generator<Uint8Array> {
     const hasher = new Bun.CryptoHasher("sha256");
     for (const part of parts) {
@@ -26,7 +26,7 @@ export class Sums {
     this.#lines.push(`${hasher.digest("hex")}  ${name}\n`);
   }
 
-  /** Name and bytes of the list of all files so far. */
+  /** Name and bytes of the list. */
   list(): readonly [name: string, bytes: Uint8Array] {
     return [SUMS, new TextEncoder().encode(this.#lines.join(""))];
   }
@@ -41,7 +41,7 @@ async function digestOf(bytes: Uint8Array): Promise<string> {
   return hasher.digest("hex");
 }
 
-/** @throws {Error} naming the first file that is missing, changed, or not of the list. */
+/** @throws {Error} naming the first file that is missing, changed, or not in the list */
 export async function checkSums(files: ReadonlyMap<string, Uint8Array>): Promise<void> {
   const list = files.get(SUMS);
   if (list === undefined) throw new Error(`${SUMS} is missing`);

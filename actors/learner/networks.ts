@@ -1,6 +1,6 @@
 /**
- * What a learner's networks lie in, and what lies there when it starts: memory that its threads share. A critic has a network of
- * its own, or is one more head of the policy's; then the policy's memory is the beginning of the critic's.
+ * Memory of the learner's networks, shared between its threads, and its first contents. A critic is a network of its own, or one more
+ * head of the policy's network; then the policy's memory is the first part of the critic's.
  */
 import { initialize, layParameters, type Parameters, parameterCount } from "../../model/policy/parameters.ts";
 import { baseOf, type ModelConfig } from "../../model/policy/transformer.ts";
@@ -12,20 +12,20 @@ import { needsCritic } from "../training/update-settings.ts";
 import type { NetworkMemory } from "./trainer.ts";
 
 export interface LearnerMemory {
-  /** What samplers play with. */
+  /** The policy that samplers play with. */
   readonly policy: NetworkMemory;
   /** null without a critic. */
   readonly critic: { readonly model: ModelConfig; readonly memory: NetworkMemory } | null;
 }
 
-/** A learner's networks as it begins with them. */
+/** Networks as the learner starts with them. */
 export interface Networks extends LearnerMemory {
   readonly model: ModelConfig;
-  /** The model that adapters are trained beside, and leave as it is; null without adapters. */
+  /** Parameters of the model that adapters belong to, which training does not change; null without adapters. */
   readonly frozen: Float32Array | null;
 }
 
-/** Of a checkpoint; else of a pretrained model, or fresh. @param model  the policy's */
+/** Contents come from a checkpoint, else from a pretrained model, else they are fresh. @param model  the policy's */
 export async function startingNetworks(
   config: RunConfig,
   model: ModelConfig,
@@ -43,14 +43,14 @@ async function fillFirst({ seed, model: { path } }: RunConfig, { policy, critic,
   const parameters = layParameters(model, policy.parameters);
   const pretrained = path !== null && frozen === null;
   const valued = critic === null ? null : layParameters(critic.model, critic.memory.parameters);
-  // A shared body is the policy's, so its own comes after; a pretrained one is copied.
+  // With a shared body the policy is part of the critic, so the policy is filled last. A pretrained body is copied.
   if (valued !== null) await begin(pretrained ? beside(parameters, valued) : valued, sequence(seed, "critic"));
   if (pretrained) await loadPretrained(path, model, parameters);
   else await begin(parameters, sequence(seed, "initial weights"));
   if (pretrained && valued !== null && critic!.model.head === "value") shareBody(parameters, valued);
 }
 
-/** Fresh weights, tensor by tensor: those of a large model take longer than an actor may be silent. */
+/** Fresh weights, tensor by tensor: a large model takes longer than an actor may be silent. */
 async function begin({ flat, views }: Parameters, uniform: Uniform): Promise<void> {
   for (const [name, tensor] of views) {
     initialize({ flat, views: new Map([[name, tensor]]) }, uniform);
@@ -58,7 +58,7 @@ async function begin({ flat, views }: Parameters, uniform: Uniform): Promise<voi
   }
 }
 
-/** In memory that the trainer's thread reads as well. */
+/** In memory shared with the trainer thread. */
 async function frozenBase(folder: string, base: ModelConfig): Promise<Float32Array> {
   const values = new Float32Array(new SharedArrayBuffer(4 * parameterCount(base)));
   await loadPretrained(folder, base, layParameters(base, values));
@@ -66,8 +66,8 @@ async function frozenBase(folder: string, base: ModelConfig): Promise<Float32Arr
 }
 
 /**
- * @param critic  "none", or where its values come from
- * @param saved   to go on from; zeros if null
+ * @param critic  "none", or its backbone
+ * @param saved   contents; zeros if null
  */
 export function learnerMemory(
   model: ModelConfig,
@@ -103,7 +103,7 @@ const beginning = ({ parameters, moment, variance, step }: NetworkMemory, count:
   step,
 });
 
-/** What the trainer's thread shares is written over, not replaced. */
+/** Overwrite the memory in place: the trainer thread shares it. */
 export function fill({ parameters, moment, variance }: NetworkMemory, saved: NetworkMemory): void {
   parameters.set(saved.parameters);
   moment.set(saved.moment);

@@ -1,4 +1,4 @@
-/** The learner's computation: networks, imitation and updates. Runs in a thread of its own, or in the learner's. */
+/** The trainer: networks, imitation and updates. Runs in a thread of its own, or in the learner's. */
 
 import { crossScores, type Reasoned } from "../../model/health/cross-score.ts";
 import { analyzeGradients, type BucketRule } from "../../model/health/gradient-analysis.ts";
@@ -14,28 +14,28 @@ import { layFrozen, layParameters } from "../../model/policy/parameters.ts";
 import { baseOf, type ModelConfig } from "../../model/policy/transformer.ts";
 import { type EngineSettings, startEngine } from "../engine/start-engine.ts";
 
-/** A network's memory, shared between the threads of the learner: the other one publishes and saves it. */
+/** A network's memory. The learner's main thread publishes and saves it while the trainer thread changes it. */
 export interface NetworkMemory {
   readonly parameters: Float32Array;
   readonly moment: Float32Array;
   readonly variance: Float32Array;
-  /** Optimiser steps taken so far. */
+  /** Optimizer steps taken. */
   readonly step: number;
 }
 
 export interface TrainerSettings {
   readonly engine: EngineSettings;
-  /** With both heads, the policy's network is the critic as well. */
+  /** With the head "both", the policy's network is also the critic. */
   readonly model: ModelConfig;
   readonly policy: NetworkMemory;
-  /** What adapters leave as it is: parameters of the model they belong to; null without adapters. */
+  /** Parameters of the model that adapters belong to; null without adapters. */
   readonly frozen: Float32Array | null;
   /** A critic with a network of its own. */
   readonly critic: { readonly model: ModelConfig; readonly memory: NetworkMemory } | null;
 }
 
-/** Everything a learner asks of its trainer. `start` comes first. @param startsEngine  how an engine is started */
-export function trainerMethods(startsEngine = startEngine) {
+/** The methods of a trainer. `start` comes first. */
+export function trainerMethods(openEngine = startEngine) {
   let networks: { policy: Network; critic: Network | null; reference: Network | null };
   let engine: Awaited<ReturnType<typeof startEngine>>;
   let frozen: Float32Array | null;
@@ -49,9 +49,9 @@ export function trainerMethods(startsEngine = startEngine) {
   const trained = () => (networks.critic === null ? [networks.policy] : [networks.policy, networks.critic]);
 
   return {
-    async start({ engine: wanted, model, policy, critic, ...rest }: TrainerSettings): Promise<string> {
+    async start({ engine: settings, model, policy, critic, ...rest }: TrainerSettings): Promise<string> {
       frozen = rest.frozen;
-      engine = await startsEngine(wanted);
+      engine = await openEngine(settings);
       const own = await network(model, policy);
       const shared = model.head === "both" ? own : null;
       networks = {
@@ -61,13 +61,13 @@ export function trainerMethods(startsEngine = startEngine) {
       };
       return `${engine.name}, ${engine.device}`;
     },
-    /** From now on KL terms compare with a copy of this policy; null: with the model that adapters belong to. */
+    /** From now on KL terms compare with a copy of these parameters; null: with the model that adapters belong to. */
     keepReference(parameters: Float32Array | null): void {
       const config = baseOf(networks.policy.config);
       if (networks.reference !== null && parameters !== null) engine.release(networks.reference.parameters.flat);
       networks.reference = Network.scorer(engine, config, layParameters(config, parameters?.slice() ?? frozen!));
     },
-    /** Forget the optimiser's moments: a new stage of training begins. */
+    /** Set the policy optimizer's moments and step to 0, for a new stage of training. */
     resetOptimizer(): void {
       const { policy } = networks;
       policy.optimizerState.moment.fill(0);
@@ -75,14 +75,16 @@ export function trainerMethods(startsEngine = startEngine) {
       policy.optimizerState.step = 0;
       policy.toDevice();
     },
-    /** One step of imitation. Every written token weighs the same. @returns mean cross-entropy in nats */
+    /** One step of imitation; all written tokens weigh the same. @returns mean cross-entropy in nats */
     async imitate(demos: readonly Sequence[], limits: BatchLimits, optimizer: AdamWSettings): Promise<number> {
       const tokens = demos.reduce((sum, { written }) => sum + written.length, 0);
       const weights = demos.map(({ written }) => new Float32Array(written.length).fill(1 / tokens));
       const { loss } = await networks.policy.accumulate(imitation, microBatches(demos, limits), { weights });
       const { applied, gradientNorm } = await networks.policy.step(optimizer);
       if (!applied)
-        throw new Error(`imitation diverged: the gradient's norm is ${gradientNorm}; lower warmStart's learningRate`);
+        throw new Error(
+          `imitation diverged: the gradient's norm is ${gradientNorm}; lower learningRate in warmStart.stages`,
+        );
       networks.policy.toHost({ moments: false });
       return loss!;
     },
@@ -91,19 +93,19 @@ export function trainerMethods(startsEngine = startEngine) {
       for (const network of trained()) network.toHost({ moments: false });
       return result;
     },
-    /** What pulls at the policy in these episodes; nothing is changed. */
+    /** Measures the policy's gradients on these episodes; changes nothing. */
     analyzeGradients: (played: readonly TrainingEpisode[], settings: UpdateSettings, rule: BucketRule) =>
       analyzeGradients(networks, played, settings, rule),
-    /** Each reasoning under its own prompt and the others', by the policy as it is now. */
+    /** Log-probabilities of each reasoning under its own prompt and the others', by the current policy. */
     crossScore: (turns: readonly Reasoned[], limits: BatchLimits, temperature: number): Promise<CrossScores> =>
       crossScores(networks.policy, turns, limits, temperature),
-    /** The memory of the networks was written over with what a checkpoint holds, after so many optimiser steps. */
+    /** The shared memory was overwritten from a checkpoint; continue from it. @param steps  optimizer steps of the checkpoint */
     goOnFrom(steps: { policy: number; critic: number | null }): void {
       networks.policy.optimizerState.step = steps.policy;
       if (networks.critic !== null) networks.critic.optimizerState.step = steps.critic!;
       for (const network of trained()) network.toDevice();
     },
-    /** For a checkpoint: the shared memory takes the optimiser's moments too. @returns optimiser steps taken */
+    /** Copy parameters and moments to the shared memory, for a checkpoint. @returns optimizer steps taken */
     steps() {
       for (const network of trained()) network.toHost({ moments: true });
       return {

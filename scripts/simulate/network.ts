@@ -1,9 +1,9 @@
 /**
- * A simulated network: real frames and real peers, on connections that take their time.
+ * A simulated network: real frames and peers, on connections with delays.
  *
- * - As with TCP, what one end sends arrives in order, and a connection that breaks has delivered a beginning of it.
- * - Messages of different connections overtake each other. The two ends of a cut connection learn of it at different times.
- * - A frozen process still has its connections; what it is sent waits for it.
+ * - As with TCP, messages of one connection arrive in order, and a broken connection has delivered the first of them.
+ * - Messages of different connections overtake each other. The two ends of a cut connection notice at different times.
+ * - A frozen process keeps its connections; messages to it wait.
  */
 import type { AnswerTo, Ask, Tell } from "../../actors/protocol.ts";
 import type { Frame } from "../../actors/transport/frame.ts";
@@ -16,7 +16,7 @@ import type { Life, World } from "./world.ts";
 
 const FRAME_BYTES_MAX = 1 << 20;
 const QUEUED_BYTES_MAX = 4 << 20;
-/** The two ends of a cut connection hear of it within so long. */
+/** Both ends of a cut connection notice within this time. */
 const NOTICE_MS = 3000;
 
 interface Door {
@@ -45,13 +45,13 @@ export class Network {
     return this.slowness * (world.uniform() < 0.05 ? world.between(20, 200) : world.between(0.2, 8));
   }
 
-  /** As if the cable to these processes were pulled: what is sent waits, no connection is made, and nobody is told. */
+  /** Pull the cable of some processes: messages wait and no connection is made; neither end notices. */
   pull(ms: number, carries: (name: string) => boolean): void {
     this.#cable = { untilMs: this.world.now + ms, carries };
     for (const link of this.links) link.stall(this.pulledMs(...link.ends));
   }
 
-  /** How long it will be until these two can reach each other. The supervisor sits beside everybody. */
+  /** Milliseconds until these two reach each other again. The supervisor reaches every process. */
   pulledMs(...ends: readonly string[]): number {
     if (this.#cable === null || ends.includes("supervisor") || !ends.some(this.#cable.carries)) return 0;
     return Math.max(0, this.#cable.untilMs - this.world.now);
@@ -66,7 +66,7 @@ export class Network {
   }
 }
 
-/** One connection: two wires that share a fate. */
+/** One connection: two wires that break together. */
 export class Link {
   readonly ends: readonly [string, string];
   readonly wires: SimulatedWire[] = [];
@@ -79,7 +79,7 @@ export class Link {
     network.links.add(this);
   }
 
-  /** Nothing is delivered any more; each end hears of it in its own time. */
+  /** Deliver nothing more. Each end notices after its own delay. */
   break(reason: string, noticeMs = NOTICE_MS): void {
     if (this.cut) return;
     this.cut = true;
@@ -87,7 +87,7 @@ export class Link {
     for (const wire of this.wires) wire.lose(reason, this.#network.world.between(0, noticeMs));
   }
 
-  /** What is sent from now on waits for so long. */
+  /** Delay all messages sent from now on. */
   stall(ms: number): void {
     for (const wire of this.wires) wire.stall(ms);
   }
@@ -140,7 +140,7 @@ class SimulatedWire implements Wire {
     this.#arrivesAtMs = Math.max(this.#arrivesAtMs, this.#network.world.now + ms);
   }
 
-  /** Our own end hears that the connection is gone. */
+  /** This end notices that the connection is gone. */
   lose(reason: string, delayMs: number): void {
     this.#network.world.schedule(this.#life, delayMs, `cut off from ${this.#far!.life.name}`, () =>
       this.#near!.lost(reason),
@@ -153,14 +153,14 @@ class SimulatedWire implements Wire {
     if (!this.#link.cut && this.#far !== null) this.close("the process is gone");
   }
 
-  /** In order: nothing arrives before what was sent earlier. */
+  /** Keeps the order: no message arrives before an earlier one. */
   #delayMs(): number {
     const { world } = this.#network;
     this.#arrivesAtMs = Math.max(this.#arrivesAtMs, world.now + this.#network.delayMs());
     return this.#arrivesAtMs - world.now;
   }
 
-  /** Of all answers of one end to one ask, there is one. */
+  /** Each ask gets one answer. */
   #watch(frame: Frame): void {
     const id = answerId(frame);
     if (id === null) return;

@@ -1,8 +1,7 @@
 /**
- * What stands in for the model in a simulated run: numbers that every episode changes a little, and a player whose moves follow from
- * these numbers and the episode's coins. Trivial, but a function of the same things as the real one.
+ * The model of a simulated run: a few numbers that every episode changes, and a player whose moves follow from these numbers and the
+ * episode's coins. It is trivial, but depends on the same inputs as the real model.
  */
-
 import type { Remote } from "../../actors/process/worker-rpc.ts";
 import type { Messages } from "../../actors/protocol.ts";
 import type { PolicyMethods } from "../../actors/sampler/policy.ts";
@@ -22,27 +21,27 @@ const MOVES = ["Left", "Down", "Right", "Up"].map((move) =>
 export const digestOf = (values: Float32Array): string =>
   new Bun.CryptoHasher("sha256").update(new Uint8Array(values.slice().buffer)).digest("hex");
 
-/** Published weights by path: memory of the process that published them, gone with it. */
+/** Published weights by path. They are memory of the process that published them, and are lost when it dies. */
 export type SharedMemory = Map<string, { readonly owner: Life; readonly values: Float32Array }>;
 
 export interface Troubles {
-  /** Bytes that arrive changed, and log-probabilities that are no numbers: shares of loads and of replies. */
+  /** Share of loads with a changed byte. */
   readonly corrupt: number;
+  /** Share of replies with log-probabilities that are NaN. */
   readonly poison: number;
-  /** A defect to be found: weights are put to use in the middle of episodes. */
+  /** A bug on purpose: new weights are used in the middle of episodes. */
   readonly mixesVersions: boolean;
 }
 
-/** The computation of one sampler. */
 export class SimulatedPolicy {
   readonly #life: Life;
   readonly #memory: SharedMemory;
   readonly #invariants: Invariants;
   readonly #troubles: Troubles;
   readonly #open = new Set<string>();
-  /** Of the weights in use; empty without. */
+  /** Digest of the weights in use; empty without. */
   #digest = "";
-  /** Where they came from, and which they are. */
+  /** Version of the weights in use, and the process that published it. */
   #held: { readonly owner: Life; readonly version: number } | null = null;
 
   constructor(life: Life, memory: SharedMemory, invariants: Invariants, troubles: Troubles) {
@@ -97,7 +96,7 @@ export class SimulatedPolicy {
   }
 }
 
-/** One update of the numbers: a function of them, and of what was played, in order. */
+/** One update of the numbers: a function of the numbers and of the trajectories, in order. */
 export function learn(values: Float32Array, played: readonly Trajectory[]): void {
   for (const [i, trajectory] of played.entries()) {
     const [word] = hash64(`${i} ${trajectory.tokens} ${trajectory.digest}`);

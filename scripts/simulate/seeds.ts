@@ -11,21 +11,24 @@ export interface Summary {
   readonly faults: Readonly<Record<FaultKind, number>>;
 }
 
-/** One seed; what an undisturbed run would have learnt is part of what is checked. */
+/** Simulate one seed. In sync mode the result must equal that of a run without faults (invariant 7). */
 export async function simulateSeed(seed: number): Promise<Result> {
   const mode = seed % 2 === 0 ? "sync" : "async";
   const result = await simulate({ seed, faults: true, mode });
-  // Without a result it failed, or ended as it should for want of room on the disk.
+  // A run without a result failed, or ended as it should because the disk was full.
   if (mode === "async" || result.parameters === null) return result;
   const expected = await undisturbed();
-  if (result.parameters !== expected.parameters) return { ...result, broken: "invariant 7: another policy was learnt" };
+  if (result.parameters !== expected.parameters)
+    return { ...result, broken: "invariant 7: the policy differs from that of a run without faults" };
   const own = new Set(result.metrics.split("\n"));
   const other = expected.metrics.split("\n").find((line) => !own.delete(line)) ?? [...own][0];
-  return other === undefined ? result : { ...result, broken: `invariant 7: not told by both runs: ${other}` };
+  return other === undefined
+    ? result
+    : { ...result, broken: `invariant 7: a metric differs from that of a run without faults: ${other}` };
 }
 
 let reference: Promise<Result> | null = null;
-/** What a run learns in which nothing fails. */
+/** The result of a run without faults. */
 export function undisturbed(): Promise<Result> {
   reference ??= simulate({ seed: 0, faults: false, mode: "sync" });
   return reference;

@@ -24,17 +24,17 @@ import { Life, World } from "./world.ts";
 
 export interface Simulation {
   readonly seed: number;
-  /** False: nothing fails, and one sampler plays. */
+  /** False: no faults, and one sampler. */
   readonly faults: boolean;
   readonly mode: "sync" | "async";
   readonly defect?: Defect;
-  /** The samplers and env servers are cut off from everybody but the supervisor, once, for so long. */
+  /** Cut samplers and env servers off from all but the supervisor, once, for this time. */
   readonly cutMs?: number;
 }
 
 export interface Result {
   readonly seed: number;
-  /** What was broken first, or null. */
+  /** The invariant that was broken first, or null. */
   readonly broken: string | null;
   /** sha256 of all events. */
   readonly trace: string;
@@ -42,12 +42,12 @@ export interface Result {
   readonly events: number;
   readonly simulatedMs: number;
   readonly faults: Readonly<Record<FaultKind, number>>;
-  /** Of the policy at the end, and of all metrics that must not depend on time: sync runs are equal in both. */
+  /** Digest of the last policy, and all metrics that do not depend on time: equal in all sync runs. */
   readonly parameters: string | null;
   readonly metrics: string;
 }
 
-/** The run must be over by then, on its own clock: faults end long before. */
+/** A run that is not over by this time of its own clock hangs. Faults end long before. */
 const HANG_MS = 600_000;
 const EVENTS_MAX = 400_000;
 
@@ -133,7 +133,7 @@ export async function simulate(simulation: Simulation): Promise<Result> {
     while (end === null && invariants.first === null) {
       if (world.now > HANG_MS || world.steps > EVENTS_MAX)
         invariants.broken(0, `the run hangs: ${world.steps} events in ${Math.round(world.now)} ms`);
-      else if (!(await world.step())) invariants.broken(0, "nothing happens any more, and the run has not ended");
+      else if (!(await world.step())) invariants.broken(0, "no event is left, and the run has not ended");
       invariants.check(world.now);
     }
     if (end !== null) checkEnd(machine, end, spawner.processes.size);
@@ -156,13 +156,13 @@ export async function simulate(simulation: Simulation): Promise<Result> {
 
 const noFaults = () => Object.fromEntries(FAULT_KINDS.map((kind) => [kind, 0])) as Record<FaultKind, number>;
 
-/** What the run promises once it is over. */
+/** Check what a run promises at its end. */
 function checkEnd(
   { invariants, finished, store, failedForDisk, undelivered }: Machine,
   end: RunEnd,
   processesLeft: number,
 ): void {
-  // A run whose last checkpoint cannot be written fails, and says so.
+  // A run whose last checkpoint cannot be written must fail.
   if (!end.ok && failedForDisk) return;
   if (!end.ok || finished === null) {
     invariants.broken(0, `the run failed: ${end.reason}`);
@@ -178,10 +178,10 @@ function checkEnd(
   for (const [episode, update] of invariants.lineage)
     if (!inLog.has(episode)) invariants.broken(3, `${episode} was trained on in ${update}, and is not in the log`);
   for (const row of invariants.acknowledged)
-    if (!known.has(row)) invariants.broken(3, `${row} was said to be stored, and is not`);
+    if (!known.has(row)) invariants.broken(3, `${row} was acknowledged as stored, and is not`);
 }
 
-/** As text, in order; without those that measure time. */
+/** The metrics that do not depend on time, as sorted lines. */
 function lastingMetrics(reported: ReadonlyMap<string, number>): string {
   const lasting = [...reported].filter(([key]) => {
     const name = key.slice(0, key.lastIndexOf(" "));

@@ -1,9 +1,9 @@
 /**
- * Time, chance and lives of a simulated run. One seed decides everything: events happen one at a time, in the order of their
- * moments, and whatever an event causes by promises has happened before the next one.
+ * Time, random numbers and processes of a simulated run. One seed decides everything: events happen one at a time, ordered by time,
+ * and all promises that an event resolves are followed to their ends before the next event.
  *
- * - A life is one process: its timers and messages are its events. Killed, it has none any more; frozen (SIGSTOP), they wait.
- * - The trace names every event. Equal traces are equal runs.
+ * - A `Life` is one process. Its timers and messages are events. A killed process has none; those of a frozen one (SIGSTOP) wait.
+ * - The trace lists every event: equal traces mean equal runs.
  */
 import type { Clock } from "../../actors/clock.ts";
 import { hash64, philox } from "../../model/rng.ts";
@@ -23,7 +23,7 @@ export class World {
   readonly #key: readonly [number, number];
   readonly #trace = new Bun.CryptoHasher("sha256");
   readonly #tail: string[] = [];
-  /** A binary heap: the first is the next. */
+  /** A binary heap; the first event is the next. */
   readonly #events: Event[] = [];
   #draws = 0;
   #serial = 0;
@@ -45,7 +45,7 @@ export class World {
     return from[Math.floor(this.uniform() * from.length)];
   }
 
-  /** @returns cancels it. */
+  /** @returns cancels the event */
   schedule(life: Life, delayMs: number, what: string, run: () => void): () => void {
     const event: Event = { at: this.now + delayMs, serial: this.#serial++, life, what, run, cancelled: false };
     this.#push(event);
@@ -54,7 +54,7 @@ export class World {
     };
   }
 
-  /** Something that is part of the run without being an event. */
+  /** Add a line to the trace. */
   note(what: string): void {
     const line = `${this.now.toFixed(3)} ${what}`;
     this.#trace.update(`${line}\n`);
@@ -62,7 +62,7 @@ export class World {
     if (this.#tail.length > TAIL_LINES) this.#tail.shift();
   }
 
-  /** The next event, and all that it causes at once. @returns false if there is none */
+  /** Run the next event and the promises that it resolves. @returns false if there is no event */
   async step(): Promise<boolean> {
     for (;;) {
       const event = this.#pop();
@@ -76,7 +76,7 @@ export class World {
       this.steps++;
       this.note(`${event.life.name} ${event.what}`);
       event.run();
-      // Promises that are settled by now have been followed to their ends when a new turn of the loop begins.
+      // All promises resolved so far have run when the next turn of the event loop begins.
       await new Promise((next) => setImmediate(next));
       return true;
     }
@@ -124,14 +124,14 @@ export class World {
 
 const before = (a: Event, b: Event): boolean => a.at < b.at || (a.at === b.at && a.serial < b.serial);
 
-/** One process, from its birth to its death. */
+/** One process, from start to exit. */
 export class Life {
   readonly world: World;
   readonly name: string;
-  /** What came while it was frozen. */
+  /** Events that came while it was frozen. */
   readonly held: (() => void)[] = [];
   readonly clock: Clock;
-  /** Told once when it dies. */
+  /** Called once when it dies. */
   readonly onDeath: (() => void)[] = [];
   alive = true;
   frozen = false;
@@ -146,7 +146,7 @@ export class Life {
     };
   }
 
-  /** Takes this long; never ends in a life that has ended. */
+  /** Never resolves if the process dies meanwhile. */
   sleep(delayMs: number, what: string): Promise<void> {
     return new Promise((resolve) => void this.world.schedule(this, delayMs, what, resolve));
   }

@@ -79,7 +79,7 @@ describe("found is", () => {
     ["takes anything", "sync", /^invariant 1: \S+ was taken from sampler-\d, who had no ticket for it/],
     ["mixes versions", "sync", /^invariant 5: \S+ of version \d+ has tokens that other weights wrote/],
     ["trains on old episodes", "async", /^invariant 4: \S+ of version \d+ is trained on with version \d+/],
-    ["loses rows", "sync", /^invariant 3: .* (was said to be stored, and is not|and is not in the log)/],
+    ["loses rows", "sync", /^invariant 3: .* (was acknowledged as stored, and is not|and is not in the log)/],
   ];
   test.each(sought)(
     "a system that %s (%s)",

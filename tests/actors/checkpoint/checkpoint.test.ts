@@ -124,7 +124,7 @@ describe("a checkpoint", () => {
     const { policy, ...rest } = checkpointOf(1);
     const short = { ...policy, moment: policy.moment.subarray(1) };
     await expect(saveCheckpoint(folder, { ...rest, policy: short })).rejects.toThrow(
-      `the policy has ${policy.parameters.length} parameters, its optimiser's moment ${policy.moment.length - 1}`,
+      `the policy has ${policy.parameters.length} parameters, its optimizer's moment ${policy.moment.length - 1}`,
     );
     const other = { ...rest, policy, model: { ...model, layers: 2 } };
     await expect(saveCheckpoint(folder, other)).rejects.toThrow(/the model has \d+ parameters/);
@@ -190,7 +190,9 @@ describe("a damaged checkpoint", () => {
 
   test("that is no checkpoint at all is one clear line", async () => {
     const path = join(folder, "u000009");
-    await expect(loadCheckpoint(path)).rejects.toThrow(`cannot load checkpoint ${path}: there is nothing there`);
+    await expect(loadCheckpoint(path)).rejects.toThrow(
+      `cannot load checkpoint ${path}: the folder is empty or missing`,
+    );
     expect(await latestCheckpoint(join(folder, "none"))).toEqual({ found: null, skipped: [] });
   });
 });
@@ -283,7 +285,7 @@ describe("a save that goes wrong", () => {
       });
       const left = await leftAfter(async () => {
         await expect(saveCheckpoint(folder, checkpointOf(2), disk)).rejects.toThrow(
-          /^cannot save \S+u000002, \d+ bytes: the disk is full; the checkpoints before it are as they were\. Make room, or lower checkpoint\.keep$/,
+          /^cannot save \S+u000002, \d+ bytes: the disk is full; earlier checkpoints are intact\. Free disk space, or lower checkpoint\.keep$/,
         );
       });
       expect(left.filter((name) => name.startsWith("."))).toEqual([]);
