@@ -1,8 +1,6 @@
-/**
- * `bun run compare`: recorded runs side by side, in numbers, and the settings in which they differ. Reads only; a run that is still
- * going may be compared.
- */
+/** `bun run compare`: prints the numbers of recorded runs side by side, and the settings that differ. A run may still be going. */
 import { isDeepStrictEqual } from "node:util";
+import { percent } from "../actors/dashboard/client/text.ts";
 import type { MetricName } from "../actors/metrics/metrics.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import { RecordedRun } from "../actors/record/recorded-run.ts";
@@ -10,7 +8,7 @@ import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts
 
 const command = {
   name: "compare",
-  words: { show: "RUN…", text: "Folders of runs, two or more", max: Number.POSITIVE_INFINITY },
+  words: { show: "RUN…", text: "Folders of two or more runs", max: Number.POSITIVE_INFINITY },
   flags: { json: { type: "switch", text: "End standard output with one JSON object" } },
   examples: [
     "bun run compare runs/2026-11-20-simplesokoban-1 runs/2026-11-20-simplesokoban-2",
@@ -18,7 +16,7 @@ const command = {
   ],
 } as const satisfies Command;
 
-/** A column: its head, the metric whose last value it shows, and how. */
+/** Head, JSON key, the metric whose latest value is shown, and its format. */
 const COLUMNS: readonly (readonly [head: string, key: string, name: MetricName, show: (value: number) => string])[] = [
   ["updates", "updates", "total/updates", String],
   ["random", "random", "baseline/random", percent],
@@ -36,7 +34,7 @@ const COLUMNS: readonly (readonly [head: string, key: string, name: MetricName, 
 export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const { flags, words } = parseOptions(command, args);
-  if (words.length < 2) throw new UsageError(`name two runs or more, got ${words.length}`);
+  if (words.length < 2) throw new UsageError(`name two or more runs, got ${words.length}`);
   const twice = words.find((folder, index) => words.indexOf(folder) !== index);
   if (twice !== undefined) throw new UsageError(`${twice} is named twice`);
   const runs = words.map(read);
@@ -44,8 +42,14 @@ export async function main(args: string[]): Promise<number> {
   console.log(table(runs));
   console.log(`\n${settingsText(words, differences)}`);
   if (flags.json) {
-    const told = runs.map(({ folder, env, seed, highest, values }) => ({ run: folder, env, seed, ...values, highest }));
-    console.log(JSON.stringify({ runs: told, differences }));
+    const summaries = runs.map(({ folder, env, seed, highest, values }) => ({
+      run: folder,
+      env,
+      seed,
+      ...values,
+      highest,
+    }));
+    console.log(JSON.stringify({ runs: summaries, differences }));
   }
   return 0;
 }
@@ -54,9 +58,9 @@ interface Compared {
   readonly folder: string;
   readonly env: string;
   readonly seed: number;
-  /** Last values by key; null if never measured. */
+  /** Latest values by key; null if never measured. */
   readonly values: Readonly<Record<string, number | null>>;
-  /** The highest validation success, and after which update; null if none was measured. */
+  /** The highest validation success and its update; null if never measured. */
   readonly highest: { readonly success: number; readonly update: number } | null;
   readonly settings: ReadonlyMap<string, unknown>;
 }
@@ -81,7 +85,7 @@ function highestOf(run: RecordedRun): Compared["highest"] {
   return { success, update: curve.steps[curve.values.indexOf(success)]! };
 }
 
-/** Leaves by path; a list is a leaf. */
+/** Settings by path; a list is one setting. */
 function flat(tree: object, path = ""): Map<string, unknown> {
   const leaves = new Map<string, unknown>();
   for (const [key, value] of Object.entries(tree)) {
@@ -92,7 +96,7 @@ function flat(tree: object, path = ""): Map<string, unknown> {
   return leaves;
 }
 
-/** Values of each run in its order, by key; only where they are not all equal. A key that a run lacks has null there. */
+/** By path, the value in each run; only where they differ. Null: the run lacks the key. */
 function differingSettings(runs: readonly Compared[]): Record<string, unknown[]> {
   const paths = new Set(runs.flatMap(({ settings }) => [...settings.keys()]));
   const rows = [...paths].map((path) => [path, runs.map(({ settings }) => settings.get(path) ?? null)] as const);
@@ -113,8 +117,8 @@ function table(runs: readonly Compared[]): string {
 
 function settingsText(folders: readonly string[], differences: Readonly<Record<string, unknown[]>>): string {
   const rows = Object.entries(differences).map(([path, values]) => [path, ...values.map((one) => JSON.stringify(one))]);
-  if (rows.length === 0) return "set alike, seed included";
-  return `set differently:\n${aligned([["", ...folders], ...rows])}`;
+  if (rows.length === 0) return "all settings are equal, the seed included";
+  return `settings that differ:\n${aligned([["", ...folders], ...rows])}`;
 }
 
 /** The first column to the left, the others to the right. */
@@ -123,8 +127,4 @@ function aligned(rows: readonly (readonly string[])[]): string {
   const cell = (text: string, column: number) =>
     column === 0 ? text.padEnd(widths[column]!) : text.padStart(widths[column]!);
   return rows.map((row) => row.map(cell).join("  ").trimEnd()).join("\n");
-}
-
-function percent(share: number): string {
-  return `${(100 * share).toFixed(1)} %`;
 }

@@ -1,4 +1,4 @@
-/** `bun run page`: serves the page of a recorded run, which is only read. */
+/** `bun run page`: serves the page of a recorded run. It only reads the record. */
 import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { realClock } from "../actors/clock.ts";
@@ -30,18 +30,18 @@ const PORT = 7001;
 export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const { flags, words } = parseOptions(command, args);
-  const [given] = words;
-  if (given === undefined) throw new UsageError("say which: the folder of a run");
-  const folder = resolve(given);
+  const [run] = words;
+  if (run === undefined) throw new UsageError("name the folder of a run");
+  const folder = resolve(run);
   const path = join(folder, "run.sqlite");
-  if (!existsSync(path)) throw new UsageError(`no run in ${given}: there is no run.sqlite`);
+  if (!existsSync(path)) throw new UsageError(`no run in ${run}: there is no run.sqlite`);
   const { host = "127.0.0.1" } = flags;
   const { port = PORT } = flags;
   const token = tokenIn(flags["token-file"]);
   const store = new Store({ path, durability: "normal", wallClock: Date.now, readOnly: true });
   if (!store.isCurrent) {
     throw new Error(
-      `${given} was recorded by an older version, without all that the page shows; read it with that version`,
+      `cannot show ${run}: an older version recorded it, without everything that the page needs; use that version`,
     );
   }
   const page = await serveDashboard({

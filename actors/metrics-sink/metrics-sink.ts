@@ -1,12 +1,12 @@
 /**
- * Metrics sink: takes metrics, events and finished episodes from everyone and puts them into the store. Knows neither
- * what the numbers mean nor who shows them.
+ * Metrics sink: takes metrics, events and finished episodes from all actors and writes them to the store. Does not know what the
+ * numbers mean.
  *
- * - `episodes` is answered only after its rows are committed. A full disk is the answer `failed` ("capacity"): the
- *   learner keeps the rows and asks again, so nothing that was answered is lost.
- * - Metrics and events wait at most `flushMs`, and are committed in one transaction.
- * - At most `queuedMax` of them wait. They are written at once when that is reached; if the store cannot be written,
- *   newer ones are dropped and counted, and the count is stored when writing works again.
+ * - `episodes` is answered only after its rows are committed. On a full disk the answer is `failed` ("capacity"); the learner keeps
+ *   the rows and asks again, so no answered row is lost.
+ * - Metrics and events are committed in one transaction, at most `flushMs` after they arrive.
+ * - At most `queuedMax` of them wait; then they are written at once. If the store cannot be written, newer ones are dropped and
+ *   counted, and the count is stored when writing works again.
  */
 import { SQLiteError } from "bun:sqlite";
 import type { Clock } from "../clock.ts";
@@ -22,12 +22,12 @@ import {
 } from "../protocol.ts";
 import type { HostHandler } from "../transport/handshake.ts";
 import type { Peer } from "../transport/transport.ts";
-import type { Batch, Happening, Point } from "./records.ts";
+import type { Point, RunEvent, WriteBatch } from "./records.ts";
 
 export interface MetricsSinkOptions {
-  /** Keeps a batch whole or throws `SQLiteError`. */
-  readonly store: { write(batch: Batch): void };
-  /** Name of this actor, for what it tells of itself. */
+  /** Stores a whole batch or throws `SQLiteError`. */
+  readonly store: { write(batch: WriteBatch): void };
+  /** Name of this actor, for its own metrics and events. */
   readonly actor: string;
   readonly clock: Clock;
   readonly flushMs: number;
@@ -37,13 +37,13 @@ export interface MetricsSinkOptions {
 export class MetricsSink implements HostHandler {
   readonly #options: MetricsSinkOptions;
   #points: Point[] = [];
-  #events: Happening[] = [];
-  /** Newest told and not written yet. */
+  #events: RunEvent[] = [];
+  /** Latest report of all actors, if it is not written yet. */
   #actors: readonly ActorView[] | null = null;
   readonly #unknownNames = new Set<string>();
   #cancelFlush: (() => void) | null = null;
   #stepLast = 0;
-  /** Updates made, as last told. */
+  /** Updates made so far. */
   #update = 0;
   /** The last write failed. */
   #failing = false;
@@ -80,12 +80,12 @@ export class MetricsSink implements HostHandler {
     return failed("protocol", `a metrics sink answers episodes, not "${message.type}"`);
   }
 
-  /** Metrics and events that wait to be written. */
+  /** Number of metrics and events that wait to be written. */
   get waiting(): number {
     return this.#points.length + this.#events.length;
   }
 
-  /** Write what waits. False if the store could not be written; then everything still waits. */
+  /** Write everything that waits. @returns false if the store could not be written; then everything still waits */
   flush(): boolean {
     this.#cancelFlush?.();
     this.#cancelFlush = null;
@@ -101,9 +101,9 @@ export class MetricsSink implements HostHandler {
     const known = Object.entries(values).filter(([name]) => isMetricName(name));
     const events = Object.keys(values)
       .filter((name) => !isMetricName(name) && !this.#unknownNames.has(name))
-      .map((name): Happening => {
+      .map((name): RunEvent => {
         this.#unknownNames.add(name);
-        const text = `"${name}" from ${actor} is not in the table of metrics (actors/metrics/metrics.ts); it is not stored`;
+        const text = `metric "${name}" of ${actor} is not stored: it is not in actors/metrics/metrics.ts`;
         return { actor: this.#options.actor, level: "warning", kind: "unknown-metric", text: text.slice(0, 4096) };
       });
     this.#queue(
@@ -112,7 +112,7 @@ export class MetricsSink implements HostHandler {
     );
   }
 
-  /** The supervisor told who there is. What each measures of itself belongs to the update that the run is at. */
+  /** Take the supervisor's report. The metrics of each actor belong to the current update. */
   takeActors(actors: readonly ActorView[]): void {
     this.#actors = actors;
     for (const { name, load, rssBytes, guest, pid } of actors) {
@@ -126,17 +126,17 @@ export class MetricsSink implements HostHandler {
   #takeEpisodes({ rows }: Messages["episodes"]): AnswerTo<Messages["episodes"]> {
     const error = this.#commit(rows);
     if (error !== null) {
-      const advice = "Free space on the disk of the run directory; they can be sent again.";
+      const advice = "Free space on the disk of the run folder; the learner sends them again.";
       return failed("capacity", `cannot store ${rows.length} episodes: ${error}. ${advice}`);
     }
     this.#storedEpisodes += rows.length;
     return { type: "episodes.stored", count: rows.length };
   }
 
-  #queue(points: readonly Point[], events: readonly Happening[]): void {
+  #queue(points: readonly Point[], events: readonly RunEvent[]): void {
     const count = points.length + events.length;
     if (this.#points.length + this.#events.length + count > this.#options.queuedMax) {
-      // While the store fails, only the timer tries again: not every message should pay for a whole transaction.
+      // While the store fails, only the timer retries: a transaction per message would be slow.
       if (this.#failing || !this.flush()) {
         this.#dropped += count;
         return;
@@ -152,8 +152,8 @@ export class MetricsSink implements HostHandler {
     this.#cancelFlush ??= clock.after(flushMs, () => this.flush());
   }
 
-  /** One transaction with everything that waits and `episodes`. Returns what went wrong, or null. */
-  #commit(episodes: Batch["episodes"]): string | null {
+  /** Commit everything that waits, and `episodes`, in one transaction. @returns the error, or null */
+  #commit(episodes: WriteBatch["episodes"]): string | null {
     const dropped = this.#dropped - this.#droppedStored;
     const points = [...this.#points];
     const events = [...this.#events];

@@ -1,6 +1,4 @@
-/**
- * What the store of a run holds and is asked for. Types only: no sqlite, no HTTP.
- */
+/** Types of what the store holds, and of its queries. */
 import type { ActorView, EpisodeRow, Messages, Outcome, StopReason, Ticket } from "../protocol.ts";
 
 export interface Point {
@@ -9,7 +7,7 @@ export interface Point {
   readonly step: number;
   readonly value: number;
 }
-/** A point as it was written. */
+/** A point as stored. */
 export interface StoredPoint extends Point {
   readonly id: number;
   readonly atMs: number;
@@ -17,44 +15,44 @@ export interface StoredPoint extends Point {
 export type EventLevel = Messages["event"]["level"];
 export interface EventFilter {
   readonly kind?: string | undefined;
-  /** This level and worse ones. */
+  /** This level and worse. */
   readonly level?: EventLevel | undefined;
 }
-export interface Happening {
+export interface RunEvent {
   readonly actor: string;
   readonly level: EventLevel;
   readonly kind: string;
   readonly text: string;
 }
-export interface Batch {
+export interface WriteBatch {
   readonly points: readonly Point[];
-  readonly events: readonly Happening[];
+  readonly events: readonly RunEvent[];
   readonly episodes: readonly EpisodeRow[];
-  /** Everyone there is now; null or left out: as before. */
+  /** All actors now; null or left out: unchanged. */
   readonly actors?: readonly ActorView[] | null;
 }
-/** Everyone in the run, when the supervisor last told of them. */
+/** The supervisor's latest report of all actors. */
 export interface StoredActors {
   readonly atMs: number;
   readonly actors: readonly ActorView[];
 }
-/** What a run is. `updates` is null if it ends by time. */
+/** `updates` is null if the run ends by time. */
 export interface RunFacts {
   readonly name: string;
   readonly env: string;
   readonly updates: number | null;
   readonly seed: number;
 }
-/** Its newest session began at `startedMs` and was last heard of at `seenMs` (milliseconds since the epoch). */
+/** The newest session started at `startedMs` and wrote last at `seenMs`, in milliseconds since the epoch. */
 export interface StoredRun extends RunFacts {
   readonly startedMs: number;
   readonly seenMs: number;
-  /** How long ago that was; 0 for the session that is being written. */
+  /** Time since `seenMs`; 0 for the session that is being written. */
   readonly silentMs: number;
-  /** Length of all sessions before, in milliseconds. */
+  /** Length of all earlier sessions, in milliseconds. */
   readonly earlierMs: number;
 }
-/** The largest ids that a reader has seen. */
+/** The largest ids that a reader has read. */
 export interface Cursor {
   readonly points: number;
   readonly events: number;
@@ -66,11 +64,11 @@ export interface EpisodeFilter {
   readonly status?: Outcome["status"] | undefined;
   readonly stop?: StopReason | undefined;
   readonly success?: boolean | undefined;
-  /** It could not be played: an env error, or aborted. */
+  /** An env error, or aborted. */
   readonly failed?: boolean | undefined;
   readonly layoutSeed?: number | undefined;
   readonly version?: number | undefined;
-  /** Words of a reply or of a failure, all in this order; the last may be the beginning of a word. */
+  /** Consecutive words of a reply or of a failure's reason; the last may be a prefix. */
   readonly text?: string | undefined;
   readonly update?: number | undefined;
   readonly rewardMin?: number | undefined;

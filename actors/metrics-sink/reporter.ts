@@ -1,10 +1,10 @@
 /**
- * An actor's way to the metrics sink. Knows no store and no page.
+ * Sends an actor's metrics, events and episodes to the metrics sink. Knows no store and no page.
  *
- * - Metrics and events arrive in the order in which they were told. Those that cannot be sent now wait, at most `waitingMax` of
- *   them; older ones are then dropped, and counted in an event that follows as soon as something gets through.
- * - Episodes wait until they are stored; who reports more than `rowsMax` is made to wait. If the sink cannot store them, that is
- *   said once, and once when it can again.
+ * - Metrics and events arrive in order. While they cannot be sent, at most `waitingMax` wait; then the oldest are dropped, and an
+ *   event with their count is sent as soon as the sink is back.
+ * - Episodes wait until they are stored; a caller that reports more than `rowsMax` must wait. If the sink cannot store them, the
+ *   caller gets one notice, and another when it can again.
  */
 import type { Clock } from "../clock.ts";
 import { type MetricName, metricValues } from "../metrics/metrics.ts";
@@ -19,17 +19,17 @@ export interface ReporterOptions {
   readonly waitingMax: number;
   readonly rowsMax: number;
   readonly askDeadlineMs: number;
-  /** Wait before what failed is tried again. */
+  /** Wait before a retry. */
   readonly retryMs: number;
-  /** Something a person should know that cannot be told through the sink. */
+  /** Reports what cannot be sent through the sink. */
   readonly notice: (level: "info" | "warning", text: string) => void;
-  /** Is shown all metrics too. */
+  /** Also gets all metrics. */
   readonly watch?: (step: number, values: Readonly<Record<string, number>>) => void;
 }
 
-/** Bytes waiting in the connection above which metrics wait here instead. */
+/** While more bytes than this wait in the connection, metrics wait here. */
 const BUSY_BYTES = 1 << 20;
-/** Rows asked to be stored in one message. */
+/** Rows of one message. */
 const ROWS_AT_ONCE = 128;
 
 export class Reporter implements Handler {
@@ -44,7 +44,7 @@ export class Reporter implements Handler {
     this.#options = options;
   }
 
-  /** Rows that are not stored yet, and messages that are not told yet. */
+  /** Number of rows not stored yet, and of messages not sent yet. */
   get waiting(): { readonly rows: number; readonly messages: number } {
     return { rows: this.#rows.length, messages: this.#waiting.length };
   }
@@ -59,14 +59,14 @@ export class Reporter implements Handler {
     this.#tell({ type: "event", actor: this.#options.actor, level, kind, text: text.slice(0, 4096) });
   }
 
-  /** Hand over rows for the trajectory log. Resolves at once unless too many wait to be stored. */
+  /** Report episodes. Resolves at once unless too many wait to be stored. */
   async episodes(rows: readonly EpisodeRow[]): Promise<void> {
     this.#rows.push(...rows);
     this.#storing ??= this.#store();
     if (this.#rows.length > this.#options.rowsMax) await this.#storing;
   }
 
-  /** Wait until everything handed over is stored, or was told. @returns what is left after `withinMs` */
+  /** Wait until everything is stored or sent. @returns what is left after `withinMs` */
   async drain(withinMs: number): Promise<{ readonly rows: number; readonly messages: number }> {
     const { clock } = this.#options;
     const deadline = Promise.withResolvers<void>();
@@ -91,10 +91,10 @@ export class Reporter implements Handler {
   told(): void {}
 
   asked(): Answer {
-    return { type: "failed", code: "protocol", detail: `${this.#options.actor} is not asked by the sink` };
+    return { type: "failed", code: "protocol", detail: `${this.#options.actor} answers no requests of the sink` };
   }
 
-  /** Send what waits, as far as the sink takes it. */
+  /** Send waiting messages as far as the connection takes them. */
   #flush(): void {
     const { sink: current, actor } = this.#options;
     const sink = current();

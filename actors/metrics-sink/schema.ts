@@ -1,8 +1,9 @@
 /**
- * The tables of `run.sqlite` and the statements over them. The tables are a list of migrations: entry i takes a file from version i to i + 1 (`PRAGMA user_version`).
- * Entries are never edited once released, only added.
+ * The tables of `run.sqlite` and the statements over them.
  *
- * Blobs are little-endian, as every machine that Bun runs on.
+ * - The tables are a list of migrations: entry i takes a file from version i to i + 1 (`PRAGMA user_version`). A released entry is
+ *   never edited.
+ * - Blobs are little-endian, as every machine that Bun runs on.
  */
 import type { Database } from "bun:sqlite";
 
@@ -61,7 +62,7 @@ const MIGRATIONS: readonly string[] = [
   `,
 ];
 
-/** The version that this code writes. */
+/** The schema version that this code writes. */
 export const SCHEMA = MIGRATIONS.length;
 
 export class SchemaError extends Error {
@@ -73,7 +74,7 @@ export function schemaOf(db: Database, path: string): number {
   const { user_version: version } = db.query("PRAGMA user_version").get() as { user_version: number };
   if (version <= MIGRATIONS.length) return version;
   throw new SchemaError(
-    `cannot read ${path}: it has schema ${version} and this version of Bunraku knows up to ${MIGRATIONS.length}. ` +
+    `cannot read ${path}: it has schema ${version}, and this version of Bunraku reads up to ${MIGRATIONS.length}. ` +
       "Use the version that wrote it, or a newer one.",
   );
 }
@@ -81,7 +82,7 @@ export function schemaOf(db: Database, path: string): number {
 /** @throws {SchemaError} if the file was written by a newer schema than this one. */
 export function migrate(db: Database, path: string): void {
   const version = schemaOf(db, path);
-  // Reading a run must not write to it: setting the same version again changes the file.
+  // Setting the same version again would change the file, and reading a run must not.
   if (version === MIGRATIONS.length) return;
   db.transaction(() => {
     for (const sql of MIGRATIONS.slice(version)) db.run(sql);
@@ -127,7 +128,7 @@ export const SELECTS = {
   lastEvent: `SELECT ${EVENT_COLUMNS} FROM events WHERE kind = $kind ORDER BY id DESC LIMIT 1`,
   actors: "SELECT view, at_ms AS atMs FROM actors ORDER BY name",
   episode: "SELECT * FROM episodes JOIN bodies USING (id) WHERE id = $id",
-  // Of several attempts, the newest that was played.
+  // The newest attempt that was played.
   named: "SELECT id FROM episodes WHERE episode = $episode ORDER BY stop IS NULL, id DESC LIMIT 1",
   weightsOfOthers: `SELECT DISTINCT version, digest FROM episodes
     WHERE id != $id AND (version = $version OR digest = $digest) ORDER BY version, digest`,

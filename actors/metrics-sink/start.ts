@@ -1,4 +1,4 @@
-/** The metrics sink as one actor of a run: the store, the actor that fills it, and the page that shows it. */
+/** Wires the metrics sink: the store, the actor that fills it, and the page that shows it. */
 import { join } from "node:path";
 import type { ActorContext, ActorKind, Running } from "../actor.ts";
 import type { RunConfig } from "../config/config.ts";
@@ -83,8 +83,8 @@ async function openStore(config: RunConfig, { run, folder, clock, log }: ActorCo
   };
 }
 
-/** Event files grow with the store. What they cannot take is in the store, and exported from there (`bun run export`). */
-function followStore(store: Store, folder: string, failed: (text: string) => void): void {
+/** Append new points to TensorBoard event files. After an error, `bun run export` still writes them from the store. */
+function followStore(store: Store, folder: string, onError: (text: string) => void): void {
   const events = new EventFiles(join(folder, "tensorboard"), store.run()!.startedMs);
   let last = store.cursor().points;
   const unsubscribe = store.subscribe(() => {
@@ -96,7 +96,7 @@ function followStore(store: Store, folder: string, failed: (text: string) => voi
       events.flush();
     } catch (error) {
       unsubscribe();
-      failed(`no more event files are written: ${describeError(error)}`);
+      onError(`stopped writing TensorBoard event files: ${describeError(error)}`);
     }
   });
 }

@@ -1,20 +1,19 @@
 /**
- * A run on disk: `run.sqlite`, the metrics, events and trajectory log of one run. Audit log, resume source and what the
- * page shows. Knows no peers and no HTTP.
+ * The record of a run, `run.sqlite`: metrics, events and episodes. The page, `replay` and the exports read it.
+ * Knows no peers and no HTTP.
  *
- * - `write` is one transaction: all of a batch or none of it. When it returns, the batch survives the death of any
- *   process; with durability "full" also a power cut.
+ * - `write` is one transaction: it stores all of a batch or nothing. Afterwards the batch survives the death of any process, and
+ *   with durability "full" also a power cut.
  * - An episode is stored once per (episode, attempt); later copies are ignored.
- * - Ids of points, events and episodes only grow, so a reader keeps a cursor and needs no queue here.
+ * - Ids of points, events and episodes only grow, so a reader keeps a cursor and needs no queue.
  */
 import { Database, type Statement } from "bun:sqlite";
 import type { EpisodeSummary, Series, StoredEvent } from "../dashboard/answers.ts";
-import { type Columns, fromColumns, summaryOf, toColumns, wordsOf } from "../dashboard/episode-record.ts";
 import { LEVELS } from "../log.ts";
 import type { MetricName } from "../metrics/metrics.ts";
 import type { ActorView, EpisodeRow, PolicyVersion } from "../protocol.ts";
+import { bodyColumns, type Columns, episodeColumns, fromColumns, searchTextOf, summaryOf } from "./episode-columns.ts";
 import type {
-  Batch,
   Cursor,
   EpisodeFilter,
   EventFilter,
@@ -24,32 +23,33 @@ import type {
   StoredActors,
   StoredPoint,
   StoredRun,
+  WriteBatch,
 } from "./records.ts";
 import { INSERTS, migrate, SCHEMA, SchemaError, SELECTS, schemaOf } from "./schema.ts";
 
 export interface StoreOptions {
   readonly path: string;
-  /** "full" waits for the disk at every commit; "normal" may lose the last commits in a power cut, never the file. */
+  /** "full" syncs every commit to the disk; "normal" may lose the last commits in a power cut, but not the file. */
   readonly durability: "normal" | "full";
   /** Milliseconds since the epoch. */
   readonly wallClock: () => number;
-  /** Largest size of the file. A write beyond it fails as on a full disk. No limit if left out. */
+  /** Largest size of the file; a write beyond it fails as on a full disk. Default: no limit. */
   readonly bytesMax?: number;
-  /** Leave the file as it is, older schemas included. What a schema does not have cannot be asked for. */
+  /** Do not change the file, not even to migrate an older schema. Queries that need a newer schema fail. */
   readonly readOnly?: boolean;
 }
 
 const PAGE_BYTES = 4096;
 
 export class Store {
-  /** Has all that this version records. An older file is brought up to date, unless it is only read. */
+  /** The file has the newest schema. A writable older file is migrated; a read-only one is not. */
   readonly isCurrent: boolean;
   readonly #db: Database;
   readonly #wallClock: () => number;
   readonly #listeners = new Set<() => void>();
   #session = 0;
 
-  /** @throws {Error} if the file cannot be opened, is no database, or has a newer schema. */
+  /** @throws {Error} if the file cannot be opened, is no database, or has a newer schema than this version. */
   constructor({ path, durability, wallClock, bytesMax, readOnly = false }: StoreOptions) {
     this.#wallClock = wallClock;
     try {
@@ -67,7 +67,7 @@ export class Store {
     if (bytesMax !== undefined) this.#db.run(`PRAGMA max_page_count = ${Math.floor(bytesMax / PAGE_BYTES)}`);
   }
 
-  /** A session of the run begins: its first start, or a resume. */
+  /** Begin a session of the run: its first start, or a resume. */
   startSession({ name, env, updates, seed }: RunFacts): void {
     const now = this.#wallClock();
     const { lastInsertRowid } = this.#prepared(INSERTS.session).run({
@@ -82,7 +82,7 @@ export class Store {
   }
 
   /** @throws {SQLiteError} if the disk is full or fails; then nothing of the batch is stored. */
-  write(batch: Batch): void {
+  write(batch: WriteBatch): void {
     const atMs = this.#wallClock();
     this.#db.transaction(() => {
       for (const { name, actor, step, value } of batch.points) {
@@ -100,11 +100,11 @@ export class Store {
   }
 
   #writeEpisode(row: EpisodeRow, atMs: number): void {
-    const { small, body } = toColumns(row);
-    const { changes, lastInsertRowid } = this.#prepared(INSERTS.episode).run({ ...small, at_ms: atMs });
+    const { changes, lastInsertRowid } = this.#prepared(INSERTS.episode).run({ ...episodeColumns(row), at_ms: atMs });
     if (changes === 0) return;
-    this.#prepared(INSERTS.body).run({ ...body, id: Number(lastInsertRowid) });
-    this.#prepared(INSERTS.words).run({ rowid: Number(lastInsertRowid), text: wordsOf(row.outcome) });
+    const id = Number(lastInsertRowid);
+    this.#prepared(INSERTS.body).run({ ...bodyColumns(row), id });
+    this.#prepared(INSERTS.words).run({ rowid: id, text: searchTextOf(row.outcome) });
   }
 
   #writeActors(actors: readonly ActorView[], atMs: number): void {
@@ -114,26 +114,27 @@ export class Store {
     }
   }
 
-  /** Be called after every commit made through this object. Returns a function that ends it. */
+  /** Call `listener` after every commit of this object. @returns a function that unsubscribes */
   subscribe(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  /** The run, or null if it never started. A session that this object started is heard of right now. */
+  /** The run, or null if it never started. */
   run(): StoredRun | null {
     const run = this.#prepared(SELECTS.run).get() as Omit<StoredRun, "silentMs"> | null;
     if (run === null) return null;
     const nowMs = this.#wallClock();
+    // The session that this object started is alive now.
     return this.#session > 0 ? { ...run, seenMs: nowMs, silentMs: 0 } : { ...run, silentMs: nowMs - run.seenMs };
   }
 
-  /** Where the log ends now: read first, then read everything after it as it comes. */
+  /** The end of the record now. */
   cursor(): Cursor {
     return this.#prepared(SELECTS.cursor).get() as Cursor;
   }
 
-  /** Values of the named metrics written after point id `since` (0: all), one series for each actor. */
+  /** Values of metrics written after point id `since` (0: all), one series for each metric and actor. */
   series(names: readonly MetricName[], since: number): Series[] {
     const read = this.#prepared(SELECTS.series);
     return names.flatMap((name) => {
@@ -147,17 +148,17 @@ export class Store {
     });
   }
 
-  /** Points in the order they were written, after id `since`. At most `limit`. */
+  /** At most `limit` points after id `since`, in the order they were written. */
   points(since: number, limit: number): StoredPoint[] {
     return this.#prepared(SELECTS.points).all({ since, limit }) as StoredPoint[];
   }
 
-  /** The value written last, for every metric and actor. */
+  /** The latest value of every metric and actor. */
   latest(): Point[] {
     return this.#prepared(SELECTS.latest).all() as Point[];
   }
 
-  /** Everyone in the run as last told, or null if nobody told yet. */
+  /** The supervisor's latest report of all actors, or null before the first. */
   actors(): StoredActors | null {
     const rows = this.#prepared(SELECTS.actors).all() as { view: string; atMs: number }[];
     if (rows.length === 0) return null;
@@ -180,7 +181,7 @@ export class Store {
     return this.#prepared(SELECTS.lastEvent).get({ kind }) as StoredEvent | null;
   }
 
-  /** One page of episodes, newest first; `next` goes into `before` of the next page, null on the last one. */
+  /** One page of episodes, newest first. `next` is `before` of the next page, null on the last page. */
   episodes(filter: EpisodeFilter, { before, since, limit }: Page): { rows: EpisodeSummary[]; next: number | null } {
     const columns = this.#prepared(SELECTS.episodes).all({
       env: filter.env ?? null,
@@ -192,26 +193,26 @@ export class Store {
       version: filter.version ?? null,
       update: filter.update ?? null,
       layoutSeed: filter.layoutSeed ?? null,
-      // One phrase for FTS5, whatever is in it; the star makes its last word the beginning of one.
+      // A quoted phrase for FTS5; the star lets its last word be a prefix.
       words: filter.text === undefined ? null : `"${filter.text.replaceAll('"', '""')}" *`,
       rewardMin: filter.rewardMin ?? null,
       rewardMax: filter.rewardMax ?? null,
       before: before ?? Number.MAX_SAFE_INTEGER,
       since: since ?? 0,
-      // One more than asked for tells whether there is a next page.
+      // One more row than asked for shows whether there is a next page.
       limit: limit + 1,
     }) as Columns[];
     const rows = columns.slice(0, limit).map(summaryOf);
     return { rows, next: columns.length > limit ? rows.at(-1)!.id : null };
   }
 
-  /** One episode whole, exactly as the learner sent it, or null. */
+  /** One whole episode as the learner sent it, or null. */
   episode(id: number): { summary: EpisodeSummary; row: EpisodeRow } | null {
     const columns = this.#prepared(SELECTS.episode).get({ id }) as Columns | null;
     return columns && { summary: summaryOf(columns), row: fromColumns(columns) };
   }
 
-  /** Number of the episode of this name, or null. */
+  /** Id of the episode of this name, or null. */
   episodeNamed(episode: string): number | null {
     return (this.#prepared(SELECTS.named).get({ episode }) as { id: number } | null)?.id ?? null;
   }
@@ -225,7 +226,7 @@ export class Store {
     this.#db.close();
   }
 
-  // `query` keeps the compiled statement by its text, so each is prepared once.
+  // `query` caches compiled statements by their text.
   #prepared(sql: string): Statement {
     return this.#db.query(sql);
   }

@@ -1,10 +1,9 @@
 /**
- * Recorded episodes as chats: what the policy was told and what it replied, as messages that other trainers take for
- * supervised fine-tuning. Pure.
+ * Converts a recorded episode to chats for supervised fine-tuning by other trainers. Pure.
  *
- * - A chat is one context of the policy, to its end, so that before every reply stands what the policy saw then, and nothing else.
- *   An episode whose context only grew is one chat.
- * - Every reply is learnt once: one that is shown again in a later chat, as something said before, has weight 0 there.
+ * - A chat is one whole context of the policy, so every reply follows exactly what the policy saw. An episode whose context only grew
+ *   is one chat.
+ * - Every reply is trained on once: a reply that is repeated in a later chat has weight 0 there.
  */
 
 import type { EnvTag } from "../../envs/tag.ts";
@@ -13,7 +12,7 @@ import type { Message } from "../../envs/text/prompt.ts";
 import type { RunConfig } from "../config/config.ts";
 import type { PlayedOutcome } from "../protocol.ts";
 
-/** `weight` as in OpenAI's files for fine-tuning: 0 is shown, and not learnt. */
+/** `weight` as in OpenAI's fine-tuning files: 0 means not trained on. */
 export type ChatMessage = Message & { readonly weight?: 0 };
 
 /** @param actionsMax  the episode's budget */
@@ -39,17 +38,17 @@ export function chatsOf(
       turn === turns.length - 1 || trajectory.contexts[chats.length + 1] === trajectory.turns[turn]!.end + 1;
     if (!endsContext) continue;
     const window = Math.min(most ?? turn + 1, turn + 1) - dropped;
-    const told = contextMessages(
+    const messages = contextMessages(
       tag,
       { answered: answered.slice(0, turn), now: answered[turn]! },
       { ...shown, window },
     );
-    // All replies that are shown, the oldest of them of turn `turn + 1 - window`; those before `first` are of earlier chats.
+    // The oldest reply of this chat is of turn `turn + 1 - window`; those before turn `first` are in earlier chats.
     let repeated = first - (turn + 1 - window);
-    const weighed = told.map((message) =>
+    const weighted = messages.map((message) =>
       message.role === "assistant" && repeated-- > 0 ? { ...message, weight: 0 as const } : message,
     );
-    chats.push([...weighed, { role: "assistant", content: reply }]);
+    chats.push([...weighted, { role: "assistant", content: reply }]);
     first = turn + 1;
   }
   return chats;

@@ -1,38 +1,35 @@
-/**
- * A run's metrics as a folder of TensorBoard event files: those of the run at its top, those that every actor has of its own in a folder of
- * that actor's name. Knows no store.
- */
+/** Writes metrics as TensorBoard event files: the run's metrics at the top of the folder, those per actor in a folder of its name. */
 import { appendFileSync, mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { isMetricName, metric } from "../metrics/metrics.ts";
 import type { StoredPoint } from "../metrics-sink/records.ts";
 import { eventFileName, fileHead, scalarEvent } from "./tensorboard.ts";
 
-/** Bytes that wait for `flush` at the most. */
+/** Bytes buffered before a flush. */
 const WAITING_BYTES_MAX = 1 << 20;
 
 export class EventFiles {
   readonly #folder: string;
   readonly #name: string;
-  /** What each file waits for, by its path. */
+  /** Events to append, by path. */
   readonly #waiting = new Map<string, Uint8Array[]>();
   #waitingBytes = 0;
   points = 0;
 
-  /** @param begunMs  of the session, in milliseconds since the epoch; names the files */
-  constructor(folder: string, begunMs: number) {
+  /** @param startedMs  start of the session, in milliseconds since the epoch; names the files */
+  constructor(folder: string, startedMs: number) {
     this.#folder = folder;
-    this.#name = eventFileName(begunMs);
+    this.#name = eventFileName(startedMs);
   }
 
   get files(): number {
     return this.#waiting.size;
   }
 
-  /** @throws {Error} of the file system, also for a file that exists */
+  /** @throws {Error} if a file exists or cannot be written */
   add({ name, actor, step, value, atMs }: Omit<StoredPoint, "id">): void {
-    const own = isMetricName(name) && metric(name).perActor === true;
-    const path = join(this.#folder, own ? actor : "", this.#name);
+    const isPerActor = isMetricName(name) && metric(name).perActor === true;
+    const path = join(this.#folder, isPerActor ? actor : "", this.#name);
     let waiting = this.#waiting.get(path);
     if (waiting === undefined) {
       mkdirSync(dirname(path), { recursive: true });
@@ -47,7 +44,7 @@ export class EventFiles {
     if (this.#waitingBytes > WAITING_BYTES_MAX) this.flush();
   }
 
-  /** What was added is in the files. */
+  /** Write everything that was added. */
   flush(): void {
     for (const [path, waiting] of this.#waiting) {
       if (waiting.length > 0) appendFileSync(path, Buffer.concat(waiting.splice(0)));

@@ -1,4 +1,4 @@
-/** What a run has recorded, oldest first, a piece at a time. Only reads; the run may still be going. */
+/** Reads the record of a run, oldest first, a page at a time. The run may still be going. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { EpisodeSummary, StoredEvent } from "../dashboard/answers.ts";
@@ -19,7 +19,7 @@ export class RecordedRun {
   readonly facts: StoredRun;
   readonly #store: Store;
 
-  /** @throws {Error} in one line, if there is no run in this folder. */
+  /** @throws {Error} if there is no run in this folder. */
   constructor(folder: string) {
     const path = join(folder, "run.sqlite");
     if (!existsSync(path)) throw new Error(`no run in ${folder}: there is no run.sqlite`);
@@ -39,12 +39,12 @@ export class RecordedRun {
     }
   }
 
-  /** The value written last, for every metric and actor. */
+  /** The latest value of every metric and actor. */
   latest(): Point[] {
     return this.#store.latest();
   }
 
-  /** Steps and values of a metric that the run has one line of; null if it was never recorded. */
+  /** Steps and values of a metric that is not per actor; null if it was never recorded. */
   curve(name: MetricName): { readonly steps: readonly number[]; readonly values: readonly number[] } | null {
     return this.#store.series([name], 0)[0] ?? null;
   }
@@ -63,13 +63,13 @@ export class RecordedRun {
     return this.#store.episode(id);
   }
 
-  /** By the name that its ticket gave it, as u3.g0.m1. */
+  /** The episode with this name, as u3.g0.m1. */
   named(episode: string): RecordedEpisode | null {
     const id = this.#store.episodeNamed(episode);
     return id === null ? null : this.#store.episode(id);
   }
 
-  /** Names of the episodes recorded last. */
+  /** Names of the newest episodes. */
   newestNames(): string[] {
     return this.#store.episodes({}, { limit: PAGE }).rows.map(({ episode }) => episode);
   }
@@ -84,7 +84,7 @@ export class RecordedRun {
   }
 }
 
-/** All pages of a list that comes newest first, oldest first; of each row what is kept. */
+/** Reverse a list that comes in pages, newest first. @param keep  what to keep of each row */
 function backwards<T extends { readonly id: number }, K = T>(
   read: (before: number | undefined) => readonly T[],
   keep: (row: T) => K = (row) => row as unknown as K,

@@ -1,17 +1,16 @@
 /**
- * TensorBoard's event files, as bytes: one `Event` after another, each a TFRecord. Only scalars are written. Knows no disk, no clock
- * and no run.
+ * Encodes TensorBoard event files: a sequence of `Event` messages, each a TFRecord. Scalars only. Knows no disk, no clock and no run.
  *
  * Source: tensorflow/core/util/event.proto, framework/summary.proto and lib/io/record_writer.h; CRC-32C of RFC 3720, appendix B.4,
  * masked as in lib/hash/crc32c.h.
  */
 import { Message } from "../../model/engine/protobuf.ts";
 
-/** What `tensorboard --logdir` looks for in a file's name. @param begunMs  milliseconds since the epoch */
-export const eventFileName = (begunMs: number): string =>
-  `events.out.tfevents.${String(Math.floor(begunMs / 1000)).padStart(10, "0")}.bunraku`;
+/** A file name that `tensorboard --logdir` recognizes. @param startedMs  milliseconds since the epoch */
+export const eventFileName = (startedMs: number): string =>
+  `events.out.tfevents.${String(Math.floor(startedMs / 1000)).padStart(10, "0")}.bunraku`;
 
-/** What an event file begins with. @param atMs  milliseconds since the epoch */
+/** The first record of an event file. @param atMs  milliseconds since the epoch */
 export const fileHead = (atMs: number): Uint8Array =>
   // Event: wall_time 1, file_version 3.
   tfRecord(
@@ -21,7 +20,7 @@ export const fileHead = (atMs: number): Uint8Array =>
       .finish(),
   );
 
-/** Values of one step, by tag. They become float32. @param atMs  milliseconds since the epoch */
+/** Values of one step by tag, as float32. @param atMs  milliseconds since the epoch */
 export function scalarEvent(atMs: number, step: number, values: Iterable<readonly [tag: string, value: number]>) {
   const summary = new Message();
   // Summary: value 1. Summary.Value: tag 1, simple_value 2.
@@ -42,7 +41,7 @@ export function tfRecord(data: Uint8Array): Uint8Array {
   return record;
 }
 
-/** Castagnoli's polynomial, reflected. Bun.hash.crc32 is of another one. */
+/** Castagnoli's polynomial, reflected; Bun.hash.crc32 uses another. */
 const POLYNOMIAL = 0x82f63b78;
 const TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
   let rest = byte;
@@ -56,5 +55,5 @@ export function crc32c(bytes: Uint8Array): number {
   return (rest ^ 0xffffffff) >>> 0;
 }
 
-/** A checksum of data that hold checksums themselves. */
+/** TFRecord masks its checksums. */
 const masked = (crc: number): number => (((crc >>> 15) | (crc << 17)) + 0xa282ead8) >>> 0;

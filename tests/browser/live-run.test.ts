@@ -103,7 +103,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "a run in the browse
 });
 
 test.each([
-  [[], 2, "say which: the folder of a run"],
+  [[], 2, "name the folder of a run"],
   [["no/such/run"], 2, "no run in no/such/run: there is no run.sqlite"],
 ])("`bun run page %p` is refused", async (args, code, text) => {
   const ended = await command(["page", ...args]);

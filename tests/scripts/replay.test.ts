@@ -187,6 +187,6 @@ test("compare: last values, the highest success, and the settings that differ", 
     seed: [config.seed, 9],
     "learner.learningRate": [config.learner.learningRate, 0.5],
   });
-  expect(out).toContain("set differently:");
-  expect((await command(["compare", folder])).err).toBe("error: name two runs or more, got 1\n");
+  expect(out).toContain("settings that differ:");
+  expect((await command(["compare", folder])).err).toBe("error: name two or more runs, got 1\n");
 });

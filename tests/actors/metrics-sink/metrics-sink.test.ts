@@ -129,7 +129,7 @@ describe("metrics", () => {
     expect(store.events({ limit: 9 })).toMatchObject([
       {
         level: "warning",
-        text: '"train/sucess" from learner is not in the table of metrics (actors/metrics/metrics.ts); it is not stored',
+        text: 'metric "train/sucess" of learner is not stored: it is not in actors/metrics/metrics.ts',
       },
     ]);
   });
@@ -219,7 +219,7 @@ describe("a full disk", () => {
       type: "failed",
       code: "capacity",
       detail:
-        "cannot store 200 episodes: database or disk is full. Free space on the disk of the run directory; they can be sent again.",
+        "cannot store 200 episodes: database or disk is full. Free space on the disk of the run folder; the learner sends them again.",
     });
     expect(store.episodes({}, { limit: 500 }).rows).toHaveLength(20);
     store.close();

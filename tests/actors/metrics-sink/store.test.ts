@@ -160,7 +160,7 @@ describe("Store", () => {
     db.run("PRAGMA user_version = 99");
     db.close();
     expect(() => open()).toThrow(
-      `cannot read ${path}: it has schema 99 and this version of Bunraku knows up to 4. Use the version that wrote it, or a newer one.`,
+      `cannot read ${path}: it has schema 99, and this version of Bunraku reads up to 4. Use the version that wrote it, or a newer one.`,
     );
   });
 

@@ -1,25 +1,20 @@
 /**
- * One episode as rows of `run.sqlite`, both ways. Reading the columns of a row gives the same row back.
- * Knows the columns' names; does not know sqlite.
+ * Converts an episode to columns of `run.sqlite` and back, without loss. Knows the columns' names; does not know sqlite.
  */
-import { penalizedReward, rawReward } from "../../model/trajectory.ts";
+import { penalizedReward, rawReward, writtenTokens } from "../../model/trajectory.ts";
+import type { EpisodeSummary } from "../dashboard/answers.ts";
 import type { EpisodeRow, Outcome, StopReason, Ticket } from "../protocol.ts";
-import type { EpisodeSummary } from "./answers.ts";
 
 type Cell = string | number | Uint8Array | null;
 export type Columns = Record<string, Cell>;
 
 const bytesOf = (array: Int32Array | Float32Array | Uint8Array): Uint8Array =>
   new Uint8Array(array.buffer as ArrayBuffer, array.byteOffset, array.byteLength);
-/** A copy, because views of 4-byte numbers need an aligned buffer. */
+/** A copy: a view of 4-byte numbers needs an aligned buffer. */
 const aligned = (bytes: Cell): ArrayBuffer => (bytes as Uint8Array).slice().buffer as ArrayBuffer;
 
-/** Columns of table episodes and of table bodies. */
-export function toColumns(row: EpisodeRow): { small: Columns; body: Columns } {
-  return { small: smallColumns(row), body: bodyColumns(row) };
-}
-
-function smallColumns({ ticket, sampler, outcome, update, advantage }: EpisodeRow): Columns {
+/** Columns of table episodes. */
+export function episodeColumns({ ticket, sampler, outcome, update, advantage }: EpisodeRow): Columns {
   const played = "trajectory" in outcome ? outcome : null;
   const trajectory = played?.trajectory ?? null;
   const reward = trajectory && rawReward(trajectory);
@@ -46,13 +41,14 @@ function smallColumns({ ticket, sampler, outcome, update, advantage }: EpisodeRo
     reward,
     penalty: trajectory && penalizedReward(trajectory) - reward!,
     turn_count: played?.turns.length ?? 0,
-    written_tokens: trajectory ? trajectory.written.reduce((sum, one) => sum + one, 0) : 0,
+    written_tokens: trajectory ? writtenTokens(trajectory) : 0,
     trained_in: update,
     advantage,
   };
 }
 
-function bodyColumns({ outcome, tokenAdvantages }: EpisodeRow): Columns {
+/** Columns of table bodies. */
+export function bodyColumns({ outcome, tokenAdvantages }: EpisodeRow): Columns {
   const played = "trajectory" in outcome ? outcome : null;
   const trajectory = played?.trajectory ?? null;
   return {
@@ -69,8 +65,8 @@ function bodyColumns({ outcome, tokenAdvantages }: EpisodeRow): Columns {
   };
 }
 
-/** What the filter by text looks through: what the policy wrote, or why the episode failed. */
-export const wordsOf = (outcome: Outcome): string =>
+/** Text for the search: the policy's replies, or the reason of a failure. */
+export const searchTextOf = (outcome: Outcome): string =>
   "turns" in outcome ? outcome.turns.map(({ reply }) => reply).join(" ") : outcome.detail;
 
 export function fromColumns(columns: Columns): EpisodeRow {
