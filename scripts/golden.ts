@@ -1,16 +1,44 @@
 /**
- * `bun run golden FILE`: runs every case of a file of golden vectors through the project's own code. It knows the file's
- * outline, not the cases: those are in golden/.
+ * `bun run golden FILE`: runs every case of a file of golden vectors through the project's code. golden/ has the checks of each
+ * case.
  *
- * - A case that is not known, or throws, is a failure. Nothing is skipped, and no answer is known here.
+ * - Nothing is skipped: an unknown case, and one that throws, is a failure.
  */
 import { z } from "zod";
+import { messageOf, schemaFaults } from "../actors/errors.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
-import { checks as algorithmChecks } from "./golden/algorithms.ts";
 import { type Check, type Checks, holds } from "./golden/check.ts";
-import { checks as envChecks } from "./golden/envs.ts";
+import { collapseChecks } from "./golden/collapse.ts";
+import { parsing, scoring, searchRewards } from "./golden/envs/answers.ts";
+import { frozenLakes, seededBoards, sokobanDynamics } from "./golden/envs/boards.ts";
+import { game2048, rubik, sudoku } from "./golden/envs/games.ts";
+import { environmentManager } from "./golden/envs/manager.ts";
+import { alfworldMemories, prompts } from "./golden/envs/prompts.ts";
+import { statistics, streams } from "./golden/envs/random.ts";
+import { lossChecks } from "./golden/losses.ts";
+import { maskChecks } from "./golden/masks.ts";
+import { rewardChecks } from "./golden/rewards.ts";
 
-const checks: Checks = { ...envChecks, ...algorithmChecks };
+const checks: Checks = {
+  H1: seededBoards,
+  H2: sokobanDynamics,
+  H3: frozenLakes,
+  H4: scoring,
+  H5: parsing,
+  H6: prompts,
+  H7: environmentManager,
+  H8: maskChecks,
+  H9: rewardChecks,
+  H10: lossChecks,
+  X0: streams,
+  X1: statistics,
+  X2: collapseChecks,
+  X3: game2048,
+  X4: rubik,
+  X5: sudoku,
+  X6: searchRewards,
+  X7: alfworldMemories,
+};
 
 const command = {
   name: "golden",
@@ -25,7 +53,7 @@ const GoldenFile = z.looseObject({
   extras: z.record(z.string(), z.unknown()).default({}),
 });
 
-/** Longest value that a failure prints in full, in characters. */
+/** Most characters of a value in a failure. */
 const SHOWN_MAX = 2000;
 
 export { golden as main };
@@ -50,7 +78,7 @@ export async function golden(args: string[]): Promise<number> {
       console.log(`${id} ${check.name}\n  expected ${shown(check.expected)}\n  got      ${shown(check.got)}`);
     }
   }
-  if (passed + failed === 0) throw new Error(`${path} has no cases and no extras`);
+  if (passed + failed === 0) throw new Error(`${path} has neither cases nor extras; expected at least one`);
   console.log(`${passed} passed, ${failed} failed`);
   if (flags.json) console.log(JSON.stringify({ passed, failed }));
   return failed === 0 ? 0 : 1;
@@ -63,10 +91,10 @@ async function readGolden(path: string): Promise<z.infer<typeof GoldenFile>> {
   try {
     raw = await file.json();
   } catch (error) {
-    throw new Error(`${path} is not JSON: ${(error as Error).message}`, { cause: error });
+    throw new Error(`${path} is not JSON: ${messageOf(error)}`, { cause: error });
   }
   const parsed = GoldenFile.safeParse(raw);
-  if (!parsed.success) throw new Error(`${path} is no file of golden vectors: ${reasons(parsed.error)}`);
+  if (!parsed.success) throw new Error(`${path} is no file of golden vectors: ${schemaFaults(parsed.error, "file")}`);
   return parsed.data;
 }
 
@@ -77,7 +105,7 @@ function casesOf({ cases, extras }: z.infer<typeof GoldenFile>): { id: string; b
   ];
 }
 
-/** The checks of one case; one that cannot hold if the case is unknown or cannot be run. */
+/** The checks of one case. An unknown case, or one that throws, is one failed check. */
 function run(id: string, body: unknown, file: unknown): Check[] {
   const check = Object.hasOwn(checks, id) ? checks[id] : undefined;
   if (check === undefined) {
@@ -87,14 +115,9 @@ function run(id: string, body: unknown, file: unknown): Check[] {
     const found = check(body, file);
     return found.length > 0 ? found : [{ name: "(case)", expected: "at least one vector", got: "none" }];
   } catch (error) {
-    const reason =
-      error instanceof z.ZodError ? reasons(error) : error instanceof Error ? error.message : String(error);
+    const reason = error instanceof z.ZodError ? schemaFaults(error, "case") : messageOf(error);
     return [{ name: "(case)", expected: "a case that runs", got: reason }];
   }
-}
-
-function reasons(error: z.ZodError): string {
-  return z.prettifyError(error).replaceAll(/\s*\n\s*/g, " ");
 }
 
 function shown(value: unknown): string {

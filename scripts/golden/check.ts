@@ -1,9 +1,9 @@
 /**
- * What one comparison of a golden file is, and when it holds. Knows no env and no algorithm: the area files
- * (envs.ts, algorithms.ts) turn a case's body into checks by running the project's code on its inputs.
+ * One comparison of a golden file. It knows no env and no algorithm: the other files turn a case's body into checks by running
+ * the project's code on its inputs.
  *
- * - `expected` comes from the file and `got` from our code; neither is ever copied from the other.
- * - Nothing is skipped: a vector that cannot be run is a check that fails, or a throw (the command counts it as one).
+ * - `expected` comes from the file and `got` from our code.
+ * - Nothing is skipped: a vector that does not run is a failed check, or a throw, which the command counts as a failure.
  */
 
 export interface Check {
@@ -11,16 +11,16 @@ export interface Check {
   readonly name: string;
   readonly expected: unknown;
   readonly got: unknown;
-  /** Largest absolute difference allowed between numbers; 1e-5 (the file's convention) if left out. */
+  /** Largest allowed difference between numbers. Default: 1e-5, the file's convention. */
   readonly tolerance?: number;
 }
 
-/** By case id ("H1", "X0"). The body is the case as the file has it, unchecked; `file` is all of it, for shared inputs. */
+/** By case id ("H1", "X0"). The body is the unchecked case; `file` is the whole file, for shared inputs. */
 export type Checks = Readonly<Record<string, (body: unknown, file: unknown) => Check[]>>;
 
 const TOLERANCE = 1e-5;
 
-/** True if expected and got agree: strings and structure exactly, numbers within the tolerance. */
+/** Strings and structure must be equal, numbers equal within the tolerance. */
 export function holds(check: Check): boolean {
   return same(check.expected, check.got, check.tolerance ?? TOLERANCE);
 }
@@ -44,4 +44,13 @@ function same(expected: unknown, got: unknown, tolerance: number): boolean {
 
 function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** One check per key of `expected`. */
+export function perKey(
+  prefix: string,
+  expected: Readonly<Record<string, unknown>>,
+  got: Readonly<Record<string, unknown>>,
+): Check[] {
+  return Object.entries(expected).map(([key, value]) => ({ name: `${prefix}${key}`, expected: value, got: got[key] }));
 }

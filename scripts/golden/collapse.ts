@@ -1,7 +1,6 @@
 /** Golden extra X2: collapse metrics over several calls. */
 import { collapseMetrics, isCollapseStep, type MarginalSpread } from "../../model/health/mutual-information.ts";
-import type { Check } from "./check.ts";
-import { perKey } from "./per-key.ts";
+import { type Check, perKey } from "./check.ts";
 
 type Matrix = number[][];
 interface X2 {
@@ -16,7 +15,7 @@ interface X2 {
 }
 
 const PREFIX = "collapse/";
-/** RAGEN-2's default interval; the file lists steps only. */
+/** RAGEN-2's default interval, which the file omits. */
 const COMPUTE_FREQ = 5;
 
 /** The calls, in the file's order, share one running mean; "..._times_1_5" multiplies the log-probabilities first. */
@@ -27,7 +26,7 @@ export function collapseChecks(body: unknown): Check[] {
     string,
     Record<string, number>,
   ][];
-  // Columns are the groups' prompts, by their ids, which may have gaps.
+  // One column per group id; ids may have gaps.
   const columns = [...new Set(group_ids)].sort((a, b) => a - b);
   const own = group_ids.map((id) => columns.indexOf(id));
   let spread: MarginalSpread | null = null;

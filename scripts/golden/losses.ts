@@ -1,6 +1,6 @@
 /**
- * Golden case H10: advantages and losses. Inputs that a vector leaves out come from where the Python that wrote the file
- * took them: `gae_v2` reuses `gae_v1`'s tensors, the KL vectors those of the policy loss.
+ * Golden case H10: advantages and losses. Some vectors share inputs: `gae_v2` uses `gae_v1`'s tensors, the KL vectors those of
+ * the policy loss.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import "@tensorflow/tfjs-backend-cpu";
@@ -11,8 +11,7 @@ import { overTokens, type Rows, whiten } from "../../model/learn/advantage/rows.
 import { type Aggregation, tokenWeights } from "../../model/learn/aggregation.ts";
 import { KL_ESTIMATORS, type KlEstimator } from "../../model/learn/kl.ts";
 import { klEstimate, policyLoss, valueLoss } from "../../model/learn/loss.ts";
-import type { Check } from "./check.ts";
-import { perKey } from "./per-key.ts";
+import { type Check, perKey } from "./check.ts";
 import { everyColumn, oncePerEpisode, turnsFromRewards } from "./ragen.ts";
 
 const unknown = (name: string): Check => ({ name, expected: "a vector this runner knows", got: "unknown" });
@@ -77,7 +76,7 @@ interface Borrowed {
   scores: ScoreVectors | undefined;
 }
 
-/** `over`: which columns the version's GAE steps over. */
+/** @param over  the columns that the version's GAE steps over */
 function lossCheck(over: "all" | "written", name: string, vector: unknown, { gae, policy, scores }: Borrowed): Check[] {
   if (name.startsWith("bilevel")) return tokenChecks(name, vector as TokenVectors, biLevel);
   if (name.startsWith("gae")) {

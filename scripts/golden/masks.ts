@@ -1,17 +1,15 @@
 /**
- * Golden case H8: loss masks and reward positions as RAGEN derives them, by counting turn-start tokens. No run needs them: our
- * trajectories carry which tokens the policy wrote and where its turns end. They are here to show that the rest is understood.
+ * Golden case H8: loss masks and reward positions as RAGEN derives them, by counting turn-start tokens. Only this check computes
+ * them: our trajectories record which tokens the policy wrote and where its turns end.
  *
- * The case names its inputs only: "chatml rendering of H6 update messages" through a toy tokenizer, so this file needs the whole
- * golden file to find H6.
+ * The case has no inputs. They are H6's update messages in ChatML, through a toy tokenizer.
  */
 
 import type { EnvTag } from "../../envs/tag.ts";
 import type { Message } from "../../envs/text/prompt.ts";
 import { normalizeRewards } from "../../model/learn/reward.ts";
-import { chatml } from "./chatml.ts";
 import type { Check } from "./check.ts";
-import { actionsIn, tagOf } from "./envs/prompts.ts";
+import { actionsIn, chatml, tagOf } from "./envs/prompts.ts";
 
 interface Placed {
   loss_mask_ones: number[];
@@ -34,7 +32,7 @@ interface GoldenFile {
 
 const PAD = "<|pad|>";
 const FORMAT_PENALTY = -0.1;
-/** A solved Sokoban's last turn earns a bonus of 10, less what its other actions cost; elsewhere success earns 1. */
+/** Least reward of a solved last turn: Sokoban's is a bonus of 10 less the cost of its actions, elsewhere it is 1. */
 const solvedReward = ({ type }: EnvTag) => (type === "sokoban" ? 5 : 1);
 
 export function maskChecks(body: unknown, file: unknown): Check[] {
@@ -43,11 +41,11 @@ export function maskChecks(body: unknown, file: unknown): Check[] {
     .find(({ id }) => id === "H6")
     ?.v1?.find(({ name }) => name === "generation");
   if (generation === undefined) {
-    throw new Error("H8 masks the messages of H6 v1 generation, which this file lacks");
+    throw new Error("H8 needs the messages of H6 v1 generation, which this file lacks");
   }
   const chats = generation.messages.map(updateMessages);
   const rewards = generation.messages.map(turnRewards);
-  const { rows, chat, words } = tokenise(chats.map((chat) => chatml(chat, null)));
+  const { rows, chat, words } = tokenize(chats.map((chat) => chatml(chat, null)));
   const tag = tagOf(generation.messages[0]!, "ragen-v1");
   const penalties = chats.map((messages) => FORMAT_PENALTY * messages.filter((one) => isPunished(one, tag)).length);
   const masks = rows.map((tokens) => ragenMask(tokens, chat, "replies"));
@@ -102,12 +100,12 @@ export function maskChecks(body: unknown, file: unknown): Check[] {
 
 const average = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
-/** For training, RAGEN drops what follows the last reply. */
+/** For training, RAGEN drops the messages behind the last reply. */
 function updateMessages(messages: Message[]): Message[] {
   return messages.slice(0, 1 + messages.findLastIndex(({ role }) => role === "assistant"));
 }
 
-/** Each turn's reward, which the user message behind its reply opens with. */
+/** Each turn's reward, from the first line of the user message behind its reply. */
 function turnRewards(messages: Message[]): number[] {
   return messages.flatMap(({ role, content }) => {
     const reward = role === "user" ? /^Reward:\n(\S+)\n/.exec(content)?.[1] : undefined;
@@ -115,7 +113,7 @@ function turnRewards(messages: Message[]): number[] {
   });
 }
 
-/** A reply without an action, or with one that the env does not have, costs the format penalty. */
+/** A reply without an action, or with an unknown one, costs the format penalty. */
 function isPunished({ role, content }: Message, tag: EnvTag): boolean {
   if (role !== "assistant") return false;
   const { named, known } = actionsIn(tag, content);
@@ -123,7 +121,7 @@ function isPunished({ role, content }: Message, tag: EnvTag): boolean {
 }
 
 /** The case's toy tokenizer, with left padding. */
-function tokenise(texts: string[]): { rows: Int32Array[]; chat: ChatTokens; words: string[] } {
+function tokenize(texts: string[]): { rows: Int32Array[]; chat: ChatTokens; words: string[] } {
   const ids = new Map([[PAD, 0]]);
   const split = texts.map(
     (text) => text.match(/<\|im_start\|>|<\|im_end\|>|\n|[\p{L}\p{N}_]+|[^\p{L}\p{N}_\n]/gu) ?? [],
@@ -164,11 +162,11 @@ function turnIndices(tokens: Int32Array, turnStart: number): Int32Array {
 }
 
 /**
- * (L - 1) 1 where RAGEN trains. Assistant turns train their role header too, and the next turn's start token.
+ * (L - 1) 1 where RAGEN trains: assistant turns with their role header, and the next turn's start token.
  *
  * Source: RAGEN ctx_manager get_masks_and_scores.
  *
- * @param trained "replies": assistant turns (enable_response_mask True). "all": everything behind the system turn.
+ * @param trained "replies": assistant turns (enable_response_mask True). "all": all turns behind the system turn.
  */
 function ragenMask(tokens: Int32Array, { turnStart }: ChatTokens, trained: "replies" | "all"): Uint8Array {
   const turns = turnIndices(tokens, turnStart);
@@ -177,7 +175,7 @@ function ragenMask(tokens: Int32Array, { turnStart }: ChatTokens, trained: "repl
 
 /**
  * (L - 1) rewards on target tokens: the sum on the last column, or each turn's on the token behind its turn-end token
- * (Qwen's newline), where the turn is in the tokens; the reward of a turn that is not there is lost.
+ * (Qwen's newline). The reward of a turn that is not in the tokens is lost.
  *
  * Source: RAGEN ctx_manager get_masks_and_scores, use_turn_scores False and True, for Qwen.
  *

@@ -2,8 +2,7 @@
 import { z } from "zod";
 import { type Candidates, FILTER_METRICS, filterGroups } from "../../model/learn/filter/filter.ts";
 import { type Normalization, normalizeRewards } from "../../model/learn/reward.ts";
-import type { Check } from "./check.ts";
-import { perKey } from "./per-key.ts";
+import { type Check, perKey } from "./check.ts";
 import { filterAsRagen } from "./ragen.ts";
 
 interface FilterCase {
@@ -113,10 +112,10 @@ function filterChecks({ defaults, scores, group_size, num_groups }: H9["v2_filte
   ];
 }
 
-/** Some vectors give their scores in words only: "all groups [0,.004,0,.004]: ...". */
+/** Some vectors give their scores in a note: "all groups [0,.004,0,.004]: ...". */
 function repeatedGroup(note: string, groups: number): number[] {
   const members = /all groups \[([^\]]+)\]/.exec(note)?.[1]?.split(",").map(Number);
   if (members === undefined || members.some(Number.isNaN))
-    throw new Error(`cannot read the scores from the note "${note}"`);
+    throw new Error(`cannot read scores from the note "${note}"; expected "all groups [...]"`);
   return Array.from({ length: groups }, () => members).flat();
 }

@@ -1,4 +1,4 @@
-/** H4, H5, X6: what answers earn, and how replies are read. */
+/** H4, H5, X6: rewards of answers, and parsing of replies. */
 import { z } from "zod";
 import { BanditConfig, BanditGame } from "../../../envs/bandit/game.ts";
 import { CountdownConfig, CountdownGame, signedSolution } from "../../../envs/countdown/game.ts";
@@ -87,7 +87,7 @@ export function scoring(body: unknown): Check[] {
 const shared = { sharedStream: true };
 
 function banditV1(vector: z.infer<typeof H4>["bandit_v1"][number]): Check[] {
-  // The file names the arms in their order on the board, and which is the high one by what its pull is called.
+  // The file has the arms in the order of the board; a successful pull marks the high one.
   const [high, low] = vector.pull_1.success ? [0, 1] : [1, 0];
   const config = BanditConfig.parse({ ...shared, loArmName: vector.arms[low], hiArmName: vector.arms[high] });
   const open = () => new BanditGame(config, { layout: vector.seed, dynamics: vector.seed });

@@ -22,7 +22,7 @@ const Kwargs = z.strictObject({
   search_depth: z.number().optional(),
   /** By cell code, "0" to "6". */
   grid_lookup: z.record(z.string(), z.string()).optional(),
-  /** What the symbols mean; boards do not show it. */
+  /** The legend, which boards do not show. */
   grid_vocab: z.record(z.string(), z.string()).optional(),
 });
 
@@ -134,7 +134,7 @@ export function sokobanDynamics(body: unknown): Check[] {
   ];
 }
 
-/** An effect in the file's words. */
+/** An effect under the file's keys. */
 function seen(effect: Effect) {
   return {
     reward: effect.reward,

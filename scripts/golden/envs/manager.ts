@@ -39,7 +39,7 @@ const H7 = z.object({
 });
 type Config = z.infer<typeof H7>["v1"]["config"];
 
-interface Played {
+interface OpenedEpisode {
   readonly game: Game;
   readonly env: LocalEnv;
   readonly solution: readonly number[] | undefined;
@@ -69,7 +69,7 @@ export function environmentManager(body: unknown): Check[] {
   ];
 }
 
-/** A run that plays as many episodes a batch as RAGEN's manager holds; what no run may (its boards are those of validation) too. */
+/** A run with RAGEN's number of episodes per batch. It plays the boards of validation too, which a real run must not. */
 function runOf({ env_groups, group_size, seed_train }: Config): RunConfig {
   const run = composeRunConfig([]);
   return {
@@ -79,7 +79,7 @@ function runOf({ env_groups, group_size, seed_train }: Config): RunConfig {
   };
 }
 
-function open(config: Config, seed: number): Played {
+function open(config: Config, seed: number): OpenedEpisode {
   const rules: EpisodeRules = {
     turnsMax: Number.POSITIVE_INFINITY,
     actionsMax: config.max_actions_per_traj,
@@ -94,7 +94,7 @@ function open(config: Config, seed: number): Played {
 }
 
 function stepChecks(
-  played: readonly Played[],
+  played: readonly OpenedEpisode[],
   step: z.infer<typeof H7>["v1"]["steps"][number],
   index: number,
 ): Check[] {
@@ -114,7 +114,7 @@ function stepChecks(
 }
 
 /** RAGEN's record of an episode after its last turn. */
-function stateOf({ game, turns }: Played) {
+function stateOf({ game, turns }: OpenedEpisode) {
   const last = turns.at(-1)!;
   const known = game.kind === "discrete" ? game.actions : [];
   const ids = (names: readonly string[]) => names.map((name) => known.indexOf(name) + 1);
@@ -130,8 +130,8 @@ function stateOf({ game, turns }: Played) {
   };
 }
 
-/** What an env says of actions is left out where there was none. Source: RAGEN EnvStateManager.get_rollout_states. */
-function metrics({ tag, group_size }: Config, played: readonly Played[]): Record<string, number>[] {
+/** Metrics of actions are absent without actions. Source: RAGEN EnvStateManager.get_rollout_states. */
+function metrics({ tag, group_size }: Config, played: readonly OpenedEpisode[]): Record<string, number>[] {
   const each = played.map(({ turns }) => {
     const success = Number(turns.at(-1)!.ending === "success");
     const num_actions = turns.reduce((sum, turn) => sum + turn.actions.length, 0);

@@ -1,8 +1,8 @@
 /**
  * H6, X7: prompts, byte for byte.
  *
- * H6 holds dialogues and not what they were made from, so states, budgets, replies and rewards are read out of the
- * expected messages, and everything around them is the project's.
+ * H6 has dialogues without their inputs, so states, budgets, replies and rewards are read from the expected messages. The
+ * project computes the rest.
  */
 import { z } from "zod";
 import { envTag, envTags } from "../../../envs/registry.ts";
@@ -10,8 +10,7 @@ import type { EnvTag } from "../../../envs/tag.ts";
 import { alfworldMemory } from "../../../envs/text/alfworld-memory.ts";
 import { parseReply } from "../../../envs/text/answer.ts";
 import { type AnsweredTurn, type ContextMode, contextMessages, type History } from "../../../envs/text/context.ts";
-import { firstPrompt } from "../../../envs/text/prompt.ts";
-import { chatml } from "../chatml.ts";
+import { firstPrompt, type Message } from "../../../envs/text/prompt.ts";
 import type { Check } from "../check.ts";
 
 const Dialogue = z.array(z.object({ role: z.enum(["system", "user", "assistant"]), content: z.string() }));
@@ -44,12 +43,13 @@ export function prompts(body: unknown): Check[] {
     }),
     ...v2.flatMap((entry) => {
       const { mode, window, update } = contextOf(entry.name);
-      // Shortened dialogues are made from the whole one.
+      // The whole dialogue has the history of a shortened one.
       const whole = v2.find(({ name }) => name === `full/${update ? "update" : "generation"}`);
       const shape = { layout: "ragen-v2", mode, window, think: true, update } as const;
       return entry.messages.flatMap((expected, i) => {
         const source = whole?.messages[i];
-        if (source === undefined) throw new Error(`no whole dialogue to take the history of ${entry.name}[${i}] from`);
+        if (source === undefined)
+          throw new Error(`${entry.name}[${i}] needs the history of the full dialogue, which the file lacks`);
         return dialogueChecks(`v2 ${entry.name}[${i}]`, expected, source, shape, entry.text_tail[i]);
       });
     }),
@@ -120,17 +120,17 @@ function historyOf(tag: EnvTag, dialogue: Dialogue): History {
   return { answered, now };
 }
 
-/** What a reply did: the known actions in it, and the reward the next message names. */
+/** The known actions of a reply, and the reward in the next message. */
 function earned(tag: EnvTag, reply: string, reward = "0"): Pick<AnsweredTurn, "actions" | "reward"> {
   return { actions: actionsIn(tag, reply).known, reward: Number(reward) };
 }
 
-/** All actions that a reply names, with or without a thought, and those of them that the env has. */
+/** The actions in a reply, with or without a thought, and those of them that the env knows. */
 export function actionsIn(tag: EnvTag, reply: string): { readonly named: readonly string[]; readonly known: string[] } {
   const parsed = ["think", "no think"].map((form) =>
     parseReply(reply, { think: form === "think", actionsPerTurnMax: Number.POSITIVE_INFINITY }),
   );
-  // A bandit's prompt lists no actions: its arms are named in the state.
+  // A bandit's prompt lists no actions; its state names the arms.
   const listed = tag.type === "bandit" ? armsOf(tag) : tag.wording.actions;
   const names = listed?.map((name) => name.toLowerCase());
   const named = parsed[0]!.formed ? parsed[0]!.actions : parsed[1]!.actions;
@@ -140,6 +140,16 @@ export function actionsIn(tag: EnvTag, reply: string): { readonly named: readonl
 function armsOf(tag: EnvTag): readonly string[] {
   const game = tag.open({ layout: 0, dynamics: 0 });
   return game.kind === "discrete" ? game.actions : [];
+}
+
+/**
+ * Messages as ChatML, the text that a Qwen policy continues.
+ *
+ * @param prefix  the forced beginning of the reply; null for a finished dialogue.
+ */
+export function chatml(messages: readonly Message[], prefix: "<think>" | "<answer>" | null): string {
+  const turns = messages.map(({ role, content }) => `<|im_start|>${role}\n${content}<|im_end|>\n`).join("");
+  return prefix === null ? turns : `${turns}<|im_start|>assistant\n${prefix}`;
 }
 
 const X7 = z.object({

@@ -1,4 +1,4 @@
-/** X0, X1: random streams, and what they add up to over whole sets of boards. */
+/** X0, X1: random streams, and statistics over whole sets of boards. */
 import { z } from "zod";
 import type { Game } from "../../../envs/env.ts";
 import { generateLake } from "../../../envs/frozen-lake/map.ts";
@@ -20,7 +20,7 @@ const X0 = z.record(z.string(), z.array(z.unknown()));
 const times = <T>(count: number, draw: () => T): T[] => Array.from({ length: count }, draw);
 const range = (count: number) => Array.from({ length: count }, (_, i) => i);
 
-/** What a key of X0 stands for. The seed is in one key; every vector starts afresh from it. */
+/** The generator of each key of X0. One key has the seed; every vector restarts from it. */
 const STREAMS: readonly (readonly [
   RegExp,
   (numbers: number[], count: number, seed: number, key: string) => unknown,
@@ -141,7 +141,7 @@ function iceOf(name: string): { p: number; rate: number } {
   return { p, rate: Number(rate[1]) / Number(rate[2] ?? 1) };
 }
 
-/** How often the file's Sokoban statistics were sampled: they are estimates, unlike FrozenLake's, which are exact. */
+/** Samples of the file's Sokoban statistics, which are estimates; FrozenLake's are exact. */
 const SAMPLED: Readonly<Record<string, { readonly boards: number; readonly rollouts: number }>> = {
   SimpleSokoban: { boards: 256, rollouts: 20 },
   SokobanDifferentGridVocab: { boards: 256, rollouts: 20 },
@@ -170,7 +170,7 @@ function randomBudgets(name: string, budgets: Readonly<Record<string, number>>):
   });
 }
 
-/** For each rollout, after how many random actions the board was solved; infinite if never within the game's limit. */
+/** Random actions until the board was solved, by rollout; infinite if it was not solved within the game's limit. */
 function randomLengths(tag: EnvTag, boards: number, rollouts: number): number[] {
   return range(boards * rollouts).map((i) => {
     const layout = VALIDATION_SEED + Math.floor(i / rollouts);
