@@ -49,6 +49,9 @@ export class CheckpointFormatError extends Error {
   override readonly name = "CheckpointFormatError";
 }
 
+/** The faults of a file in one line. */
+export const faultsOf = (error: z.ZodError): string => z.prettifyError(error).replaceAll(/\s*\n\s*/g, " ");
+
 /**
  * @param json  of the file, parsed.
  * @param file  for messages.
@@ -64,7 +67,7 @@ export function readModelConfig(json: unknown, file: string): ModelConfig {
     return refuse(`model_type ${JSON.stringify(type) ?? "is missing"}; supported are ${known}`);
   }
   const parsed = HuggingFaceConfig.safeParse(json);
-  if (!parsed.success) return refuse(z.prettifyError(parsed.error).replaceAll(/\s*\n\s*/g, " "));
+  if (!parsed.success) return refuse(faultsOf(parsed.error));
   const config = parsed.data;
   for (const [key, why] of unsupported(config, type as Architecture)) {
     refuse(`${key} ${JSON.stringify(config[key])}; ${why}`);
@@ -87,7 +90,7 @@ export function readModelConfig(json: unknown, file: string): ModelConfig {
     qkvBias,
     qkNorm,
   });
-  return model.success ? model.data : refuse(z.prettifyError(model.error).replaceAll(/\s*\n\s*/g, " "));
+  return model.success ? model.data : refuse(faultsOf(model.error));
 }
 
 function* unsupported(config: HuggingFaceConfig, type: Architecture): Generator<[keyof HuggingFaceConfig, string]> {

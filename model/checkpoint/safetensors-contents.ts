@@ -1,5 +1,5 @@
 /**
- * Reads the header of a safetensors file: the place of each tensor. It copies no values.
+ * Reads the header of a safetensors file, which has the place of each tensor, and widens half precision.
  *
  * - Every data byte belongs to exactly one tensor: no overlaps, no holes, no tail.
  *
@@ -141,3 +141,44 @@ const isTextByKey = (value: unknown): value is Record<string, string> =>
   value !== null &&
   !Array.isArray(value) &&
   Object.values(value).every((text) => typeof text === "string");
+
+/**
+ * Widens the halves at the end of `values` to float32, in place. Each value is written where its half was already read. Halves
+ * are read in pairs, because a word is read as fast as a half.
+ */
+export function widen(dtype: Dtype, { buffer, byteOffset, length }: Float32Array): void {
+  const words = new Int32Array(buffer, byteOffset, length);
+  let word = length >> 1;
+  let into = 0;
+  // With an odd number, the first half is alone in the upper part of a word.
+  if (length % 2 === 1 && dtype !== "F32") {
+    const half = words[word++]! >>> 16;
+    words[into++] = dtype === "F16" ? FLOAT16[half]! : half << 16;
+  }
+  switch (dtype) {
+    case "F32":
+      return;
+    case "F16":
+      for (; word < length; word++, into += 2) {
+        const pair = words[word]!;
+        words[into] = FLOAT16[pair & 0xffff]!;
+        words[into + 1] = FLOAT16[pair >>> 16]!;
+      }
+      return;
+    case "BF16":
+      // A bfloat16 is the upper half of the float32 of the same value.
+      for (; word < length; word++, into += 2) {
+        const pair = words[word]!;
+        words[into] = pair << 16;
+        words[into + 1] = pair & 0xffff0000;
+      }
+      return;
+    default:
+      dtype satisfies never;
+  }
+}
+
+/** The float32's bits by the float16's: a table is twice as fast as converting. */
+const FLOAT16 = new Int32Array(
+  Float32Array.from(new Float16Array(Uint16Array.from({ length: 2 ** 16 }, (_, bits) => bits).buffer)).buffer,
+);

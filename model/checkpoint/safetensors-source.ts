@@ -7,14 +7,7 @@
  * - Several reads run at once, because page faults of new memory cost the reader more time than the copy.
  */
 import { sizeOf } from "../engine/graph.ts";
-import {
-  DTYPE_BYTES,
-  type Dtype,
-  headerLength,
-  type Place,
-  PREFIX_BYTES,
-  readContents,
-} from "./safetensors-contents.ts";
+import { DTYPE_BYTES, headerLength, type Place, PREFIX_BYTES, readContents, widen } from "./safetensors-contents.ts";
 
 export interface ByteSource {
   /** For messages. */
@@ -75,44 +68,3 @@ export class SafetensorsSource {
     await Promise.all(Array.from({ length: READS }, readOn));
   }
 }
-
-/**
- * Widens the halves at the end of `values` to float32, in place. Each value is written where its half was already read. Halves
- * are read in pairs, because a word is read as fast as a half.
- */
-function widen(dtype: Dtype, { buffer, byteOffset, length }: Float32Array): void {
-  const words = new Int32Array(buffer, byteOffset, length);
-  let word = length >> 1;
-  let into = 0;
-  // With an odd number, the first half is alone in the upper part of a word.
-  if (length % 2 === 1 && dtype !== "F32") {
-    const half = words[word++]! >>> 16;
-    words[into++] = dtype === "F16" ? FLOAT16[half]! : half << 16;
-  }
-  switch (dtype) {
-    case "F32":
-      return;
-    case "F16":
-      for (; word < length; word++, into += 2) {
-        const pair = words[word]!;
-        words[into] = FLOAT16[pair & 0xffff]!;
-        words[into + 1] = FLOAT16[pair >>> 16]!;
-      }
-      return;
-    case "BF16":
-      // A bfloat16 is the upper half of the float32 of the same value.
-      for (; word < length; word++, into += 2) {
-        const pair = words[word]!;
-        words[into] = pair << 16;
-        words[into + 1] = pair & 0xffff0000;
-      }
-      return;
-    default:
-      dtype satisfies never;
-  }
-}
-
-/** The float32's bits by the float16's: a table is twice as fast as converting. */
-const FLOAT16 = new Int32Array(
-  Float32Array.from(new Float16Array(Uint16Array.from({ length: 2 ** 16 }, (_, bits) => bits).buffer)).buffer,
-);

@@ -11,7 +11,7 @@
  * Source: https://huggingface.co/docs/safetensors (format). For little-endian machines, the only ones that Bun supports.
  */
 import { sizeOf } from "../engine/graph.ts";
-import { type Dtype, headerLength, PREFIX_BYTES, readContents, SafetensorsError } from "./safetensors-contents.ts";
+import { headerLength, PREFIX_BYTES, readContents, SafetensorsError, widen } from "./safetensors-contents.ts";
 
 export { HEADER_BYTES_MAX, SafetensorsError } from "./safetensors-contents.ts";
 
@@ -41,24 +41,15 @@ export function readSafetensors(bytes: Uint8Array, file: string): Safetensors {
   const { metadata, places } = readContents(bytes.subarray(PREFIX_BYTES, dataStart), bytes.length - dataStart, file);
   const tensors = new Map<string, NamedTensor>();
   for (const { name, dtype, shape, begin, end } of places) {
-    tensors.set(name, { shape, values: widen(dtype, bytes.slice(dataStart + begin, dataStart + end)) });
+    const values = new Float32Array(sizeOf(shape));
+    new Uint8Array(values.buffer).set(
+      bytes.subarray(dataStart + begin, dataStart + end),
+      values.byteLength - (end - begin),
+    );
+    widen(dtype, values);
+    tensors.set(name, { shape, values });
   }
   return { file, metadata, tensors };
-}
-
-/** @param bytes  at offset 0 of their buffer, so they are aligned. */
-function widen(dtype: Dtype, bytes: Uint8Array): Float32Array {
-  switch (dtype) {
-    case "F32":
-      return new Float32Array(bytes.buffer);
-    case "F16":
-      return Float32Array.from(new Float16Array(bytes.buffer));
-    case "BF16":
-      // A bfloat16 is the upper half of the float32 of the same value.
-      return new Float32Array(Uint32Array.from(new Uint16Array(bytes.buffer), (upper) => upper << 16).buffer);
-    default:
-      return dtype satisfies never;
-  }
 }
 
 /** `safetensorsParts` in one piece. */

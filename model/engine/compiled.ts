@@ -106,8 +106,6 @@ export interface CompiledOptions {
   readonly memory?: ArrayMemory;
   /** Threads on the CPU. */
   readonly threads: number;
-  /** File prefix for onnxruntime's per-node profile. */
-  readonly profile?: string;
 }
 
 export interface CompiledEngine extends Engine {

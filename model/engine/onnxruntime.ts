@@ -25,7 +25,6 @@ const FUNCTIONS = {
   createEnv: [3, ["i32", "ptr", "ptr"], "ptr"],
   createSessionFromArray: [8, ["ptr", "ptr", "u64", "ptr", "ptr"], "ptr"],
   createSessionOptions: [10, ["ptr"], "ptr"],
-  enableProfiling: [14, ["ptr", "ptr"], "ptr"],
   disableMemPattern: [17, ["ptr"], "ptr"],
   setLogSeverity: [22, ["ptr", "i32"], "ptr"],
   setOptimizationLevel: [23, ["ptr", "i32"], "ptr"],
@@ -187,8 +186,6 @@ interface SessionOptions {
   /** Default: the CPU. */
   readonly device?: Device;
   readonly threads: number;
-  /** File prefix for onnxruntime's per-node profile. */
-  readonly profile?: string;
 }
 
 /** Lets a GPU compute the nodes that it can. @throws {Error} if it is missing */
@@ -265,7 +262,6 @@ export class OrtSession {
     for (const [name, value] of Object.entries(entries)) {
       check(api, api.addSessionConfigEntry(settings, zeroEnded(name), zeroEnded(value)));
     }
-    if (options.profile !== undefined) check(api, api.enableProfiling(settings, zeroEnded(options.profile)));
     const session = new Out();
     const device = options.device ?? "cpu";
     try {

@@ -7,7 +7,7 @@
 import { createHash } from "node:crypto";
 import { Tokenizer } from "@huggingface/tokenizers";
 import { z } from "zod";
-import { CheckpointFormatError } from "../checkpoint/config.ts";
+import { CheckpointFormatError, faultsOf } from "../checkpoint/config.ts";
 
 const AddedToken = z.looseObject({ id: z.int().nonnegative(), content: z.string().min(1), special: z.boolean() });
 
@@ -45,13 +45,7 @@ export function readBpe(json: unknown, settings: object, vocabulary: number, fil
     throw new CheckpointFormatError(`cannot use ${file}: ${why}`);
   };
   const parsed = TokenizerFile.safeParse(json);
-  if (!parsed.success)
-    return refuse(
-      z
-        .prettifyError(parsed.error)
-        .replaceAll(/\s*\n\s*/g, " ")
-        .slice(0, 300),
-    );
+  if (!parsed.success) return refuse(faultsOf(parsed.error).slice(0, 300));
   const { model, added_tokens: added } = parsed.data;
   if (model.type !== undefined && model.type !== "BPE")
     return refuse(`its model is ${JSON.stringify(model.type)}; only byte-level BPE is read`);

@@ -11,7 +11,7 @@
 import { createHash } from "node:crypto";
 import { Environment, Interpreter, Template } from "@huggingface/jinja";
 import { z } from "zod";
-import { CheckpointFormatError } from "../checkpoint/config.ts";
+import { CheckpointFormatError, faultsOf } from "../checkpoint/config.ts";
 import { type Bpe, readBpe } from "./bpe.ts";
 import { checkPrompt, type Dialogue, type Message, type PromptOptions, withoutPrefix } from "./dialogue.ts";
 
@@ -56,7 +56,7 @@ export function pretrainedDialogue(files: TokenizerFiles, vocabulary: number): D
 function parse<T extends z.ZodType>(schema: T, json: unknown, file: string): z.infer<T> {
   const parsed = schema.safeParse(json);
   if (parsed.success) return parsed.data;
-  throw new CheckpointFormatError(`cannot use ${file}: ${z.prettifyError(parsed.error).replaceAll(/\s*\n\s*/g, " ")}`);
+  throw new CheckpointFormatError(`cannot use ${file}: ${faultsOf(parsed.error)}`);
 }
 
 /** The source of the chat template. @throws {CheckpointFormatError} if there is none */
