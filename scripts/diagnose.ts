@@ -2,12 +2,14 @@
  * `bun run diagnose`: feeds recorded runs through the Echo Trap detector and the early stops, as if they went on now. Shows when
  * the verdict changed and why, and what a ladder or an early stop would have done. Other thresholds can be tried.
  */
+
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import { runKeys } from "../actors/config/config.ts";
 import { EARLY_STOPS, HealthConfig } from "../actors/config/health.ts";
 import { type Layer, merge } from "../actors/config/layers.ts";
+import { upgraded } from "../actors/config/renamed.ts";
 import { type MetricName, type MetricValues, partName, splitName } from "../actors/metrics/metrics.ts";
 import { Store } from "../actors/metrics-sink/store.ts";
 import { envNames } from "../actors/play/envs-of-run.ts";
@@ -94,7 +96,7 @@ function healthConfig(run: string, overrides: readonly Override[]): HealthConfig
   const file = join(run, "config.json");
   const kept: Layer = { source: file, values: { health: {} } };
   if (existsSync(file)) {
-    const { health } = JSON.parse(readFileSync(file, "utf8"));
+    const { health } = upgraded(JSON.parse(readFileSync(file, "utf8")));
     if (health !== undefined) kept.values["health"] = health;
   }
   const layers = overrides.map(({ path, text, source }) => overrideLayer(path, text, source));

@@ -1,6 +1,6 @@
 /**
- * Names that people know, as settings of the learner: which estimator, which loss, and what else a paper's recipe is made of.
- * A name is a layer (config/layers.ts): it lies over what was set before the name was chosen, and under what is set beside it.
+ * Algorithms by name: the estimator, the loss and the other settings of the learner that a paper's recipe consists of.
+ * A name is a layer (layers.ts) above the layers before the one that chose it, and below that layer's own keys.
  */
 import { type Layer, lastToSet, merge, oneValue, type Tree } from "./layers.ts";
 
@@ -32,7 +32,7 @@ export const ALGORITHMS = {
   "bi-level-ppo": { estimator: "bi-level-gae", loss: "ppo" },
   gigpo: { estimator: "gigpo", loss: "ppo" },
   hybrid: { estimator: "hybrid", loss: "ppo" },
-  // Its four parts: a higher upper clip, dynamic sampling, token-mean, overlong shaping. And no KL.
+  // A higher upper clip, dynamic sampling, token-mean, overlong shaping, and no KL.
   dapo: {
     estimator: "grpo",
     loss: "ppo",
@@ -45,13 +45,13 @@ export const ALGORITHMS = {
     kl: { coefficient: 0 },
   },
   gspo: { estimator: "grpo", loss: "gspo", clipLow: 3e-4, clipHigh: 4e-4, aggregation: "seq-mean-token-mean" },
-  // A lower clip of 1 is none.
+  // clipLow 1: no lower bound.
   cispo: { estimator: "grpo", loss: "cispo", clipLow: 1, clipHigh: 0.28, aggregation: "token-mean" },
 } as const satisfies Record<string, Composition>;
 
 export const ALGORITHM_NAMES = Object.keys(ALGORITHMS) as (keyof typeof ALGORITHMS)[];
 
-/** The layers with what the chosen algorithm's name stands for, right below the one that chose it. */
+/** The layers with the settings of the chosen algorithm right below the layer that chose it. */
 export function withAlgorithm(layers: readonly Layer[]): readonly Layer[] {
   const at = lastToSet(layers, "learner.algorithm");
   if (at === -1) return layers;

@@ -1,4 +1,4 @@
-/** A config that cannot be run. The message is one line per fault, each saying where it was set; the user's to mend. */
+/** A config that cannot be run. The message has one line per fault, each with the file or flag that set it. */
 export class ConfigError extends Error {
   override readonly name = "ConfigError";
 }

@@ -1,12 +1,12 @@
 /**
- * The keys of a schema as data: path, type, default, sentence. Help, suggestions, typed overrides and docs come from
- * here, so none of them can drift from the schema. Knows no particular key.
+ * The keys of a schema as data: path, type, default, description. Help, suggestions, typed overrides and docs come from here,
+ * so they cannot drift from the schema. Knows no particular key.
  */
 import { z } from "zod";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
 import { ConfigError } from "./error.ts";
 
-/** The part of JSON Schema that zod makes of our configs. */
+/** The part of JSON Schema that zod generates for our configs. */
 interface Node {
   readonly type?: string | string[];
   readonly properties?: Readonly<Record<string, Node>>;
@@ -29,15 +29,18 @@ export interface Key {
 
 export class Keys {
   readonly #root: Node;
+  readonly #renamedText: (path: string) => string | null;
   /** Every leaf, in the order of the schema. */
   readonly all: readonly Key[];
 
-  constructor(schema: z.ZodType) {
+  /** @param renamedText  the error for a key of an earlier version; null if the path is none */
+  constructor(schema: z.ZodType, renamedText: (path: string) => string | null = () => null) {
     this.#root = z.toJSONSchema(schema, { io: "input" }) as Node;
+    this.#renamedText = renamedText;
     this.all = leaves(this.#root, "");
   }
 
-  /** Paths of leaves and sections: everything that a mistyped key may have meant. */
+  /** Paths of leaves and sections: what a mistyped key may have meant. */
   paths(): string[] {
     const paths = this.all.map((key) => key.path);
     const sections = paths.flatMap((path) => path.split(".").map((_, i, parts) => parts.slice(0, i).join(".")));
@@ -45,13 +48,15 @@ export class Keys {
   }
 
   /**
-   * The value that `text` stands for at `path`: typed by the schema, not by how it looks.
+   * The value of `text` at `path`, with the type that the schema gives the key.
    *
    * @throws {ConfigError} if there is no such key, or the text is not of its type. Ranges are checked later, by the schema.
    */
   value(path: string, text: string): unknown {
     const node = this.#find(path);
-    if (node === null) throw new ConfigError(`unknown key ${path}${didYouMean(this.nearest(path))}`);
+    if (node === null) {
+      throw new ConfigError(this.#renamedText(path) ?? `unknown key ${path}${didYouMean(this.nearest(path))}`);
+    }
     if (node.properties !== undefined) {
       throw new ConfigError(`${path} is a section; set one of ${Object.keys(node.properties).join(", ")}`);
     }
@@ -60,7 +65,7 @@ export class Keys {
     return value;
   }
 
-  /** The path that a mistyped one may have meant: the same last name elsewhere, else the nearest; null if none is near. */
+  /** What a mistyped path may have meant: one with the same last name, else the nearest; null if none is near. */
   nearest(path: string): string | null {
     const last = path.split(".").at(-1)!;
     const paths = this.paths();
@@ -95,7 +100,7 @@ function leaves(node: Node, path: string): Key[] {
   );
 }
 
-/** The JSON types a node allows; empty where anything goes. */
+/** The JSON types that a node allows; empty if it allows any value. */
 function types(node: Node): string[] {
   if (node.anyOf !== undefined) return node.anyOf.flatMap(types);
   return node.type === undefined ? [] : [node.type].flat();
@@ -111,7 +116,7 @@ function typeName(node: Node): string {
   );
 }
 
-/** undefined if the text is of none of the node's types. */
+/** undefined if the text has none of the node's types. */
 function typed(node: Node, text: string): unknown {
   const allowed = types(node);
   if (allowed.length === 0) return json(text) ?? text;

@@ -1,5 +1,5 @@
 /**
- * Layers of settings, one over the other: a preset, a file, flags. Plain trees; knows no particular key.
+ * Layers of settings: presets, files, flags. Knows no particular key.
  * Mappings merge key by key; lists and values of a higher layer replace those of a lower one.
  */
 import { ConfigError } from "./error.ts";
@@ -7,13 +7,13 @@ import { ConfigError } from "./error.ts";
 export type Tree = { [key: string]: unknown };
 
 export interface Layer {
-  /** Where it comes from, for messages: "configs/starpo-s.yaml", "--learner.gamma=2". */
+  /** For messages: "configs/starpo-s.yaml", "--learner.gamma=2". */
   readonly source: string;
   readonly values: Tree;
 }
 
 /**
- * Read a YAML file's text as a layer. An empty file is a layer that sets nothing.
+ * A YAML file's text as a layer. An empty file sets nothing.
  *
  * @throws {ConfigError} naming the file if it is not YAML or not a mapping.
  */

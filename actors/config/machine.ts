@@ -1,4 +1,4 @@
-/** Where and how it runs: engine, metrics, supervisor, joining, transport. Shapes and defaults only. */
+/** Sections `engine`, `metrics`, `supervisor`, `join` and `transport`: where and how a run computes. Shapes and defaults only. */
 import { z } from "zod";
 import { LEVELS } from "../log.ts";
 
@@ -8,49 +8,56 @@ export const EngineConfig = z.strictObject({
   name: z
     .enum(["auto", "compiled", "tensorflow", "eager"])
     .default("auto")
-    .describe(
-      "compiled: traced to onnxruntime; tensorflow: libtensorflow; eager: tfjs in JavaScript, slow, for checks",
-    ),
+    .describe("compiled: onnxruntime; tensorflow: libtensorflow; eager: tfjs in JavaScript, slow, for checks"),
   device: z
     .enum(["auto", "cpu", "cuda", "webgpu"])
     .default("auto")
-    .describe("One that was asked for is never replaced"),
+    .describe("A device other than auto is never replaced; if it is missing, the run does not start"),
   softwareAdapter: z
     .boolean()
     .default(false)
-    .describe("webgpu may compute on a driver that is software, as llvmpipe: slower than the CPU, for checks"),
-  threads: z.int().nonnegative().default(0).describe("Of the learner; 0: the cores that the samplers leave free"),
+    .describe("Allows webgpu on a software driver such as llvmpipe: slower than the CPU, for checks"),
+  threads: z
+    .int()
+    .nonnegative()
+    .default(0)
+    .describe("Threads of the learner's engine; 0: the cores that the samplers leave free"),
 });
 
 export const MetricsConfig = z.strictObject({
-  host: z.string().min(1).default("127.0.0.1").describe("Where the page listens; another than loopback needs a token"),
-  port: z.int().min(0).max(65_535).default(7001).describe("0: any free port"),
-  token: Token.describe("Secret that the page asks for; at least 16 letters"),
-  tensorboard: z
-    .boolean()
-    .default(false)
-    .describe("Also write TensorBoard event files, as metrics come, into the run folder's tensorboard/"),
+  host: z.string().min(1).default("127.0.0.1").describe("Address of the page; other than loopback needs metrics.token"),
+  port: z.int().min(0).max(65_535).default(7001).describe("Port of the page; 0: any free port"),
+  token: Token.describe("Secret that the page asks for, at least 16 characters; null: none"),
+  tensorboard: z.boolean().default(false).describe("Also writes TensorBoard event files into RUN/tensorboard/"),
 });
 
 export const SupervisorConfig = z.strictObject({
-  heartbeatMs: z.int().positive().default(500).describe("Time between an actor's signs of life"),
-  heartbeatDeadlineMs: z.int().positive().default(10_000).describe("An actor silent for so long is replaced"),
+  heartbeatDeadlineMs: z
+    .int()
+    .min(1000)
+    .default(10_000)
+    .describe("An actor without a heartbeat for this long is replaced; heartbeats are 20 times as frequent"),
   progressDeadlineMs: z
     .int()
     .positive()
     .default(1_800_000)
-    .describe("An actor whose computation gives no result for so long is replaced; longer than the longest update"),
-  startDeadlineMs: z.int().positive().default(60_000).describe("Time from an actor's start to its first sign of life"),
+    .describe("An actor whose computation gives no result for this long is replaced; must exceed the longest update"),
   restartsMax: z
     .int()
     .nonnegative()
     .default(5)
-    .describe("Restarts of one actor within the window, or in a row before it works; then the run ends"),
-  restartWindowMs: z.int().positive().default(30_000).describe("The window"),
-  stopGraceMs: z.int().positive().default(10_000).describe("Time to leave before an actor gets SIGTERM"),
-  killGraceMs: z.int().positive().default(2000).describe("Time after SIGTERM before it gets SIGKILL"),
-  logLevel: z.enum(LEVELS).default("info").describe("Of the actors' logs"),
+    .describe("Restarts of one actor within 60 s, or in a row before it works; after that the run ends"),
+  stopGraceMs: z
+    .int()
+    .positive()
+    .default(10_000)
+    .describe("Time for an actor to stop before it gets SIGTERM; raise it if an update takes longer"),
+  logLevel: z.enum(LEVELS).default("info").describe("Lowest level of log lines that actors write"),
 });
+
+/** Time between two heartbeats of an actor. 500 ms by default. */
+export const heartbeatMs = ({ heartbeatDeadlineMs }: z.infer<typeof SupervisorConfig>): number =>
+  heartbeatDeadlineMs / 20;
 
 const File = z.string().min(1).nullable().default(null);
 
@@ -60,14 +67,16 @@ export const JoinConfig = z.strictObject({
     .min(1)
     .nullable()
     .default("ws://127.0.0.1:0")
-    .describe("Where others join, ws:// or wss:// (TLS); port 0: any free one; null: nowhere"),
-  token: Token.describe("Secret of whoever lends samplers or env servers; null: on loopback one is made for the run"),
-  samplerToken: Token.describe("Secret with which only samplers can be lent"),
-  envServerToken: Token.describe("Secret with which only env servers can be lent"),
-  certFile: File.describe("Certificate of the gate in PEM format, for wss://"),
-  keyFile: File.describe("Its private key"),
-  clientCaFile: File.describe("Authority whose certificate others must show too (mutual TLS); null: none"),
-  connectionsMax: z.int().positive().default(8192).describe("Connections of others; the next is refused"),
+    .describe("Address where other machines join: ws:// or, with TLS, wss://; port 0: any free port; null: nowhere"),
+  token: Token.describe("Secret for lending samplers and env servers; null: on loopback, one is made for the run"),
+  samplerToken: Token.describe("Secret for lending samplers only; null: none"),
+  envServerToken: Token.describe("Secret for lending env servers only; null: none"),
+  certFile: File.describe("PEM file with the certificate of join.listen; needed for wss://"),
+  keyFile: File.describe("PEM file with its private key; needed for wss://"),
+  clientCaFile: File.describe(
+    "PEM file of the authority that must have signed a guest's certificate; null: none asked",
+  ),
+  connectionsMax: z.int().positive().default(8192).describe("Connections from other machines; the next is refused"),
 });
 
 export const TransportConfig = z.strictObject({
@@ -75,17 +84,6 @@ export const TransportConfig = z.strictObject({
     .string()
     .min(1)
     .default("ws://127.0.0.1:0")
-    .describe("Where actors meet: ws:// on loopback, or nats://HOST:PORT of a broker, tls:// if it must speak TLS"),
-  token: Token.describe("Shared secret of the actors, and what a broker asks for; null: one is made for the run"),
-  frameBytesMax: z
-    .int()
-    .positive()
-    .default(64 * 2 ** 20)
-    .describe("A larger message closes its connection"),
-  queuedBytesMax: z
-    .int()
-    .positive()
-    .default(256 * 2 ** 20)
-    .describe("Unsent bytes at which a peer is given up"),
-  askDeadlineMs: z.int().positive().default(30_000).describe("Time for an answer; after it the ask has failed"),
+    .describe("Where actors meet: ws:// on loopback, or a broker's nats://HOST:PORT, tls://HOST:PORT with TLS"),
+  token: Token.describe("Secret of the actors, and of the broker; null: one is made for the run"),
 });

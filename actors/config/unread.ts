@@ -1,6 +1,6 @@
 /**
- * Which choices leave which keys unread. A key that was set and that the run will never look at is a mistake of the
- * person who set it, so it is refused at the start; a lower layer's key that a higher layer's choice made moot is not.
+ * Refuses keys that were set and that the run would not read, because another key rules them out.
+ * A lower layer's key is allowed where a higher layer made the choice that rules it out.
  */
 import { CRITIC_KINDS } from "../../model/learn/advantage/advantage.ts";
 import { ESTIMATORS } from "./algorithms.ts";
@@ -10,7 +10,7 @@ import { type Layer, lastToSet } from "./layers.ts";
 interface Unread {
   /** The key that decides. */
   readonly choice: string;
-  /** The sentence's middle: "is never read {when}". */
+  /** For the error: "is not read {when}". */
   readonly when: string;
   readonly holds: (config: RunConfig) => boolean;
   readonly keys: readonly string[];
@@ -18,17 +18,14 @@ interface Unread {
 
 type Estimator = RunConfig["learner"]["estimator"];
 
-/** Keys of the learner that some estimators read, and which. */
+/** Keys of the learner that only some estimators read. */
 const ESTIMATOR_KEYS: readonly (readonly [keys: readonly string[], readers: readonly Estimator[]])[] = [
-  [
-    ["backbone", "coefficient", "learningRate", "warmUpUpdates", "valueClip"].map((key) => `critic.${key}`),
-    CRITIC_KINDS,
-  ],
+  [["backbone", "learningRate", "warmUpUpdates", "valueClip"].map((key) => `critic.${key}`), CRITIC_KINDS],
   [["lambda"], CRITIC_KINDS],
   [["gamma"], [...CRITIC_KINDS, "reinforce++"]],
   [["rewardAt"], ["gae", "hybrid", "reinforce++"]],
   [["gammaTurn"], ["bi-level-gae", "gigpo"]],
-  [["gigpo.turnWeight", "gigpo.normalise"], ["gigpo"]],
+  [["gigpo.normalize"], ["gigpo"]],
 ];
 
 const byEstimator = ESTIMATORS.map((estimator): Unread => {
@@ -57,12 +54,6 @@ const table: readonly Unread[] = [
   },
   {
     choice: "learner.critic.backbone",
-    when: "by a critic with a network of its own",
-    holds: ({ learner }) => learner.critic.backbone === "separate",
-    keys: ["learner.critic.coefficient"],
-  },
-  {
-    choice: "learner.critic.backbone",
     when: "by a critic that shares the policy's network",
     holds: ({ learner }) => learner.critic.backbone === "shared",
     keys: ["learner.critic.learningRate", "learner.critic.warmUpUpdates"],
@@ -74,14 +65,8 @@ const table: readonly Unread[] = [
     keys: ["learner.importance.cap"],
   },
   {
-    choice: "learner.overlong.weight",
-    when: "while learner.overlong.weight is 0",
-    holds: ({ learner }) => learner.overlong.weight === 0,
-    keys: ["learner.overlong.margin"],
-  },
-  {
     choice: "learner.mode",
-    when: "in sync mode, where nothing is stale",
+    when: "in sync mode, which has no stale episodes",
     holds: ({ learner }) => learner.mode === "sync",
     keys: ["learner.stalenessMax"],
   },
@@ -89,19 +74,19 @@ const table: readonly Unread[] = [
     choice: "learner.kl.coefficient",
     when: "while learner.kl.coefficient is 0",
     holds: ({ learner, health }) => learner.kl.coefficient === 0 && !health.ladder.includes("raise-kl"),
-    keys: ["place", "estimator", "control", "target", "horizon"].map((key) => `learner.kl.${key}`),
+    keys: ["place", "estimator", "control", "target"].map((key) => `learner.kl.${key}`),
   },
   {
     choice: "learner.kl.control",
-    when: "by the fixed controller",
+    when: "while learner.kl.control is fixed",
     holds: ({ learner }) => learner.kl.control === "fixed",
-    keys: ["learner.kl.target", "learner.kl.horizon"],
+    keys: ["learner.kl.target"],
   },
   {
     choice: "learner.filter.strategy",
     when: "while learner.filter.strategy is all",
     holds: ({ learner }) => learner.filter.strategy === "all",
-    keys: ["value", "order", "metric", "includeZero", "mode", "epsilon"].map((key) => `learner.filter.${key}`),
+    keys: ["value", "order", "metric", "includeZero", "mode"].map((key) => `learner.filter.${key}`),
   },
   {
     choice: "learner.filter.strategy",
@@ -119,13 +104,7 @@ const table: readonly Unread[] = [
     choice: "learner.filter.strategy",
     when: "except by top_p",
     holds: ({ learner }) => learner.filter.strategy !== "top_p",
-    keys: ["mode", "epsilon"].map((key) => `learner.filter.${key}`),
-  },
-  {
-    choice: "learner.filter.mode",
-    when: "by the softmax mode of top_p",
-    holds: ({ learner }) => learner.filter.mode === "softmax",
-    keys: ["learner.filter.epsilon"],
+    keys: ["learner.filter.mode"],
   },
   {
     choice: "learner.rewardNormalization.method",
@@ -135,7 +114,7 @@ const table: readonly Unread[] = [
   },
   {
     choice: "env.mix",
-    when: "by a mix, whose envs bring their own",
+    when: "with env.mix, whose envs have their own",
     holds: ({ env }) => env.mix.length > 0,
     keys: ["env.tag", "env.options", "env.actionsMax"],
   },
@@ -153,15 +132,13 @@ const table: readonly Unread[] = [
   },
   {
     choice: "model.path",
-    when: "with model.path, whose config.json says it",
+    when: "with model.path, whose config.json sets it",
     holds: ({ model }) => model.path !== null,
-    keys: ["width", "layers", "heads", "kvHeads", "hidden", "ropeTheta", "tiedEmbedding", "normEpsilon"].map(
-      (key) => `model.${key}`,
-    ),
+    keys: ["width", "layers", "heads", "kvHeads", "hidden"].map((key) => `model.${key}`),
   },
   {
     choice: "model.lora.rank",
-    when: "without adapters, while model.lora.rank is 0",
+    when: "while model.lora.rank is 0",
     holds: ({ model }) => model.lora.rank === 0,
     keys: ["model.lora.alpha", "model.lora.targets"],
   },
@@ -169,7 +146,7 @@ const table: readonly Unread[] = [
     choice: "warmStart.enabled",
     when: "without a warm start",
     holds: ({ warmStart }) => !warmStart.enabled,
-    keys: ["boards", "firstSeed", "stages", "cacheDir"].map((key) => `warmStart.${key}`),
+    keys: ["boards", "stages", "cacheDir"].map((key) => `warmStart.${key}`),
   },
   {
     choice: "health.ladder",
@@ -177,50 +154,21 @@ const table: readonly Unread[] = [
     holds: ({ health }) => health.ladder.length === 0,
     keys: ["health.interveneAt", "health.settleUpdates"],
   },
-  ...(
-    [
-      ["tighten-filter", "filterFactor"],
-      ["raise-entropy", "entropyStep"],
-      ["raise-kl", "klStep"],
-      ["lower-step-size", "stepSizeFactor"],
-    ] as const
-  ).map(
-    ([rung, key]): Unread => ({
-      choice: "health.ladder",
-      when: `without ${rung} in health.ladder`,
-      holds: ({ health }) => !health.ladder.includes(rung),
-      keys: [`health.${key}`],
-    }),
-  ),
-  ...(
-    [
-      ["reward_variance_collapse", ["baselineUpdates", "collapseUpdates", "collapseShare"]],
-      ["low_validation_success", ["validations", "validationMin"]],
-      ["empty_filtered_steps", ["emptyUpdates"]],
-    ] as const
-  ).map(
-    ([stop, keys]): Unread => ({
-      choice: "health.stopEarly",
-      when: `without ${stop} in health.stopEarly`,
-      holds: ({ health }) => !health.stopEarly.includes(stop),
-      keys: keys.map((key) => `health.stops.${key}`),
-    }),
-  ),
+  {
+    choice: "health.stopEarly",
+    when: "without reward_variance_collapse in health.stopEarly",
+    holds: ({ health }) => !health.stopEarly.includes("reward_variance_collapse"),
+    keys: ["health.stops.baselineUpdates", "health.stops.collapseUpdates"],
+  },
   {
     choice: "health.collapse.everyUpdates",
     when: "while health.collapse.everyUpdates is 0",
     holds: ({ health }) => health.collapse.everyUpdates === 0,
-    keys: ["health.collapse.samples", "health.trap.informationShare"],
-  },
-  {
-    choice: "health.stopEarly",
-    when: "while health.stopEarly is empty",
-    holds: ({ health }) => health.stopEarly.length === 0,
-    keys: ["health.stops.solvedAt"],
+    keys: ["health.collapse.samples"],
   },
 ];
 
-/** One sentence for each key that was set and will not be read; empty if every key is. */
+/** One error for each key that was set and would not be read. */
 export function unreadKeys(config: RunConfig, layers: readonly Layer[]): string[] {
   const faults = new Map<string, string>();
   for (const { choice, when, holds, keys } of table) {
@@ -229,7 +177,7 @@ export function unreadKeys(config: RunConfig, layers: readonly Layer[]): string[
     for (const key of keys) {
       const setIn = lastToSet(layers, key);
       if (setIn === -1 || setIn < chosenIn || faults.has(key)) continue;
-      faults.set(key, `${layers[setIn]!.source}: ${key} is never read ${when}; leave it out`);
+      faults.set(key, `${layers[setIn]!.source}: ${key} is not read ${when}; leave it out`);
     }
   }
   return [...faults.values()];

@@ -4,11 +4,13 @@
  * - Without a token in the config (allowed on loopback only) the gate makes one. A file of the run's folder holds it while the run
  *   goes on; only the file's owner can read it.
  */
+
 import { randomBytes } from "node:crypto";
 import { rmSync, writeFileSync } from "node:fs";
 import { join as joinPath } from "node:path";
 import { realClock } from "../clock.ts";
 import { type RunConfig, withoutSecrets } from "../config/config.ts";
+import { heartbeatMs } from "../config/machine.ts";
 import type { JoinSettings } from "../process/join.ts";
 import { type ActorView, type Messages, PROTOCOL_VERSION, type Tell } from "../protocol.ts";
 import { Guests } from "../supervisor/guests.ts";
@@ -17,6 +19,7 @@ import { anyBeside, isBroker } from "../transport/address.ts";
 import { welcoming } from "../transport/handshake.ts";
 import { readPem, type ServerTls } from "../transport/tls.ts";
 import type { Listener, Problem, Transport } from "../transport/transport.ts";
+import { TRANSPORT_LIMITS } from "../transport/transport.ts";
 import { Gate, GUEST_ROLES, type JoinToken } from "./gate.ts";
 
 export interface OpenGateOptions {
@@ -56,14 +59,14 @@ const LEAVE_MS = 2000;
 /** @throws {Error} in one line, if it cannot listen there, or a certificate cannot be read */
 export async function openGate(listen: string, options: OpenGateOptions): Promise<OpenGate> {
   const { run, folder, config, transport, actorsToken, firstMessages, envServersChanged, event, report } = options;
-  const { heartbeatMs, heartbeatDeadlineMs, progressDeadlineMs, logLevel } = config.supervisor;
-  const { frameBytesMax, queuedBytesMax } = config.transport;
+  const { heartbeatDeadlineMs, progressDeadlineMs, logLevel } = config.supervisor;
+  const beatMs = heartbeatMs(config.supervisor);
   const tls = listen.startsWith("wss:") ? tlsOf(config.join) : null;
   const { joinTokens, newToken } = joinTokensOf(config.join);
   const onBroker = isBroker(config.transport.listen);
   const guests = new Guests({
     clock: realClock,
-    heartbeatMs,
+    heartbeatMs: beatMs,
     heartbeatDeadlineMs,
     progressDeadlineMs,
     firstMessages,
@@ -86,8 +89,7 @@ export async function openGate(listen: string, options: OpenGateOptions): Promis
       tls,
       joinTokens,
       actorsToken,
-      frameBytesMax,
-      queuedBytesMax,
+      ...TRANSPORT_LIMITS,
       report,
       clock: realClock,
       connectionsMax: config.join.connectionsMax,
@@ -96,10 +98,9 @@ export async function openGate(listen: string, options: OpenGateOptions): Promis
       joinSettings: (role): JoinSettings => ({
         protocol: PROTOCOL_VERSION,
         run,
-        heartbeatMs,
+        heartbeatMs: beatMs,
         logLevel,
-        frameBytesMax,
-        queuedBytesMax,
+        ...TRANSPORT_LIMITS,
         config: withoutSecrets(config),
         broker: onBroker ? { supervisor: listeners.get(role)!.address, token: actorsToken } : null,
       }),

@@ -1,8 +1,10 @@
 /** The learner as one actor of a run: trainer thread, dispatcher, weights, checkpoints, and the training that uses them. */
+
 import { join } from "node:path";
 import { layParameters } from "../../model/policy/parameters.ts";
 import type { ActorContext, ActorKind, Running } from "../actor.ts";
 import type { RunConfig } from "../config/config.ts";
+import { askDeadlineMs } from "../config/rollout.ts";
 import type { MetricName } from "../metrics/metrics.ts";
 import { Reporter } from "../metrics-sink/reporter.ts";
 import { lessonsOf } from "../play/envs-of-run.ts";
@@ -180,7 +182,7 @@ function connectReporter(config: RunConfig, context: ActorContext, ports: Learne
   const reporter: Reporter = new Reporter({
     actor,
     ...ports.reporterLimits,
-    askDeadlineMs: config.transport.askDeadlineMs,
+    askDeadlineMs: askDeadlineMs(config),
     sink: () => sink.peer(),
     clock,
     retryMs: RETRY_MS,

@@ -9,7 +9,8 @@ import type { Env, EpisodeRules, Seeds } from "../../envs/env.ts";
 import { openEpisode } from "../../envs/episode.ts";
 import { envTag } from "../../envs/registry.ts";
 import { type EnvTag, TagError } from "../../envs/tag.ts";
-import type { EnvConfig, PromptConfig, RolloutConfig } from "../config/rollout.ts";
+import type { EnvConfig, PromptConfig } from "../config/env.ts";
+import type { RolloutConfig } from "../config/rollout.ts";
 
 export interface PlayedEnv {
   readonly name: string;

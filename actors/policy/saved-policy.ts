@@ -14,6 +14,7 @@ import type { ModelConfig } from "../../model/policy/transformer.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
 import { latestCheckpoint, loadCheckpoint, type Skipped } from "../checkpoint/checkpoint.ts";
 import { RunConfig } from "../config/config.ts";
+import { upgraded } from "../config/renamed.ts";
 import { samplerEngine, thisMachine } from "../engine/choice.ts";
 import { describeError } from "../errors.ts";
 import type { Remote } from "../process/worker-rpc.ts";
@@ -30,7 +31,7 @@ export function readRunConfig(folder: string): RunConfig {
   const file = join(folder, "config.json");
   if (!existsSync(file)) throw new Error(`no run in ${folder}: there is no config.json`);
   try {
-    return RunConfig.parse(JSON.parse(readFileSync(file, "utf8")));
+    return RunConfig.parse(upgraded(JSON.parse(readFileSync(file, "utf8"))));
   } catch (error) {
     const why =
       error instanceof z.ZodError ? z.prettifyError(error).replaceAll(/\s*\n\s*/g, " ") : describeError(error);

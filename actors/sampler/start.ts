@@ -1,7 +1,9 @@
 /** A sampler as one actor of a run. */
+
 import type { EnvTag } from "../../envs/tag.ts";
 import type { ActorContext, ActorKind, Running } from "../actor.ts";
 import type { RunConfig } from "../config/config.ts";
+import { askDeadlineMs } from "../config/rollout.ts";
 import { samplerEngine, thisMachine } from "../engine/choice.ts";
 import type { Meter } from "../metrics/meter.ts";
 import { tagOf } from "../play/envs-of-run.ts";
@@ -45,7 +47,7 @@ export const sampler = {
     } as const;
     const envServers = new EnvServers({
       connect: (url, handler) => connectForever({ ...common, address: () => url, handler }),
-      waitMsMax: config.transport.askDeadlineMs,
+      waitMsMax: askDeadlineMs(config),
       clock,
     });
     const tags = new Map<string, EnvTag>();
@@ -64,7 +66,7 @@ export const sampler = {
         tags.set(name, tag);
         return tag;
       },
-      askDeadlineMs: config.transport.askDeadlineMs,
+      askDeadlineMs: askDeadlineMs(config),
       fail: context.fail,
     });
     meter.depth("queue/playing", () => player.playing);

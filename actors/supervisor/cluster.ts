@@ -2,19 +2,23 @@
  * A run on one machine: the supervisor and its actors, each a process. Knows which actors to start and their addresses, not what
  * they do. After the run no weights are left in shared memory, even if a learner was killed.
  */
+
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { realClock } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
+import { heartbeatMs } from "../config/machine.ts";
 import { type OpenGate, openGate } from "../gate/open.ts";
 import type { RunActorSettings } from "../process/run-actor.ts";
 import type { ActorView } from "../protocol.ts";
 import { createTransport } from "../transport/create.ts";
 import type { Problem } from "../transport/transport.ts";
+import { TRANSPORT_LIMITS } from "../transport/transport.ts";
 import { isAlive, sweep, weightsFolder } from "../weights/files.ts";
 import { AddressBook, actorsOf } from "./roster.ts";
 import { bunSpawner } from "./spawner.ts";
 import type { RunEnd, SupervisorEvent } from "./supervision.ts";
+import { CHILD_TIMES } from "./supervision.ts";
 import { Supervisor } from "./supervisor.ts";
 
 export interface ClusterOptions {
@@ -39,7 +43,6 @@ export async function startCluster({ run, folder, config, event, output }: Clust
   const { supervisor: limits, transport: wire } = config;
   const token = wire.token ?? randomBytes(24).toString("base64url");
   const addresses = new AddressBook();
-  const { frameBytesMax, queuedBytesMax } = wire;
   const report = ({ kind, peer, detail, stack }: Problem) =>
     output(
       "supervisor",
@@ -51,17 +54,19 @@ export async function startCluster({ run, folder, config, event, output }: Clust
         stack,
       }),
     );
-  const transport = createTransport("routed", { clock: realClock, token, frameBytesMax, queuedBytesMax, report });
+  const transport = createTransport("routed", { clock: realClock, token, ...TRANSPORT_LIMITS, report });
   const supervisor: Supervisor = new Supervisor({
     run,
     token,
     clock: realClock,
     spawner: bunSpawner,
+    ...CHILD_TIMES,
     ...limits,
+    heartbeatMs: heartbeatMs(limits),
     event,
     output,
     transport,
-    limits: { logLevel: limits.logLevel, frameBytesMax, queuedBytesMax },
+    limits: { logLevel: limits.logLevel, ...TRANSPORT_LIMITS },
     onReady(child, url) {
       addresses.add(child, supervisor.children.find(({ name }) => name === child)!.role, url);
       tellRoster();

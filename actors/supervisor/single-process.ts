@@ -6,6 +6,7 @@
  * - The run ends once, and only when every actor has left: first the one that finished by itself, then the others in the reverse
  *   order of their start. No timer outlives the run.
  */
+
 import { randomBytes } from "node:crypto";
 import type { ActorKind, Running } from "../actor.ts";
 import { type Clock, realClock } from "../clock.ts";
@@ -19,6 +20,7 @@ import { type ActorView, STARTING } from "../protocol.ts";
 import { sampler } from "../sampler/start.ts";
 import { createTransport } from "../transport/create.ts";
 import { MemoryNetwork } from "../transport/memory.ts";
+import { TRANSPORT_LIMITS } from "../transport/transport.ts";
 import { ACTORS_EVERY_MS, type Cluster, type ClusterOptions } from "./cluster.ts";
 import { type ActorRole, AddressBook, actorsOf } from "./roster.ts";
 import type { RunEnd } from "./supervision.ts";
@@ -138,13 +140,11 @@ class SingleProcess implements Cluster {
   }
 
   #transport(actor: Actor) {
-    const { frameBytesMax, queuedBytesMax } = this.#options.config.transport;
     return createTransport("memory", {
       network: this.#network,
       clock: this.#time.clock,
       token: this.#token,
-      frameBytesMax,
-      queuedBytesMax,
+      ...TRANSPORT_LIMITS,
       report: ({ kind, detail, ...where }) => actor.log.warning(`peer.${kind}`, detail, where),
       received(type) {
         actor.lastMessage = type;

@@ -6,9 +6,10 @@
  * - Each rung is taken once, in order, and has `settleUpdates` to act before the next.
  * - The detector compares with the start of the run, so it starts again after a roll-back.
  */
-import { STOP_START, type StopPoint, type StopState, watchForStop } from "../../model/health/early-stop.ts";
+import { STOP_RULE, STOP_START, type StopPoint, type StopState, watchForStop } from "../../model/health/early-stop.ts";
 import {
   echoTrap,
+  TRAP_RULE,
   TRAP_START,
   type TrapPoint,
   type TrapState,
@@ -74,8 +75,8 @@ export interface Checkup {
 
 /** Judge one more update. */
 export function checkup(before: HealthState, measured: Measured, config: HealthConfig): Checkup {
-  const { state: trap, verdict, reasons: alarms } = echoTrap(before.trap, measured, config.trap);
-  const { state: stops, stop } = watchForStop(before.stops, stopPoint(measured), config.stops);
+  const { state: trap, verdict, reasons: alarms } = echoTrap(before.trap, measured, { ...TRAP_RULE, ...config.trap });
+  const { state: stops, stop } = watchForStop(before.stops, stopPoint(measured), { ...STOP_RULE, ...config.stops });
   const settling = Math.max(0, before.settling - 1);
   const reasons = alarms.map(({ text }) => text).join("; ");
   const notices: HealthNotice[] = [];
@@ -98,7 +99,7 @@ function climb(state: HealthState, reasons: string, config: HealthConfig): { sta
   const bad = verdict === "collapsed" || (verdict === "warning" && config.interveneAt === "warning");
   const rung = bad && settling === 0 ? config.ladder[state.taken] : undefined;
   if (rung === undefined) return { state, due: null };
-  const { control, text } = controlAfter(rung, state.control, config);
+  const { control, text } = controlAfter(rung, state.control);
   const taken = state.taken + 1;
   const why = `${rung} (rung ${taken} of ${config.ladder.length}): ${text}; ${verdict}: ${reasons}`;
   return {

@@ -4,7 +4,7 @@
  */
 import type { FilterRule } from "../../model/learn/filter/filter.ts";
 import type { UpdateSettings } from "../../model/learn/update/types.ts";
-import type { HealthConfig, Rung } from "../config/health.ts";
+import type { Rung } from "../config/health.ts";
 
 /** The sum of all rungs taken. Saved with every checkpoint. */
 export interface Control {
@@ -21,29 +21,35 @@ export interface Control {
 
 export const CONTROL_START: Control = { filter: 1, entropy: 0, kl: 0, stepSize: 1, round: 0 };
 
+/** What each rung changes. */
+const FILTER_FACTOR = 0.5;
+const ENTROPY_STEP = 0.003;
+const KL_STEP = 0.01;
+const STEP_SIZE_FACTOR = 0.5;
+
 /** The control after a rung, and a text that says what changed. */
-export function controlAfter(rung: Rung, control: Control, config: HealthConfig): { control: Control; text: string } {
+export function controlAfter(rung: Rung, control: Control): { control: Control; text: string } {
   switch (rung) {
     case "tighten-filter": {
-      const filter = control.filter * config.filterFactor;
+      const filter = control.filter * FILTER_FACTOR;
       return {
         control: { ...control, filter },
         text: `the filter keeps ${show(filter)} of the groups it would keep`,
       };
     }
     case "raise-entropy": {
-      const entropy = control.entropy + config.entropyStep;
+      const entropy = control.entropy + ENTROPY_STEP;
       return {
         control: { ...control, entropy },
         text: `the entropy coefficient is raised by ${show(entropy)} in all`,
       };
     }
     case "raise-kl": {
-      const kl = control.kl + config.klStep;
+      const kl = control.kl + KL_STEP;
       return { control: { ...control, kl }, text: `the KL coefficient is raised by ${show(kl)} in all` };
     }
     case "lower-step-size": {
-      const stepSize = control.stepSize * config.stepSizeFactor;
+      const stepSize = control.stepSize * STEP_SIZE_FACTOR;
       return { control: { ...control, stepSize }, text: `the step size is ${show(stepSize)} of what it would be` };
     }
     case "roll-back":

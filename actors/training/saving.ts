@@ -5,6 +5,7 @@
  *   written. While they cannot be stored no checkpoint is written, except the last one.
  * - A failed checkpoint is a warning and training continues; if the last one fails, the run fails.
  */
+import { TRAP_RULE } from "../../model/health/echo-trap/echo-trap.ts";
 import { CheckpointError } from "../checkpoint/checkpoint.ts";
 import type { HealthConfig } from "../config/health.ts";
 import { RunError } from "../errors.ts";
@@ -13,10 +14,10 @@ import { isWell } from "./health.ts";
 import { advance, type Progress } from "./progress.ts";
 
 /** A verdict comes only after a sign has lasted; a fall in validation success shows earlier that a policy is no target to roll back to. */
-function hasFallen({ validated, best }: Progress, { successShare, successFall }: HealthConfig["trap"]): boolean {
+function hasFallen({ validated, best }: Progress, { successFall }: HealthConfig["trap"]): boolean {
   if (validated === null || best === null) return false;
   const fall = best.success - validated.success;
-  return validated.success < successShare * best.success && fall >= successFall;
+  return validated.success < TRAP_RULE.successShare * best.success && fall >= successFall;
 }
 
 /** Time for the sink to store the episodes reported so far. A sink that died is restarted within it. */

@@ -11,6 +11,17 @@ import { limitsOf } from "./warm-start.ts";
 
 type LearnerConfig = RunConfig["learner"];
 
+/** GiGPO: weight of the comparison of turns that began in the same state; the paper's value. */
+const GIGPO_TURN_WEIGHT = 1;
+/** Taken off the share of the sum that top_p, linear, must reach; RAGEN-2's value. */
+const TOP_P_EPSILON = 0.01;
+/** Last share of a reply's tokens over which overlong shaping grows; DAPO's value. */
+const OVERLONG_MARGIN = 0.2;
+/** Weight of the value loss where the critic shares the policy's network. */
+const SHARED_CRITIC_COEFFICIENT = 0.5;
+/** Trajectories over which the adaptive KL control acts; verl's value. */
+const KL_HORIZON = 10_000;
+
 export const needsCritic = ({ estimator }: LearnerConfig): boolean => CRITIC_KINDS.includes(estimator);
 
 /** True if the critic has a network of its own. */
@@ -65,7 +76,7 @@ function estimatorOf({ estimator, gamma, lambda, gammaTurn, rewardAt, gigpo }: L
     case "reinforce++":
       return { kind: estimator, gamma, rewardAt };
     case "gigpo":
-      return { kind: estimator, gammaTurn, turnWeight: gigpo.turnWeight, normalize: gigpo.normalise };
+      return { kind: estimator, gammaTurn, turnWeight: GIGPO_TURN_WEIGHT, normalize: gigpo.normalize };
     case "grpo":
     case "dr-grpo":
     case "rloo":
@@ -81,14 +92,14 @@ function ruleOf({ loss, clipLow, clipHigh, dualClip }: LearnerConfig): PolicyRul
 }
 
 export function filterRule(filter: LearnerConfig["filter"]): FilterRule {
-  const { strategy, value, order, metric, includeZero, mode, epsilon } = filter;
+  const { strategy, value, order, metric, includeZero, mode } = filter;
   switch (strategy) {
     case "all":
       return { strategy };
     case "top_ratio":
       return { strategy, ratio: value, type: order === "largest" ? "std" : "std_rev" };
     case "top_p":
-      return { strategy, value, metric, order, includeZero, mode, epsilon };
+      return { strategy, value, metric, order, includeZero, mode, epsilon: TOP_P_EPSILON };
     case "top_k":
     case "top_k_abs":
     case "min_p":
@@ -99,14 +110,14 @@ export function filterRule(filter: LearnerConfig["filter"]): FilterRule {
 }
 
 function overlongOf({ learner: { overlong }, rollout: { replyTokensMax } }: RunConfig): UpdateSettings["overlong"] {
-  const { weight, margin } = overlong;
-  return weight === 0 ? null : { weight, tokensMax: replyTokensMax, margin: margin * replyTokensMax };
+  const { weight } = overlong;
+  return weight === 0 ? null : { weight, tokensMax: replyTokensMax, margin: OVERLONG_MARGIN * replyTokensMax };
 }
 
 function criticOf(critic: LearnerConfig["critic"], optimizer: AdamWSettings): CriticSettings {
-  const { backbone, valueClip, learningRate, coefficient } = critic;
+  const { backbone, valueClip, learningRate } = critic;
   return backbone === "shared"
-    ? { backbone, valueClip, coefficient }
+    ? { backbone, valueClip, coefficient: SHARED_CRITIC_COEFFICIENT }
     : { backbone, valueClip, optimizer: { ...optimizer, learningRate } };
 }
 
@@ -125,11 +136,11 @@ function decay({ decay, updates }: LearnerConfig, update: number): number {
  * @param measured  KL of this update; a value that is not finite is ignored, because it would stay in the coefficient
  */
 export function steeredKl(
-  { control, target, horizon }: LearnerConfig["kl"],
+  { control, target }: LearnerConfig["kl"],
   coefficient: number,
   measured: number | undefined,
   trajectories: number,
 ): number {
   if (measured === undefined || !Number.isFinite(measured) || control === "fixed") return coefficient;
-  return controlKl({ kind: "adaptive", coefficient, target, horizon }, measured, trajectories).coefficient;
+  return controlKl({ kind: "adaptive", coefficient, target, horizon: KL_HORIZON }, measured, trajectories).coefficient;
 }

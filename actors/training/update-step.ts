@@ -37,6 +37,9 @@ export interface StepResult {
 /** What training on an update's episodes gives. */
 type Trained = Omit<StepResult, "tokens">;
 
+/** The run ends after this many updates in a row whose gradient is not finite: its policy would never change again. */
+const BROKEN_UPDATES_MAX = 5;
+
 export class UpdateStep {
   readonly #context: TrainingContext;
   readonly #interruption: Interruption;
@@ -152,7 +155,7 @@ export class UpdateStep {
 
   #checkGradient(result: UpdateResult, update: number): void {
     this.#brokenInARow = hasBrokenGradient(result) ? this.#brokenInARow + 1 : 0;
-    if (this.#brokenInARow < this.#context.config.learner.brokenUpdatesMax) return;
+    if (this.#brokenInARow < BROKEN_UPDATES_MAX) return;
     throw new RunError(
       `${this.#brokenInARow} updates in a row had no finite gradient; update ${update + 1}: ${result.skipped}`,
     );

@@ -15,6 +15,7 @@ import { initialize, type Parameters } from "../../model/policy/parameters.ts";
 import type { ModelConfig } from "../../model/policy/transformer.ts";
 import { sequence } from "../../model/rng.ts";
 import type { RunConfig } from "../config/config.ts";
+import { WARM_START_FIRST_SEED } from "../config/model.ts";
 import { describeError } from "../errors.ts";
 import type { TrainerMethods } from "../learner/trainer.ts";
 import type { Meter } from "../metrics/meter.ts";
@@ -86,7 +87,7 @@ export async function warmStart(context: WarmStartContext): Promise<WarmStartRes
   const { stages } = config.warmStart;
   for (const [index, stage] of stages.entries()) {
     await trainer.resetOptimizer();
-    const boards = { first: config.warmStart.firstSeed, count: config.warmStart.boards };
+    const boards = { first: WARM_START_FIRST_SEED, count: config.warmStart.boards };
     const stream = new Demonstrations(context.demonstrations, stage, boards, stage.batch, config.seed, stage.name);
     let loss = 0;
     let since = 0;
@@ -159,7 +160,8 @@ export const limitsOf = ({ microTokensMax }: RunConfig["learner"]) => ({
 
 /** Of all that decides the result. */
 function digestOf({ config, model, engine, demonstrations }: WarmStartContext): string {
-  const { cacheDir: _, ...settings } = config.warmStart;
+  const { enabled, boards, stages } = config.warmStart;
+  const settings = { enabled, boards, firstSeed: WARM_START_FIRST_SEED, stages };
   const { lessons, context, dialogue } = demonstrations;
   const taught = lessons.map(({ tag, rules }) => [tag.tag, tag.config, rules]);
   const shown = [context.layout, context.compat, context.context, context.contextTurnsMax, context.overflow];

@@ -65,6 +65,9 @@ export interface Problem {
   readonly stack?: string;
 }
 
+/** Limits of a run's connections. A larger message closes its connection; so does a peer that leaves more bytes unread. */
+export const TRANSPORT_LIMITS = { frameBytesMax: 64 * 2 ** 20, queuedBytesMax: 256 * 2 ** 20 } as const;
+
 export interface TransportOptions {
   readonly clock: Clock;
   /** Shared secret. */

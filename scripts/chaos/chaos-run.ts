@@ -23,7 +23,7 @@ const config = (seed: number, warmStarts: string) => ({
   validate: { episodes: 16, everyUpdates: 50 },
   checkpoint: { everyUpdates: 5, keep: 3 },
   metrics: { port: 0 },
-  supervisor: { heartbeatMs: 200, heartbeatDeadlineMs: 4000, restartsMax: 1000 },
+  supervisor: { heartbeatDeadlineMs: 4000, restartsMax: 1000 },
   warmStart: {
     boards: 100,
     cacheDir: warmStarts,

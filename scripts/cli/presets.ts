@@ -4,7 +4,8 @@
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { composeRunConfig, type RunConfig, runKeys } from "../../actors/config/config.ts";
+import { composeRunConfig } from "../../actors/config/compose.ts";
+import { type RunConfig, runKeys } from "../../actors/config/config.ts";
 import { ConfigError } from "../../actors/config/error.ts";
 import { type Layer, merge, oneValue, parseLayer } from "../../actors/config/layers.ts";
 import { messageOf } from "../../actors/errors.ts";

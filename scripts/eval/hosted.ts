@@ -1,7 +1,8 @@
 /** The hosted models of `bun run eval`: from what was typed to episodes played by `openai:MODEL` or `anthropic:MODEL`. */
 
 import { realClock } from "../../actors/clock.ts";
-import { composeRunConfig, type RunConfig } from "../../actors/config/config.ts";
+import { composeRunConfig } from "../../actors/config/compose.ts";
+import type { RunConfig } from "../../actors/config/config.ts";
 import type { Layer } from "../../actors/config/layers.ts";
 import { HostedClient, type Usage } from "../../actors/evaluate/hosted/client.ts";
 import { evaluateHosted } from "../../actors/evaluate/hosted/play-hosted.ts";

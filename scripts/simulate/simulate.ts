@@ -3,7 +3,8 @@
  * processes and the policy's arithmetic are simulated. Processes are killed and frozen, connections cut and stalled, the disk
  * fills up, bytes change. After every event the invariants are checked.
  */
-import { composeRunConfig, type RunConfig } from "../../actors/config/config.ts";
+import { composeRunConfig } from "../../actors/config/compose.ts";
+import type { RunConfig } from "../../actors/config/config.ts";
 import { envServer } from "../../actors/env-server/start.ts";
 import { learner } from "../../actors/learner/start.ts";
 import { isMetricName, metric } from "../../actors/metrics/metrics.ts";
@@ -12,6 +13,7 @@ import { Store } from "../../actors/metrics-sink/store.ts";
 import { sampler } from "../../actors/sampler/start.ts";
 import { AddressBook, actorsOf } from "../../actors/supervisor/roster.ts";
 import type { RunEnd } from "../../actors/supervisor/supervision.ts";
+import { CHILD_TIMES } from "../../actors/supervisor/supervision.ts";
 import { Supervisor } from "../../actors/supervisor/supervisor.ts";
 import { SimulatedDisk } from "./disk.ts";
 import { FAULT_KINDS, type FaultKind, Faults } from "./faults.ts";
@@ -67,8 +69,7 @@ function configOf({ mode, faults, defect }: Simulation, world: World): RunConfig
         learner: { updates: 5, mode, ...(mode === "async" ? { stalenessMax } : {}), filter: { strategy: "all" } },
         validate: { episodes: 3, everyUpdates: 2 },
         checkpoint: { everyUpdates: 1, keep: 2 },
-        transport: { askDeadlineMs: 1500 },
-        supervisor: { heartbeatMs: 200, heartbeatDeadlineMs: 2000, progressDeadlineMs: 20_000, restartsMax: 10_000 },
+        supervisor: { heartbeatDeadlineMs: 2000, progressDeadlineMs: 20_000, restartsMax: 10_000 },
       },
     },
   ]);
@@ -205,7 +206,9 @@ async function startSupervisor(
     token: "",
     clock: life.clock,
     spawner,
+    ...CHILD_TIMES,
     ...config.supervisor,
+    heartbeatMs: 200,
     transport: network.transport(life),
     limits: { logLevel: "info", frameBytesMax: 1 << 20, queuedBytesMax: 4 << 20 },
     event: (event) => world.note(`supervisor: ${event.kind} ${event.child}`),

@@ -45,11 +45,11 @@ const usage: [string[], string][] = [
   ],
   [
     ["--engine", "eager", "--device", "cuda"],
-    "--device cuda: engine.device: engine eager computes on the CPU; for cuda choose engine auto",
+    "--device cuda: engine.device: engine eager computes on the CPU only; for cuda, set engine.name to auto",
   ],
   [
     ["--engine", "tensorflow", "--device", "webgpu"],
-    "--device webgpu: engine.device: engine tensorflow computes on cpu or cuda; for webgpu choose engine compiled or auto",
+    "--device webgpu: engine.device: engine tensorflow computes on cpu or cuda; for webgpu, set engine.name to compiled or auto",
   ],
   [
     ["--config", "/nowhere.yaml"],
@@ -88,7 +88,7 @@ describe("asked wrongly", () => {
     const message = "--updates 3: a resumed run keeps its config, except for metrics.*, transport.* and join.*";
     expect({ code, err }).toEqual({ code: 2, err: `error: ${message}\n` });
     const open = await command(["cluster", "--resume", folder, "--metrics.host=0.0.0.0"]);
-    expect([open.code, open.err]).toEqual([2, expect.stringContaining("metrics.token must be set")]);
+    expect([open.code, open.err]).toEqual([2, expect.stringContaining("set metrics.token")]);
   });
 });
 

@@ -124,7 +124,7 @@ describe("what was typed wrong is refused in one line, with exit code 2", () => 
     [["--learner.gradClip=big"], '--learner.gradClip=big: learner.gradClip takes number, got "big"'],
     [
       ["--learner.kl=1"],
-      "--learner.kl=1: learner.kl is a section; set one of coefficient, place, estimator, control, target, horizon",
+      "--learner.kl=1: learner.kl is a section; set one of coefficient, place, estimator, control, target",
     ],
     [
       ["--engine", "compield"],
@@ -133,10 +133,7 @@ describe("what was typed wrong is refused in one line, with exit code 2", () => 
     [["--sampler.slots=0"], "--sampler.slots=0: sampler.slots: Too small: expected number to be >0, got 0"],
     [["--metrics.port=70000"], "--metrics.port=70000: metrics.port: Too big: expected number to be <=65535, got 70000"],
     [["--warmStart.stages.2.steps=1"], "--warmStart.stages.2.steps=1: no item 2 in a list of 2; the first is 0"],
-    [
-      ["--learner.lambda=0.9"],
-      "--learner.lambda=0.9: learner.lambda is never read by the estimator grpo; leave it out",
-    ],
+    [["--learner.lambda=0.9"], "--learner.lambda=0.9: learner.lambda is not read by the estimator grpo; leave it out"],
   ])("%j", async (args, line) => {
     expect(await refused(...args)).toEqual({ code: 2, out: "", lines: [`error: ${line}`] });
   });

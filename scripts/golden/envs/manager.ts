@@ -1,7 +1,8 @@
 /** H7: several episodes side by side, from seeds to metrics. */
 
 import { z } from "zod";
-import { composeRunConfig, type RunConfig } from "../../../actors/config/config.ts";
+import { composeRunConfig } from "../../../actors/config/compose.ts";
+import type { RunConfig } from "../../../actors/config/config.ts";
 import { trainingTickets, validationTickets } from "../../../actors/training/tickets-to-play.ts";
 import type { EpisodeRules, Game, LocalEnv, Turn } from "../../../envs/env.ts";
 import { openEpisode } from "../../../envs/episode.ts";

@@ -6,7 +6,7 @@ import { Database } from "bun:sqlite";
 import { afterAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { ALGORITHM_NAMES } from "../../../actors/config/algorithms.ts";
-import { composeRunConfig } from "../../../actors/config/config.ts";
+import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { type Layer, parseLayer } from "../../../actors/config/layers.ts";
 import { needsCritic } from "../../../actors/training/update-settings.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";

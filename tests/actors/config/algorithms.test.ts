@@ -1,7 +1,8 @@
 /** The names of algorithms: what they stand for, what lies over them, and that no key is set which they do not read. */
 import { describe, expect, test } from "bun:test";
 import { ALGORITHM_NAMES } from "../../../actors/config/algorithms.ts";
-import { composeRunConfig, runKeys } from "../../../actors/config/config.ts";
+import { composeRunConfig } from "../../../actors/config/compose.ts";
+import { runKeys } from "../../../actors/config/config.ts";
 import { ConfigError } from "../../../actors/config/error.ts";
 import type { Key } from "../../../actors/config/keys.ts";
 import { type Layer, oneValue, parseLayer } from "../../../actors/config/layers.ts";
@@ -123,7 +124,7 @@ describe.each(ALGORITHM_NAMES)("with %s", (name) => {
         if (!(error instanceof ConfigError)) throw error;
         fault = error.message;
       }
-      const refused = fault.startsWith(`flag: ${key.path} is never read`);
+      const refused = fault.startsWith(`flag: ${key.path} is not read`);
       expect({ key: key.path, refused, changed, fault: refused ? "" : fault }).toEqual({
         key: key.path,
         refused: !changed,

@@ -1,8 +1,10 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { composeRunConfig, describeConfig, RunConfig, runKeys, withoutSecrets } from "../../../actors/config/config.ts";
+import { composeRunConfig } from "../../../actors/config/compose.ts";
+import { describeConfig, RunConfig, runKeys, withoutSecrets } from "../../../actors/config/config.ts";
 import { ConfigError } from "../../../actors/config/error.ts";
 import { type Layer, lastToSet, merge, oneValue, parseLayer } from "../../../actors/config/layers.ts";
+import { RENAMED, upgraded } from "../../../actors/config/renamed.ts";
 import { filterRule } from "../../../actors/training/update-settings.ts";
 import type { FilterRule } from "../../../model/learn/filter/filter.ts";
 
@@ -110,11 +112,11 @@ describe("rules across keys", () => {
   test.each([
     [
       "rollout: {groupSize: 1}\nlearner: {filter: {strategy: all}}",
-      "rollout.groupSize: grpo compares episodes within a group, so groupSize must be at least 2; use ppo for groups of 1",
+      "rollout.groupSize: grpo compares episodes within a group, so groupSize must be at least 2; raise it, or use the algorithm ppo",
     ],
     [
       "learner: {mode: async}",
-      "learner.stalenessMax: async mode plays while it learns, so stalenessMax must be at least 1; use sync for strictly on-policy",
+      "learner.stalenessMax: async mode plays while it learns, so stalenessMax must be at least 1; for strictly on-policy, set learner.mode to sync",
     ],
     [
       "env: {tag: SimpelSokoban}",
@@ -122,26 +124,29 @@ describe("rules across keys", () => {
     ],
     [
       "learner: {kl: {coefficient: 0.1, estimator: k1}}",
-      "learner.kl.estimator: as a loss k1 has no gradient on average; use k3, or place: reward, or prompt.compat for RAGEN's own runs",
+      "learner.kl.estimator: as a loss k1 has no gradient on average; use k3, or learner.kl.place reward; prompt.compat allows it for RAGEN's own runs",
     ],
     [
       "learner: {minibatch: 129}",
-      "learner.minibatch: 129 is more than the 128 trajectories of an update (rollout.groups x rollout.groupSize)",
+      "learner.minibatch: 129 is more than the 128 trajectories of an update (rollout.groups x rollout.groupSize); lower it",
     ],
     [
       "rollout: {replyTokensMax: 360}",
-      "rollout.replyTokensMax: a reply of 360 tokens leaves no room for a prompt in rollout.contextTokensMax, 360",
+      "rollout.replyTokensMax: a reply of 360 tokens leaves no room for a prompt in rollout.contextTokensMax, 360; lower it",
     ],
     [
       "prompt: {layout: ragen-v1, context: single_turn}",
-      "prompt.context: ragen-v1 has no message that sums up; take the layout ragen-v2 or compact",
+      "prompt.context: the layout ragen-v1 has no summary message; set prompt.layout to ragen-v2 or compact",
     ],
     [
       "model: {heads: 3, kvHeads: 1}",
-      "model.heads: 3 heads do not split a width of 128 into even parts; rotary positions need them even",
+      "model.heads: 3 heads do not divide a width of 128 into parts of even size, which rotary positions need; change one of them",
     ],
-    ["model: {kvHeads: 3}", "model.kvHeads: 3 does not divide model.heads, 4"],
-    ["learner: {filter: {value: 0.05}}", "learner.filter.value: 0.05 of 16 groups is none; raise it to 0.0625 or more"],
+    ["model: {kvHeads: 3}", "model.kvHeads: 3 does not divide model.heads, 4; change one of them"],
+    [
+      "learner: {filter: {value: 0.05}}",
+      "learner.filter.value: 0.05 of 16 groups is less than one group; raise it to 0.0625 or more",
+    ],
     ["learner: {filter: {value: 4}}", "learner.filter.value: top_ratio takes a share above 0 and up to 1, got 4"],
     [
       "learner: {filter: {strategy: top_k_abs, value: 17}}",
@@ -149,49 +154,54 @@ describe("rules across keys", () => {
     ],
     [
       "validate: {firstSeed: 10100}",
-      "validate.firstSeed: boards 10100 to 10355 meet the warm start's 10000 to 19999; validate on boards of their own",
+      "validate.firstSeed: the seeds 10100 to 10355 overlap the warm start's 10000 to 19999; choose another firstSeed",
     ],
     [
       "validate: {firstSeed: 23199}",
-      "validate.firstSeed: boards 23199 to 23454 meet the rollout's 20000 to 23199; validate on boards of their own",
+      "validate.firstSeed: the seeds 23199 to 23454 overlap the rollout's 20000 to 23199; choose another firstSeed",
     ],
-    ["rollout: {firstSeed: 4294967295}", "rollout.firstSeed: the boards' seeds pass 2^32 - 1; start lower"],
-    [
-      "envServer: {answerMsMax: 30000}",
-      "envServer.answerMsMax: samplers wait 30000 ms for an answer (transport.askDeadlineMs); an env server must give up sooner, got 30000",
-    ],
+    ["rollout: {firstSeed: 4294967295}", "rollout.firstSeed: the last board's seed is above 2^32 - 1; lower it"],
     [
       "supervisor: {heartbeatDeadlineMs: 900}",
-      "supervisor.heartbeatDeadlineMs: 900 ms allows not even 2 heartbeats of 500 ms; raise it",
+      "supervisor.heartbeatDeadlineMs: Too small: expected number to be >=1000, got 900",
     ],
     [
       "metrics: {host: 0.0.0.0}",
-      "metrics.host: 0.0.0.0 can be reached by others, so metrics.token must be set; or keep 127.0.0.1",
+      "metrics.host: 0.0.0.0 can be reached from other machines; set metrics.token, or use 127.0.0.1",
     ],
     [
       "transport: {listen: 'ws://0.0.0.0:0'}",
-      "transport.listen: ws://0.0.0.0:0 can be reached by others; actors of this machine meet on 127.0.0.1, others join at join.listen",
+      "transport.listen: ws://0.0.0.0:0 can be reached from other machines, but only this machine's actors use it; use 127.0.0.1, and join.listen for other machines",
     ],
-    ["join: {listen: nowhere}", "join.listen: nowhere is no address; write ws://HOST:PORT"],
+    ["join: {listen: nowhere}", "join.listen: nowhere is not an address; write ws://HOST:PORT"],
     [
       "join: {listen: 'ws://0.0.0.0:7000'}",
-      "join.listen: ws://0.0.0.0:7000 can be reached by others, so join.token (or samplerToken, envServerToken) must be set; or keep 127.0.0.1",
+      "join.listen: ws://0.0.0.0:7000 can be reached from other machines; set join.token (or samplerToken, envServerToken), or use 127.0.0.1",
     ],
     [
       "join: {listen: 'ws://[::]:7000'}",
-      "join.listen: ws://[::]:7000 can be reached by others, so join.token (or samplerToken, envServerToken) must be set; or keep 127.0.0.1",
+      "join.listen: ws://[::]:7000 can be reached from other machines; set join.token (or samplerToken, envServerToken), or use 127.0.0.1",
     ],
-    ["join: {listen: 'wss://127.0.0.1:0'}", "join.listen: wss:// needs join.certFile and join.keyFile"],
-    ["join: {clientCaFile: ca.pem}", "join.listen: ca.pem is never read without TLS; listen on wss://"],
+    [
+      "join: {listen: 'wss://127.0.0.1:0'}",
+      "join.listen: wss:// needs a certificate; set join.certFile and join.keyFile",
+    ],
+    [
+      "join: {clientCaFile: ca.pem}",
+      "join.listen: ca.pem is not read without TLS; change the address to wss://, or leave the file out",
+    ],
     [
       "join: {token: a-long-enough-token, samplerToken: a-long-enough-token}",
-      "join.token: two of join's tokens are the same, so one of them would allow too much",
+      "join.token: two of join's tokens are equal, so the one for a single role would allow both; make them different",
     ],
     [
       "sampler: {count: 0}\njoin: {listen: null}",
-      "sampler.count: 0 here, and nobody can lend any: join.listen is null",
+      "sampler.count: count is 0 and join.listen is null, so there would be none; raise the count, or set join.listen",
     ],
-    ["sampler: {count: 2000}", "sampler.count: 2000 processes on one machine; join from others instead"],
+    [
+      "sampler: {count: 2000}",
+      "sampler.count: 2000 is more than the 1024 processes allowed on one machine; lower it, and let other machines lend samplers",
+    ],
   ])("%s", (yaml, fault) => {
     const [found, ...further] = faults(layer(yaml));
     expect([found?.replace(/^mine\.yaml: /, ""), further]).toEqual([fault, []]);
@@ -266,32 +276,32 @@ describe("the filter as the algorithm takes it", () => {
   });
 });
 
-describe("a key that nobody would read", () => {
+describe("a key that the run would not read", () => {
   test.each([
-    ["learner: {algorithm: grpo, lambda: 0.9}", "learner.lambda is never read by the estimator grpo; leave it out"],
-    ["learner: {algorithm: ppo, gammaTurn: 0.9}", "learner.gammaTurn is never read by the estimator gae; leave it out"],
+    ["learner: {algorithm: grpo, lambda: 0.9}", "learner.lambda is not read by the estimator grpo; leave it out"],
+    ["learner: {algorithm: ppo, gammaTurn: 0.9}", "learner.gammaTurn is not read by the estimator gae; leave it out"],
     [
       "learner: {stalenessMax: 2}",
-      "learner.stalenessMax is never read in sync mode, where nothing is stale; leave it out",
+      "learner.stalenessMax is not read in sync mode, which has no stale episodes; leave it out",
     ],
     [
       "learner: {kl: {estimator: k2}}",
-      "learner.kl.estimator is never read while learner.kl.coefficient is 0; leave it out",
+      "learner.kl.estimator is not read while learner.kl.coefficient is 0; leave it out",
     ],
     [
       "learner: {kl: {coefficient: 0.1, target: 1}}",
-      "learner.kl.target is never read by the fixed controller; leave it out",
+      "learner.kl.target is not read while learner.kl.control is fixed; leave it out",
     ],
     [
       "learner: {filter: {strategy: all, value: 0.5}}",
-      "learner.filter.value is never read while learner.filter.strategy is all; leave it out",
+      "learner.filter.value is not read while learner.filter.strategy is all; leave it out",
     ],
     [
       "learner: {rewardNormalization: {grouping: batch}}",
-      "learner.rewardNormalization.grouping is never read by the method identity; leave it out",
+      "learner.rewardNormalization.grouping is not read by the method identity; leave it out",
     ],
-    ["prompt: {contextTurnsMax: 3}", "prompt.contextTurnsMax is never read in the full context; leave it out"],
-    ["warmStart: {enabled: false, boards: 5}", "warmStart.boards is never read without a warm start; leave it out"],
+    ["prompt: {contextTurnsMax: 3}", "prompt.contextTurnsMax is not read in the full context; leave it out"],
+    ["warmStart: {enabled: false, boards: 5}", "warmStart.boards is not read without a warm start; leave it out"],
   ])("is refused: %s", (yaml, fault) => {
     expect(faults(layer(yaml))).toEqual([`mine.yaml: ${fault}`]);
   });
@@ -301,11 +311,48 @@ describe("a key that nobody would read", () => {
     const choice = oneValue("--learner.algorithm=grpo", "learner.algorithm", "grpo");
     expect(faults(preset, choice)).toEqual([]);
     expect(faults(preset, choice, oneValue("--learner.gamma=1", "learner.gamma", 1))).toEqual([
-      "--learner.gamma=1: learner.gamma is never read by the estimator grpo; leave it out",
+      "--learner.gamma=1: learner.gamma is not read by the estimator grpo; leave it out",
     ]);
   });
 
   test("may be set where it is read", () => {
     expect(faults(layer("learner: {algorithm: ppo, lambda: 0.9, mode: async, stalenessMax: 2}"))).toEqual([]);
+  });
+});
+
+describe("a key of an earlier version", () => {
+  test.each([
+    ["learner: {algorithm: gigpo, gigpo: {normalise: mean}}", "learner.gigpo.normalise is now learner.gigpo.normalize"],
+    ["health: {filterFactor: 0.25}", "health.filterFactor is removed: it is always 0.5; leave it out"],
+    [
+      "transport: {askDeadlineMs: 30000}",
+      "transport.askDeadlineMs is removed: it is 1.2 times envServer.answerMsMax; leave it out",
+    ],
+  ])("is refused in one line: %s", (yaml, fault) => {
+    expect(faults(layer(yaml))).toEqual([`mine.yaml: ${fault}`]);
+    const [path] = fault.split(" ");
+    expect(() => runKeys.value(path!, "1")).toThrow(new ConfigError(fault));
+  });
+
+  test("is none of today's, and a new name is one", () => {
+    const today = runKeys.paths();
+    for (const [path, fate] of Object.entries(RENAMED)) {
+      expect(today).not.toContain(path);
+      if ("to" in fate) expect(today).toContain(fate.to);
+    }
+  });
+
+  test("is read in the config of a recorded run, unless its value was another than today's", () => {
+    const stored = {
+      learner: { gigpo: { normalise: "mean", turnWeight: 1 }, brokenUpdatesMax: 5 },
+      health: { filterFactor: 0.25 },
+      supervisor: { heartbeatMs: 200 },
+    };
+    expect(upgraded(stored)).toEqual({
+      learner: { gigpo: { normalize: "mean" } },
+      health: { filterFactor: 0.25 },
+      supervisor: {},
+    });
+    expect(stored.learner.gigpo.normalise).toBe("mean");
   });
 });

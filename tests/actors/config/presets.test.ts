@@ -2,7 +2,8 @@
 import { describe, expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { composeRunConfig, type RunConfig, runKeys } from "../../../actors/config/config.ts";
+import { composeRunConfig } from "../../../actors/config/compose.ts";
+import { type RunConfig, runKeys } from "../../../actors/config/config.ts";
 import { type Layer, merge, oneValue, parseLayer } from "../../../actors/config/layers.ts";
 
 const configs = join(import.meta.dir, "../../../configs");

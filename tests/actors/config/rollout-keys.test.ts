@@ -1,7 +1,7 @@
 /** Every key of env, prompt and rollout acts on an episode: from the config, through tickets and a real env server, to its outcome. */
 
 import { describe, expect, test } from "bun:test";
-import { composeRunConfig } from "../../../actors/config/config.ts";
+import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { EnvServer } from "../../../actors/env-server/env-server.ts";
 import { episodeOpener, tagOf } from "../../../actors/play/envs-of-run.ts";
 import { playEpisode, rulesOf } from "../../../actors/play/play-episode.ts";

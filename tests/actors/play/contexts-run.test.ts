@@ -3,7 +3,8 @@
 import { Database } from "bun:sqlite";
 import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
-import { composeRunConfig, type RunConfig } from "../../../actors/config/config.ts";
+import { composeRunConfig } from "../../../actors/config/compose.ts";
+import type { RunConfig } from "../../../actors/config/config.ts";
 import { episodeRules, tagOf } from "../../../actors/play/envs-of-run.ts";
 import { type ChatMessage, chatsOf } from "../../../actors/record/chat-lines.ts";
 import { RecordedRun } from "../../../actors/record/recorded-run.ts";

@@ -1,6 +1,6 @@
 /** One env or a mix: which groups are whose, with which options and budgets, and what cannot be split. */
 import { describe, expect, test } from "bun:test";
-import { composeRunConfig } from "../../../actors/config/config.ts";
+import { composeRunConfig } from "../../../actors/config/compose.ts";
 import {
   envNames,
   envsText,
@@ -107,7 +107,7 @@ describe("an env of a mix", () => {
 test.each([
   [
     { env: { mix: [{ tag: "Bandit" }, { tag: "Bandit" }] } },
-    "env.mix: two envs are called Bandit; give one of them a name of its own",
+    "env.mix: two envs are named Bandit; set a different name for one of them",
   ],
   [{ env: { mix: [{ tag: "Bandits" }] } }, 'env.mix.0.tag: unknown env tag "Bandits"'],
   [{ env: { mix: [{ tag: "Bandit", options: { arms: 3 } }] } }, "env.mix.0.options: options of Bandit"],
@@ -117,23 +117,23 @@ test.each([
   ],
   [
     { env: { tag: "Bandit", mix: [{ tag: "Bandit" }] } },
-    "env.tag is never read by a mix, whose envs bring their own; leave it out",
+    "env.tag is not read with env.mix, whose envs have their own; leave it out",
   ],
   [
     { rollout: { curriculum: { by: "success" } } },
-    "rollout.curriculum.by: a curriculum moves groups among the envs of env.mix",
+    "rollout.curriculum.by: a curriculum moves groups between the envs of env.mix",
   ],
-  [{ rollout: { curriculum: { smoothing: 0.5 } } }, "rollout.curriculum.smoothing is never read without a curriculum"],
+  [{ rollout: { curriculum: { smoothing: 0.5 } } }, "rollout.curriculum.smoothing is not read without a curriculum"],
   [
     {
       env: { mix: [{ tag: "Bandit" }, { tag: "FrozenLake" }] },
       rollout: { groups: 8, curriculum: { by: "reward", groupsMin: 5 } },
     },
-    "rollout.curriculum.groupsMin: 2 envs with 5 groups each are more than the 8 of an update",
+    "rollout.curriculum.groupsMin: 2 envs with 5 groups each are more than the 8 groups of an update; lower it",
   ],
   [
     { rollout: { onlineK: 2 }, learner: { minibatch: 8 } },
-    "rollout.onlineK: Online-k cuts what was played into 2 minibatches",
+    "rollout.onlineK: Online-k divides the episodes of an update into 2 minibatches",
   ],
 ])("%j is refused", (values, message) => {
   expect(() => configOf(values)).toThrow(message);

@@ -1,6 +1,6 @@
 /** Episodes as lines for supervised fine-tuning: what stands before each reply, and which replies are learnt. */
 import { expect, test } from "bun:test";
-import { composeRunConfig } from "../../../actors/config/config.ts";
+import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { Transcript } from "../../../actors/play/transcript.ts";
 import type { PlayedOutcome } from "../../../actors/protocol.ts";
 import { type ChatMessage, chatsOf } from "../../../actors/record/chat-lines.ts";

@@ -1,7 +1,8 @@
 /** Runs that are over in a second or two, all of them on one thread: a policy of one layer, and a few lessons. */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { composeRunConfig, type RunConfig } from "../../../actors/config/config.ts";
+import { composeRunConfig } from "../../../actors/config/compose.ts";
+import type { RunConfig } from "../../../actors/config/config.ts";
 import type { Layer } from "../../../actors/config/layers.ts";
 import { startSingleProcess } from "../../../actors/supervisor/single-process.ts";
 import type { RunEnd } from "../../../actors/supervisor/supervision.ts";

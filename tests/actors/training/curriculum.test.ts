@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { composeRunConfig } from "../../../actors/config/config.ts";
+import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { PlayedTicket } from "../../../actors/play/finished-ticket.ts";
 import { groupEnvs, scored } from "../../../actors/training/curriculum.ts";
 import { aTicket } from "../../fixtures.ts";

@@ -1,6 +1,6 @@
 /** Which thoughts are compared, and what is said of policies whose thoughts do, and do not, depend on what they saw. */
 import { describe, expect, test } from "bun:test";
-import { composeRunConfig } from "../../../actors/config/config.ts";
+import { composeRunConfig } from "../../../actors/config/compose.ts";
 import {
   COLLAPSE_START,
   checkCollapse,

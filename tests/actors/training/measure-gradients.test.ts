@@ -1,6 +1,6 @@
 /** When gradients are measured, and on what: the update's episodes, or groups that are played for it and go no further. */
 import { describe, expect, test } from "bun:test";
-import { composeRunConfig } from "../../../actors/config/config.ts";
+import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { Outcome, Ticket } from "../../../actors/protocol.ts";
 import { measureGradients } from "../../../actors/training/measure-gradients.ts";
 import { updateSettings } from "../../../actors/training/update-settings.ts";
@@ -72,7 +72,7 @@ describe("gradients are measured", () => {
 
   test("never unless asked for, and then nothing of it may be set", () => {
     for (const keys of [{ groups: 3 }, { split: "fixed" }]) {
-      expect(() => stage(keys)).toThrow("is never read while learner.gradientAnalysis.everyUpdates is 0");
+      expect(() => stage(keys)).toThrow("is not read while learner.gradientAnalysis.everyUpdates is 0");
     }
   });
 });

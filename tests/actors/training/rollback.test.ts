@@ -25,7 +25,6 @@ function trappedConfig(at: string): RunConfig {
     trap: {
       startUpdates: 2,
       patience: 1,
-      constantShare: 1,
       constantGroups: 0,
       explainedAt: 1,
       solvedAt: 1,

@@ -1,4 +1,4 @@
-import { composeRunConfig } from "../../../actors/config/config.ts";
+import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { Meter } from "../../../actors/metrics/meter.ts";
 import { Reporter } from "../../../actors/metrics-sink/reporter.ts";
 import type { FinishedTicket } from "../../../actors/play/finished-ticket.ts";

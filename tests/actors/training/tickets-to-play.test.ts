@@ -1,6 +1,6 @@
 /** What is played follows from config, update and round alone. */
 import { describe, expect, test } from "bun:test";
-import { composeRunConfig } from "../../../actors/config/config.ts";
+import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { trainingTickets, validationTickets } from "../../../actors/training/tickets-to-play.ts";
 
 const configOf = (changed: Record<string, object> = {}) =>

@@ -2,7 +2,8 @@
 import { afterAll, beforeEach, describe, expect, test } from "bun:test";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { composeRunConfig, type RunConfig } from "../../../actors/config/config.ts";
+import { composeRunConfig } from "../../../actors/config/compose.ts";
+import type { RunConfig } from "../../../actors/config/config.ts";
 import { Meter } from "../../../actors/metrics/meter.ts";
 import { lessonsOf } from "../../../actors/play/envs-of-run.ts";
 import { rulesOf } from "../../../actors/play/play-episode.ts";

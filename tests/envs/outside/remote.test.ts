@@ -1,6 +1,6 @@
 /** Remote envs, played by the Python example server: the real process, also over a line that loses answers. */
 import { afterAll, describe, expect, test } from "bun:test";
-import { composeRunConfig } from "../../../actors/config/config.ts";
+import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { EnvServer } from "../../../actors/env-server/env-server.ts";
 import { meanBaselines, measureBaselines } from "../../../actors/training/baselines.ts";
 import { evaluatePlayer, expertSuccess } from "../../../envs/analysis/evaluate.ts";

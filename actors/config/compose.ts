@@ -1,0 +1,56 @@
+/**
+ * Makes a run's config from layers: presets, files and flags. Reads no disk; the caller passes the text of files.
+ *
+ * - A config that it returns can be run. Unknown and renamed keys, wrong types, broken rules and keys that the run would not read are
+ *   refused together, each with the file or flag that set it.
+ * - A layer overrides the layers before it, key by key; below all of them are the defaults.
+ */
+import type { z } from "zod";
+import { didYouMean, nearest } from "../../envs/text/nearest.ts";
+import { withAlgorithm } from "./algorithms.ts";
+import { RunConfig, runKeys, SECRETS } from "./config.ts";
+import { ConfigError } from "./error.ts";
+import { type Layer, lastToSet, merge } from "./layers.ts";
+import { renamedText } from "./renamed.ts";
+import { brokenRules } from "./rules.ts";
+import { unreadKeys } from "./unread.ts";
+
+/**
+ * @param given  lowest first
+ * @throws {ConfigError} with one line per fault.
+ */
+export function composeRunConfig(given: readonly Layer[]): RunConfig {
+  const layers = withAlgorithm(given);
+  const defaults: Layer = { source: "defaults", values: RunConfig.parse({}) };
+  const parsed = RunConfig.safeParse(merge([defaults, ...layers]), { reportInput: true });
+  if (!parsed.success)
+    throw new ConfigError(parsed.error.issues.flatMap((issue) => faultLines(issue, layers)).join("\n"));
+  const config = parsed.data;
+  const broken = brokenRules(config).map(({ path, text }) => `${setBy(layers, path)}${path}: ${text}`);
+  const faults = [...broken, ...unreadKeys(config, layers)];
+  if (faults.length > 0) throw new ConfigError(faults.join("\n"));
+  return config;
+}
+
+function faultLines(issue: z.core.$ZodIssue, layers: readonly Layer[]): string[] {
+  const path = issue.path.join(".");
+  if (issue.code === "unrecognized_keys") {
+    return issue.keys.map((key) => {
+      const unknown = path === "" ? key : `${path}.${key}`;
+      const text = renamedText(unknown) ?? `unknown key ${unknown}${didYouMean(runKeys.nearest(unknown))}`;
+      return `${setBy(layers, unknown)}${text}`;
+    });
+  }
+  if (issue.code === "invalid_value") {
+    const near = didYouMean(nearest(String(issue.input), issue.values.map(String)));
+    const known = issue.values.join(", ");
+    return [`${setBy(layers, path)}${path}: ${JSON.stringify(issue.input)} is none of ${known}${near}`];
+  }
+  const got = issue.input === undefined ? "" : `, got ${JSON.stringify(SECRETS.has(path) ? "(hidden)" : issue.input)}`;
+  return [`${setBy(layers, path)}${path}: ${issue.message}${got}`];
+}
+
+function setBy(layers: readonly Layer[], path: string): string {
+  const index = lastToSet(layers, path);
+  return index === -1 ? "" : `${layers[index]!.source}: `;
+}

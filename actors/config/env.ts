@@ -1,0 +1,82 @@
+/** Sections `env` and `prompt`: what is played, and how it is put into words. Shapes and defaults only. */
+import { z } from "zod";
+import { CONTEXT_MODES } from "../../envs/text/context.ts";
+
+/** One env of a mix. */
+const MixedEnv = z.strictObject({
+  tag: z.string().min(1).describe("Tag of the env"),
+  name: z
+    .string()
+    .regex(/^[\w.-]{1,64}$/, "a name has 1 to 64 letters, digits, dots and dashes")
+    .nullable()
+    .default(null)
+    .describe("Name in metrics and reports; null: the tag. Needed if a tag is in the mix twice"),
+  options: z.record(z.string(), z.unknown()).default({}).describe("The env's own options"),
+  groups: z.int().positive().nullable().default(null).describe("Groups per update; null: an even share of the rest"),
+  turnsMax: z.int().positive().nullable().default(null).describe("Turns per episode; null: env.turnsMax"),
+  actionsMax: z.int().positive().nullable().default(null).describe("Actions per episode; null: the tag's own limit"),
+  actionsPerTurnMax: z
+    .int()
+    .positive()
+    .nullable()
+    .default(null)
+    .describe("Actions read from one reply; null: env.actionsPerTurnMax"),
+});
+
+export const EnvConfig = z.strictObject({
+  tag: z.string().min(1).default("SimpleSokoban").describe("Env to play; `bun run eval --help` lists the tags"),
+  options: z
+    .record(z.string(), z.unknown())
+    .default({})
+    .describe("The env's own options, for example successRate of FrozenLake"),
+  mix: z
+    .array(MixedEnv)
+    .default([])
+    .describe(
+      "Several envs in every batch, in place of env.tag. Items: {tag, name, options, groups, turnsMax, actionsMax, actionsPerTurnMax}",
+    ),
+  formatPenalty: z
+    .number()
+    .nonpositive()
+    .default(-0.1)
+    .describe("Reward added to a turn whose reply has no action, or one that is dropped"),
+  turnsMax: z.int().positive().default(5).describe("Turns per episode"),
+  actionsMax: z.int().positive().default(10).describe("Actions per episode, over all turns"),
+  actionsPerTurnMax: z.int().positive().default(5).describe("Actions read from one reply; the rest is dropped"),
+  think: z
+    .boolean()
+    .default(true)
+    .describe("true: replies are <think>…</think><answer>…</answer>; false: the answer alone"),
+  reasoningWeight: z
+    .number()
+    .nonnegative()
+    .default(0)
+    .describe("Reward taken off a turn, times the share of false statements in its thought; 0: only measured"),
+});
+
+export const PromptConfig = z.strictObject({
+  layout: z
+    .enum(["compact", "ragen-v1", "ragen-v2"])
+    .default("compact")
+    .describe("compact: short prompts for the built-in policy; ragen-*: RAGEN's text, for pretrained models"),
+  compat: z
+    .enum(["strict", "ragen-v1", "ragen-v2"])
+    .default("strict")
+    .describe(
+      "strict: RAGEN's known defects are fixed; ragen-*: prompts, masks and defects as in RAGEN, byte for byte",
+    ),
+  context: z
+    .enum(CONTEXT_MODES)
+    .default("full")
+    .describe("What a turn shows of earlier turns: all of them, a dialogue of the last ones, or one summary message"),
+  contextTurnsMax: z
+    .int()
+    .positive()
+    .nullable()
+    .default(null)
+    .describe("Turns shown in a limited context, with the current one; null: all"),
+  overflow: z
+    .enum(["stop", "drop"])
+    .default("stop")
+    .describe("When a context is full: stop ends the episode as `context`; drop leaves out its oldest turns"),
+});

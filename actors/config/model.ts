@@ -1,0 +1,97 @@
+/** Sections `model`, `warmStart` and `checkpoint`: the policy, what it learns first, and how it is saved. Shapes and defaults only. */
+import { z } from "zod";
+import { LORA_TARGETS } from "../../model/policy/lora.ts";
+
+export const ModelConfig = z.strictObject({
+  path: z
+    .string()
+    .min(1)
+    .nullable()
+    .default(null)
+    .describe("Folder of a Hugging Face model to train; null: the built-in policy, whose shape the next keys set"),
+  lora: z
+    .strictObject({
+      rank: z.int().nonnegative().default(0).describe("Rank of LoRA adapters, trained in place of the model; 0: none"),
+      alpha: z.number().positive().default(64).describe("Adapters are scaled by alpha / rank"),
+      targets: z
+        .array(z.enum(LORA_TARGETS))
+        .min(1)
+        .default([...LORA_TARGETS])
+        .describe("Matrices that get an adapter"),
+    })
+    .prefault({}),
+  width: z.int().positive().default(128).describe("Size of the residual stream"),
+  layers: z.int().positive().default(3).describe("Transformer blocks"),
+  heads: z.int().positive().default(4).describe("Query heads; must divide width"),
+  kvHeads: z.int().positive().default(2).describe("Key and value heads; must divide heads"),
+  hidden: z.int().positive().default(256).describe("Inner size of the SwiGLU layer"),
+});
+
+const WarmStartStage = z.strictObject({
+  name: z.string().min(1).describe("Shown in progress and reports"),
+  babble: z.number().min(0).max(1).describe("Share of the demonstrator's turns that are random"),
+  noise: z.number().min(0).max(1).describe("Share of random actions in the demonstrator's other turns"),
+  steps: z.int().positive().describe("Optimizer steps"),
+  batch: z.int().positive().default(32).describe("Demonstrations per step"),
+  learningRate: z.number().positive().describe("Peak step size of AdamW"),
+  finalFraction: z
+    .number()
+    .min(0)
+    .max(1)
+    .default(0.1)
+    .describe("Share of the peak at the last step; linear in between"),
+  warmUpSteps: z.int().nonnegative().default(30).describe("Steps from 0 to the peak"),
+});
+
+export const WarmStartConfig = z.strictObject({
+  enabled: z
+    .boolean()
+    .default(true)
+    .describe("Imitates a scripted player before reinforcement; false: starts from random or pretrained weights"),
+  boards: z.int().positive().default(10_000).describe("Boards of the demonstrations"),
+  stages: z
+    .array(WarmStartStage)
+    .min(1)
+    .default([
+      {
+        name: "learn",
+        babble: 0.1,
+        noise: 0.1,
+        steps: 1400,
+        batch: 32,
+        learningRate: 2e-3,
+        finalFraction: 0.1,
+        warmUpSteps: 30,
+      },
+      {
+        name: "blur",
+        babble: 0.92,
+        noise: 0.2,
+        steps: 120,
+        batch: 32,
+        learningRate: 5e-4,
+        finalFraction: 1,
+        warmUpSteps: 0,
+      },
+    ])
+    .describe(
+      "Stages in order: one learns to play, one lowers success to about a random player's. Items: {name, babble, noise, steps, batch, learningRate, finalFraction, warmUpSteps}",
+    ),
+  cacheDir: z
+    .string()
+    .min(1)
+    .default("runs/.warm-start")
+    .describe("Folder of finished warm starts, named by the digest of their settings"),
+});
+
+/** Layout seed of the first board of the demonstrations. Validation and rollouts have boards of their own. */
+export const WARM_START_FIRST_SEED = 10_000;
+
+export const CheckpointConfig = z.strictObject({
+  everyUpdates: z.int().positive().default(10).describe("Updates between checkpoints; also at the end and on SIGTERM"),
+  keep: z.int().positive().default(3).describe("Newest checkpoints kept, besides the best by validation"),
+  durability: z
+    .enum(["normal", "full"])
+    .default("normal")
+    .describe("full: fsync on every commit of run.sqlite, so that no stored episode is lost in a power cut"),
+});

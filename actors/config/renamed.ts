@@ -1,0 +1,82 @@
+/**
+ * Keys of earlier versions. A layer that sets one is refused with one line that names the new key, or says why there is none.
+ * The config.json of a run that an earlier version recorded is still read: `upgraded`.
+ */
+import { isDeepStrictEqual } from "node:util";
+import { isTree, type Tree } from "./layers.ts";
+
+/** What became of a key: a new path, or a constant that the run computes with now. */
+type Fate = { readonly to: string } | { readonly constant: unknown; readonly why?: string };
+
+export const RENAMED: Readonly<Record<string, Fate>> = {
+  "learner.gigpo.normalise": { to: "learner.gigpo.normalize" },
+  "learner.gigpo.turnWeight": { constant: 1 },
+  "learner.kl.horizon": { constant: 10_000 },
+  "learner.filter.epsilon": { constant: 0.01 },
+  "learner.overlong.margin": { constant: 0.2 },
+  "learner.critic.coefficient": { constant: 0.5 },
+  "learner.brokenUpdatesMax": { constant: 5 },
+  "warmStart.firstSeed": { constant: 10_000 },
+  "model.ropeTheta": { constant: 10_000 },
+  "model.tiedEmbedding": { constant: true },
+  "model.normEpsilon": { constant: 1e-6 },
+  "health.filterFactor": { constant: 0.5 },
+  "health.entropyStep": { constant: 0.003 },
+  "health.klStep": { constant: 0.01 },
+  "health.stepSizeFactor": { constant: 0.5 },
+  "health.trap.smoothing": { constant: 0.2 },
+  "health.trap.constantShare": { constant: 0.1 },
+  "health.trap.entropyShare": { constant: 0.25 },
+  "health.trap.entropyRise": { constant: 2 },
+  "health.trap.informationShare": { constant: 0.3 },
+  "health.trap.repetitionRise": { constant: 0.1 },
+  "health.trap.validityFall": { constant: 0.2 },
+  "health.trap.successShare": { constant: 0.65 },
+  "health.trap.successFallAlone": { constant: 0.15 },
+  "health.trap.gradientSpike": { constant: 8 },
+  "health.trap.gradientWindow": { constant: 20 },
+  "health.stops.collapseShare": { constant: 0.1 },
+  "health.stops.validations": { constant: 5 },
+  "health.stops.validationMin": { constant: 0.01 },
+  "health.stops.emptyUpdates": { constant: 5 },
+  "health.stops.solvedAt": { constant: 0.9 },
+  "supervisor.heartbeatMs": { constant: 500, why: "it is a twentieth of supervisor.heartbeatDeadlineMs" },
+  "supervisor.startDeadlineMs": { constant: 60_000 },
+  "supervisor.restartWindowMs": { constant: 30_000, why: "it is 60000" },
+  "supervisor.killGraceMs": { constant: 2000 },
+  "transport.frameBytesMax": { constant: 64 * 2 ** 20 },
+  "transport.queuedBytesMax": { constant: 256 * 2 ** 20 },
+  "transport.askDeadlineMs": { constant: 30_000, why: "it is 1.2 times envServer.answerMsMax" },
+};
+
+/** The error for a key of an earlier version; null if the path is none. */
+export function renamedText(path: string): string | null {
+  if (!Object.hasOwn(RENAMED, path)) return null;
+  const fate = RENAMED[path]!;
+  if ("to" in fate) return `${path} is now ${fate.to}`;
+  return `${path} is removed: ${fate.why ?? `it is always ${JSON.stringify(fate.constant)}`}; leave it out`;
+}
+
+/** A config that an earlier version stored, with its keys of today. A removed key stays, and is refused, if its value was another. */
+export function upgraded(stored: Tree): Tree {
+  const config = structuredClone(stored);
+  for (const [path, fate] of Object.entries(RENAMED)) {
+    const section = at(config, path.split(".").slice(0, -1));
+    const name = path.split(".").at(-1)!;
+    if (section === null || !Object.hasOwn(section, name)) continue;
+    const value = section[name];
+    if ("to" in fate) {
+      const target = at(config, fate.to.split(".").slice(0, -1));
+      if (target === null) continue;
+      target[fate.to.split(".").at(-1)!] = value;
+    } else if (!isDeepStrictEqual(value, fate.constant) && fate.why === undefined) continue;
+    delete section[name];
+  }
+  return config;
+}
+
+function at(tree: Tree, parts: readonly string[]): Tree | null {
+  let node: unknown = tree;
+  for (const part of parts) node = isTree(node) ? node[part] : undefined;
+  return isTree(node) ? node : null;
+}
