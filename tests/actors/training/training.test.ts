@@ -282,7 +282,7 @@ describe("a gradient that is not finite", () => {
   test("in as many updates in a row as may be ends the run, saying so; none of its numbers is told", async () => {
     const stage = broken(6);
     const message =
-      "3 updates in a row had no finite gradient; update 3: the gradient's norm is NaN; no step was taken";
+      "5 updates in a row had no finite gradient; update 5: the gradient's norm is NaN; no step was taken";
     await expect(stage.training.run()).rejects.toThrow(new RunError(message));
     expect(stage.metrics.get("total/skipped_updates 4")).toBe(4);
     expect([...stage.metrics].filter(([, value]) => !Number.isFinite(value))).toEqual([]);
