@@ -46,6 +46,9 @@ interface PlayedTurn {
 }
 
 interface Episode {
+  /** Of owner and id. */
+  readonly key: string;
+  readonly id: string;
   /** Its name in messages: "SimpleSokoban#123/7". */
   readonly label: string;
   /** null while the env is opening. */
@@ -64,11 +67,11 @@ export class EnvServer implements HostHandler {
   /** Last answers of ended episodes, oldest first. */
   readonly #ended = new Map<string, PlayedTurn>();
   readonly #closing = new Set<Promise<void>>();
-  #cancelReaping = () => {};
+  #cancelIdleCheck = () => {};
 
   constructor(options: EnvServerOptions) {
     this.#options = options;
-    this.#reapLater();
+    this.#checkIdleLater();
   }
 
   get openCount(): number {
@@ -85,14 +88,11 @@ export class EnvServer implements HostHandler {
   }
 
   /** Neither throws nor rejects for an error of an env. @param owner  the actor that asks */
-  answer<A extends EnvAsk>(owner: string, ask: A): MaybePromise<AnswerTo<A>> {
-    // Each ask gets its own type of answer; the compiler cannot follow that through a generic.
-    return this.#answer(keyOf(owner, ask.episode), ask) as MaybePromise<AnswerTo<A>>;
-  }
-
-  #answer(key: string, ask: EnvAsk): MaybePromise<EnvAnswer> {
+  answer<A extends EnvAsk>(owner: string, ask: A): MaybePromise<AnswerTo<A>>;
+  answer(owner: string, ask: EnvAsk): MaybePromise<EnvAnswer> {
+    const key = keyOf(owner, ask.episode);
     try {
-      const answer = this.#play(key, ask);
+      const answer = ask.type === "env.open" ? this.#start(key, ask) : this.#step(key, ask);
       return answer instanceof Promise ? answer.catch(failure) : answer;
     } catch (error) {
       return failure(error);
@@ -108,7 +108,7 @@ export class EnvServer implements HostHandler {
 
   /** Closes every episode. Resolves when all envs have closed, or after `STOP_MS`. */
   async stop(): Promise<void> {
-    this.#cancelReaping();
+    this.#cancelIdleCheck();
     for (const key of [...this.#open.keys()]) this.#drop(key);
     this.#ended.clear();
     if (this.#closing.size === 0) return;
@@ -124,26 +124,13 @@ export class EnvServer implements HostHandler {
     });
   }
 
-  #play(key: string, ask: EnvAsk): MaybePromise<EnvAnswer> {
-    switch (ask.type) {
-      case "env.open":
-        return this.#openEpisode(key, ask);
-      case "env.step":
-        return this.#step(key, ask);
-      default:
-        return ask satisfies never;
-    }
-  }
-
-  #openEpisode(
-    key: string,
-    { episode, env: tag, layoutSeed, dynamicsSeed }: Messages["env.open"],
-  ): MaybePromise<EnvAnswer> {
-    const label = `${tag}#${layoutSeed}/${dynamicsSeed}`;
+  #start(key: string, ask: Messages["env.open"]): MaybePromise<EnvAnswer> {
     const { episodesMax, find } = this.#options;
+    const { episode: id, env: tag, layoutSeed, dynamicsSeed } = ask;
+    const label = `${tag}#${layoutSeed}/${dynamicsSeed}`;
     this.#drop(key);
     this.#ended.delete(key);
-    if (this.#open.size >= episodesMax) this.#reap();
+    if (this.#open.size >= episodesMax) this.#closeIdle();
     if (this.#open.size >= episodesMax) {
       throw new EpisodeError(
         `cannot open ${label}: ${this.#open.size} of ${episodesMax} episodes are open. ` +
@@ -153,41 +140,41 @@ export class EnvServer implements HostHandler {
     }
     const make = within("protocol", `cannot open ${label}`, () => find(tag));
     const opening = within("env", `${label} open`, () => make({ layout: layoutSeed, dynamics: dynamicsSeed }));
-    const opened: Episode = { label, env: null, last: null, touchedAtMs: 0 };
-    this.#open.set(key, opened);
-    return opening instanceof Promise
-      ? this.#openedLater(key, opened, episode, opening)
-      : this.#opened(key, opened, episode, opening);
+    const episode: Episode = { key, id, label, env: null, last: null, touchedAtMs: 0 };
+    this.#open.set(key, episode);
+    return opening instanceof Promise ? this.#openedLater(episode, opening) : this.#opened(episode, opening);
   }
 
-  async #openedLater(key: string, opened: Episode, episode: string, opening: Promise<Env>): Promise<EnvAnswer> {
+  async #openedLater(episode: Episode, opening: Promise<Env>): Promise<EnvAnswer> {
+    const { key, label } = episode;
     let env: Env;
     try {
-      env = await this.#inTime(`${opened.label} open`, opening);
+      env = await this.#inTime(`${label} open`, opening);
     } catch (error) {
-      this.#remove(key, opened);
+      this.#remove(episode);
       // The env may still open after its deadline.
       void opening.then(
-        (late) => this.#close(opened.label, late),
+        (late) => this.#close(label, late),
         () => {},
       );
       throw error;
     }
-    if (this.#open.get(key) === opened) return this.#opened(key, opened, episode, env);
-    this.#close(opened.label, env);
-    throw closedEarly(opened.label);
+    if (this.#open.get(key) === episode) return this.#opened(episode, env);
+    this.#close(label, env);
+    throw closedEarly(label);
   }
 
-  #opened(key: string, opened: Episode, episode: string, env: Env): EnvAnswer {
-    opened.env = env;
-    opened.touchedAtMs = this.#options.clock.now();
+  #opened(episode: Episode, env: Env): EnvAnswer {
+    const { id, label } = episode;
+    episode.env = env;
+    episode.touchedAtMs = this.#options.clock.now();
     try {
-      return within("env", `${opened.label} open`, () => {
+      return within("env", `${label} open`, () => {
         const { opening: observation, actionsLeft } = env;
-        return checked(schemas["env.opened"], { type: "env.opened", episode, observation, actionsLeft });
+        return checked(schemas["env.opened"], { type: "env.opened", episode: id, observation, actionsLeft });
       });
     } catch (error) {
-      this.#remove(key, opened);
+      this.#remove(episode);
       throw error;
     }
   }
@@ -204,23 +191,24 @@ export class EnvServer implements HostHandler {
       throw new EpisodeError(`episode ${ask.episode} ${at}; cannot play turn ${ask.turn}`, "protocol");
     }
     const answer = this.#turn(env, episode.label, ask);
-    const settled = (result: EnvAnswer) =>
-      this.#settle(key, episode, { turn: ask.turn, reply: ask.reply, answer: result });
+    const settled = (result: EnvAnswer) => this.#settle(episode, { turn: ask.turn, reply: ask.reply, answer: result });
     if (!(answer instanceof Promise)) return settled(answer);
     const later = answer.then(settled);
     episode.last = { turn: ask.turn, reply: ask.reply, answer: later };
     return later;
   }
 
-  #settle(key: string, episode: Episode, played: PlayedTurn & { readonly answer: EnvAnswer }): EnvAnswer {
-    if (this.#open.get(key) !== episode) return failure(closedEarly(episode.label));
+  #settle(episode: Episode, played: PlayedTurn & { readonly answer: EnvAnswer }): EnvAnswer {
+    const { key, label } = episode;
+    if (this.#open.get(key) !== episode) return failure(closedEarly(label));
     if (played.answer.type === "env.stepped" && played.answer.ending === null) {
       episode.last = played;
       episode.touchedAtMs = this.#options.clock.now();
-    } else {
-      this.#drop(key);
-      this.#end(key, played);
+      return played.answer;
     }
+    this.#remove(episode);
+    this.#ended.set(key, played);
+    if (this.#ended.size > this.#options.episodesMax) this.#ended.delete(this.#ended.keys().next().value!);
     return played.answer;
   }
 
@@ -262,23 +250,14 @@ export class EnvServer implements HostHandler {
     });
   }
 
-  #end(key: string, played: PlayedTurn): void {
-    this.#ended.set(key, played);
-    if (this.#ended.size <= this.#options.episodesMax) return;
-    for (const oldest of this.#ended.keys()) {
-      this.#ended.delete(oldest);
-      return;
-    }
-  }
-
   #drop(key: string): void {
     const episode = this.#open.get(key);
-    if (episode !== undefined) this.#remove(key, episode);
+    if (episode !== undefined) this.#remove(episode);
   }
 
   /** Closes an episode and frees its place, unless another episode has taken the key already. */
-  #remove(key: string, episode: Episode): void {
-    if (this.#open.get(key) === episode) this.#open.delete(key);
+  #remove(episode: Episode): void {
+    if (this.#open.get(episode.key) === episode) this.#open.delete(episode.key);
     if (episode.env !== null) this.#close(episode.label, episode.env);
   }
 
@@ -297,20 +276,20 @@ export class EnvServer implements HostHandler {
     }
   }
 
-  #reapLater(): void {
-    this.#cancelReaping = this.#options.clock.after(this.#options.idleMs / 4, () => {
-      this.#reap();
-      this.#reapLater();
+  #checkIdleLater(): void {
+    this.#cancelIdleCheck = this.#options.clock.after(this.#options.idleMs / 4, () => {
+      this.#closeIdle();
+      this.#checkIdleLater();
     });
   }
 
   /** Closes idle episodes. An episode whose env is busy is not idle: `answerMsMax` limits it. */
-  #reap(): void {
+  #closeIdle(): void {
     const { clock, idleMs } = this.#options;
     const now = clock.now();
-    for (const [key, episode] of this.#open) {
+    for (const episode of this.#open.values()) {
       const busy = episode.env === null || episode.last?.answer instanceof Promise;
-      if (!busy && now - episode.touchedAtMs > idleMs) this.#remove(key, episode);
+      if (!busy && now - episode.touchedAtMs > idleMs) this.#remove(episode);
     }
   }
 }
