@@ -1,4 +1,4 @@
-/** Bytes on the wire: what is encoded comes back, and nothing else gets in. */
+/** Frames: decoding gives back the encoded message, and refuses anything else. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { ProtocolError, parseMessage } from "../../actors/protocol.ts";
@@ -69,7 +69,7 @@ function refusedOrValid(bytes: Uint8Array): "refused" | "valid" {
   }
 }
 
-/** Of each of two kinds. */
+/** Frames of each of two kinds. */
 const FUZZED = 50_000;
 const LONG = 60_000;
 

@@ -7,7 +7,7 @@ import { sayHello, welcoming } from "../../../actors/transport/handshake.ts";
 import type { Env, Seeds, Turn } from "../../../envs/env.ts";
 import { FakeClock } from "../fake-clock.ts";
 
-/** Counts the turns it played; ends after three. "boom" throws, "nan" earns what is no number. */
+/** Counts its turns and ends after three. "boom" throws; "nan" has a reward that is no number. */
 class Counter implements Env {
   readonly opening: string;
   actionsLeft = 3;
@@ -146,7 +146,7 @@ describe("an env server", () => {
     ["boom", "counter#1/10 turn 1: TypeError: the env has a bug"],
     ["nan", "counter#1/10 turn 1: Error: reward: "],
   ])(
-    "turns a reply that breaks the env (%s) into a failure, never into a reward, and forgets the episode",
+    "turns a reply that breaks the env (%s) into a failure, never into a reward, and closes the episode",
     (reply, text) => {
       const { server } = makeServer();
       now(server, "s", open("e"));
@@ -174,7 +174,7 @@ describe("an env server", () => {
     expect(server.openCount).toBe(0);
   });
 
-  test("says of an episode it does not hold that it must be opened again", () => {
+  test("answers that an episode it does not hold must be opened again", () => {
     const { server } = makeServer();
     expect(now(server, "s", step("ghost", 0))).toEqual({
       type: "failed",
@@ -183,7 +183,7 @@ describe("an env server", () => {
     });
   });
 
-  test("says what to do when it is full, and takes the next when one ends", () => {
+  test("when it is full, refuses with what to do, and opens the next when one ends", () => {
     const { server } = makeServer({ episodesMax: 2 });
     now(server, "s", open("a"));
     now(server, "s", open("b"));
@@ -200,7 +200,7 @@ describe("an env server", () => {
     expect(server.openCount).toBe(2);
   });
 
-  test("starts an episode anew when it is opened again", () => {
+  test("starts an episode from the beginning when it is opened again", () => {
     const { server } = makeServer({ episodesMax: 1 });
     now(server, "s", open("e"));
     const first = now(server, "s", step("e", 0));
@@ -218,7 +218,7 @@ describe("an env server", () => {
     expect(now(server, "old", step("e", 1))).toMatchObject({ reward: 12 });
   });
 
-  test("forgets an episode that nobody stepped for idleMs, and no other", () => {
+  test("closes an episode without a step for idleMs, and no other", () => {
     const { server, clock } = makeServer({ idleMs: 1000 });
     now(server, "s", open("idle"));
     now(server, "s", open("busy"));

@@ -1,6 +1,6 @@
 /**
  * A policy trained on the Bandit of this process plays the same Bandit behind HTTP. It sees the same texts, so everything it
- * reaches must be the same; and what the server does wrong must not look like a failure of the policy, nor be learnt from.
+ * reaches must be the same; and an error of the server must neither count as a failure of the policy nor be trained on.
  */
 import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";

@@ -1,4 +1,4 @@
-/** An env server whose envs have to be waited for: the test decides when each of them answers. */
+/** An env server with slow envs: the test decides when each of them answers. */
 import { describe, expect, test } from "bun:test";
 import { type EnvAnswer, EnvServer } from "../../../actors/env-server/env-server.ts";
 import type { Messages } from "../../../actors/protocol.ts";
@@ -20,7 +20,7 @@ const turn = (over: Partial<Turn> = {}): Turn => ({
   ...over,
 });
 
-/** Opens, steps and closes when the test says so, and remembers what it was asked. */
+/** Opens, steps and closes when the test says so, and records its calls. */
 class Slow implements Env {
   readonly opening = "hello";
   readonly actionsLeft = 3;
@@ -127,7 +127,7 @@ describe("an env server", () => {
     expect(await step("e", 0)).toEqual(failed);
   });
 
-  test("turns a rejection, and what is no turn, into a failure, and closes the env", async () => {
+  test("turns a rejection or an invalid turn into a failure, and closes the env", async () => {
     for (const [spoil, detail] of [
       [(env: Slow) => env.next.reject(new Error("502 from the server")), "slow#1/2 turn 0: Error: 502 from the server"],
       [(env: Slow) => env.next.resolve(turn({ reward: Number.NaN })), "slow#1/2 turn 0: Error: reward: "],
@@ -142,7 +142,7 @@ describe("an env server", () => {
     }
   });
 
-  test("closes every episode once: at its end, when it is forgotten, when it idles, and when the server stops", async () => {
+  test("closes every episode once: at its end, when the sampler gives it up, when it idles, and when the server stops", async () => {
     const ended = await opened();
     const last = ended.step("e", 0);
     ended.env.next.resolve(turn({ ending: "over" }));
@@ -170,7 +170,7 @@ describe("an env server", () => {
     expect(stopped.env.closed).toBe(1);
   });
 
-  test("closes an env that opened after its time, or after its episode was forgotten or opened anew", async () => {
+  test("closes an env that opens after its deadline, or after its episode was closed or opened again", async () => {
     const { clock, envs, open, server } = stage();
     const late = open("e");
     clock.advance(100);
@@ -194,7 +194,7 @@ describe("an env server", () => {
     expect(server.openCount).toBe(1);
   });
 
-  test("counts what is being opened, and gives its place back if it cannot", async () => {
+  test("counts an episode that is opening, and frees its place if the open fails", async () => {
     const { envs, open } = stage({ episodesMax: 1 });
     const first = open("a");
     expect(await open("b")).toMatchObject({ code: "capacity" });
@@ -205,7 +205,7 @@ describe("an env server", () => {
     expect(await second).toMatchObject({ type: "env.opened" });
   });
 
-  test("answers a turn whose episode is forgotten meanwhile, and keeps nothing of it", async () => {
+  test("answers a turn whose episode is closed meanwhile, and keeps nothing of it", async () => {
     const { env, server, step } = await opened();
     const answer = step("e", 0);
     server.forget("s", "e");
@@ -215,7 +215,7 @@ describe("an env server", () => {
     expect(env.closed).toBe(1);
   });
 
-  test("does not take an episode whose env is busy for idle", async () => {
+  test("does not count an episode whose env is busy as idle", async () => {
     const { env, clock, step } = await opened({ idleMs: 40, answerMsMax: 1000 });
     const answer = step("e", 0);
     clock.advance(500);

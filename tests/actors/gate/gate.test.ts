@@ -1,4 +1,4 @@
-/** Who gets through a run's gate, to whom, and what becomes of the connections; with real sockets and real certificates. */
+/** Which requests a run's gate lets through, to which actors, and how connections end; with real sockets and certificates. */
 import { afterEach, describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -28,7 +28,7 @@ afterEach(async () => {
   removeTemporaryFolders();
 });
 
-/** Answers every ask, and can be told apart. */
+/** Answers every ask with its own name. */
 const answering = (detail: string): Handler => ({
   told() {},
   asked: () => ({ type: "failed", code: "capacity", detail }),
@@ -109,7 +109,7 @@ describe("a token", () => {
     expect(gate.address).toMatch(/^ws:\/\/127\.0\.0\.1:\d+$/);
   });
 
-  test("does not help to say nobody, or to a place that is none", async () => {
+  test("does not help without a name, or with an unknown path", async () => {
     const { http } = await stage();
     const status = async (path: string) =>
       (await fetch(`${http}/${path}`, { headers: { Authorization: bearer(BOTH) } })).status;
@@ -120,7 +120,7 @@ describe("a token", () => {
 });
 
 describe("through the gate", () => {
-  test("a guest talks with whom it named, and ranges of weights come from the learner", async () => {
+  test("a guest reaches the actor that it names, and ranges of weights come from the learner", async () => {
     const { gate, http } = await stage();
     for (const name of ["supervisor", "learner", "env-server-0"]) {
       expect(await ask(await guest(BOTH).connect(`${gate.address}/actors/${name}?as=g`, silent))).toBe(name);
@@ -132,7 +132,7 @@ describe("through the gate", () => {
     expect((await fetch(`${http}/weights/3/file`, { headers })).status).toBe(404);
   });
 
-  test("an env server that nobody can reach is reached, by guests and by actors of this machine", async () => {
+  test("guests and actors of this machine reach an env server that takes no connections", async () => {
     const { gate, actors } = await stage();
     const transport = offering({ transport: guest(ENV), clock: realClock, failed() {} });
     const far = await transport.listen(`${gate.address}/offer/far`, answering("from far away"), {});
@@ -144,7 +144,7 @@ describe("through the gate", () => {
     expect(answers).toEqual(Array(12).fill("from far away"));
   });
 
-  test("whoever waits for one that never offers a connection is told so", async () => {
+  test("a sampler that waits for an offer that never comes gets the reason", async () => {
     const clock = new FakeClock();
     const { gate } = await stage({ clock });
     const { promise: closed, resolve } = Promise.withResolvers<string>();
@@ -156,7 +156,7 @@ describe("through the gate", () => {
     expect(await closed).toBe("ghost offered no connection within 10000 ms");
   });
 
-  test("when one end goes, the other learns it; and a guest is cut off whole", async () => {
+  test("when one end closes, the other gets the reason; and all connections of a guest can be cut", async () => {
     const { gate } = await stage();
     const closed: string[] = [];
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -209,14 +209,14 @@ describe("TLS", () => {
     return { connect, ca, own, stranger: pem.text("stranger.crt") };
   };
 
-  test("lets in who trusts the authority, and nobody else connects", async () => {
+  test("lets in clients that trust the CA, and no others", async () => {
     const { connect, ca, stranger } = await open(false);
     expect(await connect({ ca })).toBe("learner");
     for (const tls of [{}, { ca: stranger }])
       expect(await connect(tls)).toStartWith("the TLS handshake failed: unable to verify");
   });
 
-  test("of both ends turns away who has no certificate of the authority, token or not", async () => {
+  test("of both ends refuses a client without a certificate of the CA, with or without a token", async () => {
     const { connect, ca, own } = await open(true);
     expect(await connect(own("client"))).toBe("learner");
     expect(await connect({ ca })).toContain("CERTIFICATE_REQUIRED");
@@ -236,7 +236,7 @@ describe("a relay", () => {
     return { it, sent, closed };
   }
 
-  test("holds what comes before the other end is there, in order, and as much as may be queued", () => {
+  test("holds frames until the other end is connected, in order, up to queuedBytesMax", () => {
     const relay = new Relay(8);
     const [left, right] = [end(), end()];
     relay.attach(0, left.it);
@@ -267,7 +267,7 @@ describe("a relay", () => {
     }
   });
 
-  test("that is closed tells who comes too late", () => {
+  test("that is closed closes an end that comes too late", () => {
     const relay = new Relay(8);
     relay.close("enough");
     const late = end();
@@ -276,7 +276,7 @@ describe("a relay", () => {
   });
 });
 
-test("an offered connection is used once, by who waited longest, and not by who has gone", () => {
+test("an offer is used once, by the sampler that waited longest, and not by one that has gone", () => {
   const clock = new FakeClock();
   const offers = new Offers(clock, 1000);
   const relay = () => new Relay(8);

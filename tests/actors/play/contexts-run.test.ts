@@ -1,5 +1,5 @@
-/** Whole tiny runs in which the policy forgets: it plays, learns and says so; sampler and learner agree on every
- * token; and a chat that is exported is what the policy saw. */
+/** Whole tiny runs with limited contexts: sampler and learner agree on every token, and an exported chat is what the policy
+ * saw. */
 import { Database } from "bun:sqlite";
 import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** One env or a mix: which groups are whose, with which options and budgets, and what cannot be split. */
+/** One env or a mix: the groups, options and budgets of each env, and mixes that are refused. */
 import { describe, expect, test } from "bun:test";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import {

@@ -1,4 +1,4 @@
-/** Whole tiny runs over a mix of envs: what each env played, solved and got of the next batch is told, and does not depend on who plays. */
+/** Whole tiny runs over a mix of envs: metrics of each env and its share of the next batch, the same with any samplers. */
 import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdirSync, readFileSync } from "node:fs";
@@ -138,7 +138,7 @@ describe("a run over a mix", () => {
     expect([...valuesOf(other)].filter(lasting).sort()).toEqual([...values].filter(lasting).sort());
   }, 60_000);
 
-  test("is the same, whoever plays", async () => {
+  test("is the same with any number of samplers", async () => {
     const other = valuesOf(await played(startCluster));
     expect([...other].filter(lasting).sort()).toEqual([...values].filter(lasting).sort());
   }, 60_000);

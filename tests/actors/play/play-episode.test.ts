@@ -1,4 +1,4 @@
-/** An episode from its ticket to its outcome: real prompts and tokens, a policy that says what it is told, an env that obeys. */
+/** An episode from its ticket to its outcome: real prompts and tokens, a scripted policy and a scripted env. */
 import { describe, expect, test } from "bun:test";
 import { EpisodeError } from "../../../actors/errors.ts";
 import { type PlayContext, type PlayRules, playEpisode } from "../../../actors/play/play-episode.ts";
@@ -40,7 +40,7 @@ const ticket: Ticket = {
   attempt: 1,
 };
 
-/** Says these replies, one after the other; "cut " in front of one leaves its end token out. */
+/** Gives these replies in order; a reply that begins with "cut " has no end token. */
 class FakePolicy {
   readonly requests: ReplyRequest[] = [];
   readonly calls: string[] = [];
@@ -195,7 +195,7 @@ describe("an episode played to its end", () => {
     expect(turns.at(-1)!.end).toBe(tokens.length - 1);
   });
 
-  test("appends prompts and never says anything twice", () => {
+  test("appends prompts and shows no text twice", () => {
     const [first, second] = policy.requests.map(({ prompt }) => tokenizer.decode(prompt));
     const brief = (text: string) => tag.brief(text);
     expect(first).toBe(`<|im_start|>10 left ${brief("#_P_#")}<|im_end|><think>`);

@@ -1,4 +1,4 @@
-/** What a policy is shown before each turn, as tokens: in all three contexts, when there is too much of it, and what is learnt from. */
+/** The tokens that a policy sees before each turn: in all three contexts, and when a context is too long; and the sequences that are trained on. */
 import { describe, expect, test } from "bun:test";
 import { type ContextRules, Transcript } from "../../../actors/play/transcript.ts";
 import { envTag } from "../../../envs/registry.ts";
@@ -20,11 +20,11 @@ const rules: ContextRules = {
   replyTokensMax: 24,
   contextTokensMax: 1000,
 };
-/** Boards that differ, as the policy is told of them. */
+/** Boards that differ. */
 const board = (turn: number) => `######\n#P${"_".repeat(turn % 3)}X${"_".repeat(2 - (turn % 3))}#\n######`;
 const ACTIONS = ["Up", "Down", "Left", "Right", "Up", "Down"];
 
-/** Plays so many turns. @returns what was shown before each reply, decoded, and what it took to show it. */
+/** Plays so many turns. @returns the decoded context before each reply, and its prompts */
 function play(changed: Partial<ContextRules>, turns: number, cut = -1) {
   const transcript = new Transcript(tag, dialogue, { ...rules, ...changed });
   const shown: { text: string; keep: number; start: number; prompt: readonly number[]; dropped: number }[] = [];
@@ -62,7 +62,7 @@ describe("the full context", () => {
     expect(tokenizer.decode([...trajectory.tokens])).toBe(dialogueOf(0, 3) + replied(3));
   });
 
-  test("closes a cut reply with a token that nobody wrote", () => {
+  test("closes a cut reply with a token that the policy did not write", () => {
     const { texts, trajectory } = play({}, 2, 0);
     expect(texts[1]).toBe(`${asked(0)}Up</answer><|im_end|>${asked(1)}`);
     const end = trajectory.turns[0]!.end;

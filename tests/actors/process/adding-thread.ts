@@ -1,4 +1,4 @@
-/** A thread that adds, fails, falls and never answers, as a test asks. */
+/** A thread that adds, throws, dies or never answers, as a test asks. */
 import { serveMethods } from "../../../actors/process/worker-rpc.ts";
 
 const methods = {

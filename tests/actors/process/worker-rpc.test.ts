@@ -1,4 +1,4 @@
-/** Methods of another thread: each call answered once, in any order, and rejected if the thread is gone. */
+/** Remote methods of a thread: each call gets one answer, in any order, and rejects if the thread is gone. */
 import { afterEach, describe, expect, test } from "bun:test";
 import { describeError, stackOf } from "../../../actors/errors.ts";
 import { inThisThread, startThread, type Thread } from "../../../actors/process/worker-rpc.ts";

@@ -1,4 +1,4 @@
-/** A sampler finds an env server that is there, in turn, and says so when none is. */
+/** A sampler uses connected env servers in turn, and fails in time when none is connected. */
 import { describe, expect, test } from "bun:test";
 import { EnvServers } from "../../../actors/sampler/env-connections.ts";
 import type { Handler, Peer } from "../../../actors/transport/transport.ts";

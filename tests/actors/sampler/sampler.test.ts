@@ -1,4 +1,4 @@
-/** A sampler plays what it was asked, with the weights it was asked to, for the learner that asked. */
+/** A sampler plays its tickets with the right weights, for the learner that sent them. */
 import { beforeEach, describe, expect, test } from "bun:test";
 import type { PlayedOutcome } from "../../../actors/protocol.ts";
 import {
@@ -37,7 +37,7 @@ async function started(options: Parameters<typeof startSampler>[1] = {}) {
 }
 
 describe("a sampler", () => {
-  test("says how much it can play, loads the weights, says their digest, plays, and hands over", async () => {
+  test("reports its slots, loads the weights, acknowledges their digest, plays, and sends the outcome", async () => {
     const { policy, errors } = await started({ slots: 3 });
     expect(learner.heard).toEqual([
       { type: "sampler.ready", actor: "sampler-0", slots: 3 },
@@ -140,7 +140,7 @@ describe("a sampler", () => {
 });
 
 describe("weights that are wrong", () => {
-  test("are told by their digest and never used", async () => {
+  test("are reported by their digest and never used", async () => {
     const { policy, failures } = startSampler(world);
     policy.found = () => digestOf("f");
     await world.settle();
@@ -151,7 +151,7 @@ describe("weights that are wrong", () => {
     expect([loaded(), policy.played, failures]).toEqual([[[1, "f"]], [], []]);
   });
 
-  test("that cannot be had end the sampler, which would never play again", async () => {
+  test("that cannot be loaded end the sampler, which could never play again", async () => {
     const { policy, failures } = startSampler(world);
     policy.found = () => new Error("cannot load weights of version 1");
     await world.settle();
@@ -160,7 +160,7 @@ describe("weights that are wrong", () => {
     expect([failures, loaded()]).toEqual([[new Error("cannot load weights of version 1")], []]);
   });
 
-  test("are no matter if newer ones have replaced them meanwhile", async () => {
+  test("do not matter if newer ones have replaced them", async () => {
     const { policy, failures } = startSampler(world);
     const gone = Promise.withResolvers<string>();
     policy.found = ({ version, digest }) => (version === 1 ? gone.promise : digest);
@@ -176,7 +176,7 @@ describe("weights that are wrong", () => {
 });
 
 describe("a lost connection", () => {
-  test("takes its tickets and outcomes along; the next one says anew which weights count", async () => {
+  test("drops its tickets and outcomes; the weights come again on the next one", async () => {
     const { policy } = await started({ slots: 1 });
     const release = hold(policy);
     learner.play(ticket("e0"), ticket("e1"));
@@ -208,7 +208,7 @@ describe("a lost connection", () => {
     expect(policy.mostAtOnce).toBe(1);
   });
 
-  test("to a learner that counts its versions anew is no confusion", async () => {
+  test("to a learner that counts versions from the start confuses nothing", async () => {
     const { policy } = await started();
     learner.tell(weights(7, "c"));
     await world.settle();
@@ -226,7 +226,7 @@ describe("a lost connection", () => {
     expect(next.of("episode.finished")).toMatchObject([{ episode: "e0", outcome: { trajectory: { version: 2 } } }]);
   });
 
-  test("while weights are loading does not tell the next learner of them", async () => {
+  test("while weights are loading does not report them to the next learner", async () => {
     const { policy, failures } = startSampler(world);
     const slow = Promise.withResolvers<string>();
     policy.found = ({ version, digest }) => (version === 5 ? slow.promise : digest);
@@ -259,7 +259,7 @@ describe("an outcome", () => {
     expect(finished().length).toBe(4);
   });
 
-  test("that the learner refuses is said, and not sent again", async () => {
+  test("that the learner refuses is logged, and not sent again", async () => {
     const { errors } = await started();
     learner.answer = () => ({ type: "failed", code: "protocol", detail: "not of this run" });
     learner.play(ticket("e0"));

@@ -1,4 +1,4 @@
-/** Samplers and learners face to face: messages in memory, time by hand, a policy that does what a test says. */
+/** Samplers and a fake learner: messages in memory, a clock that the test moves, a policy that the test controls. */
 import { EnvServer } from "../../../actors/env-server/env-server.ts";
 import type { Remote } from "../../../actors/process/worker-rpc.ts";
 import type { Messages, Outcome, Ticket } from "../../../actors/protocol.ts";
@@ -77,7 +77,7 @@ export class World {
   }
 }
 
-/** Loads what it is told to find, and writes a reply when a test lets it. */
+/** Loads the digest that a test sets, and writes a reply when the test lets it. */
 export class FakePolicy {
   readonly loads: number[] = [];
   /** The digest found for a version; an error is thrown. Default: what was published. */

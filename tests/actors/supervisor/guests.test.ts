@@ -1,4 +1,4 @@
-/** Guests of a run: they come, are watched, fall silent and go. */
+/** Guests of a run: they join, are watched, fall silent and leave. */
 import { beforeEach, expect, test } from "bun:test";
 import type { Tell } from "../../../actors/protocol.ts";
 import { Guests } from "../../../actors/supervisor/guests.ts";
@@ -59,7 +59,7 @@ const beat = (peer: Peer, actor: string, workingMs = 0) =>
     workingMs,
   });
 
-test("a guest is greeted once, seen with what it does, and told what everybody is told", async () => {
+test("a guest gets the first messages once, appears with its state, and gets what every guest gets", async () => {
   const { peer, told, say } = await come("s", "sampler");
   beat(peer, "s");
   await say(null);
@@ -79,12 +79,12 @@ test("a guest is greeted once, seen with what it does, and told what everybody i
   ]);
 });
 
-test("when nobody was ever there, there is nobody to wait for", async () => {
+test("without guests there is none to wait for", async () => {
   await guests.stop("enough");
   expect(events).toEqual([]);
 });
 
-test("an env server counts from when it listens until it goes", async () => {
+test("an env server counts from its url until it leaves", async () => {
   const { peer, say } = await come("e", "env-server");
   expect([guests.envServers, changes]).toEqual([[], 0]);
   await say("wss://gate/offer/e");
@@ -96,7 +96,7 @@ test("an env server counts from when it listens until it goes", async () => {
   expect(events.at(-1)).toEqual({ kind: "left", child: "e", role: "env-server", reason: "SIGTERM" });
 });
 
-test("one that falls silent is given up within its deadline and a heartbeat, and everything it had is cut", async () => {
+test("a silent guest is given up within its deadline and a heartbeat, and its connections are cut", async () => {
   const [frozen, lively] = [await come("frozen", "sampler"), await come("lively", "sampler")];
   for (let ms = 0; ms < 10_500; ms += 500) {
     expect(frozen.peer.closed).toBe(false);
@@ -110,12 +110,12 @@ test("one that falls silent is given up within its deadline and a heartbeat, and
   });
 });
 
-test("one that computes without a result is given up too", async () => {
+test("a guest that computes without a result is given up too", async () => {
   const { peer, told } = await come("s", "sampler");
   beat(peer, "s", 60_001);
   await world.after(500);
   expect([peer.closed, cuts]).toEqual([true, ["s"]]);
-  // It is told to end, as it would come back and hang again.
+  // It gets `stop`, because it would come back and hang again.
   expect(told.at(-1)).toMatchObject({ type: "stop" });
   expect(events.at(-1)).toMatchObject({
     reason:
@@ -123,14 +123,14 @@ test("one that computes without a result is given up too", async () => {
   });
 });
 
-test("nobody is given up because the supervisor slept", async () => {
+test("no guest is given up because the supervisor was suspended", async () => {
   const { peer } = await come("s", "sampler");
   world.clock.jump(3_600_000);
   await world.settle();
   expect([peer.closed, cuts]).toEqual([false, []]);
 });
 
-test("one that connects again is the same guest; its first connection ends and takes nothing along", async () => {
+test("a guest that connects again stays the same guest; only its first connection ends", async () => {
   const first = await come("s", "sampler");
   const second = await come("s", "sampler");
   await world.settle();
@@ -138,7 +138,7 @@ test("one that connects again is the same guest; its first connection ends and t
   expect(events).toHaveLength(1);
 });
 
-test("nobody comes as anything else than what its token is for", async () => {
+test("a guest joins only in the roles of its token", async () => {
   const learner = await come("l", "learner");
   const envServer = await come("e", "env-server", null, "memory:samplers");
   expect([learner.peer.closed, envServer.peer.closed, guests.views]).toEqual([true, true, []]);

@@ -95,7 +95,7 @@ describe("a supervisor of real processes", () => {
   );
 
   test(
-    "finds a child whose loop is busy for ever, and replaces it",
+    "finds a child in an endless loop, and replaces it",
     async () => {
       const { supervisor, events } = await start({ restartsMax: 0 });
       supervisor.start(testActor("child", { behaviour: "busy" }));
@@ -127,7 +127,7 @@ describe("a supervisor of real processes", () => {
   );
 
   test(
-    "gives up nobody when the clock on the wall is set an hour on, and back",
+    "gives up no child when the wall clock is set an hour forward and back",
     async () => {
       const { supervisor, events } = await start();
       supervisor.start(testActor("child", { behaviour: "good" }));
@@ -232,7 +232,7 @@ describe("a supervisor of real processes", () => {
 });
 
 test(
-  "an actor started by hand says that it is not for that",
+  "an actor started by hand reports that only the supervisor starts it",
   async () => {
     const child = Bun.spawn([process.execPath, join(import.meta.dir, "test-actor.ts")], {
       stdin: "ignore",

@@ -1,4 +1,4 @@
-/** Two supervisors never have one run folder, and a dead one does not keep it. */
+/** Two supervisors never hold one run folder, and a dead one does not keep it. */
 import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import { lockRun } from "../../../actors/supervisor/run-lock.ts";
@@ -25,7 +25,7 @@ async function holder(folder: string) {
   return child;
 }
 
-test("is taken by one at a time, which is named to the other; a killed holder keeps nothing", async () => {
+test("is held by one process at a time, which the refusal names; a killed process frees it", async () => {
   const folder = temporaryFolder();
   const other = await holder(folder);
   expect(() => lockRun(folder)).toThrow(

@@ -1,5 +1,5 @@
 /**
- * A tiny Bandit run, once on one thread and twice as processes. What decides an update must not depend on who plays, where
+ * A tiny Bandit run, once on one thread and twice as processes. Updates must not depend on which sampler plays, where
  * the actors live or how messages travel, so everything but the times is compared as it is stored.
  */
 import { Database } from "bun:sqlite";
@@ -122,7 +122,7 @@ describe("stopping", () => {
     expect((await latestCheckpoint(join(folder, "checkpoints"))).found).toBeNull();
   }, 60_000);
 
-  test("is what the first error leads to, and its cause is told", async () => {
+  test("follows the first error, and names its cause", async () => {
     using taken = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
     const { cluster, lines } = await start(startSingleProcess, { samplers: 1, port: taken.port });
     const end = await cluster.ended;

@@ -39,7 +39,7 @@ class FakeProcess implements ChildProcess {
     this.#exit.resolve({ code, signal: null });
   }
 
-  /** Connect as this process would, and collect what it is told. */
+  /** Connects as this process would, and collects its messages. */
   async connect(transport: Transport, told: string[], url: string | null = null): Promise<Peer> {
     const peer = await transport.connect(this.actorSettings.supervisor, {
       told: (_, message) => void told.push(message.type),
@@ -112,7 +112,7 @@ const heartbeat: Tell = {
 };
 
 describe("a supervisor", () => {
-  test("tells a child its name, its run, where to report and its settings, made anew each time", async () => {
+  test("gives a child its name, run, supervisor and settings, made for each start", async () => {
     const { supervisor, processes, events } = await stage();
     let address = "ws://one";
     supervisor.start(child("a", { settings: () => ({ learner: address }) }));
@@ -131,7 +131,7 @@ describe("a supervisor", () => {
     });
   });
 
-  test("replaces a child that lives but whose computation gives no result, naming what it was at", async () => {
+  test("replaces a child whose computation gives no result, and names what it was doing", async () => {
     const { supervisor, clock, processes, transport, events } = await stage({ restartsMax: 0 });
     supervisor.start(child("a"));
     const peer = await processes[0]!.connect(transport, []);
@@ -150,7 +150,7 @@ describe("a supervisor", () => {
     );
   });
 
-  test("replaces a silent child, and says what it did last", async () => {
+  test("replaces a silent child, and reports its last heartbeat", async () => {
     const { supervisor, processes, events, clock, transport } = await stage();
     supervisor.start(child("a"));
     const peer = await processes[0]!.connect(transport, []);
@@ -168,7 +168,7 @@ describe("a supervisor", () => {
     expect(await events.next("restarted", "a")).toMatchObject({ pid: 101, restarts: 1 });
   });
 
-  test("gives a child that starts more time than one that runs, but not for ever", async () => {
+  test("gives a starting child more time than a running one, within a limit", async () => {
     const { supervisor, processes, events, clock } = await stage();
     supervisor.start(child("a"));
     clock.advance(5000);
@@ -177,7 +177,7 @@ describe("a supervisor", () => {
     expect(events.of("wedged", "a")).toMatchObject([{ doing: "starting", silentMs: 5100 }]);
   });
 
-  test("blames nobody for its own sleep", async () => {
+  test("gives up no child because it was suspended itself", async () => {
     const { supervisor, processes, events, clock, transport } = await stage();
     supervisor.start(child("a"));
     const peer = await processes[0]!.connect(transport, []);
@@ -282,7 +282,7 @@ describe("a supervisor", () => {
     expect(() => supervisor.start(child("b"))).toThrow("cannot start b: the run is ending");
   });
 
-  test("turns away an actor that is not its child", async () => {
+  test("refuses an actor that is not its child", async () => {
     const { supervisor, processes, transport } = await stage();
     supervisor.start(child("a"));
     const stranger = new FakeProcess(

@@ -1,4 +1,4 @@
-/** A child that behaves, or misbehaves, as its settings say. */
+/** A child that works or fails as its settings say. */
 import { z } from "zod";
 import { boot } from "../../../actors/process/boot.ts";
 import { startThread } from "../../../actors/process/worker-rpc.ts";

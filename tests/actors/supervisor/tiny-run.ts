@@ -1,4 +1,4 @@
-/** Runs that are over in a second or two, all of them on one thread: a policy of one layer, and a few lessons. */
+/** Runs of a second or two on one thread: a policy of one layer and a short warm start. */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
@@ -7,7 +7,7 @@ import type { Layer } from "../../../actors/config/layers.ts";
 import { startSingleProcess } from "../../../actors/supervisor/single-process.ts";
 import type { RunEnd } from "../../../actors/supervisor/supervision.ts";
 
-/** What makes any run a short one. @param folder  of the run; the warm start is cached in it, so no run takes another's */
+/** Settings of a short run. @param folder  the run's; it also caches the warm start, so that no run uses another's */
 export const tinyLayer = (folder: string): Layer => ({
   source: "test",
   values: {

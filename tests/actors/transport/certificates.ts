@@ -1,4 +1,4 @@
-/** Certificates made for one test, by openssl: an authority, a server and a client of it, and a stranger who signed himself. */
+/** Certificates made for one test, by openssl: a CA, a server and a client of it, and a self-signed stranger. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 
@@ -13,7 +13,7 @@ for name in server client; do
   openssl x509 -req -in $name.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out $name.crt -days 2 -extfile names
 done`;
 
-/** @returns path and text of each, by name */
+/** @returns path and text of each certificate, by name */
 export function certificates(folder: string) {
   const { success, stderr } = Bun.spawnSync(["bash", "-c", SCRIPT], { cwd: folder });
   if (!success) throw new Error(`openssl failed: ${stderr}`);

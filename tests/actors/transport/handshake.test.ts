@@ -67,7 +67,7 @@ describe("a handshake", () => {
     expect(host.seen).toEqual(["joined sampler-1 null", "event from sampler-1", "left sampler-1: done"]);
   });
 
-  test("lets an actor say its url later, and not pass for another", async () => {
+  test("lets an actor report its url later, but not another name", async () => {
     const transport = memory();
     const host = new Host();
     await transport.listen("memory:host", welcoming("run-1", host));
@@ -141,7 +141,7 @@ describe("connectForever", () => {
     return { transport, clock, seen, failures, connection };
   }
 
-  test("waits twice as long after each failure, up to a limit, and connects when somebody is there", async () => {
+  test("waits twice as long after each failure, up to a limit, and connects when the listener is there", async () => {
     const { transport, clock, seen, failures, connection } = setup();
     const waits: number[] = [];
     for (let i = 0; i < 6; i++) {

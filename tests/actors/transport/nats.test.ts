@@ -1,4 +1,4 @@
-/** What only a broker can do: be killed, refuse, be full, deliver again. Each test has a real nats-server of its own. */
+/** What happens only at a broker: it is killed, refuses, is full, delivers again. Each test has its own nats-server. */
 import { afterEach, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -25,7 +25,7 @@ const open: Messages["env.open"] = { type: "env.open", episode: "e1", env: "band
 const opened: Messages["env.opened"] = { type: "env.opened", episode: "e1", observation: "", actionsLeft: 5 };
 const note = (step: number): Tell => ({ type: "metrics", actor: "a", step, values: {} });
 
-/** A trajectory of about so many bytes: what a broker keeps until it is acknowledged. */
+/** An outcome of about so many bytes. The broker keeps it until it is acknowledged. */
 const finished = (episode: string, bytes = 0): Messages["episode.finished"] => ({
   type: "episode.finished",
   actor: "s",

@@ -83,7 +83,7 @@ describe("a listening socket", () => {
     return listener;
   };
 
-  test("serves plain HTTP on the same port to whoever has the token, and to no one else", async () => {
+  test("serves plain HTTP on the same port to requests with the token only", async () => {
     const problems: Problem[] = [];
     const listener = await listen(
       "ws://127.0.0.1:0",

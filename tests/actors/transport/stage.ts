@@ -10,7 +10,7 @@ import type { Problem, Transport, TransportOptions } from "../../../actors/trans
 
 export const TOKEN = "a-token-for-tests";
 
-/** A connection that speaks bytes, not messages. */
+/** A connection that sends bytes instead of messages. */
 export interface RawConnection {
   send(bytes: Uint8Array<ArrayBuffer>): void;
   /** Why the other end closed it. */
@@ -20,9 +20,9 @@ export interface RawConnection {
 export interface Stage {
   readonly host: Transport;
   readonly guest: Transport;
-  /** What to listen on. */
+  /** The address to listen on. */
   readonly address: string;
-  /** What the host reported. */
+  /** Problems that the host reported. */
   readonly problems: Problem[];
   raw(address: string): Promise<RawConnection>;
   end(): unknown;

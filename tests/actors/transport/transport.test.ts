@@ -273,7 +273,7 @@ describe.each(Object.entries(everyStage))("the %s transport", (_, makeStage) => 
     expect(on.problems.map(({ kind, detail }) => [kind, detail])).toEqual([["refused", "wrong token"]]);
   });
 
-  test("says which address nobody answers at", async () => {
+  test("names the address that nothing answers at", async () => {
     const on = stage();
     const listener = await on.host.listen(on.address, idle);
     await listener.close();
