@@ -212,6 +212,14 @@ describeWhere(natsServer === null ? "no nats-server" : null, "a NATS broker", ()
     expect(await good.ask(finished("good"), 60_000)).toMatchObject({ type: "episode.taken" });
   });
 
+  test("gets a work queue of 256 MiB that refuses what is new when it is full", async () => {
+    const broker = await brokerOf();
+    await actor().listen(`${broker.address}/learner`);
+    const { manager } = await streamsOf(broker);
+    const { config } = await manager.streams.info(WORK);
+    expect(config).toMatchObject({ discard: "new", max_bytes: 2 ** 28, retention: "workqueue", storage: "file" });
+  });
+
   test("whose work queue is full holds samplers back, and loses nothing", async () => {
     const broker = await brokerOf();
     const { manager } = await streamsOf(broker);
