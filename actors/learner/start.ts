@@ -207,7 +207,12 @@ function connectReporter(config: RunConfig, context: ActorContext, ports: Learne
 }
 
 /** While this process lives: check that open tickets are played. */
-function watchProgress(config: RunConfig, context: ActorContext, dispatcher: Dispatcher, log: RunLog): void {
+export function watchProgress(
+  config: Pick<RunConfig, "supervisor">,
+  context: Pick<ActorContext, "clock" | "fail">,
+  dispatcher: Pick<Dispatcher, "stalledMs" | "samplerCount" | "state">,
+  log: Pick<RunLog, "event">,
+): void {
   const { progressDeadlineMs } = config.supervisor;
   context.clock.after(progressDeadlineMs / 4, () => watchProgress(config, context, dispatcher, log));
   const { stalledMs } = dispatcher;

@@ -1,0 +1,43 @@
+/** A learner whose tickets are not played: a warning while no sampler is there, the end of the process if samplers are. */
+import { expect, test } from "bun:test";
+import { watchProgress } from "../../../actors/learner/start.ts";
+import { FakeClock } from "../fake-clock.ts";
+import { configOf } from "../training/stage.ts";
+
+const progressDeadlineMs = 10_000;
+
+function watched(samplerCount: number) {
+  const clock = new FakeClock();
+  const warnings: string[] = [];
+  const failures: string[] = [];
+  const dispatcher = {
+    get stalledMs() {
+      return clock.now();
+    },
+    samplerCount,
+    state: "3 tickets wait; sampler-0 plays 2",
+  };
+  watchProgress(
+    configOf({ supervisor: { progressDeadlineMs } }),
+    { clock, fail: (error) => failures.push((error as Error).message) },
+    dispatcher,
+    { event: (level, kind, text) => warnings.push(`${level} ${kind}: ${text}`) },
+  );
+  return { clock, warnings, failures };
+}
+
+test("samplers that are there and do not play end it after progressDeadlineMs, and it names them", () => {
+  const { clock, warnings, failures } = watched(2);
+  clock.advance(progressDeadlineMs - 1);
+  expect(failures).toEqual([]);
+  clock.advance(1);
+  expect(failures).toEqual(["nothing was played for 10000 ms (limit 10000 ms): 3 tickets wait; sampler-0 plays 2"]);
+  expect(warnings).toEqual([]);
+});
+
+test("without a sampler it warns and waits, as one may come back", () => {
+  const { clock, warnings, failures } = watched(0);
+  clock.advance(progressDeadlineMs);
+  expect(failures).toEqual([]);
+  expect(warnings).toEqual([expect.stringMatching(/^warning stalled: nothing was played for 10000 ms/)]);
+});
