@@ -149,7 +149,7 @@ describeWhere(mayMount ? null : "this account may not mount file systems", "on a
       expect({ code, out }).toEqual({ code: 1, out: "" });
       const last = err.trimEnd().split("\n").at(-1)!;
       expect(last).toStartWith("error: the run ended: learner ");
-      expect(last).toContain("the disk is full; the checkpoints before it are as they were");
+      expect(last).toContain("the disk is full; earlier checkpoints are intact");
     },
     LONG,
   );
