@@ -1,4 +1,4 @@
-/** Loads a model as a learner does, and prints how fast beside disk and page cache, and with how much memory. Argument: folder. */
+/** Loads a model as a learner does, and prints speed and memory, beside the speed of disk and page cache. Argument: folder. */
 import { dlopen } from "bun:ffi";
 import { readFileSync, statSync } from "node:fs";
 import { open } from "node:fs/promises";
@@ -20,7 +20,7 @@ async function secondsOf(work: () => unknown): Promise<number> {
   return (performance.now() - began) / 1000;
 }
 
-/** The whole file through one buffer that stays in the cache of a core: what disk or page cache can give. */
+/** Reads the file through one buffer that fits a core's cache: the speed of disk or page cache. */
 async function readThrough(): Promise<void> {
   const handle = await open(file);
   const buffer = new Uint8Array(2 ** 20);
@@ -39,9 +39,9 @@ async function forget(): Promise<void> {
   if (code !== 0) throw new Error(`posix_fadvise answered ${code}`);
 }
 
-/** As a learner's: memory that its threads share, and that nobody has touched yet. */
+/** New shared memory, like a learner's, before its first use. */
 function newMemory(): Float32Array {
-  // A virtual machine's host takes memory that lies idle, and is slow to give it back: a process claims it before.
+  // A virtual machine's host reclaims idle memory and returns it slowly, so another process touches it first.
   const { exitCode } = Bun.spawnSync([process.execPath, "-e", `new Uint8Array(${memoryBytes}).fill(1)`]);
   if (exitCode !== 0) throw new Error(`a process that touches ${memoryBytes} bytes ended with ${exitCode}`);
   return new Float32Array(new SharedArrayBuffer(memoryBytes));

@@ -1,9 +1,9 @@
 /**
- * What reading a pretrained model costs: a safetensors file of 1 GB into the learner's memory, beside what the page cache gives.
+ * Speed of reading a pretrained model: a safetensors file of 1 GB into the learner's memory, beside the page cache's speed.
  * Run: bun run bench checkpoints [--checkpoints.megabytes=1000]
- * Budget: at least half of the disk's or page cache's read speed, and less than 10 % of memory besides the parameters'. Out of the page
- * cache the system's handing out of new memory, page by page, takes longer than reading; so speed is also compared with doing
- * both (`freshShare`). Bfloat16 becomes float32: twice as many bytes are written as are read.
+ * Budget: at least half of the read speed of disk or page cache, and extra memory below 10 % of the parameters'. Page faults of new
+ * memory take longer than reading from the page cache, so `freshShare` compares with doing both. Bfloat16 becomes float32, which
+ * writes twice the bytes that it reads.
  */
 import { cpSync, mkdtempSync, openSync, rmSync, writeFileSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -19,14 +19,14 @@ interface Row {
   readonly dtype: string;
   readonly gigabytesPerSecond: number;
   readonly pageCacheGigabytesPerSecond: number;
-  /** Of the page cache's speed. */
+  /** Share of the page cache's speed. */
   readonly share: number;
   readonly diskGigabytesPerSecond: number;
-  /** Of the disk's speed, with a file that is only there. */
+  /** Share of the disk's speed, with a file that is not in the page cache. */
   readonly diskShare: number;
-  /** Of what it takes at least on one thread: to read the file, and to be handed out new memory for the parameters. */
+  /** Share of the speed of one thread that reads the file and touches new memory for the parameters. */
   readonly freshShare: number;
-  /** Of the parameters' memory. */
+  /** Share of the parameters' memory. */
   readonly extraMemoryShare: number;
 }
 
@@ -71,7 +71,7 @@ export async function run(options: Readonly<Record<string, string>> = {}): Promi
 
 const golden = join(import.meta.dir, "../tests/golden/checkpoints/qwen2");
 
-/** A Qwen2 of about so many bytes, whose values are whatever: reading does not look at them. */
+/** A Qwen2 of about this many bytes with arbitrary values. */
 function writeModel(folder: string, dtype: string, byteCount: number, bytesWanted: number): void {
   const shape = { vocabulary: 512, width: 1024, heads: 16, kvHeads: 4, headWidth: 64, hidden: 4096 };
   const perLayer = 1024 * (1536 + 1024 + 3 * 4096);

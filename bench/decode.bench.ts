@@ -1,8 +1,8 @@
 /**
- * Tokens a second when a batch is decoded with a growing key/value cache, sampled as in a rollout, beside
- * PyTorch's loop and Hugging Face's generate. Run: bun run bench decode [--decode.batch=8 …]
- * Budget: 6,000 tokens/s; under 10 % of the time outside the engine (sampling, bookkeeping), where no faster engine helps.
- * The prompt's own forward is inside the measured time on both sides.
+ * Tokens a second of batched decoding with a key/value cache, sampled as in a rollout, beside PyTorch's loop and Hugging Face's
+ * generate. Run: bun run bench decode [--decode.batch=8 …]
+ * Budget: 6,000 tokens/s, and under 10 % of the time outside the engine (sampling, bookkeeping).
+ * Both sides measure the forward pass of the prompt too.
  */
 import { Decoder } from "../model/decode/decoder.ts";
 import { Generator } from "../model/decode/generate.ts";
@@ -72,7 +72,7 @@ export async function run(options: Readonly<Record<string, string>> = {}): Promi
   } as { name: string };
 }
 
-/** Our side: the very generator that a sampler has. */
+/** Our side: a sampler's generator. */
 class Ours {
   readonly #numbers: Numbers;
   readonly #generator: Generator;
@@ -94,7 +94,7 @@ class Ours {
     this.#prompts = Array.from({ length: batch }, () => Array.from({ length: prompt }, token));
   }
 
-  /** The engine, with the time spent in it counted. */
+  /** The engine, with its time counted. */
   #timed(engine: Engine): Engine {
     const count = (ms: number) => {
       this.#engineMs += ms;

@@ -1,10 +1,10 @@
 /**
- * What one training step costs: forward, backward, clip and AdamW of the reference model, float32, on 2 threads, beside
- * PyTorch's on the same weights and data. Run: bun run bench step [--step.layers=6 --step.d=512 …]
- * Budget: 1.3 times as fast as the better of PyTorch's eager forms (SDPA is one). Both sides are measured in turns, because
- * a shared machine changes its speed by the minute; equal first losses prove that both do the same work.
+ * Time of one training step: forward, backward, clip and AdamW of the reference model, float32, on 2 threads, beside PyTorch's on
+ * the same weights and data. Run: bun run bench step [--step.layers=6 --step.d=512 …]
+ * Budget: 1.3 times as fast as the faster of PyTorch's eager variants (one has SDPA). The two sides take turns, because a shared
+ * machine changes its speed by the minute. Equal first losses prove that both do the same work.
  *
- * With a rank the head is the embedding and adapters of that rank are trained. In the shape of Qwen2.5-0.5B, both within 20 GB:
+ * With a rank, adapters of that rank are trained and the embedding is tied. In the shape of Qwen2.5-0.5B, both within 20 GB:
  * bun run bench step --step.rank=64 --step.d=896 --step.layers=24 --step.heads=14 --step.kvHeads=2 --step.hidden=4864
  *   --step.vocabulary=151936 --step.batch=2 --step.length=512 --step.microBatchTokens=1024 --step.rounds=1 --step.steps=1
  */
@@ -101,7 +101,7 @@ async function compare(numbers: Numbers, device: Device, python: string, folder:
     "--rank",
     String(numbers.rank),
   ];
-  // Each variant holds a model of its own: beside adapters, whose memory counts, there is one.
+  // Each variant has a model of its own. With adapters, whose memory is measured, there is only one.
   const variants = numbers.rank > 0 ? "eagerSdpa" : "eager,eagerSdpa";
   const peer = (variants: string) =>
     runPeer<PeerReport>(python, "step.py", [
@@ -141,19 +141,19 @@ async function compare(numbers: Numbers, device: Device, python: string, folder:
     name: "step",
     ms: round(ms),
     peerMs: round(median(turns.map((turn) => turn.eager))),
-    // Of each turn by itself: both sides of it saw the same machine.
+    // Ratio per turn: in a turn both sides have the same machine.
     ratio: round(median(turns.map((turn) => turn.eager / turn.ms)), 2),
     ...(compiled === undefined
       ? {}
       : { compiledPeerMs: round(compiled), compiledRatio: round(compiled / turns[0]!.ms, 2) }),
-    // The peer holds a model for each of its variants.
+    // The peer has a model for each of its variants.
     peakGigabytes: round(process.resourceUsage().maxRSS / 1e6, 2),
     peerPeakGigabytes: round(peerBytes / 1e9, 2),
     ...(numbers.rank === 0 ? { gflops: round((flops(numbers) / ms) * 1e-6) } : {}),
   };
 }
 
-/** What is trained: all of a model, or adapters beside it. */
+/** `trained` is `base`, or adapters. */
 interface Model {
   readonly config: ModelConfig;
   readonly base: Parameters;
@@ -171,7 +171,7 @@ function makeModel(numbers: Numbers): Model {
   return { config, base, trained };
 }
 
-/** In parts, so that the peak of memory is the step's. */
+/** Written in parts, so the step has the peak of memory. */
 async function writeWeights(path: string, { config, base, trained }: Model): Promise<void> {
   const adapters = config.lora === null ? [] : trained.views;
   const file = await open(path, "wx");
@@ -198,7 +198,7 @@ function flops({ d, layers, heads, kvHeads, hidden, vocabulary, batch, length }:
   return 3 * 2 * batch * length * (perToken + layers * 2 * length * d);
 }
 
-/** Our side: the very network that a learner has. */
+/** Our side: a learner's network. */
 class Ours {
   readonly #network: Network;
   readonly #batches: readonly MicroBatch[];
@@ -256,7 +256,7 @@ class Ours {
   }
 }
 
-/** @throws {Error} if a first loss differs: then the two sides do not do the same work, and their times mean nothing. */
+/** @throws {Error} if a first loss differs, because then the two sides do different work. */
 function compareLosses(ours: readonly number[], { losses }: PeerReport): void {
   for (const [variant, theirs] of Object.entries(losses)) {
     const gaps = theirs.map((loss, i) => Math.abs(loss - ours[i]!));

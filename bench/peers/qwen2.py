@@ -1,7 +1,7 @@
-"""The Qwen2 architecture in plain PyTorch, for measuring and checking Bunraku's own: one file, nothing clever.
+"""The Qwen2 architecture in plain PyTorch, to measure and check Bunraku's.
 
 Parameter names are Hugging Face's, so a checkpoint of either loads into the other. tests/golden/qwen2.py compares it to
-transformers' Qwen2ForCausalLM. It knows no data, no optimiser and no clock.
+transformers' Qwen2ForCausalLM. It knows no data, no optimizer and no clock.
 
 Shapes: B batch, T tokens, D width, H heads, K key/value heads, C head width (D / H), V vocabulary.
 """
@@ -33,7 +33,7 @@ class Config:
 
 
 def rope_tables(config: Config, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """cos and sin (T, C); Hugging Face's layout, in which channel i turns together with channel i + C/2."""
+    """cos and sin (T, C); Hugging Face's layout, which rotates channel i with channel i + C/2."""
     c = config.head_dim
     frequencies = config.rope_theta ** (-torch.arange(0, c, 2, dtype=torch.float64) / c)
     angles = positions.to(torch.float64)[:, None] * frequencies
@@ -79,7 +79,7 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(d, d, bias=False)
 
     def project(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """q (B, H, T, C), k and v (B, K, T, C), positions already in."""
+        """q (B, H, T, C), k and v (B, K, T, C), rotated by their positions."""
         b, t, _ = x.shape
         q, k, v = (p(x).view(b, t, -1, self.config.head_dim).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
         return rotate(q, cos, sin), rotate(k, cos, sin), v

@@ -122,7 +122,7 @@ def adapt(model: Qwen2, rank: int) -> None:
 
 
 class Run:
-    """One variant, with weights and optimiser of its own."""
+    """One variant, with weights and optimizer of its own."""
 
     def __init__(self, variant: str, config: Config, weights: dict, data: dict, options: argparse.Namespace):
         attend, compiled = VARIANTS[variant]
@@ -137,7 +137,7 @@ class Run:
         self.advantages = data["advantages"][:, 1:].contiguous().to(options.device)
         rope = rope_tables(config, torch.arange(self.tokens.shape[1]), torch.float32)
         self.rope = tuple(table.to(options.device) for table in rope)
-        self.optimiser = torch.optim.AdamW(
+        self.optimizer = torch.optim.AdamW(
             trained, lr=options.lr, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.01, fused=True
         )
         self.loss = torch.compile(self.eager_loss) if compiled else self.eager_loss
@@ -150,11 +150,11 @@ class Run:
 
     def step(self) -> None:
         start = time.perf_counter()
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss(self.tokens, self.advantages)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP_NORM)
-        self.optimiser.step()
+        self.optimizer.step()
         self.losses.append(loss.item())
         self.norms.append(norm.item())
         self.times_ms.append((time.perf_counter() - start) * 1000)

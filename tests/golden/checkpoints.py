@@ -1,4 +1,4 @@
-"""Writes tests/golden/checkpoints/NAME/: whole Hugging Face folders of tiny random models, and what transformers says of them.
+"""Writes tests/golden/checkpoints/NAME/: whole Hugging Face folders of tiny random models, and what transformers computes with them.
 
 Run: python tests/golden/checkpoints.py    (a Python with torch, transformers and safetensors: see bench/peers/README.md)
 

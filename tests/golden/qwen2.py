@@ -1,4 +1,4 @@
-"""Writes tests/golden/model/: what Hugging Face's Qwen2 says, for checking Bunraku's transformer, loss, AdamW and decode.
+"""Writes tests/golden/model/: what Hugging Face's Qwen2 computes, to check Bunraku's transformer, loss, AdamW and decode.
 
 Run: python tests/golden/qwen2.py    (a Python with torch, transformers and safetensors: see bench/peers/README.md)
 
@@ -60,13 +60,13 @@ def learn_once(model, log_probs_of, data: dict):
     log_probs = torch.cat([torch.zeros_like(picked[:, :1]), picked], dim=1)
     mask, weight = data["mask"].to(logits.dtype), data["weight"].to(logits.dtype)
     loss = -(mask * weight * log_probs).sum() / mask.sum()
-    optimiser = torch.optim.AdamW(
+    optimizer = torch.optim.AdamW(
         model.parameters(), lr=ADAMW["lr"], betas=tuple(ADAMW["betas"]), eps=ADAMW["eps"], weight_decay=ADAMW["weightDecay"]
     )
     loss.backward()
     gradients = {name: p.grad.clone() for name, p in model.named_parameters()}
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), ADAMW["clipNorm"])
-    optimiser.step()
+    optimizer.step()
     after = {name: p.detach().clone() for name, p in model.named_parameters()}
     return logits.detach(), log_probs.detach(), loss.item(), gradients, norm.item(), after
 

@@ -60,7 +60,7 @@ describe("hash64", () => {
 describe("coin", () => {
   const key = { seed: 10000, episode: hash64("update-3/group-1/member-7") };
 
-  test("is the same whenever and wherever it is drawn", () => {
+  test("does not depend on earlier draws or the process", () => {
     const forwards = Array.from({ length: 100 }, (_, i) => coin(key, i));
     const backwards = Array.from({ length: 100 }, (_, i) => coin({ ...key }, 99 - i));
     expect(backwards.toReversed()).toEqual(forwards);

@@ -11,7 +11,7 @@ describe("statistics", () => {
     expect(deviation([1, 2, 3, 6], 0)).toBeCloseTo(1.8708286934, 10);
   });
 
-  test("a constant list has a spread of exactly 0, whatever rounding does to its mean", () => {
+  test("a constant list has a spread of exactly 0, although its mean is rounded", () => {
     // The float64 mean of three 0.1 is not 0.1.
     expect((0.1 + 0.1 + 0.1) / 3).not.toBe(0.1);
     expect(deviation([0.1, 0.1, 0.1])).toBe(0);

@@ -12,7 +12,7 @@ test("the raw reward is the sum over turns; penalties come on top", () => {
   expect(penalizedReward({ turns })).toBeCloseTo(10.3, 12);
 });
 
-test("an episode without turns earned nothing", () => {
+test("an episode without turns has no reward", () => {
   expect([rawReward({ turns: [] }), penalizedReward({ turns: [] })]).toEqual([0, 0]);
 });
 

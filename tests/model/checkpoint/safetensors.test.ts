@@ -58,7 +58,7 @@ describe("writeSafetensors", () => {
     );
   });
 
-  test("gives the same bytes in whatever order tensors and metadata come", () => {
+  test("gives equal bytes for any order of tensors and metadata", () => {
     fc.assert(
       fc.property(entries, fc.dictionary(fc.string(), fc.string()), (tensors, metadata) => {
         const backwards = Object.fromEntries(Object.entries(metadata).reverse());

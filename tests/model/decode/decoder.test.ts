@@ -65,7 +65,7 @@ async function whole(config: ModelConfig, sequence: readonly number[]): Promise<
 }
 
 describe.each(models)("a decoder with %s", (_, config) => {
-  test("says after each token what the whole sequence says there", async () => {
+  test("gives after each token the logits of the whole sequence", async () => {
     const sequence = tokens(3, 30);
     const expected = await whole(config, sequence);
     const decoder = make(config);
@@ -78,7 +78,7 @@ describe.each(models)("a decoder with %s", (_, config) => {
     await expect(decoder.room(2)).toBe(10);
   });
 
-  test("says nearly the same for tokens appended in pieces and at once", async () => {
+  test("gives nearly equal logits for tokens appended in pieces and at once", async () => {
     const sequence = tokens(5, 24);
     const once = await make(config).append([0], [sequence]);
     const pieces = make(config);
@@ -87,7 +87,7 @@ describe.each(models)("a decoder with %s", (_, config) => {
     expect(farthest(await pieces.append([0], [sequence.slice(10)]), once)).toBeLessThan(1e-5);
   });
 
-  test("gives a sequence the same bits in any slot, batch and company", async () => {
+  test("gives a sequence the same bits in any slot and batch", async () => {
     /** Two turns of prompt and reply in a slot, among other sequences that come, go and grow beside it. */
     const play = async (decoder: Decoder, slot: number, others: readonly number[]) => {
       const heard: number[][] = [];
@@ -160,7 +160,7 @@ describe("a decoder's parameters", () => {
   });
 });
 
-describe("what does not fit", () => {
+describe("an invalid request", () => {
   test.each([
     [[], "slot 1: 14 + 0 tokens, capacity 16"],
     [[1, 2, 3], "slot 1: 14 + 3 tokens, capacity 16"],
@@ -188,7 +188,7 @@ describe("what does not fit", () => {
   });
 });
 
-test("in three lanes a batch says, bit for bit, what it says in one", async () => {
+test("a batch in three lanes equals one in one lane, bit for bit", async () => {
   const said = async (threads: number) => {
     const decoder = make(long, 41, 12, compiledEngine({ threads }));
     const slots = Array.from({ length: 41 }, (_, slot) => slot);

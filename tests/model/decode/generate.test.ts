@@ -64,7 +64,7 @@ const cases = models.flatMap(([heads, model]) =>
   [0, 0.5, 1].map((temperature) => [temperature, heads, model] as const),
 );
 describe.each(cases)("a dialogue written at temperature %p with %s", (temperature, _, model) => {
-  test("is what the whole forward pass of every prefix gives, turn after turn", async () => {
+  test("equals the whole forward pass of every prefix, turn after turn", async () => {
     const { flat } = tinyParameters(model);
     for (const name of ["a", "b", "c", "d"]) {
       const writer = generator(flat, model);
@@ -84,7 +84,7 @@ describe.each(cases)("a dialogue written at temperature %p with %s", (temperatur
 });
 
 describe("a reply", () => {
-  test("ends with the stop token, which it includes, or says that it was cut", async () => {
+  test("ends with the stop token, or is cut", async () => {
     const writer = generator();
     const ends: { cut: boolean; last: number; length: number }[] = [];
     for (let i = 0; i < 40; i++) {
@@ -128,7 +128,7 @@ describe("a reply", () => {
     expect((await writer.reply("s", next)).tokens).toEqual(slowReply(before, next).tokens);
   });
 
-  test("may fill a sequence to its last place, as its last token is not fed", async () => {
+  test("may fill a sequence to its last place, because its last token is not fed", async () => {
     const writer = generator();
     writer.open("s");
     const prompt = Array.from({ length: CAPACITY - 3 }, (_, i) => 3 + (i % 9));
@@ -186,7 +186,7 @@ describe("a reply", () => {
   );
 });
 
-test("a reply can be read while it is written, and is the same in the end", async () => {
+test("a reply can be read while it is written", async () => {
   const writer = generator();
   writer.open("read");
   const reply = writer.reply("read", request("read", [3, 4], { stops: [] }));
@@ -203,7 +203,7 @@ test("a reply can be read while it is written, and is the same in the end", asyn
 });
 
 describe("a sequence", () => {
-  test("begins anew in a slot that another one has left", async () => {
+  test("begins with an empty cache in a slot that another sequence used", async () => {
     const writer = generator();
     const fresh = async (name: string) => {
       writer.open(name);
@@ -263,7 +263,7 @@ describe("a failure", () => {
     return flat;
   }
 
-  test("of one sequence's numbers rejects its reply and no other", async () => {
+  test("in one row reject its reply and no other", async () => {
     const untied = { ...tinyModel, tiedEmbedding: false };
     const sound = tinyParameters(untied);
     const flat = sound.flat.slice();
@@ -283,7 +283,7 @@ describe("a failure", () => {
     expect((await writer.reply("later", request("later", [3, 4], greedy))).tokens).toEqual((await good).tokens);
   });
 
-  test("of all numbers rejects all, and leaves the generator usable", async () => {
+  test("in all rows reject all replies; the generator still works", async () => {
     const writer = generator(poisoned());
     for (const name of ["a", "b"]) writer.open(name);
     const replies = ["a", "b"].map((name) => writer.reply(name, request(name, [3, 4])));

@@ -38,7 +38,7 @@ function reference(row: Float32Array, draw: number, { temperature, topP, topK }:
 }
 
 describe("TokenSampler", () => {
-  test("draws each token as often as its probability says", () => {
+  test("draws each token with its probability", () => {
     const row = Float32Array.of(0.3, -1, 2, 0, 1.5, -3, 0.7, 1);
     const key = { seed: 3, episode: hash64("frequencies") };
     for (const temperature of [0.5, 1, 2]) {
@@ -126,7 +126,7 @@ describe("TokenSampler", () => {
     expect(compared).toBeGreaterThan(500);
   });
 
-  test("reads its own row of many, and remembers nothing of the row before", () => {
+  test("reads its own row only, and keeps no state between rows", () => {
     const rows = Float32Array.of(...logits(0.5, 0.25, 0.25), ...logits(0.1, 0.1, 0.8));
     const sampler = new TokenSampler(3);
     const settings = { temperature: 1, topP: 0.9, topK: 2 };
@@ -153,7 +153,7 @@ describe("TokenSampler", () => {
     );
   });
 
-  test("refuses a row that is not all there", () => {
+  test("refuses a row that is too short", () => {
     expect(() => new TokenSampler(3).sample(new Float32Array(5), 3, 0.5, plain)).toThrow(
       "logit 2 of 3 at 3 is undefined",
     );

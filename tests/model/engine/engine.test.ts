@@ -117,7 +117,7 @@ const operations: Case[] = [
   ["one-hot", { i }, ({ i }) => tf.cast(tf.oneHot(i as tf.Tensor2D, 5, 2, -1), "float32")],
 ];
 
-describe("the compiled engine says what the plain one says", () => {
+describe("the compiled engine equals the eager one", () => {
   test.each(operations.map(([name]) => name))("%s", async (name) => {
     const [, inputs, y] = operations.find((operation) => operation[0] === name)!;
     const build = (x: Inputs) => ({ y: y(x) });
@@ -197,19 +197,19 @@ describe.each(engines)("the %s engine", (_, engine) => {
     );
   });
 
-  test("refuses a function that reads values, since there are none yet", async () => {
+  test("refuses a function that reads values", async () => {
     const peek: TensorFunction = ({ x }) => ({ x: tf.mul(x!, x!.dataSync()[0]!) });
     await expect(engine.compile("peek", peek, { x: f32(2) })).rejects.toThrow("it may only pass tensors on");
   });
 });
 
 describe("onnxruntime", () => {
-  test("refuses a model that is none with one line of its own", () => {
+  test("refuses an invalid model in one line", () => {
     const broken = () => new OrtSession(Uint8Array.of(1, 2, 3), [], [], { threads: 1 });
     expect(broken).toThrow(/^onnxruntime: [^\n]+$/);
   });
 
-  test("does not run what was disposed of", async () => {
+  test("does not run a disposed function", async () => {
     const run = await compiled.compile("add", add, specs);
     const x = compiled.array(f32(2, 2));
     await run.dispose();
@@ -277,7 +277,7 @@ describe("lanes", () => {
     outputs: { sum: engine.array(f32()) },
   });
 
-  test("run every call of every list, also where the lists are of different lengths", async () => {
+  test("run every call of every list, also of different lengths", async () => {
     const lists = [[await job(1, [0, 1]), await job(2, [0, 1])], [await job(3, [2, 3])], []];
     await engine.runLanes(lists);
     expect(lists.map((list) => list.map(({ outputs }) => outputs.sum.read()[0]!))).toEqual([[3, 6], [21], []]);
@@ -313,7 +313,7 @@ describe("lanes", () => {
     },
   );
 
-  test("refuse a job whose function was let go", async () => {
+  test("refuse a job of a disposed function", async () => {
     const gone = await job(7, [0, 1]);
     await engine.runLanes([[gone]]);
     await gone.run.dispose();
@@ -322,7 +322,7 @@ describe("lanes", () => {
 });
 
 describe("a start-up check", () => {
-  test("names the engine and the device that lie", async () => {
+  test("names the engine and the device with the wrong result", async () => {
     const lying: Engine = {
       ...compiled,
       device: "webgpu, nothing",

@@ -45,7 +45,7 @@ function device() {
 const host = compiledEngine({ threads: 1 });
 
 describe("a twin", () => {
-  test("is shared by arrays over parts of one buffer, and told of changes when it is asked to be", () => {
+  test("is shared by arrays over parts of one buffer, and copied on request", () => {
     const { engine, taken } = device();
     const all = Float32Array.of(1, 2, 3, 4);
     const [whole, end] = [engine.array(f32(4), all), engine.array(f32(2), all.subarray(2))];
@@ -95,7 +95,7 @@ test("training steps are the host's bit for bit, and the host sees them when it 
   expect(got.trained[0]).not.toEqual([...got.before]);
 });
 
-test("decoding is the host's bit for bit, also with new parameters, whose predecessors' memory is given back", async () => {
+test("decoding equals the host's bit for bit, also with new parameters, and frees the memory of the old ones", async () => {
   const { engine, taken } = device();
   const [first, second] = [tinyParameters(tinyModel, 1).flat, tinyParameters(tinyModel, 2).flat];
   const decode = async (engine: Engine, between: () => void) => {

@@ -25,7 +25,7 @@ async function compute(): Promise<string> {
   return folder;
 }
 
-test("leaves no device id, no queued events and no log behind", async () => {
+test("leaves no device id, no queued events and no log", async () => {
   const folder = await compute();
   const files = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
   // Bun keeps transpiled sources there.

@@ -27,7 +27,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const nowhere = { named: undefined, own: undefined, home: undefined, pythonRoots: [] };
 
-describe("looking for libtensorflow", () => {
+describe("finding libtensorflow", () => {
   const place = (path: string) => {
     mkdirSync(dirname(join(folder, path)), { recursive: true });
     writeFileSync(join(folder, path), "");
@@ -135,7 +135,7 @@ describeWhere(
       expect({ handles: binding.getNumOfTensors(), tensors: tf.memory().numTensors }).toEqual(before);
     }, 120_000);
 
-    test("says TensorFlow's own words when an operation is given nonsense", () => {
+    test("throws TensorFlow's message for an invalid operation", () => {
       const { binding } = tf.findBackend("tensorflow") as unknown as { binding: Library };
       const tensor = binding.createTensor([2], 1, Float32Array.of(1, 2));
       expect(() => binding.executeOp("Reshape", [], [tensor, tensor], 1)).toThrow(/^tensorflow: Reshape: /);

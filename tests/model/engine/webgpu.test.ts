@@ -178,7 +178,7 @@ describeWhere(typeof started === "string" ? started : null, "on a WebGPU adapter
     120_000,
   );
 
-  test("nothing of all this fell back to the CPU", () => {
+  test("no operator of these tests ran on the CPU", () => {
     expect([...webgpu.onCpu]).toEqual([]);
   });
 });

@@ -21,7 +21,7 @@ describe("explainedVariance", () => {
     expect(explainedVariance(Float32Array.of(0, 2, 4), Float32Array.of(0, 3, 6), all)).toBeCloseTo(8 / 9, 6);
   });
 
-  test("is 1 for a critic that is right, 0 for one that always says the same, null where nothing varies", () => {
+  test("is 1 for a perfect critic, 0 for a constant one, null for constant returns", () => {
     const returns = fc.array(fc.integer({ min: -9, max: 9 }), { minLength: 3, maxLength: 3 });
     fc.assert(
       fc.property(returns, fc.integer({ min: -5, max: 5 }), (list, constant) => {
@@ -34,7 +34,7 @@ describe("explainedVariance", () => {
     );
   });
 
-  test("looks at written tokens only", () => {
+  test("reads written tokens only", () => {
     const written = Uint8Array.of(1, 0, 1);
     expect(explainedVariance(Float32Array.of(1, 50, 2), Float32Array.of(1, -50, 2), written)).toBe(1);
   });

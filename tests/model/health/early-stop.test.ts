@@ -27,12 +27,12 @@ describe("watchForStop", () => {
     expect(stopOf([...repeat(10, point(2)), ...repeat(50, point(0.21))])).toBeNull();
   });
 
-  test("one update above the line starts the count anew", () => {
+  test("one update above the limit restarts the count", () => {
     const run = [...repeat(10, point(2)), ...repeat(9, point(0)), point(1), ...repeat(9, point(0))];
     expect(stopOf(run)).toBeNull();
   });
 
-  test("does not take a solved task for a collapsed one", () => {
+  test("does not stop a solved task", () => {
     const solved = point(0, { success: 0.95, groupsKept: 0, validation: 0.95 });
     expect(stopOf([...repeat(10, point(2)), ...repeat(100, solved)])).toBeNull();
   });
@@ -48,7 +48,7 @@ describe("watchForStop", () => {
     expect(stopOf([...repeat(4, validated), point(1, { validation: 0.02 }), ...repeat(4, validated)])).toBeNull();
   });
 
-  test("says what was measured against what", () => {
+  test("gives the measurement and its limit", () => {
     let state = STOP_START;
     const reasons = [...repeat(10, point(2)), ...repeat(10, point(0.1))].flatMap((one) => {
       const watched = watchForStop(state, one);

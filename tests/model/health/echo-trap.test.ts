@@ -30,7 +30,7 @@ function course(ends: { [K in keyof TrapPoint]: [number, number] }, updates = 60
 }
 
 describe("echoTrap", () => {
-  test("calls learning healthy, though spread and entropy fall with it", () => {
+  test("is healthy while success rises, although spread and entropy fall", () => {
     const learning = course({
       success: [0.2, 0.85],
       rewardStd: [2.6, 1],
@@ -42,12 +42,12 @@ describe("echoTrap", () => {
     expect(last(learning).verdict).toBe("healthy");
   });
 
-  test("calls a task solved, however constant its groups", () => {
+  test("calls a task solved, even if its groups are constant", () => {
     const solved = course({ success: [0.3, 1], rewardStd: [2.5, 0], zeroStdShare: [0.1, 1], entropy: [0.5, 0.02] });
     expect(last(solved)).toMatchObject({ verdict: "solved", reasons: [] });
   });
 
-  test("calls it collapsed when success falls with the spread", () => {
+  test("is collapsed when success and spread fall together", () => {
     // GRPO without a filter, as measured: success .23 to .00, constant groups to .99, entropy as before.
     const trapped = course(
       {
@@ -123,7 +123,7 @@ describe("echoTrap", () => {
     expect(replayed).toEqual(run(trapped).map(({ verdict }) => verdict));
   });
 
-  test("refuses a number that is none", () => {
+  test("refuses NaN", () => {
     expect(() => run([{ success: Number.NaN, rewardStd: 1 }])).toThrow(
       "the Echo Trap detector needs finite numbers, got NaN; leave unknown numbers out",
     );
@@ -146,24 +146,24 @@ describe("over recorded runs of SimpleSokoban", () => {
     return verdicts.flatMap((verdict, i) => (verdict === (verdicts[i - 1] ?? "healthy") ? [] : [[i + 1, verdict]]));
   };
 
-  test("sees the one that fell from 21 % to 9 %, below chance, while it falls", () => {
+  test("detects the run that fell from 21 % to 9 % while it falls", () => {
     const points = pointsOf("trap");
     expect(changes(points)[0]).toEqual([18, "collapsed"]);
     const { reasons } = run(points)[17]!;
     expect(reasons.map(({ signal }) => signal)).toEqual(["success", "repetition"]);
   });
 
-  test("sees the one that it was not fitted to, too, and leaves its cure alone", () => {
+  test("detects the run that it was not fitted to, and is healthy for its cure", () => {
     expect(changes(pointsOf("trap7"))[0]).toEqual([17, "collapsed"]);
     expect(worst(pointsOf("cured7"))).toBe("healthy");
   });
 
-  test("leaves its cure alone, which learns, and a run that learns to 89 %", () => {
+  test("is healthy for the cured run, and for one that learns to 89 %", () => {
     expect(worst(pointsOf("cured"))).toBe("healthy");
     expect(worst(pointsOf("quickstart"))).toBe("healthy");
   });
 
-  test("is not moved by the chance of ever new boards: 200 updates at one level, as noisy as those runs were", () => {
+  test("gives no sign for 200 updates at one level with the noise of those runs", () => {
     const uniform = sequence(7, "noise");
     const normal = () => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
     const level = () =>

@@ -6,12 +6,12 @@ import { update } from "../../../model/learn/update/update.ts";
 import { learners, play, rewards, settings, start } from "../learn/update/stage.ts";
 
 describe("bucketsOf", () => {
-  test("puts as many groups into each, from the least spread to the most", () => {
+  test("puts equal numbers of groups into each bucket, from the smallest spread to the largest", () => {
     expect(bucketsOf([9, 0, 3, 1, 2, 8, 7, 4, 5, 6, 11, 10], "quantile")).toEqual([4, 0, 1, 0, 1, 4, 3, 2, 2, 3, 5, 5]);
     expect(bucketsOf([2, 1], "quantile")).toEqual([3, 0]);
   });
 
-  test("goes by fixed bounds", () => {
+  test("uses fixed bounds", () => {
     expect(bucketsOf([0, 0.99, 1, 4.5, 5, 77], "fixed")).toEqual([0, 0, 1, 4, 5, 5]);
   });
 
@@ -41,7 +41,7 @@ describe("analyzeGradients", () => {
     return { all, found: await analyzeGradients(all, played, changed, "fixed") };
   };
 
-  test("measures each bucket as a minibatch of its own would pull", async () => {
+  test("measures each bucket as a minibatch of its own", async () => {
     // Stds 0.5, 0.06 and 1.53: two groups in the first bucket, one in the second.
     const { found } = await analyse(given);
     expect(found["gradient.groups.1"]).toBe(2);
@@ -71,14 +71,14 @@ describe("analyzeGradients", () => {
     }
   });
 
-  test("leaves out what the loss has not", async () => {
+  test("measures only the terms of the loss", async () => {
     const { found } = await analyse({ ...given, policy: { ...given.policy, entropyCoefficient: 0, kl: null } });
     expect(Object.keys(found).sort()).toEqual(
       ["groups", "std", "task"].flatMap((name) => ["1", "2", "all"].map((bucket) => `gradient.${name}.${bucket}`)),
     );
   });
 
-  test("changes nothing: an update that measures first is the update", async () => {
+  test("changes nothing: the update after it is the same", async () => {
     const [plain, measured] = [
       await learners(start, { reference: other }),
       await learners(start, { reference: other }),
@@ -90,7 +90,7 @@ describe("analyzeGradients", () => {
     expect(found["gradient.groups.1"]).toBe(1);
   });
 
-  test("finds no pull of advantages where rewards are all equal", async () => {
+  test("finds no gradient of advantages where all rewards are equal", async () => {
     const { found } = await analyse(
       given,
       play(start, [1, 1, 1, 5, 0, -5], 3, {}).map((one) => unpunished(one)),

@@ -27,7 +27,7 @@ describe("collapseMetrics", () => {
     expect(got).toMatchObject({ retrieval_accuracy: 1, retrieval_chance_level: 0.5, "retrieval_accuracy@2": 1 });
   });
 
-  test("reasoning that ignores its prompt carries no information, and is found by chance", () => {
+  test("reasoning that ignores its prompt has no information, and retrieval at chance level", () => {
     const same = [
       [-1, -1, -1],
       [-2, -2, -2],
@@ -38,7 +38,7 @@ describe("collapseMetrics", () => {
     expect(got["retrieval_above_chance"]).toBeCloseTo(0, 12);
   });
 
-  test("information lies between what one prompt tells at worst and log N, per sequence too", () => {
+  test("information lies between its bounds, the upper one log N, per sequence too", () => {
     const row = fc.array(fc.double({ min: -5, max: 0, noNaN: true }), { minLength: 4, maxLength: 4 });
     fc.assert(
       fc.property(fc.array(row, { minLength: 1, maxLength: 6 }), (perToken) => {

@@ -46,7 +46,7 @@ describe("tokenWeights", () => {
     );
   });
 
-  test("does not change when rows of padding are added", () => {
+  test("does not change with rows of padding", () => {
     const mask = fc.array(fc.integer({ min: 0, max: 1 }), { minLength: 4, maxLength: 4 });
     const masks = fc.array(mask, { minLength: 1, maxLength: 5 }).filter((all) => all.flat().includes(1));
     const kinds = fc.constantFrom<Aggregation>("token-mean", "seq-mean-token-sum", "seq-mean-token-mean");

@@ -28,7 +28,7 @@ describe("microBatches", () => {
     ]);
   });
 
-  test("of nothing are none", () => {
+  test("of no sequence are none", () => {
     expect(microBatches([], limits)).toEqual([]);
   });
 
@@ -82,7 +82,7 @@ describe("microBatches", () => {
     widthMultiple: fc.integer({ min: 1, max: 16 }),
   });
 
-  test("hold every sequence once, whole, within the limits, whatever they are", () => {
+  test("hold every sequence once and whole, within any limits", () => {
     fc.assert(
       fc.property(fc.array(anySequence, { maxLength: 30 }), anyLimits, (drawn, anyOf) => {
         const sequences = drawn.map(({ tokens, written }) => sequenceOf(tokens, written));

@@ -110,13 +110,13 @@ describe("filterGroups", () => {
     ).toEqual([0]);
   });
 
-  test("counts groups that lost all members but one, and finds no spread in them", () => {
+  test("groups of one member have no spread", () => {
     const { metrics, kept } = filterGroups(groupsOf([[5], [0, 1]]), { strategy: "top_ratio", ratio: 0.5, type: "std" });
     expect(kept).toEqual([1]);
     expect(metrics).toMatchObject({ zeroScoreCount: 1 });
   });
 
-  test("says what is wrong", () => {
+  test("names what is wrong", () => {
     expect(() => filterGroups({ groups: [], rewards: [] }, { strategy: "all" })).toThrow(
       "cannot filter a rollout of 0 trajectories",
     );

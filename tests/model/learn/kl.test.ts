@@ -54,7 +54,7 @@ describe("klEstimate", () => {
     expect([...gradient.dataSync()].map((g) => g.toFixed(4))).toEqual(d.map((g) => g.toFixed(4)));
   });
 
-  test("k3 is never negative and stays within 10 however far the policies are apart", () => {
+  test("k3 is never negative and at most 10 for any two policies", () => {
     const values = estimate([-1000, -30, -1, 0, 1, 30, 1000], "k3");
     expect(values.every((x) => x >= 0 && x <= 10)).toBe(true);
     expect(values[0]).toBe(10);
@@ -79,14 +79,14 @@ test("klInReward charges written tokens only", () => {
 describe("controlKl", () => {
   const adaptive: KlController = { kind: "adaptive", coefficient: 0.001, target: 0.1, horizon: 10_000 };
 
-  test("fixed stays, adaptive moves by at most 20 % of samples / horizon, worked by hand", () => {
+  test("fixed does not change, adaptive moves by at most 20 % of samples / horizon, worked by hand", () => {
     expect(controlKl({ kind: "fixed", coefficient: 0.2 }, 99, 128)).toEqual({ kind: "fixed", coefficient: 0.2 });
     // 5 times the target: error clipped to 0.2; 0.001 * (1 + 0.2 * 128 / 10000).
     expect(controlKl(adaptive, 0.5, 128).coefficient).toBeCloseTo(0.00100256, 12);
     expect(controlKl(adaptive, 0.09, 1000).coefficient).toBeCloseTo(0.001 * (1 - 0.1 * 0.1), 12);
   });
 
-  test("holds still at its target, and always steers towards it", () => {
+  test("does not change at its target, and always moves towards it", () => {
     expect(controlKl(adaptive, 0.1, 128).coefficient).toBeCloseTo(0.001, 12);
     fc.assert(
       fc.property(fc.double({ min: 0, max: 10, noNaN: true }), (kl) => {

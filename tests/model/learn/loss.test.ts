@@ -232,7 +232,7 @@ describe("valueLoss", () => {
   });
 });
 
-test("regularized subtracts the entropy and adds the KL, each weighed, worked by hand", () => {
+test("regularized subtracts the entropy and adds the KL, each weighted, worked by hand", () => {
   const entropy = { values: tf.tensor2d([[1, 3, 99]]), weights: tf.tensor2d([[0.05, 0.05, 0]]) };
   const kl = { values: tf.tensor2d([[2, 0, 50]]), weights: tf.tensor2d([[0.005, 0.005, 0]]) };
   expect(value(regularized(tf.scalar(7), { entropy, kl }))).toBeCloseTo(7 - 0.2 + 0.01, 5);

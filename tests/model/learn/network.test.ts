@@ -49,7 +49,7 @@ describe.each(models)("a policy with %s", (_, model) => {
     }
   });
 
-  test("computes the same in three lanes, and to the byte the same each time", async () => {
+  test("computes the same in three lanes, and equal bytes each time", async () => {
     const weights = sequences.map(({ written }) => new Float32Array(written.length).fill(0.01));
     const plain = { learningRate: 1e6, beta1: 0, beta2: 0, epsilon: 1e6, weightDecay: 0, clipNorm: 1e9 };
     const stepped = async (threads: number) => {
@@ -72,7 +72,7 @@ describe.each(models)("a policy with %s", (_, model) => {
     expect(again).toEqual(three);
   });
 
-  test("makes no array and no tensor in an update whose shapes it has seen", async () => {
+  test("makes no array and no tensor in an update of known shapes", async () => {
     let arrays = 0;
     const counting: Engine = {
       ...engine,
@@ -96,7 +96,7 @@ describe.each(models)("a policy with %s", (_, model) => {
     expect(after[2]).toEqual(after[0]!);
   });
 
-  test("has the gradient of what it imitates, in any direction", async () => {
+  test("has the gradient of its definition, in any direction", async () => {
     const copy = layParameters(model, parameters.flat.slice());
     const network = await Network.create(engine, model, copy);
     const weights = sequences.map(({ written }) => new Float32Array(written.length).fill(0.01));
@@ -120,7 +120,7 @@ describe.each(models)("a policy with %s", (_, model) => {
   });
 });
 
-test("a critic says its value of the state before every written token", async () => {
+test("a critic gives a value of the state before every written token", async () => {
   const model: ModelConfig = { ...tinyModel, head: "value" };
   const parameters = tinyParameters(model);
   const sequences = draw(5, model.vocabulary);
@@ -152,7 +152,7 @@ describe.each([true, false])("a network with both heads, embedding shared with t
     expect([...parameters.flat.subarray(0, own.flat.length)]).toEqual([...own.flat]);
   });
 
-  test("says what a policy and a critic of the same weights say", async () => {
+  test("equals a policy and a critic of the same weights", async () => {
     const network = await Network.create(engine, both, parameters);
     const apart = [
       await Network.create(engine, policy, as(policy)),
@@ -162,7 +162,7 @@ describe.each([true, false])("a network with both heads, embedding shared with t
     expect(await network.values(batches)).toEqual(await apart[1].values(batches));
   });
 
-  test("adds up the gradients of both, and leaves each head's alone for the other", async () => {
+  test("adds up the gradients of both heads, and an objective changes only its own head's", async () => {
     const weights = sequences.map(({ written }) => new Float32Array(written.length).fill(0.1));
     const zeros = sequences.map(({ written }) => new Float32Array(written.length));
     const inputs = { weights, shares: weights, oldValues: zeros, returns: weights };

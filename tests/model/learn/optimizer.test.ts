@@ -74,7 +74,7 @@ describe.each(engines)("AdamW on the %s engine", (_, engine) => {
     expect(farthest(parameters, new Float32Array(length).fill(-settings.learningRate))).toBeLessThan(1e-8);
   });
 
-  test("goes on from a saved state as if it had never stopped", async () => {
+  test("continues from a saved state", async () => {
     const [kept, gradients] = [start(), gradientsOf(0, 1)];
     const unbroken = await AdamW.create(engine, kept, [gradients]);
     await unbroken.step(settings);

@@ -12,7 +12,7 @@ const scores = (grouping: Normalization["grouping"], method: Normalization["meth
   [...normalizeRewards(earned, { grouping, method }).scores].map((score) => Number(score.toFixed(4)));
 
 describe("normalizeRewards", () => {
-  test("adds the penalty whatever the method", () => {
+  test("adds the penalty with every method", () => {
     expect(scores("state", "identity")).toEqual([4, 0, -1, 7, 1, 1]);
   });
 
@@ -32,7 +32,7 @@ describe("normalizeRewards", () => {
     }
   });
 
-  test("asym_clip keeps great success and cuts deep failure", () => {
+  test("asym_clip clamps to -1 and 3", () => {
     const lucky = {
       rewards: [100, ...Array(15).fill(0)],
       penalties: Array(16).fill(0),
@@ -44,7 +44,7 @@ describe("normalizeRewards", () => {
     expect(normalizeRewards(unlucky, { grouping: "state", method: "asym_clip" }).scores[0]).toBe(-1);
   });
 
-  test("leaves rewards alone where every group has one member, and gives a lone one among others 0", () => {
+  test("does not change rewards if every group has one member; the only member among larger groups gets 0", () => {
     const singles = { rewards: [1, 2], penalties: [-0.5, 0], groups: [0, 1], tags: ["", ""] };
     const rule = { grouping: "state", method: "mean_std" } as const;
     expect([...normalizeRewards(singles, rule).scores]).toEqual([0.5, 2]);
@@ -145,7 +145,7 @@ describe("overlongPenalty", () => {
     ]);
   });
 
-  test("never pays, never takes more than 1, and a longer reply never loses less", () => {
+  test("is within -1 and 0, and never falls for a shorter reply", () => {
     const length = fc.integer({ min: 0, max: 300 });
     fc.assert(
       fc.property(length, length, fc.integer({ min: 1, max: 100 }), (a, b, margin) => {

@@ -93,7 +93,7 @@ describe.each(cases)("adapters of %s", (name, targets) => {
     expect(farthest(plain.logits, fresh.logits)).toBeLessThan(1e-6);
   });
 
-  test("compute what the model computes that they are merged into, and so do their gradients", async () => {
+  test("compute what the merged model computes, with the same gradients", async () => {
     const { base, whole, model, adapters } = await adaptedModel(name, [...targets]);
     stir(adapters);
     const before = await compute(base, whole, null);
@@ -130,7 +130,7 @@ describe.each(cases)("adapters of %s", (name, targets) => {
     }
   });
 
-  test("decode, cached, what the whole forward pass says", async () => {
+  test("decode with a cache what the whole forward pass computes", async () => {
     const { whole, model, adapters } = await adaptedModel(name, [...targets]);
     stir(adapters);
     const { logits: expected } = await compute(model, adapters, layFrozen(model, whole.flat));

@@ -39,13 +39,13 @@ describe("promptTokens", () => {
     ]);
   });
 
-  test("closes a reply that was cut before it could end itself", () => {
+  test("closes a reply that was cut", () => {
     const options = { first: false, prefix: "<answer>" } as const;
     const whole = dialogue.promptTokens([user("P")], options);
     expect(dialogue.promptTokens([user("P")], { ...options, cut: true })).toEqual([end, ...whole]);
   });
 
-  test("names a system message, and puts it before the first observation", () => {
+  test("puts a system message with its role before the first observation", () => {
     const rules: Message = { role: "system", content: "go" };
     const ids = dialogue.promptTokens([rules, user("P")], { first: true, prefix: "<answer>" });
     expect(tokenizer.decode(ids)).toBe("<|im_start|>system\ngo<|im_end|><|im_start|>P<|im_end|><answer>");
@@ -94,7 +94,7 @@ describe("replyTokens and replyText", () => {
     );
   });
 
-  test("refuse a reply that does not begin as replies are made to", () => {
+  test("refuse a reply without its prefix", () => {
     expect(() => dialogue.replyTokens("<answer>Up</answer>", "<think>")).toThrow(
       'a reply must begin with <think>, found "<answer>Up</answer>"',
     );

@@ -81,7 +81,7 @@ describe("Tokenizer", () => {
     ]);
   });
 
-  test("never writes a special token, whatever the text says", () => {
+  test("never encodes text to a special token", () => {
     const specials = ["<|pad|>", "<|im_start|>", "<|im_end|>"] as const;
     const ids = specials.map((special) => tokenizer.id(special));
     expect(ids).toEqual([0, 1, 2]);

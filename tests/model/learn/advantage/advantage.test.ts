@@ -8,7 +8,7 @@ import {
 } from "../../../../model/learn/advantage/advantage.ts";
 import { gae } from "../../../../model/learn/advantage/gae.ts";
 import { overTokens, tokenRewards, whiten } from "../../../../model/learn/advantage/rows.ts";
-import { played } from "./rows.ts";
+import { randomRows } from "./rows.ts";
 
 const estimators: Estimator[] = [
   { kind: "gae", gamma: 1, lambda: 1, rewardAt: "end" },
@@ -68,7 +68,7 @@ describe("estimateAdvantages", () => {
     "%s gives finite numbers on every batch, a constant one included",
     (_, estimator) => {
       fc.assert(
-        fc.property(played, fc.boolean(), (rows, constant) => {
+        fc.property(randomRows, fc.boolean(), (rows, constant) => {
           const turns = rows.turns.map(({ ends, rewards }) => ({
             ends,
             rewards: rewards.map((r) => (constant ? 0 : r)),
@@ -83,9 +83,9 @@ describe("estimateAdvantages", () => {
     },
   );
 
-  test("gae is its two parts, put together", () => {
+  test("gae is estimate, whitening and loss in a row", () => {
     fc.assert(
-      fc.property(played, (rows) => {
+      fc.property(randomRows, (rows) => {
         const rule = { gamma: 0.9, lambda: 0.8 };
         const raw = gae(rows, tokenRewards(rows, rows.turns, "turns"), rows.values, rule);
         const groups = rows.turns.map(() => 0);
@@ -118,7 +118,7 @@ describe("estimateAdvantages", () => {
     "%s counts a penalty on tokens as part of its turn's reward",
     (_, estimator) => {
       fc.assert(
-        fc.property(played, fc.float({ min: -1, max: 0, noNaN: true }), (rows, penalty) => {
+        fc.property(randomRows, fc.float({ min: -1, max: 0, noNaN: true }), (rows, penalty) => {
           const tokenExtras = Float32Array.from(rows.written, (written, i) => (written ? penalty * ((i % 3) + 1) : 0));
           const charged = rows.turns.map(({ ends, rewards }, row) => ({
             ends,
@@ -139,7 +139,7 @@ describe("estimateAdvantages", () => {
     },
   );
 
-  test("says what is missing", () => {
+  test("names a missing input", () => {
     const { values: _, anchors: __, ...bare } = batch;
     expect(() => estimateAdvantages(bare, { kind: "gae", gamma: 1, lambda: 1, rewardAt: "end" })).toThrow(
       "gae needs a critic: pass values, or choose an estimator without one",

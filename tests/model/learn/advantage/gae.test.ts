@@ -2,12 +2,12 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { biLevelGae, gae } from "../../../../model/learn/advantage/gae.ts";
 import { tokenRewards } from "../../../../model/learn/advantage/rows.ts";
-import { near, type Played, played, writtenColumns } from "./rows.ts";
+import { near, type RandomRows, randomRows, writtenColumns } from "./rows.ts";
 
 const discount = fc.double({ min: 0, max: 1, noNaN: true });
 
 /** The definition, O(T^2): `A_t = sum_k (gamma lambda)^k d_t+k` over the row's written tokens as if nothing lay between. */
-function slowGae(batch: Played, rewards: Float32Array, gamma: number, lambda: number): Map<number, number> {
+function slowGae(batch: RandomRows, rewards: Float32Array, gamma: number, lambda: number): Map<number, number> {
   const advantages = new Map<number, number>();
   for (let row = 0; row < batch.turns.length; row++) {
     const at = writtenColumns(batch, row).map((column) => row * batch.width + column);
@@ -39,7 +39,7 @@ describe("gae", () => {
 
   test("equals its definition", () => {
     fc.assert(
-      fc.property(played, discount, discount, (batch, gamma, lambda) => {
+      fc.property(randomRows, discount, discount, (batch, gamma, lambda) => {
         const rewards = tokenRewards(batch, batch.turns, "turns");
         const { advantages, returns } = gae(batch, rewards, batch.values, { gamma, lambda });
         const expected = [...slowGae(batch, rewards, gamma, lambda)];
@@ -61,7 +61,7 @@ describe("gae", () => {
 
   test("with gamma and lambda 1 is the reward still to come, less the value", () => {
     fc.assert(
-      fc.property(played, (batch) => {
+      fc.property(randomRows, (batch) => {
         const rewards = tokenRewards(batch, batch.turns, "turns");
         const { returns } = gae(batch, rewards, batch.values, { gamma: 1, lambda: 1 });
         batch.turns.forEach(({ ends, rewards: earned }, row) => {
@@ -91,7 +91,7 @@ describe("gae", () => {
 });
 
 /** Two steps, each by definition: turn-level GAE as a sum over turns, then token-level GAE inside one turn at a time. */
-function slowBiLevel(batch: Played, gamma: number, lambda: number, gammaTurn: number): Map<number, number> {
+function slowBiLevel(batch: RandomRows, gamma: number, lambda: number, gammaTurn: number): Map<number, number> {
   const returns = new Map<number, number>();
   batch.turns.forEach(({ ends, rewards }, row) => {
     const value = (column: number) => batch.values[row * batch.width + column]!;
@@ -126,7 +126,7 @@ describe("biLevelGae", () => {
 
   test("equals its definition, turns that earned 0 included", () => {
     fc.assert(
-      fc.property(played, discount, discount, discount, (batch, gamma, lambda, gammaTurn) => {
+      fc.property(randomRows, discount, discount, discount, (batch, gamma, lambda, gammaTurn) => {
         const { returns } = biLevelGae(batch, batch.turns, batch.values, { gamma, lambda, gammaTurn });
         const expected = [...slowBiLevel(batch, gamma, lambda, gammaTurn)];
         expect(

@@ -23,7 +23,7 @@ describe("gigpo", () => {
     expect(gigpo([[1], [5]], [["s"], ["s"]], [0, 1], rule)).toEqual([[0], [0]]);
   });
 
-  test("equals a direct search for every turn's equals", () => {
+  test("equals a direct comparison of each turn with its equals", () => {
     const turn = fc.record({ reward: fc.integer({ min: -3, max: 3 }), anchor: fc.constantFrom("a", "b", "c") });
     const episode = fc.record({
       group: fc.integer({ min: 0, max: 1 }),

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { gae } from "../../../../model/learn/advantage/gae.ts";
 import { hybrid } from "../../../../model/learn/advantage/hybrid.ts";
 import { tokenRewards } from "../../../../model/learn/advantage/rows.ts";
-import { near, played, writtenColumns } from "./rows.ts";
+import { near, randomRows, writtenColumns } from "./rows.ts";
 
 // Two trajectories of one token each, one group; rewards 0 and 2, so each is 2 away from the other.
 const rows = { width: 2, written: Uint8Array.of(1, 0, 1, 0) };
@@ -44,7 +44,7 @@ describe("hybrid", () => {
 
   const rule = { gamma: 1, lambda: 1 };
   /** Random rows in groups of two, with the critic's side of it. */
-  const drawn = played.map((rows) => {
+  const drawn = randomRows.map((rows) => {
     const rewards = rows.turns.map(({ rewards }) => rewards.reduce((sum, reward) => sum + reward, 0));
     const groups = rewards.map((_, row) => row >> 1);
     const estimate = gae(rows, tokenRewards(rows, rows.turns, "end"), rows.values, rule);
@@ -84,7 +84,7 @@ describe("hybrid", () => {
     );
   });
 
-  test("lies between what either would say, and trusts no one beyond them", () => {
+  test("lies between both estimates", () => {
     fc.assert(
       fc.property(drawn, ({ rows, rewards, groups, critic }) => {
         const { criticShare, advantages } = hybrid(rows, critic, rewards, groups);

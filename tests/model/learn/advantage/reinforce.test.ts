@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { discountedReturns } from "../../../../model/learn/advantage/reinforce.ts";
 import { tokenRewards } from "../../../../model/learn/advantage/rows.ts";
-import { near, played, writtenColumns } from "./rows.ts";
+import { near, randomRows, writtenColumns } from "./rows.ts";
 
 const rows = { width: 4, written: Uint8Array.of(1, 1, 0, 1) };
 
@@ -15,7 +15,7 @@ describe("discountedReturns", () => {
 
   test("equals its definition, a discounted sum over later written tokens", () => {
     fc.assert(
-      fc.property(played, fc.double({ min: 0, max: 1, noNaN: true }), (batch, gamma) => {
+      fc.property(randomRows, fc.double({ min: 0, max: 1, noNaN: true }), (batch, gamma) => {
         const rewards = tokenRewards(batch, batch.turns, "turns");
         const returns = discountedReturns(batch, rewards, gamma);
         for (let row = 0; row < batch.turns.length; row++) {

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { overTokens, overTurns, tokenRewards, whiten } from "../../../../model/learn/advantage/rows.ts";
 import { deviation, mean } from "../../../../model/statistics.ts";
-import { near, played } from "./rows.ts";
+import { near, randomRows } from "./rows.ts";
 
 // Two turns, columns 1-2 and 5; an observation between them, padding behind.
 const rows = { width: 8, written: Uint8Array.of(0, 1, 1, 0, 0, 1, 0, 0) };
@@ -25,7 +25,7 @@ describe("tokenRewards", () => {
 
   test("loses no reward", () => {
     fc.assert(
-      fc.property(played, fc.constantFrom("turns" as const, "end" as const), (batch, placement) => {
+      fc.property(randomRows, fc.constantFrom("turns" as const, "end" as const), (batch, placement) => {
         const placed = tokenRewards(batch, batch.turns, placement);
         batch.turns.forEach(({ rewards }, row) => {
           const line = placed.subarray(row * batch.width, (row + 1) * batch.width);
@@ -57,9 +57,9 @@ describe("whiten", () => {
     expect(near(whitened, [-2 / root, 96 / root, -1 / root, 3 / root])).toBe(true);
   });
 
-  test("gives mean 0 and variance 1 over the written tokens, and does not look at others", () => {
+  test("gives mean 0 and variance 1 over the written tokens, and does not read others", () => {
     fc.assert(
-      fc.property(played, fc.double({ min: -100, max: 100, noNaN: true }), (batch, noise) => {
+      fc.property(randomRows, fc.double({ min: -100, max: 100, noNaN: true }), (batch, noise) => {
         const ramp = batch.values.map((value, i) => value + i);
         const whitened = whiten(ramp, batch.written);
         const kept = [...whitened].filter((_, i) => batch.written[i]);

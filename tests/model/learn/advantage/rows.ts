@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import type { Rows, Turns } from "../../../../model/learn/advantage/rows.ts";
 
-export interface Played extends Rows {
+export interface RandomRows extends Rows {
   readonly turns: Turns[];
   readonly values: Float32Array;
 }
@@ -22,7 +22,7 @@ const row = (width: number) =>
       return { written, values, turns: { ends, rewards: ends.map((end) => rewards[end]!) } };
     });
 
-export const played: fc.Arbitrary<Played> = fc
+export const randomRows: fc.Arbitrary<RandomRows> = fc
   .integer({ min: 2, max: 12 })
   .chain((width) => fc.tuple(fc.constant(width), fc.array(row(width), { minLength: 1, maxLength: 4 })))
   .filter(([, rows]) => rows.flatMap((row) => row.written).filter(Boolean).length >= 2)

@@ -74,12 +74,12 @@ describe("rowFactors", () => {
   const rows = { rewards: [1, 0, 3, 3], groups: [0, 0, 1, 1], lengths: [2, 4, 2, 4], keptShare: 0.25 };
   const none = { softReweight: false, filterLossScaling: "none", lengthWeighting: false, zero: false } as const;
 
-  test("is 1 for everyone where nothing is asked for, and 0 where nothing shall be learnt", () => {
+  test("is 1 without any factor, and 0 with `zero`", () => {
     expect([...rowFactors(rows, none)]).toEqual([1, 1, 1, 1]);
     expect([...rowFactors(rows, { ...none, softReweight: true, zero: true })]).toEqual([0, 0, 0, 0]);
   });
 
-  test("multiplies what is, worked by hand", () => {
+  test("multiplies the advantages, worked by hand", () => {
     // Group 0 is the widest: its factor is just under 1; group 1 is constant. Mean length 3. Root of a quarter.
     const all = rowFactors(rows, { softReweight: true, filterLossScaling: "sqrt", lengthWeighting: true, zero: false });
     expect([...all].map((factor) => factor.toFixed(4))).toEqual(["0.7500", "0.3750", "0.0000", "0.0000"]);

@@ -105,7 +105,7 @@ describe("a filter by", () => {
     expect(await keptBy({ strategy: "top_ratio", ratio: 0.5, type: "std_rev" })).toEqual(ranked.slice(2).sort());
   });
 
-  test("anything, where nothing qualifies, is a skip that says why", async () => {
+  test("that keeps nothing skips the update with a reason", async () => {
     const rule = {
       strategy: "top_p",
       value: 0.9,

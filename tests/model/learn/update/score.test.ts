@@ -21,7 +21,7 @@ const played = (group: number, rewards: readonly [number, number]): TrainingEpis
 });
 
 describe("scoreEpisodes", () => {
-  test("adds penalties to the turns that earned them", () => {
+  test("adds penalties to their turns", () => {
     const { scored, overlongMean } = scoreEpisodes(
       [played(0, [1, 2])],
       { grouping: "state", method: "identity" },
@@ -31,7 +31,7 @@ describe("scoreEpisodes", () => {
     expect(overlongMean).toBeNull();
   });
 
-  test("charges each reply for its own length, worked by hand", () => {
+  test("penalizes each reply for its own length, worked by hand", () => {
     // Free up to 1 token, all lost at 5: 2 tokens lose a quarter, 4 tokens three quarters, of 0.8.
     const overlong = { weight: 0.8, tokensMax: 5, margin: 4 };
     const { scored, overlongMean } = scoreEpisodes(

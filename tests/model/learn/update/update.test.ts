@@ -21,7 +21,7 @@ const withRule = (rule: PolicyRule, aggregation: Aggregation): UpdateSettings =>
   policy: { ...settings.policy, rule },
 });
 
-test("refuses a recorded log-probability that is no number, and changes nothing", async () => {
+test("refuses a recorded log-probability of NaN, and changes nothing", async () => {
   const { flat } = tinyParameters(model, 1);
   const all = await learners(flat);
   const played = play(flat, rewards, 3);
@@ -75,7 +75,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     expect(farthest(all.parameters.flat, start)).toBeGreaterThan(5e-3);
   });
 
-  test("says each trajectory's advantage, and null for what the filter dropped", async () => {
+  test("returns each trajectory's advantage, and null for dropped ones", async () => {
     const { advantages, tokenAdvantages } = await update(await learners(start), play(start, rewards, 3), settings);
     // All tokens of an episode have its advantage.
     expect(tokenAdvantages).toEqual(Array(9).fill(null));
@@ -86,7 +86,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     expect(advantages.slice(6).every((advantage) => advantage !== null)).toBe(true);
   });
 
-  test("leaves out groups that others have replaced, and counts them", async () => {
+  test("drops replaced groups, and counts them", async () => {
     const given: UpdateSettings = { ...settings, filter: { strategy: "all" }, dropConstant: true };
     const { advantages, metrics } = await update(
       await learners(start),
@@ -125,7 +125,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     expect(Math.abs(after[0]!)).toBeLessThan(Math.abs(before[0]!) / 10);
   });
 
-  test("measures how far the sampler was, and how much of that was cut", async () => {
+  test("measures the gap to the sampler, and the share of capped ratios", async () => {
     const given: UpdateSettings = { ...settings, filter: { strategy: "all" }, importance: { level: "token", cap: 1 } };
     const { metrics } = await update(await learners(start), play(start, rewards, 3), given);
     // Recorded log-probabilities lie up to 0.6 off, either way.
@@ -193,7 +193,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     expect(all.parameters.flat).toEqual(start);
   });
 
-  test("changes nothing where the gradient is not finite, and the next one is as if it had not been", async () => {
+  test("changes nothing if the gradient is not finite, and the next step is not affected", async () => {
     const [hurt, sound] = [await learners(start), await learners(start)];
     const played = play(start, rewards, 3);
     const at = start.length - 1;
@@ -227,7 +227,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     expect(advantages.map((advantage) => advantage !== null)).toEqual(played.map(({ group }) => group === best));
   });
 
-  test("compiles nothing anew when only the KL coefficient changes, as an adaptive controller does each time", async () => {
+  test("compiles nothing when only the KL coefficient changes", async () => {
     const names: string[] = [];
     const counting: Engine = {
       ...engine,
@@ -280,7 +280,7 @@ describe("an update by StarPO with a critic", () => {
     expect(all.parameters.flat).toEqual(start);
   });
 
-  test("says the advantage of each written token, whose mean is that of the trajectory", async () => {
+  test("returns the advantage of each written token, whose mean is the trajectory's", async () => {
     const all = await learners(start, { critic: true });
     const played = foretold();
     const { advantages, tokenAdvantages } = await update(all, played, ppo);
@@ -291,7 +291,7 @@ describe("an update by StarPO with a critic", () => {
     }
   });
 
-  test("moves both, and says so", async () => {
+  test("trains both, and returns metrics of both", async () => {
     const all = await learners(start, { critic: true });
     const before = all.critic!.parameters.flat.slice();
     const { metrics, steps } = await update(all, foretold(), ppo);
@@ -317,7 +317,7 @@ describe("an update by StarPO with a critic", () => {
     expect(farthest(narrow.critic!.parameters.flat, wide.critic!.parameters.flat)).toBeLessThan(1e-6);
   });
 
-  test("earns for the whole episode, in however many contexts it was played", async () => {
+  test("gives an episode of several contexts the same update as one of one context", async () => {
     // A critic that foretells nothing: what is left is what the episode earned from each token on.
     const advantagesOf = async (forgetful: boolean) => {
       const all = await learners(start, { critic: true });
