@@ -72,8 +72,10 @@ export function evaluateArithmetic(text: string): number {
 }
 
 function tokenize(text: string): string[] {
-  if (/\n/.test(text.trim())) throw new ArithmeticError("an expression is one line");
-  const tokens = text.match(/\d+\.\d*|\.\d+|\d+|\*\*|\/\/|[-+*/%()]|\S/g) ?? [];
+  // Python's tokenizer skips these characters and no other space.
+  const line = text.replaceAll(/^[ \t\f\r\n]+|[ \t\f\r\n]+$/g, "");
+  if (/[\r\n]/.test(line)) throw new ArithmeticError("an expression is one line");
+  const tokens = line.match(/\d+\.\d*|\.\d+|\d+|\*\*|\/\/|[-+*/%()]|[^ \t\f]/gu) ?? [];
   for (const token of tokens) {
     if (!/^(?:[\d.]+|\*\*|\/\/|[-+*/%()])$/.test(token) || token === ".")
       throw new ArithmeticError(`cannot read ${token}`);

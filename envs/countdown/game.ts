@@ -10,6 +10,7 @@ import { z } from "zod";
 import { SplitChoice, splitOfItem, splitOfSeed } from "../data/split.ts";
 import type { Effect, LanguageGame } from "../env.ts";
 import { Pcg64 } from "../rng/pcg64.ts";
+import { asciiDigits } from "../text/numbers.ts";
 import { evaluateArithmetic } from "./arithmetic.ts";
 
 export const CountdownConfig = z.strictObject({
@@ -69,7 +70,7 @@ export function scoreCountdown(
   score: number,
   formatScore: number,
 ): number {
-  const used = (answer.match(/\d+/g) ?? []).map(Number).sort((a, b) => a - b);
+  const used = (asciiDigits(answer).match(/\d+/g) ?? []).map(Number).sort((a, b) => a - b);
   const given = [...nums].sort((a, b) => a - b);
   if (used.length !== given.length || used.some((num, i) => num !== given[i])) return 0;
   try {

@@ -5,6 +5,8 @@
  * Source: RAGEN ragen/env/metamathqa/env.py, ragen/env/static/utils.py.
  */
 
+import { asciiDigits } from "../text/numbers.ts";
+
 export interface Judgement {
   readonly correct: boolean;
   /** False if the answer contains no candidate (no number, no letter, no text). */
@@ -34,7 +36,7 @@ export const judgeChoice: Judge = (answer, label) => {
 };
 
 function firstNumber(text: string): number | null {
-  const found = /-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?/.exec(text)?.[0];
+  const found = /-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?/.exec(asciiDigits(text))?.[0];
   return found === undefined ? null : Number(found.replaceAll(",", ""));
 }
 
@@ -49,7 +51,7 @@ export const ragenExact: Judge = (answer, label) => ({
 });
 
 export const ragenNumber: Judge = (answer, label) => {
-  const number = (text: string) => /\d+(?:\.\d+)?/.exec(text)?.[0];
+  const number = (text: string) => /\d+(?:\.\d+)?/.exec(asciiDigits(text))?.[0];
   const given = number(answer);
   const wanted = number(label ?? "");
   const equal = given !== undefined && wanted !== undefined && Number(given) === Number(wanted);

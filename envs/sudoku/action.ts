@@ -1,5 +1,7 @@
 /** Parses a Sudoku move in RAGEN-2's six forms. Source: RAGEN-2 ragen/env/sudoku. */
 
+import { asciiDigits } from "../text/numbers.ts";
+
 /** A zero-based cell and its new value. */
 export interface Placement {
   readonly row: number;
@@ -19,7 +21,7 @@ const FORMS = [
 /** @returns the placement, or the error in RAGEN-2's words. */
 export function parsePlacement(action: string, size: number): Placement | string {
   const text = action.trim().toLowerCase();
-  const match = FORMS.map((form) => form.exec(text)).find((found) => found !== null);
+  const match = FORMS.map((form) => form.exec(asciiDigits(text))).find((found) => found !== null);
   if (match === undefined || match === null) {
     return `Could not parse action: '${text}'. Expected format: 'place 5 at row 2 col 3' or '2,3,5'`;
   }

@@ -26,3 +26,13 @@ export function pythonFixed(value: number, digits: number): string {
   const tie = Number.isInteger(value * 2 ** (digits + 1)) && scaled - below === 0.5;
   return tie ? ((below % 2 === 0 ? below : below + 1) / 10 ** digits).toFixed(digits) : value.toFixed(digits);
 }
+
+/** Replaces every Unicode decimal digit, which Python's `\\d` matches and `int` reads, by its ASCII digit. */
+export function asciiDigits(text: string): string {
+  return text.replaceAll(/\p{Nd}/gu, (digit) => {
+    // Unicode's decimal digits lie in runs of ten from 0 to 9.
+    let before = 0;
+    while (/\p{Nd}/u.test(String.fromCodePoint(digit.codePointAt(0)! - before - 1))) before++;
+    return String(before % 10);
+  });
+}

@@ -3,7 +3,8 @@
  *
  * - A goal is a wish for a product, with one combination of options if the wish names none. A full catalogue has millions of
  *   goals, so they are numbered and built on demand.
- * - The order of goals comes from RAGEN's two shuffles. Price limits have a fixed seed; RAGEN draws others in each process.
+ * - The order of goals comes from RAGEN's two shuffles. Price limits have a generator of their own with a fixed seed; RAGEN
+ *   draws others in each process.
  *
  * Source: WebShop web_agent_site/engine/goal.py (get_goals); RAGEN ragen/env/webshop/env.py (splits).
  */
@@ -22,6 +23,7 @@ const GOALS_MAX = 2 ** 26;
 /** WebShop's seed for the order of goals, and RAGEN's for its permutation. */
 const ORDER_SEED = 233;
 const PERMUTATION_SEED = 42;
+const PRICE_SEED = 233;
 
 export class Catalogue {
   readonly products: readonly Product[];
@@ -38,7 +40,7 @@ export class Catalogue {
   /** @throws {RangeError} if there is no goal, or more than the limit. */
   constructor(products: readonly Product[]) {
     this.products = products;
-    const random = new PythonRandom(ORDER_SEED);
+    const random = new PythonRandom(PRICE_SEED);
     this.#goalsBefore = new Float64Array(products.length + 1);
     this.#priceMax = new Float64Array(products.length);
     for (const [number, product] of products.entries()) {
@@ -53,7 +55,7 @@ export class Catalogue {
       const text = `${products.length} products make ${this.goalCount} goals (limit ${GOALS_MAX})`;
       throw new RangeError(`${text}; lower env.options.productsMax`);
     }
-    this.#order = orderOf(this.goalCount, random);
+    this.#order = orderOf(this.goalCount);
   }
 
   product(asin: string): Product | undefined {
@@ -121,9 +123,9 @@ function rangeOf(split: ShopSplit, count: number): readonly [first: number, end:
   return split === "validation" ? [test, Math.min(validation, count)] : [Math.min(validation, count - 1), count];
 }
 
-function orderOf(count: number, random: PythonRandom): Uint32Array {
+function orderOf(count: number): Uint32Array {
   const shuffled = Array.from({ length: count }, (_, i) => i);
-  random.shuffle(shuffled);
+  new PythonRandom(ORDER_SEED).shuffle(shuffled);
   const permutation = Array.from({ length: count }, (_, i) => i);
   new PythonRandom(PERMUTATION_SEED).shuffle(permutation);
   return Uint32Array.from(permutation, (place) => shuffled[place]!);

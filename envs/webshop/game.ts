@@ -12,7 +12,7 @@ import { pythonFloat } from "../text/numbers.ts";
 import type { Catalogue } from "./catalogue.ts";
 import type { Goal } from "./product.ts";
 import { type PurchaseReward, purchaseReward } from "./reward.ts";
-import { Visit } from "./shop.ts";
+import { type Bought, Visit } from "./shop.ts";
 
 /** whole: WebShop's reward in [0, 1]. perfect: RAGEN-2's 1 for a perfect purchase and 0 for others. */
 export const RewardForm = z.enum(["whole", "perfect"]);
@@ -23,6 +23,8 @@ export interface WebShopRules {
   readonly showAttributes: boolean;
   /** RAGEN v1's text, which joins two of the lines below. */
   readonly joinedLines: boolean;
+  /** RAGEN v1's `valid`: only actions exactly as shown. Otherwise the case of a label does not matter. */
+  readonly literalValid: boolean;
 }
 
 const LINES = [
@@ -84,28 +86,31 @@ export class WebShopGame implements LanguageGame {
     const [, name, argument = ""] = /^(.+)\[(.+)\]/.exec(action) ?? [];
     const before = this.visit.observation();
     const label = argument.toLowerCase();
-    if (name === "search") return this.#after(before, this.#search(label), null);
     const clicks = name === "click" && label !== "search" && this.visit.labels.includes(label);
-    if (!clicks) return this.#after(before, false, null);
-    const bought = this.visit.click(label);
-    if (bought === null) return this.#after(before, true, null);
-    const { product, options } = bought;
-    this.#bought = purchaseReward({ product, options, price: product.price }, this.goal);
-    return this.#after(before, true, this.#bought);
+    const known = clicks || (name === "search" && this.visit.hasSearchBar);
+    const valid = this.#rules.literalValid ? this.#isShown(action) : known;
+    const purchase = clicks ? this.visit.click(label) : null;
+    // As in WebShop, a search works on every page.
+    if (name === "search") this.visit.search(label);
+    if (purchase === null) this.#page = this.visit.observation();
+    else {
+      this.#bought = purchaseReward(purchase, this.goal);
+      this.#page = lastPage(purchase, this.#bought.total);
+    }
+    return this.#effect(before, valid);
   }
 
-  /** False if the page has no search bar; as in WebShop, the search happens anyway. */
-  #search(words: string): boolean {
-    const valid = this.visit.hasSearchBar;
-    this.visit.search(words);
-    return valid;
+  #isShown(action: string): boolean {
+    return (
+      this.actions.includes(action) || (this.visit.hasSearchBar && action.startsWith("search[") && action.endsWith("]"))
+    );
   }
 
-  #after(before: string, valid: boolean, bought: PurchaseReward | null): Effect {
-    this.#page = bought === null ? this.visit.observation() : thanks(bought.total);
+  #effect(before: string, valid: boolean): Effect {
+    const bought = this.#bought;
     const perfect = bought !== null && bought.total >= 1;
     const reward = this.#rules.rewardForm === "perfect" ? Number(perfect) : (bought?.total ?? 0);
-    const atEnd = this.actions.length === 2 && this.actions[1] === "click[< prev]" && this.visit.product === null;
+    const atEnd = this.actions.join() === "click[back to search],click[< prev]";
     return {
       reward,
       done: bought !== null,
@@ -124,9 +129,28 @@ export class WebShopGame implements LanguageGame {
   }
 }
 
-/** WebShop's last page without its forms. */
-function thanks(score: number): string {
-  return `Thank you for shopping with us! [SEP] Your score (min 0.0, max 1.0) [SEP] ${pythonFloat(score)}`;
+/** WebShop's last page. Its template also has fields that WebShop leaves empty. */
+function lastPage({ product, options }: Bought, score: number): string {
+  return [
+    "Thank you for shopping with us! [SEP] Your code: [SEP] None [SEP] (Paste it in your MTurk interface.) [SEP] Purchased",
+    `asin [SEP] ${product.asin} [SEP] options [SEP] ${templateJson(options)} [SEP] attrs [SEP] None [SEP] category [SEP] None`,
+    "query [SEP] None [SEP] product category [SEP] None [SEP] Target [SEP] asin [SEP] options [SEP] attrs [SEP] price upper",
+    "instuction text [SEP] category [SEP] product category [SEP] query [SEP] Goal [SEP] None [SEP] Reward",
+    `Your score (min 0.0, max 1.0) [SEP] ${pythonFloat(score)} [SEP] Reward Details [SEP] None`,
+  ].join(" [SEP] ");
+}
+
+/** Jinja's `tojson` of a dict of strings: sorted keys, Python's separators, ASCII, HTML's characters escaped. */
+function templateJson(options: ReadonlyMap<string, string>): string {
+  const text = (value: string) =>
+    JSON.stringify(value).replaceAll(
+      /[\u007f-\uffff<>&']/g,
+      (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`,
+    );
+  const entries = [...options]
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([name, value]) => `${text(name)}: ${text(value)}`);
+  return `{${entries.join(", ")}}`;
 }
 
 /** The parts of the reward under WebShop's names. */

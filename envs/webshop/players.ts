@@ -58,6 +58,6 @@ export function bestPurchase(game: Game, actionsMax: number): number | null {
   const { goal, catalogue } = expectGame(game, WebShopGame);
   if (actionsMax < goal.options.length + 3) return null;
   const product = catalogue.product(goal.asin)!;
-  const options = goal.options.map((wanted) => (typeof wanted === "string" ? wanted : wanted[1]));
-  return purchaseReward({ product, options, price: product.price }, goal).total >= 1 ? 1 : null;
+  const options = new Map(goal.options.map((wanted, i) => (typeof wanted === "string" ? [String(i), wanted] : wanted)));
+  return purchaseReward({ product, options }, goal).total >= 1 ? 1 : null;
 }

@@ -9,11 +9,12 @@ import type { Goal, Product } from "./product.ts";
 import { nouns, similar } from "./text.ts";
 
 export interface Purchase {
-  readonly product: Pick<Product, "title" | "query" | "productCategory" | "attributes" | "bullets" | "description">;
-  /** The chosen values. */
-  readonly options: readonly string[];
-  /** Dollars. */
-  readonly price: number;
+  readonly product: Pick<
+    Product,
+    "title" | "query" | "productCategory" | "attributes" | "bullets" | "description" | "price"
+  >;
+  /** The chosen values by name. */
+  readonly options: ReadonlyMap<string, string>;
 }
 
 export interface PurchaseReward {
@@ -35,9 +36,9 @@ export function purchaseReward(purchase: Purchase, goal: Goal, nounsOf = nouns):
   const title = titleScore(purchase.product.title, goal.title, nounsOf);
   const type = typeReward(purchase, goal, title);
   const attributes = goal.attributes.filter((attribute) => hasAttribute(purchase.product, attribute)).length;
-  const chosen = purchase.options.map(firstColor);
+  const chosen = [...purchase.options.values()].map(firstColor);
   const options = goal.options.filter((wanted) => chosen.some((value) => similar(value, wantedText(wanted)))).length;
-  const price = goal.priceMax === null || purchase.price <= goal.priceMax ? 1 : 0;
+  const price = goal.priceMax === null || purchase.product.price <= goal.priceMax ? 1 : 0;
   return {
     total: (type * (attributes + options + price)) / (goal.attributes.length + goal.options.length + 1),
     type,

@@ -28,8 +28,8 @@ type Click =
 
 export interface Bought {
   readonly product: Product;
-  /** The chosen values. */
-  readonly options: readonly string[];
+  /** The chosen values by name. */
+  readonly options: ReadonlyMap<string, string>;
 }
 
 /** The product search. */
@@ -83,8 +83,8 @@ export class Visit {
 
   observation(): string {
     return this.#texts()
-      .map((text) => text.trim())
       .filter((text) => text !== "")
+      .map((text) => text.trim())
       .join(" [SEP] ");
   }
 
@@ -121,7 +121,7 @@ export class Visit {
   }
 
   #press(name: string): Bought | null {
-    if (name === "Buy Now") return { product: this.#product!, options: [...this.#options.values()] };
+    if (name === "Buy Now") return { product: this.#product!, options: this.#options };
     if (name === "Back to Search") {
       this.#page = { kind: "search" };
       this.#leave();
@@ -215,12 +215,13 @@ export class Visit {
       case "Description":
         return [description];
       case "Features":
-        return bullets;
+        // WebShop's template puts a space before each, so an empty one is an empty field.
+        return bullets.map((bullet) => ` ${bullet}`);
       case "Reviews":
         // WebShop loads no reviews.
         return [];
       case "Attributes":
-        return [...attributes, category, query, productCategory];
+        return [...attributes.map((attribute) => ` ${attribute}`), category, query, productCategory];
       default:
         return shows satisfies never;
     }

@@ -64,8 +64,9 @@ export function similar(a: string, b: string): boolean {
 }
 
 function words(text: string): Set<string> {
-  const plain = [...text].filter((letter) => letter.charCodeAt(0) < 128).join("");
-  return new Set(plain.toLowerCase().match(/\w+/g) ?? []);
+  // thefuzz removes Latin-1's upper half only, and separates words at underscores too.
+  const plain = text.replaceAll(/[\x80-\xff]/g, "");
+  return new Set(plain.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []);
 }
 
 /** 1 - indel distance / both lengths: twice the longest common subsequence over both lengths. */

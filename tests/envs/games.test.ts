@@ -63,6 +63,8 @@ describe("Countdown", () => {
     const instance = { target: 98, nums: [44, 19, 35] };
     const score = (answer: string) => scoreCountdown(instance, answer, 1, 0.1);
     expect(["44 + 19 + 35", "44 - 19 + 35", "(19, 35, 44)", "98", "44 + 19"].map(score)).toEqual([1, 0.1, 0.1, 0, 0]);
+    // Python's tokenizer refuses other spaces than its own, and other digits, which \d and int() read.
+    expect(["44\u00a0+ 19 + 35", "44\t+\f19 + 35", "\u0664\u0664 + 19 + 35"].map(score)).toEqual([0.1, 1, 0.1]);
     const game = new CountdownGame(instance, config);
     expect(game.render()).toBe("Target: 98, nums: [44, 19, 35]");
     expect(game.act("44 - 19 + 35").message).toBe("Your answer get 0.1 points.");

@@ -22,6 +22,9 @@ describe("judges", () => {
     ["-3", "3", false, true],
     ["it is 12.50 dollars", "12.5", true, true],
     ["twelve", "12", false, false],
+    ["\u0664\u0662", "42", true, true],
+    ["\u{1d7db}\u{1d7e0}", "38", true, true],
+    ["4\u00b2", "4", true, true],
     ["", "12", false, false],
   ])("number %j for %j: ours %p, RAGEN's %p", (answer, label, ours, ragen) => {
     expect(judgeNumber(answer, label).correct).toBe(ours);

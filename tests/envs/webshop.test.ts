@@ -127,7 +127,7 @@ describe("pages", () => {
       const label = argument?.toLowerCase();
       if (name === "search") shop.search(label!);
       else if (name === "click" && label !== "search" && shop.labels.includes(label!)) shop.click(label!);
-      if (action === "click[buy now]") break;
+      if (action === "click[buy now]") break; // WebShopGame shows the last page.
       expect(shop.observation()).toBe(page.observation);
       expect(shop.labels).toEqual(page.clickables);
       expect(shop.hasSearchBar).toBe(page.has_search_bar);
@@ -135,7 +135,34 @@ describe("pages", () => {
   });
 });
 
+describe("a purchase", () => {
+  const visits = golden.visits.filter(({ pages }) => pages.at(-1)!.action === "click[buy now]");
+
+  test.each(visits.map((visit) => [visit.pages.at(-1)!.observation, visit] as const))(
+    "ends on the page %j",
+    (_, visit) => {
+      const catalogue = new Catalogue(products);
+      const rules = { rewardForm: "whole", showAttributes: false, joinedLines: false, literalValid: false } as const;
+      const game = new WebShopGame(catalogue, goalOf(visit.goal), rules);
+      for (const { action } of visit.pages.slice(1)) game.act(action!);
+      // The score depends on spaCy's nouns.
+      const unscored = (text: string) => text.replace(/(max 1\.0\) \[SEP\] )[\d.]+/, "$1");
+      expect(unscored(game.render())).toStartWith(`${unscored(visit.pages.at(-1)!.observation)}.We must buy`);
+    },
+  );
+});
+
+test("an empty bullet is an empty field of the page", () => {
+  const product = { ...products[0]!, bullets: ["first", "", "third"] };
+  const shop = new Visit({ search: () => [product] }, "buy", false);
+  shop.search("x");
+  shop.click(product.asin.toLowerCase());
+  shop.click("features");
+  expect(shop.observation()).toEndWith("< Prev [SEP] first [SEP]  [SEP] third");
+});
+
 describe("reward", () => {
+  const named = (options: readonly string[]) => new Map(options.map((value, i) => [String(i), value]));
   const everyWord = (title: string) =>
     (title.match(/\S+/g) ?? []).filter((word) => /^[A-Za-z]+$/.test(word)).map((word) => word.toLowerCase());
 
@@ -144,7 +171,11 @@ describe("reward", () => {
       (vector) => [vector.asin, vector.options.join(", "), vector.goal.instruction_text, vector] as const,
     ),
   )("of %s with %j for %j is WebShop's", (asin, _, __, { options, goal, price, total, info }) => {
-    const got = purchaseReward({ product: bought(asin), options, price }, goalOf(goal), everyWord);
+    const got = purchaseReward(
+      { product: { ...bought(asin), price }, options: named(options) },
+      goalOf(goal),
+      everyWord,
+    );
     expect(got.total).toBeCloseTo(total, 12);
     const constituents = {
       type: info.r_type,
@@ -205,6 +236,15 @@ describe("reward", () => {
     ["slim fits", "slim fit", 94],
     ["wireless bluetooth", "bluetooth wirelesss", 97],
     ["", "size large", 0],
+    ["navy_blue", "navy blue", 100],
+    ["_", "_", 0],
+    ["黒", "黒", 100],
+    ["黒", "白", 0],
+    ["黒 シャツ", "シャツ 黒", 100],
+    ["字_a", "字 a", 100],
+    ["大 号 码 abc", "大 号 码 abd", 89],
+    ["café", "caf", 100],
+    ["A·B", "ab", 100],
   ])("%j is like %j as thefuzz says: %i > 85", (a, b, percent) => {
     expect(similar(a, b)).toBe(percent > 85);
     expect(similar(b, a)).toBe(percent > 85);
@@ -295,8 +335,8 @@ describe("WebShop", () => {
     for (let number = 0; number < catalogue.goalCount; number += 97) {
       const goal = catalogue.goal(number);
       const product = catalogue.product(goal.asin)!;
-      const options = goal.options.map((wanted) => wanted[1]!);
-      expect(purchaseReward({ product, options, price: product.price }, goal).total).toBe(1);
+      const options = new Map(goal.options as [string, string][]);
+      expect(purchaseReward({ product, options }, goal).total).toBe(1);
     }
   });
 
@@ -315,6 +355,32 @@ describe("WebShop", () => {
     game.act("search[long sleeve]");
     expect(game.render()).toContain(" [SEP] Page 1 (Total results: 50) [SEP] Next > [SEP] MU");
     expect(game.render()).toMatch(/actions:click\[back to search\], click\[next >\], click\[mu/);
+  });
+
+  test("has its goals in RAGEN's order", () => {
+    const catalogue = new Catalogue(madeUpProducts(700, 0).map((product) => ({ ...product, options: new Map() })));
+    expect(catalogue.goalCount).toBe(700);
+    const goals = Array.from({ length: 10 }, (_, seed) => catalogue.goalOfSeed("all", seed).asin);
+    // Python: goals = list(range(700)); random.seed(233); random.shuffle(goals); places = list(range(700));
+    // random.Random(42).shuffle(places); [goals[place] for place in places][:10]
+    const expected = [41, 572, 368, 392, 369, 5, 229, 502, 322, 147];
+    expect(goals).toEqual(expected.map((number) => catalogue.products[number]!.asin));
+  });
+
+  test("RAGEN v1 calls an action valid only as it is shown", () => {
+    for (const literalValid of [false, true]) {
+      const game = open(123, { literalValid });
+      expect(game.act("search[long sleeve]").valid).toBe(true);
+      expect(game.act("click[Next >]")).toMatchObject({ valid: !literalValid, effective: true });
+      expect(game.act("click[next >]").valid).toBe(true);
+    }
+  });
+
+  test("counts a page of description as an end, as RAGEN does", () => {
+    const game = open(123);
+    game.act("search[long sleeve]");
+    game.act(game.actions[2]!);
+    expect(game.act("click[description]").extra!["end_of_page"]).toBe(1);
   });
 
   test("hides the way on from an empty page, and says that it is the end", () => {
