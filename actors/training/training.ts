@@ -7,12 +7,12 @@
  * - A failed checkpoint is a warning and training continues; if the last one fails, the run fails.
  */
 import { percent } from "../dashboard/client/text.ts";
-import type { MetricValues } from "../metrics/metrics.ts";
 import { partName } from "../metrics/metrics.ts";
 import { type Baselines, reportBaselines } from "./baselines.ts";
 import type { TrainingContext } from "./context.ts";
-import { checkup, type Due, endsRun, measuredOf } from "./health.ts";
+import { type Due, endsRun } from "./health.ts";
 import { Interruption, Stopped } from "./interruption.ts";
+import { judge } from "./judge.ts";
 import { PlayTime, type Rollout } from "./play-time.ts";
 import { advance, type Progress, type ProgressEvent, type Solved, startOfRun } from "./progress.ts";
 import { type Report, reportOf } from "./report.ts";
@@ -20,8 +20,8 @@ import { RolloutQueue } from "./rollout-queue.ts";
 import { Saving } from "./saving.ts";
 import { speedMetrics, totalMetrics, updateLine } from "./update-metrics.ts";
 import { UpdateStep } from "./update-step.ts";
-import { lowestSuccess, Validation } from "./validation.ts";
-import { warmStartHooks } from "./warm-start-play.ts";
+import { Validation } from "./validation.ts";
+import { playWarmStart } from "./warm-start-play.ts";
 
 export class Training {
   readonly #context: TrainingContext;
@@ -40,7 +40,8 @@ export class Training {
     this.#validation = new Validation(context, this.#interruption, this.#playTime);
     this.#step = new UpdateStep(context, this.#interruption);
     this.#saving = new Saving(context);
-    this.#progress = context.checkpoints.resumed ?? startOfRun(context.config);
+    // A checkpoint of an earlier version may lack some fields.
+    this.#progress = { ...startOfRun(context.config), ...context.checkpoints.resumed };
   }
 
   doing(): string {
@@ -78,7 +79,11 @@ export class Training {
   async #begin(): Promise<void> {
     const { config, checkpoints, clock, reporter } = this.#context;
     const isNew = checkpoints.resumed === null;
-    if (isNew && config.warmStart.enabled) await this.#warmStart();
+    if (isNew && config.warmStart.enabled) {
+      const publish = () => this.#publish().then(() => this.#progress);
+      const taught = await playWarmStart(this.#context, this.#interruption, this.#validation, publish);
+      this.#advance({ kind: "taught", taught });
+    }
     await this.#publish();
     const hasKlTerm = this.#progress.klCoefficient > 0 || config.health.ladder.includes("raise-kl");
     if (hasKlTerm) await checkpoints.keepReference();
@@ -90,20 +95,6 @@ export class Training {
     for (const [env, success] of Object.entries(before.envs)) {
       reporter.metrics(0, { [partName("baseline/before", "env", env)]: success });
     }
-  }
-
-  async #warmStart(): Promise<void> {
-    const { reporter, log, warmStart } = this.#context;
-    reporter.event("info", "phase", "warm start");
-    const hooks = warmStartHooks(this.#context, this.#interruption, this.#validation, async () => {
-      await this.#publish();
-      return this.#progress;
-    });
-    const { taught, cached } = await this.#interruption.race(warmStart(hooks));
-    this.#advance({ kind: "taught", taught });
-    reporter.metrics(0, { "baseline/taught": taught.cool });
-    const from = cached ? ", from the cache" : "";
-    log.line("taught", `taught ${percent(taught.cool)} (at temperature 1 ${percent(taught.one)})${from}`);
   }
 
   async #makeUpdates(): Promise<void> {
@@ -146,25 +137,14 @@ export class Training {
       ...speedMetrics({ update, tokens, rolloutMs: ms, updateMs: clock.now() - started, minutes: this.#minutes() }),
       ...totalMetrics(this.#progress, dispatcher.ticketCounts),
     };
-    const { due, healthMetrics } = this.#judge(values);
+    const { due, health, metrics: healthMetrics } = judge(this.#context, this.#progress, values);
+    this.#advance({ kind: "judged", health });
     const all = { ...values, ...healthMetrics };
     reporter.metrics(update, all);
     void acknowledged.then((ms) => reporter.metrics(update, { "weights/publish_ms": ms }));
     log.line("update", updateLine(update, config.learner.updates, all));
     await this.#interruption.race(reporter.episodes(rows));
     return due;
-  }
-
-  #judge(values: MetricValues): { due: Due | null; healthMetrics: MetricValues } {
-    const { config, log } = this.#context;
-    const { health, update, validated } = this.#progress;
-    const validation = validated?.update === update - 1 ? lowestSuccess(validated) : undefined;
-    const measured = measuredOf(values, validation);
-    if (measured === null) return { due: null, healthMetrics: {} };
-    const { state, due, metrics, notices } = checkup(health, measured, config.health);
-    this.#advance({ kind: "judged", health: state });
-    for (const { good, kind, text } of notices) log.event(good ? "info" : "warning", kind, `update ${update}: ${text}`);
-    return { due, healthMetrics: metrics };
   }
 
   /** Once for each update, even if the run was stopped and resumed there. */

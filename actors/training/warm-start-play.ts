@@ -1,4 +1,4 @@
-/** How a warm start shows its progress: it validates what the first stage taught, and plays a few boards now and then. */
+/** The warm start as part of a run: validations of what the first stage taught, and a few boards played now and then. */
 import { percent } from "../dashboard/client/text.ts";
 import { playedOf } from "../play/finished-ticket.ts";
 import type { TrainingContext } from "./context.ts";
@@ -7,13 +7,29 @@ import type { Progress } from "./progress.ts";
 import { validationTickets } from "./tickets-to-play.ts";
 import { episodeRows } from "./trained-episodes.ts";
 import { solvedShare, type Validation } from "./validation.ts";
-import type { WarmStartHooks } from "./warm-start.ts";
+import type { Taught, WarmStartHooks } from "./warm-start.ts";
 
 /** Boards of one sample of play. */
 const SAMPLE_BOARDS = 32;
 
-/** @param publish  publishes the policy as it is; resolves to the progress afterwards */
-export function warmStartHooks(
+/** @param publish  publishes the policy; resolves to the progress afterwards */
+export async function playWarmStart(
+  context: TrainingContext,
+  interruption: Interruption,
+  validation: Validation,
+  publish: () => Promise<Progress>,
+): Promise<Taught> {
+  const { log, reporter, warmStart } = context;
+  reporter.event("info", "phase", "warm start");
+  const hooks = hooksOf(context, interruption, validation, publish);
+  const { taught, cached } = await interruption.race(warmStart(hooks));
+  reporter.metrics(0, { "baseline/taught": taught.cool });
+  const from = cached ? ", from the cache" : "";
+  log.line("taught", `taught ${percent(taught.cool)} (at temperature 1 ${percent(taught.one)})${from}`);
+  return taught;
+}
+
+function hooksOf(
   context: TrainingContext,
   interruption: Interruption,
   validation: Validation,
