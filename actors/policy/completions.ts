@@ -1,12 +1,13 @@
 /**
- * A policy behind OpenAI's chat completions API: POST /v1/chat/completions, GET /v1/models. Knows no run folder and opens no port.
+ * Serves a policy by OpenAI's chat completions API: POST /v1/chat/completions, GET /v1/models. Knows no run folder and opens no port.
  *
- * - A reply is what an env would read, with its thought: `<think>…</think><answer>…</answer>`. A dialogue is the client's to keep; its
- *   earlier replies must come back as they were.
- * - What is not supported is refused, and nothing is left out of account: a field that we do not know is an error.
- * - At most `slots` replies are written at once. Whoever comes then is told 429, which clients try again; nobody waits in a queue here.
- * - A reply that nobody reads any more is still written to its end, which `tokensMax` bounds.
- * - Without a token only loopback names are answered; only JSON is taken, so that no web page can ask without the browser asking first.
+ * - A reply is the text that an env would read: `<think>…</think><answer>…</answer>`. The client keeps the dialogue and sends earlier
+ *   replies back unchanged.
+ * - Unknown fields are rejected, and so are known ones that are not supported.
+ * - At most `slots` replies are written at once. A further request gets 429, which clients retry; there is no queue.
+ * - When a client disconnects, its reply is still written to the end, which `tokensMax` bounds.
+ * - Without a token, only requests to a loopback name are answered. Only JSON is accepted, so that a web page's request needs the
+ *   browser's preflight.
  *
  * Source: platform.openai.com/docs/api-reference/chat.
  */
@@ -17,6 +18,7 @@ import { z } from "zod";
 import type { Reply } from "../../model/decode/generate.ts";
 import { hash64 } from "../../model/rng.ts";
 import type { Dialogue, Message, ReplyPrefix } from "../../model/text/dialogue.ts";
+import { schemaFaults } from "../errors.ts";
 import type { Remote } from "../process/worker-rpc.ts";
 import type { PolicyMethods } from "../sampler/policy.ts";
 import { isLoopback } from "../transport/address.ts";
@@ -27,20 +29,20 @@ export interface CompletionsOptions {
   readonly policy: Pick<Remote<PolicyMethods>, "open" | "reply" | "written" | "close">;
   readonly dialogue: Dialogue;
   readonly prefix: ReplyPrefix;
-  /** What clients call the policy. */
+  /** The policy's name in the API. */
   readonly model: string;
-  /** Replies written at once; as many as the policy has. */
+  /** Replies written at once; the policy's number of slots. */
   readonly slots: number;
   /** Tokens of a dialogue, reply included. */
   readonly contextTokensMax: number;
-  /** Of a reply that does not say how long it may be. */
+  /** For a request without max_tokens. */
   readonly replyTokensMax: number;
-  /** Where a request does not say. */
+  /** For a request without temperature. */
   readonly temperature: number;
   readonly token: string | null;
   /** Milliseconds since the epoch. */
   readonly wallClock: () => number;
-  /** A seed for a request that has none. */
+  /** For a request without seed. */
   readonly freshSeed: () => number;
 }
 
@@ -59,7 +61,7 @@ const Body = z.strictObject({
     .min(1),
   temperature: z.number().min(0).max(TEMPERATURE_MAX).nullish(),
   top_p: z.number().positive().max(1).nullish(),
-  /** Not OpenAI's, but of other servers that speak this API. */
+  /** From other servers of this API; not OpenAI's. */
   top_k: z.int().nonnegative().nullish(),
   max_tokens: z.int().positive().nullish(),
   max_completion_tokens: z.int().positive().nullish(),
@@ -68,7 +70,7 @@ const Body = z.strictObject({
   stream: z.boolean().nullish(),
   stream_options: z.strictObject({ include_usage: z.boolean().optional() }).nullish(),
   user: z.string().nullish(),
-  // Their neutral values only.
+  // Only the neutral value is supported.
   frequency_penalty: z.literal(0).nullish(),
   presence_penalty: z.literal(0).nullish(),
   logprobs: z.literal(false).nullish(),
@@ -79,7 +81,7 @@ function texts(parts: readonly { readonly text: string }[]): string {
   return parts.map(({ text }) => text).join("");
 }
 
-/** What a client is told that it did wrong. */
+/** A fault of the request; its message goes to the client. */
 class RequestError extends Error {
   override readonly name = "RequestError";
   readonly status: 400 | 401 | 403 | 404 | 413 | 415 | 429;
@@ -94,9 +96,9 @@ class RequestError extends Error {
 
 export function completionsApp(options: CompletionsOptions): Hono {
   const app = new Hono();
-  const desk = new Desk(options);
+  const slots = new CompletionSlots(options);
   app.onError((error, c) => refusal(c, error));
-  app.notFound((c) => refusal(c, new RequestError(404, "not_found", `no ${c.req.method} ${c.req.path} here`)));
+  app.notFound((c) => refusal(c, new RequestError(404, "not_found", `there is no ${c.req.method} ${c.req.path}`)));
   app.use(async (c, next) => {
     checkAccess(c, options.token);
     await next();
@@ -117,8 +119,8 @@ export function completionsApp(options: CompletionsOptions): Hono {
   app.post("/v1/chat/completions", limit, async (c) => {
     const body = await bodyOf(c);
     checkModel(body.model, options.model);
-    const order = desk.order(body);
-    return body.stream ? streamed(c, order, body) : c.json(await whole(order));
+    const completion = slots.begin(body);
+    return body.stream ? streamed(c, completion, body) : c.json(await whole(completion));
   });
   return app;
 }
@@ -135,14 +137,10 @@ function checkAccess(c: Context, token: string | null): void {
   if (token === null) {
     const { hostname } = new URL(c.req.url);
     if (isLoopback(hostname)) return;
-    throw new RequestError(403, "host", `without a token only loopback names are answered, not ${hostname}`);
+    throw new RequestError(403, "host", `this server has no token, so it answers loopback names only, not ${hostname}`);
   }
   if (sameSecret(c.req.header("Authorization") ?? "", bearer(token))) return;
-  throw new RequestError(
-    401,
-    "invalid_api_key",
-    "this policy is served to those who have its token: send it as the API key",
-  );
+  throw new RequestError(401, "invalid_api_key", "wrong token; send the server's token as the API key");
 }
 
 function checkModel(asked: string, served: string): void {
@@ -156,7 +154,7 @@ function checkModel(asked: string, served: string): void {
 
 async function bodyOf(c: Context): Promise<Body> {
   if (!/^application\/json\b/i.test(c.req.header("Content-Type") ?? ""))
-    throw new RequestError(415, "content_type", "send application/json");
+    throw new RequestError(415, "content_type", "the content type must be application/json");
   let raw: unknown;
   try {
     raw = await c.req.json();
@@ -166,73 +164,72 @@ async function bodyOf(c: Context): Promise<Body> {
   }
   const parsed = Body.safeParse(raw);
   if (parsed.success) return parsed.data;
-  const faults = parsed.error.issues.map(({ path, message }) => `${path.join(".") || "body"}: ${message}`);
-  throw new RequestError(400, "invalid", faults.join("; ").slice(0, 1000));
+  throw new RequestError(400, "invalid", schemaFaults(parsed.error, "body").slice(0, 1000));
 }
 
-/** What one request has been promised. */
-interface Order {
+/** The answer to one request. */
+interface Completion {
   readonly id: string;
   readonly created: number;
   readonly model: string;
   readonly promptTokens: number;
-  /** One for each choice, begun already. */
+  /** Being written. */
   readonly choices: readonly Choice[];
 }
 
 interface Choice {
   readonly reply: Promise<Reply>;
-  /** Of what is written so far. */
+  /** The text of the first tokens of the reply. */
   text(tokens: readonly number[]): string;
   written(from: number): Promise<readonly number[]>;
 }
 
-/** Takes requests as long as there is room. */
-class Desk {
+/** Begins completions while there are free slots. */
+class CompletionSlots {
   readonly #options: CompletionsOptions;
   #taken = 0;
-  #orders = 0;
+  #begun = 0;
 
   constructor(options: CompletionsOptions) {
     this.#options = options;
   }
 
-  /** @throws {RequestError} if it makes no sense, is too long, or there is no room now */
-  order(body: Body): Order {
+  /** @throws {RequestError} if the messages cannot be encoded or are too long, or no slot is free */
+  begin(body: Body): Completion {
     const { slots, model, wallClock, freshSeed } = this.#options;
     const prompt = this.#prompt(body.messages);
     const tokensMax = this.#room(prompt.length, body);
     const count = body.n ?? 1;
     if (this.#taken + count > slots) {
-      throw new RequestError(429, "busy", `${this.#taken} of ${slots} replies are being written; ask again`);
+      throw new RequestError(429, "busy", `${this.#taken} of ${slots} replies are being written; try again later`);
     }
-    const order = ++this.#orders;
+    const number = ++this.#begun;
     const seed = body.seed ?? freshSeed();
     const choices = Array.from({ length: count }, (_, index) => {
-      return this.#choice(`${order}.${index}`, { prompt, tokensMax, seed, index, body });
+      return this.#choice(`${number}.${index}`, { prompt, tokensMax, seed, index, body });
     });
     const created = Math.floor(wallClock() / 1000);
-    return { id: `chatcmpl-${created}-${order}`, created, model, promptTokens: prompt.length, choices };
+    return { id: `chatcmpl-${created}-${number}`, created, model, promptTokens: prompt.length, choices };
   }
 
   #prompt(messages: Body["messages"]): number[] {
     const { dialogue, prefix } = this.#options;
     const tokens: number[] = [];
-    let waiting: Message[] = [];
-    const told = () => {
-      tokens.push(...dialogue.promptTokens(waiting, { first: tokens.length === 0, prefix }));
-      waiting = [];
+    let prompt: Message[] = [];
+    const pushPrompt = () => {
+      tokens.push(...dialogue.promptTokens(prompt, { first: tokens.length === 0, prefix }));
+      prompt = [];
     };
     try {
       for (const { role, content } of messages) {
         if (role !== "assistant") {
-          waiting.push({ role: role === "developer" ? "system" : role, content });
+          prompt.push({ role: role === "developer" ? "system" : role, content });
           continue;
         }
-        told();
+        pushPrompt();
         tokens.push(...dialogue.replyTokens(content, prefix));
       }
-      told();
+      pushPrompt();
     } catch (error) {
       if (error instanceof RangeError) throw new RequestError(400, "messages", `messages: ${error.message}`);
       throw error;
@@ -279,7 +276,7 @@ class Desk {
       }
     };
     const reply = write();
-    // Whoever streams hears of a failure later than it happens.
+    // A stream awaits the reply later; until then a failure would be an unhandled rejection.
     reply.catch(() => {});
     return {
       reply,
@@ -294,72 +291,72 @@ class Desk {
 
 const finishOf = ({ cut }: Reply) => (cut ? "length" : "stop");
 
-function usageOf({ promptTokens }: Order, replies: readonly Reply[]) {
+function usageOf({ promptTokens }: Completion, replies: readonly Reply[]) {
   const written = replies.reduce((sum, { tokens }) => sum + tokens.length, 0);
   return { prompt_tokens: promptTokens, completion_tokens: written, total_tokens: promptTokens + written };
 }
 
-async function whole(order: Order) {
-  const replies = await Promise.all(order.choices.map(({ reply }) => reply));
-  const { id, created, model } = order;
+async function whole(completion: Completion) {
+  const replies = await Promise.all(completion.choices.map(({ reply }) => reply));
+  const { id, created, model } = completion;
   return {
     id,
     object: "chat.completion",
     created,
     model,
-    usage: usageOf(order, replies),
+    usage: usageOf(completion, replies),
     choices: replies.map((reply, index) => ({
       index,
       finish_reason: finishOf(reply),
       logprobs: null,
-      message: { role: "assistant", content: order.choices[index]!.text(reply.tokens), refusal: null },
+      message: { role: "assistant", content: completion.choices[index]!.text(reply.tokens), refusal: null },
     })),
   };
 }
 
-function streamed(c: Context, order: Order, { stream_options: wanted }: Body): Response {
-  const { id, created, model } = order;
+function streamed(c: Context, completion: Completion, { stream_options: options }: Body): Response {
+  const { id, created, model } = completion;
   const head = { id, object: "chat.completion.chunk", created, model };
   return streamSSE(c, async (stream) => {
     const send = (choices: readonly object[], more: object = {}) =>
       stream.writeSSE({ data: JSON.stringify({ ...head, choices, ...more }) });
-    const said = (index: number, delta: object, finish: string | null = null) =>
+    const sendDelta = (index: number, delta: object, finish: string | null = null) =>
       send([{ index, delta, finish_reason: finish, logprobs: null }]);
     try {
       const replies = await Promise.all(
-        order.choices.map(async (choice, index) => {
-          await said(index, { role: "assistant", content: "" });
-          for await (const content of pieces(choice)) await said(index, { content });
+        completion.choices.map(async (choice, index) => {
+          await sendDelta(index, { role: "assistant", content: "" });
+          for await (const content of pieces(choice)) await sendDelta(index, { content });
           const reply = await choice.reply;
-          await said(index, {}, finishOf(reply));
+          await sendDelta(index, {}, finishOf(reply));
           return reply;
         }),
       );
-      if (wanted?.include_usage) await send([], { usage: usageOf(order, replies) });
+      if (options?.include_usage) await send([], { usage: usageOf(completion, replies) });
       await stream.writeSSE({ data: "[DONE]" });
     } catch (error) {
-      // The status is sent already.
+      // The status was sent before.
       const { message } = error as Error;
       await stream.writeSSE({ data: JSON.stringify({ error: { message, type: "server_error", code: "failed" } }) });
     }
   });
 }
 
-/** Stands for bytes that are no whole character yet. */
+/** Replacement characters at the end: the bytes of an unfinished character. */
 const INCOMPLETE = /\ufffd+$/u;
 
-/** A reply's text as it grows; together they are all of it. */
+/** The text of a reply in pieces, as it is written. */
 async function* pieces({ reply, text, written }: Choice): AsyncGenerator<string> {
   const tokens: number[] = [];
-  let said = "";
+  let sent = "";
   for (;;) {
     const more = await written(tokens.length).catch(() => []);
     if (more.length === 0) break;
     tokens.push(...more);
     const now = text(tokens).replace(INCOMPLETE, "");
-    if (now.length > said.length) yield now.slice(said.length);
-    said = now;
+    if (now.length > sent.length) yield now.slice(sent.length);
+    sent = now;
   }
   const all = text((await reply).tokens);
-  if (all.length > said.length) yield all.slice(said.length);
+  if (all.length > sent.length) yield all.slice(sent.length);
 }

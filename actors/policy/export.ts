@@ -1,9 +1,9 @@
 /**
- * A policy in the files of other tools: a Hugging Face folder for transformers, one GGUF file for llama.cpp, a folder of adapters
- * for peft. All float32: what is written is what was trained, to the bit.
+ * Exports a policy for other tools: a Hugging Face folder for transformers, a GGUF file for llama.cpp, a folder of adapters for peft.
+ * All values are float32, equal to the trained ones to the bit.
  *
  * - Adapters are merged into their model, except for peft.
- * - Nothing that exists is written over, and what could not be finished is removed.
+ * - Existing files are not overwritten; on an error, nothing is left.
  */
 import { copyFileSync, existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { open } from "node:fs/promises";
@@ -27,13 +27,13 @@ export interface Exportable {
   readonly dialogue: Dialogue;
   /** In the order of `layParameters`. */
   readonly parameters: Float32Array;
-  /** Folder of the pretrained model that it began as; null for the built-in policy. */
+  /** Folder of the pretrained model that training started from; null for the built-in policy. */
   readonly base: string | null;
-  /** Tokens of a sequence, for a policy that has no config.json of its own to say it. */
+  /** Tokens of a sequence, for the built-in policy, which has no config.json. */
   readonly contextTokensMax: number;
 }
 
-/** Write a folder that transformers' `from_pretrained` loads. @throws {Error} if `folder` exists or cannot be written. */
+/** Writes a folder that transformers' `from_pretrained` loads. @throws {Error} if `folder` exists or cannot be written. */
 export async function exportHuggingFace(policy: Exportable, folder: string): Promise<void> {
   const { base } = policy;
   const { model, parameters } = await merged(policy);
@@ -51,7 +51,7 @@ export async function exportHuggingFace(policy: Exportable, folder: string): Pro
   });
 }
 
-/** Write a file that llama.cpp loads. @throws {Error} if `file` exists or cannot be written. */
+/** Writes a file that llama.cpp loads. @throws {Error} if `file` exists or cannot be written. */
 export async function exportGguf(policy: Exportable, file: string): Promise<void> {
   const { dialogue, base, contextTokensMax } = policy;
   const { model, parameters } = await merged(policy);
@@ -74,9 +74,9 @@ export async function exportGguf(policy: Exportable, file: string): Promise<void
   await whole(file, (pending) => writeParts(pending, ggufParts(metadata, tensors)));
 }
 
-/** Write a folder that peft loads beside the model. @throws {Error} if the policy has no adapters, or `folder` exists. */
+/** Writes a folder that peft loads beside the model. @throws {Error} if the policy has no adapters, or `folder` exists. */
 export async function exportPeft({ model, parameters, base }: Exportable, folder: string): Promise<void> {
-  if (model.lora === null) throw new Error("peft is for adapters, and this policy has none; export to hf");
+  if (model.lora === null) throw new Error("peft loads adapters, and this policy has none; export to hf instead");
   const { rank, alpha, targets } = model.lora;
   const config = {
     peft_type: "LORA",
@@ -100,7 +100,7 @@ export async function exportPeft({ model, parameters, base }: Exportable, folder
   });
 }
 
-/** The policy as one model, with its adapters in it. */
+/** The policy as one model, with its adapters merged. */
 async function merged({
   model,
   parameters,
@@ -113,16 +113,16 @@ async function merged({
   return { model: baseOf(model), parameters: whole };
 }
 
-/** config.json: that of the model it began as, whose every key some tool may read; only the type of the numbers is ours. */
+/** config.json of the model that training started from, with every key, because tools read them; only the dtype changes. */
 function configOf({ model, base, contextTokensMax }: Exportable): Record<string, unknown> {
   if (base === null) return writeModelConfig(model, contextTokensMax);
   const { torch_dtype: _, ...config } = readJson(base, "config.json") as Record<string, unknown>;
   return { ...config, dtype: "float32" };
 }
 
-/** Make `path` by writing something else and renaming it. @throws {Error} if it exists or cannot be written */
+/** Writes beside `path` and renames. @throws {Error} if `path` exists or cannot be written */
 export async function whole(path: string, write: (pending: string) => Promise<void>): Promise<void> {
-  if (existsSync(path)) throw new Error(`${path} exists; name another --out, or remove it first`);
+  if (existsSync(path)) throw new Error(`${path} exists; choose another --out, or remove it first`);
   const pending = `${path}.writing`;
   rmSync(pending, { recursive: true, force: true });
   mkdirSync(dirname(pending), { recursive: true });

@@ -1,14 +1,14 @@
 /**
- * Models of the Hugging Face Hub, into the cache that its own tools use: hf:OWNER/NAME, or hf:OWNER/NAME@REVISION.
+ * Downloads models of the Hugging Face Hub into the cache of its own tools: hf:OWNER/NAME, or hf:OWNER/NAME@REVISION.
  *
- *   CACHE/models--OWNER--NAME/refs/REVISION           commit that the name meant when it was last asked
- *                            /blobs/ETAG              a file's bytes; ETAG.incomplete while they come
- *                            /snapshots/COMMIT/FILE   a link to them
+ *   CACHE/models--OWNER--NAME/refs/REVISION           commit of the revision at the last download
+ *                            /blobs/ETAG              bytes of a file; ETAG.incomplete during the download
+ *                            /snapshots/COMMIT/FILE   link to them
  *
- * - A model that is there as a whole is used as it is; nobody is asked.
- * - A download that broke off goes on where it was. No file is in its place before its size, and its hash where the server names
- *   one, are what the server said.
- * - The token goes to the Hub, and to no other server that it points to.
+ * - A model that is complete in the cache is used without a request.
+ * - A broken download continues where it broke. A file gets its name only after its size, and its hash if the server names one, are
+ *   the server's.
+ * - The token goes to the Hub only, not to servers that it redirects to.
  *
  * Source: huggingface_hub, file_download.py.
  */
@@ -33,11 +33,11 @@ export interface Hub {
   readonly cache: string;
   readonly token: string | null;
   readonly fetch: (url: string, options: RequestInit) => Promise<Response>;
-  /** After every part of a file. */
+  /** Called after every chunk of a file. */
   readonly progress: (file: string, bytes: number, bytesTotal: number) => void;
 }
 
-/** A model that cannot be had, in one line. */
+/** A model that cannot be downloaded, in one line. */
 export class HubError extends Error {
   override readonly name = "HubError";
 }
@@ -45,26 +45,26 @@ export class HubError extends Error {
 const PREFIX = "hf:";
 export const isHubName = (path: string): boolean => path.startsWith(PREFIX);
 
-/** @throws {HubError} if this is no name of a model. */
+/** @throws {HubError} if the text is not the name of a model. */
 export function parseHubName(text: string): HubName {
   const [, repository, revision = "main"] = /^hf:([\w-][\w.-]*\/[\w-][\w.-]*)(?:@([\w-][\w./-]*))?$/.exec(text) ?? [];
   if (repository !== undefined && !`${repository}/${revision}`.includes("..")) return { repository, revision };
-  throw new HubError(`${text} names no model of the Hub; write hf:OWNER/NAME or hf:OWNER/NAME@REVISION`);
+  throw new HubError(`${text} is not the name of a model on the Hub; write hf:OWNER/NAME or hf:OWNER/NAME@REVISION`);
 }
 
-/** Where the Hub's own tools keep models. @param home  of the user */
+/** Cache folder of the Hub's own tools. @param home  of the user */
 export function hubCache(env: Readonly<Record<string, string | undefined>>, home: string): string {
   const { HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME } = env;
   return HF_HUB_CACHE ?? join(HF_HOME ?? join(XDG_CACHE_HOME ?? join(home, ".cache"), "huggingface"), "hub");
 }
 
-/** Tries of one file, each from where the one before broke off. */
+/** Attempts at one file; each continues where the last one broke. */
 const ATTEMPTS = 4;
 const REDIRECTS_MAX = 5;
 const INDEX = "model.safetensors.index.json";
 const COMMIT = /^[0-9a-f]{40}$/;
 
-/** The folder of a model, downloaded if it is not there as a whole. @throws {HubError} saying what could not be had, and why. */
+/** The folder of a model, downloaded if it is not complete in the cache. @throws {HubError} naming the file and the reason */
 export async function hubModel({ repository, revision }: HubName, hub: Hub): Promise<string> {
   const folder = join(hub.cache, `models--${repository.replace("/", "--")}`);
   const ref = join(folder, "refs", ...revision.split("/"));
@@ -86,7 +86,7 @@ export async function hubModel({ repository, revision }: HubName, hub: Hub): Pro
   return snapshot;
 }
 
-/** Links to files that are not there any more do not count. */
+/** A link to a missing file counts as missing. */
 function isWhole(snapshot: string): boolean {
   const has = (file: string) => existsSync(join(snapshot, file));
   return ["config.json", "tokenizer.json", "tokenizer_config.json"].every(has) && weightFiles(snapshot).every(has);
@@ -102,19 +102,22 @@ async function listFiles(repository: string, revision: string, hub: Hub) {
   const answer = await ask("GET", url, hub);
   if (!answer.ok) throw new HubError(`cannot get ${PREFIX}${repository}@${revision}: ${refusal(answer, hub)}`);
   const listing = Listing.safeParse(await answer.json().catch(() => null));
-  if (!listing.success) throw new HubError(`${url} answered something else than a list of files`);
+  if (!listing.success) throw new HubError(`${url} did not answer with a list of files`);
   const { sha, siblings } = listing.data;
   return { commit: sha, files: new Set(siblings.map(({ rfilename }) => rfilename)) };
 }
 
 function refusal({ status }: Response, { token, endpoint }: Hub): string {
-  if (status === 404) return `${endpoint} knows no such model or revision (404)`;
+  if (status === 404) return `${endpoint} has no such model or revision (404)`;
   if (status !== 401 && status !== 403) return `${endpoint} answered ${status}`;
-  const advice = token === null ? "set HF_TOKEN" : "HF_TOKEN may not read it; has its licence been accepted?";
-  return `${endpoint} wants to know who asks (${status}); ${advice}`;
+  const advice =
+    token === null
+      ? "set HF_TOKEN"
+      : "HF_TOKEN has no access to it; accept the model's license on its page, or use another token";
+  return `${endpoint} refuses access (${status}); ${advice}`;
 }
 
-/** Put a file into the snapshot. */
+/** Downloads a file into the snapshot. */
 async function download(repository: string, commit: string, file: string, folder: string, hub: Hub): Promise<void> {
   const link = join(folder, "snapshots", commit, file);
   if (existsSync(link)) return;
@@ -125,9 +128,9 @@ async function download(repository: string, commit: string, file: string, folder
   const header = (...names: string[]) => names.map((name) => head.headers.get(name)).find((value) => value !== null);
   const etag = (header("x-linked-etag", "etag") ?? "").replace(/^W\//, "").replaceAll('"', "");
   const size = Number(header("x-linked-size", "content-length") ?? Number.NaN);
-  // The name of a file in the cache: it must be nothing else.
+  // The etag becomes a file name in the cache, so it must not contain a path.
   if (!/^[\w-]{1,128}$/.test(etag) || !Number.isSafeInteger(size))
-    throw new HubError(`${url} has no etag and size that could be used, found "${etag}" and ${size}`);
+    throw new HubError(`${url} has no usable etag and size: found "${etag}" and ${size}`);
   const blob = join(folder, "blobs", etag);
   mkdirSync(dirname(blob), { recursive: true });
   if (!existsSync(blob)) await fill(`${blob}.incomplete`, blob, { url, file, etag, size }, hub);
@@ -143,7 +146,7 @@ interface Remote {
   readonly size: number;
 }
 
-/** Download what is missing of a file, check it, and put it in its place. */
+/** Downloads what is missing of a file, checks it, and renames it. */
 async function fill(part: string, blob: string, remote: Remote, hub: Hub): Promise<void> {
   const { file, etag, size } = remote;
   let reason = "";
@@ -157,12 +160,14 @@ async function fill(part: string, blob: string, remote: Remote, hub: Hub): Promi
   }
   const got = lengthOf(part);
   if (got < size)
-    throw new HubError(`${file} broke off at byte ${got} of ${size} ${ATTEMPTS} times${reason}; run it again to go on`);
+    throw new HubError(
+      `${file} broke off at byte ${got} of ${size} ${ATTEMPTS} times${reason}; run the command again to continue`,
+    );
   const digest = got === size ? await digestOf(part, etag, size) : null;
   if (got > size || (digest !== null && digest !== etag)) {
     rmSync(part);
     throw new HubError(
-      `${file} is ${got} bytes of hash ${digest}, but ${size} bytes of ${etag} were promised; it was removed`,
+      `${file} has ${got} bytes and the hash ${digest}, but the server announced ${size} bytes and ${etag}; it was removed`,
     );
   }
   renameSync(part, blob);
@@ -174,13 +179,13 @@ async function append(part: string, { url, file, size }: Remote, hub: Hub): Prom
   const from = lengthOf(part);
   const answer = await ask("GET", url, hub, from > 0 ? { range: `bytes=${from}-` } : {});
   if (!answer.ok || answer.body === null) throw new HubError(`cannot get ${file}: ${refusal(answer, hub)}`);
-  // A server that knows no ranges sends all of it again.
+  // A server without ranges sends the whole file again.
   const out = await open(part, from > 0 && answer.status === 206 ? "a" : "w");
   let done = answer.status === 206 ? from : 0;
   try {
     for await (const chunk of answer.body) {
       done += chunk.length;
-      if (done > size) throw new HubError(`${file} is longer than the ${size} bytes that were promised`);
+      if (done > size) throw new HubError(`${file} is longer than the announced ${size} bytes`);
       await out.write(chunk);
       hub.progress(file, done, size);
     }
@@ -189,7 +194,7 @@ async function append(part: string, { url, file, size }: Remote, hub: Hub): Prom
   }
 }
 
-/** By what the etag is: sha256 of a large file, git's name of a small one; null if it is neither. */
+/** The hash that the etag contains: sha256 for a large file, git's sha1 for a small one; null if it is neither. */
 async function digestOf(path: string, etag: string, size: number): Promise<string | null> {
   const kind = etag.length === 64 ? "sha256" : COMMIT.test(etag) ? "sha1" : null;
   if (kind === null) return null;
@@ -200,8 +205,8 @@ async function digestOf(path: string, etag: string, size: number): Promise<strin
 }
 
 /**
- * Ask, and follow redirections; only the Hub itself is shown the token.
- * A HEAD stops where it leads to another server: the Hub's own answer is the one that names hash and size.
+ * Sends a request and follows redirects; only the Hub itself gets the token.
+ * A HEAD is not redirected to another server, because the Hub's own answer has the hash and the size.
  */
 async function ask(
   method: "GET" | "HEAD",
@@ -222,9 +227,9 @@ async function ask(
     if (answer.status < 300 || answer.status > 399 || location === null) return answer;
     const next = new URL(location, at);
     if (next.protocol !== "https:" && next.protocol !== at.protocol)
-      throw new HubError(`${at.origin} leads to ${next.origin}, which is less safe`);
+      throw new HubError(`${at.origin} redirects to ${next.origin} without encryption; the download was stopped`);
     if (method === "HEAD" && next.origin !== own) return answer;
     at = next;
   }
-  throw new HubError(`${url} leads on and on, more than ${REDIRECTS_MAX} times`);
+  throw new HubError(`${url} redirects more than ${REDIRECTS_MAX} times`);
 }

@@ -1,5 +1,4 @@
-/** The policy of a run: how it speaks, and the shape of its network. Built in, or that of a pretrained model. */
-
+/** The policy of a run: its dialogue format and the shape of its network, built in or from a pretrained model. */
 import { ModelConfig } from "../../model/policy/transformer.ts";
 import { builtinDialogue } from "../../model/text/chat.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";

@@ -1,8 +1,8 @@
 /**
- * A pretrained model in a Hugging Face folder: its shape, how it speaks, and its weights. The files are read here; what they say
- * is checked in model/checkpoint/.
+ * Reads a pretrained model from a Hugging Face folder: its shape, its tokenizer and chat template, its weights. model/checkpoint/
+ * checks what the files contain.
  *
- * - Whatever is wrong with a folder is one line that names the file, before anything is trained.
+ * - Every fault of a folder is an error of one line that names the file, before training begins.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
@@ -15,11 +15,12 @@ import type { Parameters } from "../../model/policy/parameters.ts";
 import type { ModelConfig } from "../../model/policy/transformer.ts";
 import { pretrainedDialogue, type TokenizerFiles } from "../../model/text/chat-template.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
+import { schemaFaults } from "../errors.ts";
 
 const INDEX = "model.safetensors.index.json";
 const SINGLE = "model.safetensors";
 
-/** What says how a model speaks, besides config.json. Not every folder has all of them. */
+/** Files of the tokenizer and the chat template. Not every folder has all of them. */
 export const TOKENIZER_FILES = [
   "tokenizer.json",
   "tokenizer_config.json",
@@ -33,7 +34,8 @@ export const TOKENIZER_FILES = [
 
 /** Everything but the weights. @throws {CheckpointFormatError} in one line, naming the file. */
 export function readPretrained(folder: string): { model: ModelConfig; dialogue: Dialogue } {
-  if (!existsSync(folder)) throw new CheckpointFormatError(`there is no folder ${folder} to read a model from`);
+  if (!existsSync(folder))
+    throw new CheckpointFormatError(`cannot read a model from ${folder}: there is no such folder`);
   const model = readModelConfig(readJson(folder, "config.json"), join(folder, "config.json"));
   return { model, dialogue: pretrainedDialogue(tokenizerFiles(folder), model.vocabulary) };
 }
@@ -49,23 +51,23 @@ export function tokenizerFiles(folder: string): TokenizerFiles {
   };
 }
 
-/** What can be known of a folder without reading its weights. @throws {CheckpointFormatError} */
+/** Checks everything but the values of the weights. @throws {CheckpointFormatError} */
 export async function checkPretrained(folder: string): Promise<void> {
   const { model } = readPretrained(folder);
   await withShards(folder, async (shards) => void findTensors(model, shards, folder));
 }
 
-/** Fill `parameters` with the folder's weights. @throws {CheckpointFormatError} naming file and tensor. */
+/** Fills `parameters` with the folder's weights. @throws {CheckpointFormatError} naming file and tensor. */
 export async function loadPretrained(folder: string, model: ModelConfig, parameters: Parameters): Promise<void> {
   await withShards(folder, (shards) => readTensors(model, parameters, findTensors(model, shards, folder)));
 }
 
-/** What a critic has besides its policy: the head. */
+/** The parameters that a critic has and its policy has not: the head. */
 export function beside(policy: Parameters, critic: Parameters): Parameters {
   return { flat: critic.flat, views: new Map([...critic.views].filter(([name]) => !policy.views.has(name))) };
 }
 
-/** A critic of a pretrained policy begins with all that it has in common with it. */
+/** Copies the parameters that the critic has in common with its policy. */
 export function shareBody(policy: Parameters, critic: Parameters): void {
   for (const [name, { values }] of critic.views) {
     const known = policy.views.get(name);
@@ -99,7 +101,7 @@ async function withShards<T>(folder: string, use: (shards: readonly SafetensorsS
     for (const [tensor, name] of weightMap ?? []) {
       const shard = shards.find(({ file }) => file === join(folder, name))!;
       if (!shard.places.has(tensor))
-        throw new CheckpointFormatError(`${shard.file} has no tensor ${tensor}, which ${INDEX} says it has`);
+        throw new CheckpointFormatError(`${shard.file} has no tensor ${tensor}, which ${INDEX} places there`);
     }
     return await use(shards);
   } finally {
@@ -107,24 +109,23 @@ async function withShards<T>(folder: string, use: (shards: readonly SafetensorsS
   }
 }
 
-/** Names of the files that the weights are in: those of the index, if there is one. @throws {CheckpointFormatError} */
+/** Names of the files with the weights. @throws {CheckpointFormatError} */
 export function weightFiles(folder: string): string[] {
   const hasIndex = existsSync(join(folder, INDEX)) && !existsSync(join(folder, SINGLE));
   return hasIndex ? [...new Set(readIndex(folder)!.values())] : [SINGLE];
 }
 
-/** File of each tensor; null if there is one file only. */
+/** File of each tensor; null if all are in one file. */
 function readIndex(folder: string): ReadonlyMap<string, string> | null {
   if (existsSync(join(folder, SINGLE))) return null;
   if (!existsSync(join(folder, INDEX))) {
-    throw new CheckpointFormatError(`${folder} has neither ${SINGLE} nor ${INDEX}; only safetensors are read`);
+    throw new CheckpointFormatError(`${folder} has neither ${SINGLE} nor ${INDEX}; only safetensors can be read`);
   }
-  // A plain file of the same folder: an index is data, and must not reach elsewhere.
+  // A file name without a path: an index must not point outside the folder.
   const Index = z.looseObject({ weight_map: z.record(z.string(), z.string().regex(/^[\w.-]+\.safetensors$/)) });
   const parsed = Index.safeParse(readJson(folder, INDEX));
   if (parsed.success) return new Map(Object.entries(parsed.data.weight_map));
-  const why = z.prettifyError(parsed.error).replaceAll(/\s*\n\s*/g, " ");
-  throw new CheckpointFormatError(`cannot use ${join(folder, INDEX)}: ${why}`);
+  throw new CheckpointFormatError(`cannot use ${join(folder, INDEX)}: ${schemaFaults(parsed.error, "the file")}`);
 }
 
 async function openShard(file: string, handles: FileHandle[]): Promise<SafetensorsSource> {
@@ -142,7 +143,8 @@ async function openShard(file: string, handles: FileHandle[]): Promise<Safetenso
     async read(into, at) {
       for (let done = 0; done < into.length; ) {
         const { bytesRead } = await handle.read(into, done, into.length - done, at + done);
-        if (bytesRead === 0) throw new CheckpointFormatError(`${file} ends at byte ${at + done}; it was cut meanwhile`);
+        if (bytesRead === 0)
+          throw new CheckpointFormatError(`${file} ends at byte ${at + done}; it was shortened while it was read`);
         done += bytesRead;
       }
     },

@@ -1,8 +1,8 @@
 /**
- * The policy that a run has saved, ready to be played: read from the run's folder, checked against its config, and loaded by
- * the very path that samplers load weights by. Knows no env, and does not care whether the run still goes on.
+ * A run's saved policy: read from a checkpoint, checked against the run's config, and loaded as samplers load weights. Knows no env.
+ * The run may still be going on.
  *
- * - What does not fit together (another shape of network, another tokenizer) is refused before anything is computed.
+ * - A checkpoint of another network shape or tokenizer is refused before anything is computed.
  */
 
 import { existsSync, readFileSync } from "node:fs";
@@ -26,7 +26,7 @@ import { roundToHalf } from "../weights/half.ts";
 import { WeightsPublisher } from "../weights/publisher.ts";
 import { policyOf } from "./policy-of-run.ts";
 
-/** The settings of a run, as its folder has them. @throws {Error} in one line, if they cannot be read. */
+/** The config of a recorded run. @throws {Error} in one line, if it cannot be read. */
 export function readRunConfig(folder: string): RunConfig {
   const file = join(folder, "config.json");
   if (!existsSync(file)) throw new Error(`no run in ${folder}: there is no config.json`);
@@ -42,7 +42,7 @@ export function readRunConfig(folder: string): RunConfig {
 export interface SavedPolicy {
   /** Folder of the checkpoint it is from. */
   readonly path: string;
-  /** Updates that made it. */
+  /** Updates before it was saved. */
   readonly update: number;
   /** Version that these weights were published as when the checkpoint was saved. */
   readonly version: number;
@@ -52,13 +52,13 @@ export interface SavedPolicy {
   readonly dialogue: Dialogue;
   /** In the order of `layParameters`. */
   readonly parameters: Float32Array;
-  /** Newer checkpoints that are not whole, if the newest was asked for. */
+  /** Newer checkpoints that are damaged, if the newest was asked for. */
   readonly skipped: readonly Skipped[];
 }
 
 /**
- * @param checkpoint  its name, as u000120; null for the newest that is whole
- * @throws {Error} in one line: there is none, it is not what was saved, or not of this run.
+ * @param checkpoint  its name, as u000120; null for the newest undamaged one
+ * @throws {Error} in one line: there is none, it is damaged, or it is of another run.
  */
 export async function savedPolicy(folder: string, config: RunConfig, checkpoint: string | null): Promise<SavedPolicy> {
   const checkpoints = join(folder, "checkpoints");
@@ -80,7 +80,7 @@ export async function savedPolicy(folder: string, config: RunConfig, checkpoint:
     throw new Error(`cannot use ${found}: it has ${values} ${JSON.stringify(model[key])}; it is of another run`);
   }
   if (digest !== dialogue.digest) {
-    throw new Error(`cannot use ${found}: it speaks another tokenizer; use the version of Bunraku that made it`);
+    throw new Error(`cannot use ${found}: it has another tokenizer; use the version of Bunraku that made it`);
   }
   // Checkpoints written before rolling back existed have no round.
   const { version = update, health } = state as Partial<Progress>;
@@ -132,7 +132,7 @@ export async function startSavedPolicy(
   try {
     return { version: update, validation, digest: await policy.load(await publisher.publish(update, parameters)) };
   } finally {
-    // What is mapped stays usable.
+    // Mapped weights stay valid.
     publisher.close();
   }
 }

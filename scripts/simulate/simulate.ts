@@ -63,7 +63,7 @@ function configOf({ mode, faults, defect }: Simulation, world: World): RunConfig
         env: { tag: "FrozenLake", options: { successRate: 0.8 }, turnsMax: 3, actionsMax: 6, actionsPerTurnMax: 3 },
         rollout: { groups: 2, groupSize: 3, leaseMs: 6000, attemptsMax: 50 },
         sampler: { count: count(3), slots: 4 },
-        envServer: { count: count(2), episodesMax: 32, idleMs: 20_000, answerMsMax: 1000 },
+        envServer: { count: count(2), episodesMax: 32, idleMs: 20_000, answerMsMax: 1250 },
         model: { width: 8, layers: 1, heads: 1, kvHeads: 1, hidden: 8 },
         warmStart: { enabled: false },
         learner: { updates: 5, mode, ...(mode === "async" ? { stalenessMax } : {}), filter: { strategy: "all" } },

@@ -248,11 +248,11 @@ describe("what it refuses", () => {
     ],
     [
       ["--policy", builtin, "--to", "peft", "--out", join(home, "x")],
-      /peft is for adapters, and this policy has none/,
+      /peft loads adapters, and this policy has none/,
       1,
     ],
-    [["--policy", builtin, "--to", "hf", "--out", home], /exists; name another --out/, 1],
-    [["--model", join(home, "nothing"), "--to", "hf", "--out", join(home, "x")], /there is no folder/, 1],
+    [["--policy", builtin, "--to", "hf", "--out", home], /exists; choose another --out/, 1],
+    [["--model", join(home, "nothing"), "--to", "hf", "--out", join(home, "x")], /there is no such folder/, 1],
   ])("%p", async (args, message, code) => {
     const ended = await command(["export", ...args]);
     expect(ended).toMatchObject({ code, out: "" });

@@ -168,7 +168,7 @@ describe("the app", () => {
     const third = await post(asked);
     expect([third.status, third.headers.get("Retry-After")]).toEqual([429, "1"]);
     expect(((await third.json()) as { error: { message: string } }).error.message).toBe(
-      "2 of 2 replies are being written; ask again",
+      "2 of 2 replies are being written; try again later",
     );
     for (const { done } of held) done({ tokens: [...written], logProbs: [], cut: false });
     expect((await both[0]!).status).toBe(200);

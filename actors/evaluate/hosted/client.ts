@@ -1,13 +1,14 @@
 /**
- * Asks a hosted model, again and again if need be. Knows no env and no episode.
+ * Sends requests to a hosted model and retries them. Knows no env and no episode.
  *
- * - Tried again: no answer, none in time, 408, 409, 425, 429, 5xx, and an answer that makes no sense. Anything else is final.
- * - Waits double from try to try, up to a minute, and chance spreads them; a Retry-After of the server is kept to by everybody.
- * - The key goes into one header and nowhere else: it is struck out of whatever a server says.
- * - Answers are bounded, and redirects refused: a key must not follow one.
+ * - Retried: no answer, a timeout, 408, 409, 425, 429, 5xx, and an answer that cannot be parsed. Other failures are final.
+ * - Waits double from try to try, up to a minute, with jitter. After a Retry-After, no request of this client is sent before that time.
+ * - The key is sent in one header only, and removed from every text of a server.
+ * - Answers are bounded. Redirects are refused, because the key must not follow one.
  */
 import type { Message } from "../../../envs/text/prompt.ts";
 import type { Clock } from "../../clock.ts";
+import { messageOf } from "../../errors.ts";
 import type { Completion, Provider } from "./provider.ts";
 
 export interface ClientOptions {
@@ -28,69 +29,69 @@ export interface ClientOptions {
   readonly wallClock: () => number;
   /** Uniform in [0, 1). */
   readonly uniform: () => number;
-  /** Told why something is tried again. */
+  /** Called with the reason of each retry. */
   readonly warn: (text: string) => void;
 }
 
 export interface Usage {
   readonly requests: number;
-  /** Of them, those that were tries after the first. */
+  /** Requests that were retries. */
   readonly retries: number;
   readonly inputTokens: number;
   readonly outputTokens: number;
 }
 
-/** A request that failed for good. The message has no secret in it. */
+/** A request that failed finally. The message contains no secret. */
 export class HostedError extends Error {
   override readonly name = "HostedError";
 }
 
 const FIRST_WAIT_MS = 1000;
 const WAIT_MS_MAX = 60_000;
-/** A server that wants longer than this is not waited for. */
+/** A longer Retry-After is a failure. */
 const RETRY_AFTER_MS_MAX = 600_000;
 const ANSWER_BYTES_MAX = 4 << 20;
-/** Of what a server says of an error. */
+/** Characters of a server's error text in our message. */
 const DETAIL_LETTERS_MAX = 300;
-const PASSING = new Set([408, 409, 425, 429]);
+const RETRIED = new Set([408, 409, 425, 429]);
 
 interface Failure {
   readonly detail: string;
-  readonly again: boolean;
-  /** What the server asked for; null if nothing. */
+  readonly retry: boolean;
+  /** null if the server named no time. */
   readonly retryAfterMs: number | null;
 }
 
 export class HostedClient {
   readonly #options: ClientOptions;
   #usage = { requests: 0, retries: 0, inputTokens: 0, outputTokens: 0 };
-  /** No request before this time on the clock: the server asked for it. */
+  /** Clock time before which the server wants no request. */
   #notBeforeMs = 0;
   #stopped = false;
-  /** Ends of the waits going on. */
+  /** Functions that end the current waits. */
   readonly #sleepers = new Set<() => void>();
 
   constructor(options: ClientOptions) {
     this.#options = options;
   }
 
-  /** Of all answered requests. What a server counted of requests that failed is not known. */
+  /** Tokens of answered requests; the server may also have counted failed ones. */
   get usage(): Usage {
     return this.#usage;
   }
 
-  /** What is under way gets its answer; nothing is tried again or begun. */
+  /** Requests in progress finish; no request is begun or retried. */
   stop(): void {
     this.#stopped = true;
     for (const wake of this.#sleepers) wake();
   }
 
-  /** @throws {HostedError} naming the server, what it said last, and how often it was tried. */
+  /** @throws {HostedError} naming the server, its last error and the number of tries. */
   async complete(messages: readonly Message[]): Promise<Completion> {
     const { model, baseUrl, triesMax, warn } = this.#options;
     for (let tries = 1; ; tries++) {
       await this.#waitForTurn();
-      if (this.#stopped) throw new HostedError("not asked: the evaluation ends");
+      if (this.#stopped) throw new HostedError("not sent: the evaluation was stopped");
       this.#usage.requests++;
       if (tries > 1) this.#usage.retries++;
       const result = await this.#try(messages);
@@ -99,11 +100,13 @@ export class HostedClient {
         this.#usage.outputTokens += result.outputTokens;
         return result;
       }
-      const { again, detail, retryAfterMs } = result;
+      const { retry, detail, retryAfterMs } = result;
       const where = `${model} at ${baseUrl}: ${detail}`;
-      if (!again || tries >= triesMax) throw new HostedError(tries === 1 ? where : `${where} (${tries} tries)`);
+      if (!retry || tries >= triesMax) throw new HostedError(tries === 1 ? where : `${where} (${tries} tries)`);
       if (retryAfterMs !== null && retryAfterMs > RETRY_AFTER_MS_MAX) {
-        throw new HostedError(`${where}; it asks to wait ${Math.ceil(retryAfterMs / 1000)} s, which is too long`);
+        throw new HostedError(
+          `${where}; its Retry-After is ${Math.ceil(retryAfterMs / 1000)} s, more than the ${RETRY_AFTER_MS_MAX / 1000} s allowed`,
+        );
       }
       const waitMs = this.#waitMs(tries, retryAfterMs);
       warn(`${where}; trying again in ${(waitMs / 1000).toFixed(1)} s`);
@@ -115,7 +118,7 @@ export class HostedClient {
     const { uniform, clock } = this.#options;
     if (retryAfterMs === null) return uniform() * Math.min(WAIT_MS_MAX, FIRST_WAIT_MS * 2 ** (tries - 1));
     this.#notBeforeMs = Math.max(this.#notBeforeMs, clock.now() + retryAfterMs);
-    // Those who were all told the same time do not come back at the same moment.
+    // Jitter, because all waiting requests have the same time.
     return retryAfterMs + uniform() * FIRST_WAIT_MS;
   }
 
@@ -161,9 +164,8 @@ export class HostedClient {
       if (!response.ok) return this.#refusal(response, text);
       return provider.read(JSON.parse(text));
     } catch (error) {
-      const said = error instanceof Error ? error.message : String(error);
-      const detail = late ? `no answer in ${timeoutMs / 1000} s` : this.#told(said);
-      return { detail, again: true, retryAfterMs: null };
+      const detail = late ? `no answer in ${timeoutMs / 1000} s` : this.#cleaned(messageOf(error));
+      return { detail, retry: true, retryAfterMs: null };
     } finally {
       cancel();
     }
@@ -172,14 +174,14 @@ export class HostedClient {
   #refusal({ status, headers }: Response, text: string): Failure {
     const retryAfterMs = retryAfter(headers.get("retry-after"), this.#options.wallClock());
     return {
-      detail: `status ${status}: ${this.#told(text)}`,
-      again: PASSING.has(status) || status >= 500,
+      detail: `status ${status}: ${this.#cleaned(text)}`,
+      retry: RETRIED.has(status) || status >= 500,
       retryAfterMs,
     };
   }
 
-  /** Foreign words as one short line without the key, and without anything that a terminal would obey. */
-  #told(text: string): string {
+  /** A server's text as one short line, without the key and control characters. */
+  #cleaned(text: string): string {
     const { key } = this.#options;
     const clean = key === null ? text : text.replaceAll(key, "(hidden)");
     return clean
@@ -200,7 +202,7 @@ async function boundedText(response: Response): Promise<string> {
   return Buffer.concat(chunks).toString("utf8");
 }
 
-/** Seconds or a date. @returns null if there is none that makes sense */
+/** A header of seconds or a date, in milliseconds from now; null if it is missing or invalid. */
 export function retryAfter(header: string | null, nowMs: number): number | null {
   if (header === null || header.trim() === "") return null;
   const seconds = Number(header);

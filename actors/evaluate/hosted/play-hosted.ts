@@ -1,11 +1,10 @@
 /**
- * A hosted model's episodes on fixed boards: the same envs, prompts and parsing as of any policy; text goes out and text comes
- * back. Nothing is learnt.
+ * Evaluates a hosted model on fixed boards, with the envs, prompts and parsing of any policy. It exchanges text instead of tokens.
  *
- * - At most `requestsMax` episodes go on at once, each with one request under way.
- * - An episode that could not be played is an error, never a failure of the model. What had ended by then is kept.
+ * - At most `requestsMax` episodes are played at once, each with one request at a time.
+ * - An episode that could not be played ends the evaluation with an error; it does not count as a failure of the model. The episodes
+ *   before it are kept in the results.
  */
-
 import { openEpisode } from "../../../envs/episode.ts";
 import type { EnvTag } from "../../../envs/tag.ts";
 import { type AnsweredTurn, contextMessages } from "../../../envs/text/context.ts";
@@ -22,23 +21,23 @@ import type { HostedClient } from "./client.ts";
 import type { HostedEpisode, Results } from "./results.ts";
 
 export interface HostedEvaluation {
-  /** `env` and `prompt` say what is played and how it is told, `validate` which boards. */
+  /** `env`, `prompt` and `validate` are read. */
   readonly config: RunConfig;
   readonly tag: EnvTag;
   readonly client: Pick<HostedClient, "complete" | "stop">;
-  /** Boards in it are not played again. */
+  /** Its boards are not played again. */
   readonly results: Results;
   readonly requestsMax: number;
   readonly clock: Clock;
   readonly warn: (text: string) => void;
-  /** After each episode, those of earlier sessions included. */
+  /** Called after each episode; the counts include earlier sessions. */
   readonly progress?: (played: number, solved: number) => void;
 }
 
-/** Whom the env server's episodes belong to. */
+/** Owner of the env server's episodes. */
 const PLAYER = "eval";
 
-/** @throws {Error} the first that kept an episode from being played, when those under way have ended. */
+/** @throws {Error} the first error of an episode, after the episodes in progress have ended. */
 export async function evaluateHosted(options: HostedEvaluation): Promise<PolicyEvaluation> {
   const { config, tag, client, results, requestsMax, clock, warn, progress } = options;
   const tickets = validationTickets(config, "hosted", 0, 0);
@@ -117,7 +116,7 @@ async function playOne(
   }
 }
 
-/** As the metrics of rollouts take it: without tokens, which only the server knows. */
+/** In the form of rollout metrics. The trajectory has no tokens: only the server knows them. */
 function playedTicket(ticket: Ticket, { stop, success, turns, finalObservation, extra }: HostedEpisode): PlayedTicket {
   const outcome: PlayedOutcome = {
     status: statusOf(stop),

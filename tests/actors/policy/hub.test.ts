@@ -160,7 +160,7 @@ test("a download that breaks off goes on where it was, also in a later run", asy
 test("bytes that are not those that were promised are refused and removed", async () => {
   spoil = true;
   await expect(get()).rejects.toThrow(
-    /model-0000\d-of-00002.safetensors is \d+ bytes of hash [0-9a-f]{64}, but \d+ bytes of [0-9a-f]{64} were promised; it was removed/,
+    /model-0000\d-of-00002.safetensors has \d+ bytes and the hash [0-9a-f]{64}, but the server announced \d+ bytes and [0-9a-f]{64}; it was removed/,
   );
   expect(
     readdirSync(join(hub.cache, "models--tiny--qwen2", "blobs")).filter((name) => name.endsWith(".incomplete")),
@@ -178,12 +178,12 @@ test("a cache that lost a file is filled up", async () => {
 });
 
 test.each([
-  ["hf:tiny/unknown", null, /cannot get hf:tiny\/unknown@main: \S+ knows no such model or revision \(404\)/],
-  ["hf:tiny/qwen2@v9", null, /cannot get hf:tiny\/qwen2@v9: \S+ knows no such model or revision \(404\)/],
-  ["hf:tiny/qwen2", "gated", /wants to know who asks \(401\); set HF_TOKEN/],
-  ["hf:qwen2", null, /hf:qwen2 names no model of the Hub; write hf:OWNER\/NAME/],
-  ["hf:../../etc", null, /names no model of the Hub/],
-  ["hf:tiny/qwen2@../../x", null, /names no model of the Hub/],
+  ["hf:tiny/unknown", null, /cannot get hf:tiny\/unknown@main: \S+ has no such model or revision \(404\)/],
+  ["hf:tiny/qwen2@v9", null, /cannot get hf:tiny\/qwen2@v9: \S+ has no such model or revision \(404\)/],
+  ["hf:tiny/qwen2", "gated", /refuses access \(401\); set HF_TOKEN/],
+  ["hf:qwen2", null, /hf:qwen2 is not the name of a model on the Hub; write hf:OWNER\/NAME/],
+  ["hf:../../etc", null, /is not the name of a model on the Hub/],
+  ["hf:tiny/qwen2@../../x", null, /is not the name of a model on the Hub/],
 ])("%s is refused in one line", async (name, gate, message) => {
   token = gate;
   const asked = (async () => hubModel(parseHubName(name), hub))();

@@ -201,7 +201,7 @@ describe("Retry-After", () => {
 
   test("that is too long ends it", async () => {
     answers = [refuse(429, { "retry-after": "86400" })];
-    await expect(clientOf().complete(ask)).rejects.toThrow("it asks to wait 86400 s, which is too long");
+    await expect(clientOf().complete(ask)).rejects.toThrow("its Retry-After is 86400 s, more than the 600 s allowed");
     expect(clock.waited).toEqual([]);
   });
 
@@ -250,7 +250,7 @@ describe("what fails for good", () => {
     const still = new Asleep();
     answers = [refuse(500)];
     const client = clientOf({ clock: still, warn: () => client.stop() });
-    await expect(client.complete(ask)).rejects.toThrow("not asked: the evaluation ends");
+    await expect(client.complete(ask)).rejects.toThrow("not sent: the evaluation was stopped");
     expect(seen.length).toBe(1);
   });
 });
