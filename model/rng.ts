@@ -1,6 +1,6 @@
 /**
  * Counter-based random numbers: a function of (seed, name, index) without state. Any process gets the same coin 17 of episode
- * "e3", whatever it drew before. RAGEN's generators, for its boards, are in envs/rng.
+ * "e3", regardless of earlier draws. RAGEN's generators, for its boards, are in envs/rng.
  *
  * Philox4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011; constants as in its Random123 library.
  */

@@ -12,6 +12,7 @@ import { dirname, join } from "node:path";
 import type { Device, ElementType, Spec } from "./engine.ts";
 import { sizeOf } from "./graph.ts";
 import { type Call as LaneCall, Lanes } from "./lanes.ts";
+import { setNativeVariable } from "./native-environment.ts";
 
 /** Version of the function table; later libraries support it too. */
 const API_VERSION = 24;
@@ -114,7 +115,8 @@ let loaded: Runtime | undefined;
 /** Loads the library at its first use in this thread. @throws {Error} naming the file if that fails */
 function runtime(): Runtime {
   if (loaded !== undefined) return loaded;
-  disableTelemetry();
+  // onnxruntime 1.30 reports usage to its vendor and writes a device id, events and a log to disk. It reads this once, at loading.
+  setNativeVariable("ORT_DISABLE_TELEMETRY", "1");
   const { symbols } = dlopen(libraryPath(), { OrtGetApiBase: { args: [], returns: "ptr" } });
   const getApi = CFunction({ ptr: read.ptr(symbols.OrtGetApiBase()!, 0) as Pointer, args: ["u32"], returns: "ptr" });
   const table = getApi(API_VERSION) as Pointer | null;
@@ -134,20 +136,6 @@ function runtime(): Runtime {
   const lanes = new Lanes(read.ptr(table, RUN * 8));
   loaded = { api, env: env.pointer, memories, lanes };
   return loaded;
-}
-
-/** Where each system's C library keeps the environment that native code reads. `process.env` of Bun does not reach it. */
-const C_LIBRARIES: Partial<Record<NodeJS.Platform, string>> = { linux: "libc.so.6", darwin: "libSystem.B.dylib" };
-
-/**
- * onnxruntime 1.30 sends usage data: it asks for its vendor's host, writes a device id and queued events into the user's cache folder,
- * and a log into the temporary folder. It reads this variable once, as it is loaded.
- */
-function disableTelemetry(): void {
-  const library = C_LIBRARIES[process.platform];
-  if (library === undefined) return;
-  const { symbols } = dlopen(library, { setenv: { args: ["ptr", "ptr", "i32"], returns: "i32" } });
-  symbols.setenv(ptr(zeroEnded("ORT_DISABLE_TELEMETRY")), ptr(zeroEnded("1")), 1);
 }
 
 function memoryInfo(api: Api, name: string): Pointer {

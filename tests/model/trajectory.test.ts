@@ -1,4 +1,4 @@
-/** What an episode earned, with and without its penalties; and what nobody should learn from. */
+/** Rewards of a trajectory, with and without penalties, and the faults that make it invalid. */
 import { describe, expect, test } from "bun:test";
 import { penalizedReward, rawReward, type Trajectory, trajectoryFault } from "../../model/trajectory.ts";
 

@@ -7,6 +7,7 @@
  * Sources: tensorflow/c/c_api.h, tensorflow/c/eager/c_api.h; tfjs-node-gpu, binding/tfjs_backend.cc.
  */
 import { dlopen, type Pointer, ptr, toArrayBuffer } from "bun:ffi";
+import { setNativeVariable } from "../native-environment.ts";
 
 const FUNCTIONS = {
   TF_Version: { args: [], returns: "cstring" },
@@ -124,7 +125,8 @@ export class Library {
 
   /** @throws {LibraryError} if `path` is no TensorFlow, or lacks the device. */
   constructor(path: string, options: LibraryOptions) {
-    silence();
+    // Otherwise TensorFlow prints notes at every start.
+    if (process.env["TF_CPP_MIN_LOG_LEVEL"] === undefined) setNativeVariable("TF_CPP_MIN_LOG_LEVEL", "2");
     try {
       this.#c = dlopen(path, FUNCTIONS).symbols as unknown as Symbols;
     } catch (error) {
@@ -309,15 +311,6 @@ export class Library {
     if (this.#c.TF_GetCode(this.#status) === 0) return;
     throw new Error(`tensorflow: ${doing}: ${this.#c.TF_Message(this.#status)}`);
   }
-}
-
-/** Silences TensorFlow's notes at start, unless TF_CPP_MIN_LOG_LEVEL is set. */
-function silence(): void {
-  if (process.env["TF_CPP_MIN_LOG_LEVEL"] !== undefined || process.platform === "win32") return;
-  const libc = process.platform === "darwin" ? "libSystem.dylib" : "libc.so.6";
-  const { setenv } = dlopen(libc, { setenv: { args: ["ptr", "ptr", "i32"], returns: "i32" } }).symbols;
-  // A C library does not see changes of Bun's process.env.
-  setenv(ptr(new TextEncoder().encode("TF_CPP_MIN_LOG_LEVEL\0")), ptr(new TextEncoder().encode("2\0")), 1);
 }
 
 const addressOf = (memory: NodeJS.TypedArray) => (memory.length === 0 ? null : ptr(memory));

@@ -1,10 +1,10 @@
 /**
  * From kept episodes to the inputs of a gradient step: old log-probabilities, advantages, targets of the critic, and the
- * reference's log-probabilities; [episode][written token] each, whatever contexts an episode was played in.
+ * reference's log-probabilities; [episode][written token] each, over all contexts of an episode.
  *
  * - Advantages are estimated over the whole update, never over a minibatch.
  * - Every factor on the policy loss of an episode or a token is a factor on its advantages: each policy loss is linear in
- *   them. Entropy and KL terms stay as they are.
+ *   them. Entropy and KL terms do not change.
  */
 import { explainedVariance } from "../../health/diagnostics.ts";
 import { mean } from "../../statistics.ts";
@@ -28,7 +28,7 @@ export interface PreparedUpdate {
   readonly metrics: Readonly<Record<string, number>>;
 }
 
-/** What is known of the kept episodes before any advantage. */
+/** The kept episodes, before advantages. */
 interface KeptEpisodes {
   readonly episodes: readonly ScoredEpisode[];
   readonly rows: EpisodeRows;

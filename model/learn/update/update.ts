@@ -4,7 +4,7 @@
  *   rewards → filter groups (StarPO-S) → advantages → minibatches → micro-batches → gradients → AdamW
  *
  * - The filter sees raw rewards; advantages see penalized and normalized ones (score.ts, prepare.ts).
- * - Rewards, advantages, aggregation and minibatches count episodes, however many contexts an episode was played in.
+ * - Rewards, advantages, aggregation and minibatches count episodes, also those of several contexts.
  * - The ratio starts from the log-probabilities recorded at sampling. They are recomputed only for importance weights.
  * - A gradient that is not finite changes nothing, and the result names it.
  */

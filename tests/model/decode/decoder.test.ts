@@ -1,4 +1,4 @@
-/** Decoding with a cache: what it says, and that it says it whatever else is decoded beside it. */
+/** Decoding with a cache equals the whole forward pass, and does not depend on the batch. */
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { Decoder } from "../../../model/decode/decoder.ts";

@@ -1,4 +1,4 @@
-/** Replies are what a slow and obvious loop would write, bit for bit the same in any company, and fail alone. */
+/** Replies equal those of a slow loop, do not depend on the batch, and fail one by one. */
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { Decoder } from "../../../model/decode/decoder.ts";

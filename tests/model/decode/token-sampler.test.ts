@@ -5,7 +5,7 @@ import { coin, hash64 } from "../../../model/rng.ts";
 
 const plain: SampleSettings = { temperature: 1, topP: 1, topK: 0 };
 const logits = (...probabilities: number[]) => Float32Array.from(probabilities, Math.log);
-/** Tokens that coins 0, 1/n, … give: which tokens can be drawn, and in what shares. */
+/** Tokens of the coins 0, 1/n, …: the possible tokens and their shares. */
 const drawn = (row: Float32Array, settings: SampleSettings, count = 1000) => {
   const sampler = new TokenSampler(row.length);
   const shares = new Array<number>(row.length).fill(0);

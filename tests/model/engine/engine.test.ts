@@ -1,4 +1,4 @@
-/** Engines: that the compiled one says what the plain one says, operation by operation, and how they refuse and let go. */
+/** Engines: the compiled one equals the eager one, operation by operation; refusals; release of memory. */
 import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import * as tf from "@tensorflow/tfjs-core";

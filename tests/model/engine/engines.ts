@@ -1,4 +1,4 @@
-/** Every engine that can run here. tensorflow is among them where a libtensorflow is found; tensorflow.test.ts says so. */
+/** Every engine that can run here. tensorflow needs a libtensorflow; tensorflow.test.ts reports if it is missing. */
 import { compiledEngine } from "../../../model/engine/compiled.ts";
 import { eagerEngine } from "../../../model/engine/eager.ts";
 import type { Engine } from "../../../model/engine/engine.ts";

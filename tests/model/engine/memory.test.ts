@@ -1,6 +1,6 @@
 /**
- * Arrays in memory of a device's own, as a GPU has it. The device here is a second piece of the host's memory, which onnxruntime
- * can read: what the host and the device do not tell each other shows as wrong numbers.
+ * Arrays in a device's own memory, as on a GPU. The device here is a second piece of host memory, which onnxruntime can read: a
+ * missing copy between the two gives wrong numbers.
  */
 import { dlopen, type Pointer } from "bun:ffi";
 import { describe, expect, test } from "bun:test";
@@ -90,7 +90,7 @@ test("training steps are the host's bit for bit, and the host sees them when it 
   const [expected, got] = [await train(host), await train(device().engine)];
   expect(got.losses).toEqual(expected.losses);
   expect(got.trained).toEqual(expected.trained);
-  // Otherwise this device is none.
+  // The device has memory of its own.
   expect([...got.before]).toEqual([...tinyParameters().flat]);
   expect(got.trained[0]).not.toEqual([...got.before]);
 });

@@ -1,6 +1,6 @@
 /**
- * The tensorflow engine on a real libtensorflow, beside the compiled engine. Runs where one is found (`bun run setup tensorflow`
- * gets one); what it costs when there is none is tested everywhere.
+ * The tensorflow engine on a real libtensorflow against the compiled engine. It needs one (`bun run setup tensorflow`); the errors
+ * without one are tested everywhere.
  */
 import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";

@@ -1,6 +1,6 @@
 /**
- * Engine compiled on onnxruntime's WebGPU, beside the CPU. Runs where Vulkan lists an adapter, a software one too (Mesa's
- * lavapipe, 25 or later); what is said where there is none, or only software, is tested everywhere.
+ * Engine compiled on onnxruntime's WebGPU against the CPU. It needs a Vulkan adapter, which may be software (Mesa's lavapipe, 25
+ * or later); the errors without one are tested everywhere.
  */
 import { describe, expect, test } from "bun:test";
 import { mkdtempSync, writeFileSync } from "node:fs";
@@ -72,7 +72,7 @@ describe("onnxruntime's CUDA provider", () => {
 
 const cpu = compiledEngine({ threads: 1 });
 
-/** The engine; or, in words, why there is none here. What starts and then computes wrongly is not excused. */
+/** The engine, or the reason why it does not start here. An engine that starts must compute right. */
 async function start(): Promise<CompiledEngine | string> {
   try {
     const engine = compiledEngine({ threads: 1, device: "webgpu", softwareAdapter: true });

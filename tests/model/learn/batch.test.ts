@@ -1,4 +1,4 @@
-/** Micro-batches hold every sequence once, say where each written token is, and never ask for more memory than allowed. */
+/** Micro-batches hold every sequence once, index each written token, and keep to the memory limit. */
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { type BatchLimits, layRows, microBatches, type Sequence } from "../../../model/learn/batch.ts";

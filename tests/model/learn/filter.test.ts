@@ -187,7 +187,7 @@ describe("filterGroups", () => {
         const rule = { strategy: kind, value: count, metric: "reward", order, includeZero } as const;
         const { kept } = filterGroups(groupsOf(all), rule);
         const pool = [...means.keys()].filter((group) => includeZero || means[group] !== 0);
-        // How many of the pool are strictly better: what is kept is whoever has fewer than k above.
+        // The number of strictly better groups in the pool; groups with fewer than k are kept.
         const above = (group: number) =>
           pool.filter((other) => {
             const ahead = order === "largest" ? means[other]! - means[group]! : means[group]! - means[other]!;

@@ -1,4 +1,4 @@
-/** The losses traced and compiled give what they give op by op: values, metrics and gradients. */
+/** Compiled losses equal those op by op: values, metrics and gradients. */
 import { expect, test } from "bun:test";
 import * as tf from "@tensorflow/tfjs-core";
 import "@tensorflow/tfjs-core/dist/register_all_gradients.js";

@@ -1,4 +1,4 @@
-/** What the learner computes of written tokens: against float64, against what the sampler recorded, and whatever the batch. */
+/** Scores and gradients of written tokens: against float64, against the sampler's record, and for any batch. */
 import { describe, expect, test } from "bun:test";
 import * as tf from "@tensorflow/tfjs-core";
 import { Decoder } from "../../../model/decode/decoder.ts";

@@ -1,4 +1,4 @@
-/** AdamW against the paper's formulas in float64, step by step, and what it does with numbers that are none. */
+/** AdamW against the paper's formulas in float64, step by step, and with gradients that are not finite. */
 import { describe, expect, test } from "bun:test";
 import { AdamW, type AdamWSettings } from "../../../model/learn/optimizer.ts";
 import { engines } from "../engine/engines.ts";

@@ -1,4 +1,4 @@
-/** Episodes cut into what the network sees at once, and values of written tokens there and back. */
+/** Episodes split into samples, and values of written tokens split and joined. */
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { joinByEpisode, samplesOf, splitBySample } from "../../../model/learn/sequences.ts";

@@ -13,7 +13,7 @@ export type Arrays = Readonly<Record<string, Float64Array>>;
 export interface Checked {
   /** Shapes of the inputs that have a gradient. */
   readonly inputs: Readonly<Record<string, readonly number[]>>;
-  /** Whole-number inputs, which have none. */
+  /** Integer inputs, which have no gradient. */
   readonly indices?: Readonly<
     Record<string, { readonly shape: readonly number[]; readonly values: readonly number[] }>
   >;
@@ -101,7 +101,7 @@ function expectNear(what: string, found: ArrayLike<number | bigint>, expected: A
   const scale = Math.max(1, ...Array.from(expected, Math.abs));
   const gaps = Array.from(expected, (value, i) => Math.abs(Number(found[i]) - value) / scale);
   const worst = gaps.indexOf(Math.max(...gaps));
-  // NaN is near nothing.
+  // NaN is near no number.
   const near = gaps.every((gap) => gap < TOLERANCE);
   expect({ what, worst, found: near || Number(found[worst]), near }).toEqual({ what, worst, found: true, near: true });
 }

@@ -71,7 +71,7 @@ async function adaptedModel(name: string, targets: (typeof LORA_TARGETS)[number]
   return { base, whole, model, adapters };
 }
 
-/** B as well: fresh adapters add nothing. */
+/** Random B too: fresh adapters have no effect. */
 function stir(adapters: Parameters): void {
   const uniform = sequence(2, "lora");
   for (const [name, { values }] of adapters.views) {

@@ -1,4 +1,4 @@
-/** Every strategy on every metric, through a whole update: the groups it trains on are those that scores worked out apart say. */
+/** Every strategy with every metric, through a whole update: it trains on the groups of a separate computation. */
 import { describe, expect, test } from "bun:test";
 import {
   FILTER_METRICS,

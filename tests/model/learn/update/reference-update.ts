@@ -22,7 +22,7 @@ const penalized = ({ trajectory }: TrainingEpisode) =>
   trajectory.turns.reduce((sum, { reward, penalty }) => sum + reward + penalty, 0);
 const clip = (x: number, low: number, high: number) => Math.min(high, Math.max(low, x));
 
-/** (T)(V) after each token, given what came before it in its own context. */
+/** (T)(V) after each token, given the tokens before it in its own context. */
 export function referenceScores(
   model: ModelConfig,
   flat: ArrayLike<number>,

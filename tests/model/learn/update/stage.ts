@@ -1,4 +1,4 @@
-/** TrainingEpisode trajectories of a tiny policy, and learners that own one: what an update is tested on. */
+/** Episodes of a tiny policy, and learners with one, for tests of updates. */
 import { compiledEngine } from "../../../../model/engine/compiled.ts";
 import type { Engine } from "../../../../model/engine/engine.ts";
 import { Network } from "../../../../model/learn/network.ts";

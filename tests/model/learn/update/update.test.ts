@@ -1,4 +1,4 @@
-/** One StarPO update against a float64 reference of the whole of it, and what must not change it. */
+/** One StarPO update against a float64 reference, and what must not change it. */
 import { describe, expect, test } from "bun:test";
 import type { Engine } from "../../../../model/engine/engine.ts";
 import type { Aggregation } from "../../../../model/learn/aggregation.ts";
@@ -70,7 +70,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     if (given === settings) expect(expected.gradientNorm).toBeGreaterThan(given.optimizer.clipNorm);
     expect(result).toMatchObject({ skipped: null, steps: 1, metrics: { keptGroups: 2 / 3 } });
     expect(Math.abs(result.metrics["gradNorm"]! / expected.gradientNorm - 1)).toBeLessThan(1e-5);
-    // The step is 1e-2; what is left of it is float32.
+    // The step is 1e-2; the difference is float32 rounding.
     expect(farthest(all.parameters.flat, expected.parameters)).toBeLessThan(2e-6);
     expect(farthest(all.parameters.flat, start)).toBeGreaterThan(5e-3);
   });
@@ -107,7 +107,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
       estimator: { kind: "reinforce++", gamma: 1, rewardAt: "end" },
     };
     const raw = (await update(await learners(start), play(start, rewards, 3), given)).advantages;
-    // Group 1, which is dropped, earns 100 more each: everyone else's score falls alike, and whitening takes that away again.
+    // Group 1, which is dropped, earns 100 more each: all other scores fall by the same, and whitening removes that.
     const richer = rewards.with(3, 100.1).with(4, 100.1).with(5, 100.2);
     const shifted = (await update(await learners(start), play(start, richer, 3), given)).advantages;
     for (const [i, advantage] of raw.entries()) {
@@ -259,7 +259,7 @@ describe("an update by StarPO with a critic", () => {
       valueClip: 10,
     },
   };
-  /** The first token of the prompt tells what will be earned. */
+  /** The first token of the prompt determines the reward. */
   const foretold = () =>
     play(start, Array(16).fill(0), 1).map((one, i) => {
       const tokens = one.trajectory.tokens.with(0, 3 + (i % 2));
@@ -318,7 +318,7 @@ describe("an update by StarPO with a critic", () => {
   });
 
   test("gives an episode of several contexts the same update as one of one context", async () => {
-    // A critic that foretells nothing: what is left is what the episode earned from each token on.
+    // A critic of 0: the advantage is the reward from each token on.
     const advantagesOf = async (forgetful: boolean) => {
       const all = await learners(start, { critic: true });
       const critic = await Network.create(engine, criticModel, layParameters(criticModel));
@@ -332,7 +332,7 @@ describe("an update by StarPO with a critic", () => {
   test.each(["turns", "end"] as const)("puts rewards, penalized and normalized, at the %s", async (rewardAt) => {
     const normalization = { grouping: "state", method: "mean_std" } as const;
     const given: UpdateSettings = { ...ppo, normalization, estimator: { ...ppo.estimator, rewardAt } as never };
-    // A critic that says 0 throughout: an advantage is what is still to come, whitened over all tokens.
+    // A critic of 0: the advantage is the reward still to come, whitened over all tokens.
     const critic = await Network.create(engine, criticModel, layParameters(criticModel));
     const played = play(start, rewards, 3);
     const { advantages } = await update({ ...(await learners(start)), critic }, played, given);

@@ -1,0 +1,13 @@
+/** Environment variables of native libraries. Bun's `process.env` does not reach them. */
+import { dlopen, ptr } from "bun:ffi";
+
+const C_LIBRARIES: Partial<Record<NodeJS.Platform, string>> = { linux: "libc.so.6", darwin: "libSystem.B.dylib" };
+
+/** Sets a variable of this process for native code; it does nothing on systems other than Linux and macOS. */
+export function setNativeVariable(name: string, value: string): void {
+  const library = C_LIBRARIES[process.platform];
+  if (library === undefined) return;
+  const { setenv } = dlopen(library, { setenv: { args: ["ptr", "ptr", "i32"], returns: "i32" } }).symbols;
+  const zeroEnded = (text: string) => ptr(new TextEncoder().encode(`${text}\0`));
+  setenv(zeroEnded(name), zeroEnded(value), 1);
+}
