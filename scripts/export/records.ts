@@ -164,54 +164,58 @@ function named(type: BasicType, ...names: string[]): (readonly [string, BasicTyp
 const ROW_GROUP = 2000;
 
 /** A folder with metrics.parquet, events.parquet and episodes.parquet. */
-export function exportParquet({ folder, out, episodes }: RecordsExport): Promise<Counts> {
-  return reading(folder, out, async (run, pending) => {
-    mkdirSync(pending, { recursive: true });
-    const counts: Record<string, number> = {};
-    for (const { name, columns, rows } of TABLES) {
-      counts[name] = 0;
-      const typed = function* () {
-        for (const row of rows(run, episodes)) {
-          counts[name]!++;
-          yield Object.fromEntries(
-            columns.map(([column, type]) => {
-              const cell = row[column]!;
-              return [column, type === "TIMESTAMP" ? new Date(cell as number) : cell];
-            }),
-          );
-        }
-      };
-      await parquetWriteRows({
-        writer: fileWriter(join(pending, `${name}.parquet`)),
-        rows: typed(),
-        columns: columns.map(([column, type]) => ({ name: column, type, nullable: true })),
-        rowGroupSize: ROW_GROUP,
-      });
-    }
-    return counts;
-  });
+export function exportParquet(options: RecordsExport): Promise<Counts> {
+  return exportTables(options, (path, { columns }, rows) =>
+    parquetWriteRows({
+      writer: fileWriter(`${path}.parquet`),
+      rows: parquetRows(columns, rows),
+      columns: columns.map(([column, type]) => ({ name: column, type, nullable: true })),
+      rowGroupSize: ROW_GROUP,
+    }),
+  );
+}
+
+function* parquetRows(columns: Table["columns"], rows: Iterable<Row>) {
+  for (const row of rows) {
+    const cells = columns.map(([column, type]): [string, unknown] => {
+      return [column, type === "TIMESTAMP" ? new Date(row[column] as number) : row[column]];
+    });
+    yield Object.fromEntries(cells);
+  }
 }
 
 /** A folder with metrics.csv, events.csv and episodes.csv (RFC 4180, with a header line). */
-export function exportCsv({ folder, out, episodes }: RecordsExport): Promise<Counts> {
-  return reading(folder, out, (run, pending) => {
+export function exportCsv(options: RecordsExport): Promise<Counts> {
+  return exportTables(options, (path, { columns }, rows) => {
+    const file = new TextFile(`${path}.csv`);
+    file.write(csvLine(columns.map(([column]) => column)));
+    for (const row of rows) {
+      const cells = columns.map(([column, type]) =>
+        type === "TIMESTAMP" ? new Date(row[column] as number).toISOString() : row[column]!,
+      );
+      file.write(csvLine(cells));
+    }
+    file.close();
+  });
+}
+
+/** @param write  writes one table to a path that lacks only its extension */
+function exportTables(
+  { folder, out, episodes }: RecordsExport,
+  write: (path: string, table: Table, rows: Iterable<Row>) => void | Promise<void>,
+): Promise<Counts> {
+  return reading(folder, out, async (run, pending) => {
+    mkdirSync(pending, { recursive: true });
     const counts: Record<string, number> = {};
-    for (const { name, columns, rows } of TABLES) {
-      counts[name] = 0;
-      const file = new TextFile(join(pending, `${name}.csv`));
-      file.write(csvLine(columns.map(([column]) => column)));
-      for (const row of rows(run, episodes)) {
-        file.write(
-          csvLine(
-            columns.map(([column, type]) => {
-              const cell = row[column]!;
-              return type === "TIMESTAMP" ? new Date(cell as number).toISOString() : cell;
-            }),
-          ),
-        );
-        counts[name]!++;
-      }
-      file.close();
+    for (const table of TABLES) {
+      counts[table.name] = 0;
+      const counted = function* () {
+        for (const row of table.rows(run, episodes)) {
+          counts[table.name]!++;
+          yield row;
+        }
+      };
+      await write(join(pending, table.name), table, counted());
     }
     return counts;
   });

@@ -30,7 +30,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the pages", () => {
   }
 
   test(
-    "actors: who there is, what each holds and where its time goes, as it is told",
+    "actors: each with its weights and time shares, updated live",
     async () => {
       await stage.open("actors");
       await stage.waitForText("#actors", "No actor has reported yet");

@@ -1,7 +1,7 @@
 /** Looks at the page from inside; put there before the page's own scripts. `Probe` in page-stage.ts is its type. */
 const all = (selector) => [...document.querySelectorAll(selector)];
 
-/** The row of each pixel of a chart that has nearly the colour of this custom property; from above. */
+/** The row of each pixel of a chart that has nearly the color of this custom property; from above. */
 function rowsOf(chart, property) {
   const canvas = document.querySelector(`#${chart}-plot canvas`);
   const hex = getComputedStyle(document.documentElement).getPropertyValue(property).trim();
@@ -19,7 +19,7 @@ function rowsOf(chart, property) {
 }
 
 globalThis.probe = {
-  /** How many pixels of a chart have nearly the colour of this custom property. */
+  /** How many pixels of a chart have nearly the color of this custom property. */
   pixels(chart, property) {
     return rowsOf(chart, property).length;
   },
@@ -72,7 +72,7 @@ function rgbOf(color) {
 }
 const over = ([...top], bottom) => [0, 1, 2].map((i) => top[i] * top[3] + bottom[i] * (1 - top[3]));
 
-/** The colour of what is under an element's text. */
+/** The color of what is under an element's text. */
 function behind(element) {
   const layers = [];
   for (let at = element; at !== null; at = at.parentElement) {

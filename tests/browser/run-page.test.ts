@@ -28,7 +28,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
   );
 
   test(
-    "draws every chart in its colour",
+    "draws every chart in its color",
     async () => {
       await stage.trained(40);
       await stage.open();

@@ -1,6 +1,4 @@
-/**
- * One metric's values by step, and several of them on one axis, as uPlot wants its data. Runs in the browser and in tests.
- */
+/** Values of one metric by step, and several curves on one axis as uPlot takes them. Runs in the browser and in tests. */
 import { thin } from "./thin.ts";
 
 /** Steps ascend. A second value for a step replaces the first. */
@@ -19,13 +17,13 @@ export class Curve {
     return this.values.at(-1) ?? null;
   }
 
-  /** The value that held at a step: its own, or that of the last step before it. */
+  /** The value at a step, or at the last step before it. */
   at(step: number): number | null {
     const index = this.#firstFrom(step);
     return (this.steps[index] === step ? this.values[index] : this.values[index - 1]) ?? null;
   }
 
-  /** The same curve with other values; `each` is given them in order. */
+  /** The curve with changed values; `each` is called in order. */
   map(each: (value: number) => number): Curve {
     const curve = new Curve();
     curve.steps.push(...this.steps);
@@ -33,7 +31,7 @@ export class Curve {
     return curve;
   }
 
-  /** At most `most` of its points, with every low and high. */
+  /** At most `most` of its points, without losing a low or a high. */
   thinned(most: number): Curve {
     const kept = thin(this.steps, this.values, most);
     if (kept === null) return this;
@@ -45,7 +43,7 @@ export class Curve {
     return curve;
   }
 
-  /** Index of the first step that is at least `step`. New steps come last, so look there first. */
+  /** Index of the first step that is at least `step`. Checks the end first, where new steps are. */
   #firstFrom(step: number): number {
     let [low, high] = [0, this.steps.length];
     if (high === 0 || this.steps[high - 1]! < step) return high;
@@ -59,9 +57,9 @@ export class Curve {
 }
 
 /**
- * Exponential moving average: `weight` of what was, the rest of what is. Without the pull of its beginning towards 0.
+ * Exponential moving average, corrected for its start at 0.
  *
- * @param weight  from 0 (as it is) to below 1
+ * @param weight  of the earlier values, from 0 (no smoothing) to below 1
  */
 export function smoothed(curve: Curve, weight: number): Curve {
   if (weight === 0) return curve;
@@ -74,7 +72,7 @@ export function smoothed(curve: Curve, weight: number): Curve {
   });
 }
 
-/** One row of steps that any of the curves has, and a row of values for each curve; null where it has none. */
+/** One row with the steps of all curves, and a row of values for each curve; null where it has no value. */
 export function align(curves: readonly Curve[]): [number[], ...(number | null)[][]] {
   const steps = [...new Set(curves.flatMap((curve) => curve.steps))].sort((a, b) => a - b);
   const indexOf = new Map(steps.map((step, index) => [step, index]));

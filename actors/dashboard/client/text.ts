@@ -1,11 +1,11 @@
 /**
- * Text that a model or an environment wrote, made readable and harmless. Runs in the browser and in tests.
+ * Makes text of a model or an env readable and harmless. Runs in the browser, in commands and in tests.
  *
- * - Never HTML: the page puts these strings into text nodes only.
- * - Characters that move or hide text (controls, ANSI escapes, bidirectional marks, zero width) are shown, not obeyed.
+ * - The page puts these strings into text nodes only, never into HTML.
+ * - Characters that move or hide text (controls, ANSI escapes, bidirectional marks, zero width) are replaced by visible codes.
  */
 
-/** Longest text that the page shows at once, in UTF-16 units. The whole text is in /api/episodes/ID. */
+/** Longest text that is shown, in UTF-16 units. /api/episodes/ID has the whole text. */
 const SHOWN_MAX = 4000;
 
 // Controls, formats (bidirectional, zero width, tags), line and paragraph separators, half surrogates; but \n and \t.
@@ -32,7 +32,7 @@ export interface Reply {
   readonly raw: string | null;
 }
 
-/** Split a reply for reading. The env's own parser decides what counts; this one only lays out. */
+/** Split a reply for display. What counts as an answer is decided by the env's parser. */
 export function splitReply(reply: string): Reply {
   const thought = /<think>(.*?)<\/think>/s.exec(reply)?.[1]?.trim() ?? null;
   const answer = /<answer>(.*?)<\/answer>/s.exec(reply)?.[1]?.trim() ?? null;
@@ -43,10 +43,10 @@ export type Block =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "board"; readonly rows: string[][] };
 
-/** Smallest grid, in rows and in columns, that counts as a board and not as words. */
+/** Least rows and columns of a grid that counts as a board. */
 const BOARD_MIN = 3;
 
-/** Cells of a line of a grid, "#_P#" or "# _ P #"; null if it is no such line. */
+/** Cells of a line of a grid, as "#_P#" or "# _ P #"; null for other lines. */
 function cellsOf(line: string): string[] | null {
   const trimmed = line.trim();
   if (trimmed.length > 80 || /[a-z]/.test(trimmed)) return null;
@@ -54,7 +54,7 @@ function cellsOf(line: string): string[] | null {
   return cells.length >= BOARD_MIN && cells.every((cell) => [...cell].length === 1) ? cells : null;
 }
 
-/** Find the boards in what an environment said. Lines of a board have equally many cells. */
+/** Find the boards in an observation. Lines of a board have equally many cells. */
 export function blocksOf(observation: string): Block[] {
   const blocks: Block[] = [];
   let words: string[] = [];
@@ -84,7 +84,7 @@ export function blocksOf(observation: string): Block[] {
   return blocks;
 }
 
-/** What a cell looks like; the letters of all shipped grid vocabularies. */
+/** Kind of a cell, for the letters of all built-in grid vocabularies. */
 export function cellKind(cell: string): "wall" | "floor" | "player" | "box" | "target" | "done" | "other" {
   if ("#W".includes(cell)) return "wall";
   if ("_.-".includes(cell)) return "floor";

@@ -1,16 +1,15 @@
 /**
- * A long curve as a chart of limited width shows it: fewer points, the same picture. Runs on the server and in the browser.
+ * Thins a long curve to what a chart can show. Runs on the server and in the browser.
  *
- * Of each of equally wide stretches of steps, the first, the last, the lowest and the highest point are kept, so no spike is
- * lost and every point that is left was measured. Source: M4, Jugel et al. 2014, "M4: A Visualization-Oriented Time Series
- * Data Aggregation".
+ * Of each of equally wide stretches of steps it keeps the first, the last, the lowest and the highest point: no spike is lost, and no
+ * point is invented. Source: Jugel et al. 2014, "M4: A Visualization-Oriented Time Series Data Aggregation".
  */
 
 /**
  * @param steps   ascending
  * @param values  one for each step
- * @param most    points to keep at most; at least 4. Shorter curves come back as they are.
- * @returns the indices of the points that are kept, ascending
+ * @param most    points to keep at most; at least 4
+ * @returns the ascending indices of the kept points; null if the curve is short enough
  */
 export function thin(steps: readonly number[], values: readonly number[], most: number): number[] | null {
   const count = steps.length;
@@ -21,7 +20,7 @@ export function thin(steps: readonly number[], values: readonly number[], most: 
   const kept: number[] = [];
   let at = 0;
   for (let stretch = 0; stretch < stretches && at < count; stretch++) {
-    // The last one ends where the curve does, whatever rounding says.
+    // Despite rounding, the last stretch ends with the curve.
     const end = stretch === stretches - 1 ? Number.POSITIVE_INFINITY : from + (stretch + 1) * width;
     const first = at;
     let [low, high] = [at, at];

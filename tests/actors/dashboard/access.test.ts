@@ -135,7 +135,7 @@ describe("probes", () => {
     expect(await probe("/readyz")).toEqual([503, "no learner yet"]);
   });
 
-  test("it is not while nobody tells of them, nor by those of an earlier session", async () => {
+  test("is not ready without a report of the actors, and with one of an earlier session", async () => {
     stage.startRun();
     told(learner, sampler);
     stage.now += 10_000;

@@ -1,4 +1,4 @@
-/** The page's colours, against WCAG's numbers. */
+/** The page's colors, against WCAG's numbers. */
 import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

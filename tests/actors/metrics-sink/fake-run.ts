@@ -20,7 +20,7 @@ function uniformOf(seed: number): () => number {
   };
 }
 
-/** The other end of a sink that nobody listens to. */
+/** A peer of the sink that ignores every message. */
 export const silentPeer: Peer = {
   name: "test",
   queuedBytes: 0,

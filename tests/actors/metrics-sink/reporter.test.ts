@@ -131,7 +131,7 @@ describe("episodes", () => {
     expect(sink.rows).toEqual(["e0", "e1", "e2"]);
   });
 
-  test("that cannot be stored are kept, which is said once, as is the end of it", async () => {
+  test("that cannot be stored are kept, with one notice when it starts and one when it ends", async () => {
     sink.full = true;
     await reporter.episodes(rows(3));
     for (let i = 0; i < 5; i++) await after(100);

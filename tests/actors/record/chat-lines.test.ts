@@ -78,7 +78,7 @@ test("a summary: one message tells the last turns and what was done, and one rep
   ]);
 });
 
-test("what the policy was told of a reply that could not be read is told in the chat too, as it was", () => {
+test("a chat has the warning about a malformed reply exactly as the policy saw it", () => {
   for (const compat of ["strict", "ragen-v2"]) {
     const [messages] = chats({ layout: "ragen-v2", compat }, ["", "Up"]);
     expect(messages!.at(-2)!.content).toContain("No valid action provided previously.");
