@@ -33,7 +33,12 @@ describe("bun run new-env", () => {
       out: "envs/lights-out/game.ts\nenvs/lights-out/tags.ts\ntests/envs/lights-out.test.ts\n",
     });
     const check = await command(["check"], folder);
-    expect(check.out.match(/^(ok|failed) +\w+/gm)).toEqual(["ok      types", "ok      types", "ok      lint", "ok      folders"]);
+    expect(check.out.match(/^(ok|failed) +\w+/gm)).toEqual([
+      "ok      types",
+      "ok      types",
+      "ok      lint",
+      "ok      folders",
+    ]);
     const files = ["tests/envs/lights-out.test.ts", "tests/envs/registry.test.ts"];
     expect(await tests(folder, files)).toEqual(ALL_PASS);
     const { out: played } = await command(["eval", "--env", "LightsOut", "--policy", "optimal", "--json"], folder);
@@ -61,7 +66,12 @@ describe("bun run new-env", () => {
       await Bun.write(join(folder, path), text);
     }
     const check = await command(["check"], folder);
-    expect(check.out.match(/^(ok|failed) +\w+/gm)).toEqual(["ok      types", "ok      types", "ok      lint", "ok      folders"]);
+    expect(check.out.match(/^(ok|failed) +\w+/gm)).toEqual([
+      "ok      types",
+      "ok      types",
+      "ok      lint",
+      "ok      folders",
+    ]);
     expect(await tests(folder, ["tests/envs/lights-out.test.ts", "tests/envs/registry.test.ts"])).toEqual(ALL_PASS);
   });
 

@@ -1,4 +1,4 @@
-/** The system under faults that a seed decides: what it promises holds after every event, and mistakes made on purpose are found. */
+/** The system under faults drawn from a seed: the invariants hold after every event, and bugs put in on purpose are found. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { FAULT_KINDS } from "../../scripts/simulate/faults.ts";
 import type { Defect } from "../../scripts/simulate/machine.ts";
@@ -44,7 +44,7 @@ describe("a seed", () => {
     LONG,
   );
 
-  test("decides nothing that is learnt in sync mode: another network gives the same bytes", async () => {
+  test("decides no result in sync mode: another network gives the same bytes", async () => {
     const other = await simulate({ seed: 12_345, faults: false, mode: "sync" });
     const { parameters, metrics, trace } = await undisturbed();
     expect(other.parameters).toBe(parameters!);
@@ -55,7 +55,7 @@ describe("a seed", () => {
 });
 
 test(
-  "the network cut for 30 s, amid other faults: who was playing plays on and sends again, and the same bytes are learnt",
+  "the network cut for 30 s, amid other faults: samplers play on and send again, and the policy has the same bytes",
   async () => {
     const { parameters, metrics } = await undisturbed();
     const cut = { seeds: 20, cutMs: 30_000, longestMs: 0 };

@@ -52,7 +52,12 @@ test(
         expect(existsSync(join(folder, path))).toBe(true);
         await Bun.write(join(folder, path), text);
         const { out } = await command(["check"], folder, home);
-        expect(out.match(/^(ok|failed) +\w+/gm)).toEqual(["ok      types", "ok      types", "ok      lint", "ok      folders"]);
+        expect(out.match(/^(ok|failed) +\w+/gm)).toEqual([
+          "ok      types",
+          "ok      types",
+          "ok      lint",
+          "ok      folders",
+        ]);
         continue;
       }
       for (const line of text.trim().split("\n")) {

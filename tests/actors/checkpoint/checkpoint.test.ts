@@ -1,4 +1,4 @@
-/** What was saved comes back bit for bit, what was damaged is refused, and no failure costs a checkpoint. */
+/** Checkpoints are loaded bit for bit, damaged ones are refused, and no failure damages an earlier one. */
 import { afterAll, afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, unlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -154,7 +154,7 @@ describe("a damaged checkpoint", () => {
     return reason;
   }
 
-  test.each(FILES)("is refused without %s, saying so", async (name) => {
+  test.each(FILES)("is refused without %s, by name", async (name) => {
     expect(await refusedAs((path) => unlinkSync(join(path, name)))).toBe(`${name} is missing`);
   });
 
@@ -278,7 +278,7 @@ describe("a save that goes wrong", () => {
 
   // A full disk is noticed and tidied up wherever it cuts, so three cuts of a write are enough.
   test.each(FAULTS.filter(({ done }) => [0, 0.5, 1].includes(done)))(
-    "leaves nothing behind on a full disk at call $call, $done done, and says so",
+    "leaves nothing behind on a full disk at call $call, $done done, with a reason",
     async (fault) => {
       const { disk } = faultyDisk(fault, (call) => {
         throw Object.assign(new Error(`ENOSPC: no space left on device, ${call}`), { code: "ENOSPC" });
@@ -331,7 +331,7 @@ describe("a save that goes wrong", () => {
 });
 
 describe("goBackTo", () => {
-  test("sets later checkpoints aside, where nobody resumes from them, and takes the newest of the update", async () => {
+  test("sets later checkpoints aside, so that no run resumes from them, and takes the newest of the update", async () => {
     for (const update of [10, 20, 20, 30]) await saveCheckpoint(folder, checkpointOf(update));
     expect(await goBackTo(folder, 20)).toBe(join(folder, "u000020-2"));
     expect((await latestCheckpoint(folder)).found).toBe(join(folder, "u000020-2"));

@@ -1,4 +1,4 @@
-/** A real disk on which one call goes wrong, and what a checkpoint test saves on it. */
+/** A real disk on which one call fails, and the checkpoint that tests save on it. */
 import { writeFileSync } from "node:fs";
 import type { Checkpoint } from "../../../actors/checkpoint/checkpoint.ts";
 import { type Disk, realDisk } from "../../../actors/checkpoint/disk.ts";

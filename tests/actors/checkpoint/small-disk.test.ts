@@ -142,7 +142,7 @@ describeWhere(mayHaveDisk ? null : "this account may not mount a file as a disk"
         .reverse();
       found.close();
       after.unmount();
-      // A beginning of what was told, never something else.
+      // The first of the rows, in order, and no others.
       expect(stored).toEqual(episodes.slice(0, stored.length));
       if (durability === "full") expect(stored).toHaveLength(episodes.length);
       figure("loss of power", { durability, acknowledged: episodes.length, lost: episodes.length - stored.length });

@@ -1,4 +1,4 @@
-/** What samplers see of the learner, and both of them together through every loss of a connection. */
+/** The dispatcher as samplers see it, and both together through every loss of a connection. */
 
 import { beforeEach, describe, expect, test } from "bun:test";
 import { Dispatcher } from "../../../actors/learner/dispatcher.ts";
@@ -161,7 +161,7 @@ describe("tickets", () => {
 });
 
 describe("weights", () => {
-  test("are announced to those who are there and to whoever comes later", async () => {
+  test("are announced to samplers now, or when they connect", async () => {
     const early = await hand("s0").connect();
     dispatcher.announce(weights(1));
     dispatcher.announce(weights(2, "b"));
@@ -169,7 +169,7 @@ describe("weights", () => {
     expect([early.told, late.told]).toEqual([[weights(1), weights(2, "b")], [weights(2, "b")]]);
   });
 
-  test("other than those published quarantine a sampler, until it says hello again", async () => {
+  test("other than those published quarantine a sampler, until it connects again", async () => {
     dispatcher.announce(weights(1));
     const [bad, good] = [await hand("s0").ready(4, 1, "f"), await hand("s1").ready(4)];
     void dispatcher.play(tickets(2));
@@ -274,7 +274,7 @@ describe("a bad trajectory", () => {
   });
 });
 
-test("a sampler that says that it leaves is no warning, and its tickets are for the others at once", async () => {
+test("a sampler that announces its leave is no warning, and others get its tickets at once", async () => {
   dispatcher.announce(weights(1));
   const [one, two] = [await hand("s0").ready(4), await hand("s1").ready(4)];
   void dispatcher.play(tickets(2));
@@ -287,7 +287,7 @@ test("a sampler that says that it leaves is no warning, and its tickets are for 
   expect(notices.slice(2)).toEqual(["info left: s0 leaves: SIGTERM"]);
 });
 
-test("a learner says for how long nothing happened with its tickets, and why", async () => {
+test("the dispatcher reports how long its tickets were idle, and why", async () => {
   dispatcher.announce(weights(1));
   await world.after(5000);
   expect(dispatcher.stalledMs).toBe(0);
@@ -344,7 +344,7 @@ describe("samplers and learner together", () => {
     expect(left!.policy.played.length).toBe(6);
   });
 
-  test("lose the learner: the next one begins anew, and takes nothing that was played for the first", async () => {
+  test("lose the learner: the next one starts from its checkpoint, and takes no episode played for the first", async () => {
     await bandits(world, "env-0");
     const { policy } = startSampler(world, { slots: 6 });
     dispatcher.announce(weights(9, "c"));

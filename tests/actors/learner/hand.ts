@@ -1,4 +1,4 @@
-/** The end of a sampler that does only what a test does. */
+/** A sampler whose messages are sent by a test. */
 import type { Messages, Tell } from "../../../actors/protocol.ts";
 import { sayHello } from "../../../actors/transport/handshake.ts";
 import type { Peer } from "../../../actors/transport/transport.ts";

@@ -1,4 +1,4 @@
-/** Tickets end once each, whatever happens to those who play them. */
+/** Each ticket ends once, whatever happens to its samplers. */
 
 import { beforeEach, describe, expect, test } from "bun:test";
 import fc from "fast-check";
@@ -88,7 +88,7 @@ describe("a grant", () => {
 });
 
 describe("a lease", () => {
-  test("belongs to its sampler and attempt: nobody else's outcome counts, and each only once", () => {
+  test("belongs to its sampler and attempt: only its holder's outcome counts, and only once", () => {
     void book.issue([ticket("a"), ticket("b")]);
     grant("s", 1);
     expect(book.finish("other", "a", 0, scored("a"))).toBe(false);
@@ -163,7 +163,7 @@ describe("a lease", () => {
 });
 
 describe("after the last attempt", () => {
-  test("a ticket that nobody could play is aborted, saying why", async () => {
+  test("a ticket that could not be played is aborted with a reason", async () => {
     const batch = book.issue([ticket("a")]);
     for (const sampler of ["x", "y"]) {
       grant(sampler);
@@ -246,7 +246,7 @@ test("it ends every ticket exactly once, in order, under any loss, delay, doubli
       };
       const grantTo = (sampler: string, slots: number) => {
         for (const ticket of book.grant(sampler, slots, 3)) {
-          // Nobody else may hold it.
+          // No other sampler may hold it.
           expect(holder.has(ticket.episode)).toBe(false);
           expect(taken.has(ticket.episode)).toBe(false);
           const lease = { sampler, attempt: ticket.attempt, endsAt: clock.now() + LEASE_MS };

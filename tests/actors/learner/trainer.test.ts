@@ -1,4 +1,4 @@
-/** What the trainer's networks compare with, where adapters are trained. */
+/** The reference of KL terms when adapters are trained. */
 import { expect, test } from "bun:test";
 import { trainerMethods } from "../../../actors/learner/trainer.ts";
 import { LORA_TARGETS } from "../../../model/policy/lora.ts";
@@ -6,7 +6,7 @@ import { initialize, layParameters } from "../../../model/policy/parameters.ts";
 import { sequence } from "../../../model/rng.ts";
 import { model, play, rewards, settings, start } from "../../model/learn/update/stage.ts";
 
-test("the model that adapters belong to is their reference: no KL until they have learnt, and then some", async () => {
+test("the model that adapters belong to is their reference: the KL is 0 before the first step, and positive after it", async () => {
   const adapted = { ...model, lora: { rank: 2, alpha: 4, targets: [...LORA_TARGETS] } };
   const adapters = layParameters(adapted);
   initialize(adapters, sequence(1, "lora"));

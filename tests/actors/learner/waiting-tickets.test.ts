@@ -1,4 +1,4 @@
-/** Tickets that wait, beside a plain list that is sorted anew each time. */
+/** Waiting tickets, compared with a plain list that is sorted every time. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { type Waiting, WaitingTickets } from "../../../actors/learner/waiting-tickets.ts";

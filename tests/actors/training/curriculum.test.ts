@@ -1,4 +1,4 @@
-/** Groups move to where there is something to learn: measured, remembered and dealt out as worked by hand. */
+/** The curriculum gives groups to the envs whose episodes differ most: scores and splits worked by hand. */
 
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
@@ -70,7 +70,7 @@ describe("a score", () => {
   ];
 
   test("is the mean spread within groups, and then a moving mean of it", () => {
-    // Sample std of 1 and 0 is sqrt(1/2); of 1 and 1 it is 0. A group of one says nothing.
+    // Sample std of 1 and 0 is sqrt(1/2); of 1 and 1 it is 0. A group of one has no std.
     const first = scored(by("success"), {}, played);
     expect(first).toEqual({ Bandit: Math.SQRT1_2 / 2, FrozenLake: 0 });
     const second = scored(by("success"), { Bandit: 0.8, FrozenLake: 0.4 }, played);

@@ -1,4 +1,4 @@
-/** A demonstration is what a rollout would have been, had the policy said what the demonstrator says. */
+/** A demonstration has the tokens of a rollout whose policy gives the demonstrator's replies. */
 import { describe, expect, test } from "bun:test";
 import { playEpisode } from "../../../actors/play/play-episode.ts";
 import type { ContextRules } from "../../../actors/play/transcript.ts";
@@ -55,8 +55,8 @@ function replies(demo: readonly Sequence[]): number[][] {
   return all;
 }
 
-/** The same episode as a rollout whose policy says these tokens. */
-async function rollout({ tag, rules, context }: Shown, seeds: number, said: number[][]) {
+/** The same episode as a rollout whose policy writes these tokens. */
+async function rollout({ tag, rules, context }: Shown, seeds: number, written: number[][]) {
   const env = openEpisode(openLocal(tag, { layout: seeds, dynamics: seeds }), rules);
   let turn = 0;
   const outcome = await playEpisode(
@@ -84,7 +84,7 @@ async function rollout({ tag, rules, context }: Shown, seeds: number, said: numb
       policy: {
         open: async () => {},
         close: async () => {},
-        reply: async () => ({ tokens: said[turn]!, logProbs: said[turn]!.map(() => -1), cut: false }),
+        reply: async () => ({ tokens: written[turn]!, logProbs: written[turn]!.map(() => -1), cut: false }),
       },
       askEnv: async (ask: Messages["env.open" | "env.step"]) => {
         const { opening: observation, actionsLeft } = env;
@@ -114,11 +114,11 @@ describe.each(cases)("a demonstration of %p, shown as %p", (name, changed) => {
     for (let seed = 100; seed < 110; seed++) {
       const game = openLocal(options.tag, { layout: seed, dynamics: seed });
       const demo = demonstrate(game, options, skill, sequence(seed, "teacher"), options);
-      const said = replies(demo);
-      const outcome = await rollout(options, seed, said);
+      const written = replies(demo);
+      const outcome = await rollout(options, seed, written);
       expect(samplesOf(outcome.trajectory)).toEqual(demo);
       expect(outcome.turns.every(({ wellFormed, penalty }) => wellFormed && penalty === 0)).toBe(true);
-      for (const reply of said) {
+      for (const reply of written) {
         const text = tokenizer.decode(reply);
         expect(text).toMatch(
           think ? /^\w+ \w+<\/think><answer>[^<]+<\/answer><\|im_end\|>$/ : /^[^<]+<\/answer><\|im_end\|>$/,

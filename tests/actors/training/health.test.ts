@@ -1,4 +1,4 @@
-/** What a verdict leads to: which rung is taken when, what it changes, and that a saved state goes on the same. */
+/** Which rung a verdict takes, when, and what it changes; a saved state continues the same. */
 import { describe, expect, test } from "bun:test";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { HealthConfig } from "../../../actors/config/health.ts";
@@ -40,7 +40,7 @@ const rungs = (found: [number, Due][]) =>
 describe("the ladder", () => {
   const ladder = ["lower-step-size", "raise-entropy", "stop"] as const;
 
-  test("is off by default: the verdict is told once, and nothing is done", () => {
+  test("is off by default: the verdict is reported once, and nothing is done", () => {
     const told: string[] = [];
     let state = HEALTH_START;
     for (let update = 1; update <= 40; update++) {
@@ -149,8 +149,8 @@ describe("a config", () => {
       "env.reasoningWeight: env.think is false, so there are no thoughts to judge; set it to 0",
     ],
     ["env: {tag: Bandit, reasoningWeight: 1}", "env.reasoningWeight: Bandit cannot judge thoughts; set it to 0"],
-  ])("%s is refused", (yaml, told) => {
-    expect(faults(yaml)).toBe(`mine.yaml: ${told}`);
+  ])("%s is refused", (yaml, fault) => {
+    expect(faults(yaml)).toBe(`mine.yaml: ${fault}`);
   });
 
   test("may set how a divergence is estimated that only its ladder will weigh", () => {

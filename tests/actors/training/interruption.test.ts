@@ -1,4 +1,4 @@
-/** A request to stop reaches every wait, and a wait leaves nothing behind. */
+/** A request to stop ends every wait, and a finished wait keeps nothing in memory. */
 import { describe, expect, test } from "bun:test";
 import { Interruption, Stopped } from "../../../actors/training/interruption.ts";
 

@@ -1,4 +1,4 @@
-/** Which thoughts are compared, and what is said of policies whose thoughts do, and do not, depend on what they saw. */
+/** Which thoughts are compared, and the metrics of policies whose thoughts depend, or do not depend, on the prompt. */
 import { describe, expect, test } from "bun:test";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import {
@@ -71,7 +71,7 @@ describe("a turn's reasoning", () => {
   });
 });
 
-/** A policy that gives each token the log-probability that `of` says, by the prompt's first token. */
+/** A policy that gives each token the log-probability that `of` gives, by the prompt's first token. */
 const network = (of: (prompt: number, token: number) => number) => ({
   score: async (batches: readonly MicroBatch[]) => {
     const logProbs: Float32Array[] = [];
@@ -173,7 +173,7 @@ describe("an update's collapse metrics", () => {
     checkCollapse(configOf(0), null);
   });
 
-  test("are left out where nobody thought", async () => {
+  test("are left out without a thought", async () => {
     const mute = [trajectoryOf([[1], [CLOSE]])];
     const { values, state } = await measureCollapse(
       context(() => -1),

@@ -1,4 +1,4 @@
-/** When gradients are measured, and on what: the update's episodes, or groups that are played for it and go no further. */
+/** When gradients are measured, and on which episodes: the update's own, or groups played for the analysis alone. */
 import { describe, expect, test } from "bun:test";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { Outcome, Ticket } from "../../../actors/protocol.ts";
@@ -61,7 +61,7 @@ describe("gradients are measured", () => {
     expect(seen.measured[0]!.map(({ group }) => group)).toEqual([4, 5, 6].flatMap((group) => Array(4).fill(group)));
   });
 
-  test("without those that could not be played, which is said", async () => {
+  test("without episodes that could not be played; a warning counts them", async () => {
     const broken = ({ member }: Ticket): Outcome =>
       member === 1 ? { status: "envError", detail: "it fell" } : scored();
     const { measure, seen } = stage({ everyUpdates: 1, groups: 1 }, broken);

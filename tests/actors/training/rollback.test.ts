@@ -1,4 +1,4 @@
-/** A real run, of the actors on one thread, that goes back to a healthy checkpoint: policy, optimiser, log and resuming. */
+/** A real run in one thread rolls back to a healthy checkpoint: its policy, optimizer and log, and how it resumes. */
 import { Database } from "bun:sqlite";
 import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
@@ -40,7 +40,7 @@ function trappedConfig(at: string): RunConfig {
   };
 }
 
-/** What a run says of its health. */
+/** The health events of a run. */
 const SIGNS = [
   "train/in_group_std",
   "train/zero_std_groups",
@@ -83,7 +83,7 @@ async function runIn(at: string): Promise<void> {
   expect(end).toMatchObject({ ok: true });
 }
 
-test("goes back once, with other coins, and says why; equal seeds do the same", async () => {
+test("rolls back once, with other coins, and logs why; equal seeds do the same", async () => {
   const [one, two] = [mkdtempSync(join(folder, "one-")), mkdtempSync(join(folder, "two-"))];
   await runIn(one);
   await runIn(two);
@@ -116,7 +116,7 @@ test("goes back once, with other coins, and says why; equal seeds do the same", 
   expect(SIGNS.filter((name) => !names.has(name))).toEqual([]);
   db.close();
 
-  // Whoever resumes now finds the run that was rolled back, and nothing of what it gave up.
+  // A resumed run continues after the roll-back, without the updates that were given up.
   const checkpoints = readdirSync(join(one, "checkpoints")).sort();
   const saved = await loadCheckpoint(join(one, "checkpoints", checkpoints.at(-1)!));
   const { update, health } = saved.state as Progress;

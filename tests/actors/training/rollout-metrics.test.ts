@@ -1,4 +1,4 @@
-/** What was played, in numbers worked by hand. */
+/** Metrics of played tickets, worked by hand. */
 import { describe, expect, test } from "bun:test";
 import { metricValues } from "../../../actors/metrics/metrics.ts";
 import { type FinishedTicket, playedOf, unplayedText } from "../../../actors/play/finished-ticket.ts";
@@ -45,7 +45,7 @@ describe("what was played", () => {
     expect(played.map(({ outcome }) => writtenTokens(outcome.trajectory))).toEqual([6, 2]);
   });
 
-  test("is said in numbers, under names that there are", () => {
+  test("has metrics whose names are in the table", () => {
     const train = rolloutMetrics("train", played);
     const expected = {
       "train/success": 0.5,
@@ -72,7 +72,7 @@ describe("what was played", () => {
     expect(Object.keys(metricValues(validate)).every((name) => name.startsWith("validate/"))).toBe(true);
   });
 
-  test("is said of each env of a mix as well, and of no env where there is but one", () => {
+  test("has metrics of each env of a mix, and none by env with a single env", () => {
     const tries = [
       ...[0, 1, 2, 3].map((member) => ({ env: "Bandit", group: 0, member, success: member < 2 })),
       ...[0, 1, 2, 3].map((member) => ({ env: "Ice", group: 1, member, success: member === 0 })),

@@ -1,4 +1,4 @@
-/** What is played follows from config, update and round alone. */
+/** Tickets follow from config, update and round alone. */
 import { describe, expect, test } from "bun:test";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { trainingTickets, validationTickets } from "../../../actors/training/tickets-to-play.ts";

@@ -1,4 +1,4 @@
-/** A run's order of things, with fakes for whoever plays, computes and stores: what is asked, what is kept, what is said. */
+/** The order of a run: what is played, trained, published, saved and reported. Dispatcher, trainer and checkpoints are fakes. */
 
 import { describe, expect, test } from "bun:test";
 import { CheckpointError } from "../../../actors/checkpoint/checkpoint.ts";
@@ -82,7 +82,7 @@ describe("a run", () => {
     });
   });
 
-  test("trains on what was played, counts what was not, and tells why it learnt nothing", async () => {
+  test("trains on played episodes, counts the others, and warns why an update changed nothing", async () => {
     const stage = new Stage({ learner: { updates: 1, filter: { strategy: "all" } } });
     stage.outcome = (ticket) => {
       return ticket.episode === "u0.g1.m1" ? { status: "envError", detail: "on fire" } : outcomeOf(ticket);
@@ -95,7 +95,7 @@ describe("a run", () => {
     expect(stage.warnings).toEqual(["skipped: update 1: nothing differs"]);
   });
 
-  test("that can play nothing at all ends, and says the first reason", async () => {
+  test("that can play nothing ends with the first reason", async () => {
     const stage = new Stage();
     stage.outcome = (ticket) =>
       ticket.purpose === "train" ? { status: "aborted", detail: "no policy" } : outcomeOf(ticket);
@@ -120,7 +120,7 @@ describe("a run", () => {
   });
 });
 
-test("a run that is told to stop early ends like any other, and its report says why", async () => {
+test("a run that stops early ends like any other, and its report has the reason", async () => {
   const health = { stopEarly: ["reward_variance_collapse"], stops: { baselineUpdates: 2, collapseUpdates: 2 } };
   const stage = new Stage({ health });
   // The fake trainer reports a spread that is gone from the third update on.
@@ -190,7 +190,7 @@ describe("async mode", () => {
     expect(Math.max(...[1, 2, 3, 4, 5, 6].map((step) => stage.metrics.get(`train/staleness ${step}`)!))).toBe(2);
   });
 
-  test("leaves out what is too old all the same, and says how many", async () => {
+  test("leaves out episodes that are too old, and counts them in a warning", async () => {
     const stage = new Stage({ learner: { ...learner, updates: 4, stalenessMax: 1 } });
     stage.outcome = (ticket) => outcomeOf(ticket.episode === "u3.g0.m0" ? { ...ticket, version: 1 } : ticket);
     await stage.training.run();
@@ -232,7 +232,7 @@ describe("a run that is stopped", () => {
     expect(saved.update).toBe(update);
     const resumed = new Stage({}, saved);
     const report = await resumed.training.run();
-    // Weights are published anew, under the next version; but for that it is what an undisturbed run does.
+    // A resumed run publishes its weights as the next version; else it does what an undisturbed run does.
     const bare = (calls: readonly string[]) =>
       calls.map((one) => one.replace(/ v\d+$/, "")).filter((one) => !/^publish/.test(one));
     const played = (calls: readonly string[]) => bare(calls).filter((one) => !/^save/.test(one));
@@ -242,7 +242,7 @@ describe("a run that is stopped", () => {
     expect(resumed.saved.at(-1)?.update ?? saved.update).toBe(6);
   });
 
-  test("before anything was learnt has nothing to save", async () => {
+  test("before the first validation has nothing to save", async () => {
     const stage = new Stage();
     stage.training.stop("SIGTERM");
     expect([await stage.training.run(), stage.saved]).toEqual([null, []]);
@@ -252,7 +252,7 @@ describe("a run that is stopped", () => {
 describe("a checkpoint that cannot be written", () => {
   const full = new CheckpointError("cannot save u000003: the disk is full", null);
 
-  test("on the way is said, and learning goes on", async () => {
+  test("on the way is a warning, and training continues", async () => {
     const stage = new Stage();
     stage.saving = ({ update }) => {
       if (update === 3) throw full;
@@ -262,7 +262,7 @@ describe("a checkpoint that cannot be written", () => {
     expect(stage.saved.map(({ update }) => update)).toEqual([0, 6]);
   });
 
-  test("at the end ends the run badly: what was learnt is lost", async () => {
+  test("at the end fails the run, because updates are lost", async () => {
     const stage = new Stage();
     stage.saving = ({ update }) => {
       if (update > 3) throw full;
@@ -279,7 +279,7 @@ describe("a gradient that is not finite", () => {
     return stage;
   };
 
-  test("in as many updates in a row as may be ends the run, saying so; none of its numbers is told", async () => {
+  test("in too many updates in a row ends the run with a reason; none of the numbers is reported", async () => {
     const stage = broken(6);
     const message =
       "5 updates in a row had no finite gradient; update 5: the gradient's norm is NaN; no step was taken";
@@ -304,7 +304,7 @@ describe("the KL coefficient", () => {
   const learner = { updates: 3, filter: { strategy: "all" }, kl };
   const coefficients = (stage: Stage) => stage.settings.map(({ policy }) => policy.kl!.coefficient);
 
-  test("does not follow a divergence that is no number, which would stay in it for ever", async () => {
+  test("ignores a KL that is not finite, which would stay in it", async () => {
     const stage = new Stage({ learner });
     stage.kl = Number.NaN;
     await stage.training.run();

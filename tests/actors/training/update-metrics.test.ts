@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { lagShares } from "../../../actors/training/update-metrics.ts";
 
-test("lagShares says how far behind the players were, worked by hand", () => {
+test("lagShares gives the shares of lags, worked by hand", () => {
   expect(lagShares([0, 0, 1, 1, 1, 2, 3, 8])).toEqual({
     "train/staleness": 2,
     "train/lag_0": 0.25,

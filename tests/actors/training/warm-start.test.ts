@@ -1,4 +1,4 @@
-/** A warm start follows its stages, is kept for those who would make the same, and is never half there. */
+/** A warm start runs its stages, is cached by all that decides its result, and is never cached in part. */
 import { afterAll, beforeEach, describe, expect, test } from "bun:test";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -91,7 +91,7 @@ function trainee(config: RunConfig, changed: Partial<WarmStartContext> = {}) {
 const kept = () => readdirSync(cacheDir);
 
 describe("a fresh warm start", () => {
-  test("goes through its stages, each with a fresh optimiser, and measures what the first one taught", async () => {
+  test("goes through its stages, each with a fresh optimizer, and measures success after the first", async () => {
     const { context, calls } = trainee(configOf());
     expect(await warmStart(context)).toEqual({ taught: { cool: 0.75, one: 0.5 }, cached: false });
     // The loss is the mean of the steps since the last report: of 1 to 6, 7 to 26 and 27 to 31.
@@ -138,7 +138,7 @@ describe("a fresh warm start", () => {
 });
 
 describe("a warm start that was made before", () => {
-  test("is taken as it is: the same weights, the same measurement, and nobody is trained", async () => {
+  test("is loaded: the same weights, the same measurement, and no training", async () => {
     const fresh = trainee(configOf());
     await warmStart(fresh.context);
     const again = trainee(configOf());
@@ -161,7 +161,7 @@ describe("a warm start that was made before", () => {
     ["the length of its replies", { rollout: { replyTokensMax: 23 } }],
     ["the length of its episodes", { rollout: { contextTokensMax: 350 } }],
     ["the micro-batches, which round differently", { learner: { microTokensMax: 1024 } }],
-    ["the optimiser", { learner: { betas: [0.8, 0.99] } }],
+    ["the optimizer", { learner: { betas: [0.8, 0.99] } }],
   ];
   test.each(decisive)("is not taken if %s differs", async (_, changed) => {
     await warmStart(trainee(configOf()).context);
@@ -190,7 +190,7 @@ describe("a warm start that was made before", () => {
   test.each([
     ["is cut", (bytes: Uint8Array) => bytes.subarray(0, bytes.length - 10)],
     ["is something else", () => new TextEncoder().encode("not weights at all")],
-  ])("and %s is made anew, and said", async (_, spoil) => {
+  ])("and %s is made again, with a warning", async (_, spoil) => {
     const fresh = trainee(configOf());
     await warmStart(fresh.context);
     const file = join(cacheDir, kept()[0]!);
@@ -205,7 +205,7 @@ describe("a warm start that was made before", () => {
   });
 });
 
-test("a cache that cannot be written is said, and costs the run nothing", async () => {
+test("a cache that cannot be written is a warning, and the run continues", async () => {
   const file = join(temporaryFolder(), "file");
   writeFileSync(file, "");
   const { context, notices } = trainee(configOf({ warmStart: { cacheDir: join(file, "cache") } }));
