@@ -7,6 +7,7 @@ import { existsSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { latestCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
 import { isAlive } from "../../scripts/chaos/watch.ts";
+import { figure } from "../figure.ts";
 import { CommandProcess, type StartOptions } from "../scripts/command.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { expectNothingLeft, LONG, RunProcess, Runs } from "./run-process.ts";
@@ -67,6 +68,7 @@ test(
     run.process.closeTerminal();
     await run.ended;
     await expectSaved(run);
+    figure("Ctrl-C, SIGTERM to the group, SIGHUP", { "updates lost": 0 });
   },
   LONG,
 );
