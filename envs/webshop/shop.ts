@@ -14,17 +14,7 @@ const PAGE_PRODUCTS = 10;
 const SUB_PAGES = ["Description", "Features", "Reviews", "Attributes"] as const;
 type SubPage = (typeof SUB_PAGES)[number];
 
-type Page =
-  | { readonly kind: "search" }
-  | { readonly kind: "results" }
-  | { readonly kind: "item" }
-  | { readonly kind: "sub"; readonly shows: SubPage };
-
-/** The target of a click. */
-type Click =
-  | { readonly kind: "button"; readonly name: string }
-  | { readonly kind: "product"; readonly product: Product }
-  | { readonly kind: "option"; readonly name: string; readonly value: string };
+type Page = "search" | "results" | "item" | SubPage;
 
 export interface Bought {
   readonly product: Product;
@@ -41,33 +31,31 @@ export interface ProductSearch {
 export class Visit {
   readonly #search: ProductSearch;
   readonly #instruction: string;
-  readonly #showAttributes: boolean;
-  #page: Page = { kind: "search" };
+  readonly #subPages: readonly SubPage[];
+  #page: Page = "search";
   #results: readonly Product[] = [];
   #pageNumber = 1;
   #product: Product | null = null;
   #options = new Map<string, string>();
-  #clicks: ReadonlyMap<string, Click>;
 
   constructor(search: ProductSearch, instruction: string, showAttributes: boolean) {
     this.#search = search;
     this.#instruction = instruction;
-    this.#showAttributes = showAttributes;
-    this.#clicks = this.#clickable();
+    this.#subPages = showAttributes ? SUB_PAGES : SUB_PAGES.slice(0, 3);
   }
 
   get hasSearchBar(): boolean {
-    return this.#page.kind === "search";
+    return this.#page === "search";
   }
 
   /** In lower case and page order, the search button included. */
   get labels(): readonly string[] {
-    return [...this.#clicks.keys()];
+    return [...this.#clicks().keys()];
   }
 
   /** The product whose page or sub-page is open. */
   get product(): Product | null {
-    return this.#page.kind === "item" || this.#page.kind === "sub" ? this.#product : null;
+    return this.#product;
   }
 
   /** The chosen values by name. */
@@ -77,7 +65,7 @@ export class Visit {
 
   /** The products on the open page of results. */
   get shown(): readonly Product[] {
-    if (this.#page.kind !== "results") return [];
+    if (this.#page !== "results") return [];
     return this.#results.slice((this.#pageNumber - 1) * PAGE_PRODUCTS, this.#pageNumber * PAGE_PRODUCTS);
   }
 
@@ -90,104 +78,91 @@ export class Visit {
 
   search(query: string): void {
     this.#results = this.#search.search(query);
-    this.#pageNumber = 1;
-    this.#openResults();
+    this.#openResults(1);
   }
 
   /** @param label  one of `labels`, not "search". @returns the purchase, if the click was one. */
   click(label: string): Bought | null {
-    const click = this.#clicks.get(label);
-    if (click === undefined || label === "search") throw new RangeError(`this page has no label ${label}`);
-    const bought = this.#follow(click);
-    this.#clicks = this.#clickable();
-    return bought;
+    const follow = this.#clicks().get(label);
+    if (follow === undefined || label === "search") throw new RangeError(`this page has no label ${label}`);
+    return follow();
   }
 
-  #follow(click: Click): Bought | null {
-    switch (click.kind) {
-      case "product":
-        this.#product = click.product;
-        this.#page = { kind: "item" };
-        return null;
-      case "option":
-        this.#options.set(click.name, click.value);
-        this.#page = { kind: "item" };
-        return null;
-      case "button":
-        return this.#press(click.name);
-      default:
-        return click satisfies never;
-    }
-  }
-
-  #press(name: string): Bought | null {
-    if (name === "Buy Now") return { product: this.#product!, options: this.#options };
-    if (name === "Back to Search") {
-      this.#page = { kind: "search" };
-      this.#leave();
-    } else if (name === "Next >") {
-      this.#pageNumber++;
-      this.#openResults();
-    } else if (name === "< Prev") {
-      if (this.#page.kind === "sub") this.#page = { kind: "item" };
-      else {
-        if (this.#page.kind === "results") this.#pageNumber--;
-        this.#openResults();
-      }
-    } else {
-      this.#page = { kind: "sub", shows: name as SubPage };
-    }
-    return null;
-  }
-
-  #openResults(): void {
-    this.#page = { kind: "results" };
-    this.#leave();
-    this.#clicks = this.#clickable();
-  }
-
-  #leave(): void {
-    this.#product = null;
-    this.#options = new Map();
-  }
-
-  #buttons(): string[] {
-    switch (this.#page.kind) {
-      case "search":
-        return ["Search"];
-      case "results":
-        return ["Back to Search", ...(this.#pageNumber > 1 ? ["< Prev"] : []), "Next >"];
-      case "item":
-        return ["Back to Search", "< Prev", ...this.#subPages(), "Buy Now"];
-      case "sub":
-        return ["Back to Search", "< Prev"];
-      default:
-        return this.#page satisfies never;
-    }
-  }
-
-  #subPages(): readonly SubPage[] {
-    return this.#showAttributes ? SUB_PAGES : SUB_PAGES.slice(0, 3);
-  }
-
-  #clickable(): Map<string, Click> {
-    const clicks = new Map<string, Click>();
-    for (const name of this.#buttons()) clicks.set(name.toLowerCase(), { kind: "button", name });
-    for (const product of this.shown) clicks.set(product.asin.toLowerCase(), { kind: "product", product });
-    if (this.#page.kind !== "item") return clicks;
+  /** What a click on each label does. */
+  #clicks(): Map<string, () => Bought | null> {
+    const clicks = new Map<string, () => Bought | null>();
+    for (const name of this.#buttons()) clicks.set(name.toLowerCase(), () => this.#press(name));
+    for (const product of this.shown) clicks.set(product.asin.toLowerCase(), () => this.#openItem(product));
+    if (this.#page !== "item") return clicks;
+    const buttons = new Set(clicks.keys());
     for (const [name, values] of this.#product!.options) {
       for (const value of values) {
         // In WebShop a button hides an option of the same name.
-        if (clicks.get(value)?.kind !== "button") clicks.set(value, { kind: "option", name, value });
+        if (!buttons.has(value)) clicks.set(value, () => this.#choose(name, value));
       }
     }
     return clicks;
   }
 
-  #texts(): string[] {
+  #buttons(): readonly string[] {
+    switch (this.#page) {
+      case "search":
+        return ["Search"];
+      case "results":
+        return ["Back to Search", ...(this.#pageNumber > 1 ? ["< Prev"] : []), "Next >"];
+      case "item":
+        return ["Back to Search", "< Prev", ...this.#subPages, "Buy Now"];
+      default:
+        return ["Back to Search", "< Prev"];
+    }
+  }
+
+  #press(name: string): Bought | null {
+    switch (name) {
+      case "Buy Now":
+        return { product: this.#product!, options: this.#options };
+      case "Back to Search":
+        this.#leave("search");
+        return null;
+      case "Next >":
+        this.#openResults(this.#pageNumber + 1);
+        return null;
+      case "< Prev":
+        if (this.#page === "results") this.#openResults(this.#pageNumber - 1);
+        else if (this.#page === "item") this.#openResults(this.#pageNumber);
+        else this.#page = "item";
+        return null;
+      default:
+        this.#page = name as SubPage;
+        return null;
+    }
+  }
+
+  #openItem(product: Product): null {
+    this.#product = product;
+    this.#page = "item";
+    return null;
+  }
+
+  #choose(name: string, value: string): null {
+    this.#options.set(name, value);
+    return null;
+  }
+
+  #openResults(pageNumber: number): void {
+    this.#pageNumber = pageNumber;
+    this.#leave("results");
+  }
+
+  #leave(page: Page): void {
+    this.#page = page;
+    this.#product = null;
+    this.#options = new Map();
+  }
+
+  #texts(): readonly string[] {
     const instruction = ["Instruction:", this.#instruction];
-    const page = this.#page;
-    switch (page.kind) {
+    switch (this.#page) {
       case "search":
         return ["WebShop", ...instruction, "Search"];
       case "results": {
@@ -200,18 +175,16 @@ export class Visit {
         const { options, title, priceTag } = this.#product!;
         const choices = [...options].flatMap(([name, values]) => [name, ...values]);
         const facts = [title, `Price: ${priceTag}`, "Rating: N.A."];
-        return [...instruction, "Back to Search", "< Prev", ...choices, ...facts, ...this.#subPages(), "Buy Now"];
+        return [...instruction, "Back to Search", "< Prev", ...choices, ...facts, ...this.#subPages, "Buy Now"];
       }
-      case "sub":
-        return [...instruction, "Back to Search", "< Prev", ...this.#subTexts(page.shows)];
       default:
-        return page satisfies never;
+        return [...instruction, "Back to Search", "< Prev", ...this.#subTexts(this.#page)];
     }
   }
 
-  #subTexts(shows: SubPage): readonly string[] {
+  #subTexts(page: SubPage): readonly string[] {
     const { description, bullets, attributes, category, query, productCategory } = this.#product!;
-    switch (shows) {
+    switch (page) {
       case "Description":
         return [description];
       case "Features":
@@ -223,7 +196,7 @@ export class Visit {
       case "Attributes":
         return [...attributes.map((attribute) => ` ${attribute}`), category, query, productCategory];
       default:
-        return shows satisfies never;
+        return page satisfies never;
     }
   }
 }
