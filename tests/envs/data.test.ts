@@ -113,7 +113,7 @@ describe("members of a large JSON file", () => {
   });
 });
 
-test("a missing file is said with how to get it", () => {
+test("a missing file is an error that says how to get it", () => {
   expect(missingFile(null, "X", "get one")).toBe("X needs a file: get one");
   expect(missingFile("/no/such", "X", "get one")).toBe("X: there is no file /no/such; get one");
   expect(missingFile(folder, "X", "get one")).toBe(`X: ${folder} is not a file; get one`);
@@ -144,7 +144,7 @@ describe("splits", () => {
   });
 });
 
-test("cached loads once, and forgets what was used longest ago", () => {
+test("cached loads once and evicts the least recently used value", () => {
   const loads: string[] = [];
   const kept = cached<string>(2);
   const get = (key: string) =>

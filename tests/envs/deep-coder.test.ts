@@ -123,7 +123,7 @@ sys.exit(0)`;
     expect(await outcome("while True: pass")).toEqual({ stopped: null, results: "" });
   });
 
-  test("ends who sleeps, who forks for ever and who swallows every exception, with all they started", async () => {
+  test("kills programs that sleep, fork endlessly or catch every exception, with all of their processes", async () => {
     const forks = "import os\nwhile True:\n  try: os.fork()\n  except BaseException: pass";
     const sleeps = "import time\nwhile True:\n  try: time.sleep(1000)\n  except BaseException: pass";
     // A size that no other sandbox of this machine has, to know ours by.
@@ -191,7 +191,7 @@ describeWhere(lack, "verdicts", () => {
     expect(got).toMatchObject({ done: true, success: reward === 1, shown });
   });
 
-  test("nobody finds or claims the expected outputs", async () => {
+  test("a program can neither read nor claim the expected outputs", async () => {
     // Looks for them in its own memory and frames, and writes results past the harness.
     const thief = `
 import os, sys, json

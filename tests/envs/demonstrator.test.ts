@@ -8,7 +8,7 @@ const rules = { turnsMax: 5, actionsMax: 10, actionsPerTurnMax: 5, formatPenalty
 const names = ["SimpleSokoban", "LargerSokoban", "FrozenLake", "CoordFrozenLake", "Bandit", "BanditTest"];
 
 /** Plays one episode as the demonstrator; every reply it gave, and how it ended. */
-function taught(name: string, seed: number, skill: Skill, options = {}) {
+function demonstrated(name: string, seed: number, skill: Skill, options = {}) {
   const tag = envTag(name, options);
   const game = openLocal(tag, { layout: seed, dynamics: seed });
   const env = openEpisode(game, { ...rules, actionsMax: tag.actionsMax });
@@ -26,17 +26,17 @@ function taught(name: string, seed: number, skill: Skill, options = {}) {
 }
 
 const share = (name: string, skill: Skill, options = {}, count = 300) =>
-  Array.from({ length: count }, (_, i) => taught(name, 123 + i, skill, options)).filter(({ success }) => success)
+  Array.from({ length: count }, (_, i) => demonstrated(name, 123 + i, skill, options)).filter(({ success }) => success)
     .length / count;
 
 describe("demonstrators", () => {
   test.each(names)("%s: replies have the exact form, and are equal for equal seeds", (name) => {
     for (let seed = 0; seed < 50; seed++) {
-      const { replies } = taught(name, seed, { babble: 0.3, noise: 0.1 });
+      const { replies } = demonstrated(name, seed, { babble: 0.3, noise: 0.1 });
       for (const reply of replies) {
         expect(reply).toMatch(/^<think>(push|try|go|pull) \w+<\/think><answer>\w+( \|\| \w+){0,4}<\/answer>$/);
       }
-      expect(taught(name, seed, { babble: 0.3, noise: 0.1 }).replies).toEqual(replies);
+      expect(demonstrated(name, seed, { babble: 0.3, noise: 0.1 }).replies).toEqual(replies);
     }
   });
 

@@ -32,7 +32,7 @@ class Counter implements DiscreteGame {
   }
 }
 
-/** Repeats what it hears, for ever. */
+/** Echoes every action and never ends. */
 class Echo implements LanguageGame {
   readonly kind = "language";
   heard = "nothing";

@@ -14,7 +14,7 @@ const open = (options: object, layout: number, dynamics: number) =>
   FrozenLakeGame.open(FrozenLakeConfig.parse(options), { layout, dynamics });
 
 describe("FrozenLakeGame", () => {
-  test("goes where it is told on ice that is not slippery, held back by the shore", () => {
+  test("moves as intended on ice that is not slippery, and stays at the edge", () => {
     const game = new FrozenLakeGame(lakeOf(["SF", "HG"]), FrozenLakeConfig.parse({ isSlippery: false }), {
       layout: 0,
       dynamics: 0,

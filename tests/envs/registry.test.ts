@@ -72,7 +72,7 @@ describe.each(local)("%s", (name) => {
     }
   });
 
-  test("is solved by its best player as often as it says is possible, and more often than by chance", async () => {
+  test("has an optimal or expert player whose success is the best possible, and above the random player's", async () => {
     const player = tag.optimal ?? tag.expert;
     if (player === undefined) {
       expect(bestPossible(tag, { episodes: 2, seed: 123 })).toBeNull();
@@ -198,7 +198,7 @@ test("the interval of boards that were tried several times comes from how boards
 });
 
 test("wilson matches an interval worked by hand, and stays within [0, 1]", () => {
-  // 8 of 10, z = 1.96: centre (0.8 + 0.19207) / 1.38415 = 0.71674, half-width 0.22658.
+  // 8 of 10, z = 1.96: center (0.8 + 0.19207) / 1.38415 = 0.71674, half-width 0.22658.
   const [low, high] = wilson(8, 10);
   expect(low).toBeCloseTo(0.4902, 4);
   expect(high).toBeCloseTo(0.9433, 4);

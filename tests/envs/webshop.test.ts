@@ -326,7 +326,7 @@ describe("WebShop", () => {
     return game;
   };
 
-  test("makes up a thousand products, each with goals that its own purchase meets", () => {
+  test("generates a thousand products whose purchase fits their goals", () => {
     const made = madeUpProducts(1000, 0);
     expect(new Set(made.map(({ asin }) => asin)).size).toBe(1000);
     expect(new Set(made.map(({ title }) => title)).size).toBeGreaterThan(990);
@@ -340,13 +340,13 @@ describe("WebShop", () => {
     }
   });
 
-  test("is bought right by a plan, and hardly ever by chance", async () => {
+  test("is solved by the expert, and hardly ever by the random player", async () => {
     const play = (player: typeof tag.random) => evaluatePlayer(tag, player, { episodes: 256, seed: 123 });
     expect((await play(tag.expert!)).success).toBeGreaterThanOrEqual(0.98);
     expect((await play(tag.random)).success).toBeLessThan(0.02);
   });
 
-  test("shows RAGEN's text around the page, and the actions there are", () => {
+  test("shows RAGEN's text around the page, and the available actions", () => {
     const game = open(123);
     const told = game.goal.instruction;
     expect(game.render()).toStartWith(`Instruction: ${told}.We must buy a product within 10 actions.`);
@@ -392,14 +392,14 @@ describe("WebShop", () => {
     expect(game.actions).toEqual(["click[back to search]", "click[< prev]"]);
   });
 
-  test("takes what is no action as a turn without effect", () => {
+  test("treats text that is no action as a turn without effect", () => {
     const game = open(123);
     for (const action of ["buy now", "click[buy now]", "click[search]", "search[]", "sing[loud]"]) {
       expect(game.act(action)).toMatchObject({ reward: 0, done: false, effective: false, valid: false });
     }
   });
 
-  test("pays in part for a purchase that fits in part, or nothing as RAGEN-2", () => {
+  test("pays partly for a partly fitting purchase, or nothing as RAGEN-2", () => {
     for (const [rewardForm, low, high] of [
       ["whole", 0.01, 0.99],
       ["perfect", 0, 0],
@@ -417,7 +417,7 @@ describe("WebShop", () => {
     }
   });
 
-  test("draws validation and training goals apart", () => {
+  test("separates validation and training goals", () => {
     const goals = (first: number, count: number) =>
       new Set(
         Array.from({ length: count }, (_, i) => `${open(first + i).goal.asin} ${open(first + i).goal.instruction}`),
@@ -426,7 +426,7 @@ describe("WebShop", () => {
     for (const goal of goals(10_000, 300)) expect(validation.has(goal)).toBe(false);
   });
 
-  test("says which of WebShop's files are missing, and how to get them", () => {
+  test("names WebShop's missing files and how to get them", () => {
     const lack = envTag("WebShopFull", { dataPath: folder }).missing?.();
     expect(lack).toContain("items_shuffle.json; download WebShop's data");
     expect(envTag("WebShop", { dataPath: folder }).missing?.()).toBeNull();

@@ -1,4 +1,4 @@
-/** How a server that somebody else runs is asked: a local one that does what it should not. */
+/** The client of JSON servers, against a local server that misbehaves. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { z } from "zod";
 import { JsonServer, type ServerOptions, serverOptions } from "../../../envs/outside/json-server.ts";
@@ -8,7 +8,7 @@ const requests: Request[] = [];
 const bodies: string[] = [];
 let answers: ((request: Request) => Response | Promise<Response>)[] = [];
 
-/** Gives the next of `answers`, and the last one for ever. */
+/** Answers with the next of `answers`, and repeats the last one. */
 const local = Bun.serve({
   port: 0,
   hostname: "127.0.0.1",
@@ -70,13 +70,13 @@ describe("a server", () => {
     expect(requests.length).toBe(1);
   });
 
-  test("is not followed to another address", async () => {
+  test("cannot redirect to another address", async () => {
     const away = () => new Response(null, { status: 307, headers: { location: "http://example.com/" } });
     expect(await ask([away]).catch(String)).toContain("redirects to http://example.com/, which is not followed");
     expect(requests.length).toBe(1);
   });
 
-  test("may not answer without end", async () => {
+  test("may not answer endlessly", async () => {
     const endless = () =>
       new Response(
         new ReadableStream({
@@ -90,7 +90,7 @@ describe("a server", () => {
     expect(requests.length).toBe(1);
   });
 
-  test("must answer as agreed", async () => {
+  test("must answer in the schema's format", async () => {
     expect(await ask([() => new Response("<html>")]).catch(String)).toContain('answers "<html>", which is not JSON');
     expect(await ask([() => new Response('{"n": NaN}')]).catch(String)).toContain("which is not JSON");
     expect(await ask([json({ n: "1" })]).catch(String)).toContain(
@@ -106,7 +106,7 @@ describe("a server", () => {
     );
   });
 
-  test("that is not there is said to be not there", async () => {
+  test("that does not exist is an error that says so", async () => {
     const gone = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
     const address = `http://127.0.0.1:${gone.port}`;
     await gone.stop(true);
@@ -115,7 +115,7 @@ describe("a server", () => {
     );
   });
 
-  test("is left alone as soon as nobody waits for its answer", async () => {
+  test("is not asked again once the signal has fired", async () => {
     const leaving = new AbortController();
     const asked = Promise.withResolvers<void>();
     const never = () => {
@@ -130,7 +130,7 @@ describe("a server", () => {
   });
 });
 
-test("a server is not waited for between two tries either", async () => {
+test("the signal also ends the delay between two tries", async () => {
   const leaving = new AbortController();
   const asked = Promise.withResolvers<void>();
   const busy = () => {

@@ -1,4 +1,4 @@
-/** A local server that speaks somebody's protocol in JSON, and remembers what it was asked. */
+/** A local JSON server that records its requests. */
 import { expect } from "bun:test";
 import type { OutsideGame } from "../../../envs/env.ts";
 

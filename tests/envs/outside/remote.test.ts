@@ -114,7 +114,7 @@ describe("the tag", () => {
     expect(success).toBeWithin(0.08, 0.38);
   });
 
-  test("shows the expert's success, beside which a policy stands where nobody knows the best", async () => {
+  test("shows the expert's success where the best possible is unknown", async () => {
     const config = composeRunConfig([
       {
         source: "test",
@@ -131,7 +131,7 @@ describe("the tag", () => {
     expect(await expertSuccess(envTag("FrozenLake"), { episodes: 1, seed: 1 })).toBeNull();
   });
 
-  test("says what the server lacks for a player", async () => {
+  test("names the missing player of the server", async () => {
     const tag = remote();
     expect(tag.expert).toBeUndefined();
     const asked = { ...remote(), expert: remote({ expert: true }).expert! };
@@ -173,7 +173,7 @@ test("an env server plays a remote episode through, and the far server holds not
 test.each([
   [2, 1],
   [3, 0],
-])("an episode that fails %d times elsewhere is begun anew, if that is fewer than three", async (failures, success) => {
+])("an episode that fails %d times is repeated, up to three attempts", async (failures, success) => {
   const [opened, closed]: [number[], number[]] = [[], []];
   const open = (): OutsideGame => {
     const attempt = opened.push(0);
@@ -235,7 +235,7 @@ describe("the example server", () => {
     expect((await fetch(`${python.url}/health`)).status).toBe(200);
   });
 
-  test("takes no body whose length it is not told", async () => {
+  test("refuses a body without its length", async () => {
     const endless = new ReadableStream({ pull: (controller) => controller.enqueue(new TextEncoder().encode("x")) });
     const answer = await fetch(`${python.url}/open`, { method: "POST", body: endless });
     expect([answer.status, await answer.json()]).toEqual([411, { error: "a body needs its Content-Length" }]);
@@ -248,7 +248,7 @@ describe("the example server", () => {
     expect((await fetch(`${python.url}/health`)).status).toBe(200);
   });
 
-  test("lets nobody in without its token", async () => {
+  test("refuses clients without its token", async () => {
     const variable = "BUNRAKU_TEST_REMOTE_TOKEN";
     await using closed = await startPython("guess.py", ["--token-variable", variable], { [variable]: "open sesame" });
     expect((await fetch(`${closed.url}/health`)).status).toBe(401);

@@ -68,7 +68,7 @@ describe("SearchQA, as RAGEN", () => {
     expect(answerIn(text)).toBe(answer);
   });
 
-  test.each(ragen.normalise as [string, string][])("normalises %j to %j", (text, plain) => {
+  test.each(ragen.normalise as [string, string][])("normalizes %j to %j", (text, plain) => {
     expect(normalizeAnswer(text)).toBe(plain);
   });
 
