@@ -1,15 +1,15 @@
 /**
- * `bun run diagnose`: feeds recorded runs through the Echo Trap detector and the early stops, as if they went on now. Shows when
- * the verdict changed and why, and what a ladder or an early stop would have done. Other thresholds can be tried.
+ * `bun run diagnose`: feeds recorded runs through the Echo Trap detector and the early stops. Shows when and why the verdict changed,
+ * and what a ladder or an early stop would have done. Flags set other thresholds.
  */
 
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { z } from "zod";
 import { runKeys } from "../actors/config/config.ts";
 import { EARLY_STOPS, HealthConfig } from "../actors/config/health.ts";
 import { type Layer, merge } from "../actors/config/layers.ts";
 import { upgraded } from "../actors/config/renamed.ts";
+import { schemaFaults } from "../actors/errors.ts";
 import { type MetricName, type MetricValues, partName, splitName } from "../actors/metrics/metrics.ts";
 import { Store } from "../actors/metrics-sink/store.ts";
 import { envNames } from "../actors/play/envs-of-run.ts";
@@ -82,17 +82,16 @@ function diagnose(run: string, overrides: readonly Override[]): Diagnosis {
   return { run, updates: updates.length, verdict, told, earlyStops };
 }
 
-/** Of a validation: that of the env which was solved least. */
+/** Lowest validation success over the envs. */
 function lowestSuccess(values: MetricValues = {}): number | undefined {
   const shares = Object.entries(values).filter(([name]) => splitName(name).row === "validate/success");
   return shares.length === 0 ? undefined : Math.min(...shares.map(([, share]) => share));
 }
 
-/** The run's own settings of health, or the defaults for a run older than they are, under what was asked for. */
+/** The run's health settings, or the defaults for an old run without them, with the flags on top. */
 function healthConfig(run: string, overrides: readonly Override[]): HealthConfig {
   const fixed = overrides.find(({ path }) => !path.startsWith("health."));
-  if (fixed !== undefined)
-    throw new UsageError(`${fixed.source}: a recorded run is what it was; only health.… can be changed`);
+  if (fixed !== undefined) throw new UsageError(`${fixed.source}: only health.… can be changed for a recorded run`);
   const file = join(run, "config.json");
   const kept: Layer = { source: file, values: { health: {} } };
   if (existsSync(file)) {
@@ -102,10 +101,10 @@ function healthConfig(run: string, overrides: readonly Override[]): HealthConfig
   const layers = overrides.map(({ path, text, source }) => overrideLayer(path, text, source));
   const parsed = HealthConfig.safeParse(merge([kept, ...layers])["health"]);
   if (parsed.success) return parsed.data;
-  throw new UsageError(z.prettifyError(parsed.error).replaceAll(/\s*\n\s*/g, " "));
+  throw new UsageError(schemaFaults(parsed.error, "health"));
 }
 
-/** By update. Of an update that was repeated, after resuming or rolling back, the last one counts. */
+/** Metrics by update. Of a repeated update, after a resume or a rollback, the last one counts. */
 function readValues(run: string): Map<number, MetricValues> {
   const path = join(run, "run.sqlite");
   if (!existsSync(path)) throw new UsageError(`no run in ${run}: there is no run.sqlite`);

@@ -1,6 +1,5 @@
 /**
- * `bun run play`: play an env by hand, in the terminal, under the rules that a policy has. An answer is a line of actions with || between
- * them; what is executed, and what it earned, is what a policy would have been told.
+ * `bun run play`: plays an env by hand in the terminal, under a policy's rules. A turn is a line of actions with || between them.
  */
 
 import { runKeys } from "../actors/config/config.ts";
@@ -60,7 +59,7 @@ export async function main(args: string[]): Promise<number> {
   return 0;
 }
 
-/** The task in words, as a pretrained model is told it. */
+/** The task as a pretrained model reads it. */
 function opening({ wording }: EnvTag, actionsMax: number, turnsMax: number): string {
   const { legend, actions, strict } = wording;
   return [
@@ -71,7 +70,7 @@ function opening({ wording }: EnvTag, actionsMax: number, turnsMax: number): str
   ].join("\n");
 }
 
-/** @param thought  what a reply must have in front of its answer */
+/** @param thought  text that a reply needs before its answer */
 async function playByHand(env: Env, actions: readonly string[] | null, thought: string) {
   const sum = { solved: false, ending: null as Turn["ending"], reward: 0, turns: 0, actions: 0 };
   console.log(`\n${visible(env.opening)}`);

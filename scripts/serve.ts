@@ -1,6 +1,5 @@
 /**
- * `bun run serve`: offers a run's policy over OpenAI's chat completions API, so that any client of that API can talk to it. It serves the
- * newest checkpoint as it was at the start.
+ * `bun run serve`: serves a run's policy by OpenAI's chat completions API. It serves the checkpoint that is the newest when it starts.
  */
 import { basename, resolve } from "node:path";
 import { completionsApp } from "../actors/policy/completions.ts";
@@ -24,12 +23,16 @@ const command = {
     host: {
       type: "text",
       value: "HOST",
-      text: "Where to listen; another than loopback needs --token-file (127.0.0.1)",
+      text: "Address to listen on; other than loopback needs --token-file (127.0.0.1)",
     },
     port: { type: "port", value: "N", text: `Port; 0 for any free one (${PORT})` },
     "token-file": { type: "text", value: "FILE", text: "Holds the secret that clients send as their API key" },
-    slots: { type: "count", value: "N", text: `Replies written at once; further requests are told 429 (${SLOTS})` },
-    temperature: { type: "number", value: "T", text: "Of requests that do not say; the run's rollout's if left out" },
+    slots: { type: "count", value: "N", text: `Replies written at once; further requests get 429 (${SLOTS})` },
+    temperature: {
+      type: "number",
+      value: "T",
+      text: "Temperature of requests without one; default: the run's rollout.temperature",
+    },
   },
   examples: [
     "bun run serve runs/2026-11-20-simplesokoban-1",
@@ -47,7 +50,9 @@ export async function main(args: string[]): Promise<number> {
   const { host = "127.0.0.1", port = PORT, slots = SLOTS, checkpoint = null } = flags;
   const token = tokenIn(flags["token-file"]);
   if (token === null && !isLoopback(host))
-    throw new UsageError(`--host ${host}: others could use the policy without a secret; name one with --token-file`);
+    throw new UsageError(
+      `--host ${host}: other machines could use the policy without a secret; set one with --token-file`,
+    );
   if (slots < 1) throw new UsageError(`--slots must be at least 1, got ${slots}`);
   const folder = resolve(given);
   const config = readRunConfig(folder);
@@ -91,7 +96,7 @@ export async function main(args: string[]): Promise<number> {
 
 function listen(hostname: string, port: number, fetch: (request: Request) => Response | Promise<Response>) {
   try {
-    // A reply may take long before its first byte.
+    // The first byte of a reply may come late.
     return Bun.serve({ hostname, port, fetch, idleTimeout: 255 });
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;

@@ -1,15 +1,14 @@
 /**
- * Which engine and device a run computes with. What was asked for is never replaced by something else; `auto` says why it took
- * what it took.
+ * Chooses the engine and device of a run. An engine or device that the config names is never replaced; `auto` reports its reason.
  *
  * | engine.name | auto, cpu | cuda                                 | webgpu      |
  * | ----------- | --------- | ------------------------------------ | ----------- |
  * | compiled    | the CPU   | onnxruntime's CUDA provider          | the adapter |
- * | tensorflow  | the GPU where TensorFlow finds one, else or if asked for the CPU | the GPU | refused |
+ * | tensorflow  | auto: the GPU if TensorFlow finds one, else the CPU; cpu: the CPU | the GPU | refused |
  * | eager       | the CPU   | refused                              | refused     |
  * | auto        | below     | tensorflow if installed, else compiled | compiled  |
  *
- * `auto` on device auto: the NVIDIA GPU, through what is installed for it, tensorflow first; without one, compiled on the CPU.
+ * `auto` on device auto: the NVIDIA GPU if tensorflow or, second, compiled can use it; else compiled on the CPU.
  */
 import { deviceInWords } from "../../model/engine/compiled.ts";
 import { HOW_TO_GET_CUDA, hasCudaProvider } from "../../model/engine/cuda.ts";
@@ -21,9 +20,9 @@ import type { EngineSettings } from "./start-engine.ts";
 
 type CompiledSettings = Extract<EngineSettings, { name: "compiled" }>;
 
-/** What a choice depends on beside the config. */
+/** What a choice depends on besides the config. */
 export interface Machine {
-  /** Name of the NVIDIA GPU that is listed first; null if there is none. */
+  /** Name of the first NVIDIA GPU; null if there is none. */
   readonly gpu: () => string | null;
   readonly places: Places;
   /** Whether onnxruntime's CUDA provider is installed. */
@@ -32,7 +31,6 @@ export interface Machine {
   readonly expectDevice: (settings: CompiledSettings) => void;
 }
 
-/** This machine, as it is. */
 export const thisMachine: Machine = {
   gpu: () => nvidiaGpus()[0]?.name ?? null,
   places: placesOf(process.env),
@@ -40,7 +38,7 @@ export const thisMachine: Machine = {
   expectDevice: (settings) => void deviceInWords(settings.device ?? "cpu", settings),
 };
 
-/** An engine, and a sentence for people where the choice needs one. */
+/** An engine, and the reason for the log, if there is one. */
 export interface Choice {
   readonly engine: EngineSettings;
   readonly reason: string | null;
@@ -51,14 +49,14 @@ const GET_TENSORFLOW = "get one: bun run setup tensorflow";
 /**
  * The learner's engine.
  *
- * @throws {RunError} if libtensorflow is asked for and not to be found, or nothing is installed for a GPU that is asked for.
+ * @throws {RunError} if the config names an engine or device that is not installed.
  */
 export function learnerEngine({ engine }: RunConfig, threads: number, machine: Machine): Choice {
   const { name, device, softwareAdapter } = engine;
   const cpu = { name: "compiled", threads } as const;
   if (name === "eager") return { engine: { name, threads }, reason: null };
   const compiled = (settings: CompiledSettings, reason: string | null) => ({
-    engine: there(settings, machine),
+    engine: checked(settings, machine),
     reason,
   });
   if (device === "webgpu") return compiled({ ...cpu, device, softwareAdapter }, null);
@@ -78,8 +76,8 @@ export function learnerEngine({ engine }: RunConfig, threads: number, machine: M
   return { engine: cpu, reason: `${gpu} is not used: ${lack}` };
 }
 
-/** The same settings. @throws {RunError} if their device is not there, which starting again does not mend. */
-function there(settings: CompiledSettings, { expectDevice }: Pick<Machine, "expectDevice">): CompiledSettings {
+/** The same settings. @throws {RunError} if their device is missing; a restart would not help. */
+function checked(settings: CompiledSettings, { expectDevice }: Pick<Machine, "expectDevice">): CompiledSettings {
   try {
     expectDevice(settings);
   } catch (error) {
@@ -89,10 +87,11 @@ function there(settings: CompiledSettings, { expectDevice }: Pick<Machine, "expe
 }
 
 /**
- * A sampler's engine. Many share a host, and the learner owns its GPU: only what is asked for of engine compiled is theirs too.
+ * A sampler's engine. Many samplers share a host, and the learner uses its GPU: samplers compute on the CPU unless the config names engine
+ * compiled and a device.
  *
- * @param guest  it is on another machine, whose devices the config does not know.
- * @throws {RunError} if the device that was asked for is not there.
+ * @param guest  the sampler is on another machine; its devices are not the config's
+ * @throws {RunError} if the device that the config names is missing.
  */
 export function samplerEngine(
   { engine }: RunConfig,
@@ -104,6 +103,6 @@ export function samplerEngine(
   if (name === "eager") return { name, threads };
   const own = { name: "compiled", threads } as const;
   if (guest) return own;
-  if (device === "webgpu") return there({ ...own, device, softwareAdapter }, { expectDevice });
-  return name === "compiled" && device === "cuda" ? there({ ...own, device }, { expectDevice }) : own;
+  if (device === "webgpu") return checked({ ...own, device, softwareAdapter }, { expectDevice });
+  return name === "compiled" && device === "cuda" ? checked({ ...own, device }, { expectDevice }) : own;
 }

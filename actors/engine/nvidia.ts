@@ -9,7 +9,7 @@ export interface NvidiaGpu {
 
 const TIMEOUT_MS = 10_000;
 
-/** @returns none where there is no nvidia-smi, or it fails. */
+/** Empty if nvidia-smi is missing or fails. */
 export function nvidiaGpus(): NvidiaGpu[] {
   const program = Bun.which("nvidia-smi");
   if (program === null) return [];

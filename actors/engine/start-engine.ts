@@ -1,5 +1,4 @@
-/** An engine as a compute thread starts it. Which one it is was chosen before: engine/choice.ts. */
-
+/** Starts an engine in a compute thread; choice.ts has chosen it. */
 import { type CompiledOptions, compiledEngine } from "../../model/engine/compiled.ts";
 import { deviceCheck } from "../../model/engine/device-check.ts";
 import { eagerEngine } from "../../model/engine/eager.ts";
@@ -17,7 +16,7 @@ export type EngineSettings =
       readonly device: "auto" | "cpu" | "cuda";
     };
 
-/** @throws {Error} if the device is not there, or does not compute what it should. */
+/** @throws {Error} if the device is missing, or its results are wrong. */
 export async function startEngine(settings: EngineSettings): Promise<Engine> {
   if (settings.name === "compiled" && settings.device !== undefined) {
     const engine = compiledEngine(settings);
@@ -36,7 +35,7 @@ async function makeEngine(settings: EngineSettings): Promise<Engine> {
     case "eager":
       return eagerEngine();
     case "tensorflow": {
-      // Its package is large, and few runs need it.
+      // Imported on demand: the package is large, and few runs need it.
       const { tensorflowEngine } = await import("../../model/engine/tensorflow.ts");
       return tensorflowEngine(settings.library, settings);
     }

@@ -1,11 +1,9 @@
 /**
- * How good a policy is on fixed boards: plays them as a sampler does, with an env server called directly in place of one
- * behind a socket. Learns nothing and stores nothing.
+ * Evaluates a policy on fixed boards. It plays as a sampler does, but calls an env server directly. Stores nothing.
  *
- * - The boards, the temperature and the coins are those of the run's own validation of the same update. So with the run's
- *   `validate` settings the result is the number that the run itself reported, not one near it.
- * - An episode that could not be played is an error, never a failure of the policy: a share of fewer boards would be
- *   compared with shares of all of them.
+ * - Boards, temperature and coins are those of the run's validation of the same update. With the run's `validate` settings the result
+ *   is exactly the number that the run reported.
+ * - An episode that could not be played is an error: a share of fewer boards cannot be compared with a share of all boards.
  */
 
 import { boardInterval } from "../../envs/analysis/evaluate.ts";
@@ -32,37 +30,37 @@ export interface PolicyEvaluation {
   readonly meanReward: number;
   readonly meanTurns: number;
   readonly meanActions: number;
-  /** Share of turns whose reply did not have the asked-for form. */
+  /** Share of turns with a malformed reply. */
   readonly formatErrors: number;
   /** Share of boards solved by at least one of k tries; of one try if there was only one. */
   readonly passAt: readonly PassAtK[];
-  /** Episodes by why they stopped. */
+  /** Episodes by stop reason. */
   readonly stops: Readonly<Record<StopReason, number>>;
-  /** Failed episodes by why they failed. */
+  /** Failed episodes by cause. */
   readonly failures: Readonly<Record<Failure, number>>;
-  /** null if its thoughts claim nothing that can be checked. */
+  /** null if the thoughts contain nothing that can be checked. */
   readonly thoughts: Thoughts | null;
 }
 
 export interface EvaluationOptions {
-  /** `env` says what is played, one env or a mix, `validate` which boards of each and how warm; the rest is as the policy was trained. */
+  /** `env` and `validate` may differ from the run's; the rest is as the policy was trained. */
   readonly config: RunConfig;
   /** With weights loaded. */
   readonly policy: EpisodePolicy;
   readonly dialogue: Dialogue;
-  /** What `startSavedPolicy` gave. */
+  /** From `startSavedPolicy`. */
   readonly weights: { readonly version: number; readonly digest: string; readonly validation: string };
-  /** Episodes played at once; as many as the policy has. */
+  /** Episodes played at once; the policy's number of slots. */
   readonly slots: number;
   readonly clock: Clock;
-  /** Told what went wrong and changes no result. */
+  /** Called with problems that do not change the result. */
   readonly warn: (text: string) => void;
-  /** After each episode. */
+  /** Called after each episode. */
   readonly progress?: (played: number, solved: number) => void;
 }
 
 /**
- * @returns each env of the config by its name
+ * @returns the result of each env of the config, by name
  * @throws {Error} naming the first episode that could not be played, and why.
  */
 export async function evaluatePolicy(options: EvaluationOptions): Promise<ReadonlyMap<string, PolicyEvaluation>> {
@@ -92,7 +90,7 @@ export async function evaluatePolicy(options: EvaluationOptions): Promise<Readon
   try {
     await Promise.all(Array.from({ length: Math.min(slots, tickets.length) }, playOn));
   } finally {
-    // After an error, the others play no further episode.
+    // After an error, no further episode is begun.
     next = tickets.length;
     await envs.stop();
   }
@@ -100,7 +98,7 @@ export async function evaluatePolicy(options: EvaluationOptions): Promise<Readon
   return new Map([...tags].map(([name, tag]) => [name, summary(byEnv.get(name)!, tag)]));
 }
 
-/** Whom the env server's episodes belong to. */
+/** Owner of the env server's episodes. */
 const PLAYER = "eval";
 
 async function playOne(
@@ -122,7 +120,7 @@ async function playOne(
   throw new Error(`board ${ticket.layoutSeed} of ${ticket.env} could not be played: ${outcome.detail}`);
 }
 
-/** What was played of one env, in numbers. */
+/** The result of one env. */
 export function summary(played: readonly PlayedTicket[], tag: EnvTag): PolicyEvaluation {
   const metrics = rolloutMetrics("validate", played);
   const boards = [...Map.groupBy(played, ({ ticket }) => ticket.group).values()];

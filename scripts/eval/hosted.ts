@@ -1,4 +1,4 @@
-/** The hosted models of `bun run eval`: from what was typed to episodes played by `openai:MODEL` or `anthropic:MODEL`. */
+/** The part of `bun run eval` for hosted models: `openai:MODEL` and `anthropic:MODEL`. */
 
 import { realClock } from "../../actors/clock.ts";
 import { composeRunConfig } from "../../actors/config/compose.ts";
@@ -37,7 +37,7 @@ export const hostedFlags = {
   "price-out": { type: "number", value: "USD", text: "Price of a million tokens answered" },
 } as const satisfies Record<string, Flag>;
 
-/** As parsed: what was not given is left out. */
+/** As parsed; flags that were not given are missing. */
 export interface HostedFlags {
   readonly episodes?: number;
   readonly seed?: number;
@@ -128,7 +128,7 @@ export function usageLine({ requests, retries, inputTokens, outputTokens, cost }
   return `asked: ${requests} requests, ${retries} of them again · ${inputTokens} tokens sent, ${outputTokens} answered · ${price}`;
 }
 
-/** Those of this session; what earlier sessions spent is in their results. */
+/** Of this session; the results file has the tokens of earlier sessions. */
 function cost({ inputTokens, outputTokens }: Usage, flags: HostedFlags): number | null {
   const { "price-in": priceIn, "price-out": priceOut } = flags;
   if (priceIn === undefined || priceOut === undefined) return null;
@@ -147,7 +147,7 @@ function addressOf(provider: Provider, asked: string | undefined): string {
   return asked.replace(/\/+$/, "");
 }
 
-/** From the environment only: a flag could be read by everyone on this machine. */
+/** From the environment only, because every user of this machine can read flags. */
 function keyOf(provider: Provider, baseUrl: string, flags: HostedFlags): string | null {
   const own = baseUrl === provider.baseUrl;
   const name = flags["key-env"] ?? (own ? provider.keyName : null);
@@ -155,7 +155,7 @@ function keyOf(provider: Provider, baseUrl: string, flags: HostedFlags): string 
   const key = process.env[name]?.trim() ?? "";
   if (key === "")
     throw new UsageError(`${provider.name} needs a key in the environment variable ${name}, which is not set`);
-  if (!/^[\x21-\x7e]+$/.test(key)) throw new UsageError(`the key in ${name} has letters that no key has`);
+  if (!/^[\x21-\x7e]+$/.test(key)) throw new UsageError(`the key in ${name} has characters that no key has`);
   const { protocol, hostname } = new URL(baseUrl);
   if (protocol === "http:" && !isLoopback(hostname)) {
     throw new UsageError(`${baseUrl} is not encrypted, and the key in ${name} would be sent to it; use https`);
@@ -163,11 +163,11 @@ function keyOf(provider: Provider, baseUrl: string, flags: HostedFlags): string 
   return key;
 }
 
-/** What is read of a run's policies alone. */
+/** Keys that only a run's policy reads. */
 const UNREAD = ["env.mix", "prompt.overflow", "env.reasoningWeight"];
 const isUnread = (path: string): boolean => UNREAD.some((key) => path === key || path.startsWith(`${key}.`));
 
-/** RAGEN's prompts, and the budgets that the env has in training, under what was asked for. */
+/** RAGEN's prompts and the env's budgets in training, with the flags on top. */
 function hostedConfig(
   { episodes = 256, seed = 123, samples = 1 }: HostedFlags,
   overrides: readonly Override[],

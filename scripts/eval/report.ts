@@ -1,5 +1,5 @@
-/** What `bun run eval` shows people: whoever played beside chance and the best possible, on the same boards. */
-
+/** The tables of `bun run eval`: a player, chance and the best possible on the same boards. */
+import { percent } from "../../actors/dashboard/client/text.ts";
 import { STOP_REASONS, type StopReason } from "../../actors/protocol.ts";
 import type { Thoughts } from "../../actors/training/behavior.ts";
 import { bestPossible, type Evaluation, evaluateRandom, expertSuccess } from "../../envs/analysis/evaluate.ts";
@@ -8,7 +8,7 @@ import type { EnvTag } from "../../envs/tag.ts";
 
 /** What was played, and how well. */
 export interface Result extends Evaluation {
-  /** What the run calls this env; its tag, but in a mix. */
+  /** The env's name in the run: its tag, unless a mix names it. */
   readonly name: string;
   readonly tag: EnvTag;
   readonly episodes: number;
@@ -17,13 +17,13 @@ export interface Result extends Evaluation {
   readonly samples: number;
   readonly actionsMax: number;
   readonly formatErrors: number;
-  /** null for players, which choose actions one by one. */
+  /** null for scripted players, which choose single actions. */
   readonly stops: Readonly<Record<StopReason, number>> | null;
   readonly failures: Readonly<Record<Failure, number>> | null;
   readonly thoughts: Thoughts | null;
 }
 
-/** What stands beside it, on the same boards. */
+/** Reference values on the same boards. */
 export interface Beside {
   readonly random: Omit<Evaluation, "ci95" | "passAt">;
   /** Success of the env's expert; null if it has none, or if the best possible is known. */
@@ -41,7 +41,7 @@ export async function besideOf({ tag, episodes, seed, actionsMax }: Result): Pro
   };
 }
 
-/** @param policy  what the first row is called */
+/** @param policy  title of the first row */
 export function evaluationReport(policy: string, result: Result, { random, expert, best }: Beside): string {
   const { name, tag, episodes, seed, samples, actionsMax, stops, failures, thoughts } = result;
   const rows = [row(policy, result, result.formatErrors)];
@@ -96,7 +96,7 @@ function row(name: string, { success, ci95, meanReward, meanTurns, meanActions }
   return [name, percent(success), interval, ...means, percent(formatErrors)];
 }
 
-/** Chance on these boards: a mean over rounds, which is no share of the boards and has no interval of them. */
+/** Chance on these boards is a mean over rounds, so it has no interval. */
 function randomRow({ success, meanReward, meanTurns, meanActions }: Beside["random"]): string[] {
   const means = [meanReward, meanTurns, meanActions].map((value) => value.toFixed(2));
   return ["random", percent(success), "", ...means, ""];
@@ -133,5 +133,3 @@ function failureLine(failures: Readonly<Record<Failure, number>>, episodes: numb
   const parts = FAILURES.map((one) => `${FAILED[one]} ${failures[one]} (${percent(failures[one] / episodes)})`);
   return `failed: ${parts.join(" · ")}`;
 }
-
-const percent = (share: number) => `${(100 * share).toFixed(1)} %`;

@@ -1,5 +1,5 @@
 /**
- * How hosted models are asked and what they answer: one request of each API as data. Knows no network, no retries and no env.
+ * Requests and answers of the APIs of hosted models, as data. Knows no network, no retries and no env.
  *
  * Source: https://platform.openai.com/docs/api-reference/chat, https://docs.anthropic.com/en/api/messages.
  */
@@ -10,13 +10,13 @@ export interface Asked {
   readonly model: string;
   readonly messages: readonly Message[];
   readonly replyTokensMax: number;
-  /** null: the server's own. */
+  /** null: the server's default. */
   readonly temperature: number | null;
 }
 
 export interface Completion {
   readonly text: string;
-  /** The reply ran into its token limit. */
+  /** The reply reached its token limit. */
   readonly cut: boolean;
   readonly inputTokens: number;
   readonly outputTokens: number;
@@ -27,10 +27,10 @@ export interface Provider {
   readonly baseUrl: string;
   /** Environment variable that holds the key. */
   readonly keyName: string;
-  /** Under the base address. */
+  /** Appended to the base address. */
   readonly path: string;
   headers(key: string | null): Record<string, string>;
-  /** @param own  at the provider's own address, not at a server that speaks its protocol. */
+  /** @param own  the server is the provider's own, not another one of the same API */
   body(asked: Asked, own: boolean): unknown;
   /** @throws {Error} if the answer is not of the API's form. */
   read(answer: unknown): Completion;
@@ -45,7 +45,7 @@ const OpenAiAnswer = z.object({
   usage: z.object({ prompt_tokens: Count, completion_tokens: Count }).nullish(),
 });
 
-/** Also spoken by vLLM, llama.cpp, Ollama, DeepSeek, Together and others. */
+/** The API of vLLM, llama.cpp, Ollama, DeepSeek, Together and others, too. */
 export const openai: Provider = {
   name: "openai",
   baseUrl: "https://api.openai.com/v1",
@@ -106,12 +106,12 @@ export const anthropic: Provider = {
 
 export const PROVIDERS: Readonly<Record<string, Provider>> = { openai, anthropic };
 
-/** What was said in reply may be nothing, which the APIs do not take as a message. */
+/** An empty reply is replaced, because the APIs refuse empty messages. */
 const said = ({ role, content }: Message) => ({ role, content: content.trim() === "" ? "(no answer)" : content });
 
 function parsed<T>(schema: z.ZodType<T>, answer: unknown): T {
   const result = schema.safeParse(answer);
   if (result.success) return result.data;
   const [issue] = result.error.issues;
-  throw new Error(`the answer has not the API's form: ${issue!.path.join(".") || "it"}: ${issue!.message}`);
+  throw new Error(`the answer does not have the API's form: ${issue!.path.join(".") || "it"}: ${issue!.message}`);
 }

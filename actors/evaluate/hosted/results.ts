@@ -1,9 +1,9 @@
 /**
- * Finished episodes of an evaluation on disk, so that one that ended early goes on and pays nothing twice. One JSON object per
- * line: the settings, then an episode each, written when it has ended.
+ * Stores the finished episodes of an evaluation, so that an interrupted evaluation continues without paying twice. One JSON object
+ * per line: first the settings, then each episode when it ends.
  *
- * - A file of other settings is refused; boards that are in it are not played again.
- * - The last line may be half written: whoever wrote it was killed. It is cut off. Any other bad line is an error.
+ * - A file with other settings is refused; boards in the file are not played again.
+ * - An incomplete last line is cut off: its writer was killed. Any other invalid line is an error.
  */
 import { appendFileSync, existsSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { isDeepStrictEqual } from "node:util";
@@ -16,7 +16,7 @@ const Count = z.number().int().nonnegative();
 const HostedTurn = TurnRecord.extend({ dropped: Count.default(0) });
 
 export const HostedEpisode = z.strictObject({
-  /** Its place among the boards. */
+  /** Index of its board. */
   index: Count,
   layoutSeed: Count,
   stop: StopReason,
@@ -32,7 +32,7 @@ export type HostedEpisode = z.infer<typeof HostedEpisode>;
 /** Everything that an episode depends on. JSON. */
 export type HostedSettings = Readonly<Record<string, unknown>>;
 
-/** Results that cannot be gone on with. */
+/** Results that cannot be continued. */
 export class ResultsError extends Error {
   override readonly name = "ResultsError";
 }
@@ -46,7 +46,7 @@ export class Results {
     this.#file = file;
   }
 
-  /** Kept nowhere: gone when the process ends. */
+  /** Not stored on disk. */
   static none(): Results {
     return new Results(null);
   }
@@ -65,7 +65,7 @@ export class Results {
     lines.forEach((line, i) => {
       const episode = HostedEpisode.safeParse(json(line));
       if (!episode.success)
-        throw new ResultsError(`${file}: line ${i + 2} is no episode; mend it, or name another file`);
+        throw new ResultsError(`${file}: line ${i + 2} is not an episode; correct it, or name another file`);
       results.episodes.set(episode.data.index, episode.data);
     });
     if (whole.length < text.length) truncateSync(file, Buffer.byteLength(whole));
@@ -81,9 +81,9 @@ export class Results {
 function checkSettings(file: string, head: string, wanted: HostedSettings): void {
   const found = (json(head) as { settings?: HostedSettings } | null)?.settings;
   if (typeof found !== "object" || found === null) {
-    throw new ResultsError(`${file} holds no results of an evaluation; name another file`);
+    throw new ResultsError(`${file} does not contain results of an evaluation; name another file`);
   }
-  // As it would be read back: what JSON leaves out is not a difference.
+  // Through JSON, because values that JSON leaves out are not a difference.
   const asked = JSON.parse(JSON.stringify(wanted)) as HostedSettings;
   const differs = [...new Set([...Object.keys(asked), ...Object.keys(found)])].find(
     (key) => !isDeepStrictEqual(asked[key], found[key]),
