@@ -1,4 +1,4 @@
-/** An env server as one actor of a run: what its process, or its share of a single process, starts. */
+/** Starts an env server and its listener. */
 import type { ActorContext, ActorKind, Running } from "../actor.ts";
 import type { RunConfig } from "../config/config.ts";
 import type { Meter } from "../metrics/meter.ts";
@@ -6,9 +6,9 @@ import { episodeOpener, type OpenEpisode } from "../play/envs-of-run.ts";
 import { type HostHandler, welcoming } from "../transport/handshake.ts";
 import { EnvServer } from "./env-server.ts";
 
-/** The env server's door to the outside. A simulation replaces it. */
+/** What the env server gets from its machine. The simulator replaces it. */
 export interface EnvServerPorts {
-  /** How episodes of one env are opened. */
+  /** How to open episodes of one env. */
   episodeOpener(config: RunConfig, env: string): OpenEpisode;
 }
 
@@ -47,7 +47,7 @@ export const envServer = {
   },
 } satisfies ActorKind;
 
-/** The same server, with its turns counted and timed. */
+/** The server, with its turns counted and timed. */
 function measured(server: EnvServer, meter: Meter): HostHandler {
   return {
     asked(peer, ask, who) {

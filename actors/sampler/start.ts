@@ -1,5 +1,4 @@
-/** A sampler as one actor of a run. */
-
+/** Starts a sampler: its policy, its connections to the learner and to env servers. */
 import type { EnvTag } from "../../envs/tag.ts";
 import type { ActorContext, ActorKind, Running } from "../actor.ts";
 import type { RunConfig } from "../config/config.ts";
@@ -16,14 +15,14 @@ import { EnvServers } from "./env-connections.ts";
 import { type PolicyMethods, policyMethods } from "./policy.ts";
 import { Sampler } from "./sampler.ts";
 
-/** Tries of one episode on one sampler, each with an env server that lives. */
+/** Tries of one episode on one sampler, each with a connected env server. */
 const TRIES_MAX = 3;
 export const BACKOFF_MS = { first: 50, max: 1000 };
 export const HELLO_DEADLINE_MS = 5000;
 
-/** The sampler's doors to the outside. A simulation replaces them. */
+/** What the sampler gets from its machine. The simulator replaces it. */
 export interface SamplerPorts {
-  /** Starts the policy; it loads weights when it is told to. */
+  /** Starts the policy, which has no weights yet. */
   startPolicy(config: RunConfig, context: ActorContext): Promise<Thread<PolicyMethods>>;
 }
 
@@ -109,7 +108,7 @@ async function startPolicy(config: RunConfig, { threads, guest, token, fail }: A
   return thread;
 }
 
-/** The same policy, with its time and its tokens counted. */
+/** The policy, with its time and its tokens measured. */
 function measured(policy: Remote<PolicyMethods>, meter: Meter): Remote<PolicyMethods> {
   return withMethods(policy, {
     load: (...args) => meter.during("time/weights", policy.load(...args)),
