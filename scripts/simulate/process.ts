@@ -8,6 +8,7 @@ import { describeError, RUN_ERROR_CODE, RunError } from "../../actors/errors.ts"
 import type { Level } from "../../actors/log.ts";
 import { ActorSettings } from "../../actors/process/settings.ts";
 import { type Role, STARTING, type Tell } from "../../actors/protocol.ts";
+import type { ActorRole } from "../../actors/supervisor/roster.ts";
 import type { Exit, Spawner } from "../../actors/supervisor/spawner.ts";
 import { helloOf } from "../../actors/transport/handshake.ts";
 import { connectForever } from "../../actors/transport/reconnect.ts";
@@ -25,11 +26,11 @@ export interface Process {
   kill(signal: string): void;
 }
 
-/** @param entries  role and start of an actor, by the entry that the supervisor names */
+/** @param starts  by role, which is also the entry that the supervisor names */
 export function simulatedSpawner(
   machine: Machine,
   config: RunConfig,
-  entries: Readonly<Record<string, { readonly role: Role; readonly start: Start }>>,
+  starts: Readonly<Record<ActorRole, Start>>,
 ): Spawner & { readonly processes: Set<Process> } {
   const processes = new Set<Process>();
   let count = 0;
@@ -37,7 +38,8 @@ export function simulatedSpawner(
     processes,
     spawn(entry, settingsLine) {
       const actorSettings = ActorSettings.parse(JSON.parse(settingsLine));
-      const { role, start } = entries[entry]!;
+      const role = entry as ActorRole;
+      const start = starts[role];
       const incarnation = ++count;
       const life = new Life(machine.world, actorSettings.actor);
       const { promise, resolve } = Promise.withResolvers<Exit>();
@@ -102,7 +104,7 @@ function live(
   function fail(error: unknown): void {
     world.note(`${life.name} fails: ${describeError(error)}`);
     if (error instanceof RunError && machine.disk.full) machine.failedForDisk = true;
-    // Errors that a restart would cure are expected here; a defect of ours is not.
+    // Errors that a restart cures are expected here; a bug is not.
     if (error instanceof TypeError) invariants.broken(0, `${life.name}: ${error.stack}`);
     exit({ code: error instanceof RunError ? RUN_ERROR_CODE : 1, signal: null });
   }

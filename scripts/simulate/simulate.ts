@@ -103,22 +103,10 @@ export async function simulate(simulation: Simulation): Promise<Result> {
     },
   };
   const spawner = simulatedSpawner(machine, config, {
-    "metrics-sink": {
-      role: "metrics-sink",
-      start: (config, context, process) => metricsSink.start(config, context, sinkPorts(process)),
-    },
-    "env-server": {
-      role: "env-server",
-      start: (config, context, process) => envServer.start(config, context, envServerPorts(process)),
-    },
-    learner: {
-      role: "learner",
-      start: (config, context, process) => learner.start(config, context, learnerPorts(process, config)),
-    },
-    sampler: {
-      role: "sampler",
-      start: (config, context, process) => sampler.start(config, context, samplerPorts(process)),
-    },
+    "metrics-sink": (config, context, process) => metricsSink.start(config, context, sinkPorts(process)),
+    "env-server": (config, context, process) => envServer.start(config, context, envServerPorts(process)),
+    learner: (config, context, process) => learner.start(config, context, learnerPorts(process, config)),
+    sampler: (config, context, process) => sampler.start(config, context, samplerPorts(process)),
   });
   let end: RunEnd | null = null;
   const supervisor = await startSupervisor(machine, config, spawner);
