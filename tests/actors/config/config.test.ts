@@ -173,6 +173,14 @@ describe("rules across keys", () => {
       "transport: {listen: 'ws://0.0.0.0:0'}",
       "transport.listen: ws://0.0.0.0:0 can be reached from other machines, but only this machine's actors use it; use 127.0.0.1, and join.listen for other machines",
     ],
+    [
+      "transport: {listen: 'nats://broker.example:4222'}",
+      "transport.listen: nats://broker.example:4222 can be reached from other machines; set transport.token, which the broker asks for",
+    ],
+    [
+      "{transport: {listen: 'nats://127.0.0.1:4222'}, join: {samplerToken: a-long-enough-token}}",
+      "join.samplerToken: a broker cannot limit a token to one role; use join.token",
+    ],
     ["join: {listen: nowhere}", "join.listen: nowhere is not an address; write ws://HOST:PORT"],
     [
       "join: {listen: 'ws://0.0.0.0:7000'}",
