@@ -4,7 +4,7 @@ Run: bun run export --run runs/NAME --to jsonl --out chats.jsonl
      bun run export --policy runs/NAME --to hf --out policy
      python bench/peers/sft.py --chats chats.jsonl --policy policy
 Takes the tokenizer and the shape of the exported policy, with new random weights, and `SFTTrainer` for some steps on the CPU. The loss is
-taken over replies only; those of weight 0 are shown and not learnt, which the chat template sees to, as trl does not know the key.
+taken over replies only; those of weight 0 are shown but not learned; the chat template does this, because trl ignores the key.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from datasets import load_dataset
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, set_seed
 from trl import SFTConfig, SFTTrainer
 
-# The exported template, with marks around what is to be learnt.
+# The exported template, with marks around the tokens to learn from.
 TEMPLATE = (
     "{%- for message in messages -%}"
     "{%- if message['role'] != 'assistant' -%}"
@@ -52,11 +52,11 @@ for chat in chats.select(range(min(len(chats), 500)))["messages"]:
     if text != tokenizer.apply_chat_template(chat, tokenize=False, chat_template=exported):
         failed.append(f"the two templates differ: {text}")
     marked = tokenizer.apply_chat_template(chat, return_dict=True, return_assistant_tokens_mask=True)
-    learnt = [token for token, mask in zip(marked["input_ids"], marked["assistant_masks"]) if mask]
+    learned = [token for token, mask in zip(marked["input_ids"], marked["assistant_masks"]) if mask]
     said = [message for message in chat if message["role"] == "assistant"]
     expected = "".join(message["content"] + "<|im_end|>" for message in said if message.get("weight") != 0)
-    if tokenizer.decode(learnt) != expected:
-        failed.append(f"learns {tokenizer.decode(learnt)!r} instead of {expected!r}")
+    if tokenizer.decode(learned) != expected:
+        failed.append(f"learns {tokenizer.decode(learned)!r} instead of {expected!r}")
     replies += len(said)
     shown += sum(message.get("weight") == 0 for message in said)
 

@@ -30,7 +30,7 @@ describe("a trajectory", () => {
     digest: "ab".repeat(32),
   };
 
-  test("that fits together can be learnt from", () => {
+  test("without faults is valid", () => {
     expect([trajectoryFault(good, 10), trajectoryFault({ ...good, turns: [] }, 10)]).toEqual([null, null]);
   });
 
