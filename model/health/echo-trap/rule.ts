@@ -1,6 +1,6 @@
 /**
  * Thresholds of the Echo Trap detector. They are fitted to three recorded runs (one that collapsed, two that learned;
- * tests/model/health/echo-trap-runs.json) and to noise like theirs, and were right for two more (docs/log.md).
+ * tests/model/health/echo-trap-runs.json) and to noise like theirs, and were right for two more (docs/log/2026-11.md).
  */
 
 export interface TrapRule {
