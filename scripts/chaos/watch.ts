@@ -12,7 +12,7 @@ export interface LogEntry {
 
 const CHUNK_BYTES = 1 << 16;
 
-/** The log of a run that goes on. Each line is read once. */
+/** A log that grows. Each line is read once. */
 export class LogTail {
   readonly #path: string;
   readonly #decoder = new TextDecoder();

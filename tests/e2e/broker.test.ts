@@ -1,6 +1,6 @@
 /**
  * A real run whose messages go through a real NATS broker, which asks for a token and is killed in between; samplers and env
- * servers of elsewhere join it. What is learnt is the same to the bit as over sockets.
+ * servers join it as guests. It learns the same as over sockets, to the bit.
  */
 import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ import { LONG, lastingMetrics, learnt, RunProcess, Runs } from "./run-process.ts
 const runs = new Runs();
 afterAll(removeTemporaryFolders);
 
-const TOKEN = "a-token-that-nobody-guesses";
+const TOKEN = "a-token-of-this-test";
 const learner = { updates: 12, filter: { strategy: "all" } };
 
 describeWhere(natsServer === null ? "no nats-server" : null, "a run at a broker", () => {
@@ -44,7 +44,7 @@ describeWhere(natsServer === null ? "no nats-server" : null, "a run at a broker"
           expect({ code: end.code, err: end.code === 0 ? "" : end.err }).toEqual({ code: 0, err: "" });
         }
         expect(names).toHaveLength(2);
-        // Curves are told, not asked for: those of the moment in which the broker died may be missing, none may differ.
+        // Metrics are sent without an answer: those of the moment in which the broker died may be missing, none may differ.
         expect(lastingMetrics(alone)).toEqual(expect.arrayContaining(lastingMetrics(folder)));
         expect(await learnt(folder)).toEqual(await learnt(alone));
       } finally {

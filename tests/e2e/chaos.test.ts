@@ -1,4 +1,4 @@
-/** `bun run chaos`: what it says of a run that kept its promises, and of logs that show broken ones. */
+/** `bun run chaos`: its result for a run that kept its promises, and for logs that show broken ones. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
@@ -14,7 +14,7 @@ import { LONG } from "./run-process.ts";
 afterAll(removeTemporaryFolders);
 
 test(
-  "a run that goes on through kills: what was killed, how soon it was back, and nothing lost",
+  "a run survives kills: how many, how soon each actor recovered, nothing lost",
   async () => {
     const { code, out, err } = await command(["chaos", "--minutes", "0.5", "--seed", "1", "--json"]);
     expect({ code, err: code === 0 ? "" : `${out}${err}` }).toEqual({ code: 0, err: "" });
@@ -24,7 +24,7 @@ test(
     expect(result).toMatchObject({ ok: true, episodesLost: 0, duplicatesTrained: 0, mixedVersions: 0, orphans: 0 });
     expect(result).toMatchObject({ unrecovered: 0, problems: [] });
     expect(result.recoveryMs.max).toBeGreaterThan(result.detectionMs.max);
-    figure("SIGKILL of anybody, every 5 to 20 s", {
+    figure("SIGKILL of any actor, every 5 to 20 s", {
       kills: 2,
       noticed: ms(result.detectionMs.max),
       "serving again": ms(result.recoveryMs.max),

@@ -81,10 +81,10 @@ describe("a run", () => {
     const digests = actors.flatMap(({ weights }) => (weights === null ? [] : [weights.digest]));
     expect(digests.length).toBe(3);
     for (const digest of digests) expect(digest).toMatch(/^[0-9a-f]{64}$/);
-    const told = (actor: string) => loads.filter(([of]) => of === actor).map(([, name]) => name);
-    expect(told("sampler-0")).toEqual(["time/env", "time/policy", "time/tickets", "time/weights"]);
-    expect(told("learner")).toEqual(["time/rollout", "time/save", "time/update", "time/weights"]);
-    expect(told("env-server-0")).toEqual(["time/busy"]);
+    const loadsOf = (actor: string) => loads.filter(([of]) => of === actor).map(([, name]) => name);
+    expect(loadsOf("sampler-0")).toEqual(["time/env", "time/policy", "time/tickets", "time/weights"]);
+    expect(loadsOf("learner")).toEqual(["time/rollout", "time/save", "time/update", "time/weights"]);
+    expect(loadsOf("env-server-0")).toEqual(["time/busy"]);
   });
 
   test("writes plain lines where there is no terminal", () => {

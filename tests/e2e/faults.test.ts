@@ -120,7 +120,7 @@ describe("SIGKILL in the middle", () => {
 });
 
 test(
-  "SIGKILL of everybody at once leaves no shared memory: nobody is there to remove it",
+  "SIGKILL of all processes at once leaves no shared memory",
   async () => {
     const { folder, args } = runs.fresh({ learner: { filter: { strategy: "all" } } });
     const run = new RunProcess(folder, args);
@@ -136,7 +136,7 @@ test(
 
 describe("SIGTERM", () => {
   test(
-    "saves and ends within 10 s with exit code 0, and --resume goes on as if nothing had been",
+    "saves and ends within 10 s with exit code 0, and --resume continues bit for bit",
     async () => {
       const { folder, args } = fresh();
       const run = new RunProcess(folder, args);
@@ -151,7 +151,7 @@ describe("SIGTERM", () => {
         code: 0,
         out: `stopped (SIGTERM); go on with: bun run cluster --resume ${folder}\n`,
       });
-      // Samplers were told to go, so nobody is warned that they went.
+      // Samplers leave on request, so their leaving is no warning.
       expect(err).not.toContain("warning");
       expectNothingLeft(run);
       const update = Number(/u(\d+)$/.exec((await latestCheckpoint(join(folder, "checkpoints"))).found!)![1]);
@@ -181,7 +181,7 @@ describe("SIGTERM", () => {
   );
 
   test(
-    "in the warm start leaves a run that --resume begins anew",
+    "in the warm start leaves a run that --resume starts over",
     async () => {
       const { folder, args } = runs.fresh({
         learner: { updates: 1 },

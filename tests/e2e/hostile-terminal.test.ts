@@ -31,7 +31,7 @@ function expectHarmless(text: string): void {
 
 const refused = (error: string) => Response.json({ error }, { status: 422 });
 
-/** Flags of a run of a second or two on the env of a server, by a policy that nobody taught. */
+/** Flags of a run of a second or two on the env of a server, without a warm start. */
 function remoteRun(url: string): string[] {
   const folder = temporaryFolder();
   const config = {
@@ -54,14 +54,14 @@ test(
     // Of training; were chance or validation not known, there would be no run.
     const episodes = new Set<string>();
     await using server = jsonService(({ path, body }) => {
-      const asked = body as { episode: string; layoutSeed: number } | null;
+      const request = body as { episode: string; layoutSeed: number } | null;
       if (path === "/health") return { protocol: 1, envs: ["hostile"] };
-      if (path === "/open" && asked!.layoutSeed >= 10_000 && asked!.layoutSeed % 2 === 0) return refused(HOSTILE);
-      if (path === "/close" && episodes.has(asked!.episode)) return refused(HOSTILE.slice(0, 1000));
-      if (path === "/open" && asked!.layoutSeed >= 10_000) episodes.add(asked!.episode);
-      const said = { observation: `which?${HOSTILE.slice(0, 40)}`, admissible: ["left", "right"] };
-      if (path === "/step") return { ...said, reward: 0, done: true, success: false };
-      return path === "/open" ? said : {};
+      if (path === "/open" && request!.layoutSeed >= 10_000 && request!.layoutSeed % 2 === 0) return refused(HOSTILE);
+      if (path === "/close" && episodes.has(request!.episode)) return refused(HOSTILE.slice(0, 1000));
+      if (path === "/open" && request!.layoutSeed >= 10_000) episodes.add(request!.episode);
+      const answer = { observation: `which?${HOSTILE.slice(0, 40)}`, admissible: ["left", "right"] };
+      if (path === "/step") return { ...answer, reward: 0, done: true, success: false };
+      return path === "/open" ? answer : {};
     });
     const args = remoteRun(server.url);
     const { code, out: text } = await onTerminal(["cluster", ...args]);
@@ -86,8 +86,8 @@ test(
 );
 
 test.each([
-  ["whose replies are hostile", 200, { code: 0, told: "failed: invalid format 2" }],
-  ["whose server refuses with hostile words", 400, { code: 1, told: "status 400: [31m ]0;owned [2J 2J abc yyy" }],
+  ["whose replies are hostile", 200, { code: 0, shows: "failed: invalid format 2" }],
+  ["whose server refuses with hostile words", 400, { code: 1, shows: "status 400: [31m ]0;owned [2J 2J abc yyy" }],
 ])(
   "a hosted model %s",
   async (_, status, expected) => {
@@ -107,7 +107,7 @@ test.each([
       "2",
       "--verbose",
     ]);
-    expect([code, text.includes(expected.told)]).toEqual([expected.code, true]);
+    expect([code, text.includes(expected.shows)]).toEqual([expected.code, true]);
     expectHarmless(text);
   },
   LONG,

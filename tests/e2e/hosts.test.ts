@@ -8,7 +8,7 @@ import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs } from "./run-process.ts";
 
 const runs = new Runs();
-const TOKEN = "a-token-that-nobody-guesses";
+const TOKEN = "a-token-of-this-test";
 const hosts = Hosts.build(3);
 afterAll(() => {
   hosts?.remove();
@@ -44,7 +44,7 @@ describeWhere(hosts === null ? "this account may not make network namespaces" : 
       for (const host of [1, 2]) hosts!.cut(host);
       await Promise.all(names.map((name) => run.entry(({ kind, child }) => kind === "left" && child === name)));
       const noticed = performance.now() - began;
-      // The run goes on without them.
+      // The run continues without them.
       const now = run.log.filter(({ kind }) => kind === "update").length;
       await run.updated(now + 1);
       for (const host of [1, 2]) hosts!.heal(host);
@@ -60,7 +60,7 @@ describeWhere(hosts === null ? "this account may not make network namespaces" : 
     LONG,
   );
 
-  test("cannot join where nobody may be reached but from the same host", async () => {
+  test("a gate that other hosts can reach needs a token", async () => {
     const { folder, args } = runs.fresh({ learner });
     const { code, err } = await new RunProcess(folder, [...args, `--join.listen=ws://${hosts!.address(0)}:7001`], {
       wrap: hosts!.on(0),

@@ -1,6 +1,6 @@
 /**
- * Samplers and env servers of elsewhere join a real run through its gate, over TLS with certificates of both ends, and go as they
- * like, with and without a word. What is learnt stays the same to the bit.
+ * Samplers and env servers join a real run through its gate, over mutual TLS, and leave in order or are killed. The run learns the
+ * same, to the bit.
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
@@ -13,7 +13,7 @@ import { expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs } from "./r
 const runs = new Runs();
 afterAll(removeTemporaryFolders);
 
-const TOKEN = "a-token-that-nobody-guesses";
+const TOKEN = "a-token-of-this-test";
 const ACTORS_TOKEN = "what-the-actors-tell-each-other";
 const PAGE_TOKEN = "what-the-page-asks-for";
 const SECRETS = [TOKEN, ACTORS_TOKEN, PAGE_TOKEN];
@@ -49,13 +49,13 @@ async function wholePage(run: RunProcess): Promise<Map<string, string>> {
     return new TextDecoder().decode(value);
   };
   const { paths } = JSON.parse(await get("/api/openapi.json")) as { paths: Record<string, unknown> };
-  const asked = [
+  const pages = [
     "/",
     "/metrics",
     "/api/openapi.json",
     ...Object.keys(paths).map((path) => path.replace(/\{.*?\}/g, "1")),
   ];
-  return new Map(await Promise.all(asked.map(async (path) => [path, await get(path)] as const)));
+  return new Map(await Promise.all(pages.map(async (path) => [path, await get(path)] as const)));
 }
 
 describe("guests", () => {
@@ -138,7 +138,7 @@ test(
   LONG,
 );
 
-describe("somebody else", () => {
+describe("a stranger", () => {
   let run: RunProcess;
   let address: string;
   beforeAll(async () => {
@@ -172,7 +172,7 @@ describe("somebody else", () => {
   );
 
   test(
-    "cannot go on with a run that is going on",
+    "cannot resume a run that is running",
     async () => {
       const { code, err } = await new RunProcess(run.folder, ["--resume", run.folder], {
         env: { BUNRAKU_TOKEN: TOKEN },

@@ -112,7 +112,7 @@ test.each(["qwen3", "llama"])(
 );
 
 test(
-  "adapters are trained, sent and saved alone, and a resumed run goes on with them",
+  "adapters are trained, sent and saved alone, and a resumed run continues with them",
   async () => {
     const lora = ["--model.lora.rank=2", '--model.lora.targets=["q_proj","up_proj"]', "--learner.kl.coefficient=0.1"];
     const whole = start("lora", "qwen2", "--updates", "2", "--json", ...lora, "--learner.algorithm=ppo");

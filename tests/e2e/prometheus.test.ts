@@ -73,7 +73,7 @@ describeWhere(there ? null : "no prometheus and promtool", "Prometheus", () => {
   const query = async (expression: string) =>
     (await ask<{ result: Sample[] }>(`query?query=${encodeURIComponent(expression)}`)).result;
 
-  /** Until it was scraped; Prometheus tells nobody when it scrapes. */
+  /** Polls until it was scraped: Prometheus sends no event. */
   async function scraped(expression: string): Promise<Sample[]> {
     for (;;) {
       const samples = await query(expression).catch(() => []);
@@ -95,7 +95,6 @@ describeWhere(there ? null : "no prometheus and promtool", "Prometheus", () => {
       expect(Number(success!.value[1])).toBe(known.random);
       const actors = (await scraped("bunraku_process_rss_bytes > 1e6")).map(({ metric: { actor } }) => actor);
       expect(actors.sort()).toEqual(["env-server-0", "learner", "metrics-sink", "sampler-0", "sampler-1"]);
-      // It goes on.
       await scraped(`bunraku_updates_total > ${updates!.value[1]}`);
     },
     LONG,

@@ -1,4 +1,4 @@
-/** What cannot be done is one line that says what to do, with exit code 2 for what was asked wrongly and 1 for the rest. */
+/** A refusal is one line that says what to do, with exit code 2 for wrong usage and 1 for the rest. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -65,7 +65,7 @@ const usage: [string[], string][] = [
   [["--resume", there, "--run-dir", wanted], "--resume names the folder; leave --run-dir out"],
 ];
 
-describe("asked wrongly", () => {
+describe("wrong usage", () => {
   test.each(usage)("%p", async (args, message) => {
     const given = args.includes("--run-dir") || args.includes("--resume") ? args : [...args, "--run-dir", wanted];
     const { code, out, err } = await command(["cluster", ...given]);
@@ -76,8 +76,8 @@ describe("asked wrongly", () => {
 
   test("a mistyped env: the three nearest, the one that was meant first", async () => {
     const { code, err } = await command(["cluster", "--env", "FrozenLak", "--run-dir", wanted]);
-    const told = /^error: --env FrozenLak: env\.tag: unknown env tag "FrozenLak"; nearest: FrozenLake(, \w+){2}\n$/;
-    expect({ code, err }).toEqual({ code: 2, err: expect.stringMatching(told) });
+    const message = /^error: --env FrozenLak: env\.tag: unknown env tag "FrozenLak"; nearest: FrozenLake(, \w+){2}\n$/;
+    expect({ code, err }).toEqual({ code: 2, err: expect.stringMatching(message) });
   });
 
   test("a resumed run keeps its config, except for where it can be reached", async () => {
@@ -139,7 +139,7 @@ describeWhere(mayMount ? null : "this account may not mount file systems", "on a
   );
 
   test(
-    "with a full disk, the run goes on, and fails in one line if what it learnt cannot be saved",
+    "with a full disk, the run continues, and fails in one line if the last checkpoint cannot be saved",
     async () => {
       const disk = join(runs.folder, "disk");
       mkdirSync(disk);
@@ -155,7 +155,7 @@ describeWhere(mayMount ? null : "this account may not mount file systems", "on a
   );
 });
 
-describe("an error that nobody expected is one line, and where it was thrown is in the run's log", () => {
+describe("an unexpected error is one line, and its stack is in the run's log", () => {
   const crashes = (folder: string) =>
     readFileSync(join(folder, "log.jsonl"), "utf8")
       .trimEnd()
@@ -226,7 +226,7 @@ test(
 );
 
 test(
-  "a run whose env is served elsewhere, and refused there, ends at the first refusal: it would be refused again",
+  "a run ends at the first refusal of its env's server, which would refuse again",
   async () => {
     const refuse = () => Response.json({ error: "no board for you" }, { status: 403 });
     await using server = jsonService(({ path }) =>

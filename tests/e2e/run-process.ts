@@ -1,4 +1,4 @@
-/** A run as a person starts it: `bun run cluster` as a process, watched through its log, its streams and its files. */
+/** `bun run cluster` as a process, observed by its log, its streams and its files. */
 import { Database } from "bun:sqlite";
 import { expect } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -51,7 +51,7 @@ export class Runs {
     return { folder, args: ["--config", config, "--run-dir", folder] };
   }
 
-  /** A run that nobody disturbs, to its end. @returns its folder. */
+  /** Runs to the end without faults. @returns the folder. */
   async undisturbed(changed: Record<string, object> = {}): Promise<string> {
     const { folder, args } = this.fresh(changed);
     expect((await new RunProcess(folder, args).ended).code).toBe(0);

@@ -1,4 +1,4 @@
-/** Runs a command as a person does: a process, its streams or its terminal, its exit code. */
+/** Starts a command as a process: its streams or its terminal, its exit code. */
 import { join } from "node:path";
 
 export const root = join(import.meta.dir, "..", "..");

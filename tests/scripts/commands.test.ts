@@ -148,7 +148,7 @@ describe("bun run doctor", () => {
     expect([code, state(`port ${taken.port}`)]).toEqual([0, "absent"]);
   });
 
-  test("ends with 1 when something that was asked for is not there", async () => {
+  test("ends with 1 if a configured library is missing", async () => {
     const { code, report, state } = await doctor([], { LIBTENSORFLOW_PATH: "/nowhere/libtensorflow.so" });
     expect([code, report.ok, state("engine tensorflow")]).toEqual([1, false, "broken"]);
   });

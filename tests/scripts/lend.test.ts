@@ -8,7 +8,7 @@ import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 afterAll(removeTemporaryFolders);
 const folder = temporaryFolder();
 const token = join(folder, "token");
-writeFileSync(token, "a-token-that-nobody-guesses\n");
+writeFileSync(token, "a-token-of-this-test\n");
 const at = ["--join", "wss://127.0.0.1:1"];
 
 describe.each(["sampler", "env-server"])("bun run %s", (name) => {

@@ -25,7 +25,7 @@ const files: Record<string, string> = {
     hello: "say hello",
     fall: "fail",
     trip: "fail in a timer",
-    misuse: "refuse what was asked",
+    misuse: "refuse its arguments",
     test: "run tests",
     bench: "run benchmarks",
     check: "run checks",
