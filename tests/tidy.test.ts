@@ -31,14 +31,47 @@ const text = new Map(
 
 const folder = (path: string) => path.split("/")[0]!;
 
+/** The files that a source names, by path from the root. A scan of the text, so type-only imports count too. */
+const filesNamed = (file: string, by: RegExp) =>
+  [...text.get(file)!.matchAll(by)].map(([, to]) => relative(root, join(root, dirname(file), to!)));
+const imported = (file: string) => filesNamed(file, /(?:from|import)\s*\(?\s*"(\.{1,2}\/[^"]+)"/g);
+const workerEntries = (file: string) => filesNamed(file, /new URL\(\s*"(\.{1,2}\/[^"]+)"/g);
+
+/** Files that import one another: strongly connected components of more than one file, by Tarjan's algorithm. */
+function circles(): string[][] {
+  const found: string[][] = [];
+  const index = new Map<string, number>();
+  const low = new Map<string, number>();
+  const stack: string[] = [];
+  function visit(file: string): void {
+    index.set(file, index.size);
+    low.set(file, index.get(file)!);
+    stack.push(file);
+    for (const target of imported(file).filter((target) => text.has(target))) {
+      if (!index.has(target)) visit(target);
+      if (stack.includes(target)) low.set(file, Math.min(low.get(file)!, low.get(target)!));
+    }
+    if (low.get(file) !== index.get(file)) return;
+    const members = stack.splice(stack.indexOf(file));
+    if (members.length > 1) found.push(members);
+  }
+  for (const file of sources) if (!index.has(file)) visit(file);
+  return found;
+}
+
 describe("sources", () => {
   test.each(sources)("%s imports only downwards", (file) => {
-    // A scan of the text, not of the transpiled module: type-only imports and worker entries count too.
-    const targets = [...text.get(file)!.matchAll(/(?:from|import|new URL)\s*\(?\s*"(\.{1,2}\/[^"]+)"/g)].map(([, to]) =>
-      relative(root, join(root, dirname(file), to!)),
-    );
+    const targets = [...imported(file), ...workerEntries(file)];
     const bad = targets.filter((target) => target.includes("/") && !allowed[folder(file)]!.includes(folder(target)));
     expect(bad).toEqual([]);
+  });
+
+  test("none imports itself through others, types included", () => {
+    expect(circles()).toEqual([]);
+  });
+
+  test.each(["actors", "model"])("%s/ has at most six files at its top", (name) => {
+    expect(sources.filter((file) => dirname(file) === name).length).toBeLessThanOrEqual(6);
   });
 
   test("none is longer than 500 lines", () => {
