@@ -7,24 +7,19 @@
  * - A failure is one line on standard error, wrong usage one line for each fault; --verbose adds the stack.
  */
 import { join } from "node:path";
-import { visible } from "../actors/dashboard/client/text.ts";
-import { messageOf } from "../actors/errors.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { COMMANDS } from "./cli/commands.ts";
 import { install } from "./cli/install.ts";
+import { failed, printErrors, runCommand } from "./cli/run-command.ts";
 
 const BUN_NEEDED = "1.4.4";
-
-interface CommandModule {
-  main(args: string[]): Promise<number>;
-}
 
 process.exitCode = await run(process.argv.slice(2));
 
 async function run([name, ...args]: string[]): Promise<number> {
   if (Bun.semver.order(Bun.version, BUN_NEEDED) < 0) {
     const command = `npx -y bun@${BUN_NEEDED} run ${name ?? ""}`;
-    return fail(`Bun ${Bun.version} is too old, ${BUN_NEEDED} is needed; use \`${command}\``, 1);
+    return printErrors(`Bun ${Bun.version} is too old, ${BUN_NEEDED} is needed; use \`${command}\``, 1);
   }
   if (name === undefined || name === "--help" || name === "-h" || name === "help") {
     console.log(overview());
@@ -32,37 +27,27 @@ async function run([name, ...args]: string[]): Promise<number> {
   }
   if (!Object.hasOwn(COMMANDS, name)) {
     const hint = didYouMean(nearest(name, Object.keys(COMMANDS))) || "; `bun run help` lists them";
-    return fail(`no command "${name}"${hint}`, 2);
+    return printErrors(`no command "${name}"${hint}`, 2);
   }
-  const failed = (error: unknown) => {
-    if (args.includes("--verbose")) console.error(visible(Bun.inspect(error)));
-    const usage = error instanceof Error && ["UsageError", "ConfigError"].includes(error.name);
-    return usage ? fail(error.message, 2) : fail(messageOf(error), 1);
-  };
   for (const kind of ["uncaughtException", "unhandledRejection"]) {
-    process.on(kind, (error) => process.exit(failed(error)));
+    process.on(kind, (error) => process.exit(failed(error, args.includes("--verbose"))));
   }
   // A closed terminal (EIO), a closed pipe (EPIPE) or a full disk (ENOSPC) must not end a run that has not saved yet.
   process.stderr.on("error", () => {});
   try {
     // Bun caches which packages it did not find, so after an install the process starts over: same id, same streams.
     if (await install(join(import.meta.dir, ".."))) process.execve!(process.execPath, process.argv, process.env);
-    const command = (await import(`./${name}.ts`)) as CommandModule;
-    return await command.main(args.filter((arg) => arg !== "--verbose"));
   } catch (error) {
-    // Open sockets, timers and workers would keep the process alive.
-    process.exit(failed(error));
+    return failed(error, args.includes("--verbose"));
   }
+  const code = await runCommand(name, args);
+  // Sockets, timers and workers that a failed command left open would keep the process alive.
+  if (code !== 0) process.exit(code);
+  return code;
 }
 
 function overview(): string {
   const width = Math.max(...Object.keys(COMMANDS).map((name) => name.length));
   const rows = Object.entries(COMMANDS).map(([name, summary]) => `  ${name.padEnd(width)}  ${summary}`);
   return ["bun run COMMAND [--help] [--verbose] …", "", ...rows].join("\n");
-}
-
-/** Prints each line of the message as an error. It may quote a model or a server, so control characters are made visible. */
-function fail(message: string, code: number): number {
-  for (const line of message.split("\n")) console.error(visible(`error: ${line}`));
-  return code;
 }

@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import { join } from "node:path";
 import { jsonService } from "../envs/outside/json-service.ts";
 import { describeWhere } from "../needs.ts";
-import { CommandProcess, command, root } from "../scripts/command.ts";
+import { CommandProcess, command, commandHere, root } from "../scripts/command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 import { LONG, RunProcess, Runs } from "./run-process.ts";
 
@@ -16,7 +16,7 @@ const finished = join(place, "finished");
 
 beforeAll(async () => {
   for (const folder of [there, finished]) mkdirSync(folder);
-  const { out } = await command(["config", "--json"]);
+  const { out } = await commandHere(["config", "--json"]);
   writeFileSync(join(finished, "config.json"), out);
   writeFileSync(join(finished, "report.json"), "{}");
 });
@@ -68,14 +68,14 @@ const usage: [string[], string][] = [
 describe("wrong usage", () => {
   test.each(usage)("%p", async (args, message) => {
     const given = args.includes("--run-dir") || args.includes("--resume") ? args : [...args, "--run-dir", wanted];
-    const { code, out, err } = await command(["cluster", ...given]);
+    const { code, out, err } = await commandHere(["cluster", ...given]);
     expect({ code, out, err }).toEqual({ code: 2, out: "", err: `error: ${message}\n` });
     expect(readdirSync(place).sort()).toEqual(["finished", "there"]);
     expect(readdirSync(there)).toEqual([]);
   });
 
   test("a mistyped env: the three nearest, the one that was meant first", async () => {
-    const { code, err } = await command(["cluster", "--env", "FrozenLak", "--run-dir", wanted]);
+    const { code, err } = await commandHere(["cluster", "--env", "FrozenLak", "--run-dir", wanted]);
     const message = /^error: --env FrozenLak: env\.tag: unknown env tag "FrozenLak"; nearest: FrozenLake(, \w+){2}\n$/;
     expect({ code, err }).toEqual({ code: 2, err: expect.stringMatching(message) });
   });
@@ -83,11 +83,11 @@ describe("wrong usage", () => {
   test("a resumed run keeps its config, except for where it can be reached", async () => {
     const folder = join(runs.folder, "unfinished");
     mkdirSync(folder);
-    writeFileSync(join(folder, "config.json"), (await command(["config", "--json"])).out);
-    const { code, err } = await command(["cluster", "--resume", folder, "--updates", "3"]);
+    writeFileSync(join(folder, "config.json"), (await commandHere(["config", "--json"])).out);
+    const { code, err } = await commandHere(["cluster", "--resume", folder, "--updates", "3"]);
     const message = "--updates 3: a resumed run keeps its config, except for metrics.*, transport.* and join.*";
     expect({ code, err }).toEqual({ code: 2, err: `error: ${message}\n` });
-    const open = await command(["cluster", "--resume", folder, "--metrics.host=0.0.0.0"]);
+    const open = await commandHere(["cluster", "--resume", folder, "--metrics.host=0.0.0.0"]);
     expect([open.code, open.err]).toEqual([2, expect.stringContaining("set metrics.token")]);
   });
 });
@@ -96,7 +96,7 @@ describe("impossible", () => {
   test("a port in use", async () => {
     const taken = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response("mine") });
     const { port } = taken;
-    const { code, out, err } = await command(["cluster", `--metrics.port=${port}`, "--run-dir", wanted]);
+    const { code, out, err } = await commandHere(["cluster", `--metrics.port=${port}`, "--run-dir", wanted]);
     await taken.stop(true);
     const message =
       `cannot serve the page on 127.0.0.1:${port}: the port is in use. Stop the other program, or choose ` +
@@ -109,7 +109,7 @@ describe("impossible", () => {
     const folder = join(runs.folder, "spoilt");
     mkdirSync(folder);
     writeFileSync(join(folder, "config.json"), "{");
-    const { code, err } = await command(["cluster", "--resume", folder]);
+    const { code, err } = await commandHere(["cluster", "--resume", folder]);
     expect(code).toBe(1);
     expect(err).toStartWith(`error: cannot use the config of ${folder}, ${join(folder, "config.json")}: SyntaxError`);
     expect(err.trimEnd().split("\n").length).toBe(1);

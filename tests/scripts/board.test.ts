@@ -5,7 +5,7 @@ import { decode } from "fast-png";
 import { envTag } from "../../envs/registry.ts";
 import type { SokobanGame } from "../../envs/sokoban/game.ts";
 import { sokobanPicture } from "../../envs/sokoban/picture.ts";
-import { command } from "./command.ts";
+import { command, commandHere } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
 afterAll(removeTemporaryFolders);
@@ -41,7 +41,7 @@ describe("bun run board", () => {
     [["--seed", "4294967296"], "--seed must be below 4294967296"],
     [["--learner.updates=3"], "a board has no such setting"],
   ])("refuses %j in one line", async (args, message) => {
-    const { code, err } = await command(["board", ...args]);
+    const { code, err } = await commandHere(["board", ...args]);
     expect(code).toBe(2);
     expect(err).toContain(message);
     expect(err.trim().split("\n")).toHaveLength(1);

@@ -1,5 +1,7 @@
 /** Starts a command as a process: its streams or its terminal, its exit code. */
 import { join } from "node:path";
+import { format } from "node:util";
+import { runCommand } from "../../scripts/cli/run-command.ts";
 
 export const root = join(import.meta.dir, "..", "..");
 
@@ -81,6 +83,35 @@ export class CommandProcess {
 /** `bun run ARGS` to its end, in this repository or another folder that has scripts/run.ts. */
 export function command(args: readonly string[], cwd = root, env: Record<string, string> = {}): Promise<Ended> {
   return new CommandProcess(args, { cwd, env }).ended;
+}
+
+/**
+ * `bun run ARGS` in this process, for commands that end soon: help and refusals. Starting a process for each costs most of the time.
+ *
+ * @param env  set while the command runs
+ */
+export async function commandHere(
+  [name, ...args]: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<Ended> {
+  const [log, error, before] = [console.log, console.error, { ...process.env }];
+  let [out, err] = ["", ""];
+  console.log = (...values) => {
+    out += `${format(...values)}\n`;
+  };
+  console.error = (...values) => {
+    err += `${format(...values)}\n`;
+  };
+  Object.assign(process.env, env);
+  try {
+    return { code: await runCommand(name!, args), out, err };
+  } finally {
+    [console.log, console.error] = [log, error];
+    for (const key of Object.keys(env)) {
+      if (before[key] === undefined) delete process.env[key];
+      else process.env[key] = before[key];
+    }
+  }
 }
 
 /** `bun run ARGS` to its end, on a terminal. */

@@ -89,6 +89,9 @@ describe("bun run check", async () => {
         compilerOptions: { strict: true, noEmit: true, types: [] },
         include: ["part.ts"],
       }),
+      "actors/dashboard/client/tsconfig.json":
+        '{ "compilerOptions": { "noEmit": true, "types": [] }, "files": ["page.ts"] }',
+      "actors/dashboard/client/page.ts": "export const page = 1;\n",
       "biome.json": '{\n  "files": { "includes": ["part.ts"] },\n  "formatter": { "indentStyle": "space" }\n}\n',
       "part.ts": "export const part = 1;\n",
       "tests/tidy.test.ts": "import { test } from 'bun:test'; test('tidy', () => {});",
@@ -108,7 +111,7 @@ describe("bun run check", async () => {
     const { code, out, err } = await command(["check"], folder);
     expect({ code, states: states(out), err }).toEqual({
       code: 0,
-      states: ["ok      types", "ok      lint and format", "ok      folders"],
+      states: ["ok      types", "ok      types of the page's scripts", "ok      lint and format", "ok      folders"],
       err: "",
     });
   });
@@ -118,7 +121,7 @@ describe("bun run check", async () => {
     const { code, out, err } = await command(["check"], folder);
     expect({ code, states: states(out), err }).toEqual({
       code: 1,
-      states: ["failed  types", "failed  lint and format", "ok      folders"],
+      states: ["failed  types", "ok      types of the page's scripts", "failed  lint and format", "ok      folders"],
       err: "error: types, lint and format failed, as shown above\n",
     });
     expect(out).toContain("Type 'number' is not assignable to type 'string'");

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type { MetricName } from "../../actors/metrics/metrics.ts";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import { chromiumPath, launch } from "../../bench/chromium.ts";
-import { command } from "./command.ts";
+import { command, commandHere } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
 // A browser takes its time to start beside other tests; each test still ends at once or fails.
@@ -275,7 +275,7 @@ describe("the file", () => {
   });
 
   test("that cannot be written is an error in one line", async () => {
-    const { code, err } = await command(["curves", run, "--out", join(run, "run.sqlite", "x.svg")]);
+    const { code, err } = await commandHere(["curves", run, "--out", join(run, "run.sqlite", "x.svg")]);
     expect(code).toBe(1);
     expect(err).toMatch(/^error: cannot write .*x\.svg: .+\n$/);
   });
@@ -346,7 +346,7 @@ describe("what it refuses, in one line", () => {
     ["a label twice", ["--group", `A=${run}`, "--group", `A=${nine[0]}`, ...out], /two lines would have the label "A"/],
     ["more lines than colors", [...nine, ...out], /cannot draw 9 lines: there are 8 colors; join seeds/],
   ])("%s", async (_, args, message) => {
-    const { code, out, err } = await command(["curves", ...args]);
+    const { code, out, err } = await commandHere(["curves", ...args]);
     const expected = message.source.startsWith("no run") ? 1 : 2;
     expect({ code, out, lines: err.trim().split("\n").length }).toEqual({ code: expected, out: "", lines: 1 });
     expect(err).toMatch(message);

@@ -3,7 +3,7 @@ import { afterAll, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Store } from "../../actors/metrics-sink/store.ts";
-import { command } from "./command.ts";
+import { commandHere } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
 setDefaultTimeout(60_000);
@@ -41,7 +41,7 @@ const trapped = record("trapped", (update) => Math.max(0, 1 - update / 30), {
 const healthy = record("healthy", () => 1);
 
 test("says when a run fell, why, and what would have been done about it", async () => {
-  const { code, out } = await command(["diagnose", trapped, healthy, "--json"]);
+  const { code, out } = await commandHere(["diagnose", trapped, healthy, "--json"]);
   expect(code).toBe(0);
   expect(out).toContain(`${trapped}: collapsed after 40 updates`);
   expect(out).toMatch(/update \d+: warning: in-group reward std is \d\.\d+, at the start \d\.\d+/);
@@ -63,13 +63,13 @@ test("judges a validation over a mix by the env that is solved least, as the run
   });
   const lame = record("lame", () => 1, { validated: validated(0) });
   const sound = record("sound", () => 1, { validated: validated(0.2) });
-  const { out } = await command(["diagnose", lame, sound]);
+  const { out } = await commandHere(["diagnose", lame, sound]);
   expect(out).toMatch(/RAGEN-2 would have stopped it at update \d+: low_validation_success: /);
   expect(out.split(sound)[1]).not.toContain("low_validation_success");
 });
 
 test("tries other thresholds", async () => {
-  const { out } = await command(["diagnose", trapped, "--health.trap.startUpdates=40", "--health.ladder=[]"]);
+  const { out } = await commandHere(["diagnose", trapped, "--health.trap.startUpdates=40", "--health.ladder=[]"]);
   expect(out).toContain(`${trapped}: healthy after 40 updates`);
 });
 
@@ -80,7 +80,7 @@ test.each([
   [[healthy, "--health.trap.patiense=1"], /unknown key health\.trap\.patiense/],
   [[healthy, "--health.trap.patience=0"], /expected number to be >0/],
 ])("%p is refused with exit code 2 and one line", async (args, told) => {
-  const { code, out, err } = await command(["diagnose", ...args]);
+  const { code, out, err } = await commandHere(["diagnose", ...args]);
   expect({ code, out, lines: err.trimEnd().split("\n").length }).toEqual({ code: 2, out: "", lines: 1 });
   expect(err).toMatch(told);
 });

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { playRun, tinyConfig } from "../actors/supervisor/tiny-run.ts";
-import { command, root } from "./command.ts";
+import { command, commandHere } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
 afterAll(removeTemporaryFolders);
@@ -145,7 +145,7 @@ describe("a run's policy", () => {
     const { result: chosen } = await evaluate("--policy", mixed, "--env", "Other", ...asked);
     const { result: same } = await evaluate("--policy", folder, "--env", "BanditTest", ...asked);
     expect(chosen).toEqual({ ...same, policy: mixed });
-    const unclear = await command(["eval", "--policy", mixed, "--env.turnsMax=1"]);
+    const unclear = await commandHere(["eval", "--policy", mixed, "--env.turnsMax=1"]);
     expect([unclear.code, unclear.err]).toEqual([
       2,
       "error: this run plays several envs; choose one of them with --env, or leave env.… out for all: Bandit, Other\n",
@@ -186,13 +186,13 @@ describe("refused with exit code 2 and one line", () => {
     [["--policy", "random", "--env", "FrozenLake", "--env.options.succesRate=1"], /succesRate/],
     [["--polcy", "random"], /did you mean --policy\?/],
   ])("%p", async (args, told) => {
-    const { code, out, err } = await command(["eval", ...args]);
+    const { code, out, err } = await commandHere(["eval", ...args]);
     expect({ code, out, lines: err.trimEnd().split("\n").length }).toEqual({ code: 2, out: "", lines: 1 });
     expect(err).toMatch(told);
   });
 });
 
 test("help names every env", async () => {
-  const { out } = await command(["eval", "--help"], root);
+  const { out } = await commandHere(["eval", "--help"]);
   for (const tag of ["SimpleSokoban", "FrozenLake", "BanditTest", "Countdown"]) expect(out).toContain(tag);
 });

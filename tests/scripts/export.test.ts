@@ -22,7 +22,7 @@ import { builtinDialogue } from "../../model/text/chat.ts";
 import { Tokenizer } from "../../model/text/tokenizer.ts";
 import { farthest } from "../model/farthest.ts";
 import { describeWhere, testWhere } from "../needs.ts";
-import { command } from "./command.ts";
+import { command, commandHere } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
 const python = process.env["BUNRAKU_PYTHON"] ?? null;
@@ -254,7 +254,7 @@ describe("what it refuses", () => {
     [["--policy", builtin, "--to", "hf", "--out", home], /exists; choose another --out/, 1],
     [["--model", join(home, "nothing"), "--to", "hf", "--out", join(home, "x")], /there is no such folder/, 1],
   ])("%p", async (args, message, code) => {
-    const ended = await command(["export", ...args]);
+    const ended = await commandHere(["export", ...args]);
     expect(ended).toMatchObject({ code, out: "" });
     expect(ended.err.trim()).toMatch(message);
     expect(ended.err.trim().split("\n")).toHaveLength(1);

@@ -3,7 +3,7 @@ import { describe, expect, test } from "bun:test";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { COMMANDS } from "../../scripts/cli/commands.ts";
-import { command, root } from "./command.ts";
+import { commandHere, root } from "./command.ts";
 
 const names = Object.keys(COMMANDS);
 
@@ -16,7 +16,7 @@ test("package.json and the files of scripts/ have the commands of the table", as
 
 describe.each(names)("bun run %s", (name) => {
   test("has a page of help, with examples of flags that it has", async () => {
-    const { code, out, err } = await command([name, "--help"]);
+    const { code, out, err } = await commandHere([name, "--help"]);
     expect({ code, err }).toEqual({ code: 0, err: "" });
     const [page, examples] = out.split("\nExamples:\n");
     expect(page).toStartWith(`bun run ${name}: ${COMMANDS[name as keyof typeof COMMANDS]}\n`);
@@ -32,7 +32,7 @@ describe.each(names)("bun run %s", (name) => {
 
   // `test` hands its arguments to bun test.
   test.if(name !== "test")("suggests a flag for a mistyped one", async () => {
-    const { code, err } = await command([name, "--hlep"]);
+    const { code, err } = await commandHere([name, "--hlep"]);
     expect({ code, err }).toEqual({ code: 2, err: `error: ${name} has no flag --hlep; did you mean --help?\n` });
   });
 });

@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { command } from "./command.ts";
+import { commandHere } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
 afterAll(removeTemporaryFolders);
@@ -34,6 +34,6 @@ describe.each(["sampler", "env-server"])("bun run %s", (name) => {
     ],
     [`${name} has no flag --jion; did you mean --join?`, ["--jion", "ws://127.0.0.1:1"], 2],
   ])("%s", async (message, args, code) => {
-    expect(await command([name, ...args])).toEqual({ code, out: "", err: `error: ${message}\n` });
+    expect(await commandHere([name, ...args])).toEqual({ code, out: "", err: `error: ${message}\n` });
   });
 });

@@ -3,19 +3,19 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { RunConfig } from "../../actors/config/config.ts";
-import { command, root } from "./command.ts";
+import { commandHere, root } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
 afterAll(removeTemporaryFolders);
 
 async function config(...args: string[]): Promise<RunConfig> {
-  const { code, out, err } = await command(["config", "--json", ...args]);
+  const { code, out, err } = await commandHere(["config", "--json", ...args]);
   expect([code, err]).toEqual([0, ""]);
   return RunConfig.parse(JSON.parse(out));
 }
 
 const refused = async (...args: string[]) => {
-  const { code, out, err } = await command(["config", ...args]);
+  const { code, out, err } = await commandHere(["config", ...args]);
   return { code, out, lines: err.trim().split("\n") };
 };
 
@@ -96,7 +96,7 @@ describe("what a run is made of", () => {
   test("secrets are not printed", async () => {
     const token = "a-secret-of-a-run";
     for (const form of [["--json"], []]) {
-      const { code, out, err } = await command(["config", ...form, `--metrics.token=${token}`]);
+      const { code, out, err } = await commandHere(["config", ...form, `--metrics.token=${token}`]);
       expect([code, err, out.includes(token)]).toEqual([0, "", false]);
     }
   });
@@ -155,19 +155,19 @@ describe("what was typed wrong is refused in one line, with exit code 2", () => 
 });
 
 test("help shows every flag and an example", async () => {
-  const { code, out } = await command(["config", "--help"]);
+  const { code, out } = await commandHere(["config", "--help"]);
   expect(code).toBe(0);
   for (const part of ["--preset NAME", "--section.key=VALUE", "Examples:", "bun run config"])
     expect(out).toContain(part);
 });
 
 test.each(["config", "metrics"])("what %s says is what its page in docs/ says", async (name) => {
-  const { out } = await command([name, "--markdown"]);
+  const { out } = await commandHere([name, "--markdown"]);
   expect(await Bun.file(join(root, "docs", name === "config" ? "configuration.md" : "metrics.md")).text()).toBe(out);
 });
 
 test("metrics are listed by the beginning of their names", async () => {
-  const { code, out } = await command(["metrics", "validate/", "--json"]);
+  const { code, out } = await commandHere(["metrics", "validate/", "--json"]);
   const rows = JSON.parse(out) as { name: string; unit: string; help: string }[];
   expect([code, rows.every(({ name }) => name.startsWith("validate/"))]).toEqual([0, true]);
   expect(rows[0]).toMatchObject({
@@ -175,6 +175,6 @@ test("metrics are listed by the beginning of their names", async () => {
     unit: "share",
     help: "Share of validation episodes solved.",
   });
-  const none = await command(["metrics", "vaildate/"]);
+  const none = await commandHere(["metrics", "vaildate/"]);
   expect([none.code, none.err]).toEqual([2, "error: no metric begins with vaildate/; `bun run metrics` lists them\n"]);
 });

@@ -5,7 +5,7 @@ import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { firstDifference, weightsDifference } from "../../actors/evaluate/replay.ts";
 import { playRun, tinyConfig } from "../actors/supervisor/tiny-run.ts";
-import { command } from "./command.ts";
+import { command, commandHere } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
 afterAll(removeTemporaryFolders);
@@ -132,7 +132,7 @@ describe("replay", () => {
     expect((await replay("1", join(home, "none"))).err).toStartWith(
       `error: no run in ${join(home, "none")}: there is no config.json`,
     );
-    expect((await command(["replay", "1"])).err).toBe("error: name the run that recorded it: --run RUN\n");
+    expect((await commandHere(["replay", "1"])).err).toBe("error: name the run that recorded it: --run RUN\n");
   });
 });
 
@@ -188,5 +188,5 @@ test("compare: last values, the highest success, and the settings that differ", 
     "learner.learningRate": [config.learner.learningRate, 0.5],
   });
   expect(out).toContain("settings that differ:");
-  expect((await command(["compare", folder])).err).toBe("error: name two or more runs, got 1\n");
+  expect((await commandHere(["compare", folder])).err).toBe("error: name two or more runs, got 1\n");
 });
