@@ -67,6 +67,11 @@ export class Demonstrations {
     return this.#ready.pop()!;
   }
 
+  /** The next demonstrations, in the order of their boards. */
+  take(count: number): Sequence[] {
+    return Array.from({ length: count }, () => this.#play()).flat();
+  }
+
   #play(): readonly Sequence[] {
     const { lessons } = this.#options;
     const lesson = lessons[this.#played++ % lessons.length]!;

@@ -11,6 +11,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { huggingFaceViews, readHuggingFace } from "../../model/checkpoint/hugging-face.ts";
 import { readSafetensors, writeSafetensors } from "../../model/checkpoint/safetensors.ts";
+import type { Sequence } from "../../model/learn/batch.ts";
 import { initialize, type Parameters } from "../../model/policy/parameters.ts";
 import type { ModelConfig } from "../../model/policy/transformer.ts";
 import { sequence } from "../../model/rng.ts";
@@ -74,10 +75,13 @@ export interface WarmStartProgress {
 const REPORT_EVERY = 20;
 const SAMPLE_EVERY = 200;
 
+/** Demonstrations of a stage and an env that are part of the digest. */
+const PREVIEWED = 32;
+
 /** Fills `parameters`. */
 export async function warmStart(context: WarmStartContext): Promise<WarmStartResult> {
   const { config, parameters, trainer, meter } = context;
-  const digest = digestOf(context);
+  const digest = digestOf(context, previews(context));
   const file = join(config.warmStart.cacheDir, `${digest}.safetensors`);
   const known = await readCached(file, context);
   if (known !== null) return { taught: known, cached: true };
@@ -87,7 +91,7 @@ export async function warmStart(context: WarmStartContext): Promise<WarmStartRes
   const { stages } = config.warmStart;
   for (const [index, stage] of stages.entries()) {
     await trainer.resetOptimizer();
-    const boards = { first: WARM_START_FIRST_SEED, count: config.warmStart.boards };
+    const boards = boardsOf(config);
     const stream = new Demonstrations(context.demonstrations, stage, boards, stage.batch, config.seed, stage.name);
     let loss = 0;
     let since = 0;
@@ -143,6 +147,18 @@ async function readCached(file: string, { model, parameters, notice }: WarmStart
   }
 }
 
+/** The first demonstrations of each stage and env, by the present code. */
+function previews({ config, demonstrations }: WarmStartContext): Sequence[] {
+  return config.warmStart.stages.flatMap((stage) =>
+    demonstrations.lessons.flatMap((lesson) => {
+      const options = { ...demonstrations, lessons: [lesson] };
+      return new Demonstrations(options, stage, boardsOf(config), 1, config.seed, "preview").take(PREVIEWED);
+    }),
+  );
+}
+
+const boardsOf = ({ warmStart }: RunConfig) => ({ first: WARM_START_FIRST_SEED, count: warmStart.boards });
+
 /** Linear up to the peak, then linear down to its final fraction. */
 function learningRate(stage: RunConfig["warmStart"]["stages"][number], step: number): number {
   const { learningRate: peak, warmUpSteps, finalFraction, steps } = stage;
@@ -158,8 +174,8 @@ export const limitsOf = ({ microTokensMax }: RunConfig["learner"]) => ({
   widthMultiple: 16,
 });
 
-/** Of all that decides the result. */
-function digestOf({ config, model, engine, demonstrations }: WarmStartContext): string {
+/** Of all that decides the result. @param replies  some demonstrations: they change with the code of the env and its players */
+function digestOf({ config, model, engine, demonstrations }: WarmStartContext, replies: readonly Sequence[]): string {
   const { enabled, boards, stages } = config.warmStart;
   const settings = { enabled, boards, firstSeed: WARM_START_FIRST_SEED, stages };
   const { lessons, context, dialogue } = demonstrations;
@@ -169,10 +185,10 @@ function digestOf({ config, model, engine, demonstrations }: WarmStartContext): 
   // The result includes a validation, and the engine's last digits.
   const { replyTokensMax, contextTokensMax } = config.rollout;
   const measured = [config.validate, replyTokensMax, contextTokensMax, engine];
-  return createHash("sha256")
-    .update(JSON.stringify([...decides, ...measured, config.learner.betas[0], limitsOf(config.learner)]))
-    .digest("hex")
-    .slice(0, 32);
+  const hash = createHash("sha256");
+  hash.update(JSON.stringify([...decides, ...measured, config.learner.betas[0], limitsOf(config.learner)]));
+  for (const { tokens, written } of replies) hash.update(JSON.stringify([[...tokens], [...written]]));
+  return hash.digest("hex").slice(0, 32);
 }
 
 /** Keep the result for other runs. A failure is a warning: this run does not need the file. */

@@ -8,7 +8,9 @@ import { Meter } from "../../../actors/metrics/meter.ts";
 import { lessonsOf } from "../../../actors/play/envs-of-run.ts";
 import { rulesOf } from "../../../actors/play/play-episode.ts";
 import { policyOf } from "../../../actors/policy/policy-of-run.ts";
+import type { Lesson } from "../../../actors/training/demonstrations.ts";
 import { type WarmStartContext, warmStart } from "../../../actors/training/warm-start.ts";
+import type { EnvTag } from "../../../envs/tag.ts";
 import { layParameters } from "../../../model/policy/parameters.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 import { FakeClock } from "../fake-clock.ts";
@@ -173,6 +175,23 @@ describe("a warm start that was made before", () => {
     await warmStart(trainee(configOf()).context);
     const { cached } = await warmStart({ ...trainee(configOf()).context, engine: "compiled, cpu, 4 threads" });
     expect([cached, kept().length]).toEqual([false, 2]);
+  });
+
+  test("is not taken if the code of the demonstrator or of the env differs", async () => {
+    const { context } = trainee(configOf());
+    await warmStart(context);
+    const [{ tag, rules }] = context.demonstrations.lessons as [Lesson];
+    const other = "<think>pull Dragon</think><answer>Dragon</answer>";
+    const changedCode: EnvTag[] = [
+      { ...tag, demonstrator: { reply: () => other } },
+      { ...tag, open: ({ layout, dynamics }) => tag.open({ layout: layout + 1, dynamics }) },
+    ];
+    for (const [i, changed] of changedCode.entries()) {
+      const demonstrations = { ...context.demonstrations, lessons: [{ tag: changed, rules }] };
+      const { cached } = await warmStart(trainee(configOf(), { demonstrations }).context);
+      expect([cached, kept().length]).toEqual([false, i + 2]);
+    }
+    expect((await warmStart(trainee(configOf()).context)).cached).toBe(true);
   });
 
   test("is taken whatever the run does with it", async () => {
