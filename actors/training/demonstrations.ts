@@ -9,6 +9,7 @@ import type { Sequence } from "../../model/learn/batch.ts";
 import { samplesOf } from "../../model/learn/sequences.ts";
 import { sequence, shuffle, type Uniform } from "../../model/rng.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
+import { RunError } from "../errors.ts";
 import { type ContextRules, Transcript } from "../play/transcript.ts";
 
 /** An env, as the policy plays it later. */
@@ -67,7 +68,7 @@ export class Demonstrations {
     return this.#ready.pop()!;
   }
 
-  /** The next demonstrations, in the order of their boards. */
+  /** The next demonstrations, in the order in which they are played. */
   take(count: number): Sequence[] {
     return Array.from({ length: count }, () => this.#play()).flat();
   }
@@ -78,8 +79,30 @@ export class Demonstrations {
     const uniform = this.#uniform;
     const layout = this.#boards.first + Math.floor(uniform() * this.#boards.count);
     const dynamics = Math.floor(uniform() * 2 ** 32);
-    return demonstrate(openLocal(lesson.tag, { layout, dynamics }), lesson, this.#skill, uniform, this.#options);
+    const game = openLocal(lesson.tag, { layout, dynamics });
+    return demonstrate(game, lesson, this.#skill, uniform, this.#options);
   }
+}
+
+/** @throws {RunError} if a reply is longer than a policy's may be: its imitator would never finish an answer */
+export function checkReplyLengths(name: string, demonstrations: readonly Sequence[], replyTokensMax: number): void {
+  const longest = Math.max(0, ...demonstrations.map(longestReply));
+  if (longest <= replyTokensMax) return;
+  throw new RunError(
+    `a policy cannot imitate the demonstrations of ${name}: they have replies of ${longest} tokens, and ` +
+      `rollout.replyTokensMax is ${replyTokensMax}; set it to ${longest} or more`,
+  );
+}
+
+/** Tokens of the longest reply, a run of written positions. */
+function longestReply({ written }: Sequence): number {
+  let longest = 0;
+  let length = 0;
+  for (const [i, position] of written.entries()) {
+    length = i > 0 && position === written[i - 1]! + 1 ? length + 1 : 1;
+    longest = Math.max(longest, length);
+  }
+  return longest;
 }
 
 /**

@@ -21,7 +21,7 @@ import { describeError } from "../errors.ts";
 import type { TrainerMethods } from "../learner/trainer.ts";
 import type { Meter } from "../metrics/meter.ts";
 import type { Remote } from "../process/worker-rpc.ts";
-import { type DemonstrationOptions, Demonstrations } from "./demonstrations.ts";
+import { checkReplyLengths, type DemonstrationOptions, Demonstrations } from "./demonstrations.ts";
 
 /** Increase it whenever a change of the code changes the result of equal settings: it is part of the digest. */
 const RECIPE = 1;
@@ -147,12 +147,15 @@ async function readCached(file: string, { model, parameters, notice }: WarmStart
   }
 }
 
-/** The first demonstrations of each stage and env, by the present code. */
+/** Demonstrations of each stage and env, by the present code. @throws {RunError} if their replies are too long */
 function previews({ config, demonstrations }: WarmStartContext): Sequence[] {
   return config.warmStart.stages.flatMap((stage) =>
     demonstrations.lessons.flatMap((lesson) => {
       const options = { ...demonstrations, lessons: [lesson] };
-      return new Demonstrations(options, stage, boardsOf(config), 1, config.seed, "preview").take(PREVIEWED);
+      const stream = new Demonstrations(options, stage, boardsOf(config), 1, config.seed, "preview");
+      const preview = stream.take(PREVIEWED);
+      checkReplyLengths(lesson.tag.tag, preview, config.rollout.replyTokensMax);
+      return preview;
     }),
   );
 }

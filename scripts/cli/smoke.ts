@@ -25,7 +25,8 @@ export function smokeConfig(config: RunConfig): RunConfig {
       groupSize: Math.min(rollout.groupSize, 2),
       onlineK: 1,
       curriculum: { ...rollout.curriculum, by: "none" },
-      replyTokensMax: Math.min(rollout.replyTokensMax, REPLY_TOKENS),
+      // Shorter replies could not imitate the demonstrations.
+      replyTokensMax: warmStart.enabled ? rollout.replyTokensMax : Math.min(rollout.replyTokensMax, REPLY_TOKENS),
     },
     sampler: { ...sampler, count: Math.min(sampler.count, 1), slots: Math.min(sampler.slots, 4) },
     envServer: { ...envServer, count: Math.min(envServer.count, 1) },

@@ -215,12 +215,12 @@ describe("an unexpected error is one line, and its stack is in the run's log", (
 test(
   "a run whose actor cannot even start says why",
   async () => {
-    const { folder, args } = runs.fresh({ rollout: { replyTokensMax: 2, contextTokensMax: 4 } });
+    const { folder, args } = runs.fresh({ rollout: { replyTokensMax: 11, contextTokensMax: 12 } });
     const { code, err } = await new RunProcess(folder, args).ended;
     expect(code).toBe(1);
     const last = err.trimEnd().split("\n").at(-1)!;
     expect(last).toContain("32 of 32 episodes could not be played");
-    expect(last).toContain("the first prompt leaves no room in rollout.contextTokensMax, 4");
+    expect(last).toContain("the first prompt leaves no room in rollout.contextTokensMax, 12");
   },
   LONG,
 );

@@ -4,6 +4,7 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { RunConfig } from "../../../actors/config/config.ts";
+import { RunError } from "../../../actors/errors.ts";
 import { Meter } from "../../../actors/metrics/meter.ts";
 import { lessonsOf } from "../../../actors/play/envs-of-run.ts";
 import { rulesOf } from "../../../actors/play/play-episode.ts";
@@ -127,6 +128,17 @@ describe("a fresh warm start", () => {
     const first = await from(1);
     expect(new Set(first).size).toBeGreaterThan(1000);
     expect(await from(2)).not.toEqual(first);
+  });
+
+  test("is refused before its first step if a reply of the demonstrator is longer than the policy's may be", async () => {
+    const limited = (replyTokensMax: number) => trainee(configOf({ rollout: { replyTokensMax } }));
+    const { context, calls } = limited(6);
+    const text =
+      "a policy cannot imitate the demonstrations of Bandit: they have replies of 7 tokens, and " +
+      "rollout.replyTokensMax is 6; set it to 7 or more";
+    await expect(warmStart(context)).rejects.toThrow(new RunError(text));
+    expect(calls).toEqual([]);
+    expect((await warmStart(limited(7).context)).cached).toBe(false);
   });
 
   test("that is stopped keeps nothing", async () => {
