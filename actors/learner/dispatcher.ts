@@ -4,6 +4,8 @@
  *
  * - A sampler gets tickets only for a version whose digest it has acknowledged. A sampler that acknowledges another digest is
  *   quarantined: it gets no tickets until it connects again.
+ * - A sampler that was replaced may still have messages under way on its earlier connection: they are ignored, except outcomes,
+ *   which the ticket book judges by their attempt.
  * - An episode is taken once. A second delivery, or one after the lease expired, is answered and ignored.
  * - An invalid trajectory (lengths differ, a value is NaN, its weights were never published) is logged and its ticket reissued.
  */
@@ -128,9 +130,9 @@ export class Dispatcher implements HostHandler {
     this.grant();
   }
 
-  told(_: Peer, message: Tell, who: Hello): void {
+  told(peer: Peer, message: Tell, who: Hello): void {
     const sampler = this.#samplers.get(who.actor);
-    if (sampler === undefined) return;
+    if (sampler?.peer !== peer) return;
     switch (message.type) {
       case "sampler.ready":
         sampler.slots = message.slots;

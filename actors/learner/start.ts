@@ -5,6 +5,7 @@ import { layParameters } from "../../model/policy/parameters.ts";
 import type { ActorContext, ActorKind, Running } from "../actor.ts";
 import type { RunConfig } from "../config/config.ts";
 import { askDeadlineMs } from "../config/rollout.ts";
+import { RunError } from "../errors.ts";
 import type { MetricName } from "../metrics/metrics.ts";
 import { Reporter } from "../metrics-sink/reporter.ts";
 import { lessonsOf } from "../play/envs-of-run.ts";
@@ -141,15 +142,9 @@ export async function startLearner(
   });
   watchProgress(config, context, dispatcher, runLog);
 
-  async function drain(): Promise<void> {
-    const { rows, messages } = await reporter.drain(DRAIN_MS);
-    if (rows + messages === 0) return;
-    log.warning("lost", `${rows} episodes and ${messages} messages could not be stored, and are lost`);
-  }
-
   const running = training.run().then(async (report) => {
     if (report === null) return;
-    await drain();
+    await reporter.drain(DRAIN_MS);
     ports.saveReport(folder, report);
     context.finish("the run is done");
   });
@@ -167,11 +162,17 @@ export async function startLearner(
       training.stop(reason);
       dispatcher.leave();
       await running;
-      await drain();
+      const { rows, messages } = await reporter.drain(DRAIN_MS);
       await listener.close();
       sink.close(reason);
       trainer.stop();
       weights.close();
+      if (messages > 0) log.warning("lost", `${messages} metrics and events could not be stored`);
+      if (rows > 0) {
+        const seconds = DRAIN_MS / 1000;
+        const advice = "Free space on the disk of the run folder before the next run.";
+        throw new RunError(`${rows} episodes are lost: the metrics sink did not store them in ${seconds} s. ${advice}`);
+      }
     },
   };
 }

@@ -14,6 +14,7 @@ export const DEFECTS = [
   "mixes versions",
   "trains on old episodes",
   "loses rows",
+  "stores nothing",
 ] as const;
 export type Defect = (typeof DEFECTS)[number];
 

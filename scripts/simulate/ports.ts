@@ -163,7 +163,7 @@ export const sinkPorts = ({ machine }: SimulatedProcess): MetricsSinkPorts => ({
       url: "",
       store: {
         write(batch) {
-          if (machine.disk.full) throw fullDisk();
+          if (machine.disk.full || machine.defect === "stores nothing") throw fullDisk();
           const episodes = machine.defect === "loses rows" ? batch.episodes.slice(1) : batch.episodes;
           machine.store.write({ ...batch, episodes });
         },

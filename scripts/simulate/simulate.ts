@@ -32,6 +32,8 @@ export interface Simulation {
   readonly defect?: Defect;
   /** Cut samplers and env servers off from all but the supervisor, once, for this time. */
   readonly cutMs?: number;
+  /** envServer.answerMsMax, which sets the deadline of every ask; 1250 if left out. */
+  readonly answerMsMax?: number;
 }
 
 export interface Result {
@@ -53,7 +55,7 @@ export interface Result {
 const HANG_MS = 600_000;
 const EVENTS_MAX = 400_000;
 
-function configOf({ mode, faults, defect }: Simulation, world: World): RunConfig {
+function configOf({ mode, faults, defect, answerMsMax = 1250 }: Simulation, world: World): RunConfig {
   const count = (most: number) => (faults ? 1 + Math.floor(world.uniform() * most) : 1);
   const stalenessMax = defect === "trains on old episodes" ? STALENESS_MAX + 2 : STALENESS_MAX;
   return composeRunConfig([
@@ -63,7 +65,7 @@ function configOf({ mode, faults, defect }: Simulation, world: World): RunConfig
         env: { tag: "FrozenLake", options: { successRate: 0.8 }, turnsMax: 3, actionsMax: 6, actionsPerTurnMax: 3 },
         rollout: { groups: 2, groupSize: 3, leaseMs: 6000, attemptsMax: 50 },
         sampler: { count: count(3), slots: 4 },
-        envServer: { count: count(2), episodesMax: 32, idleMs: 20_000, answerMsMax: 1250 },
+        envServer: { count: count(2), episodesMax: 32, idleMs: 20_000, answerMsMax },
         model: { width: 8, layers: 1, heads: 1, kvHeads: 1, hidden: 8 },
         warmStart: { enabled: false },
         learner: { updates: 5, mode, ...(mode === "async" ? { stalenessMax } : {}), filter: { strategy: "all" } },

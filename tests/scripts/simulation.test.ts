@@ -73,6 +73,31 @@ test(
   LONG,
 );
 
+test.each([
+  ["sync", 8, "rows that the learner stores in its last seconds are not lost"],
+  ["async", 131, "a late message of a killed sampler is not taken for one of its successor"],
+] as const)(
+  "asks with a deadline of 1.2 s, %s seed %i: %s",
+  async (mode, seed) => {
+    const { broken } = await simulate({ seed, faults: true, mode, answerMsMax: 1000 });
+    expect(broken).toBeNull();
+  },
+  LONG,
+);
+
+test(
+  "a run whose episodes cannot be stored fails, and names their number",
+  async () => {
+    const { broken, tail } = await simulate({ seed: 1, faults: false, mode: "sync", defect: "stores nothing" });
+    expect(broken).toBe("the run failed: learner exit code 3");
+    const failure = expect.stringMatching(
+      /learner fails: RunError: [1-9]\d* episodes are lost: the metrics sink did not store them/,
+    );
+    expect(tail).toContainEqual(failure);
+  },
+  LONG,
+);
+
 describe("found is", () => {
   const sought: [Defect, "sync" | "async", RegExp][] = [
     ["trains twice", "sync", /^invariant 3: \S+ is trained on in .*, and was in /],

@@ -149,6 +149,21 @@ describe("tickets", () => {
     expect(await again.finish("e0", 1)).toBe(true);
   });
 
+  test("never go to a sampler for what its earlier connection reports late", async () => {
+    dispatcher.announce(weights(1));
+    const first = await hand("s0").ready(4);
+    const again = await hand("s0").connect();
+    again.peer.tell({ type: "sampler.ready", actor: "s0", slots: 4 });
+    void dispatcher.play(tickets(2));
+    first.load(1);
+    first.peer.tell({ type: "sampler.leaving", actor: "s0", reason: "replaced" });
+    await world.settle();
+    expect([again.granted, acks.version("s0"), dispatcher.samplerCount]).toEqual([[], null, 1]);
+    again.load(1);
+    await world.settle();
+    expect(again.granted).toEqual(["e0/0", "e1/0"]);
+  });
+
   test("are not handed out any more when the run ends", async () => {
     dispatcher.announce(weights(1));
     const one = await hand().ready(4);
