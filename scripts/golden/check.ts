@@ -3,8 +3,10 @@
  * the project's code on its inputs.
  *
  * - `expected` comes from the file and `got` from our code.
- * - Nothing is skipped: a vector that does not run is a failed check, or a throw, which the command counts as a failure.
+ * - Nothing is skipped: a vector that throws is one failed check, and the other vectors of its case still run.
  */
+import { z } from "zod";
+import { messageOf, schemaFaults } from "../../actors/errors.ts";
 
 export interface Check {
   /** Where in the case: "vectors[3] seed 123: observation". */
@@ -17,6 +19,26 @@ export interface Check {
 
 /** By case id ("H1", "X0"). The body is the unchecked case; `file` is the whole file, for shared inputs. */
 export type Checks = Readonly<Record<string, (body: unknown, file: unknown) => Check[]>>;
+
+/** The checks of one vector. A vector that throws is one failed check. */
+export function vectorChecks(name: string, run: () => Check[]): Check[] {
+  try {
+    return run();
+  } catch (error) {
+    const reason = error instanceof z.ZodError ? schemaFaults(error, "vector") : messageOf(error);
+    return [{ name, expected: "a vector that runs", got: reason }];
+  }
+}
+
+/** The checks of each vector of a list; one that does not fit the schema is one failed check. */
+export function eachVector<T>(
+  name: string,
+  vectors: readonly unknown[],
+  schema: z.ZodType<T>,
+  run: (vector: T, index: number) => Check[],
+): Check[] {
+  return vectors.flatMap((raw, i) => vectorChecks(`${name}[${i}]`, () => run(schema.parse(raw), i)));
+}
 
 const TOLERANCE = 1e-5;
 

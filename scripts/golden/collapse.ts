@@ -1,6 +1,6 @@
 /** Golden extra X2: collapse metrics over several calls. */
 import { collapseMetrics, isCollapseStep, type MarginalSpread } from "../../model/health/mutual-information.ts";
-import { type Check, perKey } from "./check.ts";
+import { type Check, perKey, vectorChecks } from "./check.ts";
 
 type Matrix = number[][];
 interface X2 {
@@ -30,16 +30,17 @@ export function collapseChecks(body: unknown): Check[] {
   const columns = [...new Set(group_ids)].sort((a, b) => a - b);
   const own = group_ids.map((id) => columns.indexOf(id));
   let spread: MarginalSpread | null = null;
-  const measured: Check[] = [];
-  for (const [name, expected] of calls) {
-    const factor = Number(/times_([\d_]+)$/.exec(name)?.[1]?.replace("_", ".") ?? 1);
-    const perToken = cross_log_probs_per_token.map((row) => row.map((score) => score * factor));
-    const rule = { epsilon: std_eps, decay: ema_decay };
-    const result = collapseMetrics({ perToken, lengths, own }, spread, rule);
-    spread = result.spread;
-    const named = Object.fromEntries(Object.entries(result.metrics).map(([key, value]) => [PREFIX + key, value]));
-    measured.push(...perKey(`${name}: `, expected, named));
-  }
+  const measured = calls.flatMap(([name, expected]) =>
+    vectorChecks(name, () => {
+      const factor = Number(/times_([\d_]+)$/.exec(name)?.[1]?.replace("_", ".") ?? 1);
+      const perToken = cross_log_probs_per_token.map((row) => row.map((score) => score * factor));
+      const rule = { epsilon: std_eps, decay: ema_decay };
+      const result = collapseMetrics({ perToken, lengths, own }, spread, rule);
+      spread = result.spread;
+      const named = Object.fromEntries(Object.entries(result.metrics).map(([key, value]) => [PREFIX + key, value]));
+      return perKey(`${name}: `, expected, named);
+    }),
+  );
   const steps = Object.fromEntries(
     Object.keys(should_compute).map((step) => [step, isCollapseStep(Number(step), compute_freq ?? COMPUTE_FREQ)]),
   );

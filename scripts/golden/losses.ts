@@ -11,7 +11,7 @@ import { overTokens, type Rows, whiten } from "../../model/learn/advantage/rows.
 import { type Aggregation, tokenWeights } from "../../model/learn/aggregation.ts";
 import { KL_ESTIMATORS, type KlEstimator } from "../../model/learn/kl.ts";
 import { klEstimate, policyLoss, valueLoss } from "../../model/learn/loss.ts";
-import { type Check, perKey } from "./check.ts";
+import { type Check, perKey, vectorChecks } from "./check.ts";
 import { everyColumn, oncePerEpisode, turnsFromRewards } from "./ragen.ts";
 
 const unknown = (name: string): Check => ({ name, expected: "a vector this runner knows", got: "unknown" });
@@ -39,6 +39,8 @@ interface PolicyVectors {
 interface ScoreVectors {
   scores: number[];
   episode_ids?: number[];
+  /** verl's switch: false is Dr.GRPO. */
+  norm_adv_by_std_in_grpo?: boolean;
   advantages?: Matrix;
   advantage_per_row?: number[];
 }
@@ -65,9 +67,22 @@ export function lossChecks(body: unknown): Check[] {
     scores: first(v2, "grpo_episode_dedup") as ScoreVectors | undefined,
   };
   return [
-    ...Object.entries(v1).flatMap(([name, vector]) => lossCheck("all", name, vector, borrowed)),
-    ...Object.entries(v2).flatMap(([name, vector]) => lossCheck("written", name, vector, borrowed)),
+    ...lossVectors(v1).flatMap(([name, vector]) => vectorChecks(name, () => lossCheck("all", name, vector, borrowed))),
+    ...lossVectors(v2).flatMap(([name, vector]) =>
+      vectorChecks(name, () => lossCheck("written", name, vector, borrowed)),
+    ),
   ];
+}
+
+/** Without the notes, which may stand between the vectors and in them. */
+function lossVectors(vectors: Record<string, unknown>): [string, unknown][] {
+  return Object.entries(vectors)
+    .filter(([name]) => name !== "note")
+    .map(([name, vector]) => {
+      if (typeof vector !== "object" || vector === null || Array.isArray(vector)) return [name, vector];
+      const { note: _, ...rest } = vector as Record<string, unknown>;
+      return [name, rest];
+    });
 }
 
 interface Borrowed {
@@ -125,22 +140,26 @@ function tokenChecks(
 
 /** One score per sample, of one group or of a group each (RAGEN v1's unique uid), on a full mask. */
 function scoreChecks(name: string, vector: ScoreVectors): Check[] {
-  const { scores, episode_ids, advantages, advantage_per_row } = vector;
+  const { scores, episode_ids, norm_adv_by_std_in_grpo = true, advantages, advantage_per_row } = vector;
   const width = advantages?.[0]?.length ?? 1;
   const rows: Rows = { width, written: new Uint8Array(scores.length * width).fill(1) };
-  const got = estimate(name, scores, rows, episode_ids ?? [...scores.keys()]);
+  const asked = norm_adv_by_std_in_grpo ? name : `${name}_no_std`;
+  const got = estimate(asked, scores, rows, episode_ids ?? [...scores.keys()]);
   if (got === null) return [unknown(name)];
   return [{ name, expected: advantages ?? advantage_per_row, got: advantages ? unflat(got, width) : Array.from(got) }];
 }
 
 function estimate(name: string, scores: number[], rows: Rows, episodes: number[]): Float32Array | null {
-  // verl divides the reward of a group's only member by 1 + epsilon, and subtracts nothing.
-  if (name.startsWith("grpo_unique_uid"))
+  const isDrGrpo = /dr_?grpo|no_std/.test(name);
+  // For a group's only member verl subtracts nothing, and GRPO divides its reward by 1 + epsilon.
+  if (/^\w*grpo\w*unique_uid/.test(name)) {
+    const divisor = isDrGrpo ? 1 : 1 + 1e-6;
     return overTokens(
       rows,
-      scores.map((score) => score / (1 + 1e-6)),
+      scores.map((score) => score / divisor),
     );
-  if (/^(dr_?grpo|grpo_no_std)/.test(name)) return overTokens(rows, oncePerEpisode(scores, episodes, drGrpo));
+  }
+  if (isDrGrpo) return overTokens(rows, oncePerEpisode(scores, episodes, drGrpo));
   if (name.startsWith("grpo")) return overTokens(rows, oncePerEpisode(scores, episodes, grpo));
   if (name.startsWith("rloo")) return overTokens(rows, oncePerEpisode(scores, episodes, rloo));
   if (name.startsWith("rf++_baseline")) {

@@ -8,7 +8,7 @@
 import type { EnvTag } from "../../envs/tag.ts";
 import type { Message } from "../../envs/text/prompt.ts";
 import { normalizeRewards } from "../../model/learn/reward.ts";
-import type { Check } from "./check.ts";
+import { type Check, vectorChecks } from "./check.ts";
 import { actionsIn, chatml, tagOf } from "./envs/prompts.ts";
 
 interface Placed {
@@ -73,7 +73,7 @@ export function maskChecks(body: unknown, file: unknown): Check[] {
     ...Object.entries(v1.metrics).map(([name, expected]) => ({ name, expected, got: metrics[name] })),
     ...Object.entries(v1)
       .filter(([name]) => name.startsWith("use_turn_scores="))
-      .flatMap(([name, expected]) => placedChecks(name, expected as Placed)),
+      .flatMap(([name, expected]) => vectorChecks(name, () => placedChecks(name, expected as Placed))),
   ];
 
   function placedChecks(name: string, expected: Placed): Check[] {

@@ -9,10 +9,14 @@ import { carvingSteps, generateBoard } from "../../../envs/sokoban/generate.ts";
 import { renderGrid } from "../../../envs/sokoban/render.ts";
 import { type Board, boardOf, PLAYER } from "../../../envs/sokoban/rules.ts";
 import { shortestPath } from "../../../envs/sokoban/solve.ts";
-import type { Check } from "../check.ts";
+import { type Check, eachVector } from "../check.ts";
 
 const Matrix = z.array(z.array(z.number()));
 const Seed = z.uint32();
+
+const Vectors = z.array(z.unknown());
+/** Symbols by cell code, "0" to "6"; a code that is absent keeps its symbol. A list has them in the order of the codes. */
+const Lookup = z.union([z.record(z.string(), z.string()), z.array(z.string())]);
 
 const Kwargs = z.strictObject({
   dim_x: z.number(),
@@ -20,42 +24,50 @@ const Kwargs = z.strictObject({
   num_boxes: z.number(),
   max_steps: z.number().optional(),
   search_depth: z.number().optional(),
-  /** By cell code, "0" to "6". */
-  grid_lookup: z.record(z.string(), z.string()).optional(),
+  grid_lookup: Lookup.optional(),
   /** The legend, which boards do not show. */
   grid_vocab: z.record(z.string(), z.string()).optional(),
 });
 
+function symbols(lookup: z.infer<typeof Lookup> | undefined, defaults: readonly string[]): string[] {
+  const given = Object.fromEntries(Object.entries(lookup ?? {}));
+  const unknown = Object.keys(given).filter((code) => defaults[Number(code)] === undefined);
+  if (unknown.length > 0)
+    throw new Error(`grid_lookup has no cell code ${unknown[0]}; expected 0 to ${defaults.length - 1}`);
+  return defaults.map((symbol, code) => given[code] ?? symbol);
+}
+
 function configOf(kwargs: z.infer<typeof Kwargs>): SokobanConfig {
   const { dim_x, dim_y, num_boxes, max_steps, search_depth, grid_lookup } = kwargs;
-  const given = {
+  return sokobanConfig(grid_lookup, {
     dimRoom: [dim_x, dim_y],
     numBoxes: num_boxes,
     maxSteps: max_steps,
     searchDepth: search_depth,
-    gridLookup: grid_lookup && Object.keys(grid_lookup).map((_, code) => grid_lookup[code]),
-  };
-  return SokobanConfig.parse(Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)));
+  });
 }
 
-const H1 = z.object({
-  vectors: z.array(
-    z.object({
-      kwargs: Kwargs,
-      seed: Seed,
-      hash_reseed_used: z.boolean(),
-      observation: z.string(),
-      room_fixed: Matrix,
-      room_state: Matrix,
-      player: z.array(z.number()),
-      bfs_shortest_actions: z.array(z.number()),
-      num_gen_steps: z.number(),
-    }),
-  ),
+function sokobanConfig(lookup: z.infer<typeof Lookup> | undefined, options: Record<string, unknown>): SokobanConfig {
+  const given = Object.entries(options).filter(([, value]) => value !== undefined);
+  const config = SokobanConfig.parse(Object.fromEntries(given));
+  return { ...config, gridLookup: symbols(lookup, config.gridLookup) };
+}
+
+const SeededBoard = z.object({
+  kwargs: Kwargs,
+  seed: Seed,
+  hash_reseed_used: z.boolean(),
+  observation: z.string(),
+  room_fixed: Matrix,
+  room_state: Matrix,
+  player: z.array(z.number()),
+  bfs_shortest_actions: z.array(z.number()),
+  num_gen_steps: z.number(),
 });
+const H1 = z.object({ vectors: Vectors });
 
 export function seededBoards(body: unknown): Check[] {
-  return H1.parse(body).vectors.flatMap((vector, i) => {
+  return eachVector("vectors", H1.parse(body).vectors, SeededBoard, (vector, i) => {
     const config = configOf(vector.kwargs);
     const { board, reseeds } = generateBoard(config, vector.seed);
     const at = (what: string) => `vectors[${i}] seed ${vector.seed}: ${what}`;
@@ -77,59 +89,58 @@ function matrix(board: Board, cells: Uint8Array): number[][] {
 }
 
 const Layers = z.object({ room_fixed: Matrix, room_state: Matrix });
-const H2 = z.object({
-  vectors: z.array(
-    Layers.extend({
-      name: z.string(),
-      num_boxes: z.number(),
-      max_steps: z.number(),
-      initial: z.string(),
-      trace: z.array(
-        z.object({
-          action: z.number(),
-          observation: z.string(),
-          reward: z.number(),
-          done: z.boolean(),
-          action_is_effective: z.boolean(),
-          action_is_valid: z.boolean(),
-          success: z.boolean(),
-        }),
-      ),
+const PlayedBoard = Layers.extend({
+  name: z.string(),
+  num_boxes: z.number(),
+  max_steps: z.number(),
+  grid_lookup: Lookup.optional(),
+  initial: z.string(),
+  trace: z.array(
+    z.object({
+      action: z.number(),
+      observation: z.string(),
+      reward: z.number(),
+      done: z.boolean(),
+      action_is_effective: z.boolean(),
+      action_is_valid: z.boolean(),
+      success: z.boolean(),
     }),
   ),
-  coordinate_render_v2: z.array(
-    Layers.partial().extend({ seed: Seed.optional(), observation_format: z.string(), observation: z.string() }),
-  ),
 });
+const Render = Layers.partial().extend({
+  seed: Seed.optional(),
+  observation_format: z.string(),
+  grid_lookup: Lookup.optional(),
+  observation: z.string(),
+});
+const H2 = z.object({ vectors: Vectors, coordinate_render_v2: Vectors });
 
 export function sokobanDynamics(body: unknown): Check[] {
-  const { vectors, coordinate_render_v2: renders } = H2.parse(body);
-  const played = vectors.flatMap((vector) => {
-    const config = SokobanConfig.parse({ numBoxes: vector.num_boxes, maxSteps: vector.max_steps });
-    const game = new SokobanGame(boardOf(vector.room_fixed, vector.room_state), config);
-    const opening: Check = { name: `${vector.name}: initial`, expected: vector.initial, got: game.render() };
-    return [
-      opening,
-      ...vector.trace.map(({ action, ...expected }, i) => {
-        const effect = game.act(action - 1);
-        return {
-          name: `${vector.name}: action ${i + 1}`,
-          expected,
-          got: { ...seen(effect), observation: game.render() },
-        };
-      }),
-    ];
-  });
+  const { vectors, coordinate_render_v2 } = H2.parse(body);
   return [
-    ...played,
-    ...renders.map((render, i) => {
-      const config = SokobanConfig.parse({ numBoxes: 1, observationFormat: render.observation_format });
+    ...eachVector("vectors", vectors, PlayedBoard, playedBoard),
+    ...eachVector("coordinate_render_v2", coordinate_render_v2, Render, (render, i) => {
+      const config = sokobanConfig(render.grid_lookup, { numBoxes: 1, observationFormat: render.observation_format });
       const board =
         render.seed === undefined
           ? boardOf(render.room_fixed ?? [], render.room_state ?? [])
           : generateBoard(config, render.seed).board;
       const got = new SokobanGame(board, config).render();
-      return { name: `coordinate_render_v2[${i}]`, expected: render.observation, got };
+      return [{ name: `coordinate_render_v2[${i}]`, expected: render.observation, got }];
+    }),
+  ];
+}
+
+function playedBoard(vector: z.infer<typeof PlayedBoard>): Check[] {
+  const config = sokobanConfig(vector.grid_lookup, { numBoxes: vector.num_boxes, maxSteps: vector.max_steps });
+  const game = new SokobanGame(boardOf(vector.room_fixed, vector.room_state), config);
+  const opening: Check = { name: `${vector.name}: initial`, expected: vector.initial, got: game.render() };
+  return [
+    opening,
+    ...vector.trace.map(({ action, ...expected }, i) => {
+      const effect = game.act(action - 1);
+      const got = { ...seen(effect), observation: game.render() };
+      return { name: `${vector.name}: action ${i + 1}`, expected, got };
     }),
   ];
 }
@@ -152,6 +163,7 @@ const LakeVector = z.object({
   /** A number, or a fraction in text. */
   success_rate: z.union([z.number(), z.string()]),
   observation_format: z.string().default("grid"),
+  grid_lookup: Lookup.optional(),
   seed: Seed,
   desc: z.array(z.string()),
   observation: z.string(),
@@ -168,33 +180,39 @@ const LakeVector = z.object({
     }),
   ),
 });
-const H3 = z.object({ vectors_v1: z.array(LakeVector), vectors_v2: z.array(LakeVector) });
+const H3 = z.object({ vectors_v1: Vectors, vectors_v2: Vectors });
 
 export function frozenLakes(body: unknown): Check[] {
   const { vectors_v1, vectors_v2 } = H3.parse(body);
-  return [...vectors_v1, ...vectors_v2].flatMap((vector) => {
-    const config = FrozenLakeConfig.parse({
-      size: vector.size,
-      p: vector.p,
-      isSlippery: vector.is_slippery,
-      successRate: fraction(vector.success_rate),
-      observationFormat: vector.observation_format,
-      sharedStream: true,
-    });
-    const game = FrozenLakeGame.open(config, { layout: vector.seed, dynamics: vector.seed });
-    const place = () => [Math.floor(game.player / vector.size), game.player % vector.size];
-    const at = (what: string) => `p ${vector.p} seed ${vector.seed}: ${what}`;
-    return [
-      { name: at("desc"), expected: vector.desc, got: describe(game.lake) },
-      { name: at("observation"), expected: vector.observation, got: game.render() },
-      { name: at("player"), expected: vector.player, got: place() },
-      ...vector.trace.map(({ action, ...expected }, i) => {
-        const { action_is_valid: _, ...effect } = seen(game.act(action - 1));
-        const got = { ...effect, observation: game.render(), player: place() };
-        return { name: at(`step ${i + 1}`), expected, got };
-      }),
-    ];
+  return [
+    ...eachVector("vectors_v1", vectors_v1, LakeVector, lakeChecks),
+    ...eachVector("vectors_v2", vectors_v2, LakeVector, lakeChecks),
+  ];
+}
+
+function lakeChecks(vector: z.infer<typeof LakeVector>): Check[] {
+  const given = FrozenLakeConfig.parse({
+    size: vector.size,
+    p: vector.p,
+    isSlippery: vector.is_slippery,
+    successRate: fraction(vector.success_rate),
+    observationFormat: vector.observation_format,
+    sharedStream: true,
   });
+  const config = { ...given, gridLookup: symbols(vector.grid_lookup, given.gridLookup) };
+  const game = FrozenLakeGame.open(config, { layout: vector.seed, dynamics: vector.seed });
+  const place = () => [Math.floor(game.player / vector.size), game.player % vector.size];
+  const at = (what: string) => `p ${vector.p} seed ${vector.seed}: ${what}`;
+  return [
+    { name: at("desc"), expected: vector.desc, got: describe(game.lake) },
+    { name: at("observation"), expected: vector.observation, got: game.render() },
+    { name: at("player"), expected: vector.player, got: place() },
+    ...vector.trace.map(({ action, ...expected }, i) => {
+      const { action_is_valid: _, ...effect } = seen(game.act(action - 1));
+      const got = { ...effect, observation: game.render(), player: place() };
+      return { name: at(`step ${i + 1}`), expected, got };
+    }),
+  ];
 }
 
 function fraction(text: number | string): number {

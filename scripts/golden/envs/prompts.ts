@@ -11,48 +11,40 @@ import { alfworldMemory } from "../../../envs/text/alfworld-memory.ts";
 import { parseReply } from "../../../envs/text/answer.ts";
 import { type AnsweredTurn, type ContextMode, contextMessages, type History } from "../../../envs/text/context.ts";
 import { firstPrompt, type Message } from "../../../envs/text/prompt.ts";
-import type { Check } from "../check.ts";
+import { type Check, eachVector } from "../check.ts";
 
 const Dialogue = z.array(z.object({ role: z.enum(["system", "user", "assistant"]), content: z.string() }));
 type Dialogue = z.infer<typeof Dialogue>;
 type RagenLayout = "ragen-v1" | "ragen-v2";
 
-const H6 = z.object({
-  v1: z.array(
-    z.object({
-      name: z.string(),
-      overrides: z.strictObject({ "agent_proxy.enable_think": z.boolean().optional() }),
-      prepare_for_update: z.boolean(),
-      messages: z.array(Dialogue),
-      texts_tail: z.array(z.string()).default([]),
-    }),
-  ),
-  v2: z.array(z.object({ name: z.string(), messages: z.array(Dialogue), text_tail: z.array(z.string()).default([]) })),
-  v2_system_prompts_by_tag: z.record(z.string(), z.string()),
+/** RAGEN's own keys; a key that is not here is refused. */
+const Overrides = z.strictObject({
+  "agent_proxy.enable_think": z.boolean().default(true),
+  "agent_proxy.max_context_window": z.int().default(-1),
 });
+const EntryV1 = z.object({
+  name: z.string(),
+  overrides: Overrides.prefault({}),
+  prepare_for_update: z.boolean(),
+  messages: z.array(Dialogue),
+  texts_tail: z.array(z.string()).default([]),
+});
+type EntryV1 = z.infer<typeof EntryV1>;
+const EntryV2 = z.object({
+  name: z.string(),
+  overrides: Overrides.prefault({}),
+  messages: z.array(Dialogue),
+  text_tail: z.array(z.string()).default([]),
+});
+type EntryV2 = z.infer<typeof EntryV2>;
+const Vectors = z.array(z.unknown());
+const H6 = z.object({ v1: Vectors, v2: Vectors, v2_system_prompts_by_tag: z.record(z.string(), z.string()) });
 
 export function prompts(body: unknown): Check[] {
   const { v1, v2, v2_system_prompts_by_tag } = H6.parse(body);
   return [
-    ...v1.flatMap((entry) => {
-      const think = entry.overrides["agent_proxy.enable_think"] ?? true;
-      const shape = { layout: "ragen-v1", mode: "full", window: -1, think, update: entry.prepare_for_update } as const;
-      return entry.messages.flatMap((expected, i) =>
-        dialogueChecks(`v1 ${entry.name}[${i}]`, expected, expected, shape, entry.texts_tail[i]),
-      );
-    }),
-    ...v2.flatMap((entry) => {
-      const { mode, window, update } = contextOf(entry.name);
-      // The whole dialogue has the history of a shortened one.
-      const whole = v2.find(({ name }) => name === `full/${update ? "update" : "generation"}`);
-      const shape = { layout: "ragen-v2", mode, window, think: true, update } as const;
-      return entry.messages.flatMap((expected, i) => {
-        const source = whole?.messages[i];
-        if (source === undefined)
-          throw new Error(`${entry.name}[${i}] needs the history of the full dialogue, which the file lacks`);
-        return dialogueChecks(`v2 ${entry.name}[${i}]`, expected, source, shape, entry.text_tail[i]);
-      });
-    }),
+    ...eachVector("v1", v1, EntryV1, (entry) => entryV1(entry, readable(v1, EntryV1))),
+    ...eachVector("v2", v2, EntryV2, (entry) => entryV2(entry, readable(v2, EntryV2))),
     ...Object.entries(v2_system_prompts_by_tag).map(([name, expected]) => ({
       name: `v2 system prompt of ${name}`,
       expected,
@@ -60,6 +52,53 @@ export function prompts(body: unknown): Check[] {
     })),
   ];
 }
+
+/** The vectors that fit the schema; the others fail on their own. */
+function readable<T>(vectors: readonly unknown[], schema: z.ZodType<T>): T[] {
+  return vectors.flatMap((raw) => {
+    const { success, data } = schema.safeParse(raw);
+    return success ? [data] : [];
+  });
+}
+
+/** A limited context keeps the last turns; the dialogue without a limit has the history. */
+function entryV1(entry: EntryV1, all: readonly EntryV1[]): Check[] {
+  const { name, prepare_for_update: update } = entry;
+  const { "agent_proxy.enable_think": think, "agent_proxy.max_context_window": given } = entry.overrides;
+  // RAGEN v1 ignores a window that is not positive.
+  const window = given > 0 ? given : -1;
+  const shape = { layout: "ragen-v1", mode: "limited_multi_turn", window, think, update } as const;
+  const whole = window === -1 ? entry : all.find((other) => isWholeOf(other, entry));
+  return entry.messages.flatMap((expected, i) => {
+    const source = whole?.messages[i];
+    if (source === undefined) throw new Error(needsWhole(name, i));
+    return dialogueChecks(`v1 ${name}[${i}]`, expected, source, shape, entry.texts_tail[i]);
+  });
+}
+
+function isWholeOf(other: EntryV1, entry: EntryV1): boolean {
+  return (
+    other.overrides["agent_proxy.max_context_window"] <= 0 &&
+    other.overrides["agent_proxy.enable_think"] === entry.overrides["agent_proxy.enable_think"] &&
+    other.prepare_for_update === entry.prepare_for_update
+  );
+}
+
+function entryV2({ name, overrides, messages, text_tail }: EntryV2, all: readonly EntryV2[]): Check[] {
+  const { mode, window: named, update } = contextOf(name);
+  const { "agent_proxy.enable_think": think, "agent_proxy.max_context_window": given } = overrides;
+  const window = named === -1 ? given : named;
+  const whole = all.find((other) => other.name === `full/${update ? "update" : "generation"}`);
+  const shape = { layout: "ragen-v2", mode, window, think, update } as const;
+  return messages.flatMap((expected, i) => {
+    const source = whole?.messages[i];
+    if (source === undefined) throw new Error(needsWhole(name, i));
+    return dialogueChecks(`v2 ${name}[${i}]`, expected, source, shape, text_tail[i]);
+  });
+}
+
+const needsWhole = (name: string, index: number) =>
+  `${name}[${index}] needs the history of the full dialogue, which the file lacks`;
 
 const systemPrompt = (tag: EnvTag) => firstPrompt(tag, "ragen-v2", "", tag.actionsMax, { compat: true })[0]?.content;
 

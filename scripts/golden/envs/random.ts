@@ -10,13 +10,14 @@ import { SokobanConfig } from "../../../envs/sokoban/config.ts";
 import { generateBoard } from "../../../envs/sokoban/generate.ts";
 import { shortestPath } from "../../../envs/sokoban/solve.ts";
 import type { EnvTag } from "../../../envs/tag.ts";
-import type { Check } from "../check.ts";
+import { type Check, vectorChecks } from "../check.ts";
 
 /** RAGEN's first layout seeds of training and of validation. */
 const TRAIN_SEED = 10_000;
 const VALIDATION_SEED = 123;
 
-const X0 = z.record(z.string(), z.array(z.unknown()));
+const Drawn = z.array(z.unknown());
+const X0 = z.record(z.string(), z.unknown());
 const times = <T>(count: number, draw: () => T): T[] => Array.from({ length: count }, draw);
 const range = (count: number) => Array.from({ length: count }, (_, i) => i);
 
@@ -63,19 +64,23 @@ export function streams(body: unknown): Check[] {
   const vectors = X0.parse(body);
   const seeded = Object.keys(vectors).map((key) => /_seed(\d+)$/.exec(key)?.[1]);
   const seed = Number(seeded.find((text) => text !== undefined) ?? VALIDATION_SEED);
-  return Object.entries(vectors).map(([key, expected]) => {
-    for (const [form, draw] of STREAMS) {
-      const match = form.exec(key);
-      if (match !== null)
-        return { name: key, expected, got: draw(match.slice(1).map(Number), expected.length, seed, key) };
-    }
-    throw new Error(`cannot read what ${key} draws`);
-  });
+  return Object.entries(vectors).flatMap(([key, expected]) =>
+    vectorChecks(key, () => [streamCheck(key, Drawn.parse(expected), seed)]),
+  );
+}
+
+function streamCheck(key: string, expected: unknown[], seed: number): Check {
+  for (const [form, draw] of STREAMS) {
+    const match = form.exec(key);
+    if (match !== null)
+      return { name: key, expected, got: draw(match.slice(1).map(Number), expected.length, seed, key) };
+  }
+  throw new Error(`cannot read what ${key} draws`);
 }
 
 const Budgets = z.record(z.string(), z.number());
 const X1 = z.strictObject({
-  note: z.string(),
+  note: z.string().optional(),
   sokoban_simple_bfs_length_histogram: Budgets,
   random_success_by_action_budget: z.record(z.string(), Budgets),
   frozenlake_optimal_success_10_actions: Budgets,
@@ -97,24 +102,30 @@ export function statistics(body: unknown): Check[] {
       expected: expected.sokoban_simple_bfs_length_histogram,
       got: lengthHistogram(),
     },
-    ...Object.entries(random).flatMap(([name, budgets]) => randomBudgets(name, budgets)),
-    ...Object.entries(expected.frozenlake_optimal_success_10_actions).map(([name, value]) => {
-      const { p, rate } = iceOf(name);
-      const got = lakeMean(p, (lake) => planLake(lake, { isSlippery: true, successRate: rate }).value(10, lake.start));
-      return { name: `frozenlake_optimal ${name}`, expected: value, got, tolerance: ROUNDED };
-    }),
+    ...Object.entries(random).flatMap(([name, budgets]) =>
+      vectorChecks(`random ${name}`, () => randomBudgets(name, budgets)),
+    ),
+    ...Object.entries(expected.frozenlake_optimal_success_10_actions).flatMap(([name, value]) =>
+      vectorChecks(`frozenlake_optimal ${name}`, () => [optimalCheck(name, value)]),
+    ),
     {
       name: "frozenlake_v2_random_10",
       expected: expected.frozenlake_v2_random_10,
       got: lakeMean(0.9, (lake) => randomSuccess(lake, { isSlippery: true, successRate: 0.8 }, 10)),
       tolerance: ROUNDED,
     },
-    ...Object.entries(expected.hash_reseed_counts).map(([name, value]) => ({
-      name: `hash_reseed_counts ${name}`,
-      expected: value,
-      got: reseedCount(name),
-    })),
+    ...Object.entries(expected.hash_reseed_counts).flatMap(([name, value]) =>
+      vectorChecks(`hash_reseed_counts ${name}`, () => [
+        { name: `hash_reseed_counts ${name}`, expected: value, got: reseedCount(name) },
+      ]),
+    ),
   ];
+}
+
+function optimalCheck(name: string, expected: number): Check {
+  const { p, rate } = iceOf(name);
+  const got = lakeMean(p, (lake) => planLake(lake, { isSlippery: true, successRate: rate }).value(10, lake.start));
+  return { name: `frozenlake_optimal ${name}`, expected, got, tolerance: ROUNDED };
 }
 
 function lengthHistogram(): Record<string, number> {
