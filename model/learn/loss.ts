@@ -106,12 +106,13 @@ export interface ValueTensors {
 }
 
 /**
- * `max((v - R)^2, (v_old + clip(v - v_old, -c, c) - R)^2) / 2` per token.
+ * `max((v - R)^2, (clip(v, v_old - c, v_old + c) - R)^2) / 2` per token.
  *
  * Source: PPO's clipped value loss; RAGEN's c is 0.5.
  */
 export function valueLoss({ values, oldValues, returns, weights, shares }: ValueTensors, clip: number) {
-  const clipped = tf.add(oldValues, tf.clipByValue(tf.sub(values, oldValues), -clip, clip));
+  // Bounds around v_old keep a value within them exact; v_old + clip(v - v_old) rounds it, and then counts it as clipped.
+  const clipped = tf.maximum(tf.minimum(values, tf.add(oldValues, clip)), tf.sub(oldValues, clip));
   const free = tf.square(tf.sub(values, returns));
   const bounded = tf.square(tf.sub(clipped, returns));
   return {

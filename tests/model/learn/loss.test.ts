@@ -204,6 +204,29 @@ describe("valueLoss", () => {
     expect(value(clipShare)).toBeCloseTo(1 / 3, 6);
   });
 
+  test("counts no token as clipped whose value moved by less than the clip", () => {
+    const token = fc.tuple(
+      fc.float({ min: -10, max: 10, noNaN: true }),
+      fc.double({ min: -0.49, max: 0.49, noNaN: true }),
+    );
+    fc.assert(
+      fc.property(fc.array(token, { minLength: 20, maxLength: 40 }), (tokens) => {
+        tf.tidy(() => {
+          const old = tokens.map(([before]) => before);
+          const { clipShare } = valueLoss(
+            tensors(
+              rows(tokens.map(([before, move]) => before + move)),
+              old,
+              old.map((before, i) => before + (i % 2 === 0 ? 3 : -3)),
+            ),
+            0.5,
+          );
+          expect(value(clipShare)).toBe(0);
+        });
+      }),
+    );
+  });
+
   test("its gradient equals float64 finite differences", () => {
     const triple = fc.tuple(hundredths(3), hundredths(3), hundredths(3));
     fc.assert(
