@@ -33,12 +33,13 @@ export function noisyReply(
   plan: () => Plan | null,
 ): string {
   const planned = uniform() < skill.babble ? null : plan();
-  if (planned === null) return babble(game, Math.min(babbleMax, actionsLeft), uniform);
+  if (planned === null) return formatRandom(game, randomActions(game, Math.min(babbleMax, actionsLeft), uniform));
   const actions = planned.actions.map((action) => (uniform() < skill.noise ? randomAction(game, uniform) : action));
   return formatReply(game, planned.thought, actions);
 }
 
-function babble(game: DiscreteGame, lengthMax: number, uniform: Uniform): string {
+/** 1 to `lengthMax` uniformly random actions, at most five. */
+export function randomActions(game: DiscreteGame, lengthMax: number, uniform: Uniform): number[] {
   const weights = BABBLE_LENGTHS.slice(0, Math.max(1, lengthMax));
   let drawn = uniform() * weights.reduce((sum, weight) => sum + weight, 0);
   let length = 1;
@@ -47,9 +48,12 @@ function babble(game: DiscreteGame, lengthMax: number, uniform: Uniform): string
     if (drawn < 0) break;
     length++;
   }
-  const actions = Array.from({ length }, () => randomAction(game, uniform));
-  return formatReply(game, `try ${game.actions[actions[0]!]}`, actions);
+  return Array.from({ length }, () => randomAction(game, uniform));
 }
+
+/** The reply of a random turn. Its thought names the first action. */
+export const formatRandom = (game: DiscreteGame, actions: readonly number[]): string =>
+  formatReply(game, `try ${game.actions[actions[0]!]}`, actions);
 
 export function formatReply(game: DiscreteGame, thought: string, actions: readonly number[]): string {
   const names = actions.map((action) => game.actions[action]!);

@@ -29,8 +29,8 @@ export const ModelConfig = z.strictObject({
 
 const WarmStartStage = z.strictObject({
   name: z.string().min(1).describe("Shown in progress and reports"),
-  babble: z.number().min(0).max(1).describe("Share of the demonstrator's turns that are random"),
-  noise: z.number().min(0).max(1).describe("Share of random actions in the demonstrator's other turns"),
+  babble: z.number().min(0).max(1).default(0).describe("Share of the demonstrator's turns that are random"),
+  noise: z.number().min(0).max(1).default(0).describe("Share of random actions in the demonstrator's other turns"),
   steps: z.int().positive().describe("Optimizer steps"),
   batch: z.int().positive().default(32).describe("Demonstrations per step"),
   learningRate: z.number().positive().describe("Peak step size of AdamW"),
@@ -47,7 +47,18 @@ export const WarmStartConfig = z.strictObject({
   enabled: z
     .boolean()
     .default(true)
-    .describe("Imitates a scripted player before reinforcement; false: starts from random or pretrained weights"),
+    .describe("Imitates demonstrations before reinforcement; false: starts from random or pretrained weights"),
+  imitate: z
+    .enum(["demonstrator", "random-play"])
+    .default("demonstrator")
+    .describe(
+      "Who plays the demonstrations: the env's scripted demonstrator; or random-play, the best of bestOf episodes",
+    ),
+  bestOf: z
+    .int()
+    .positive()
+    .default(48)
+    .describe("Random episodes on a board; the one with the highest reward is imitated if it won, or if bestOf is 1"),
   boards: z.int().positive().default(10_000).describe("Boards of the demonstrations"),
   stages: z
     .array(WarmStartStage)
@@ -75,7 +86,7 @@ export const WarmStartConfig = z.strictObject({
       },
     ])
     .describe(
-      "Stages in order: one learns to play, one lowers success to about a random player's. Items: {name, babble, noise, steps, batch, learningRate, finalFraction, warmUpSteps}",
+      "Stages in order: one learns to play, one lowers success to about a random player's. Items: {name, babble, noise, steps, batch, learningRate, finalFraction, warmUpSteps}; babble and noise are the demonstrator's",
     ),
   cacheDir: z
     .string()

@@ -49,12 +49,16 @@ function* envRules(config: RunConfig): Generator<Fault> {
 
 function* envFaults({ prompt, warmStart }: RunConfig, env: PlayedEnv, at: string): Generator<Fault> {
   try {
-    const { demonstrator } = envTag(env.tag, env.options, prompt.compat !== "strict");
-    if (demonstrator !== null || !warmStart.enabled) return;
-    yield {
-      path: "warmStart.enabled",
-      text: `${env.tag} has no scripted player to imitate; set it to false, or resume from a checkpoint`,
-    };
+    const { demonstrator, external } = envTag(env.tag, env.options, prompt.compat !== "strict");
+    if (!warmStart.enabled) return;
+    if (warmStart.imitate === "random-play") {
+      if (external !== true) return;
+      const text = `random play needs many episodes, and ${env.tag} runs outside this process; set warmStart.enabled to false`;
+      yield { path: "warmStart.imitate", text };
+    } else if (demonstrator === null) {
+      const text = `${env.tag} has no scripted player to imitate; set warmStart.imitate to random-play, or this to false`;
+      yield { path: "warmStart.enabled", text };
+    }
   } catch (error) {
     if (!(error instanceof TagError)) throw error;
     yield { path: envTags.includes(env.tag) ? `${at}.options` : `${at}.tag`, text: error.message };

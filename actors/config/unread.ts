@@ -146,7 +146,13 @@ const table: readonly Unread[] = [
     choice: "warmStart.enabled",
     when: "without a warm start",
     holds: ({ warmStart }) => !warmStart.enabled,
-    keys: ["boards", "stages", "cacheDir"].map((key) => `warmStart.${key}`),
+    keys: ["imitate", "bestOf", "boards", "stages", "cacheDir"].map((key) => `warmStart.${key}`),
+  },
+  {
+    choice: "warmStart.imitate",
+    when: "while warmStart.imitate is demonstrator",
+    holds: ({ warmStart }) => warmStart.imitate === "demonstrator",
+    keys: ["warmStart.bestOf"],
   },
   {
     choice: "health.ladder",

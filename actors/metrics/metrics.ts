@@ -20,10 +20,7 @@ const counter = (unit: Unit, help: string) => ({ unit, help, kind: "counter" }) 
 
 export const METRICS = {
   "baseline/random": perEnv("share", "Validation success of a uniform-random player on the same boards."),
-  "baseline/taught": gauge(
-    "share",
-    "Validation success after the warm start's first stage, before the policy was blurred.",
-  ),
+  "baseline/taught": gauge("share", "Validation success after the warm start's first stage."),
   "baseline/before": perEnv("share", "Validation success before the first update."),
   "baseline/best": perEnv("share", "Validation success of the optimal player on the same boards."),
   "baseline/expert": perEnv(

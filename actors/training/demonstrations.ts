@@ -1,8 +1,8 @@
 /**
- * Episodes played by a scripted demonstrator, as token sequences for the warm start to imitate. Prompts and limits are those of a
- * rollout; only the replies come from the demonstrator.
+ * Episodes as token sequences for the warm start to imitate, played by the env's demonstrator or at random. Prompts and limits are
+ * those of a rollout; only the replies come from another player than the policy.
  */
-import type { EpisodeRules, LocalGame } from "../../envs/env.ts";
+import type { EpisodeRules, LocalGame, Seeds } from "../../envs/env.ts";
 import { openEpisode } from "../../envs/episode.ts";
 import { type EnvTag, openLocal, type Skill } from "../../envs/tag.ts";
 import type { Sequence } from "../../model/learn/batch.ts";
@@ -11,6 +11,7 @@ import { sequence, shuffle, type Uniform } from "../../model/rng.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
 import { RunError } from "../errors.ts";
 import { type ContextRules, Transcript } from "../play/transcript.ts";
+import { bestRandomReplies } from "./random-play.ts";
 
 /** An env, as the policy plays it later. */
 export interface Lesson {
@@ -25,12 +26,50 @@ export interface DemonstrationOptions {
   readonly dialogue: Dialogue;
 }
 
+/** Plays one demonstration. @param draw  the seeds of another board */
+export type DemonstrationSource = (
+  lesson: Lesson,
+  draw: () => Seeds,
+  uniform: Uniform,
+  options: DemonstrationOptions,
+) => Promise<readonly Sequence[]>;
+
+/** Episodes of the env's demonstrator. */
+export const fromDemonstrator =
+  (skill: Skill): DemonstrationSource =>
+  async (lesson, draw, uniform, options) =>
+    demonstrate(openLocal(lesson.tag, draw()), lesson, skill, uniform, options);
+
+/** Boards without a win in a row after which random play is given up. */
+const LOST_BOARDS_MAX = 200;
+
+/** Of `bestOf` random episodes on a board the best; boards where none of several won are passed over. */
+export const fromRandomPlay =
+  (bestOf: number): DemonstrationSource =>
+  async (lesson, draw, uniform, options) => {
+    for (let lost = 0; lost < LOST_BOARDS_MAX; lost++) {
+      // Heartbeats must not wait for many boards.
+      await nextTurn();
+      const seeds = draw();
+      const replies = bestRandomReplies(lesson, seeds, bestOf, uniform);
+      if (replies === null) continue;
+      let turn = 0;
+      return writeEpisode(openLocal(lesson.tag, seeds), lesson, () => replies[turn++]!, options);
+    }
+    throw new RunError(
+      `random play of ${lesson.tag.tag} cannot be imitated: none of ${bestOf} plays won on any of ${LOST_BOARDS_MAX} boards; ` +
+        "raise warmStart.bestOf, or set it to 1 to imitate losses too",
+    );
+  };
+
+const nextTurn = () => new Promise<void>((resume) => setImmediate(resume));
+
 /** This many batches are drawn together and sorted by length, so that one batch needs little padding. */
 const BATCHES_SORTED = 8;
 
 export class Demonstrations {
   readonly #options: DemonstrationOptions;
-  readonly #skill: Skill;
+  readonly #source: DemonstrationSource;
   readonly #boards: { readonly first: number; readonly count: number };
   readonly #uniform: Uniform;
   readonly #batch: number;
@@ -41,23 +80,23 @@ export class Demonstrations {
   /** @param name  of this stream; seed and name determine every draw */
   constructor(
     options: DemonstrationOptions,
-    skill: Skill,
+    source: DemonstrationSource,
     boards: { readonly first: number; readonly count: number },
     batch: number,
     seed: number,
     name: string,
   ) {
     this.#options = options;
-    this.#skill = skill;
+    this.#source = source;
     this.#boards = boards;
     this.#batch = batch;
     this.#uniform = sequence(seed, `demonstrations ${name}`);
   }
 
   /** The next batch of demonstrations, of similar lengths. */
-  next(): Sequence[] {
+  async next(): Promise<Sequence[]> {
     if (this.#ready.length === 0) {
-      while (this.#drawn.length < this.#batch * BATCHES_SORTED) this.#drawn.push(...this.#play());
+      while (this.#drawn.length < this.#batch * BATCHES_SORTED) this.#drawn.push(...(await this.#play()));
       const drawn = this.#drawn.splice(0, this.#batch * BATCHES_SORTED);
       drawn.sort((a, b) => a.tokens.length - b.tokens.length);
       const batches = Array.from({ length: BATCHES_SORTED }, (_, i) =>
@@ -69,18 +108,21 @@ export class Demonstrations {
   }
 
   /** The next demonstrations, in the order in which they are played. */
-  take(count: number): Sequence[] {
-    return Array.from({ length: count }, () => this.#play()).flat();
+  async take(count: number): Promise<Sequence[]> {
+    const taken: Sequence[] = [];
+    for (let i = 0; i < count; i++) taken.push(...(await this.#play()));
+    return taken;
   }
 
-  #play(): readonly Sequence[] {
+  async #play(): Promise<readonly Sequence[]> {
     const { lessons } = this.#options;
     const lesson = lessons[this.#played++ % lessons.length]!;
     const uniform = this.#uniform;
-    const layout = this.#boards.first + Math.floor(uniform() * this.#boards.count);
-    const dynamics = Math.floor(uniform() * 2 ** 32);
-    const game = openLocal(lesson.tag, { layout, dynamics });
-    return demonstrate(game, lesson, this.#skill, uniform, this.#options);
+    const draw = () => ({
+      layout: this.#boards.first + Math.floor(uniform() * this.#boards.count),
+      dynamics: Math.floor(uniform() * 2 ** 32),
+    });
+    return this.#source(lesson, draw, uniform, this.#options);
   }
 }
 
@@ -105,23 +147,33 @@ function longestReply({ written }: Sequence): number {
   return longest;
 }
 
-/**
- * One episode by the demonstrator: one sequence per context. The demonstrator ignores the context limit; the demonstration stays
- * valid.
- *
- * @throws {Error} if the env has no demonstrator
- * @throws {RangeError} if a single prompt does not fit into the context
- */
+/** One episode by the demonstrator. @throws {Error} if the env has none */
 export function demonstrate(
   game: LocalGame,
-  { tag, rules }: Lesson,
+  lesson: Lesson,
   skill: Skill,
   uniform: Uniform,
+  options: Pick<DemonstrationOptions, "context" | "dialogue">,
+): readonly Sequence[] {
+  const { demonstrator, tag } = lesson.tag;
+  if (demonstrator === null) {
+    throw new Error(`${tag} has no demonstrator to imitate; set warmStart.imitate to random-play`);
+  }
+  return writeEpisode(game, lesson, (actionsLeft) => demonstrator.reply(game, actionsLeft, skill, uniform), options);
+}
+
+/**
+ * One episode with these replies: one sequence per context. The context limit is ignored; the demonstration stays valid.
+ *
+ * @param replyTo  writes the next reply, thought included
+ * @throws {RangeError} if a single prompt does not fit into the context
+ */
+function writeEpisode(
+  game: LocalGame,
+  { tag, rules }: Lesson,
+  replyTo: (actionsLeft: number) => string,
   { context, dialogue }: Pick<DemonstrationOptions, "context" | "dialogue">,
 ): readonly Sequence[] {
-  const { demonstrator } = tag;
-  if (demonstrator === null)
-    throw new Error(`${tag.tag} has no scripted demonstrator to imitate; set warmStart.enabled to false`);
   const prefix = rules.think ? "<think>" : "<answer>";
   const contextTokensMax = context.overflow === "stop" ? Number.POSITIVE_INFINITY : context.contextTokensMax;
   const transcript = new Transcript(tag, dialogue, { ...context, contextTokensMax });
@@ -133,7 +185,7 @@ export function demonstrate(
         `a prompt of ${tag.tag} leaves no room for a reply in rollout.contextTokensMax, ${contextTokensMax}; raise it`,
       );
     }
-    const reply = demonstrator.reply(game, env.actionsLeft, skill, uniform);
+    const reply = replyTo(env.actionsLeft);
     const text = rules.think ? reply : reply.slice(reply.indexOf("<answer>"));
     const stepped = env.step(text);
     transcript.played({ tokens: dialogue.replyTokens(text, prefix), logProbs: [], cut: false }, stepped);

@@ -19,13 +19,16 @@ export async function playWarmStart(
   validation: Validation,
   publish: () => Promise<Progress>,
 ): Promise<Taught> {
-  const { log, reporter, warmStart } = context;
+  const { config, log, reporter, warmStart } = context;
   reporter.event("info", "phase", "warm start");
   const hooks = hooksOf(context, interruption, validation, publish);
   const { taught, cached } = await interruption.race(warmStart(hooks));
   reporter.metrics(0, { "baseline/taught": taught.cool });
+  const { imitate, bestOf } = config.warmStart;
+  const by =
+    imitate === "random-play" ? `self-taught by the best of ${bestOf} random plays` : "taught by a demonstrator";
   const from = cached ? ", from the cache" : "";
-  log.line("taught", `taught ${percent(taught.cool)} (at temperature 1 ${percent(taught.one)})${from}`);
+  log.line("taught", `${by}: ${percent(taught.cool)} (at temperature 1 ${percent(taught.one)})${from}`);
   return taught;
 }
 

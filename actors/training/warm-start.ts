@@ -1,6 +1,6 @@
 /**
- * The warm start: a fresh policy imitates a noisy scripted player in stages; the last stage blurs it, so that reinforcement has
- * something to improve. Finished warm starts are cached by the digest of everything they depend on.
+ * The warm start: a fresh policy imitates demonstrations in stages. They are played by the env's demonstrator, and then the last stage
+ * blurs the policy, so that reinforcement has something to improve; or they are the best of several random plays of each board. Finished warm starts are cached by the digest of everything they depend on.
  *
  * Success after the first stage ("taught") is reported beside every later success, because reinforcement of a small policy mostly
  * sharpens what imitation taught.
@@ -9,6 +9,7 @@ import { createHash } from "node:crypto";
 import { mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
+import type { Skill } from "../../envs/tag.ts";
 import { huggingFaceViews, readHuggingFace } from "../../model/checkpoint/hugging-face.ts";
 import { readSafetensors, writeSafetensors } from "../../model/checkpoint/safetensors.ts";
 import type { Sequence } from "../../model/learn/batch.ts";
@@ -21,7 +22,14 @@ import { describeError } from "../errors.ts";
 import type { TrainerMethods } from "../learner/trainer.ts";
 import type { Meter } from "../metrics/meter.ts";
 import type { Remote } from "../process/worker-rpc.ts";
-import { checkReplyLengths, type DemonstrationOptions, Demonstrations } from "./demonstrations.ts";
+import {
+  checkReplyLengths,
+  type DemonstrationOptions,
+  type DemonstrationSource,
+  Demonstrations,
+  fromDemonstrator,
+  fromRandomPlay,
+} from "./demonstrations.ts";
 
 /** Increase it whenever a change of the code changes the result of equal settings: it is part of the digest. */
 const RECIPE = 1;
@@ -81,7 +89,7 @@ const PREVIEWED = 32;
 /** Fills `parameters`. */
 export async function warmStart(context: WarmStartContext): Promise<WarmStartResult> {
   const { config, parameters, trainer, meter } = context;
-  const digest = digestOf(context, previews(context));
+  const digest = digestOf(context, await previews(context));
   const file = join(config.warmStart.cacheDir, `${digest}.safetensors`);
   const known = await readCached(file, context);
   if (known !== null) return { taught: known, cached: true };
@@ -92,10 +100,11 @@ export async function warmStart(context: WarmStartContext): Promise<WarmStartRes
   for (const [index, stage] of stages.entries()) {
     await trainer.resetOptimizer();
     const boards = boardsOf(config);
-    const stream = new Demonstrations(context.demonstrations, stage, boards, stage.batch, config.seed, stage.name);
+    const source = sourceOf(config, stage);
+    const stream = new Demonstrations(context.demonstrations, source, boards, stage.batch, config.seed, stage.name);
     let loss = 0;
     let since = 0;
-    let batch = stream.next();
+    let batch = await stream.next();
     for (let step = 0; step < stage.steps; step++) {
       context.checkStop();
       const imitating = trainer.imitate(batch, limitsOf(config.learner), {
@@ -107,8 +116,10 @@ export async function warmStart(context: WarmStartContext): Promise<WarmStartRes
         clipNorm: 1,
       });
       // This thread plays the next batch while the trainer learns from this one.
-      batch = stream.next();
-      loss += await meter.during("time/update", imitating);
+      const drawing = step + 1 < stage.steps ? stream.next() : [];
+      const [stepLoss, drawn] = await Promise.all([meter.during("time/update", imitating), drawing]);
+      loss += stepLoss;
+      batch = drawn;
       since++;
       stepOverall++;
       if (stepOverall % SAMPLE_EVERY === 0) await context.sample(stepOverall);
@@ -148,17 +159,22 @@ async function readCached(file: string, { model, parameters, notice }: WarmStart
 }
 
 /** Demonstrations of each stage and env, by the present code. @throws {RunError} if their replies are too long */
-function previews({ config, demonstrations }: WarmStartContext): Sequence[] {
-  return config.warmStart.stages.flatMap((stage) =>
-    demonstrations.lessons.flatMap((lesson) => {
+async function previews({ config, demonstrations }: WarmStartContext): Promise<Sequence[]> {
+  const all: Sequence[] = [];
+  for (const stage of config.warmStart.stages) {
+    for (const lesson of demonstrations.lessons) {
       const options = { ...demonstrations, lessons: [lesson] };
-      const stream = new Demonstrations(options, stage, boardsOf(config), 1, config.seed, "preview");
-      const preview = stream.take(PREVIEWED);
+      const stream = new Demonstrations(options, sourceOf(config, stage), boardsOf(config), 1, config.seed, "preview");
+      const preview = await stream.take(PREVIEWED);
       checkReplyLengths(lesson.tag.tag, preview, config.rollout.replyTokensMax);
-      return preview;
-    }),
-  );
+      all.push(...preview);
+    }
+  }
+  return all;
 }
+
+const sourceOf = ({ warmStart: { imitate, bestOf } }: RunConfig, skill: Skill): DemonstrationSource =>
+  imitate === "random-play" ? fromRandomPlay(bestOf) : fromDemonstrator(skill);
 
 const boardsOf = ({ warmStart }: RunConfig) => ({ first: WARM_START_FIRST_SEED, count: warmStart.boards });
 
@@ -179,8 +195,8 @@ export const limitsOf = ({ microTokensMax }: RunConfig["learner"]) => ({
 
 /** Of all that decides the result. @param replies  some demonstrations: they change with the code of the env and its players */
 function digestOf({ config, model, engine, demonstrations }: WarmStartContext, replies: readonly Sequence[]): string {
-  const { enabled, boards, stages } = config.warmStart;
-  const settings = { enabled, boards, firstSeed: WARM_START_FIRST_SEED, stages };
+  const { enabled, imitate, bestOf, boards, stages } = config.warmStart;
+  const settings = { enabled, imitate, bestOf, boards, firstSeed: WARM_START_FIRST_SEED, stages };
   const { lessons, context, dialogue } = demonstrations;
   const taught = lessons.map(({ tag, rules }) => [tag.tag, tag.config, rules]);
   const shown = [context.layout, context.compat, context.context, context.contextTurnsMax, context.overflow];

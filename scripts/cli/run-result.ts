@@ -8,7 +8,7 @@ export function resultTable(report: Report, temperature: number, folder: string,
   const { success, successAtOne, minutes, minutesInAll, updates, tokensPerSecond } = report;
   const rows: [string, number | null, number | null, string][] = [
     ["random", success.random, null, "a player that chooses every action by chance"],
-    ["taught", success.taught, successAtOne.taught, "the warm start, before its last stage"],
+    ["taught", success.taught, successAtOne.taught, "the policy after the first stage of its warm start"],
     ["before", success.before, null, "the policy that reinforcement started from"],
     ["after", success.after, successAtOne.after, `the policy after ${updates} updates`],
     ["best possible", success.best, null, "the optimal player on the same boards"],

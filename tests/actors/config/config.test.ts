@@ -131,6 +131,14 @@ describe("rules across keys", () => {
       "learner.minibatch: 129 is more than the 128 trajectories of an update (rollout.groups x rollout.groupSize); lower it",
     ],
     [
+      "env: {tag: game_2048}",
+      "warmStart.enabled: game_2048 has no scripted player to imitate; set warmStart.imitate to random-play, or this to false",
+    ],
+    [
+      "env: {tag: Remote, options: {url: 'http://127.0.0.1:1'}}\nwarmStart: {imitate: random-play}",
+      "warmStart.imitate: random play needs many episodes, and Remote runs outside this process; set warmStart.enabled to false",
+    ],
+    [
       "rollout: {replyTokensMax: 360}",
       "rollout.replyTokensMax: a reply of 360 tokens leaves no room for a prompt in rollout.contextTokensMax, 360; lower it",
     ],
@@ -310,6 +318,7 @@ describe("a key that the run would not read", () => {
     ],
     ["prompt: {contextTurnsMax: 3}", "prompt.contextTurnsMax is not read in the full context; leave it out"],
     ["warmStart: {enabled: false, boards: 5}", "warmStart.boards is not read without a warm start; leave it out"],
+    ["warmStart: {bestOf: 5}", "warmStart.bestOf is not read while warmStart.imitate is demonstrator; leave it out"],
   ])("is refused: %s", (yaml, fault) => {
     expect(faults(layer(yaml))).toEqual([`mine.yaml: ${fault}`]);
   });

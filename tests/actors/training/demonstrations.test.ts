@@ -1,5 +1,6 @@
 /** A demonstration has the tokens of a rollout whose policy gives the demonstrator's replies. */
 import { describe, expect, test } from "bun:test";
+import { RunError } from "../../../actors/errors.ts";
 import { playEpisode } from "../../../actors/play/play-episode.ts";
 import type { ContextRules } from "../../../actors/play/transcript.ts";
 import type { Messages, PlayedOutcome } from "../../../actors/protocol.ts";
@@ -7,8 +8,11 @@ import {
   type DemonstrationOptions,
   Demonstrations,
   demonstrate,
+  fromDemonstrator,
+  fromRandomPlay,
   type Lesson,
 } from "../../../actors/training/demonstrations.ts";
+import { bestRandomReplies } from "../../../actors/training/random-play.ts";
 import { openEpisode } from "../../../envs/episode.ts";
 import { envTag } from "../../../envs/registry.ts";
 import { openLocal } from "../../../envs/tag.ts";
@@ -158,19 +162,25 @@ test("a thought is true: the box that is pushed goes where it says", () => {
   expect(pushes).toBeGreaterThan(40);
 });
 
+/** Batches of a stream. */
+async function next(demos: Demonstrations, batches: number): Promise<Sequence[][]> {
+  const drawn: Sequence[][] = [];
+  for (let i = 0; i < batches; i++) drawn.push(await demos.next());
+  return drawn;
+}
+
 describe("a stream of demonstrations", () => {
   const stream = (seed = 1, name = "learn") =>
-    new Demonstrations(optionsFor("FrozenLake"), skill, boards, 8, seed, name);
-  const take = (demos: Demonstrations, batches: number) => Array.from({ length: batches }, () => demos.next());
+    new Demonstrations(optionsFor("FrozenLake"), fromDemonstrator(skill), boards, 8, seed, name);
 
-  test("is the same for equal seed and name, and another for others", () => {
-    expect(take(stream(), 20)).toEqual(take(stream(), 20));
-    expect(take(stream(2), 1)).not.toEqual(take(stream(), 1));
-    expect(take(stream(1, "blur"), 1)).not.toEqual(take(stream(), 1));
+  test("is the same for equal seed and name, and another for others", async () => {
+    expect(await next(stream(), 20)).toEqual(await next(stream(), 20));
+    expect(await next(stream(2), 1)).not.toEqual(await next(stream(), 1));
+    expect(await next(stream(1, "blur"), 1)).not.toEqual(await next(stream(), 1));
   });
 
-  test("gives batches of the asked size, of similar lengths, long and short ones in any order", () => {
-    const batches = take(stream(), 16);
+  test("gives batches of the asked size, of similar lengths, long and short ones in any order", async () => {
+    const batches = await next(stream(), 16);
     expect(batches.every((batch) => batch.length === 8)).toBe(true);
     const means = batches.map((batch) => batch.reduce((sum, { tokens }) => sum + tokens.length, 0) / 8);
     const inside = batches.map((batch) => {
@@ -184,18 +194,86 @@ describe("a stream of demonstrations", () => {
   });
 });
 
-test("the envs of a mix are taught in turn", () => {
+test("the envs of a mix are taught in turn", async () => {
   const [sokoban, bandit] = [optionsFor("SimpleSokoban"), optionsFor("Bandit")];
   const mixed = { ...sokoban, lessons: [...sokoban.lessons, ...bandit.lessons] };
-  const demos = new Demonstrations(mixed, skill, boards, 4, 1, "x");
+  const demos = new Demonstrations(mixed, fromDemonstrator(skill), boards, 4, 1, "x");
   // What is drawn together, in one order or another.
-  const drawn = Array.from({ length: 8 }, () => demos.next()).flat();
+  const drawn = (await next(demos, 8)).flat();
   const isPull = ({ tokens }: Sequence) => /dragon|phoenix/i.test(tokenizer.decode([...tokens]));
   expect(drawn.filter(isPull).length).toBe(drawn.length / 2);
 });
 
-test("an env without a demonstrator cannot be demonstrated", () => {
-  const message = "Countdown has no scripted demonstrator to imitate; set warmStart.enabled to false";
-  const demos = new Demonstrations(optionsFor("Countdown"), skill, boards, 1, 1, "x");
-  expect(() => demos.next()).toThrow(new Error(message));
+test("an env without a demonstrator cannot be demonstrated", async () => {
+  const message = "Countdown has no demonstrator to imitate; set warmStart.imitate to random-play";
+  const demos = new Demonstrations(optionsFor("Countdown"), fromDemonstrator(skill), boards, 1, 1, "x");
+  await expect(demos.next()).rejects.toThrow(new Error(message));
+});
+
+describe("random play", () => {
+  const stream = (name: string, bestOf: number, changed: Partial<Shown> = {}) =>
+    new Demonstrations(optionsFor(name, changed), fromRandomPlay(bestOf), boards, 4, 1, "x");
+  const { tag } = optionsFor("SimpleSokoban");
+  /** For every board the best of so many random plays, played again; null where none won. */
+  const played = (bestOf: number) =>
+    Array.from({ length: 60 }, (_, i) => {
+      const seeds = { layout: 100 + i, dynamics: i };
+      const written = bestRandomReplies({ tag, rules }, seeds, bestOf, sequence(i, "random play"));
+      if (written === null) return null;
+      const env = openEpisode(openLocal(tag, seeds), rules);
+      const turns = written.map((reply) => env.step(reply));
+      const reward = turns.reduce((sum, turn) => sum + turn.reward, 0);
+      return { success: turns.at(-1)!.success, ending: turns.at(-1)!.ending, reward };
+    });
+
+  test("of which the best is kept: it wins whenever it is there, and earns more the more plays are compared", () => {
+    const [few, many] = [played(4), played(100)];
+    const won = many.filter((one) => one !== null);
+    expect(won.length).toBeGreaterThan(30);
+    expect(won.length).toBeGreaterThan(few.filter((one) => one !== null).length);
+    expect(won.every(({ success }) => success)).toBe(true);
+    const gains = many.flatMap((one, i) => (one === null || few[i] == null ? [] : [one.reward - few[i].reward]));
+    expect(Math.min(...gains)).toBeGreaterThanOrEqual(0);
+    expect(Math.max(...gains)).toBeGreaterThan(0);
+  });
+
+  test("of a single episode is kept whether it won or not, and is always over", () => {
+    const all = played(1).filter((one) => one !== null);
+    expect(all.length).toBe(60);
+    const wins = all.filter(({ success }) => success).length;
+    expect([wins > 2, wins < 30]).toEqual([true, true]);
+    expect(all.every(({ ending }) => ending !== null)).toBe(true);
+  });
+
+  test("is written as a policy's replies, with thoughts that name the first action", async () => {
+    for (const think of [true, false]) {
+      const lesson = { tag, rules: { ...rules, think } };
+      const demos = stream("SimpleSokoban", 48, { ...lesson, lessons: [lesson], context: contextOf({ think }) });
+      for (const reply of (await demos.next()).flatMap((demo) => replies([demo]))) {
+        expect(tokenizer.decode(reply)).toMatch(
+          think ? /^try (\w+)<\/think><answer>\1( \|\| \w+)*<\/answer>/ : /^\w+( \|\| \w+)*<\/answer>/,
+        );
+      }
+    }
+  });
+
+  test("that never wins ends in one line with the env, the plays and the key", async () => {
+    const lost = "random play of game_2048 cannot be imitated: none of 2 plays won on any of 200 boards; ";
+    const error = new RunError(`${lost}raise warmStart.bestOf, or set it to 1 to imitate losses too`);
+    await expect(stream("game_2048", 2).next()).rejects.toThrow(error);
+  });
+
+  test("of an env without a list of actions is refused", async () => {
+    const text =
+      "random plays of Countdown cannot be imitated: it has no list of actions; set warmStart.enabled to false";
+    await expect(stream("Countdown", 2).next()).rejects.toThrow(new RunError(text));
+  });
+
+  test("gives the loop turns, so that heartbeats are sent meanwhile", async () => {
+    let turns = 0;
+    const beat = setInterval(() => turns++, 1);
+    await stream("SimpleSokoban", 200).next();
+    clearInterval(beat);
+    expect(turns).toBeGreaterThan(5);
+  });
 });
