@@ -3,6 +3,7 @@
  *
  * - Every ask gets exactly one answer: `env.opened`, `env.stepped` or `failed`. An env that throws, or does not answer within
  *   `answerMsMax`, gives `failed` with code "env", never a turn with reward 0. Its episode ends.
+ * - An answer with a number beyond float32, or with too long a text, is such a failure too: see answer-limits.ts.
  * - A step is played once. Asked again (after a lost connection) it gets the same answer, also while it is being played. Any turn
  *   but the next is refused and changes nothing.
  * - Episodes belong to the actor that opened them. Opening one again starts it from the beginning.
@@ -19,6 +20,7 @@ import type { OpenEpisode } from "../play/envs-of-run.ts";
 import { type Answer, type AnswerTo, type Ask, type EnvAsk, type Messages, schemas, type Tell } from "../protocol.ts";
 import type { Hello, HostHandler } from "../transport/handshake.ts";
 import type { Peer } from "../transport/transport.ts";
+import { AnswerLimits } from "./answer-limits.ts";
 
 export type EnvAnswer = Messages["env.opened" | "env.stepped" | "failed"];
 
@@ -53,10 +55,13 @@ interface Episode {
   readonly label: string;
   /** null while the env is opening. */
   env: Env | null;
+  readonly limits: AnswerLimits;
   last: PlayedTurn | null;
   touchedAtMs: number;
 }
 
+/** Of a failure's text: an env chooses the message of its error. */
+const DETAIL_CHARS_MAX = 4096;
 /** Time for envs to close when the server stops: less than the supervisor's stopGraceMs. */
 const STOP_MS = 2000;
 
@@ -140,7 +145,8 @@ export class EnvServer implements HostHandler {
     }
     const make = within("protocol", `cannot open ${label}`, () => find(tag));
     const opening = within("env", `${label} open`, () => make({ layout: layoutSeed, dynamics: dynamicsSeed }));
-    const episode: Episode = { key, id, label, env: null, last: null, touchedAtMs: 0 };
+    const limits = new AnswerLimits();
+    const episode: Episode = { key, id, label, env: null, limits, last: null, touchedAtMs: 0 };
     this.#open.set(key, episode);
     return opening instanceof Promise ? this.#openedLater(episode, opening) : this.#opened(episode, opening);
   }
@@ -171,7 +177,14 @@ export class EnvServer implements HostHandler {
     try {
       return within("env", `${label} open`, () => {
         const { opening: observation, actionsLeft } = env;
-        return checked(schemas["env.opened"], { type: "env.opened", episode: id, observation, actionsLeft });
+        const opened = checked(schemas["env.opened"], {
+          type: "env.opened",
+          episode: id,
+          observation,
+          actionsLeft,
+        });
+        episode.limits.opened(opened);
+        return opened;
       });
     } catch (error) {
       this.#remove(episode);
@@ -190,7 +203,7 @@ export class EnvServer implements HostHandler {
       const at = last?.answer instanceof Promise ? `still plays turn ${last.turn}` : `is at turn ${next}`;
       throw new EpisodeError(`episode ${ask.episode} ${at}; cannot play turn ${ask.turn}`, "protocol");
     }
-    const answer = this.#turn(env, episode.label, ask);
+    const answer = this.#turn(env, episode, ask);
     const settled = (result: EnvAnswer) => this.#settle(episode, { turn: ask.turn, reply: ask.reply, answer: result });
     if (!(answer instanceof Promise)) return settled(answer);
     const later = answer.then(settled);
@@ -227,10 +240,14 @@ export class EnvServer implements HostHandler {
   }
 
   /** The env fails if it throws, is late, or returns no valid turn (a reward that is no number). */
-  #turn(env: Env, label: string, { episode, turn, reply }: Messages["env.step"]): MaybePromise<EnvAnswer> {
+  #turn(env: Env, { id, label, limits }: Episode, { turn, reply }: Messages["env.step"]): MaybePromise<EnvAnswer> {
     const what = `${label} turn ${turn}`;
     const answer = (played: object): EnvAnswer =>
-      within("env", what, () => checked(schemas["env.stepped"], { type: "env.stepped", episode, turn, ...played }));
+      within("env", what, () => {
+        const stepped = checked(schemas["env.stepped"], { type: "env.stepped", episode: id, turn, ...played });
+        limits.stepped(stepped);
+        return stepped;
+      });
     try {
       const played = within("env", what, () => env.step(reply));
       return played instanceof Promise ? this.#inTime(what, played).then(answer).catch(failure) : answer(played);
@@ -314,5 +331,5 @@ const closedEarly = (label: string) => new EpisodeError(`${label} was closed bef
 /** The answer for the failure of one episode. @throws any other error, which is a bug */
 function failure(error: unknown): Messages["failed"] {
   if (!(error instanceof EpisodeError)) throw error;
-  return { type: "failed", code: error.boundary, detail: error.message };
+  return { type: "failed", code: error.boundary, detail: error.message.slice(0, DETAIL_CHARS_MAX) };
 }

@@ -7,7 +7,18 @@ import { sayHello, welcoming } from "../../../actors/transport/handshake.ts";
 import type { Env, Seeds, Turn } from "../../../envs/env.ts";
 import { FakeClock } from "../fake-clock.ts";
 
-/** Counts its turns and ends after three. "boom" throws; "nan" has a reward that is no number. */
+/** What an env with a bug returns in place of its turn, by reply. */
+const BAD_TURNS: Readonly<Record<string, Partial<Turn>>> = {
+  nan: { reward: Number.NaN },
+  "reward 1e39": { reward: 1e39 },
+  "penalty -1e39": { penalty: -1e39 },
+  "extra 1e39": { extra: { score: 1, steps: 1e39 } },
+  "extra Infinity": { extra: { score: Number.POSITIVE_INFINITY } },
+  "long observation": { observation: "é".repeat(2 ** 19 + 1), ending: "over" },
+  "long extra": { extra: Object.fromEntries(Array.from({ length: 2 ** 17 }, (_, i) => [`part ${i}`, 1])) },
+};
+
+/** Counts its turns and ends after three. "boom" throws; "long error" throws 100,000 characters. */
 class Counter implements Env {
   readonly opening: string;
   actionsLeft = 3;
@@ -22,11 +33,12 @@ class Counter implements Env {
 
   step(reply: string): Turn {
     if (reply === "boom") throw new TypeError("the env has a bug");
+    if (reply === "long error") throw new Error("x".repeat(100_000));
     this.actionsLeft--;
     this.#sum++;
     return {
       observation: `after ${reply}: ${this.#sum}`,
-      reward: reply === "nan" ? Number.NaN : this.#sum,
+      reward: this.#sum,
       penalty: 0,
       actions: [reply],
       actionsLeft: this.actionsLeft,
@@ -36,6 +48,7 @@ class Counter implements Env {
       success: false,
       ending: this.actionsLeft === 0 ? "actions" : null,
       extra: {},
+      ...BAD_TURNS[reply],
     };
   }
 }
@@ -144,7 +157,20 @@ describe("an env server", () => {
 
   test.each([
     ["boom", "counter#1/10 turn 1: TypeError: the env has a bug"],
-    ["nan", "counter#1/10 turn 1: Error: reward: "],
+    ["nan", "counter#1/10 turn 1: Error: reward: Invalid input: expected number, received NaN"],
+    ["reward 1e39", "counter#1/10 turn 1: Error: the env's reward is 1e+39; expected a number that float32 can hold"],
+    [
+      "penalty -1e39",
+      "counter#1/10 turn 1: Error: the env's penalty is -1e+39; expected a number that float32 can hold",
+    ],
+    [
+      "extra 1e39",
+      "counter#1/10 turn 1: Error: the env's extra.steps is 1e+39; expected a number that float32 can hold",
+    ],
+    ["extra Infinity", "counter#1/10 turn 1: Error: extra.score: Invalid input: expected number, received Infinity"],
+    ["long observation", "counter#1/10 turn 1: Error: the env's observation has 1048578 bytes; at most 1048576 are"],
+    ["long extra", "counter#1/10 turn 1: Error: the env's extra has 1986043 bytes; at most 1048576 are"],
+    ["long error", "counter#1/10 turn 1: Error: xxxx"],
   ])(
     "turns a reply that breaks the env (%s) into a failure, never into a reward, and closes the episode",
     (reply, text) => {
@@ -154,10 +180,37 @@ describe("an env server", () => {
       const failed = now(server, "s", step("e", 1, reply));
       expect(code(failed)).toBe("env");
       expect(detail(failed)).toStartWith(text);
+      expect(detail(failed).length).toBeLessThan(5000);
       expect(server.openCount).toBe(0);
       expect(now(server, "s", step("e", 1, reply))).toEqual(failed);
     },
   );
+
+  test("refuses a sum of rewards that float32 cannot hold, and texts that are too long only in sum", () => {
+    const env = (turn: Partial<Turn>) => (): Env =>
+      Object.assign(new Counter({ layout: 1, dynamics: 10 }), {
+        step: (): Turn => ({ ...new Counter({ layout: 1, dynamics: 10 }).step("left"), ...turn }),
+      });
+    const rest = { episodesMax: 1, idleMs: 1000, answerMsMax: 100, clock: new FakeClock(), warn() {} };
+    const played = (turn: Partial<Turn>) => {
+      const server = new EnvServer({ find: () => env(turn), ...rest });
+      now(server, "s", open("e"));
+      for (let i = 0; ; i++) {
+        const answer = now(server, "s", step("e", i));
+        if (answer.type === "failed") return [answer.code, answer.detail];
+      }
+    };
+    expect(played({ reward: 2e38 })).toEqual([
+      "env",
+      "counter#1/10 turn 1: Error: the env's sum of rewards in this episode is 4e+38; " +
+        "expected a number that float32 can hold, below 3.4e+38. Scale it down.",
+    ]);
+    expect(played({ observation: "x".repeat(2 ** 20 - 2) })).toEqual([
+      "env",
+      "counter#1/10 turn 15: Error: the env's observations and extra of this episode have 16777221 bytes; " +
+        "at most 16777216 are allowed. Shorten them.",
+    ]);
+  });
 
   test("says which env or board could not be opened", () => {
     const { server } = makeServer();

@@ -1,0 +1,53 @@
+/**
+ * What one episode may take from its env. Knows no particular env.
+ *
+ * - A number that float32 cannot hold would become infinite in an update.
+ * - A long text would not fit the message that carries the episode to the learner (TRANSPORT_LIMITS.frameBytesMax).
+ */
+import type { Messages } from "../protocol.ts";
+
+/** Of one observation, and of the `extra` of one turn as JSON. */
+const TEXT_BYTES_MAX = 2 ** 20;
+/** Of all observations and `extra` of an episode: a quarter of a message. */
+const EPISODE_TEXT_BYTES_MAX = 16 * 2 ** 20;
+
+export class AnswerLimits {
+  #textBytes = 0;
+  #rewardSum = 0;
+
+  /** @throws {Error} if a text is too long. */
+  opened({ observation }: Messages["env.opened"]): void {
+    this.#takeText("observation", observation);
+  }
+
+  /** @throws {Error} if a number is too large, or a text too long. */
+  stepped({ observation, reward, penalty, extra }: Messages["env.stepped"]): void {
+    checkNumber("reward", reward);
+    checkNumber("penalty", penalty);
+    for (const [name, value] of Object.entries(extra)) checkNumber(`extra.${name.slice(0, 100)}`, value);
+    this.#rewardSum += reward + penalty;
+    checkNumber("sum of rewards in this episode", this.#rewardSum);
+    this.#takeText("observation", observation);
+    this.#takeText("extra", JSON.stringify(extra));
+  }
+
+  #takeText(what: string, text: string): void {
+    const bytes = Buffer.byteLength(text);
+    if (bytes > TEXT_BYTES_MAX) {
+      throw new Error(`the env's ${what} has ${bytes} bytes; at most ${TEXT_BYTES_MAX} are allowed. Shorten it.`);
+    }
+    this.#textBytes += bytes;
+    if (this.#textBytes <= EPISODE_TEXT_BYTES_MAX) return;
+    throw new Error(
+      `the env's observations and extra of this episode have ${this.#textBytes} bytes; ` +
+        `at most ${EPISODE_TEXT_BYTES_MAX} are allowed. Shorten them.`,
+    );
+  }
+}
+
+function checkNumber(what: string, value: number): void {
+  if (Number.isFinite(Math.fround(value))) return;
+  throw new Error(
+    `the env's ${what} is ${value}; expected a number that float32 can hold, below 3.4e+38. Scale it down.`,
+  );
+}
