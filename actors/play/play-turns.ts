@@ -43,23 +43,25 @@ type EpisodeSeeds = Pick<Ticket, "episode" | "env" | "layoutSeed" | "dynamicsSee
 export async function playTurns(ticket: EpisodeSeeds, player: Player, env: EnvConnection): Promise<PlayedTurns> {
   const { episode, layoutSeed, dynamicsSeed } = ticket;
   const turns: TurnRecord[] = [];
-  const extra: Record<string, number> = {};
+  // A map, because an env may name a number "constructor".
+  const extra = new Map<string, number>();
+  const played = (finalObservation: string) => ({ turns, finalObservation, extra: Object.fromEntries(extra) });
   let isOpen = true;
   try {
     const opened = await askEnv(env, { type: "env.open", episode, env: ticket.env, layoutSeed, dynamicsSeed });
     let { observation, actionsLeft } = opened;
     for (;;) {
       const reply = await player.reply(observation, actionsLeft);
-      if (reply === null) return { stop: "context", success: false, turns, finalObservation: observation, extra };
+      if (reply === null) return { stop: "context", success: false, ...played(observation) };
       const stepped = await askEnv(env, { type: "env.step", episode, turn: turns.length, reply: reply.text });
       const turn = turnRecord(observation, reply, stepped, player);
       turns.push(turn);
-      for (const [name, value] of Object.entries(stepped.extra)) extra[name] = (extra[name] ?? 0) + value;
+      for (const [name, value] of Object.entries(stepped.extra)) extra.set(name, (extra.get(name) ?? 0) + value);
       player.turnPlayed(turn);
       ({ observation, actionsLeft } = stepped);
       if (stepped.ending === null) continue;
       isOpen = false;
-      return { stop: stepped.ending, success: stepped.success, turns, finalObservation: observation, extra };
+      return { stop: stepped.ending, success: stepped.success, ...played(observation) };
     }
   } finally {
     if (isOpen) env.closeEnv({ type: "env.close", episode });

@@ -3,6 +3,7 @@ import { describe, expect, test } from "bun:test";
 import { EpisodeError } from "../../../actors/errors.ts";
 import { type PlayContext, type PlayRules, playEpisode } from "../../../actors/play/play-episode.ts";
 import type { Messages, PlayedOutcome, Ticket } from "../../../actors/protocol.ts";
+import { decodeFrame, encodeFrame } from "../../../actors/transport/frame.ts";
 import { envTag } from "../../../envs/registry.ts";
 import type { Reply, ReplyRequest } from "../../../model/decode/generate.ts";
 import { hash64 } from "../../../model/rng.ts";
@@ -237,6 +238,20 @@ describe("an episode", () => {
       [{}, { ending: "over", extra: { pushes: 2, falls: 1 } }],
     ).play()) as PlayedOutcome;
     expect(outcome.extra).toEqual({ pushes: 3, falls: 1 });
+  });
+
+  test("of numbers with any names, is a message that the learner takes", async () => {
+    const extra = { constructor: 1, toString: 2, hasOwnProperty: 3, ["__proto__"]: 4 };
+    const outcome = await stage([LEFT, UP], [{ extra }, { extra, ending: "over" }]).play();
+    const body = { type: "episode.finished", actor: "sampler-1", episode: "u3.g1.m2", attempt: 1, outcome } as const;
+    const { body: taken } = decodeFrame(encodeFrame({ kind: "ask", id: 1, body }, 1 << 20));
+    const { outcome: arrived } = taken as typeof body;
+    const sums = Object.entries((arrived as PlayedOutcome).extra);
+    expect(sums.slice(0, 3)).toEqual([
+      ["constructor", 2],
+      ["toString", 4],
+      ["hasOwnProperty", 6],
+    ]);
   });
 
   test("closes a cut reply before the next prompt, with a token that the policy did not write", async () => {
