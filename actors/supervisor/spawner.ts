@@ -19,6 +19,7 @@ export interface Spawner {
    * @param settingsLine  first line of the child's standard input. The input stays open while this process lives; its end tells
    *   the child that it is an orphan
    * @param output  called with each line that the child writes, on either stream
+   * @throws {Error} with `errno`, if the system starts no process
    */
   spawn(entry: string, settingsLine: string, output: (line: string) => void): ChildProcess;
 }

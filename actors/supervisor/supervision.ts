@@ -42,6 +42,7 @@ export type SupervisorEvent =
       readonly doing: string;
       readonly lastMessage: string;
     }
+  | { readonly kind: "startFailed"; readonly child: string; readonly reason: string }
   | { readonly kind: "gaveUp"; readonly child: string; readonly reason: string }
   | { readonly kind: "open"; readonly child: "gate"; readonly address: string; readonly tokenFile: string | null }
   | GuestEvent;

@@ -3,7 +3,8 @@
  * do.
  *
  * - A child fails when it exits before it is told to, is silent for `heartbeatDeadlineMs`, or computes without a result for
- *   `progressDeadlineMs`. The supervisor starts it again.
+ *   `progressDeadlineMs`. The supervisor starts it again. If the system starts no process (no memory, too many open files), that
+ *   is a failed start, and the supervisor tries again after `SPAWN_RETRY_MS`.
  * - A child is given up when it fails with a `RunError`, more than `restartsMax` times in `restartWindowMs`, or more than
  *   `restartsMax` times in a row before it has started. If the child is critical, the run ends and names the first cause.
  * - The run ends once, and only when no child is left. A child gets the message `stop`, then SIGTERM, then SIGKILL. Roles leave
@@ -11,7 +12,7 @@
  * - The end of its standard input tells a child that the supervisor is gone, so no child outlives it.
  */
 
-import { RUN_ERROR_CODE } from "../errors.ts";
+import { describeError, RUN_ERROR_CODE } from "../errors.ts";
 import type { ActorSettings } from "../process/settings.ts";
 import { type ActorView, type Role, STARTING, type Tell } from "../protocol.ts";
 import { type Hello, welcoming } from "../transport/handshake.ts";
@@ -21,6 +22,9 @@ import { type HeartbeatFault, stateOf, takeHeartbeat, type Watched, watchHeartbe
 import { RestartLimit } from "./restart-limit.ts";
 import type { ChildProcess, Exit } from "./spawner.ts";
 import type { ChildSpec, RunEnd, SupervisorOptions } from "./supervision.ts";
+
+/** Time until the system may have files and memory again. With the default `restartsMax` longer than Bun's 12 s for a client's request. */
+const SPAWN_RETRY_MS = 3000;
 
 interface Child extends Watched {
   readonly spec: ChildSpec;
@@ -103,8 +107,7 @@ export class Supervisor {
       lastError: null,
     };
     this.#children.set(spec.name, child);
-    const pid = this.#spawn(child);
-    this.#options.event({ kind: "started", child: spec.name, pid });
+    this.#spawn(child);
   }
 
   /** Tells every connected child of a role. */
@@ -117,7 +120,7 @@ export class Supervisor {
     return this.#end({ ok: true, reason });
   }
 
-  #spawn(child: Child): number {
+  #spawn(child: Child): void {
     const { run, token, heartbeatMs, limits, spawner, clock } = this.#options;
     const { name, entry, settings } = child.spec;
     if (this.#listener === null) throw new Error(`cannot start ${name}: the supervisor does not listen yet`);
@@ -132,17 +135,35 @@ export class Supervisor {
       settings: settings(),
     };
     Object.assign(child, { url: null, heardAtMs: clock.now(), heartbeat: null, killedFor: null, lastError: null });
-    const process = spawner.spawn(entry, JSON.stringify(actorSettings), (line) => {
-      if (line.includes('"level":"error"')) child.lastError = line;
-      this.#options.output(name, line);
-    });
+    let process: ChildProcess;
+    try {
+      process = spawner.spawn(entry, JSON.stringify(actorSettings), (line) => {
+        if (line.includes('"level":"error"')) child.lastError = line;
+        this.#options.output(name, line);
+      });
+    } catch (error) {
+      if (!isSystemError(error)) throw error;
+      this.#notSpawned(child, describeError(error));
+      return;
+    }
     child.process = process;
-    void process.exited.then((exit) => this.#exited(child, process.pid, exit));
-    return process.pid;
+    const { pid } = process;
+    void process.exited.then((exit) => this.#exited(child, pid, exit));
+    const { restarts } = child;
+    this.#options.event(
+      restarts === 0 ? { kind: "started", child: name, pid } : { kind: "restarted", child: name, pid, restarts },
+    );
+  }
+
+  #notSpawned(child: Child, reason: string): void {
+    this.#options.event({ kind: "startFailed", child: child.spec.name, reason });
+    this.#options.clock.after(SPAWN_RETRY_MS, () => {
+      if (!this.#stopping) this.#failed(child, `no process could be started (${reason})`, false, child.spec.restart);
+    });
   }
 
   #exited(child: Child, pid: number, exit: Exit): void {
-    const { name, critical, restart, endsRun } = child.spec;
+    const { name, restart, endsRun } = child.spec;
     child.process = null;
     child.peer?.close(`${name} exited`);
     child.peer = null;
@@ -157,11 +178,16 @@ export class Supervisor {
     }
     const cause = causeOf(child, exit);
     const worked = child.heartbeat !== null && child.heartbeat.doing !== STARTING;
-    const giveUpReason =
-      restart && exit.code !== RUN_ERROR_CODE ? child.limit.failed(this.#options.clock.now(), cause, worked) : cause;
+    this.#failed(child, cause, worked, restart && exit.code !== RUN_ERROR_CODE);
+  }
+
+  /** Starts a child that failed again, or gives it up. */
+  #failed(child: Child, cause: string, worked: boolean, mayRestart: boolean): void {
+    const { name, critical } = child.spec;
+    const giveUpReason = mayRestart ? child.limit.failed(this.#options.clock.now(), cause, worked) : cause;
     if (giveUpReason === null) {
       child.restarts++;
-      this.#options.event({ kind: "restarted", child: name, pid: this.#spawn(child), restarts: child.restarts });
+      this.#spawn(child);
       return;
     }
     this.#options.event({ kind: "gaveUp", child: name, reason: giveUpReason });
@@ -232,6 +258,10 @@ export class Supervisor {
     cancel();
   }
 }
+
+/** An error that the system reported, and no bug. */
+const isSystemError = (error: unknown): boolean =>
+  error instanceof Error && "errno" in error && typeof error.errno === "number";
 
 /** "exit code 1 (TypeError: x is not a function)". */
 function causeOf({ killedFor, lastError }: Child, { code, signal }: Exit): string {

@@ -93,6 +93,8 @@ export class RunView {
         return `${event.child} died (${event.signal ?? `exit code ${event.code}`})`;
       case "restarted":
         return `${event.child} was started again`;
+      case "startFailed":
+        return `${event.child} could not be started, and is tried again (${event.reason})`;
       case "wedged":
         return `${event.child} is silent for ${event.silentMs} ms (${event.doing}); replacing it`;
       case "stuck": {

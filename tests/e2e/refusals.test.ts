@@ -213,6 +213,26 @@ describe("an unexpected error is one line, and its stack is in the run's log", (
 });
 
 test(
+  "a run ends in one line when the system starts no process, however often it is tried",
+  async () => {
+    const { args } = runs.fresh({ supervisor: { restartsMax: 1 } });
+    const faulty = join(runs.folder, "no-files.ts");
+    const failure = "Object.assign(new Error('too many open files'), { code: 'EMFILE', errno: -24 })";
+    writeFileSync(faulty, `Bun.spawn = () => { throw ${failure}; };`);
+    const { code, err } = await command(["cluster", ...args], root, { BUN_OPTIONS: `--preload ${faulty}` });
+    const reason = "Error: too many open files";
+    expect({ code, err }).toEqual({
+      code: 1,
+      err: expect.stringContaining(`metrics-sink could not be started, and is tried again (${reason})\n`),
+    });
+    const last = err.trimEnd().split("\n").at(-1)!;
+    expect(last).toStartWith("error: the run ended: metrics-sink failed 2 times in 3.");
+    expect(last).toContain(`first cause: no process could be started (${reason})`);
+  },
+  LONG,
+);
+
+test(
   "a run whose actor cannot even start says why",
   async () => {
     const { folder, args } = runs.fresh({ rollout: { replyTokensMax: 11, contextTokensMax: 12 } });

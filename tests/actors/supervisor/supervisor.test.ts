@@ -3,7 +3,7 @@ import { describe, expect, test } from "bun:test";
 import { ActorSettings } from "../../../actors/process/settings.ts";
 import { PROTOCOL_VERSION, type Tell } from "../../../actors/protocol.ts";
 import { RestartLimit } from "../../../actors/supervisor/restart-limit.ts";
-import type { ChildProcess, Exit } from "../../../actors/supervisor/spawner.ts";
+import type { ChildProcess, Exit, Spawner } from "../../../actors/supervisor/spawner.ts";
 import type { ChildSpec, SupervisorOptions } from "../../../actors/supervisor/supervision.ts";
 import { Supervisor } from "../../../actors/supervisor/supervisor.ts";
 import { createTransport } from "../../../actors/transport/create.ts";
@@ -280,6 +280,59 @@ describe("a supervisor", () => {
     expect((await ended).ok).toBe(true);
     expect(processes).toHaveLength(1);
     expect(() => supervisor.start(child("b"))).toThrow("cannot start b: the run is ending");
+  });
+
+  describe("of which the system starts no process", () => {
+    const full = Object.assign(new Error("too many open files"), { code: "EMFILE", errno: -24 });
+    /** A spawner whose first `failures` calls fail with `error`. */
+    function failing(failures: number, error: Error = full) {
+      let calls = 0;
+      const spawn: Spawner["spawn"] = (_, actorSettings, output) => {
+        if (++calls <= failures) throw error;
+        return new FakeProcess(100 + calls, actorSettings, output);
+      };
+      return { spawn, calls: () => calls };
+    }
+
+    test("is tried again after a while", async () => {
+      const spawner = failing(2);
+      const { supervisor, clock, events } = await stage({ spawner });
+      supervisor.start(child("a"));
+      expect(events.all).toEqual([{ kind: "startFailed", child: "a", reason: "Error: too many open files" }]);
+      clock.advance(2900);
+      expect(spawner.calls()).toBe(1);
+      clock.advance(3200);
+      expect(events.of("restarted", "a")).toEqual([{ kind: "restarted", child: "a", pid: 103, restarts: 2 }]);
+      expect(supervisor.children).toMatchObject([{ name: "a", pid: 103 }]);
+    });
+
+    test("ends the run after as many failed starts as are allowed, and says why", async () => {
+      const spawner = failing(100);
+      const { supervisor, clock } = await stage({ spawner });
+      supervisor.start(child("a"));
+      clock.advance(60_000);
+      expect(await supervisor.ended).toEqual({
+        ok: false,
+        reason:
+          "a failed 3 times in 6.0 s, and at most 2 restarts in 10 s are allowed; " +
+          "first cause: no process could be started (Error: too many open files)",
+      });
+      expect(spawner.calls()).toBe(3);
+    });
+
+    test("is not tried again when the run has ended", async () => {
+      const spawner = failing(100);
+      const { supervisor, clock } = await stage({ spawner });
+      supervisor.start(child("a"));
+      await supervisor.stop("enough");
+      clock.advance(60_000);
+      expect(spawner.calls()).toBe(1);
+    });
+
+    test("for a bug of ours, is not tried again", async () => {
+      const { supervisor } = await stage({ spawner: failing(1, new TypeError("a bug")) });
+      expect(() => supervisor.start(child("a"))).toThrow("a bug");
+    });
   });
 
   test("refuses an actor that is not its child", async () => {
