@@ -6,7 +6,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { type RunConfig, runKeys } from "../actors/config/config.ts";
 import { checkPort } from "../actors/dashboard/serve.ts";
-import { envsText } from "../actors/play/envs-of-run.ts";
+import { envsText, tooSmallBudgets } from "../actors/play/envs-of-run.ts";
 import { startCluster } from "../actors/supervisor/cluster.ts";
 import { lockRun } from "../actors/supervisor/run-lock.ts";
 import { startSingleProcess } from "../actors/supervisor/single-process.ts";
@@ -19,6 +19,7 @@ import { chooseConfig, configFlags } from "./cli/presets.ts";
 import { newRun, oldRun, type RunFolder, reportFile } from "./cli/run-folder.ts";
 import { resultTable } from "./cli/run-result.ts";
 import { RunView } from "./cli/run-view.ts";
+import { warn } from "./cli/say.ts";
 import { smokeConfig } from "./cli/smoke.ts";
 import { onStopSignal } from "./cli/stop-signals.ts";
 
@@ -131,6 +132,7 @@ async function openRun(options: Parsed<typeof command>): Promise<RunFolder> {
     return run;
   }
   const chosen = chooseConfig({ ...options, overrides });
+  for (const line of tooSmallBudgets(chosen)) warn(line);
   const config = smoke ? smokeConfig(chosen) : chosen;
   await check(config);
   return newRun(await withModel(config), runDir);

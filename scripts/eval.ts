@@ -9,7 +9,7 @@ import { type RunConfig, runKeys } from "../actors/config/config.ts";
 import { EnvConfig } from "../actors/config/env.ts";
 import type { Tree } from "../actors/config/layers.ts";
 import { evaluatePolicy } from "../actors/evaluate/evaluate.ts";
-import { episodeRules, playedEnvs, tagOf } from "../actors/play/envs-of-run.ts";
+import { episodeRules, playedEnvs, tagOf, tooSmallBudgets } from "../actors/play/envs-of-run.ts";
 import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/policy/saved-policy.ts";
 import { startThread } from "../actors/process/worker-rpc.ts";
 import type { PolicyMethods } from "../actors/sampler/policy.ts";
@@ -18,6 +18,7 @@ import { envTag, envTags } from "../envs/registry.ts";
 import type { EnvTag } from "../envs/tag.ts";
 import { checkData, checkedTag, envOverrides } from "./cli/env-choice.ts";
 import { type Command, helped, type Override, parseOptions, UsageError } from "./cli/options.ts";
+import { fileBudgets } from "./cli/presets.ts";
 import { say, warn } from "./cli/say.ts";
 import { hostedFlags, hostedResult, isHosted, usageLine } from "./eval/hosted.ts";
 import { progressLine } from "./eval/progress.ts";
@@ -114,7 +115,7 @@ async function playerResult(policy: "random" | "optimal" | "expert", { flags, ov
   }
   const env = envOverrides(overrides);
   const tag = checkedTag(String(env["tag"] ?? DEFAULTS.env), env["options"]);
-  const { actionsMax } = checkedEnv({ actionsMax: tag.actionsMax, ...env });
+  const { actionsMax } = checkedEnv({ actionsMax: tag.actionsMax, ...fileBudgets(tag.tag), ...env });
   const { episodes = DEFAULTS.episodes, seed = DEFAULTS.seed, samples = 1 } = flags;
   checkBoards(episodes, seed, samples);
   const player = tag[policy];
@@ -151,6 +152,7 @@ async function policyResults(folder: string, { flags, overrides }: Options): Pro
   const validate = { ...run.validate, ...boards, temperature: temperature ?? run.validate.temperature };
   const config = { ...run, env, validate };
   checkData(config);
+  for (const line of tooSmallBudgets(config)) warn(line);
   const evaluations = await play(folder, config, checkpoint);
   return [...evaluations].map(([name, evaluation]) => {
     const tag = tagOf(config, name);
@@ -174,8 +176,8 @@ function playedEnv({ env: ran, prompt }: RunConfig, overrides: readonly Override
   const same = name === trained.tag;
   const options = { ...(same ? trained.options : {}), ...(asked["options"] as Tree | undefined) };
   const tag = checkedTag(name, options, prompt.compat !== "strict");
-  const actionsMax = same ? trained.actionsMax : tag.actionsMax;
-  return checkedEnv({ ...trained, actionsMax, ...asked, tag: name, options });
+  const budgets = same ? {} : { actionsMax: tag.actionsMax, ...fileBudgets(name) };
+  return checkedEnv({ ...trained, ...budgets, ...asked, tag: name, options });
 }
 
 /** A run's env as if it had played that alone. */

@@ -82,6 +82,19 @@ export function episodeRules(config: EnvSettings, name: string, tag: EnvTag): Ep
   };
 }
 
+/** One line for each env in which no episode can succeed, because its budget is smaller than any solution. */
+export function tooSmallBudgets(config: PlaySettings): string[] {
+  return playedEnvs(config).flatMap(({ name }) => {
+    const tag = tagOf(config, name);
+    const { turnsMax, actionsPerTurnMax, actionsMax } = episodeRules(config, name, tag);
+    const allowed = Math.min(actionsMax, turnsMax * actionsPerTurnMax);
+    if (tag.actionsMin === undefined || allowed >= tag.actionsMin) return [];
+    return [
+      `no episode of ${name} can succeed: that takes ${tag.actionsMin} actions or more, and ${turnsMax} turns of ${actionsPerTurnMax}, at most ${actionsMax}, allow ${allowed}; raise env.turnsMax, env.actionsPerTurnMax or env.actionsMax`,
+    ];
+  });
+}
+
 /** How the env server opens episodes of one env. @throws {TagError} if the run plays no env of this name */
 export function episodeOpener(config: PlaySettings, name: string): OpenEpisode {
   const tag = tagOf(config, name);

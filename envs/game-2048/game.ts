@@ -28,6 +28,10 @@ export type Config2048 = z.infer<typeof Config2048>;
 export type Grid = readonly (readonly number[])[];
 
 const GOAL = 2048;
+/** The largest tile that appears by itself. */
+const NEW_TILE_MAX = 4;
+/** The first two tiles and one a move must add up to the goal. */
+export const MOVES_MIN = (GOAL - 2 * NEW_TILE_MAX) / NEW_TILE_MAX;
 const DYNAMICS_STREAM = 1;
 
 export class Game2048 implements DiscreteGame {
@@ -61,7 +65,7 @@ export class Game2048 implements DiscreteGame {
       "Current 2048 Grid:",
       ...this.#grid.map((row, i) => `Row ${i + 1}: [${row.join(", ")}]`),
       "",
-      `Valid Actions: ${moves.join(", ")}.`,
+      `Valid Actions: ${moves.join(", ") || "None"}.`,
       "Goal: Merge same numbers to reach 2048.",
       `Current Score: ${this.#score}`,
       "What is your next move?",

@@ -1,6 +1,6 @@
 /** The 2048 tag. Source: RAGEN-2 config/envs.yaml. */
 import { defineTag, plainWording, type TagSource, uniformPlayer } from "../tag.ts";
-import { ACTIONS_2048, Config2048, Game2048 } from "./game.ts";
+import { ACTIONS_2048, Config2048, Game2048, MOVES_MIN } from "./game.ts";
 
 const instruction = (size: number) =>
   `You are playing the 2048 game on a ${size}x${size} grid. Merge equal tiles by sliding Up, Right, Down, or Left.\nIf a move is invalid (no tiles move), a small penalty is applied. Respond with a single action.\nExample: <answer>Up</answer>\n`;
@@ -17,6 +17,7 @@ export const game2048Tags: readonly TagSource[] = [
       wording: plainWording(instruction(config.size), ACTIONS_2048, false),
       open: (seeds) => new Game2048(config, seeds),
       brief,
+      actionsMin: MOVES_MIN,
       random: uniformPlayer,
     }),
   }),

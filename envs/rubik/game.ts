@@ -10,6 +10,8 @@ export const RubikConfig = z.strictObject({
   maxSteps: z.int().positive().default(20),
   /** RAGEN-2's B turn, which no real cube makes. */
   shippedBack: z.boolean().default(false),
+  /** RAGEN-2 renders the cube again after a turn, and then a finished one shows no ending. */
+  endingHidden: z.boolean().default(false),
 });
 export type RubikConfig = z.infer<typeof RubikConfig>;
 
@@ -54,9 +56,11 @@ export class RubikGame implements DiscreteGame {
   }
 
   #ending(): readonly string[] {
+    const actions = ["Available Actions:", TURNS.join(", "), "", "What is your next move?"];
+    if (this.config.endingHidden) return actions;
     if (this.#steps > 0 && isSolved(this.#state)) return ["=== Game Over: Cube Solved! ==="];
     if (this.#steps >= this.config.maxSteps) return ["=== Game Over: Max steps reached. ==="];
-    return ["Available Actions:", TURNS.join(", "), "", "What is your next move?"];
+    return actions;
   }
 
   act(action: number): Effect {

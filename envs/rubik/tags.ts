@@ -21,7 +21,7 @@ export const rubikTags: readonly TagSource[] = [
     type: "rubikscube",
     schema: RubikConfig,
     defaults: { scrambleDepth: 1 },
-    compatDefaults: { shippedBack: true },
+    compatDefaults: { shippedBack: true, endingHidden: true },
     actionsMax: 20,
     replyWordsHint: 96,
     parts: (config) => ({

@@ -27,6 +27,8 @@ export type SudokuConfig = z.infer<typeof SudokuConfig>;
 
 /** Share of blank cells. */
 const BLANK_SHARE = { easy: 0.4, medium: 0.5, hard: 0.6 } as const;
+export const blankCount = ({ difficulty, gridSize }: SudokuConfig): number =>
+  Math.floor(BLANK_SHARE[difficulty] * gridSize * gridSize);
 /** For a legal placement that differs from the solution. */
 const DIFFERENT_SCORE_SHARE = 0.5;
 
@@ -41,9 +43,8 @@ export class SudokuGame implements LanguageGame {
 
   constructor(config: SudokuConfig, seeds: Seeds) {
     const size = config.gridSize;
-    const blanks = Math.floor(BLANK_SHARE[config.difficulty] * size * size);
     this.#config = config;
-    this.puzzle = generateSudoku(size, blanks, config.unique, seeds.layout);
+    this.puzzle = generateSudoku(size, blankCount(config), config.unique, seeds.layout);
     this.#grid = [...this.puzzle.initial];
   }
 

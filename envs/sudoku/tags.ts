@@ -6,7 +6,7 @@
  */
 import type { Uniform } from "../env.ts";
 import { defineTag, expectGame, plainWording, type TagSource } from "../tag.ts";
-import { SudokuConfig, SudokuGame } from "./game.ts";
+import { blankCount, SudokuConfig, SudokuGame } from "./game.ts";
 
 const RAGEN_INSTRUCTION = `You are solving a Sudoku puzzle. Fill in the grid so that every row, column, and 3x3 box contains the numbers 1-9 without repetition.
 Initial cells are shown in [brackets] and cannot be modified. Empty cells are shown as dots (.).
@@ -29,6 +29,8 @@ const sudoku = (tag: string, defaults: Partial<SudokuConfig>, actionsMax: number
       wording: { ...plainWording(INSTRUCTION, null, false), v1: RAGEN_INSTRUCTION, v2: RAGEN_INSTRUCTION },
       open: (seeds) => new SudokuGame(config, seeds),
       brief,
+      // A rare board with a unique solution has fewer blank cells.
+      actionsMin: blankCount(config),
       random: (_game, _actionsLeft, uniform) => randomPlacement(config.gridSize, uniform),
       optimal: (game, _actionsLeft, uniform) => {
         const sudokuGame = expectGame(game, SudokuGame);

@@ -7,10 +7,13 @@ import { basename, join } from "node:path";
 import { composeRunConfig } from "../../actors/config/compose.ts";
 import { type RunConfig, runKeys } from "../../actors/config/config.ts";
 import { ConfigError } from "../../actors/config/error.ts";
-import { type Layer, merge, oneValue, parseLayer } from "../../actors/config/layers.ts";
+import { type Layer, merge, oneValue, parseLayer, type Tree } from "../../actors/config/layers.ts";
 import { messageOf } from "../../actors/errors.ts";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
 import { type Flag, type Override, UsageError } from "./options.ts";
+
+/** Keys of `env` that belong to a tag and not to a run. */
+const BUDGETS = ["turnsMax", "actionsMax", "actionsPerTurnMax"];
 
 const root = join(import.meta.dir, "../../configs");
 
@@ -106,6 +109,12 @@ export function envLayer(layers: readonly Layer[]): Layer | null {
   const folder = join(root, "env");
   if (typeof tag !== "string" || !yamlNames(folder).includes(tag)) return null;
   return parseLayer(readFileSync(join(folder, `${tag}.yaml`), "utf8"), `configs/env/${tag}.yaml`);
+}
+
+/** The budgets in a tag's own file; empty if it has none. */
+export function fileBudgets(tag: string): Tree {
+  const env = (envLayer([{ source: tag, values: { env: { tag } } }])?.values["env"] ?? {}) as Tree;
+  return Object.fromEntries(Object.entries(env).filter(([key]) => BUDGETS.includes(key)));
 }
 
 function yamlNames(folder: string): string[] {

@@ -8,7 +8,7 @@ import { HostedClient, type Usage } from "../../actors/evaluate/hosted/client.ts
 import { evaluateHosted } from "../../actors/evaluate/hosted/play-hosted.ts";
 import { PROVIDERS, type Provider } from "../../actors/evaluate/hosted/provider.ts";
 import { Results, ResultsError } from "../../actors/evaluate/hosted/results.ts";
-import { tagOf } from "../../actors/play/envs-of-run.ts";
+import { tagOf, tooSmallBudgets } from "../../actors/play/envs-of-run.ts";
 import { isLoopback } from "../../actors/transport/address.ts";
 import { type Flag, type Override, UsageError } from "../cli/options.ts";
 import { envLayer, overrideLayer } from "../cli/presets.ts";
@@ -103,6 +103,7 @@ export async function hostedResult(
   });
   const kept = results.episodes.size;
   if (kept > 0) say(`${kept} episodes are taken from ${flags.results}`);
+  for (const line of tooSmallBudgets(config)) warn(line);
   const tag = tagOf(config, env.tag);
   const requestsMax = atLeastOne("concurrency", flags.concurrency ?? 8);
   const evaluation = await evaluateHosted({

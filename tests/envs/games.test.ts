@@ -10,10 +10,13 @@ import {
 } from "../../envs/countdown/game.ts";
 import { Config2048, Game2048, slide } from "../../envs/game-2048/game.ts";
 import { metaMathLabel, QuestionGame } from "../../envs/questions/game.ts";
+import { envTag } from "../../envs/registry.ts";
 import { isSolved, SOLVED, solveCube, TURNS, turned, turns } from "../../envs/rubik/cube.ts";
+import type { RubikGame } from "../../envs/rubik/game.ts";
 import { answerScore } from "../../envs/search/answer.ts";
 import { SudokuConfig, SudokuGame } from "../../envs/sudoku/game.ts";
 import { conflicts, generateSudoku, solutionCount } from "../../envs/sudoku/grid.ts";
+import { openLocal } from "../../envs/tag.ts";
 
 const seeds = fc.nat({ max: 0xffffffff });
 
@@ -123,6 +126,14 @@ describe("2048", () => {
     );
   });
 
+  test("names no valid action at its end, and ends without success in fewer moves than 2048 takes", () => {
+    const game = open({});
+    let moves = 0;
+    for (let done = false; !done; moves++) done = game.act(moves % 4).done;
+    expect(game.render()).toContain("\nValid Actions: None.\n");
+    expect(envTag("game_2048").actionsMin).toBe(510);
+  });
+
   test("pays the announced penalty for a move that changes nothing, which RAGEN hides", () => {
     const refused = (options: object) => {
       const game = open(options);
@@ -157,6 +168,17 @@ describe("the 2x2 cube", () => {
         expect(turned(turned(SOLVED, all[i]!), all[i ^ 1]!)).toEqual([...SOLVED]);
       }
     }
+  });
+
+  test("shows its ending, and in compat the actions as RAGEN does, which renders it again", () => {
+    const ended = (compat: boolean) => {
+      const tag = envTag("rubikscube", {}, compat);
+      const game = openLocal(tag, { layout: 123, dynamics: 123 }) as RubikGame;
+      game.act(solveCube(game.state, game.turns, 1)![0]!);
+      return game.render().split("\n\n").slice(2).join("\n\n");
+    };
+    expect(ended(false)).toBe("=== Game Over: Cube Solved! ===");
+    expect(ended(true)).toBe(`Available Actions:\n${TURNS.join(", ")}\n\nWhat is your next move?`);
   });
 
   test("keeps the stickers of each corner together, which RAGEN's B does not", () => {

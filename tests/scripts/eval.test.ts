@@ -100,6 +100,12 @@ describe("a run's policy", () => {
     expect(await evaluate(...args)).toEqual(first);
   });
 
+  test("plays another env with that env's own budgets", async () => {
+    const { result } = await evaluate("--policy", folder, "--env", "SimpleSudoku", "--episodes", "4");
+    // The run itself allows one turn.
+    expect(result.meanTurns).toBeGreaterThan(1);
+  });
+
   test("is tried several times at each board if asked, which tells pass@k", async () => {
     const args = ["--policy", folder, "--episodes", "10", "--temperature", "1", "--samples", "4"];
     const { result, table } = await evaluate(...args);

@@ -9,6 +9,7 @@ import {
   sharedGroups,
   shortText,
   tagOf,
+  tooSmallBudgets,
 } from "../../../actors/play/envs-of-run.ts";
 import { groupEnvs } from "../../../actors/training/curriculum.ts";
 
@@ -137,4 +138,22 @@ test.each([
   ],
 ])("%j is refused", (values, message) => {
   expect(() => configOf(values)).toThrow(message);
+});
+
+describe("a budget smaller than any solution", () => {
+  const lines = (tag: string, budgets: object, compat = "strict") =>
+    tooSmallBudgets(configOf({ env: { tag, ...budgets }, prompt: { compat } }));
+
+  test("is told in one line for each env", () => {
+    expect(lines("game_2048", { turnsMax: 5, actionsMax: 700, actionsPerTurnMax: 5 })).toEqual([
+      "no episode of game_2048 can succeed: that takes 510 actions or more, and 5 turns of 5, at most 700, allow 25; raise env.turnsMax, env.actionsPerTurnMax or env.actionsMax",
+    ]);
+    expect(lines("SimpleSudoku", { turnsMax: 20, actionsMax: 20 }, "ragen-v2")).toHaveLength(1);
+  });
+
+  test("is none of the tags' own", () => {
+    expect(lines("game_2048", { turnsMax: 800, actionsMax: 700, actionsPerTurnMax: 1 })).toEqual([]);
+    expect(lines("MediumSudoku", { turnsMax: 5, actionsMax: 30, actionsPerTurnMax: 2 })).toEqual([]);
+    expect(lines("SimpleSokoban", { turnsMax: 1, actionsMax: 1 })).toEqual([]);
+  });
 });

@@ -1,0 +1,23 @@
+/** Budgets of the tags that bring a file of their own: training and `eval` play the same. */
+import { expect, test } from "bun:test";
+import { tooSmallBudgets } from "../../actors/play/envs-of-run.ts";
+import { envTag } from "../../envs/registry.ts";
+import { chooseConfig, fileBudgets } from "../../scripts/cli/presets.ts";
+
+// Source: RAGEN-2 config/envs.yaml, _8_sudoku.yaml, _9_2048.yaml, _10_rubikscube.yaml.
+test.each([
+  ["game_2048", 800, 700, 1],
+  ["rubikscube", 25, 20, 4],
+  ["SimpleSudoku", 5, 20, 2],
+  ["MediumSudoku", 5, 30, 2],
+])("%s has RAGEN-2's budgets", (tag, turnsMax, actionsMax, actionsPerTurnMax) => {
+  const config = chooseConfig({ flags: {}, overrides: [{ path: "env.tag", text: tag, source: "--env" }] });
+  expect(config.env).toMatchObject({ tag, turnsMax, actionsMax, actionsPerTurnMax });
+  expect(fileBudgets(tag)).toEqual({ turnsMax, actionsMax, actionsPerTurnMax });
+  expect(envTag(tag).actionsMax).toBe(actionsMax);
+  expect(tooSmallBudgets(config)).toEqual([]);
+});
+
+test("a tag without a file has no budgets of its own", () => {
+  expect(fileBudgets("SimpleSokoban")).toEqual({});
+});
