@@ -10,6 +10,7 @@
  *
  * - The gate compares the token of the Authorization header in constant time before it reads anything else. It refuses browser
  *   pages (an Origin header). It reports refusals at most once a second.
+ * - A refusal closes its connection. Bun closes one whose request is not complete after about 12 s, however slowly it comes.
  * - At most `connectionsMax` connections are open; the next is refused. relay.ts bounds what a slow end leaves unread.
  */
 import type { Server, ServerWebSocket } from "bun";
@@ -171,7 +172,7 @@ export class Gate {
 
   #refuse(from: string, why: string, status: number): Response {
     this.#refused(from, why);
-    return new Response(`${why}\n`, { status });
+    return new Response(`${why}\n`, { status, headers: { Connection: "close" } });
   }
 
   /** The learner names the file of a version; the gate serves the file itself, so that the bytes pass one process only. */

@@ -109,6 +109,24 @@ describe("a token", () => {
     expect(gate.address).toMatch(/^ws:\/\/127\.0\.0\.1:\d+$/);
   });
 
+  test("that is missing ends the connection at once, and one that never comes within 13 s", async () => {
+    const { gate } = await stage();
+    const { port } = new URL(gate.address);
+    /** Milliseconds until the gate closes a connection that sends this text and nothing more. */
+    async function openMs(text: string): Promise<number> {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const startedAtMs = performance.now();
+      const socket = { data() {}, close: () => resolve() };
+      (await Bun.connect({ hostname: "127.0.0.1", port: Number(port), socket })).write(text);
+      await promise;
+      return performance.now() - startedAtMs;
+    }
+    const request = "GET /join?role=sampler HTTP/1.1\r\nHost: gate\r\n";
+    const [refused, unfinished] = await Promise.all([openMs(`${request}\r\n`), openMs(request)]);
+    expect(refused).toBeLessThan(4000);
+    expect(unfinished).toBeLessThan(13_500);
+  }, 30_000);
+
   test("does not help without a name, or with an unknown path", async () => {
     const { http } = await stage();
     const status = async (path: string) =>
