@@ -7,6 +7,7 @@
  */
 import { Database, SQLiteError } from "bun:sqlite";
 import { join } from "node:path";
+import { messageOf } from "../errors.ts";
 
 const FILE = "lock.sqlite";
 
@@ -14,24 +15,39 @@ export interface RunLock {
   release(): void;
 }
 
-/** @throws {Error} in one line, with the process that holds the lock */
+/** @throws {Error} in one line, with the process that holds the lock, or the file that cannot be used */
 export function lockRun(folder: string): RunLock {
   const file = join(folder, FILE);
-  const db = new Database(file);
+  let db: Database | null = null;
   try {
-    db.run("BEGIN IMMEDIATE");
-    db.run("CREATE TABLE IF NOT EXISTS holder (pid INTEGER, since TEXT)");
-    db.run("DELETE FROM holder");
-    db.run("INSERT INTO holder VALUES (?, datetime('now'))", [process.pid]);
-    // Committed, so that others can read it. If another process comes between the transactions, it gets the lock.
-    db.run("COMMIT");
-    db.run("BEGIN IMMEDIATE");
+    db = new Database(file);
+    take(db);
+    const held = db;
+    return { release: () => held.close() };
   } catch (error) {
-    if (!(error instanceof SQLiteError) || error.code !== "SQLITE_BUSY") throw error;
-    const holder = db.query<{ pid: number; since: string }, []>("SELECT pid, since FROM holder").get();
-    db.close();
-    const who = holder === null ? "another process" : `process ${holder.pid} since ${holder.since} UTC`;
-    throw new Error(`the run in ${folder} is being run by ${who}; stop that one first`);
+    if (!(error instanceof SQLiteError)) throw error;
+    const reason = error.code === "SQLITE_BUSY" && db !== null ? busy(folder, db) : unusable(folder, file, error);
+    db?.close();
+    throw new Error(reason, { cause: error });
   }
-  return { release: () => db.close() };
 }
+
+function take(db: Database): void {
+  db.run("BEGIN IMMEDIATE");
+  db.run("CREATE TABLE IF NOT EXISTS holder (pid INTEGER, since TEXT)");
+  db.run("DELETE FROM holder");
+  db.run("INSERT INTO holder VALUES (?, datetime('now'))", [process.pid]);
+  // Committed, so that others can read it. If another process comes between the transactions, it gets the lock.
+  db.run("COMMIT");
+  db.run("BEGIN IMMEDIATE");
+}
+
+function busy(folder: string, db: Database): string {
+  const holder = db.query<{ pid: number; since: string }, []>("SELECT pid, since FROM holder").get();
+  const who = holder === null ? "another process" : `process ${holder.pid} since ${holder.since} UTC`;
+  return `the run in ${folder} is being run by ${who}; stop that one first`;
+}
+
+const unusable = (folder: string, file: string, error: Error): string =>
+  `cannot lock the run in ${folder}: ${file} cannot be used as a lock (${messageOf(error)}); ` +
+  "delete it if no command runs there, and try again";

@@ -1,5 +1,6 @@
 /** Two supervisors never hold one run folder, and a dead one does not keep it. */
 import { afterAll, expect, test } from "bun:test";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { lockRun } from "../../../actors/supervisor/run-lock.ts";
 import { figure } from "../../figure.ts";
@@ -38,4 +39,17 @@ test("is held by one process at a time, which the refusal names; a killed proces
   mine.release();
   lockRun(folder).release();
   figure("two supervisors, one folder", { refused: 2, "free after its holder's SIGKILL": "at once" });
+});
+
+test.each([
+  ["garbage", (file: string) => writeFileSync(file, "garbage ".repeat(100)), "file is not a database"],
+  ["a folder", (file: string) => mkdirSync(file), "unable to open database file"],
+])("in a file that is %s, the refusal names the file", (_, make, reason) => {
+  const folder = temporaryFolder();
+  const file = join(folder, "lock.sqlite");
+  make(file);
+  expect(() => lockRun(folder)).toThrow(
+    `cannot lock the run in ${folder}: ${file} cannot be used as a lock (${reason}); ` +
+      "delete it if no command runs there, and try again",
+  );
 });
