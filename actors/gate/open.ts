@@ -112,7 +112,7 @@ export async function openGate(listen: string, options: OpenGateOptions): Promis
     throw error;
   }
   const tokenFile = newToken === null ? null : joinPath(folder, TOKEN_FILE);
-  if (tokenFile !== null) writeFileSync(tokenFile, `${newToken}\n`, { mode: 0o600 });
+  if (tokenFile !== null) writeToken(tokenFile, `${newToken}\n`);
   return {
     address: gate.address,
     tokenFile,
@@ -133,6 +133,12 @@ export async function openGate(listen: string, options: OpenGateOptions): Promis
       if (tokenFile !== null) rmSync(tokenFile, { force: true });
     },
   };
+}
+
+/** Replaces what is there. A new file has the mode, and a file that must be new is not written through a link. */
+function writeToken(file: string, text: string): void {
+  rmSync(file, { force: true });
+  writeFileSync(file, text, { flag: "wx", mode: 0o600 });
 }
 
 function joinTokensOf({ token, samplerToken, envServerToken }: RunConfig["join"]): {
