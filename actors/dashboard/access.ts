@@ -3,6 +3,7 @@
  *
  * - With a token: requests with `Authorization: Bearer TOKEN`, or with `?token=TOKEN` once, which sets a cookie.
  * - Without a token: only requests to a loopback name, so that a web page whose name resolves to 127.0.0.1 reads nothing.
+ * - The API and /metrics refuse requests that a page of another site makes.
  * - Tokens are compared in constant time. The cookie holds a digest, not the token.
  */
 import { createHash } from "node:crypto";
@@ -27,8 +28,8 @@ export function guard(token: string | null): MiddlewareHandler {
     }
     setCookie(c, cookieName(c), cookieValue, { httpOnly: true, sameSite: "Strict", path: "/" });
     url.searchParams.delete("token");
-    // Remove the token from the address bar, the history and the Referer.
-    return c.redirect(`${url.pathname}${url.search}`, 303);
+    // Remove the token from the address bar, the history and the Referer. A path that begins with "//" would name another host.
+    return c.redirect(`${url.pathname.replace(/^\/+/, "/")}${url.search}`, 303);
   };
 }
 
@@ -40,4 +41,19 @@ const loopbackOnly: MiddlewareHandler = (c, next) => {
   if (isLoopback(hostname)) return next();
   const advice = "Without a token, only loopback names are allowed: open http://127.0.0.1, or set metrics.token.";
   return Promise.resolve(c.text(`Host "${hostname}" is refused. ${advice}\n`, 403));
+};
+
+/** Requests whose Host is no host name have no URL. */
+export const validHostOnly: MiddlewareHandler = (c, next) =>
+  URL.canParse(c.req.url) ? next() : Promise.resolve(c.text("The Host header is not a host name.\n", 400));
+
+/** Browsers tell where a request comes from; programs send neither header. */
+export const sameSiteOnly: MiddlewareHandler = (c, next) => {
+  const site = c.req.header("Sec-Fetch-Site");
+  const origin = c.req.header("Origin");
+  const { host } = new URL(c.req.url);
+  const isOwn = origin === undefined || (URL.canParse(origin) && new URL(origin).host === host);
+  if (site === undefined ? isOwn : ["same-origin", "none"].includes(site)) return next();
+  const error = `a page of another site may not read ${c.req.path}; open it yourself, or ask without Origin and Sec-Fetch-Site`;
+  return Promise.resolve(c.json({ error }, 403));
 };

@@ -14,7 +14,7 @@ import { type Context, Hono } from "hono";
 import { html } from "hono/html";
 import { streamSSE } from "hono/streaming";
 import type { Clock } from "../clock.ts";
-import { guard } from "./access.ts";
+import { guard, sameSiteOnly, validHostOnly } from "./access.ts";
 import { API, type ApiContext, type ApiRoute, NoAnswer } from "./api.ts";
 import type { Assets } from "./assets.ts";
 import { openApiOf } from "./openapi.ts";
@@ -26,10 +26,14 @@ import { EpisodesPage } from "./pages/episodes.tsx";
 import { RunPage } from "./pages/run.tsx";
 import { Exposition } from "./prometheus.ts";
 import { CursorText, faults } from "./queries.ts";
+import { READS_WAITING_MAX, ReadQueue } from "./read-queue.ts";
 import { cursorText, parseCursor, streamRun } from "./stream.ts";
 
 /** Open live streams at once; a browser tab holds one. */
 const STREAMS_MAX = 64;
+
+/** When a reader who was refused should ask again. */
+const RETRY_AFTER_S = 2;
 
 const HEADERS = {
   "Content-Security-Policy":
@@ -56,6 +60,7 @@ export function dashboardApp(options: DashboardOptions): Hono {
   const app = new Hono();
   const exposition = new Exposition(store);
   const description = openApiOf(API);
+  const reads = new ReadQueue(clock);
   let streams = 0;
 
   app.use(async (c, next) => {
@@ -66,12 +71,15 @@ export function dashboardApp(options: DashboardOptions): Hono {
     if (!c.res.headers.has("Cache-Control")) c.res.headers.set("Cache-Control", "no-store");
     return;
   });
+  app.use(validHostOnly);
   app.get("/healthz", (c) => c.text("ok\n"));
   app.get("/readyz", (c) => {
     const reason = notReadyReason(store);
     return reason === null ? c.text("ok\n") : c.text(`${reason}\n`, 503);
   });
   app.use(guard(token));
+  app.use("/api/*", sameSiteOnly);
+  app.use("/metrics", sameSiteOnly);
 
   for (const [path, Shown] of Object.entries(PAGES)) {
     app.get(path, (c) => {
@@ -87,7 +95,7 @@ export function dashboardApp(options: DashboardOptions): Hono {
   });
   app.get("/metrics", async (c) => c.text(await exposition.text(), 200, { "Content-Type": exposition.contentType }));
   for (const route of API) {
-    app.get(route.path.replace(/\{(\w+)\}/, ":$1"), (c) => answer(c, route, options));
+    app.get(route.path.replace(/\{(\w+)\}/, ":$1"), (c) => answer(c, route, options, reads));
   }
   app.get("/api/openapi.json", (c) => c.json(description));
   app.get("/api/stream", (c) => {
@@ -110,13 +118,20 @@ export function dashboardApp(options: DashboardOptions): Hono {
   return app;
 }
 
-function answer(c: Context, route: ApiRoute, api: ApiContext): Response {
+async function answer(c: Context, route: ApiRoute, api: ApiContext, reads: ReadQueue): Promise<Response> {
   const query = route.query.safeParse(c.req.query());
   if (!query.success) return c.json({ error: faults(query.error) }, 400);
+  const [part = ""] = Object.values(c.req.param());
+  const read = reads.run(() => {
+    if (c.req.raw.signal.aborted) throw new NoAnswer(503, "the reader has gone");
+    return JSON.stringify(route.read(api, query.data as never, part), plainArrays);
+  });
+  if (read === null) {
+    const error = `${READS_WAITING_MAX} requests wait already; try again in ${RETRY_AFTER_S} s`;
+    return c.json({ error }, 503, { "Retry-After": String(RETRY_AFTER_S) });
+  }
   try {
-    const [part = ""] = Object.values(c.req.param());
-    const value = route.read(api, query.data as never, part);
-    return c.body(JSON.stringify(value, plainArrays), 200, { "Content-Type": "application/json" });
+    return c.body(await read, 200, { "Content-Type": "application/json" });
   } catch (error) {
     if (error instanceof NoAnswer) return c.json({ error: error.message }, error.status);
     throw error;

@@ -45,7 +45,7 @@ function operationOf({ path, summary, query, answer }: ApiRoute): Json {
       200: answers("The answer", answer),
       ...(inQuery.length > 0 && { 400: answers("A parameter is invalid; the error names it", ErrorAnswer) }),
       ...(inPath.length > 0 && { 404: answers("Not found", ErrorAnswer) }),
-      503: answers("The run has not started yet", ErrorAnswer),
+      503: answers("The run has not started yet, or too many requests wait (Retry-After)", ErrorAnswer),
     },
   };
 }

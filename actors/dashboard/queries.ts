@@ -1,5 +1,6 @@
 /** Query parameters of the API. Each is parsed once; an error names every fault. */
 import { z } from "zod";
+import { schemaFaults } from "../errors.ts";
 import { isMetricName, METRIC_NAMES, type MetricName } from "../metrics/metrics.ts";
 import { STOP_REASONS } from "../protocol.ts";
 
@@ -7,18 +8,32 @@ const Count = z.coerce.number().int().nonnegative();
 const Truth = z.stringbool({ truthy: ["true"], falsy: ["false"] });
 const Limit = (most: number, usual: number) => z.coerce.number().int().min(1).max(most).default(usual);
 
+/** Metrics of one request; a run has about 200, with those of its envs. */
+const NAMES_MAX = 500;
+/** Characters of an error. */
+const ERROR_MAX = 1000;
+
 const Names = z
   .string()
-  .transform((text) => text.split(","))
+  .transform((text) => [...new Set(text.split(","))])
   .superRefine((names, context) => {
-    for (const name of names.filter((name) => !isMetricName(name))) {
-      context.addIssue({
-        code: "custom",
-        message: `no metric named "${name}"; docs/metrics.md lists them`,
-      });
-    }
+    const message = faultOf(names);
+    if (message !== null) context.addIssue({ code: "custom", message });
   })
   .transform((names) => names as MetricName[]);
+
+function faultOf(names: readonly string[]): string | null {
+  if (names.length > NAMES_MAX) return `${names.length} names; at most ${NAMES_MAX} at once`;
+  const unknown = names.filter((name) => !isMetricName(name));
+  const [first] = unknown;
+  if (first === undefined) return null;
+  const others = unknown.length === 1 ? "" : ` (and ${unknown.length - 1} more are unknown)`;
+  return `no metric named "${first.slice(0, 100)}"${others}; docs/metrics.md lists them`;
+}
+
+/** SQLite ends a text at a NUL, so that the rest would not be searched for. */
+const withoutNul = (text: string) => !text.includes("\0");
+const NUL = "the text has a NUL; leave it out";
 
 /** The route has no parameters but its path. */
 export const NoQuery = z.strictObject({});
@@ -42,7 +57,7 @@ export const MetricsQuery = z.strictObject({
 export const OtherMetricsQuery = MetricsQuery.omit({ since: true });
 
 export const EpisodesQuery = z.strictObject({
-  env: z.string().min(1).max(64).optional(),
+  env: z.string().min(1).max(64).refine(withoutNul, NUL).optional(),
   purpose: z.enum(["train", "validate"]).optional(),
   status: z.enum(["scored", "truncated", "envError", "aborted"]).optional(),
   stop: z.enum(STOP_REASONS).optional(),
@@ -55,6 +70,7 @@ export const EpisodesQuery = z.strictObject({
     .trim()
     .min(1)
     .max(200)
+    .refine(withoutNul, NUL)
     .optional()
     .describe("Consecutive words in a reply of the policy, or in the reason of a failure"),
   update: Count.optional(),
@@ -67,7 +83,7 @@ export const EpisodesQuery = z.strictObject({
 export const EventsQuery = z.strictObject({
   before: Count.optional(),
   since: Count.optional(),
-  kind: z.string().min(1).max(64).optional(),
+  kind: z.string().min(1).max(64).refine(withoutNul, NUL).optional(),
   level: z.enum(["info", "warning", "error"]).optional().describe("This level and worse"),
   limit: Limit(500, 100),
 });
@@ -77,4 +93,5 @@ export const EpisodeId = z.coerce.number().int().positive();
 /** "points.events.episodes", as in /api/run and in the ids of the stream's messages. */
 export const CursorText = z.string().regex(/^\d{1,15}\.\d{1,15}\.\d{1,15}$/, "a cursor is three counts, as 120.4.31");
 
-export const faults = (error: z.ZodError): string => z.prettifyError(error);
+/** One line of bounded length. */
+export const faults = (error: z.ZodError): string => schemaFaults(error, "query").slice(0, ERROR_MAX);
