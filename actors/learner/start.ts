@@ -6,6 +6,7 @@ import type { ActorContext, ActorKind, Running } from "../actor.ts";
 import type { RunConfig } from "../config/config.ts";
 import { askDeadlineMs } from "../config/rollout.ts";
 import { RunError } from "../errors.ts";
+import type { Log } from "../log.ts";
 import type { MetricName } from "../metrics/metrics.ts";
 import { Reporter } from "../metrics-sink/reporter.ts";
 import { lessonsOf } from "../play/envs-of-run.ts";
@@ -18,6 +19,7 @@ import { checkCollapse } from "../training/measure-collapse.ts";
 import { Training } from "../training/training.ts";
 import { warmStart } from "../training/warm-start.ts";
 import { welcoming } from "../transport/handshake.ts";
+import { TRANSPORT_LIMITS } from "../transport/transport.ts";
 import { Acks } from "../weights/acks.ts";
 import { serveWeights } from "../weights/http.ts";
 import { LearnerCheckpoints, newestCheckpoint } from "./checkpoints.ts";
@@ -162,19 +164,31 @@ export async function startLearner(
       training.stop(reason);
       dispatcher.leave();
       await running;
-      const { rows, messages } = await reporter.drain(DRAIN_MS);
+      const complete = drainLog(reporter, log);
+      await complete.catch(() => {});
       await listener.close();
       sink.close(reason);
       trainer.stop();
       weights.close();
-      if (messages > 0) log.warning("lost", `${messages} metrics and events could not be stored`);
-      if (rows > 0) {
-        const seconds = DRAIN_MS / 1000;
-        const advice = "Free space on the disk of the run folder before the next run.";
-        throw new RunError(`${rows} episodes are lost: the metrics sink did not store them in ${seconds} s. ${advice}`);
-      }
+      await complete;
     },
   };
+}
+
+/**
+ * Wait until the sink has stored everything.
+ *
+ * @throws {RunError} if episodes are lost, so that the run does not end as a good one
+ */
+export async function drainLog(reporter: Pick<Reporter, "drain" | "lost">, log: Pick<Log, "warning">): Promise<void> {
+  const { rows, messages } = await reporter.drain(DRAIN_MS);
+  if (messages > 0) log.warning("lost", `${messages} metrics and events could not be stored`);
+  const { lost } = reporter;
+  if (rows + lost === 0) return;
+  const late = `the metrics sink did not store them in ${DRAIN_MS / 1000} s`;
+  const never = lost === 0 ? "" : ` (${lost} can never be stored; the log says why)`;
+  const advice = "Free space on the disk of the run folder before the next run.";
+  throw new RunError(`${rows + lost} episodes are lost: ${late}${never}. ${advice}`);
 }
 
 /** A reporter, and its connection to the metrics sink. */
@@ -183,6 +197,7 @@ function connectReporter(config: RunConfig, context: ActorContext, ports: Learne
   const reporter: Reporter = new Reporter({
     actor,
     ...ports.reporterLimits,
+    frameBytesMax: TRANSPORT_LIMITS.frameBytesMax,
     askDeadlineMs: askDeadlineMs(config),
     sink: () => sink.peer(),
     clock,

@@ -3,7 +3,7 @@
  * numbers mean.
  *
  * - `episodes` is answered only after its rows are committed. On a full disk the answer is `failed` ("capacity"); the learner keeps
- *   the rows and asks again, so no answered row is lost.
+ *   the rows and asks again, so no answered row is lost. Rows that can never be stored are answered `failed` ("protocol").
  * - Metrics and events are committed in one transaction, at most `flushMs` after they arrive.
  * - At most `queuedMax` of them wait; then they are written at once. If the store cannot be written, newer ones are dropped and
  *   counted, and the count is stored when writing works again.
@@ -126,8 +126,11 @@ export class MetricsSink implements HostHandler {
   #takeEpisodes({ rows }: Messages["episodes"]): AnswerTo<Messages["episodes"]> {
     const error = this.#commit(rows);
     if (error !== null) {
+      const what = `cannot store ${rows.length} episodes: ${error.message}`;
+      // The rest of the transaction may be at fault; then the rows are stored later.
+      if (isOfRows(error) && this.flush()) return failed("protocol", what);
       const advice = "Free space on the disk of the run folder; the learner sends them again.";
-      return failed("capacity", `cannot store ${rows.length} episodes: ${error}. ${advice}`);
+      return failed("capacity", `${what}. ${advice}`);
     }
     this.#storedEpisodes += rows.length;
     return { type: "episodes.stored", count: rows.length };
@@ -153,7 +156,7 @@ export class MetricsSink implements HostHandler {
   }
 
   /** Commit everything that waits, and `episodes`, in one transaction. @returns the error, or null */
-  #commit(episodes: WriteBatch["episodes"]): string | null {
+  #commit(episodes: WriteBatch["episodes"]): SQLiteError | null {
     const dropped = this.#dropped - this.#droppedStored;
     const points = [...this.#points];
     const events = [...this.#events];
@@ -170,7 +173,7 @@ export class MetricsSink implements HostHandler {
     } catch (error) {
       if (!(error instanceof SQLiteError)) throw error;
       this.#failing = true;
-      return error.message;
+      return error;
     }
     this.#failing = false;
     this.#points = [];
@@ -180,6 +183,9 @@ export class MetricsSink implements HostHandler {
     return null;
   }
 }
+
+/** Whether sqlite refuses the values, and not the disk, the lock or the memory. */
+const isOfRows = ({ code }: SQLiteError): boolean => /^SQLITE_(CONSTRAINT|TOOBIG|MISMATCH|RANGE)/.test(code ?? "");
 
 const failed = (code: Messages["failed"]["code"], detail: string): Messages["failed"] => ({
   type: "failed",

@@ -5,10 +5,13 @@
  *   event with their count is sent as soon as the sink is back.
  * - Episodes wait until they are stored; a caller that reports more than `rowsMax` must wait. If the sink cannot store them, the
  *   caller gets one notice, and another when it can again.
+ * - An episode that can never be stored is reported, counted in `lost` and dropped, so that it does not hold up the others. Such an
+ *   episode is not valid, is larger than a frame, is refused by the sink, or ends the connection again and again.
  */
 import type { Clock } from "../clock.ts";
+import { schemaFaults } from "../errors.ts";
 import { type MetricName, metricValues } from "../metrics/metrics.ts";
-import type { Answer, EpisodeRow, Messages, Tell } from "../protocol.ts";
+import { type Answer, type EpisodeRow, type Messages, schemas, type Tell } from "../protocol.ts";
 import type { Handler, Peer } from "../transport/transport.ts";
 
 export interface ReporterOptions {
@@ -18,6 +21,8 @@ export interface ReporterOptions {
   readonly clock: Clock;
   readonly waitingMax: number;
   readonly rowsMax: number;
+  /** Largest message that the transport sends. */
+  readonly frameBytesMax: number;
   readonly askDeadlineMs: number;
   /** Wait before a retry. */
   readonly retryMs: number;
@@ -31,6 +36,12 @@ export interface ReporterOptions {
 const BUSY_BYTES = 1 << 20;
 /** Rows of one message. */
 const ROWS_AT_ONCE = 128;
+/** Part of a frame that the texts and arrays of one message fill at most; a larger row is sent alone. */
+const FRAME_SHARE = 1 / 8;
+/** An episode is lost after it ended the connection this often while it was the only one in its message. */
+const CUTS_MAX = 10;
+/** Lost episodes that are reported one by one. */
+const NOTICES_MAX = 20;
 
 export class Reporter implements Handler {
   readonly #options: ReporterOptions;
@@ -39,9 +50,15 @@ export class Reporter implements Handler {
   #rows: EpisodeRow[] = [];
   #storing: Promise<void> | null = null;
   #refused = false;
+  #lost = 0;
 
   constructor(options: ReporterOptions) {
     this.#options = options;
+  }
+
+  /** Number of episodes that could never be stored. */
+  get lost(): number {
+    return this.#lost;
   }
 
   /** Number of rows not stored yet, and of messages not sent yet. */
@@ -61,8 +78,13 @@ export class Reporter implements Handler {
 
   /** Report episodes. Resolves at once unless too many wait to be stored. */
   async episodes(rows: readonly EpisodeRow[]): Promise<void> {
-    this.#rows.push(...rows);
-    this.#storing ??= this.#store();
+    for (const row of rows) {
+      // The sink closes the connection to a sender of messages that are not valid.
+      const { error } = EpisodeRowSchema.safeParse(row);
+      if (error === undefined) this.#rows.push(row);
+      else this.#lose(row, schemaFaults(error, "episode"));
+    }
+    if (this.#rows.length > 0) this.#storing ??= this.#store();
     if (this.#rows.length > this.#options.rowsMax) await this.#storing;
   }
 
@@ -118,14 +140,61 @@ export class Reporter implements Handler {
   }
 
   async #store(): Promise<void> {
+    const { sink, askDeadlineMs } = this.#options;
+    let rowsMax = ROWS_AT_ONCE;
+    let cuts = 0;
     while (this.#rows.length > 0) {
-      const rows = this.#rows.slice(0, ROWS_AT_ONCE);
-      const answer = await this.#options.sink()?.ask({ type: "episodes", rows }, this.#options.askDeadlineMs);
+      const rows = this.#batch(rowsMax);
+      const answer = await sink()?.ask({ type: "episodes", rows }, askDeadlineMs);
+      if (answer?.type === "episodes.stored") {
+        this.#noteAnswer(answer);
+        this.#rows.splice(0, rows.length);
+        rowsMax = Math.min(ROWS_AT_ONCE, rowsMax * 2);
+        cuts = 0;
+        continue;
+      }
+      const fault = this.#faultOf(rows, answer);
+      const isCut = fault === null && answer?.type === "failed" && answer.code === "closed";
+      if (fault !== null || isCut) rowsMax = Math.max(1, rows.length >> 1);
+      if (isCut && rows.length === 1) cuts++;
+      const reason = fault ?? (cuts > CUTS_MAX ? `it ended the connection ${cuts} times` : null);
+      if (reason !== null && rows.length === 1) {
+        this.#lose(this.#rows.shift()!, reason);
+        cuts = 0;
+      }
+      if (fault !== null) continue;
       this.#noteAnswer(answer);
-      if (answer?.type === "episodes.stored") this.#rows.splice(0, rows.length);
-      else await this.#pause();
+      await this.#pause();
     }
     this.#storing = null;
+  }
+
+  /** The first waiting rows that fit a message together; at least one. */
+  #batch(rowsMax: number): EpisodeRow[] {
+    const bytesMax = this.#options.frameBytesMax * FRAME_SHARE;
+    let bytes = 0;
+    const end = this.#rows.findIndex((row, i) => {
+      bytes += estimatedBytes(row);
+      return i > 0 && (i >= rowsMax || bytes > bytesMax);
+    });
+    return this.#rows.slice(0, end === -1 ? rowsMax : end);
+  }
+
+  /** Why these rows, or one of them, can never be stored; null if they may be stored later. */
+  #faultOf(rows: readonly EpisodeRow[], answer: Answer | undefined): string | null {
+    if (answer?.type !== "failed") return null;
+    if (answer.code === "protocol") return answer.detail;
+    // Also the code of a full disk, but an episode of this size is not sent at all.
+    const isTooLarge = rows.some((row) => estimatedBytes(row) > this.#options.frameBytesMax * 0.9);
+    return answer.code === "capacity" && isTooLarge ? answer.detail : null;
+  }
+
+  #lose({ ticket }: EpisodeRow, reason: string): void {
+    this.#lost++;
+    if (this.#lost > NOTICES_MAX) return;
+    const text = `episode ${ticket.episode} cannot be stored and is lost: ${reason}`;
+    this.#options.notice("warning", text);
+    this.event("warning", "lost", text);
   }
 
   #noteAnswer(answer: Messages["episodes.stored" | "failed"] | undefined): void {
@@ -140,4 +209,16 @@ export class Reporter implements Handler {
   #pause(): Promise<void> {
     return new Promise((resolve) => void this.#options.clock.after(this.#options.retryMs, resolve));
   }
+}
+
+const EpisodeRowSchema = schemas.episodes.shape.rows.element;
+
+/** Bytes of the texts and arrays of a row. */
+function estimatedBytes({ outcome, tokenAdvantages }: EpisodeRow): number {
+  if (!("trajectory" in outcome)) return Buffer.byteLength(outcome.detail);
+  const { trajectory, turns, finalObservation } = outcome;
+  const { tokens, written, logProbs } = trajectory;
+  const arrays = tokens.byteLength + written.byteLength + logProbs.byteLength + (tokenAdvantages?.byteLength ?? 0);
+  const texts = turns.flatMap(({ observation, reply, actions }) => [observation, reply, ...actions]);
+  return [finalObservation, ...texts].reduce((sum, text) => sum + Buffer.byteLength(text), arrays);
 }

@@ -10,7 +10,7 @@ import { isAlive } from "../../scripts/chaos/watch.ts";
 import { figure } from "../figure.ts";
 import { CommandProcess, type StartOptions } from "../scripts/command.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
-import { expectNothingLeft, LONG, RunProcess, Runs } from "./run-process.ts";
+import { expectNothingLeft, LONG, RunProcess, Runs, updated } from "./run-process.ts";
 
 const runs = new Runs();
 afterAll(removeTemporaryFolders);
@@ -117,6 +117,20 @@ test(
     const { out } = await run.ended;
     expect(out.trimEnd().split("\n").at(-1)).toBe("0");
     expect(statSync(join(folder, "report.json")).isFile()).toBe(true);
+  },
+  LONG,
+);
+
+test(
+  "a run that is stopped while its metrics sink hangs saves, and does not end with 0: episodes are lost",
+  async () => {
+    const run = await learning({ shell: "pipes" });
+    process.kill(run.pid("metrics-sink"), "SIGSTOP");
+    await run.next(updated);
+    run.process.killGroup("SIGTERM");
+    const { code, err } = await run.ended;
+    expect([code, err]).toEqual([1, expect.stringMatching(/[1-9]\d* episodes are lost/)]);
+    await expectSaved(run);
   },
   LONG,
 );

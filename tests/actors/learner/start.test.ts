@@ -1,6 +1,7 @@
 /** A learner whose tickets are not played: a warning while no sampler is there, the end of the process if samplers are. */
 import { expect, test } from "bun:test";
-import { watchProgress } from "../../../actors/learner/start.ts";
+import { RunError } from "../../../actors/errors.ts";
+import { drainLog, watchProgress } from "../../../actors/learner/start.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { configOf } from "../training/stage.ts";
 
@@ -40,4 +41,25 @@ test("without a sampler it warns and waits, as one may come back", () => {
   clock.advance(progressDeadlineMs);
   expect(failures).toEqual([]);
   expect(warnings).toEqual([expect.stringMatching(/^warning stalled: nothing was played for 10000 ms/)]);
+});
+
+test("a log that lacks episodes ends the run with an error that counts them", async () => {
+  const ended = async (rows: number, lost: number, messages = 0) => {
+    const warnings: string[] = [];
+    const reporter = { lost, drain: async () => ({ rows, messages }) };
+    const error = await drainLog(reporter, { warning: (_, text) => warnings.push(text) }).catch(
+      (error: unknown) => error,
+    );
+    return { error, warnings };
+  };
+  expect(await ended(0, 0)).toEqual({ error: undefined, warnings: [] });
+  expect(await ended(0, 0, 7)).toEqual({
+    error: undefined,
+    warnings: ["7 metrics and events could not be stored"],
+  });
+  const { error } = await ended(128, 2);
+  expect(error).toBeInstanceOf(RunError);
+  expect((error as Error).message).toStartWith(
+    "130 episodes are lost: the metrics sink did not store them in 4 s (2 can never be stored; the log says why).",
+  );
 });

@@ -46,6 +46,7 @@ beforeEach(() => {
     actor: "learner",
     sink: sink.peer,
     clock,
+    frameBytesMax: 1 << 26,
     waitingMax: 5,
     rowsMax: 10,
     askDeadlineMs: 1000,

@@ -38,7 +38,7 @@ export const outcomeOf = ({ version }: Pick<Ticket, "version">, success = true):
       logProbs: new Float32Array(3),
       turns: [{ end: 2, reward: Number(success), penalty: 0 }],
       version,
-      digest: "",
+      digest: "ab".repeat(32),
     }),
   });
 
@@ -115,6 +115,7 @@ export class Stage {
         sink: () => sink as never,
         clock: this.clock,
         notice: () => {},
+        frameBytesMax: 1 << 26,
         waitingMax: 100,
         rowsMax: 1000,
         askDeadlineMs: 1000,
