@@ -126,8 +126,18 @@ function* rolloutRules({ rollout, prompt }: RunConfig): Generator<Fault> {
   yield { path: "rollout.replyTokensMax", text };
 }
 
-/** Estimators that compare episodes of a group. */
-const GROUP_ESTIMATORS: readonly string[] = ["grpo", "dr-grpo", "rloo", "reinforce++-baseline", "gigpo", "hybrid"];
+/** Whether an estimator compares the episodes of a group. */
+const COMPARES_GROUPS: Readonly<Record<RunConfig["learner"]["estimator"], boolean>> = {
+  grpo: true,
+  "dr-grpo": true,
+  rloo: true,
+  "reinforce++-baseline": true,
+  gigpo: true,
+  hybrid: true,
+  "reinforce++": false,
+  gae: false,
+  "bi-level-gae": false,
+};
 
 function* learnerRules({ learner, rollout, prompt, health }: RunConfig): Generator<Fault> {
   const { estimator, mode, stalenessMax, minibatch, resampleRoundsMax, advantage, kl } = learner;
@@ -135,7 +145,7 @@ function* learnerRules({ learner, rollout, prompt, health }: RunConfig): Generat
   const groups = groupsPerUpdate({ rollout });
   if (groupSize < 2) {
     const path = "rollout.groupSize";
-    if (GROUP_ESTIMATORS.includes(estimator)) {
+    if (COMPARES_GROUPS[estimator]) {
       const text = `${estimator} compares episodes within a group, so groupSize must be at least 2; raise it, or use the algorithm ppo`;
       yield { path, text };
     }

@@ -2,7 +2,6 @@
  * Refuses keys that were set and that the run would not read, because another key rules them out.
  * A lower layer's key is allowed where a higher layer made the choice that rules it out.
  */
-import { CRITIC_KINDS } from "../../model/learn/advantage/advantage.ts";
 import { ESTIMATORS } from "./algorithms.ts";
 import type { RunConfig } from "./config.ts";
 import { type Layer, lastToSet } from "./layers.ts";
@@ -18,23 +17,30 @@ interface Unread {
 
 type Estimator = RunConfig["learner"]["estimator"];
 
-/** Keys of the learner that only some estimators read. */
-const ESTIMATOR_KEYS: readonly (readonly [keys: readonly string[], readers: readonly Estimator[]])[] = [
-  [["backbone", "learningRate", "warmUpUpdates", "valueClip"].map((key) => `critic.${key}`), CRITIC_KINDS],
-  [["lambda"], CRITIC_KINDS],
-  [["gamma"], [...CRITIC_KINDS, "reinforce++"]],
-  [["rewardAt"], ["gae", "hybrid", "reinforce++"]],
-  [["gammaTurn"], ["bi-level-gae", "gigpo"]],
-  [["gigpo.normalize"], ["gigpo"]],
-];
+const CRITIC_KEYS = ["backbone", "learningRate", "warmUpUpdates", "valueClip"].map((key) => `critic.${key}`);
+const GAE_KEYS = [...CRITIC_KEYS, "lambda", "gamma"];
+
+/** The keys of the learner that an estimator reads and some other estimator does not. */
+const ESTIMATOR_KEYS: Readonly<Record<Estimator, readonly string[]>> = {
+  gae: [...GAE_KEYS, "rewardAt"],
+  hybrid: [...GAE_KEYS, "rewardAt"],
+  "bi-level-gae": [...GAE_KEYS, "gammaTurn"],
+  "reinforce++": ["gamma", "rewardAt"],
+  gigpo: ["gammaTurn", "gigpo.normalize"],
+  grpo: [],
+  "dr-grpo": [],
+  rloo: [],
+  "reinforce++-baseline": [],
+};
+const allEstimatorKeys = [...new Set(Object.values(ESTIMATOR_KEYS).flat())];
 
 const byEstimator = ESTIMATORS.map((estimator): Unread => {
-  const unread = ESTIMATOR_KEYS.filter(([, readers]) => !readers.includes(estimator));
+  const unread = allEstimatorKeys.filter((key) => !ESTIMATOR_KEYS[estimator].includes(key));
   return {
     choice: "learner.estimator",
     when: `by the estimator ${estimator}`,
     holds: ({ learner }) => learner.estimator === estimator,
-    keys: unread.flatMap(([keys]) => keys.map((key) => `learner.${key}`)),
+    keys: unread.map((key) => `learner.${key}`),
   };
 });
 

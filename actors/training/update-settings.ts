@@ -1,5 +1,5 @@
 /** Settings of one update from the config of a run. config/unread.ts refuses keys that are not read here. */
-import { CRITIC_KINDS, type Estimator } from "../../model/learn/advantage/advantage.ts";
+import { type Estimator, NEEDS_CRITIC } from "../../model/learn/advantage/advantage.ts";
 import type { FilterRule } from "../../model/learn/filter/filter.ts";
 import { controlKl } from "../../model/learn/kl.ts";
 import type { PolicyRule } from "../../model/learn/loss.ts";
@@ -22,7 +22,7 @@ const SHARED_CRITIC_COEFFICIENT = 0.5;
 /** Trajectories over which the adaptive KL control acts; verl's value. */
 const KL_HORIZON = 10_000;
 
-export const needsCritic = ({ estimator }: LearnerConfig): boolean => CRITIC_KINDS.includes(estimator);
+export const needsCritic = ({ estimator }: LearnerConfig): boolean => NEEDS_CRITIC[estimator];
 
 /** True if the critic has a network of its own. */
 const hasOwnCritic = (learner: LearnerConfig) => needsCritic(learner) && learner.critic.backbone === "separate";

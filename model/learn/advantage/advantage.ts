@@ -48,8 +48,18 @@ export interface Advantages {
   readonly measured: Readonly<Record<string, number>>;
 }
 
-/** Estimators that need a critic. */
-export const CRITIC_KINDS: readonly Estimator["kind"][] = ["gae", "bi-level-gae", "hybrid"];
+/** Whether an estimator needs a critic. */
+export const NEEDS_CRITIC: Readonly<Record<Estimator["kind"], boolean>> = {
+  gae: true,
+  "bi-level-gae": true,
+  hybrid: true,
+  grpo: false,
+  "dr-grpo": false,
+  rloo: false,
+  "reinforce++": false,
+  "reinforce++-baseline": false,
+  gigpo: false,
+};
 
 /**
  * @throws {RangeError} if the estimator needs values or anchors that are missing, or a length does not fit.

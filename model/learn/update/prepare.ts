@@ -9,7 +9,7 @@
 import { explainedVariance } from "../../health/diagnostics.ts";
 import { mean } from "../../statistics.ts";
 import { rawReward, type Trajectory } from "../../trajectory.ts";
-import { type Advantages, CRITIC_KINDS, estimateAdvantages } from "../advantage/advantage.ts";
+import { type Advantages, estimateAdvantages, NEEDS_CRITIC } from "../advantage/advantage.ts";
 import { rowFactors } from "../advantage/scaling.ts";
 import { importanceWeights, rowLengths } from "../aggregation.ts";
 import { microBatches } from "../batch.ts";
@@ -110,7 +110,7 @@ function advantagesOf(
       written: rows.written,
       turns,
       groups: episodes.map(({ group }) => group),
-      ...(values !== null && CRITIC_KINDS.includes(estimator.kind) ? { values: rows.lay(values) } : {}),
+      ...(values !== null && NEEDS_CRITIC[estimator.kind] ? { values: rows.lay(values) } : {}),
       ...(tokenExtras === null ? {} : { tokenExtras }),
       ...(anchors === null ? {} : { anchors }),
     },
