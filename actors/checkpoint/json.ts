@@ -16,6 +16,10 @@ export function checkJson(value: unknown, at: string): void {
     for (const [key, item] of Object.entries(value)) checkJson(item, `${at}.${key}`);
     return;
   }
-  const found = typeof value === "object" ? value.constructor?.name : String(value);
+  const found = typeof value === "object" ? kindOf(value) : String(value);
   throw new TypeError(`${at} cannot be saved as JSON: it is ${found}`);
 }
+
+/** "Float32Array", "Date". */
+const kindOf = (value: object): string =>
+  Object.getPrototypeOf(value)?.constructor?.name ?? "an object without a prototype";

@@ -39,7 +39,7 @@ export const EnvConfig = z.strictObject({
     .number()
     .nonpositive()
     .default(-0.1)
-    .describe("Reward added to a turn whose reply has no action, or one that is dropped"),
+    .describe("Reward added to a turn whose reply is malformed, has no action, or has an unknown one"),
   turnsMax: z.int().positive().default(5).describe("Turns per episode"),
   actionsMax: z.int().positive().default(10).describe("Actions per episode, over all turns"),
   actionsPerTurnMax: z.int().positive().default(5).describe("Actions read from one reply; the rest is dropped"),

@@ -22,7 +22,7 @@ const TrapConfig = z.strictObject({
   solvedAt: share.default(TRAP_RULE.solvedAt).describe("Smoothed success from which the task counts as solved"),
   explainedAt: share
     .default(TRAP_RULE.explainedAt)
-    .describe("Success near its best that explains a smaller spread and entropy"),
+    .describe("From this smoothed success on, within .15 of its best, a smaller spread or entropy is no sign"),
   spreadShare: share
     .default(TRAP_RULE.spreadShare)
     .describe("A sign: the in-group std of the reward is below this share of its start"),

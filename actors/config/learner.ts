@@ -19,7 +19,7 @@ const KlConfig = z.strictObject({
     .enum(KL_ESTIMATORS)
     .default("k3")
     .describe(
-      "Estimate per token (docs/algorithms.md); k1 only with place reward, because as a loss it has no gradient",
+      "Estimate per token (docs/algorithms.md). k1 needs place reward: as a loss its expected gradient is zero, so it adds only noise",
     ),
   control: z
     .enum(["fixed", "adaptive"])
@@ -63,7 +63,7 @@ const RewardNormalizationConfig = z.strictObject({
     .enum(["identity", "mean", "mean_std", "asym_clip"])
     .default("identity")
     .describe(
-      "identity: none; mean and mean_std: subtract the mean, divide by the std; asym_clip: mean_std, clipped to [-1, 3]",
+      "identity: none; mean: subtracts the mean; mean_std: also divides by the std; asym_clip: mean_std, clipped to [-1, 3]",
     ),
 });
 
@@ -79,7 +79,7 @@ const AdvantageConfig = z.strictObject({
   softReweight: z
     .boolean()
     .default(false)
-    .describe("Scales advantages by the group's std of raw reward over that of the widest group"),
+    .describe("Scales advantages by the group's std of raw reward, divided by the largest group std"),
   filterLossScaling: z
     .enum(["none", "linear", "sqrt"])
     .default("none")
@@ -182,8 +182,14 @@ export const LearnerConfig = z.strictObject({
     .positive()
     .max(1)
     .default(0.2)
-    .describe("Probability ratios below 1 - clipLow have no gradient; 1: no bound"),
-  clipHigh: z.number().positive().default(0.28).describe("Probability ratios above 1 + clipHigh have no gradient"),
+    .describe(
+      "With a negative advantage, a ratio below 1 - clipLow gives no gradient; cispo: least weight; 1: no bound",
+    ),
+  clipHigh: z
+    .number()
+    .positive()
+    .default(0.28)
+    .describe("With a positive advantage, a ratio above 1 + clipHigh gives no gradient; cispo: largest weight"),
   dualClip: z
     .number()
     .gt(1)

@@ -36,7 +36,9 @@ export const SupervisorConfig = z.strictObject({
     .int()
     .min(1000)
     .default(10_000)
-    .describe("An actor without a heartbeat for this long is replaced; heartbeats are 20 times as frequent"),
+    .describe(
+      "An actor without a heartbeat for this long is replaced; each actor sends one every twentieth of this time",
+    ),
   progressDeadlineMs: z
     .int()
     .positive()

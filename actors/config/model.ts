@@ -86,7 +86,7 @@ export const WarmStartConfig = z.strictObject({
       },
     ])
     .describe(
-      "Stages in order: one learns to play, one lowers success to about a random player's. Items: {name, babble, noise, steps, batch, learningRate, finalFraction, warmUpSteps}; babble and noise are the demonstrator's",
+      "Stages in order: 'learn' imitates the player; 'blur' trains on noisy play, until success is about random. Items: {name, babble, noise, steps, batch, learningRate, finalFraction, warmUpSteps}; babble and noise are the demonstrator's",
     ),
   cacheDir: z
     .string()

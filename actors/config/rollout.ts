@@ -5,7 +5,7 @@ const CurriculumConfig = z.strictObject({
   by: z
     .enum(["none", "success", "reward"])
     .default("none")
-    .describe("Moves groups to the envs of the mix whose groups differ most within: in success, or in raw reward"),
+    .describe("Gives more groups to envs whose episodes differ most within a group, by success or by raw reward"),
   smoothing: z
     .number()
     .min(0)

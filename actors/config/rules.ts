@@ -163,7 +163,7 @@ function* learnerRules({ learner, rollout, prompt, health }: RunConfig): Generat
   const hasKl = kl.coefficient > 0 || health.ladder.includes("raise-kl");
   if (hasKl && kl.place === "loss" && kl.estimator === "k1" && prompt.compat === "strict") {
     const text =
-      "as a loss k1 has no gradient on average; use k3, or learner.kl.place reward; prompt.compat allows it for RAGEN's own runs";
+      "as a loss the expected gradient of k1 is zero, so it adds only noise; use k3, or learner.kl.place reward; prompt.compat allows it for RAGEN's own runs";
     yield { path: "learner.kl.estimator", text };
   }
   if (mode === "async" && stalenessMax < 1) {

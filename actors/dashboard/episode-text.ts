@@ -3,6 +3,7 @@ import type { Dialogue } from "../../model/text/dialogue.ts";
 import type { EpisodeRow } from "../protocol.ts";
 import type { WrittenToken } from "./answers.ts";
 
+/** `replyText` puts a prefix before the text, as for a whole reply. Here it is cut off: these tokens are no whole reply. */
 const PREFIX = "<answer>";
 
 /** Written tokens, one list for each turn; null if the episode was not played. */
@@ -35,12 +36,15 @@ export function promptTexts({ outcome }: EpisodeRow, dialogue: Dialogue): string
   return turns.map(({ end }, turn) => {
     const start = turn === 0 ? 0 : turns[turn - 1]!.end + 1;
     const prompt = tokens.subarray(start, end + 1).filter((_, i) => written[start + i] !== 1);
-    return dialogue.replyText(prompt, PREFIX).slice(PREFIX.length);
+    return textOfTokens(dialogue, prompt);
   });
 }
 
 /** A token that ends a reply has no text and is shown as a mark. */
 function textOf(dialogue: Dialogue, token: number): string {
   if (dialogue.stops.includes(token)) return "⏎";
-  return dialogue.replyText([token], PREFIX).slice(PREFIX.length);
+  return textOfTokens(dialogue, [token]);
 }
+
+const textOfTokens = (dialogue: Dialogue, tokens: Parameters<Dialogue["replyText"]>[0]): string =>
+  dialogue.replyText(tokens, PREFIX).slice(PREFIX.length);

@@ -20,7 +20,7 @@ import type { SocketOptions } from "../transport/socket-wire.ts";
 import type { Transport } from "../transport/transport.ts";
 import type { ActorSettings } from "./settings.ts";
 
-/** The context of an actor that every process makes alike. */
+/** The part of an actor's context that does not depend on how its process was started. */
 export type LifeContext = Omit<ActorContext, "folder" | "threads" | "guest">;
 
 export interface LifeOptions {
@@ -53,6 +53,8 @@ const HELLO_DEADLINE_MS = 5000;
 /** Messages of the supervisor that are kept while the actor starts. */
 const EARLY_MAX = 256;
 
+const tooManyEarly = `cannot keep another message of the supervisor: ${EARLY_MAX} came before the actor started, the most allowed; read in its log what its start waits for`;
+
 export function live(options: LifeOptions): Life {
   const { actorSettings, role, log } = options;
   const { actor, run, token, frameBytesMax, queuedBytesMax } = actorSettings;
@@ -73,7 +75,7 @@ export function live(options: LifeOptions): Life {
     log.error("crash", describeError(error), { stack: stackOf(error) });
     process.exit(error instanceof RunError ? RUN_ERROR_CODE : 1);
   }
-  // Before the listeners of the command that joins a run, if this process is one.
+  // scripts/run.ts listens to these events too, in a process that joins a run. `fail` comes first: its exit code counts.
   for (const kind of ["uncaughtException", "unhandledRejection"]) process.prependListener(kind, fail);
 
   const meter = new Meter(realClock);
@@ -112,7 +114,7 @@ export function live(options: LifeOptions): Life {
         const message = options.translate?.(original) ?? original;
         if (message.type === "stop") void leave(message.reason);
         else if (running !== null) running.told?.(message);
-        else if (early.push(message) > EARLY_MAX) throw new Error(`more than ${EARLY_MAX} messages before the start`);
+        else if (early.push(message) > EARLY_MAX) throw new Error(tooManyEarly);
       },
       asked: refuseAsks(`a ${role}`),
     },

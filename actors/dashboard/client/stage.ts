@@ -68,7 +68,7 @@ export function replay(ticket: Ticket, { turns, finalObservation }: Recorded, pl
   turns.forEach((recorded, turn) => {
     if (observation !== recorded.observation) difference ??= `turn ${turn + 1} starts with another observation`;
     let reward = 0;
-    // A message answers an action; after a turn without actions the observation is the state.
+    // An effect's message is shown once. After a turn without actions the env shows its state.
     if (recorded.actions.length === 0) observation = game.render();
     for (const action of recorded.actions) {
       const effect = act(game, action);

@@ -115,6 +115,7 @@ describe("a checkpoint", () => {
     [{ lr: Number.NaN }, "state.lr cannot be saved as JSON: it is NaN"],
     [{ seen: [1, undefined] }, "state.seen[1] cannot be saved as JSON: it is undefined"],
     [{ rewards: Float32Array.of(1) }, "state.rewards cannot be saved as JSON: it is Float32Array"],
+    [{ env: Object.create(null) }, "state.env cannot be saved as JSON: it is an object without a prototype"],
   ])("refuses a state that JSON would change: %p", async (state, message) => {
     await expect(saveCheckpoint(folder, { ...checkpointOf(1), state })).rejects.toThrow(new TypeError(message));
     expect(readdirSync(folder)).toEqual([]);

@@ -74,8 +74,6 @@ const READ_ELSEWHERE = [
   "minutes",
   "kl.control",
   "kl.target",
-  "kl.horizon",
-  "brokenUpdatesMax",
   "resampleRoundsMax",
   "gradientAnalysis.everyUpdates",
   "gradientAnalysis.split",

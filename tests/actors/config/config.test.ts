@@ -124,7 +124,7 @@ describe("rules across keys", () => {
     ],
     [
       "learner: {kl: {coefficient: 0.1, estimator: k1}}",
-      "learner.kl.estimator: as a loss k1 has no gradient on average; use k3, or learner.kl.place reward; prompt.compat allows it for RAGEN's own runs",
+      "learner.kl.estimator: as a loss the expected gradient of k1 is zero, so it adds only noise; use k3, or learner.kl.place reward; prompt.compat allows it for RAGEN's own runs",
     ],
     [
       "learner: {minibatch: 129}",
