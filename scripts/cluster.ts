@@ -16,7 +16,7 @@ import { checkData } from "./cli/env-choice.ts";
 import { Memory } from "./cli/memory.ts";
 import { type Command, helped, type Override, type Parsed, parseOptions, UsageError } from "./cli/options.ts";
 import { chooseConfig, configFlags } from "./cli/presets.ts";
-import { newRun, oldRun, type RunFolder, reportFile } from "./cli/run-folder.ts";
+import { lengthenRun, newRun, oldRun, type RunFolder, reportFile } from "./cli/run-folder.ts";
 import { resultTable } from "./cli/run-result.ts";
 import { RunView } from "./cli/run-view.ts";
 import { warn } from "./cli/say.ts";
@@ -29,7 +29,11 @@ const command = {
     ...configFlags,
     "run-dir": { type: "text", value: "DIR", text: "Folder of the new run (the next free one under runs/)" },
     smoke: { type: "switch", text: "Run two tiny updates of this config, to see that it works" },
-    resume: { type: "text", value: "DIR", text: "Continue the run in this folder, with its config" },
+    resume: {
+      type: "text",
+      value: "DIR",
+      text: "Continue the run in this folder, with its config; --updates N prolongs it",
+    },
     transport: {
       type: "text",
       value: "ADDRESS",
@@ -47,6 +51,7 @@ const command = {
     "bun run cluster --model hf:Qwen/Qwen2.5-0.5B-Instruct --env Bandit --updates 20",
     "bun run cluster --config mine.yaml --smoke",
     "bun run cluster --resume runs/2026-11-20-simplesokoban-1",
+    "bun run cluster --resume runs/2026-11-20-simplesokoban-1 --updates 400",
   ],
   overrides: runKeys,
 } as const satisfies Command;
@@ -129,6 +134,7 @@ async function openRun(options: Parsed<typeof command>): Promise<RunFolder> {
     if (smoke) throw new UsageError("--smoke starts a new run; leave --resume out");
     const run = oldRun(resume, overrides);
     await check(run.config);
+    lengthenRun(run);
     return run;
   }
   const chosen = chooseConfig({ ...options, overrides });

@@ -3,7 +3,7 @@
  *
  * - A new folder is created with its config in it, or not at all. An existing folder is never used for a new run.
  */
-import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { RunConfig, withoutSecrets } from "../../actors/config/config.ts";
 import { merge } from "../../actors/config/layers.ts";
@@ -11,6 +11,7 @@ import { brokenRules } from "../../actors/config/rules.ts";
 import { messageOf } from "../../actors/errors.ts";
 import { shortText } from "../../actors/play/envs-of-run.ts";
 import { readRunConfig } from "../../actors/policy/saved-policy.ts";
+import type { Report } from "../../actors/training/report.ts";
 import { type Override, UsageError } from "./options.ts";
 import { overrideLayer } from "./presets.ts";
 
@@ -28,6 +29,9 @@ const NAME_MAX = 64;
 
 /** Sections that a resumed run may change: its addresses, and the secrets that its folder does not hold. */
 const CHANGEABLE = ["metrics.", "transport.", "join."];
+
+/** Its length may change too, and a finished run goes on if it grows. */
+const LENGTH = ["learner.updates", "learner.minutes"];
 
 /** @param wanted  its path; without it the first free one under runs/ */
 export function newRun(config: RunConfig, wanted: string | undefined): RunFolder {
@@ -50,17 +54,16 @@ export function newRun(config: RunConfig, wanted: string | undefined): RunFolder
   return { folder, config };
 }
 
-/** @param overrides  of `CHANGEABLE` sections only */
+/** @param overrides  of `CHANGEABLE` sections and of `LENGTH` only */
 export function oldRun(folder: string, overrides: readonly Override[]): RunFolder {
   const file = join(folder, CONFIG_FILE);
   if (!existsSync(file)) throw new UsageError(`no run in ${folder}: there is no ${CONFIG_FILE}`);
-  if (existsSync(join(folder, REPORT_FILE))) {
-    throw new UsageError(`the run in ${folder} is finished; start a new one`);
-  }
-  const fixed = overrides.find(({ path }) => !CHANGEABLE.some((section) => path.startsWith(section)));
+  const changeable = ({ path }: Override) =>
+    LENGTH.includes(path) || CHANGEABLE.some((section) => path.startsWith(section));
+  const fixed = overrides.find((override) => !changeable(override));
   if (fixed !== undefined) {
     throw new UsageError(
-      `${fixed.source}: a resumed run keeps its config, except for metrics.*, transport.* and join.*`,
+      `${fixed.source}: a resumed run keeps its config, except for --updates, --minutes, metrics.*, transport.* and join.*`,
     );
   }
   const kept = { source: file, values: { ...readRunConfig(folder) } };
@@ -68,7 +71,41 @@ export function oldRun(folder: string, overrides: readonly Override[]): RunFolde
   const config = RunConfig.parse(merge([kept, ...layers]));
   const [broken] = brokenRules(config);
   if (broken !== undefined) throw new UsageError(`${file}: ${broken.path}: ${broken.text}`);
-  return { folder, config };
+  const run = { folder, config };
+  if (existsSync(reportFile(run))) {
+    checkGrows(
+      run,
+      overrides.some(({ path }) => LENGTH.includes(path)),
+    );
+  }
+  return run;
+}
+
+/** @throws {UsageError} if the run would end at once */
+function checkGrows({ folder, config: { learner } }: RunFolder, lengthGiven: boolean): void {
+  const { updates, minutes } = JSON.parse(readFileSync(join(folder, REPORT_FILE), "utf8")) as Report;
+  if (lengthGiven && learner.updates > updates && (learner.minutes === null || learner.minutes > minutes)) return;
+  const most = learner.minutes === null ? "" : ` and --minutes M above ${minutes.toFixed(1)}`;
+  throw new UsageError(
+    `the run in ${folder} is finished; to continue it, give --updates N above ${updates}${most}, or start a new run`,
+  );
+}
+
+/** Keeps the new length of a run, and its report, if it had finished, under the name of its last update. */
+export function lengthenRun(run: RunFolder): void {
+  const { folder, config } = run;
+  const kept = readRunConfig(folder);
+  const { updates, minutes } = config.learner;
+  if (kept.learner.updates !== updates || kept.learner.minutes !== minutes) {
+    const file = join(folder, CONFIG_FILE);
+    const changed = { ...kept, learner: { ...kept.learner, updates, minutes } };
+    writeFileSync(`${file}.new`, `${JSON.stringify(changed, null, 2)}\n`, { flush: true });
+    renameSync(`${file}.new`, file);
+  }
+  const report = reportFile(run);
+  if (!existsSync(report)) return;
+  const made = (JSON.parse(readFileSync(report, "utf8")) as Report).updates;
+  renameSync(report, join(folder, `report-u${String(made).padStart(6, "0")}.json`));
 }
 
 export const reportFile = ({ folder }: RunFolder): string => join(folder, REPORT_FILE);

@@ -18,7 +18,7 @@ beforeAll(async () => {
   for (const folder of [there, finished]) mkdirSync(folder);
   const { out } = await commandHere(["config", "--json"]);
   writeFileSync(join(finished, "config.json"), out);
-  writeFileSync(join(finished, "report.json"), "{}");
+  writeFileSync(join(finished, "report.json"), JSON.stringify({ updates: 200, minutes: 9 }));
 });
 afterAll(removeTemporaryFolders);
 
@@ -61,7 +61,10 @@ const usage: [string[], string][] = [
     `the name of a run has at most 64 characters, ${"x".repeat(65)} has 65`,
   ],
   [["--resume", wanted], `no run in ${wanted}: there is no config.json`],
-  [["--resume", finished], `the run in ${finished} is finished; start a new one`],
+  [
+    ["--resume", finished],
+    `the run in ${finished} is finished; to continue it, give --updates N above 200, or start a new run`,
+  ],
   [["--resume", there, "--run-dir", wanted], "--resume names the folder; leave --run-dir out"],
 ];
 
@@ -80,12 +83,13 @@ describe("wrong usage", () => {
     expect({ code, err }).toEqual({ code: 2, err: expect.stringMatching(message) });
   });
 
-  test("a resumed run keeps its config, except for where it can be reached", async () => {
+  test("a resumed run keeps its config, except for its length and where it can be reached", async () => {
     const folder = join(runs.folder, "unfinished");
     mkdirSync(folder);
     writeFileSync(join(folder, "config.json"), (await commandHere(["config", "--json"])).out);
-    const { code, err } = await commandHere(["cluster", "--resume", folder, "--updates", "3"]);
-    const message = "--updates 3: a resumed run keeps its config, except for metrics.*, transport.* and join.*";
+    const { code, err } = await commandHere(["cluster", "--resume", folder, "--seed", "3"]);
+    const message =
+      "--seed 3: a resumed run keeps its config, except for --updates, --minutes, metrics.*, transport.* and join.*";
     expect({ code, err }).toEqual({ code: 2, err: `error: ${message}\n` });
     const open = await commandHere(["cluster", "--resume", folder, "--metrics.host=0.0.0.0"]);
     expect([open.code, open.err]).toEqual([2, expect.stringContaining("set metrics.token")]);

@@ -1,8 +1,9 @@
 /** The folder of a run: what it holds, and what is refused before any process starts. */
-import { afterAll, expect, test } from "bun:test";
-import { readdirSync, readFileSync, statSync } from "node:fs";
+import { afterAll, describe, expect, test } from "bun:test";
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { newRun, oldRun } from "../../scripts/cli/run-folder.ts";
+import { UsageError } from "../../scripts/cli/options.ts";
+import { lengthenRun, newRun, oldRun } from "../../scripts/cli/run-folder.ts";
 import { configOf } from "../actors/training/stage.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
@@ -40,5 +41,41 @@ test("a resumed run keeps its config; its addresses and secrets may change", () 
     ...config,
     metrics: { ...config.metrics, token: null, port: 0 },
     join: { ...config.join, token: null, samplerToken: null, envServerToken: null },
+  });
+});
+
+describe("a finished run", () => {
+  const finishedAfter = (updates: number, minutes = 2.5) => {
+    const folder = begun();
+    writeFileSync(join(folder, "report.json"), JSON.stringify({ updates, minutes }));
+    return folder;
+  };
+  const flag = (path: string, text: string) => ({ path, text, source: `--${path}=${text}` });
+
+  test("goes on if it gets more updates: its config keeps them, and its report the name of its last update", () => {
+    const folder = finishedAfter(6);
+    const run = oldRun(folder, [flag("learner.updates", "9"), flag("metrics.port", "0")]);
+    expect(readdirSync(folder).sort()).toEqual(["config.json", "report.json"]);
+    lengthenRun(run);
+    expect(readdirSync(folder).sort()).toEqual(["config.json", "report-u000006.json"]);
+    const { learner, metrics } = oldRun(folder, []).config;
+    expect([learner.updates, metrics.port]).toEqual([9, config.metrics.port]);
+    expect(learner).toEqual({ ...config.learner, updates: 9 });
+  });
+
+  test("is refused without more updates, or without more minutes where they are limited", () => {
+    const folder = finishedAfter(6);
+    const text = `the run in ${folder} is finished; to continue it, give --updates N above 6, or start a new run`;
+    for (const overrides of [[], [flag("learner.updates", "6")], [flag("metrics.port", "0")]]) {
+      expect(() => oldRun(folder, overrides)).toThrow(new UsageError(text));
+    }
+    const limited = [flag("learner.updates", "9"), flag("learner.minutes", "2")];
+    expect(() => oldRun(folder, limited)).toThrow("give --updates N above 6 and --minutes M above 2.5, or start");
+  });
+
+  test("is refused more updates than there are boards to train on", () => {
+    const folder = finishedAfter(6);
+    expect(() => oldRun(folder, [flag("learner.updates", "4000000000")])).toThrow("the last board's seed is above");
+    expect(existsSync(join(folder, "report.json"))).toBe(true);
   });
 });

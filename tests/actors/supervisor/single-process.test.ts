@@ -116,6 +116,16 @@ describe("stopping", () => {
     expect(await learnt(folder)).toBe(await learnt(whole.folder));
   }, 60_000);
 
+  test("is no end: a finished run with more updates learns what a run of that length learns", async () => {
+    const whole = await start(startSingleProcess, { samplers: 1, updates: 6 });
+    await whole.cluster.ended;
+    const { folder, cluster } = await start(startSingleProcess, { samplers: 1, updates: 3 });
+    expect(await cluster.ended).toEqual({ ok: true, reason: "learner finished" });
+    const longer = await start(startSingleProcess, { samplers: 1, updates: 6 }, folder);
+    expect(await longer.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
+    expect(await learnt(folder)).toBe(await learnt(whole.folder));
+  }, 60_000);
+
   test("ends a run that has hardly begun", async () => {
     const { cluster, folder } = await start(startSingleProcess, { samplers: 1 });
     expect(await cluster.stop("never mind")).toEqual({ ok: true, reason: "never mind" });
