@@ -4,6 +4,7 @@
 import { basename, resolve } from "node:path";
 import { completionsApp } from "../actors/policy/completions.ts";
 import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/policy/saved-policy.ts";
+import { servedCard } from "../actors/policy/served-card.ts";
 import { startThread } from "../actors/process/worker-rpc.ts";
 import type { PolicyMethods } from "../actors/sampler/policy.ts";
 import { isLoopback } from "../actors/transport/address.ts";
@@ -14,6 +15,7 @@ import { tokenIn } from "./cli/token-file.ts";
 
 const PORT = 8000;
 const SLOTS = 16;
+const QUEUE = 256;
 
 const command = {
   name: "serve",
@@ -27,7 +29,8 @@ const command = {
     },
     port: { type: "port", value: "N", text: `Port; 0 for any free one (${PORT})` },
     "token-file": { type: "text", value: "FILE", text: "Holds the secret that clients send as their API key" },
-    slots: { type: "count", value: "N", text: `Replies written at once; further requests get 429 (${SLOTS})` },
+    slots: { type: "count", value: "N", text: `Replies written at once (${SLOTS})` },
+    queue: { type: "count", value: "N", text: `Replies that wait for a slot; further requests get 429 (${QUEUE})` },
     temperature: {
       type: "number",
       value: "T",
@@ -47,7 +50,7 @@ export async function main(args: string[]): Promise<number> {
   const { flags, words } = parseOptions(command, args);
   const [given] = words;
   if (given === undefined) throw new UsageError("say which: the folder of a run");
-  const { host = "127.0.0.1", port = PORT, slots = SLOTS, checkpoint = null } = flags;
+  const { host = "127.0.0.1", port = PORT, slots = SLOTS, queue = QUEUE, checkpoint = null } = flags;
   const token = tokenIn(flags["token-file"]);
   if (token === null && !isLoopback(host))
     throw new UsageError(
@@ -74,6 +77,8 @@ export async function main(args: string[]): Promise<number> {
       dialogue: saved.dialogue,
       model,
       slots,
+      queueMax: queue,
+      card: servedCard(config),
       token,
       temperature,
       contextTokensMax,

@@ -1,11 +1,11 @@
 /**
- * Serves a policy by OpenAI's chat completions API: POST /v1/chat/completions, GET /v1/models. Knows no run folder and opens no port.
+ * Serves a policy by OpenAI's API: POST /v1/chat/completions and /v1/completions, GET /v1/models, /healthz and /metrics. Knows no run
+ * folder and opens no port. completion-request.ts checks the requests.
  *
  * - A reply is the text that an env would read: `<think>…</think><answer>…</answer>`. The client keeps the dialogue and sends earlier
  *   replies back unchanged.
- * - Unknown fields are rejected, and so are known ones that are not supported.
- * - At most `slots` replies are written at once. A further request gets 429, which clients retry; there is no queue.
- * - When a client disconnects, its reply is still written to the end, which `tokensMax` bounds.
+ * - At most `slots` replies are written at once, and at most `queueMax` wait for a slot, oldest first. A further request gets 429.
+ * - When a client disconnects, its waiting replies are dropped; one that is being written is written to its end, which `tokensMax` bounds.
  * - Without a token, only requests to a loopback name are answered. Only JSON is accepted, so that a web page's request needs the
  *   browser's preflight.
  *
@@ -14,15 +14,17 @@
 import { type Context, Hono } from "hono";
 import { bodyLimit } from "hono/body-limit";
 import { streamSSE } from "hono/streaming";
-import { z } from "zod";
 import type { Reply } from "../../model/decode/generate.ts";
+import type { TokenChoice } from "../../model/decode/top-log-probs.ts";
 import { hash64 } from "../../model/rng.ts";
 import type { Dialogue, Message, ReplyPrefix } from "../../model/text/dialogue.ts";
-import { schemaFaults } from "../errors.ts";
 import type { Remote } from "../process/worker-rpc.ts";
 import type { PolicyMethods } from "../sampler/policy.ts";
 import { isLoopback } from "../transport/address.ts";
 import { bearer, sameSecret } from "../transport/token.ts";
+import { type Asked, askedOf, RequestError, type RequestForm } from "./completion-request.ts";
+import { ServeCounts } from "./serve-counts.ts";
+import { Slots } from "./slots.ts";
 
 export interface CompletionsOptions {
   /** With weights loaded. */
@@ -33,6 +35,10 @@ export interface CompletionsOptions {
   readonly model: string;
   /** Replies written at once; the policy's number of slots. */
   readonly slots: number;
+  /** Replies that wait for a slot. */
+  readonly queueMax: number;
+  /** Part of the model's card: what an evaluation plays by itself. JSON. */
+  readonly card: object;
   /** Tokens of a dialogue, reply included. */
   readonly contextTokensMax: number;
   /** For a request without max_tokens. */
@@ -47,64 +53,30 @@ export interface CompletionsOptions {
 }
 
 const BODY_BYTES_MAX = 1 << 20;
-const CHOICES_MAX = 8;
-const TEMPERATURE_MAX = 2;
-
-const Text = z.union([
-  z.string(),
-  z.array(z.strictObject({ type: z.literal("text"), text: z.string() })).transform(texts),
-]);
-const Body = z.strictObject({
-  model: z.string(),
-  messages: z
-    .array(z.strictObject({ role: z.enum(["system", "developer", "user", "assistant"]), content: Text }))
-    .min(1),
-  temperature: z.number().min(0).max(TEMPERATURE_MAX).nullish(),
-  top_p: z.number().positive().max(1).nullish(),
-  /** From other servers of this API; not OpenAI's. */
-  top_k: z.int().nonnegative().nullish(),
-  max_tokens: z.int().positive().nullish(),
-  max_completion_tokens: z.int().positive().nullish(),
-  n: z.int().positive().max(CHOICES_MAX).nullish(),
-  seed: z.int().nonnegative().max(0xffffffff).nullish(),
-  stream: z.boolean().nullish(),
-  stream_options: z.strictObject({ include_usage: z.boolean().optional() }).nullish(),
-  user: z.string().nullish(),
-  // Only the neutral value is supported.
-  frequency_penalty: z.literal(0).nullish(),
-  presence_penalty: z.literal(0).nullish(),
-  logprobs: z.literal(false).nullish(),
-});
-type Body = z.infer<typeof Body>;
-
-function texts(parts: readonly { readonly text: string }[]): string {
-  return parts.map(({ text }) => text).join("");
-}
-
-/** A fault of the request; its message goes to the client. */
-class RequestError extends Error {
-  override readonly name = "RequestError";
-  readonly status: 400 | 401 | 403 | 404 | 413 | 415 | 429;
-  readonly code: string;
-
-  constructor(status: RequestError["status"], code: string, message: string) {
-    super(message);
-    this.status = status;
-    this.code = code;
-  }
-}
 
 export function completionsApp(options: CompletionsOptions): Hono {
   const app = new Hono();
-  const slots = new CompletionSlots(options);
+  const slots = new Slots(options.slots, options.queueMax);
+  const counts = new ServeCounts(slots);
+  const completions = new Completions(options, slots, counts);
   app.onError((error, c) => refusal(c, error));
   app.notFound((c) => refusal(c, new RequestError(404, "not_found", `there is no ${c.req.method} ${c.req.path}`)));
+  app.get("/healthz", (c) => c.json({ status: "ok" }));
   app.use(async (c, next) => {
     checkAccess(c, options.token);
     await next();
   });
+  app.get("/metrics", (c) => c.text(counts.text(), 200, { "Content-Type": "text/plain; version=0.0.4" }));
   const created = Math.floor(options.wallClock() / 1000);
-  const model = { id: options.model, object: "model", created, owned_by: "bunraku" };
+  const { card, contextTokensMax } = options;
+  const model = {
+    id: options.model,
+    object: "model",
+    created,
+    owned_by: "bunraku",
+    max_model_len: contextTokensMax,
+    bunraku: card,
+  };
   app.get("/v1/models", (c) => c.json({ object: "list", data: [model] }));
   app.get("/v1/models/:id", (c) => {
     checkModel(c.req.param("id"), options.model);
@@ -116,12 +88,21 @@ export function completionsApp(options: CompletionsOptions): Hono {
       throw new RequestError(413, "too_large", `a request has at most ${BODY_BYTES_MAX} bytes`);
     },
   });
-  app.post("/v1/chat/completions", limit, async (c) => {
-    const body = await bodyOf(c);
-    checkModel(body.model, options.model);
-    const completion = slots.begin(body);
-    return body.stream ? streamed(c, completion, body) : c.json(await whole(completion));
-  });
+  const answer = (form: RequestForm) => async (c: Context) => {
+    try {
+      const asked = askedOf(form, await jsonOf(c));
+      checkModel(asked.model, options.model);
+      const completion = completions.begin(asked, c.req.raw.signal);
+      const response = asked.stream ? streamed(c, completion, asked) : c.json(await whole(completion, asked));
+      counts.answered(200);
+      return response;
+    } catch (error) {
+      counts.answered(error instanceof RequestError ? error.status : 500);
+      throw error;
+    }
+  };
+  app.post("/v1/chat/completions", limit, answer("chat"));
+  app.post("/v1/completions", limit, answer("text"));
   return app;
 }
 
@@ -129,8 +110,8 @@ function refusal(c: Context, error: Error): Response {
   const known = error instanceof RequestError;
   if (known && error.status === 429) c.header("Retry-After", "1");
   const type = known ? "invalid_request_error" : "server_error";
-  const code = known ? error.code : "failed";
-  return c.json({ error: { message: error.message, type, code, param: null } }, known ? error.status : 500);
+  const [code, param] = known ? [error.code, error.param] : ["failed", null];
+  return c.json({ error: { message: error.message, type, code, param } }, known ? error.status : 500);
 }
 
 function checkAccess(c: Context, token: string | null): void {
@@ -149,22 +130,19 @@ function checkModel(asked: string, served: string): void {
     404,
     "model_not_found",
     `no model ${JSON.stringify(asked.slice(0, 100))}; ${served} is served here`,
+    "model",
   );
 }
 
-async function bodyOf(c: Context): Promise<Body> {
+async function jsonOf(c: Context): Promise<unknown> {
   if (!/^application\/json\b/i.test(c.req.header("Content-Type") ?? ""))
     throw new RequestError(415, "content_type", "the content type must be application/json");
-  let raw: unknown;
   try {
-    raw = await c.req.json();
+    return await c.req.json();
   } catch (error) {
     if (error instanceof RequestError) throw error;
     throw new RequestError(400, "json", "the body is not JSON");
   }
-  const parsed = Body.safeParse(raw);
-  if (parsed.success) return parsed.data;
-  throw new RequestError(400, "invalid", schemaFaults(parsed.error, "body").slice(0, 1000));
 }
 
 /** The answer to one request. */
@@ -179,40 +157,52 @@ interface Completion {
 
 interface Choice {
   readonly reply: Promise<Reply>;
-  /** The text of the first tokens of the reply. */
+  /** The text of the first tokens of the reply, up to a stop of the request. */
   text(tokens: readonly number[]): string;
+  /** Whether this text has ended with a stop of the request. */
+  stopped(tokens: readonly number[]): boolean;
   written(from: number): Promise<readonly number[]>;
+  /** The text of one token. */
+  tokenText(token: number): string;
 }
 
-/** Begins completions while there are free slots. */
-class CompletionSlots {
+/** Begins completions, which then wait for free slots. */
+class Completions {
   readonly #options: CompletionsOptions;
-  #taken = 0;
+  readonly #slots: Slots;
+  readonly #counts: ServeCounts;
   #begun = 0;
 
-  constructor(options: CompletionsOptions) {
+  constructor(options: CompletionsOptions, slots: Slots, counts: ServeCounts) {
     this.#options = options;
+    this.#slots = slots;
+    this.#counts = counts;
   }
 
-  /** @throws {RequestError} if the messages cannot be encoded or are too long, or no slot is free */
-  begin(body: Body): Completion {
-    const { slots, model, wallClock, freshSeed } = this.#options;
-    const prompt = this.#prompt(body.messages);
-    const tokensMax = this.#room(prompt.length, body);
-    const count = body.n ?? 1;
-    if (this.#taken + count > slots) {
-      throw new RequestError(429, "busy", `${this.#taken} of ${slots} replies are being written; try again later`);
+  /**
+   * @param gone  aborted when the client has disconnected
+   * @throws {RequestError} if the messages cannot be encoded or are too long, or the queue is full
+   */
+  begin(asked: Asked, gone: AbortSignal): Completion {
+    const { model, wallClock, freshSeed } = this.#options;
+    const prompt = this.#prompt(asked.messages);
+    const tokensMax = this.#room(prompt.length, asked.tokensMax);
+    const { taken, waiting, slots, queueMax } = this.#slots;
+    if (asked.count > this.#slots.room) {
+      const text = `${taken} of ${slots} replies are being written, and ${waiting} of ${queueMax} wait; try again later`;
+      throw new RequestError(429, "busy", text);
     }
     const number = ++this.#begun;
-    const seed = body.seed ?? freshSeed();
-    const choices = Array.from({ length: count }, (_, index) => {
-      return this.#choice(`${number}.${index}`, { prompt, tokensMax, seed, index, body });
+    const seed = asked.seed ?? freshSeed();
+    const choices = Array.from({ length: asked.count }, (_, index) => {
+      return this.#choice(`${number}.${index}`, { prompt, tokensMax, seed, index, asked, gone });
     });
     const created = Math.floor(wallClock() / 1000);
-    return { id: `chatcmpl-${created}-${number}`, created, model, promptTokens: prompt.length, choices };
+    const id = `${asked.form === "chat" ? "chatcmpl" : "cmpl"}-${created}-${number}`;
+    return { id, created, model, promptTokens: prompt.length, choices };
   }
 
-  #prompt(messages: Body["messages"]): number[] {
+  #prompt(messages: Asked["messages"]): number[] {
     const { dialogue, prefix } = this.#options;
     const tokens: number[] = [];
     let prompt: Message[] = [];
@@ -223,7 +213,7 @@ class CompletionSlots {
     try {
       for (const { role, content } of messages) {
         if (role !== "assistant") {
-          prompt.push({ role: role === "developer" ? "system" : role, content });
+          prompt.push({ role, content });
           continue;
         }
         pushPrompt();
@@ -231,108 +221,162 @@ class CompletionSlots {
       }
       pushPrompt();
     } catch (error) {
-      if (error instanceof RangeError) throw new RequestError(400, "messages", `messages: ${error.message}`);
+      if (error instanceof RangeError)
+        throw new RequestError(400, "messages", `messages: ${error.message}`, "messages");
       throw error;
     }
     return tokens;
   }
 
-  #room(promptTokens: number, { max_tokens, max_completion_tokens }: Body): number {
+  #room(promptTokens: number, asked: number | null): number {
     const { contextTokensMax, replyTokensMax } = this.#options;
-    const asked = max_completion_tokens ?? max_tokens ?? null;
     const room = contextTokensMax - promptTokens;
-    if (room >= Math.max(1, asked ?? 1)) return asked ?? Math.min(replyTokensMax, room);
+    if (room >= (asked ?? 1)) return asked ?? Math.min(replyTokensMax, room);
     const wanted = asked === null ? "" : ` and ${asked} of reply`;
-    throw new RequestError(
-      400,
-      "context_length_exceeded",
-      `${promptTokens} tokens of messages${wanted} do not fit into a context of ${contextTokensMax}`,
-    );
+    const text = `${promptTokens} tokens of messages${wanted} do not fit into a context of ${contextTokensMax}`;
+    const param = asked === null || room < 1 ? "messages" : "max_tokens";
+    throw new RequestError(400, "context_length_exceeded", text, param);
   }
 
-  #choice(
-    sequence: string,
-    {
-      prompt,
-      tokensMax,
-      seed,
-      index,
-      body,
-    }: { prompt: number[]; tokensMax: number; seed: number; index: number; body: Body },
-  ): Choice {
+  #choice(sequence: string, { prompt, tokensMax, seed, index, asked, gone }: ChoiceRequest): Choice {
     const { policy, dialogue, prefix } = this.#options;
-    const temperature = body.temperature ?? this.#options.temperature;
-    const settings = { temperature, topP: body.top_p ?? 1, topK: body.top_k ?? 0 };
+    const settings = {
+      temperature: asked.temperature ?? this.#options.temperature,
+      topP: asked.topP,
+      topK: asked.topK,
+    };
     const coins = { seed, episode: hash64(`choice ${index}`) };
-    this.#taken++;
-    const opened = policy.open(sequence);
+    const begun = Promise.withResolvers<void>();
     const write = async () => {
+      const slot = await this.#slots.take(gone);
       try {
-        await opened;
-        return await policy.reply(sequence, { prompt, coins, settings, stops: dialogue.stops, tokensMax });
+        await policy.open(sequence);
+        try {
+          const tops = asked.tops === null ? {} : { tops: asked.tops };
+          const reply = policy.reply(sequence, { prompt, coins, settings, stops: dialogue.stops, tokensMax, ...tops });
+          begun.resolve();
+          const written = await reply;
+          this.#counts.wrote(prompt.length, written.tokens.length);
+          return written;
+        } finally {
+          await policy.close(sequence);
+        }
       } finally {
-        await policy.close(sequence);
-        this.#taken--;
+        slot.free();
       }
     };
     const reply = write();
     // A stream awaits the reply later; until then a failure would be an unhandled rejection.
-    reply.catch(() => {});
+    reply.catch(begun.reject);
+    begun.promise.catch(() => {});
+    const full = (tokens: readonly number[]) => dialogue.replyText(tokens, prefix);
     return {
       reply,
-      text: (tokens) => dialogue.replyText(tokens, prefix),
+      text: (tokens) => cutAt(full(tokens), prefix.length, asked.stops),
+      stopped: (tokens) => cutAt(full(tokens), prefix.length, asked.stops).length < full(tokens).length,
+      tokenText: (token) => full([token]).slice(prefix.length),
       async written(from) {
-        await opened;
+        await begun.promise;
         return policy.written(sequence, from);
       },
     };
   }
 }
 
-const finishOf = ({ cut }: Reply) => (cut ? "length" : "stop");
+interface ChoiceRequest {
+  readonly prompt: number[];
+  readonly tokensMax: number;
+  readonly seed: number;
+  readonly index: number;
+  readonly asked: Asked;
+  readonly gone: AbortSignal;
+}
+
+/** The text before the first stop. @param from  index of the first character that may belong to a stop */
+function cutAt(text: string, from: number, stops: readonly string[]): string {
+  const found = stops.map((stop) => text.indexOf(stop, from)).filter((at) => at >= 0);
+  return found.length === 0 ? text : text.slice(0, Math.min(...found));
+}
+
+/** The text without an end that may be the beginning of a stop. */
+function heldBack(text: string, from: number, stops: readonly string[]): string {
+  for (let at = from; at < text.length; at++) {
+    const end = text.slice(at);
+    if (stops.some((stop) => stop.startsWith(end))) return text.slice(0, at);
+  }
+  return text;
+}
+
+const finishOf = ({ cut, tokens }: Reply, choice: Choice) => (cut && !choice.stopped(tokens) ? "length" : "stop");
 
 function usageOf({ promptTokens }: Completion, replies: readonly Reply[]) {
   const written = replies.reduce((sum, { tokens }) => sum + tokens.length, 0);
   return { prompt_tokens: promptTokens, completion_tokens: written, total_tokens: promptTokens + written };
 }
 
-async function whole(completion: Completion) {
+async function whole(completion: Completion, { form }: Asked) {
   const replies = await Promise.all(completion.choices.map(({ reply }) => reply));
   const { id, created, model } = completion;
+  const isChat = form === "chat";
   return {
     id,
-    object: "chat.completion",
+    object: isChat ? "chat.completion" : "text_completion",
     created,
     model,
     usage: usageOf(completion, replies),
-    choices: replies.map((reply, index) => ({
-      index,
-      finish_reason: finishOf(reply),
-      logprobs: null,
-      message: { role: "assistant", content: completion.choices[index]!.text(reply.tokens), refusal: null },
-    })),
+    choices: replies.map((reply, index) => {
+      const choice = completion.choices[index]!;
+      const text = choice.text(reply.tokens);
+      const logprobs = logProbsOf(reply, choice, form);
+      const ending = { index, finish_reason: finishOf(reply, choice), logprobs };
+      return isChat ? { ...ending, message: { role: "assistant", content: text, refusal: null } } : { ...ending, text };
+    }),
   };
 }
 
-function streamed(c: Context, completion: Completion, { stream_options: options }: Body): Response {
+/** Log-probabilities at temperature 1, in the form of the API; null if they were not asked for. The policy's stop token is left out. */
+function logProbsOf({ choices, cut }: Reply, { tokenText }: Choice, form: RequestForm): object | null {
+  if (choices === undefined) return null;
+  const shown = cut ? choices : choices.slice(0, -1);
+  if (form === "text") {
+    return {
+      tokens: shown.map(({ token }) => tokenText(token)),
+      token_logprobs: shown.map(({ logProb }) => logProb),
+      top_logprobs: shown.map(({ top }) =>
+        Object.fromEntries(top.map(({ token, logProb }) => [tokenText(token), logProb])),
+      ),
+    };
+  }
+  const entry = ({ token, logProb }: Omit<TokenChoice, "top">) => {
+    const text = tokenText(token);
+    return { token: text, logprob: logProb, bytes: [...new TextEncoder().encode(text)] };
+  };
+  return { content: shown.map((choice) => ({ ...entry(choice), top_logprobs: choice.top.map(entry) })), refusal: null };
+}
+
+function streamed(c: Context, completion: Completion, { form, includeUsage, stops }: Asked): Response {
   const { id, created, model } = completion;
-  const head = { id, object: "chat.completion.chunk", created, model };
+  const isChat = form === "chat";
+  const head = { id, object: isChat ? "chat.completion.chunk" : "text_completion", created, model };
   return streamSSE(c, async (stream) => {
     const send = (choices: readonly object[], more: object = {}) =>
       stream.writeSSE({ data: JSON.stringify({ ...head, choices, ...more }) });
-    const sendDelta = (index: number, delta: object, finish: string | null = null) =>
-      send([{ index, delta, finish_reason: finish, logprobs: null }]);
+    const sendPiece = (index: number, content: string | null, finish: string | null = null) => {
+      const piece = isChat ? { delta: content === null ? {} : { content } } : { text: content ?? "" };
+      return send([{ index, ...piece, finish_reason: finish, logprobs: null }]);
+    };
     try {
       const replies = await Promise.all(
         completion.choices.map(async (choice, index) => {
-          await sendDelta(index, { role: "assistant", content: "" });
-          for await (const content of pieces(choice)) await sendDelta(index, { content });
+          const delta = { role: "assistant", content: "" };
+          if (isChat) await send([{ index, delta, finish_reason: null, logprobs: null }]);
+          for await (const content of pieces(choice, stops)) await sendPiece(index, content);
           const reply = await choice.reply;
-          await sendDelta(index, {}, finishOf(reply));
+          await sendPiece(index, null, finishOf(reply, choice));
           return reply;
         }),
       );
-      if (options?.include_usage) await send([], { usage: usageOf(completion, replies) });
+      if (includeUsage) await send([], { usage: usageOf(completion, replies) });
       await stream.writeSSE({ data: "[DONE]" });
     } catch (error) {
       // The status was sent before.
@@ -346,14 +390,14 @@ function streamed(c: Context, completion: Completion, { stream_options: options 
 const INCOMPLETE = /\ufffd+$/u;
 
 /** The text of a reply in pieces, as it is written. */
-async function* pieces({ reply, text, written }: Choice): AsyncGenerator<string> {
+async function* pieces({ reply, text, written }: Choice, stops: readonly string[]): AsyncGenerator<string> {
   const tokens: number[] = [];
   let sent = "";
   for (;;) {
     const more = await written(tokens.length).catch(() => []);
     if (more.length === 0) break;
     tokens.push(...more);
-    const now = text(tokens).replace(INCOMPLETE, "");
+    const now = heldBack(text(tokens).replace(INCOMPLETE, ""), sent.length, stops);
     if (now.length > sent.length) yield now.slice(sent.length);
     sent = now;
   }

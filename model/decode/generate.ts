@@ -12,6 +12,7 @@
 import { type CoinKey, coin } from "../rng.ts";
 import type { Decoder } from "./decoder.ts";
 import { type SampleSettings, TokenSampler } from "./token-sampler.ts";
+import { type TokenChoice, tokenChoice } from "./top-log-probs.ts";
 
 export interface ReplyRequest {
   /** What came since the last reply; never empty. */
@@ -26,6 +27,8 @@ export interface ReplyRequest {
   readonly stops: readonly number[];
   /** Most tokens to write, including the stop token. */
   readonly tokensMax: number;
+  /** Report this many likeliest tokens in place of each written one. Default: nothing is reported. */
+  readonly tops?: number;
 }
 
 export interface Reply {
@@ -35,6 +38,8 @@ export interface Reply {
   readonly logProbs: number[];
   /** True if `tokensMax` was reached without a stop token. */
   readonly cut: boolean;
+  /** One for each written token, if the request has `tops`. */
+  readonly choices?: readonly TokenChoice[];
 }
 
 /** A reply in progress. */
@@ -43,6 +48,7 @@ interface PendingReply {
   readonly request: ReplyRequest;
   readonly tokens: number[];
   readonly logProbs: number[];
+  readonly choices: TokenChoice[];
   /** Called at the next token, and at the end. */
   readonly watchers: (() => void)[];
   ended: boolean;
@@ -113,7 +119,17 @@ export class Generator {
       this.#unfed.delete(slot);
     }
     return new Promise<Reply>((resolve, reject) => {
-      const reply = { slot, request, tokens: [], logProbs: [], watchers: [], ended: false, resolve, reject };
+      const reply = {
+        slot,
+        request,
+        tokens: [],
+        logProbs: [],
+        choices: [],
+        watchers: [],
+        ended: false,
+        resolve,
+        reject,
+      };
       this.#pending.set(slot, reply);
       this.#waiting.push(reply);
       if (!this.#running) void this.#run();
@@ -208,6 +224,8 @@ export class Generator {
       const { token, logProb } = this.#sampler.sample(logits, offset, drawn, request.settings);
       tokens.push(token);
       logProbs.push(logProb);
+      if (request.tops !== undefined)
+        reply.choices.push(tokenChoice(logits, offset, this.#vocabulary, token, request.tops));
     } catch (error) {
       this.#fail(reply, error);
       return;
@@ -217,7 +235,8 @@ export class Generator {
     if (!stopped && tokens.length < request.tokensMax) return;
     this.#end(reply);
     this.#unfed.set(slot, tokens.at(-1)!);
-    reply.resolve({ tokens, logProbs, cut: !stopped });
+    const choices = request.tops === undefined ? {} : { choices: reply.choices };
+    reply.resolve({ tokens, logProbs, cut: !stopped, ...choices });
   }
 
   #fail(reply: PendingReply, error: unknown): void {

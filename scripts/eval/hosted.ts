@@ -3,12 +3,14 @@
 import { realClock } from "../../actors/clock.ts";
 import { composeRunConfig } from "../../actors/config/compose.ts";
 import type { RunConfig } from "../../actors/config/config.ts";
+import { PromptConfig } from "../../actors/config/env.ts";
 import type { Layer } from "../../actors/config/layers.ts";
-import { HostedClient, type Usage } from "../../actors/evaluate/hosted/client.ts";
+import { HostedClient, modelCard, type Usage } from "../../actors/evaluate/hosted/client.ts";
 import { evaluateHosted } from "../../actors/evaluate/hosted/play-hosted.ts";
 import { PROVIDERS, type Provider } from "../../actors/evaluate/hosted/provider.ts";
 import { Results, ResultsError } from "../../actors/evaluate/hosted/results.ts";
 import { tagOf, tooSmallBudgets } from "../../actors/play/envs-of-run.ts";
+import { ModelCard, type ServedCard } from "../../actors/policy/served-card.ts";
 import { isLoopback } from "../../actors/transport/address.ts";
 import { type Flag, type Override, UsageError } from "../cli/options.ts";
 import { envLayer, overrideLayer } from "../cli/presets.ts";
@@ -16,21 +18,28 @@ import { say, warn } from "../cli/say.ts";
 import { progressLine } from "./progress.ts";
 import type { Result } from "./report.ts";
 
+/** Tokens of a reply. */
+const REPLY_TOKENS_MAX = 512;
+
 /** Flags that only hosted models take. */
 export const hostedFlags = {
   "base-url": {
     type: "text",
     value: "URL",
-    text: "openai: another server that speaks its protocol, as http://127.0.0.1:8000/v1",
+    text: "openai: another server of its API, as http://127.0.0.1:8000/v1; OPENAI_BASE_URL if left out",
   },
   "key-env": {
     type: "text",
     value: "NAME",
-    text: "Environment variable with the key; with --base-url none if left out",
+    text: "Environment variable with the key; with --base-url none if left out, else the API's own",
   },
   results: { type: "text", value: "FILE", text: "Keep finished episodes there, and go on from those that are in it" },
   concurrency: { type: "count", value: "N", text: "Requests at once; 8 if left out" },
-  "reply-tokens": { type: "count", value: "N", text: "Longest reply of a hosted model; 512 if left out" },
+  "reply-tokens": {
+    type: "count",
+    value: "N",
+    text: `Longest reply; ${REPLY_TOKENS_MAX}, or what a policy of bunraku serve has, if left out`,
+  },
   tries: { type: "count", value: "N", text: "Tries of a request that fails in passing; 6 if left out" },
   "timeout-s": { type: "number", value: "S", text: "Longest wait for one answer; 120 if left out" },
   "price-in": { type: "number", value: "USD", text: "Price of a million tokens sent, for the cost" },
@@ -74,10 +83,13 @@ export async function hostedResult(
   const provider = PROVIDERS[name!]!;
   const baseUrl = addressOf(provider, flags["base-url"]);
   const key = keyOf(provider, baseUrl, flags);
-  const config = hostedConfig(flags, overrides);
+  const server = { provider, model: model!, baseUrl, key, fetch: (url: string, init: RequestInit) => fetch(url, init) };
+  const card = baseUrl === provider.baseUrl ? null : await servedCard(server);
+  const config = hostedConfig(flags, overrides, card);
   const { episodes, firstSeed: seed, groupSize: samples } = config.validate;
   checkBoards(episodes, seed, samples);
-  const replyTokensMax = atLeastOne("reply-tokens", flags["reply-tokens"] ?? 512);
+  const asked = flags["reply-tokens"] === undefined ? null : atLeastOne("reply-tokens", flags["reply-tokens"]);
+  const replyTokensMax = asked ?? card?.replyTokensMax ?? REPLY_TOKENS_MAX;
   const { temperature = null } = flags;
   if (temperature !== null && temperature < 0)
     throw new UsageError(`--temperature must be 0 or more, got ${temperature}`);
@@ -87,19 +99,16 @@ export async function hostedResult(
   const timeoutMs = 1000 * (flags["timeout-s"] ?? 120);
   if (timeoutMs <= 0) throw new UsageError(`--timeout-s must be above 0, got ${flags["timeout-s"]}`);
   const client = new HostedClient({
-    provider,
-    model: model!,
-    baseUrl,
-    key,
+    ...server,
     temperature,
-    replyTokensMax,
+    // A policy that bunraku serves knows its own, and shortens it where the context ends.
+    replyTokensMax: card === null ? replyTokensMax : asked,
     timeoutMs,
     warn,
     triesMax: atLeastOne("tries", flags.tries ?? 6),
     clock: realClock,
     uniform: Math.random,
     wallClock: Date.now,
-    fetch: (url, init) => fetch(url, init),
   });
   const kept = results.episodes.size;
   if (kept > 0) say(`${kept} episodes are taken from ${flags.results}`);
@@ -136,14 +145,17 @@ function cost({ inputTokens, outputTokens }: Usage, flags: HostedFlags): number 
   return (inputTokens * priceIn + outputTokens * priceOut) / 1e6;
 }
 
-function addressOf(provider: Provider, asked: string | undefined): string {
-  if (asked === undefined) return provider.baseUrl;
+function addressOf(provider: Provider, flag: string | undefined): string {
+  const variable = provider.baseUrlName;
+  const fromVariable = variable === null ? "" : (process.env[variable] ?? "").trim();
+  const asked = flag ?? (fromVariable === "" ? provider.baseUrl : fromVariable);
+  const name = flag === undefined && variable !== null ? variable : "--base-url";
   if (!URL.canParse(asked) || !/^https?:$/.test(new URL(asked).protocol)) {
-    throw new UsageError(`--base-url takes an address as https://host/v1, got "${asked}"`);
+    throw new UsageError(`${name} takes an address as https://host/v1, got "${asked}"`);
   }
   const { username, password, search, hash } = new URL(asked);
   if (username + password + search + hash !== "") {
-    throw new UsageError("--base-url takes host and path only; a key comes from the environment (--key-env)");
+    throw new UsageError(`${name} takes host and path only; a key comes from the environment (--key-env)`);
   }
   return asked.replace(/\/+$/, "");
 }
@@ -151,9 +163,11 @@ function addressOf(provider: Provider, asked: string | undefined): string {
 /** From the environment only, because every user of this machine can read flags. */
 function keyOf(provider: Provider, baseUrl: string, flags: HostedFlags): string | null {
   const own = baseUrl === provider.baseUrl;
-  const name = flags["key-env"] ?? (own ? provider.keyName : null);
+  const name = flags["key-env"] ?? (flags["base-url"] === undefined ? provider.keyName : null);
   if (name === null) return null;
   const key = process.env[name]?.trim() ?? "";
+  // The server that OPENAI_BASE_URL names may need no key.
+  if (key === "" && !own && flags["key-env"] === undefined) return null;
   if (key === "")
     throw new UsageError(`${provider.name} needs a key in the environment variable ${name}, which is not set`);
   if (!/^[\x21-\x7e]+$/.test(key)) throw new UsageError(`the key in ${name} has characters that no key has`);
@@ -168,24 +182,49 @@ function keyOf(provider: Provider, baseUrl: string, flags: HostedFlags): string 
 const UNREAD = ["env.mix", "prompt.overflow", "env.reasoningWeight"];
 const isUnread = (path: string): boolean => UNREAD.some((key) => path === key || path.startsWith(`${key}.`));
 
-/** RAGEN's prompts and the env's budgets in training, with the flags on top. */
+/** The form that a policy of `bunraku serve` was trained in; null for any other model. */
+async function servedCard(server: Parameters<typeof modelCard>[0]): Promise<ServedCard | null> {
+  const parsed = ModelCard.safeParse(await modelCard(server));
+  return parsed.success ? parsed.data.bunraku : null;
+}
+
+/** RAGEN's prompts and the env's budgets in training, or those of a served policy, with the flags on top. */
 function hostedConfig(
   { episodes = 256, seed = 123, samples = 1 }: HostedFlags,
   overrides: readonly Override[],
+  card: ServedCard | null,
 ): RunConfig {
   const other = overrides.find(({ path }) => !/^(env|prompt)\./.test(path) || isUnread(path));
   if (other !== undefined)
     throw new UsageError(
       `${other.source}: of the config a hosted model takes env.… and prompt.…, but not ${UNREAD.join(", ")}`,
     );
-  const base: Layer = {
-    source: "hosted models",
-    values: { prompt: { layout: "ragen-v2" }, warmStart: { enabled: false } },
-  };
+  const values = card === null ? { prompt: { layout: "ragen-v2" } } : trainedForm(card, overrides);
+  const base: Layer = { source: "hosted models", values: { ...values, warmStart: { enabled: false } } };
   const layers = [base, ...overrides.map(({ path, text, source }) => overrideLayer(path, text, source))];
   const env = envLayer(layers);
   const config = composeRunConfig(env === null ? layers : [env, ...layers]);
   return { ...config, validate: { ...config.validate, episodes, firstSeed: seed, groupSize: samples } };
+}
+
+/** Of another env than the policy's only the prompts are its own. */
+function trainedForm({ env, prompt, replyTokensMax, contextTokensMax }: ServedCard, overrides: readonly Override[]) {
+  const tag = overrides.find(({ path }) => path === "env.tag")?.text ?? env.tag;
+  const isTrained = tag === env.tag && env.mix.length === 0;
+  if (prompt.overflow === "drop")
+    warn("this policy was trained with prompt.overflow drop; here a full context ends an episode");
+  return {
+    env: isTrained ? env : { think: env.think },
+    prompt: promptChanges(prompt),
+    rollout: { replyTokensMax, contextTokensMax },
+  };
+}
+
+/** The keys that are not at their defaults: a key that its context does not read must not be given. */
+function promptChanges(prompt: ServedCard["prompt"]): Partial<ServedCard["prompt"]> {
+  const defaults: Record<string, unknown> = PromptConfig.parse({});
+  const changed = Object.entries(prompt).filter(([key, value]) => key !== "overflow" && value !== defaults[key]);
+  return Object.fromEntries(changed);
 }
 
 function openResults(file: string, settings: Record<string, unknown>): Results {

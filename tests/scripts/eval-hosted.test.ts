@@ -16,11 +16,14 @@ let most = 0;
 /** Requests that are answered; all others are refused for good. */
 let served = Number.POSITIVE_INFINITY;
 const prompts: string[] = [];
+const keys: (string | null)[] = [];
 const server = Bun.serve({
   port: 0,
   hostname: "127.0.0.1",
   async fetch(request) {
+    if (request.method === "GET") return new Response("", { status: 404 });
     const body = (await request.json()) as { messages: { content: string }[] };
+    keys.push(request.headers.get("authorization"));
     prompts.push(body.messages.map(({ content }) => content).join("\n"));
     const { promise, resolve } = Promise.withResolvers<void>();
     most = Math.max(most, waiting.push(resolve));
@@ -42,6 +45,7 @@ afterAll(() => {
 beforeEach(() => {
   [requests, together, most, served, waiting] = [0, 1, 0, Number.POSITIVE_INFINITY, []];
   prompts.length = 0;
+  keys.length = 0;
 });
 
 const folder = temporaryFolder();
@@ -119,7 +123,19 @@ test("a key of OpenAI's is not sent to another server unless it is named", async
     OPENAI_API_KEY: KEY,
   });
   spy.stop(true);
-  expect(headers).toEqual([null]);
+  // The model's card, and the first prompt.
+  expect(headers).toEqual([null, null]);
+});
+
+test("the server is the one of OPENAI_BASE_URL, with its key, unless --base-url names another", async () => {
+  const args = ["eval", "--env", "Bandit", "--policy", "openai:tiny", "--episodes", "2"];
+  const ask = (variables: Record<string, string>) => command(args, undefined, variables);
+  const OPENAI_BASE_URL = `${server.url.origin}/v1`;
+  expect(await ask({ OPENAI_BASE_URL, OPENAI_API_KEY: "" })).toMatchObject({ code: 0 });
+  expect(await ask({ OPENAI_BASE_URL, OPENAI_API_KEY: KEY })).toMatchObject({ code: 0 });
+  expect(keys).toEqual([null, null, `Bearer ${KEY}`, `Bearer ${KEY}`]);
+  const { code, err } = await ask({ OPENAI_BASE_URL: "example" });
+  expect([code, err]).toEqual([2, 'error: OPENAI_BASE_URL takes an address as https://host/v1, got "example"\n']);
 });
 
 describe("refused with exit code 2 and one line", () => {

@@ -3,11 +3,12 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import OpenAI from "openai";
+import { composeRunConfig } from "../../actors/config/compose.ts";
 import { type CompletionsOptions, completionsApp } from "../../actors/policy/completions.ts";
 import type { Reply, ReplyRequest } from "../../model/decode/generate.ts";
 import { builtinDialogue } from "../../model/text/chat.ts";
 import { Tokenizer } from "../../model/text/tokenizer.ts";
-import { playRun, tinyConfig } from "../actors/supervisor/tiny-run.ts";
+import { playRun, tinyConfig, tinyLayer } from "../actors/supervisor/tiny-run.ts";
 import { command, root } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
@@ -16,8 +17,10 @@ const folder = join(temporaryFolder(), "taught");
 const secret = join(temporaryFolder(), "secret");
 const question = { role: "user", content: "1 left Dragon Phoenix" } as const;
 
-async function serve(...args: string[]) {
-  const child = Bun.spawn([process.execPath, "scripts/run.ts", "serve", folder, "--port", "0", ...args], {
+const serve = (...args: string[]) => serveRun(folder, ...args);
+
+async function serveRun(run: string, ...args: string[]) {
+  const child = Bun.spawn([process.execPath, "scripts/run.ts", "serve", run, "--port", "0", ...args], {
     cwd: root,
     stdio: ["ignore", "pipe", "inherit"],
   });
@@ -36,6 +39,13 @@ async function failure(asked: PromiseLike<unknown>): Promise<Error> {
   }
   throw new Error("the client threw nothing");
 }
+
+async function waitUntil(holds: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await holds())) await new Promise((next) => setImmediate(next));
+}
+
+const metricsOf = async (app: { request(url: string): Response | Promise<Response> }): Promise<string> =>
+  (await app.request("http://localhost/metrics")).text();
 
 let server: Awaited<ReturnType<typeof serve>>;
 let client: OpenAI;
@@ -111,7 +121,10 @@ describe("a served policy, asked by the openai client", () => {
     const ask = (more: object) =>
       failure(client.chat.completions.create({ model: "taught", messages: [question], ...more } as never));
     expect((await ask({ model: "gpt-4o" })).message).toBe('404 no model "gpt-4o"; taught is served here');
-    expect((await ask({ tools: [] })).message).toMatch(/^400 body: Unrecognized key: "tools"/);
+    expect(await ask({ tools: [] })).toMatchObject({
+      message: "400 tools is not supported by this server; leave it out",
+      param: "tools",
+    });
     expect((await ask({ max_tokens: 100_000 })).message).toMatch(
       /^400 \d+ tokens of messages and 100000 of reply do not fit into a context of \d+$/,
     );
@@ -121,11 +134,73 @@ describe("a served policy, asked by the openai client", () => {
     expect(await ask({ temperature: 3 })).toBeInstanceOf(OpenAI.BadRequestError);
   });
 
+  test("reports log-probabilities, and the likeliest tokens beside each", async () => {
+    const asked = { model: "taught", messages: [question], temperature: 0, logprobs: true, top_logprobs: 3 };
+    const [choice] = (await client.chat.completions.create(asked)).choices;
+    const entries = choice!.logprobs!.content!;
+    expect(`<think>${entries.map(({ token }) => token).join("")}`).toBe(choice!.message.content!);
+    for (const { token, logprob, top_logprobs } of entries) {
+      expect(top_logprobs).toHaveLength(3);
+      // A greedy policy writes the likeliest token.
+      expect(top_logprobs[0]).toMatchObject({ token, logprob });
+      expect(logprob).toBeLessThanOrEqual(0);
+      expect(top_logprobs[0]!.logprob).toBeGreaterThanOrEqual(top_logprobs[1]!.logprob);
+    }
+  });
+
+  test("completes a text as it answers a message, with response_format text", async () => {
+    const chat = await client.chat.completions.create({
+      model: "taught",
+      messages: [question],
+      temperature: 0,
+      response_format: { type: "text" },
+    });
+    const text = await client.completions.create({
+      model: "taught",
+      prompt: question.content,
+      temperature: 0,
+      logprobs: 2,
+    });
+    const [choice] = text.choices;
+    expect(text.object).toBe("text_completion");
+    expect(choice!.text).toBe(chat.choices[0]!.message.content!);
+    expect(choice!.logprobs!.tokens!.length).toBe(text.usage!.completion_tokens - 1);
+  });
+
   test("ends when it is asked to, with exit code 0", async () => {
     const other = await serve("--token-file", secret);
     other.child.kill("SIGTERM");
     expect(await other.child.exited).toBe(0);
   });
+});
+
+describe("serve's own example", () => {
+  const sokoban = join(temporaryFolder(), "sokoban");
+  beforeAll(async () => {
+    const few = { learner: { updates: 1 }, validate: { episodes: 8 } };
+    await playRun(sokoban, composeRunConfig([tinyLayer(sokoban), { source: "test", values: few }]));
+  }, 60_000);
+
+  test("evaluates a served policy of SimpleSokoban in the form that it was trained in: as eval of the run", async () => {
+    const example = (await command(["serve", "--help"])).out.split("\n").find((line) => line.includes("bun run eval"));
+    const { child, url } = await serveRun(sokoban);
+    try {
+      const words = example!.trim().replace("openai:a", "openai:sokoban").replace("http://127.0.0.1:8000/v1", url);
+      const args = words.split(" ").slice("bun run".split(" ").length);
+      const same = ["--episodes", "24", "--temperature", "0", "--json"];
+      // More requests at once than slots: they wait.
+      const served = await command([...args, ...same, "--concurrency", "24"]);
+      expect(served).toMatchObject({ code: 0 });
+      const own = await command(["eval", "--policy", sokoban, ...same]);
+      const numbers = ({ out }: { out: string }) => {
+        const { policy: _, usage, ...rest } = JSON.parse(out.trimEnd().split("\n").at(-1)!);
+        return { rest, retries: usage?.retries ?? 0 };
+      };
+      expect(numbers(served)).toEqual(numbers(own));
+    } finally {
+      child.kill();
+    }
+  }, 60_000);
 });
 
 describe("the app", () => {
@@ -139,6 +214,8 @@ describe("the app", () => {
       prefix: "<think>",
       model: "m",
       slots: 2,
+      queueMax: 0,
+      card: {},
       contextTokensMax: 100,
       replyTokensMax: 20,
       temperature: 1,
@@ -153,12 +230,18 @@ describe("the app", () => {
       },
       ...changes,
     });
-    const post = (body: unknown, url = "http://localhost", headers = { "Content-Type": "application/json" }) =>
+    const post = (
+      body: unknown,
+      url = "http://localhost",
+      headers = { "Content-Type": "application/json" },
+      path = "chat/completions",
+      signal: AbortSignal | null = null,
+    ) =>
       Promise.resolve(
-        app.request(`${url}/v1/chat/completions`, { method: "POST", headers, body: JSON.stringify(body) }),
+        app.request(`${url}/v1/${path}`, { method: "POST", headers, body: JSON.stringify(body), signal }),
       );
     const asked = { model: "m", messages: [question] };
-    return { held, post, asked };
+    return { held, post, asked, app };
   }
 
   test("writes as many replies as it has room for, and tells others to come again", async () => {
@@ -168,7 +251,7 @@ describe("the app", () => {
     const third = await post(asked);
     expect([third.status, third.headers.get("Retry-After")]).toEqual([429, "1"]);
     expect(((await third.json()) as { error: { message: string } }).error.message).toBe(
-      "2 of 2 replies are being written; try again later",
+      "2 of 2 replies are being written, and 0 of 0 wait; try again later",
     );
     for (const { done } of held) done({ tokens: [...written], logProbs: [], cut: false });
     expect((await both[0]!).status).toBe(200);
@@ -177,6 +260,99 @@ describe("the app", () => {
     held[2]!.done({ tokens: [...written], logProbs: [], cut: false });
     const answer = (await (await fourth).json()) as { choices: { message: { content: string } }[] };
     expect(answer.choices[0]!.message.content).toBe("<think>a</think><answer>b</answer>");
+  });
+
+  test("lets as many wait as its queue has room for, oldest first, and forgets those who leave", async () => {
+    const { held, post, asked, app } = stage({ slots: 1, queueMax: 2 });
+    const arrived = (count: number) => waitUntil(() => held.length === count);
+    const first = post(asked);
+    await arrived(1);
+    const leaver = new AbortController();
+    const gone = post(asked, undefined, undefined, undefined, leaver.signal);
+    const third = post({ ...asked, seed: 3 });
+    await waitUntil(async () => (await metricsOf(app)).includes("replies_waiting 2"));
+    expect((await post(asked)).status).toBe(429);
+    leaver.abort();
+    await gone.catch(() => {});
+    held[0]!.done({ tokens: [...written], logProbs: [], cut: false });
+    expect((await first).status).toBe(200);
+    await arrived(2);
+    expect(held[1]!.request.coins.seed).toBe(3);
+    held[1]!.done({ tokens: [...written], logProbs: [], cut: false });
+    expect((await third).status).toBe(200);
+    const metrics = await metricsOf(app);
+    expect(metrics).toContain('bunraku_serve_requests_total{status="429"} 1');
+    expect(metrics).toContain(`bunraku_serve_reply_tokens_total ${2 * written.length}`);
+    expect(metrics).toContain("bunraku_serve_replies_running 0");
+  });
+
+  test("says that it lives, also to a name that it does not answer", async () => {
+    const { app } = stage({ token: "secret" });
+    expect(await (await app.request("http://other.example/healthz")).json()).toEqual({ status: "ok" });
+    expect((await app.request("http://localhost/metrics")).status).toBe(401);
+  });
+
+  test("refuses what it does not support in words, with the field's name", async () => {
+    const { post, asked } = stage();
+    const refused = async (more: object, path = "chat/completions") => {
+      const response = await post({ ...asked, ...more }, undefined, undefined, path);
+      const { error } = (await response.json()) as { error: { message: string; param: string | null } };
+      return [response.status, error.param, error.message];
+    };
+    expect(await refused({ response_format: { type: "json_object" } })).toEqual([
+      400,
+      "response_format.type",
+      'response_format.type must be "text"; got "json_object"',
+    ]);
+    expect(await refused({ temperature: 3 })).toEqual([400, "temperature", "temperature must be at most 2; got 3"]);
+    expect(await refused({ n: "two" })).toEqual([400, "n", 'n must be of type number; got "two"']);
+    expect(await refused({ messages: undefined })).toEqual([
+      400,
+      "messages",
+      "messages must be of type array; it is missing",
+    ]);
+    expect(await refused({ top_logprobs: 2 })).toEqual([400, "top_logprobs", "top_logprobs needs logprobs: true"]);
+    expect(await refused({ logprobs: true, stream: true })).toEqual([
+      400,
+      "logprobs",
+      "logprobs is not supported with stream: true; leave one of them out",
+    ]);
+    expect(await refused({ stop: ["a", "b", "c", "d", "e"] })).toEqual([
+      400,
+      "stop",
+      'stop must be a text, or up to 4 texts; got ["a","b","c","d","e"]',
+    ]);
+    expect((await refused({ messages: [{ role: "user", content: "x".repeat(500) }] }))[1]).toBe("messages");
+    expect((await refused({ model: "other" }))[1]).toBe("model");
+  });
+
+  test.each(["whole", "streamed"])("ends a %s reply before a stop, which may come in pieces", async (kind) => {
+    const all = dialogue.replyTokens("<think>go up now</think><answer>b</answer>", "<think>");
+    const reply = Promise.withResolvers<Reply>();
+    const { post, asked } = stage({
+      policy: {
+        open: async () => {},
+        close: async () => {},
+        reply: () => reply.promise,
+        async written(_, from) {
+          if (from === all.length) reply.resolve({ tokens: all, logProbs: [], cut: true });
+          return all.slice(from, from + 1);
+        },
+      },
+    });
+    if (kind === "whole") reply.resolve({ tokens: all, logProbs: [], cut: true });
+    const answer = await post({ ...asked, stop: ["p now", "</answer>"], stream: kind === "streamed" });
+    const chunks =
+      kind === "whole"
+        ? [(await answer.json()) as never]
+        : (await answer.text())
+            .split("\n\n")
+            .filter((event) => event.startsWith("data: {"))
+            .map((event) => JSON.parse(event.slice("data: ".length)) as never);
+    const choices = chunks.map(({ choices }: { choices: Record<string, unknown>[] }) => choices[0]!);
+    const texts = choices.map(({ message, delta }) => ((message ?? delta) as { content?: string }).content ?? "");
+    expect(texts.join("")).toBe("<think>go u");
+    expect(choices.at(-1)!["finish_reason"]).toBe("stop");
   });
 
   test("streams a reply while it is written, whole characters at a time", async () => {

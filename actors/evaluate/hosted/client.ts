@@ -18,7 +18,8 @@ export interface ClientOptions {
   readonly baseUrl: string;
   readonly key: string | null;
   readonly temperature: number | null;
-  readonly replyTokensMax: number;
+  /** null: the server's own. */
+  readonly replyTokensMax: number | null;
   /** Tries of one request, the first included. */
   readonly triesMax: number;
   /** From the request to the end of its answer. */
@@ -44,12 +45,21 @@ export interface Usage {
 /** A request that failed finally. The message contains no secret. */
 export class HostedError extends Error {
   override readonly name = "HostedError";
+  /** The code of an OpenAI error, as "context_length_exceeded"; null if the server named none. */
+  readonly code: string | null;
+
+  constructor(message: string, code: string | null = null) {
+    super(message);
+    this.code = code;
+  }
 }
 
 const FIRST_WAIT_MS = 1000;
 const WAIT_MS_MAX = 60_000;
 /** A longer Retry-After is a failure. */
 const RETRY_AFTER_MS_MAX = 600_000;
+/** Time to describe a model. */
+const CARD_MS_MAX = 10_000;
 const ANSWER_BYTES_MAX = 4 << 20;
 /** Characters of a server's error text in our message. */
 const DETAIL_LETTERS_MAX = 300;
@@ -57,6 +67,7 @@ const RETRIED = new Set([408, 409, 425, 429]);
 
 interface Failure {
   readonly detail: string;
+  readonly code: string | null;
   readonly retry: boolean;
   /** null if the server named no time. */
   readonly retryAfterMs: number | null;
@@ -100,9 +111,11 @@ export class HostedClient {
         this.#usage.outputTokens += result.outputTokens;
         return result;
       }
-      const { retry, detail, retryAfterMs } = result;
+      const { retry, detail, code, retryAfterMs } = result;
       const where = `${model} at ${baseUrl}: ${detail}`;
-      if (!retry || tries >= triesMax) throw new HostedError(tries === 1 ? where : `${where} (${tries} tries)`);
+      if (!retry || tries >= triesMax) {
+        throw new HostedError(tries === 1 ? where : `${where} (${tries} tries)`, code);
+      }
       if (retryAfterMs !== null && retryAfterMs > RETRY_AFTER_MS_MAX) {
         throw new HostedError(
           `${where}; its Retry-After is ${Math.ceil(retryAfterMs / 1000)} s, more than the ${RETRY_AFTER_MS_MAX / 1000} s allowed`,
@@ -165,7 +178,7 @@ export class HostedClient {
       return provider.read(JSON.parse(text));
     } catch (error) {
       const detail = late ? `no answer in ${timeoutMs / 1000} s` : this.#cleaned(messageOf(error));
-      return { detail, retry: true, retryAfterMs: null };
+      return { detail, code: null, retry: true, retryAfterMs: null };
     } finally {
       cancel();
     }
@@ -175,6 +188,7 @@ export class HostedClient {
     const retryAfterMs = retryAfter(headers.get("retry-after"), this.#options.wallClock());
     return {
       detail: `status ${status}: ${this.#cleaned(text)}`,
+      code: errorCode(text),
       retry: RETRIED.has(status) || status >= 500,
       retryAfterMs,
     };
@@ -191,6 +205,27 @@ export class HostedClient {
   }
 }
 
+/** The server's description of the model, GET /models/MODEL; null if it has none. */
+export async function modelCard({
+  provider,
+  model,
+  baseUrl,
+  key,
+  fetch,
+}: Pick<ClientOptions, "provider" | "model" | "baseUrl" | "key" | "fetch">): Promise<unknown> {
+  try {
+    const response = await fetch(`${baseUrl}/models/${encodeURIComponent(model)}`, {
+      redirect: "error",
+      signal: AbortSignal.timeout(CARD_MS_MAX),
+      headers: provider.headers(key),
+    });
+    const text = await boundedText(response);
+    return response.ok ? JSON.parse(text) : null;
+  } catch {
+    return null;
+  }
+}
+
 async function boundedText(response: Response): Promise<string> {
   const chunks: Uint8Array[] = [];
   let byteCount = 0;
@@ -200,6 +235,16 @@ async function boundedText(response: Response): Promise<string> {
     chunks.push(chunk);
   }
   return Buffer.concat(chunks).toString("utf8");
+}
+
+/** The code in the body of an error of OpenAI's API. */
+function errorCode(text: string): string | null {
+  try {
+    const { code } = (JSON.parse(text) as { error: { code?: unknown } }).error;
+    return typeof code === "string" ? code : null;
+  } catch {
+    return null;
+  }
 }
 
 /** A header of seconds or a date, in milliseconds from now; null if it is missing or invalid. */

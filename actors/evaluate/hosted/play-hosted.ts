@@ -17,7 +17,7 @@ import { type Player, playTurns, statusOf } from "../../play/play-turns.ts";
 import type { PlayedOutcome, Ticket } from "../../protocol.ts";
 import { validationTickets } from "../../training/tickets-to-play.ts";
 import { type PolicyEvaluation, summary } from "../evaluate.ts";
-import type { HostedClient } from "./client.ts";
+import { type HostedClient, HostedError } from "./client.ts";
 import type { HostedEpisode, Results } from "./results.ts";
 
 export interface HostedEvaluation {
@@ -97,7 +97,14 @@ async function playOne(
   const player: Player = {
     async reply(observation, actionsLeft) {
       now = { observation, actionsLeft };
-      const reply = await client.complete(contextMessages(tag, { answered, now }, context));
+      const messages = contextMessages(tag, { answered, now }, context);
+      const reply = await client.complete(messages).catch((error) => {
+        // As in training: an episode whose dialogue no longer fits ends, unless its first prompt does not.
+        const full = error instanceof HostedError && error.code === "context_length_exceeded";
+        if (full && answered.length > 0) return null;
+        throw error;
+      });
+      if (reply === null) return null;
       inputTokens += reply.inputTokens;
       outputTokens += reply.outputTokens;
       return { text: reply.text, cut: reply.cut, dropped: 0 };

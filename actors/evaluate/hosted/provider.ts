@@ -9,7 +9,8 @@ import type { Message } from "../../../envs/text/prompt.ts";
 export interface Asked {
   readonly model: string;
   readonly messages: readonly Message[];
-  readonly replyTokensMax: number;
+  /** null: the server's default. */
+  readonly replyTokensMax: number | null;
   /** null: the server's default. */
   readonly temperature: number | null;
 }
@@ -25,6 +26,8 @@ export interface Completion {
 export interface Provider {
   readonly name: "openai" | "anthropic";
   readonly baseUrl: string;
+  /** Environment variable with another base address, as the provider's own client reads it; null if there is none. */
+  readonly baseUrlName: string | null;
   /** Environment variable that holds the key. */
   readonly keyName: string;
   /** Appended to the base address. */
@@ -49,6 +52,7 @@ const OpenAiAnswer = z.object({
 export const openai: Provider = {
   name: "openai",
   baseUrl: "https://api.openai.com/v1",
+  baseUrlName: "OPENAI_BASE_URL",
   keyName: "OPENAI_API_KEY",
   path: "/chat/completions",
   headers: (key) => (key === null ? {} : { authorization: `Bearer ${key}` }),
@@ -56,7 +60,7 @@ export const openai: Provider = {
     model,
     messages: messages.map(said),
     // OpenAI's newer models refuse the old name; other servers know only that.
-    ...(own ? { max_completion_tokens: replyTokensMax } : { max_tokens: replyTokensMax }),
+    ...(replyTokensMax === null ? {} : { [own ? "max_completion_tokens" : "max_tokens"]: replyTokensMax }),
     ...(temperature === null ? {} : { temperature }),
   }),
   read(answer) {
@@ -80,6 +84,7 @@ const AnthropicAnswer = z.object({
 export const anthropic: Provider = {
   name: "anthropic",
   baseUrl: "https://api.anthropic.com/v1",
+  baseUrlName: null,
   keyName: "ANTHROPIC_API_KEY",
   path: "/messages",
   headers: (key) => ({ "anthropic-version": "2023-06-01", ...(key === null ? {} : { "x-api-key": key }) }),

@@ -1,0 +1,23 @@
+/**
+ * What `bun run serve` tells of its policy in GET /v1/models/MODEL, so that `bun run eval` asks it in the form that it was trained in:
+ * prompts, budgets of the env, lengths.
+ */
+import { z } from "zod";
+import type { RunConfig } from "../config/config.ts";
+import { EnvConfig, PromptConfig } from "../config/env.ts";
+
+export const ServedCard = z.object({
+  env: EnvConfig,
+  prompt: PromptConfig,
+  replyTokensMax: z.int().positive(),
+  contextTokensMax: z.int().positive(),
+});
+export type ServedCard = z.infer<typeof ServedCard>;
+
+/** The model's card, of which only our own part is read. */
+export const ModelCard = z.object({ bunraku: ServedCard });
+
+export function servedCard({ env, prompt, rollout }: Pick<RunConfig, "env" | "prompt" | "rollout">): ServedCard {
+  const { replyTokensMax, contextTokensMax } = rollout;
+  return { env, prompt, replyTokensMax, contextTokensMax };
+}

@@ -1,0 +1,63 @@
+/** Slots for replies, and a bounded queue in front of them, oldest first. */
+
+export interface Slot {
+  free(): void;
+}
+
+interface Waiting {
+  readonly gone: AbortSignal;
+  readonly resolve: (slot: Slot) => void;
+  readonly reject: (error: Error) => void;
+}
+
+export class Slots {
+  readonly slots: number;
+  readonly queueMax: number;
+  #taken = 0;
+  #waiting: Waiting[] = [];
+
+  constructor(slots: number, queueMax: number) {
+    this.slots = slots;
+    this.queueMax = queueMax;
+  }
+
+  get taken(): number {
+    return this.#taken;
+  }
+
+  get waiting(): number {
+    return this.#waiting.length;
+  }
+
+  /** Replies that may be begun now: those with a slot, and those that may wait. */
+  get room(): number {
+    return this.slots - this.#taken + this.queueMax - this.#waiting.length;
+  }
+
+  /** Rejects if the client disconnects while it waits. @param gone  aborted when the client has disconnected */
+  async take(gone: AbortSignal): Promise<Slot> {
+    if (gone.aborted) throw disconnected();
+    if (this.#taken < this.slots) return this.#given();
+    const { promise, resolve, reject } = Promise.withResolvers<Slot>();
+    const entry = { gone, resolve, reject };
+    this.#waiting.push(entry);
+    const leave = () => {
+      this.#waiting = this.#waiting.filter((other) => other !== entry);
+      reject(disconnected());
+    };
+    gone.addEventListener("abort", leave, { once: true });
+    return promise.finally(() => gone.removeEventListener("abort", leave));
+  }
+
+  #given(): Slot {
+    this.#taken++;
+    return {
+      free: () => {
+        this.#taken--;
+        this.#waiting.shift()?.resolve(this.#given());
+      },
+    };
+  }
+}
+
+const disconnected = () => new Error("the client disconnected before its reply was begun");
