@@ -29,7 +29,7 @@
  */
 import { z } from "zod";
 
-export const PROTOCOL_VERSION = 1;
+export const PROTOCOL_VERSION = 2;
 
 const Id = z.string().min(1).max(64);
 const Count = z.number().int().nonnegative();
