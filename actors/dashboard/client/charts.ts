@@ -1,7 +1,6 @@
 /** What each chart draws: a table of metrics, labels, colors and number formats. */
 import type { MetricName } from "../../metrics/metrics.ts";
-import { whole } from "./dom.ts";
-import { percent } from "./text.ts";
+import { percent, whole } from "./text.ts";
 
 export interface LineSpec {
   readonly name: MetricName;

@@ -1,6 +1,6 @@
 /** Elements and formatted numbers, as all scripts of the page make them. */
-import type { StoredEvent } from "../answers.ts";
-import { visible } from "./text.ts";
+import type { EventLine } from "./event-lines.ts";
+import { visible, whole } from "./text.ts";
 
 export const byId = <T extends HTMLElement = HTMLElement>(id: string): T => document.getElementById(id) as T;
 
@@ -40,35 +40,15 @@ export function selectOf(texts: readonly string[], onChange: (index: number) => 
   return select;
 }
 
-export const whole = (value: number): string => Math.round(value).toLocaleString("en");
-export const signed = (value: number): string => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
-export const plural = (count: number, word: string): string => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;
-
-/** 1234 is "1.2 kB". */
-export function bytes(count: number): string {
-  const units = ["B", "kB", "MB", "GB"];
-  let unit = 0;
-  let value = count;
-  while (value >= 999.5 && unit < units.length - 1) {
-    value /= 1000;
-    unit++;
-  }
-  return `${value.toFixed(unit === 0 || value >= 99.5 ? 0 : 1)} ${units[unit]}`;
-}
-
 /** One row of a list of events. */
-export function eventRow({ id, atMs, actor, level, kind, text }: StoredEvent): HTMLLIElement {
+export function eventRow({ event, count }: EventLine): HTMLLIElement {
+  const { id, atMs, actor, level, kind, text } = event;
   const time = make("time", "", new Date(atMs).toLocaleTimeString("en-GB"));
   time.dateTime = new Date(atMs).toISOString();
   const source = level === "info" ? visible(actor) : `${visible(actor)} · ${level}`;
-  const row = make("li", "", time, make("p", "", visible(text)), make("span", "note", `${source} · ${visible(kind)}`));
+  const words = count === 1 ? visible(text) : `${visible(text)} (${whole(count)} times)`;
+  const row = make("li", "", time, make("p", "", words), make("span", "note", `${source} · ${visible(kind)}`));
   row.dataset["id"] = String(id);
   row.dataset["level"] = level;
   return row;
-}
-
-/** Put new rows on top of a list, newest first, and keep at most `rowsMax`. */
-export function prepend(list: HTMLElement, rows: readonly HTMLElement[], rowsMax: number): void {
-  list.prepend(...rows.filter((row) => list.querySelector(`[data-id="${row.dataset["id"]}"]`) === null));
-  while (list.children.length > rowsMax) list.lastElementChild!.remove();
 }

@@ -1,8 +1,8 @@
 /** One episode turn by turn, as elements. All text of a model or an env goes through `visible` into text nodes. */
 import type { EpisodeAnswer, EpisodeSummary, WrittenToken } from "../answers.ts";
 import { observationOf } from "./board.ts";
-import { make, plural, signed } from "./dom.ts";
-import { splitReply, visible } from "./text.ts";
+import { make } from "./dom.ts";
+import { plural, signed, splitReply, visible } from "./text.ts";
 import { tokensOf } from "./tokens.ts";
 
 type Turn = Extract<EpisodeAnswer["row"]["outcome"], { turns: unknown }>["turns"][number];

@@ -6,9 +6,9 @@
  */
 import type { EpisodeSummary } from "../answers.ts";
 import { read } from "./api.ts";
-import { byId, make, plural, put, signed } from "./dom.ts";
+import { byId, make, put } from "./dom.ts";
 import { outcomeChip } from "./episode-detail.ts";
-import { visible } from "./text.ts";
+import { plural, signed, visible } from "./text.ts";
 
 const PAGE_ROWS = 50;
 /** Least time between two reads of the first page while new episodes arrive. */

@@ -5,8 +5,8 @@
  */
 import type { News, Overview, RunAnswer } from "../answers.ts";
 import { read } from "./api.ts";
-import { byId, put, whole } from "./dom.ts";
-import { percent, visible } from "./text.ts";
+import { byId, put } from "./dom.ts";
+import { percent, visible, whole } from "./text.ts";
 
 /** The newest overview, and when it arrived on the page's clock. */
 let overview: Overview | null = null;

@@ -1,11 +1,12 @@
 /** The page about the actors: what each does, which weights it holds, and where its time goes. */
 import type { ActorsAnswer, News } from "../answers.ts";
+import { doingText, rateTexts, summaryOf, timeShares } from "./actor-texts.ts";
 import { read } from "./api.ts";
 import { ChartList, latestPoints } from "./chart-list.ts";
 import { ACTORS_CHARTS } from "./charts.ts";
-import { byId, bytes, make, plural, put, whole } from "./dom.ts";
+import { byId, make, put } from "./dom.ts";
 import { hasEnded, start } from "./live.ts";
-import { percent, visible } from "./text.ts";
+import { percent, plural, visible } from "./text.ts";
 
 type Actor = ActorsAnswer["actors"][number];
 type Weights = Actor["weights"];
@@ -14,23 +15,6 @@ type Weights = Actor["weights"];
 const SILENT_MS = 3000;
 const ROLES = ["learner", "sampler", "env-server", "metrics-sink"];
 
-/** Activities in the order of the bar. */
-const TIMES = [
-  { name: "time/update", text: "computes updates", kind: "work" },
-  { name: "time/policy", text: "generates replies", kind: "work" },
-  { name: "time/busy", text: "steps envs", kind: "work" },
-  { name: "time/weights", text: "publishes or loads weights", kind: "move" },
-  { name: "time/save", text: "writes checkpoints", kind: "move" },
-  { name: "time/env", text: "waits for env servers", kind: "wait" },
-  { name: "time/rollout", text: "waits for episodes", kind: "wait" },
-  { name: "time/tickets", text: "waits for tickets", kind: "wait" },
-];
-const RATES: Texts = [
-  ["speed/actor_tokens_per_second", (rate) => `${whole(rate)} tokens/s`],
-  ["speed/env_steps_per_second", (rate) => `${whole(rate)} steps/s`],
-  ["speed/sent_bytes_per_second", (rate) => `sends ${bytes(rate)}/s`],
-  ["speed/received_bytes_per_second", (rate) => `receives ${bytes(rate)}/s`],
-];
 const QUEUES: Texts = [
   ["queue/playing", (count) => `${count} in play`],
   ["queue/waiting", (count) => `${count} waiting`],
@@ -42,12 +26,6 @@ const LAGS: readonly (readonly [name: string, text: string])[] = [
   ["train/lag_1", "1"],
   ["train/lag_2", "2"],
   ["train/lag_more", "3 or more"],
-];
-const WAITS = [
-  { text: "the learner waits for episodes", role: "learner", name: "time/rollout" },
-  { text: "samplers wait for tickets", role: "sampler", name: "time/tickets" },
-  { text: "samplers wait for env servers", role: "sampler", name: "time/env" },
-  { text: "env servers are busy", role: "env-server", name: "time/busy" },
 ];
 const CHIPS = { running: "good", starting: "plain", ended: "plain", silent: "bad", gone: "bad" } as const;
 
@@ -70,13 +48,9 @@ function stateOf({ guest, pid, silentMs, doing }: Actor): keyof typeof CHIPS {
   return doing === "starting" ? "starting" : "running";
 }
 
-function timeBar({ load }: Actor): HTMLElement {
-  const known = TIMES.flatMap(({ name, ...time }) =>
-    load[name] === undefined ? [] : [{ ...time, share: load[name] }],
-  );
-  if (known.length === 0) return make("p", "note", "reports no time shares");
-  const idle = Math.max(0, 1 - known.reduce((sum, { share }) => sum + share, 0));
-  const times = [...known, { share: idle, text: "idle", kind: "idle" }];
+function timeBar(actor: Actor): HTMLElement {
+  const times = timeShares(actor, isRecord);
+  if (times.length === 0) return make("p", "note", `${isRecord ? "reported" : "reports"} no time shares`);
   const bar = make("div", "time");
   bar.setAttribute("aria-hidden", "true");
   for (const { share, kind } of times) {
@@ -99,34 +73,23 @@ function weightsText({ role, weights }: Actor, published: Weights): string {
 }
 
 function rowOf(actor: Actor, published: Weights): HTMLElement {
-  const { name, role, restarts, doing, rssBytes, guest } = actor;
+  const { name, role, restarts, guest } = actor;
   const state = stateOf(actor);
   const who = make("div", "who", make("b", "", visible(name)), make("span", `chip ${CHIPS[state]}`, state));
   if (guest) who.append(make("span", "note", "on another machine"));
   if (restarts > 0) who.append(make("span", "chip bad", plural(restarts, "restart")));
   const hasPolicy = role === "learner" || role === "sampler";
   const work = [...(hasPolicy ? [weightsText(actor, published)] : []), ...textsOf(QUEUES, actor)];
-  const rates = [...textsOf(RATES, actor), `${bytes(rssBytes)} memory`];
+  const rates = rateTexts(actor, isRecord);
   return make(
     "li",
     `actor ${role}`,
     who,
-    make("p", "", visible(doing)),
+    make("p", "", visible(doingText(actor, isRecord))),
     make("p", "note", work.join(" · ")),
     make("p", "note", rates.join(" · ")),
     timeBar(actor),
   );
-}
-
-/** Mean time shares over all actors of a role. */
-function summaryOf(actors: readonly Actor[]): string {
-  const texts = WAITS.flatMap(({ text, role, name }) => {
-    const shares = actors.flatMap((actor) => (actor.role === role ? (actor.load[name] ?? []) : []));
-    if (shares.length === 0) return [];
-    return [`${text} ${percent(shares.reduce((sum, share) => sum + share, 0) / shares.length, 0)}`];
-  });
-  if (texts.length === 0) return plural(actors.length, "actor");
-  return `${texts.join(", ")} of the ${isRecord ? "run's " : ""}last 5 seconds`;
 }
 
 function showActors({ atMs, actors }: ActorsAnswer): void {
@@ -137,7 +100,7 @@ function showActors({ atMs, actors }: ActorsAnswer): void {
     (a, b) => ROLES.indexOf(a.role) - ROLES.indexOf(b.role) || a.name.localeCompare(b.name),
   );
   byId("actors").replaceChildren(...sorted.map((actor) => rowOf(actor, published)));
-  put(byId("actors-summary"), summaryOf(actors));
+  put(byId("actors-summary"), summaryOf(actors, isRecord));
 }
 
 const lags = new Map<string, number>();

@@ -3,7 +3,8 @@ import type { News, StoredEvent } from "../answers.ts";
 import { read } from "./api.ts";
 import { ChartList, latestPoints } from "./chart-list.ts";
 import { ALARMS_CHARTS } from "./charts.ts";
-import { byId, eventRow, prepend, put } from "./dom.ts";
+import { byId, eventRow, put } from "./dom.ts";
+import { EventLines } from "./event-lines.ts";
 import { start } from "./live.ts";
 import { visible } from "./text.ts";
 
@@ -16,6 +17,8 @@ const REASONS: Readonly<Record<string, string>> = {
   solved: "Rewards no longer differ because every episode is solved; that is no collapse.",
 };
 
+const historyLines = new EventLines(ROWS_MAX);
+const otherLines = new EventLines(ROWS_MAX);
 const charts = new ChartList(ALARMS_CHARTS);
 
 /** The newest value of health/verdict, as a word. */
@@ -51,8 +54,8 @@ function takeEvents(events: readonly StoredEvent[]): void {
   const newest = history.find(({ kind }) => kind === "health");
   if (newest !== undefined) change = changeOf(newest);
   showVerdict();
-  prepend(byId("history"), history.map(eventRow), ROWS_MAX);
-  prepend(byId("events"), others.map(eventRow), ROWS_MAX);
+  byId("history").replaceChildren(...historyLines.add(history).map(eventRow));
+  byId("events").replaceChildren(...otherLines.add(others).map(eventRow));
 }
 
 await start(

@@ -4,12 +4,14 @@ import { read } from "./api.ts";
 import { ChartList } from "./chart-list.ts";
 import { RUN_CHARTS, successByEnv } from "./charts.ts";
 import { Compare } from "./compare.ts";
-import { byId, eventRow, make, prepend, put } from "./dom.ts";
+import { byId, eventRow, make, put } from "./dom.ts";
 import { detailOf } from "./episode-detail.ts";
+import { EventLines } from "./event-lines.ts";
 import { start } from "./live.ts";
 import { percent, visible } from "./text.ts";
 
 const EVENTS_MAX = 50;
+const eventLines = new EventLines(EVENTS_MAX);
 /** Time to read one latest episode before the next replaces it. */
 const LATEST_EVERY_MS = 4000;
 
@@ -59,13 +61,13 @@ await start(
       read("/api/episodes", { limit: 1 }),
       charts.load(),
     ]);
-    prepend(byId("events"), events.map(eventRow), EVENTS_MAX);
+    byId("events").replaceChildren(...eventLines.add(events).map(eventRow));
     await Promise.all([showLatest(rows), compare.show()]);
   },
   ({ run, points, events, episodes }) => {
     showSuccess(run);
     charts.take(points);
-    prepend(byId("events"), events.map(eventRow), EVENTS_MAX);
+    byId("events").replaceChildren(...eventLines.add(events).map(eventRow));
     void showLatest(episodes);
   },
 );

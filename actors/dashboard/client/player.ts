@@ -5,10 +5,10 @@
 import type { EpisodeAnswer, EpisodeSummary, PlayAnswer } from "../answers.ts";
 import { read } from "./api.ts";
 import { observationOf } from "./board.ts";
-import { button, make, plural, selectOf, signed } from "./dom.ts";
+import { button, make, selectOf } from "./dom.ts";
 import { isTyping } from "./live.ts";
 import type { Frame, ManualGame, Recorded, Replay } from "./stage.ts";
-import { visible } from "./text.ts";
+import { plural, signed, visible } from "./text.ts";
 
 /** The code of the envs, and how this run plays them. */
 export interface Stage {

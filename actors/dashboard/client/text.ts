@@ -93,3 +93,19 @@ export function cellKind(cell: string): "wall" | "floor" | "player" | "box" | "t
   if ("OG".includes(cell)) return "target";
   return "√C*".includes(cell) ? "done" : "other";
 }
+
+export const whole = (value: number): string => Math.round(value).toLocaleString("en");
+export const signed = (value: number): string => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
+export const plural = (count: number, word: string): string => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;
+
+/** 1234 is "1.2 kB". */
+export function bytes(count: number): string {
+  const units = ["B", "kB", "MB", "GB"];
+  let unit = 0;
+  let value = count;
+  while (value >= 999.5 && unit < units.length - 1) {
+    value /= 1000;
+    unit++;
+  }
+  return `${value.toFixed(unit === 0 || value >= 99.5 ? 0 : 1)} ${units[unit]}`;
+}

@@ -3,8 +3,8 @@
  * title, and unlikely tokens are underlined.
  */
 import type { WrittenToken } from "../answers.ts";
-import { make, signed } from "./dom.ts";
-import { visible } from "./text.ts";
+import { make } from "./dom.ts";
+import { signed, visible } from "./text.ts";
 
 /** Color levels; the style sheet has a rule for each. */
 const LEVELS = 5;
