@@ -13,10 +13,13 @@ import type { Dialogue } from "../../model/text/dialogue.ts";
 import type { RunConfig } from "../config/config.ts";
 import { EpisodeError } from "../errors.ts";
 import type { Outcome, PolicyVersion, Ticket } from "../protocol.ts";
+import { playedEnvs } from "./envs-of-run.ts";
 import { type EnvConnection, type Player, playTurns, statusOf } from "./play-turns.ts";
 import { type ContextRules, type ReplyTokens, Transcript } from "./transcript.ts";
 
 export interface PlayRules extends ContextRules {
+  /** By name of the env. */
+  readonly actionsPerTurnMax: Readonly<Record<string, number>>;
   /** Seed of the run. With the episode's name it makes the coins of sampling. */
   readonly seed: number;
   /** Penalty of a turn whose thought is all untrue; 0: thoughts are not judged. */
@@ -40,7 +43,9 @@ export interface PlayContext extends EnvConnection {
 }
 
 export function rulesOf({ seed, prompt, env, rollout }: RunConfig): PlayRules {
+  const perTurn = playedEnvs({ env }).map((one) => [one.name, one.actionsPerTurnMax ?? env.actionsPerTurnMax]);
   return {
+    actionsPerTurnMax: Object.fromEntries(perTurn),
     seed,
     layout: prompt.layout,
     compat: prompt.compat !== "strict",
@@ -62,7 +67,7 @@ export async function playEpisode(ticket: Ticket, context: PlayContext): Promise
   const sequence = `${ticket.episode} ${ticket.attempt}`;
   await policy.open(sequence);
   try {
-    const transcript = new Transcript(tag, dialogue, rules);
+    const transcript = new Transcript(tag, dialogue, rules, rules.actionsPerTurnMax[ticket.env]);
     const played = await playTurns(ticket, tokenPlayer(ticket, sequence, transcript, context), context);
     if (played.turns.length === 0) {
       const detail = `the first prompt leaves no room in rollout.contextTokensMax, ${rules.contextTokensMax}`;

@@ -4,6 +4,8 @@
  *
  * - A reply is never encoded again: every context shows it as the token ids that were sampled. (single_turn quotes replies
  *   inside a question; it encodes the quotation with the question.)
+ * - Except with `compat`: a later turn shows a reply as RAGEN rebuilds it. Where that differs from what was sampled, a new context
+ *   begins. The policy still trains on the tokens that it sampled.
  * - A turn extends the current context where it can; otherwise a new context begins, and the policy keeps the part of its cache
  *   that both contexts begin with.
  * - With overflow "drop", a context that is too long loses its oldest turns, each a question and its reply. They are counted and
@@ -15,6 +17,7 @@
 
 import type { Turn } from "../../envs/env.ts";
 import type { EnvTag } from "../../envs/tag.ts";
+import { shownReply } from "../../envs/text/answer.ts";
 import { type AnsweredTurn, type ContextMode, contextMessages, turnMessages } from "../../envs/text/context.ts";
 import type { Layout, Message } from "../../envs/text/prompt.ts";
 import type { Dialogue, ReplyPrefix } from "../../model/text/dialogue.ts";
@@ -63,8 +66,11 @@ export class Transcript {
   readonly #dialogue: Dialogue;
   readonly #rules: ContextRules;
   readonly #prefix: ReplyPrefix;
+  readonly #actionsPerTurnMax: number;
   readonly #answered: HistoryTurn[] = [];
   #now: { observation: string; actionsLeft: number } = { observation: "", actionsLeft: 0 };
+  /** True if the last reply is shown otherwise than it was sampled. */
+  #rewritten = false;
   /** First turn of the context. */
   #from = 0;
   /** Tokens of the context: what the policy's sequence holds. */
@@ -76,8 +82,10 @@ export class Transcript {
   readonly #contexts: number[] = [];
   readonly #spans: { end: number; reward: number; penalty: number }[] = [];
 
-  constructor(tag: EnvTag, dialogue: Dialogue, rules: ContextRules) {
+  /** @param actionsPerTurnMax  the env's; in compat a shown reply has no action beyond it */
+  constructor(tag: EnvTag, dialogue: Dialogue, rules: ContextRules, actionsPerTurnMax = Number.POSITIVE_INFINITY) {
     this.#tag = tag;
+    this.#actionsPerTurnMax = actionsPerTurnMax;
     this.#dialogue = dialogue;
     this.#rules = rules;
     this.#prefix = rules.think ? "<think>" : "<answer>";
@@ -95,7 +103,7 @@ export class Transcript {
     const turn = this.#answered.length;
     const allowed = context === "full" || contextTurnsMax === null ? 0 : Math.max(0, turn + 1 - contextTurnsMax);
     for (let from = Math.max(this.#from, allowed); ; from++) {
-      const extendsContext = turn > 0 && from === this.#from && context !== "single_turn";
+      const extendsContext = turn > 0 && from === this.#from && context !== "single_turn" && !this.#rewritten;
       const added = extendsContext ? this.#lastPrompt(from) : this.#wholePrompt(from);
       const room = contextTokensMax - (extendsContext ? this.#context.length : 0) - added.length;
       // Drop turns until a whole reply fits, so that old turns never cut a new reply short.
@@ -120,7 +128,13 @@ export class Transcript {
     this.#push(tokens, 1, logProbs);
     this.#context.push(...tokens);
     this.#spans.push({ end: this.#tokens.length - 1, reward, penalty });
-    this.#answered.push({ ...this.#now, reply: this.text(tokens), tokens, cut, reward, actions });
+    const written = this.text(tokens);
+    const reply = shownReply(written, { ...this.#rules, actionsPerTurnMax: this.#actionsPerTurnMax });
+    this.#rewritten = reply !== written;
+    const shown = this.#rewritten
+      ? { tokens: this.#dialogue.replyTokens(reply, this.#prefix), cut: false }
+      : { tokens, cut };
+    this.#answered.push({ ...this.#now, reply, ...shown, reward, actions });
   }
 
   trajectory() {

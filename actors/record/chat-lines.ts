@@ -6,7 +6,9 @@
  * - Every reply is trained on once: a reply that is repeated in a later chat has weight 0 there.
  */
 
+import type { EpisodeRules } from "../../envs/env.ts";
 import type { EnvTag } from "../../envs/tag.ts";
+import { shownReply } from "../../envs/text/answer.ts";
 import { type AnsweredTurn, type ContextOptions, contextMessages } from "../../envs/text/context.ts";
 import type { Message } from "../../envs/text/prompt.ts";
 import type { RunConfig } from "../config/config.ts";
@@ -15,12 +17,12 @@ import type { PlayedOutcome } from "../protocol.ts";
 /** `weight` as in OpenAI's fine-tuning files: 0 means not trained on. */
 export type ChatMessage = Message & { readonly weight?: 0 };
 
-/** @param actionsMax  the episode's budget */
+/** @param rules  of the episode's env */
 export function chatsOf(
   { turns, trajectory }: Pick<PlayedOutcome, "turns" | "trajectory">,
   tag: EnvTag,
   { prompt, env }: Pick<RunConfig, "prompt" | "env">,
-  actionsMax: number,
+  { actionsMax, actionsPerTurnMax }: Pick<EpisodeRules, "actionsMax" | "actionsPerTurnMax">,
 ): ChatMessage[][] {
   const mode: ContextOptions["mode"] = prompt.context === "single_turn" ? "single_turn" : "limited_multi_turn";
   const most = prompt.context === "full" ? null : prompt.contextTurnsMax;
@@ -31,6 +33,8 @@ export function chatsOf(
     actionsLeft -= actions.length;
     return turn;
   });
+  const read = { compat: shown.compat, think: env.think, actionsPerTurnMax };
+  const before = answered.map((turn) => ({ ...turn, reply: shownReply(turn.reply, read) }));
   const chats: ChatMessage[][] = [];
   let first = 0;
   for (const [turn, { dropped, reply }] of turns.entries()) {
@@ -40,7 +44,7 @@ export function chatsOf(
     const window = Math.min(most ?? turn + 1, turn + 1) - dropped;
     const messages = contextMessages(
       tag,
-      { answered: answered.slice(0, turn), now: answered[turn]! },
+      { answered: before.slice(0, turn), now: answered[turn]! },
       { ...shown, window },
     );
     // The oldest reply of this chat is of turn `turn + 1 - window`; those before turn `first` are in earlier chats.

@@ -22,6 +22,11 @@ export interface ParsedReply {
   readonly formed: boolean;
 }
 
+/** A reply as later prompts show it: with `compat` as RAGEN rebuilds it, otherwise as it was written. */
+export function shownReply(reply: string, rules: ReplyRules & { readonly compat: boolean }): string {
+  return rules.compat ? parseReply(reply, rules).cleaned : reply;
+}
+
 const SPACE = "[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
 const EDGES = new RegExp(`^${SPACE}+|${SPACE}+$`, "g");
 const THOUGHT_AND_ANSWER = new RegExp(`<think>(.*?)</think>${SPACE}*<answer>(.*?)</answer>`, "s");

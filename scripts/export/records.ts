@@ -37,12 +37,12 @@ export function exportTensorboard({ folder, out }: RecordsExport): Promise<Count
 /** A file with one chat a line: `{"messages": [{role, content} …], env, reward, success, …}`. */
 export function exportChats({ folder, out, episodes }: RecordsExport): Promise<Counts> {
   const config = readRunConfig(folder);
-  const envs = new Map<string, { tag: ReturnType<typeof tagOf>; actionsMax: number }>();
+  const envs = new Map<string, { tag: ReturnType<typeof tagOf>; rules: ReturnType<typeof episodeRules> }>();
   const envOf = (name: string) => {
     const known = envs.get(name);
     if (known !== undefined) return known;
     const tag = tagOf(config, name);
-    const env = { tag, actionsMax: episodeRules(config, name, tag).actionsMax };
+    const env = { tag, rules: episodeRules(config, name, tag) };
     envs.set(name, env);
     return env;
   };
@@ -51,9 +51,9 @@ export function exportChats({ folder, out, episodes }: RecordsExport): Promise<C
     const counts = { episodes: 0, chats: 0 };
     for (const { summary, row } of run.episodes({ ...episodes, failed: false })) {
       if (!("trajectory" in row.outcome)) continue;
-      const { tag, actionsMax } = envOf(summary.env);
+      const { tag, rules } = envOf(summary.env);
       counts.episodes++;
-      for (const messages of chatsOf(row.outcome, tag, config, actionsMax)) {
+      for (const messages of chatsOf(row.outcome, tag, config, rules)) {
         file.write(`${JSON.stringify({ messages, ...common(summary) })}\n`);
         counts.chats++;
       }

@@ -7,6 +7,7 @@
  */
 import { openEpisode } from "../../../envs/episode.ts";
 import type { EnvTag } from "../../../envs/tag.ts";
+import { shownReply } from "../../../envs/text/answer.ts";
 import { type AnsweredTurn, contextMessages } from "../../../envs/text/context.ts";
 import type { Clock } from "../../clock.ts";
 import type { RunConfig } from "../../config/config.ts";
@@ -109,7 +110,9 @@ async function playOne(
       outputTokens += reply.outputTokens;
       return { text: reply.text, cut: reply.cut, dropped: 0 };
     },
-    turnPlayed: ({ reply, reward, actions }) => void answered.push({ ...now, reply, reward, actions }),
+    turnPlayed({ reply, reward, actions }) {
+      answered.push({ ...now, reply: shownReply(reply, { ...rules, compat: context.compat }), reward, actions });
+    },
   };
   try {
     const played = await playTurns(ticket, player, {

@@ -55,7 +55,7 @@ test.each(cases)(
 function expectChatsAsSeen(folder: string, config: RunConfig): void {
   const tokenizer = new Tokenizer();
   const tag = tagOf(config, "FrozenLake");
-  const { actionsMax } = episodeRules(config, "FrozenLake", tag);
+  const rules = episodeRules(config, "FrozenLake", tag);
   // A reply that was cut is closed only if something follows it.
   const unclosed = (text: string) => text.replace(/<\|im_end\|>$/, "");
   const inLayout = ({ role, content }: ChatMessage) =>
@@ -65,7 +65,7 @@ function expectChatsAsSeen(folder: string, config: RunConfig): void {
   for (const { row } of run.episodes({})) {
     if (!("trajectory" in row.outcome)) throw new Error(row.outcome.detail);
     const { turns, trajectory } = row.outcome;
-    const chats = chatsOf(row.outcome, tag, config, actionsMax);
+    const chats = chatsOf(row.outcome, tag, config, rules);
     const seen = samplesOf(trajectory).map(({ tokens }) => unclosed(tokenizer.decode([...tokens])));
     expect(chats.map((messages) => unclosed(messages.map(inLayout).join("")))).toEqual(seen);
     const learnt = chats.flat().filter(({ role, weight }) => role === "assistant" && weight !== 0);

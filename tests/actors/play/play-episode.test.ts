@@ -24,6 +24,7 @@ const rules: PlayRules = {
   contextTurnsMax: null,
   overflow: "stop",
   reasoningWeight: 0,
+  actionsPerTurnMax: { SimpleSokoban: 5 },
 };
 const ticket: Ticket = {
   episode: "u3.g1.m2",

@@ -168,3 +168,60 @@ test("the coins of no two tokens are one: a sequence's first token has its own i
     at = trajectory.turns[shown.findIndex((one) => one.start === start)]!.end + 1;
   }
 });
+
+describe("compat", () => {
+  /** Contexts before each reply, and the trajectory, of an agent that writes these replies behind `<answer>`. */
+  function untidy(changed: Partial<ContextRules>, replies: readonly string[], actionsPerTurnMax = 2) {
+    const transcript = new Transcript(tag, dialogue, { ...rules, compat: true, ...changed }, actionsPerTurnMax);
+    let sequence: number[] = [];
+    const texts = replies.map((reply, turn) => {
+      const { keep, prompt } = transcript.ask(board(turn), 10 - turn)!;
+      const tokens = [...tokenizer.encode(reply), END];
+      sequence = [...sequence.slice(0, keep), ...prompt];
+      const text = tokenizer.decode(sequence);
+      sequence.push(...tokens);
+      const logProbs = tokens.map(() => -1);
+      transcript.played({ tokens, logProbs, cut: false }, { reward: 0, penalty: 0, actions: ["Up"] });
+      return text;
+    });
+    return { texts, samples: samplesOf(transcript.trajectory()), trajectory: transcript.trajectory() };
+  }
+
+  const replies = ["  Up ||Down|| Left</answer> and so on", "Up</answer>", "no end", "Up</answer>"];
+
+  test("shows a reply to later turns as RAGEN rebuilds it, and an unreadable one as it is", () => {
+    const { texts } = untidy({}, replies);
+    const shown = ["Up || Down</answer><|im_end|>", "Up</answer><|im_end|>", "no end<|im_end|>"];
+    expect(texts).toEqual(
+      replies.map(
+        (_, turn) =>
+          shown
+            .slice(0, turn)
+            .map((reply, i) => asked(i) + reply)
+            .join("") + asked(turn),
+      ),
+    );
+  });
+
+  test("trains on the replies that were sampled, each once; tidy ones extend their context", () => {
+    const { samples, trajectory } = untidy({}, replies);
+    const written = samples.map(({ tokens, written }) => tokenizer.decode([...written].map((at) => tokens[at]!)));
+    const [first, ...rest] = replies.map((reply) => `${reply}<|im_end|>`);
+    expect(written).toEqual([first!, rest.join("")]);
+    expect(trajectory.contexts.length).toBe(2);
+  });
+
+  test("quotes the rebuilt reply in a summary", () => {
+    const { texts } = untidy(
+      { context: "single_turn", layout: "ragen-v2", contextTokensMax: 10_000 },
+      replies.slice(0, 2),
+    );
+    expect(texts[1]).toContain("Turn 1 Action: <answer>Up || Down</answer>\n");
+  });
+
+  test("alone rebuilds: without it every reply is shown as it was sampled", () => {
+    const { texts, trajectory } = untidy({ compat: false }, replies);
+    expect(texts[1]).toContain(replies[0]!);
+    expect(trajectory.contexts.length).toBe(1);
+  });
+});

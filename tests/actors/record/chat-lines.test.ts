@@ -37,7 +37,7 @@ function exported(prompt: object, moves: readonly string[]) {
   });
   const trajectory = { ...transcript.trajectory(), version: 0, digest: "" };
   const contexts = samplesOf(trajectory).map(({ tokens }) => tokenizer.decode([...tokens]));
-  const chats = chatsOf({ turns, trajectory } as Pick<PlayedOutcome, "turns" | "trajectory">, tag, config, 10);
+  const chats = chatsOf({ turns, trajectory } as Pick<PlayedOutcome, "turns" | "trajectory">, tag, config, config.env);
   return { chats, contexts };
 }
 const chats = (prompt: object, moves: readonly string[]) => exported(prompt, moves).chats;
@@ -93,9 +93,12 @@ test.each(
   ]),
 )("RAGEN's layout, %j: a chat is what stood in the policy's context, letter by letter", (prompt) => {
   const opened = { system: "<|im_start|>system\n", user: "<|im_start|>", assistant: "" };
-  const { chats: written, contexts } = exported({ layout: "ragen-v2", ...prompt }, ["Up", "", "Left"]);
-  const asText = written.map((messages) =>
-    messages.map(({ role, content }) => `${opened[role]}${content}<|im_end|>`).join(""),
-  );
-  expect(asText).toEqual(contexts);
+  // The second reply has a space that RAGEN strips.
+  for (const second of ["", "Up || "]) {
+    const { chats: written, contexts } = exported({ layout: "ragen-v2", ...prompt }, ["Up", second, "Left"]);
+    const asText = written.map((messages) =>
+      messages.map(({ role, content }) => `${opened[role]}${content}<|im_end|>`).join(""),
+    );
+    expect(asText).toEqual(contexts);
+  }
 });

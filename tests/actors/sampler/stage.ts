@@ -168,6 +168,7 @@ export function startSampler(world: World, { actor = "sampler-0", slots = 4, env
       contextTurnsMax: null,
       overflow: "stop",
       reasoningWeight: 0,
+      actionsPerTurnMax: { Bandit: 1 },
     },
     envTag: () => bandit,
     log: { debug: quiet, info: quiet, warning: quiet, error: (kind, text) => void errors.push(`${kind}: ${text}`) },

@@ -80,7 +80,7 @@ async function rollout({ tag, rules, context }: Shown, seeds: number, written: n
       attempt: 0,
     },
     {
-      rules: { ...context, seed: 1, reasoningWeight: 0 },
+      rules: { ...context, seed: 1, reasoningWeight: 0, actionsPerTurnMax: {} },
       tag,
       dialogue: builtinDialogue(tokenizer),
       weights: { version: 1, digest: "" },
