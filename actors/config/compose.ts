@@ -10,7 +10,7 @@ import { didYouMean, nearest } from "../../envs/text/nearest.ts";
 import { withAlgorithm } from "./algorithms.ts";
 import { RunConfig, runKeys, SECRETS } from "./config.ts";
 import { ConfigError } from "./error.ts";
-import { type Layer, lastToSet, merge } from "./layers.ts";
+import { type Layer, lastToSet, merge, oneValue, type Tree } from "./layers.ts";
 import { renamedText } from "./renamed.ts";
 import { brokenRules } from "./rules.ts";
 import { unreadKeys } from "./unread.ts";
@@ -20,7 +20,7 @@ import { unreadKeys } from "./unread.ts";
  * @throws {ConfigError} with one line per fault.
  */
 export function composeRunConfig(given: readonly Layer[]): RunConfig {
-  const layers = withAlgorithm(given);
+  const layers = withCompatLayout(withAlgorithm(given));
   const defaults: Layer = { source: "defaults", values: RunConfig.parse({}) };
   const parsed = RunConfig.safeParse(merge([defaults, ...layers]), { reportInput: true });
   if (!parsed.success)
@@ -30,6 +30,15 @@ export function composeRunConfig(given: readonly Layer[]): RunConfig {
   const faults = [...broken, ...unreadKeys(config, layers)];
   if (faults.length > 0) throw new ConfigError(faults.join("\n"));
   return config;
+}
+
+/** A layer that sets `prompt.compat` to a version of RAGEN sets its layout too; its own layout and that of higher layers win. */
+function withCompatLayout(layers: readonly Layer[]): readonly Layer[] {
+  const at = lastToSet(layers, "prompt.compat");
+  if (at === -1) return layers;
+  const compat = (merge([layers[at]!])["prompt"] as Tree)["compat"];
+  if (compat !== "ragen-v1" && compat !== "ragen-v2") return layers;
+  return layers.toSpliced(at, 0, oneValue(`prompt.compat ${compat}`, "prompt.layout", compat));
 }
 
 function faultLines(issue: z.core.$ZodIssue, layers: readonly Layer[]): string[] {

@@ -63,7 +63,7 @@ export const PromptConfig = z.strictObject({
     .enum(["strict", "ragen-v1", "ragen-v2"])
     .default("strict")
     .describe(
-      "strict: RAGEN's known defects are fixed; ragen-*: prompts, masks and defects as in RAGEN, byte for byte",
+      "strict: RAGEN's known defects are fixed; ragen-*: RAGEN's layout, its prompts byte for byte, its shared random streams",
     ),
   context: z
     .enum(CONTEXT_MODES)

@@ -64,9 +64,9 @@ export function chooseConfig({ flags, overrides }: ConfigChoice): RunConfig {
   const pretrained = overrides.some(({ path }) => path === "model.path");
   const layers: Layer[] = [presetLayer(flags.preset ?? (pretrained ? PRETRAINED_PRESET : DEFAULT_PRESET))];
   if (flags.config !== undefined) layers.push(fileLayer(flags.config));
-  // A change of algorithm resets its settings, so it must come before the other flags.
-  const isAlgorithm = ({ path }: Override) => Number(path === "learner.algorithm");
-  const ordered = overrides.toSorted((a, b) => isAlgorithm(b) - isAlgorithm(a));
+  // These set further keys, so they must come before the other flags.
+  const setsOthers = ({ path }: Override) => Number(path === "learner.algorithm" || path === "prompt.compat");
+  const ordered = overrides.toSorted((a, b) => setsOthers(b) - setsOthers(a));
   for (const { path, text, source } of ordered) layers.push(overrideLayer(path, text, source));
   const env = envLayer(layers);
   return composeRunConfig(env === null ? layers : [env, ...layers]);

@@ -21,3 +21,16 @@ test.each([
 test("a tag without a file has no budgets of its own", () => {
   expect(fileBudgets("SimpleSokoban")).toEqual({});
 });
+
+const promptOf = (...flags: [path: string, text: string][]) =>
+  chooseConfig({
+    flags: {},
+    overrides: flags.map(([path, text]) => ({ path, text, source: `--${path}=${text}` })),
+  }).prompt;
+
+test("prompt.compat sets RAGEN's layout too; a layout that is given wins", () => {
+  expect(promptOf(["prompt.compat", "ragen-v1"]).layout).toBe("ragen-v1");
+  expect(promptOf(["prompt.compat", "ragen-v2"]).layout).toBe("ragen-v2");
+  expect(promptOf(["prompt.layout", "compact"], ["prompt.compat", "ragen-v1"]).layout).toBe("compact");
+  expect(promptOf(["prompt.compat", "strict"]).layout).toBe("compact");
+});
