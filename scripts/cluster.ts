@@ -16,7 +16,7 @@ import { checkData } from "./cli/env-choice.ts";
 import { Memory } from "./cli/memory.ts";
 import { type Command, helped, type Override, type Parsed, parseOptions, UsageError } from "./cli/options.ts";
 import { chooseConfig, configFlags } from "./cli/presets.ts";
-import { lengthenRun, newRun, oldRun, type RunFolder, reportFile } from "./cli/run-folder.ts";
+import { lengthenRun, newRun, oldRun, type RunFolder, reportFile, startFrom } from "./cli/run-folder.ts";
 import { resultTable } from "./cli/run-result.ts";
 import { RunView } from "./cli/run-view.ts";
 import { warn } from "./cli/say.ts";
@@ -29,6 +29,11 @@ const command = {
     ...configFlags,
     "run-dir": { type: "text", value: "DIR", text: "Folder of the new run (the next free one under runs/)" },
     smoke: { type: "switch", text: "Run two tiny updates of this config, to see that it works" },
+    from: {
+      type: "text",
+      value: "DIR",
+      text: "Start a new run from the policy of this run, or of one of its checkpoints",
+    },
     resume: {
       type: "text",
       value: "DIR",
@@ -52,6 +57,7 @@ const command = {
     "bun run cluster --config mine.yaml --smoke",
     "bun run cluster --resume runs/2026-11-20-simplesokoban-1",
     "bun run cluster --resume runs/2026-11-20-simplesokoban-1 --updates 400",
+    "bun run cluster --from runs/2026-11-20-simplesokoban-1 --env LargerSokoban",
   ],
   overrides: runKeys,
 } as const satisfies Command;
@@ -127,17 +133,19 @@ function fromEnvironment(): Override[] {
 
 /** The run that the flags ask for. Checks what can be checked before it creates a folder. */
 async function openRun(options: Parsed<typeof command>): Promise<RunFolder> {
-  const { resume, "run-dir": runDir, smoke = false } = options.flags;
+  const { resume, from, "run-dir": runDir, smoke = false } = options.flags;
   const overrides = [...fromEnvironment(), ...options.overrides];
   if (resume !== undefined) {
     if (runDir !== undefined) throw new UsageError("--resume names the folder; leave --run-dir out");
+    if (from !== undefined) throw new UsageError("--from starts a new run; leave --resume out");
     if (smoke) throw new UsageError("--smoke starts a new run; leave --resume out");
     const run = oldRun(resume, overrides);
     await check(run.config);
     lengthenRun(run);
     return run;
   }
-  const chosen = chooseConfig({ ...options, overrides });
+  const before = from === undefined ? [] : await startFrom(from);
+  const chosen = chooseConfig({ ...options, overrides: [...before, ...overrides] });
   for (const line of tooSmallBudgets(chosen)) warn(line);
   const config = smoke ? smokeConfig(chosen) : chosen;
   await check(config);

@@ -86,7 +86,7 @@ const isShortRun = (words: readonly string[]) => {
   return (
     name === "cluster" &&
     !onlySettings.has(words.join("\n")) &&
-    !args.some((arg) => /^(--model|--device|--resume|--join)/.test(arg)) &&
+    !args.some((arg) => /^(--model|--device|--resume|--from|--join)/.test(arg)) &&
     !args.includes("Street")
   );
 };

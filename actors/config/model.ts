@@ -9,6 +9,12 @@ export const ModelConfig = z.strictObject({
     .nullable()
     .default(null)
     .describe("Folder of a Hugging Face model to train; null: the built-in policy, whose shape the next keys set"),
+  checkpoint: z
+    .string()
+    .min(1)
+    .nullable()
+    .default(null)
+    .describe("Checkpoint of another run whose policy this run starts from, with a fresh optimizer; --from sets it"),
   lora: z
     .strictObject({
       rank: z.int().nonnegative().default(0).describe("Rank of LoRA adapters, trained in place of the model; 0: none"),

@@ -66,7 +66,11 @@ function* envFaults({ prompt, warmStart }: RunConfig, env: PlayedEnv, at: string
 }
 
 function* modelRules({ model, warmStart }: RunConfig): Generator<Fault> {
-  const { path, lora, width, heads, kvHeads } = model;
+  const { path, checkpoint, lora, width, heads, kvHeads } = model;
+  if (checkpoint !== null && warmStart.enabled) {
+    const text = "the policy of model.checkpoint would be overwritten; set it to false, or leave model.checkpoint out";
+    yield { path: "warmStart.enabled", text };
+  }
   if (path !== null) {
     const text = "a pretrained model would forget what it knows; set it to false, or use --preset pretrained";
     if (warmStart.enabled) yield { path: "warmStart.enabled", text };

@@ -2,11 +2,13 @@
  * Memory of the learner's networks, shared between its threads, and its first contents. A critic is a network of its own, or one more
  * head of the policy's network; then the policy's memory is the first part of the critic's.
  */
+import { isDeepStrictEqual } from "node:util";
 import { initialize, layParameters, type Parameters, parameterCount } from "../../model/policy/parameters.ts";
 import { baseOf, type ModelConfig } from "../../model/policy/transformer.ts";
 import { sequence, type Uniform } from "../../model/rng.ts";
-import type { Checkpoint } from "../checkpoint/checkpoint.ts";
+import { type Checkpoint, loadCheckpoint } from "../checkpoint/checkpoint.ts";
 import type { RunConfig } from "../config/config.ts";
+import { messageOf, RunError } from "../errors.ts";
 import { beside, loadPretrained, shareBody } from "../policy/pretrained.ts";
 import { needsCritic } from "../training/update-settings.ts";
 import type { NetworkMemory } from "./trainer.ts";
@@ -25,7 +27,7 @@ export interface Networks extends LearnerMemory {
   readonly frozen: Float32Array | null;
 }
 
-/** Contents come from a checkpoint, else from a pretrained model, else they are fresh. @param model  the policy's */
+/** Contents come from a checkpoint; in a new run from another run's policy or a pretrained model, else they are fresh. @param model  the policy's */
 export async function startingNetworks(
   config: RunConfig,
   model: ModelConfig,
@@ -35,8 +37,24 @@ export async function startingNetworks(
   const memory = learnerMemory(model, needsCritic(config.learner) ? backbone : "none", saved);
   const frozen = model.lora === null ? null : await frozenBase(config.model.path!, baseOf(model));
   const networks = { ...memory, model, frozen };
-  if (saved === null) await fillFirst(config, networks);
+  if (saved === null) {
+    await fillFirst(config, networks);
+    if (config.model.checkpoint !== null) await fillPolicy(config.model.checkpoint, networks);
+  }
   return networks;
+}
+
+/** The policy of another run. @throws {RunError} if it is damaged, or of another shape or tokenizer */
+async function fillPolicy(path: string, { policy, model }: Networks): Promise<void> {
+  const { model: its, policy: from } = await loadCheckpoint(path).catch((error: unknown) => {
+    throw new RunError(`cannot start from ${path}: ${messageOf(error)}`, { cause: error });
+  });
+  for (const key of Object.keys(model) as (keyof ModelConfig)[]) {
+    if (isDeepStrictEqual(its[key], model[key])) continue;
+    const values = `its ${key} is ${JSON.stringify(its[key])}, and this run's ${JSON.stringify(model[key])}`;
+    throw new RunError(`cannot start from the policy of ${path}: ${values}; set the section model as that run has it`);
+  }
+  policy.parameters.set(from.parameters);
 }
 
 async function fillFirst({ seed, model: { path } }: RunConfig, { policy, critic, model, frozen }: Networks) {

@@ -8,7 +8,7 @@ import { readPretrained } from "./pretrained.ts";
 
 /** @throws {CheckpointFormatError} in one line, if a pretrained model cannot be used. */
 export function policyOf({ model }: RunConfig): { dialogue: Dialogue; model: ModelConfig } {
-  const { path, lora, ...shape } = model;
+  const { path, checkpoint: _, lora, ...shape } = model;
   if (path !== null) {
     const read = readPretrained(path);
     return lora.rank === 0 ? read : { ...read, model: { ...read.model, lora } };

@@ -4,7 +4,8 @@
  * - A new folder is created with its config in it, or not at all. An existing folder is never used for a new run.
  */
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
+import { latestCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
 import { RunConfig, withoutSecrets } from "../../actors/config/config.ts";
 import { merge } from "../../actors/config/layers.ts";
 import { brokenRules } from "../../actors/config/rules.ts";
@@ -117,4 +118,33 @@ function freshFolder(tag: string): string {
     const folder = join("runs", `${day}-${tag.toLowerCase()}-${n}`);
     if (!existsSync(folder)) return folder;
   }
+}
+
+/** What a run sets to start from the policy of another run. @param from  a run's folder, or one of its checkpoints */
+export async function startFrom(from: string): Promise<Override[]> {
+  const isCheckpoint = basename(dirname(resolve(from))) === "checkpoints";
+  const folder = isCheckpoint ? dirname(dirname(resolve(from))) : resolve(from);
+  if (!existsSync(join(folder, CONFIG_FILE))) {
+    throw new UsageError(`--from ${from}: no run in ${folder}; name a run's folder, or a checkpoint in it`);
+  }
+  const { model, env, prompt } = readRunConfig(folder);
+  const checkpoint = isCheckpoint ? resolve(from) : await newestOf(join(folder, "checkpoints"));
+  if (checkpoint === null) throw new UsageError(`--from ${from}: the run has no intact checkpoint yet`);
+  const { path, width, layers, heads, kvHeads, hidden, lora } = model;
+  const adapters =
+    lora.rank > 0 ? { "lora.rank": lora.rank, "lora.alpha": lora.alpha, "lora.targets": lora.targets } : {};
+  const shape = path === null ? { width, layers, heads, kvHeads, hidden } : { path, ...adapters };
+  const keys = {
+    "warmStart.enabled": false,
+    "env.think": env.think,
+    "prompt.layout": prompt.layout,
+    ...Object.fromEntries(Object.entries({ checkpoint, ...shape }).map(([key, value]) => [`model.${key}`, value])),
+  };
+  return Object.entries(keys).map(([path, value]) => {
+    return { path, text: typeof value === "string" ? value : JSON.stringify(value), source: `--from ${from}` };
+  });
+}
+
+async function newestOf(checkpoints: string): Promise<string | null> {
+  return existsSync(checkpoints) ? (await latestCheckpoint(checkpoints)).found : null;
 }

@@ -131,6 +131,10 @@ describe("rules across keys", () => {
       "learner.minibatch: 129 is more than the 128 trajectories of an update (rollout.groups x rollout.groupSize); lower it",
     ],
     [
+      "model: {checkpoint: runs/a/checkpoints/u000001}",
+      "warmStart.enabled: the policy of model.checkpoint would be overwritten; set it to false, or leave model.checkpoint out",
+    ],
+    [
       "env: {tag: game_2048}",
       "warmStart.enabled: game_2048 has no scripted player to imitate; set warmStart.imitate to random-play, or this to false",
     ],

@@ -4,14 +4,18 @@
  */
 import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdirSync, readFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { latestCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
+import { latestCheckpoint, loadCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
+import { RunConfig } from "../../../actors/config/config.ts";
+import { merge } from "../../../actors/config/layers.ts";
 import { isMetricName, metric } from "../../../actors/metrics/metrics.ts";
 import { type Cluster, startCluster } from "../../../actors/supervisor/cluster.ts";
 import { startSingleProcess } from "../../../actors/supervisor/single-process.ts";
+import { overrideLayer } from "../../../scripts/cli/presets.ts";
+import { startFrom } from "../../../scripts/cli/run-folder.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
-import { stopRunAt, type TinyChoices, tinyConfig } from "./tiny-run.ts";
+import { playRun, stopRunAt, type TinyChoices, tinyConfig } from "./tiny-run.ts";
 
 afterAll(removeTemporaryFolders);
 
@@ -124,6 +128,27 @@ describe("stopping", () => {
     const longer = await start(startSingleProcess, { samplers: 1, updates: 6 }, folder);
     expect(await longer.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
     expect(await learnt(folder)).toBe(await learnt(whole.folder));
+  }, 60_000);
+
+  test("leaves a policy that another run starts from", async () => {
+    const first = await start(startSingleProcess, { samplers: 1, updates: 3 });
+    expect(await first.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
+    const folder = join(temporaryFolder(), "run");
+    writeFileSync(join(first.folder, "config.json"), JSON.stringify(tinyConfig(first.folder, { samplers: 1 })));
+    const layers = (await startFrom(first.folder)).map(({ path, text, source }) => overrideLayer(path, text, source));
+    const config = RunConfig.parse(merge([{ source: "test", values: tinyConfig(folder, { samplers: 1 }) }, ...layers]));
+    await playRun(folder, { ...config, learner: { ...config.learner, learningRate: 1e-30 } });
+    const parameters = async (of: string) => {
+      const { found } = await latestCheckpoint(join(of, "checkpoints"));
+      return (await loadCheckpoint(found!)).policy.parameters;
+    };
+    expect(await parameters(folder)).toEqual(await parameters(first.folder));
+    const { taught, after } = successes(folder);
+    expect([taught, after]).toEqual([null, successes(first.folder).after]);
+
+    const other = { ...config, model: { ...config.model, hidden: 32 } };
+    const text = "its hidden is 64, and this run's 32; set the section model as that run has it";
+    await expect(playRun(join(temporaryFolder(), "run"), other)).rejects.toThrow(text);
   }, 60_000);
 
   test("ends a run that has hardly begun", async () => {
