@@ -25,7 +25,7 @@ test("learns Bandit from random play, without a solver", async () => {
 test("makes the update that a real run makes of the same episodes, to the bit", async () => {
   const { network, playGroups, update: learn, imitateRandomPlay } = await starpo("SimpleSokoban", 3);
   // Some skill first, so that groups differ within.
-  await imitateRandomPlay(40, () => {});
+  await imitateRandomPlay(20, () => {});
   const episodes = await playGroups(0);
   const engine = compiledEngine({ threads: 2 });
   const { config, parameters, optimizerState } = network;
