@@ -1,6 +1,7 @@
 /**
- * StarPO-S on one page: a language-model agent learns a multi-turn env by reinforcement, in one process and without actors.
- * The functions are those of a real run: what you read here is what `bun run cluster` does, less the processes.
+ * StarPO-S with Dr. GRPO's advantage on one page: a language-model agent learns a multi-turn env by reinforcement, in one process.
+ * Its update is that of a real run, model/learn/update/update.ts (tests/examples/starpo.test.ts holds them equal, to the bit).
+ * `bun run cluster` by default has grpo's advantage, keeps a quarter of the groups, and first imitates a demonstrator.
  *
  *   bun examples/starpo.ts                   Bandit, half a minute
  *   bun examples/starpo.ts SimpleSokoban     about five minutes
@@ -8,10 +9,9 @@
  *   playGroups()  a rollout: P boards, and on each N episodes of several turns (play)
  *   update()      rewards → filter groups → advantages → loss → one optimizer step → new weights
  *
- * The policy starts from random weights. Before reinforcement it imitates random play: of K random episodes of one board the
- * best. So it learns the form of a reply, and a first skill, from the env's reward alone. No solver plays.
+ * The policy starts from random weights and first imitates the best of K random episodes of each board. No solver plays.
  *
- * Source: RAGEN, https://arxiv.org/abs/2504.20073 (StarPO, StarPO-S). W: written tokens of an episode.
+ * Source: RAGEN, https://arxiv.org/abs/2504.20073 (StarPO, StarPO-S).
  */
 import { Transcript } from "../actors/play/transcript.ts";
 import { evaluateRandom } from "../envs/analysis/evaluate.ts";
@@ -89,8 +89,8 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
   let version = 0;
 
   /** Play one episode: an observation becomes tokens, the policy writes tokens, and their text is the reply. */
-  async function play(name: string, group: number, layout: number, temperature: number): Promise<Episode> {
-    const env = openEpisode(openLocal(tag, { layout, dynamics: hash64(name)[0] }), rules);
+  async function play(name: string, group: number, boardSeed: number, temperature: number): Promise<Episode> {
+    const env = openEpisode(openLocal(tag, { layout: boardSeed, dynamics: hash64(name)[0] }), rules);
     const transcript = new Transcript(tag, dialogue, CONTEXT);
     generator.open(name);
     for (let observation = env.opening; ; ) {
