@@ -8,42 +8,57 @@ import { update } from "../../model/learn/update/update.ts";
 import { layParameters } from "../../model/policy/parameters.ts";
 import { settings } from "../model/learn/update/stage.ts";
 
+/** Milliseconds. A quiet machine takes a tenth; beside other test files it may take all. */
+const LONG = 400_000;
+
 const page = join(import.meta.dir, "../../examples/starpo.ts");
 
 test("fits on a page of 250 lines", async () => {
   expect((await Bun.file(page).text()).trimEnd().split("\n").length).toBeLessThanOrEqual(250);
 });
 
-test("learns Bandit from random play, without a solver", async () => {
-  const { train } = await starpo("Bandit", 1);
-  const { random, start, end } = await train(() => {});
-  expect(random).toBeWithin(0.4, 0.6);
-  expect(start).toBeWithin(0.4, 0.7);
-  expect(end).toBeGreaterThan(0.95);
-});
+test(
+  "learns Bandit from random play, without a solver",
+  async () => {
+    const { train } = await starpo("Bandit", 1);
+    const { random, start, end } = await train(() => {});
+    expect(random).toBeWithin(0.4, 0.6);
+    expect(start).toBeWithin(0.4, 0.7);
+    expect(end).toBeGreaterThan(0.95);
+  },
+  LONG,
+);
 
-test("makes the update that a real run makes of the same episodes, to the bit", async () => {
-  const { network, playGroups, update: learn, imitateRandomPlay } = await starpo("SimpleSokoban", 3);
-  // Some skill first, so that groups differ within.
-  await imitateRandomPlay(20, () => {});
-  const episodes = await playGroups(0);
-  const engine = compiledEngine({ threads: 2 });
-  const { config, parameters, optimizerState } = network;
-  const before = parameters.flat.slice();
-  const state = { ...optimizerState, moment: optimizerState.moment.slice(), variance: optimizerState.variance.slice() };
-  const policy = await Network.create(engine, config, layParameters(config, before.slice()), state);
-  const played = episodes.map(({ trajectory, group }) => ({ trajectory, group, tag: "SimpleSokoban" }));
-  const result = await update({ policy, critic: null, reference: null }, played, {
-    ...settings,
-    filter: { strategy: "top_ratio", ratio: 0.5, type: "std" },
-    estimator: { kind: "dr-grpo" },
-    policy: { ...settings.policy, entropyCoefficient: 3e-3 },
-    minibatch: { parts: 1 },
-    limits: { tokensMax: 512, lengthMultiple: 16, widthMultiple: 16 },
-    optimizer: { learningRate: 3e-4, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 },
-  });
-  expect(result.skipped).toBeNull();
-  await learn(episodes, 3e-4);
-  expect(parameters.flat).toEqual(policy.parameters.flat);
-  expect(parameters.flat).not.toEqual(before);
-});
+test(
+  "makes the update that a real run makes of the same episodes, to the bit",
+  async () => {
+    const { network, playGroups, update: learn, imitateRandomPlay } = await starpo("SimpleSokoban", 3);
+    // Some skill first, so that groups differ within.
+    await imitateRandomPlay(20, () => {});
+    const episodes = await playGroups(0);
+    const engine = compiledEngine({ threads: 2 });
+    const { config, parameters, optimizerState } = network;
+    const before = parameters.flat.slice();
+    const state = {
+      ...optimizerState,
+      moment: optimizerState.moment.slice(),
+      variance: optimizerState.variance.slice(),
+    };
+    const policy = await Network.create(engine, config, layParameters(config, before.slice()), state);
+    const played = episodes.map(({ trajectory, group }) => ({ trajectory, group, tag: "SimpleSokoban" }));
+    const result = await update({ policy, critic: null, reference: null }, played, {
+      ...settings,
+      filter: { strategy: "top_ratio", ratio: 0.5, type: "std" },
+      estimator: { kind: "dr-grpo" },
+      policy: { ...settings.policy, entropyCoefficient: 3e-3 },
+      minibatch: { parts: 1 },
+      limits: { tokensMax: 512, lengthMultiple: 16, widthMultiple: 16 },
+      optimizer: { learningRate: 3e-4, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 },
+    });
+    expect(result.skipped).toBeNull();
+    await learn(episodes, 3e-4);
+    expect(parameters.flat).toEqual(policy.parameters.flat);
+    expect(parameters.flat).not.toEqual(before);
+  },
+  LONG,
+);
