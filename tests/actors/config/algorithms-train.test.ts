@@ -84,6 +84,8 @@ describe("two updates", () => {
       "{kl: {coefficient: 0.1, place: reward, estimator: k1, control: adaptive}}",
       "loss/kl",
     ],
+    ["KL in the reward, with PPO", "{algorithm: ppo, kl: {coefficient: 0.1, place: reward, estimator: k1}}", "loss/kl"],
+    ["a KL term in PPO's loss", "{algorithm: ppo, kl: {coefficient: 0.1, estimator: k3}}", "loss/kl"],
     ["gradients measured by bucket", "{gradientAnalysis: {everyUpdates: 1}}", "gradient/task_1"],
     ["gradients of groups of their own", "{gradientAnalysis: {everyUpdates: 1, groups: 7}}", "gradient/task_6"],
     ["a critic on the policy's own network", "{algorithm: ppo, critic: {backbone: shared}}", "loss/value"],
