@@ -1,7 +1,7 @@
 """Runs a program on the inputs of its tests and reports its outputs. The expected outputs never enter the sandbox.
 
 Standard input is one JSON object: {"code", "function": name or null, "tests": [{"input"} or {"arguments": [JSON texts or values]}]}.
-Standard output is one JSON object per line: {"ready": true}, then for each test {"test", "ok", "out"} or {"test", "ok": false, "error"}.
+Standard output gets one JSON object per line: {"ready": true}, then for each test {"test", "ok", "out"} or {"test", "ok": false, "error"}.
 Source: RAGEN ragen/env/deepcoder/utils.py (run_deepcoder_sandbox). Unlike RAGEN, sys.exit() ends only the test, and sys.stdin.buffer
 exists.
 """
@@ -13,11 +13,15 @@ import os
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 
-report_to = os.dup(1)
+# Results keep the pipe of standard output; what the program writes to descriptor 1 goes to standard error.
+results = os.dup(1)
+os.dup2(2, 1)
 
 
 def report(**fields):
-    os.write(report_to, (json.dumps(fields) + "\n").encode())
+    rest = (json.dumps(fields) + "\n").encode()
+    while rest:
+        rest = rest[os.write(results, rest) :]
 
 
 def argument(value):

@@ -1,5 +1,5 @@
 /**
- * Reads programming problems from local files and builds the task of the sandbox. Knows no sandbox.
+ * Reads programming problems from local files and builds the task of the sandbox.
  *
  * Source: RAGEN ragen/env/deepcoder/utils.py (prepare_deepcoder_data, run_deepcoder_sandbox); the files of
  * agentica-org/DeepCoder-Preview-Dataset.
@@ -8,6 +8,7 @@ import { z } from "zod";
 import { cached } from "../data/cached.ts";
 import { readRows } from "../data/rows.ts";
 import { itemsOfSplit, type Split } from "../data/split.ts";
+import type { SandboxTask } from "./sandbox.ts";
 
 export const DEEP_CODER_HOME = "https://huggingface.co/datasets/agentica-org/DeepCoder-Preview-Dataset";
 
@@ -91,7 +92,7 @@ export function wholeProgram(starterCode: string, answer: string): string {
 }
 
 /** The task for harness.py: the tests' inputs without their expected outputs. */
-export function taskOf(problem: Problem, answer: string) {
+export function taskOf(problem: Problem, answer: string): SandboxTask {
   return {
     code: wholeProgram(problem.starterCode, answer),
     function: problem.functionName,

@@ -1,10 +1,11 @@
 /**
- * Runs an untrusted Python program. Knows no tests and no rewards.
+ * Runs an untrusted Python program. Knows no expected outputs and no rewards.
  *
  * - bubblewrap gives it namespaces of its own: no network, no other process, and no file of this machine but the system's
- *   programs, read-only. It can write only to a folder in memory of `filesBytesMax`.
+ *   programs, read-only. It can write only to a folder in memory of `filesMax` files and `filesBytesMax` bytes.
  * - The kernel limits CPU time, address space and processes; this file limits wall-clock time and bytes of output. Beyond
  *   a limit, the program and all of its processes are killed.
+ * - Results have a pipe of their own, with at most one line per test. The program's output is counted and not kept.
  * - seccomp refuses system calls that hold memory outside these limits or look into the kernel.
  * - If this process is root, the sandbox first becomes `nobody`: the process limit does not apply to root.
  * - Without such a sandbox, no program runs.
@@ -24,11 +25,22 @@ export interface SandboxLimits {
   /** Processes and threads, the first included. */
   readonly processesMax: number;
   readonly filesBytesMax: number;
+  /** Files and folders at once. */
+  readonly filesMax: number;
+  /** Results and the program's output together. */
   readonly outputBytesMax: number;
 }
 
+/** The input of harness.py. */
+export interface SandboxTask {
+  readonly code: string;
+  /** The function that tests with arguments call. */
+  readonly function: string | null;
+  readonly tests: readonly ({ readonly input: string } | { readonly arguments: readonly unknown[] })[];
+}
+
 export interface SandboxRun {
-  /** The output up to the end of the program. */
+  /** The lines of harness.py up to the end of the program: "ready", then one line per test. */
   readonly lines: readonly string[];
   /** Why it was killed; null if it ended by itself. */
   readonly stopped: "time" | "output" | "closed" | null;
@@ -38,33 +50,41 @@ const BWRAP = "/usr/bin/bwrap";
 const PYTHON = "/usr/bin/python3";
 const PRLIMIT = "/usr/bin/prlimit";
 const SETPRIV = "/usr/bin/setpriv";
+const UNSHARE = "/usr/bin/unshare";
+const MOUNT = "/usr/bin/mount";
+const SHELL = "/usr/bin/sh";
 const NOBODY = "65534";
 
 /** bubblewrap's own processes inside the sandbox, which the limit counts too. */
 const OWN_PROCESSES = 1;
 
-function command(limits: SandboxLimits): string[] {
-  const { cpuSecondsMax, memoryBytesMax, processesMax, filesBytesMax } = limits;
+/** @param source  the Python program that runs in the sandbox */
+function command(limits: SandboxLimits, source: string): string[] {
+  const { cpuSecondsMax, memoryBytesMax, processesMax, filesBytesMax, filesMax } = limits;
   const asNobody = [SETPRIV, `--reuid=${NOBODY}`, `--regid=${NOBODY}`, "--clear-groups"];
   const folders = ["lib", "lib64", "bin"].flatMap((name) => ["--symlink", `usr/${name}`, `/${name}`]);
   const devices = ["null", "zero", "urandom"].flatMap((name) => ["--dev-bind", `/dev/${name}`, `/dev/${name}`]);
+  // bubblewrap cannot limit the files of a folder in memory, so it inherits one. The folder itself counts as a file.
+  const files = [MOUNT, "-t", "tmpfs", "-o", `size=${filesBytesMax},nr_inodes=${filesMax + 1}`, "tmpfs", "/tmp"];
   return [
     process.getuid?.() === 0 ? asNobody : [],
+    [UNSHARE, "--user", "--map-root-user", "--mount", SHELL, "-c", `${files.join(" ")} && exec "$@"`, "sandbox"],
     [BWRAP, "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--clearenv"],
     ["--uid", NOBODY, "--gid", NOBODY, "--hostname", "sandbox", "--cap-drop", "ALL"],
     ["--ro-bind", "/usr", "/usr", ...folders, ...devices],
-    ["--size", String(filesBytesMax), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/tmp"],
+    ["--bind", "/tmp", "/tmp", "--remount-ro", "/", "--chdir", "/tmp"],
     // So that equal programs print sets in equal order.
     ["--setenv", "PYTHONHASHSEED", "0", "--setenv", "HOME", "/tmp"],
     ["--seccomp", String(FILTER_FD)],
     [PRLIMIT, `--cpu=${cpuSecondsMax}`, `--as=${memoryBytesMax}`, `--nproc=${processesMax + OWN_PROCESSES}`],
     [`--fsize=${filesBytesMax}`, "--core=0", "--nofile=64"],
-    [PYTHON, "-s", "-B", "-X", "utf8", "-c", readFileSync(new URL("./harness.py", import.meta.url), "utf8")],
+    [PYTHON, "-s", "-B", "-X", "utf8", "-c", source],
   ].flat();
 }
 
 /** The descriptor at which bubblewrap inherits the filter. */
 const FILTER_FD = 3;
+const NEWLINE = 10;
 
 /** The filter as an open file without a name. Each run needs its own: bubblewrap reads it to the end. */
 function openFilter(): number {
@@ -83,36 +103,56 @@ export interface RunningSandbox {
   kill(): void;
 }
 
-/** @param task  the input of harness.py. */
-export function runSandboxed(task: unknown, limits: SandboxLimits): RunningSandbox {
+export function runSandboxed(task: SandboxTask, limits: SandboxLimits): RunningSandbox {
   let stopped: SandboxRun["stopped"] = null;
   const filter = openFilter();
-  const child = Bun.spawn(command(limits), { stdio: ["pipe", "pipe", "ignore", filter], env: {}, detached: true });
+  const harness = readFileSync(new URL("./harness.py", import.meta.url), "utf8");
+  const child = Bun.spawn(command(limits, harness), {
+    stdio: ["pipe", "pipe", "pipe", filter],
+    env: {},
+    detached: true,
+  });
   closeSync(filter);
   const stop = (why: SandboxRun["stopped"]) => {
     stopped ??= why;
     killAll(child.pid);
   };
   const timer = setTimeout(() => stop("time"), limits.wallMsMax);
-  // A program that ends early closes the pipe; its output up to then is the result.
-  const given = (async () => {
+  let bytes = 0;
+  /** The chunks of a pipe, until both pipes together exceed the limit. */
+  async function* limited(pipe: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
+    for await (const chunk of pipe) {
+      bytes += chunk.length;
+      if (bytes > limits.outputBytesMax) return stop("output");
+      yield chunk;
+    }
+  }
+  const discardOutput = async () => {
+    for await (const _ of limited(child.stderr));
+  };
+  const readResults = async (): Promise<string> => {
+    const linesMax = 1 + task.tests.length;
+    const decoder = new TextDecoder();
+    let text = "";
+    let lines = 0;
+    for await (const chunk of limited(child.stdout)) {
+      for (let at = chunk.indexOf(NEWLINE); at >= 0 && lines <= linesMax; at = chunk.indexOf(NEWLINE, at + 1)) lines++;
+      if (lines > linesMax) {
+        stop("output");
+        break;
+      }
+      text += decoder.decode(chunk, { stream: true });
+    }
+    return text;
+  };
+  // A program that ends early closes the pipe; its results up to then count.
+  const writeTask = async () => {
     child.stdin.write(JSON.stringify(task));
     await child.stdin.end();
-  })().catch(() => {});
+  };
   const run = async (): Promise<SandboxRun> => {
     try {
-      const decoder = new TextDecoder();
-      let text = "";
-      let bytes = 0;
-      for await (const chunk of child.stdout) {
-        bytes += chunk.length;
-        if (bytes > limits.outputBytesMax) {
-          stop("output");
-          break;
-        }
-        text += decoder.decode(chunk, { stream: true });
-      }
-      await Promise.all([given, child.exited]);
+      const [text] = await Promise.all([readResults(), discardOutput(), writeTask().catch(() => {}), child.exited]);
       return { lines: text.split("\n").filter((line) => line !== ""), stopped };
     } finally {
       clearTimeout(timer);
@@ -156,18 +196,18 @@ let lack: { readonly reason: string | null } | null = null;
 
 function testSandbox(): string | null {
   if (process.platform !== "linux") return `programs run in a sandbox that needs Linux, not ${process.platform}`;
-  const absent = [BWRAP, PYTHON, PRLIMIT, SETPRIV].find((path) => !existsSync(path));
+  const absent = [BWRAP, PYTHON, PRLIMIT, SETPRIV, UNSHARE, MOUNT, SHELL].find((path) => !existsSync(path));
   if (absent !== undefined) return `programs run in a sandbox that needs ${absent}, which is missing (${HOW})`;
   if (seccompFilter(process.arch) === null) return `programs run in a sandbox that does not support ${process.arch}`;
   const filter = openFilter();
-  const { exitCode, stdout, stderr } = Bun.spawnSync(command(CHECK_LIMITS), {
-    stdio: [Buffer.from(JSON.stringify({ code: "", function: null, tests: [] })), "pipe", "pipe", filter],
+  const { exitCode, stdout, stderr } = Bun.spawnSync(command(CHECK_LIMITS, "print('ready')"), {
+    stdio: ["ignore", "pipe", "pipe", filter],
     env: {},
     timeout: CHECK_LIMITS.wallMsMax,
     killSignal: "SIGKILL",
   });
   closeSync(filter);
-  if (exitCode === 0 && stdout.toString().trim() === '{"ready": true}') return null;
+  if (exitCode === 0 && stdout.toString().trim() === "ready") return null;
   const reason = stderr.toString().trim().split("\n").at(-1) || `exit code ${exitCode}`;
   return `programs run in a sandbox that bubblewrap cannot create here: ${reason}`;
 }
@@ -178,5 +218,6 @@ const CHECK_LIMITS: SandboxLimits = {
   memoryBytesMax: 2 ** 29,
   processesMax: 2,
   filesBytesMax: 2 ** 20,
+  filesMax: 1,
   outputBytesMax: 2 ** 16,
 };

@@ -37,6 +37,9 @@ const DeepCoderConfig = z.strictObject({
     .int()
     .positive()
     .default(16 * MIB),
+  /** Most files and folders that a program can have at once. */
+  filesMax: z.int().positive().default(1000),
+  /** Most bytes that a program can print, its results included. */
   outputBytesMax: z
     .int()
     .positive()

@@ -2,7 +2,9 @@
  * Counts the passed tests of a run. Expected outputs are compared here, outside the sandbox, so that a program cannot
  * read them.
  *
- * - A program that does not finish all of its tests has passed none, as in RAGEN.
+ * - A program that does not finish all of its tests has passed none, as in RAGEN. The lines of a stopped program are not
+ *   parsed.
+ * - A program can write lines as harness.py does. It gains nothing: it could print the same outputs.
  * - RAGEN compares `str(result)` of a called function; here equal JSON counts as well.
  */
 import { z } from "zod";
@@ -33,12 +35,12 @@ export function verdict(problem: Problem, run: SandboxRun): Verdict {
   const [ready, ...lines] = run.lines;
   if (ready !== '{"ready": true}')
     throw new Error("the sandbox ended before the program started; is the machine out of memory?");
-  const results = lines.map(parsed).filter((result) => result !== null);
+  const results = run.stopped === null ? lines.map(parsed).filter((result) => result !== null) : [];
   const complete = results.length === total && results.every(({ test }, i) => test === i);
   if (!complete) {
     const why = run.stopped === null ? "the program crashed or was killed" : WHY[run.stopped];
-    const detail = `Passed 0/${total} tests. Test ${results.length} did not end: ${why}.`;
-    return { passed: 0, total, runnable: false, detail };
+    const what = lines.length < total ? `Test ${lines.length}` : "The program";
+    return { passed: 0, total, runnable: false, detail: `Passed 0/${total} tests. ${what} did not end: ${why}.` };
   }
   const faults = results.map((result, i) => faultOf(problem.tests[i]!, result));
   const passed = faults.filter((fault) => fault === null).length;
@@ -58,7 +60,7 @@ function parsed(line: string): Result | null {
   try {
     return Result.safeParse(JSON.parse(line)).data ?? null;
   } catch {
-    // The program can write to the same pipe; such lines are not results.
+    // The program can write to the same pipe.
     return null;
   }
 }

@@ -20,6 +20,7 @@ const LIMITS: SandboxLimits = {
   memoryBytesMax: 256 * 2 ** 20,
   processesMax: 4,
   filesBytesMax: 2 ** 20,
+  filesMax: 100,
   outputBytesMax: 2 ** 20,
 };
 
@@ -80,6 +81,11 @@ sys.exit(0)`;
     ["a file in /dev", "open('/dev/hello', 'w')", "Read-only file system"],
     ["a large file", "open('/tmp/hello', 'wb').write(bytes(2**22))", "File too large"],
     ["many files", "for i in range(9): open(f'/tmp/{i}', 'wb').write(bytes(2**18))", "No space left"],
+    [
+      "many empty files",
+      "for i in range(1000):\n  try: open(f'/tmp/{i}', 'w')\n  except OSError as error: raise OSError(i, error.strerror)",
+      "OSError(100, 'No space left on device')",
+    ],
     ["memory", "print(len(bytearray(2**30)))", "MemoryError"],
     [
       "a fork bomb's children",
@@ -133,13 +139,30 @@ sys.exit(0)`;
       expect(await outcome(code, limits)).toEqual({ stopped: "time", results: "" });
     }
     const { stdout } = Bun.spawnSync(["ps", "-eo", "args"]);
-    expect(stdout.toString().includes(`--size ${filesBytesMax}`)).toBe(false);
+    expect(stdout.toString().includes(`--fsize=${filesBytesMax}`)).toBe(false);
     expect(stdout.toString().includes("ps -eo args")).toBe(true);
   });
 
   test("ends who writes too much, past the harness or through it", async () => {
     expect((await outcome("import os\nwhile True: os.write(1, b'x' * 65536)")).stopped).toBe("output");
     expect((await outcome("print('x' * 2**21)")).stopped).toBe("output");
+  });
+
+  // As `yes` prints: two bytes a line.
+  test.each([
+    ["its output", [1]],
+    ["the pipe of the results", [3, 4, 5, 6]],
+  ])("keeps few lines of a program that prints endlessly to %s", async (_, descriptors) => {
+    const code = `
+import os
+for fd in ${JSON.stringify(descriptors)}:
+    try:
+        while True: os.write(fd, b'y\\n' * 2**15)
+    except OSError: pass`;
+    const task = { code, function: null, tests: [{ input: "" }] };
+    const { lines, stopped } = await runSandboxed(task, { ...LIMITS, outputBytesMax: 2 ** 24 }).ended;
+    expect(stopped).toBe("output");
+    expect(lines.length).toBeLessThanOrEqual(2);
   });
 
   test("is ended from outside", async () => {
@@ -211,6 +234,18 @@ os._exit(0)`;
     expect(reward).toBeLessThanOrEqual(1 / 3);
   });
 
+  test("what a program prints past the harness is no result", async () => {
+    const results = [0, 1, 2].map((number) => `{"test": ${number}, "ok": true, "out": "3"}\n`).join("");
+    const { reward } = await judge(sum, `import os\nos.write(1, ${JSON.stringify(results)}.encode())\nos._exit(0)`);
+    expect(reward).toBe(0);
+  });
+
+  test("results of any length arrive whole", async () => {
+    const output = "x".repeat(2 ** 19);
+    const problem = { ...sum!, tests: [{ kind: "feed" as const, input: "", output }] };
+    expect(await judge(problem, "print('x' * 2**19)")).toMatchObject({ reward: 1 });
+  });
+
   test("a second answer is asked for with the reason why the first was wrong", async () => {
     const game = new DeepCoderGame(sum!, { stepsMax: 2, limits: LIMITS, limit: limiter(1) });
     expect((await game.act("print(0)")).done).toBe(false);
@@ -261,6 +296,18 @@ describe("verdict", () => {
       runnable: false,
       detail: `Passed 0/3 tests. ${detail}`,
     });
+  });
+});
+
+test("the results of a stopped program do not count", () => {
+  const results = sum!.tests.map(({ output }, test) => JSON.stringify({ test, ok: true, out: output }));
+  const lines = ['{"ready": true}', ...results];
+  expect(verdict(sum!, { lines, stopped: null })).toMatchObject({ passed: 3 });
+  expect(verdict(sum!, { lines, stopped: "time" })).toEqual({
+    passed: 0,
+    total: 3,
+    runnable: false,
+    detail: "Passed 0/3 tests. The program did not end: it took too long.",
   });
 });
 
