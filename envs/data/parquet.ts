@@ -1,23 +1,16 @@
 /**
- * Reads rows of a parquet file synchronously, with hyparquet's decoders. Decodes only the requested columns, one row group
- * at a time. Knows no data set.
+ * Reads rows of a parquet file synchronously. Decodes only the requested columns, one row group at a time. Knows no data
+ * set.
+ *
+ * The counts of the footer must agree: rows of the groups, values of the columns, bytes of the file.
  */
 import { closeSync, fstatSync, openSync, readSync } from "node:fs";
-import { brotliDecompressSync, gunzipSync, zstdDecompressSync } from "node:zlib";
 import { parquetMetadata, parquetSchema } from "hyparquet";
 import { assembleNested } from "hyparquet/src/assemble.js";
-import { readColumn } from "hyparquet/src/column.js";
 import { DEFAULT_PARSERS } from "hyparquet/src/convert.js";
-import { getTreePath } from "hyparquet/src/schema.js";
-import type { Compressors, DecodedArray, RowGroup, SchemaTree } from "hyparquet/src/types.js";
-import { flatten } from "hyparquet/src/utils.js";
-
-/** The page codecs of published data sets; hyparquet brings snappy. */
-const compressors: Compressors = {
-  GZIP: (page, length) => gunzipSync(page, { maxOutputLength: length }),
-  BROTLI: (page, length) => brotliDecompressSync(page, { maxOutputLength: length }),
-  ZSTD: (page, length) => zstdDecompressSync(page, { maxOutputLength: length }),
-};
+import { getTreePath, isFlatColumn } from "hyparquet/src/schema.js";
+import type { DecodedArray, FileMetaData, RowGroup, SchemaTree } from "hyparquet/src/types.js";
+import { checkRange, decodeColumn } from "./parquet-pages.ts";
 
 /** Length of the metadata and magic number at the end of the file. */
 const FOOTER_BYTES = 8;
@@ -28,13 +21,15 @@ export interface Column {
   readonly optional: boolean;
 }
 
-/** @throws {Error} if the file is not parquet, lacks a column or uses an unknown codec. */
+/** @throws {Error} if the file is not parquet, is damaged, lacks a column or uses an unknown codec. */
 export function* parquetRows(path: string, wanted: readonly Column[]): Generator<Record<string, unknown>> {
   const file = openSync(path, "r");
   try {
     const size = fstatSync(file).size;
-    const metadata = parquetMetadata(readFooter(file, size));
+    // hyparquet can loop in its search for columns of geometry, which no data set here has.
+    const metadata = parquetMetadata(readFooter(file, size), { geoparquet: false });
     const schema = parquetSchema(metadata);
+    checkFooter(metadata, schema, size);
     const names = schema.children.map(({ element }) => element.name);
     const absent = wanted.filter(({ name, optional }) => !optional && !names.includes(name)).map(({ name }) => name);
     if (absent.length > 0) throw new Error(`has no column ${absent.join(", ")}; it has ${names.join(", ")}`);
@@ -57,6 +52,24 @@ function readFooter(file: number, size: number): ArrayBuffer {
   return read(file, size - whole, whole);
 }
 
+function checkFooter({ num_rows: total, row_groups: groups }: FileMetaData, schema: SchemaTree, size: number): void {
+  let sum = 0;
+  for (const { num_rows: count, columns } of groups) {
+    const rows = Number(count);
+    checkRange("rows of a group", rows, 0, Number(total) - sum);
+    sum += rows;
+    for (const { meta_data: meta } of columns) {
+      if (meta === undefined) throw new Error("is damaged: a column has no metadata");
+      const path = getTreePath(schema, meta.path_in_schema);
+      checkRange("values of a column", Number(meta.num_values), rows, isFlatColumn(path) ? rows : Infinity);
+      const start = Number(meta.dictionary_page_offset ?? meta.data_page_offset);
+      checkRange("start of a column", start, 0, size);
+      checkRange("bytes of a column", Number(meta.total_compressed_size), 0, size - start);
+    }
+  }
+  checkRange("rows of the file", Number(total), sum, sum);
+}
+
 /** One top-level column of a row group: (rows) values, lists as arrays. */
 function readGroup(file: number, group: RowGroup, schema: SchemaTree, name: string): DecodedArray {
   const rows = Number(group.num_rows);
@@ -65,25 +78,14 @@ function readGroup(file: number, group: RowGroup, schema: SchemaTree, name: stri
     if (meta?.path_in_schema[0] !== name) continue;
     const schemaPath = getTreePath(schema, meta.path_in_schema);
     const start = Number(meta.dictionary_page_offset ?? meta.data_page_offset);
-    const view = new DataView(read(file, start, Number(meta.total_compressed_size)));
-    const { data } = readColumn(
-      { view, offset: 0 },
-      { groupStart: 0, selectStart: 0, selectEnd: rows, groupRows: rows },
-      {
-        pathInSchema: meta.path_in_schema,
-        type: meta.type,
-        codec: meta.codec,
-        schemaPath,
-        compressors,
-        element: schemaPath.at(-1)!.element,
-        parsers: DEFAULT_PARSERS,
-      },
-    );
-    parts.set(meta.path_in_schema.join("."), flatten(data));
+    const chunk = new Uint8Array(read(file, start, Number(meta.total_compressed_size)));
+    parts.set(meta.path_in_schema.join("."), decodeColumn(chunk, meta, schemaPath));
   }
   const tree = schema.children.find(({ element }) => element.name === name)!;
   if (tree.children.length > 0) assembleNested(parts, tree, DEFAULT_PARSERS);
-  return parts.get(name)!;
+  const values = parts.get(name);
+  checkRange(`rows of ${name}`, values?.length, rows, rows);
+  return values!;
 }
 
 function read(file: number, start: number, length: number): ArrayBuffer {

@@ -45,7 +45,9 @@ export function* readRows<S extends z.ZodObject>(path: string, schema: S): Gener
   } catch (error) {
     if (error instanceof DataError) throw error;
     const where = number === 0 ? path : `${path}, after row ${number}`;
-    throw new DataError(`${where}: ${error instanceof Error ? error.message : error}`, { cause: error });
+    // An engine's error may quote lines of code.
+    const [reason] = (error instanceof Error ? error.message : String(error)).split("\n");
+    throw new DataError(`${where}: ${reason}`, { cause: error });
   }
 }
 

@@ -2,10 +2,14 @@ import { describe, expect, test } from "bun:test";
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { crc32 } from "node:zlib";
 import fc from "fast-check";
+import type { ColumnMetaData, SchemaTree } from "hyparquet/src/types.js";
+import { fileWriter, parquetWrite } from "hyparquet-writer";
 import { z } from "zod";
 import { cached } from "../../envs/data/cached.ts";
 import { jsonElements, jsonEntries } from "../../envs/data/json-parts.ts";
+import { decodeColumn } from "../../envs/data/parquet-pages.ts";
 import { missingFile, readRows } from "../../envs/data/rows.ts";
 import { splitOfItem, splitOfSeed } from "../../envs/data/split.ts";
 
@@ -69,6 +73,101 @@ describe("readRows", () => {
     );
   });
 });
+
+describe("a damaged parquet file", () => {
+  const writeEncodings = async (name: string) => {
+    const path = join(folder, name);
+    const text = (i: number) => (i % 5 === 0 ? null : `a common start ${i}`);
+    const numbers = Array.from({ length: 24 }, (_, i) => i);
+    const strings = numbers.map(text);
+    await parquetWrite({
+      writer: fileWriter(path),
+      columnData: [
+        { name: "delta", data: numbers, type: "INT32", encoding: "DELTA_BINARY_PACKED" },
+        { name: "long", data: numbers.map(BigInt), type: "INT64", encoding: "DELTA_BINARY_PACKED", nullable: true },
+        { name: "lengths", data: strings, type: "STRING", encoding: "DELTA_LENGTH_BYTE_ARRAY" },
+        { name: "prefixes", data: strings, type: "STRING", encoding: "DELTA_BYTE_ARRAY" },
+        { name: "split", data: numbers, type: "DOUBLE", encoding: "BYTE_STREAM_SPLIT" },
+        { name: "words", data: numbers.map((i) => `word ${i % 3}`), type: "STRING", encoding: "RLE_DICTIONARY" },
+        { name: "flags", data: numbers.map((i) => i < 9), type: "BOOLEAN", encoding: "RLE" },
+      ],
+    });
+    const rows = numbers.map((i) => ({
+      delta: i,
+      long: i,
+      lengths: text(i),
+      prefixes: text(i),
+      split: i,
+      words: `word ${i % 3}`,
+      flags: i < 9,
+    }));
+    return { path, rows };
+  };
+
+  test("differs from a whole one, which is read in every encoding", async () => {
+    const { path, rows } = await writeEncodings("encodings.parquet");
+    const schema = z.object(Object.fromEntries(Object.keys(rows[0]!).map((name) => [name, z.unknown()])));
+    expect([...readRows(path, schema)]).toEqual(rows);
+  });
+
+  // Most pages have no checksum: a changed letter of a text is not found.
+  test.each([
+    ["metamathqa", ["response"]],
+    ["gsm8k", ["question", "answer"]],
+    ["mmlu", ["choices", "answer"]],
+    ["countdown", ["target", "nums"]],
+    ["every encoding", ["delta", "long", "lengths", "prefixes", "split", "words", "flags"]],
+  ])("has all of its rows, or is an error that names it: %s with each byte changed", async (name, columns) => {
+    const path = name === "every encoding" ? (await writeEncodings("each.parquet")).path : fixture(`${name}.parquet`);
+    const script = join(import.meta.dir, "parquet-flips.ts");
+    const child = Bun.spawn([process.execPath, script, path, mkdtempSync(join(folder, "flips-")), ...columns], {
+      stdio: ["ignore", "pipe", "inherit"],
+      timeout: 90_000,
+      killSignal: "SIGKILL",
+    });
+    const output = await child.stdout.text();
+    expect(child.signalCode ?? (await child.exited)).toBe(0);
+    const { cases, intact, refused, faults } = JSON.parse(output);
+    expect(faults).toEqual([]);
+    expect(intact + refused).toBe(cases);
+    expect(cases).toBe(2 * Bun.file(path).size);
+    expect(refused).toBeGreaterThan(cases / 10);
+  });
+
+  test("is found by the checksum of a page, where there is one", () => {
+    const schemaPath: SchemaTree[] = [
+      { count: 2, element: { name: "root" }, children: [], path: [] },
+      { count: 1, element: { name: "n", type: "INT32", repetition_type: "REQUIRED" }, children: [], path: ["n"] },
+    ];
+    const values = new Uint8Array(Int32Array.of(7, 8, 9).buffer);
+    const page = (data: Uint8Array) => {
+      const crc = crc32(values) | 0;
+      // Thrift's compact protocol: type, sizes, checksum, and a struct of the number of values and three encodings.
+      const sizes = [0x15, ...zigzag(0), 0x15, ...zigzag(values.length), 0x15, ...zigzag(values.length)];
+      const plain = [0x1c, 0x15, ...zigzag(3), 0x15, ...zigzag(0), 0x15, ...zigzag(3), 0x15, ...zigzag(3), 0];
+      return Uint8Array.of(...sizes, 0x15, ...zigzag(crc), ...plain, 0, ...data);
+    };
+    const meta = {
+      path_in_schema: ["n"],
+      type: "INT32",
+      codec: "UNCOMPRESSED",
+      num_values: 3n,
+    } as unknown as ColumnMetaData;
+    expect([...decodeColumn(page(values), meta, schemaPath)]).toEqual([7, 8, 9]);
+    for (let i = 0; i < values.length; i++) {
+      const damaged = values.with(i, values[i]! ^ 1);
+      expect(() => decodeColumn(page(damaged), meta, schemaPath)).toThrow("a page differs from its checksum");
+    }
+  });
+});
+
+/** A signed number as Thrift's compact protocol writes it. */
+function zigzag(value: number): number[] {
+  const bytes: number[] = [];
+  let rest = ((value << 1) ^ (value >> 31)) >>> 0;
+  for (; rest > 0x7f; rest >>>= 7) bytes.push((rest & 0x7f) | 0x80);
+  return [...bytes, rest];
+}
 
 describe("members of a large JSON file", () => {
   const spaces = fc.constantFrom("", " ", "\n\t", "\r\n  ");
