@@ -8,6 +8,7 @@ import { episodeRules, tagOf } from "../actors/play/envs-of-run.ts";
 import type { Env, Turn } from "../envs/env.ts";
 import { openEpisode } from "../envs/episode.ts";
 import { envTags } from "../envs/registry.ts";
+import { dynamicsSeed } from "../envs/seeds.ts";
 import type { EnvTag } from "../envs/tag.ts";
 import { checkedTag, envOverrides } from "./cli/env-choice.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
@@ -42,7 +43,7 @@ export async function main(args: string[]): Promise<number> {
   const config = chooseConfig({ flags: {}, overrides: [{ path: "env.tag", text: name, source: name }, ...overrides] });
   const tag = tagOf(config, name);
   const rules = episodeRules(config, name, tag);
-  const game = tag.open({ layout: seed, dynamics: seed });
+  const game = tag.open({ layout: seed, dynamics: dynamicsSeed(seed, 0) });
   const best = tag.best(game, rules.actionsMax);
   console.log(opening(tag, rules.actionsMax, rules.turnsMax));
   const played = await playByHand(

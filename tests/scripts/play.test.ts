@@ -1,6 +1,7 @@
 /** `bun run play` as a person uses it: lines in, boards out. */
 import { describe, expect, test } from "bun:test";
 import { envTag } from "../../envs/registry.ts";
+import { dynamicsSeed } from "../../envs/seeds.ts";
 import { root } from "./command.ts";
 
 async function play(lines: string, ...args: string[]) {
@@ -41,6 +42,18 @@ describe("a game by hand", () => {
     const { told, out } = await play("jump\n\n", "SimpleSokoban", "--json");
     expect(told).toMatchObject({ solved: false, ending: null, reward: -0.1, turns: 1, actions: 0 });
     expect(out).toContain("nothing was executed (the actions are Up, Down, Left, Right): reward 0, penalty -0.1");
+  });
+
+  test("has the dynamics of the first episode that a run plays on the board", async () => {
+    const pay = (layout: number, dynamics: number) => {
+      const game = envTag("Bandit").open({ layout, dynamics });
+      if (game.kind !== "discrete") throw new Error("Bandit is discrete");
+      return game.act(game.actions.indexOf("Dragon")).reward;
+    };
+    let seed = 0;
+    while (pay(seed, seed) === pay(seed, dynamicsSeed(seed, 0))) seed++;
+    const { told } = await play("Dragon\n", "Bandit", "--seed", String(seed), "--json");
+    expect(told.reward).toBe(pay(seed, dynamicsSeed(seed, 0)));
   });
 
   test("takes the env's own options, and answers of any text", async () => {
