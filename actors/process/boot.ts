@@ -15,7 +15,7 @@ import { describeError, schemaFaults } from "../errors.ts";
 import { makeLog } from "../log.ts";
 import type { Role } from "../protocol.ts";
 import { dieWithParent } from "./die-with-parent.ts";
-import { type LifeContext, live } from "./life.ts";
+import { type LifeContext, runActorProcess } from "./life.ts";
 import { ActorSettings } from "./settings.ts";
 
 export interface BootOptions<S> {
@@ -38,7 +38,7 @@ export async function boot<S>({ role, settingsSchema, start }: BootOptions<S>): 
     write: writeLine,
     date: () => new Date(),
   });
-  const life = live({
+  const life = runActorProcess({
     actorSettings,
     role,
     log,

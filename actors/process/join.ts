@@ -18,7 +18,7 @@ import { parseAddress } from "../transport/socket-wire.ts";
 import type { ClientTls } from "../transport/tls.ts";
 import { bearer } from "../transport/token.ts";
 import type { Transport } from "../transport/transport.ts";
-import { live } from "./life.ts";
+import { runActorProcess } from "./life.ts";
 import { ActorSettings } from "./settings.ts";
 
 export interface JoinOptions {
@@ -76,7 +76,7 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
     },
   });
   let lostAtMs: number | null = realClock.now();
-  const life = live({
+  const life = runActorProcess({
     actorSettings,
     role: kind.role,
     log,

@@ -55,7 +55,7 @@ const EARLY_MAX = 256;
 
 const tooManyEarly = `cannot keep another message of the supervisor: ${EARLY_MAX} came before the actor started, the most allowed; read in its log what its start waits for`;
 
-export function live(options: LifeOptions): Life {
+export function runActorProcess(options: LifeOptions): Life {
   const { actorSettings, role, log } = options;
   const { actor, run, token, frameBytesMax, queuedBytesMax } = actorSettings;
   let running: Running | null = null;
