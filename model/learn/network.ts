@@ -220,7 +220,7 @@ export class Network {
   ): Promise<void> {
     const lists: Job[][] = Array.from({ length: this.#lanes }, () => []);
     const used: { batch: MicroBatch; job: LaneJob; compiled: Compiled }[] = [];
-    for (const [i, lane] of spread(batches, lists.length).entries()) {
+    for (const [i, lane] of assignLanes(batches, lists.length).entries()) {
       const batch = batches[i]!;
       const compiled = await compile(batch);
       const job = compiled.take(lane);
@@ -356,7 +356,7 @@ export class Network {
 }
 
 /** The lane of each batch: the one with the fewest tokens so far. Batches come longest first, so lanes fill evenly. */
-function spread(batches: readonly MicroBatch[], lanes: number): number[] {
+function assignLanes(batches: readonly MicroBatch[], lanes: number): number[] {
   const load = new Array<number>(lanes).fill(0);
   return batches.map(({ rows, length }) => {
     const lane = load.indexOf(Math.min(...load));
