@@ -10,7 +10,7 @@ import { policyObjective, type TokenInputs } from "../learn/objective.ts";
 import { type Minibatch, minibatchOf, sampleInputs } from "../learn/update/minibatch.ts";
 import { prepare } from "../learn/update/prepare.ts";
 import { scoreEpisodes } from "../learn/update/score.ts";
-import type { Learners, TrainingEpisode, UpdateSettings } from "../learn/update/types.ts";
+import type { TrainingEpisode, UpdateNetworks, UpdateSettings } from "../learn/update/types.ts";
 import { deviation, mean, positionsBy } from "../statistics.ts";
 import { rawReward } from "../trajectory.ts";
 
@@ -41,13 +41,13 @@ const PARTS = {
  * all groups. Empty buckets are absent.
  */
 export async function analyzeGradients(
-  learners: Learners,
+  networks: UpdateNetworks,
   episodes: readonly TrainingEpisode[],
   settings: UpdateSettings,
   rule: BucketRule,
 ): Promise<Record<string, number>> {
   const { scored } = scoreEpisodes(episodes, settings.normalization, settings.overlong);
-  const prepared = await prepare(learners, scored, 1, settings);
+  const prepared = await prepare(networks, scored, 1, settings);
   const groups = [...positionsBy(scored.map(({ group }) => group)).values()];
   const rewards = scored.map(({ trajectory }) => rawReward(trajectory));
   const stds = groups.map((rows) => (rows.length < 2 ? 0 : deviation(rows.map((row) => rewards[row]!))));
@@ -55,14 +55,14 @@ export async function analyzeGradients(
   const found: Record<string, number> = {};
   for (const [bucket, members] of [["all", [...groups.keys()]] as const, ...buckets]) {
     const rows = members.flatMap((group) => groups[group]!);
-    const norms = await normsOf(learners, minibatchOf(prepared, rows), settings);
+    const norms = await normsOf(networks, minibatchOf(prepared, rows), settings);
     const values = { ...norms, std: mean(members.map((group) => stds[group]!)), groups: members.length };
     for (const [name, value] of Object.entries(values)) found[`gradient.${name}.${bucket}`] = value;
   }
   return found;
 }
 
-async function normsOf({ policy }: Learners, part: Minibatch, settings: UpdateSettings) {
+async function normsOf({ policy }: UpdateNetworks, part: Minibatch, settings: UpdateSettings) {
   const inputs = sampleInputs(part, settings);
   const batches = microBatches(part.samples.flat(), settings.limits);
   const objective = policyObjective(settings.policy);

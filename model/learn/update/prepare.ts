@@ -19,7 +19,7 @@ import type { TokenInputs } from "../objective.ts";
 import { normalizeTurns } from "../reward.ts";
 import { type EpisodeRows, episodeRows, joinByEpisode, type Samples, samplesOf } from "../sequences.ts";
 import type { ScoredEpisode } from "./score.ts";
-import type { Learners, TrainingEpisode, UpdateSettings } from "./types.ts";
+import type { TrainingEpisode, UpdateNetworks, UpdateSettings } from "./types.ts";
 
 export interface PreparedUpdate {
   readonly samples: readonly Samples[];
@@ -42,12 +42,12 @@ interface KeptEpisodes {
 
 /** @param keptShare  of all groups; for filter loss scaling */
 export async function prepare(
-  learners: Learners,
+  networks: UpdateNetworks,
   episodes: readonly ScoredEpisode[],
   keptShare: number,
   settings: UpdateSettings,
 ): Promise<PreparedUpdate> {
-  const { critic, reference } = learners;
+  const { critic, reference } = networks;
   const samples = episodes.map(({ trajectory }) => samplesOf(trajectory));
   const rows = episodeRows(samples);
   const batches = microBatches(samples.flat(), settings.limits);
@@ -66,7 +66,7 @@ export async function prepare(
     critic !== null && settings.critic !== null ? joinByEpisode(samples, await critic.values(batches)) : null;
 
   const estimate = advantagesOf(kept, values, referenceLogProbs, settings);
-  const factors = await advantageFactors(learners, kept, keptShare, settings);
+  const factors = await advantageFactors(networks, kept, keptShare, settings);
   const advantages = rows.split(estimate.advantages.map((advantage, i) => advantage * factors.weights[i]!));
   const metrics: Record<string, number> = {
     ...estimate.measured,
@@ -135,7 +135,7 @@ interface AdvantageFactors {
 }
 
 async function advantageFactors(
-  { policy }: Learners,
+  { policy }: UpdateNetworks,
   { episodes, rows, sampled, logProbs }: KeptEpisodes,
   keptShare: number,
   { scaling, importance }: UpdateSettings,

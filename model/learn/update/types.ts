@@ -71,7 +71,7 @@ export interface TrainingEpisode {
 }
 
 /** The networks of an update. */
-export interface Learners {
+export interface UpdateNetworks {
   readonly policy: Network;
   /** For estimators with a critic; the policy itself if they share their backbone. */
   readonly critic: Network | null;

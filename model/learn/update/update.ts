@@ -19,7 +19,7 @@ import { joinByEpisode, samplesOf } from "../sequences.ts";
 import { minibatchOf, sampleInputs } from "./minibatch.ts";
 import { type PreparedUpdate, prepare } from "./prepare.ts";
 import { scoreEpisodes } from "./score.ts";
-import type { CriticSettings, Learners, TrainingEpisode, UpdateResult, UpdateSettings } from "./types.ts";
+import type { CriticSettings, TrainingEpisode, UpdateNetworks, UpdateResult, UpdateSettings } from "./types.ts";
 
 /**
  * Train the policy, and the critic if there is one, on these episodes.
@@ -27,7 +27,7 @@ import type { CriticSettings, Learners, TrainingEpisode, UpdateResult, UpdateSet
  * @throws {RangeError} if a trajectory is invalid (see `trajectoryFault`); then nothing has changed.
  */
 export async function update(
-  learners: Learners,
+  networks: UpdateNetworks,
   episodes: readonly TrainingEpisode[],
   settings: UpdateSettings,
 ): Promise<UpdateResult> {
@@ -40,7 +40,7 @@ export async function update(
   const rewards = episodes.map(({ trajectory }) => rawReward(trajectory));
   const candidates = settings.dropConstant ? rowsOfVariedGroups(rewards, groups) : [...episodes.keys()];
   const filtered = await filter(
-    learners,
+    networks,
     candidates.map((row) => episodes[row]!),
     settings,
   );
@@ -54,8 +54,8 @@ export async function update(
 
   const rows = filtered.rows.map((row) => candidates[row]!);
   const kept = rows.map((row) => scored[row]!);
-  const prepared = await prepare(learners, kept, filtered.keptShare, settings);
-  const trained = await train(learners, prepared, settings);
+  const prepared = await prepare(networks, kept, filtered.keptShare, settings);
+  const trained = await train(networks, prepared, settings);
   Object.assign(metrics, trained.metrics, prepared.metrics);
   const tokenAdvantages: (Float32Array<ArrayBuffer> | null)[] = episodes.map(() => null);
   for (const [i, row] of rows.entries()) {
@@ -75,7 +75,7 @@ function rowsOfVariedGroups(rewards: readonly number[], groups: readonly number[
 type Selection = Pick<Filtered, "kept" | "rows" | "reason"> & Pick<Filtered["metrics"], "keptShare" | "keptRewardStd">;
 
 async function filter(
-  { policy }: Learners,
+  { policy }: UpdateNetworks,
   episodes: readonly TrainingEpisode[],
   settings: UpdateSettings,
 ): Promise<Selection> {
@@ -107,7 +107,7 @@ async function meanEntropies(
   return joinByEpisode(samples, entropies).map(mean);
 }
 
-async function train({ policy, critic }: Learners, prepared: PreparedUpdate, settings: UpdateSettings) {
+async function train({ policy, critic }: UpdateNetworks, prepared: PreparedUpdate, settings: UpdateSettings) {
   const objective = policyObjective(settings.policy);
   const sums: Record<string, number> = {};
   const count = prepared.samples.length;

@@ -23,7 +23,7 @@ import { ModelConfig } from "../../../model/policy/transformer.ts";
 import { sequence } from "../../../model/rng.ts";
 import { describeWhere } from "../../needs.ts";
 import { farthest } from "../farthest.ts";
-import { learners, play, rewards, settings } from "../learn/update/stage.ts";
+import { networks, play, rewards, settings } from "../learn/update/stage.ts";
 import { tinyModel, tinyParameters } from "../policy/tiny-policy.ts";
 
 const LLVMPIPE: Adapter = { name: "llvmpipe (LLVM 15.0.6, 256 bits)", kind: "software" };
@@ -134,7 +134,7 @@ describeWhere(typeof started === "string" ? started : null, "on a WebGPU adapter
   test("an update by PPO with critic and reference moves weights as the CPU does", async () => {
     const flat = tinyParameters({ ...tinyModel, layers: 1 }).flat;
     const trained = async (engine: Engine) => {
-      const stage = await learners(flat, { critic: true, reference: flat.slice() }, engine);
+      const stage = await networks(flat, { critic: true, reference: flat.slice() }, engine);
       await update(stage, play(flat, rewards, 3), ppo);
       return stage.parameters.flat;
     };

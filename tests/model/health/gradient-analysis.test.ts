@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { analyzeGradients, BUCKET_COUNT, bucketsOf } from "../../../model/health/gradient-analysis.ts";
 import type { UpdateSettings } from "../../../model/learn/update/types.ts";
 import { update } from "../../../model/learn/update/update.ts";
-import { learners, play, rewards, settings, start } from "../learn/update/stage.ts";
+import { networks, play, rewards, settings, start } from "../learn/update/stage.ts";
 
 describe("bucketsOf", () => {
   test("puts equal numbers of groups into each bucket, from the smallest spread to the largest", () => {
@@ -37,7 +37,7 @@ describe("analyzeGradients", () => {
   };
   const other = start.map((value, i) => value + 0.01 * Math.sin(i));
   const analyse = async (changed: UpdateSettings, played = play(start, rewards, 3)) => {
-    const all = await learners(start, { reference: other });
+    const all = await networks(start, { reference: other });
     return { all, found: await analyzeGradients(all, played, changed, "fixed") };
   };
 
@@ -60,13 +60,13 @@ describe("analyzeGradients", () => {
     ];
     for (const [part, one] of alone) {
       const { metrics } = await update(
-        await learners(start, { reference: other }),
+        await networks(start, { reference: other }),
         play(start, rewards, 3).slice(6),
         one,
       );
       expect(found[`gradient.${part}.2`]).toBeCloseTo(metrics["gradNorm"]!, 6);
       expect(metrics["gradNorm"]).toBeGreaterThan(1e-3);
-      const whole = await update(await learners(start, { reference: other }), play(start, rewards, 3), one);
+      const whole = await update(await networks(start, { reference: other }), play(start, rewards, 3), one);
       expect(found[`gradient.${part}.all`]).toBeCloseTo(whole.metrics["gradNorm"]!, 6);
     }
   });
@@ -80,8 +80,8 @@ describe("analyzeGradients", () => {
 
   test("changes nothing: the update after it is the same", async () => {
     const [plain, measured] = [
-      await learners(start, { reference: other }),
-      await learners(start, { reference: other }),
+      await networks(start, { reference: other }),
+      await networks(start, { reference: other }),
     ];
     await update(plain, play(start, rewards, 3), given);
     const found = await analyzeGradients(measured, play(start, rewards, 3), given, "quantile");

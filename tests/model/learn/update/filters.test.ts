@@ -9,7 +9,7 @@ import {
 import type { TrainingEpisode } from "../../../../model/learn/update/types.ts";
 import { update } from "../../../../model/learn/update/update.ts";
 import { referenceScores } from "./reference-update.ts";
-import { learners, model, play, rewards, settings, start } from "./stage.ts";
+import { model, networks, play, rewards, settings, start } from "./stage.ts";
 
 const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
 const deviation = (values: readonly number[]) =>
@@ -58,7 +58,7 @@ const cases = FILTER_METRICS.flatMap((metric) =>
 );
 
 const keptBy = async (filter: FilterRule) => {
-  const { advantages, skipped, metrics } = await update(await learners(start), played, { ...settings, filter });
+  const { advantages, skipped, metrics } = await update(await networks(start), played, { ...settings, filter });
   const kept = groups.filter((group) => advantages.some((one, i) => one !== null && played[i]!.group === group));
   expect(metrics["keptGroups"]).toBe(kept.length / groups.length);
   // Nothing is kept without a word.
@@ -116,7 +116,7 @@ describe("a filter by", () => {
       includeZero: true,
     } as const;
     // The least mean reward is negative: RAGEN's sum stops there.
-    const { skipped, steps } = await update(await learners(start), play(start, [-1, -2, -3, 4, 5, 7], 3), {
+    const { skipped, steps } = await update(await networks(start), play(start, [-1, -2, -3, 4, 5, 7], 3), {
       ...settings,
       filter: rule,
     });

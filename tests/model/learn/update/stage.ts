@@ -1,8 +1,8 @@
-/** Episodes of a tiny policy, and learners with one, for tests of updates. */
+/** Episodes of a tiny policy, and networks with one, for tests of updates. */
 import { compiledEngine } from "../../../../model/engine/compiled.ts";
 import type { Engine } from "../../../../model/engine/engine.ts";
 import { Network } from "../../../../model/learn/network.ts";
-import type { Learners, TrainingEpisode, UpdateSettings } from "../../../../model/learn/update/types.ts";
+import type { TrainingEpisode, UpdateNetworks, UpdateSettings } from "../../../../model/learn/update/types.ts";
 import { layParameters, type Parameters } from "../../../../model/policy/parameters.ts";
 import type { ModelConfig } from "../../../../model/policy/transformer.ts";
 import { sequence } from "../../../../model/rng.ts";
@@ -68,11 +68,11 @@ export function play(
 
 export const rewards = [1, 0, 0.5, 0.1, 0.1, 0.2, -1, 2, 0];
 
-export async function learners(
+export async function networks(
   flat: Float32Array,
   extra: { critic?: boolean; reference?: Float32Array } = {},
   on: Engine = engine,
-): Promise<Learners & { parameters: Parameters }> {
+): Promise<UpdateNetworks & { parameters: Parameters }> {
   const parameters = layParameters(model, flat.slice());
   return {
     parameters,

@@ -12,7 +12,7 @@ import { figure } from "../../../figure.ts";
 import { farthest } from "../../farthest.ts";
 import { referenceLogProbs, tinyParameters } from "../../policy/tiny-policy.ts";
 import { referenceUpdate } from "./reference-update.ts";
-import { criticModel, engine, learners, model, play, rewards, settings, start } from "./stage.ts";
+import { criticModel, engine, model, networks, play, rewards, settings, start } from "./stage.ts";
 
 const DR_GRPO = { estimator: { kind: "dr-grpo" }, aggregation: "seq-mean-token-sum-norm" } as const;
 const withRule = (rule: PolicyRule, aggregation: Aggregation): UpdateSettings => ({
@@ -23,7 +23,7 @@ const withRule = (rule: PolicyRule, aggregation: Aggregation): UpdateSettings =>
 
 test("refuses a recorded log-probability of NaN, and changes nothing", async () => {
   const { flat } = tinyParameters(model, 1);
-  const all = await learners(flat);
+  const all = await networks(flat);
   const played = play(flat, rewards, 3);
   played[4]!.trajectory.logProbs[3] = Number.NaN;
   await expect(update(all, played, settings)).rejects.toThrow(
@@ -63,7 +63,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
   ];
   test.each(cases)("is the papers', %s, from rewards to parameters", async (_, given, forgetful) => {
     const played = play(start, rewards, 3, { temperature: given.temperature, forgetful });
-    const all = await learners(start, { reference: other });
+    const all = await networks(start, { reference: other });
     const result = await update(all, played, given);
     const expected = referenceUpdate(model, start, other, played, given);
     expect(expected.kept.map(({ group }) => group)).toEqual([0, 0, 0, 2, 2, 2]);
@@ -76,7 +76,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
   });
 
   test("returns each trajectory's advantage, and null for dropped ones", async () => {
-    const { advantages, tokenAdvantages } = await update(await learners(start), play(start, rewards, 3), settings);
+    const { advantages, tokenAdvantages } = await update(await networks(start), play(start, rewards, 3), settings);
     // All tokens of an episode have its advantage.
     expect(tokenAdvantages).toEqual(Array(9).fill(null));
     // Group 0 earned 0.9 (1 - 0.1), 0, 0.5: mean 0.4667, sample std 0.4509.
@@ -89,13 +89,13 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
   test("drops replaced groups, and counts them", async () => {
     const given: UpdateSettings = { ...settings, filter: { strategy: "all" }, dropConstant: true };
     const { advantages, metrics } = await update(
-      await learners(start),
+      await networks(start),
       play(start, [2, 0, 1, 1, 1, 1, 0, 0, 3], 3),
       given,
     );
     expect(advantages.map((advantage) => advantage === null)).toEqual([0, 0, 0, 1, 1, 1, 0, 0, 0].map(Boolean));
     expect(metrics).toMatchObject({ keptGroups: 2 / 3, zeroStdGroups: 1 / 3 });
-    const none = await update(await learners(start), play(start, [1, 1, 1], 3), given);
+    const none = await update(await networks(start), play(start, [1, 1, 1], 3), given);
     expect(none.skipped).toBe("within every group all rewards are equal, also in those that replaced others");
   });
 
@@ -106,10 +106,10 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
       normalization,
       estimator: { kind: "reinforce++", gamma: 1, rewardAt: "end" },
     };
-    const raw = (await update(await learners(start), play(start, rewards, 3), given)).advantages;
+    const raw = (await update(await networks(start), play(start, rewards, 3), given)).advantages;
     // Group 1, which is dropped, earns 100 more each: all other scores fall by the same, and whitening removes that.
     const richer = rewards.with(3, 100.1).with(4, 100.1).with(5, 100.2);
-    const shifted = (await update(await learners(start), play(start, richer, 3), given)).advantages;
+    const shifted = (await update(await networks(start), play(start, richer, 3), given)).advantages;
     for (const [i, advantage] of raw.entries()) {
       if (advantage === null) expect(shifted[i]).toBeNull();
       else expect(shifted[i]).toBeCloseTo(advantage, 3);
@@ -120,14 +120,14 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
       normalization: { grouping: "batch", method: "mean_std" },
       estimator: { kind: "dr-grpo" },
     } as const;
-    const before = (await update(await learners(start), play(start, rewards, 3), scaled)).advantages;
-    const after = (await update(await learners(start), play(start, richer, 3), scaled)).advantages;
+    const before = (await update(await networks(start), play(start, rewards, 3), scaled)).advantages;
+    const after = (await update(await networks(start), play(start, richer, 3), scaled)).advantages;
     expect(Math.abs(after[0]!)).toBeLessThan(Math.abs(before[0]!) / 10);
   });
 
   test("measures the gap to the sampler, and the share of capped ratios", async () => {
     const given: UpdateSettings = { ...settings, filter: { strategy: "all" }, importance: { level: "token", cap: 1 } };
-    const { metrics } = await update(await learners(start), play(start, rewards, 3), given);
+    const { metrics } = await update(await networks(start), play(start, rewards, 3), given);
     // Recorded log-probabilities lie up to 0.6 off, either way.
     expect(metrics["importance"]).toBeGreaterThan(0.8);
     expect(metrics["importance"]).toBeLessThan(1);
@@ -135,7 +135,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     expect(metrics["importanceCapped"]).toBeLessThan(0.8);
     expect(metrics["logProbGap"]).toBeGreaterThan(0.1);
     // 1.3 is no float32; it is a cap all the same.
-    const wider = await update(await learners(start), play(start, rewards, 3), {
+    const wider = await update(await networks(start), play(start, rewards, 3), {
       ...given,
       importance: { level: "token", cap: 1.3 },
     });
@@ -149,14 +149,14 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
       if (one.group !== 1) return one;
       return { ...one, trajectory: { ...one.trajectory, tokens: one.trajectory.tokens.map((token) => 11 - token) } };
     });
-    const [one, two] = [await learners(start), await learners(start)];
+    const [one, two] = [await networks(start), await networks(start)];
     await update(one, played, settings);
     await update(two, changed, settings);
     expect(one.parameters.flat).toEqual(two.parameters.flat);
   });
 
   test.each([1, 8, 24, 1000])("is the same in micro-batches of %p tokens", async (tokensMax) => {
-    const [whole, cut] = [await learners(start), await learners(start)];
+    const [whole, cut] = [await networks(start), await networks(start)];
     const played = play(start, rewards, 3);
     await update(whole, played, settings);
     await update(cut, played, { ...settings, limits: { tokensMax, lengthMultiple: 1, widthMultiple: 1 } });
@@ -164,7 +164,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
   });
 
   test("takes a step for each minibatch of each epoch", async () => {
-    const all = await learners(start);
+    const all = await networks(start);
     const result = await update(all, play(start, rewards, 3), { ...settings, epochs: 2, minibatch: 4 });
     expect([result.steps, all.policy.optimizerState.step]).toEqual([4, 4]);
   });
@@ -177,12 +177,12 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     [50, 6],
   ])("cut into %p parts takes %p steps on the 6 that were kept", async (parts, steps) => {
     // Of 6 trajectories each of 4 parts has 2, and the fourth has none.
-    const result = await update(await learners(start), play(start, rewards, 3), { ...settings, minibatch: { parts } });
+    const result = await update(await networks(start), play(start, rewards, 3), { ...settings, minibatch: { parts } });
     expect(result.steps).toBe(steps);
   });
 
   test("is skipped, with a reason, where all rewards within each group are equal", async () => {
-    const all = await learners(start);
+    const all = await networks(start);
     const result = await update(all, play(start, [1, 1, 1, 0, 0, 0], 3), settings);
     expect(result).toEqual({
       skipped: "0 of 2 groups kept: within every group all rewards are equal, so there is nothing to compare",
@@ -194,7 +194,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
   });
 
   test("changes nothing if the gradient is not finite, and the next step is not affected", async () => {
-    const [hurt, sound] = [await learners(start), await learners(start)];
+    const [hurt, sound] = [await networks(start), await networks(start)];
     const played = play(start, rewards, 3);
     const at = start.length - 1;
     hurt.parameters.flat[at] = Number.NaN;
@@ -222,7 +222,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     );
     const ranking = { metric: "entropy", order: "largest", includeZero: true } as const;
     const filter = { strategy: "top_k_abs", value: 1, ...ranking } as const;
-    const { advantages } = await update(await learners(start), played, { ...settings, filter });
+    const { advantages } = await update(await networks(start), played, { ...settings, filter });
     const best = byGroup.indexOf(Math.max(...byGroup));
     expect(advantages.map((advantage) => advantage !== null)).toEqual(played.map(({ group }) => group === best));
   });
@@ -236,7 +236,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
         return engine.compile(name, build, inputs);
       },
     };
-    const all = await learners(start, { reference: start.slice() }, counting);
+    const all = await networks(start, { reference: start.slice() }, counting);
     const with_ = (coefficient: number) => ({
       ...settings,
       policy: { ...settings.policy, kl: { estimator: "k3", coefficient } as const },
@@ -268,7 +268,7 @@ describe("an update by StarPO with a critic", () => {
     });
 
   test("teaches the critic to foretell the reward, and spares the policy while it warms up", async () => {
-    const all = await learners(start, { critic: true });
+    const all = await networks(start, { critic: true });
     const explained: number[] = [];
     for (let i = 0; i < 60; i++) {
       const { metrics, steps } = await update(all, foretold(), { ...ppo, trainPolicy: false });
@@ -281,7 +281,7 @@ describe("an update by StarPO with a critic", () => {
   });
 
   test("returns the advantage of each written token, whose mean is the trajectory's", async () => {
-    const all = await learners(start, { critic: true });
+    const all = await networks(start, { critic: true });
     const played = foretold();
     const { advantages, tokenAdvantages } = await update(all, played, ppo);
     for (const [i, own] of tokenAdvantages!.entries()) {
@@ -292,7 +292,7 @@ describe("an update by StarPO with a critic", () => {
   });
 
   test("trains both, and returns metrics of both", async () => {
-    const all = await learners(start, { critic: true });
+    const all = await networks(start, { critic: true });
     const before = all.critic!.parameters.flat.slice();
     const { metrics, steps } = await update(all, foretold(), ppo);
     expect(steps).toBe(1);
@@ -304,7 +304,7 @@ describe("an update by StarPO with a critic", () => {
   });
 
   test.each([1, 3, 16, 50])("pads rows to a multiple of %p without a difference", async (widthMultiple) => {
-    const [narrow, wide] = [await learners(start, { critic: true }), await learners(start, { critic: true })];
+    const [narrow, wide] = [await networks(start, { critic: true }), await networks(start, { critic: true })];
     const given = {
       ...ppo,
       minibatch: 5,
@@ -320,7 +320,7 @@ describe("an update by StarPO with a critic", () => {
   test("gives an episode of several contexts the same update as one of one context", async () => {
     // A critic of 0: the advantage is the reward from each token on.
     const advantagesOf = async (forgetful: boolean) => {
-      const all = await learners(start, { critic: true });
+      const all = await networks(start, { critic: true });
       const critic = await Network.create(engine, criticModel, layParameters(criticModel));
       return (await update({ ...all, critic }, play(start, rewards, 3, { forgetful }), ppo)).advantages;
     };
@@ -335,7 +335,7 @@ describe("an update by StarPO with a critic", () => {
     // A critic of 0: the advantage is the reward still to come, whitened over all tokens.
     const critic = await Network.create(engine, criticModel, layParameters(criticModel));
     const played = play(start, rewards, 3);
-    const { advantages } = await update({ ...(await learners(start)), critic }, played, given);
+    const { advantages } = await update({ ...(await networks(start)), critic }, played, given);
     const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
     const comes = played.map(({ trajectory: { turns, written }, group }) => {
       const scores = played
@@ -385,7 +385,7 @@ describe("an update by StarPO with a critic", () => {
   });
 
   test("needs a critic", async () => {
-    const refused = update(await learners(start), foretold(), ppo);
+    const refused = update(await networks(start), foretold(), ppo);
     await expect(refused).rejects.toThrow("gae needs a critic");
   });
 });
