@@ -1,7 +1,7 @@
 /** `bun run compare`: prints the numbers of recorded runs side by side, and the settings that differ. A run may still be going. */
 import { isDeepStrictEqual } from "node:util";
-import { percent } from "../actors/dashboard/client/text.ts";
 import type { MetricName } from "../actors/metrics/metrics.ts";
+import { percent } from "../actors/percent.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import { RecordedRun } from "../actors/record/recorded-run.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";

@@ -3,9 +3,9 @@ import { bestPossible, evaluateRandom, expertSuccess } from "../../envs/analysis
 import { Refused } from "../../envs/outside/json-server.ts";
 import { mean } from "../../model/statistics.ts";
 import type { RunConfig } from "../config/config.ts";
-import { percent } from "../dashboard/client/text.ts";
 import { RunError } from "../errors.ts";
 import { type MetricName, partName } from "../metrics/metrics.ts";
+import { percent } from "../percent.ts";
 import { episodeRules, playedEnvs, tagOf } from "../play/envs-of-run.ts";
 import type { TrainingContext } from "./context.ts";
 

@@ -6,8 +6,9 @@
  * - A checkpoint holds all that the next update depends on.
  * - A failed checkpoint is a warning and training continues; if the last one fails, the run fails.
  */
-import { percent } from "../dashboard/client/text.ts";
+
 import { partName } from "../metrics/metrics.ts";
+import { percent } from "../percent.ts";
 import { type Baselines, reportBaselines } from "./baselines.ts";
 import type { TrainingContext } from "./context.ts";
 import { type Due, endsRun } from "./health.ts";

@@ -1,9 +1,9 @@
 /** Numbers of an update as metrics, and as a line of the log. Pure. */
 import type { UpdateResult } from "../../model/learn/update/types.ts";
 import { mean } from "../../model/statistics.ts";
-import { percent } from "../dashboard/client/text.ts";
 import type { TicketCounts } from "../learner/dispatcher.ts";
 import { isMetricName, type MetricName, type MetricValues } from "../metrics/metrics.ts";
+import { percent } from "../percent.ts";
 import type { Progress } from "./progress.ts";
 
 /** Metrics by the trainer's own names. */

@@ -1,7 +1,7 @@
 /** Plays the validation boards and reports how many were solved. */
 import { writtenTokens } from "../../model/trajectory.ts";
-import { percent } from "../dashboard/client/text.ts";
 import { RunError } from "../errors.ts";
+import { percent } from "../percent.ts";
 import { tagOf } from "../play/envs-of-run.ts";
 import { type PlayedTicket, playedOf, unplayedText } from "../play/finished-ticket.ts";
 import { behaviorMetrics } from "./behavior.ts";

@@ -1,5 +1,5 @@
 /** The warm start as part of a run: validations of what the first stage taught, and a few boards played now and then. */
-import { percent } from "../dashboard/client/text.ts";
+import { percent } from "../percent.ts";
 import { playedOf } from "../play/finished-ticket.ts";
 import type { TrainingContext } from "./context.ts";
 import type { Interruption } from "./interruption.ts";

@@ -1,5 +1,5 @@
 /** What `bun run cluster` prints when a run has ended: success before and after, time and memory. */
-import { percent } from "../../actors/dashboard/client/text.ts";
+import { percent } from "../../actors/percent.ts";
 import type { Report } from "../../actors/training/report.ts";
 import type { MemoryUse } from "./memory.ts";
 

@@ -5,10 +5,12 @@
  * - Every run is drawn, or a note in the panel says why not.
  * - Text is escaped, so a folder's name or a title never becomes markup. Equal input gives equal bytes.
  */
-import { percent, visible } from "../../actors/dashboard/client/text.ts";
+
+import { visible } from "../../actors/dashboard/client/text.ts";
 import { thin } from "../../actors/dashboard/client/thin.ts";
 import type { Unit } from "../../actors/metrics/metric.ts";
 import { type MetricName, metric } from "../../actors/metrics/metrics.ts";
+import { percent } from "../../actors/percent.ts";
 import { mean } from "../../model/statistics.ts";
 import type { Curve, Entry } from "./entries.ts";
 

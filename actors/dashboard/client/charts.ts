@@ -1,6 +1,7 @@
 /** What each chart draws: a table of metrics, labels, colors and number formats. */
 import type { MetricName } from "../../metrics/metrics.ts";
-import { percent, whole } from "./text.ts";
+import { percent } from "../../percent.ts";
+import { whole } from "./text.ts";
 
 export interface LineSpec {
   readonly name: MetricName;

@@ -1,9 +1,11 @@
 /** Chooses the runs that are drawn beside this one, and keeps the choice in the page's address. */
+
+import { percent } from "../../percent.ts";
 import type { OtherRun } from "../answers.ts";
 import { read } from "./api.ts";
 import type { ChartList } from "./chart-list.ts";
 import { byId, make, put } from "./dom.ts";
-import { percent, visible } from "./text.ts";
+import { visible } from "./text.ts";
 
 const COLORS = ["--run-1", "--run-2", "--run-3", "--run-4", "--run-5"];
 

@@ -1,4 +1,6 @@
 /** The page about the run: success beside its baselines, the charts, the events, and the latest episode. */
+
+import { percent } from "../../percent.ts";
 import type { EpisodeSummary, Overview } from "../answers.ts";
 import { read } from "./api.ts";
 import { ChartList } from "./chart-list.ts";
@@ -8,7 +10,7 @@ import { byId, eventRow, make, put } from "./dom.ts";
 import { detailOf } from "./episode-detail.ts";
 import { EventLines } from "./event-lines.ts";
 import { start } from "./live.ts";
-import { percent, visible } from "./text.ts";
+import { visible } from "./text.ts";
 
 const EVENTS_MAX = 50;
 const eventLines = new EventLines(EVENTS_MAX);

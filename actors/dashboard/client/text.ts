@@ -19,10 +19,6 @@ export function visible(text: string): string {
   return `${shown.slice(0, SHOWN_MAX)} … and ${hiddenCount.toLocaleString("en")} more characters`;
 }
 
-/** 0.1234 becomes "12.3 %"; null, which is not measured, a dash. @param digits  behind the point */
-export const percent = (share: number | null, digits = 1): string =>
-  share === null ? "–" : `${(share * 100).toFixed(digits)} %`;
-
 export interface Reply {
   /** null if the reply has no <think>. */
   readonly thought: string | null;

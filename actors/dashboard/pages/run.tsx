@@ -1,7 +1,8 @@
 /** @jsxImportSource hono/jsx */
 /** The page about the run: success beside its baselines, charts of training, events, and the latest episode. */
+
+import { percent } from "../../percent.ts";
 import type { Overview } from "../answers.ts";
-import { percent } from "../client/text.ts";
 import { ChartFrame, EventsFrame, type PageProps, Shell } from "./shell.tsx";
 
 const NUMBERS = [
