@@ -72,7 +72,7 @@ export async function remoteRow(publisher: WeightsPublisher, version: number): P
   };
 }
 
-/** Sends all of the bytes to whoever connects. */
+/** Sends all of the bytes to each client. */
 function bareTcp(bytes: Uint8Array) {
   const push = (socket: Bun.Socket<{ at: number }>) => {
     while (socket.data.at < bytes.length) {

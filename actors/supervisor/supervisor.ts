@@ -2,7 +2,7 @@
  * Starts the actors of a run as child processes, watches them, replaces those that fail, and stops them. Does not know what they
  * do.
  *
- * - A child fails when it exits before it is told to, is silent for `heartbeatDeadlineMs`, or computes without a result for
+ * - A child fails when it exits without a stop message, is silent for `heartbeatDeadlineMs`, or computes without a result for
  *   `progressDeadlineMs`. The supervisor starts it again. If the system starts no process (no memory, too many open files), that
  *   is a failed start, and the supervisor tries again after `SPAWN_RETRY_MS`.
  * - A child is given up when it fails with a `RunError`, more than `restartsMax` times in `restartWindowMs`, or more than
