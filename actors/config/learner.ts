@@ -68,11 +68,13 @@ const RewardNormalizationConfig = z.strictObject({
 });
 
 const OverlongConfig = z.strictObject({
-  weight: z
+  weight: z.number().nonnegative().default(0).describe("Reward lost by a reply of full length; 0: off"),
+  margin: z
     .number()
-    .nonnegative()
-    .default(0)
-    .describe("Reward lost by a reply of full length; the loss begins at 80 % of rollout.replyTokensMax; 0: off"),
+    .positive()
+    .max(1)
+    .default(0.2)
+    .describe("Last share of rollout.replyTokensMax, over which the loss grows from 0"),
 });
 
 const AdvantageConfig = z.strictObject({

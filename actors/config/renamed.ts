@@ -13,7 +13,6 @@ export const RENAMED: Readonly<Record<string, Fate>> = {
   "learner.gigpo.turnWeight": { constant: 1 },
   "learner.kl.horizon": { constant: 10_000 },
   "learner.filter.epsilon": { constant: 0.01 },
-  "learner.overlong.margin": { constant: 0.2 },
   "learner.critic.coefficient": { constant: 0.5 },
   "learner.brokenUpdatesMax": { constant: 5 },
   "warmStart.firstSeed": { constant: 10_000 },

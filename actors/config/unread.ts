@@ -71,6 +71,12 @@ const table: readonly Unread[] = [
     keys: ["learner.importance.cap"],
   },
   {
+    choice: "learner.overlong.weight",
+    when: "while learner.overlong.weight is 0",
+    holds: ({ learner }) => learner.overlong.weight === 0,
+    keys: ["learner.overlong.margin"],
+  },
+  {
     choice: "learner.mode",
     when: "in sync mode, which has no stale episodes",
     holds: ({ learner }) => learner.mode === "sync",

@@ -2,6 +2,7 @@
  * The page's files: styles, scripts, and uPlot from its package. Nothing is loaded from elsewhere.
  *
  * - Scripts are served under their own names with their types removed; there is no build step.
+ * - A script may import SHARED files of actors/, which import nothing; they are served beside the scripts.
  * - The envs are one bundle, made at the first request and kept.
  */
 import { createHash } from "node:crypto";
@@ -14,9 +15,11 @@ const CLIENT = new URL("client/", import.meta.url);
 const STYLES = ["style.css", "parts.css", "charts.css", "actors.css", "episodes.css", "player.css"];
 /** All scripts but stage.ts, which is the entry of the bundle. */
 const SCRIPTS = readdirSync(CLIENT).filter((name) => name.endsWith(".ts") && name !== "stage.ts");
+const SHARED = ["percent.ts"];
 const FILES: Readonly<Record<string, string>> = {
   ...Object.fromEntries([...STYLES, "icon.svg"].map((name) => [name, new URL(name, import.meta.url).href])),
   ...Object.fromEntries(SCRIPTS.map((name) => [name, new URL(name, CLIENT).href])),
+  ...Object.fromEntries(SHARED.map((name) => [name, new URL(`../${name}`, import.meta.url).href])),
   "uplot.js": import.meta.resolve("uplot/dist/uPlot.iife.min.js"),
   "uplot.css": import.meta.resolve("uplot/dist/uPlot.min.css"),
 };
@@ -46,7 +49,8 @@ export async function loadAssets(): Promise<Assets> {
   const typescript = new Bun.Transpiler({ loader: "ts" });
   const entries = Object.entries(FILES).map(async ([name, url]) => {
     const source = await Bun.file(fileURLToPath(url)).text();
-    return [name, assetOf(name, extname(name) === ".ts" ? typescript.transformSync(source) : source)] as const;
+    if (extname(name) !== ".ts") return [name, assetOf(name, source)] as const;
+    return [name, assetOf(name, typescript.transformSync(source).replaceAll('"../../', '"./'))] as const;
   });
   const files = new Map(await Promise.all(entries));
   let stage: Promise<Asset> | null = null;

@@ -15,8 +15,6 @@ type LearnerConfig = RunConfig["learner"];
 const GIGPO_TURN_WEIGHT = 1;
 /** Taken off the share of the sum that top_p, linear, must reach; RAGEN-2's value. */
 const TOP_P_EPSILON = 0.01;
-/** Last share of a reply's tokens over which overlong shaping grows; DAPO's value. */
-const OVERLONG_MARGIN = 0.2;
 /** Weight of the value loss where the critic shares the policy's network. */
 const SHARED_CRITIC_COEFFICIENT = 0.5;
 /** Trajectories over which the adaptive KL control acts; verl's value. */
@@ -110,8 +108,8 @@ export function filterRule(filter: LearnerConfig["filter"]): FilterRule {
 }
 
 function overlongOf({ learner: { overlong }, rollout: { replyTokensMax } }: RunConfig): UpdateSettings["overlong"] {
-  const { weight } = overlong;
-  return weight === 0 ? null : { weight, tokensMax: replyTokensMax, margin: OVERLONG_MARGIN * replyTokensMax };
+  const { weight, margin } = overlong;
+  return weight === 0 ? null : { weight, tokensMax: replyTokensMax, margin: margin * replyTokensMax };
 }
 
 function criticOf(critic: LearnerConfig["critic"], optimizer: AdamWSettings): CriticSettings {
