@@ -72,7 +72,8 @@ interface Summary {
 /** Copy a stream to standard error, and read the counts and the names of the skipped tests off it. */
 async function passOn(stream: ReadableStream<Uint8Array>): Promise<Summary> {
   const decoder = new TextDecoder();
-  const lacks = new Map<string, number>();
+  /** By lack: the names of the tests. Bun prints each twice, in its file and at the end. */
+  const lacking = new Map<string, Set<string>>();
   const counts = new Map<string, number>();
   let line = "";
   for await (const chunk of stream) {
@@ -81,11 +82,12 @@ async function passOn(stream: ReadableStream<Uint8Array>): Promise<Summary> {
     line = lines.pop()!;
     for (const text of lines.map((text) => Bun.stripANSI(text))) {
       const lack = /^\(skip\) .*\(skipped: (.+?)\)(?: > |$)/.exec(text)?.[1];
-      if (lack !== undefined) lacks.set(lack, (lacks.get(lack) ?? 0) + 1);
+      if (lack !== undefined) lacking.set(lack, (lacking.get(lack) ?? new Set()).add(text));
       const [, count, what] = /^ *(\d+) (pass|fail|skip)$/.exec(text) ?? [];
       if (what !== undefined) counts.set(what, Number(count));
     }
   }
   const count = (what: string) => counts.get(what) ?? null;
+  const lacks = new Map([...lacking].map(([lack, names]) => [lack, names.size]));
   return { passed: count("pass"), failed: count("fail"), skipped: count("skip"), lacks };
 }
