@@ -10,7 +10,7 @@ import { CommandProcess, type Ended, type StartOptions } from "../scripts/comman
 import { temporaryFolder } from "../scripts/temporary.ts";
 
 /** Time for one test; a run takes a few seconds of it on an idle machine. */
-export const LONG = 120_000;
+export const LONG = 300_000;
 
 /** A policy of one layer on small lakes: several turns an episode, slippery ice, and a second or two for all of it. */
 const TINY = {
