@@ -1,4 +1,5 @@
 /** Valid tickets, trajectories and outcomes; a test names only the fields that it is about. */
+import type { PlayRules } from "../actors/play/play-episode.ts";
 import type { PlayedOutcome, Ticket, TurnRecord } from "../actors/protocol.ts";
 
 /** sha256 of no weights: one letter, 64 times. */
@@ -61,4 +62,19 @@ export const anOutcome = (overrides: Partial<PlayedOutcome> = {}): PlayedOutcome
   finalObservation: "",
   extra: {},
   ...overrides,
+});
+
+/** Rules of play for short episodes in the compact layout. */
+export const somePlayRules = (actionsPerTurnMax: PlayRules["actionsPerTurnMax"]): PlayRules => ({
+  seed: 5,
+  layout: "compact",
+  compat: false,
+  think: true,
+  replyTokensMax: 40,
+  contextTokensMax: 400,
+  context: "full",
+  contextTurnsMax: null,
+  overflow: "stop",
+  reasoningWeight: 0,
+  actionsPerTurnMax,
 });

@@ -1,4 +1,5 @@
 /** An episode from its ticket to its outcome: real prompts and tokens, a scripted policy and a scripted env. */
+
 import { describe, expect, test } from "bun:test";
 import { EpisodeError } from "../../../actors/errors.ts";
 import { type PlayContext, type PlayRules, playEpisode } from "../../../actors/play/play-episode.ts";
@@ -9,23 +10,12 @@ import type { Reply, ReplyRequest } from "../../../model/decode/generate.ts";
 import { hash64 } from "../../../model/rng.ts";
 import { builtinDialogue } from "../../../model/text/chat.ts";
 import { Tokenizer } from "../../../model/text/tokenizer.ts";
+import { somePlayRules } from "../../fixtures.ts";
 
 const tokenizer = new Tokenizer();
 const tag = envTag("SimpleSokoban", {}, false);
 const END = tokenizer.id("<|im_end|>");
-const rules: PlayRules = {
-  seed: 5,
-  layout: "compact",
-  compat: false,
-  think: true,
-  replyTokensMax: 40,
-  contextTokensMax: 400,
-  context: "full",
-  contextTurnsMax: null,
-  overflow: "stop",
-  reasoningWeight: 0,
-  actionsPerTurnMax: { SimpleSokoban: 5 },
-};
+const rules: PlayRules = somePlayRules({ SimpleSokoban: 5 });
 const ticket: Ticket = {
   episode: "u3.g1.m2",
   purpose: "train",

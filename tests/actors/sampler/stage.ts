@@ -14,7 +14,7 @@ import { envTag } from "../../../envs/registry.ts";
 import type { Reply } from "../../../model/decode/generate.ts";
 import { builtinDialogue } from "../../../model/text/chat.ts";
 import { Tokenizer } from "../../../model/text/tokenizer.ts";
-import { aDigest, anOutcome, aTicket, aTrajectory, someTickets } from "../../fixtures.ts";
+import { aDigest, anOutcome, aTicket, aTrajectory, somePlayRules, someTickets } from "../../fixtures.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 export const RUN = "run";
@@ -157,19 +157,7 @@ export function startSampler(world: World, { actor = "sampler-0", slots = 4, env
     envServers,
     triesMax,
     askDeadlineMs: ASK_MS,
-    rules: {
-      seed: 5,
-      layout: "compact",
-      compat: false,
-      think: true,
-      replyTokensMax: 40,
-      contextTokensMax: 400,
-      context: "full",
-      contextTurnsMax: null,
-      overflow: "stop",
-      reasoningWeight: 0,
-      actionsPerTurnMax: { Bandit: 1 },
-    },
+    rules: somePlayRules({ Bandit: 1 }),
     envTag: () => bandit,
     log: { debug: quiet, info: quiet, warning: quiet, error: (kind, text) => void errors.push(`${kind}: ${text}`) },
     fail: (error) => void failures.push(error),
