@@ -8,6 +8,7 @@ export const ESTIMATORS = [
   "grpo",
   "dr-grpo",
   "rloo",
+  "max-rl",
   "reinforce++",
   "reinforce++-baseline",
   "gae",
@@ -26,6 +27,13 @@ export const ALGORITHMS = {
   grpo: { estimator: "grpo", loss: "ppo" },
   "dr-grpo": { estimator: "dr-grpo", loss: "ppo", aggregation: "seq-mean-token-sum-norm" },
   rloo: { estimator: "rloo", loss: "ppo" },
+  // The log-probability of the whole episode, as in the paper; the filter of StarPO-S would drop the hard boards that it weighs up.
+  "max-rl": {
+    estimator: "max-rl",
+    loss: "ppo",
+    aggregation: "seq-mean-token-sum-norm",
+    filter: { strategy: "all" },
+  },
   "reinforce++": { estimator: "reinforce++", loss: "ppo" },
   "reinforce++-baseline": { estimator: "reinforce++-baseline", loss: "ppo" },
   ppo: { estimator: "gae", loss: "ppo" },

@@ -135,6 +135,7 @@ const COMPARES_GROUPS: Readonly<Record<RunConfig["learner"]["estimator"], boolea
   grpo: true,
   "dr-grpo": true,
   rloo: true,
+  "max-rl": true,
   "reinforce++-baseline": true,
   gigpo: true,
   hybrid: true,

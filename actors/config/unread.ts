@@ -30,6 +30,7 @@ const ESTIMATOR_KEYS: Readonly<Record<Estimator, readonly string[]>> = {
   grpo: [],
   "dr-grpo": [],
   rloo: [],
+  "max-rl": [],
   "reinforce++-baseline": [],
 };
 const allEstimatorKeys = [...new Set(Object.values(ESTIMATOR_KEYS).flat())];

@@ -11,6 +11,7 @@ export const trainerInput = (
     trajectory: outcome.trajectory,
     group: ticket.group,
     tag: ticket.env,
+    ...(estimator.kind === "max-rl" ? { success: outcome.success } : {}),
     ...(estimator.kind === "gigpo" ? { anchors: outcome.turns.map(({ observation }) => observation) } : {}),
   }));
 

@@ -78,6 +78,7 @@ function estimatorOf({ estimator, gamma, lambda, gammaTurn, rewardAt, gigpo }: L
     case "grpo":
     case "dr-grpo":
     case "rloo":
+    case "max-rl":
     case "reinforce++-baseline":
       return { kind: estimator };
     default:

@@ -6,7 +6,7 @@
  */
 import { biLevelGae, type Estimate, gae } from "./gae.ts";
 import { type Gigpo, gigpo } from "./gigpo.ts";
-import { drGrpo, grpo, rloo } from "./group.ts";
+import { drGrpo, grpo, maxRl, rloo } from "./group.ts";
 import { hybrid } from "./hybrid.ts";
 import { discountedReturns } from "./reinforce.ts";
 import { checkLength, overTokens, overTurns, type Rows, rowCount, type Turns, tokenRewards, whiten } from "./rows.ts";
@@ -22,6 +22,8 @@ export interface AdvantageInputs extends Rows {
   readonly tokenExtras?: Float32Array;
   /** (B)(turns) the state each turn began in; for gigpo. */
   readonly anchors?: readonly (readonly string[])[];
+  /** (B) whether each episode succeeded; for max-rl. */
+  readonly successes?: readonly boolean[];
 }
 
 interface TokenCredit {
@@ -34,7 +36,7 @@ interface TokenCredit {
 export type Estimator =
   | ({ readonly kind: "gae" } & TokenCredit)
   | { readonly kind: "bi-level-gae"; readonly gamma: number; readonly lambda: number; readonly gammaTurn: number }
-  | { readonly kind: "grpo" | "dr-grpo" | "rloo" | "reinforce++-baseline" }
+  | { readonly kind: "grpo" | "dr-grpo" | "rloo" | "max-rl" | "reinforce++-baseline" }
   | { readonly kind: "reinforce++"; readonly gamma: number; readonly rewardAt: "turns" | "end" }
   | ({ readonly kind: "gigpo" } & Gigpo)
   | ({ readonly kind: "hybrid" } & TokenCredit);
@@ -56,13 +58,14 @@ export const NEEDS_CRITIC: Readonly<Record<Estimator["kind"], boolean>> = {
   grpo: false,
   "dr-grpo": false,
   rloo: false,
+  "max-rl": false,
   "reinforce++": false,
   "reinforce++-baseline": false,
   gigpo: false,
 };
 
 /**
- * @throws {RangeError} if the estimator needs values or anchors that are missing, or a length does not fit.
+ * @throws {RangeError} if the estimator needs values, anchors or successes that are missing, or a length does not fit.
  */
 export function estimateAdvantages(batch: AdvantageInputs, estimator: Estimator): Advantages {
   checkLength("groups", batch.groups, rowCount(batch));
@@ -79,6 +82,11 @@ export function estimateAdvantages(batch: AdvantageInputs, estimator: Estimator)
       return plain(overTokens(batch, drGrpo(episodeRewards(batch), batch.groups)));
     case "rloo":
       return plain(overTokens(batch, rloo(episodeRewards(batch), batch.groups)));
+    case "max-rl": {
+      if (batch.successes === undefined)
+        throw new RangeError("max-rl divides by a group's share of successes: pass successes");
+      return plain(overTokens(batch, maxRl(episodeRewards(batch), batch.groups, batch.successes)));
+    }
     case "reinforce++-baseline":
       return plain(whiten(overTokens(batch, drGrpo(episodeRewards(batch), batch.groups)), batch.written));
     case "reinforce++": {

@@ -63,3 +63,27 @@ export function drGrpo(rewards: ArrayLike<number>, groups: ArrayLike<number | st
 export function rloo(rewards: ArrayLike<number>, groups: ArrayLike<number | string>): Float64Array {
   return compare(rewards, groups, (reward, { count, mean }) => (reward - mean) * (count / (count - 1)));
 }
+
+/**
+ * `(R - mean) / p` with p the group's share of successes; 0 where none succeeded. A hard board weighs about 1 / p times as much,
+ * as in the gradient of the log-likelihood of success.
+ *
+ * Source: MaxRL, https://arxiv.org/abs/2602.02710, for rewards of 0 and 1, whose mean is p. The mean of rewards with costs may be
+ * 0 or below; p keeps the paper's weight there.
+ *
+ * @param successes (B) whether each episode succeeded.
+ * @returns (B) advantages, in reward units.
+ */
+export function maxRl(
+  rewards: ArrayLike<number>,
+  groups: ArrayLike<number | string>,
+  successes: readonly boolean[],
+): Float64Array {
+  checkLength("successes", successes, rewards.length);
+  const advantages = drGrpo(rewards, groups);
+  for (const rows of positionsBy(groups).values()) {
+    const share = mean(rows.map((row) => Number(successes[row])));
+    for (const row of rows) advantages[row] = share === 0 ? 0 : advantages[row]! / share;
+  }
+  return advantages;
+}

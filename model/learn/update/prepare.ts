@@ -104,6 +104,7 @@ function advantagesOf(
   const tokenExtras =
     kl === null ? null : klInReward(new Float32Array(kl.length), kl, rows.written, penalty!.coefficient);
   const anchors = estimator.kind === "gigpo" ? episodes.map(anchorsOf) : null;
+  const successes = estimator.kind === "max-rl" ? episodes.map(successOf) : null;
   const estimate = estimateAdvantages(
     {
       width: rows.width,
@@ -113,6 +114,7 @@ function advantagesOf(
       ...(values !== null && NEEDS_CRITIC[estimator.kind] ? { values: rows.lay(values) } : {}),
       ...(tokenExtras === null ? {} : { tokenExtras }),
       ...(anchors === null ? {} : { anchors }),
+      ...(successes === null ? {} : { successes }),
     },
     estimator,
   );
@@ -124,6 +126,11 @@ function advantagesOf(
 function anchorsOf({ anchors }: TrainingEpisode): readonly string[] {
   if (anchors === undefined) throw new RangeError("gigpo compares turns by the state they began in: pass anchors");
   return anchors;
+}
+
+function successOf({ success }: TrainingEpisode): boolean {
+  if (success === undefined) throw new RangeError("max-rl divides by a group's share of successes: pass success");
+  return success;
 }
 
 interface AdvantageFactors {

@@ -68,6 +68,8 @@ export interface TrainingEpisode {
   readonly tag: string;
   /** (turns) names the state each turn began in; for gigpo. */
   readonly anchors?: readonly string[];
+  /** Whether the episode succeeded; for max-rl. */
+  readonly success?: boolean;
 }
 
 /** The networks of an update. */

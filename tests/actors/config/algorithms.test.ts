@@ -18,6 +18,15 @@ describe("an algorithm's name", () => {
     ["grpo", { estimator: "grpo", loss: "ppo" }],
     ["dr-grpo", { estimator: "dr-grpo", loss: "ppo", aggregation: "seq-mean-token-sum-norm" }],
     ["rloo", { estimator: "rloo", loss: "ppo" }],
+    [
+      "max-rl",
+      {
+        estimator: "max-rl",
+        loss: "ppo",
+        aggregation: "seq-mean-token-sum-norm",
+        filter: { strategy: "all" },
+      },
+    ],
     ["reinforce++", { estimator: "reinforce++", loss: "ppo" }],
     ["reinforce++-baseline", { estimator: "reinforce++-baseline", loss: "ppo" }],
     ["ppo", { estimator: "gae", loss: "ppo" }],
@@ -45,7 +54,7 @@ describe("an algorithm's name", () => {
   });
 
   test("is all of them", () => {
-    expect(ALGORITHM_NAMES.length).toBe(12);
+    expect(ALGORITHM_NAMES.length).toBe(13);
   });
 
   test("lies over what was set before it was chosen, and under what is set beside it", () => {

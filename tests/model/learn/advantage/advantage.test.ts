@@ -16,6 +16,7 @@ const estimators: Estimator[] = [
   { kind: "grpo" },
   { kind: "dr-grpo" },
   { kind: "rloo" },
+  { kind: "max-rl" },
   { kind: "reinforce++-baseline" },
   { kind: "reinforce++", gamma: 1, rewardAt: "turns" },
   { kind: "gigpo", gammaTurn: 0.95, turnWeight: 1, normalize: "mean_std" },
@@ -75,7 +76,9 @@ describe("estimateAdvantages", () => {
           }));
           const anchors = turns.map(({ ends }) => ends.map(() => "here"));
           const groups = turns.map((_, row) => row % 2);
-          const { advantages, returns } = estimateAdvantages({ ...rows, turns, anchors, groups }, estimator);
+          const successes = turns.map((_, row) => row % 3 === 0);
+          const given = { ...rows, turns, anchors, successes, groups };
+          const { advantages, returns } = estimateAdvantages(given, estimator);
           expect(advantages.every(Number.isFinite)).toBe(true);
           expect(returns === null).toBe(!NEEDS_CRITIC[estimator.kind]);
         }),
@@ -130,6 +133,7 @@ describe("estimateAdvantages", () => {
           const more = {
             anchors: rows.turns.map(({ ends }) => ends.map(() => "here")),
             groups: rows.turns.map((_, i) => i % 2),
+            successes: rows.turns.map((_, i) => i % 3 === 0),
           };
           const { advantages } = estimateAdvantages({ ...rows, ...more, tokenExtras }, estimator);
           const expected = estimateAdvantages({ ...rows, ...more, turns: charged }, estimator).advantages;
@@ -144,8 +148,12 @@ describe("estimateAdvantages", () => {
     expect(() => estimateAdvantages(bare, { kind: "gae", gamma: 1, lambda: 1, rewardAt: "end" })).toThrow(
       "gae needs a critic: pass values, or choose an estimator without one",
     );
-    expect(() => estimateAdvantages(bare, estimators[7]!)).toThrow(
+    const gigpo = estimators.find(({ kind }) => kind === "gigpo")!;
+    expect(() => estimateAdvantages(bare, gigpo)).toThrow(
       "gigpo compares turns by the state they began in: pass anchors",
+    );
+    expect(() => estimateAdvantages(bare, { kind: "max-rl" })).toThrow(
+      "max-rl divides by a group's share of successes: pass successes",
     );
   });
 });

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { drGrpo, grpo, rloo } from "../../../../model/learn/advantage/group.ts";
+import { drGrpo, grpo, maxRl, rloo } from "../../../../model/learn/advantage/group.ts";
 
 const one = [5, 5, 5, 5];
 
@@ -20,6 +20,20 @@ describe("group advantages", () => {
     // The others of 6 are 0, 1, 1: mean 2/3.
     expect([...drGrpo([6, 0, 1, 1], one)]).toEqual([4, -2, -1, -1]);
     expect(rloo([6, 0, 1, 1], one)[0]).toBeCloseTo(6 - 2 / 3, 12);
+  });
+
+  test("maxRl divides by the share of successes, worked by hand; a group without one gets 0", () => {
+    // Rewards of 0 and 1, as in the paper: mean and share 1/4, so (1 - 1/4) / (1/4) = 3 and -1.
+    expect([...maxRl([0, 1, 0, 0], one, [false, true, false, false])]).toEqual([-1, 3, -1, -1]);
+    // Costs: mean 2, share 1/4: (11 - 2) * 4; the mean of the other group is negative, and none of it succeeded.
+    const rewards = [11, -1, -1, -1, -1, -3];
+    expect([
+      ...maxRl(
+        rewards,
+        [0, 0, 0, 0, 1, 1],
+        rewards.map((reward) => reward > 0),
+      ),
+    ]).toEqual([36, -12, -12, -12, 0, 0]);
   });
 
   test.each([

@@ -34,11 +34,12 @@ export function referenceScores(
   );
 }
 
-/** What a member of a group with these scores gets. */
-const COMPARED: Record<string, (score: number, scores: readonly number[]) => number> = {
+/** What a member of a group with these scores and this share of successes gets. */
+const COMPARED: Record<string, (score: number, scores: readonly number[], share: number) => number> = {
   grpo: (score, scores) => (score - mean(scores)) / (deviation(scores) + 1e-6),
   "dr-grpo": (score, scores) => score - mean(scores),
   rloo: (score, scores) => score - (sumOf(scores) - score) / (scores.length - 1),
+  "max-rl": (score, scores, share) => (share === 0 ? 0 : (score - mean(scores)) / share),
 };
 const sumOf = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0);
 
@@ -84,7 +85,11 @@ export function referenceUpdate(
   const tokens = sumOf(lengths);
   const widest = Math.max(...best.map(spread));
   const advantages = kept.map((one, i) => {
-    let advantage = COMPARED[estimator.kind]!(score(one), membersOf(one.group).map(score));
+    let advantage = COMPARED[estimator.kind]!(
+      score(one),
+      membersOf(one.group).map(score),
+      mean(membersOf(one.group).map(({ success }) => Number(success))),
+    );
     if (scaling.softReweight) advantage *= spread(one.group) / (widest + 1e-6);
     if (scaling.filterLossScaling === "sqrt") advantage *= Math.sqrt(best.length / groups.length);
     if (scaling.lengthWeighting) advantage *= tokens / kept.length / (lengths[i]! + 1e-6);

@@ -58,6 +58,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     ["with overlong shaping", { ...settings, overlong: { weight: 0.5, tokensMax: 3, margin: 2 } }, false],
     ["by dr-grpo over the most tokens", { ...settings, ...DR_GRPO }, false],
     ["by rloo over sequences", { ...settings, estimator: { kind: "rloo" }, aggregation: "seq-mean-token-sum" }, false],
+    ["by max-rl", { ...settings, estimator: { kind: "max-rl" } }, false],
     ["by gspo", withRule({ kind: "gspo", clipLow: 0.05, clipHigh: 0.06 }, "seq-mean-token-mean"), false],
     ["by cispo", withRule({ kind: "cispo", clipLow: 1, clipHigh: 0.1 }, "token-mean"), true],
   ];
