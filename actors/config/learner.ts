@@ -179,6 +179,11 @@ export const LearnerConfig = z.strictObject({
   weightDecay: z.number().nonnegative().default(0).describe("AdamW's decoupled weight decay"),
   gradClip: z.number().positive().default(1).describe("Global norm to which larger gradients are scaled down"),
   entropyCoefficient: z.number().nonnegative().default(1e-3).describe("Weight of the entropy bonus"),
+  observationLoss: z
+    .number()
+    .nonnegative()
+    .default(0)
+    .describe("Weight of the cross-entropy of the env's tokens behind a reply (ECHO, docs/algorithms.md); 0: off"),
   clipLow: z
     .number()
     .positive()

@@ -144,6 +144,12 @@ const table: readonly Unread[] = [
     keys: ["prompt.contextTurnsMax"],
   },
   {
+    choice: "prompt.context",
+    when: "with prompt.context single_turn, where no token of the env follows a reply",
+    holds: ({ prompt }) => prompt.context === "single_turn",
+    keys: ["learner.observationLoss"],
+  },
+  {
     choice: "model.path",
     when: "with model.path, whose config.json sets it",
     holds: ({ model }) => model.path !== null,

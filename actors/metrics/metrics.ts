@@ -151,6 +151,10 @@ export const METRICS = {
   "loss/dual_clip_fraction": gauge("share", "Share of written tokens whose ratio was held at dualClip."),
   "loss/value_clip_fraction": gauge("share", "Share of written tokens whose clipped value error was the larger."),
   "loss/kl": gauge("nats", "Mean KL estimate between the policy and its reference, over written tokens."),
+  "loss/observation": gauge(
+    "nats",
+    "Mean cross-entropy of the env's tokens behind the first reply of a context, over kept episodes; with learner.observationLoss.",
+  ),
   "loss/ratio_kl": gauge(
     "nats",
     "Mean of old minus new log-probability over written tokens: how far this update moved.",

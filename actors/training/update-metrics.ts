@@ -16,6 +16,7 @@ const TRAINER_METRICS: Readonly<Record<string, MetricName>> = {
   valueClip: "loss/value_clip_fraction",
   ratioKl: "loss/ratio_kl",
   kl: "loss/kl",
+  observationLoss: "loss/observation",
   entropy: "train/entropy",
   logProbGap: "train/log_prob_gap",
   gradNorm: "train/grad_norm",

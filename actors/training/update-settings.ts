@@ -51,6 +51,7 @@ export function updateSettings(config: RunConfig, update: number, klCoefficient:
       entropyCoefficient: learner.entropyCoefficient,
       kl: kl.place === "loss" ? divergence : null,
     },
+    observationLoss: learner.observationLoss,
     klInReward: kl.place === "reward" ? divergence : null,
     aggregation: learner.aggregation,
     writtenTokensMax: turnsMaxOf(config) * rollout.replyTokensMax,

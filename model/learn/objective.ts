@@ -62,17 +62,20 @@ export interface PolicySettings {
  * Policy gradient on sampled tokens: clipped ratio, entropy bonus, KL to a reference.
  * The ratio starts from `oldLogProbs`. `weights` are aggregation.ts's; `entropyWeights` and `klWeights` are these times the
  * coefficients.
+ *
+ * @param observes  adds the cross-entropy of the env's tokens, by `observationWeights` (update/observations.ts)
  */
-export function policyObjective({ rule, entropyCoefficient, kl }: PolicySettings): Objective {
+export function policyObjective({ rule, entropyCoefficient, kl }: PolicySettings, observes = false): Objective {
   const hasEntropyBonus = entropyCoefficient !== 0;
   const inputs = ["oldLogProbs", "advantages", "weights", "shares"];
   if (rule.kind === "gspo") inputs.push("sequenceShares");
   if (hasEntropyBonus) inputs.push("entropyWeights");
   if (kl !== null) inputs.push("reference", "klWeights");
+  if (observes) inputs.push("observationWeights");
   return {
     head: "tokens",
     // Without the coefficients, which may change with every update: they are in the weights.
-    name: `policy ${JSON.stringify([rule, hasEntropyBonus, kl?.estimator])}`,
+    name: `policy ${JSON.stringify([rule, hasEntropyBonus, kl?.estimator, observes])}`,
     inputs,
     loss: ({ logProbs, entropies }, x) => {
       const { oldLogProbs, advantages, weights, shares, sequenceShares } = x as Record<string, tf.Tensor>;
@@ -89,11 +92,13 @@ export function policyObjective({ rule, entropyCoefficient, kl }: PolicySettings
       );
       const mean = (values: tf.Tensor) => tf.sum(tf.mul(values, shares!)) as tf.Scalar;
       const divergence = kl === null ? null : klEstimate(logProbs, x["reference"]!, kl.estimator);
+      const loss = regularized(policy.loss, {
+        entropy: hasEntropyBonus ? { values: entropies, weights: x["entropyWeights"]! } : null,
+        kl: divergence === null ? null : { values: divergence, weights: x["klWeights"]! },
+      });
+      const observation = observes ? (tf.neg(tf.sum(tf.mul(logProbs, x["observationWeights"]!))) as tf.Scalar) : null;
       return {
-        loss: regularized(policy.loss, {
-          entropy: hasEntropyBonus ? { values: entropies, weights: x["entropyWeights"]! } : null,
-          kl: divergence === null ? null : { values: divergence, weights: x["klWeights"]! },
-        }),
+        loss: observation === null ? loss : tf.add(loss, observation),
         metrics: {
           policyLoss: policy.loss,
           clipHigh: policy.clipHighShare,
@@ -102,6 +107,7 @@ export function policyObjective({ rule, entropyCoefficient, kl }: PolicySettings
           ratioKl: policy.ratioKl,
           entropy: mean(entropies),
           ...(divergence === null ? {} : { kl: mean(divergence) }),
+          ...(observation === null ? {} : { observationLoss: observation }),
           logProbGap: mean(tf.abs(tf.sub(logProbs, oldLogProbs!))),
         },
       };

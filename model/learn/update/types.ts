@@ -24,6 +24,8 @@ export interface UpdateSettings {
   /** Truncated importance sampling; null: none. */
   readonly importance: ImportanceRule | null;
   readonly policy: PolicySettings;
+  /** Weight of the cross-entropy of the env's tokens (observations.ts); 0: none. */
+  readonly observationLoss: number;
   /** KL penalty on each token's reward; null: none. */
   readonly klInReward: KlTerm | null;
   readonly aggregation: Aggregation;

@@ -17,6 +17,7 @@ import type { Network } from "../network.ts";
 import { policyObjective, type TokenInputs, valueObjective } from "../objective.ts";
 import { joinByEpisode, samplesOf } from "../sequences.ts";
 import { minibatchOf, sampleInputs } from "./minibatch.ts";
+import { withObservations } from "./observations.ts";
 import { type PreparedUpdate, prepare } from "./prepare.ts";
 import { scoreEpisodes } from "./score.ts";
 import type { CriticSettings, TrainingEpisode, UpdateNetworks, UpdateResult, UpdateSettings } from "./types.ts";
@@ -108,7 +109,8 @@ async function meanEntropies(
 }
 
 async function train({ policy, critic }: UpdateNetworks, prepared: PreparedUpdate, settings: UpdateSettings) {
-  const objective = policyObjective(settings.policy);
+  const { observationLoss } = settings;
+  const objective = policyObjective(settings.policy, observationLoss > 0);
   const sums: Record<string, number> = {};
   const count = prepared.samples.length;
   const { minibatch } = settings;
@@ -119,8 +121,10 @@ async function train({ policy, critic }: UpdateNetworks, prepared: PreparedUpdat
     for (let start = 0; start < count; start += size) {
       const indices = Array.from({ length: Math.min(size, count - start) }, (_, i) => start + i);
       const part = minibatchOf(prepared, indices);
-      const inputs = sampleInputs(part, settings);
-      const batches = microBatches(part.samples.flat(), settings.limits);
+      const own = { sequences: part.samples.flat(), inputs: sampleInputs(part, settings), observed: 0 };
+      const { sequences, inputs, observed } =
+        observationLoss > 0 ? withObservations(own.sequences, own.inputs, observationLoss) : own;
+      const batches = microBatches(sequences, settings.limits);
       if (critic !== null && settings.critic !== null) {
         const valued = await trainCritic(critic, settings.critic, batches, inputs);
         if (valued.skipped !== null) skipped = valued.skipped;
@@ -128,6 +132,8 @@ async function train({ policy, critic }: UpdateNetworks, prepared: PreparedUpdat
       }
       if (!settings.trainPolicy) continue;
       const { loss: _, ...result } = await policy.accumulate(objective, batches, inputs, settings.temperature);
+      // Without its weight; dropped as not finite where the env wrote nothing behind a reply.
+      if (observationLoss > 0) result["observationLoss"]! /= observed === 0 ? 0 : observationLoss;
       const step = await policy.step(settings.optimizer);
       if (step.applied) steps++;
       else skipped = `the gradient's norm is ${step.gradientNorm}; no step was taken`;

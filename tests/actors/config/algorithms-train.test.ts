@@ -89,6 +89,11 @@ describe("two updates", () => {
     ["gradients measured by bucket", "{gradientAnalysis: {everyUpdates: 1}}", "gradient/task_1"],
     ["gradients of groups of their own", "{gradientAnalysis: {everyUpdates: 1, groups: 7}}", "gradient/task_6"],
     ["a critic on the policy's own network", "{algorithm: ppo, critic: {backbone: shared}}", "loss/value"],
+    [
+      "an observation loss beside a shared critic",
+      "{algorithm: ppo, critic: {backbone: shared}, observationLoss: 0.1}",
+      "loss/observation",
+    ],
     ["importance weights", "{importance: {level: token, cap: 2}}", "train/importance_mean"],
     ["every factor on advantages", "{advantage: {softReweight: true, lengthWeighting: true}}", "loss/policy"],
     [

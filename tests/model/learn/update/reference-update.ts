@@ -107,6 +107,14 @@ export function referenceUpdate(
     return 1 / kept.length / settings.writtenTokensMax;
   };
 
+  /** Positions of the env's tokens behind the first reply of their context. */
+  const observedOf = ({ trajectory: { written, contexts } }: TrainingEpisode) =>
+    [...written.keys()].filter((t) => {
+      const begin = contexts.findLast((start) => start <= t)!;
+      return written[t] === 0 && written.subarray(begin, t).includes(1);
+    });
+  const observed = sumOf(kept.map((one) => observedOf(one).length));
+
   const { rule } = policy;
   const loss = (flat: Float64Array) => {
     let sum = 0;
@@ -132,6 +140,9 @@ export function referenceUpdate(
         const k3 = Math.exp(-apart) + apart - 1;
         const token = -surrogate - policy.entropyCoefficient * entropy + (policy.kl?.coefficient ?? 0) * k3;
         sum += token * shareOf(i);
+      }
+      for (const t of observedOf(one)) {
+        sum -= (settings.observationLoss / observed) * all[t - 1]![one.trajectory.tokens[t]!]!;
       }
     }
     return sum;

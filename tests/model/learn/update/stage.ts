@@ -21,6 +21,7 @@ export const settings: UpdateSettings = {
   overlong: null,
   importance: null,
   klInReward: null,
+  observationLoss: 0,
   writtenTokensMax: 8,
   estimator: { kind: "grpo" },
   policy: {

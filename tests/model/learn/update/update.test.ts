@@ -14,6 +14,7 @@ import { referenceLogProbs, tinyParameters } from "../../policy/tiny-policy.ts";
 import { referenceUpdate } from "./reference-update.ts";
 import { criticModel, engine, model, networks, play, rewards, settings, start } from "./stage.ts";
 
+const GSPO = { kind: "gspo", clipLow: 0.05, clipHigh: 0.06 } as const;
 const DR_GRPO = { estimator: { kind: "dr-grpo" }, aggregation: "seq-mean-token-sum-norm" } as const;
 const withRule = (rule: PolicyRule, aggregation: Aggregation): UpdateSettings => ({
   ...settings,
@@ -59,7 +60,9 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     ["by dr-grpo over the most tokens", { ...settings, ...DR_GRPO }, false],
     ["by rloo over sequences", { ...settings, estimator: { kind: "rloo" }, aggregation: "seq-mean-token-sum" }, false],
     ["by max-rl", { ...settings, estimator: { kind: "max-rl" } }, false],
-    ["by gspo", withRule({ kind: "gspo", clipLow: 0.05, clipHigh: 0.06 }, "seq-mean-token-mean"), false],
+    ["with an observation loss", { ...settings, observationLoss: 0.3 }, false],
+    ["with an observation loss, by gspo", { ...withRule(GSPO, "seq-mean-token-mean"), observationLoss: 0.3 }, false],
+    ["by gspo", withRule(GSPO, "seq-mean-token-mean"), false],
     ["by cispo", withRule({ kind: "cispo", clipLow: 1, clipHigh: 0.1 }, "token-mean"), true],
   ];
   test.each(cases)("is the papers', %s, from rewards to parameters", async (_, given, forgetful) => {
@@ -74,6 +77,29 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     // The step is 1e-2; the difference is float32 rounding.
     expect(farthest(all.parameters.flat, expected.parameters)).toBeLessThan(2e-6);
     expect(farthest(all.parameters.flat, start)).toBeGreaterThan(5e-3);
+  });
+
+  test("measures the observation loss without its weight, and only where a token of the env follows a reply", async () => {
+    const measured = async (observationLoss: number, forgetful: boolean) => {
+      const { metrics } = await update(await networks(start), play(start, rewards, 3, { forgetful }), {
+        ...settings,
+        observationLoss,
+      });
+      return metrics["observationLoss"];
+    };
+    // Mean cross-entropy of the prompts of the second turns of groups 0 and 2, by the reference's policy.
+    const kept = play(start, rewards, 3).filter(({ group }) => group !== 1);
+    const losses = kept.flatMap(({ trajectory }) => {
+      const [first, second] = trajectory.turns.map(({ end }) => end) as [number, number];
+      const scores = referenceLogProbs(model, start, trajectory.tokens);
+      const seen = [...trajectory.tokens.keys()].filter((t) => t > first && t < second && trajectory.written[t] === 0);
+      return seen.map((t) => -scores[t - 1]![trajectory.tokens[t]!]!);
+    });
+    const expected = losses.reduce((sum, loss) => sum + loss, 0) / losses.length;
+    expect(await measured(0.3, false)).toBeCloseTo(expected, 5);
+    expect(await measured(3, false)).toBeCloseTo(expected, 5);
+    expect(await measured(0.3, true)).not.toBeFinite();
+    expect(await measured(0, false)).toBeUndefined();
   });
 
   test("returns each trajectory's advantage, and null for dropped ones", async () => {
