@@ -4,6 +4,7 @@ import type { MetricName } from "../actors/metrics/metrics.ts";
 import { percent } from "../actors/percent.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import { RecordedRun } from "../actors/record/recorded-run.ts";
+import { aligned } from "./cli/aligned.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 
 const command = {
@@ -119,12 +120,4 @@ function settingsText(folders: readonly string[], differences: Readonly<Record<s
   const rows = Object.entries(differences).map(([path, values]) => [path, ...values.map((one) => JSON.stringify(one))]);
   if (rows.length === 0) return "all settings are equal, the seed included";
   return `settings that differ:\n${aligned([["", ...folders], ...rows])}`;
-}
-
-/** The first column to the left, the others to the right. */
-function aligned(rows: readonly (readonly string[])[]): string {
-  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
-  const cell = (text: string, column: number) =>
-    column === 0 ? text.padEnd(widths[column]!) : text.padStart(widths[column]!);
-  return rows.map((row) => row.map(cell).join("  ").trimEnd()).join("\n");
 }

@@ -1,6 +1,7 @@
 /** Every command with its summary, in the order in which `bun run help` lists them. Command NAME is scripts/NAME.ts. */
 export const COMMANDS = {
   cluster: "train an agent; all actors run as processes on this machine",
+  sweep: "train presets × variants × seeds of a file, and print one table with intervals",
   sampler: "lend a sampler to a run on another machine",
   "env-server": "lend an env server to a run on another machine",
   eval: "measure how good a policy or player is on fixed boards",

@@ -14,6 +14,14 @@ export interface RunLength {
 
 const BAR_WIDTH = 24;
 
+/** A bar, the percentage, what is done in words, and the time left. @param left  minutes; null if unknown */
+export function progressBar(share: number, text: string, left: number | null): string {
+  const full = Math.round(share * BAR_WIDTH);
+  const bar = "█".repeat(full) + "░".repeat(BAR_WIDTH - full);
+  const eta = left === null ? "" : ` · ${left < 1 ? "less than a minute" : `about ${Math.round(left)} min`} left`;
+  return `${bar} ${Math.floor(share * 100)} % · ${text}${eta}`;
+}
+
 export class RunStatus {
   readonly #length: RunLength;
   readonly #latest: { -readonly [K in MetricName]?: number } = {};
@@ -53,17 +61,14 @@ export class RunStatus {
 
   #progress(): string {
     if (this.#update === 0) return this.#phase;
-    const share = this.#share();
-    const full = Math.round(share * BAR_WIDTH);
-    const bar = "█".repeat(full) + "░".repeat(BAR_WIDTH - full);
+    const { share } = this;
     const minutesPlayed = this.#minutesPlayed();
     const left = minutesPlayed === null || share === 0 ? null : (minutesPlayed / share) * (1 - share);
-    const eta = left === null ? "" : ` · ${left < 1 ? "less than a minute" : `about ${Math.round(left)} min`} left`;
-    return `${bar} ${Math.floor(share * 100)} % · update ${this.#update}/${this.#length.updates}${eta}`;
+    return progressBar(share, `update ${this.#update}/${this.#length.updates}`, left);
   }
 
   /** Share of the run that is done: of its updates, or of its minutes if they end sooner. */
-  #share(): number {
+  get share(): number {
     const { updates, minutes } = this.#length;
     const minutesPlayed = this.#minutesPlayed();
     const byTime = minutes === null || minutesPlayed === null ? 0 : minutesPlayed / minutes;

@@ -2,9 +2,8 @@
  * Writes the record of a run for other tools: metrics as TensorBoard event files; metrics, events and episodes as tables; episodes as
  * chats. An export that fails leaves nothing behind.
  */
-import { closeSync, fsyncSync, mkdirSync, openSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
-import { type BasicType, fileWriter, parquetWriteRows } from "hyparquet-writer";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
 import type { EpisodeSummary } from "../../actors/dashboard/answers.ts";
 import type { EpisodeFilter } from "../../actors/metrics-sink/records.ts";
 import { episodeRules, tagOf } from "../../actors/play/envs-of-run.ts";
@@ -13,6 +12,7 @@ import { readRunConfig } from "../../actors/policy/saved-policy.ts";
 import { chatsOf } from "../../actors/record/chat-lines.ts";
 import { EventFiles } from "../../actors/record/event-files.ts";
 import { RecordedRun } from "../../actors/record/recorded-run.ts";
+import { type Columns, named, type Row, TextFile, writeCsv, writeParquet } from "./tables.ts";
 
 export interface RecordsExport {
   readonly folder: string;
@@ -81,11 +81,9 @@ function common(summary: EpisodeSummary) {
   };
 }
 
-type Row = Readonly<Record<string, string | number | boolean | null>>;
-
 interface Table {
   readonly name: string;
-  readonly columns: readonly (readonly [name: string, type: BasicType])[];
+  readonly columns: Columns;
   rows(run: RecordedRun, episodes: EpisodeFilter): Iterable<Row>;
 }
 
@@ -156,47 +154,14 @@ const TABLES: readonly Table[] = [
   },
 ];
 
-function named(type: BasicType, ...names: string[]): (readonly [string, BasicType])[] {
-  return names.map((name) => [name, type] as const);
-}
-
-/** Rows of a Parquet row group, which is held in memory. */
-const ROW_GROUP = 2000;
-
 /** A folder with metrics.parquet, events.parquet and episodes.parquet. */
 export function exportParquet(options: RecordsExport): Promise<Counts> {
-  return exportTables(options, (path, { columns }, rows) =>
-    parquetWriteRows({
-      writer: fileWriter(`${path}.parquet`),
-      rows: parquetRows(columns, rows),
-      columns: columns.map(([column, type]) => ({ name: column, type, nullable: true })),
-      rowGroupSize: ROW_GROUP,
-    }),
-  );
-}
-
-function* parquetRows(columns: Table["columns"], rows: Iterable<Row>) {
-  for (const row of rows) {
-    const cells = columns.map(([column, type]): [string, unknown] => {
-      return [column, type === "TIMESTAMP" ? new Date(row[column] as number) : row[column]];
-    });
-    yield Object.fromEntries(cells);
-  }
+  return exportTables(options, (path, { columns }, rows) => writeParquet(`${path}.parquet`, columns, rows));
 }
 
 /** A folder with metrics.csv, events.csv and episodes.csv (RFC 4180, with a header line). */
 export function exportCsv(options: RecordsExport): Promise<Counts> {
-  return exportTables(options, (path, { columns }, rows) => {
-    const file = new TextFile(`${path}.csv`);
-    file.write(csvLine(columns.map(([column]) => column)));
-    for (const row of rows) {
-      const cells = columns.map(([column, type]) =>
-        type === "TIMESTAMP" ? new Date(row[column] as number).toISOString() : row[column]!,
-      );
-      file.write(csvLine(cells));
-    }
-    file.close();
-  });
+  return exportTables(options, (path, { columns }, rows) => writeCsv(`${path}.csv`, columns, rows));
 }
 
 /** @param write  writes one table to a path that lacks only its extension */
@@ -221,16 +186,6 @@ function exportTables(
   });
 }
 
-/** Null is an empty field; an empty text is a quoted one. */
-function csvLine(cells: readonly Row[string][]): string {
-  const fields = cells.map((cell) => {
-    if (cell === null) return "";
-    if (typeof cell !== "string") return String(cell);
-    return cell === "" || /[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
-  });
-  return `${fields.join(",")}\r\n`;
-}
-
 async function reading(
   folder: string,
   out: string,
@@ -246,33 +201,4 @@ async function reading(
     run.close();
   }
   return counts;
-}
-
-const BUFFER_CHARS = 1 << 20;
-
-/** A new text file, written in large pieces and synced to the disk when it is closed. */
-class TextFile {
-  readonly #file: number;
-  #buffer = "";
-
-  constructor(path: string) {
-    mkdirSync(dirname(path), { recursive: true });
-    this.#file = openSync(path, "wx");
-  }
-
-  write(text: string): void {
-    this.#buffer += text;
-    if (this.#buffer.length >= BUFFER_CHARS) this.#flush();
-  }
-
-  close(): void {
-    this.#flush();
-    fsyncSync(this.#file);
-    closeSync(this.#file);
-  }
-
-  #flush(): void {
-    writeFileSync(this.#file, this.#buffer);
-    this.#buffer = "";
-  }
 }

@@ -1,0 +1,141 @@
+/**
+ * `bun run sweep`: plays the runs of a YAML file (presets × variants × seeds) and prints one table, with the mean of each group over its
+ * seeds and the 95 % interval.
+ *
+ * - It may be killed at any time. The next call leaves finished runs as they are and goes on with the others.
+ */
+import { mkdirSync } from "node:fs";
+import { basename, join } from "node:path";
+import { runKeys } from "../actors/config/config.ts";
+import { visible } from "../actors/dashboard/client/text.ts";
+import { oneLine } from "../actors/errors.ts";
+import { lockRun } from "../actors/supervisor/run-lock.ts";
+import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { progressBar } from "./cli/run-status.ts";
+import { onStopSignal } from "./cli/stop-signals.ts";
+import { type PlannedRun, planSweep, type Sweep, sweepName } from "./sweep/plan.ts";
+import { checkFolder, Playing, shareDone } from "./sweep/play.ts";
+import { isFinished, sweepTable, tableText, writeTables } from "./sweep/table.ts";
+
+const command = {
+  name: "sweep",
+  words: {
+    show: "FILE",
+    text: "YAML file with presets, seeds, set, variants and metrics; see configs/sweeps/",
+    max: 1,
+  },
+  flags: {
+    "at-once": { type: "count", value: "N", text: "Runs that go at the same time (1)" },
+    out: { type: "text", value: "DIR", text: "Folder of the sweep (runs/ and the file's name)" },
+    table: { type: "switch", text: "Start no run; print and write the table of the finished ones" },
+    json: { type: "switch", text: "End standard output with one JSON object" },
+  },
+  examples: [
+    "bun run sweep configs/sweeps/filter-ratio.yaml",
+    "bun run sweep configs/sweeps/filter-ratio.yaml --at-once 2 --out runs/filter-ratio-fast --learner.updates=50",
+    "bun run sweep configs/sweeps/filter-ratio.yaml --table",
+  ],
+  overrides: runKeys,
+} as const satisfies Command;
+
+const REDRAW_MS = 2000;
+
+export async function main(args: string[]): Promise<number> {
+  if (helped(command, args)) return 0;
+  const { flags, words, overrides } = parseOptions(command, args);
+  const [file] = words;
+  if (file === undefined) throw new UsageError("name the sweep: a YAML file, as configs/sweeps/filter-ratio.yaml");
+  const { "at-once": atOnce = 1, out = join("runs", sweepName(file)), table: onlyTable = false, json = false } = flags;
+  if (atOnce === 0) throw new UsageError("--at-once takes 1 or more, got 0");
+  const sweep = await planSweep(file, out, overrides);
+  for (const run of sweep.runs) checkFolder(run);
+  mkdirSync(out, { recursive: true });
+  const failed = onlyTable ? [] : await playSweep(sweep, out, atOnce);
+  const table = sweepTable(sweep);
+  await writeTables(out, table);
+  console.log(tableText(sweep, table));
+  console.log(`\nmean ± half of the 95 % interval over n seeds (Student's t); as files: ${join(out, "table.csv")}, …`);
+  if (json) {
+    const runs = table.runs.map(({ run: { group, seed, folder }, figures }) => ({ group, seed, run: folder, figures }));
+    console.log(JSON.stringify({ out, groups: table.groups, runs, failed }));
+  }
+  return failed.length === 0 ? 0 : 1;
+}
+
+interface Failed {
+  readonly run: string;
+  readonly reason: string;
+}
+
+/** @returns the runs that ended badly */
+async function playSweep(sweep: Sweep, out: string, atOnce: number): Promise<Failed[]> {
+  const lock = lockRun(out);
+  const failed: Failed[] = [];
+  const view = new SweepView(sweep.runs);
+  const name = ({ folder }: PlannedRun) => basename(folder);
+  const playing = new Playing({
+    said: (run, line) => view.note(`${name(run)}: ${line}`),
+    ended(run, reason) {
+      if (reason !== null) failed.push({ run: run.folder, reason });
+      view.note(`${name(run)} ${reason === null ? "has finished" : `failed: ${reason}`}`);
+    },
+  });
+  onStopSignal((signal) => {
+    view.note(`${signal}: the runs save and stop; the same command goes on with them; once more to leave at once`);
+    playing.stop(signal);
+  });
+  const redrawing = setInterval(() => view.draw(playing.going), REDRAW_MS);
+  await playing.play(
+    sweep.runs.filter((run) => !isFinished(run)),
+    atOnce,
+  );
+  clearInterval(redrawing);
+  view.clear();
+  lock.release();
+  return failed;
+}
+
+/** Lines on standard error, with one at the foot of a terminal that is redrawn: how much is done, and the time left. */
+class SweepView {
+  readonly #runs: readonly PlannedRun[];
+  readonly #startedMs = performance.now();
+  /** Runs that were done when this process started, as shares. */
+  readonly #doneBefore: number;
+  #foot = "";
+
+  constructor(runs: readonly PlannedRun[]) {
+    this.#runs = runs;
+    this.#doneBefore = runs.reduce((sum, run) => sum + (isFinished(run) ? 1 : shareDone(run)), 0);
+    const finished = runs.filter(isFinished).length;
+    if (finished > 0) this.note(`${finished} of ${runs.length} runs had finished before`);
+  }
+
+  note(text: string): void {
+    const foot = this.#foot;
+    this.clear();
+    process.stderr.write(`${visible(oneLine(text))}\n`);
+    this.#write(foot);
+  }
+
+  draw(going: readonly { run: PlannedRun; share: number }[]): void {
+    if (process.stderr.isTTY !== true) return;
+    const finished = this.#runs.filter(isFinished).length;
+    const done = finished + going.reduce((sum, { run, share }) => sum + (isFinished(run) ? 0 : share), 0);
+    const left = this.#runs.length - done;
+    const pace = (done - this.#doneBefore) / (performance.now() - this.#startedMs);
+    const text = `${finished}/${this.#runs.length} runs: ${going.map(({ run }) => basename(run.folder)).join(", ")}`;
+    const minutesLeft = pace > 0 ? left / pace / 60_000 : null;
+    this.clear();
+    this.#write(progressBar(done / this.#runs.length, text, minutesLeft).slice(0, (process.stderr.columns ?? 120) - 1));
+  }
+
+  clear(): void {
+    if (this.#foot !== "") process.stderr.write("\r\u001b[J");
+    this.#foot = "";
+  }
+
+  #write(foot: string): void {
+    process.stderr.write(foot);
+    this.#foot = foot;
+  }
+}

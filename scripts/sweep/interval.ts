@@ -1,0 +1,52 @@
+/** The 95 % interval of a mean over a few runs. */
+
+export interface Mean {
+  readonly n: number;
+  readonly mean: number;
+  /** Sample standard deviation (divisor n - 1); null of one value. */
+  readonly std: number | null;
+  /** Ends of the 95 % interval; null of one value. */
+  readonly low: number | null;
+  readonly high: number | null;
+}
+
+/**
+ * Mean of values that are independent and about normal, with Student's interval: mean ± t · std / √n.
+ *
+ * @throws {RangeError} without values
+ */
+export function meanOf(values: readonly number[]): Mean {
+  const n = values.length;
+  if (n === 0) throw new RangeError("no values have no mean");
+  const mean = values.reduce((sum, value) => sum + value, 0) / n;
+  if (n === 1) return { n, mean, std: null, low: null, high: null };
+  const std = Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (n - 1));
+  const half = (studentT(n - 1) * std) / Math.sqrt(n);
+  return { n, mean, std, low: mean - half, high: mean + half };
+}
+
+/** The t with P(-t < T < t) = .95 for Student's T. @param degrees  of freedom, 1 or more */
+export function studentT(degrees: number): number {
+  // P(-1e3 < T < 1e3) is above .999 for any degrees.
+  let [low, high] = [0, 1e3];
+  while (high - low > 1e-9) {
+    const middle = (low + high) / 2;
+    if (shareWithin(middle, degrees) < 0.95) low = middle;
+    else high = middle;
+  }
+  return high;
+}
+
+/** P(-t < T < t). Source: Abramowitz and Stegun, 26.7.3 and 26.7.4. */
+function shareWithin(t: number, degrees: number): number {
+  const angle = Math.atan(t / Math.sqrt(degrees));
+  const square = Math.cos(angle) ** 2;
+  const isOdd = degrees % 2 === 1;
+  let term = isOdd ? Math.cos(angle) : 1;
+  let sum = degrees === 1 ? 0 : term;
+  for (let k = isOdd ? 3 : 2; k < degrees; k += 2) {
+    term *= square * ((k - 1) / k);
+    sum += term;
+  }
+  return isOdd ? (2 / Math.PI) * (angle + Math.sin(angle) * sum) : Math.sin(angle) * sum;
+}

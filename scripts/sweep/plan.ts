@@ -1,0 +1,131 @@
+/**
+ * The runs of a sweep: presets × variants × seeds of a YAML file. Knows no processes.
+ *
+ * - A group is a preset with a variant's settings; its runs differ in their seeds only.
+ * - Every run's config is composed before the first run starts, as `bun run cluster` composes it from the same flags.
+ */
+import { readFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { z } from "zod";
+import { type RunConfig, withoutSecrets } from "../../actors/config/config.ts";
+import { ConfigError } from "../../actors/config/error.ts";
+import { merge, parseLayer, type Tree } from "../../actors/config/layers.ts";
+import { messageOf, schemaFaults } from "../../actors/errors.ts";
+import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../../actors/metrics/metrics.ts";
+import { didYouMean, nearest } from "../../envs/text/nearest.ts";
+import { withModel } from "../cli/chosen-model.ts";
+import { checkData } from "../cli/env-choice.ts";
+import { type Override, UsageError } from "../cli/options.ts";
+import { chooseConfig, DEFAULT_PRESET } from "../cli/presets.ts";
+
+const NAME_CHARACTERS_MAX = 48;
+const Name = z
+  .string()
+  .regex(/^[A-Za-z0-9][A-Za-z0-9._-]*$/, "takes letters, digits, dots, dashes and underscores")
+  .max(NAME_CHARACTERS_MAX);
+const Settings = z.record(z.string(), z.unknown());
+const distinct = (values: readonly unknown[]) => new Set(values).size === values.length;
+
+const SweepFile = z.strictObject({
+  presets: z.array(Name).min(1).refine(distinct, "names a preset twice").default([DEFAULT_PRESET]),
+  seeds: z.array(z.uint32()).min(1).refine(distinct, "names a seed twice"),
+  /** Settings of every run, as a preset has them. */
+  set: Settings.default({}),
+  /** By name, settings that go over `set`. Without variants every preset is one group. */
+  variants: z
+    .record(Name, Settings.nullable())
+    .refine((variants) => Object.keys(variants).length > 0, "has no variant; leave it out")
+    .default({ "": null }),
+  /** Metrics whose latest values the table has too. */
+  metrics: z.array(z.string()).refine(distinct, "names a metric twice").default([]),
+});
+
+export interface PlannedRun {
+  readonly group: string;
+  readonly seed: number;
+  readonly folder: string;
+  /** As the run's folder has it. */
+  readonly config: RunConfig;
+  /** Flags for `bun run cluster`, without its folder. */
+  readonly flags: readonly string[];
+}
+
+export interface Sweep {
+  readonly groups: readonly string[];
+  readonly seeds: readonly number[];
+  readonly metrics: readonly MetricName[];
+  /** The first seed of every group comes first, so that groups can be compared early. */
+  readonly runs: readonly PlannedRun[];
+}
+
+/** The file's name without its extension. */
+export const sweepName = (file: string): string => basename(file).replace(/\.ya?ml$/, "");
+
+/**
+ * @param out   folder of the sweep; each run gets a folder in it
+ * @param over  settings of every run, above those of the file
+ * @throws {UsageError} for the faults of the file, with its name. @throws {ConfigError} for a config that no run takes
+ */
+export async function planSweep(file: string, out: string, over: readonly Override[]): Promise<Sweep> {
+  const { presets, seeds, set, variants, metrics } = readSweepFile(file);
+  const groups = presets.flatMap((preset) =>
+    Object.entries(variants).map(([variant, own]) => {
+      const many = presets.length > 1 || variant === "";
+      const name = many ? [preset, variant].filter((part) => part !== "").join(".") : variant;
+      const tree = merge([
+        { source: file, values: set },
+        { source: file, values: own ?? {} },
+      ]);
+      return { name, preset, overrides: [...flat(tree, `${file}, ${name}`), ...over] };
+    }),
+  );
+  const planned = seeds.flatMap((seed) => groups.map((group) => ({ ...group, seed })));
+  const runs: PlannedRun[] = [];
+  for (const { name, preset, overrides, seed } of planned) {
+    const always = { seed: String(seed), "metrics.port": "0" };
+    const set = [
+      ...overrides,
+      ...Object.entries(always).map(([path, text]) => ({ path, text, source: `${file}, ${path}` })),
+    ];
+    const chosen = chooseConfig({ flags: { preset }, overrides: set });
+    checkData(chosen);
+    runs.push({
+      seed,
+      group: name,
+      folder: join(out, `${name}-s${seed}`),
+      config: withoutSecrets(await withModel(chosen)),
+      flags: ["--preset", preset, ...set.map(({ path, text }) => `--${path}=${text}`)],
+    });
+  }
+  return { seeds, metrics, runs, groups: groups.map(({ name }) => name) };
+}
+
+function readSweepFile(file: string) {
+  let values: Tree;
+  try {
+    ({ values } = parseLayer(readFileSync(file, "utf8"), file));
+  } catch (error) {
+    if (error instanceof ConfigError) throw new UsageError(error.message);
+    throw new UsageError(`cannot read the sweep ${file}: ${messageOf(error)}`);
+  }
+  const parsed = SweepFile.safeParse(values);
+  if (!parsed.success) throw new UsageError(`${file}: ${schemaFaults(parsed.error, "the sweep")}`);
+  const metrics = parsed.data.metrics.map((name) => {
+    if (!isMetricName(name) || metric(name).perActor) {
+      const why = isMetricName(name) ? "has a value for each actor" : "is no metric";
+      throw new UsageError(`${file}: metrics: ${name} ${why}${didYouMean(nearest(name, METRIC_NAMES))}`);
+    }
+    return name;
+  });
+  return { ...parsed.data, metrics };
+}
+
+/** Every leaf of a tree of settings, as a flag would set it. A list is one leaf; so is a key that the config takes whole. */
+function flat(tree: Tree, source: string, above = ""): Override[] {
+  return Object.entries(tree).flatMap(([key, value]) => {
+    const path = above === "" ? key : `${above}.${key}`;
+    const isSection = typeof value === "object" && value !== null && !Array.isArray(value);
+    if (isSection && Object.keys(value).length > 0) return flat(value as Tree, source, path);
+    return [{ path, text: typeof value === "string" ? value : JSON.stringify(value), source: `${source}: ${path}` }];
+  });
+}

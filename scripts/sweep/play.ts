@@ -1,0 +1,123 @@
+/**
+ * Plays the runs of a sweep, each as `bun run cluster` in a process of its own, some at once.
+ *
+ * - A run that ends badly does not stop the others.
+ * - A run that has begun goes on with `--resume`: from its newest checkpoint, or from its start if it has none.
+ */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { isDeepStrictEqual } from "node:util";
+import { readRunConfig } from "../../actors/policy/saved-policy.ts";
+import { RecordedRun } from "../../actors/record/recorded-run.ts";
+import { UsageError } from "../cli/options.ts";
+import { RunStatus } from "../cli/run-status.ts";
+import type { StopSignal } from "../cli/stop-signals.ts";
+import type { PlannedRun } from "./plan.ts";
+import { isFinished } from "./table.ts";
+
+const ENTRY = join(import.meta.dir, "../run.ts");
+
+/** @throws {UsageError} if a folder holds a run with other settings: its figures would be those of another experiment. */
+export function checkFolder({ folder, config }: PlannedRun): void {
+  if (!existsSync(folder)) return;
+  const kept = readRunConfig(folder) as unknown as Record<string, unknown>;
+  const other = Object.entries(config).find(([section, values]) => !isDeepStrictEqual(kept[section], values));
+  if (other === undefined) return;
+  throw new UsageError(
+    `${folder} holds a run with other settings of ${other[0]}; choose another --out, or remove that folder`,
+  );
+}
+
+export interface Player {
+  /** @param line  of a run's standard error */
+  readonly said: (run: PlannedRun, line: string) => void;
+  /** @param failure  null if the run has its report */
+  readonly ended: (run: PlannedRun, failure: string | null) => void;
+}
+
+export class Playing {
+  readonly #player: Player;
+  readonly #children = new Map<PlannedRun, Bun.Subprocess>();
+  #waiting: readonly PlannedRun[] = [];
+  stopped = false;
+
+  constructor(player: Player) {
+    this.#player = player;
+  }
+
+  /** Resolves when every run has ended, or after `stop`. */
+  async play(runs: readonly PlannedRun[], atOnce: number): Promise<void> {
+    this.#waiting = runs;
+    const player = async () => {
+      for (let run = this.#next(); run !== null; run = this.#next()) await this.#playOne(run);
+    };
+    await Promise.all(Array.from({ length: Math.min(atOnce, runs.length) }, player));
+  }
+
+  /** The runs that are going save their progress and end; no other begins. */
+  stop(signal: StopSignal): void {
+    this.stopped = true;
+    for (const child of this.#children.values()) child.kill(signal);
+  }
+
+  /** The runs that are going, with the share that is done of each. */
+  get going(): { run: PlannedRun; share: number }[] {
+    return [...this.#children.keys()].map((run) => ({ run, share: shareDone(run) }));
+  }
+
+  #next(): PlannedRun | null {
+    const [next, ...others] = this.#waiting;
+    if (next === undefined || this.stopped) return null;
+    this.#waiting = others;
+    return next;
+  }
+
+  async #playOne(run: PlannedRun): Promise<void> {
+    const { folder, flags } = run;
+    const args = existsSync(folder) ? ["--resume", folder, "--port", "0"] : ["--run-dir", folder, ...flags];
+    const child = Bun.spawn([process.execPath, ENTRY, "cluster", ...args, "--quiet"], {
+      stdio: ["ignore", "ignore", "pipe"],
+    });
+    this.#children.set(run, child);
+    let last = "";
+    for await (const line of linesOf(child.stderr)) {
+      last = line;
+      this.#player.said(run, line);
+    }
+    const code = await child.exited;
+    this.#children.delete(run);
+    if (isFinished(run)) this.#player.ended(run, null);
+    else if (!this.stopped) this.#player.ended(run, `exit code ${code}: ${last === "" ? "it said nothing" : last}`);
+  }
+}
+
+/** Of a run's updates, or of its minutes; 0 before its first update. */
+export function shareDone({ folder, config }: PlannedRun): number {
+  if (!existsSync(join(folder, "run.sqlite"))) return 0;
+  let record: RecordedRun;
+  try {
+    record = new RecordedRun(folder);
+  } catch {
+    // The store is being made.
+    return 0;
+  }
+  try {
+    const latest = Object.fromEntries(record.latest().map(({ name, value }) => [name, value]));
+    const status = new RunStatus(config.learner);
+    status.add({ step: latest["total/updates"] ?? 0, ...latest });
+    return status.share;
+  } finally {
+    record.close();
+  }
+}
+
+async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+  let rest = "";
+  const decoder = new TextDecoder();
+  for await (const chunk of stream) {
+    const lines = `${rest}${decoder.decode(chunk, { stream: true })}`.split("\n");
+    rest = lines.pop()!;
+    yield* lines;
+  }
+  if (rest !== "") yield rest;
+}

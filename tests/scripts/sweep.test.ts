@@ -1,0 +1,246 @@
+/** `bun run sweep`: what a file plans, what it refuses, the table of its runs, and runs that are killed and go on. */
+import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { asyncBufferFromFile, parquetReadObjects } from "hyparquet";
+import { Store } from "../../actors/metrics-sink/store.ts";
+import { lockRun } from "../../actors/supervisor/run-lock.ts";
+import { newRun } from "../../scripts/cli/run-folder.ts";
+import { meanOf, studentT } from "../../scripts/sweep/interval.ts";
+import { planSweep } from "../../scripts/sweep/plan.ts";
+import { LONG } from "../e2e/run-process.ts";
+import { CommandProcess, command, commandHere } from "./command.ts";
+import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
+
+setDefaultTimeout(LONG);
+afterAll(removeTemporaryFolders);
+
+const folder = temporaryFolder();
+let files = 0;
+function sweepFile(content: object): string {
+  const file = join(folder, `sweep-${++files}.yaml`);
+  writeFileSync(file, JSON.stringify(content));
+  return file;
+}
+
+describe("the interval of a mean", () => {
+  // Source: the table of Student's distribution, two-sided 95 %.
+  test.each([
+    [1, 12.706],
+    [2, 4.303],
+    [4, 2.776],
+    [9, 2.262],
+    [30, 2.042],
+    [120, 1.98],
+  ])("has t of %p degrees of freedom = %p", (degrees, t) => {
+    expect(studentT(degrees)).toBeCloseTo(t, 3);
+  });
+
+  test("is mean ± t · std / √n", () => {
+    // std of 1, 2, 3, 4, 5 is √2.5; 2.776445 · √2.5 / √5 = 1.963243.
+    const { n, mean, std, low, high } = meanOf([1, 2, 3, 4, 5]);
+    expect([n, mean]).toEqual([5, 3]);
+    expect(std).toBeCloseTo(1.5811388, 6);
+    expect([low, high]).toEqual([expect.closeTo(1.036757, 5), expect.closeTo(4.963243, 5)]);
+    expect(meanOf([7])).toEqual({ n: 1, mean: 7, std: null, low: null, high: null });
+  });
+});
+
+test("a file is presets × variants × seeds, each as `bun run cluster` with flags", async () => {
+  const file = sweepFile({
+    presets: ["bandit", "quickstart"],
+    seeds: [3, 1],
+    set: { learner: { updates: 7, filter: { strategy: "top_ratio" } }, validate: { firstSeed: 5000 } },
+    variants: { half: { learner: { filter: { value: 0.5 } } }, all: { learner: { filter: { value: 1 } } } },
+  });
+  const over = [{ path: "learner.updates", text: "9", source: "--learner.updates=9" }];
+  const { runs, groups } = await planSweep(file, "out", over);
+  expect(groups).toEqual(["bandit.half", "bandit.all", "quickstart.half", "quickstart.all"]);
+  expect(runs.map((run) => run.folder)).toEqual(
+    [3, 1].flatMap((seed) => groups.map((group) => join("out", `${group}-s${seed}`))),
+  );
+  const half = runs[0]!;
+  expect(half.config).toMatchObject({ seed: 3, env: { tag: "Bandit" }, validate: { firstSeed: 5000 } });
+  expect(half.config.learner).toMatchObject({ updates: 9, filter: { strategy: "top_ratio", value: 0.5 } });
+  expect(half.flags).toEqual([
+    "--preset",
+    "bandit",
+    "--learner.updates=7",
+    "--learner.filter.strategy=top_ratio",
+    "--learner.filter.value=0.5",
+    "--validate.firstSeed=5000",
+    "--learner.updates=9",
+    "--seed=3",
+    "--metrics.port=0",
+  ]);
+});
+
+describe("what it refuses, in one line", () => {
+  test.each<[string, object, RegExp]>([
+    ["an unknown key", { seeds: [1], sets: {} }, /sweep-\d+\.yaml: the sweep: Unrecognized key: "sets"/],
+    ["no seeds", { presets: ["bandit"] }, /sweep-\d+\.yaml: seeds: /],
+    ["a seed twice", { seeds: [1, 1] }, /seeds: names a seed twice/],
+    ["an unknown preset", { seeds: [1], presets: ["bandits"] }, /no preset "bandits"; did you mean bandit\?/],
+    [
+      "an unknown metric",
+      { seeds: [1], metrics: ["train/entropi"] },
+      /train\/entropi is no metric; did you mean train\/e/,
+    ],
+    ["a metric of actors", { seeds: [1], metrics: ["process/rss_bytes"] }, /has a value for each actor/],
+    ["a name for a folder", { seeds: [1], variants: { "../x": {} } }, /variants\.\.\.\/x: /],
+    [
+      "an unknown setting",
+      { seeds: [1], variants: { a: { learner: { gama: 1 } } } },
+      /sweep-\d+\.yaml, a: learner\.gama: unknown key learner\.gama; did you mean learner\.gamma\?/,
+    ],
+    ["a rule of the config", { seeds: [1], set: { learner: { learningRate: -1 } } }, /learner\.learningRate/],
+  ])("%s", async (_, content, message) => {
+    const { code, out, err } = await commandHere(["sweep", sweepFile(content), "--out", join(folder, "never")]);
+    expect({ code, out, lines: err.trimEnd().split("\n").length }).toEqual({ code: 2, out: "", lines: 1 });
+    expect(err).toMatch(message);
+    expect(existsSync(join(folder, "never"))).toBe(false);
+  });
+
+  test("a folder that holds a run with other settings", async () => {
+    const out = join(folder, "other");
+    const before = await planSweep(sweepFile({ presets: ["bandit"], seeds: [1] }), out, []);
+    record(before.runs[0]!, 0.5, {});
+    const { code, err } = await commandHere([
+      "sweep",
+      sweepFile({ presets: ["bandit"], seeds: [1], set: { learner: { updates: 2 } } }),
+      "--out",
+      out,
+    ]);
+    expect(code).toBe(2);
+    expect(err).toMatch(
+      /^error: .*bandit-s1 holds a run with other settings of learner; choose another --out, or .*\n$/,
+    );
+  });
+});
+
+/** A finished run as `bun run cluster` leaves it, with this success at its end. */
+function record(
+  run: { folder: string; config: object },
+  after: number,
+  metrics: Readonly<Record<string, number>>,
+): void {
+  mkdirSync(run.folder, { recursive: true });
+  writeFileSync(join(run.folder, "config.json"), JSON.stringify(run.config));
+  const success = { random: 0.2, taught: null, before: 0.3, after, best: 1, expert: null };
+  const report = { success, successAtOne: { taught: null, after: after - 0.1 }, updates: 4 };
+  writeFileSync(join(run.folder, "report.json"), JSON.stringify(report));
+  let now = 0;
+  const store = new Store({ path: join(run.folder, "run.sqlite"), durability: "normal", wallClock: () => now });
+  store.startSession({ name: "run", env: "Bandit", updates: 4, seed: 1 });
+  now = 90_000;
+  const points = Object.entries({ "validate/success": after, ...metrics }).map(([name, value]) => {
+    return { name, actor: "learner", step: 4, value };
+  });
+  points.unshift({ name: "validate/success", actor: "learner", step: 2, value: 0.75 });
+  store.write({ points, events: [], episodes: [] });
+  store.close();
+}
+
+test("the table has the mean, the interval and n of every group and figure, as text, CSV and Parquet", async () => {
+  const out = join(folder, "table");
+  const file = sweepFile({
+    presets: ["bandit"],
+    seeds: [1, 2, 3],
+    variants: { slow: {}, fast: { learner: { learningRate: 0.01 } } },
+    metrics: ["train/entropy"],
+  });
+  const { runs } = await planSweep(file, out, []);
+  const slow = runs.filter(({ group }) => group === "slow");
+  slow.forEach((run, i) => {
+    record(run, [0.5, 0.6, 0.7][i]!, { "train/entropy": i + 1, "validate/format_errors": 0.25 });
+  });
+  record(runs.find(({ group }) => group === "fast")!, 0.8, {});
+  const { code, out: text } = await commandHere(["sweep", file, "--out", out, "--table", "--json"]);
+  expect(code).toBe(0);
+  const cells = text.split("\n").map((line) => line.trim().split(/ {2,}/));
+  const column = (head: string) => cells[0]!.indexOf(head) + 1;
+  const cell = (row: number, head: string) => cells[row]![column(head)];
+  // std .1: 4.302653 · .1 / √3 = .248414.
+  expect(["n", "after", "after T 1", "highest"].map((head) => cell(1, head))).toEqual([
+    "3/3",
+    "60.0 ± 24.8 %",
+    "50.0 ± 24.8 %",
+    "75.0 %",
+  ]);
+  expect(["well-formed", "minutes", "train/entropy"].map((head) => cell(1, head))).toEqual([
+    "75.0 %",
+    "1.5",
+    "2 ± 2.48",
+  ]);
+  expect(["n", "after", "highest", "train/entropy"].map((head) => cell(2, head))).toEqual([
+    "1/3",
+    "80.0 %",
+    "80.0 %",
+    "–",
+  ]);
+  const { groups, failed } = JSON.parse(text.trimEnd().split("\n").at(-1)!);
+  expect(failed).toEqual([]);
+  const rows = await parquetReadObjects({ file: await asyncBufferFromFile(join(out, "table.parquet")) });
+  expect(rows).toEqual(groups.map(({ group, figure, n, mean, low, high, std }: Record<string, unknown>) => ({ group, figure, n, mean, low, high, std }))); // biome-ignore format: a row
+  expect(rows).toContainEqual({ group: "fast", figure: "after", n: 1, mean: 0.8, low: null, high: null, std: null });
+  const csv = readFileSync(join(out, "table.csv"), "utf8");
+  expect(csv).toContain("\r\nfast,after,1,0.8,,,\r\n");
+  expect(readFileSync(join(out, "runs.csv"), "utf8").split("\r\n").length).toBe(1 + 4 + 1);
+});
+
+const TINY = {
+  presets: ["bandit"],
+  set: {
+    rollout: { groups: 2, groupSize: 2 },
+    model: { width: 16, layers: 1, heads: 2, kvHeads: 1, hidden: 32 },
+    warmStart: {
+      boards: 20,
+      cacheDir: join(folder, "warm-start"),
+      stages: [{ name: "learn", babble: 0.5, noise: 0, steps: 4, batch: 4, learningRate: 1e-2, warmUpSteps: 0 }],
+    },
+    sampler: { count: 1 },
+    validate: { episodes: 4 },
+    checkpoint: { everyUpdates: 5 },
+  },
+};
+
+test("after a kill the same command goes on: a finished run stays, a begun one is resumed", async () => {
+  const out = join(folder, "killed");
+  const file = sweepFile({ ...TINY, seeds: [1, 2], variants: { a: { learner: { updates: 20 } } } });
+  const args = ["sweep", file, "--out", out];
+  const [first, second] = ["a-s1", "a-s2"].map((name) => join(out, name)) as [string, string];
+  const killed = new CommandProcess(args, { shell: "pipes" });
+  // Another process makes these files.
+  while (!existsSync(join(second, "checkpoints/u000005"))) await Bun.sleep(10);
+  killed.killGroup("SIGKILL");
+  await killed.ended;
+  expect(existsSync(join(second, "report.json"))).toBe(false);
+  const finishedMs = statSync(join(first, "report.json")).mtimeMs;
+  const { code, out: text, err } = await command(args);
+  expect([code, err]).toEqual([
+    0,
+    expect.stringMatching(/^1 of 2 runs had finished before\n(a-s2.*\n)*a-s2 has finished\n$/),
+  ]);
+  expect(text).toMatch(/^a +2\/2 /m);
+  expect(statSync(join(first, "report.json")).mtimeMs).toBe(finishedMs);
+  // Two learners, and one warm start: the second learner began at the checkpoint.
+  const log = readFileSync(join(second, "log.jsonl"), "utf8");
+  const count = (line: RegExp) => log.match(line)?.length;
+  expect([count(/"kind":"started","child":"learner"/g), count(/"kind":"taught"/g)]).toEqual([2, 1]);
+});
+
+test("a run that fails is named with its reason, and the next one is tried", async () => {
+  const out = join(folder, "failing");
+  const file = sweepFile({ ...TINY, seeds: [1, 2] });
+  const { runs } = await planSweep(file, out, []);
+  const locks = runs.map((run) => lockRun(newRun(run.config, run.folder).folder));
+  const { code, out: text, err } = await command(["sweep", file, "--out", out]);
+  for (const lock of locks) lock.release();
+  expect(code).toBe(1);
+  for (const seed of [1, 2]) {
+    expect(err).toMatch(
+      new RegExp(`bandit-s${seed} failed: exit code 1: error: the run in .* is being run by process`),
+    );
+  }
+  expect(text).toMatch(/^bandit +0\/2$/m);
+});
