@@ -9,6 +9,7 @@ export const ESTIMATORS = [
   "dr-grpo",
   "rloo",
   "max-rl",
+  "tpo",
   "reinforce++",
   "reinforce++-baseline",
   "gae",
@@ -16,7 +17,7 @@ export const ESTIMATORS = [
   "gigpo",
   "hybrid",
 ] as const;
-export const LOSSES = ["ppo", "gspo", "cispo"] as const;
+export const LOSSES = ["ppo", "gspo", "cispo", "reinforce"] as const;
 
 interface Composition extends Tree {
   readonly estimator: (typeof ESTIMATORS)[number];
@@ -31,6 +32,13 @@ export const ALGORITHMS = {
   "max-rl": {
     estimator: "max-rl",
     loss: "ppo",
+    aggregation: "seq-mean-token-sum-norm",
+    filter: { strategy: "all" },
+  },
+  // Groups without a spread stay: after the first step they hold the policy near the one that played them.
+  tpo: {
+    estimator: "tpo",
+    loss: "reinforce",
     aggregation: "seq-mean-token-sum-norm",
     filter: { strategy: "all" },
   },

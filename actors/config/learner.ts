@@ -150,7 +150,9 @@ export const LearnerConfig = z.strictObject({
   loss: z
     .enum(LOSSES)
     .default("ppo")
-    .describe("ppo: clipped ratio per token; gspo: per episode; cispo: REINFORCE with a clipped weight"),
+    .describe(
+      "ppo: clipped ratio per token; gspo: per episode; cispo: REINFORCE with a clipped weight; reinforce: no ratio",
+    ),
   mode: z
     .enum(["sync", "async"])
     .default("sync")

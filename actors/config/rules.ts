@@ -136,6 +136,7 @@ const COMPARES_GROUPS: Readonly<Record<RunConfig["learner"]["estimator"], boolea
   "dr-grpo": true,
   rloo: true,
   "max-rl": true,
+  tpo: true,
   "reinforce++-baseline": true,
   gigpo: true,
   hybrid: true,

@@ -31,6 +31,7 @@ const ESTIMATOR_KEYS: Readonly<Record<Estimator, readonly string[]>> = {
   "dr-grpo": [],
   rloo: [],
   "max-rl": [],
+  tpo: [],
   "reinforce++-baseline": [],
 };
 const allEstimatorKeys = [...new Set(Object.values(ESTIMATOR_KEYS).flat())];
@@ -52,6 +53,12 @@ const table: readonly Unread[] = [
     when: "except by the loss ppo",
     holds: ({ learner }) => learner.loss !== "ppo",
     keys: ["learner.dualClip"],
+  },
+  {
+    choice: "learner.loss",
+    when: "by the loss reinforce, which has no ratio",
+    holds: ({ learner }) => learner.loss === "reinforce",
+    keys: ["learner.clipLow", "learner.clipHigh"],
   },
   {
     choice: "learner.gradientAnalysis.everyUpdates",

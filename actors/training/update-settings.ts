@@ -80,6 +80,7 @@ function estimatorOf({ estimator, gamma, lambda, gammaTurn, rewardAt, gigpo }: L
     case "dr-grpo":
     case "rloo":
     case "max-rl":
+    case "tpo":
     case "reinforce++-baseline":
       return { kind: estimator };
     default:
@@ -88,6 +89,7 @@ function estimatorOf({ estimator, gamma, lambda, gammaTurn, rewardAt, gigpo }: L
 }
 
 function ruleOf({ loss, clipLow, clipHigh, dualClip }: LearnerConfig): PolicyRule {
+  if (loss === "reinforce") return { kind: loss };
   return loss === "ppo" ? { kind: loss, clipLow, clipHigh, dualClip } : { kind: loss, clipLow, clipHigh };
 }
 

@@ -15,7 +15,9 @@ export type PolicyRule =
   /** The ratio of the whole sequence, to the power of 1 / its length, clipped likewise. */
   | { readonly kind: "gspo"; readonly clipLow: number; readonly clipHigh: number }
   /** REINFORCE weighted by the clipped ratio, which has no gradient: clipped tokens still get one. */
-  | { readonly kind: "cispo"; readonly clipLow: number; readonly clipHigh: number };
+  | { readonly kind: "cispo"; readonly clipLow: number; readonly clipHigh: number }
+  /** The log-probability itself, without a ratio. */
+  | { readonly kind: "reinforce" };
 
 /** All (B, T). Only `logProbs` is differentiated. */
 export interface PolicyTensors {
@@ -47,14 +49,22 @@ export interface PolicyLoss {
  * ppo:   `max(-A rho, -A clip(rho, 1 - clipLow, 1 + clipHigh))`, and where A < 0 at most `-A dualClip`.
  * gspo:  the same without dual clip, `rho = exp(mean over the sequence of log rho_t)`.
  * cispo: `-A stop(clip(rho, 1 - clipLow, 1 + clipHigh)) logProb`.
+ * reinforce: `-A logProb`.
  *
  * Written with A+ = max(A, 0) and A- = min(A, 0): `-A+ min(rho, 1 + clipHigh) - A- clip(rho, 1 - clipLow, dualClip)`.
  *
  * Source: PPO https://arxiv.org/abs/1707.06347; dual clip https://arxiv.org/abs/1912.09729; clip-higher
- * https://arxiv.org/abs/2503.14476; GSPO https://arxiv.org/abs/2507.18071; CISPO https://arxiv.org/abs/2506.13585.
+ * https://arxiv.org/abs/2503.14476; GSPO https://arxiv.org/abs/2507.18071; CISPO https://arxiv.org/abs/2506.13585; REINFORCE
+ * https://doi.org/10.1007/BF00992696.
  */
 export function policyLoss(tensors: PolicyTensors, rule: PolicyRule): PolicyLoss {
   const { logProbs, oldLogProbs, advantages, weights, shares } = tensors;
+  const ratioKl = tf.neg(total(tf.sub(logProbs, oldLogProbs), shares)) as tf.Scalar;
+  if (rule.kind === "reinforce") {
+    const none = total(tf.zerosLike(shares), shares);
+    const loss = tf.neg(total(tf.mul(advantages, logProbs), weights)) as tf.Scalar;
+    return { loss, clipHighShare: none, clipLowShare: none, dualClipShare: none, ratioKl };
+  }
   const logRatio = tf.clipByValue(tf.sub(logProbs, oldLogProbs), -EXPONENT_MAX, EXPONENT_MAX);
   const ratio = tf.exp(rule.kind === "gspo" ? sequenceMean(logRatio, tensors) : logRatio);
   const positiveAdvantage = tf.maximum(advantages, 0);
@@ -79,7 +89,7 @@ export function policyLoss(tensors: PolicyTensors, rule: PolicyRule): PolicyLoss
     dualClipShare: Number.isFinite(ceiling)
       ? share(negative, tf.greater(ratio, ceiling))
       : total(tf.zerosLike(shares), shares),
-    ratioKl: tf.neg(total(tf.sub(logProbs, oldLogProbs), shares)),
+    ratioKl,
   };
 }
 

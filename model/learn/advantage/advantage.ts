@@ -10,6 +10,7 @@ import { drGrpo, grpo, maxRl, rloo } from "./group.ts";
 import { hybrid } from "./hybrid.ts";
 import { discountedReturns } from "./reinforce.ts";
 import { checkLength, overTokens, overTurns, type Rows, rowCount, type Turns, tokenRewards, whiten } from "./rows.ts";
+import { groupPolicy, tpoTarget } from "./tpo.ts";
 
 export interface AdvantageInputs extends Rows {
   /** (B) turn ends and turn rewards, penalized and normalized. */
@@ -24,6 +25,8 @@ export interface AdvantageInputs extends Rows {
   readonly anchors?: readonly (readonly string[])[];
   /** (B) whether each episode succeeded; for max-rl. */
   readonly successes?: readonly boolean[];
+  /** (B) log-probability of each episode by the policy that played it; for tpo. */
+  readonly logProbs?: readonly number[];
 }
 
 interface TokenCredit {
@@ -36,7 +39,7 @@ interface TokenCredit {
 export type Estimator =
   | ({ readonly kind: "gae" } & TokenCredit)
   | { readonly kind: "bi-level-gae"; readonly gamma: number; readonly lambda: number; readonly gammaTurn: number }
-  | { readonly kind: "grpo" | "dr-grpo" | "rloo" | "max-rl" | "reinforce++-baseline" }
+  | { readonly kind: "grpo" | "dr-grpo" | "rloo" | "max-rl" | "tpo" | "reinforce++-baseline" }
   | { readonly kind: "reinforce++"; readonly gamma: number; readonly rewardAt: "turns" | "end" }
   | ({ readonly kind: "gigpo" } & Gigpo)
   | ({ readonly kind: "hybrid" } & TokenCredit);
@@ -46,6 +49,8 @@ export interface Advantages {
   readonly advantages: Float32Array;
   /** (B, T) targets of the critic; null for estimators without one. */
   readonly returns: Float32Array | null;
+  /** (B) probabilities within the groups that the policy is trained towards; for tpo. */
+  readonly target?: ArrayLike<number>;
   /** Further metrics, by name. */
   readonly measured: Readonly<Record<string, number>>;
 }
@@ -59,13 +64,14 @@ export const NEEDS_CRITIC: Readonly<Record<Estimator["kind"], boolean>> = {
   "dr-grpo": false,
   rloo: false,
   "max-rl": false,
+  tpo: false,
   "reinforce++": false,
   "reinforce++-baseline": false,
   gigpo: false,
 };
 
 /**
- * @throws {RangeError} if the estimator needs values, anchors or successes that are missing, or a length does not fit.
+ * @throws {RangeError} if the estimator needs values, anchors, successes or log-probabilities that are missing, or a length does not fit.
  */
 export function estimateAdvantages(batch: AdvantageInputs, estimator: Estimator): Advantages {
   checkLength("groups", batch.groups, rowCount(batch));
@@ -86,6 +92,22 @@ export function estimateAdvantages(batch: AdvantageInputs, estimator: Estimator)
       if (batch.successes === undefined)
         throw new RangeError("max-rl divides by a group's share of successes: pass successes");
       return plain(overTokens(batch, maxRl(episodeRewards(batch), batch.groups, batch.successes)));
+    }
+    case "tpo": {
+      const { logProbs, groups } = batch;
+      if (logProbs === undefined)
+        throw new RangeError("tpo tilts the policy's probabilities of whole episodes: pass logProbs");
+      const target = tpoTarget(episodeRewards(batch), logProbs, groups);
+      const before = groupPolicy(logProbs, groups);
+      return {
+        ...plain(
+          overTokens(
+            batch,
+            target.map((q, row) => q - before[row]!),
+          ),
+        ),
+        target,
+      };
     }
     case "reinforce++-baseline":
       return plain(whiten(overTokens(batch, drGrpo(episodeRewards(batch), batch.groups)), batch.written));

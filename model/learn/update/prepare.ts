@@ -19,12 +19,15 @@ import type { TokenInputs } from "../objective.ts";
 import { normalizeTurns } from "../reward.ts";
 import { type EpisodeRows, episodeRows, joinByEpisode, type Samples, samplesOf } from "../sequences.ts";
 import type { ScoredEpisode } from "./score.ts";
+import { episodeLogProb, type TargetPolicy } from "./towards-target.ts";
 import type { TrainingEpisode, UpdateNetworks, UpdateSettings } from "./types.ts";
 
 export interface PreparedUpdate {
   readonly samples: readonly Samples[];
   readonly advantages: readonly Float32Array[];
   readonly inputs: TokenInputs;
+  /** For tpo: advantages follow the policy from step to step. */
+  readonly target: TargetPolicy | null;
   readonly metrics: Readonly<Record<string, number>>;
 }
 
@@ -81,7 +84,15 @@ export async function prepare(
     const explained = explainedVariance(rows.lay(values), estimate.returns, rows.written);
     if (explained !== null) metrics["explainedVariance"] = explained;
   }
-  return { samples, advantages, inputs, metrics };
+  const target =
+    estimate.target === undefined
+      ? null
+      : {
+          groups: episodes.map(({ group }) => group),
+          probabilities: estimate.target,
+          factors: rows.split(factors.weights),
+        };
+  return { samples, advantages, inputs, target, metrics };
 }
 
 const writtenPositions = ({ written }: Trajectory) => Int32Array.from(written.keys().filter((i) => written[i] === 1));
@@ -90,7 +101,7 @@ function advantagesOf(
   { episodes, rows, positions, sampled }: KeptEpisodes,
   values: readonly Float32Array[] | null,
   referenceLogProbs: readonly Float32Array[] | null,
-  { estimator, klInReward: penalty }: UpdateSettings,
+  { estimator, aggregation, klInReward: penalty }: UpdateSettings,
 ): Advantages {
   const turns = episodes.map(({ trajectory, earned, score, scale }, i) => {
     const column = new Map(Array.from(positions[i]!, (position, at) => [position, at]));
@@ -105,6 +116,7 @@ function advantagesOf(
     kl === null ? null : klInReward(new Float32Array(kl.length), kl, rows.written, penalty!.coefficient);
   const anchors = estimator.kind === "gigpo" ? episodes.map(anchorsOf) : null;
   const successes = estimator.kind === "max-rl" ? episodes.map(successOf) : null;
+  const logProbs = estimator.kind === "tpo" ? sampled.map((tokens) => episodeLogProb(tokens, aggregation)) : null;
   const estimate = estimateAdvantages(
     {
       width: rows.width,
@@ -115,6 +127,7 @@ function advantagesOf(
       ...(tokenExtras === null ? {} : { tokenExtras }),
       ...(anchors === null ? {} : { anchors }),
       ...(successes === null ? {} : { successes }),
+      ...(logProbs === null ? {} : { logProbs }),
     },
     estimator,
   );

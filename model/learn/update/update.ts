@@ -20,6 +20,7 @@ import { minibatchOf, sampleInputs } from "./minibatch.ts";
 import { withObservations } from "./observations.ts";
 import { type PreparedUpdate, prepare } from "./prepare.ts";
 import { scoreEpisodes } from "./score.ts";
+import { advantagesTowards } from "./towards-target.ts";
 import type { CriticSettings, TrainingEpisode, UpdateNetworks, UpdateResult, UpdateSettings } from "./types.ts";
 
 /**
@@ -120,7 +121,17 @@ async function train({ policy, critic }: UpdateNetworks, prepared: PreparedUpdat
   for (let epoch = 0; epoch < settings.epochs; epoch++) {
     for (let start = 0; start < count; start += size) {
       const indices = Array.from({ length: Math.min(size, count - start) }, (_, i) => start + i);
-      const part = minibatchOf(prepared, indices);
+      const chosen = minibatchOf(prepared, indices);
+      const part =
+        prepared.target === null
+          ? chosen
+          : {
+              ...chosen,
+              inputs: {
+                ...chosen.inputs,
+                advantages: await advantagesTowards(prepared.target, policy, prepared.samples, indices, settings),
+              },
+            };
       const own = { sequences: part.samples.flat(), inputs: sampleInputs(part, settings), observed: 0 };
       const { sequences, inputs, observed } =
         observationLoss > 0 ? withObservations(own.sequences, own.inputs, observationLoss) : own;

@@ -27,6 +27,15 @@ describe("an algorithm's name", () => {
         filter: { strategy: "all" },
       },
     ],
+    [
+      "tpo",
+      {
+        estimator: "tpo",
+        loss: "reinforce",
+        aggregation: "seq-mean-token-sum-norm",
+        filter: { strategy: "all" },
+      },
+    ],
     ["reinforce++", { estimator: "reinforce++", loss: "ppo" }],
     ["reinforce++-baseline", { estimator: "reinforce++-baseline", loss: "ppo" }],
     ["ppo", { estimator: "gae", loss: "ppo" }],
@@ -54,7 +63,7 @@ describe("an algorithm's name", () => {
   });
 
   test("is all of them", () => {
-    expect(ALGORITHM_NAMES.length).toBe(13);
+    expect(ALGORITHM_NAMES.length).toBe(14);
   });
 
   test("lies over what was set before it was chosen, and under what is set beside it", () => {

@@ -34,6 +34,7 @@ function tokenLoss(
   sequence: number,
   frozen: number,
 ): number {
+  if (rule.kind === "reinforce") return -a * logProb;
   const clip = (ratio: number) => Math.min(Math.max(ratio, 1 - rule.clipLow), 1 + rule.clipHigh);
   if (rule.kind === "cispo") return -clip(Math.exp(frozen - old)) * a * logProb;
   const ratio = Math.exp(rule.kind === "gspo" ? sequence : logProb - old);

@@ -22,6 +22,7 @@ const RULES: PolicyRule[] = [
   { kind: "ppo", clipLow: 0.2, clipHigh: 0.2, dualClip: null },
   { kind: "gspo", clipLow: 0.1, clipHigh: 0.15 },
   { kind: "cispo", clipLow: 0.2, clipHigh: 0.28 },
+  { kind: "reinforce" },
 ];
 const AGGREGATIONS: Aggregation[] = [
   "token-mean",

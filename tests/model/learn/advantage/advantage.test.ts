@@ -17,6 +17,7 @@ const estimators: Estimator[] = [
   { kind: "dr-grpo" },
   { kind: "rloo" },
   { kind: "max-rl" },
+  { kind: "tpo" },
   { kind: "reinforce++-baseline" },
   { kind: "reinforce++", gamma: 1, rewardAt: "turns" },
   { kind: "gigpo", gammaTurn: 0.95, turnWeight: 1, normalize: "mean_std" },
@@ -77,7 +78,8 @@ describe("estimateAdvantages", () => {
           const anchors = turns.map(({ ends }) => ends.map(() => "here"));
           const groups = turns.map((_, row) => row % 2);
           const successes = turns.map((_, row) => row % 3 === 0);
-          const given = { ...rows, turns, anchors, successes, groups };
+          const logProbs = turns.map((_, row) => -row);
+          const given = { ...rows, turns, anchors, successes, logProbs, groups };
           const { advantages, returns } = estimateAdvantages(given, estimator);
           expect(advantages.every(Number.isFinite)).toBe(true);
           expect(returns === null).toBe(!NEEDS_CRITIC[estimator.kind]);
@@ -134,6 +136,7 @@ describe("estimateAdvantages", () => {
             anchors: rows.turns.map(({ ends }) => ends.map(() => "here")),
             groups: rows.turns.map((_, i) => i % 2),
             successes: rows.turns.map((_, i) => i % 3 === 0),
+            logProbs: rows.turns.map((_, i) => -i),
           };
           const { advantages } = estimateAdvantages({ ...rows, ...more, tokenExtras }, estimator);
           const expected = estimateAdvantages({ ...rows, ...more, turns: charged }, estimator).advantages;
@@ -154,6 +157,9 @@ describe("estimateAdvantages", () => {
     );
     expect(() => estimateAdvantages(bare, { kind: "max-rl" })).toThrow(
       "max-rl divides by a group's share of successes: pass successes",
+    );
+    expect(() => estimateAdvantages(bare, { kind: "tpo" })).toThrow(
+      "tpo tilts the policy's probabilities of whole episodes: pass logProbs",
     );
   });
 });

@@ -52,7 +52,7 @@ export function referenceUpdate(
   settings: UpdateSettings,
 ): Reference {
   const { filter, policy, optimizer, temperature, estimator, importance, scaling, overlong, klInReward } = settings;
-  if (filter.strategy !== "top_ratio" || !(estimator.kind in COMPARED))
+  if (filter.strategy !== "top_ratio" || !(estimator.kind in COMPARED || estimator.kind === "tpo"))
     throw new Error("not what this reference is for");
   const groups = [...new Set(played.map(({ group }) => group))];
   const membersOf = (group: number) => played.filter((one) => one.group === group);
@@ -85,6 +85,7 @@ export function referenceUpdate(
   const tokens = sumOf(lengths);
   const widest = Math.max(...best.map(spread));
   const advantages = kept.map((one, i) => {
+    if (estimator.kind === "tpo") return 0;
     let advantage = COMPARED[estimator.kind]!(
       score(one),
       membersOf(one.group).map(score),
@@ -115,9 +116,32 @@ export function referenceUpdate(
     });
   const observed = sumOf(kept.map((one) => observedOf(one).length));
 
+  /** TPO's cross-entropy to its target, over the episodes of each group. */
+  const groupLogProbs = (logProbs: readonly number[]) => {
+    const total = Math.log(sumOf(logProbs.map(Math.exp)));
+    return logProbs.map((logProb) => logProb - total);
+  };
+  const crossEntropy = (flat: Float64Array) =>
+    sumOf(
+      best.map((group) => {
+        const members = membersOf(group);
+        // The mean of an episode's tokens, or their sum.
+        const share = (one: TrainingEpisode) =>
+          settings.aggregation === "seq-mean-token-mean" ? writtenOf(one).length : 1;
+        const old = members.map((one) => sumOf(sampled(one)) / share(one));
+        const scores = members.map(score);
+        const spread = Math.sqrt(mean(scores.map((one) => (one - mean(scores)) ** 2)));
+        const target = groupLogProbs(old.map((logProb, i) => logProb + (scores[i]! - mean(scores)) / spread));
+        const now = groupLogProbs(members.map((one) => sumOf(logProbsOf(scoresOf(flat, one), one)) / share(one)));
+        return -sumOf(target.map((logProb, i) => Math.exp(logProb) * now[i]!));
+      }),
+    ) /
+    kept.length /
+    (settings.aggregation === "seq-mean-token-mean" ? 1 : settings.writtenTokensMax);
+
   const { rule } = policy;
   const loss = (flat: Float64Array) => {
-    let sum = 0;
+    let sum = estimator.kind === "tpo" ? crossEntropy(flat) : 0;
     for (const [i, one] of kept.entries()) {
       const all = scoresOf(flat, one);
       const logProbs = logProbsOf(all, one);
@@ -125,7 +149,8 @@ export function referenceUpdate(
       const drift = mean(logProbs.map((logProb, k) => logProb - old[k]!));
       for (const [k, t] of writtenOf(one).entries()) {
         const advantage = advantages[i]! * corrections[i]![k]!;
-        const bounded = (ratio: number) => clip(ratio, 1 - rule.clipLow, 1 + rule.clipHigh);
+        const bounded = (ratio: number) =>
+          rule.kind === "reinforce" ? ratio : clip(ratio, 1 - rule.clipLow, 1 + rule.clipHigh);
         const ratio = Math.exp(rule.kind === "gspo" ? drift : logProbs[k]! - old[k]!);
         let surrogate = Math.min(ratio * advantage, bounded(ratio) * advantage);
         if (rule.kind === "ppo" && advantage < 0 && rule.dualClip !== null) {

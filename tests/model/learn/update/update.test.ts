@@ -62,6 +62,12 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     ["by max-rl", { ...settings, estimator: { kind: "max-rl" } }, false],
     ["with an observation loss", { ...settings, observationLoss: 0.3 }, false],
     ["with an observation loss, by gspo", { ...withRule(GSPO, "seq-mean-token-mean"), observationLoss: 0.3 }, false],
+    ["by tpo", { ...withRule({ kind: "reinforce" }, "seq-mean-token-sum-norm"), estimator: { kind: "tpo" } }, false],
+    [
+      "by tpo over means of tokens",
+      { ...withRule({ kind: "reinforce" }, "seq-mean-token-mean"), estimator: { kind: "tpo" } },
+      true,
+    ],
     ["by gspo", withRule(GSPO, "seq-mean-token-mean"), false],
     ["by cispo", withRule({ kind: "cispo", clipLow: 1, clipHigh: 0.1 }, "token-mean"), true],
   ];
@@ -77,6 +83,20 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     // The step is 1e-2; the difference is float32 rounding.
     expect(farthest(all.parameters.flat, expected.parameters)).toBeLessThan(2e-6);
     expect(farthest(all.parameters.flat, start)).toBeGreaterThan(5e-3);
+  });
+
+  test("compares an episode by tpo with its whole group, also where a minibatch splits it", async () => {
+    const lossOf = async (minibatch: number) => {
+      const { metrics } = await update(await networks(start), play(start, rewards, 3), {
+        ...withRule({ kind: "reinforce" }, "seq-mean-token-sum-norm"),
+        estimator: { kind: "tpo" },
+        optimizer: { ...settings.optimizer, learningRate: 1e-12 },
+        minibatch,
+      });
+      return metrics["policyLoss"]!;
+    };
+    // Of the 6 episodes that the filter keeps; the policy stays where it is.
+    expect(await lossOf(2)).toBeCloseTo(await lossOf(6), 6);
   });
 
   test("measures the observation loss without its weight, and only where a token of the env follows a reply", async () => {

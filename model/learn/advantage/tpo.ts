@@ -1,0 +1,48 @@
+/**
+ * Target policy optimization: within a group the policy's own probabilities, tilted towards the better episodes, are the target.
+ * The loss is the cross-entropy to it, whose gradient on an episode's log-probability is `p - q`: 0 once the policy is there.
+ *
+ * Source: TPO, https://arxiv.org/abs/2604.06159, with temperature 1.
+ */
+import { mean, positionsBy } from "../../statistics.ts";
+import { checkLength } from "./rows.ts";
+
+/** Population std of a group's rewards up to which they count as equal, as in the paper's code. */
+const SPREAD_MIN = 1e-6;
+
+/**
+ * `q_i = p_i exp(u_i) / sum`, with u the group's rewards less their mean, over their population std; 0 if they are equal.
+ *
+ * @param rewards  (B) episode rewards, any unit.
+ * @param logProbs (B) log-probability of each episode by the policy that played it, in nats.
+ * @param groups   (B) the group of each row.
+ * @returns (B) the target, 1 in each group together.
+ */
+export function tpoTarget(
+  rewards: ArrayLike<number>,
+  logProbs: ArrayLike<number>,
+  groups: ArrayLike<number>,
+): Float64Array {
+  checkLength("rewards", rewards, logProbs.length);
+  const tilted = Float64Array.from(logProbs);
+  for (const rows of positionsBy(groups).values()) {
+    const members = rows.map((row) => rewards[row]!);
+    const center = mean(members);
+    const spread = Math.sqrt(mean(members.map((reward) => (reward - center) ** 2)));
+    if (spread <= SPREAD_MIN) continue;
+    for (const row of rows) tilted[row]! += (rewards[row]! - center) / spread;
+  }
+  return groupPolicy(tilted, groups);
+}
+
+/** (B) `exp(logProb) / sum over the group`: the policy over the episodes that were played. */
+export function groupPolicy(logProbs: ArrayLike<number>, groups: ArrayLike<number>): Float64Array {
+  checkLength("groups", groups, logProbs.length);
+  const policy = new Float64Array(logProbs.length);
+  for (const rows of positionsBy(groups).values()) {
+    const highest = Math.max(...rows.map((row) => logProbs[row]!));
+    const total = rows.reduce((sum, row) => sum + Math.exp(logProbs[row]! - highest), 0);
+    for (const row of rows) policy[row] = Math.exp(logProbs[row]! - highest) / total;
+  }
+  return policy;
+}

@@ -1,0 +1,46 @@
+/**
+ * TPO's advantages before a gradient step: the target less the policy as it is now, which takes a forward pass over every group
+ * that the step's episodes belong to.
+ */
+import { groupPolicy } from "../advantage/tpo.ts";
+import type { Aggregation } from "../aggregation.ts";
+import { microBatches } from "../batch.ts";
+import type { Network } from "../network.ts";
+import { joinByEpisode, type Samples } from "../sequences.ts";
+import type { UpdateSettings } from "./types.ts";
+
+/** What the policy is to become over the episodes of each group. */
+export interface TargetPolicy {
+  /** (B) */
+  readonly groups: readonly number[];
+  /** (B) */
+  readonly probabilities: ArrayLike<number>;
+  /** (B)(W) factors on the advantages. */
+  readonly factors: readonly Float32Array[];
+}
+
+/** Log-probability of an episode as the aggregation adds its tokens up: their mean where each episode counts the same, else their sum. */
+export function episodeLogProb(tokens: ArrayLike<number>, aggregation: Aggregation): number {
+  const sum = Array.from(tokens).reduce((total, logProb) => total + logProb, 0);
+  return aggregation === "seq-mean-token-mean" ? sum / tokens.length : sum;
+}
+
+/** (indices)(W) factor · (q - p) of each episode at `indices`. @param samples  (B) */
+export async function advantagesTowards(
+  { groups, probabilities, factors }: TargetPolicy,
+  policy: Network,
+  samples: readonly Samples[],
+  indices: readonly number[],
+  { limits, temperature, aggregation }: UpdateSettings,
+): Promise<Float32Array[]> {
+  const touched = new Set(indices.map((i) => groups[i]!));
+  const members = [...groups.keys()].filter((i) => touched.has(groups[i]!));
+  const own = members.map((i) => samples[i]!);
+  const { logProbs } = await policy.score(microBatches(own.flat(), limits), temperature);
+  const now = joinByEpisode(own, logProbs).map((tokens) => episodeLogProb(tokens, aggregation));
+  const present = groupPolicy(
+    now,
+    members.map((i) => groups[i]!),
+  );
+  return indices.map((i) => factors[i]!.map((factor) => factor * (probabilities[i]! - present[members.indexOf(i)]!)));
+}
