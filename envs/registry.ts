@@ -12,7 +12,7 @@ import { rubikTags } from "./rubik/tags.ts";
 import { searchTags } from "./search/tags.ts";
 import { sokobanTags } from "./sokoban/tags.ts";
 import { sudokuTags } from "./sudoku/tags.ts";
-import { type EnvTag, TagError, type TagSource } from "./tag.ts";
+import { type Compat, type EnvTag, TagError, type TagSource } from "./tag.ts";
 import { editDistance } from "./text/nearest.ts";
 import { webShopTags } from "./webshop/tags.ts";
 
@@ -40,10 +40,10 @@ export const envTags: readonly string[] = [...sources.keys()];
 
 /**
  * @param options  the env's own settings: `{successRate: 0.8}` for FrozenLake.
- * @param compat  true for RAGEN's behavior, its shared random streams included.
+ * @param compat  the version of RAGEN whose settings are the defaults, its shared random streams included.
  * @throws {TagError} one line: the nearest known tags, or what is wrong with the options.
  */
-export function envTag(name: string, options: unknown = {}, compat = false): EnvTag {
+export function envTag(name: string, options: unknown = {}, compat: Compat = "strict"): EnvTag {
   const source = sources.get(name);
   if (source === undefined) {
     throw new TagError(`unknown env tag ${JSON.stringify(name)}; nearest: ${nearestTags(name).join(", ")}`);

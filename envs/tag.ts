@@ -113,10 +113,14 @@ const STANDARD = {
   demonstrator: null,
 };
 
+/** strict: RAGEN's known defects are fixed; the others reproduce a version of RAGEN. */
+export const COMPATS = ["strict", "ragen-v1", "ragen-v2"] as const;
+export type Compat = (typeof COMPATS)[number];
+
 export interface TagSource {
   readonly tag: string;
   /** @throws {TagError} naming every bad option at once. */
-  make(options: unknown, compat: boolean): EnvTag;
+  make(options: unknown, compat: Compat): EnvTag;
 }
 
 /** Invalid env options, or an unknown tag. */
@@ -126,14 +130,14 @@ export class TagError extends Error {
 
 /**
  * @param defaults  the tag's own defaults; they override the schema's, and the user's options override them.
- * @param compatDefaults  further defaults for reproducing RAGEN byte for byte.
+ * @param compatDefaults  further defaults for reproducing RAGEN byte for byte; of its two versions, or of each.
  */
 export function defineTag<C extends Record<string, unknown>>(source: {
   readonly tag: string;
   readonly type: string;
   readonly schema: z.ZodType<C>;
   readonly defaults?: Partial<C>;
-  readonly compatDefaults?: Partial<C>;
+  readonly compatDefaults?: Partial<C> | ((version: Exclude<Compat, "strict">) => Partial<C>);
   readonly actionsMax: number;
   readonly replyWordsHint: number;
   parts(config: C): Parts;
@@ -144,7 +148,9 @@ export function defineTag<C extends Record<string, unknown>>(source: {
     make(options, compat) {
       const given = z.record(z.string(), z.unknown()).safeParse(options ?? {});
       if (!given.success) throw new TagError(`options of ${tag} must be an object, got ${JSON.stringify(options)}`);
-      const parsed = schema.safeParse({ ...defaults, ...(compat ? compatDefaults : {}), ...given.data });
+      const ragen = typeof compatDefaults === "function" ? compatDefaults : () => compatDefaults;
+      const reproduced = compat === "strict" ? {} : ragen(compat);
+      const parsed = schema.safeParse({ ...defaults, ...reproduced, ...given.data });
       if (!parsed.success) {
         const reasons = z
           .prettifyError(parsed.error)

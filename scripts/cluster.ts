@@ -152,7 +152,22 @@ async function openRun(options: Parsed<typeof command>): Promise<RunFolder> {
   return newRun(await withModel(config), runDir);
 }
 
+/** @throws {UsageError} if the built-in policy cannot learn this. */
+function checkPolicy(config: RunConfig): void {
+  const { path, checkpoint, pretrainedOnly } = config.model;
+  if (path !== null || checkpoint !== null) return;
+  if (pretrainedOnly) {
+    const text = `this config needs a pretrained model: the built-in policy knows none of the words of ${envsText(config)}`;
+    throw new UsageError(
+      `${text}; use --model DIR (docs/models.md) or --from RUN, or set model.pretrainedOnly to false`,
+    );
+  }
+  if (config.warmStart.enabled) return;
+  warn("the built-in policy starts from random weights, because warmStart.enabled is false: it writes noise at first");
+}
+
 async function check(config: RunConfig): Promise<void> {
+  checkPolicy(config);
   checkData(config);
   await checkPort(config.metrics.host, config.metrics.port);
 }

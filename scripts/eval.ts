@@ -175,7 +175,7 @@ function playedEnv({ env: ran, prompt }: RunConfig, overrides: readonly Override
   const name = asked["tag"] === undefined || ran.mix.length > 0 ? trained.tag : String(asked["tag"]);
   const same = name === trained.tag;
   const options = { ...(same ? trained.options : {}), ...(asked["options"] as Tree | undefined) };
-  const tag = checkedTag(name, options, prompt.compat !== "strict");
+  const tag = checkedTag(name, options, prompt.compat);
   const budgets = same ? {} : { actionsMax: tag.actionsMax, ...fileBudgets(name) };
   return checkedEnv({ ...trained, ...budgets, ...asked, tag: name, options });
 }

@@ -1,5 +1,6 @@
 /** Sections `env` and `prompt`: what is played, and how it is put into words. Shapes and defaults only. */
 import { z } from "zod";
+import { COMPATS } from "../../envs/tag.ts";
 import { CONTEXT_MODES } from "../../envs/text/context.ts";
 
 /** One env of a mix. */
@@ -60,10 +61,10 @@ export const PromptConfig = z.strictObject({
     .default("compact")
     .describe("compact: short prompts for the built-in policy; ragen-*: RAGEN's text, for pretrained models"),
   compat: z
-    .enum(["strict", "ragen-v1", "ragen-v2"])
+    .enum(COMPATS)
     .default("strict")
     .describe(
-      "strict: RAGEN's known defects are fixed; ragen-*: RAGEN's layout, its prompts byte for byte, its shared random streams",
+      "strict: RAGEN's known defects are fixed; ragen-*: that version's layout, prompts byte for byte, env settings and shared random streams (docs/algorithms.md has what of training)",
     ),
   context: z
     .enum(CONTEXT_MODES)

@@ -216,6 +216,10 @@ export const LearnerConfig = z.strictObject({
   overlong: OverlongConfig.prefault({}),
   advantage: AdvantageConfig.prefault({}),
   importance: ImportanceConfig.prefault({}),
+  lossOn: z
+    .enum(["replies", "everything"])
+    .default("replies")
+    .describe("everything: prompts and observations too, RAGEN's ablation of its response mask"),
   aggregation: z
     .enum(AGGREGATIONS)
     .default("token-mean")

@@ -15,6 +15,12 @@ export const ModelConfig = z.strictObject({
     .nullable()
     .default(null)
     .describe("Checkpoint of another run whose policy this run starts from, with a fresh optimizer; --from sets it"),
+  pretrainedOnly: z
+    .boolean()
+    .default(false)
+    .describe(
+      "true: a run refuses to start with the untrained built-in policy; for configs that only a pretrained model learns from",
+    ),
   lora: z
     .strictObject({
       rank: z.int().nonnegative().default(0).describe("Rank of LoRA adapters, trained in place of the model; 0: none"),

@@ -49,7 +49,7 @@ function* envRules(config: RunConfig): Generator<Fault> {
 
 function* envFaults({ prompt, warmStart }: RunConfig, env: PlayedEnv, at: string): Generator<Fault> {
   try {
-    const { demonstrator, external } = envTag(env.tag, env.options, prompt.compat !== "strict");
+    const { demonstrator, external } = envTag(env.tag, env.options, prompt.compat);
     if (!warmStart.enabled) return;
     if (warmStart.imitate === "random-play") {
       if (external !== true) return;

@@ -61,6 +61,12 @@ const table: readonly Unread[] = [
     keys: ["learner.clipLow", "learner.clipHigh"],
   },
   {
+    choice: "learner.lossOn",
+    when: "while learner.lossOn is everything, which trains on these tokens by reward",
+    holds: ({ learner }) => learner.lossOn === "everything",
+    keys: ["learner.observationLoss"],
+  },
+  {
     choice: "learner.gradientAnalysis.everyUpdates",
     when: "while learner.gradientAnalysis.everyUpdates is 0",
     holds: ({ learner }) => learner.gradientAnalysis.everyUpdates === 0,

@@ -1,5 +1,6 @@
 /** The API's answers as schemas: the types of server and page, and the description in /api/openapi.json. */
 import { z } from "zod";
+import { COMPATS } from "../../envs/tag.ts";
 import { ActorView, schemas } from "../protocol.ts";
 
 const Count = z.number().int().nonnegative();
@@ -123,7 +124,7 @@ export type EpisodeAnswer = z.infer<typeof EpisodeAnswer>;
 
 /** Settings for replaying an episode of this run in the browser. */
 export const PlayAnswer = z.strictObject({
-  compat: z.boolean(),
+  compat: z.enum(COMPATS),
   envs: z.array(
     z.strictObject({
       name: z.string().describe("Name in tickets: the tag, unless the run names the env"),

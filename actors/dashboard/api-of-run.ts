@@ -15,5 +15,5 @@ function playOf(config: RunConfig): PlayAnswer {
   const envs = playedEnvs(config).map(({ name, tag, options }) => {
     return { name, tag, options: { ...options }, rules: episodeRules(config, name, tagOf(config, name)) };
   });
-  return { compat: config.prompt.compat !== "strict", envs };
+  return { compat: config.prompt.compat, envs };
 }

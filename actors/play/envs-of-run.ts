@@ -66,7 +66,7 @@ function named(config: EnvSettings, name: string): PlayedEnv {
 /** An env's tag with the run's options. @throws {TagError} if the run plays no env of this name */
 export function tagOf(config: PlaySettings, name: string): EnvTag {
   const { tag, options } = named(config, name);
-  return envTag(tag, options, config.prompt.compat !== "strict");
+  return envTag(tag, options, config.prompt.compat);
 }
 
 /** An env's budgets, and the rules for reading its replies. */

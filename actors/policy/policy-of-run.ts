@@ -8,13 +8,14 @@ import { readPretrained } from "./pretrained.ts";
 
 /** @throws {CheckpointFormatError} in one line, if a pretrained model cannot be used. */
 export function policyOf({ model }: RunConfig): { dialogue: Dialogue; model: ModelConfig } {
-  const { path, checkpoint: _, lora, ...shape } = model;
+  const { path, lora, width, layers, heads, kvHeads, hidden } = model;
   if (path !== null) {
     const read = readPretrained(path);
     return lora.rank === 0 ? read : { ...read, model: { ...read.model, lora } };
   }
   const tokenizer = new Tokenizer();
-  const headWidth = shape.width / shape.heads;
+  const shape = { width, layers, heads, kvHeads, hidden };
+  const headWidth = width / heads;
   return {
     dialogue: builtinDialogue(tokenizer),
     model: ModelConfig.parse({ ...shape, headWidth, vocabulary: tokenizer.size }),

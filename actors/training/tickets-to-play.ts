@@ -1,7 +1,7 @@
 /** Which tickets an update and a validation play. A function of config, update and round alone. */
 import { dynamicsSeed } from "../../envs/seeds.ts";
 import type { RunConfig } from "../config/config.ts";
-import { boardsPerUpdate, playedEnvs } from "../play/envs-of-run.ts";
+import { boardsPerUpdate, playedEnvs, tagOf } from "../play/envs-of-run.ts";
 import type { Ticket } from "../protocol.ts";
 import { groupEnvs } from "./curriculum.ts";
 
@@ -21,9 +21,11 @@ export const wantedGroups = (envs: readonly string[]): WantedGroup[] => envs.map
 export const batchName = (purpose: "u" | "v", update: number, round: number): string =>
   `${purpose}${update}${round === 0 ? "" : `r${round}`}`;
 
-/** Seed of an env's random events. RAGEN shares them within a group; strict mode gives each member its own. */
-const dynamicsOf = (config: RunConfig, layoutSeed: number, member: number): number =>
-  config.prompt.compat === "strict" ? dynamicsSeed(layoutSeed, member) : layoutSeed;
+/** Seed of an env's random events. RAGEN shares them within a group, except in RAGEN-2's Bandit; strict gives each member its own. */
+function dynamicsOf(config: RunConfig, env: string, layoutSeed: number, member: number): number {
+  const shared = config.prompt.compat !== "strict" && tagOf(config, env).config["sharedStream"] !== false;
+  return shared ? layoutSeed : dynamicsSeed(layoutSeed, member);
+}
 
 /**
  * The tickets of update `update` (from 0): P groups of N, each group on the next board.
@@ -51,7 +53,7 @@ export function trainingTickets(
       member,
       env,
       layoutSeed,
-      dynamicsSeed: dynamicsOf(config, layoutSeed, member),
+      dynamicsSeed: dynamicsOf(config, env, layoutSeed, member),
       temperature,
       topP,
       topK,
@@ -74,15 +76,16 @@ export function validationTickets(config: RunConfig, name: string, temperature: 
     const group = Math.floor(i / groupSize);
     const member = i % groupSize;
     const layoutSeed = firstSeed + (group % episodes);
+    const env = envs[Math.floor(group / episodes)]!.name;
     return {
       // The first try has the same name, and so the same coins, with and without further tries.
       episode: `${name}.t${temperature}.b${group}${member === 0 ? "" : `.m${member}`}`,
       purpose: "validate" as const,
       group,
       member,
-      env: envs[Math.floor(group / episodes)]!.name,
+      env,
       layoutSeed,
-      dynamicsSeed: dynamicsOf(config, layoutSeed, member),
+      dynamicsSeed: dynamicsOf(config, env, layoutSeed, member),
       temperature,
       topP: 1,
       topK: 0,

@@ -53,6 +53,7 @@ export function updateSettings(config: RunConfig, update: number, klCoefficient:
     },
     observationLoss: learner.observationLoss,
     klInReward: kl.place === "reward" ? divergence : null,
+    lossOn: learner.lossOn,
     aggregation: learner.aggregation,
     writtenTokensMax: turnsMaxOf(config) * rollout.replyTokensMax,
     epochs: learner.epochs,

@@ -43,21 +43,23 @@ function brief(observation: string): string {
   return named === null ? observation : `${named[1]} ${named[2]}`;
 }
 
-const bandit = (tag: string, defaults: Partial<BanditConfig>): TagSource =>
+/** @param split  of RAGEN-2's names, one pair a board; null: RAGEN-2 has no tag of this name */
+const bandit = (tag: string, defaults: Partial<BanditConfig>, split: BanditConfig["split"]): TagSource =>
   defineTag({
     tag,
     type: "bandit",
     schema: BanditConfig,
     defaults,
-    compatDefaults: { sharedStream: true },
+    // In RAGEN-2 the members of a group no longer get the same payout.
+    compatDefaults: (version) => (version === "ragen-v1" ? { sharedStream: true } : { split }),
     actionsMax: 1,
     replyWordsHint: 100,
     parts,
   });
 
 export const banditTags: readonly TagSource[] = [
-  bandit("Bandit", {}),
-  bandit("BanditTest", { loArmName: "trader", hiArmName: "librarian" }),
+  bandit("Bandit", {}, "train"),
+  bandit("BanditTest", { loArmName: "trader", hiArmName: "librarian" }, "test"),
   // RAGEN's scripts reverse the arms of BanditTest; its paper calls this order the forward one.
-  bandit("BanditRev", { loArmName: "librarian", hiArmName: "trader" }),
+  bandit("BanditRev", { loArmName: "librarian", hiArmName: "trader" }, null),
 ];

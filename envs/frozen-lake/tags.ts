@@ -72,7 +72,10 @@ const frozenLake = (
     type: "frozen_lake",
     schema: FrozenLakeConfig,
     defaults,
-    compatDefaults: { sharedStream: true },
+    compatDefaults: (version): Partial<FrozenLakeConfig> => ({
+      sharedStream: true,
+      ...(version === "ragen-v2" ? { p: 0.9, successRate: 0.8 } : {}),
+    }),
     actionsMax: 10,
     replyWordsHint,
     parts: (config) => parts(config, coordinates),

@@ -102,6 +102,8 @@ const webShop = (tag: string, instruction: string, actionsMax: number, defaults:
     type: "webshop",
     schema: WebShopConfig,
     defaults,
+    compatDefaults: (version): Partial<WebShopConfig> =>
+      version === "ragen-v1" ? { joinedLines: true, literalValid: true } : { rewardForm: "perfect" },
     actionsMax,
     replyWordsHint: 200,
     parts: (config) => parts(config, instruction),

@@ -4,7 +4,7 @@ import { type Layer, merge, oneValue, type Tree } from "../../actors/config/laye
 import { messageOf } from "../../actors/errors.ts";
 import { lessonsOf } from "../../actors/play/envs-of-run.ts";
 import { envTag } from "../../envs/registry.ts";
-import { type EnvTag, TagError } from "../../envs/tag.ts";
+import { type Compat, type EnvTag, TagError } from "../../envs/tag.ts";
 import { type Override, UsageError } from "./options.ts";
 
 /** The section `env` of the overrides. */
@@ -18,7 +18,7 @@ export function envOverrides(overrides: readonly Override[]): Tree {
 }
 
 /** @throws {UsageError} for an unknown tag or option, and if the env's data are missing. */
-export function checkedTag(name: string, options: unknown, compat = false): EnvTag {
+export function checkedTag(name: string, options: unknown, compat: Compat = "strict"): EnvTag {
   try {
     const tag = envTag(name, options ?? {}, compat);
     checkPresent(tag);

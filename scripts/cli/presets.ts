@@ -1,13 +1,14 @@
 /**
  * Makes a run's config from files and flags. Layers, lowest first: defaults; the env's file (configs/env/TAG.yaml); the preset
- * (configs/NAME.yaml); the file of --config; flags and --section.key=value in the order given.
+ * (configs/NAME.yaml); the file of --config; flags and --section.key=value in the order given. The budgets in the env's file are
+ * a layer besides, right below the layer that chose the tag.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { composeRunConfig } from "../../actors/config/compose.ts";
 import { type RunConfig, runKeys } from "../../actors/config/config.ts";
 import { ConfigError } from "../../actors/config/error.ts";
-import { type Layer, merge, oneValue, parseLayer, type Tree } from "../../actors/config/layers.ts";
+import { type Layer, lastToSet, merge, oneValue, parseLayer, type Tree } from "../../actors/config/layers.ts";
 import { messageOf } from "../../actors/errors.ts";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
 import { type Flag, type Override, UsageError } from "./options.ts";
@@ -69,7 +70,9 @@ export function chooseConfig({ flags, overrides }: ConfigChoice): RunConfig {
   const ordered = overrides.toSorted((a, b) => setsOthers(b) - setsOthers(a));
   for (const { path, text, source } of ordered) layers.push(overrideLayer(path, text, source));
   const env = envLayer(layers);
-  return composeRunConfig(env === null ? layers : [env, ...layers]);
+  if (env === null) return composeRunConfig(layers);
+  const budgets = { source: env.source, values: { env: budgetsIn(env) } };
+  return composeRunConfig([env, ...layers.toSpliced(lastToSet(layers, "env.tag"), 0, budgets)]);
 }
 
 /** Values of --preset. */
@@ -113,9 +116,12 @@ export function envLayer(layers: readonly Layer[]): Layer | null {
 
 /** The budgets in a tag's own file; empty if it has none. */
 export function fileBudgets(tag: string): Tree {
-  const env = (envLayer([{ source: tag, values: { env: { tag } } }])?.values["env"] ?? {}) as Tree;
-  return Object.fromEntries(Object.entries(env).filter(([key]) => BUDGETS.includes(key)));
+  const env = envLayer([{ source: tag, values: { env: { tag } } }]);
+  return env === null ? {} : budgetsIn(env);
 }
+
+const budgetsIn = ({ values }: Layer): Tree =>
+  Object.fromEntries(Object.entries((values["env"] ?? {}) as Tree).filter(([key]) => BUDGETS.includes(key)));
 
 function yamlNames(folder: string): string[] {
   const files = readdirSync(folder).filter((file) => file.endsWith(".yaml"));

@@ -55,6 +55,10 @@ const usage: [string[], string][] = [
     ["--config", "/nowhere.yaml"],
     "cannot read --config /nowhere.yaml: ENOENT: no such file or directory, open '/nowhere.yaml'",
   ],
+  [
+    ["--preset", "starpo-s-bandit"],
+    "this config needs a pretrained model: the built-in policy knows none of the words of Bandit; use --model DIR (docs/models.md) or --from RUN, or set model.pretrainedOnly to false",
+  ],
   [["--run-dir", there, ANY_PORT], `${there} exists; choose another --run-dir, or resume it: --resume ${there}`],
   [
     ["--run-dir", join(place, "x".repeat(65)), ANY_PORT],

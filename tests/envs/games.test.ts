@@ -16,7 +16,7 @@ import type { RubikGame } from "../../envs/rubik/game.ts";
 import { answerScore } from "../../envs/search/answer.ts";
 import { SudokuConfig, SudokuGame } from "../../envs/sudoku/game.ts";
 import { conflicts, generateSudoku, solutionCount } from "../../envs/sudoku/grid.ts";
-import { openLocal } from "../../envs/tag.ts";
+import { type Compat, openLocal } from "../../envs/tag.ts";
 
 const seeds = fc.nat({ max: 0xffffffff });
 
@@ -171,14 +171,14 @@ describe("the 2x2 cube", () => {
   });
 
   test("shows its ending, and in compat the actions as RAGEN does, which renders it again", () => {
-    const ended = (compat: boolean) => {
+    const ended = (compat: Compat) => {
       const tag = envTag("rubikscube", {}, compat);
       const game = openLocal(tag, { layout: 123, dynamics: 123 }) as RubikGame;
       game.act(solveCube(game.state, game.turns, 1)![0]!);
       return game.render().split("\n\n").slice(2).join("\n\n");
     };
-    expect(ended(false)).toBe("=== Game Over: Cube Solved! ===");
-    expect(ended(true)).toBe(`Available Actions:\n${TURNS.join(", ")}\n\nWhat is your next move?`);
+    expect(ended("strict")).toBe("=== Game Over: Cube Solved! ===");
+    expect(ended("ragen-v2")).toBe(`Available Actions:\n${TURNS.join(", ")}\n\nWhat is your next move?`);
   });
 
   test("keeps the stickers of each corner together, which RAGEN's B does not", () => {

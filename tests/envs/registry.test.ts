@@ -126,12 +126,32 @@ describe("envTag", () => {
 
   test("has RAGEN's Sudoku, which its budget of actions cannot fill, in compat only", () => {
     expect(envTag("SimpleSudoku").config).toMatchObject({ gridSize: 4, maxSteps: 20, unique: true });
-    expect(envTag("SimpleSudoku", {}, true).config).toMatchObject({ gridSize: 9, maxSteps: 81, unique: false });
+    expect(envTag("SimpleSudoku", {}, "ragen-v2").config).toMatchObject({ gridSize: 9, maxSteps: 81, unique: false });
   });
 
   test("shares RAGEN's random streams in compat only", () => {
     expect(envTag("FrozenLake").config["sharedStream"]).toBe(false);
-    expect(envTag("FrozenLake", {}, true).config["sharedStream"]).toBe(true);
+    expect(envTag("FrozenLake", {}, "ragen-v2").config["sharedStream"]).toBe(true);
+  });
+
+  // Source: RAGEN config/envs.yaml and the env's config classes, at both versions.
+  test.each([
+    [
+      "FrozenLake",
+      { p: 0.8, successRate: 1 / 3, sharedStream: true },
+      { p: 0.9, successRate: 0.8, sharedStream: true },
+    ],
+    ["CoordFrozenLake", { p: 0.9, successRate: 0.8 }, { p: 0.9, successRate: 0.8 }],
+    ["Bandit", { split: null, sharedStream: true }, { split: "train", sharedStream: false }],
+    ["BanditTest", { split: null, loArmName: "trader", hiArmName: "librarian" }, { split: "test" }],
+    [
+      "WebShop",
+      { joinedLines: true, literalValid: true, rewardForm: "whole" },
+      { joinedLines: false, literalValid: false, rewardForm: "perfect" },
+    ],
+  ])("reproduces %s of RAGEN v1 with %j and of RAGEN-2 with %j", (tag, v1, v2) => {
+    expect(envTag(tag, {}, "ragen-v1").config).toMatchObject(v1);
+    expect(envTag(tag, {}, "ragen-v2").config).toMatchObject(v2);
   });
 
   test.each([

@@ -18,6 +18,20 @@ test.each([
   expect(tooSmallBudgets(config)).toEqual([]);
 });
 
+test("a tag that a flag chooses brings its budgets, whatever the preset has for its own", () => {
+  const envOf = (preset: string, tag: string, ...flags: string[]) =>
+    chooseConfig({
+      flags: { preset },
+      overrides: [["env.tag", tag], ...flags.map((flag) => flag.split("="))].map(([path, text]) => {
+        return { path: path!, text: text!, source: `--${path}=${text}` };
+      }),
+    }).env;
+  expect(envOf("ragen2-ppo", "game_2048")).toMatchObject({ turnsMax: 800, actionsMax: 700, actionsPerTurnMax: 1 });
+  expect(envOf("ragen2-ppo", "game_2048", "env.turnsMax=7")).toMatchObject({ turnsMax: 7, actionsMax: 700 });
+  // Tags without budgets of their own keep the preset's.
+  expect(envOf("ragen2-ppo", "FrozenLake")).toMatchObject({ turnsMax: 5, actionsMax: 10, actionsPerTurnMax: 2 });
+});
+
 test("a tag without a file has no budgets of its own", () => {
   expect(fileBudgets("SimpleSokoban")).toEqual({});
 });

@@ -3,6 +3,8 @@
  * reference's log-probabilities; [episode][written token] each, over all contexts of an episode.
  *
  * - Advantages are estimated over the whole update, never over a minibatch.
+ * - "Written tokens" are those that the loss is on: with lossOn everything also prompts and observations. The policy's
+ *   log-probabilities as it is now stand in for those that no sampler recorded, so their ratios start at 1.
  * - Every factor on the policy loss of an episode or a token is a factor on its advantages: each policy loss is linear in
  *   them. Entropy and KL terms do not change.
  */
@@ -24,6 +26,7 @@ import type { TrainingEpisode, UpdateNetworks, UpdateSettings } from "./types.ts
 
 export interface PreparedUpdate {
   readonly samples: readonly Samples[];
+  /** Of the tokens that the policy wrote, whatever the loss is on. */
   readonly advantages: readonly Float32Array[];
   readonly inputs: TokenInputs;
   /** For tpo: advantages follow the policy from step to step. */
@@ -37,7 +40,7 @@ interface KeptEpisodes {
   readonly rows: EpisodeRows;
   /** (B)(W) positions of the written tokens. */
   readonly positions: readonly Int32Array[];
-  /** (B)(W) log-probabilities recorded at sampling. */
+  /** (B)(W) log-probabilities recorded at sampling; of tokens that nothing sampled, the policy's. */
   readonly sampled: readonly Float32Array[];
   /** (B)(W) log-probabilities by a policy as it is now. */
   logProbs(policy: Network): Promise<Float32Array[]>;
@@ -51,16 +54,23 @@ export async function prepare(
   settings: UpdateSettings,
 ): Promise<PreparedUpdate> {
   const { critic, reference } = networks;
-  const samples = episodes.map(({ trajectory }) => samplesOf(trajectory));
+  const onReplies = settings.lossOn === "replies";
+  const trained = episodes.map(({ trajectory }) => (onReplies ? trajectory : everyTokenOf(trajectory)));
+  const samples = trained.map(samplesOf);
   const rows = episodeRows(samples);
   const batches = microBatches(samples.flat(), settings.limits);
-  const positions = episodes.map(({ trajectory }) => writtenPositions(trajectory));
+  const positions = trained.map(writtenPositions);
+  const logProbs = async (policy: Network) =>
+    joinByEpisode(samples, (await policy.score(batches, settings.temperature)).logProbs);
+  const current = onReplies ? null : await logProbs(networks.policy);
   const kept: KeptEpisodes = {
     episodes,
     rows,
     positions,
-    sampled: episodes.map(({ trajectory }, i) => Float32Array.from(positions[i]!, (at) => trajectory.logProbs[at]!)),
-    logProbs: async (policy) => joinByEpisode(samples, (await policy.score(batches, settings.temperature)).logProbs),
+    sampled: episodes.map(({ trajectory: { written, logProbs } }, i) =>
+      Float32Array.from(positions[i]!, (at, w) => (written[at] === 1 ? logProbs[at]! : current![i]![w]!)),
+    ),
+    logProbs,
   };
   const hasKlTerm = settings.policy.kl !== null || settings.klInReward !== null;
   if (hasKlTerm && reference === null) throw new RangeError("a KL term needs a reference policy: keep one first");
@@ -70,13 +80,19 @@ export async function prepare(
 
   const estimate = advantagesOf(kept, values, referenceLogProbs, settings);
   const factors = await advantageFactors(networks, kept, keptShare, settings);
-  const advantages = rows.split(estimate.advantages.map((advantage, i) => advantage * factors.weights[i]!));
+  const perToken = rows.split(estimate.advantages.map((advantage, i) => advantage * factors.weights[i]!));
+  const advantages = perToken.map((row, i) =>
+    row.filter((_, w) => episodes[i]!.trajectory.written[positions[i]![w]!] === 1),
+  );
   const metrics: Record<string, number> = {
     ...estimate.measured,
     ...factors.measured,
-    advantageAbs: mean(advantages.flatMap((row) => [...row.map(Math.abs)])),
+    advantageAbs: mean(perToken.flatMap((row) => [...row.map(Math.abs)])),
   };
-  const inputs: Record<string, readonly ArrayLike<number>[]> = { oldLogProbs: factors.oldLogProbs, advantages };
+  const inputs: Record<string, readonly ArrayLike<number>[]> = {
+    oldLogProbs: factors.oldLogProbs,
+    advantages: perToken,
+  };
   if (referenceLogProbs !== null && settings.policy.kl !== null) inputs["reference"] = referenceLogProbs;
   if (values !== null && estimate.returns !== null) {
     inputs["oldValues"] = values;
@@ -93,6 +109,14 @@ export async function prepare(
           factors: rows.split(factors.weights),
         };
   return { samples, advantages, inputs, target, metrics };
+}
+
+/** The trajectory as if the policy had written all of it. Source: RAGEN's enable_response_mask False; it leaves out the system message. */
+function everyTokenOf(trajectory: Trajectory): Trajectory {
+  const written = new Uint8Array(trajectory.tokens.length).fill(1);
+  // Nothing predicts the first token of a context.
+  for (const start of trajectory.contexts) written[start] = 0;
+  return { ...trajectory, written };
 }
 
 const writtenPositions = ({ written }: Trajectory) => Int32Array.from(written.keys().filter((i) => written[i] === 1));

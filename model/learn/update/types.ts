@@ -28,6 +28,8 @@ export interface UpdateSettings {
   readonly observationLoss: number;
   /** KL penalty on each token's reward; null: none. */
   readonly klInReward: KlTerm | null;
+  /** replies: the loss is on the tokens that the policy wrote; everything: on all but the first of each context. */
+  readonly lossOn: "replies" | "everything";
   readonly aggregation: Aggregation;
   /** Most written tokens an episode can have: the divisor of seq-mean-token-sum-norm. */
   readonly writtenTokensMax: number;

@@ -88,7 +88,7 @@ function open(config: Config, seed: number): OpenedEpisode {
     formatPenalty: config.format_penalty,
     think: false,
   };
-  const game = openLocal(envTag(config.tag, {}, true), { layout: seed, dynamics: seed });
+  const game = openLocal(envTag(config.tag, {}, "ragen-v1"), { layout: seed, dynamics: seed });
   const path = game instanceof SokobanGame ? shortestPath(game.board) : null;
   const solution = path?.map((action) => action + 1);
   return { game, env: openEpisode(game, rules), solution, turns: [] };

@@ -111,7 +111,7 @@ export function playedRow(changes: Partial<Ticket> = {}, success = true, text = 
 
 /** How the episodes of this file are played. */
 export const play: PlayAnswer = {
-  compat: false,
+  compat: "strict",
   envs: [
     {
       name: "SimpleSokoban",

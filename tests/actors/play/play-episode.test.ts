@@ -13,7 +13,7 @@ import { Tokenizer } from "../../../model/text/tokenizer.ts";
 import { somePlayRules } from "../../fixtures.ts";
 
 const tokenizer = new Tokenizer();
-const tag = envTag("SimpleSokoban", {}, false);
+const tag = envTag("SimpleSokoban", {});
 const END = tokenizer.id("<|im_end|>");
 const rules: PlayRules = somePlayRules({ SimpleSokoban: 5 });
 const ticket: Ticket = {

@@ -8,7 +8,7 @@ import { Tokenizer } from "../../../model/text/tokenizer.ts";
 
 const tokenizer = new Tokenizer();
 const dialogue = builtinDialogue(tokenizer);
-const tag = envTag("SimpleSokoban", {}, false);
+const tag = envTag("SimpleSokoban", {});
 const END = tokenizer.id("<|im_end|>");
 const rules: ContextRules = {
   layout: "compact",

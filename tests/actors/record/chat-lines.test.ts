@@ -10,7 +10,7 @@ import { builtinDialogue } from "../../../model/text/chat.ts";
 import { Tokenizer } from "../../../model/text/tokenizer.ts";
 
 const tokenizer = new Tokenizer();
-const tag = envTag("SimpleSokoban", {}, false);
+const tag = envTag("SimpleSokoban", {});
 
 /** The chats of an episode in which the agent walks one way each turn, or says nothing that can be read; and its contexts as text. */
 function exported(prompt: object, moves: readonly string[]) {

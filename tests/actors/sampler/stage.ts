@@ -21,7 +21,7 @@ export const RUN = "run";
 export const LEASE_MS = 1000;
 export const ASK_MS = 500;
 const tokenizer = new Tokenizer();
-const bandit = envTag("Bandit", {}, false);
+const bandit = envTag("Bandit", {});
 const rules = { turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1, formatPenalty: -0.1, think: true };
 
 export const digestOf = aDigest;

@@ -42,7 +42,7 @@ const contextOf = (changed: Partial<ContextRules>): ContextRules => ({
 
 type Shown = DemonstrationOptions & Lesson;
 const optionsFor = (name: string, changed: Partial<Shown> = {}): Shown => {
-  const lesson = { tag: envTag(name, {}, false), rules };
+  const lesson = { tag: envTag(name), rules };
   return { ...lesson, lessons: [lesson], dialogue: builtinDialogue(tokenizer), context: contextOf({}), ...changed };
 };
 

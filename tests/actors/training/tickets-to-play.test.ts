@@ -28,6 +28,11 @@ describe("the tickets of an update", () => {
   test("share chance within a group as well where RAGEN is reproduced", () => {
     const shared = trainingTickets(configOf({ prompt: { compat: "ragen-v2" } }), 2, 9);
     expect(shared.every(({ layoutSeed, dynamicsSeed }) => layoutSeed === dynamicsSeed)).toBe(true);
+    const payouts = (compat: string) => {
+      const config = configOf({ env: { tag: "Bandit" }, prompt: { compat } });
+      return new Set(trainingTickets(config, 2, 9).map(({ dynamicsSeed }) => dynamicsSeed)).size;
+    };
+    expect([payouts("ragen-v1"), payouts("ragen-v2")]).toEqual([3, 12]);
   });
 
   test("have names that no other update and no validation has", () => {

@@ -34,7 +34,7 @@ function coinTag(opened: Seeds[]) {
       optimal: (game) => Number(game.render()),
       best: () => 0.5,
     }),
-  }).make({}, false);
+  }).make({}, "strict");
 }
 
 describe("the dynamics of a baseline", () => {

@@ -22,6 +22,7 @@ export const settings: UpdateSettings = {
   importance: null,
   klInReward: null,
   observationLoss: 0,
+  lossOn: "replies",
   writtenTokensMax: 8,
   estimator: { kind: "grpo" },
   policy: {

@@ -8,10 +8,11 @@ import type { TrainingEpisode, UpdateSettings } from "../../../../model/learn/up
 import { update } from "../../../../model/learn/update/update.ts";
 import { layParameters } from "../../../../model/policy/parameters.ts";
 import type { ModelConfig } from "../../../../model/policy/transformer.ts";
+import { writtenTokens } from "../../../../model/trajectory.ts";
 import { figure } from "../../../figure.ts";
 import { farthest } from "../../farthest.ts";
 import { referenceLogProbs, tinyParameters } from "../../policy/tiny-policy.ts";
-import { referenceUpdate } from "./reference-update.ts";
+import { referenceScores, referenceUpdate } from "./reference-update.ts";
 import { criticModel, engine, model, networks, play, rewards, settings, start } from "./stage.ts";
 
 const GSPO = { kind: "gspo", clipLow: 0.05, clipHigh: 0.06 } as const;
@@ -121,6 +122,33 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     expect(await measured(0.3, true)).not.toBeFinite();
     expect(await measured(0, false)).toBeUndefined();
   });
+
+  test.each([false, true])(
+    "on everything is one whose every token was written, ratios of prompts at 1 (contexts: %p)",
+    async (forgetful) => {
+      const played = play(start, rewards, 3, { forgetful });
+      const given = { ...withKl, importance: { level: "token", cap: 1.3 } } as const;
+      const all = await networks(start, { reference: other });
+      const result = await update(all, played, { ...given, lossOn: "everything" });
+      const written = played.map(({ trajectory, ...rest }) => {
+        const scores = referenceScores(model, start, trajectory, 1);
+        const logProbs = trajectory.logProbs.map((own, t) =>
+          trajectory.written[t] === 1 || trajectory.contexts.includes(t) ? own : scores[t - 1]![trajectory.tokens[t]!]!,
+        );
+        const marks = trajectory.written.map((_, t) => Number(!trajectory.contexts.includes(t)));
+        return { ...rest, trajectory: { ...trajectory, logProbs, written: marks } };
+      });
+      const expected = referenceUpdate(model, start, other, written, given);
+      expect(farthest(all.parameters.flat, expected.parameters)).toBeLessThan(2e-6);
+      const onReplies = await networks(start, { reference: other });
+      const { advantages } = await update(onReplies, played, given);
+      expect(farthest(onReplies.parameters.flat, expected.parameters)).toBeGreaterThan(1e-3);
+      // An advantage is told of the tokens that the policy wrote.
+      expect(result.advantages.map((one) => one === null)).toEqual(advantages.map((one) => one === null));
+      for (const [i, row] of (result.tokenAdvantages ?? []).entries())
+        if (row !== null) expect(row).toHaveLength(writtenTokens(played[i]!.trajectory));
+    },
+  );
 
   test("returns each trajectory's advantage, and null for dropped ones", async () => {
     const { advantages, tokenAdvantages } = await update(await networks(start), play(start, rewards, 3), settings);
