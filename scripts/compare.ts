@@ -1,11 +1,12 @@
 /** `bun run compare`: prints the numbers of recorded runs side by side, and the settings that differ. A run may still be going. */
-import { isDeepStrictEqual } from "node:util";
+import type { RunConfig } from "../actors/config/config.ts";
 import type { MetricName } from "../actors/metrics/metrics.ts";
 import { percent } from "../actors/percent.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import { RecordedRun } from "../actors/record/recorded-run.ts";
 import { aligned } from "./cli/aligned.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { differingSettings } from "./cli/settings-compared.ts";
 
 const command = {
   name: "compare",
@@ -39,7 +40,7 @@ export async function main(args: string[]): Promise<number> {
   const twice = words.find((folder, index) => words.indexOf(folder) !== index);
   if (twice !== undefined) throw new UsageError(`${twice} is named twice`);
   const runs = words.map(read);
-  const differences = differingSettings(runs);
+  const differences = differingSettings(runs.map(({ config }) => config));
   console.log(table(runs));
   console.log(`\n${settingsText(words, differences)}`);
   if (flags.json) {
@@ -63,17 +64,17 @@ interface Compared {
   readonly values: Readonly<Record<string, number | null>>;
   /** The highest validation success and its update; null if never measured. */
   readonly highest: { readonly success: number; readonly update: number } | null;
-  readonly settings: ReadonlyMap<string, unknown>;
+  readonly config: RunConfig;
 }
 
 function read(folder: string): Compared {
-  const settings = flat(readRunConfig(folder));
+  const config = readRunConfig(folder);
   const run = new RecordedRun(folder);
   try {
     const { env, seed } = run.facts;
     const latest = new Map(run.latest().map(({ name, value }) => [name, value]));
     const values = Object.fromEntries(COLUMNS.map(([, key, name]) => [key, latest.get(name) ?? null]));
-    return { folder, env, seed, values, highest: highestOf(run), settings };
+    return { folder, env, seed, values, highest: highestOf(run), config };
   } finally {
     run.close();
   }
@@ -84,24 +85,6 @@ function highestOf(run: RecordedRun): Compared["highest"] {
   if (curve === null) return null;
   const success = Math.max(...curve.values);
   return { success, update: curve.steps[curve.values.indexOf(success)]! };
-}
-
-/** Settings by path; a list is one setting. */
-function flat(tree: object, path = ""): Map<string, unknown> {
-  const leaves = new Map<string, unknown>();
-  for (const [key, value] of Object.entries(tree)) {
-    const here = path === "" ? key : `${path}.${key}`;
-    const inner = typeof value === "object" && value !== null && !Array.isArray(value) ? flat(value, here) : null;
-    for (const [leaf, leafValue] of inner ?? [[here, value]]) leaves.set(leaf, leafValue);
-  }
-  return leaves;
-}
-
-/** By path, the value in each run; only where they differ. Null: the run lacks the key. */
-function differingSettings(runs: readonly Compared[]): Record<string, unknown[]> {
-  const paths = new Set(runs.flatMap(({ settings }) => [...settings.keys()]));
-  const rows = [...paths].map((path) => [path, runs.map(({ settings }) => settings.get(path) ?? null)] as const);
-  return Object.fromEntries(rows.filter(([, values]) => values.some((value) => !isDeepStrictEqual(value, values[0]))));
 }
 
 function table(runs: readonly Compared[]): string {

@@ -4,18 +4,20 @@
  *
  * - It may be killed at any time. The next call leaves finished runs as they are and goes on with the others.
  */
-import { mkdirSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { runKeys } from "../actors/config/config.ts";
 import { visible } from "../actors/dashboard/client/text.ts";
 import { oneLine } from "../actors/errors.ts";
 import { lockRun } from "../actors/supervisor/run-lock.ts";
+import { aligned } from "./cli/aligned.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { progressBar } from "./cli/run-status.ts";
 import { onStopSignal } from "./cli/stop-signals.ts";
+import { INTERVAL_TEXT, sweepPage } from "./sweep/page.tsx";
 import { type PlannedRun, planSweep, type Sweep, sweepName } from "./sweep/plan.ts";
 import { checkFolder, Playing, shareDone } from "./sweep/play.ts";
-import { isFinished, sweepTable, tableText, writeTables } from "./sweep/table.ts";
+import { isFinished, sweepTable, tableRows, writeTables } from "./sweep/table.ts";
 
 const command = {
   name: "sweep",
@@ -53,8 +55,10 @@ export async function main(args: string[]): Promise<number> {
   const failed = onlyTable ? [] : await playSweep(sweep, out, atOnce);
   const table = sweepTable(sweep);
   await writeTables(out, table);
-  console.log(tableText(sweep, table));
-  console.log(`\nmean ± half of the 95 % interval over n seeds (Student's t); as files: ${join(out, "table.csv")}, …`);
+  const page = join(out, "index.html");
+  writeFileSync(page, sweepPage(sweepName(file), sweep, table));
+  console.log(aligned(tableRows(sweep, table)));
+  console.log(`\n${INTERVAL_TEXT}\nwith curves: ${page}; as files: ${join(out, "table.csv")}, …`);
   if (json) {
     const runs = table.runs.map(({ run: { group, seed, folder }, figures }) => ({ group, seed, run: folder, figures }));
     console.log(JSON.stringify({ out, groups: table.groups, runs, failed }));

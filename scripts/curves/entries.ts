@@ -76,7 +76,8 @@ function shortName(path: string, others: readonly string[]): string {
   return name(path, parts);
 }
 
-function readRun(folder: string, name: string, metrics: readonly MetricName[]): Run {
+/** @throws {Error} if the folder has no run. */
+export function readRun(folder: string, name: string, metrics: readonly MetricName[]): Run {
   const run = new RecordedRun(folder);
   try {
     const curves = new Map(metrics.map((metric) => [metric, run.curve(metric)]));

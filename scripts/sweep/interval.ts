@@ -1,4 +1,5 @@
 /** The 95 % interval of a mean over a few runs. */
+import { deviation, mean as meanValue } from "../../model/statistics.ts";
 
 export interface Mean {
   readonly n: number;
@@ -17,10 +18,9 @@ export interface Mean {
  */
 export function meanOf(values: readonly number[]): Mean {
   const n = values.length;
-  if (n === 0) throw new RangeError("no values have no mean");
-  const mean = values.reduce((sum, value) => sum + value, 0) / n;
+  const mean = meanValue(values);
   if (n === 1) return { n, mean, std: null, low: null, high: null };
-  const std = Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (n - 1));
+  const std = deviation(values);
   const half = (studentT(n - 1) * std) / Math.sqrt(n);
   return { n, mean, std, low: mean - half, high: mean + half };
 }

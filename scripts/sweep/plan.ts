@@ -17,6 +17,7 @@ import { withModel } from "../cli/chosen-model.ts";
 import { checkData } from "../cli/env-choice.ts";
 import { type Override, UsageError } from "../cli/options.ts";
 import { chooseConfig, DEFAULT_PRESET } from "../cli/presets.ts";
+import { settingsByPath } from "../cli/settings-compared.ts";
 
 const NAME_CHARACTERS_MAX = 48;
 const Name = z
@@ -76,27 +77,30 @@ export async function planSweep(file: string, out: string, over: readonly Overri
         { source: file, values: set },
         { source: file, values: own ?? {} },
       ]);
-      return { name, preset, overrides: [...flat(tree, `${file}, ${name}`), ...over] };
+      const flags = [...settingsByPath(tree)].map(([path, value]): Override => {
+        const text = typeof value === "string" ? value : JSON.stringify(value);
+        return { path, text, source: `${file}, ${name}: ${path}` };
+      });
+      return { name, preset, overrides: [...flags, ...over] };
     }),
   );
-  const planned = seeds.flatMap((seed) => groups.map((group) => ({ ...group, seed })));
-  const runs: PlannedRun[] = [];
-  for (const { name, preset, overrides, seed } of planned) {
-    const always = { seed: String(seed), "metrics.port": "0" };
-    const set = [
-      ...overrides,
-      ...Object.entries(always).map(([path, text]) => ({ path, text, source: `${file}, ${path}` })),
-    ];
+  const planned: Omit<PlannedRun, "seed" | "folder">[] = [];
+  for (const { name, preset, overrides } of groups) {
+    const set = [...overrides, { path: "metrics.port", text: "0", source: "sweep" }];
     const chosen = chooseConfig({ flags: { preset }, overrides: set });
     checkData(chosen);
-    runs.push({
-      seed,
+    planned.push({
       group: name,
-      folder: join(out, `${name}-s${seed}`),
       config: withoutSecrets(await withModel(chosen)),
       flags: ["--preset", preset, ...set.map(({ path, text }) => `--${path}=${text}`)],
     });
   }
+  const runs = seeds.flatMap((seed) =>
+    planned.map(({ group, config, flags }): PlannedRun => {
+      const folder = join(out, `${group}-s${seed}`);
+      return { group, seed, folder, config: { ...config, seed }, flags: [...flags, `--seed=${seed}`] };
+    }),
+  );
   return { seeds, metrics, runs, groups: groups.map(({ name }) => name) };
 }
 
@@ -118,14 +122,4 @@ function readSweepFile(file: string) {
     return name;
   });
   return { ...parsed.data, metrics };
-}
-
-/** Every leaf of a tree of settings, as a flag would set it. A list is one leaf; so is a key that the config takes whole. */
-function flat(tree: Tree, source: string, above = ""): Override[] {
-  return Object.entries(tree).flatMap(([key, value]) => {
-    const path = above === "" ? key : `${above}.${key}`;
-    const isSection = typeof value === "object" && value !== null && !Array.isArray(value);
-    if (isSection && Object.keys(value).length > 0) return flat(value as Tree, source, path);
-    return [{ path, text: typeof value === "string" ? value : JSON.stringify(value), source: `${source}: ${path}` }];
-  });
 }

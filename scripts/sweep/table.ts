@@ -7,7 +7,6 @@ import { join } from "node:path";
 import { type MetricName, metric } from "../../actors/metrics/metrics.ts";
 import { RecordedRun } from "../../actors/record/recorded-run.ts";
 import type { Report } from "../../actors/training/report.ts";
-import { aligned } from "../cli/aligned.ts";
 import { reportFile } from "../cli/run-folder.ts";
 import { type Columns, named, type Row, writeCsv, writeParquet } from "../export/tables.ts";
 import { type Mean, meanOf } from "./interval.ts";
@@ -72,6 +71,13 @@ export interface RunFigures {
 export interface GroupFigure extends Mean {
   readonly group: string;
   readonly figure: string;
+  /**
+   * The mean of group less first group, over the seeds that both have, and its 95 % interval: equal seeds have equal boards, so the
+   * differences vary less than the groups. Null without such seeds, and for the first group.
+   */
+  readonly change: number | null;
+  readonly change_low: number | null;
+  readonly change_high: number | null;
 }
 
 export interface SweepTable {
@@ -86,11 +92,24 @@ export const isFinished = (run: PlannedRun): boolean => existsSync(reportFile(ru
 export function sweepTable(sweep: Sweep): SweepTable {
   const figures = [...FIGURES, ...sweep.metrics.map(latestOf)];
   const runs = sweep.runs.filter(isFinished).map((run) => ({ run, figures: measure(run, figures) }));
+  const bySeed = (group: string, figure: string) =>
+    new Map(
+      runs.flatMap(({ run, figures }) => {
+        const value = run.group === group ? figures[figure]! : null;
+        return value === null ? [] : [[run.seed, value] as const];
+      }),
+    );
+  const [first] = sweep.groups;
   const groups = sweep.groups.flatMap((group) =>
-    figures.flatMap(({ name }) => {
-      const own = runs.filter(({ run }) => run.group === group).map((run) => run.figures[name]!);
-      const values = own.filter((value) => value !== null);
-      return values.length === 0 ? [] : [{ group, figure: name, ...meanOf(values) }];
+    figures.flatMap(({ name }): GroupFigure[] => {
+      const own = bySeed(group, name);
+      if (own.size === 0) return [];
+      const reference = bySeed(first!, name);
+      const pairs = group === first ? [] : [...own].filter(([seed]) => reference.has(seed));
+      const changes = pairs.map(([seed, value]) => value - reference.get(seed)!);
+      const change = changes.length === 0 ? null : meanOf(changes);
+      const ends = { change_low: change?.low ?? null, change_high: change?.high ?? null };
+      return [{ group, figure: name, ...meanOf([...own.values()]), change: change?.mean ?? null, ...ends }];
     }),
   );
   return { figures, runs, groups };
@@ -108,32 +127,41 @@ function measure(run: PlannedRun, figures: readonly Figure[]): RunFigures["figur
 }
 
 /** One row a group: mean ± half of the 95 % interval; n is the number of finished runs. Figures that no run measured are left out. */
-export function tableText({ groups: names, seeds }: Sweep, { figures, groups, runs }: SweepTable): string {
+export function tableRows({ groups: names, seeds }: Sweep, { figures, groups, runs }: SweepTable): string[][] {
   const measured = figures.filter(({ name }) => groups.some(({ figure }) => figure === name));
-  const rows = names.map((group) => [
-    group,
-    `${runs.filter(({ run }) => run.group === group).length}/${seeds.length}`,
-    ...measured.map((figure) => {
-      return cell(
-        figure,
-        groups.find((one) => one.group === group && one.figure === figure.name),
-      );
-    }),
-  ]);
-  return aligned([["", "n", ...measured.map(({ head }) => head)], ...rows]);
+  const after = figures.find(({ name }) => name === "after")!;
+  const rows = names.map((group) => {
+    const own = groups.filter((one) => one.group === group);
+    const of = (name: string) => own.find(({ figure }) => figure === name);
+    const { change = null, change_high = null } = of("after") ?? {};
+    return [
+      group,
+      `${runs.filter(({ run }) => run.group === group).length}/${seeds.length}`,
+      ...measured.map((figure) => cell(figure, of(figure.name)?.mean ?? null, of(figure.name)?.high ?? null)),
+      ...(names.length > 1 ? [cell(after, change, change_high)] : []),
+    ];
+  });
+  const heads = [
+    "",
+    "n",
+    ...measured.map(({ head }) => head),
+    ...(names.length > 1 ? [`after, less ${names[0]}`] : []),
+  ];
+  return [heads, ...rows];
 }
 
-function cell({ isShare }: Figure, mean: GroupFigure | undefined): string {
-  if (mean === undefined) return "–";
+/** @param high  upper end of the interval; null for one value */
+function cell({ isShare }: Figure, mean: number | null, high: number | null): string {
+  if (mean === null) return "–";
   const text = (value: number) => (isShare ? (100 * value).toFixed(1) : Number(value.toPrecision(3)).toString());
-  const half = mean.high === null || mean.std === 0 ? "" : ` ± ${text(mean.high - mean.mean)}`;
-  return `${text(mean.mean)}${half}${isShare ? " %" : ""}`;
+  const half = high === null || high === mean ? "" : ` ± ${text(high - mean)}`;
+  return `${text(mean)}${half}${isShare ? " %" : ""}`;
 }
 
 const GROUP_COLUMNS: Columns = [
   ...named("STRING", "group", "figure"),
   ...named("INT32", "n"),
-  ...named("DOUBLE", "mean", "low", "high", "std"),
+  ...named("DOUBLE", "mean", "low", "high", "std", "change", "change_low", "change_high"),
 ];
 
 /** Writes table.parquet and table.csv (a row for each group and figure), runs.parquet and runs.csv (a row for each run). */

@@ -1,6 +1,6 @@
 /** `bun run sweep`: what a file plans, what it refuses, the table of its runs, and runs that are killed and go on. */
 import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
-import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { asyncBufferFromFile, parquetReadObjects } from "hyparquet";
 import { Store } from "../../actors/metrics-sink/store.ts";
@@ -9,7 +9,7 @@ import { newRun } from "../../scripts/cli/run-folder.ts";
 import { meanOf, studentT } from "../../scripts/sweep/interval.ts";
 import { planSweep } from "../../scripts/sweep/plan.ts";
 import { LONG } from "../e2e/run-process.ts";
-import { CommandProcess, command, commandHere } from "./command.ts";
+import { CommandProcess, command, commandHere, root } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
 setDefaultTimeout(LONG);
@@ -70,8 +70,8 @@ test("a file is presets × variants × seeds, each as `bun run cluster` with fla
     "--learner.filter.value=0.5",
     "--validate.firstSeed=5000",
     "--learner.updates=9",
-    "--seed=3",
     "--metrics.port=0",
+    "--seed=3",
   ]);
 });
 
@@ -181,11 +181,71 @@ test("the table has the mean, the interval and n of every group and figure, as t
   const { groups, failed } = JSON.parse(text.trimEnd().split("\n").at(-1)!);
   expect(failed).toEqual([]);
   const rows = await parquetReadObjects({ file: await asyncBufferFromFile(join(out, "table.parquet")) });
-  expect(rows).toEqual(groups.map(({ group, figure, n, mean, low, high, std }: Record<string, unknown>) => ({ group, figure, n, mean, low, high, std }))); // biome-ignore format: a row
-  expect(rows).toContainEqual({ group: "fast", figure: "after", n: 1, mean: 0.8, low: null, high: null, std: null });
+  expect(rows).toEqual(groups);
+  const none = { low: null, high: null, std: null };
+  const alone = { group: "fast", figure: "after", n: 1, mean: 0.8, ...none };
+  // Of seed 1 alone: .8 - .5.
+  expect(rows).toContainEqual({ ...alone, change: expect.closeTo(0.3, 9), change_low: null, change_high: null });
+  expect(cell(2, "after, less slow")).toBe("30.0 %");
   const csv = readFileSync(join(out, "table.csv"), "utf8");
-  expect(csv).toContain("\r\nfast,after,1,0.8,,,\r\n");
+  expect(csv).toMatch(/\r\nfast,after,1,0\.8,,,,0\.3\d*,,\r\n/);
   expect(readFileSync(join(out, "runs.csv"), "utf8").split("\r\n").length).toBe(1 + 4 + 1);
+  const page = readFileSync(join(out, "index.html"), "utf8");
+  expect(page).toContain("4 of 6 runs have finished; seeds 1, 2, 3");
+  expect(page).toContain("<td>60.0 ± 24.8 %</td>");
+  expect(page).toContain("slow (3 seeds)");
+  expect(page).toMatch(/<td>learner.learningRate<\/td><td>[\d.e-]+<\/td><td>0.01<\/td>/);
+  expect(page).toContain("bun run cluster --preset bandit --learner.learningRate=0.01 --metrics.port=0 --seed=1");
+});
+
+test("differences are paired by seed", async () => {
+  const out = join(folder, "paired");
+  const file = sweepFile({
+    presets: ["bandit"],
+    seeds: [1, 2, 3],
+    variants: { a: {}, b: { learner: { updates: 60 } } },
+  });
+  const { runs } = await planSweep(file, out, []);
+  // b is better by .1, .2 and .3 on the seeds 1, 2 and 3, although the groups overlap.
+  for (const run of runs) record(run, (run.group === "a" ? [0.1, 0.4, 0.6] : [0.2, 0.6, 0.9])[run.seed - 1]!, {});
+  const { out: text } = await commandHere(["sweep", file, "--out", out, "--table"]);
+  expect(text).toMatch(/^b .* 20\.0 ± 24\.8 %$/m);
+});
+
+describe("the files of configs/sweeps", async () => {
+  const home = join(root, "configs/sweeps");
+  const names = readdirSync(home);
+  const plan = (name: string) => planSweep(join(home, name), "out", []);
+  const online = await plan("online-k.yaml");
+  const diverse = await plan("task-diversity.yaml");
+  const actions = await plan("actions-per-turn.yaml");
+
+  test.each(names)("%s: can be run on five seeds, and says what the paper found", async (name) => {
+    const sweep = await plan(name);
+    expect(sweep.seeds.length).toBe(5);
+    expect(sweep.groups.length).toBeGreaterThan(1);
+    expect(readFileSync(join(home, name), "utf8")).toMatch(/^# .*\n(#.*\n)*?# RAGEN/);
+  });
+
+  test("the number of boards changes at a fixed number of episodes", () => {
+    expect(diverse.runs.map(({ config: { rollout } }) => rollout.groups * rollout.groupSize)).toEqual(
+      Array(30).fill(128),
+    );
+  });
+
+  test("Online-k takes as many steps for every k, each on as many episodes", () => {
+    for (const { config } of online.runs) {
+      const { rollout, learner } = config;
+      expect([rollout.onlineK * learner.updates, rollout.groups * rollout.groupSize]).toEqual([200, 128]);
+    }
+  });
+
+  test("five turns of n actions", () => {
+    const envs = actions.runs.slice(0, 7).map(({ config }) => config.env);
+    expect(
+      envs.map(({ turnsMax, actionsMax, actionsPerTurnMax }) => [actionsPerTurnMax, turnsMax, actionsMax]),
+    ).toEqual([1, 2, 3, 4, 5, 6, 7].map((n) => [n, 5, 5 * n]));
+  });
 });
 
 const TINY = {
