@@ -2,6 +2,8 @@
  * Errors, and their words. The failure of one episode is data: an `EpisodeError` with the boundary where it happened. Anything
  * else that an actor throws is a bug, and its supervisor restarts it.
  */
+import { relative } from "node:path";
+import { fileURLToPath } from "node:url";
 
 /** Where an episode failed. */
 export type Boundary = "env" | "policy" | "protocol" | "capacity" | "closed";
@@ -24,7 +26,8 @@ export class EpisodeError extends Error {
 export function within<T>(boundary: Boundary, what: string, run: () => T): T {
   const fail = (error: unknown): never => {
     if (error instanceof EpisodeError) throw error;
-    throw new EpisodeError(`${what}: ${describeError(error)}`, boundary, { cause: error });
+    const place = boundary === "env" ? placeOf(error) : "";
+    throw new EpisodeError(`${what}: ${describeError(error)}${place}`, boundary, { cause: error });
   };
   try {
     const result = run();
@@ -41,6 +44,24 @@ export function describeError(error: unknown): string {
 
 /** One line for people: the message alone, where the name of the class says nothing new. */
 export const messageOf = (error: unknown): string => oneLine(error instanceof Error ? error.message : String(error));
+
+/** Bunraku's own folder. */
+const OWN = fileURLToPath(new URL("..", import.meta.url));
+
+/** " (FILE:LINE:COLUMN)": where code outside of Bunraku failed, or called what failed; "" if no such code did. */
+export function placeOf(error: unknown): string {
+  // An error of Bun's parser or linker has a position, other errors have calls.
+  const { position } = error as { position?: { file: string; line: number; column: number } };
+  if (position?.file) return ` (${fromHere(position.file)}:${position.line}:${position.column})`;
+  const calls = stackOf(error).matchAll(/(?:\(|at (?:async )?)(\/[^()\n]+):(\d+):(\d+)\)?$/gm);
+  const outside = calls.find(([, file]) => !file!.startsWith(OWN));
+  return outside === undefined ? "" : ` (${fromHere(outside[1]!)}:${outside[2]}:${outside[3]})`;
+}
+
+function fromHere(file: string): string {
+  const path = relative(process.cwd(), file);
+  return path.startsWith("..") ? file : path;
+}
 
 /**
  * One line for people: every fault that a zod schema found, as `path: message`.

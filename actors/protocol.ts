@@ -107,6 +107,8 @@ const Trajectory = z.strictObject({
   turns: z.array(z.strictObject({ end: Count, reward: z.number(), penalty: z.number() })),
   version: Count,
   digest: Digest,
+  /** sha256 of the module of the env; left out for a built-in env. */
+  envDigest: Digest.optional(),
 });
 
 /** How a ticket ended. Only `scored` and `truncated` may enter a loss; an env error is never a reward of 0. */

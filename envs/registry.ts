@@ -1,4 +1,7 @@
-/** All envs by tag. A new env adds one import and one entry. */
+/**
+ * All envs by tag: the built-in ones, and those of modules from outside, which `actors/play/env-modules.ts` imports. A tag has one
+ * definition in a process.
+ */
 import { alfworldTags } from "./alfworld/tags.ts";
 import { banditTags } from "./bandit/tags.ts";
 import { countdownTags } from "./countdown/tags.ts";
@@ -16,7 +19,21 @@ import { type Compat, type EnvTag, TagError, type TagSource } from "./tag.ts";
 import { editDistance } from "./text/nearest.ts";
 import { webShopTags } from "./webshop/tags.ts";
 
-const sources: ReadonlyMap<string, TagSource> = new Map(
+/** A module from outside that defines envs. */
+export interface EnvModule {
+  /** Its file. */
+  readonly path: string;
+  /** sha256 (hex) of its sources. */
+  readonly digest: string;
+}
+
+interface Known {
+  readonly source: TagSource;
+  /** null: built in. */
+  readonly module: EnvModule | null;
+}
+
+const known = new Map<string, Known>(
   [
     ...sokobanTags,
     ...frozenLakeTags,
@@ -32,11 +49,33 @@ const sources: ReadonlyMap<string, TagSource> = new Map(
     ...questionTags,
     ...webShopTags,
     ...deepCoderTags,
-  ].map((source) => [source.tag, source]),
+  ].map((source) => [source.tag, { source, module: null }]),
 );
 
 /** In the order that help texts list them. */
-export const envTags: readonly string[] = [...sources.keys()];
+export const envTags = (): readonly string[] => [...known.keys()];
+
+/** Where the env comes from; null if it is built in or unknown. */
+export const moduleOf = (tag: string): EnvModule | null => known.get(tag)?.module ?? null;
+
+/** Every module whose envs are known here. */
+export const envModules = (): EnvModule[] => [
+  ...new Set([...known.values()].flatMap(({ module }) => (module === null ? [] : [module]))),
+];
+
+/** Its envs. */
+export const tagsOf = (module: EnvModule): string[] => envTags().filter((tag) => moduleOf(tag) === module);
+
+/** Adds the envs of a module. @throws {TagError} if another module or Bunraku itself has one of its tags */
+export function addEnvs(sources: readonly TagSource[], module: EnvModule): void {
+  for (const { tag } of sources) {
+    const other = known.get(tag);
+    if (other === undefined) continue;
+    const owner = other.module === null ? "a built-in env" : other.module.path;
+    throw new TagError(`the env ${tag} of ${module.path} has the tag of ${owner}; choose another tag`);
+  }
+  for (const source of sources) known.set(source.tag, { source, module });
+}
 
 /**
  * @param options  the env's own settings: `{successRate: 0.8}` for FrozenLake.
@@ -44,15 +83,16 @@ export const envTags: readonly string[] = [...sources.keys()];
  * @throws {TagError} one line: the nearest known tags, or what is wrong with the options.
  */
 export function envTag(name: string, options: unknown = {}, compat: Compat = "strict"): EnvTag {
-  const source = sources.get(name);
-  if (source === undefined) {
+  const found = known.get(name);
+  if (found === undefined) {
     throw new TagError(`unknown env tag ${JSON.stringify(name)}; nearest: ${nearestTags(name).join(", ")}`);
   }
-  return source.make(options, compat);
+  const tag = found.source.make(options, compat);
+  return found.module === null ? tag : { ...tag, digest: found.module.digest };
 }
 
 /** The three known tags with the smallest edit distance. */
 function nearestTags(name: string): string[] {
-  const distance = new Map(envTags.map((tag) => [tag, editDistance(name.toLowerCase(), tag.toLowerCase())]));
-  return [...envTags].sort((a, b) => distance.get(a)! - distance.get(b)!).slice(0, 3);
+  const distance = new Map(envTags().map((tag) => [tag, editDistance(name.toLowerCase(), tag.toLowerCase())]));
+  return [...distance.keys()].sort((a, b) => distance.get(a)! - distance.get(b)!).slice(0, 3);
 }

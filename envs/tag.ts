@@ -76,6 +76,8 @@ export interface EnvTag {
   readonly wording: Wording;
   /** True if every action costs time of a server or another process. Baselines then play fewer rounds, several episodes at once. */
   readonly external?: boolean;
+  /** False if its module needs what browsers lack: the page then shows its episodes without replay. */
+  readonly browser?: boolean;
   /** Which required file or program this machine lacks, and how to get it; null if it lacks none. */
   missing?(): string | null;
   /** An `OutsideGame` still has to be started. @throws {DataError} if something is missing. */
@@ -94,6 +96,8 @@ export interface EnvTag {
   /** Highest success probability on this board, just opened, within the budget; null where unknown. */
   best(game: Game, actionsMax: number): number | null;
   readonly demonstrator: Demonstrator | null;
+  /** sha256 (hex) of the sources of its module; omitted for a built-in env. */
+  readonly digest?: string;
   /** The current position as an image; omitted where the env draws none. */
   picture?(game: Game): Picture;
 }
@@ -101,7 +105,7 @@ export interface EnvTag {
 /** What an env folder defines for its tag. */
 export type Parts = Omit<
   EnvTag,
-  keyof typeof STANDARD | "tag" | "type" | "config" | "actionsMax" | "replyWordsHint" | "instruction"
+  keyof typeof STANDARD | "tag" | "digest" | "type" | "config" | "actionsMax" | "replyWordsHint" | "instruction"
 > &
   Partial<Pick<EnvTag, keyof typeof STANDARD>>;
 

@@ -9,7 +9,7 @@ import { type EnvTag, openLocal } from "../envs/tag.ts";
 import { checkedTag, envOverrides } from "./cli/env-choice.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 
-const drawn = envTags.filter((name) => envTag(name).picture !== undefined);
+const drawn = envTags().filter((name) => envTag(name).picture !== undefined);
 
 const command = {
   name: "board",

@@ -9,6 +9,7 @@ import { type RunConfig, runKeys } from "../actors/config/config.ts";
 import { EnvConfig } from "../actors/config/env.ts";
 import type { Tree } from "../actors/config/layers.ts";
 import { evaluatePolicy } from "../actors/evaluate/evaluate.ts";
+import { withLocalModules } from "../actors/play/env-modules.ts";
 import { episodeRules, playedEnvs, tagOf, tooSmallBudgets } from "../actors/play/envs-of-run.ts";
 import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/policy/saved-policy.ts";
 import { startThread } from "../actors/process/worker-rpc.ts";
@@ -27,7 +28,7 @@ import { besideOf, evaluationData, evaluationReport, type Result } from "./eval/
 const command = {
   name: "eval",
   flags: {
-    env: { type: "text", value: "TAG", text: `What to play: ${envTags.join(", ")}`, key: "env.tag" },
+    env: { type: "text", value: "TAG", text: `What to play: ${envTags().join(", ")}`, key: "env.tag" },
     policy: {
       type: "text",
       value: "WHO",
@@ -144,7 +145,7 @@ async function policyResults(folder: string, { flags, overrides }: Options): Pro
     throw new UsageError(`${folder} has no checkpoint named ${checkpoint}; they are in ${join(folder, "checkpoints")}`);
   if (temperature !== undefined && temperature < 0)
     throw new UsageError(`--temperature must be 0 or more, got ${temperature}`);
-  const run = readRunConfig(folder);
+  const run = withLocalModules(readRunConfig(folder));
   const { episodes = run.validate.episodes, seed = run.validate.firstSeed, samples = 1 } = flags;
   checkBoards(episodes, seed, samples);
   const env = playedEnv(run, overrides);

@@ -50,7 +50,7 @@ function nameOf(tag: string): EnvName {
       `a NAME has letters and digits and starts with a capital, such as LightsOut; got ${JSON.stringify(tag)}`,
     );
   }
-  const taken = envTags.find((other) => other.toLowerCase() === tag.toLowerCase());
+  const taken = envTags().find((other) => other.toLowerCase() === tag.toLowerCase());
   if (taken !== undefined) throw new UsageError(`the env ${taken} exists already; use another name`);
   const kebab = tag.replaceAll(/(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])/g, "-").toLowerCase();
   return { tag, kebab, camel: tag[0]!.toLowerCase() + tag.slice(1) };

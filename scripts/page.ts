@@ -2,11 +2,15 @@
 import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { realClock } from "../actors/clock.ts";
+import type { RunConfig } from "../actors/config/config.ts";
 import { apiContextOf } from "../actors/dashboard/api-of-run.ts";
 import { serveDashboard } from "../actors/dashboard/serve.ts";
+import { messageOf } from "../actors/errors.ts";
 import { Store } from "../actors/metrics-sink/store.ts";
+import { withLocalModules } from "../actors/play/env-modules.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { warn } from "./cli/say.ts";
 import { stopSignal } from "./cli/stop-signals.ts";
 import { tokenIn } from "./cli/token-file.ts";
 
@@ -50,7 +54,7 @@ export async function main(args: string[]): Promise<number> {
     port,
     token,
     clock: realClock,
-    ...apiContextOf(readRunConfig(folder), folder),
+    ...apiContextOf(known(readRunConfig(folder)), folder),
   });
   const ended = stopSignal();
   console.log(`page: ${page.url}`);
@@ -58,4 +62,14 @@ export async function main(args: string[]): Promise<number> {
   await page.stop();
   store.close();
   return 0;
+}
+
+/** The config, with a warning if its envs are not those of the record. The page shows episodes without their envs, too. */
+function known(config: RunConfig): RunConfig {
+  try {
+    return withLocalModules(config);
+  } catch (error) {
+    warn(`replays may differ from the record: ${messageOf(error)}`);
+    return config;
+  }
 }

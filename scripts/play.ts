@@ -16,7 +16,7 @@ import { chooseConfig } from "./cli/presets.ts";
 
 const command = {
   name: "play",
-  words: { show: "ENV", text: `What to play: ${envTags.join(", ")}`, max: 1 },
+  words: { show: "ENV", text: `What to play: ${envTags().join(", ")}`, max: 1 },
   flags: {
     seed: { type: "count", value: "S", text: "Layout seed of the board; 123 if left out" },
     json: { type: "switch", text: "End standard output with one JSON object" },
@@ -34,7 +34,7 @@ export async function main(args: string[]): Promise<number> {
   const { flags, words, overrides } = parseOptions(command, args);
   const { seed = 123, json } = flags;
   const [name] = words;
-  if (name === undefined) throw new UsageError(`say what to play: ${envTags.join(", ")}`);
+  if (name === undefined) throw new UsageError(`say what to play: ${envTags().join(", ")}`);
   if (seed >= 2 ** 32) throw new UsageError(`--seed must be below ${2 ** 32}, got ${seed}`);
   const other = overrides.find(({ path }) => !path.startsWith("env.") || path === "env.tag");
   if (other !== undefined)

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { realClock } from "../actors/clock.ts";
 import { visible } from "../actors/dashboard/client/text.ts";
 import { type Difference, type Replay, replayEnv, replayWhole, weightsDifference } from "../actors/evaluate/replay.ts";
+import { withLocalModules } from "../actors/play/env-modules.ts";
 import { policyOf } from "../actors/policy/policy-of-run.ts";
 import {
   publishedDigest,
@@ -45,7 +46,7 @@ export async function main(args: string[]): Promise<number> {
   const { run: folder, show, json } = flags;
   if (name === undefined) throw new UsageError("name an episode: its number, or its name");
   if (folder === undefined) throw new UsageError("name the run that recorded it: --run RUN");
-  const config = readRunConfig(folder);
+  const config = withLocalModules(readRunConfig(folder));
   const run = new RecordedRun(folder);
   try {
     const { summary, row } = recordedEpisode(run, folder, name);

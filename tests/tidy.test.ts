@@ -9,15 +9,16 @@ const allowed: Record<string, string[]> = {
   envs: ["envs"],
   model: ["model"],
   actors: ["actors", "envs", "model"],
-  scripts: ["scripts", "actors", "envs", "model"],
+  library: ["library", "actors", "envs", "model"],
+  scripts: ["scripts", "library", "actors", "envs", "model"],
   bench: ["bench", "actors", "envs", "model"],
   examples: ["examples", "actors", "envs", "model"],
-  tests: ["tests", "scripts", "actors", "envs", "model", "bench", "examples"],
+  tests: ["tests", "scripts", "library", "actors", "envs", "model", "bench", "examples"],
 };
 
 const scan = async (pattern: string) =>
   (await Array.fromAsync(new Bun.Glob(pattern).scan({ cwd: root, dot: true }))).sort();
-const folders = "{actors,envs,model,scripts,bench,examples,tests}";
+const folders = "{actors,envs,model,library,scripts,bench,examples,tests}";
 const [sources, written, documents] = await Promise.all([
   scan(`${folders}/**/*.{ts,tsx}`),
   scan(`${folders}/**/*.{ts,tsx,js,css,py}`),
@@ -97,7 +98,7 @@ describe("sources", () => {
 
   test("none is forgotten: each is an entry, or named by another file", () => {
     const entry =
-      /\.(test|bench)\.ts$|^examples\/|^actors\/[^/]+\/(main|[a-z]+-worker)\.ts$|^bench\/peers\/|^tests\/golden\/.*\.py$/;
+      /\.(test|bench)\.ts$|^examples\/|^actors\/[^/]+\/(main|[a-z]+-worker)\.ts$|^library\/([a-z]+\.ts|bin\.js|needs-bun\.js)$|^bench\/peers\/|^tests\/golden\/.*\.py$/;
     const command = /^export (async function main\b|\{[^}]*\bmain\b[^}]*\})/m;
     const isEntry = (file: string) =>
       entry.test(file) ||

@@ -7,6 +7,7 @@
  */
 import type { z } from "zod";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
+import { modulesOf } from "../play/env-modules.ts";
 import { withAlgorithm } from "./algorithms.ts";
 import { RunConfig, runKeys, SECRETS } from "./config.ts";
 import { ConfigError } from "./error.ts";
@@ -28,8 +29,12 @@ export function composeRunConfig(given: readonly Layer[]): RunConfig {
   const config = parsed.data;
   const broken = brokenRules(config).map(({ path, text }) => `${setBy(layers, path)}${path}: ${text}`);
   const faults = [...broken, ...unreadKeys(config, layers)];
+  if (lastToSet(layers, "env.modules") !== -1)
+    faults.push(
+      `${setBy(layers, "env.modules")}env.modules: commands fill it in; name the module in bunraku.config.ts`,
+    );
   if (faults.length > 0) throw new ConfigError(faults.join("\n"));
-  return config;
+  return { ...config, env: { ...config.env, modules: modulesOf(config) } };
 }
 
 /** A layer that sets `prompt.compat` to a version of RAGEN sets its layout too; its own layout and that of higher layers win. */

@@ -36,6 +36,12 @@ export const EnvConfig = z.strictObject({
     .describe(
       "Several envs in every batch, in place of env.tag. Items: {tag, name, options, groups, turnsMax, actionsMax, actionsPerTurnMax}",
     ),
+  modules: z
+    .record(z.string(), z.string().regex(/^[0-9a-f]{64}$/))
+    .default({})
+    .describe(
+      "Files from outside that define the run's envs, each with the sha256 of its sources. Commands fill it in",
+    ),
   formatPenalty: z
     .number()
     .nonpositive()

@@ -61,7 +61,7 @@ function* envFaults({ prompt, warmStart }: RunConfig, env: PlayedEnv, at: string
     }
   } catch (error) {
     if (!(error instanceof TagError)) throw error;
-    yield { path: envTags.includes(env.tag) ? `${at}.options` : `${at}.tag`, text: error.message };
+    yield { path: envTags().includes(env.tag) ? `${at}.options` : `${at}.tag`, text: error.message };
   }
 }
 

@@ -1,4 +1,5 @@
 /** Makes the API's context from a run's config and folder. */
+import { envTags } from "../../envs/registry.ts";
 import type { RunConfig } from "../config/config.ts";
 import { episodeRules, playedEnvs, tagOf } from "../play/envs-of-run.ts";
 import { policyOf } from "../policy/policy-of-run.ts";
@@ -12,7 +13,9 @@ export function apiContextOf(config: RunConfig, folder: string): Omit<ApiContext
 }
 
 function playOf(config: RunConfig): PlayAnswer {
-  const envs = playedEnvs(config).map(({ name, tag, options }) => {
+  // An env whose module is unknown here is shown without replay.
+  const envs = playedEnvs(config).flatMap(({ name, tag, options }) => {
+    if (!envTags().includes(tag)) return [];
     return { name, tag, options: { ...options }, rules: episodeRules(config, name, tagOf(config, name)) };
   });
   return { compat: config.prompt.compat, envs };

@@ -1,9 +1,13 @@
 /** Bundles the envs for the browser, so that an episode is replayed there by the code that played it. */
+import { builtinModules } from "node:module";
 import { fileURLToPath } from "node:url";
 import type { BunPlugin } from "bun";
+import { type EnvModule, envModules } from "../../envs/registry.ts";
 
-/** Modules replaced by stubs: Node's, and language models, which are larger than all envs. */
-const STUBBED = /^(node:|wink-)/;
+/** Modules replaced by stubs: Node's, Bun's, and language models, which are larger than all envs. */
+export const STUBBED = new RegExp(
+  `^(node:|bun:|wink-|(${builtinModules.filter((name) => /^\\w+$/.test(name)).join("|")}|bun)$)`,
+);
 
 /** Stubs are inert while modules load, because some modules use them then; afterwards using one throws an error that names it. */
 const stubs: BunPlugin = {
@@ -12,7 +16,7 @@ const stubs: BunPlugin = {
     build.onResolve({ filter: STUBBED }, ({ path }) => ({ path, namespace: "stub" }));
     build.onLoad({ filter: /.*/, namespace: "stub" }, async ({ path }) => {
       const message = JSON.stringify(`this env needs ${path}, which browsers do not have`);
-      const names = path.startsWith("node:") ? Object.keys(await import(path)) : [];
+      const names = !path.startsWith("wink-") ? Object.keys(await import(path)) : [];
       const contents = `
         function use() {
           if (globalThis[Symbol.for(import.meta.url)]) throw new Error(${message});
@@ -30,13 +34,35 @@ const stubs: BunPlugin = {
   },
 };
 
+const pathOf = (file: string) => JSON.stringify(fileURLToPath(new URL(file, import.meta.url)));
+
+/** The stage, last, because it ends the time in which stubs are inert; before it the modules of envs from outside. */
+const stageWith = (modules: readonly EnvModule[]): BunPlugin => ({
+  name: "stage",
+  setup(build) {
+    build.onResolve({ filter: /^stage$/ }, ({ path }) => ({ path, namespace: "stage" }));
+    build.onLoad({ filter: /.*/, namespace: "stage" }, () => {
+      const lines = modules.flatMap((module, i) => [
+        `import module${i} from ${JSON.stringify(module.path)};`,
+        `addEnvs([module${i}].flat(), ${JSON.stringify(module)});`,
+      ]);
+      const contents = [
+        `import { addEnvs } from ${pathOf("../../envs/registry.ts")};`,
+        ...lines,
+        `export * from ${pathOf("client/stage.ts")};`,
+      ];
+      return { contents: contents.join("\n"), loader: "ts" };
+    });
+  },
+});
+
 /** @throws {Error} naming what could not be bundled. */
-export async function bundleStage(): Promise<string> {
+export async function bundleStage(modules: readonly EnvModule[] = envModules()): Promise<string> {
   const { success, outputs, logs } = await Bun.build({
-    entrypoints: [fileURLToPath(new URL("client/stage.ts", import.meta.url))],
+    entrypoints: ["stage"],
     target: "browser",
     minify: true,
-    plugins: [stubs],
+    plugins: [stageWith(modules), stubs],
     throw: false,
   });
   if (!success) throw new Error(`cannot bundle the envs for the browser: ${logs.map(String).join("; ")}`);

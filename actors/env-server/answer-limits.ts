@@ -16,12 +16,17 @@ export class AnswerLimits {
   #rewardSum = 0;
 
   /** @throws {Error} if a text is too long. */
-  opened({ observation }: Messages["env.opened"]): void {
+  opened({ observation }: Pick<Messages["env.opened"], "observation">): void {
     this.#takeText("observation", observation);
   }
 
   /** @throws {Error} if a number is too large, or a text too long. */
-  stepped({ observation, reward, penalty, extra }: Messages["env.stepped"]): void {
+  stepped({
+    observation,
+    reward,
+    penalty,
+    extra,
+  }: Pick<Messages["env.stepped"], "observation" | "reward" | "penalty" | "extra">): void {
     checkNumber("reward", reward);
     checkNumber("penalty", penalty);
     for (const [name, value] of Object.entries(extra)) checkNumber(`extra.${name.slice(0, 100)}`, value);

@@ -62,6 +62,7 @@ export function bodyColumns({ outcome, tokenAdvantages }: EpisodeRow): Columns {
     written: bytesOf(trajectory?.written ?? new Uint8Array()),
     log_probs: bytesOf(trajectory?.logProbs ?? new Float32Array()),
     token_advantages: tokenAdvantages ? bytesOf(tokenAdvantages) : null,
+    env_digest: trajectory?.envDigest ?? null,
   };
 }
 
@@ -112,6 +113,7 @@ function outcomeOf(columns: Columns): Outcome {
       turns: JSON.parse(columns["spans"] as string),
       version: columns["version"] as number,
       digest: columns["digest"] as string,
+      ...(typeof columns["env_digest"] === "string" && { envDigest: columns["env_digest"] }),
     },
     turns: JSON.parse(columns["turns"] as string),
     finalObservation: columns["final_observation"] as string,

@@ -60,10 +60,14 @@ const MIGRATIONS: readonly string[] = [
   -- Of written tokens, where they differ within an episode.
   ALTER TABLE bodies ADD COLUMN token_advantages BLOB;
   `,
+  `
+  -- Of the env's module; null for a built-in env.
+  ALTER TABLE bodies ADD COLUMN env_digest TEXT;
+  `,
 ];
 
-/** The schema version that this code writes. */
-export const SCHEMA = MIGRATIONS.length;
+/** The oldest schema version with all that the page reads: later ones added what it can do without. */
+export const READABLE_SCHEMA = 4;
 
 export class SchemaError extends Error {
   override readonly name = "SchemaError";
@@ -110,7 +114,7 @@ export const INSERTS = {
   actor: insert("actors", "name, view, at_ms"),
   body: insert(
     "bodies",
-    "id, turns, spans, contexts, final_observation, extra, detail, tokens, written, log_probs, token_advantages",
+    "id, turns, spans, contexts, final_observation, extra, detail, tokens, written, log_probs, token_advantages, env_digest",
   ),
 } as const;
 

@@ -25,7 +25,7 @@ import type {
   StoredRun,
   WriteBatch,
 } from "./records.ts";
-import { INSERTS, migrate, SCHEMA, SchemaError, SELECTS, schemaOf } from "./schema.ts";
+import { INSERTS, migrate, READABLE_SCHEMA, SchemaError, SELECTS, schemaOf } from "./schema.ts";
 
 export interface StoreOptions {
   readonly path: string;
@@ -42,7 +42,7 @@ export interface StoreOptions {
 const PAGE_BYTES = 4096;
 
 export class Store {
-  /** The file has the newest schema. A writable older file is migrated; a read-only one is not. */
+  /** The file has all that the page reads. A writable older file is migrated; a read-only one is not. */
   readonly isCurrent: boolean;
   readonly #db: Database;
   readonly #wallClock: () => number;
@@ -55,7 +55,7 @@ export class Store {
     try {
       this.#db = new Database(path, readOnly ? { readonly: true, strict: true } : { create: true, strict: true });
       this.#db.run(readOnly ? "PRAGMA query_only = 1" : "PRAGMA journal_mode = WAL");
-      this.isCurrent = schemaOf(this.#db, path) === SCHEMA || !readOnly;
+      this.isCurrent = schemaOf(this.#db, path) >= READABLE_SCHEMA || !readOnly;
     } catch (error) {
       if (error instanceof SchemaError) throw error;
       throw new Error(`cannot open ${path}: ${(error as Error).message}`, { cause: error });

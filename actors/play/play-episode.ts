@@ -75,10 +75,11 @@ export async function playEpisode(ticket: Ticket, context: PlayContext): Promise
     }
     // Named one by one, so that no other column of `weights` replaces what was played.
     const { version, digest } = weights;
+    const module = tag.digest === undefined ? {} : { envDigest: tag.digest };
     return {
       status: statusOf(played.stop),
       ...played,
-      trajectory: { ...transcript.trajectory(), version, digest },
+      trajectory: { ...transcript.trajectory(), version, digest, ...module },
     };
   } catch (error) {
     if (error instanceof EpisodeError && error.boundary === "env") return { status: "envError", detail: error.message };

@@ -12,6 +12,7 @@ import { realClock } from "../clock.ts";
 import { RunConfig } from "../config/config.ts";
 import { describeError, messageOf, schemaFaults } from "../errors.ts";
 import { makeLog } from "../log.ts";
+import { withLocalModules } from "../play/env-modules.ts";
 import { PROTOCOL_VERSION, type Tell } from "../protocol.ts";
 import { offering } from "../transport/offer.ts";
 import { parseAddress } from "../transport/socket-wire.ts";
@@ -61,7 +62,7 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
   const ws = `${protocol}//${host}`;
   const http = ws.replace(/^ws/, "http");
   const { config: runConfig, protocol: _, broker, ...settings } = await joinSettings(kind, http, options);
-  const config = options.adapt(configOf(runConfig, options.address));
+  const config = withLocalModules(options.adapt(configOf(runConfig, options.address)));
   const actor = nameOf(kind.role);
   const path = (place: string) => `${ws}/${place}?as=${actor}`;
   const actorSettings = { ...settings, actor, ...(broker ?? { token, supervisor: path("actors/supervisor") }) };

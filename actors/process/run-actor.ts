@@ -2,6 +2,7 @@
 import { z } from "zod";
 import type { ActorKind } from "../actor.ts";
 import { RunConfig } from "../config/config.ts";
+import { importModules } from "../play/env-modules.ts";
 import { boot } from "./boot.ts";
 
 const settingsSchema = z.strictObject({ config: RunConfig, folder: z.string() });
@@ -11,6 +12,9 @@ export function runActor(kind: ActorKind): Promise<void> {
   return boot({
     role: kind.role,
     settingsSchema,
-    start: ({ config, folder }, context) => kind.start(config, { ...context, folder, threads: true, guest: null }),
+    async start({ config, folder }, context) {
+      await importModules(config);
+      return kind.start(config, { ...context, folder, threads: true, guest: null });
+    },
   });
 }

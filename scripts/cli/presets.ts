@@ -1,7 +1,7 @@
 /**
  * Makes a run's config from files and flags. Layers, lowest first: defaults; the env's file (configs/env/TAG.yaml); the preset
- * (configs/NAME.yaml); the file of --config; flags and --section.key=value in the order given. The budgets in the env's file are
- * a layer besides, right below the layer that chose the tag.
+ * (configs/NAME.yaml); the project's own settings and preset (bunraku.config.ts); the file of --config; flags and
+ * --section.key=value in the order given. The budgets in the env's file are a layer besides, right below the layer that chose the tag.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -11,12 +11,27 @@ import { ConfigError } from "../../actors/config/error.ts";
 import { type Layer, lastToSet, merge, oneValue, parseLayer, type Tree } from "../../actors/config/layers.ts";
 import { messageOf } from "../../actors/errors.ts";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
+import { NO_PROJECT, PROJECT_FILE, type Project } from "../../library/project.ts";
 import { type Flag, type Override, UsageError } from "./options.ts";
 
 /** Keys of `env` that belong to a tag and not to a run. */
 const BUDGETS = ["turnsMax", "actionsMax", "actionsPerTurnMax"];
 
 const root = join(import.meta.dir, "../../configs");
+
+let project: Project = NO_PROJECT;
+
+/** Sets the project of this process's command. */
+export function inProject(loaded: Project): void {
+  const builtIn = Object.keys(loaded.presets).find((name) => builtInPresets().includes(name));
+  if (builtIn !== undefined) {
+    throw new ConfigError(`${PROJECT_FILE}: presets.${builtIn}: a built-in preset has this name; choose another`);
+  }
+  project = loaded;
+}
+
+/** Folder of new runs. */
+export const runsFolder = (): string => project.runsFolder;
 
 export const DEFAULT_PRESET = "quickstart";
 /** The default preset with --model. */
@@ -63,7 +78,7 @@ export interface ConfigChoice {
  */
 export function chooseConfig({ flags, overrides }: ConfigChoice): RunConfig {
   const pretrained = overrides.some(({ path }) => path === "model.path");
-  const layers: Layer[] = [presetLayer(flags.preset ?? (pretrained ? PRETRAINED_PRESET : DEFAULT_PRESET))];
+  const layers = presetLayers(flags.preset, pretrained ? PRETRAINED_PRESET : DEFAULT_PRESET);
   if (flags.config !== undefined) layers.push(fileLayer(flags.config));
   // These set further keys, so they must come before the other flags.
   const setsOthers = ({ path }: Override) => Number(path === "learner.algorithm" || path === "prompt.compat");
@@ -77,12 +92,26 @@ export function chooseConfig({ flags, overrides }: ConfigChoice): RunConfig {
 
 /** Values of --preset. */
 export function presetNames(): string[] {
-  return yamlNames(root);
+  return [...Object.keys(project.presets), ...builtInPresets()];
+}
+
+const builtInPresets = () => yamlNames(root);
+
+/** A built-in preset replaces the project's settings. One of the project's own overrides them. */
+function presetLayers(name: string | undefined, standard: string): Layer[] {
+  const own = name === undefined ? {} : project.presets[name];
+  if (own === undefined) return [presetLayer(name!)];
+  const source = name === undefined ? PROJECT_FILE : `${PROJECT_FILE}: presets.${name}`;
+  return [
+    presetLayer(project.preset ?? standard),
+    { source: PROJECT_FILE, values: project.run },
+    { source, values: own },
+  ];
 }
 
 function presetLayer(name: string): Layer {
-  const names = presetNames();
-  if (!names.includes(name)) {
+  if (!builtInPresets().includes(name)) {
+    const names = presetNames();
     throw new UsageError(`no preset "${name}"${didYouMean(nearest(name, names)) || `; there are ${names.join(", ")}`}`);
   }
   return parseLayer(readFileSync(join(root, `${name}.yaml`), "utf8"), `configs/${name}.yaml`);

@@ -14,8 +14,16 @@ interface CommandModule {
  */
 export async function runCommand(name: string, args: readonly string[]): Promise<number> {
   try {
+    const folder = process.cwd();
+    // Their packages may not have been installed when this file was imported.
+    const [{ loadProject, withTagsForPaths }, { inProject }] = await Promise.all([
+      import("../../library/project.ts"),
+      import("./presets.ts"),
+    ]);
+    inProject(await loadProject(folder));
     const command = (await import(`../${name}.ts`)) as CommandModule;
-    return await command.main(args.filter((arg) => arg !== "--verbose"));
+    const words = args.filter((arg) => arg !== "--verbose");
+    return await command.main(await withTagsForPaths(words, folder));
   } catch (error) {
     return failed(error, args.includes("--verbose"));
   }

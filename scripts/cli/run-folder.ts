@@ -10,11 +10,13 @@ import { RunConfig, withoutSecrets } from "../../actors/config/config.ts";
 import { merge } from "../../actors/config/layers.ts";
 import { brokenRules } from "../../actors/config/rules.ts";
 import { messageOf } from "../../actors/errors.ts";
+import { withLocalModules } from "../../actors/play/env-modules.ts";
 import { shortText } from "../../actors/play/envs-of-run.ts";
 import { readRunConfig } from "../../actors/policy/saved-policy.ts";
 import type { Report } from "../../actors/training/report.ts";
+import { asUsage } from "./env-choice.ts";
 import { type Override, UsageError } from "./options.ts";
-import { overrideLayer } from "./presets.ts";
+import { overrideLayer, runsFolder } from "./presets.ts";
 
 export interface RunFolder {
   readonly folder: string;
@@ -34,7 +36,7 @@ const CHANGEABLE = ["metrics.", "transport.", "join."];
 /** Its length may change too, and a finished run goes on if it grows. */
 const LENGTH = ["learner.updates", "learner.minutes"];
 
-/** @param wanted  its path; without it the first free one under runs/ */
+/** @param wanted  its path; without it the first free one in the folder of runs */
 export function newRun(config: RunConfig, wanted: string | undefined): RunFolder {
   const folder = wanted ?? freshFolder(shortText(config));
   const name = basename(folder);
@@ -69,7 +71,7 @@ export function oldRun(folder: string, overrides: readonly Override[]): RunFolde
   }
   const kept = { source: file, values: { ...readRunConfig(folder) } };
   const layers = overrides.map(({ path, text, source }) => overrideLayer(path, text, source));
-  const config = RunConfig.parse(merge([kept, ...layers]));
+  const config = asUsage(file, () => withLocalModules(RunConfig.parse(merge([kept, ...layers]))));
   const [broken] = brokenRules(config);
   if (broken !== undefined) throw new UsageError(`${file}: ${broken.path}: ${broken.text}`);
   const run = { folder, config };
@@ -111,11 +113,11 @@ export function lengthenRun(run: RunFolder): void {
 
 export const reportFile = ({ folder }: RunFolder): string => join(folder, REPORT_FILE);
 
-/** runs/2026-11-20-simplesokoban-1, with the first number that is free. */
+/** runs/2026-11-20-simplesokoban-1 or in the project's folder of runs, with the first number that is free. */
 function freshFolder(tag: string): string {
   const day = new Date().toISOString().slice(0, 10);
   for (let n = 1; ; n++) {
-    const folder = join("runs", `${day}-${tag.toLowerCase()}-${n}`);
+    const folder = join(runsFolder(), `${day}-${tag.toLowerCase()}-${n}`);
     if (!existsSync(folder)) return folder;
   }
 }

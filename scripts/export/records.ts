@@ -6,6 +6,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { EpisodeSummary } from "../../actors/dashboard/answers.ts";
 import type { EpisodeFilter } from "../../actors/metrics-sink/records.ts";
+import { withLocalModules } from "../../actors/play/env-modules.ts";
 import { episodeRules, tagOf } from "../../actors/play/envs-of-run.ts";
 import { whole } from "../../actors/policy/export.ts";
 import { readRunConfig } from "../../actors/policy/saved-policy.ts";
@@ -36,7 +37,7 @@ export function exportTensorboard({ folder, out }: RecordsExport): Promise<Count
 
 /** A file with one chat a line: `{"messages": [{role, content} …], env, reward, success, …}`. */
 export function exportChats({ folder, out, episodes }: RecordsExport): Promise<Counts> {
-  const config = readRunConfig(folder);
+  const config = withLocalModules(readRunConfig(folder));
   const envs = new Map<string, { tag: ReturnType<typeof tagOf>; rules: ReturnType<typeof episodeRules> }>();
   const envOf = (name: string) => {
     const known = envs.get(name);

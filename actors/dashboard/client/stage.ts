@@ -46,6 +46,7 @@ export interface Recorded {
 function openGame(ticket: Ticket, { envs, compat }: PlayAnswer): LocalGame {
   const { tag, options } = envs.find(({ name }) => name === ticket.env) ?? { tag: ticket.env, options: {} };
   const env = envTag(tag, options, compat);
+  if (env.browser === false) throw new Error(`${tag} needs what browsers lack; replay it with \`bun run replay\``);
   const game = env.open({ layout: ticket.layoutSeed, dynamics: ticket.dynamicsSeed });
   if (game.kind === "outside") throw new Error(`${ticket.env} runs in another process, which a browser cannot reach`);
   return game;

@@ -48,7 +48,7 @@ export function prompts(body: unknown): Check[] {
     ...Object.entries(v2_system_prompts_by_tag).map(([name, expected]) => ({
       name: `v2 system prompt of ${name}`,
       expected,
-      got: envTags.includes(name) ? systemPrompt(envTag(name)) : "an unknown env tag",
+      got: envTags().includes(name) ? systemPrompt(envTag(name)) : "an unknown env tag",
     })),
   ];
 }
@@ -131,7 +131,7 @@ function dialogueChecks(name: string, expected: Dialogue, whole: Dialogue, shape
 export function tagOf(dialogue: Dialogue, layout: RagenLayout): EnvTag {
   const told = dialogue.map(({ content }) => content);
   const words = (tag: EnvTag) => (layout === "ragen-v1" ? tag.wording.v1 : tag.wording.v2);
-  const found = envTags
+  const found = envTags()
     .map((name) => envTag(name))
     .sort((a, b) => words(b).length - words(a).length)
     .find((tag) => told.slice(0, 2).some((content) => content.includes(words(tag))));

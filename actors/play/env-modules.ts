@@ -1,0 +1,126 @@
+/**
+ * Modules of envs from outside: a user's files and packages. The one that defines an env is imported by every process that plays it.
+ *
+ * - A module's digest covers its own text and the files that it imports by relative path. It does not cover packages, whose versions a
+ *   lock file fixes, nor files that the env reads.
+ * - A run's config names its modules with their digests. A process whose parent made the config imports them from there. A config from
+ *   a folder or from another machine makes nothing run: its modules must be known here already.
+ */
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { dirname, extname, isAbsolute, relative } from "node:path";
+import { fileURLToPath } from "node:url";
+import { addEnvs, type EnvModule, envModules, moduleOf } from "../../envs/registry.ts";
+import { TagError, type TagSource } from "../../envs/tag.ts";
+import type { RunConfig } from "../config/config.ts";
+import { messageOf, placeOf } from "../errors.ts";
+import { playedEnvs } from "./envs-of-run.ts";
+
+/** Files of a module, itself included. */
+const FILES_MAX = 10_000;
+
+const CODE = ["ts", "tsx", "js", "jsx"];
+
+/**
+ * Imports a module and adds its envs to those of this process. A module that was imported already is not read again.
+ *
+ * @param specifier  an absolute path, a file URL, a path from `folder` with "./", or the name of a package that `folder` has
+ * @throws {TagError} naming the file, and the line of a fault in it
+ */
+export async function importEnvs(specifier: string, folder: string): Promise<EnvModule> {
+  let path: string;
+  try {
+    path = specifier.startsWith("file:") ? fileURLToPath(specifier) : Bun.resolveSync(specifier, folder);
+  } catch {
+    const hint = /^(\.|\/)/.test(specifier)
+      ? ""
+      : '; a path starts with "./", and a package is installed with `bun add`';
+    throw new TagError(`there is no module ${specifier} for envs in ${folder}${hint}`);
+  }
+  const earlier = envModules().find((module) => module.path === path);
+  if (earlier !== undefined) return earlier;
+  try {
+    const { default: exported } = (await import(path)) as { default?: unknown };
+    const sources: unknown[] = Array.isArray(exported) ? exported : [exported];
+    if (sources.length === 0 || !sources.every(isSource)) {
+      throw new TagError("its default export is no env; write `export default defineEnv({ … })`");
+    }
+    const module = { path, digest: digestOf(path) };
+    addEnvs(sources, module);
+    return module;
+  } catch (error) {
+    throw new TagError(`cannot use the envs of ${specifier}: ${messageOf(error)}${placeOf(error)}`, { cause: error });
+  }
+}
+
+const isSource = (value: unknown): value is TagSource =>
+  typeof value === "object" && value !== null && "tag" in value && "make" in value && typeof value.make === "function";
+
+/** The texts of a module and of what it imports by relative path, by file; and the packages that they import. */
+export function sourcesOf(path: string): {
+  readonly texts: ReadonlyMap<string, Buffer>;
+  readonly packages: Set<string>;
+} {
+  const texts = new Map<string, Buffer>();
+  const packages = new Set<string>();
+  const files = new Set([path]);
+  for (const file of files) {
+    if (files.size > FILES_MAX) throw new Error(`${path} imports more than ${FILES_MAX} files by relative path`);
+    const text = readFileSync(file);
+    texts.set(file, text);
+    const loader = extname(file).slice(1).replace(/^[mc]/, "");
+    if (!CODE.includes(loader)) continue;
+    for (const { path: name } of new Bun.Transpiler({ loader: loader as "ts" }).scanImports(text)) {
+      if (name.startsWith(".") || isAbsolute(name)) files.add(Bun.resolveSync(name, dirname(file)));
+      else packages.add(name);
+    }
+  }
+  return { texts, packages };
+}
+
+/** sha256 (hex) over the paths and texts of `sourcesOf`. It does not depend on where they are. */
+export function digestOf(path: string): string {
+  const hash = createHash("sha256");
+  for (const [file, text] of sourcesOf(path).texts) {
+    hash.update(`${relative(dirname(path), file)}\0${text.length}\0`).update(text);
+  }
+  return hash.digest("hex");
+}
+
+/** The modules of the envs that a run plays: digest by path. */
+export function modulesOf(config: Pick<RunConfig, "env">): Record<string, string> {
+  const modules = playedEnvs(config).flatMap(({ tag }) => moduleOf(tag) ?? []);
+  return Object.fromEntries(modules.map(({ path, digest }) => [path, digest]));
+}
+
+/** Imports the modules of a config that this process's parent made. @throws {TagError} if a file has changed since */
+export async function importModules({ env }: Pick<RunConfig, "env">): Promise<void> {
+  for (const [path, digest] of Object.entries(env.modules)) {
+    const found = await importEnvs(path, "/");
+    if (found.digest === digest) continue;
+    throw new TagError(
+      `${path} has changed since the run began: its digest is ${short(found.digest)}, the run's is ${short(digest)}; restore it, or start a new run`,
+    );
+  }
+}
+
+/**
+ * A config from a folder or another machine, with the paths of its modules here.
+ *
+ * @throws {TagError} if a module is unknown here, or has another digest
+ */
+export function withLocalModules<C extends Pick<RunConfig, "env">>(config: C): C {
+  const here = envModules();
+  const modules = Object.entries(config.env.modules).map(([path, digest]) => {
+    const same = here.find((module) => module.digest === digest);
+    if (same !== undefined) return [same.path, digest];
+    const known = here.map((module) => `${module.path} (${short(module.digest)})`).join(", ") || "none";
+    throw new TagError(
+      `the run plays envs of ${path} with the digest ${short(digest)}; known here: ${known}. ` +
+        "Restore that version of the file and name it in the bunraku.config.ts of this folder",
+    );
+  });
+  return { ...config, env: { ...config.env, modules: Object.fromEntries(modules) } };
+}
+
+const short = (digest: string): string => digest.slice(0, 12);

@@ -1,0 +1,22 @@
+/** `bunraku/config`: the form of bunraku.config.ts, which every command reads from the folder that it runs in. */
+import type { z } from "zod";
+import type { RunConfig } from "../actors/config/config.ts";
+
+/** Settings of a run; those left out keep their defaults. `bun run config` lists all. */
+export type Settings = z.input<typeof RunConfig>;
+
+export interface BunrakuConfig {
+  /** Modules of envs: paths from the folder of bunraku.config.ts that start with "./", or names of packages. */
+  readonly envs?: readonly string[];
+  /** The preset below `run`. Default: that of the command. */
+  readonly preset?: string;
+  /** Settings of a run without --preset, or with one of `presets`. */
+  readonly run?: Settings;
+  /** Values of --preset; each overrides `run`. */
+  readonly presets?: Readonly<Record<string, Settings>>;
+  /** Folder of new runs. Default: runs. */
+  readonly runsFolder?: string;
+}
+
+/** Returns its argument, which gets types this way. */
+export const defineConfig = (config: BunrakuConfig): BunrakuConfig => config;

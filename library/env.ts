@@ -1,0 +1,118 @@
+/**
+ * `bunraku/env`: what a module of envs needs. No engine, model or process stands behind it, so it also loads in a browser.
+ *
+ * The default export of an env's module is what `defineEnv` returns, or an array of such.
+ */
+import { z } from "zod";
+import type { Game, Seeds, Uniform } from "../envs/env.ts";
+import type { Picture } from "../envs/picture.ts";
+import {
+  type Demonstrator,
+  defineTag,
+  type Legend,
+  plainWording,
+  type Skill,
+  type TagSource,
+  uniformPlayer,
+} from "../envs/tag.ts";
+
+export { z } from "zod";
+export { formatReply, noisyReply, type Plan } from "../envs/demonstrator.ts";
+export type { DiscreteGame, Effect, Game, LanguageGame, OutsideGame, Seeds, Uniform } from "../envs/env.ts";
+export type { Picture } from "../envs/picture.ts";
+export { Pcg64 } from "../envs/rng/pcg64.ts";
+export type { Skill, TagSource } from "../envs/tag.ts";
+
+/** Chooses the next action: an index for a discrete game, text for the others. */
+export type PlayerOf<G extends Game> = (game: G, actionsLeft: number, uniform: Uniform) => number | string;
+
+/** An env. C: its options. G: its game. */
+export interface EnvDefinition<C extends Record<string, unknown>, G extends Game> {
+  /** Its name in configs and commands: letters and digits, starting with a capital. */
+  readonly tag: string;
+  /** Schema of its options, with defaults; without it the env takes none. */
+  readonly options?: z.ZodType<C>;
+  /** The task, as the prompt says it. */
+  readonly instruction: string;
+  /** Actions that the prompt lists. */
+  readonly actions?: readonly string[];
+  /** The meaning of each symbol of an observation. */
+  readonly legend?: Legend;
+  /** Action budget of an episode. */
+  readonly actionsMax: number;
+  /** Fewest actions of any success, on any board. */
+  readonly actionsMin?: number;
+  /** True if every action costs time of a server or another process. */
+  readonly external?: boolean;
+  /** False if its module imports what browsers lack, such as node:fs: the page then does not replay its episodes. */
+  readonly browser?: boolean;
+  /** A new game. Equal options and seeds give equal games. */
+  open(options: C, seeds: Seeds): G;
+  /** What this machine lacks, and how to get it; null if nothing. */
+  missing?(options: C): string | null;
+  /** The observation without its constant parts, for the built-in policy. Default: all of it. */
+  brief?(observation: string): string;
+  /** The part of an observation that identifies the state; null if it shows none. Default: all of it. */
+  stateOf?(observation: string): string | null;
+  /** Chance, which every report compares with. Default for a game with a list of actions: uniform over them. */
+  readonly random?: PlayerOf<G>;
+  /** A best possible player. */
+  readonly optimal?: PlayerOf<G>;
+  /** A good player where no best one is known. */
+  readonly expert?: PlayerOf<G>;
+  /** Highest success probability on this board, just opened; null where unknown. */
+  best?(game: G, actionsMax: number): number | null;
+  /** A player that replies in text. The warm start can imitate it instead of random play. */
+  readonly demonstrator?: { reply(game: G, actionsLeft: number, skill: Skill, uniform: Uniform): string };
+  /** The current position as an image. */
+  picture?(game: G): Picture;
+}
+
+/** RAGEN's max_tokens, which its prompts ask for. */
+const REPLY_WORDS_HINT = 100;
+
+/** @throws {TypeError} if the tag is not a name. */
+export function defineEnv<G extends Game, C extends Record<string, unknown> = Record<string, never>>(
+  env: EnvDefinition<C, G>,
+): TagSource {
+  const { tag, options, instruction, actions = null, legend = null, actionsMax, open, missing, demonstrator } = env;
+  if (!/^[A-Z][A-Za-z0-9]{1,40}$/.test(tag)) {
+    throw new TypeError(
+      `the tag of an env has 2 to 41 letters and digits and starts with a capital, such as LightsOut; got ${JSON.stringify(tag)}`,
+    );
+  }
+  // A tag's players get the games that the same tag opened.
+  const {
+    random = uniformPlayer,
+    optimal = null,
+    expert,
+    best,
+    brief,
+    stateOf,
+    picture,
+  } = env as unknown as EnvDefinition<C, Game>;
+  const { actionsMin, external, browser } = env;
+  return defineTag<C>({
+    tag,
+    type: tag.replaceAll(/(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])/g, "-").toLowerCase(),
+    schema: options ?? (z.strictObject({}) as unknown as z.ZodType<C>),
+    actionsMax,
+    replyWordsHint: REPLY_WORDS_HINT,
+    parts: (config) => ({
+      wording: { ...plainWording(instruction, actions, false), legend, compatLegend: legend },
+      open: (seeds) => open(config, seeds),
+      random,
+      optimal,
+      demonstrator: (demonstrator as Demonstrator | undefined) ?? null,
+      ...(best && { best }),
+      ...(brief && { brief }),
+      ...(stateOf && { stateOf }),
+      ...(expert && { expert }),
+      ...(picture && { picture }),
+      ...(missing && { missing: () => missing(config) }),
+      ...(actionsMin !== undefined && { actionsMin }),
+      ...(external !== undefined && { external }),
+      ...(browser !== undefined && { browser }),
+    }),
+  });
+}

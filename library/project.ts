@@ -1,0 +1,71 @@
+/**
+ * The project of a command: the folder that it runs in, with its bunraku.config.ts. A command runs the code of that file and of the
+ * modules that it names.
+ */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { z } from "zod";
+import { ConfigError } from "../actors/config/error.ts";
+import { messageOf, placeOf, schemaFaults } from "../actors/errors.ts";
+import { importEnvs } from "../actors/play/env-modules.ts";
+import { tagsOf } from "../envs/registry.ts";
+import type { BunrakuConfig } from "./config.ts";
+
+export const PROJECT_FILE = "bunraku.config.ts";
+
+/** The sections of a run's config are checked when a run is composed. */
+const Settings = z.record(z.string(), z.unknown());
+const Project = z.strictObject({
+  envs: z.array(z.string().min(1)).default([]),
+  preset: z.string().optional(),
+  run: Settings.default({}),
+  presets: z.record(z.string().regex(/^[\w.-]{1,64}$/), Settings).default({}),
+  runsFolder: z.string().min(1).default("runs"),
+});
+export type Project = z.infer<typeof Project>;
+
+/** A folder without bunraku.config.ts. */
+export const NO_PROJECT: Project = Project.parse({});
+
+/**
+ * Reads the folder's bunraku.config.ts and imports its modules of envs.
+ *
+ * @throws {ConfigError} in one line, naming the file and what is wrong in it
+ */
+export async function loadProject(folder: string): Promise<Project> {
+  const file = join(folder, PROJECT_FILE);
+  if (!existsSync(file)) return NO_PROJECT;
+  try {
+    const { default: exported } = (await import(file)) as { default?: BunrakuConfig };
+    const parsed = Project.safeParse(exported);
+    if (!parsed.success) throw new Error(schemaFaults(parsed.error, "its default export"));
+    for (const specifier of parsed.data.envs) await importEnvs(specifier, folder);
+    return parsed.data;
+  } catch (error) {
+    throw new ConfigError(`${PROJECT_FILE}: ${messageOf(error)}${error instanceof Error ? placeOf(error) : ""}`);
+  }
+}
+
+/** A path of a module. */
+const MODULE = /^(--env=)?(\.{0,2}\/.*\.[mc]?[jt]sx?)$/;
+
+/** The words of a command with the tag of its env for each path of a module: "--env ./envs/street.ts". @throws {ConfigError} */
+export async function withTagsForPaths(args: readonly string[], folder: string): Promise<string[]> {
+  const changed: string[] = [];
+  for (const arg of args) {
+    const [, flag = "", path] = MODULE.exec(arg) ?? [];
+    changed.push(path === undefined ? arg : `${flag}${await onlyTag(path, folder)}`);
+  }
+  return changed;
+}
+
+async function onlyTag(path: string, folder: string): Promise<string> {
+  const module = await importEnvs(path, folder).catch((error: unknown) => {
+    throw new ConfigError(messageOf(error));
+  });
+  const tags = tagsOf(module);
+  if (tags.length === 1) return tags[0]!;
+  throw new ConfigError(
+    `${path} defines several envs, ${tags.join(", ")}; name it in ${PROJECT_FILE}, and choose a tag`,
+  );
+}

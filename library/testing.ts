@@ -1,0 +1,115 @@
+/** `bunraku/testing`: the tests that every env passes. A test file awaits `checkEnv`, and `bun test` runs it. */
+import { describe, expect, test } from "bun:test";
+import { STUBBED } from "../actors/dashboard/bundle.ts";
+import { AnswerLimits } from "../actors/env-server/answer-limits.ts";
+import { importEnvs, sourcesOf } from "../actors/play/env-modules.ts";
+import { bestPossible, evaluatePlayer } from "../envs/analysis/evaluate.ts";
+import type { Effect, Game } from "../envs/env.ts";
+import { envTag, tagsOf } from "../envs/registry.ts";
+import { Pcg64 } from "../envs/rng/pcg64.ts";
+import type { EnvTag, Player } from "../envs/tag.ts";
+
+/** Turns of a random episode at most. */
+const ACTIONS_MAX = 40;
+const BOARDS = { episodes: 100, seed: 123 };
+
+/**
+ * Tests the envs of a module, which it imports as a run does.
+ *
+ * @param module  its file: `import.meta.resolve("./street.ts")`
+ * @param options  of its envs, where the defaults do not do
+ */
+export async function checkEnv(module: string, options: Readonly<Record<string, unknown>> = {}): Promise<void> {
+  const imported = await importEnvs(module, process.cwd());
+  for (const name of tagsOf(imported)) {
+    const tag = envTag(name, options);
+    checkTag(tag);
+    test(`${name} plays in a browser, or is marked with browser: false`, () => {
+      const lacking = [...sourcesOf(imported.path).packages].filter((one) => STUBBED.test(one));
+      if (tag.browser === false || tag.external) return;
+      expect(lacking, "imports that browsers lack").toEqual([]);
+    });
+  }
+}
+
+/** The tests of one env with its options. */
+export function checkTag(tag: EnvTag): void {
+  describe(tag.tag, () => {
+    test("lacks nothing here", () => {
+      expect(tag.missing?.() ?? null).toBeNull();
+    });
+
+    test("gives equal episodes for equal seeds", async () => {
+      for (const seed of [0, 1, 4294967295]) expect(await seen(tag, seed, 5)).toEqual(await seen(tag, seed, 5));
+    });
+
+    test("shares its layout within a group", async () => {
+      const opening = async (layout: number, dynamics: number) => (await seen(tag, layout, dynamics, 0))[0]!;
+      for (const layout of [3, 4]) {
+        const openings = await Promise.all([0, 1, 2, 3].map((dynamics) => opening(layout, dynamics)));
+        expect(new Set(openings).size).toBe(1);
+      }
+      const boards = await Promise.all(Array.from({ length: 40 }, (_, layout) => opening(layout, 0)));
+      expect(new Set(boards).size).toBeGreaterThan(1);
+    });
+
+    test("plays 64 random episodes with finite rewards and short texts, and its brief loses nothing", async () => {
+      const whole = new Map<string, string>();
+      for (let layout = 123; layout < 187; layout++) {
+        for (const observation of await seen(tag, layout, layout)) {
+          const brief = tag.brief(observation);
+          expect(whole.get(brief) ?? observation).toBe(observation);
+          whole.set(brief, observation);
+          expect(brief.length).toBeLessThanOrEqual(observation.length);
+        }
+      }
+    });
+
+    test("has players no worse than random play, and an optimal one whose success is the best possible", async () => {
+      const possible = bestPossible(tag, BOARDS);
+      const player = tag.optimal ?? tag.expert;
+      if (player === undefined) return;
+      const best = await evaluatePlayer(tag, player, BOARDS);
+      if (possible !== null) {
+        expect(best.ci95[0]).toBeLessThanOrEqual(possible);
+        if (tag.optimal !== null) expect(best.ci95[1]).toBeGreaterThanOrEqual(possible - 1e-9);
+      }
+      expect((await evaluatePlayer(tag, tag.random, BOARDS)).success).toBeLessThan(best.success);
+    });
+  });
+}
+
+/** Everything that a player sees, from the opening to the end. @throws {Error} if an answer breaks a limit of the env server */
+async function seen(
+  tag: EnvTag,
+  layout: number,
+  dynamics: number,
+  actionsMax = Math.min(tag.actionsMax, ACTIONS_MAX),
+  player: Player = tag.random,
+): Promise<string[]> {
+  const coins = new Pcg64(layout, 99);
+  const game = tag.open({ layout, dynamics });
+  const limits = new AnswerLimits();
+  if (game.kind === "outside") await game.start();
+  try {
+    const texts = [game.render()];
+    limits.opened({ observation: texts[0]! });
+    for (let left = actionsMax; left > 0; left--) {
+      const action = player(game, left, () => coins.random());
+      const { reward, extra = {}, message, done } = await act(game, action);
+      const observation = message ?? game.render();
+      limits.stepped({ observation, reward, penalty: 0, extra });
+      texts.push(observation);
+      if (done) {
+        if (game.kind !== "outside") expect(() => act(game, action), "an action after the end").toThrow();
+        break;
+      }
+    }
+    return texts;
+  } finally {
+    if (game.kind === "outside") await game.close();
+  }
+}
+
+const act = (game: Game, action: number | string): Effect | Promise<Effect> =>
+  game.kind === "discrete" ? game.act(Number(action)) : game.act(String(action));
