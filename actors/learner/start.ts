@@ -12,7 +12,6 @@ import { Reporter } from "../metrics-sink/reporter.ts";
 import { lessonsOf } from "../play/envs-of-run.ts";
 import { rulesOf } from "../play/play-episode.ts";
 import { policyOf } from "../policy/policy-of-run.ts";
-import { BACKOFF_MS, HELLO_DEADLINE_MS } from "../sampler/start.ts";
 import { connectByRoster } from "../supervisor/roster.ts";
 import type { RunLog } from "../training/context.ts";
 import { checkCollapse } from "../training/measure-collapse.ts";
@@ -214,8 +213,6 @@ function connectReporter(config: RunConfig, context: ActorContext, ports: Learne
     run,
     clock,
     uniform,
-    backoffMs: BACKOFF_MS,
-    helloDeadlineMs: HELLO_DEADLINE_MS,
     handler: reporter,
     me: () => ({ actor, role: "learner", url: null }),
   });

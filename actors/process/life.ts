@@ -1,12 +1,13 @@
 /**
  * The life of an actor's process: it starts the actor, sends heartbeats, and leaves when the supervisor tells it to. Does not know
- * where its settings come from (boot.ts: from its parent; join.ts: from a run on another machine).
+ * where its settings come from (boot.ts: from its parent; join.ts: from a run on another machine). `live` is the part that the
+ * simulator runs too.
  *
  * - An uncaught error is one line in the log and exit code 1. After a `RunError` the exit code is `RUN_ERROR_CODE`: a restart would
  *   fail in the same way.
  */
 import type { ActorContext, Running } from "../actor.ts";
-import { realClock } from "../clock.ts";
+import { type Clock, realClock } from "../clock.ts";
 import { describeError, RUN_ERROR_CODE, RunError, stackOf } from "../errors.ts";
 import type { Log } from "../log.ts";
 import { Meter } from "../metrics/meter.ts";
@@ -14,7 +15,7 @@ import { type Message, type Role, STARTING, type Tell } from "../protocol.ts";
 import { anyBeside } from "../transport/address.ts";
 import { createTransport } from "../transport/create.ts";
 import { helloOf } from "../transport/handshake.ts";
-import { connectForever } from "../transport/reconnect.ts";
+import { connectForever, HELLO_DEADLINE_MS } from "../transport/reconnect.ts";
 import { refuseAsks } from "../transport/refusals.ts";
 import type { SocketOptions } from "../transport/socket-wire.ts";
 import type { Transport } from "../transport/transport.ts";
@@ -23,32 +24,51 @@ import type { ActorSettings } from "./settings.ts";
 /** The part of an actor's context that does not depend on how its process was started. */
 export type LifeContext = Omit<ActorContext, "folder" | "threads" | "guest">;
 
-export interface LifeOptions {
+/** What a process gets from its machine. */
+interface ProcessPorts {
+  readonly clock: Clock;
+  /** Uniform in [0, 1). */
+  readonly uniform: () => number;
+  readonly meter: Meter;
+  /** Reaches the supervisor. */
+  readonly transport: Transport;
+  /** Where the actor listens. */
+  readonly listen: string;
+  readonly rssBytes: () => number;
+  /** The type of the last message that arrived. */
+  readonly lastMessage: () => string;
+  /** Ends the process. `error` is why, if it failed. */
+  exit(code: number, error?: unknown): void;
+}
+
+interface LiveOptions extends ProcessPorts {
   readonly actorSettings: Omit<ActorSettings, "settings">;
   readonly role: Role;
   readonly log: Log;
   readonly start: (context: LifeContext) => Running | Promise<Running>;
-  /** Certificates for wss://. */
-  readonly tls?: SocketOptions["tls"];
   /** Replaces the transport that the actor gets. */
   readonly wrap?: (transport: Transport) => Transport;
   /** Changes a message of the supervisor before the actor gets it. */
   readonly translate?: (message: Tell) => Tell;
   readonly connected?: () => void;
   /** An attempt to reach the supervisor failed. `attempt` counts from 1. */
-  readonly unreachable: (detail: string, attempt: number) => void;
+  readonly unreachable?: (detail: string, attempt: number) => void;
+}
+
+export interface LifeOptions extends Omit<LiveOptions, keyof ProcessPorts> {
+  /** Certificates for wss://. */
+  readonly tls?: SocketOptions["tls"];
 }
 
 export interface Life {
   readonly started: Promise<void>;
   /** Drain, save, exit code 0. */
   leave(reason: string): Promise<void>;
+  /** Exit with the code of this error. */
+  fail(error: unknown): void;
   /** Whether the supervisor is connected. */
   readonly isSupervised: boolean;
 }
-
-const BACKOFF_MS = { first: 50, max: 2000 };
-const HELLO_DEADLINE_MS = 5000;
 
 /** Messages of the supervisor that are kept while the actor starts. */
 const EARLY_MAX = 256;
@@ -56,42 +76,62 @@ const EARLY_MAX = 256;
 const tooManyEarly = `cannot keep another message of the supervisor: ${EARLY_MAX} came before the actor started, the most allowed; read in its log what its start waits for`;
 
 export function runActorProcess(options: LifeOptions): Life {
-  const { actorSettings, role, log } = options;
-  const { actor, run, token, frameBytesMax, queuedBytesMax } = actorSettings;
-  let running: Running | null = null;
-  let leaving = false;
-  let lastMessage = "";
-
-  async function leave(reason: string): Promise<void> {
-    if (leaving) return;
-    leaving = true;
-    log.info("stop", reason);
-    await running?.stop(reason);
-    supervisor.close(reason);
-    process.exit(0);
-  }
-
-  function fail(error: unknown): void {
-    log.error("crash", describeError(error), { stack: stackOf(error) });
-    process.exit(error instanceof RunError ? RUN_ERROR_CODE : 1);
-  }
-  // scripts/run.ts listens to these events too, in a process that joins a run. `fail` comes first: its exit code counts.
-  for (const kind of ["uncaughtException", "unhandledRejection"]) process.prependListener(kind, fail);
-
+  const { token, frameBytesMax, queuedBytesMax, supervisor } = options.actorSettings;
   const meter = new Meter(realClock);
+  let lastMessage = "";
   const transport = createTransport("routed", {
     clock: realClock,
     token,
     frameBytesMax,
     queuedBytesMax,
     ...(options.tls === undefined ? {} : { tls: options.tls }),
-    report: ({ kind, detail, ...where }) => log.warning(`peer.${kind}`, detail, where),
+    report: ({ kind, detail, ...where }) => options.log.warning(`peer.${kind}`, detail, where),
     received: (type: Message["type"]) => {
       // Ignore `welcome`, so that "last message" stays informative.
       if (type !== "welcome") lastMessage = type;
     },
     passed: (direction, bytes) => meter.count(`speed/${direction}_bytes_per_second`, bytes),
   });
+  const life = live({
+    ...options,
+    clock: realClock,
+    uniform: Math.random,
+    meter,
+    transport,
+    listen: anyBeside(supervisor),
+    rssBytes: () => process.memoryUsage.rss(),
+    lastMessage: () => lastMessage,
+    exit: (code) => process.exit(code),
+  });
+  // scripts/run.ts listens to these events too, in a process that joins a run. `fail` comes first: its exit code counts.
+  for (const kind of ["uncaughtException", "unhandledRejection"]) process.prependListener(kind, life.fail);
+  return life;
+}
+
+/** The life of a process on any machine. */
+export function live(options: LiveOptions): Life {
+  const { actorSettings, role, log, clock, uniform, meter, transport, listen } = options;
+  const { actor, run, token } = actorSettings;
+  let running: Running | null = null;
+  let leaving = false;
+
+  async function leave(reason: string): Promise<void> {
+    if (leaving) return;
+    leaving = true;
+    log.info("stop", reason);
+    try {
+      await running?.stop(reason);
+      supervisor.close(reason);
+      options.exit(0);
+    } catch (error) {
+      fail(error);
+    }
+  }
+
+  function fail(error: unknown): void {
+    log.error("crash", describeError(error), { stack: stackOf(error) });
+    options.exit(error instanceof RunError ? RUN_ERROR_CODE : 1, error);
+  }
 
   const early: Tell[] = [];
   const me = () => ({ actor, role, url: running?.url ?? null });
@@ -100,11 +140,9 @@ export function runActorProcess(options: LifeOptions): Life {
     address: () => actorSettings.supervisor,
     me,
     run,
-    clock: realClock,
-    uniform: Math.random,
-    backoffMs: BACKOFF_MS,
-    helloDeadlineMs: HELLO_DEADLINE_MS,
-    failed: (detail, attempt) => options.unreachable(detail, attempt),
+    clock,
+    uniform,
+    failed: (detail, attempt) => options.unreachable?.(detail, attempt),
     handler: {
       opened() {
         options.connected?.();
@@ -136,13 +174,13 @@ export function runActorProcess(options: LifeOptions): Life {
       type: "heartbeat",
       actor,
       doing,
-      lastMessage,
-      rssBytes: process.memoryUsage.rss(),
+      lastMessage: options.lastMessage(),
+      rssBytes: options.rssBytes(),
       workingMs: running?.workingMs?.() ?? 0,
       load: meter.read(),
       weights: running?.weights?.() ?? null,
     });
-    realClock.after(actorSettings.heartbeatMs, beat);
+    clock.after(actorSettings.heartbeatMs, beat);
   }
   beat();
 
@@ -151,13 +189,13 @@ export function runActorProcess(options: LifeOptions): Life {
       actor,
       run,
       token,
-      clock: realClock,
+      clock,
       log,
       meter,
-      uniform: Math.random,
+      uniform,
       fail,
       transport: options.wrap?.(transport) ?? transport,
-      listen: anyBeside(actorSettings.supervisor),
+      listen,
       finish: (reason) => void leave(reason),
     });
     for (const message of early.splice(0)) running.told?.(message);
@@ -167,6 +205,7 @@ export function runActorProcess(options: LifeOptions): Life {
   return {
     started: start(),
     leave,
+    fail,
     get isSupervised() {
       return supervisor.peer() !== null;
     },

@@ -17,8 +17,6 @@ import { Sampler } from "./sampler.ts";
 
 /** Tries of one episode on one sampler, each with a connected env server. */
 const TRIES_MAX = 3;
-export const BACKOFF_MS = { first: 50, max: 1000 };
-export const HELLO_DEADLINE_MS = 5000;
 
 /** What the sampler gets from its machine. The simulator replaces it. */
 export interface SamplerPorts {
@@ -35,15 +33,7 @@ export const sampler = {
     meter.divide(["time/weights", "time/policy", "time/env"], "time/tickets");
     const { slots } = config.sampler;
     const me = () => ({ actor, role: "sampler", url: null }) as const;
-    const common = {
-      transport,
-      me,
-      run,
-      clock,
-      uniform,
-      backoffMs: BACKOFF_MS,
-      helloDeadlineMs: HELLO_DEADLINE_MS,
-    } as const;
+    const common = { transport, me, run, clock, uniform };
     const envServers = new EnvServers({
       connect: (url, handler) => connectForever({ ...common, address: () => url, handler }),
       waitMsMax: askDeadlineMs(config),

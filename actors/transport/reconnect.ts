@@ -22,9 +22,6 @@ export interface ReconnectOptions {
   readonly clock: Clock;
   /** Uniform in [0, 1), for the jitter. */
   readonly uniform: () => number;
-  /** The first and the longest delay; each is up to twice the one before. */
-  readonly backoffMs: { readonly first: number; readonly max: number };
-  readonly helloDeadlineMs: number;
   /** An attempt failed. `attempt` counts from 1 since the last connection; 0: our own handler threw. */
   readonly failed?: (detail: string, attempt: number) => void;
 }
@@ -35,11 +32,15 @@ export interface Connection {
   close(reason: string): void;
 }
 
+/** The first and the longest delay between attempts; each is up to twice the one before. */
+const BACKOFF_MS = { first: 50, max: 1000 };
+export const HELLO_DEADLINE_MS = 5000;
+
 /** Messages that may arrive between the welcome and `opened`. */
 const EARLY_MAX = 1024;
 
 export function connectForever(options: ReconnectOptions): Connection {
-  const { clock, handler, backoffMs } = options;
+  const { clock, handler } = options;
   let current: Peer | null = null;
   let pending: Peer | null = null;
   let closedWith: string | null = null;
@@ -51,7 +52,7 @@ export function connectForever(options: ReconnectOptions): Connection {
     try {
       pending = await options.transport.connect(options.address(), session);
       if (closedWith !== null) throw new Error(closedWith);
-      await sayHello(pending, options.me(), options.helloDeadlineMs, options.run);
+      await sayHello(pending, options.me(), HELLO_DEADLINE_MS, options.run);
       if (pending.closed) throw new Error(`${pending.name} closed right after its welcome`);
     } catch (error) {
       const detail = describeError(error);
@@ -79,7 +80,7 @@ export function connectForever(options: ReconnectOptions): Connection {
   }
 
   function wait(): void {
-    const ceiling = Math.min(backoffMs.max, backoffMs.first * 2 ** Math.max(0, attempt - 1));
+    const ceiling = Math.min(BACKOFF_MS.max, BACKOFF_MS.first * 2 ** Math.max(0, attempt - 1));
     cancelWait = clock.after(ceiling * (0.5 + options.uniform() / 2), () => void connect());
   }
 

@@ -1,17 +1,16 @@
 /**
- * A process of the simulated machine: what actors/process/life.ts and actors/supervisor/spawner.ts are for real ones.
- * A killed process does nothing more; a frozen one continues later.
+ * The processes of the simulated machine: what actors/supervisor/spawner.ts is for real ones. A killed process does nothing more; a
+ * frozen one continues later.
  */
 import type { ActorContext, Running } from "../../actors/actor.ts";
 import type { RunConfig } from "../../actors/config/config.ts";
-import { describeError, RUN_ERROR_CODE, RunError } from "../../actors/errors.ts";
+import { RunError } from "../../actors/errors.ts";
 import type { Level } from "../../actors/log.ts";
+import { live } from "../../actors/process/life.ts";
 import { ActorSettings } from "../../actors/process/settings.ts";
-import { type Role, STARTING, type Tell } from "../../actors/protocol.ts";
+import type { Role } from "../../actors/protocol.ts";
 import type { ActorRole } from "../../actors/supervisor/roster.ts";
 import type { Exit, Spawner } from "../../actors/supervisor/spawner.ts";
-import { helloOf } from "../../actors/transport/handshake.ts";
-import { connectForever } from "../../actors/transport/reconnect.ts";
 import type { Machine } from "./machine.ts";
 import { WatchedMeter } from "./meter.ts";
 import type { SimulatedProcess } from "./ports.ts";
@@ -65,7 +64,7 @@ export function simulatedSpawner(
       processes.add(process);
       const begun = life.sleep(machine.world.between(20, 300), "starts");
       void begun.then(() => {
-        leave = live(machine, config, { life, role, start, actorSettings, incarnation, exit });
+        leave = begin(machine, config, { life, role, start, actorSettings, incarnation, exit });
       });
       return { pid: incarnation, exited: promise, kill: process.kill };
     },
@@ -82,96 +81,35 @@ interface NewProcess {
 }
 
 /** @returns how it leaves. */
-function live(
+function begin(
   machine: Machine,
   config: RunConfig,
   { life, role, start, actorSettings, incarnation, exit }: NewProcess,
-) {
+): (reason: string) => void {
   const { world, network, invariants } = machine;
-  const { actor, run, supervisor: address, heartbeatMs } = actorSettings;
-  const transport = network.transport(life);
-  let running: Running | null = null;
-  let leaving = false;
-  const early: Tell[] = [];
-
-  async function leave(reason: string): Promise<void> {
-    if (leaving) return;
-    leaving = true;
-    await running?.stop(reason);
-    supervisor.close(reason);
-    exit({ code: 0, signal: null });
-  }
-  function fail(error: unknown): void {
-    world.note(`${life.name} fails: ${describeError(error)}`);
-    if (error instanceof RunError && machine.disk.full) machine.failedForDisk = true;
-    // Errors that a restart cures are expected here; a bug is not.
-    if (error instanceof TypeError) invariants.broken(0, `${life.name}: ${error.stack}`);
-    exit({ code: error instanceof RunError ? RUN_ERROR_CODE : 1, signal: null });
-  }
-
-  const me = () => ({ actor, role, url: running?.url ?? null });
-  const supervisor = connectForever({
-    transport,
-    address: () => address,
-    me,
-    run,
+  const meter = new WatchedMeter(life, role, config, invariants);
+  const running = live({
+    actorSettings,
+    role,
+    log: simulatedLog(machine, life),
     clock: life.clock,
     uniform: world.uniform,
-    backoffMs: { first: 50, max: 2000 },
-    helloDeadlineMs: 2000,
-    handler: {
-      opened: sayUrl,
-      told(_, message) {
-        if (message.type === "stop") void leave(message.reason).catch(fail);
-        else if (running !== null) running.told?.(message);
-        else early.push(message);
-      },
-      asked: (_, { type }) => ({ type: "failed", code: "protocol", detail: `a child is not asked ${type}` }),
+    meter,
+    transport: network.transport(life),
+    listen: network.nextAddress(life),
+    rssBytes: () => 0,
+    lastMessage: () => "",
+    start: (context) =>
+      start(config, { ...context, folder: "run", threads: false, guest: null }, { machine, life, meter, incarnation }),
+    exit(code, error) {
+      if (error instanceof RunError && machine.disk.full) machine.failedForDisk = true;
+      // Errors that a restart cures are expected here; a bug is not.
+      if (error instanceof TypeError) invariants.broken(0, `${life.name}: ${error.stack}`);
+      exit({ code, signal: null });
     },
   });
-  function sayUrl(): void {
-    const peer = supervisor.peer();
-    if (peer !== null && running !== null && running.url !== null) void peer.ask(helloOf(me()), 2000);
-  }
-  function beat(): void {
-    supervisor.peer()?.tell({
-      type: "heartbeat",
-      actor,
-      doing: running?.doing() ?? STARTING,
-      lastMessage: "",
-      rssBytes: 0,
-      workingMs: 0,
-      load: {},
-      weights: running?.weights?.() ?? null,
-    });
-    life.clock.after(heartbeatMs, beat);
-  }
-  beat();
-
-  const meter = new WatchedMeter(life, role, config, invariants);
-  const finish = (reason: string) => void leave(reason).catch(fail);
-  const context: ActorContext = {
-    actor,
-    run,
-    folder: "run",
-    token: "",
-    clock: life.clock,
-    log: simulatedLog(machine, life),
-    meter,
-    transport,
-    listen: network.nextAddress(life),
-    threads: false,
-    guest: null,
-    uniform: world.uniform,
-    finish,
-    fail,
-  };
-  start(config, context, { machine, life, meter, incarnation }).then((started) => {
-    running = started;
-    for (const message of early.splice(0)) running.told?.(message);
-    sayUrl();
-  }, fail);
-  return finish;
+  running.started.catch(running.fail);
+  return (reason) => void running.leave(reason);
 }
 
 /** Lines go into the trace. */

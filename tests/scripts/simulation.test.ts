@@ -91,7 +91,7 @@ test(
     const { broken, tail } = await simulate({ seed: 1, faults: false, mode: "sync", defect: "stores nothing" });
     expect(broken).toBe("the run failed: learner exit code 3");
     const failure = expect.stringMatching(
-      /learner fails: RunError: [1-9]\d* episodes are lost: the metrics sink did not store them/,
+      /learner: error crash: RunError: [1-9]\d* episodes are lost: the metrics sink did not store them/,
     );
     expect(tail).toContainEqual(failure);
   },

@@ -71,8 +71,6 @@ export class World {
       clock: this.clock,
       uniform: () => 0.5,
       me: () => ({ actor, role: "sampler", url: null }),
-      backoffMs: { first: 50, max: 100 },
-      helloDeadlineMs: 5000,
     });
   }
 }

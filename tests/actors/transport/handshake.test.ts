@@ -134,8 +134,6 @@ describe("connectForever", () => {
       handler,
       clock,
       uniform,
-      backoffMs: { first: 100, max: 1000 },
-      helloDeadlineMs: 1000,
       failed: (detail, attempt) => failures.push(`${attempt}: ${detail}`),
     });
     return { transport, clock, seen, failures, connection };
@@ -144,18 +142,18 @@ describe("connectForever", () => {
   test("waits twice as long after each failure, up to a limit, and connects when the listener is there", async () => {
     const { transport, clock, seen, failures, connection } = setup();
     const waits: number[] = [];
-    for (let i = 0; i < 6; i++) {
+    for (let i = 0; i < 7; i++) {
       await settle();
       waits.push(clock.waitingMs[0]!);
       clock.advance(waits.at(-1)!);
     }
-    expect(waits).toEqual([100, 200, 400, 800, 1000, 1000]);
+    expect(waits).toEqual([50, 100, 200, 400, 800, 1000, 1000]);
     await settle();
     await transport.listen("memory:host", welcoming("run-1", new Host()));
     clock.advance(1000);
     await settle();
     expect(seen).toEqual(["opened", "nice to have you"]);
-    expect(failures).toHaveLength(7);
+    expect(failures).toHaveLength(8);
     expect(failures[0]).toBe("1: Error: cannot connect to memory:host: nothing listens there");
     expect(connection.peer()).not.toBeNull();
   });
@@ -163,7 +161,7 @@ describe("connectForever", () => {
   test("jitters the wait between a half and the whole of it", async () => {
     const { clock } = setup(undefined, () => 0);
     await settle();
-    expect(clock.waitingMs).toEqual([50]);
+    expect(clock.waitingMs).toEqual([25]);
   });
 
   test("says hello again after each loss", async () => {
@@ -194,7 +192,7 @@ describe("connectForever", () => {
     await settle();
     expect(seen).toEqual([]);
     expect(failures.at(-1)).toContain("memory:host belongs to run run-2, and sampler-1 to run run-1");
-    expect(clock.waitingMs).toEqual([200]);
+    expect(clock.waitingMs).toEqual([100]);
   });
 
   test("takes a new address at the next attempt", async () => {
