@@ -9,7 +9,7 @@ import type { Reply, ReplyRequest } from "../../model/decode/generate.ts";
 import { builtinDialogue } from "../../model/text/chat.ts";
 import { Tokenizer } from "../../model/text/tokenizer.ts";
 import { playRun, tinyConfig, tinyLayer } from "../actors/supervisor/tiny-run.ts";
-import { command, root } from "./command.ts";
+import { command, commandHere, root } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
 afterAll(removeTemporaryFolders);
@@ -95,7 +95,7 @@ describe("a served policy, asked by the openai client", () => {
     expect(usage).toEqual(whole.usage!);
   });
 
-  test("equal seeds give equal choices; a dialogue goes on with the replies that it had", async () => {
+  test("equal seeds give equal choices; a dialogue continues from its earlier replies", async () => {
     const ask = () => client.chat.completions.create({ model: "taught", messages: [question], n: 3, seed: 11 });
     const [first, again] = [await ask(), await ask()];
     expect(first.choices.map(({ message }) => message.content)).toEqual(
@@ -167,7 +167,7 @@ describe("a served policy, asked by the openai client", () => {
     expect(choice!.logprobs!.tokens!.length).toBe(text.usage!.completion_tokens - 1);
   });
 
-  test("ends when it is asked to, with exit code 0", async () => {
+  test("ends at SIGTERM with exit code 0", async () => {
     const other = await serve("--token-file", secret);
     other.child.kill("SIGTERM");
     expect(await other.child.exited).toBe(0);
@@ -242,6 +242,21 @@ describe("the app", () => {
       );
     const asked = { model: "m", messages: [question] };
     return { held, post, asked, app };
+  }
+
+  /** A policy that shows its reply a token at a time. The reply ends when all tokens were read, or by `end`. */
+  function tokenByToken(reply: Reply) {
+    const { promise, resolve } = Promise.withResolvers<Reply>();
+    const policy: CompletionsOptions["policy"] = {
+      open: async () => {},
+      close: async () => {},
+      reply: () => promise,
+      async written(_, from) {
+        if (from === reply.tokens.length) resolve(reply);
+        return reply.tokens.slice(from, from + 1);
+      },
+    };
+    return { policy, end: () => resolve(reply) };
   }
 
   test("writes as many replies as it has room for, and tells others to come again", async () => {
@@ -328,19 +343,9 @@ describe("the app", () => {
 
   test.each(["whole", "streamed"])("ends a %s reply before a stop, which may come in pieces", async (kind) => {
     const all = dialogue.replyTokens("<think>go up now</think><answer>b</answer>", "<think>");
-    const reply = Promise.withResolvers<Reply>();
-    const { post, asked } = stage({
-      policy: {
-        open: async () => {},
-        close: async () => {},
-        reply: () => reply.promise,
-        async written(_, from) {
-          if (from === all.length) reply.resolve({ tokens: all, logProbs: [], cut: true });
-          return all.slice(from, from + 1);
-        },
-      },
-    });
-    if (kind === "whole") reply.resolve({ tokens: all, logProbs: [], cut: true });
+    const { policy, end } = tokenByToken({ tokens: all, logProbs: [], cut: true });
+    const { post, asked } = stage({ policy });
+    if (kind === "whole") end();
     const answer = await post({ ...asked, stop: ["p now", "</answer>"], stream: kind === "streamed" });
     const chunks =
       kind === "whole"
@@ -358,19 +363,8 @@ describe("the app", () => {
   test("streams a reply while it is written, whole characters at a time", async () => {
     const text = "<think>push ☃</think><answer>b</answer>";
     const all = dialogue.replyTokens(text, "<think>");
-    const reply = Promise.withResolvers<Reply>();
-    const { post, asked } = stage({
-      policy: {
-        open: async () => {},
-        close: async () => {},
-        reply: () => reply.promise,
-        // A token at a time; the reply is over only when all of them were asked for.
-        async written(_, from) {
-          if (from === all.length) reply.resolve({ tokens: all, logProbs: [], cut: false });
-          return all.slice(from, from + 1);
-        },
-      },
-    });
+    const { policy } = tokenByToken({ tokens: all, logProbs: [], cut: false });
+    const { post, asked } = stage({ policy });
     const answer = await post({ ...asked, stream: true });
     expect(answer.headers.get("Content-Type")).toStartWith("text/event-stream");
     const events = (await answer.text()).trim().split("\n\n");
@@ -383,7 +377,7 @@ describe("the app", () => {
     expect(pieces.some((piece) => piece.includes("☃"))).toBe(true);
   });
 
-  test("hands on how to sample, with the run's own settings where nothing is said", async () => {
+  test("passes sampling settings on; those left out are the run's", async () => {
     const { held, post, asked } = stage({ slots: 8 });
     void post(asked);
     void post({ ...asked, temperature: 0.25, top_p: 0.5, top_k: 4, seed: 3, max_tokens: 9 });
@@ -414,5 +408,5 @@ test.each([
   [["serve", "runs/a", "--prot", "1"], "serve has no flag --prot; did you mean --port?"],
   [["serve", "runs/a", "--port", "99999"], '--port takes a number from 0 to 65535, got "99999"'],
 ])("%p is refused in one line", async (args, message) => {
-  expect(await command(args)).toEqual({ code: 2, out: "", err: `error: ${message}\n` });
+  expect(await commandHere(args)).toEqual({ code: 2, out: "", err: `error: ${message}\n` });
 });
