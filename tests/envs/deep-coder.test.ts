@@ -246,7 +246,7 @@ os._exit(0)`;
     expect(await judge(problem, "print('x' * 2**19)")).toMatchObject({ reward: 1 });
   });
 
-  test("a second answer is asked for with the reason why the first was wrong", async () => {
+  test("a request for a second answer says why the first was wrong", async () => {
     const game = new DeepCoderGame(sum!, { stepsMax: 2, limits: LIMITS, limit: limiter(1) });
     expect((await game.act("print(0)")).done).toBe(false);
     expect(game.render()).toBe(`${sum!.text}\n\nFeedback: Passed 1/3 tests. Test 0: wrong output 0`);

@@ -224,15 +224,18 @@ describe("Sudoku", () => {
   const puzzle = (size: 4 | 9 | 16, unique = true, seed = 5) =>
     generateSudoku(size, Math.floor(0.5 * size * size), unique, seed);
 
-  test.each([4, 9, 16] as const)("of size %p is full, legal, and has one solution where that is asked for", (size) => {
-    const { initial, solution } = puzzle(size);
-    for (let cell = 0; cell < solution.length; cell++) {
-      const others = solution.map((value, other) => (other === cell ? 0 : value));
-      expect(conflicts(others, size, cell, solution[cell]!)).toEqual([]);
-      expect([0, solution[cell]!]).toContain(initial[cell]!);
-    }
-    expect(solutionCount(initial, size, 2)).toBe(1);
-  });
+  test.each([4, 9, 16] as const)(
+    "of size %p is full, legal, and has one solution where the config asks for that",
+    (size) => {
+      const { initial, solution } = puzzle(size);
+      for (let cell = 0; cell < solution.length; cell++) {
+        const others = solution.map((value, other) => (other === cell ? 0 : value));
+        expect(conflicts(others, size, cell, solution[cell]!)).toEqual([]);
+        expect([0, solution[cell]!]).toContain(initial[cell]!);
+      }
+      expect(solutionCount(initial, size, 2)).toBe(1);
+    },
+  );
 
   test("has puzzles with several solutions in RAGEN, although it says not", () => {
     const several = Array.from({ length: 40 }, (_, seed) => solutionCount(puzzle(4, false, seed).initial, 4, 2) > 1);

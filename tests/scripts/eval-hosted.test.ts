@@ -85,7 +85,7 @@ test("shows the model its own words as it wrote them, a turn later: no thought i
   for (const prompt of prompts) expect(prompt).not.toMatch(/<think>\s*<think>|<think>$/);
 });
 
-test("goes on from its results, and asks nothing twice", async () => {
+test("continues from its results, and sends no request twice", async () => {
   const file = join(folder, "results.jsonl");
   served = 5;
   const args = ["--episodes", "9", "--concurrency", "1", "--results", file, "--key-env", "MY_KEY"];

@@ -93,7 +93,7 @@ describe("a run's policy", () => {
     expect(table).toMatch(/\nrandom +\d/);
   });
 
-  test("plays what it is told to, the same each time", async () => {
+  test("plays the given env, seed and checkpoint, the same each time", async () => {
     const args = ["--policy", folder, "--env", "BanditTest", "--episodes", "40", "--seed", "9", "--temperature", "1"];
     const first = await evaluate(...args, "--checkpoint", "u000003");
     expect(first.result).toMatchObject({ env: "BanditTest", episodes: 40, seed: 9 });

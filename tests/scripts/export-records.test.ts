@@ -94,7 +94,7 @@ describe("jsonl", () => {
       .split("\n")
       .map((line) => JSON.parse(line));
 
-  test("an episode is what the policy was told and what it said, in turn", async () => {
+  test("an episode is observations and replies in turn", async () => {
     const { out, told } = await exported("jsonl");
     const recorded = [...run.episodes({})];
     expect(told).toMatchObject({ episodes: recorded.length, chats: recorded.length });
@@ -109,7 +109,7 @@ describe("jsonl", () => {
     }
   });
 
-  test("only what was solved in training, if that is asked for", async () => {
+  test("with --solved, only episodes that were solved in training", async () => {
     const { out } = await exported("jsonl", "--solved", "--purpose", "train");
     const wanted = [...run.episodes({})].filter(({ summary }) => summary.success && summary.purpose === "train");
     expect(wanted.length).toBeGreaterThan(0);

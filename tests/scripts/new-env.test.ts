@@ -26,7 +26,7 @@ const ALL_PASS = { code: 0, failed: [], ran: expect.stringMatching(/^\d+$/) };
 describe("bun run new-env", () => {
   const folder = copyOfProject();
 
-  test("writes an env that passes the checks, its own test and everybody's, and is played", async () => {
+  test("writes an env that passes the checks, its own test and the registry's, and is played", async () => {
     const { code, out } = await command(["new-env", "LightsOut"], folder);
     expect({ code, out }).toEqual({
       code: 0,

@@ -52,7 +52,7 @@ describe("a finished run", () => {
   };
   const flag = (path: string, text: string) => ({ path, text, source: `--${path}=${text}` });
 
-  test("goes on if it gets more updates: its config keeps them, and its report the name of its last update", () => {
+  test("continues if it gets more updates: its config keeps them, and its report the name of its last update", () => {
     const folder = finishedAfter(6);
     const run = oldRun(folder, [flag("learner.updates", "9"), flag("metrics.port", "0")]);
     expect(readdirSync(folder).sort()).toEqual(["config.json", "report.json"]);

@@ -36,7 +36,7 @@ describe("a command of a project that was never installed", () => {
     expect([await child.stdout.text(), await child.exited]).toEqual(["good evening\n", 0]);
   });
 
-  test("waits for another install, and goes on when that one is killed", async () => {
+  test("waits for another install, and continues when that one is killed", async () => {
     const folder = await smallProject();
     mkdirSync(join(folder, "node_modules/.bunraku"), { recursive: true });
     const hold =

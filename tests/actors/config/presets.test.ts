@@ -36,7 +36,7 @@ const shown = (name: string) => {
 };
 
 describe("a preset", () => {
-  test.each(presetNames)("%s can be run, and so can what its comment proposes", (name) => {
+  test.each(presetNames)("%s runs, and so does the command in its comment", (name) => {
     expect(() => preset(name)).not.toThrow();
     for (const flags of shown(name)) expect(() => preset(name, ...flags)).not.toThrow();
   });

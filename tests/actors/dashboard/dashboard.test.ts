@@ -238,7 +238,7 @@ describe("/api/stream", () => {
     expect(second!.id).toBe("2.1.0");
   });
 
-  test("goes on from the last message after a lost connection, without a gap or a repeat", async () => {
+  test("continues from the last message after a lost connection, without a gap or a repeat", async () => {
     stage.startRun();
     for (let step = 1; step <= 4; step++) stage.run.metrics(step, { "train/success": step / 4 });
     stage.sink.flush();

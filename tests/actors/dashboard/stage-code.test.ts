@@ -75,7 +75,7 @@ describe("replay", () => {
 });
 
 describe("takeOver", () => {
-  test("goes on from the turn, with what is left of the budget", () => {
+  test("continues from the turn, with what is left of the budget", () => {
     const row = recordedRow({ babble: 0, ticket: { layoutSeed: 10_003 } });
     const { turns } = recorded(row);
     const hand = takeOver(row.ticket, recorded(row), 1, play);

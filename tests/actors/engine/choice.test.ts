@@ -51,7 +51,7 @@ describe("the learner's engine", () => {
     expect(asked({ device: "cuda" })).toEqual({ name: "tensorflow", threads: 2, library, device: "cuda" });
   });
 
-  test("is compiled on a device that is asked for, which is never replaced", () => {
+  test("is compiled on the configured device, which is never replaced", () => {
     const asked = (engine: object) => learnerEngine(config(engine), 2, machine(H200, library, true)).engine;
     const webgpu = { name: "compiled", threads: 2, device: "webgpu", softwareAdapter: false } as const;
     expect(asked({ device: "webgpu" })).toEqual(webgpu);
@@ -97,7 +97,7 @@ test("samplers compute on the CPU: the learner owns the GPU", () => {
   expect(samplerEngine(config({ name: "eager" }), 1, here)).toEqual({ name: "eager", threads: 1 });
 });
 
-test("but where engine compiled is asked for on a device, samplers of this machine use it too", () => {
+test("with engine.name compiled and a device, samplers of this machine use the device too", () => {
   const webgpu = { name: "compiled", threads: 1, device: "webgpu", softwareAdapter: true } as const;
   const asked = config({ device: "webgpu", softwareAdapter: true });
   expect(samplerEngine(asked, 1, here)).toEqual(webgpu);

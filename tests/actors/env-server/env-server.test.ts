@@ -112,7 +112,7 @@ describe("an env server", () => {
     expect(server.openCount).toBe(0);
   });
 
-  test("plays a step once, and gives the same answer when it is asked again", () => {
+  test("plays a step once, and gives the same answer to a repeated ask", () => {
     const { server } = makeServer();
     now(server, "s", open("e"));
     for (const turn of [0, 1, 2]) {
@@ -137,7 +137,7 @@ describe("an env server", () => {
     );
   });
 
-  test("refuses any other turn than the next, and goes on with that", () => {
+  test("refuses any turn but the next, and continues with that", () => {
     const { server } = makeServer();
     now(server, "s", open("e"));
     now(server, "s", step("e", 0));

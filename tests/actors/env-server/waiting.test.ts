@@ -75,7 +75,7 @@ async function opened(options = {}) {
 }
 
 describe("an env server", () => {
-  test("waits for a turn, and plays it once however often it is asked meanwhile and after", async () => {
+  test("waits for a turn, and plays it once however often the ask repeats meanwhile and after", async () => {
     const { env, step } = await opened();
     const asked = [step("e", 0), step("e", 0), step("e", 0)];
     env.next.resolve(turn());

@@ -56,7 +56,7 @@ describe("the policy of a run", () => {
     expect([success, success > 0, success < 1]).toEqual([report.success.after, true, true]);
   });
 
-  test("plays the same whether one episode goes on at once or all", async () => {
+  test("plays the same one episode at a time or all at once", async () => {
     const hot = on(48, 500, 1);
     const all = await evaluate(hot, { slots: 48 });
     expect(await evaluate(hot, { slots: 1 })).toEqual(all);

@@ -41,7 +41,7 @@ const tellMetrics = (values: Record<string, number>, step = 1, actor = "learner"
 const askEpisodes = (rows: EpisodeRow[]) => sink.asked(silentPeer, { type: "episodes", rows });
 
 describe("over a transport", () => {
-  test("takes metrics and episodes of an actor that said hello, in the order they were sent", async () => {
+  test("takes metrics and episodes of an actor after its hello, in the order they were sent", async () => {
     const transport = createTransport("memory", { clock, token: "t", frameBytesMax: 1 << 20, queuedBytesMax: 1 << 21 });
     const listener = await transport.listen("memory:sink", welcoming("run-1", sink));
     const peer = await transport.connect("memory:sink", { told() {}, asked: () => Promise.reject(new Error("asked")) });

@@ -63,7 +63,7 @@ async function startSink(page: { port: number } = { port: 0 }) {
   return { child, lines, connect, page: address.promise };
 }
 
-test("what was answered is there after SIGKILL, and the page goes on with the run after a restart", async () => {
+test("acknowledged rows are there after SIGKILL, and the page continues after a restart", async () => {
   const first = await startSink();
   const peer = await first.connect();
   const rows = Array.from({ length: 100 }, (_, i) => playedRow({ episode: `e${i}` }));

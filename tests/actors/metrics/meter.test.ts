@@ -25,7 +25,7 @@ describe("Meter", () => {
     expect(rates.at(-1)).toBe(40);
   });
 
-  test("gives time to what is named first of all that goes on, and the rest to idling", async () => {
+  test("gives time to the first named activity that is in progress, and the rest to idling", async () => {
     meter.divide(["time/policy", "time/env"], "time/tickets");
     const env = Promise.withResolvers<void>();
     const reply = Promise.withResolvers<string>();
@@ -59,7 +59,7 @@ describe("Meter", () => {
     expect(meter.read()["time/busy"]).toBe(0.5);
   });
 
-  test("reads depths when it is asked, and leaves out what is not known", () => {
+  test("reads depths when it reports, and leaves out unknown ones", () => {
     let waiting = 3;
     meter.depth("queue/waiting", () => waiting);
     meter.depth("weights/version", () => null);

@@ -81,7 +81,7 @@ describe("an env of a mix", () => {
     );
   });
 
-  test("has its own budgets; what it leaves out is the run's, and for actions its tag's", () => {
+  test("has its own budgets; those that it leaves out are the run's, and for actions its tag's", () => {
     const rules = (name: string) => {
       const { turnsMax, actionsMax, actionsPerTurnMax } = episodeRules(config, name, tagOf(config, name));
       return [turnsMax, actionsMax, actionsPerTurnMax];
@@ -144,7 +144,7 @@ describe("a budget smaller than any solution", () => {
   const lines = (tag: string, budgets: object, compat = "strict") =>
     tooSmallBudgets(configOf({ env: { tag, ...budgets }, prompt: { compat } }));
 
-  test("is told in one line for each env", () => {
+  test("is reported in one line for each env", () => {
     expect(lines("game_2048", { turnsMax: 5, actionsMax: 700, actionsPerTurnMax: 5 })).toEqual([
       "no episode of game_2048 can succeed: that takes 510 actions or more, and 5 turns of 5, at most 700, allow 25; raise env.turnsMax, env.actionsPerTurnMax or env.actionsMax",
     ]);

@@ -108,7 +108,7 @@ describe("a run over a mix", () => {
     expect(values.get("baseline/random{env=Ice} 0")).toBe(report.envs!["Ice"]!.random);
   });
 
-  test("is evaluated afterwards env by env, and solves of each what its last validation says", async () => {
+  test("is evaluated afterwards env by env, with the success of its last validation", async () => {
     const config = mixedConfig(folder);
     const saved = await savedPolicy(folder, config, null);
     const { methods } = inThisThread(policyMethods());

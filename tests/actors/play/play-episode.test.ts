@@ -194,7 +194,7 @@ describe("an episode played to its end", () => {
     expect(second).toBe(`<|im_start|>9 left ${brief("#P_0#")}<|im_end|><think>`);
   });
 
-  test("asks the env for what the policy said, and draws by the ticket alone", () => {
+  test("sends the policy's reply to the env, and draws by the ticket alone", () => {
     expect(env.asked).toEqual([
       { type: "env.open", episode: "u3.g1.m2", env: "SimpleSokoban", layoutSeed: 7, dynamicsSeed: 8 },
       { type: "env.step", episode: "u3.g1.m2", turn: 0, reply: LEFT },

@@ -141,7 +141,7 @@ test("the token is shown to the Hub and not to the store that it points to", asy
   expect(by("store")).toEqual(new Set([null]));
 });
 
-test("a download that breaks off goes on where it was, also in a later run", async () => {
+test("a download that breaks off continues where it was, also in a later run", async () => {
   // The first shard breaks twice; the second four times, which is given up.
   breaks = [1000, 5000, 99_999, 10, 20, 30, 40];
   await expect(get()).rejects.toThrow("model-00002-of-00002.safetensors broke off at byte 40 of 4888 4 times");
@@ -190,7 +190,7 @@ test.each([
   await expect(asked).rejects.toThrow(message);
 });
 
-test("a server that cannot be reached is said by name", async () => {
+test("an error for a server that cannot be reached names it", async () => {
   const gone = Bun.serve({ port: 0, fetch: () => new Response("") });
   const endpoint = gone.url.origin;
   await gone.stop(true);

@@ -90,7 +90,7 @@ describe.each(NAMES)("the tokenizer of %s", (name) => {
     expect([...dialogue.stops].sort()).toEqual([...stops].sort());
   });
 
-  test("goes on behind a reply with exactly what the template puts there", async () => {
+  test("continues behind a reply with exactly what the template puts there", async () => {
     const { dialogues } = await expectedOf(name);
     const [before, reply, after] = dialogues[2]!.messages.slice(1) as [Message, Message, Message];
     const said = dialogue.replyTokens(reply.content, "<think>");
@@ -268,7 +268,7 @@ describe("a folder that is broken", () => {
     expect(text).not.toContain("\n");
   });
 
-  test("by an output layer that is said to be tied and is not is found when it is read", async () => {
+  test("by an output layer that the config calls tied and is not is found when it is read", async () => {
     const folder = mkdtempSync(join(tmpdir(), "pretrained-"));
     try {
       cpSync(folderOf("qwen3"), folder, { recursive: true });

@@ -198,7 +198,7 @@ describe("a supervisor", () => {
     expect(await supervisor.ended).toEqual({ ok: false, reason: "a exit code 3 (the disk is full)" });
   });
 
-  test("goes on without a child that is not critical, when restarting does not help", async () => {
+  test("continues without a child that is not critical, when restarts do not help", async () => {
     const { supervisor, processes, events } = await stage();
     supervisor.start(child("a", { critical: false }));
     for (let i = 0; i < 3; i++) {

@@ -76,7 +76,7 @@ describe("the ladder", () => {
     expect(at("warning")).toBeLessThan(at("collapsed"));
   });
 
-  test("goes on from a saved state as if nothing had happened", () => {
+  test("continues from a saved state as without the break", () => {
     const config = HealthConfig.parse({ ladder });
     const whole = dues(config, 40);
     const half = dues(config, whole.found[0]![0] + 2);

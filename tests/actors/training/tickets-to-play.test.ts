@@ -83,7 +83,7 @@ describe("the tickets of a mix", () => {
     expect(tickets.map(({ layoutSeed }) => layoutSeed - config.rollout.firstSeed)).toEqual([3, 3, 4, 4, 5, 5]);
   });
 
-  test("of a validation are the same boards of each env, tried as often as is asked for", () => {
+  test("of a validation are the same boards of each env, each played the configured number of times", () => {
     const tickets = validationTickets(config, "v0", 0.5, 1);
     expect(tickets.map(({ env, group, member, layoutSeed }) => [env, group, member, layoutSeed])).toEqual([
       ["SimpleSokoban", 0, 0, 123],

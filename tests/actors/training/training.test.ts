@@ -312,7 +312,7 @@ describe("the KL coefficient", () => {
     expect(stage.saved.at(-1)!.klCoefficient).toBe(0.1);
   });
 
-  test("follows the measured divergence, is saved, and goes on from there", async () => {
+  test("follows the measured divergence, and continues from its saved state", async () => {
     const stage = new Stage({ learner, checkpoint: { everyUpdates: 1 } });
     stage.kl = 1;
     await stage.training.run();

@@ -23,7 +23,7 @@ describe("everyone", () => {
     expect(await settled(all)).toBe(true);
   });
 
-  test("is nobody without samplers, so it has loaded everything", async () => {
+  test("is empty without samplers, so every version counts as loaded", async () => {
     expect(await settled(acks.everyone(1))).toBe(true);
   });
 
@@ -47,14 +47,14 @@ describe("everyone", () => {
 });
 
 describe("a sampler", () => {
-  test("holds nothing before it said what", () => {
+  test("holds nothing before its first report", () => {
     acks.join("a");
     expect(acks.version("a")).toBeNull();
     acks.loaded("a", 1, digest(1));
     expect(acks.version("a")).toBe(1);
   });
 
-  test("with other bytes is quarantined until it joins again, and nobody waits for it", async () => {
+  test("with other bytes is quarantined until it joins again, and no update waits for it", async () => {
     for (const sampler of ["good", "bad"]) acks.join(sampler);
     const all = acks.everyone(1);
     acks.loaded("good", 1, digest(1));
@@ -81,7 +81,7 @@ describe("a sampler", () => {
     expect(acks.version("a")).toBe(2);
   });
 
-  test("that comes back has to say anew what it holds", async () => {
+  test("that comes back must report again what it holds", async () => {
     acks.join("a");
     acks.loaded("a", 1, digest(1));
     acks.join("a");

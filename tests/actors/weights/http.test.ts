@@ -82,7 +82,7 @@ describe("a sampler of another host", () => {
     );
   });
 
-  test("goes on where a connection broke, as often as it brings something", async () => {
+  test("continues where a connection broke, as long as each attempt brings bytes", async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(fc.integer({ min: 1, max: bytes.length }), { maxLength: 4 }), async (cuts) => {
         const begins: number[] = [];

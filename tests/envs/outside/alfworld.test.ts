@@ -145,7 +145,7 @@ describe("Alfworld", () => {
     expect(tagOf("Alfworld").expert).toBeUndefined();
   });
 
-  test("is asked for in one message that sums up the last turns", async () => {
+  test("prompts with one message that sums up the last turns", async () => {
     const tag = tagOf("Alfworld");
     const rules = { turnsMax: 50, actionsMax: 50, actionsPerTurnMax: 1, formatPenalty: 0, think: true };
     const env = await openEpisode(tag.open({ layout: 20_000, dynamics: 0 }), rules);

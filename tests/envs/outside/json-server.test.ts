@@ -36,7 +36,7 @@ function ask(given: typeof answers, options: Partial<ServerOptions> = {}, signal
 }
 
 describe("a server", () => {
-  test("is asked with POST and JSON", async () => {
+  test("gets requests with POST and JSON", async () => {
     expect(await ask([json({ n: 42 })], { url: `${url}/` })).toEqual({ n: 42 });
     expect([requests[0]!.method, new URL(requests[0]!.url).pathname, bodies[0]!]).toEqual([
       "POST",
@@ -47,13 +47,13 @@ describe("a server", () => {
     expect(requests[0]!.headers.get("authorization")).toBeNull();
   });
 
-  test.each([408, 429, 500, 502, 503])("is asked again after %p, with the same words", async (status) => {
+  test.each([408, 429, 500, 502, 503])("gets the same request again after %p", async (status) => {
     const busy = json({ error: "busy" }, status);
     expect(await ask([busy, busy, json({ n: 1 })])).toEqual({ n: 1 });
     expect(bodies).toEqual(Array(3).fill('{"question":6}'));
   });
 
-  test("is given up after its tries, with what it said last and what to do", async () => {
+  test("is given up after its tries; the error has its last answer and what to do", async () => {
     expect(await ask([json({ error: "out of\n  REPLs" }, 503)]).catch(String)).toBe(
       `Error: the oracle at ${url}/ask after 3 tries: answers 503: out of REPLs. Start it.`,
     );
@@ -143,7 +143,7 @@ test("the signal also ends the delay between two tries", async () => {
   expect(await answer.catch(String)).toBe("Error: closed");
 });
 
-test("a server on this machine is asked directly, whatever proxy the environment names", async () => {
+test("requests to a server on this machine go direct, whatever proxy the environment names", async () => {
   const proxy = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => Response.json({ n: 666 }) });
   const before = process.env["HTTP_PROXY"];
   process.env["HTTP_PROXY"] = `http://127.0.0.1:${proxy.port}`;
@@ -168,7 +168,7 @@ describe("a token", () => {
     expect(requests[0]!.headers.get("authorization")).toBe("Bearer s3cret");
   });
 
-  test("that is not set is asked for before anything is sent", async () => {
+  test("that is not set is an error before anything is sent", async () => {
     expect(await ask([json({ n: 1 })], { tokenVariable: variable }).catch(String)).toBe(
       `Error: the oracle needs a token: set the environment variable ${variable}`,
     );

@@ -77,7 +77,7 @@ describe("Lean, as RAGEN", () => {
 });
 
 describe("a Kimina server", () => {
-  test("is asked as its own client asks", async () => {
+  test("gets the requests of its own client", async () => {
     process.env["BUNRAKU_TEST_LEAN_KEY"] = "key";
     await using server = kimina(() => proven);
     const game = open({ url: server.url, tokenVariable: "BUNRAKU_TEST_LEAN_KEY", leanSecondsMax: 7 });

@@ -88,7 +88,7 @@ describe("a retrieval server", () => {
     "Search results for 'author of Émile':\n[Document 1] (ID: doc_1, Score: 0.875)\nRousseau wrote Émile.\n\n" +
     "[Document 2] (ID: doc_2, Score: 0.500)\nÉmile is a treatise.\n\nAvailable actions: search[<query>], finish[<answer>]";
 
-  test("of RAGEN is asked as its own client asks", async () => {
+  test("of RAGEN gets the requests of its own client", async () => {
     await using server = jsonService(({ body }) => {
       const { query } = body as { query: string };
       return { query, method: "dense", results: hits, num_results: hits.length };
@@ -103,7 +103,7 @@ describe("a retrieval server", () => {
     expect(await game.act("finish[Jean Jacques Rousseau]")).toMatchObject({ done: true, success: true, valid: true });
   });
 
-  test("of Search-R1 is asked as its own client asks", async () => {
+  test("of Search-R1 gets the requests of its own client", async () => {
     await using server = jsonService(() => ({
       result: [hits.map(({ id, content, score }) => ({ document: { id, contents: content }, score }))],
     }));

@@ -20,7 +20,7 @@ describe("parseReply", () => {
     }
   });
 
-  test("needs no thought where none is asked for", () => {
+  test("needs no thought where the config asks for none", () => {
     const reply = "<think>a</think><answer>Up</answer>";
     expect(parseReply(reply, { ...rules, think: false })).toEqual({
       actions: ["Up"],

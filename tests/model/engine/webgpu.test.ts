@@ -36,7 +36,7 @@ describe("the adapter", () => {
     expect(webgpuAdapter([LLVMPIPE, UHD], false)).toBe("Intel UHD");
   });
 
-  test("that is software is refused unless it is asked for, and named so", () => {
+  test("that is software is refused unless the config asks for it, and its name says so", () => {
     expect(() => webgpuAdapter([LLVMPIPE], false)).toThrow(
       new Error(
         `device webgpu: Vulkan lists no GPU, only ${LLVMPIPE.name}, which is software; choose --device cpu, or allow it with --engine.softwareAdapter=true`,

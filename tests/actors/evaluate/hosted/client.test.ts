@@ -140,7 +140,7 @@ describe("an answer", () => {
     });
   });
 
-  test("without a key is asked for without one", async () => {
+  test("without a key gets requests without one", async () => {
     answers = [good];
     await clientOf({ key: null }).complete(ask);
     expect(seen[0]!.headers.get("authorization")).toBe(null);
@@ -181,7 +181,7 @@ describe("what fails in passing is tried again", () => {
     expect(warnings[0]).toContain("no answer in 5 s; trying again in 0.5 s");
   });
 
-  test("nobody there", async () => {
+  test("no server there", async () => {
     const client = clientOf({ baseUrl: "http://127.0.0.1:1/v1", triesMax: 2 });
     await expect(client.complete(ask)).rejects.toThrow(/^tiny at http:\/\/127\.0\.0\.1:1\/v1: .*\(2 tries\)$/);
   });
@@ -232,7 +232,7 @@ describe("what fails for good", () => {
     expect(seen.length).toBe(3);
   });
 
-  test("says what the server said, on one line, without the key and without what a terminal would obey", async () => {
+  test("quotes the server's answer on one line, without the key and without terminal control characters", async () => {
     answers = [refuse(401)];
     const error = await clientOf()
       .complete(ask)
