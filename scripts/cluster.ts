@@ -7,6 +7,7 @@ import { basename, join } from "node:path";
 import { type RunConfig, runKeys } from "../actors/config/config.ts";
 import { checkPort } from "../actors/dashboard/serve.ts";
 import { envsText, tooSmallBudgets } from "../actors/play/envs-of-run.ts";
+import { addStart } from "../actors/record/starts.ts";
 import { startCluster } from "../actors/supervisor/cluster.ts";
 import { lockRun } from "../actors/supervisor/run-lock.ts";
 import { startSingleProcess } from "../actors/supervisor/single-process.ts";
@@ -16,12 +17,14 @@ import { checkData } from "./cli/env-choice.ts";
 import { Memory } from "./cli/memory.ts";
 import { type Command, helped, type Override, type Parsed, parseOptions, UsageError } from "./cli/options.ts";
 import { chooseConfig, configFlags } from "./cli/presets.ts";
+import { serveRecorded } from "./cli/recorded-page.ts";
 import { lengthenRun, newRun, oldRun, type RunFolder, reportFile, startFrom } from "./cli/run-folder.ts";
 import { resultTable } from "./cli/run-result.ts";
+import { thisStart } from "./cli/run-start.ts";
 import { RunView } from "./cli/run-view.ts";
 import { warn } from "./cli/say.ts";
 import { smokeConfig } from "./cli/smoke.ts";
-import { onStopSignal } from "./cli/stop-signals.ts";
+import { onStopSignal, type StopSignal } from "./cli/stop-signals.ts";
 
 const command = {
   name: "cluster",
@@ -46,6 +49,7 @@ const command = {
       key: "transport.listen",
     },
     "single-process": { type: "switch", text: "Run all actors on one thread, for debugging" },
+    exit: { type: "switch", text: "End with the run; on a terminal its page would stay until Ctrl-C" },
     quiet: { type: "switch", text: "Print warnings and the result only" },
     json: { type: "switch", text: "End standard output with one JSON object" },
   },
@@ -67,13 +71,14 @@ const MEMORY_SAMPLE_MS = 1000;
 export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const options = parseOptions(command, args);
-  const { "single-process": singleProcess = false, quiet = false, json = false } = options.flags;
+  const { "single-process": singleProcess = false, quiet = false, json = false, exit = false } = options.flags;
   const run = await openRun(options);
   const { folder, config } = run;
   if (singleProcess && Math.min(config.sampler.count, config.envServer.count) === 0) {
     throw new UsageError("--single-process needs at least 1 sampler and 1 env server, as no guest can join it");
   }
   const lock = lockRun(folder);
+  addStart(folder, thisStart(command.name, args, new Date()));
   const view = new RunView({
     config,
     folder,
@@ -92,7 +97,11 @@ export async function main(args: string[]): Promise<number> {
     event: (event) => view.event(event),
     output: (actor, line) => view.line(actor, line),
   });
+  const asked = Promise.withResolvers<StopSignal>();
+  let goesOn = true;
   onStopSignal((signal) => {
+    asked.resolve(signal);
+    if (!goesOn) return;
     view.note(`${signal}: saving and stopping; once more to leave at once`);
     void starting.then((cluster) => cluster.stop(signal));
   });
@@ -105,6 +114,7 @@ export async function main(args: string[]): Promise<number> {
     for (const { name, rssBytes } of cluster.children()) memory.sample(name, performance.now(), rssBytes);
   }, MEMORY_SAMPLE_MS);
   const end = await cluster.ended;
+  goesOn = false;
   clearInterval(sampling);
   view.close();
   lock.release();
@@ -117,7 +127,18 @@ export async function main(args: string[]): Promise<number> {
   const report = JSON.parse(readFileSync(reportFile(run), "utf8")) as Report;
   console.log(resultTable(report, config.validate.temperature, folder, memory.report()));
   if (json) console.log(JSON.stringify({ ...report, memory: memory.report() }));
+  const stays = !exit && !options.flags.smoke && process.stdout.isTTY && process.stderr.isTTY;
+  if (stays) await keepPage(run, view.pageUrl, asked.promise);
   return 0;
+}
+
+/** Serves the page of the finished run, at the address that it had, until the person asks to stop. */
+async function keepPage({ folder, config }: RunFolder, url: string | null, asked: Promise<StopSignal>): Promise<void> {
+  const { host, port, token } = config.metrics;
+  const page = await serveRecorded(folder, { host, port: url === null ? port : Number(new URL(url).port), token });
+  console.log(`its page stays at ${page.url} until Ctrl-C (--exit: end with the run)`);
+  await asked;
+  await page.stop();
 }
 
 /** Secrets in the environment, where other users cannot see them. The actors do not need them there. */

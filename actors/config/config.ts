@@ -54,10 +54,11 @@ export function withoutSecrets(config: RunConfig): RunConfig {
 
 /** One `key = value` per line, secrets hidden: for people, logs and the run folder. */
 export function describeConfig(config: RunConfig): string {
-  return runKeys.all.map(({ path }) => `${path} = ${JSON.stringify(shown(config, path))}`).join("\n");
+  return runKeys.all.map(({ path }) => `${path} = ${JSON.stringify(shownValue(config, path))}`).join("\n");
 }
 
-function shown(config: RunConfig, path: string): unknown {
+/** The value of a key; of a secret only whether there is one. */
+export function shownValue(config: RunConfig, path: string): unknown {
   const value = path.split(".").reduce<unknown>((node, part) => (node as Tree)[part], config);
   return SECRETS.has(path) && value !== null ? "(hidden)" : value;
 }

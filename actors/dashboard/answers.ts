@@ -2,6 +2,7 @@
 import { z } from "zod";
 import { COMPATS } from "../../envs/tag.ts";
 import { ActorView, schemas } from "../protocol.ts";
+import { RunStart } from "../record/starts.ts";
 
 const Count = z.number().int().nonnegative();
 const Share = z.number().nullable();
@@ -11,13 +12,15 @@ const Outcome = EpisodeRow.shape.outcome;
 const Played = Outcome.options[0];
 const Level = schemas.event.shape.level;
 
+const Phase = z
+  .enum(["waiting", "warm", "training", "finished", "silent"])
+  .describe("silent: the record ends without an end of the run, a minute ago or more");
+
 export const Overview = z.strictObject({
   run: z.string(),
   env: z.string(),
   engine: z.string().nullable(),
-  phase: z
-    .enum(["waiting", "warm", "training", "finished", "silent"])
-    .describe("silent: the record ends without an end of the run, a minute ago or more"),
+  phase: Phase,
   status: z.string().describe("One sentence for people"),
   progress: Share.describe("Share of the phase that is done; null if unknown"),
   update: Count.nullable(),
@@ -142,16 +145,34 @@ export const PlayAnswer = z.strictObject({
 });
 export type PlayAnswer = z.infer<typeof PlayAnswer>;
 
+/** How the run was started, and its config. */
+export const SetupAnswer = z.strictObject({
+  starts: z.array(RunStart).describe("Oldest first: the first start, then each resume"),
+  settings: z
+    .array(z.strictObject({ path: z.string(), value: z.unknown(), default: z.unknown() }))
+    .describe('Every config key; a secret is null or "(hidden)"'),
+});
+export type SetupAnswer = z.infer<typeof SetupAnswer>;
+
+const Settings = z
+  .string()
+  .nullable()
+  .describe("Digest of the config without seed and addresses: equal for the seeds of one setting; null if unknown");
+
 export const OtherRun = z.strictObject({
   name: z.string().describe("Name of its folder"),
   run: z.string(),
   env: z.string(),
+  seed: Count,
+  settings: Settings,
+  phase: Phase,
   startedMs: z.number(),
   update: Count.nullable(),
   success: Share.describe("Success of the latest validation"),
 });
 export type OtherRun = z.infer<typeof OtherRun>;
 export const RunsAnswer = z.strictObject({
+  settings: Settings.describe("As in `runs`, of this run"),
   runs: z.array(OtherRun).describe("Runs in the same parent folder, newest first"),
   unreadable: z.array(z.strictObject({ name: z.string(), reason: z.string() })),
 });

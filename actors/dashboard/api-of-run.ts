@@ -1,15 +1,30 @@
 /** Makes the API's context from a run's config and folder. */
+import { basename, dirname, resolve } from "node:path";
 import { envTags } from "../../envs/registry.ts";
-import type { RunConfig } from "../config/config.ts";
+import { type RunConfig, runKeys, shownValue } from "../config/config.ts";
 import { episodeRules, playedEnvs, tagOf } from "../play/envs-of-run.ts";
 import { policyOf } from "../policy/policy-of-run.ts";
-import type { PlayAnswer } from "./answers.ts";
+import { readStarts } from "../record/starts.ts";
+import type { PlayAnswer, SetupAnswer } from "./answers.ts";
 import type { ApiContext } from "./api.ts";
 import { NearbyRuns } from "./runs.ts";
 
 /** @throws {Error} if the policy's tokenizer cannot be read */
 export function apiContextOf(config: RunConfig, folder: string): Omit<ApiContext, "store"> {
-  return { play: playOf(config), dialogue: policyOf(config).dialogue, nearby: new NearbyRuns(folder) };
+  const path = resolve(folder);
+  return {
+    setup: () => setupOf(config, folder),
+    play: playOf(config),
+    dialogue: policyOf(config).dialogue,
+    nearby: new NearbyRuns(dirname(path), basename(path)),
+  };
+}
+
+function setupOf(config: RunConfig, folder: string): SetupAnswer {
+  const settings = runKeys.all.map((key) => {
+    return { path: key.path, value: shownValue(config, key.path), default: key.default ?? null };
+  });
+  return { starts: readStarts(folder), settings };
 }
 
 function playOf(config: RunConfig): PlayAnswer {

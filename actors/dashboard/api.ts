@@ -16,6 +16,7 @@ import {
   RunAnswer,
   RunsAnswer,
   type Series,
+  SetupAnswer,
 } from "./answers.ts";
 import { thin } from "./client/thin.ts";
 import { promptTexts, tokensByTurn } from "./episode-text.ts";
@@ -26,6 +27,8 @@ import { cursorText } from "./stream.ts";
 
 export interface ApiContext {
   readonly store: Store;
+  /** Reads how this run was started, and its config; null if unknown. @throws {Error} if the file cannot be read */
+  readonly setup: (() => SetupAnswer) | null;
   /** How this run plays episodes; null if unknown. */
   readonly play: PlayAnswer | null;
   /** Tokenizer and chat template of this run's policy; null if unknown. */
@@ -140,11 +143,21 @@ export const API: readonly ApiRoute[] = [
     },
   }),
   route({
+    path: "/api/setup",
+    summary: "The run's config, and the command, commit and versions of each start",
+    query: NoQuery,
+    answer: SetupAnswer,
+    read({ setup }) {
+      if (setup === null) throw new NoAnswer(404, "the config of this run is unknown");
+      return setup();
+    },
+  }),
+  route({
     path: "/api/runs",
     summary: "Other runs in the same parent folder",
     query: NoQuery,
     answer: RunsAnswer,
-    read: ({ nearby }) => nearby?.list() ?? { runs: [], unreadable: [] },
+    read: ({ nearby }) => nearby?.list() ?? { settings: null, runs: [], unreadable: [] },
   }),
   route({
     path: "/api/runs/{name}/metrics",

@@ -1,37 +1,49 @@
 /**
- * Reads other runs in the same parent folder, for comparisons. A run that cannot be read is listed with the reason.
+ * Reads the runs of a folder: for the list of runs, and for comparisons. A run that cannot be read is listed with the reason.
  *
  * - A requested name is looked up in the list of folders and never joined to a path unchecked.
  */
+import { createHash } from "node:crypto";
 import { existsSync, readdirSync, statSync } from "node:fs";
-import { basename, dirname, join } from "node:path";
+import { join } from "node:path";
 import type { MetricName } from "../metrics/metrics.ts";
 import { Store } from "../metrics-sink/store.ts";
-import type { OtherRun, Series } from "./answers.ts";
+import { readRunConfig } from "../policy/saved-policy.ts";
+import type { OtherRun, RunsAnswer, Series } from "./answers.ts";
+import { overviewOf } from "./overview.ts";
 
 /** Most folders that are read, newest first; there may be thousands. */
 const RUNS_MAX = 100;
 
 export class NearbyRuns {
-  readonly #folder: string;
+  /** Of the runs. */
+  readonly parent: string;
+  /** Folder name of the page's own run, which is not listed; null: all are listed. */
+  readonly own: string | null;
 
-  /** @param folder  of this run, which is not listed */
-  constructor(folder: string) {
-    this.#folder = folder;
+  constructor(parent: string, own: string | null) {
+    this.parent = parent;
+    this.own = own;
   }
 
-  list(): { runs: OtherRun[]; unreadable: { name: string; reason: string }[] } {
+  list(): RunsAnswer {
     const runs: OtherRun[] = [];
     const unreadable: { name: string; reason: string }[] = [];
     for (const name of this.#names()) {
       try {
-        const found = this.#read(name, (store) => summaryOf(name, store));
+        const found = this.#read(name, (store) => summaryOf(this.parent, name, store));
         if (found !== null) runs.push(found);
       } catch (error) {
         unreadable.push({ name, reason: (error as Error).message });
       }
     }
-    return { runs: runs.sort((a, b) => b.startedMs - a.startedMs), unreadable };
+    const settings = this.own === null ? null : settingsDigest(join(this.parent, this.own));
+    return { settings, runs: runs.sort((a, b) => b.startedMs - a.startedMs), unreadable };
+  }
+
+  /** The store of a run, to be closed; null if there is no such run. @throws {Error} if it cannot be read */
+  open(name: string): Store | null {
+    return this.#names().includes(name) ? openRecord(join(this.parent, name)) : null;
   }
 
   /** Null if there is no such run. @throws {Error} if the run cannot be read */
@@ -41,8 +53,7 @@ export class NearbyRuns {
   }
 
   #names(): string[] {
-    const parent = dirname(this.#folder);
-    const own = basename(this.#folder);
+    const { parent, own } = this;
     if (!existsSync(parent)) return [];
     const folders = readdirSync(parent, { withFileTypes: true })
       // Links are not followed: they may lead anywhere.
@@ -57,8 +68,7 @@ export class NearbyRuns {
   }
 
   #read<T>(name: string, read: (store: Store) => T): T {
-    const path = join(dirname(this.#folder), name, "run.sqlite");
-    const store = new Store({ path, durability: "normal", wallClock: Date.now, readOnly: true });
+    const store = storeIn(join(this.parent, name));
     try {
       return read(store);
     } finally {
@@ -67,16 +77,45 @@ export class NearbyRuns {
   }
 }
 
-function summaryOf(name: string, store: Store): OtherRun | null {
+const storeIn = (folder: string) =>
+  new Store({ path: join(folder, "run.sqlite"), durability: "normal", wallClock: Date.now, readOnly: true });
+
+/** For the whole page. @throws {Error} if the file is no record, or an older version made it */
+export function openRecord(folder: string): Store {
+  const store = storeIn(folder);
+  if (store.isCurrent) return store;
+  store.close();
+  throw new Error(
+    `cannot show ${folder}: an older version recorded it, without everything that the page needs; use that version`,
+  );
+}
+
+function summaryOf(parent: string, name: string, store: Store): OtherRun | null {
   const facts = store.run();
-  if (facts === null) return null;
-  const latest = new Map(store.latest().map((point) => [point.name, point.value]));
+  const overview = overviewOf(store);
+  if (facts === null || overview === null) return null;
+  const { run, env, phase, update, success } = overview;
+  const settings = settingsDigest(join(parent, name));
   return {
     name,
-    run: facts.name,
-    env: facts.env,
+    run,
+    env,
+    seed: facts.seed,
+    settings,
+    phase,
     startedMs: facts.startedMs,
-    update: latest.get("total/updates") ?? null,
-    success: latest.get("validate/success") ?? null,
+    update,
+    success: success.now,
   };
+}
+
+/** Equal for runs that differ only in their seed and their addresses; null if the config cannot be read. */
+function settingsDigest(folder: string): string | null {
+  try {
+    const { seed: _, metrics: __, join: ___, transport: ____, supervisor: _____, ...settings } = readRunConfig(folder);
+    return createHash("sha256").update(JSON.stringify(settings)).digest("hex").slice(0, 16);
+  } catch {
+    // Its metrics can be read all the same.
+    return null;
+  }
 }

@@ -7,7 +7,8 @@ import { dashboardApp } from "./app.tsx";
 import { loadAssets } from "./assets.ts";
 
 export interface ServeOptions extends Partial<Omit<ApiContext, "store">> {
-  readonly store: Store;
+  /** null: only the list of runs, and their pages. */
+  readonly store: Store | null;
   readonly host: string;
   /** 0: any free port. */
   readonly port: number;
@@ -31,7 +32,7 @@ export async function serveDashboard({ host, port, token, ...options }: ServeOpt
     );
   }
   const closing = new AbortController();
-  const unknown = { play: null, dialogue: null, nearby: null };
+  const unknown = { setup: null, play: null, dialogue: null, nearby: null };
   const app = dashboardApp({ ...unknown, ...options, token, assets: await loadAssets(), signal: closing.signal });
   const server = listen(host, port, (request) => app.fetch(request));
   const urlHost = host.includes(":") ? `[${host}]` : host;

@@ -26,7 +26,7 @@ export function resultTable(report: Report, temperature: number, folder: string,
     "",
     `${minutes.toFixed(1)} min of reinforcement, ${minutesInAll.toFixed(1)} min in all; ${tokensPerSecond.toFixed(0)} tokens/s`,
     ...memoryLines(memory),
-    `the run is in ${folder}`,
+    `the run is in ${folder}; its page: bun run page ${folder}`,
   ].join("\n");
 }
 

@@ -37,6 +37,8 @@ export class RunView {
   /** Status lines that are on the terminal now. */
   #statusLines = 0;
   #logFails = false;
+  /** Address of the run's page; null before it is served. */
+  pageUrl: string | null = null;
 
   constructor(options: RunViewOptions) {
     this.#options = options;
@@ -60,7 +62,10 @@ export class RunView {
 
   #show(actor: string, { level, kind, text }: Entry): void {
     if (kind === EVENT_KINDS.health) this.#status.alarm(level === "info" ? null : visible(text));
-    if (kind === "page") this.#status.page(visible(text));
+    if (kind === "page") {
+      this.pageUrl = text;
+      this.#status.page(visible(text));
+    }
     if (level === "warning" || level === "error") this.note(`${level}: ${actor}: ${text}`);
     else if (level === "debug" || this.#options.quiet) return;
     else if (kind in FREQUENT) this.#showFrequent(kind, text);

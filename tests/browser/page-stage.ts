@@ -60,7 +60,7 @@ export class PageStage {
       clock: realClock,
       play,
       dialogue: builtinDialogue(),
-      nearby: new NearbyRuns(join(this.#folder, "run-1")),
+      nearby: new NearbyRuns(this.#folder, "run-1"),
     });
     await this.newPage();
   }

@@ -64,7 +64,7 @@ test(
       return path === "/open" ? answer : {};
     });
     const args = remoteRun(server.url);
-    const { code, out: text } = await onTerminal(["cluster", ...args]);
+    const { code, out: text } = await onTerminal(["cluster", ...args, "--exit"]);
     expect([code, text.includes(SHOWN), text.includes("update 2/2")]).toEqual([0, true, true]);
     expectHarmless(text);
   },

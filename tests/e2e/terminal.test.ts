@@ -1,14 +1,17 @@
 /** What a run shows on a terminal: a few lines at its foot that move, and lines that stay. The terminal is a real one (a pty). */
 import { afterAll, expect, test } from "bun:test";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { isAlive } from "../../scripts/chaos/watch.ts";
 import { COLUMNS, onTerminal } from "../scripts/command.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
-import { LONG, Runs } from "./run-process.ts";
+import { LONG, RunProcess, Runs } from "./run-process.ts";
 
 const runs = new Runs();
 afterAll(removeTemporaryFolders);
 
 async function trained(args: readonly string[]): Promise<string> {
-  const { code, out } = await onTerminal(["cluster", ...args]);
+  const { code, out } = await onTerminal(["cluster", ...args, "--exit"]);
   expect(code).toBe(0);
   return out;
 }
@@ -66,6 +69,34 @@ test(
     const { args } = runs.fresh({ learner: { updates: 1, filter: { strategy: "all" } } });
     const lines = shown(await trained([...args, "--quiet"]));
     expect(lines.slice(0, 2)).toEqual(["", `${"success".padEnd(13)} ${"T 0.5".padStart(8)} ${"T 1".padStart(8)}`]);
+  },
+  LONG,
+);
+
+test(
+  "its page outlives it, at the same address, until Ctrl-C",
+  async () => {
+    const { folder, args } = runs.fresh({ learner: { updates: 1, filter: { strategy: "all" } } });
+    const run = new RunProcess(folder, [...args, "--quiet"], { shell: "terminal" });
+    const url = (await run.entry(({ kind }) => kind === "page")).text!;
+    while (!existsSync(join(folder, "report.json")) || run.pids.some(isAlive)) await Bun.sleep(10);
+    // biome-ignore lint/suspicious/noExplicitAny: answers of two kinds, which the test looks into.
+    const ask = async (path: string): Promise<any> =>
+      (await fetch(`${url}api/${path}`).catch(() => null))?.json() ?? null;
+    let answer = await ask("run");
+    while (answer === null) answer = await ask("run");
+    expect(answer).toMatchObject({ phase: "finished", update: 1 });
+    const { starts, settings } = await ask("setup");
+    const { versions, command } = starts[0];
+    expect([starts.length, command, versions.bun]).toEqual([
+      1,
+      ["bun run cluster", ...args, "--quiet"].join(" "),
+      Bun.version,
+    ]);
+    expect(settings).toContainEqual({ path: "learner.updates", value: 1, default: 200 });
+    run.process.type("\u0003");
+    const { code, out } = await run.ended;
+    expect([code, out.includes(`its page stays at ${url} until Ctrl-C`)]).toEqual([0, true]);
   },
   LONG,
 );

@@ -1,9 +1,11 @@
 /** The folder of a run: what it holds, and what is refused before any process starts. */
 import { afterAll, describe, expect, test } from "bun:test";
-import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { addStart, readStarts } from "../../actors/record/starts.ts";
 import { UsageError } from "../../scripts/cli/options.ts";
 import { lengthenRun, newRun, oldRun } from "../../scripts/cli/run-folder.ts";
+import { thisStart } from "../../scripts/cli/run-start.ts";
 import { configOf } from "../actors/training/stage.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
@@ -78,4 +80,18 @@ describe("a finished run", () => {
     expect(() => oldRun(folder, [flag("learner.updates", "4000000000")])).toThrow("the last board's seed is above");
     expect(existsSync(join(folder, "report.json"))).toBe(true);
   });
+});
+
+test("its folder keeps the command of each start, without secrets, with commit, versions and machine", () => {
+  const folder = begun();
+  const args = ["--env", "Bandit", `--join.token=${SECRETS[1]}`, "--run-dir", "my run"];
+  addStart(folder, thisStart("cluster", args, new Date(0)));
+  addStart(folder, thisStart("cluster", ["--resume", folder], new Date(1)));
+  const [first, second] = readStarts(folder);
+  expect(first!.command).toBe("bun run cluster --env Bandit --join.token=HIDDEN --run-dir 'my run'");
+  expect([first!.at, second!.command]).toEqual(["1970-01-01T00:00:00.000Z", `bun run cluster --resume ${folder}`]);
+  expect(first!.commit ?? "0".repeat(40)).toMatch(/^[0-9a-f]{40}\+?$/);
+  expect(Object.keys(first!.versions)).toEqual(["bunraku", "bun", "onnxruntime"]);
+  appendFileSync(join(folder, "starts.jsonl"), '{"at": "now"}\n');
+  expect(() => readStarts(folder)).toThrow(`cannot read ${join(folder, "starts.jsonl")}, line 3: `);
 });

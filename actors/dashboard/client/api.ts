@@ -1,4 +1,4 @@
-/** Reads the API of the run. The types of answers are those of the server's schemas. */
+/** Reads the API of the run, which is beside the page. The types of answers are those of the server's schemas. */
 import type {
   ActorsAnswer,
   EpisodeAnswer,
@@ -10,18 +10,20 @@ import type {
   PlayAnswer,
   RunAnswer,
   RunsAnswer,
+  SetupAnswer,
 } from "../answers.ts";
 
 interface Answers {
-  "/api/run": RunAnswer;
-  "/api/actors": ActorsAnswer;
-  "/api/metrics": MetricsAnswer;
-  "/api/events": EventsAnswer;
-  "/api/episodes": EpisodesAnswer;
-  [episode: `/api/episodes/${number}`]: EpisodeAnswer;
-  "/api/play": PlayAnswer;
-  "/api/runs": RunsAnswer;
-  [metrics: `/api/runs/${string}/metrics`]: OtherMetricsAnswer;
+  "api/run": RunAnswer;
+  "api/actors": ActorsAnswer;
+  "api/metrics": MetricsAnswer;
+  "api/events": EventsAnswer;
+  "api/episodes": EpisodesAnswer;
+  [episode: `api/episodes/${number}`]: EpisodeAnswer;
+  "api/play": PlayAnswer;
+  "api/setup": SetupAnswer;
+  "api/runs": RunsAnswer;
+  [metrics: `api/runs/${string}/metrics`]: OtherMetricsAnswer;
 }
 
 /** @throws {Error} with the server's message if the request failed. */

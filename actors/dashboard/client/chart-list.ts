@@ -27,7 +27,7 @@ export class ChartList {
 
   /** Draw what is recorded so far. */
   async load(): Promise<void> {
-    const { series } = await read("/api/metrics", { points: POINTS, names: [...this.#curves.keys()].join(",") });
+    const { series } = await read("api/metrics", { points: POINTS, names: [...this.#curves.keys()].join(",") });
     this.take(pointsOf(series));
   }
 
@@ -53,7 +53,7 @@ export class ChartList {
   async compare(runs: readonly { readonly name: string; readonly color: string }[]): Promise<void> {
     const names = this.#comparedMetrics.join(",");
     const compared = runs.map(async ({ name, color }): Promise<ComparedRun> => {
-      const path = `/api/runs/${encodeURIComponent(name)}/metrics` as const;
+      const path = `api/runs/${encodeURIComponent(name)}/metrics` as const;
       const { series } = await read(path, { points: POINTS, names });
       const curves = new Map(this.#comparedMetrics.map((metric) => [metric, new Curve()]));
       for (const [metric, , step, value] of pointsOf(series)) curves.get(metric)!.set(step, value);
@@ -72,7 +72,7 @@ const pointsOf = (series: readonly Series[]): News["points"] =>
 
 /** The last value of each series of a few metrics. */
 export async function latestPoints(names: readonly string[]): Promise<News["points"]> {
-  const { series } = await read("/api/metrics", { points: 4, names: names.join(",") });
+  const { series } = await read("api/metrics", { points: 4, names: names.join(",") });
   return pointsOf(
     series.map(({ steps, values, ...one }) => ({ ...one, steps: steps.slice(-1), values: values.slice(-1) })),
   );

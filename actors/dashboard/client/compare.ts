@@ -46,7 +46,7 @@ export class Compare {
     this.#isListed = true;
     put(this.#list, "");
     try {
-      const { runs, unreadable } = await read("/api/runs");
+      const { runs, unreadable } = await read("api/runs");
       this.#list.append(
         ...runs.map((run) => this.#rowOf(run)),
         ...unreadable.map(({ name, reason }) => make("li", "note", `${visible(name)}: ${visible(reason)}`)),

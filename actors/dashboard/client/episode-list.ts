@@ -62,7 +62,7 @@ export class EpisodeList {
     query.set("limit", String(PAGE_ROWS));
     if (before !== null) query.set("before", String(before));
     try {
-      const { rows, next } = await read("/api/episodes", query);
+      const { rows, next } = await read("api/episodes", query);
       if (request === this.#requests) this.#show(rows, next);
     } catch (error) {
       put(this.#note, visible((error as Error).message));

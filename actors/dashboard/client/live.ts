@@ -81,7 +81,7 @@ function listenToKeys(): void {
 }
 
 function follow(cursor: string, take: (news: News) => void): void {
-  const stream = new EventSource(`/api/stream?since=${cursor}`);
+  const stream = new EventSource(`api/stream?since=${cursor}`);
   stream.addEventListener("open", () => {
     showConnected(overview!);
     put(byId("status"), visible(overview!.status));
@@ -103,7 +103,7 @@ export async function start(load: (run: RunAnswer) => Promise<unknown>, take: (n
   listenToKeys();
   setInterval(showElapsed, 1000);
   try {
-    const run = await read("/api/run");
+    const run = await read("api/run");
     showRun(run);
     await load(run);
     follow(run.cursor, take);

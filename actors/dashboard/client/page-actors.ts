@@ -122,7 +122,7 @@ await start(
   async (run) => {
     isRecord = hasEnded(run);
     const [actors, points] = await Promise.all([
-      read("/api/actors"),
+      read("api/actors"),
       latestPoints(LAGS.map(([name]) => name)),
       charts.load(),
     ]);

@@ -62,7 +62,7 @@ await start(
   async () => {
     const filters = [...KINDS.map((kind) => ({ kind })), { level: "warning" }];
     const [answers, verdicts] = await Promise.all([
-      Promise.all(filters.map((filter) => read("/api/events", { limit: ROWS_MAX, ...filter }))),
+      Promise.all(filters.map((filter) => read("api/events", { limit: ROWS_MAX, ...filter }))),
       latestPoints(["health/verdict"]),
       charts.load(),
     ]);

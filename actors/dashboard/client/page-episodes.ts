@@ -19,7 +19,7 @@ let loading: Promise<Stage> | null = null;
 
 /** Loads the bundle when a replay is first needed. */
 function loadStage(): Promise<Stage> {
-  loading ??= Promise.all([import(STAGE), read("/api/play")]).then(([code, play]) => ({ code, play }));
+  loading ??= Promise.all([import(STAGE), read("api/play")]).then(([code, play]) => ({ code, play }));
   return loading;
 }
 
@@ -49,7 +49,7 @@ const tokenColors = make(
 async function open(id: number): Promise<void> {
   openId = id;
   try {
-    const episode = await read(`/api/episodes/${id}`);
+    const episode = await read(`api/episodes/${id}`);
     const replay = await replayOf(episode);
     if (openId !== id) return;
     player?.close();

@@ -42,7 +42,7 @@ let latestAtMs = Number.NEGATIVE_INFINITY;
 async function showLatest([episode]: readonly EpisodeSummary[]): Promise<void> {
   if (episode === undefined || performance.now() - latestAtMs < LATEST_EVERY_MS) return;
   latestAtMs = performance.now();
-  byId("latest").replaceChildren(...detailOf(await read(`/api/episodes/${episode.id}`)));
+  byId("latest").replaceChildren(...detailOf(await read(`api/episodes/${episode.id}`)));
 }
 
 const tools = byId<HTMLFormElement>("tools");
@@ -59,8 +59,8 @@ await start(
   async (run) => {
     showSuccess(run);
     const [{ events }, { rows }] = await Promise.all([
-      read("/api/events", { limit: EVENTS_MAX }),
-      read("/api/episodes", { limit: 1 }),
+      read("api/events", { limit: EVENTS_MAX }),
+      read("api/episodes", { limit: 1 }),
       charts.load(),
     ]);
     byId("events").replaceChildren(...eventLines.add(events).map(eventRow));

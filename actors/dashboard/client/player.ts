@@ -172,7 +172,7 @@ export class Player {
     const select = selectOf(["none"], (index) => void this.#compare(others[index - 1] ?? null));
     select.disabled = true;
     const { env, layoutSeed } = this.#episode.row.ticket;
-    void read("/api/episodes", { env, layoutSeed, limit: OTHERS_MAX }).then(({ rows }) => {
+    void read("api/episodes", { env, layoutSeed, limit: OTHERS_MAX }).then(({ rows }) => {
       others = rows.filter(({ id, turnCount }) => id !== this.#episode.summary.id && turnCount > 0);
       for (const summary of others) {
         const purpose = summary.purpose === "validate" ? "validation" : "training";
@@ -185,7 +185,7 @@ export class Player {
   }
 
   async #compare(summary: EpisodeSummary | null): Promise<void> {
-    const other = summary && (await read(`/api/episodes/${summary.id}`));
+    const other = summary && (await read(`api/episodes/${summary.id}`));
     this.#other = other && "turns" in other.row.outcome ? this.#paneOf(other, other.row.outcome) : null;
     this.#showReplay();
   }

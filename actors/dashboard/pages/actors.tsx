@@ -5,7 +5,7 @@ import { ChartFrame, type PageProps, Shell } from "./shell.tsx";
 export const ActorsPage = ({ view }: PageProps) => (
   <Shell
     view={view}
-    path="/actors"
+    path="actors"
     main="actors-title"
     styles={["uplot.css", "charts.css", "actors.css"]}
     script="page-actors.ts"

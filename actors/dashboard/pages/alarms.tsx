@@ -17,7 +17,7 @@ const SIGNALS = [
 ];
 
 export const AlarmsPage = ({ view }: PageProps) => (
-  <Shell view={view} path="/alarms" main="verdict-title" styles={["uplot.css", "charts.css"]} script="page-alarms.ts">
+  <Shell view={view} path="alarms" main="verdict-title" styles={["uplot.css", "charts.css"]} script="page-alarms.ts">
     <section class="card verdict" aria-labelledby="verdict-title" data-verdict="none" id="verdict">
       <h2 id="verdict-title">Echo Trap</h2>
       <p class="word" id="verdict-word">

@@ -9,7 +9,7 @@ interface NoticeProps {
   readonly children: Child;
 }
 
-const Notice = ({ title, reloads = false, children }: NoticeProps) => (
+export const Notice = ({ title, reloads = false, children }: NoticeProps) => (
   <html lang="en">
     <head>
       <meta charset="utf-8" />
@@ -36,6 +36,6 @@ export const EmptyPage = () => (
 
 export const MissingPage = ({ path }: { path: string }) => (
   <Notice title="Page not found">
-    There is no page {path}. <a href="/">Go to the run</a>
+    There is no page {path}. <a href="/">Go to the first page</a>
   </Notice>
 );

@@ -50,7 +50,7 @@ const Filter = () => (
 export const EpisodesPage = ({ view }: PageProps) => (
   <Shell
     view={view}
-    path="/episodes"
+    path="episodes"
     main="episodes-title"
     styles={["episodes.css", "player.css"]}
     script="page-episodes.ts"

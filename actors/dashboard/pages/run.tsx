@@ -74,7 +74,7 @@ const Latest = () => (
     <header class="card-head">
       <h2 id="latest-title">Latest episode</h2>
       <p class="note">updated while the run plays</p>
-      <a href="/episodes">All episodes</a>
+      <a href="episodes">All episodes</a>
     </header>
     <article id="latest" aria-live="off">
       <p class="empty">The first finished episode appears here.</p>
@@ -85,7 +85,7 @@ const Latest = () => (
 export const RunPage = ({ view }: PageProps) => (
   <Shell
     view={view}
-    path="/"
+    path="./"
     main="success-title"
     styles={["uplot.css", "charts.css", "episodes.css", "player.css"]}
     script="page-run.ts"

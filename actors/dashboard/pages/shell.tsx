@@ -12,15 +12,17 @@ export interface PageProps {
   readonly view: Overview;
 }
 
+/** Relative, as another run's pages are under /run/NAME/. */
 const PAGES = [
-  ["/", "Run"],
-  ["/actors", "Actors"],
-  ["/episodes", "Episodes"],
-  ["/alarms", "Alarms"],
+  ["./", "Run"],
+  ["actors", "Actors"],
+  ["episodes", "Episodes"],
+  ["alarms", "Alarms"],
+  ["settings", "Settings"],
 ] as const;
 
 const KEYS = [
-  ["1 – 4", "go to Run, Actors, Episodes, Alarms"],
+  ["1 – 6", "go to Run, Actors, Episodes, Alarms, Settings, All runs"],
   ["↑ ↓", "previous or next episode in the list"],
   ["← →", "previous or next action of a replay"],
   ["Home End", "start or end of a replay"],
@@ -123,9 +125,12 @@ export const Shell = ({ view, path, styles, script, main, children }: ShellProps
           {PAGES.map(([to, name], i) => (
             <a href={to} aria-current={to === path ? "page" : undefined} aria-keyshortcuts={`${i + 1}`}>
               {name}
-              {to === "/alarms" && <span class="badge" id="alarm-badge" data-level={view.alarm?.level ?? "none"} />}
+              {to === "alarms" && <span class="badge" id="alarm-badge" data-level={view.alarm?.level ?? "none"} />}
             </a>
           ))}
+          <a href="/runs" aria-keyshortcuts={`${PAGES.length + 1}`}>
+            All runs
+          </a>
           <button type="button" id="show-keys" aria-keyshortcuts="?">
             Keys
           </button>
@@ -140,7 +145,7 @@ export const Shell = ({ view, path, styles, script, main, children }: ShellProps
         <footer>
           <p>
             This run serves the page itself; nothing is loaded from elsewhere. For programs:{" "}
-            <a href="/metrics">/metrics</a> (Prometheus), <a href="/api/openapi.json">/api/openapi.json</a> (API).
+            <a href="metrics">metrics</a> (Prometheus), <a href="api/openapi.json">api/openapi.json</a> (API).
           </p>
         </footer>
       </main>

@@ -72,6 +72,7 @@ describe("/api/openapi.json", () => {
       "episodes/5",
       "episodes/6",
       "play",
+      "setup",
       "runs",
     ];
     for (const path of asked) {
@@ -195,9 +196,10 @@ describe("other runs", () => {
       clock: realClock,
       signal: stage.closing.signal,
       token: null,
+      setup: null,
       play: null,
       dialogue: null,
-      nearby: new NearbyRuns(join(root, "this")),
+      nearby: new NearbyRuns(root, "this"),
       assets: { get: () => Promise.resolve(null) },
     });
   });
@@ -221,9 +223,10 @@ describe("other runs", () => {
     writeFileSync(join(root, "broken", "run.sqlite"), "no database at all ".repeat(100));
     mkdirSync(join(root, "not-a-run"));
     const { runs, unreadable } = await json("/api/runs");
+    const shared = { env: "FrozenLake", seed: 1, settings: null, phase: "silent", update: null };
     expect(runs).toEqual([
-      { name: "new", run: "new", env: "FrozenLake", startedMs: 200, update: null, success: 0.75 },
-      { name: "old", run: "old", env: "FrozenLake", startedMs: 100, update: null, success: 0.25 },
+      { ...shared, name: "new", run: "new", startedMs: 200, success: 0.75 },
+      { ...shared, name: "old", run: "old", startedMs: 100, success: 0.25 },
     ]);
     expect(unreadable.map(({ name }: { name: string }) => name)).toEqual(["broken"]);
     const answer = await stage.app.request("/api/runs/broken/metrics?names=validate/success");
@@ -232,6 +235,36 @@ describe("other runs", () => {
       { error: `cannot open ${join(root, "broken", "run.sqlite")}: file is not a database` },
     ]);
   });
+
+  test("have their own pages and API under /run/NAME/, read only; /runs lists them", async () => {
+    record("old", 0.25, 100);
+    writeFileSync(join(root, "old", "config.json"), JSON.stringify({ env: { tag: "Bandit" }, seed: 5 }));
+    const list = await (await stage.app.request("/runs")).text();
+    expect(list).toMatch(/href="\/run\/old\/">old<\/a>.*FrozenLake.*stopped.*25\.0 %/s);
+    const [page, run, missing] = await Promise.all(
+      ["/run/old/", "/run/old/api/run", "/run/nobody/api/run"].map((path) => stage.app.request(path)),
+    );
+    expect(await page!.text()).toContain('<a href="episodes" aria-keyshortcuts="3">');
+    expect(await run!.json()).toMatchObject({ run: "old", success: { now: 0.25 } });
+    expect([missing!.status, (await stage.app.request("/run/old")).headers.get("Location")]).toEqual([
+      404,
+      "/run/old/",
+    ]);
+    const { settings, starts } = await json("/run/old/api/setup");
+    expect(settings).toContainEqual({ path: "seed", value: 5, default: 10_000 });
+    expect(starts).toEqual([]);
+    expect((await stage.app.request("/run/old/api/run", { headers: { "Sec-Fetch-Site": "cross-site" } })).status).toBe(
+      403,
+    );
+  });
+
+  test("are shown in turn, more of them than are open at once", async () => {
+    for (let n = 0; n < 9; n++) {
+      record(`r${n}`, n / 9, n);
+      writeFileSync(join(root, `r${n}`, "config.json"), "{}");
+    }
+    for (let n = 0; n < 10; n++) expect(await json(`/run/r${n % 9}/api/run`)).toMatchObject({ run: `r${n % 9}` });
+  }, 60_000);
 
   test("are read and not written, and nothing outside their folder is", async () => {
     record("old", 0.25, 100);

@@ -31,6 +31,7 @@ export function setStage(): Stage {
     appWith: (token) =>
       dashboardApp({
         ...stage,
+        setup: () => ({ starts: [], settings: [{ path: "seed", value: 7, default: 10_000 }] }),
         play,
         dialogue: builtinDialogue(),
         nearby: null,

@@ -1,0 +1,86 @@
+/** @jsxImportSource hono/jsx */
+/** The list of runs in a folder, each with a link to its page. Needs no script. */
+import { percent } from "../../percent.ts";
+import type { OtherRun, RunsAnswer } from "../answers.ts";
+
+const STATES: Readonly<Record<OtherRun["phase"], string>> = {
+  waiting: "starting",
+  warm: "warm start",
+  training: "training",
+  finished: "finished",
+  silent: "stopped",
+};
+
+const HEADS = ["Run", "Env", "Seed", "State", "Update", "Success", "Started"];
+
+const Row = ({ name, env, seed, phase, update, success, startedMs }: OtherRun) => (
+  <tr>
+    <th scope="row">
+      <a href={`/run/${encodeURIComponent(name)}/`}>{name}</a>
+    </th>
+    <td>{env}</td>
+    <td>{seed}</td>
+    <td>{STATES[phase]}</td>
+    <td>{update ?? "–"}</td>
+    <td>{percent(success)}</td>
+    <td>{new Date(startedMs).toISOString().slice(0, 16).replace("T", " ")} UTC</td>
+  </tr>
+);
+
+/** @param own  the run whose page this is, which is not in the list; null if there is none */
+export const RunsPage = ({ runs, unreadable, own }: RunsAnswer & { readonly own: string | null }) => (
+  <html lang="en">
+    <head>
+      <meta charset="utf-8" />
+      <meta name="viewport" content="width=device-width, initial-scale=1" />
+      <meta name="color-scheme" content="light dark" />
+      <title>Runs · Bunraku</title>
+      <link rel="icon" href="/assets/icon.svg" type="image/svg+xml" />
+      <link rel="stylesheet" href="/assets/style.css" />
+      <link rel="stylesheet" href="/assets/parts.css" />
+    </head>
+    <body>
+      <main>
+        <header class="top">
+          <div class="brand">
+            <img src="/assets/icon.svg" alt="" width="28" height="28" />
+            <div>
+              <h1>Runs</h1>
+              <p class="note">newest first; the 100 that changed last</p>
+            </div>
+          </div>
+        </header>
+        {own !== null && (
+          <p>
+            This page is of <a href="/">{own}</a>. The other runs in its parent folder:
+          </p>
+        )}
+        <div class="card table">
+          {runs.length === 0 ? (
+            <p class="empty">There is no {own === null ? "" : "other "}run here. Start one: bun run cluster</p>
+          ) : (
+            <table>
+              <thead>
+                <tr>
+                  {HEADS.map((head) => (
+                    <th scope="col">{head}</th>
+                  ))}
+                </tr>
+              </thead>
+              <tbody>
+                {runs.map((run) => (
+                  <Row {...run} />
+                ))}
+              </tbody>
+            </table>
+          )}
+        </div>
+        {unreadable.map(({ name, reason }) => (
+          <p class="note">
+            {name}: {reason}
+          </p>
+        ))}
+      </main>
+    </body>
+  </html>
+);

@@ -1,0 +1,104 @@
+/** @jsxImportSource hono/jsx */
+/**
+ * The pages and the API of one run. Reads the store and changes nothing. Text of a model is sent as JSON or escaped, never as HTML.
+ */
+import { type Context, Hono } from "hono";
+import { html } from "hono/html";
+import { streamSSE } from "hono/streaming";
+import type { Clock } from "../clock.ts";
+import { sameSiteOnly } from "./access.ts";
+import { API, type ApiContext, type ApiRoute, NoAnswer } from "./api.ts";
+import { openApiOf } from "./openapi.ts";
+import { overviewOf } from "./overview.ts";
+import { ActorsPage } from "./pages/actors.tsx";
+import { AlarmsPage } from "./pages/alarms.tsx";
+import { EmptyPage } from "./pages/empty.tsx";
+import { EpisodesPage } from "./pages/episodes.tsx";
+import { RunPage } from "./pages/run.tsx";
+import { SettingsPage } from "./pages/settings.tsx";
+import { Exposition } from "./prometheus.ts";
+import { CursorText, faults } from "./queries.ts";
+import { READS_WAITING_MAX, type ReadQueue } from "./read-queue.ts";
+import { cursorText, parseCursor, streamRun } from "./stream.ts";
+
+/** Open live streams at once; a browser tab holds one. */
+const STREAMS_MAX = 64;
+
+/** When a reader who was refused should ask again. */
+const RETRY_AFTER_S = 2;
+
+const PAGES = {
+  "/": RunPage,
+  "/actors": ActorsPage,
+  "/episodes": EpisodesPage,
+  "/alarms": AlarmsPage,
+  "/settings": SettingsPage,
+};
+
+const description = openApiOf(API);
+
+export interface RunRoutesOptions {
+  readonly context: ApiContext;
+  readonly clock: Clock;
+  readonly reads: ReadQueue;
+  /** Ends the live streams. */
+  readonly signal: AbortSignal;
+}
+
+export function runRoutes({ context, clock, reads, signal }: RunRoutesOptions): Hono {
+  const { store } = context;
+  const app = new Hono();
+  const exposition = new Exposition(store);
+  let streams = 0;
+  app.use("/api/*", sameSiteOnly);
+  app.use("/metrics", sameSiteOnly);
+  for (const [path, Shown] of Object.entries(PAGES)) {
+    app.get(path, (c) => {
+      const view = overviewOf(store);
+      return c.html(html`<!doctype html>${view === null ? <EmptyPage /> : <Shown view={view} />}`);
+    });
+  }
+  app.get("/metrics", async (c) => c.text(await exposition.text(), 200, { "Content-Type": exposition.contentType }));
+  for (const route of API) {
+    app.get(route.path.replace(/\{(\w+)\}/, ":$1"), (c) => answer(c, route, context, reads));
+  }
+  app.get("/api/openapi.json", (c) => c.json(description));
+  app.get("/api/stream", (c) => {
+    const since = c.req.header("Last-Event-ID") ?? c.req.query("since") ?? cursorText(store.cursor());
+    const parsed = CursorText.safeParse(since);
+    if (!parsed.success) return c.json({ error: faults(parsed.error) }, 400);
+    if (streams >= STREAMS_MAX) return c.json({ error: `${STREAMS_MAX} of ${STREAMS_MAX} streams are open` }, 503);
+    streams++;
+    return streamSSE(c, (stream) =>
+      streamRun(stream, { store, clock, since: parseCursor(parsed.data), signal }).finally(() => streams--),
+    );
+  });
+  return app;
+}
+
+async function answer(c: Context, route: ApiRoute, api: ApiContext, reads: ReadQueue): Promise<Response> {
+  const query = route.query.safeParse(c.req.query());
+  if (!query.success) return c.json({ error: faults(query.error) }, 400);
+  const [part = ""] = Object.values(c.req.param());
+  const read = reads.run(() => {
+    if (c.req.raw.signal.aborted) throw new NoAnswer(503, "the reader has gone");
+    return JSON.stringify(route.read(api, query.data as never, part), plainArrays);
+  });
+  if (read === null) return busy(c);
+  try {
+    return c.body(await read, 200, { "Content-Type": "application/json" });
+  } catch (error) {
+    if (error instanceof NoAnswer) return c.json({ error: error.message }, error.status);
+    throw error;
+  }
+}
+
+/** The answer to a reader whose read would wait behind too many others. */
+export function busy(c: Context): Response {
+  const error = `${READS_WAITING_MAX} requests wait already; try again in ${RETRY_AFTER_S} s`;
+  return c.json({ error }, 503, { "Retry-After": String(RETRY_AFTER_S) });
+}
+
+/** Typed arrays become JSON lists; by default they would become objects with a key for each index. */
+const plainArrays = (_key: string, value: unknown) =>
+  value instanceof Int32Array || value instanceof Float32Array || value instanceof Uint8Array ? [...value] : value;

@@ -1,0 +1,38 @@
+/** How a run was started: a line of `starts.jsonl` in its folder for its first start and for each resume. */
+import { appendFileSync, existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { z } from "zod";
+import { messageOf } from "../errors.ts";
+
+export const RunStart = z.strictObject({
+  at: z.iso.datetime(),
+  command: z.string().describe("As typed in a shell; secrets are hidden"),
+  commit: z
+    .string()
+    .nullable()
+    .describe("Git commit of the code; ends in + if files were changed since; null if unknown"),
+  versions: z.record(z.string(), z.string()).describe("Of Bunraku, of Bun, and of the package that computes"),
+  machine: z.string(),
+});
+export type RunStart = z.infer<typeof RunStart>;
+
+const fileIn = (folder: string) => join(folder, "starts.jsonl");
+
+export const addStart = (folder: string, start: RunStart): void =>
+  appendFileSync(fileIn(folder), `${JSON.stringify(start)}\n`);
+
+/** Oldest first; empty for a run of an earlier version. @throws {Error} naming the line that is none */
+export function readStarts(folder: string): RunStart[] {
+  const file = fileIn(folder);
+  if (!existsSync(file)) return [];
+  return readFileSync(file, "utf8")
+    .split("\n")
+    .flatMap((line, i) => {
+      if (line === "") return [];
+      try {
+        return [RunStart.parse(JSON.parse(line))];
+      } catch (error) {
+        throw new Error(`cannot read ${file}, line ${i + 1}: ${messageOf(error)}`, { cause: error });
+      }
+    });
+}

@@ -1,0 +1,49 @@
+/** Serves the page of a recorded run, or the list of the runs in a folder. It only reads. */
+import { existsSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { realClock } from "../../actors/clock.ts";
+import type { RunConfig } from "../../actors/config/config.ts";
+import { apiContextOf } from "../../actors/dashboard/api-of-run.ts";
+import { NearbyRuns, openRecord } from "../../actors/dashboard/runs.ts";
+import { type Served, type ServeOptions, serveDashboard } from "../../actors/dashboard/serve.ts";
+import { messageOf } from "../../actors/errors.ts";
+import { withLocalModules } from "../../actors/play/env-modules.ts";
+import { readRunConfig } from "../../actors/policy/saved-policy.ts";
+import { warn } from "./say.ts";
+
+type Place = Pick<ServeOptions, "host" | "port" | "token">;
+
+export const hasRecord = (folder: string): boolean => existsSync(join(folder, "run.sqlite"));
+
+/** @param folder  of a run; without a record in it, of runs. @throws {Error} in one line */
+export async function serveRecorded(folder: string, place: Place): Promise<Served> {
+  if (!hasRecord(folder)) {
+    const nearby = new NearbyRuns(resolve(folder), null);
+    return serveDashboard({ ...place, store: null, clock: realClock, nearby });
+  }
+  const store = openRecord(folder);
+  try {
+    const context = apiContextOf(known(readRunConfig(folder)), folder);
+    const page = await serveDashboard({ ...place, store, clock: realClock, ...context });
+    return {
+      url: page.url,
+      async stop() {
+        await page.stop();
+        store.close();
+      },
+    };
+  } catch (error) {
+    store.close();
+    throw error;
+  }
+}
+
+/** The config, with a warning if its envs are not those of the record. The page shows episodes without their envs, too. */
+function known(config: RunConfig): RunConfig {
+  try {
+    return withLocalModules(config);
+  } catch (error) {
+    warn(`replays may differ from the record: ${messageOf(error)}`);
+    return config;
+  }
+}
