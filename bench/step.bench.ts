@@ -229,7 +229,7 @@ class Ours {
         .map((advantage) => advantage * scale),
     );
     const frozen = config.lora === null ? null : layFrozen(config, base.flat);
-    const network = await Network.create(compiledEngine({ threads, device }), config, trained, undefined, frozen);
+    const network = await Network.create(compiledEngine({ threads, device }), config, trained, { frozen });
     return new Ours(network, microBatches(sequences, limits), weights);
   }
 

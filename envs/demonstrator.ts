@@ -35,11 +35,11 @@ export function noisyReply(
   const planned = uniform() < skill.babble ? null : plan();
   if (planned === null) return formatRandom(game, randomActions(game, Math.min(babbleMax, actionsLeft), uniform));
   const actions = planned.actions.map((action) => (uniform() < skill.noise ? randomAction(game, uniform) : action));
-  return formatReply(game, planned.thought, actions);
+  return formatReply(planned.thought, namesOf(game, actions));
 }
 
 /** 1 to `lengthMax` uniformly random actions, at most five. */
-export function randomActions(game: DiscreteGame, lengthMax: number, uniform: Uniform): number[] {
+function randomActions(game: DiscreteGame, lengthMax: number, uniform: Uniform): number[] {
   const weights = BABBLE_LENGTHS.slice(0, Math.max(1, lengthMax));
   let drawn = uniform() * weights.reduce((sum, weight) => sum + weight, 0);
   let length = 1;
@@ -52,10 +52,13 @@ export function randomActions(game: DiscreteGame, lengthMax: number, uniform: Un
 }
 
 /** The reply of a random turn. Its thought names the first action. */
-export const formatRandom = (game: DiscreteGame, actions: readonly number[]): string =>
-  formatReply(game, `try ${game.actions[actions[0]!]}`, actions);
-
-export function formatReply(game: DiscreteGame, thought: string, actions: readonly number[]): string {
-  const names = actions.map((action) => game.actions[action]!);
-  return `<think>${thought}</think><answer>${names.join(" || ")}</answer>`;
+function formatRandom(game: DiscreteGame, actions: readonly number[]): string {
+  const names = namesOf(game, actions);
+  return formatReply(`try ${names[0]}`, names);
 }
+
+const namesOf = (game: DiscreteGame, actions: readonly number[]) => actions.map((action) => game.actions[action]!);
+
+/** @param actions  names, or texts of a language game */
+export const formatReply = (thought: string, actions: readonly string[]): string =>
+  `<think>${thought}</think><answer>${actions.join(" || ")}</answer>`;

@@ -18,6 +18,7 @@ export const ESTIMATORS = [
   "hybrid",
 ] as const;
 export const LOSSES = ["ppo", "gspo", "cispo", "reinforce"] as const;
+export const OPTIMIZERS = ["adamw", "muon"] as const;
 
 interface Composition extends Tree {
   readonly estimator: (typeof ESTIMATORS)[number];

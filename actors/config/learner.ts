@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { Aggregation } from "../../model/learn/aggregation.ts";
 import { FILTER_METRICS, type FilterRule } from "../../model/learn/filter/filter.ts";
 import { KL_ESTIMATORS } from "../../model/learn/kl.ts";
-import { ALGORITHM_NAMES, ESTIMATORS, LOSSES } from "./algorithms.ts";
+import { ALGORITHM_NAMES, ESTIMATORS, LOSSES, OPTIMIZERS } from "./algorithms.ts";
 
 const KlConfig = z.strictObject({
   coefficient: z
@@ -169,7 +169,13 @@ export const LearnerConfig = z.strictObject({
     .nullable()
     .default(null)
     .describe("Ends the run after this many minutes of updates; null: no limit"),
-  learningRate: z.number().positive().default(3e-4).describe("Step size of AdamW"),
+  optimizer: z
+    .enum(OPTIMIZERS)
+    .default("adamw")
+    .describe(
+      "adamw; or muon: orthogonal steps of the hidden matrices, AdamW for the rest. The warm start uses it too",
+    ),
+  learningRate: z.number().positive().default(3e-4).describe("Step size; muon scales its steps to the size of AdamW's"),
   decay: z
     .enum(["none", "linear"])
     .default("none")

@@ -41,7 +41,12 @@ export const ModelConfig = z.strictObject({
 
 const WarmStartStage = z.strictObject({
   name: z.string().min(1).describe("Shown in progress and reports"),
-  babble: z.number().min(0).max(1).default(0).describe("Share of the demonstrator's turns that are random"),
+  babble: z
+    .number()
+    .min(0)
+    .max(1)
+    .default(0)
+    .describe("Share of the demonstrator's turns that are random, and imitated"),
   noise: z.number().min(0).max(1).default(0).describe("Share of random actions in the demonstrator's other turns"),
   steps: z.int().positive().describe("Optimizer steps"),
   batch: z.int().positive().default(32).describe("Demonstrations per step"),
@@ -61,16 +66,30 @@ export const WarmStartConfig = z.strictObject({
     .default(true)
     .describe("Imitates demonstrations before reinforcement; false: starts from random or pretrained weights"),
   imitate: z
-    .enum(["demonstrator", "random-play"])
-    .default("demonstrator")
+    .enum(["random-play", "demonstrator"])
+    .default("random-play")
     .describe(
-      "Who plays the demonstrations: the env's scripted demonstrator; or random-play, the best of bestOf episodes",
+      "What the policy imitates: random-play, the best plan that random play of a board allows; or the env's scripted demonstrator",
     ),
-  bestOf: z
+  plays: z.int().positive().default(60).describe("Random plays of a board; again as many while none of them has won"),
+  playsMax: z
     .int()
     .positive()
-    .default(48)
-    .describe("Random episodes on a board; the one with the highest reward is imitated if it won, or if bestOf is 1"),
+    .default(600)
+    .describe("Random plays of a board after which it is passed over, if none has won"),
+  playActionsMax: z
+    .int()
+    .positive()
+    .default(60)
+    .describe("Actions of a random play; the episode's budget does not bound it"),
+  randomTurns: z
+    .number()
+    .min(0)
+    .lt(1)
+    .default(0.15)
+    .describe(
+      "Share of a planned demonstration's turns that are random; the policy sees them and does not imitate them",
+    ),
   boards: z.int().positive().default(10_000).describe("Boards of the demonstrations"),
   stages: z
     .array(WarmStartStage)
@@ -78,23 +97,13 @@ export const WarmStartConfig = z.strictObject({
     .default([
       {
         name: "learn",
-        babble: 0.1,
-        noise: 0.1,
-        steps: 1400,
+        babble: 0,
+        noise: 0,
+        steps: 1200,
         batch: 32,
         learningRate: 2e-3,
         finalFraction: 0.1,
         warmUpSteps: 30,
-      },
-      {
-        name: "blur",
-        babble: 0.92,
-        noise: 0.2,
-        steps: 120,
-        batch: 32,
-        learningRate: 5e-4,
-        finalFraction: 1,
-        warmUpSteps: 0,
       },
     ])
     .describe(

@@ -17,6 +17,7 @@ interface Unread {
 
 type Estimator = RunConfig["learner"]["estimator"];
 
+const OF_RANDOM_PLAY = ["plays", "playsMax", "playActionsMax", "randomTurns"];
 const CRITIC_KEYS = ["backbone", "learningRate", "warmUpUpdates", "valueClip"].map((key) => `critic.${key}`);
 const GAE_KEYS = [...CRITIC_KEYS, "lambda", "gamma"];
 
@@ -178,13 +179,13 @@ const table: readonly Unread[] = [
     choice: "warmStart.enabled",
     when: "without a warm start",
     holds: ({ warmStart }) => !warmStart.enabled,
-    keys: ["imitate", "bestOf", "boards", "stages", "cacheDir"].map((key) => `warmStart.${key}`),
+    keys: ["imitate", ...OF_RANDOM_PLAY, "boards", "stages", "cacheDir"].map((key) => `warmStart.${key}`),
   },
   {
     choice: "warmStart.imitate",
     when: "while warmStart.imitate is demonstrator",
     holds: ({ warmStart }) => warmStart.imitate === "demonstrator",
-    keys: ["warmStart.bestOf"],
+    keys: OF_RANDOM_PLAY.map((key) => `warmStart.${key}`),
   },
   {
     choice: "health.ladder",

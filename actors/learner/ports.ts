@@ -57,7 +57,12 @@ async function startTrainer(
     critic?.model.head === "both"
       ? { model: critic.model, policy: critic.memory, critic: null }
       : { model, policy, critic };
-  const engine = await thread.methods.start({ engine: chosen.engine, frozen, ...networks });
+  const engine = await thread.methods.start({
+    engine: chosen.engine,
+    optimizer: config.learner.optimizer,
+    frozen,
+    ...networks,
+  });
   return { ...thread, engine };
 }
 

@@ -7,7 +7,7 @@ import type { BatchLimits, Sequence } from "../../model/learn/batch.ts";
 import { microBatches } from "../../model/learn/batch.ts";
 import { Network } from "../../model/learn/network.ts";
 import { imitation } from "../../model/learn/objective.ts";
-import type { AdamWSettings, AdamWState } from "../../model/learn/optimizer.ts";
+import type { OptimizerName, OptimizerSettings, OptimizerState } from "../../model/learn/optimizer.ts";
 import type { TrainingEpisode, UpdateResult, UpdateSettings } from "../../model/learn/update/types.ts";
 import { update } from "../../model/learn/update/update.ts";
 import { layFrozen, layParameters } from "../../model/policy/parameters.ts";
@@ -25,6 +25,7 @@ export interface NetworkMemory {
 
 export interface TrainerSettings {
   readonly engine: EngineSettings;
+  readonly optimizer: OptimizerName;
   /** With the head "both", the policy's network is also the critic. */
   readonly model: ModelConfig;
   readonly policy: NetworkMemory;
@@ -39,18 +40,19 @@ export function trainerMethods(openEngine = startEngine) {
   let networks: { policy: Network; critic: Network | null; reference: Network | null };
   let engine: Awaited<ReturnType<typeof startEngine>>;
   let frozen: Float32Array | null;
+  let optimizer: TrainerSettings["optimizer"];
 
   async function network(model: ModelConfig, { parameters, moment, variance, step }: NetworkMemory): Promise<Network> {
-    const state: AdamWState = { moment, variance, step };
+    const state: OptimizerState = { moment, variance, step };
     const kept = frozen === null ? null : layFrozen(model, frozen);
-    return Network.create(engine, model, layParameters(model, parameters), state, kept);
+    return Network.create(engine, model, layParameters(model, parameters), { state, frozen: kept, optimizer });
   }
 
   const trained = () => (networks.critic === null ? [networks.policy] : [networks.policy, networks.critic]);
 
   return {
     async start({ engine: settings, model, policy, critic, ...rest }: TrainerSettings): Promise<string> {
-      frozen = rest.frozen;
+      ({ frozen, optimizer } = rest);
       engine = await openEngine(settings);
       const own = await network(model, policy);
       const shared = model.head === "both" ? own : null;
@@ -76,7 +78,7 @@ export function trainerMethods(openEngine = startEngine) {
       policy.toDevice();
     },
     /** One step of imitation; all written tokens weigh the same. @returns mean cross-entropy in nats */
-    async imitate(demos: readonly Sequence[], limits: BatchLimits, optimizer: AdamWSettings): Promise<number> {
+    async imitate(demos: readonly Sequence[], limits: BatchLimits, optimizer: OptimizerSettings): Promise<number> {
       const tokens = demos.reduce((sum, { written }) => sum + written.length, 0);
       const weights = demos.map(({ written }) => new Float32Array(written.length).fill(1 / tokens));
       const { loss } = await networks.policy.accumulate(imitation, microBatches(demos, limits), { weights });

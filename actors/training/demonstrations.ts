@@ -1,8 +1,9 @@
 /**
- * Episodes as token sequences for the warm start to imitate, played by the env's demonstrator or at random. Prompts and limits are
- * those of a rollout; only the replies come from another player than the policy.
+ * Episodes as token sequences for the warm start to imitate: those of the env's demonstrator, or those of plans from random play.
+ * Prompts and limits are those of a rollout; only the replies come from another player than the policy.
  */
-import type { EpisodeRules, LocalGame, Seeds } from "../../envs/env.ts";
+import { formatReply } from "../../envs/demonstrator.ts";
+import type { DiscreteGame, EpisodeRules, LocalGame, Seeds } from "../../envs/env.ts";
 import { openEpisode } from "../../envs/episode.ts";
 import { type EnvTag, openLocal, type Skill } from "../../envs/tag.ts";
 import type { Sequence } from "../../model/learn/batch.ts";
@@ -11,7 +12,7 @@ import { sequence, shuffle, type Uniform } from "../../model/rng.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
 import { RunError } from "../errors.ts";
 import { type ContextRules, Transcript } from "../play/transcript.ts";
-import { bestRandomReplies } from "./random-play.ts";
+import { type Action, Experience } from "./experience.ts";
 
 /** An env, as the policy plays it later. */
 export interface Lesson {
@@ -40,28 +41,82 @@ export const fromDemonstrator =
   async (lesson, draw, uniform, options) =>
     demonstrate(openLocal(lesson.tag, draw()), lesson, skill, uniform, options);
 
+/** Random play of a board, before a plan is made from it. */
+export interface RandomPlay {
+  /** Plays of a board; again as many while none has won, up to `playsMax`. */
+  readonly plays: number;
+  readonly playsMax: number;
+  /** Actions of a play. The episode's budget does not bound it. */
+  readonly actionsMax: number;
+  /** Share of a demonstration's turns that are random. They show states beside the plan's way; only the others are imitated. */
+  readonly randomTurns: number;
+}
+
+/** To explore a board takes longer than to play it by its plan. */
+const DEMONSTRATIONS_PER_BOARD = 1;
+
 /** Boards without a win in a row after which random play is given up. */
 const LOST_BOARDS_MAX = 200;
 
-/** Of `bestOf` random episodes on a board the best; boards where none of several won are passed over. */
+/** Episodes that follow the best plan that random play of the board allows; boards that no play won are passed over. */
 export const fromRandomPlay =
-  (bestOf: number): DemonstrationSource =>
+  (settings: RandomPlay): DemonstrationSource =>
   async (lesson, draw, uniform, options) => {
     for (let lost = 0; lost < LOST_BOARDS_MAX; lost++) {
-      // Heartbeats must not wait for many boards.
-      await nextTurn();
       const seeds = draw();
-      const replies = bestRandomReplies(lesson, seeds, bestOf, uniform);
-      if (replies === null) continue;
-      let turn = 0;
-      return writeEpisode(openLocal(lesson.tag, seeds), lesson, () => replies[turn++]!, options);
+      const experience = await explore(lesson.tag, seeds.layout, settings, uniform);
+      if (!experience.won) continue;
+      const written = Array.from({ length: DEMONSTRATIONS_PER_BOARD }, () =>
+        writePlanned(experience, lesson, { ...seeds, dynamics: drawSeed(uniform) }, settings, uniform, options),
+      );
+      return written.flat();
     }
     throw new RunError(
-      `random play of ${lesson.tag.tag} cannot be imitated: none of ${bestOf} plays won on any of ${LOST_BOARDS_MAX} boards; ` +
-        "raise warmStart.bestOf, or set it to 1 to imitate losses too",
+      `random play of ${lesson.tag.tag} cannot be imitated: none of ${settings.playsMax} plays won on any of ` +
+        `${LOST_BOARDS_MAX} boards; raise warmStart.playsMax or warmStart.playActionsMax, or set warmStart.enabled to false`,
     );
   };
 
+/** @returns what random plays of the board show; `won` is false if none of `playsMax` won */
+export async function explore(
+  tag: EnvTag,
+  layout: number,
+  { plays, playsMax, actionsMax }: Pick<RandomPlay, "plays" | "playsMax" | "actionsMax">,
+  uniform: Uniform,
+): Promise<Experience> {
+  const experience = new Experience(tag);
+  for (let played = 0; played < plays || (!experience.won && played < playsMax); played++) {
+    // Heartbeats must not wait for many plays.
+    if (played % plays === 0) await nextTurn();
+    experience.play(openLocal(tag, { layout, dynamics: drawSeed(uniform) }), actionsMax, uniform);
+  }
+  return experience;
+}
+
+/** One episode by plans and random turns. The actions are spread evenly over the turns. */
+function writePlanned(
+  experience: Experience,
+  lesson: Lesson,
+  seeds: Seeds,
+  { randomTurns }: RandomPlay,
+  uniform: Uniform,
+  options: Pick<DemonstrationOptions, "context" | "dialogue">,
+): readonly Sequence[] {
+  const { tag, rules } = lesson;
+  const game = openLocal(tag, seeds);
+  const nameOf = (action: Action) => (typeof action === "string" ? action : (game as DiscreteGame).actions[action]!);
+  let turnsLeft = rules.turnsMax;
+  const replyTo = (actionsLeft: number) => {
+    const count = Math.min(rules.actionsPerTurnMax, Math.ceil(actionsLeft / turnsLeft--));
+    const planned = uniform() < randomTurns ? [] : experience.plan(game, actionsLeft, count);
+    const random = () => Array.from({ length: count }, (_, i) => tag.random(game, actionsLeft - i, uniform));
+    const actions = (planned.length > 0 ? planned : random()).map(nameOf);
+    return { reply: formatReply(`try ${actions[0]}`, actions), imitated: planned.length > 0 };
+  };
+  return writeEpisode(game, lesson, replyTo, options);
+}
+
+const drawSeed = (uniform: Uniform) => Math.floor(uniform() * 2 ** 32);
 const nextTurn = () => new Promise<void>((resume) => setImmediate(resume));
 
 /** This many batches are drawn together and sorted by length, so that one batch needs little padding. */
@@ -120,7 +175,7 @@ export class Demonstrations {
     const uniform = this.#uniform;
     const draw = () => ({
       layout: this.#boards.first + Math.floor(uniform() * this.#boards.count),
-      dynamics: Math.floor(uniform() * 2 ** 32),
+      dynamics: drawSeed(uniform),
     });
     return this.#source(lesson, draw, uniform, this.#options);
   }
@@ -159,11 +214,16 @@ export function demonstrate(
   if (demonstrator === null) {
     throw new Error(`${tag} has no demonstrator to imitate; set warmStart.imitate to random-play`);
   }
-  return writeEpisode(game, lesson, (actionsLeft) => demonstrator.reply(game, actionsLeft, skill, uniform), options);
+  const replyTo = (actionsLeft: number) => ({
+    reply: demonstrator.reply(game, actionsLeft, skill, uniform),
+    imitated: true,
+  });
+  return writeEpisode(game, lesson, replyTo, options);
 }
 
 /**
- * One episode with these replies: one sequence per context. The context limit is ignored; the demonstration stays valid.
+ * One episode with these replies: one sequence per context, whose written tokens are those to imitate. The context limit is ignored;
+ * the demonstration stays valid.
  *
  * @param replyTo  writes the next reply, thought included
  * @throws {RangeError} if a single prompt does not fit into the context
@@ -171,13 +231,14 @@ export function demonstrate(
 function writeEpisode(
   game: LocalGame,
   { tag, rules }: Lesson,
-  replyTo: (actionsLeft: number) => string,
+  replyTo: (actionsLeft: number) => { readonly reply: string; readonly imitated: boolean },
   { context, dialogue }: Pick<DemonstrationOptions, "context" | "dialogue">,
 ): readonly Sequence[] {
   const prefix = rules.think ? "<think>" : "<answer>";
   const contextTokensMax = context.overflow === "stop" ? Number.POSITIVE_INFINITY : context.contextTokensMax;
   const transcript = new Transcript(tag, dialogue, { ...context, contextTokensMax });
   const env = openEpisode(game, rules);
+  const imitated: Uint8Array[] = [];
   let observation = env.opening;
   for (;;) {
     if (transcript.ask(observation, env.actionsLeft) === null) {
@@ -185,11 +246,18 @@ function writeEpisode(
         `a prompt of ${tag.tag} leaves no room for a reply in rollout.contextTokensMax, ${contextTokensMax}; raise it`,
       );
     }
-    const reply = replyTo(env.actionsLeft);
-    const text = rules.think ? reply : reply.slice(reply.indexOf("<answer>"));
+    const next = replyTo(env.actionsLeft);
+    const text = rules.think ? next.reply : next.reply.slice(next.reply.indexOf("<answer>"));
     const stepped = env.step(text);
-    transcript.played({ tokens: dialogue.replyTokens(text, prefix), logProbs: [], cut: false }, stepped);
-    if (stepped.ending !== null) return samplesOf(transcript.trajectory());
+    const tokens = dialogue.replyTokens(text, prefix);
+    transcript.played({ tokens, logProbs: [], cut: false }, stepped);
+    imitated.push(new Uint8Array(tokens.length).fill(next.imitated ? 1 : 0));
+    if (stepped.ending !== null) break;
     observation = stepped.observation;
   }
+  const trajectory = transcript.trajectory();
+  const flags = imitated.flatMap((turn) => [...turn]);
+  let at = 0;
+  const written = trajectory.written.map((flag) => (flag === 1 ? flags[at++]! : 0));
+  return samplesOf({ ...trajectory, written }).filter(({ written: { length } }) => length > 0);
 }

@@ -3,7 +3,7 @@ import { type Estimator, NEEDS_CRITIC } from "../../model/learn/advantage/advant
 import type { FilterRule } from "../../model/learn/filter/filter.ts";
 import { controlKl } from "../../model/learn/kl.ts";
 import type { PolicyRule } from "../../model/learn/loss.ts";
-import type { AdamWSettings } from "../../model/learn/optimizer.ts";
+import type { OptimizerSettings } from "../../model/learn/optimizer.ts";
 import type { CriticSettings, UpdateSettings } from "../../model/learn/update/types.ts";
 import type { RunConfig } from "../config/config.ts";
 import { playedEnvs } from "../play/envs-of-run.ts";
@@ -117,7 +117,7 @@ function overlongOf({ learner: { overlong }, rollout: { replyTokensMax } }: RunC
   return weight === 0 ? null : { weight, tokensMax: replyTokensMax, margin: margin * replyTokensMax };
 }
 
-function criticOf(critic: LearnerConfig["critic"], optimizer: AdamWSettings): CriticSettings {
+function criticOf(critic: LearnerConfig["critic"], optimizer: OptimizerSettings): CriticSettings {
   const { backbone, valueClip, learningRate } = critic;
   return backbone === "shared"
     ? { backbone, valueClip, coefficient: SHARED_CRITIC_COEFFICIENT }

@@ -24,9 +24,7 @@ export async function playWarmStart(
   const hooks = hooksOf(context, interruption, validation, publish);
   const { taught, cached } = await interruption.race(warmStart(hooks));
   reporter.metrics(0, { "baseline/taught": taught.cool });
-  const { imitate, bestOf } = config.warmStart;
-  const by =
-    imitate === "random-play" ? `self-taught by the best of ${bestOf} random plays` : "taught by a demonstrator";
+  const by = config.warmStart.imitate === "random-play" ? "self-taught from random play" : "taught by a demonstrator";
   const from = cached ? ", from the cache" : "";
   log.line("taught", `${by}: ${percent(taught.cool)} (at temperature 1 ${percent(taught.one)})${from}`);
   return taught;

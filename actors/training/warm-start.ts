@@ -1,6 +1,6 @@
 /**
- * The warm start: a fresh policy imitates demonstrations in stages. They are played by the env's demonstrator, and then the last stage
- * blurs the policy, so that reinforcement has something to improve; or they are the best of several random plays of each board. Finished warm starts are cached by the digest of everything they depend on.
+ * The warm start: a fresh policy imitates demonstrations in stages. They follow the best plan that random play of each board allows, or
+ * the env's demonstrator plays them. Finished warm starts are cached by the digest of everything they depend on.
  *
  * Success after the first stage ("taught") is reported beside every later success, because reinforcement of a small policy mostly
  * sharpens what imitation taught.
@@ -32,7 +32,7 @@ import {
 } from "./demonstrations.ts";
 
 /** Increase it whenever a change of the code changes the result of equal settings: it is part of the digest. */
-const RECIPE = 1;
+const RECIPE = 2;
 
 /** Validation success after the first stage, at `validate.temperature` and at 1. */
 const Taught = z.strictObject({ cool: z.number(), one: z.number() });
@@ -173,8 +173,12 @@ async function previews({ config, demonstrations }: WarmStartContext): Promise<S
   return all;
 }
 
-const sourceOf = ({ warmStart: { imitate, bestOf } }: RunConfig, skill: Skill): DemonstrationSource =>
-  imitate === "random-play" ? fromRandomPlay(bestOf) : fromDemonstrator(skill);
+function sourceOf({ warmStart }: RunConfig, skill: Skill): DemonstrationSource {
+  const { imitate, plays, playsMax, playActionsMax: actionsMax, randomTurns } = warmStart;
+  return imitate === "demonstrator"
+    ? fromDemonstrator(skill)
+    : fromRandomPlay({ plays, playsMax, actionsMax, randomTurns });
+}
 
 const boardsOf = ({ warmStart }: RunConfig) => ({ first: WARM_START_FIRST_SEED, count: warmStart.boards });
 
@@ -195,8 +199,8 @@ export const limitsOf = ({ microTokensMax }: RunConfig["learner"]) => ({
 
 /** Of all that decides the result. @param replies  some demonstrations: they change with the code of the env and its players */
 function digestOf({ config, model, engine, demonstrations }: WarmStartContext, replies: readonly Sequence[]): string {
-  const { enabled, imitate, bestOf, boards, stages } = config.warmStart;
-  const settings = { enabled, imitate, bestOf, boards, firstSeed: WARM_START_FIRST_SEED, stages };
+  const { cacheDir: _, ...chosen } = config.warmStart;
+  const settings = { ...chosen, firstSeed: WARM_START_FIRST_SEED, optimizer: config.learner.optimizer };
   const { lessons, context, dialogue } = demonstrations;
   const taught = lessons.map(({ tag, rules }) => [tag.tag, tag.config, rules]);
   const shown = [context.layout, context.compat, context.context, context.contextTurnsMax, context.overflow];

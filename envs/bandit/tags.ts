@@ -20,7 +20,7 @@ const banditDemonstrator: Demonstrator = {
     const other = Math.floor(uniform() * 2);
     const pulled = uniform() < skill.babble ? other : bandit.high;
     const answered = uniform() < skill.noise ? Math.floor(uniform() * 2) : pulled;
-    return formatReply(bandit, `pull ${bandit.actions[pulled]}`, [answered]);
+    return formatReply(`pull ${bandit.actions[pulled]}`, [bandit.actions[answered]!]);
   },
 };
 

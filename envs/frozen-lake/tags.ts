@@ -1,7 +1,9 @@
 /** The FrozenLake tags. Source: RAGEN config/envs.yaml, both versions. */
 import { gridScorer } from "../analysis/grid-reasoning.ts";
+import { lastMade } from "../last-made.ts";
 import { defineTag, type Legend, type Parts, type TagSource, uniformPlayer } from "../tag.ts";
 import { FROZEN_LAKE_ACTIONS, FrozenLakeConfig, FrozenLakeGame, LAKE_MEANINGS } from "./game.ts";
+import { generateLake } from "./map.ts";
 import { bestFrozenLake, frozenLakeDemonstrator, optimalFrozenLake } from "./players.ts";
 
 const INSTRUCTION =
@@ -30,6 +32,7 @@ function legendOf(lookup: readonly string[]): Legend {
 
 function parts(config: FrozenLakeConfig, coordinates: boolean): Parts {
   const coord = (cell: string) => ({ v1: coordLines(cell).trimEnd(), v2: coordLines(cell) });
+  const lakeOf = lastMade((seed) => generateLake(config.size, config.p, seed));
   const legend = config.observationFormat === "coord" ? null : legendOf(config.gridLookup);
   return {
     wording: {
@@ -42,7 +45,7 @@ function parts(config: FrozenLakeConfig, coordinates: boolean): Parts {
       // gymnasium 1.3 pays 1 and 0; older releases paid 1.0 and 0.0.
       integerRewards: true,
     },
-    open: (seeds) => FrozenLakeGame.open(config, seeds),
+    open: (seeds) => new FrozenLakeGame(lakeOf(seeds.layout), config, seeds),
     brief: (observation) => brief(config, observation),
     random: uniformPlayer,
     optimal: optimalFrozenLake,

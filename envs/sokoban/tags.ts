@@ -1,8 +1,10 @@
 /** The Sokoban tags. Source: RAGEN config/envs.yaml, both versions. */
 import { gridScorer } from "../analysis/grid-reasoning.ts";
+import { lastMade } from "../last-made.ts";
 import { defineTag, expectGame, type Legend, type Parts, type TagSource, uniformPlayer } from "../tag.ts";
 import { SokobanConfig, SYMBOL_MEANINGS } from "./config.ts";
 import { SokobanGame } from "./game.ts";
+import { generateBoard } from "./generate.ts";
 import { sokobanPicture } from "./picture.ts";
 import { bestSokoban, optimalSokoban, sokobanDemonstrator } from "./players.ts";
 import { SOKOBAN_ACTIONS } from "./rules.ts";
@@ -36,6 +38,7 @@ function legendOf(lookup: readonly string[]): Legend {
 
 function parts(config: SokobanConfig, coordinates: boolean): Parts {
   const [rows, cols] = config.dimRoom;
+  const boardOf = lastMade((seed) => generateBoard(config, seed).board);
   const plain = { v1: LINES.join(""), v2: `${LINES.join("\n")}\n` };
   const coord = (cell: string) => ({ v1: coordLines(cell).trimEnd(), v2: coordLines(cell) });
   const shipped = coordinates ? coord("(5, 5)") : plain;
@@ -50,7 +53,10 @@ function parts(config: SokobanConfig, coordinates: boolean): Parts {
       actions: SOKOBAN_ACTIONS,
       integerRewards: false,
     },
-    open: (seeds) => SokobanGame.open(config, seeds),
+    open: ({ layout }) => {
+      const board = boardOf(layout);
+      return new SokobanGame({ ...board, state: board.state.slice() }, config);
+    },
     brief: (observation) => brief(config, observation),
     random: uniformPlayer,
     optimal: optimalSokoban,

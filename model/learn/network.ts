@@ -16,7 +16,14 @@ import {
 } from "../policy/transformer.ts";
 import { layRows, type MicroBatch } from "./batch.ts";
 import type { Head, Objective, TokenInputs } from "./objective.ts";
-import { AdamW, type AdamWSettings, type AdamWState, type OptimizerResult } from "./optimizer.ts";
+import {
+  type Matrix,
+  Optimizer,
+  type OptimizerName,
+  type OptimizerResult,
+  type OptimizerSettings,
+  type OptimizerState,
+} from "./optimizer.ts";
 
 /** Most compiled shapes to keep. Each holds a few megabytes. */
 const COMPILED_MAX = 32;
@@ -50,6 +57,15 @@ interface Shared {
 
 const NONE = new Float32Array(0);
 
+export interface TrainingOptions {
+  /** Of the optimizer, to continue with. */
+  readonly state?: OptimizerState;
+  /** Parameters that adapters do not change; needed if the config has adapters. */
+  readonly frozen?: Parameters | null;
+  /** What moves the matrices of the layers: AdamW, as everything else, or Muon. Default adamw. */
+  readonly optimizer?: OptimizerName;
+}
+
 export class Network {
   readonly config: ModelConfig;
   readonly parameters: Parameters;
@@ -57,7 +73,7 @@ export class Network {
   /** By lane; the optimizer adds them up. */
   readonly #gradients: readonly LaneGradients[];
   /** null if this network only scores. */
-  readonly #optimizer: AdamW | null;
+  readonly #optimizer: Optimizer | null;
   readonly #lanes: number;
   /** Inputs of a forward pass, trained and frozen. */
   readonly #parameterArrays: Arrays;
@@ -69,7 +85,7 @@ export class Network {
     parameters: Parameters,
     frozen: Parameters | null,
     gradients: readonly LaneGradients[],
-    optimizer: AdamW | null,
+    optimizer: Optimizer | null,
   ) {
     this.config = config;
     this.parameters = parameters;
@@ -81,27 +97,23 @@ export class Network {
     this.#parameterArrays = { ...kept, ...parameterArrays(engine, parameters) };
   }
 
-  /**
-   * @param state   of the optimizer, to continue with.
-   * @param frozen  parameters that adapters do not change; needed if the config has adapters.
-   */
   static async create(
     engine: Engine,
     config: ModelConfig,
     parameters: Parameters,
-    state?: AdamWState,
-    frozen: Parameters | null = null,
+    { state, frozen = null, optimizer: method = "adamw" }: TrainingOptions = {},
   ): Promise<Network> {
     const lanes = lanesFor(engine, parameters.flat, frozen?.flat ?? NONE);
     const gradients = Array.from({ length: lanes }, () => {
       const laid = layParameters(config);
       return { flat: laid.flat, arrays: parameterArrays(engine, laid, "gradient.") };
     });
-    const optimizer = await AdamW.create(
+    const optimizer = await Optimizer.create(
       engine,
       parameters.flat,
       gradients.map(({ flat }) => flat),
       state,
+      method === "muon" ? hiddenMatrices(parameters) : [],
     );
     return new Network(engine, config, parameters, frozen, gradients, optimizer);
   }
@@ -111,11 +123,11 @@ export class Network {
     return new Network(engine, config, parameters, null, [], null);
   }
 
-  get optimizerState(): AdamWState {
+  get optimizerState(): OptimizerState {
     return this.#trained().state;
   }
 
-  #trained(): AdamW {
+  #trained(): Optimizer {
     if (this.#optimizer === null)
       throw new TypeError("this network has no optimizer: Network.scorer made it; make it with Network.create");
     return this.#optimizer;
@@ -144,7 +156,7 @@ export class Network {
   }
 
   /** Takes one optimizer step on the gradients, and sets them to zero. */
-  step(settings: AdamWSettings): Promise<OptimizerResult> {
+  step(settings: OptimizerSettings): Promise<OptimizerResult> {
     return this.#trained().step(settings);
   }
 
@@ -378,4 +390,14 @@ function writeBatch(arrays: Readonly<Record<string, DeviceArray>>, batch: MicroB
   arrays["tokens"]!.write(batch.tokens);
   arrays["picks"]!.write(batch.picks);
   arrays["targets"]!.write(batch.targets);
+}
+
+/** The matrices of the layers, in the order of their memory. Not the embedding and the output layers. */
+function hiddenMatrices({ flat, views }: Parameters): Matrix[] {
+  return [...views]
+    .filter(([name, { shape }]) => name.startsWith("model.layers.") && shape.length === 2)
+    .map(([, { shape, values }]) => ({
+      start: (values.byteOffset - flat.byteOffset) / values.BYTES_PER_ELEMENT,
+      shape: [shape[0]!, shape[1]!],
+    }));
 }

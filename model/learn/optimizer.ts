@@ -1,12 +1,26 @@
 /**
- * AdamW with global-norm clipping over all parameters as one vector.
- * Source: https://arxiv.org/abs/1711.05101 (decoupled weight decay); bias correction as torch.optim.AdamW.
+ * AdamW or Muon, with global-norm clipping over all parameters as one vector. Muon moves the hidden matrices; what it does not move
+ * (embeddings, output layer, norms, biases) AdamW does.
+ *
+ * Source: AdamW https://arxiv.org/abs/1711.05101, bias correction as torch.optim.AdamW. Muon https://kellerjordan.github.io/posts/muon/
+ * (Nesterov momentum, quintic Newton-Schulz iteration), its steps as large as AdamW's by https://arxiv.org/abs/2502.16982, section 2.2.
  */
 import * as tf from "@tensorflow/tfjs-core";
-import { type CompiledFunction, type DeviceArray, type Engine, f32, type Job } from "../engine/engine.ts";
+import {
+  type CompiledFunction,
+  type DeviceArray,
+  type Engine,
+  f32,
+  type Job,
+  type TensorFunction,
+} from "../engine/engine.ts";
+import { sizeOf } from "../engine/graph.ts";
 
-export interface AdamWSettings {
+export type OptimizerName = "adamw" | "muon";
+
+export interface OptimizerSettings {
   readonly learningRate: number;
+  /** Decay rates of AdamW's moments. Muon's momentum is constant. */
   readonly beta1: number;
   readonly beta2: number;
   readonly epsilon: number;
@@ -17,8 +31,10 @@ export interface AdamWSettings {
 }
 
 /** State of the optimizer; the arrays are as long as the parameters. */
-export interface AdamWState {
+export interface OptimizerState {
+  /** AdamW's first moment; of a matrix that Muon moves, its momentum. */
   readonly moment: Float32Array;
+  /** AdamW's second moment; 0 where Muon moves. */
   readonly variance: Float32Array;
   /** Steps taken. */
   step: number;
@@ -31,8 +47,20 @@ export interface OptimizerResult {
   readonly applied: boolean;
 }
 
-/** Scalars of one step, in the order they are packed: clip scale, step size, decay, beta1, beta2, 1 / sqrt(correction2), epsilon. */
-const SCALARS = 7;
+/** A matrix in the flat parameters that Muon moves: [rows, columns] from `start` on. */
+export interface Matrix {
+  readonly start: number;
+  readonly shape: readonly [number, number];
+}
+
+/** Scalars of one step, in the order they are packed: clip, step size, decay, beta1, beta2, 1 / sqrt(correction2), epsilon, learning rate. */
+const SCALARS = 8;
+
+const MUON_MOMENTUM = 0.95;
+/** Coefficients of the iteration that brings all singular values near 1. */
+const NEWTON_SCHULZ = { steps: 5, a: 3.4445, b: -4.775, c: 2.0315 };
+/** Root mean square of AdamW's usual steps, in units of the learning rate. */
+const ADAMW_STEP = 0.2;
 
 /** A piece costs a dozen small objects. */
 const PIECES_MAX = 1024;
@@ -44,11 +72,11 @@ interface Memory {
   readonly parameters: Float32Array;
   /** The gradient is the sum of these. */
   readonly gradients: readonly Float32Array[];
-  readonly state: AdamWState;
+  readonly state: OptimizerState;
 }
 
-export class AdamW {
-  readonly state: AdamWState;
+export class Optimizer {
+  readonly state: OptimizerState;
   readonly #engine: Engine;
   readonly #gradients: readonly Float32Array[];
   readonly #scalars: DeviceArray;
@@ -58,64 +86,82 @@ export class AdamW {
   readonly #norms: readonly (readonly Job[])[];
   readonly #steps: readonly (readonly Job[])[];
 
-  private constructor(
-    engine: Engine,
-    { parameters, gradients, state }: Memory,
-    functions: ReadonlyMap<number, Functions>,
-  ) {
+  private constructor(engine: Engine, { parameters, gradients, state }: Memory, functions: Functions) {
     this.state = state;
     this.#engine = engine;
     this.#gradients = gradients;
     this.#scalars = engine.array(f32(SCALARS));
-    const pieces = piecesOf(parameters.length, engine);
-    this.#squares = new Float32Array(pieces.length);
-    const jobs = pieces.map(({ start, size }, index) => {
-      const { norm, step } = functions.get(size)!;
-      const piece = (values: Float32Array) => engine.array(f32(size), values.subarray(start, start + size));
-      const ofGradients = Object.fromEntries(gradients.map((values, i) => [gradientName(i), piece(values)]));
-      const changed = {
-        parameters: piece(parameters),
-        moment: piece(state.moment),
-        variance: piece(state.variance),
-        ...ofGradients,
-      };
+    const part = (values: Float32Array, start: number, shape: readonly number[]) =>
+      engine.array(f32(...shape), values.subarray(start, start + sizeOf(shape)));
+    const gradientsAt = (start: number, shape: readonly number[]) =>
+      Object.fromEntries(gradients.map((values, i) => [gradientName(i), part(values, start, shape)]));
+    const norms: Job[] = [];
+    this.#squares = new Float32Array(functions.norms.length);
+    for (const [index, { start, shape, run }] of functions.norms.entries()) {
       const squares = engine.array(f32(), this.#squares.subarray(index, index + 1));
-      return {
-        norm: { run: norm, inputs: ofGradients, outputs: { squares } },
-        step: { run: step, inputs: { ...changed, scalars: this.#scalars }, outputs: changed },
+      norms.push({ run, inputs: { ...gradientsAt(start, shape), scalars: this.#scalars }, outputs: { squares } });
+    }
+    const steps = functions.steps.map(({ start, shape, run, usesVariance }) => {
+      const changed = {
+        parameters: part(parameters, start, shape),
+        moment: part(state.moment, start, shape),
+        ...(usesVariance ? { variance: part(state.variance, start, shape) } : {}),
+        ...gradientsAt(start, shape),
       };
+      return { run, inputs: { ...changed, scalars: this.#scalars }, outputs: changed };
     });
-    const perLane = Math.ceil(jobs.length / engine.lanes);
-    const lanes = Array.from({ length: engine.lanes }, (_, lane) => jobs.slice(lane * perLane, (lane + 1) * perLane));
-    this.#norms = lanes.map((list) => list.map(({ norm }) => norm));
-    this.#steps = lanes.map((list) => list.map(({ step }) => step));
+    this.#norms = byLane(norms, engine.lanes);
+    this.#steps = byLane(steps, engine.lanes);
   }
 
   /**
    * Keeps all arrays and works in place: `step` changes `parameters` and sets the gradients to zero.
    *
    * @param gradients  the gradient is the sum of these, each as long as the parameters.
+   * @param matrices   what Muon moves; AdamW moves all else.
    */
   static async create(
     engine: Engine,
     parameters: Float32Array,
     gradients: readonly Float32Array[],
-    state?: AdamWState,
-  ): Promise<AdamW> {
+    state?: OptimizerState,
+    matrices: readonly Matrix[] = [],
+  ): Promise<Optimizer> {
     const { length } = parameters;
     const fresh = { moment: new Float32Array(length), variance: new Float32Array(length), step: 0 };
-    const functions = new Map<number, Functions>();
-    for (const { size } of piecesOf(length, engine)) {
-      if (functions.has(size)) continue;
-      const piece = f32(size);
-      const ofGradients = Object.fromEntries(gradients.map((_, index) => [gradientName(index), piece]));
-      const changed = { parameters: piece, moment: piece, variance: piece };
-      functions.set(size, {
-        norm: await engine.compile("gradient norm", squares, ofGradients, true),
-        step: await engine.compile("AdamW", adamW, { ...changed, ...ofGradients, scalars: f32(SCALARS) }, true),
-      });
-    }
-    return new AdamW(engine, { parameters, gradients, state: state ?? fresh }, functions);
+    const compiled = new Map<string, Promise<CompiledFunction>>();
+    const compile = (name: string, build: TensorFunction, shape: readonly number[], others: readonly string[]) => {
+      const key = `${name} ${shape}`;
+      const names = [...others, ...gradients.map((_, index) => gradientName(index))];
+      const inputs = Object.fromEntries(names.map((input) => [input, f32(...shape)]));
+      const scalars = { scalars: f32(SCALARS) };
+      const known = compiled.get(key) ?? engine.compile(name, build, { ...inputs, ...scalars }, true);
+      compiled.set(key, known);
+      return known;
+    };
+    const norms = piecesOf([{ start: 0, size: length }], engine).map(async ({ start, size }) => ({
+      start,
+      shape: [size],
+      run: await compile("gradient norm", squares, [size], []),
+    }));
+    const byAdamW = piecesOf(between(matrices, length), engine).map(async ({ start, size }) => ({
+      start,
+      shape: [size],
+      run: await compile("AdamW", adamW, [size], ["parameters", "moment", "variance"]),
+      usesVariance: true,
+    }));
+    const byMuon = matrices.map(async ({ start, shape }) => ({
+      start,
+      shape,
+      run: await compile("Muon", muon(shape), shape, ["parameters", "moment"]),
+      usesVariance: false,
+    }));
+    const steps = await Promise.all([...byAdamW, ...byMuon]);
+    return new Optimizer(
+      engine,
+      { parameters, gradients, state: state ?? fresh },
+      { norms: await Promise.all(norms), steps },
+    );
   }
 
   /** Euclidean norm of the gradient. */
@@ -133,7 +179,7 @@ export class AdamW {
   }
 
   /** Takes a step in place and sets the gradients to zero. A gradient that is not finite changes nothing else. */
-  async step(settings: AdamWSettings): Promise<OptimizerResult> {
+  async step(settings: OptimizerSettings): Promise<OptimizerResult> {
     const gradientNorm = await this.norm();
     if (!Number.isFinite(gradientNorm)) {
       this.clearGradients();
@@ -153,6 +199,7 @@ export class AdamW {
         beta2,
         1 / Math.sqrt(correction2),
         epsilon,
+        learningRate,
       ),
     );
     await this.#engine.runLanes(this.#steps);
@@ -160,18 +207,42 @@ export class AdamW {
   }
 }
 
-/** Compiled for pieces of one size. */
-interface Functions {
-  readonly norm: CompiledFunction;
-  readonly step: CompiledFunction;
+/** A part of the flat vectors, and the function compiled for its shape. */
+interface Piece {
+  readonly start: number;
+  readonly shape: readonly number[];
+  readonly run: CompiledFunction;
 }
 
-function piecesOf(length: number, { pieceValues }: Engine): { start: number; size: number }[] {
-  const most = Math.max(pieceValues, Math.ceil(length / PIECES_MAX));
-  return Array.from({ length: Math.ceil(length / most) }, (_, i) => ({
-    start: i * most,
-    size: Math.min(most, length - i * most),
-  }));
+interface Functions {
+  readonly norms: readonly Piece[];
+  readonly steps: readonly (Piece & { readonly usesVariance: boolean })[];
+}
+
+interface Region {
+  readonly start: number;
+  readonly size: number;
+}
+
+function piecesOf(regions: readonly Region[], { pieceValues }: Engine): Region[] {
+  return regions.flatMap(({ start, size }) => {
+    const most = Math.max(pieceValues, Math.ceil(size / PIECES_MAX));
+    return Array.from({ length: Math.ceil(size / most) }, (_, i) => ({
+      start: start + i * most,
+      size: Math.min(most, size - i * most),
+    }));
+  });
+}
+
+/** The regions of the flat vector that are in none of these matrices. */
+function between(matrices: readonly Matrix[], length: number): Region[] {
+  const starts = [0, ...matrices.map(({ start, shape }) => start + sizeOf(shape))];
+  const ends = [...matrices.map(({ start }) => start), length];
+  return starts.map((start, i) => ({ start, size: ends[i]! - start })).filter(({ size }) => size > 0);
+}
+
+function byLane(jobs: readonly Job[], lanes: number): Job[][] {
+  return Array.from({ length: lanes }, (_, lane) => jobs.filter((_, i) => i % lanes === lane));
 }
 
 type Tensors = Readonly<Record<string, tf.Tensor>>;
@@ -184,25 +255,52 @@ function squares(inputs: Tensors): Record<string, tf.Tensor> {
   return { squares: tf.sum(tf.square(sumOf(gradientsOf(inputs)))) };
 }
 
+/** The packed scalars, each a tensor without dimensions. */
+function unpack(scalars: tf.Tensor): tf.Tensor[] {
+  return Array.from({ length: SCALARS }, (_, index) => tf.reshape(tf.slice(scalars, [index], [1]), []));
+}
+
+/** Sets the gradients to zero after `move` is known. */
+function cleared(inputs: Tensors, move: tf.Tensor): Record<string, tf.Tensor> {
+  // It overwrites the gradients in place, so it must depend on all nodes that read them; a constant 0 could be written first.
+  const zero = tf.sub(move, move);
+  return Object.fromEntries(gradientsOf(inputs).map(([name]) => [name, zero]));
+}
+
 function adamW(inputs: Tensors): Record<string, tf.Tensor> {
   const { parameters, moment, variance, scalars } = inputs;
-  const gradients = gradientsOf(inputs);
-  const sum = sumOf(gradients);
-  const scalar = (index: number) => tf.reshape(tf.slice(scalars!, [index], [1]), []);
-  const [clip, stepSize, decay, beta1, beta2, inverseRoot, epsilon] = Array.from({ length: SCALARS }, (_, i) =>
-    scalar(i),
-  );
-  const gradient = tf.mul(sum, clip!);
+  const [clip, stepSize, decay, beta1, beta2, inverseRoot, epsilon] = unpack(scalars!);
+  const gradient = tf.mul(sumOf(gradientsOf(inputs)), clip!);
   const nextMoment = tf.add(tf.mul(moment!, beta1!), tf.mul(gradient, tf.sub(1, beta1!)));
   const nextVariance = tf.add(tf.mul(variance!, beta2!), tf.mul(tf.square(gradient), tf.sub(1, beta2!)));
   const scale = tf.add(tf.mul(tf.sqrt(nextVariance), inverseRoot!), epsilon!);
   const move = tf.mul(tf.div(nextMoment, scale), stepSize!);
-  // It overwrites the gradients in place, so it must depend on all nodes that read them; a constant 0 could be written first.
-  const zero = tf.sub(move, move);
   return {
     parameters: tf.sub(tf.mul(parameters!, decay!), move),
     moment: nextMoment,
     variance: nextVariance,
-    ...Object.fromEntries(gradients.map(([name]) => [name, zero])),
+    ...cleared(inputs, move),
+  };
+}
+
+/** Moves a matrix by its momentum with all singular values near 1. */
+function muon([rows, columns]: Matrix["shape"]): TensorFunction {
+  const { steps, a, b, c } = NEWTON_SCHULZ;
+  return (inputs) => {
+    const { parameters, moment, scalars } = inputs;
+    const [clip, , decay, , , , epsilon, learningRate] = unpack(scalars!);
+    const gradient = tf.mul(sumOf(gradientsOf(inputs)), clip!);
+    const nextMoment = tf.add(tf.mul(moment!, MUON_MOMENTUM), gradient);
+    const ahead = tf.add(gradient, tf.mul(nextMoment, MUON_MOMENTUM));
+    // The smaller Gram matrix: rows by rows, or columns by columns.
+    const wide = rows <= columns;
+    let x = tf.div(ahead, tf.add(tf.sqrt(tf.sum(tf.square(ahead))), epsilon!)) as tf.Tensor2D;
+    for (let i = 0; i < steps; i++) {
+      const gram: tf.Tensor2D = tf.matMul(x, x, !wide, wide);
+      const polynomial: tf.Tensor2D = tf.add(tf.mul(gram, b), tf.mul(tf.matMul(gram, gram), c));
+      x = tf.add(tf.mul(x, a), wide ? tf.matMul(polynomial, x) : tf.matMul(x, polynomial));
+    }
+    const move = tf.mul(x, tf.mul(learningRate!, ADAMW_STEP * Math.sqrt(Math.max(rows, columns))));
+    return { parameters: tf.sub(tf.mul(parameters!, decay!), move), moment: nextMoment, ...cleared(inputs, move) };
   };
 }

@@ -44,7 +44,7 @@ test(
       moment: optimizerState.moment.slice(),
       variance: optimizerState.variance.slice(),
     };
-    const policy = await Network.create(engine, config, layParameters(config, before.slice()), state);
+    const policy = await Network.create(engine, config, layParameters(config, before.slice()), { state });
     const played = episodes.map(({ trajectory, group }) => ({ trajectory, group, tag: "SimpleSokoban" }));
     const result = await update({ policy, critic: null, reference: null }, played, {
       ...settings,

@@ -8,7 +8,7 @@ import type { FilterRule } from "../filter/filter.ts";
 import type { KlTerm } from "../kl.ts";
 import type { Network } from "../network.ts";
 import type { PolicySettings } from "../objective.ts";
-import type { AdamWSettings } from "../optimizer.ts";
+import type { OptimizerSettings } from "../optimizer.ts";
 import type { Normalization } from "../reward.ts";
 
 export interface UpdateSettings {
@@ -38,7 +38,7 @@ export interface UpdateSettings {
   /** Trajectories per optimizer step, or the number of steps in an epoch. */
   readonly minibatch: number | { readonly parts: number };
   readonly limits: BatchLimits;
-  readonly optimizer: AdamWSettings;
+  readonly optimizer: OptimizerSettings;
   /** For estimators with a critic. */
   readonly critic: CriticSettings | null;
   /** Sampling temperature of the trajectories. */
@@ -58,7 +58,7 @@ export interface OverlongRule {
 export type CriticSettings = {
   readonly valueClip: number;
 } & (
-  | { readonly backbone: "separate"; readonly optimizer: AdamWSettings }
+  | { readonly backbone: "separate"; readonly optimizer: OptimizerSettings }
   /** The policy's own network has the value head; one step takes the sum of both losses. */
   | { readonly backbone: "shared"; readonly coefficient: number }
 );

@@ -15,6 +15,7 @@ test("the model that adapters belong to is their reference: the KL is 0 before t
   const trainer = trainerMethods();
   await trainer.start({
     engine: { name: "compiled", threads: 1 },
+    optimizer: "adamw",
     model: adapted,
     policy: { parameters: flat, moment: zeros(), variance: zeros(), step: 0 },
     frozen: start.slice(),

@@ -8,13 +8,16 @@ import {
   type DemonstrationOptions,
   Demonstrations,
   demonstrate,
+  explore,
   fromDemonstrator,
   fromRandomPlay,
   type Lesson,
+  type RandomPlay,
 } from "../../../actors/training/demonstrations.ts";
-import { bestRandomReplies } from "../../../actors/training/random-play.ts";
 import { openEpisode } from "../../../envs/episode.ts";
 import { envTag } from "../../../envs/registry.ts";
+import type { SokobanGame } from "../../../envs/sokoban/game.ts";
+import { shortestPath } from "../../../envs/sokoban/solve.ts";
 import { openLocal } from "../../../envs/tag.ts";
 import type { Sequence } from "../../../model/learn/batch.ts";
 import { samplesOf } from "../../../model/learn/sequences.ts";
@@ -210,69 +213,79 @@ test("an env without a demonstrator cannot be demonstrated", async () => {
   await expect(demos.next()).rejects.toThrow(new Error(message));
 });
 
-describe("random play", () => {
-  const stream = (name: string, bestOf: number, changed: Partial<Shown> = {}) =>
-    new Demonstrations(optionsFor(name, changed), fromRandomPlay(bestOf), boards, 4, 1, "x");
-  const { tag } = optionsFor("SimpleSokoban");
-  /** For every board the best of so many random plays, played again; null where none won. */
-  const played = (bestOf: number) =>
-    Array.from({ length: 60 }, (_, i) => {
-      const seeds = { layout: 100 + i, dynamics: i };
-      const written = bestRandomReplies({ tag, rules }, seeds, bestOf, sequence(i, "random play"));
-      if (written === null) return null;
-      const env = openEpisode(openLocal(tag, seeds), rules);
-      const turns = written.map((reply) => env.step(reply));
-      const reward = turns.reduce((sum, turn) => sum + turn.reward, 0);
-      return { success: turns.at(-1)!.success, ending: turns.at(-1)!.ending, reward };
-    });
+describe("a demonstration from random play", () => {
+  const settings = { plays: 60, playsMax: 600, actionsMax: 60, randomTurns: 0 };
+  const stream = (name: string, random: Partial<RandomPlay> = {}, changed: Partial<Shown> = {}) =>
+    new Demonstrations(optionsFor(name, changed), fromRandomPlay({ ...settings, ...random }), boards, 4, 1, "x");
 
-  test("of which the best is kept: it wins whenever it is there, and earns more the more plays are compared", () => {
-    const [few, many] = [played(4), played(100)];
-    const won = many.filter((one) => one !== null);
-    expect(won.length).toBeGreaterThan(30);
-    expect(won.length).toBeGreaterThan(few.filter((one) => one !== null).length);
-    expect(won.every(({ success }) => success)).toBe(true);
-    const gains = many.flatMap((one, i) => (one === null || few[i] == null ? [] : [one.reward - few[i].reward]));
-    expect(Math.min(...gains)).toBeGreaterThanOrEqual(0);
-    expect(Math.max(...gains)).toBeGreaterThan(0);
+  test("follows a plan that wins almost every board of SimpleSokoban, and takes about as long as the solver", async () => {
+    const { tag } = optionsFor("SimpleSokoban");
+    const solved = await Promise.all(
+      Array.from({ length: boards.count }, async (_, i) => {
+        const layout = boards.first + i;
+        const experience = await explore(tag, layout, settings, sequence(i, "random play"));
+        const game = openLocal(tag, { layout, dynamics: 0 });
+        const shortest = shortestPath((openLocal(tag, { layout, dynamics: 0 }) as SokobanGame).board)!.length;
+        const plan = experience.plan(game, rules.actionsMax, rules.actionsMax);
+        const effects = plan.map((action) => (game as SokobanGame).act(action as number));
+        return { won: effects.at(-1)?.success ?? false, extra: plan.length - shortest };
+      }),
+    );
+    expect(solved.filter(({ won }) => won).length).toBeGreaterThanOrEqual(0.9 * boards.count);
+    const extra = solved.filter(({ won }) => won).map(({ extra }) => extra);
+    expect(Math.min(...extra)).toBeGreaterThanOrEqual(0);
+    expect(extra.filter((more) => more === 0).length).toBeGreaterThanOrEqual(0.9 * extra.length);
   });
 
-  test("of a single episode is kept whether it won or not, and is always over", () => {
-    const all = played(1).filter((one) => one !== null);
-    expect(all.length).toBe(60);
-    const wins = all.filter(({ success }) => success).length;
-    expect([wins > 2, wins < 30]).toEqual([true, true]);
-    expect(all.every(({ ending }) => ending !== null)).toBe(true);
-  });
-
-  test("is written as a policy's replies, with thoughts that name the first action", async () => {
+  test("spreads its actions evenly over the turns, and its thoughts name the first action", async () => {
     for (const think of [true, false]) {
-      const lesson = { tag, rules: { ...rules, think } };
-      const demos = stream("SimpleSokoban", 48, { ...lesson, lessons: [lesson], context: contextOf({ think }) });
+      const lesson = { tag: envTag("SimpleSokoban", {}, false), rules: { ...rules, think } };
+      const demos = stream("SimpleSokoban", {}, { ...lesson, lessons: [lesson], context: contextOf({ think }) });
       for (const reply of (await demos.next()).flatMap((demo) => replies([demo]))) {
         expect(tokenizer.decode(reply)).toMatch(
-          think ? /^try (\w+)<\/think><answer>\1( \|\| \w+)*<\/answer>/ : /^\w+( \|\| \w+)*<\/answer>/,
+          think ? /^try (\w+)<\/think><answer>\1( \|\| \w+)?<\/answer>/ : /^\w+( \|\| \w+)?<\/answer>/,
         );
       }
     }
   });
 
-  test("that never wins ends in one line with the env, the plays and the key", async () => {
-    const lost = "random play of game_2048 cannot be imitated: none of 2 plays won on any of 200 boards; ";
-    const error = new RunError(`${lost}raise warmStart.bestOf, or set it to 1 to imitate losses too`);
-    await expect(stream("game_2048", 2).next()).rejects.toThrow(error);
+  test("shows random turns and does not imitate them", async () => {
+    const demos = await stream("FrozenLake", { randomTurns: 0.5 }).take(40);
+    const ends = demos.map(({ tokens, written }) => {
+      const imitated = new Set(written);
+      const turns = [...tokens.entries()].filter(([position, token]) => token === END && position > 0);
+      return { imitated: turns.filter(([position]) => imitated.has(position)).length, all: turns.length };
+    });
+    // A turn has two ends: the prompt's, which is never imitated, and the reply's.
+    const shown = ends.reduce((sum, { all }) => sum + all / 2, 0);
+    const share = ends.reduce((sum, { imitated }) => sum + imitated, 0) / shown;
+    expect(Math.abs(share - 0.5)).toBeLessThan(0.12);
   });
 
-  test("of an env without a list of actions is refused", async () => {
+  test("of a language game writes its best random text", async () => {
+    const options = optionsFor("Countdown", { rules: { ...rules, turnsMax: 1, actionsMax: 1 } });
+    const lessons = [{ tag: options.tag, rules: options.rules }];
+    const few = stream("Countdown", { actionsMax: 1, plays: 300 }, { ...options, lessons });
+    for (const demo of await few.take(5)) {
+      const text = options.dialogue.replyText(replies([demo])[0]!, "<think>");
+      const written = text.replace(/.*<answer>(.*)<\/answer>.*/, "$1");
+      const [target] = tokenizer.decode(demo.tokens).match(/\d+(?= = )/) ?? [];
+      expect(Number(target)).toBe(Function(`return ${written}`)());
+    }
+  });
+
+  test("that no play wins ends in one line with the env, the plays and the keys", async () => {
     const text =
-      "random plays of Countdown cannot be imitated: it has no list of actions; set warmStart.enabled to false";
-    await expect(stream("Countdown", 2).next()).rejects.toThrow(new RunError(text));
+      "random play of game_2048 cannot be imitated: none of 2 plays won on any of 200 boards; " +
+      "raise warmStart.playsMax or warmStart.playActionsMax, or set warmStart.enabled to false";
+    const settings = { plays: 2, playsMax: 2, actionsMax: 5 };
+    await expect(stream("game_2048", settings).next()).rejects.toThrow(new RunError(text));
   });
 
   test("gives the loop turns, so that heartbeats are sent meanwhile", async () => {
     let turns = 0;
     const beat = setInterval(() => turns++, 1);
-    await stream("SimpleSokoban", 200).next();
+    await stream("SimpleSokoban").next();
     clearInterval(beat);
     expect(turns).toBeGreaterThan(5);
   });

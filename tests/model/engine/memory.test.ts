@@ -125,6 +125,7 @@ test("what a learner's other thread publishes, saves and restores is what the de
     const trainer = trainerMethods(async () => engine);
     await trainer.start({
       engine: { name: "compiled", threads: 1 },
+      optimizer: "adamw",
       model,
       policy: { ...memory, step: 0 },
       frozen: null,

@@ -3,7 +3,7 @@ import { expect } from "bun:test";
 import * as tf from "@tensorflow/tfjs-core";
 import { huggingFaceViews } from "../../../model/checkpoint/hugging-face.ts";
 import { type Engine, f32, i32 } from "../../../model/engine/engine.ts";
-import { AdamW } from "../../../model/learn/optimizer.ts";
+import { Optimizer } from "../../../model/learn/optimizer.ts";
 import { tokenLogProbs } from "../../../model/policy/ops.ts";
 import { layParameters, parameterArrays, parameterCount } from "../../../model/policy/parameters.ts";
 import { hiddenStates, logits, parameterShapes } from "../../../model/policy/transformer.ts";
@@ -81,7 +81,7 @@ export async function expectGoldenStep(engine: Engine, golden: Golden): Promise<
     });
   }
 
-  const optimizer = await AdamW.create(engine, parameters.flat, [gradients.flat]);
+  const optimizer = await Optimizer.create(engine, parameters.flat, [gradients.flat]);
   const { lr, betas, eps, weightDecay, clipNorm } = record.adamw;
   const result = await optimizer.step({
     learningRate: lr,

@@ -1,11 +1,11 @@
-/** AdamW against the paper's formulas in float64, step by step, and with gradients that are not finite. */
+/** AdamW and Muon against their formulas in float64, step by step, and with gradients that are not finite. */
 import { describe, expect, test } from "bun:test";
-import { AdamW, type AdamWSettings } from "../../../model/learn/optimizer.ts";
+import { Optimizer, type OptimizerSettings } from "../../../model/learn/optimizer.ts";
 import { engines } from "../engine/engines.ts";
 import { farthest } from "../farthest.ts";
 import { randomValues } from "../policy/gradient-check.ts";
 
-const settings: AdamWSettings = {
+const settings: OptimizerSettings = {
   learningRate: 0.01,
   beta1: 0.9,
   beta2: 0.99,
@@ -16,14 +16,18 @@ const settings: AdamWSettings = {
 const SIZE = 37;
 
 /** Algorithm 2 of https://arxiv.org/abs/1711.05101, after clipping by the global norm. */
-function plainAdamW(parameters: Float64Array, gradients: readonly Float64Array[], given: AdamWSettings): Float64Array {
+function plainAdamW(
+  parameters: Float64Array,
+  gradients: readonly Float64Array[],
+  given: OptimizerSettings,
+): Float64Array {
   const { learningRate, beta1, beta2, epsilon, weightDecay, clipNorm } = given;
-  const [moment, variance] = [new Float64Array(SIZE), new Float64Array(SIZE)];
+  const [moment, variance] = [new Float64Array(parameters.length), new Float64Array(parameters.length)];
   const after = parameters.slice();
   for (const [t, gradient] of gradients.entries()) {
     const norm = Math.sqrt(gradient.reduce((sum, g) => sum + g * g, 0));
     const clip = norm > clipNorm ? clipNorm / norm : 1;
-    for (let i = 0; i < SIZE; i++) {
+    for (let i = 0; i < parameters.length; i++) {
       const g = gradient[i]! * clip;
       moment[i] = beta1 * moment[i]! + (1 - beta1) * g;
       variance[i] = beta2 * variance[i]! + (1 - beta2) * g * g;
@@ -47,7 +51,7 @@ describe.each(engines)("AdamW on the %s engine", (_, engine) => {
     ["of a coarse epsilon", 1e-3, { ...settings, epsilon: 1e-2 }],
   ])("takes the paper's steps, %s", async (_, scale, given) => {
     const [parameters, gradients, ofAnotherLane] = [start(), new Float32Array(SIZE), new Float32Array(SIZE)];
-    const optimizer = await AdamW.create(engine, parameters, [gradients, ofAnotherLane]);
+    const optimizer = await Optimizer.create(engine, parameters, [gradients, ofAnotherLane]);
     const seen: Float64Array[] = [];
     for (let step = 0; step < 5; step++) {
       gradients.set(gradientsOf(step, scale));
@@ -68,7 +72,7 @@ describe.each(engines)("AdamW on the %s engine", (_, engine) => {
     const length = 2 * Math.min(engine.pieceValues, 2 ** 15) + 5;
     const parameters = new Float32Array(length);
     const gradients = [0.5, -0.25].map((value) => new Float32Array(length).fill(value));
-    const optimizer = await AdamW.create(engine, parameters, gradients);
+    const optimizer = await Optimizer.create(engine, parameters, gradients);
     const { gradientNorm } = await optimizer.step({ ...settings, clipNorm: 1e9 });
     expect(gradientNorm / (0.25 * Math.sqrt(length))).toBeCloseTo(1, 6);
     expect(farthest(parameters, new Float32Array(length).fill(-settings.learningRate))).toBeLessThan(1e-8);
@@ -76,11 +80,11 @@ describe.each(engines)("AdamW on the %s engine", (_, engine) => {
 
   test("continues from a saved state", async () => {
     const [kept, gradients] = [start(), gradientsOf(0, 1)];
-    const unbroken = await AdamW.create(engine, kept, [gradients]);
+    const unbroken = await Optimizer.create(engine, kept, [gradients]);
     await unbroken.step(settings);
     gradients.set(gradientsOf(1, 1));
     const [copy, { moment, variance, step }] = [kept.slice(), unbroken.state];
-    const resumed = await AdamW.create(engine, copy, [gradients], {
+    const resumed = await Optimizer.create(engine, copy, [gradients], {
       moment: moment.slice(),
       variance: variance.slice(),
       step,
@@ -97,7 +101,7 @@ describe.each(engines)("AdamW on the %s engine", (_, engine) => {
     async (wrong) => {
       const [parameters, gradients] = [start(), gradientsOf(0, 1)];
       gradients[5] = wrong;
-      const optimizer = await AdamW.create(engine, parameters, [gradients]);
+      const optimizer = await Optimizer.create(engine, parameters, [gradients]);
       const { gradientNorm, applied } = await optimizer.step(settings);
       expect([applied, Number.isFinite(gradientNorm)]).toEqual([false, false]);
       expect([...parameters]).toEqual([...start()]);
@@ -105,4 +109,80 @@ describe.each(engines)("AdamW on the %s engine", (_, engine) => {
       expect(optimizer.state.moment.every((value) => value === 0)).toBe(true);
     },
   );
+});
+
+/** Muon's move of one matrix, row by row, by Keller Jordan's loop. @returns the momentum and the matrix after each step */
+function plainMuon(
+  start: Float64Array,
+  gradients: readonly Float64Array[],
+  [rows, columns]: [number, number],
+  given: OptimizerSettings,
+) {
+  const momentum = new Float64Array(rows * columns);
+  const after = start.slice();
+  type Rows = number[][];
+  const product = (a: Rows, b: Rows) =>
+    a.map((row) => b[0]!.map((_, j) => row.reduce((sum, x, k) => sum + x * b[k]![j]!, 0)));
+  const turned = (a: Rows) => a[0]!.map((_, j) => a.map((row) => row[j]!));
+  const sum = (...terms: (readonly [number, Rows])[]) =>
+    terms[0]![1].map((row, i) =>
+      row.map((_, j) => terms.reduce((all, [factor, term]) => all + factor * term[i]![j]!, 0)),
+    );
+  for (const gradient of gradients) {
+    const norm = Math.hypot(...gradient);
+    const clip = norm > given.clipNorm ? given.clipNorm / norm : 1;
+    const ahead = Array.from(gradient, (value, i) => {
+      momentum[i] = 0.95 * momentum[i]! + clip * value;
+      return clip * value + 0.95 * momentum[i]!;
+    });
+    const length = Math.hypot(...ahead) + given.epsilon;
+    let x: Rows = Array.from({ length: rows }, (_, i) =>
+      ahead.slice(i * columns, (i + 1) * columns).map((value) => value / length),
+    );
+    // The iteration works on whichever side is longer; here always on X Xt.
+    for (let i = 0; i < 5; i++) {
+      const gram = product(x, turned(x));
+      x = sum([3.4445, x], [1, product(sum([-4.775, gram], [2.0315, product(gram, gram)]), x)]);
+    }
+    const size = given.learningRate * 0.2 * Math.sqrt(Math.max(rows, columns));
+    x.flat().forEach((value, i) => {
+      after[i] = after[i]! * (1 - given.learningRate * given.weightDecay) - size * value;
+    });
+  }
+  return after;
+}
+
+describe.each(engines)("Muon on the %s engine", (_, engine) => {
+  test.each([
+    [3, 5],
+    [5, 3],
+    [4, 4],
+  ] as [number, number][])("moves a matrix of %p by %p, and AdamW what is around it", async (rows, columns) => {
+    const size = rows * columns;
+    const length = 7 + size + 4;
+    const parameters = Float32Array.from(randomValues(length, "parameters"));
+    const start = Float64Array.from(parameters);
+    const gradient = new Float32Array(length);
+    const optimizer = await Optimizer.create(engine, parameters, [gradient], undefined, [
+      { start: 7, shape: [rows, columns] },
+    ]);
+    const seen: Float64Array[] = [];
+    // Without clipping, so that both references see the same gradient.
+    const given = { ...settings, clipNorm: 1e9 };
+    for (let step = 0; step < 3; step++) {
+      gradient.set(randomValues(length, `gradient ${step}`));
+      seen.push(Float64Array.from(gradient));
+      expect((await optimizer.step(given)).applied).toBe(true);
+      expect([...gradient]).toEqual(new Array(length).fill(0));
+    }
+    const part = (of: Float64Array) => of.slice(7, 7 + size);
+    const matrix = plainMuon(part(start), seen.map(part), [rows, columns], given);
+    const around = (of: ArrayLike<number>) =>
+      Float64Array.from([...Array.from(of).slice(0, 7), ...Array.from(of).slice(7 + size)]);
+    expect(farthest(parameters.slice(7, 7 + size), matrix)).toBeLessThan(1e-6);
+    expect(
+      farthest(Float32Array.from(around(parameters)), plainAdamW(around(start), seen.map(around), given)),
+    ).toBeLessThan(1e-6);
+    expect([...optimizer.state.variance.slice(7, 7 + size)]).toEqual(new Array(size).fill(0));
+  });
 });

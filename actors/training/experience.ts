@@ -1,0 +1,151 @@
+/**
+ * What random play of one board showed, as a table: in each observed state, where each action led and what it paid. A plan is the
+ * best sequence of actions by this table (value iteration over a finite horizon). It needs nothing of an env but its observation, its
+ * reward and its reset to a seed: no rule, no solver.
+ *
+ * - With deterministic dynamics the plan is the shortest way to the best reward that any mixture of the plays found.
+ * - With random dynamics the table's shares stand for probabilities, so it needs more plays.
+ * - Where no state comes twice, the plan is the best single play.
+ *
+ * Source: certainty equivalence over a tabular maximum-likelihood model, Sutton and Barto 2018, section 6.3.
+ */
+import type { LocalGame } from "../../envs/env.ts";
+import type { EnvTag } from "../../envs/tag.ts";
+import type { Uniform } from "../../model/rng.ts";
+
+/** An index into the env's actions, or its text. */
+export type Action = number | string;
+
+interface Outcomes {
+  count: number;
+  reward: number;
+  /** How often each state followed. A game that ended has none. */
+  readonly next: Map<number, number>;
+}
+
+/** Values closer than this are equal; the first action wins, so equal boards have equal plans. */
+const TIE = 1e-9;
+
+/** Actions that a plan looks ahead. */
+const HORIZON_MAX = 100;
+
+export class Experience {
+  /** True if at least one play won. */
+  won = false;
+  readonly #tag: EnvTag;
+  readonly #states = new Map<string, number>();
+  readonly #outcomes: Map<Action, Outcomes>[] = [];
+  /** By actions left, then by state; dropped by a further play. */
+  #values: Float64Array[] = [];
+
+  constructor(tag: EnvTag) {
+    this.#tag = tag;
+  }
+
+  /** Adds one play of at most `actionsMax` random actions. @param game  just opened */
+  play(game: LocalGame, actionsMax: number, uniform: Uniform): void {
+    this.#values = [];
+    let state = this.#add(this.#describe(game));
+    for (let left = actionsMax; left > 0; left--) {
+      const action = this.#tag.random(game, left, uniform);
+      const effect = act(game, action);
+      const known = this.#outcomes[state]!;
+      const outcomes = known.get(action) ?? { count: 0, reward: 0, next: new Map<number, number>() };
+      known.set(action, outcomes);
+      outcomes.count++;
+      outcomes.reward += effect.reward;
+      if (effect.done) {
+        this.won ||= effect.success;
+        return;
+      }
+      state = this.#add(this.#describe(game));
+      outcomes.next.set(state, (outcomes.next.get(state) ?? 0) + 1);
+    }
+  }
+
+  /**
+   * The next actions from the game's present state: each the best by the states that may be reached by then.
+   *
+   * @param actionsLeft  of the episode
+   * @param count        actions to plan; fewer where random play knows nothing more
+   * @returns no action in a state that random play never saw
+   */
+  plan(game: LocalGame, actionsLeft: number, count: number): Action[] {
+    const start = this.#states.get(this.#describe(game));
+    const plan: Action[] = [];
+    let reached: (readonly [state: number, share: number])[] = start === undefined ? [] : [[start, 1]];
+    for (let left = actionsLeft; left > actionsLeft - count && reached.length > 0; left--) {
+      const action = this.#best(reached, left);
+      if (action === null) break;
+      plan.push(action);
+      const after = new Map<number, number>();
+      for (const [state, share] of reached) {
+        const { count: plays, next } = this.#outcomes[state]!.get(action)!;
+        for (const [to, times] of next) after.set(to, (after.get(to) ?? 0) + (share * times) / plays);
+      }
+      reached = [...after];
+    }
+    return plan;
+  }
+
+  /** The action with the highest value over these states; null if there is none that was tried in all of them. */
+  #best(states: readonly (readonly [state: number, share: number])[], actionsLeft: number): Action | null {
+    const values = this.#valuesWith(actionsLeft - 1);
+    let best: { action: Action; value: number } | null = null;
+    for (const action of [...this.#outcomes[states[0]![0]]!.keys()].sort(inOrder)) {
+      let value = 0;
+      for (const [state, share] of states) {
+        const outcomes = this.#outcomes[state]!.get(action);
+        value += outcomes === undefined ? Number.NaN : share * returnOf(outcomes, values);
+      }
+      if (!Number.isNaN(value) && (best === null || value > best.value + TIE)) best = { action, value };
+    }
+    return best?.action ?? null;
+  }
+
+  /** The value of every state with so many actions left. */
+  #valuesWith(actionsLeft: number): Float64Array {
+    const horizon = Math.min(actionsLeft, HORIZON_MAX);
+    const states = this.#outcomes.length;
+    if (this.#values.length === 0) this.#values = [new Float64Array(states)];
+    while (this.#values.length <= horizon) {
+      const before = this.#values.at(-1)!;
+      const values = new Float64Array(states);
+      for (const [state, known] of this.#outcomes.entries()) {
+        let best = known.size === 0 ? 0 : Number.NEGATIVE_INFINITY;
+        for (const outcomes of known.values()) best = Math.max(best, returnOf(outcomes, before));
+        values[state] = best;
+      }
+      this.#values.push(values);
+    }
+    return this.#values[horizon]!;
+  }
+
+  #describe(game: LocalGame): string {
+    const observation = game.render();
+    return this.#tag.stateOf?.(observation) ?? observation;
+  }
+
+  #add(text: string): number {
+    const known = this.#states.get(text);
+    if (known !== undefined) return known;
+    this.#states.set(text, this.#outcomes.length);
+    return this.#outcomes.push(new Map()) - 1;
+  }
+}
+
+function returnOf({ count, reward, next }: Outcomes, values: Float64Array): number {
+  let sum = reward;
+  for (const [state, times] of next) sum += times * values[state]!;
+  return sum / count;
+}
+
+const inOrder = (a: Action, b: Action): number =>
+  typeof a === "number" && typeof b === "number" ? a - b : String(a) < String(b) ? -1 : 1;
+
+/** @throws {TypeError} if the action is not of the game's kind */
+function act(game: LocalGame, action: Action) {
+  if (game.kind === "discrete" && typeof action === "number") return game.act(action);
+  if (game.kind === "language" && typeof action === "string") return game.act(action);
+  throw new TypeError(`a ${game.kind} game cannot play ${JSON.stringify(action)}`);
+}
