@@ -52,9 +52,6 @@ export interface RandomPlay {
   readonly randomTurns: number;
 }
 
-/** To explore a board takes longer than to play it by its plan. */
-const DEMONSTRATIONS_PER_BOARD = 1;
-
 /** Boards without a win in a row after which random play is given up. */
 const LOST_BOARDS_MAX = 200;
 
@@ -66,10 +63,7 @@ export const fromRandomPlay =
       const seeds = draw();
       const experience = await explore(lesson.tag, seeds.layout, settings, uniform);
       if (!experience.won) continue;
-      const written = Array.from({ length: DEMONSTRATIONS_PER_BOARD }, () =>
-        writePlanned(experience, lesson, { ...seeds, dynamics: drawSeed(uniform) }, settings, uniform, options),
-      );
-      return written.flat();
+      return writePlanned(experience, lesson, seeds, settings, uniform, options);
     }
     throw new RunError(
       `random play of ${lesson.tag.tag} cannot be imitated: none of ${settings.playsMax} plays won on any of ` +

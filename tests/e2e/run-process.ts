@@ -25,6 +25,7 @@ const TINY = {
 };
 const stage = { batch: 16, finalFraction: 1, warmUpSteps: 0 };
 const warmStart = {
+  imitate: "demonstrator",
   boards: 100,
   stages: [
     { ...stage, name: "learn", babble: 0.3, noise: 0.1, steps: 150, learningRate: 1e-2 },

@@ -38,19 +38,19 @@ describe("what a run is made of", () => {
     }
   });
 
-  test("the default is StarPO-S: 16 x 8 episodes, the most uncertain quarter, no KL", async () => {
+  test("the default is StarPO-S: 16 x 8 episodes, the most uncertain half, no KL", async () => {
     const { env, rollout, learner } = await config();
     expect([env.tag, rollout.groups, rollout.groupSize]).toEqual(["SimpleSokoban", 16, 8]);
     expect(learner).toMatchObject({
-      algorithm: "grpo",
-      learningRate: 3e-4,
+      algorithm: "dr-grpo",
+      optimizer: "muon",
       betas: [0.9, 0.99],
       entropyCoefficient: 3e-3,
       decay: "linear",
       clipLow: 0.2,
       clipHigh: 0.28,
       kl: { coefficient: 0 },
-      filter: { strategy: "top_ratio", order: "largest", value: 0.25 },
+      filter: { strategy: "top_ratio", order: "largest", value: 0.5 },
     });
   });
 
@@ -82,7 +82,7 @@ describe("what a run is made of", () => {
       "--env.think=false",
       "--learner.dualClip=null",
       "--warmStart.cacheDir=123",
-      "--warmStart.stages.1.steps=7",
+      "--warmStart.stages.0.steps=7",
       "--env=FrozenLake",
       "--env.options.successRate=0.5",
       "--env.options.observationFormat=coord",
@@ -90,7 +90,7 @@ describe("what a run is made of", () => {
     expect(made.learner).toMatchObject({ betas: [0.8, 0.95], dualClip: null });
     expect(made.env).toMatchObject({ think: false, options: { successRate: 0.5, observationFormat: "coord" } });
     expect(made.warmStart.cacheDir).toBe("123");
-    expect(made.warmStart.stages.map(({ steps }) => steps)).toEqual([900, 7]);
+    expect(made.warmStart.stages.map(({ steps }) => steps)).toEqual([7]);
   });
 
   test("secrets are not printed", async () => {
@@ -132,8 +132,11 @@ describe("what was typed wrong is refused in one line, with exit code 2", () => 
     ],
     [["--sampler.slots=0"], "--sampler.slots=0: sampler.slots: Too small: expected number to be >0, got 0"],
     [["--metrics.port=70000"], "--metrics.port=70000: metrics.port: Too big: expected number to be <=65535, got 70000"],
-    [["--warmStart.stages.2.steps=1"], "--warmStart.stages.2.steps=1: no item 2 in a list of 2; the first is 0"],
-    [["--learner.lambda=0.9"], "--learner.lambda=0.9: learner.lambda is not read by the estimator grpo; leave it out"],
+    [["--warmStart.stages.1.steps=1"], "--warmStart.stages.1.steps=1: no item 1 in a list of 1; the first is 0"],
+    [
+      ["--learner.lambda=0.9"],
+      "--learner.lambda=0.9: learner.lambda is not read by the estimator dr-grpo; leave it out",
+    ],
   ])("%j", async (args, line) => {
     expect(await refused(...args)).toEqual({ code: 2, out: "", lines: [`error: ${line}`] });
   });

@@ -83,9 +83,10 @@ describe("an algorithm's name", () => {
   });
 });
 
-/** Read where an update's settings are not made: who plays, how long, how the KL coefficient moves, when gradients are measured. */
+/** Read where an update's settings are not made: who plays, how long, what moves the weights, how the KL coefficient moves. */
 const READ_ELSEWHERE = [
   "algorithm",
+  "optimizer",
   "mode",
   "stalenessMax",
   "updates",

@@ -135,11 +135,11 @@ describe("rules across keys", () => {
       "warmStart.enabled: the policy of model.checkpoint would be overwritten; set it to false, or leave model.checkpoint out",
     ],
     [
-      "env: {tag: game_2048}",
+      "env: {tag: game_2048}\nwarmStart: {imitate: demonstrator}",
       "warmStart.enabled: game_2048 has no scripted player to imitate; set warmStart.imitate to random-play, or this to false",
     ],
     [
-      "env: {tag: Remote, options: {url: 'http://127.0.0.1:1'}}\nwarmStart: {imitate: random-play}",
+      "env: {tag: Remote, options: {url: 'http://127.0.0.1:1'}}",
       "warmStart.imitate: random play needs many episodes, and Remote runs outside this process; set warmStart.enabled to false",
     ],
     [
@@ -322,7 +322,10 @@ describe("a key that the run would not read", () => {
     ],
     ["prompt: {contextTurnsMax: 3}", "prompt.contextTurnsMax is not read in the full context; leave it out"],
     ["warmStart: {enabled: false, boards: 5}", "warmStart.boards is not read without a warm start; leave it out"],
-    ["warmStart: {bestOf: 5}", "warmStart.bestOf is not read while warmStart.imitate is demonstrator; leave it out"],
+    [
+      "warmStart: {imitate: demonstrator, plays: 5}",
+      "warmStart.plays is not read while warmStart.imitate is demonstrator; leave it out",
+    ],
   ])("is refused: %s", (yaml, fault) => {
     expect(faults(layer(yaml))).toEqual([`mine.yaml: ${fault}`]);
   });

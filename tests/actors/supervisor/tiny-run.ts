@@ -43,6 +43,7 @@ export function tinyConfig(folder: string, { samplers, updates = 3, port = 0 }: 
         env: { tag: "Bandit", turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1 },
         sampler: { count: samplers },
         warmStart: {
+          imitate: "demonstrator",
           stages: [
             { name: "learn", babble: 0.5, noise: 0, steps: 60, batch: 16, learningRate: 1e-2, warmUpSteps: 10 },
             { name: "blur", babble: 1, noise: 0, steps: 20, batch: 16, learningRate: 2.5e-3, warmUpSteps: 0 },

@@ -28,6 +28,7 @@ const base = {
   env: { tag: "Bandit", turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1 },
   model: { width: 16, layers: 1, heads: 2, kvHeads: 1, hidden: 16 },
   warmStart: {
+    imitate: "demonstrator",
     boards: 10,
     stages: [
       { ...stage, name: "learn", babble: 0.5, noise: 0, steps: 6, learningRate: 0.1 },
