@@ -239,7 +239,7 @@ describe("a demonstration from random play", () => {
 
   test("spreads its actions evenly over the turns, and its thoughts name the first action", async () => {
     for (const think of [true, false]) {
-      const lesson = { tag: envTag("SimpleSokoban", {}, false), rules: { ...rules, think } };
+      const lesson = { tag: envTag("SimpleSokoban"), rules: { ...rules, think } };
       const demos = stream("SimpleSokoban", {}, { ...lesson, lessons: [lesson], context: contextOf({ think }) });
       for (const reply of (await demos.next()).flatMap((demo) => replies([demo]))) {
         expect(tokenizer.decode(reply)).toMatch(
