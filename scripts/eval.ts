@@ -2,25 +2,27 @@
  * `bun run eval`: plays fixed boards with the random player, the best one or a run's policy. Shows for each env how good it is beside
  * chance and the best possible on the same boards, with 95 % intervals, and why a policy's episodes stopped and failed.
  */
-import { existsSync } from "node:fs";
+import { appendFileSync, existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { realClock } from "../actors/clock.ts";
 import { type RunConfig, runKeys } from "../actors/config/config.ts";
 import { EnvConfig } from "../actors/config/env.ts";
 import type { Tree } from "../actors/config/layers.ts";
-import { evaluatePolicy } from "../actors/evaluate/evaluate.ts";
+import { entropyOf, evaluatePolicy } from "../actors/evaluate/evaluate.ts";
 import { withLocalModules } from "../actors/play/env-modules.ts";
-import { episodeRules, playedEnvs, tagOf, tooSmallBudgets } from "../actors/play/envs-of-run.ts";
+import { envsText, episodeRules, playedEnvs, tagOf, tooSmallBudgets } from "../actors/play/envs-of-run.ts";
+import type { PlayedTicket } from "../actors/play/finished-ticket.ts";
 import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/policy/saved-policy.ts";
 import { startThread } from "../actors/process/worker-rpc.ts";
 import type { PolicyMethods } from "../actors/sampler/policy.ts";
-import { evaluatePlayer } from "../envs/analysis/evaluate.ts";
+import { evaluatePlayer, type PlayerEpisode } from "../envs/analysis/evaluate.ts";
 import { envTag, envTags } from "../envs/registry.ts";
 import type { EnvTag } from "../envs/tag.ts";
 import { checkData, checkedTag, envOverrides } from "./cli/env-choice.ts";
 import { type Command, helped, type Override, parseOptions, UsageError } from "./cli/options.ts";
 import { fileBudgets } from "./cli/presets.ts";
 import { say, warn } from "./cli/say.ts";
+import { acrossEnvs, type Evaluated } from "./eval/across.ts";
 import { hostedFlags, hostedResult, isHosted, usageLine } from "./eval/hosted.ts";
 import { progressLine } from "./eval/progress.ts";
 import { besideOf, evaluationData, evaluationReport, type Result } from "./eval/report.ts";
@@ -28,11 +30,16 @@ import { besideOf, evaluationData, evaluationReport, type Result } from "./eval/
 const command = {
   name: "eval",
   flags: {
-    env: { type: "text", value: "TAG", text: `What to play: ${envTags().join(", ")}`, key: "env.tag" },
+    env: {
+      type: "text",
+      value: "TAGS",
+      text: `What to play, with commas between several: ${envTags().join(", ")}`,
+      key: "env.tag",
+    },
     policy: {
       type: "text",
       value: "WHO",
-      text: "random, optimal, expert, the folder of a run, openai:MODEL, anthropic:MODEL",
+      text: "random, optimal, expert, the folder of a run, openai:MODEL, anthropic:MODEL; with commas between several",
     },
     checkpoint: { type: "text", value: "NAME", text: "One of the run's, as u000120; its newest if left out" },
     episodes: { type: "count", value: "N", text: "Boards, one episode each; the run's, or 256, if left out" },
@@ -50,6 +57,7 @@ const command = {
     "bun run eval --env SimpleSokoban --policy random --episodes 256 --seed 123",
     "bun run eval --env FrozenLake --env.options.successRate=0.8 --policy optimal",
     "bun run eval --policy runs/2026-11-20-simplesokoban-1 --temperature 0.5",
+    "bun run eval --policy runs/ONE,runs/OTHER --env Bandit,BanditTest,BanditRev --results episodes.jsonl",
     "OPENAI_API_KEY=… bun run eval --env FrozenLake --policy openai:gpt-4o-mini --results lake.jsonl --episodes 64",
     "bun run eval --policy openai:qwen2.5-7b --base-url http://127.0.0.1:8000/v1 --concurrency 32",
     "bun run eval --env Bandit --policy random --episodes 64 --samples 16",
@@ -73,23 +81,61 @@ export async function main(args: string[]): Promise<number> {
       "say who plays: --policy random, optimal, expert, the folder of a run, openai:MODEL or anthropic:MODEL",
     );
   }
-  const { results, usage } = isHosted(policy)
-    ? await hosted(policy, options)
-    : { results: await ownResults(policy, options), usage: null };
-  const played: (readonly [string, ReturnType<typeof evaluationData>])[] = [];
-  for (const result of results) {
-    const beside = await besideOf(result);
-    if (played.length > 0) console.log();
-    console.log(evaluationReport(policy, result, beside));
-    played.push([result.name, evaluationData(result, beside)]);
+  const { results: file } = options.flags;
+  const policies = policy.split(",");
+  if (file !== undefined && !isHosted(policy)) newFile(file, policies);
+  const reports: object[] = [];
+  const all: Evaluated[] = [];
+  for (const who of policies) {
+    const played: [string, ReturnType<typeof evaluationData>][] = [];
+    const spent: object[] = [];
+    for (const one of forEachEnv(options)) {
+      const { results, usage } = isHosted(who)
+        ? await hosted(who, one)
+        : { results: await ownResults(who, one), usage: null };
+      for (const result of results) {
+        const beside = await besideOf(result);
+        if (all.length > 0) console.log();
+        console.log(evaluationReport(who, result, beside));
+        played.push([result.name, evaluationData(result, beside)]);
+        all.push({ policy: who, trained: trainedOn(who), result, beside });
+        const lines = result.lines.map((line) => `${JSON.stringify({ policy: who, env: result.name, ...line })}\n`);
+        if (file !== undefined) appendFileSync(file, lines.join(""));
+      }
+      if (usage === null) continue;
+      console.log(usageLine(usage));
+      spent.push({ usage });
+    }
+    const told = played.length === 1 ? played[0]![1] : { envs: Object.fromEntries(played) };
+    reports.push({ policy: who, ...told, ...spent.at(-1) });
   }
-  if (usage !== null) console.log(usageLine(usage));
-  if (options.flags.json) {
-    const told = results.length === 1 ? played[0]![1] : { envs: Object.fromEntries(played) };
-    console.log(JSON.stringify({ policy, ...told, ...(usage === null ? {} : { usage }) }));
-  }
+  if (all.length > 1) console.log(`\n${acrossEnvs(all)}`);
+  if (options.flags.json) console.log(JSON.stringify(reports.length === 1 ? reports[0] : { policies: reports }));
   return 0;
 }
+
+/** The options with one env each: "--env Bandit,BanditRev" asks for two evaluations. */
+function forEachEnv(options: Options): Options[] {
+  const chosen = options.overrides.findLast(({ path }) => path === "env.tag");
+  if (chosen === undefined) return [options];
+  const others = options.overrides.filter((one) => one.path !== "env.tag");
+  return chosen.text.split(",").map((text) => {
+    const one = { ...chosen, text, source: chosen.source.replace(chosen.text, text) };
+    return { ...options, overrides: [...others, one] };
+  });
+}
+
+/** @throws {UsageError} if there is something already: it may be the results of another evaluation */
+function newFile(file: string, policies: readonly string[]): void {
+  if (policies.some(isHosted))
+    throw new UsageError("--results keeps one hosted model, or runs and players; evaluate the hosted model alone");
+  if (existsSync(file)) throw new UsageError(`--results ${file} exists; name another file`);
+  writeFileSync(file, "");
+}
+
+/** Envs of a run; null for other policies. */
+const trainedOn = (policy: string): string | null =>
+  existsSync(join(policy, "config.json")) ? envsText(readRunConfig(policy)) : null;
 
 async function hosted(policy: string, { flags, overrides }: Options) {
   if (flags.checkpoint !== undefined) throw new UsageError(`--checkpoint is for a run's policy, not for ${policy}`);
@@ -99,7 +145,7 @@ async function hosted(policy: string, { flags, overrides }: Options) {
 
 /** Of a run over a mix one for each of its envs, unless one of them is chosen. */
 async function ownResults(policy: string, options: Options): Promise<readonly Result[]> {
-  const foreign = Object.keys(hostedFlags).find((name) => Object.hasOwn(options.flags, name));
+  const foreign = Object.keys(hostedFlags).find((name) => name !== "results" && Object.hasOwn(options.flags, name));
   if (foreign !== undefined)
     throw new UsageError(`--${foreign} is for hosted models, as openai:MODEL, not for ${policy}`);
   if (policy === "random" || policy === "optimal" || policy === "expert") return [await playerResult(policy, options)];
@@ -122,9 +168,11 @@ async function playerResult(policy: "random" | "optimal" | "expert", { flags, ov
   const player = tag[policy];
   if (!player) throw new UsageError(lackingPlayer(tag, policy));
   const boards = { episodes, seed, actionsMax };
-  const evaluation = await evaluatePlayer(tag, player, { ...boards, tries: samples });
-  const unsaid = { formatErrors: 0, stops: null, failures: null, thoughts: null };
-  return { ...evaluation, ...boards, ...unsaid, samples, name: tag.tag, tag };
+  const lines: PlayerEpisode[] = [];
+  const record = flags.results === undefined ? {} : { record: (episode: PlayerEpisode) => lines.push(episode) };
+  const evaluation = await evaluatePlayer(tag, player, { ...boards, tries: samples, ...record });
+  const unsaid = { formatErrors: 0, stops: null, failures: null, thoughts: null, entropy: null };
+  return { ...evaluation, ...boards, ...unsaid, samples, lines, name: tag.tag, tag };
 }
 
 /** The player that the env lacks, and those that it has. */
@@ -158,8 +206,27 @@ async function policyResults(folder: string, { flags, overrides }: Options): Pro
   return [...evaluations].map(([name, evaluation]) => {
     const tag = tagOf(config, name);
     const { actionsMax } = episodeRules(config, name, tag);
-    return { ...evaluation, name, tag, episodes, seed, samples, actionsMax };
+    const lines = flags.results === undefined ? [] : evaluation.played.map(episodeLine);
+    return { ...evaluation, lines, name, tag, episodes, seed, samples, actionsMax };
   });
+}
+
+/** An episode as text, without its tokens. */
+function episodeLine(played: PlayedTicket): object {
+  const { ticket, outcome } = played;
+  const { member, layoutSeed, dynamicsSeed } = ticket;
+  const { stop, success, turns, finalObservation, extra } = outcome;
+  return {
+    member,
+    layoutSeed,
+    dynamicsSeed,
+    success,
+    turns,
+    finalObservation,
+    stop,
+    extra,
+    entropy: entropyOf([played]),
+  };
 }
 
 /**

@@ -11,6 +11,7 @@ import type { Failure } from "../../envs/analysis/failure.ts";
 import { type PassAtK, passCurve } from "../../envs/analysis/pass-at-k.ts";
 import type { EnvTag } from "../../envs/tag.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
+import { writtenTokens } from "../../model/trajectory.ts";
 import type { Clock } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
 import { EnvServer } from "../env-server/env-server.ts";
@@ -40,6 +41,13 @@ export interface PolicyEvaluation {
   readonly failures: Readonly<Record<Failure, number>>;
   /** null if the thoughts contain nothing that can be checked. */
   readonly thoughts: Thoughts | null;
+  /**
+   * Nats per written token: the mean of -log p of the tokens that were sampled, which estimates the entropy at this temperature.
+   * null at temperature 0, and for a hosted model.
+   */
+  readonly entropy: number | null;
+  /** In the order of boards. */
+  readonly played: readonly PlayedTicket[];
 }
 
 export interface EvaluationOptions {
@@ -138,5 +146,17 @@ export function summary(played: readonly PlayedTicket[], tag: EnvTag): PolicyEva
     stops: Object.fromEntries(STOP_REASONS.map((stop) => [stop, stopped(stop)])) as Record<StopReason, number>,
     failures: failureCounts(played, () => tag),
     thoughts: thoughtsOf(played, () => tag),
+    entropy: entropyOf(played),
+    played,
   };
+}
+
+/** Mean of -log p over the written tokens of episodes; null if there are none, or nothing was sampled by chance. */
+export function entropyOf(played: readonly PlayedTicket[]): number | null {
+  if (played.some(({ ticket }) => ticket.temperature === 0)) return null;
+  const trajectories = played.map(({ outcome }) => outcome.trajectory);
+  const tokens = trajectories.reduce((total, trajectory) => total + writtenTokens(trajectory), 0);
+  // Recorded as 0 where the policy did not write.
+  const sum = trajectories.reduce((total, { logProbs }) => logProbs.reduce((part, one) => part - one, total), 0);
+  return tokens === 0 ? null : sum / tokens;
 }

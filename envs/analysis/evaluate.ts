@@ -21,6 +21,18 @@ export interface Evaluation {
   readonly passAt: readonly PassAtK[];
 }
 
+/** What a player saw and did in one episode. */
+export interface PlayerEpisode {
+  /** Index of the try at the board. */
+  readonly member: number;
+  readonly layoutSeed: number;
+  readonly dynamicsSeed: number;
+  readonly success: boolean;
+  /** One for each action. */
+  readonly turns: readonly { readonly observation: string; readonly actions: string[]; readonly reward: number }[];
+  readonly finalObservation: string;
+}
+
 export interface EvaluationOptions {
   /** Boards. */
   readonly episodes: number;
@@ -32,6 +44,8 @@ export interface EvaluationOptions {
   readonly round?: number;
   /** Action budget of an episode, default the tag's. */
   readonly actionsMax?: number;
+  /** Called with each episode in the order of boards, after the last. */
+  readonly record?: (episode: PlayerEpisode) => void;
 }
 
 /** Separates the players' coins from the other streams of a seed. */
@@ -58,13 +72,13 @@ export async function evaluatePlayer(tag: EnvTag, player: Player, options: Evalu
     }
   }
   async function playIndex(index: number): Promise<Played> {
+    const layout = seed + Math.floor(index / tries);
+    const member = round + (index % tries);
     for (let attempt = 1; ; attempt++) {
-      const layout = seed + Math.floor(index / tries);
-      const member = round + (index % tries);
       const coins = new Pcg64(layout, COIN_STREAM + member);
       const game = tag.open({ layout, dynamics: dynamicsSeed(layout, member) });
       try {
-        return await play(game, player, actionsMax, () => coins.random());
+        return await play(game, player, actionsMax, () => coins.random(), options.record !== undefined);
       } catch (error) {
         if (game.kind !== "outside" || error instanceof Refused || attempt === OUTSIDE_ATTEMPTS) throw error;
       }
@@ -75,6 +89,11 @@ export async function evaluatePlayer(tag: EnvTag, player: Player, options: Evalu
   } finally {
     // After an error the other workers stop.
     next = episodes;
+  }
+  for (const [index, { success, turns, finalObservation }] of options.record ? played.entries() : []) {
+    const [layoutSeed, member] = [seed + Math.floor(index / tries), round + (index % tries)];
+    const chance = dynamicsSeed(layoutSeed, member);
+    options.record!({ member, layoutSeed, dynamicsSeed: chance, success, turns, finalObservation });
   }
   const solved = Array.from({ length: boards }, (_, board) => {
     return played.slice(board * tries, (board + 1) * tries).filter(({ success }) => success).length;
@@ -91,23 +110,36 @@ export async function evaluatePlayer(tag: EnvTag, player: Player, options: Evalu
   };
 }
 
-interface Played {
-  readonly success: boolean;
+interface Played extends Pick<PlayerEpisode, "success" | "turns" | "finalObservation"> {
   readonly reward: number;
   readonly actions: number;
 }
 
-async function play(game: Game, player: Player, actionsMax: number, uniform: Uniform): Promise<Played> {
+/** @param records  keep the turns, which costs their rendering */
+async function play(
+  game: Game,
+  player: Player,
+  actionsMax: number,
+  uniform: Uniform,
+  records: boolean,
+): Promise<Played> {
   if (game.kind === "outside") await game.start();
   try {
     let reward = 0;
+    const turns: PlayerEpisode["turns"][number][] = [];
+    let finalObservation = records ? game.render() : "";
     for (let taken = 0; taken < actionsMax; taken++) {
       const action = player(game, actionsMax - taken, uniform);
       const effect = game.kind === "discrete" ? game.act(Number(action)) : await game.act(String(action));
       reward += effect.reward;
-      if (effect.done) return { success: effect.success, reward, actions: taken + 1 };
+      if (records) {
+        const name = game.kind === "discrete" ? game.actions[Number(action)]! : String(action);
+        turns.push({ observation: finalObservation, actions: [name], reward: effect.reward });
+        finalObservation = effect.message ?? game.render();
+      }
+      if (effect.done) return { success: effect.success, reward, actions: taken + 1, turns, finalObservation };
     }
-    return { success: false, reward, actions: actionsMax };
+    return { success: false, reward, actions: actionsMax, turns, finalObservation };
   } finally {
     if (game.kind === "outside") await game.close();
   }

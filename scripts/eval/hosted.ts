@@ -33,7 +33,11 @@ export const hostedFlags = {
     value: "NAME",
     text: "Environment variable with the key; with --base-url none if left out, else the API's own",
   },
-  results: { type: "text", value: "FILE", text: "Keep finished episodes there, and go on from those that are in it" },
+  results: {
+    type: "text",
+    value: "FILE",
+    text: "A new file for the episodes, a JSON line each; a hosted model goes on from those that are in it",
+  },
   concurrency: { type: "count", value: "N", text: "Requests at once; 8 if left out" },
   "reply-tokens": {
     type: "count",
@@ -130,7 +134,9 @@ export async function hostedResult(
     throw new Error(`${error instanceof Error ? error.message : error}; ${advice}`, { cause: error });
   });
   const usage = { ...client.usage, cost: cost(client.usage, flags) };
-  return { result: { ...evaluation, name: tag.tag, tag, episodes, seed, samples, actionsMax: env.actionsMax }, usage };
+  const boards = { episodes, seed, samples, actionsMax: env.actionsMax };
+  // The tokens are the server's, and with them their probabilities.
+  return { result: { ...evaluation, ...boards, name: tag.tag, tag, entropy: null, lines: [] }, usage };
 }
 
 export function usageLine({ requests, retries, inputTokens, outputTokens, cost }: HostedUsage): string {

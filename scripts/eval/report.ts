@@ -21,6 +21,10 @@ export interface Result extends Evaluation {
   readonly stops: Readonly<Record<StopReason, number>> | null;
   readonly failures: Readonly<Record<Failure, number>> | null;
   readonly thoughts: Thoughts | null;
+  /** Nats per written token; null for players, for hosted models, and at temperature 0. */
+  readonly entropy: number | null;
+  /** The episodes as lines of --results; empty for hosted models, which keep their own file. */
+  readonly lines: readonly object[];
 }
 
 /** Reference values on the same boards. */
@@ -43,7 +47,7 @@ export async function besideOf({ tag, episodes, seed, actionsMax }: Result): Pro
 
 /** @param policy  title of the first row */
 export function evaluationReport(policy: string, result: Result, { random, expert, best }: Beside): string {
-  const { name, tag, episodes, seed, samples, actionsMax, stops, failures, thoughts } = result;
+  const { name, tag, episodes, seed, samples, actionsMax, stops, failures, thoughts, entropy } = result;
   const rows = [row(policy, result, result.formatErrors)];
   if (policy !== "random") rows.push(randomRow(random));
   if (policy !== "expert" && expert !== null) rows.push(["expert", percent(expert), "", "", "", "", ""]);
@@ -64,13 +68,16 @@ export function evaluationReport(policy: string, result: Result, { random, exper
     ...(stops === null ? [] : ["", stopLine(stops, episodes * samples)]),
     ...(failures === null ? [] : [failureLine(failures, episodes * samples)]),
     ...(thoughts === null ? [] : [thoughtLine(thoughts)]),
+    ...(entropy === null
+      ? []
+      : [`entropy: ${entropy.toFixed(3)} nats per written token, estimated from those sampled`]),
   ].join("\n");
 }
 
 /** The same as data. */
 export function evaluationData(result: Result, { random, expert, best }: Beside) {
   const { tag, episodes, seed, samples, success, ci95, meanReward, meanTurns, meanActions, formatErrors } = result;
-  const { failures, thoughts } = result;
+  const { failures, thoughts, entropy } = result;
   return {
     env: tag.tag,
     episodes,
@@ -86,7 +93,7 @@ export function evaluationData(result: Result, { random, expert, best }: Beside)
     meanTurns,
     meanActions,
     formatErrors,
-    ...(failures === null ? {} : { failures, thoughts }),
+    ...(failures === null ? {} : { failures, thoughts, entropy }),
   };
 }
 
@@ -121,7 +128,7 @@ function stopLine(stops: Readonly<Record<StopReason, number>>, episodes: number)
 const thoughtLine = ({ faithful, claiming }: Thoughts): string =>
   `thoughts: ${percent(claiming)} claim something, and ${percent(faithful)} of that holds`;
 
-const FAILED: Readonly<Record<Failure, string>> = {
+export const FAILED: Readonly<Record<Failure, string>> = {
   invalid_format: "invalid format",
   dead_end: "dead end",
   premature_stop: "premature stop",

@@ -150,7 +150,8 @@ describe("refused with exit code 2 and one line", () => {
       /--concurrency must be at least 1/,
     ],
     [["--policy", "openai:m", "--base-url", "http://127.0.0.1:1", "--learner.gamma=1"], /takes env\.… and prompt\.…/],
-    [["--policy", "random", "--results", "x.jsonl"], /--results is for hosted models/],
+    [["--policy", "random", "--tries", "2"], /--tries is for hosted models/],
+    [["--policy", "random,openai:m", "--results", "x.jsonl"], /--results keeps one hosted model, or runs and players/],
     [["--policy", "openai:m", "--checkpoint", "u1"], /--checkpoint is for a run's policy/],
   ])("%p", async (args, told) => {
     const { code, out, err } = await command(["eval", ...args], undefined, {

@@ -145,8 +145,9 @@ describe("a run's policy", () => {
     }
     const tables = table.split("\n\n").filter((part) => / boards from seed /.test(part));
     expect(tables.map((part) => part.trim().split(",")[0])).toEqual(["Bandit", "Other (BanditTest)"]);
+    const each = table.slice(0, table.indexOf("\nsuccess "));
     for (const part of [/\nrandom +\d/, /\nbest possible +100\.0 %/, /pass@2/, /\nfailed: /]) {
-      expect(table.match(new RegExp(part, "g"))!.length).toBe(2);
+      expect(each.match(new RegExp(part, "g"))!.length).toBe(2);
     }
     const { result: chosen } = await evaluate("--policy", mixed, "--env", "Other", ...asked);
     const { result: same } = await evaluate("--policy", folder, "--env", "BanditTest", ...asked);
@@ -156,6 +157,46 @@ describe("a run's policy", () => {
       2,
       "error: this run plays several envs; choose one of them with --env, or leave env.… out for all: Bandit, Other\n",
     ]);
+  }, 60_000);
+
+  test("stands beside other policies on several envs, with every episode in a file", async () => {
+    const file = join(temporaryFolder(), "episodes.jsonl");
+    const asked = ["--policy", `${folder},random`, "--env", "Bandit,BanditTest", "--episodes", "16", "--results", file];
+    const { result, table } = await evaluate(...asked);
+    const [own, chance] = result.policies;
+    expect([own.policy, chance.policy]).toEqual([folder, "random"]);
+    const success = (one: typeof own) => ["Bandit", "BanditTest"].map((env) => `${(100 * one.envs[env].success).toFixed(1)} %`);
+    const columns = (line: string) => line.trim().split(/ {2,}/);
+    const across = table.slice(table.indexOf("\nsuccess ")).trim().split("\n").map(columns);
+    expect(across.slice(0, 3)).toEqual([
+      ["success", "Bandit", "BanditTest"],
+      [`${folder} (trained on Bandit)`, ...success(own)],
+      ["random", ...success(chance)],
+    ]);
+    expect(across[4]).toEqual(["best possible", "100.0 %", "100.0 %"]);
+    // The shares of failures and of successes add up to 1.
+    const failures = across.slice(7, 9);
+    expect(failures.map(([title]) => title)).toEqual([`${folder} on Bandit`, `${folder} on BanditTest`]);
+    for (const [i, [, ...shares]] of failures.entries()) {
+      const sum = shares.reduce((total, share) => total + Number.parseFloat(share), 0);
+      expect(sum + Number.parseFloat(success(own)[i]!)).toBeCloseTo(100, 0);
+    }
+    const lines = readFileSync(file, "utf8").trimEnd().split("\n").map((line) => JSON.parse(line));
+    expect(lines.length).toBe(64);
+    for (const { policy, envs } of [own, chance]) {
+      for (const env of ["Bandit", "BanditTest"]) {
+        const episodes = lines.filter((line) => line.policy === policy && line.env === env);
+        expect(episodes.map(({ layoutSeed }) => layoutSeed)).toEqual(Array.from({ length: 16 }, (_, i) => 123 + i));
+        expect(episodes.filter((one) => one.success).length / 16).toBe(envs[env].success);
+        expect(episodes.every(({ turns }) => turns.length === 1 && turns[0].observation.includes("2 arms"))).toBe(true);
+        const rewards = episodes.reduce((sum, { turns }) => sum + turns[0].reward, 0);
+        expect(rewards / 16).toBeCloseTo(envs[env].meanReward, 12);
+      }
+    }
+    const replied = lines.filter(({ policy }) => policy === folder);
+    expect(replied.every(({ turns, entropy }) => typeof turns[0].reply === "string" && entropy >= 0)).toBe(true);
+    expect(table).toMatch(/\nentropy: \d\.\d{3} nats per written token/);
+    expect((await commandHere(["eval", ...asked])).err).toBe(`error: --results ${file} exists; name another file\n`);
   }, 60_000);
 
   test("has only the checkpoints it has, and keeps its config", async () => {

@@ -4,11 +4,12 @@ import { cpSync, readdirSync, readFileSync, renameSync, writeFileSync } from "no
 import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
 import type { RunConfig } from "../../../actors/config/config.ts";
-import { evaluatePolicy, type PolicyEvaluation } from "../../../actors/evaluate/evaluate.ts";
+import { entropyOf, evaluatePolicy, type PolicyEvaluation } from "../../../actors/evaluate/evaluate.ts";
 import { readRunConfig, savedPolicy, startSavedPolicy } from "../../../actors/policy/saved-policy.ts";
 import { inThisThread } from "../../../actors/process/worker-rpc.ts";
 import { policyMethods } from "../../../actors/sampler/policy.ts";
 import { wilson } from "../../../envs/analysis/evaluate.ts";
+import { aTicket, aTrajectory, anOutcome } from "../../fixtures.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 import { playRun, tinyConfig } from "../supervisor/tiny-run.ts";
 
@@ -47,6 +48,17 @@ async function evaluate(changed: RunConfig, { slots } = WHOLE, progress = (_: nu
 const on = (episodes: number, firstSeed: number, temperature: number): RunConfig => ({
   ...config,
   validate: { ...config.validate, episodes, firstSeed, temperature },
+});
+
+test("entropy is the mean of -log p over written tokens; a greedy policy has none to estimate", () => {
+  const written = Uint8Array.of(0, 1, 1, 0, 1);
+  const trajectory = aTrajectory({ tokens: new Int32Array(5), written, logProbs: Float32Array.of(0, -0.5, -1, 0, -3) });
+  const played = (temperature: number) => [
+    { ticket: aTicket({ temperature }), sampler: "a", outcome: anOutcome({ trajectory }) },
+  ];
+  expect(entropyOf(played(0.5))).toBeCloseTo(1.5, 6);
+  expect(entropyOf(played(0))).toBeNull();
+  expect(entropyOf([])).toBeNull();
 });
 
 describe("the policy of a run", () => {
