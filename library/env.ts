@@ -20,6 +20,7 @@ export { z } from "zod";
 export { formatReply, noisyReply, type Plan } from "../envs/demonstrator.ts";
 export type { DiscreteGame, Effect, Game, LanguageGame, OutsideGame, Seeds, Uniform } from "../envs/env.ts";
 export type { Picture } from "../envs/picture.ts";
+export { type RewardedAction, type RewardFunction, withReward } from "../envs/reward.ts";
 export { Pcg64 } from "../envs/rng/pcg64.ts";
 export type { Skill, TagSource } from "../envs/tag.ts";
 

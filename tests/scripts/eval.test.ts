@@ -165,7 +165,8 @@ describe("a run's policy", () => {
     const { result, table } = await evaluate(...asked);
     const [own, chance] = result.policies;
     expect([own.policy, chance.policy]).toEqual([folder, "random"]);
-    const success = (one: typeof own) => ["Bandit", "BanditTest"].map((env) => `${(100 * one.envs[env].success).toFixed(1)} %`);
+    const success = (one: typeof own) =>
+      ["Bandit", "BanditTest"].map((env) => `${(100 * one.envs[env].success).toFixed(1)} %`);
     const columns = (line: string) => line.trim().split(/ {2,}/);
     const across = table.slice(table.indexOf("\nsuccess ")).trim().split("\n").map(columns);
     expect(across.slice(0, 3)).toEqual([
@@ -181,7 +182,10 @@ describe("a run's policy", () => {
       const sum = shares.reduce((total, share) => total + Number.parseFloat(share), 0);
       expect(sum + Number.parseFloat(success(own)[i]!)).toBeCloseTo(100, 0);
     }
-    const lines = readFileSync(file, "utf8").trimEnd().split("\n").map((line) => JSON.parse(line));
+    const lines = readFileSync(file, "utf8")
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line));
     expect(lines.length).toBe(64);
     for (const { policy, envs } of [own, chance]) {
       for (const env of ["Bandit", "BanditTest"]) {

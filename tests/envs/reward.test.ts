@@ -1,0 +1,86 @@
+/** A reward of one's own over an existing env: only the reward changes, and the env's players still play. */
+import { afterAll, describe, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { importEnvs } from "../../actors/play/env-modules.ts";
+import { evaluatePlayer } from "../../envs/analysis/evaluate.ts";
+import { openEpisode } from "../../envs/episode.ts";
+import { envTag } from "../../envs/registry.ts";
+import { type RewardFunction, withReward } from "../../envs/reward.ts";
+import { openLocal } from "../../envs/tag.ts";
+import { root } from "../scripts/command.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+
+afterAll(removeTemporaryFolders);
+
+const BOARDS = { episodes: 16, seed: 123 };
+const RULES = { turnsMax: 5, actionsMax: 10, actionsPerTurnMax: 5, formatPenalty: -0.1, think: false };
+
+/** 1 for a solved board and a tenth off for an action that moves nothing. */
+const quiet: RewardFunction = ({ effect, before, after }) => Number(effect.success) - (before === after ? 0.1 : 0);
+
+describe("withReward", () => {
+  const tag = withReward("QuietSokoban", "SimpleSokoban", quiet).make({}, "strict");
+  const base = envTag("SimpleSokoban");
+
+  test("changes the reward and nothing else: boards, players, success and what is best possible", async () => {
+    const [own, theirs] = [
+      await evaluatePlayer(tag, tag.optimal!, BOARDS),
+      await evaluatePlayer(base, base.optimal!, BOARDS),
+    ];
+    // The best player always moves and always solves: each episode earns 1, and Sokoban's own reward is another.
+    expect(own).toEqual({ ...theirs, meanReward: 1 });
+    expect(theirs.meanReward).not.toBe(1);
+    expect(tag).toMatchObject({ tag: "QuietSokoban", type: "sokoban", config: base.config });
+  });
+
+  test("counts in a turn as the sum over its actions, and sees each action with what came before and after", () => {
+    const seen: string[] = [];
+    const told = withReward("ToldSokoban", "SimpleSokoban", (action) => {
+      seen.push(action.action);
+      return quiet(action);
+    }).make({}, "strict");
+    const env = openEpisode(openLocal(told, { layout: 123, dynamics: 0 }), RULES);
+    // Four steps into one direction on a board of 4 by 4 cells inside its walls: the last ones hit the wall.
+    const { reward, actions } = env.step("<answer>Up || Up || Up || Up || Up</answer>");
+    expect(seen).toEqual([...actions]);
+    expect(reward).toBeLessThan(0);
+    expect(Math.round(reward * -10)).toBeWithin(1, 6);
+  });
+
+  test("takes the env's options, and reaches games of text", () => {
+    const arms = withReward("Safe", "Bandit", ({ action }) => (action === "Left" ? 5 : -5)).make(
+      { loArmName: "left", hiArmName: "right" },
+      "strict",
+    );
+    const pulled = (name: string) =>
+      openEpisode(openLocal(arms, { layout: 1, dynamics: 1 }), RULES).step(`<answer>${name}</answer>`);
+    expect([pulled("left"), pulled("right")].map(({ reward }) => reward)).toEqual([5, -5]);
+    const sums = withReward("Words", "Countdown", ({ action }) => action.length).make({}, "strict");
+    const answered = openEpisode(openLocal(sums, { layout: 1, dynamics: 1 }), RULES).step("<answer>1 + 2</answer>");
+    expect(answered.reward).toBe("1 + 2".length);
+    expect(() => withReward("Safe", "Bandit", () => 0).make({ arms: 3 }, "strict")).toThrow("options of Bandit");
+  });
+
+  test("reaches games that answer later", async () => {
+    const later = withReward("SearchWords", "SearchQAMock", ({ effect }) => 10 + effect.reward).make({}, "strict");
+    const env = await openEpisode(later.open({ layout: 3, dynamics: 3 }), RULES);
+    const turn = await env.step("<answer>search[anything]</answer>");
+    expect(turn.reward).toBe(10);
+    await env.close();
+  });
+
+  test("comes from a module that the user names; its digest is the tag's", async () => {
+    const file = join(temporaryFolder(), "solved.ts");
+    const library = JSON.stringify(join(root, "library/env.ts"));
+    const reward = "({ effect }) => Number(effect.success)";
+    writeFileSync(
+      file,
+      `import { withReward } from ${library};\nexport default withReward("Solved", "SimpleSokoban", ${reward});\n`,
+    );
+    const { digest } = await importEnvs(file, "/");
+    const solved = envTag("Solved");
+    expect((await evaluatePlayer(solved, solved.optimal!, BOARDS)).meanReward).toBe(1);
+    expect(solved).toMatchObject({ type: "sokoban", digest });
+  });
+});
