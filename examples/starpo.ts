@@ -1,7 +1,6 @@
 /**
  * StarPO-S with Dr. GRPO's advantage on one page: a language-model agent learns a multi-turn env by reinforcement, in one process.
  * Its update is that of a real run, model/learn/update/update.ts (tests/examples/starpo.test.ts holds them equal, to the bit).
- * `bun run cluster` by default has grpo's advantage, keeps a quarter of the groups, and first imitates a demonstrator.
  *
  *   bun examples/starpo.ts                   Bandit, half a minute
  *   bun examples/starpo.ts SimpleSokoban     about five minutes
@@ -9,13 +8,13 @@
  *   playGroups()  a rollout: P boards, and on each N episodes of several turns (play)
  *   update()      rewards → filter groups → advantages → loss → one optimizer step → new weights
  *
- * The policy starts from random weights and first imitates the best of K random episodes of each board. No solver plays.
+ * The policy starts from random weights and first imitates: on Sokoban plans made from random play of other boards. No solver plays.
  *
  * Source: RAGEN, https://arxiv.org/abs/2504.20073 (StarPO, StarPO-S).
  */
 import { Transcript } from "../actors/play/transcript.ts";
+import { Demonstrations, fromDemonstrator, fromRandomPlay } from "../actors/training/demonstrations.ts";
 import { evaluateRandom } from "../envs/analysis/evaluate.ts";
-import type { Seeds } from "../envs/env.ts";
 import { openEpisode } from "../envs/episode.ts";
 import { envTag } from "../envs/registry.ts";
 import { openLocal } from "../envs/tag.ts";
@@ -23,28 +22,36 @@ import { Decoder } from "../model/decode/decoder.ts";
 import { Generator } from "../model/decode/generate.ts";
 import { compiledEngine } from "../model/engine/compiled.ts";
 import { drGrpo } from "../model/learn/advantage/group.ts";
-import { microBatches, type Sequence } from "../model/learn/batch.ts";
+import { microBatches } from "../model/learn/batch.ts";
 import { filterGroups } from "../model/learn/filter/filter.ts";
 import { Network } from "../model/learn/network.ts";
 import { imitation, policyObjective } from "../model/learn/objective.ts";
 import { samplesOf } from "../model/learn/sequences.ts";
 import { initialize, layParameters } from "../model/policy/parameters.ts";
 import { ModelConfig } from "../model/policy/transformer.ts";
-import { hash64, sequence, type Uniform } from "../model/rng.ts";
+import { hash64, sequence } from "../model/rng.ts";
 import { builtinDialogue } from "../model/text/chat.ts";
 import { Tokenizer } from "../model/text/tokenizer.ts";
 import { penalizedReward, rawReward, type Trajectory } from "../model/trajectory.ts";
 
-/** bestOf: K. lessons: batches of imitation. keep: share of the groups that the filter keeps. */
+/** shown: what the policy imitates first. keep: share of the groups that the filter keeps. */
 const TASKS = {
-  Bandit: { turnsMax: 1, actionsMax: 1, bestOf: 1, lessons: 60, updates: 60, learningRate: 2e-3, keep: 1 },
+  Bandit: {
+    turnsMax: 1,
+    actionsMax: 1,
+    shown: fromDemonstrator({ babble: 1, noise: 0 }), // arms pulled by chance: only the form of a reply
+    lessons: 100,
+    updates: 60,
+    learningRate: 1e-3,
+    keep: 1,
+  },
   SimpleSokoban: {
     turnsMax: 5,
     actionsMax: 10,
-    bestOf: 48,
-    lessons: 1000,
-    updates: 250,
-    learningRate: 5e-4,
+    shown: fromRandomPlay({ plays: 60, playsMax: 600, actionsMax: 60, demonstrations: 1, randomTurns: 0.15 }), // plans from random play
+    lessons: 800,
+    updates: 100,
+    learningRate: 1e-4,
     keep: 0.5,
   },
 };
@@ -60,7 +67,6 @@ const CONTEXT = {
   overflow: "stop",
 } as const;
 const ENTROPY_COEFFICIENT = 3e-3;
-const DEMONSTRATIONS = 6000; // episodes of random play to imitate
 const VALIDATION = { boards: 256, firstSeed: 123, temperature: 0.5 };
 const ADAM = { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 };
 const MICRO_BATCH = { tokensMax: 512, lengthMultiple: 16, widthMultiple: 16 };
@@ -74,7 +80,7 @@ interface Episode {
 
 /** A policy of random weights (a Qwen2-style decoder of .5 M parameters) with all that trains it and lets it play. */
 export async function starpo(task: keyof typeof TASKS, seed: number) {
-  const { turnsMax, actionsMax, bestOf, lessons, updates, learningRate, keep } = TASKS[task];
+  const { turnsMax, actionsMax, shown, lessons, updates, learningRate, keep } = TASKS[task];
   const tag = envTag(task);
   const actionsPerTurnMax = Math.min(5, actionsMax);
   const rules = { turnsMax, actionsMax, actionsPerTurnMax, formatPenalty: -0.1, think: true };
@@ -83,7 +89,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
   const parameters = layParameters(model);
   initialize(parameters, sequence(seed, "initial weights"));
   const engine = compiledEngine({ threads: 2 });
-  const network = await Network.create(engine, model, parameters);
+  const network = await Network.create(engine, model, parameters, { optimizer: "muon" });
   const decoder = new Decoder(engine, model, parameters.flat, { slots: SLOTS, capacity: LIMITS.contextTokensMax });
   const generator = new Generator(decoder, model.vocabulary, SLOTS);
   let version = 0;
@@ -147,25 +153,21 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
     const rule = { kind: "ppo", clipLow: 0.2, clipHigh: 0.28, dualClip: 3 } as const;
     const objective = policyObjective({ rule, entropyCoefficient: ENTROPY_COEFFICIENT, kl: null });
 
-    // Gradient over micro-batches, one AdamW step, and the decoder plays on with the new weights.
+    // Gradient over micro-batches, one optimizer step, and the decoder plays on with the new weights.
     const metrics = await network.accumulate(objective, microBatches(sequences, MICRO_BATCH), inputs);
     await network.step({ ...ADAM, learningRate: rate });
     publish();
     return metrics["entropy"]!;
   }
 
-  /** The start without a teacher: cross-entropy of the best of K random plays of each board. */
-  async function imitateRandomPlay(batches: number, say: (line: string) => void): Promise<void> {
-    const uniform = sequence(seed, "random play");
-    const demonstrations: Sequence[] = [];
-    while (demonstrations.length < DEMONSTRATIONS) {
-      const seeds = { layout: 10_000 + Math.floor(uniform() * 10_000), dynamics: Math.floor(uniform() * 2 ** 32) };
-      const plays = Array.from({ length: bestOf }, () => playRandomly(seeds, uniform));
-      const best = plays.reduce((a, b) => (b.reward > a.reward ? b : a));
-      if (best.success || plays.length === 1) demonstrations.push(writeReplies(seeds, best.replies));
-    }
+  /** The start: cross-entropy of the replies that are shown. */
+  async function imitate(batches: number, say: (line: string) => void): Promise<void> {
+    const lesson = { tag, rules };
+    const options = { lessons: [lesson], context: CONTEXT, dialogue };
+    const boards = { first: 1_000_000, count: 1_000_000 };
+    const demonstrations = new Demonstrations(options, shown, boards, 32, seed, "shown");
     for (let step = 0; step < batches; step++) {
-      const batch = Array.from({ length: 32 }, () => demonstrations[Math.floor(uniform() * DEMONSTRATIONS)]!);
+      const batch = await demonstrations.next();
       const tokens = batch.reduce((sum, { written }) => sum + written.length, 0);
       const weights = batch.map(({ written }) => new Float32Array(written.length).fill(1 / tokens));
       const { loss } = await network.accumulate(imitation, microBatches(batch, MICRO_BATCH), { weights });
@@ -173,36 +175,6 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
       if ((step + 1) % 50 === 0) say(`imitation ${step + 1} of ${batches}: loss ${loss!.toFixed(3)}`);
     }
     publish();
-  }
-
-  /** An episode of uniformly random actions, one to three a turn. */
-  function playRandomly(seeds: Seeds, uniform: Uniform) {
-    const game = openLocal(tag, seeds);
-    if (game.kind !== "discrete") throw new TypeError(`${tag.tag} has no list of actions`);
-    const env = openEpisode(game, rules);
-    const replies: string[] = [];
-    for (let reward = 0; ; ) {
-      const count = 1 + Math.floor(uniform() * Math.min(3, actionsPerTurnMax));
-      const actions = Array.from({ length: count }, () => game.actions[Math.floor(uniform() * game.actions.length)]!);
-      replies.push(`<think>try ${actions[0]}</think><answer>${actions.join(" || ")}</answer>`);
-      const turn = env.step(replies.at(-1)!);
-      reward += turn.reward;
-      if (turn.ending !== null) return { replies, reward, success: turn.success };
-    }
-  }
-
-  /** The tokens of an episode with these replies, as a policy would have written them. */
-  function writeReplies(seeds: Seeds, replies: readonly string[]): Sequence {
-    const env = openEpisode(openLocal(tag, seeds), rules);
-    const transcript = new Transcript(tag, dialogue, CONTEXT);
-    let observation = env.opening;
-    for (const reply of replies) {
-      transcript.ask(observation, env.actionsLeft);
-      const turn = env.step(reply);
-      transcript.played({ tokens: dialogue.replyTokens(reply, "<think>"), logProbs: [], cut: false }, turn);
-      observation = turn.observation;
-    }
-    return samplesOf(transcript.trajectory())[0]!;
   }
 
   /** The share of fixed boards that the policy solves; it is never trained on them. */
@@ -219,9 +191,9 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
   async function train(say: (line: string) => void): Promise<{ random: number; start: number; end: number }> {
     const options = { episodes: VALIDATION.boards, seed: VALIDATION.firstSeed, actionsMax: rules.actionsMax };
     const { success: random } = await evaluateRandom(tag, options);
-    await imitateRandomPlay(lessons, say);
+    await imitate(lessons, say);
     const start = await validate("start");
-    say(`random play solves ${percent(random)}; the policy that imitates the best of it ${percent(start)}`);
+    say(`random play solves ${percent(random)}; the policy that imitates ${percent(start)}`);
     for (let number = 0; number < updates; number++) {
       const episodes = await playGroups(number);
       const entropy = await update(episodes, learningRate * (1 - (0.9 * number) / updates));
@@ -236,7 +208,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
     version++;
   }
 
-  return { network, playGroups, update, imitateRandomPlay, train };
+  return { network, playGroups, update, imitate, train };
 }
 
 const percent = (share: number) => `${(share * 100).toFixed(1)} %`;

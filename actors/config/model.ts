@@ -82,6 +82,11 @@ export const WarmStartConfig = z.strictObject({
     .positive()
     .default(60)
     .describe("Actions of a random play; the episode's budget does not bound it"),
+  demonstrations: z
+    .int()
+    .positive()
+    .default(1)
+    .describe("Demonstrations by the plans of one board; more save time where a board takes long to explore"),
   randomTurns: z
     .number()
     .min(0)

@@ -48,6 +48,8 @@ export interface RandomPlay {
   readonly playsMax: number;
   /** Actions of a play. The episode's budget does not bound it. */
   readonly actionsMax: number;
+  /** Demonstrations of a board. */
+  readonly demonstrations: number;
   /** Share of a demonstration's turns that are random. They show states beside the plan's way; only the others are imitated. */
   readonly randomTurns: number;
 }
@@ -63,7 +65,10 @@ export const fromRandomPlay =
       const seeds = draw();
       const experience = await explore(lesson.tag, seeds.layout, settings, uniform);
       if (!experience.won) continue;
-      return writePlanned(experience, lesson, seeds, settings, uniform, options);
+      const written = Array.from({ length: settings.demonstrations }, () =>
+        writePlanned(experience, lesson, { ...seeds, dynamics: drawSeed(uniform) }, settings, uniform, options),
+      );
+      return written.flat();
     }
     throw new RunError(
       `random play of ${lesson.tag.tag} cannot be imitated: none of ${settings.playsMax} plays won on any of ` +

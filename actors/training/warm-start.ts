@@ -174,10 +174,10 @@ async function previews({ config, demonstrations }: WarmStartContext): Promise<S
 }
 
 function sourceOf({ warmStart }: RunConfig, skill: Skill): DemonstrationSource {
-  const { imitate, plays, playsMax, playActionsMax: actionsMax, randomTurns } = warmStart;
+  const { imitate, plays, playsMax, playActionsMax: actionsMax, demonstrations, randomTurns } = warmStart;
   return imitate === "demonstrator"
     ? fromDemonstrator(skill)
-    : fromRandomPlay({ plays, playsMax, actionsMax, randomTurns });
+    : fromRandomPlay({ plays, playsMax, actionsMax, demonstrations, randomTurns });
 }
 
 const boardsOf = ({ warmStart }: RunConfig) => ({ first: WARM_START_FIRST_SEED, count: warmStart.boards });

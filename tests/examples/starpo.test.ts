@@ -18,12 +18,12 @@ test("fits on a page of 250 lines", async () => {
 });
 
 test(
-  "learns Bandit from random play, without a solver",
+  "learns Bandit by reinforcement alone, after replies that pull arms by chance",
   async () => {
     const { train } = await starpo("Bandit", 1);
     const { random, start, end } = await train(() => {});
     expect(random).toBeWithin(0.4, 0.6);
-    expect(start).toBeWithin(0.4, 0.7);
+    expect(start).toBeWithin(0.3, 0.7);
     expect(end).toBeGreaterThan(0.95);
   },
   LONG,
@@ -32,9 +32,9 @@ test(
 test(
   "makes the update that a real run makes of the same episodes, to the bit",
   async () => {
-    const { network, playGroups, update: learn, imitateRandomPlay } = await starpo("SimpleSokoban", 3);
+    const { network, playGroups, update: learn, imitate } = await starpo("SimpleSokoban", 3);
     // Some skill first, so that groups differ within.
-    await imitateRandomPlay(20, () => {});
+    await imitate(20, () => {});
     const episodes = await playGroups(0);
     const engine = compiledEngine({ threads: 2 });
     const { config, parameters, optimizerState } = network;
@@ -44,7 +44,8 @@ test(
       moment: optimizerState.moment.slice(),
       variance: optimizerState.variance.slice(),
     };
-    const policy = await Network.create(engine, config, layParameters(config, before.slice()), { state });
+    const copy = layParameters(config, before.slice());
+    const policy = await Network.create(engine, config, copy, { state, optimizer: "muon" });
     const played = episodes.map(({ trajectory, group }) => ({ trajectory, group, tag: "SimpleSokoban" }));
     const result = await update({ policy, critic: null, reference: null }, played, {
       ...settings,

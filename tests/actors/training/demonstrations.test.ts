@@ -214,7 +214,7 @@ test("an env without a demonstrator cannot be demonstrated", async () => {
 });
 
 describe("a demonstration from random play", () => {
-  const settings = { plays: 60, playsMax: 600, actionsMax: 60, randomTurns: 0 };
+  const settings = { plays: 60, playsMax: 600, actionsMax: 60, demonstrations: 1, randomTurns: 0 };
   const stream = (name: string, random: Partial<RandomPlay> = {}, changed: Partial<Shown> = {}) =>
     new Demonstrations(optionsFor(name, changed), fromRandomPlay({ ...settings, ...random }), boards, 4, 1, "x");
 
