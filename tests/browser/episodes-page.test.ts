@@ -54,6 +54,32 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the page about epis
   );
 
   test(
+    "shows the batch of a training episode: a row for each group, a column for each member",
+    async () => {
+      const rows = [0, 1].flatMap((group) =>
+        [0, 1, 2].map((member) => {
+          const ticket = { episode: `u4.g${group}.m${member}`, group, member, layoutSeed: 700 + group };
+          const row = playedRow({ ...ticket, purpose: "train", version: 3 }, group === 0 && member > 0);
+          return group === 0 ? row : { ...row, update: null, advantage: null };
+        }),
+      );
+      const other = playedRow({ episode: "u5.g0.m0", purpose: "train", version: 3 }, true);
+      await stage.run.episodes([other, ...rows]);
+      await stage.open("episodes");
+      await stage.waitForCount("#groups tbody tr", 2);
+      expect(await stage.text("#groups-title")).toBe("Groups of u4, reward of each member");
+      const texts = (row: number) => stage.page.locator(`#groups tbody tr:nth-child(${row}) > *`).allTextContents();
+      // 10.8 twice and -0.2: mean 7.13, sample std 6.35.
+      expect(await texts(1)).toEqual(["0", "SimpleSokoban 700", "+7.13 ± 6.35", "−0.20", "+10.80", "+10.80"]);
+      expect((await texts(2)).slice(0, 3)).toEqual(["1 (not trained on)", "SimpleSokoban 701", "−0.20 ± 0.00"]);
+      await stage.page.locator("#groups tbody tr:nth-child(1) button").nth(1).click();
+      await stage.waitForText("#episode", "board seed 700");
+      await stage.waitForCount('#groups button[aria-pressed="true"]', 1);
+    },
+    LONG,
+  );
+
+  test(
     "pages through many, and shows new ones as they come",
     async () => {
       await stage.run.episodes(Array.from({ length: 70 }, (_, i) => playedRow({ episode: `e${i}`, layoutSeed: i })));

@@ -49,7 +49,7 @@ export class EpisodeList {
     this.#newer.addEventListener("click", () => this.#goTo(this.#pages.slice(0, -1)));
     this.#list.addEventListener("click", ({ target }) => {
       const button = (target as Element).closest("button");
-      if (button !== null) this.#choose(Number(button.dataset["id"]));
+      if (button !== null) this.choose(Number(button.dataset["id"]));
     });
     this.#list.addEventListener("keydown", (event) => this.#moveFocus(event));
   }
@@ -99,7 +99,7 @@ export class EpisodeList {
     put(this.#note, this.#pages.length === 1 ? "newest first" : `page ${this.#pages.length}, newest first`);
     if (this.#openId !== null) return;
     const id = Number(new URLSearchParams(location.search).get("id")) || rows[0]?.id;
-    if (id !== undefined) this.#choose(id);
+    if (id !== undefined) this.choose(id);
   }
 
   #query(): URLSearchParams {
@@ -170,7 +170,8 @@ export class EpisodeList {
     return make("li", "", button);
   }
 
-  #choose(id: number): void {
+  /** Open the episode of this id. */
+  choose(id: number): void {
     if (this.#openId !== null) this.#buttonOf(this.#openId)?.setAttribute("aria-pressed", "false");
     this.#openId = id;
     this.#buttonOf(id)?.setAttribute("aria-pressed", "true");

@@ -4,12 +4,14 @@ import { read } from "./api.ts";
 import { byId, make, selectOf } from "./dom.ts";
 import { detailOf } from "./episode-detail.ts";
 import { EpisodeList } from "./episode-list.ts";
+import { GroupTable } from "./group-table.ts";
 import { hasModifier, isTyping, start } from "./live.ts";
 import { Player, type Stage } from "./player.ts";
 import { visible } from "./text.ts";
 
 const detail = byId("episode");
 const list = new EpisodeList(open);
+const groups = new GroupTable((id) => list.choose(id));
 let openId: number | null = null;
 let player: Player | null = null;
 
@@ -55,6 +57,7 @@ async function open(id: number): Promise<void> {
     player?.close();
     player = replay.player;
     detail.replaceChildren(...detailOf(episode, ...replay.elements));
+    await groups.show(episode.summary);
   } catch (error) {
     if (openId === id) detail.replaceChildren(make("p", "empty", visible((error as Error).message)));
   }

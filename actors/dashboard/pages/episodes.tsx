@@ -80,5 +80,11 @@ export const EpisodesPage = ({ view }: PageProps) => (
         </article>
       </div>
     </section>
+    <section class="card" id="groups" aria-labelledby="groups-title" hidden>
+      <header class="card-head">
+        <h2 id="groups-title">Groups</h2>
+      </header>
+      <div class="table" id="groups-table" />
+    </section>
   </Shell>
 );
