@@ -5,9 +5,13 @@
  * - A position claim is an object and its "(row, column)", counted from 0 at the top left: "the box is at (2, 3)".
  * - A plan claim is a list of directions after verbs: "go left, then up". It holds if the plan and the actions agree up to
  *   the length of the shorter one. "push left" is a claim about the first push, after any number of walking steps.
+ * - What is denied or only supposed is no plan: "if I go up". "I cannot go left" claims that a wall, or a box that nothing can
+ *   push, is there.
+ * - A relation is a claim: "the box is to my right", "the target is below the box". Without "directly" any distance will do,
+ *   but walls are everywhere, so a wall must be in the next cell.
  * - The score is the share of claims that hold; the whole plan is one claim.
  */
-import type { ReasonedTurn, ReasoningScorer } from "./reasoning.ts";
+import { clausesOf, isDenied, isSupposed, type ReasonedTurn, type ReasoningScorer, shareOf } from "./reasoning.ts";
 
 /** Objects of a cell and the words for them in thoughts and observations. */
 const OBJECTS: readonly (readonly [object: string, words: RegExp])[] = [
@@ -37,8 +41,11 @@ export function gridScorer({ symbols }: GridSymbols): ReasoningScorer {
   const meanings = symbols === null ? null : new Map(symbols.map(([symbol, meaning]) => [symbol, objectsIn(meaning)]));
   return (turn) => {
     const world = worldOf(turn.observation, meanings);
-    const claims = [...positionClaims(turn.thought, world), ...planClaims(turn, world)];
-    return claims.length === 0 ? null : claims.filter(Boolean).length / claims.length;
+    return shareOf([
+      ...positionClaims(turn.thought, world),
+      ...relationClaims(turn.thought, world),
+      ...planClaims(turn, world),
+    ]);
   };
 }
 
@@ -90,6 +97,49 @@ function positionClaims(thought: string, { cells }: World): boolean[] {
   return claims;
 }
 
+const RELATION = new RegExp(
+  [
+    String.raw`\b(there\s+(?:is|are)\s+(?:an?\s+|no\s+)?)?(i|i'm|player|agent|box|crate|target|goal|hole|wall)\b`,
+    String.raw`(\s+(?:is|am|are|lies|sits|stands))?(\s+not)?(\s+(?:directly|immediately|just|right))?`,
+    String.raw`(?:\s+(?:to|on|at)\s+(the|my))?\s+(left|right|above|over|below|under|beneath|up|down)\b`,
+    String.raw`(?:\s+side)?(?:\s+(?:of|from))?(?:\s+(?:the\s+)?(me|player|agent|box|crate|target|goal|hole|wall)\b)?`,
+  ].join(""),
+  "gi",
+);
+const WAYS: Readonly<Record<string, string>> = {
+  above: "up",
+  over: "up",
+  below: "down",
+  under: "down",
+  beneath: "down",
+};
+
+function relationClaims(thought: string, { cells }: World): boolean[] {
+  if (cells.size === 0) return [];
+  const placesOf = (object: string | null) =>
+    [...cells].flatMap(([key, objects]) => (objects.has(object ?? "player") ? [key.split(",").map(Number)] : []));
+  return clausesOf(thought)
+    .filter((clause) => !isSupposed(clause))
+    .flatMap((clause) => [...clause.matchAll(RELATION)])
+    .flatMap(([, there, object, is, not, directly, whose, word, other]) => {
+      // "push the box up" and "move to the right" place nothing.
+      const places = there !== undefined || is !== undefined || /^i'm$/i.test(object!) || /^my$/i.test(whose ?? "");
+      if (!places) return [];
+      const way = word!.toLowerCase();
+      const [down, right] = DIRECTIONS[WAYS[way] ?? way]!;
+      const [from, to] = [objectOf(object!), other === undefined ? null : objectOf(other)];
+      const isNext = directly !== undefined || from === "wall" || to === "wall";
+      const holds = placesOf(from).some(([row, column]) =>
+        placesOf(to).some(([ownRow, ownColumn]) => {
+          const [rows, columns] = [row! - ownRow!, column! - ownColumn!];
+          return isNext ? rows === down && columns === right : rows * down + columns * right > 0;
+        }),
+      );
+      const isNot = not !== undefined || /\bno\b/i.test(there ?? "");
+      return [holds !== isNot];
+    });
+}
+
 const DIRECTIONS: Readonly<Record<string, readonly [row: number, column: number]>> = {
   up: [-1, 0],
   down: [1, 0],
@@ -100,26 +150,50 @@ const STEP =
   /\b(push|go|going|move|moving|step|walk|head|try|then|and)\s+(?:(?:the\s+box|it|to\s+the)\s+)?(up|down|left|right)\b/gi;
 
 function planClaims({ thought, actions }: ReasonedTurn, world: World): boolean[] {
-  const steps = [...thought.matchAll(STEP)].map(([, verb, direction]) => ({
-    push: verb!.toLowerCase() === "push",
-    direction: direction!.toLowerCase(),
-  }));
   const taken = actions.map((action) => action.toLowerCase());
-  if (steps.length === 0 || taken.some((action) => !(action in DIRECTIONS))) return [];
-  if (!steps[0]!.push) {
-    return [steps.slice(0, taken.length).every(({ direction }, i) => direction === taken[i])];
+  if (taken.some((action) => !(action in DIRECTIONS))) return [];
+  const steps: { push: boolean; direction: string }[] = [];
+  const claims: boolean[] = [];
+  for (const clause of clausesOf(thought)) {
+    const named = [...clause.matchAll(STEP)].map(([, verb, direction]) => ({
+      push: verb!.toLowerCase() === "push",
+      direction: direction!.toLowerCase(),
+    }));
+    if (!isDenied(clause)) steps.push(...named);
+    // Behind a step of the plan it would be about another place.
+    else if (CANNOT.test(clause) && world.hasWalls && steps.length === 0) {
+      claims.push(...named.map(({ direction }) => isBlocked(direction, world)));
+    }
   }
-  return world.hasWalls ? [firstPush(taken, world) === steps[0]!.direction] : [];
+  if (steps.length === 0) return claims;
+  if (!steps[0]!.push) {
+    claims.push(steps.slice(0, taken.length).every(({ direction }, i) => direction === taken[i]));
+  } else if (world.hasWalls) claims.push(firstPush(taken, world) === steps[0]!.direction);
+  return claims;
 }
 
-/** The direction of the first push among the actions; null if they push no box. */
-function firstPush(actions: readonly string[], { cells }: World): string | null {
+const CANNOT = /\bcan(?:not| not|'t)\b/i;
+
+/** True if a step of the player in this direction would change nothing. */
+function isBlocked(direction: string, world: World): boolean {
+  const { row, column, has, free } = lookAround(world);
+  const [down, right] = DIRECTIONS[direction]!;
+  if (has(row + down, column + right, "box")) return !free(row + 2 * down, column + 2 * right);
+  return !free(row + down, column + right);
+}
+
+function lookAround({ cells }: World) {
   const has = (row: number, column: number, object: string) => cells.get(`${row},${column}`)?.has(object) ?? false;
   const free = (row: number, column: number) =>
     cells.has(`${row},${column}`) && !has(row, column, "wall") && !has(row, column, "box");
-  const start = [...cells].find(([, objects]) => objects.has("player"))?.[0];
-  if (start === undefined) return null;
-  let [row, column] = start.split(",").map(Number) as [number, number];
+  const start = [...cells].find(([, objects]) => objects.has("player"))?.[0] ?? "";
+  const [row = Number.NaN, column = Number.NaN] = start === "" ? [] : start.split(",").map(Number);
+  return { row, column, has, free };
+}
+
+/** The direction of the first push among the actions; null if they push no box. */
+function firstPush(actions: readonly string[], world: World): string | null {
+  let { row, column, has, free } = lookAround(world);
   for (const action of actions) {
     const [down, right] = DIRECTIONS[action]!;
     const [toRow, toColumn] = [row + down, column + right];

@@ -14,6 +14,22 @@ export interface ReasonedTurn {
 /** @returns the share of true claims in the thought, 0 to 1; null if it contains no checkable claim. */
 export type ReasoningScorer = (turn: ReasonedTurn) => number | null;
 
+/** Parts of a thought that a negation or an "if" does not reach beyond. */
+export const clausesOf = (thought: string): string[] =>
+  thought
+    .split(/[.;:!?\n](?!\d)|,|\b(?:because|since|so|but|therefore|hence)\b/i)
+    .filter((clause) => clause.trim() !== "");
+
+/** True if a clause denies what it names, or only supposes it. */
+export const isDenied = (clause: string): boolean =>
+  /\b(?:cannot|not|never|avoid|instead of|rather than|without)\b|n't\b/i.test(clause) || isSupposed(clause);
+
+export const isSupposed = (clause: string): boolean => /\b(?:if|would|could|might|may)\b/i.test(clause);
+
+/** The share of true claims; null without a claim. */
+export const shareOf = (claims: readonly boolean[]): number | null =>
+  claims.length === 0 ? null : claims.filter(Boolean).length / claims.length;
+
 /** The thought of a reply; null if it is missing, empty or not closed. */
 export function thoughtOf(reply: string): string | null {
   return /<think>(.*?)<\/think>/s.exec(reply)?.[1]?.trim() || null;

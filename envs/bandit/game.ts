@@ -51,6 +51,12 @@ const PAIRS = {
   ],
 } as const;
 
+/** True if an arm of this name, in any case, is the risky one. */
+export const isRiskyArm = ({ split, hiArmName }: BanditConfig, name: string): boolean =>
+  (split === null ? [hiArmName] : PAIRS[split].map(([, high]) => high)).some(
+    (high) => high.toLowerCase() === name.toLowerCase(),
+  );
+
 /** Separates the payout stream, so that equal layout and dynamics seeds give unrelated numbers. */
 const PAYOUT_STREAM = 1;
 

@@ -12,7 +12,8 @@ import {
   type TagSource,
   uniformPlayer,
 } from "../tag.ts";
-import { BanditConfig, BanditGame } from "./game.ts";
+import { BanditConfig, BanditGame, isRiskyArm } from "./game.ts";
+import { banditScorer } from "./reasoning.ts";
 
 const banditDemonstrator: Demonstrator = {
   reply(game: Game, _actionsLeft: number, skill: Skill, uniform: Uniform): string {
@@ -25,6 +26,8 @@ const banditDemonstrator: Demonstrator = {
 };
 
 function parts(config: BanditConfig): Parts {
+  const { hiArmHiscore, hiArmLoscore, hiArmHiscoreProb: share, loArmScore } = config;
+  const riskyPaysMore = share * hiArmHiscore + (1 - share) * hiArmLoscore > loArmScore;
   return {
     // The observation contains the instructions.
     wording: plainWording("", null, false),
@@ -34,6 +37,10 @@ function parts(config: BanditConfig): Parts {
     optimal: (game) => expectGame(game, BanditGame).high,
     best: () => 1,
     demonstrator: banditDemonstrator,
+    reasoning: banditScorer({
+      paysMore: (name) => isRiskyArm(config, name) === riskyPaysMore,
+      isRisky: (name) => isRiskyArm(config, name),
+    }),
   };
 }
 

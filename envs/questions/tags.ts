@@ -7,6 +7,7 @@ import { defineTag, expectGame, type Parts, plainWording, type TagSource } from 
 import { type DataSetName, dataSets, questions } from "./data-set.ts";
 import { QuestionGame } from "./game.ts";
 import { type Judge, judgeExact } from "./judge.ts";
+import { questionScorer } from "./reasoning.ts";
 
 const MetaMathConfig = z.strictObject({
   /** A parquet, jsonl or json file with the data set's own columns. */
@@ -41,6 +42,7 @@ function parts(instruction: string, source: Source): Parts {
       const all = questions(name, dataPath!, splitOfSeed(split, layout), ragen);
       return new QuestionGame(all[new PythonRandom(layout).randint(0, all.length - 1)]!, judge, all);
     },
+    reasoning: questionScorer(),
     // "Incorrect" does not identify a state: each wrong answer may be another one.
     stateOf: () => null,
     // A random answer is the answer of another question.

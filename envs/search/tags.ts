@@ -4,6 +4,7 @@ import { cached } from "../data/cached.ts";
 import { missingFile, readRows } from "../data/rows.ts";
 import { itemsOfSplit, SplitChoice, splitOfSeed } from "../data/split.ts";
 import { JsonServer, serverOptions, serverUrl } from "../outside/json-server.ts";
+import { questionScorer } from "../questions/reasoning.ts";
 import { defineTag, expectGame, type Parts, type Player, plainWording, type TagSource } from "../tag.ts";
 import { SearchGame, type SearchQuestion } from "./game.ts";
 import { type Retriever, ragenRetriever, searchR1Retriever, wordRetriever } from "./retrieval.ts";
@@ -109,6 +110,7 @@ function parts(tag: string, config: SearchConfig): Parts {
     // The optimal player knows the answer and needs no search.
     optimal: (game) => `finish[${expectGame(game, SearchGame).question.answers[0]}]`,
     best: () => 1,
+    reasoning: questionScorer((action) => /^finish\[(.*)\]$/s.exec(action)?.[1] ?? null),
   };
 }
 

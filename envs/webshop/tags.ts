@@ -10,6 +10,7 @@ import { readShop, type ShopFiles } from "./files.ts";
 import { ACTIONS_HEADING, ADVICE, RewardForm, WebShopGame } from "./game.ts";
 import { madeUpProducts } from "./made-up.ts";
 import { bestPurchase, expertShopper, randomShopper } from "./players.ts";
+import { shopScorer } from "./reasoning.ts";
 
 const WebShopConfig = z.strictObject({
   /** Folder with WebShop's files (items_shuffle_1000.json and others); null generates a catalogue. */
@@ -87,6 +88,7 @@ function parts(config: WebShopConfig, instruction: string): Parts {
     brief,
     random: randomShopper,
     expert: expertShopper,
+    reasoning: shopScorer,
     best: bestPurchase,
   };
 }

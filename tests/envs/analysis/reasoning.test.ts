@@ -66,6 +66,47 @@ describe("the plan stated in a thought", () => {
   });
 });
 
+describe("a free thought", () => {
+  // The player at (2, 1): a wall to its left, a box to its right that has room.
+  const observation = "######\n#____#\n#PX__#\n#__O_#\n######";
+  const judged = (thought: string, ...actions: string[]) => sokoban({ thought, observation, actions });
+
+  test.each([
+    // The wall is there, and the plan is what is done: two claims.
+    ["I cannot go left because of the wall so I go down, then right, then up", ["Down", "Right", "Up"], 1],
+    ["I can't go right, so I go down", ["Down"], 0.5],
+    ["I don't go up; I go down", ["Down"], 1],
+    ["If I go up I am stuck, so I go down", ["Down"], 1],
+    ["I could go right but I go down", ["Down"], 1],
+    ["I cannot go left so I go down", ["Up"], 0.5],
+  ] as const)("%p with %p: %p", (thought, actions, share) => {
+    expect(judged(thought, ...actions)).toBe(share);
+  });
+
+  test.each([
+    ["The box is to my right.", 1],
+    ["The box is to my left.", 0],
+    ["The box is directly to my right, and the target is below the box.", 1],
+    ["the target is directly below me", 0],
+    ["I am left of the box", 1],
+    ["The target is above the box", 0],
+    ["There is a wall to my left", 1],
+    ["There is a wall to my right", 0],
+    ["There is no wall above me", 1],
+    ["The box is not to my left", 1],
+    ["there is a hole to my right", 0],
+  ])("%p: %p of it is true", (thought, share) => {
+    expect(judged(thought, "Up")).toBe(share);
+  });
+
+  test.each(["I push the box to the right of the room", "the box could be to my left", "I move to the right side"])(
+    "%p places nothing",
+    (thought) => {
+      expect(sokoban({ thought, observation, actions: ["push"] })).toBe(null);
+    },
+  );
+});
+
 test("coordinates are read where there is no grid; a push cannot be followed there", () => {
   const coordinates = gridScorer({ symbols: null });
   const observation =
