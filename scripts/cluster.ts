@@ -8,6 +8,7 @@ import { type RunConfig, runKeys } from "../actors/config/config.ts";
 import { checkPort } from "../actors/dashboard/serve.ts";
 import { envsText, tooSmallBudgets } from "../actors/play/envs-of-run.ts";
 import { addStart } from "../actors/record/starts.ts";
+import { recordedCosts } from "../actors/record/recorded-run.ts";
 import { startCluster } from "../actors/supervisor/cluster.ts";
 import { lockRun } from "../actors/supervisor/run-lock.ts";
 import { startSingleProcess } from "../actors/supervisor/single-process.ts";
@@ -125,7 +126,7 @@ export async function main(args: string[]): Promise<number> {
     return 0;
   }
   const report = JSON.parse(readFileSync(reportFile(run), "utf8")) as Report;
-  console.log(resultTable(report, config.validate.temperature, folder, memory.report()));
+  console.log(resultTable(report, config.validate.temperature, folder, memory.report(), recordedCosts(folder)));
   if (json) console.log(JSON.stringify({ ...report, memory: memory.report() }));
   const stays = !exit && !options.flags.smoke && process.stdout.isTTY && process.stderr.isTTY;
   if (stays) await keepPage(run, view.pageUrl, asked.promise);

@@ -3,8 +3,10 @@ import type { RunConfig } from "../actors/config/config.ts";
 import type { MetricName } from "../actors/metrics/metrics.ts";
 import { percent } from "../actors/percent.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
+import type { Costs } from "../actors/record/costs.ts";
 import { RecordedRun } from "../actors/record/recorded-run.ts";
 import { aligned } from "./cli/aligned.ts";
+import { amountText, COST_NAMES } from "./cli/cost-texts.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { differingSettings } from "./cli/settings-compared.ts";
 
@@ -42,14 +44,16 @@ export async function main(args: string[]): Promise<number> {
   const runs = words.map(read);
   const differences = differingSettings(runs.map(({ config }) => config));
   console.log(table(runs));
+  console.log(`\ncosts of reinforcement, and per point of success gained:\n${costTable(runs)}`);
   console.log(`\n${settingsText(words, differences)}`);
   if (flags.json) {
-    const summaries = runs.map(({ folder, env, seed, highest, values }) => ({
+    const summaries = runs.map(({ folder, env, seed, highest, values, costs }) => ({
       run: folder,
       env,
       seed,
       ...values,
       highest,
+      costs,
     }));
     console.log(JSON.stringify({ runs: summaries, differences }));
   }
@@ -64,6 +68,7 @@ interface Compared {
   readonly values: Readonly<Record<string, number | null>>;
   /** The highest validation success and its update; null if never measured. */
   readonly highest: { readonly success: number; readonly update: number } | null;
+  readonly costs: Costs;
   readonly config: RunConfig;
 }
 
@@ -74,7 +79,7 @@ function read(folder: string): Compared {
     const { env, seed } = run.facts;
     const latest = new Map(run.latest().map(({ name, value }) => [name, value]));
     const values = Object.fromEntries(COLUMNS.map(([, key, name]) => [key, latest.get(name) ?? null]));
-    return { folder, env, seed, values, highest: highestOf(run), config };
+    return { folder, env, seed, values, highest: highestOf(run), costs: run.costs(), config };
   } finally {
     run.close();
   }
@@ -95,6 +100,18 @@ function table(runs: readonly Compared[]): string {
     String(seed),
     ...COLUMNS.map(([, key, , show]) => (values[key] === null ? "–" : show(values[key]!))),
     highest === null ? "–" : `${percent(highest.success)} (u${highest.update})`,
+  ]);
+  return aligned([head, ...rows]);
+}
+
+/** What every run tells of; energy only if one does. */
+function costTable(runs: readonly Compared[]): string {
+  const shown = COST_NAMES.filter(([key]) => key !== "joules" || runs.some(({ costs }) => costs.total[key] !== null));
+  const head = ["", ...shown.flatMap(([, title]) => [title, "/point"]), "points"];
+  const rows = runs.map(({ folder, costs: { reinforcement, perPoint, points } }) => [
+    folder,
+    ...shown.flatMap(([key]) => [amountText(reinforcement[key]), amountText(perPoint[key])]),
+    points === null ? "–" : points.toFixed(1),
   ]);
   return aligned([head, ...rows]);
 }

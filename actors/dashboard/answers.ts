@@ -180,6 +180,20 @@ export type RunsAnswer = z.infer<typeof RunsAnswer>;
 export const OtherMetricsAnswer = z.strictObject({ series: z.array(Series) });
 export type OtherMetricsAnswer = z.infer<typeof OtherMetricsAnswer>;
 
+const Amounts = z.strictObject({
+  tokens: Share.describe("Written by the policy, validation included"),
+  actions: Share.describe("Executed by envs, validation included"),
+  cpuSeconds: Share.describe("Of the processes of all actors"),
+  joules: Share.describe("Of the machine's processor packages; null where the machine does not tell"),
+});
+export const CostsAnswer = z.strictObject({
+  total: Amounts.describe("Since the start of the run"),
+  reinforcement: Amounts.describe("Since the first update"),
+  points: Share.describe("Percentage points of validation success gained since then; null before two validations"),
+  perPoint: Amounts.describe("Reinforcement's costs for each point; null without a gain"),
+});
+export type CostsAnswer = z.infer<typeof CostsAnswer>;
+
 export const ErrorAnswer = z.strictObject({ error: z.string() });
 export type ErrorAnswer = z.infer<typeof ErrorAnswer>;
 

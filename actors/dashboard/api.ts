@@ -5,8 +5,10 @@
 import type { z } from "zod";
 import type { Dialogue } from "../../model/text/dialogue.ts";
 import type { Store } from "../metrics-sink/store.ts";
+import { costsOf } from "../record/costs.ts";
 import {
   ActorsAnswer,
+  CostsAnswer,
   EpisodeAnswer,
   EpisodesAnswer,
   EventsAnswer,
@@ -100,6 +102,13 @@ export const API: readonly ApiRoute[] = [
       cursor: store.cursor().points,
       series: store.series(names, since).map((series) => thinned(series, points)),
     }),
+  }),
+  route({
+    path: "/api/costs",
+    summary: "Tokens, actions, processor time and energy of the run, and each per point of success gained",
+    query: NoQuery,
+    answer: CostsAnswer,
+    read: ({ store }) => costsOf((name) => store.series([name], 0)),
   }),
   route({
     path: "/api/events",

@@ -115,9 +115,15 @@ export class MetricsSink implements HostHandler {
   /** Take the supervisor's report. The metrics of each actor belong to the current update. */
   takeActors(actors: readonly ActorView[]): void {
     this.#actors = actors;
-    for (const { name, load, rssBytes, guest, pid } of actors) {
+    const cpu: MetricName = "process/cpu_seconds";
+    const rss: MetricName = "process/rss_bytes";
+    const counted = new Set<number>();
+    for (const { name, load: all, rssBytes, guest, pid } of actors) {
       if (!guest && pid === null) continue;
-      const rss: MetricName = "process/rss_bytes";
+      // Actors of one process share its processor time: it counts once.
+      const { [cpu]: _, ...rest } = all;
+      const load = !guest && counted.has(pid!) ? rest : all;
+      if (!guest) counted.add(pid!);
       this.#takeMetrics({ type: "metrics", actor: name, step: this.#update, values: { ...load, [rss]: rssBytes } });
     }
     this.#flushLater();

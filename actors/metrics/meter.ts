@@ -17,6 +17,12 @@ interface Snapshot {
   readonly totals: ReadonlyMap<MetricName, number>;
 }
 
+/** Processor time of this process and its threads. */
+export function cpuSeconds(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1e6;
+}
+
 export class Meter {
   readonly #clock: Clock;
   readonly #totals = new Map<MetricName, number>();

@@ -34,4 +34,5 @@ export type Unit =
   | "updates/min"
   | "seconds"
   | "milliseconds"
-  | "bytes";
+  | "bytes"
+  | "joules";

@@ -190,6 +190,7 @@ export const METRICS = {
 
   "total/episodes": counter("episodes", "Episodes finished, validation included."),
   "total/tokens": counter("tokens", "Tokens written by the policy, validation included."),
+  "total/actions": counter("actions", "Actions that envs executed, validation included."),
   "total/updates": counter("updates", "Updates made."),
   "total/expired_tickets": {
     ...counter("episodes", "Tickets reissued because their lease ran out."),
@@ -235,6 +236,11 @@ export const METRICS = {
   "speed/sent_bytes_per_second": own("bytes/s", "Bytes of messages that an actor sends per second."),
   "speed/received_bytes_per_second": own("bytes/s", "Bytes of messages that an actor receives per second."),
   "process/rss_bytes": own("bytes", "Resident memory of the actor's process."),
+  "process/cpu_seconds": own("seconds", "Processor time of the actor's process since it started."),
+  "machine/energy_joules": own(
+    "joules",
+    "Energy of the machine's processor packages (RAPL) since the learner's process started, all programs included; absent where the machine does not tell.",
+  ),
   "sink/dropped_messages": {
     ...counter("messages", "Metrics and events dropped because the store could not be written."),
     timed: true,

@@ -17,6 +17,10 @@ export interface PlayedTicket extends FinishedTicket {
 export const playedOf = (finished: readonly FinishedTicket[]): PlayedTicket[] =>
   finished.filter((one): one is PlayedTicket => "trajectory" in one.outcome);
 
+/** Actions that envs executed. */
+export const playedActions = (played: readonly PlayedTicket[]): number =>
+  played.reduce((sum, { outcome }) => sum + outcome.turns.reduce((own, { actions }) => own + actions.length, 0), 0);
+
 /** "2 of 8 episodes could not be played; u0.g0.m1: the env failed". */
 export function unplayedText(finished: readonly FinishedTicket[]): string {
   const unplayed = finished.filter(({ outcome }) => !("trajectory" in outcome));

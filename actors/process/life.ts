@@ -10,7 +10,8 @@ import type { ActorContext, Running } from "../actor.ts";
 import { type Clock, realClock } from "../clock.ts";
 import { describeError, RUN_ERROR_CODE, RunError, stackOf } from "../errors.ts";
 import type { Log } from "../log.ts";
-import { Meter } from "../metrics/meter.ts";
+import { energyReader, POWER_FILES } from "../metrics/energy.ts";
+import { cpuSeconds, Meter } from "../metrics/meter.ts";
 import { type Message, type Role, STARTING, type Tell } from "../protocol.ts";
 import { anyBeside } from "../transport/address.ts";
 import { createTransport } from "../transport/create.ts";
@@ -78,6 +79,8 @@ const tooManyEarly = `cannot keep another message of the supervisor: ${EARLY_MAX
 export function runActorProcess(options: LifeOptions): Life {
   const { token, frameBytesMax, queuedBytesMax, supervisor } = options.actorSettings;
   const meter = new Meter(realClock);
+  meter.depth("process/cpu_seconds", cpuSeconds);
+  if (options.role === "learner") meter.depth("machine/energy_joules", energyReader(POWER_FILES));
   let lastMessage = "";
   const transport = createTransport("routed", {
     clock: realClock,

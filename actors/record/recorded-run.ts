@@ -6,6 +6,7 @@ import type { MetricName } from "../metrics/metrics.ts";
 import type { EpisodeFilter, Point, StoredPoint, StoredRun } from "../metrics-sink/records.ts";
 import { Store } from "../metrics-sink/store.ts";
 import type { EpisodeRow, PolicyVersion } from "../protocol.ts";
+import { type Costs, costsOf } from "./costs.ts";
 
 /** Rows read at once. */
 const PAGE = 1000;
@@ -49,6 +50,10 @@ export class RecordedRun {
     return this.#store.series([name], 0)[0] ?? null;
   }
 
+  costs(): Costs {
+    return costsOf((name) => this.#store.series([name], 0));
+  }
+
   events(): StoredEvent[] {
     return backwards((before) => this.#store.events({ before, limit: PAGE }));
   }
@@ -81,6 +86,16 @@ export class RecordedRun {
 
   close(): void {
     this.#store.close();
+  }
+}
+
+/** What the run in this folder has cost. @throws {Error} if there is no run in it */
+export function recordedCosts(folder: string): Costs {
+  const run = new RecordedRun(folder);
+  try {
+    return run.costs();
+  } finally {
+    run.close();
   }
 }
 

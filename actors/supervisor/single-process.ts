@@ -14,7 +14,7 @@ import { envServer } from "../env-server/start.ts";
 import { describeError, stackOf } from "../errors.ts";
 import { learner } from "../learner/start.ts";
 import { type Log, makeLog } from "../log.ts";
-import { Meter } from "../metrics/meter.ts";
+import { cpuSeconds, Meter } from "../metrics/meter.ts";
 import { metricsSink } from "../metrics-sink/start.ts";
 import { type ActorView, STARTING } from "../protocol.ts";
 import { sampler } from "../sampler/start.ts";
@@ -105,6 +105,7 @@ class SingleProcess implements Cluster {
     const write = (line: string) => output(name, line.trimEnd());
     const log = makeLog({ actor: name, level, secrets: [this.#token], write, date: () => new Date() });
     const meter = new Meter(this.#time.clock);
+    meter.depth("process/cpu_seconds", cpuSeconds);
     const actor: Actor = { name, kind, log, running: null, meter, lastMessage: "" };
     this.#actors.push(actor);
     event({ kind: "started", child: name, pid: process.pid });

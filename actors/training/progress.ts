@@ -24,6 +24,8 @@ export interface Progress {
   readonly episodes: number;
   /** Tokens written by the policy. */
   readonly tokens: number;
+  /** Actions that envs executed. */
+  readonly actions: number;
   /** Validation success after the first stage of the warm start; null without one. */
   readonly taught: Taught | null;
   /** Validation success before the first update; null until it is measured. */
@@ -46,7 +48,7 @@ export interface Progress {
 export type ProgressEvent =
   | { readonly kind: "taught"; readonly taught: Taught }
   | { readonly kind: "published" }
-  | { readonly kind: "played"; readonly episodes: number; readonly tokens: number }
+  | { readonly kind: "played"; readonly episodes: number; readonly tokens: number; readonly actions: number }
   | { readonly kind: "validated"; readonly solved: Solved }
   | { readonly kind: "trained"; readonly klCoefficient: number; readonly curriculum: Scores }
   | { readonly kind: "collapse measured"; readonly collapse: CollapseState }
@@ -62,6 +64,7 @@ export const startOfRun = ({ learner }: Pick<RunConfig, "learner">): Progress =>
   version: 0,
   episodes: 0,
   tokens: 0,
+  actions: 0,
   taught: null,
   before: null,
   beforeOf: {},
@@ -86,6 +89,7 @@ export function advance(progress: Progress, event: ProgressEvent): Progress {
         ...progress,
         episodes: progress.episodes + event.episodes,
         tokens: progress.tokens + event.tokens,
+        actions: progress.actions + event.actions,
       };
     case "validated":
       return afterValidation(progress, event.solved);
@@ -124,6 +128,7 @@ const afterRollBack = (saved: Progress, now: Progress): Progress => ({
   version: now.version,
   episodes: now.episodes,
   tokens: now.tokens,
+  actions: now.actions,
   skipped: now.skipped,
   health: healthAfterRollBack(saved.health, now.health),
 });

@@ -26,6 +26,9 @@ export interface Report {
   /** The same at temperature 1. */
   readonly successAtOne: Pick<Success, "taught" | "after">;
   readonly episodes: number;
+  /** Tokens that the policy wrote, and actions that envs executed; validation included. */
+  readonly tokens: number;
+  readonly actions: number;
   readonly tokensPerSecond: number;
   readonly stepsPerMinute: number;
   readonly logProbGap: number;
@@ -48,7 +51,7 @@ export interface Course {
 
 export function reportOf({ run, config, engine, clock, processStartedAtMs }: TrainingContext, course: Course): Report {
   const { baselines, progress, after, atOne, stoppedEarly, tokensPerSecond, logProbGap } = course;
-  const { taught, before, beforeOf, update, minutes, episodes } = progress;
+  const { taught, before, beforeOf, update, minutes, episodes, tokens, actions } = progress;
   const [name = "", ...device] = engine.split(", ");
   const envs = [...baselines].map(
     ([env, chance]) => [env, { ...chance, before: beforeOf[env]!, after: after.envs[env]! }] as const,
@@ -63,6 +66,8 @@ export function reportOf({ run, config, engine, clock, processStartedAtMs }: Tra
     envs: envs.length > 1 ? Object.fromEntries(envs) : null,
     successAtOne: { taught: taught?.one ?? null, after: atOne.success },
     episodes,
+    tokens,
+    actions,
     tokensPerSecond,
     stepsPerMinute: minutes > 0 ? update / minutes : 0,
     logProbGap,

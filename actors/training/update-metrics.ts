@@ -85,6 +85,7 @@ export const totalMetrics = (progress: Progress, { expired, retried, ignored }: 
   "total/updates": progress.update,
   "total/episodes": progress.episodes,
   "total/tokens": progress.tokens,
+  "total/actions": progress.actions,
   "total/skipped_updates": progress.skipped,
   "total/expired_tickets": expired,
   "total/retried_tickets": retried,

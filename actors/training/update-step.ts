@@ -10,7 +10,13 @@ import { writtenTokens } from "../../model/trajectory.ts";
 import { RunError } from "../errors.ts";
 import type { MetricValues } from "../metrics/metrics.ts";
 import { groupsPerUpdate, tagOf } from "../play/envs-of-run.ts";
-import { type FinishedTicket, type PlayedTicket, playedOf, unplayedText } from "../play/finished-ticket.ts";
+import {
+  type FinishedTicket,
+  type PlayedTicket,
+  playedActions,
+  playedOf,
+  unplayedText,
+} from "../play/finished-ticket.ts";
 import type { EpisodeRow } from "../protocol.ts";
 import { behaviorMetrics } from "./behavior.ts";
 import type { TrainingContext } from "./context.ts";
@@ -66,7 +72,12 @@ export class UpdateStep {
       fresh.length > 0 ? await this.#train(before, finished, fresh) : this.#nothingFresh(before, finished);
     const tokens = played.reduce((sum, { outcome }) => sum + writtenTokens(outcome.trajectory), 0);
     return {
-      progress: advance(trained.progress, { kind: "played", episodes: played.length, tokens }),
+      progress: advance(trained.progress, {
+        kind: "played",
+        episodes: played.length,
+        tokens,
+        actions: playedActions(played),
+      }),
       metrics: { ...endCounts(finished), ...trained.metrics },
       rows: trained.rows,
       tokens,

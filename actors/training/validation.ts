@@ -3,7 +3,7 @@ import { writtenTokens } from "../../model/trajectory.ts";
 import { RunError } from "../errors.ts";
 import { percent } from "../percent.ts";
 import { tagOf } from "../play/envs-of-run.ts";
-import { type PlayedTicket, playedOf, unplayedText } from "../play/finished-ticket.ts";
+import { type PlayedTicket, playedActions, playedOf, unplayedText } from "../play/finished-ticket.ts";
 import { behaviorMetrics } from "./behavior.ts";
 import type { TrainingContext } from "./context.ts";
 import type { Interruption } from "./interruption.ts";
@@ -60,7 +60,7 @@ export class Validation {
     log.line("validate", `${name} at temperature ${temperature}: ${text}`);
     await this.#interruption.race(reporter.episodes(episodeRows(played)));
     const tokens = played.reduce((sum, { outcome }) => sum + writtenTokens(outcome.trajectory), 0);
-    return { solved, played: { kind: "played", episodes: played.length, tokens } };
+    return { solved, played: { kind: "played", episodes: played.length, tokens, actions: playedActions(played) } };
   }
 }
 

@@ -1,10 +1,18 @@
 /** What `bun run cluster` prints when a run has ended: success before and after, time and memory. */
 import { percent } from "../../actors/percent.ts";
+import type { Costs } from "../../actors/record/costs.ts";
 import type { Report } from "../../actors/training/report.ts";
+import { amountText, COST_NAMES } from "./cost-texts.ts";
 import type { MemoryUse } from "./memory.ts";
 
 /** @param temperature  of validation. */
-export function resultTable(report: Report, temperature: number, folder: string, memory: readonly MemoryUse[]): string {
+export function resultTable(
+  report: Report,
+  temperature: number,
+  folder: string,
+  memory: readonly MemoryUse[],
+  costs: Costs,
+): string {
   const { success, successAtOne, minutes, minutesInAll, updates, tokensPerSecond } = report;
   const rows: [string, number | null, number | null, string][] = [
     ["random", success.random, null, "a player that chooses every action by chance"],
@@ -25,6 +33,7 @@ export function resultTable(report: Report, temperature: number, folder: string,
     ...envLines(report.envs),
     "",
     `${minutes.toFixed(1)} min of reinforcement, ${minutesInAll.toFixed(1)} min in all; ${tokensPerSecond.toFixed(0)} tokens/s`,
+    ...costLines(costs),
     ...memoryLines(memory),
     `the run is in ${folder}; its page: bun run page ${folder}`,
   ].join("\n");
@@ -44,6 +53,15 @@ function envLines(envs: Report["envs"]): string[] {
       return `${name.padEnd(width)} ${columns.map((column) => cell(percent(success[column]))).join(" ")}`;
     }),
   ];
+}
+
+/** "cost of reinforcement: 1,200 tokens (40 per point of success), …". */
+function costLines({ reinforcement, perPoint }: Costs): string[] {
+  const parts = COST_NAMES.filter(([key]) => reinforcement[key] !== null).map(([key, name]) => {
+    const each = perPoint[key] === null ? "" : ` (${amountText(perPoint[key])} per point of success)`;
+    return `${amountText(reinforcement[key])} ${name}${each}`;
+  });
+  return parts.length === 0 ? [] : [`cost of reinforcement: ${parts.join(", ")}`];
 }
 
 function memoryLines(memory: readonly MemoryUse[]): string[] {

@@ -183,6 +183,9 @@ test("compare: last values, the highest success, and the settings that differ", 
   expect(told.runs.map(({ success }: { success: number }) => success)).toEqual([point.value, point.value]);
   expect(told.runs[0]).toMatchObject({ run: folder, env: "Bandit", updates: 3 });
   expect(told.runs[0].highest.success).toBeGreaterThanOrEqual(point.value);
+  expect(told.runs[0].costs.total.cpuSeconds).toBeGreaterThan(0);
+  expect(told.runs[0].costs.total.actions).toBeGreaterThan(0);
+  expect(out).toContain("costs of reinforcement, and per point of success gained:");
   expect(told.differences).toEqual({
     seed: [config.seed, 9],
     "learner.learningRate": [config.learner.learningRate, 0.5],

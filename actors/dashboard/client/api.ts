@@ -1,6 +1,7 @@
 /** Reads the API of the run, which is beside the page. The types of answers are those of the server's schemas. */
 import type {
   ActorsAnswer,
+  CostsAnswer,
   EpisodeAnswer,
   EpisodesAnswer,
   ErrorAnswer,
@@ -17,6 +18,7 @@ interface Answers {
   "api/run": RunAnswer;
   "api/actors": ActorsAnswer;
   "api/metrics": MetricsAnswer;
+  "api/costs": CostsAnswer;
   "api/events": EventsAnswer;
   "api/episodes": EpisodesAnswer;
   [episode: `api/episodes/${number}`]: EpisodeAnswer;

@@ -6,6 +6,7 @@ import { read } from "./api.ts";
 import { ChartList } from "./chart-list.ts";
 import { RUN_CHARTS, successByEnv } from "./charts.ts";
 import { Compare } from "./compare.ts";
+import { showCosts } from "./costs.ts";
 import { byId, eventRow, make, put } from "./dom.ts";
 import { detailOf } from "./episode-detail.ts";
 import { EventLines } from "./event-lines.ts";
@@ -64,12 +65,13 @@ await start(
       charts.load(),
     ]);
     byId("events").replaceChildren(...eventLines.add(events).map(eventRow));
-    await Promise.all([showLatest(rows), compare.show()]);
+    await Promise.all([showLatest(rows), compare.show(), showCosts()]);
   },
   ({ run, points, events, episodes }) => {
     showSuccess(run);
     charts.take(points);
     byId("events").replaceChildren(...eventLines.add(events).map(eventRow));
     void showLatest(episodes);
+    void showCosts();
   },
 );

@@ -3,6 +3,7 @@
 
 import { percent } from "../../percent.ts";
 import type { Overview } from "../answers.ts";
+import { Costs } from "./costs.tsx";
 import { ChartFrame, EventsFrame, type PageProps, Shell } from "./shell.tsx";
 
 const NUMBERS = [
@@ -105,6 +106,7 @@ export const RunPage = ({ view }: PageProps) => (
       {CHARTS.map((chart) => (
         <ChartFrame {...chart} />
       ))}
+      <Costs />
       <Latest />
     </div>
   </Shell>

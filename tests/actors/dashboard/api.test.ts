@@ -67,6 +67,7 @@ describe("/api/openapi.json", () => {
       "run",
       "actors",
       "metrics?points=100",
+      "costs",
       "events",
       "episodes",
       "episodes/5",

@@ -78,6 +78,15 @@ describe("actors", () => {
   });
 });
 
+test("the processor time of actors that share a process is stored once; that of a guest is its own", () => {
+  const load = { "process/cpu_seconds": 3 };
+  const [first, second] = ["sampler-0", "sampler-1"].map((name) => actorView(name, { pid: 40, load }));
+  const guest = actorView("sampler-2", { guest: true, pid: 40, load });
+  sink.takeActors([first!, second!, guest]);
+  sink.flush();
+  expect(store.series(["process/cpu_seconds"], 0).map(({ actor }) => actor)).toEqual(["sampler-0", "sampler-2"]);
+});
+
 describe("metrics", () => {
   test("are stored together when the flush time is over", () => {
     tellMetrics({ "train/success": 0.25, "train/entropy": 0.5 });

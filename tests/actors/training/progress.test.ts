@@ -10,14 +10,16 @@ const solved = (success: number) => ({ kind: "validated", solved: { success, env
 describe("an event", () => {
   test("changes a copy, never the progress that it is applied to", () => {
     const before = structuredClone(start);
-    after({ kind: "published" }, { kind: "played", episodes: 4, tokens: 9 }, solved(1), { kind: "updated" });
+    after({ kind: "published" }, { kind: "played", episodes: 4, tokens: 9, actions: 3 }, solved(1), {
+      kind: "updated",
+    });
     expect(start).toEqual(before);
   });
 
-  test("counts versions, updates, skipped updates, episodes and tokens", () => {
-    const played = { kind: "played", episodes: 4, tokens: 9 } as const;
+  test("counts versions, updates, skipped updates, episodes, tokens and actions", () => {
+    const played = { kind: "played", episodes: 4, tokens: 9, actions: 3 } as const;
     const progress = after({ kind: "published" }, played, played, { kind: "skipped" }, { kind: "updated" });
-    expect(progress).toMatchObject({ version: 1, update: 1, skipped: 1, episodes: 8, tokens: 18 });
+    expect(progress).toMatchObject({ version: 1, update: 1, skipped: 1, episodes: 8, tokens: 18, actions: 6 });
   });
 
   test("of training sets the KL coefficient and the curriculum", () => {
@@ -51,7 +53,7 @@ test("a roll-back restores the policy's state; versions, totals and rungs taken 
   const saved = after({ kind: "published" }, solved(0.4), { kind: "updated" }, { kind: "saved healthy" });
   const control = { ...start.health.control, round: 1 };
   const now = [
-    { kind: "played", episodes: 4, tokens: 9 },
+    { kind: "played", episodes: 4, tokens: 9, actions: 3 },
     { kind: "published" },
     { kind: "skipped" },
     { kind: "updated" },

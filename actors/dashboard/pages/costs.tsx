@@ -1,0 +1,22 @@
+/** @jsxImportSource hono/jsx */
+/** What the run has cost; the page's script fills it. */
+
+export const Costs = () => (
+  <section class="card" id="costs-card" aria-labelledby="costs-title" hidden>
+    <header class="card-head">
+      <h2 id="costs-title">Costs</h2>
+      <p class="note">a point is 1 % of the validation boards, gained since the first update</p>
+    </header>
+    <table class="costs">
+      <thead>
+        <tr>
+          <td />
+          <th>in all</th>
+          <th>reinforcement</th>
+          <th>per point</th>
+        </tr>
+      </thead>
+      <tbody id="costs" />
+    </table>
+  </section>
+);

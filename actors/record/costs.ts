@@ -1,0 +1,55 @@
+/**
+ * What a run has cost, from its record: tokens, actions, processor time, energy, and each per point of success gained. Pure.
+ *
+ * - Processor time and energy are counters of processes. A counter that falls belongs to a new process, so it counts from 0.
+ * - What an actor's last process spent after its last report is missing: at most one heartbeat.
+ * - An update that was repeated after a resume counts once.
+ */
+import type { z } from "zod";
+import type { CostsAnswer, Series } from "../dashboard/answers.ts";
+import type { MetricName } from "../metrics/metrics.ts";
+
+export type Costs = z.infer<typeof CostsAnswer>;
+type Amounts = Costs["total"];
+
+/** The metric of each amount. */
+const METRIC_OF: Readonly<Record<keyof Amounts, MetricName>> = {
+  tokens: "total/tokens",
+  actions: "total/actions",
+  cpuSeconds: "process/cpu_seconds",
+  joules: "machine/energy_joules",
+};
+
+/** @param series  all values of a metric, one series for each actor */
+export function costsOf(series: (name: MetricName) => readonly Series[]): Costs {
+  const amounts = (of: (one: Series) => number) => {
+    const entries = Object.entries(METRIC_OF).map(([key, name]) => {
+      const found = series(name);
+      return [key, found.length === 0 ? null : found.reduce((sum, one) => sum + of(one), 0)] as const;
+    });
+    return Object.fromEntries(entries) as Amounts;
+  };
+  const reinforcement = amounts((one) => growth(one, 1));
+  const before = series("baseline/before")[0]?.values.at(-1);
+  const now = series("validate/success")[0]?.values.at(-1);
+  const points = before === undefined || now === undefined ? null : 100 * (now - before);
+  const perPoint = (amount: number | null) =>
+    amount === null || points === null || points <= 0 ? null : amount / points;
+  return {
+    total: amounts((one) => growth(one, 0)),
+    reinforcement,
+    points,
+    perPoint: Object.fromEntries(
+      Object.entries(reinforcement).map(([key, amount]) => [key, perPoint(amount)]),
+    ) as Amounts,
+  };
+}
+
+/** How much a counter grew from step `first` on. */
+function growth({ steps, values }: Series, first: number): number {
+  return values.reduce((sum, value, i) => {
+    if (steps[i]! < first) return sum;
+    const before = i === 0 ? 0 : values[i - 1]!;
+    return sum + (value >= before ? value - before : value);
+  }, 0);
+}

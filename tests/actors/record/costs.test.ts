@@ -1,0 +1,41 @@
+import { describe, expect, test } from "bun:test";
+import { costsOf } from "../../../actors/record/costs.ts";
+
+type Curves = Readonly<Record<string, readonly (readonly [actor: string, steps: number[], values: number[]])[]>>;
+const costs = (curves: Curves) =>
+  costsOf((name) => (curves[name] ?? []).map(([actor, steps, values]) => ({ name, actor, steps, values })));
+
+describe("costsOf", () => {
+  // A sampler that was replaced in update 2, after 9 s: its new process counts from 0.
+  const run: Curves = {
+    "total/tokens": [["learner", [1, 2, 3], [500, 1000, 3000]]],
+    "total/actions": [["learner", [1, 2, 3], [50, 100, 300]]],
+    "process/cpu_seconds": [
+      ["learner", [0, 1, 2, 3], [10, 12, 14, 16]],
+      ["sampler-0", [0, 1, 2, 3], [5, 9, 1, 4]],
+    ],
+    "baseline/before": [["learner", [0], [0.2]]],
+    "validate/success": [["learner", [0, 3], [0.2, 0.6]]],
+  };
+
+  test("adds up actors and their processes, worked by hand", () => {
+    expect(costs(run)).toMatchObject({
+      total: { tokens: 3000, actions: 300, cpuSeconds: 16 + 9 + 4 },
+      reinforcement: { tokens: 3000, actions: 300, cpuSeconds: 6 + 4 + 4 },
+    });
+  });
+
+  test("divides what reinforcement cost by the points that it gained", () => {
+    const { points, perPoint } = costs(run);
+    expect(points).toBeCloseTo(40, 9);
+    expect(perPoint.tokens).toBeCloseTo(75, 9);
+    expect(perPoint.cpuSeconds).toBeCloseTo(0.35, 9);
+  });
+
+  test("what was not measured is null, and so is a share of a gain that there was not", () => {
+    expect(costs(run).total.joules).toBeNull();
+    const lost = costs({ ...run, "validate/success": [["learner", [0, 3], [0.2, 0.1]]] });
+    expect(lost.perPoint).toEqual({ tokens: null, actions: null, cpuSeconds: null, joules: null });
+    expect(costs({})).toMatchObject({ points: null, total: { tokens: null } });
+  });
+});
