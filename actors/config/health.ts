@@ -3,7 +3,15 @@ import { z } from "zod";
 import { STOP_RULE } from "../../model/health/early-stop.ts";
 import { TRAP_RULE } from "../../model/health/echo-trap/echo-trap.ts";
 
-export const RUNGS = ["tighten-filter", "raise-entropy", "raise-kl", "lower-step-size", "roll-back", "stop"] as const;
+export const RUNGS = [
+  "tighten-filter",
+  "raise-entropy",
+  "raise-kl",
+  "lower-step-size",
+  "fresh-rollouts",
+  "roll-back",
+  "stop",
+] as const;
 export type Rung = (typeof RUNGS)[number];
 
 export const EARLY_STOPS = ["reward_variance_collapse", "low_validation_success", "empty_filtered_steps"] as const;

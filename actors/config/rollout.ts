@@ -3,16 +3,28 @@ import { z } from "zod";
 
 const CurriculumConfig = z.strictObject({
   by: z
-    .enum(["none", "success", "reward"])
+    .enum(["none", "success", "reward", "difficulty"])
     .default("none")
-    .describe("Gives more groups to envs whose episodes differ most within a group, by success or by raw reward"),
+    .describe(
+      "success, reward: more groups for envs whose episodes differ most within a group; difficulty: env.mix is listed from easy to hard, and the first env below advanceAt gets the groups",
+    ),
+  advanceAt: z
+    .number()
+    .gt(0)
+    .max(1)
+    .default(0.7)
+    .describe("difficulty: moving average of success from which an env counts as learned, and the next one begins"),
   smoothing: z
     .number()
     .min(0)
     .lt(1)
     .default(0.8)
-    .describe("Weight of the past in the moving average of that difference; lower reacts faster"),
-  groupsMin: z.int().positive().default(1).describe("Groups that every env of the mix keeps"),
+    .describe("Weight of the past in the moving average of that difference, or of success; lower reacts faster"),
+  groupsMin: z
+    .int()
+    .positive()
+    .default(1)
+    .describe("Groups that every env of the mix keeps; by difficulty, every learned one"),
 });
 
 export const RolloutConfig = z.strictObject({

@@ -27,6 +27,7 @@ export function brokenRules(config: RunConfig): Fault[] {
     ...mixRules(config),
     ...rolloutRules(config),
     ...learnerRules(config),
+    ...rungRules(config),
     ...boardRules(config),
     ...healthRules(config),
     ...reasoningRules(config),
@@ -93,7 +94,7 @@ function* mixRules(config: RunConfig): Generator<Fault> {
   const { groupSize, onlineK, curriculum } = config.rollout;
   const all = groupsPerUpdate(config);
   try {
-    if (mix.length > 0) sharedGroups(playedEnvs(config), all);
+    if (mix.length > 0 && curriculum.by !== "difficulty") sharedGroups(playedEnvs(config), all);
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     yield { path: "env.mix", text: error.message };
@@ -182,6 +183,17 @@ function* learnerRules({ learner, rollout, prompt, health }: RunConfig): Generat
     yield { path: "learner.minibatch", text };
   }
   yield* filterRules(learner.filter, rollout);
+}
+
+/** A rung that has nothing to change would be taken in vain. */
+function* rungRules({ learner, rollout, health }: RunConfig): Generator<Fault> {
+  const { epochs, minibatch } = learner;
+  const trajectories = groupsPerUpdate({ rollout }) * rollout.groupSize;
+  const isFresh = epochs === 1 && rollout.onlineK === 1 && (minibatch === null || minibatch >= trajectories);
+  if (!health.ladder.includes("fresh-rollouts") || !isFresh) return;
+  const text =
+    "an update takes one gradient step already, so fresh-rollouts would change nothing; leave it out, or set learner.epochs, learner.minibatch or rollout.onlineK";
+  yield { path: "health.ladder", text };
 }
 
 function* filterRules(filter: RunConfig["learner"]["filter"], rollout: RunConfig["rollout"]): Generator<Fault> {

@@ -152,6 +152,12 @@ const table: readonly Unread[] = [
     keys: ["rollout.curriculum.smoothing", "rollout.curriculum.groupsMin"],
   },
   {
+    choice: "rollout.curriculum.by",
+    when: "except by difficulty",
+    holds: ({ rollout }) => rollout.curriculum.by !== "difficulty",
+    keys: ["rollout.curriculum.advanceAt"],
+  },
+  {
     choice: "prompt.context",
     when: "in the full context",
     holds: ({ prompt }) => prompt.context === "full",

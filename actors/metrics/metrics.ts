@@ -97,8 +97,9 @@ export const METRICS = {
   "train/optimizer_steps": gauge("number", "Steps of the policy's optimizer in this update."),
   "curriculum/score": perEnv(
     "number",
-    "Moving mean of the standard deviation within a group that the curriculum steers by.",
+    "Moving mean that the curriculum steers by: of the standard deviation within a group, or, by difficulty, of success.",
   ),
+  "curriculum/level": gauge("number", "Env of the mix that the curriculum by difficulty trains on, from 1."),
   "train/contexts": gauge("number", "Mean contexts of an episode; a new one begins where earlier turns are left out."),
   "train/overflowed_turns": gauge(
     "share",

@@ -1,18 +1,21 @@
 /**
- * A curriculum over a mix of envs: it gives more groups to envs whose episodes differ most within a group, because a group of equal
- * rewards has no advantage. An env of the mix is a tag, or one difficulty of a tag. Pure; the scores are in the checkpoint.
+ * A curriculum over a mix of envs. An env of the mix is a tag, or one difficulty of a tag: its horizon, boxes or slipperiness. Pure;
+ * the scores are in the checkpoint.
  *
- * Equal scores give the even split. While an env has no score, the mix alone decides.
+ * - By success or reward: more groups for envs whose episodes differ most within a group, because a group of equal rewards has no
+ *   advantage. Equal scores give the even split. While an env has no score, the mix alone decides.
+ * - By difficulty: the envs are listed from easy to hard. The first that is not yet learned gets the groups, those before it keep a
+ *   few, and those behind it wait. An env that is forgotten is trained on again.
  */
 import { rewardSpread } from "../../model/health/diagnostics.ts";
-import { positionsBy } from "../../model/statistics.ts";
+import { mean, positionsBy } from "../../model/statistics.ts";
 import { rawReward } from "../../model/trajectory.ts";
 import type { RunConfig } from "../config/config.ts";
 import { type MetricValues, partName } from "../metrics/metrics.ts";
 import { groupsPerUpdate, playedEnvs, sharedGroups } from "../play/envs-of-run.ts";
 import type { PlayedTicket } from "../play/finished-ticket.ts";
 
-/** Moving mean of the in-group standard deviation of reward or success, by env. */
+/** By env, a moving mean: of the in-group standard deviation of reward or success; by difficulty, of success. */
 export type Scores = Readonly<Record<string, number>>;
 
 /** (groups) the env of each group of an update, sorted by env. @throws {RangeError} if the groups cannot be split evenly */
@@ -26,6 +29,11 @@ export function groupEnvs(config: Pick<RunConfig, "env" | "rollout">, scores: Sc
 function allotted(config: Pick<RunConfig, "env" | "rollout">, scores: Scores): number[] | null {
   const { by, groupsMin } = config.rollout.curriculum;
   const envs = playedEnvs(config);
+  if (by === "difficulty") {
+    const level = levelOf(config, scores);
+    const rest = groupsPerUpdate(config) - groupsMin * level;
+    return envs.map((_, i) => (i < level ? groupsMin : i === level ? rest : 0));
+  }
   if (by === "none" || envs.some(({ name }) => scores[name] === undefined)) return null;
   const free = groupsPerUpdate(config) - groupsMin * envs.length;
   const sum = envs.reduce((total, { name }) => total + scores[name]!, 0);
@@ -38,6 +46,13 @@ function allotted(config: Pick<RunConfig, "env" | "rollout">, scores: Scores): n
   return counts.map((count) => count + groupsMin);
 }
 
+/** Index of the first env that is not yet learned; the last if all are. */
+function levelOf(config: Pick<RunConfig, "env" | "rollout">, scores: Scores): number {
+  const envs = playedEnvs(config);
+  const level = envs.findIndex(({ name }) => !((scores[name] ?? 0) >= config.rollout.curriculum.advanceAt));
+  return level === -1 ? envs.length - 1 : level;
+}
+
 /** The scores after an update. An env without a group of two episodes keeps its score. */
 export function scored(
   { by, smoothing }: RunConfig["rollout"]["curriculum"],
@@ -48,6 +63,12 @@ export function scored(
   const after: Record<string, number> = { ...before };
   for (const [name, rows] of positionsBy(played.map(({ ticket }) => ticket.env))) {
     const own = rows.map((row) => played[row]!);
+    const past = before[name];
+    const mixed = (now: number) => (past === undefined ? now : smoothing * past + (1 - smoothing) * now);
+    if (by === "difficulty") {
+      after[name] = mixed(mean(own.map(({ outcome }) => Number(outcome.success))));
+      continue;
+    }
     const values = own.map(({ outcome }) =>
       by === "success" ? Number(outcome.success) : rawReward(outcome.trajectory),
     );
@@ -56,11 +77,14 @@ export function scored(
       own.map(({ ticket }) => ticket.group),
     );
     if (spread === null) continue;
-    const past = before[name];
-    after[name] = past === undefined ? spread.rewardStd : smoothing * past + (1 - smoothing) * spread.rewardStd;
+    after[name] = mixed(spread.rewardStd);
   }
   return after;
 }
 
-export const curriculumMetrics = (scores: Scores): MetricValues =>
-  Object.fromEntries(Object.entries(scores).map(([env, score]) => [partName("curriculum/score", "env", env), score]));
+export const curriculumMetrics = (config: Pick<RunConfig, "env" | "rollout">, scores: Scores): MetricValues => ({
+  ...Object.fromEntries(
+    Object.entries(scores).map(([env, score]) => [partName("curriculum/score", "env", env), score]),
+  ),
+  ...(config.rollout.curriculum.by === "difficulty" ? { "curriculum/level": levelOf(config, scores) + 1 } : {}),
+});

@@ -15,11 +15,13 @@ export interface Control {
   readonly kl: number;
   /** Multiplies the policy's step size. */
   readonly stepSize: number;
+  /** True: one gradient step per rollout. */
+  readonly fresh: boolean;
   /** How often the run was rolled back. It is part of episode names, so the next rollouts get new coins. */
   readonly round: number;
 }
 
-export const CONTROL_START: Control = { filter: 1, entropy: 0, kl: 0, stepSize: 1, round: 0 };
+export const CONTROL_START: Control = { filter: 1, entropy: 0, kl: 0, stepSize: 1, fresh: false, round: 0 };
 
 /** What each rung changes. */
 const FILTER_FACTOR = 0.5;
@@ -52,6 +54,8 @@ export function controlAfter(rung: Rung, control: Control): { control: Control; 
       const stepSize = control.stepSize * STEP_SIZE_FACTOR;
       return { control: { ...control, stepSize }, text: `the step size is ${show(stepSize)} of what it would be` };
     }
+    case "fresh-rollouts":
+      return { control: { ...control, fresh: true }, text: "every gradient step has rollouts of its own" };
     case "roll-back":
       return { control: { ...control, round: control.round + 1 }, text: "back to the last healthy checkpoint" };
     case "stop":
@@ -67,6 +71,7 @@ export function intervened(settings: UpdateSettings, control: Control, groups: n
   return {
     ...settings,
     filter: control.filter === 1 ? settings.filter : tightened(settings.filter, control.filter, groups),
+    ...(control.fresh ? { epochs: 1, minibatch: { parts: 1 } } : {}),
     policy: { ...policy, entropyCoefficient: policy.entropyCoefficient + control.entropy },
     optimizer: { ...optimizer, learningRate: optimizer.learningRate * control.stepSize },
   };

@@ -133,7 +133,7 @@ export class UpdateStep {
         ...this.#metricsOf(before, finished, fresh, settings, result),
         ...gradients,
         ...collapse.values,
-        ...curriculumMetrics(curriculum),
+        ...curriculumMetrics(config, curriculum),
         ...(kl > 0 ? { "train/kl_coefficient": kl } : {}),
       },
       rows: trainedRows(finished, fresh, result, update + 1),

@@ -3,8 +3,9 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
+import { partName } from "../../../actors/metrics/metrics.ts";
 import type { PlayedTicket } from "../../../actors/play/finished-ticket.ts";
-import { groupEnvs, scored } from "../../../actors/training/curriculum.ts";
+import { curriculumMetrics, groupEnvs, scored } from "../../../actors/training/curriculum.ts";
 import { aTicket } from "../../fixtures.ts";
 import { outcomeOf } from "./stage.ts";
 
@@ -28,6 +29,35 @@ const group = (env: string, number: number, ...solved: boolean[]): PlayedTicket[
     const ticket = aTicket({ env, group: number });
     return { ticket, sampler: "s", outcome: outcomeOf(ticket, success) };
   });
+
+describe("by difficulty", () => {
+  const config = configOf(16, { by: "difficulty", groupsMin: 2, smoothing: 0.5, advanceAt: 0.75 });
+  const groups = (scores: Record<string, number>) => counts(groupEnvs(config, scores));
+
+  test("the first env that is not yet learned gets the groups, worked by hand", () => {
+    expect(groups({})).toEqual([16, 0, 0]);
+    expect(groups({ SimpleSokoban: 0.7 })).toEqual([16, 0, 0]);
+    expect(groups({ SimpleSokoban: 0.75 })).toEqual([2, 14, 0]);
+    expect(groups({ SimpleSokoban: 0.8, FrozenLake: 0.9, Bandit: 0.1 })).toEqual([2, 2, 12]);
+    // All are learned: the hardest goes on.
+    expect(groups({ SimpleSokoban: 0.8, FrozenLake: 0.9, Bandit: 0.9 })).toEqual([2, 2, 12]);
+  });
+
+  test("an env that is forgotten is trained on again", () => {
+    expect(groups({ SimpleSokoban: 0.6, FrozenLake: 0.9 })).toEqual([16, 0, 0]);
+  });
+
+  test("scores are moving means of success", () => {
+    const { curriculum } = config.rollout;
+    const first = scored(curriculum, {}, group("SimpleSokoban", 0, true, true, true, false));
+    expect(first).toEqual({ SimpleSokoban: 0.75 });
+    expect(scored(curriculum, first, group("SimpleSokoban", 1, true, false))).toEqual({ SimpleSokoban: 0.625 });
+    expect(curriculumMetrics(config, first)).toEqual({
+      [partName("curriculum/score", "env", "SimpleSokoban")]: 0.75,
+      "curriculum/level": 2,
+    });
+  });
+});
 
 describe("groups", () => {
   test("are the mix's until every env was measured", () => {
@@ -61,7 +91,12 @@ describe("groups", () => {
 });
 
 describe("a score", () => {
-  const by = (by: "none" | "success" | "reward", smoothing = 0.75) => ({ by, smoothing, groupsMin: 1 });
+  const by = (by: "none" | "success" | "reward", smoothing = 0.75) => ({
+    by,
+    smoothing,
+    groupsMin: 1,
+    advanceAt: 0.7,
+  });
   const played = [
     ...group("Bandit", 0, true, false),
     ...group("Bandit", 1, true, true),

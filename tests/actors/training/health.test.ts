@@ -148,7 +148,14 @@ describe("a config", () => {
       "env: {think: false, reasoningWeight: 1}",
       "env.reasoningWeight: env.think is false, so there are no thoughts to judge; set it to 0",
     ],
-    ["env: {tag: Bandit, reasoningWeight: 1}", "env.reasoningWeight: Bandit cannot judge thoughts; set it to 0"],
+    [
+      "health: {ladder: [fresh-rollouts]}",
+      "health.ladder: an update takes one gradient step already, so fresh-rollouts would change nothing; leave it out, or set learner.epochs, learner.minibatch or rollout.onlineK",
+    ],
+    [
+      "env: {tag: Countdown, reasoningWeight: 1}\nwarmStart: {imitate: random-play}",
+      "env.reasoningWeight: Countdown cannot judge thoughts; set it to 0",
+    ],
   ])("%s is refused", (yaml, fault) => {
     expect(faults(yaml)).toBe(`mine.yaml: ${fault}`);
   });
@@ -210,6 +217,12 @@ describe("a rung", () => {
   test("not taken changes nothing", () => {
     const before = settings({ strategy: "top_ratio", ratio: 0.25, type: "std" });
     expect(intervened(before, CONTROL_START, 16)).toEqual(before);
+  });
+
+  test("takes fresh rollouts for every gradient step", () => {
+    const before = { ...settings({ strategy: "all" }), epochs: 4, minibatch: { parts: 2 } };
+    const { control } = controlAfter("fresh-rollouts", CONTROL_START);
+    expect(intervened(before, control, 16)).toMatchObject({ epochs: 1, minibatch: { parts: 1 } });
   });
 
   test("raises entropy and lowers the step size, each time once more", () => {
