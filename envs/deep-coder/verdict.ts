@@ -4,7 +4,8 @@
  *
  * - A program that does not finish all of its tests has passed none, as in RAGEN. The lines of a stopped program are not
  *   parsed.
- * - A program can write lines as harness.py does. It gains nothing: it could print the same outputs.
+ * - A program can write lines as harness.py does. It gains nothing: it could print the same outputs. Lines that take long to parse, with
+ *   nested values or a value much longer than the expected one, are no results.
  * - RAGEN compares `str(result)` of a called function; here equal JSON counts as well.
  */
 import { z } from "zod";
@@ -28,6 +29,10 @@ type Result = z.infer<typeof Result>;
 
 /** A verdict quotes at most this many characters of a program's output. */
 const QUOTED_MAX = 300;
+
+/** A value longer than this and this many times the expected one differs from it; Python writes numbers of up to 309 digits. */
+const JSON_CHARS_MIN = 1024;
+const JSON_FACTOR = 64;
 
 /** @throws {Error} if the sandbox itself failed, which is no wrong answer. */
 export function verdict(problem: Problem, run: SandboxRun): Verdict {
@@ -57,12 +62,35 @@ const WHY: Record<NonNullable<SandboxRun["stopped"]>, string> = {
 };
 
 function parsed(line: string): Result | null {
+  if (!isFlat(line)) return null;
   try {
     return Result.safeParse(JSON.parse(line)).data ?? null;
   } catch {
     // The program can write to the same pipe.
     return null;
   }
+}
+
+/** True if nothing is nested in the object, as in every line of harness.py. Megabytes of brackets take seconds to parse. */
+function isFlat(line: string): boolean {
+  let at = 1;
+  while (at < line.length) {
+    const quote = line.indexOf('"', at);
+    const end = quote === -1 ? line.length : quote;
+    if (/[[{]/.test(line.slice(at, end))) return false;
+    at = stringEnd(line, end + 1);
+  }
+  return true;
+}
+
+/** Index behind the closing quote. @param at  behind the opening one */
+function stringEnd(line: string, at: number): number {
+  for (let quote = line.indexOf('"', at); quote !== -1; quote = line.indexOf('"', quote + 1)) {
+    let before = quote;
+    while (before > at && line[before - 1] === "\\") before--;
+    if ((quote - before) % 2 === 0) return quote + 1;
+  }
+  return line.length;
 }
 
 /** Why a test failed; null if it passed. Unlike RAGEN it hides the expected output, which a second answer could print. */
@@ -77,6 +105,7 @@ function sameJson(json: string | undefined, expected: unknown): boolean {
   if (json === undefined) return false;
   try {
     const wanted: unknown = typeof expected === "string" ? JSON.parse(expected) : expected;
+    if (json.length > JSON_CHARS_MIN + JSON_FACTOR * JSON.stringify(wanted).length) return false;
     return Bun.deepEquals(JSON.parse(json), wanted);
   } catch {
     return false;

@@ -299,6 +299,23 @@ describe("verdict", () => {
   });
 });
 
+describe("forged results", () => {
+  const one = { ...squares!, tests: [{ kind: "call" as const, input: [1], output: [1] }] };
+  const passed = (result: string) => verdict(one, { lines: ['{"ready": true}', result], stopped: null }).passed;
+  const brackets = "[".repeat(100_000) + "]".repeat(100_000);
+
+  test.each([
+    ["an equal value", '{"test": 0, "ok": true, "out": "x", "json": "[1]"}', 1],
+    ["an output with quotes and brackets", '{"test": 0, "ok": true, "out": "\\\\\\"[{", "json": "[1]"}', 1],
+    ["a nested value beside the result", `{"test": 0, "ok": true, "out": "x", "json": "[1]", "more": ${brackets}}`, 0],
+    ["an object in the line", '{"test": 0, "ok": true, "out": "x", "json": "[1]", "more": {}}', 0],
+    ["an equal value among much space", `{"test": 0, "ok": true, "out": "x", "json": "[1${" ".repeat(2000)}]"}`, 0],
+    ["deep brackets as the value", `{"test": 0, "ok": true, "out": "x", "json": "${brackets}"}`, 0],
+  ])("%s", (_, line, expected) => {
+    expect(passed(line)).toBe(expected);
+  });
+});
+
 test("the results of a stopped program do not count", () => {
   const results = sum!.tests.map(({ output }, test) => JSON.stringify({ test, ok: true, out: output }));
   const lines = ['{"ready": true}', ...results];
