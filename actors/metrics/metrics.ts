@@ -272,6 +272,9 @@ export function isMetricName(name: string): name is MetricName {
   return part === null || (METRICS[row as MetricName] as Metric).parts === part[0];
 }
 
+/** Whether the metric does not depend on time: equal in every run of one seed. */
+export const isLasting = (name: string): boolean => isMetricName(name) && metric(name).timed !== true;
+
 /** The row of one metric, with the optional fields that literal types hide. */
 export const metric = (name: MetricName): Metric => METRICS[splitName(name).row as MetricName];
 

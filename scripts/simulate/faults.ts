@@ -5,6 +5,8 @@ import type { Process } from "./process.ts";
 export const FAULT_KINDS = ["kill", "freeze", "cut", "stall", "full disk", "slow network"] as const;
 export type FaultKind = (typeof FAULT_KINDS)[number];
 
+export const noFaults = () => Object.fromEntries(FAULT_KINDS.map((kind) => [kind, 0])) as Record<FaultKind, number>;
+
 /** Faults stop here, so that every run can end. */
 const UNTIL_MS = 25_000;
 const EVERY_MS = { least: 50, most: 1200 };
@@ -12,7 +14,7 @@ const EVERY_MS = { least: 50, most: 1200 };
 export class Faults {
   readonly #machine: Machine;
   readonly #processes: ReadonlySet<Process>;
-  readonly counts = Object.fromEntries(FAULT_KINDS.map((kind) => [kind, 0])) as Record<FaultKind, number>;
+  readonly counts = noFaults();
 
   constructor(machine: Machine, processes: ReadonlySet<Process>) {
     this.#machine = machine;

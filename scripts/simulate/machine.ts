@@ -4,7 +4,6 @@ import type { Report } from "../../actors/training/report.ts";
 import type { SimulatedDisk } from "./disk.ts";
 import type { Invariants } from "./invariants.ts";
 import type { Network } from "./network.ts";
-import type { SharedMemory, Troubles } from "./policy.ts";
 import type { Life, World } from "./world.ts";
 
 /** Bugs put in on purpose, to see that the invariants report them. */
@@ -26,10 +25,20 @@ export interface Machine {
   readonly invariants: Invariants;
   readonly network: Network;
   readonly disk: SimulatedDisk;
-  readonly memory: SharedMemory;
+  /** Published weights by path. They are memory of the process that published them, and are lost when it dies. */
+  readonly memory: Map<string, { readonly owner: Life; readonly values: Float32Array }>;
   readonly store: Store;
   readonly supervisor: Life;
-  readonly troubles: Troubles & { readonly envErrors: number };
+  readonly troubles: {
+    /** Share of loads with a changed byte. */
+    readonly corrupt: number;
+    /** Share of replies with log-probabilities that are NaN. */
+    readonly poison: number;
+    /** Share of envs that cannot be opened. */
+    readonly envErrors: number;
+    /** A bug on purpose: new weights are used in the middle of episodes. */
+    readonly mixesVersions: boolean;
+  };
   readonly defect: Defect | null;
   /** An actor gave up for good because the disk was full. */
   failedForDisk: boolean;

@@ -6,7 +6,7 @@
  * - A frozen process keeps its connections; messages to it wait.
  */
 import type { AnswerTo, Ask, Tell } from "../../actors/protocol.ts";
-import type { Frame } from "../../actors/transport/frame.ts";
+import type { Envelope, Frame } from "../../actors/transport/frame.ts";
 import { type Wire, WirePeer } from "../../actors/transport/peer.ts";
 import { ListenerPeers } from "../../actors/transport/peers.ts";
 import type { Handler, Listener, Peer, Problem, Transport } from "../../actors/transport/transport.ts";
@@ -62,7 +62,7 @@ export class Network {
   }
 
   transport(life: Life): Transport {
-    return new SimulatedTransport(this, life);
+    return simulatedTransport(this, life);
   }
 }
 
@@ -101,7 +101,7 @@ class SimulatedWire implements Wire {
   #far: { readonly peer: WirePeer; readonly life: Life } | null = null;
   #near: WirePeer | null = null;
   #arrivesAtMs = 0;
-  readonly #asked = new Set<number>();
+  readonly #answered = new Set<number>();
   queuedBytes = 0;
 
   constructor(network: Network, link: Link, life: Life) {
@@ -117,10 +117,10 @@ class SimulatedWire implements Wire {
     this.#far = { peer: far, life };
   }
 
-  send(frame: Frame): boolean {
+  send(frame: Frame, envelope: Envelope): boolean {
     const { life, peer } = this.#far!;
     if (!this.#life.alive || this.#link.cut) return true;
-    this.#watch(frame);
+    if (envelope.kind === "answer") this.#watch(envelope.id);
     this.queuedBytes += frame.byteLength;
     const what = `← ${this.#life.name} ${frame.byteLength} bytes ${Bun.hash(frame).toString(36)}`;
     this.#network.world.schedule(life, this.#delayMs(), what, () => {
@@ -161,27 +161,9 @@ class SimulatedWire implements Wire {
   }
 
   /** Each ask gets one answer. */
-  #watch(frame: Frame): void {
-    const id = answerId(frame);
-    if (id === null) return;
-    if (this.#asked.has(id)) this.#network.invariants.broken(2, `${this.#life.name} answered ask ${id} twice`);
-    this.#asked.add(id);
-  }
-}
-
-/** The id of a frame `[2, id, answer]`, as msgpack writes it; null of any other. */
-function answerId(frame: Frame): number | null {
-  if (frame[0] !== 0x93 || frame[1] !== 2) return null;
-  const view = new DataView(frame.buffer, frame.byteOffset);
-  switch (frame[2]!) {
-    case 0xcc:
-      return view.getUint8(3);
-    case 0xcd:
-      return view.getUint16(3);
-    case 0xce:
-      return view.getUint32(3);
-    default:
-      return frame[2]!;
+  #watch(id: number): void {
+    if (this.#answered.has(id)) this.#network.invariants.broken(2, `${this.#life.name} answered ask ${id} twice`);
+    this.#answered.add(id);
   }
 }
 
@@ -221,22 +203,13 @@ class WatchedPeer extends WirePeer {
   }
 }
 
-class SimulatedTransport implements Transport {
-  readonly #network: Network;
-  readonly #life: Life;
-
-  constructor(network: Network, life: Life) {
-    this.#network = network;
-    this.#life = life;
-  }
-
-  async listen(address: string, handler: Handler): Promise<Listener> {
-    const { doors } = this.#network;
+const simulatedTransport = (network: Network, life: Life): Transport => ({
+  async listen(address, handler): Promise<Listener> {
+    const { doors } = network;
     const peers = new ListenerPeers(handler);
-    const life = this.#life;
     const door: Door = {
       life,
-      accept: (name, wire) => peers.add(new WatchedPeer(name, wire, peers.handler, this.#network, life)),
+      accept: (name, wire) => peers.add(new WatchedPeer(name, wire, peers.handler, network, life)),
     };
     doors.set(address, door);
     const close = () => void doors.delete(address);
@@ -248,10 +221,9 @@ class SimulatedTransport implements Transport {
         peers.closeAll();
       },
     };
-  }
+  },
 
-  async connect(address: string, handler: Handler): Promise<Peer> {
-    const [network, life] = [this.#network, this.#life];
+  async connect(address, handler): Promise<Peer> {
     const host = new URL(address).hostname;
     await life.sleep(Math.max(network.delayMs(), network.pulledMs(life.name, host)), `connects to ${address}`);
     const door = network.doors.get(address);
@@ -265,5 +237,5 @@ class SimulatedTransport implements Transport {
     network.world.schedule(door.life, 0, `accepts ${life.name}`, () => far.start());
     near.start();
     return near;
-  }
-}
+  },
+});

@@ -10,7 +10,8 @@ import { hash64 } from "../../model/rng.ts";
 import { builtinDialogue } from "../../model/text/chat.ts";
 import { Tokenizer } from "../../model/text/tokenizer.ts";
 import { rawReward, type Trajectory } from "../../model/trajectory.ts";
-import { type Invariants, markOf } from "./invariants.ts";
+import { markOf } from "./invariants.ts";
+import type { Machine } from "./machine.ts";
 import type { Life } from "./world.ts";
 
 const tokenizer = new Tokenizer();
@@ -21,34 +22,18 @@ const MOVES = ["Left", "Down", "Right", "Up"].map((move) =>
 export const digestOf = (values: Float32Array): string =>
   new Bun.CryptoHasher("sha256").update(new Uint8Array(values.slice().buffer)).digest("hex");
 
-/** Published weights by path. They are memory of the process that published them, and are lost when it dies. */
-export type SharedMemory = Map<string, { readonly owner: Life; readonly values: Float32Array }>;
-
-export interface Troubles {
-  /** Share of loads with a changed byte. */
-  readonly corrupt: number;
-  /** Share of replies with log-probabilities that are NaN. */
-  readonly poison: number;
-  /** A bug on purpose: new weights are used in the middle of episodes. */
-  readonly mixesVersions: boolean;
-}
-
 export class SimulatedPolicy {
   readonly #life: Life;
-  readonly #memory: SharedMemory;
-  readonly #invariants: Invariants;
-  readonly #troubles: Troubles;
+  readonly #machine: Machine;
   readonly #open = new Set<string>();
   /** Digest of the weights in use; empty without. */
   #digest = "";
   /** Version of the weights in use, and the process that published it. */
   #held: { readonly owner: Life; readonly version: number } | null = null;
 
-  constructor(life: Life, memory: SharedMemory, invariants: Invariants, troubles: Troubles) {
+  constructor(life: Life, machine: Machine) {
     this.#life = life;
-    this.#memory = memory;
-    this.#invariants = invariants;
-    this.#troubles = troubles;
+    this.#machine = machine;
   }
 
   get openCount(): number {
@@ -59,7 +44,7 @@ export class SimulatedPolicy {
     start: async () => "simulated",
     load: (message) => this.#load(message),
     open: async (sequence) => {
-      if (this.#open.has(sequence)) this.#invariants.broken(8, `${this.#life.name} opened ${sequence} twice`);
+      if (this.#open.has(sequence)) this.#machine.invariants.broken(8, `${this.#life.name} opened ${sequence} twice`);
       this.#open.add(sequence);
     },
     close: async (sequence) => void this.#open.delete(sequence),
@@ -67,31 +52,31 @@ export class SimulatedPolicy {
   };
 
   async #load({ version, digest, location }: Messages["weights"]): Promise<string> {
-    const { world } = this.#life;
+    const { world, memory, invariants, troubles } = this.#machine;
     const path = location.kind === "shared" ? location.path : location.url;
     await this.#life.sleep(world.between(5, 100), `loads ${path}`);
-    const found = this.#memory.get(path);
+    const found = memory.get(path);
     if (found === undefined || !found.owner.alive) throw new Error(`no weights at ${path}`);
     const values = found.values.slice();
-    if (world.uniform() < this.#troubles.corrupt) values[0]! += 1;
+    if (world.uniform() < troubles.corrupt) values[0]! += 1;
     const loaded = digestOf(values);
     if (loaded !== digest) return loaded;
-    if (this.#open.size > 0) this.#invariants.broken(5, `${this.#life.name} loaded weights in the middle of episodes`);
+    if (this.#open.size > 0) invariants.broken(5, `${this.#life.name} loaded weights in the middle of episodes`);
     if (this.#held?.owner === found.owner && this.#held.version > version)
-      this.#invariants.broken(5, `${this.#life.name} went from version ${this.#held.version} back to ${version}`);
+      invariants.broken(5, `${this.#life.name} went from version ${this.#held.version} back to ${version}`);
     this.#held = { owner: found.owner, version };
     this.#digest = loaded;
     return loaded;
   }
 
   async #reply({ coins, coinsFrom }: ReplyRequest): Promise<Reply> {
-    const { world } = this.#life;
+    const { world, troubles } = this.#machine;
     const digest = this.#digest;
     await this.#life.sleep(world.between(20, 400), "replies");
-    if (this.#troubles.mixesVersions) this.#digest = hash64(digest).join("").padStart(64, "a").slice(-64);
+    if (troubles.mixesVersions) this.#digest = hash64(digest).join("").padStart(64, "a").slice(-64);
     const [coin] = hash64(`${digest} ${coins.seed} ${coins.episode} ${coinsFrom}`);
     const tokens = [...MOVES[coin % MOVES.length]!];
-    const poisoned = world.uniform() < this.#troubles.poison;
+    const poisoned = world.uniform() < troubles.poison;
     return { tokens, logProbs: tokens.map(() => (poisoned ? Number.NaN : markOf(digest))), cut: false };
   }
 }

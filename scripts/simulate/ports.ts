@@ -3,7 +3,7 @@ import type { RunConfig } from "../../actors/config/config.ts";
 import type { EnvServerPorts } from "../../actors/env-server/start.ts";
 import type { Networks } from "../../actors/learner/networks.ts";
 import type { LearnerPorts, StartedTrainer } from "../../actors/learner/ports.ts";
-import { isMetricName, metric } from "../../actors/metrics/metrics.ts";
+import { isLasting } from "../../actors/metrics/metrics.ts";
 import type { MetricsSinkPorts } from "../../actors/metrics-sink/start.ts";
 import { episodeOpener } from "../../actors/play/envs-of-run.ts";
 import type { SamplerPorts } from "../../actors/sampler/start.ts";
@@ -48,8 +48,7 @@ export function learnerPorts(process: SimulatedProcess, config: RunConfig): Lear
     },
     watchMetrics(step, values) {
       for (const [name, value] of Object.entries(values)) {
-        const lasting = isSync && isMetricName(name) && metric(name).timed !== true;
-        invariants.metric(name, step, value, lasting);
+        invariants.metric(name, step, value, isSync && isLasting(name));
       }
     },
     reporterLimits: REPORTER_LIMITS,
@@ -130,10 +129,10 @@ async function publish(state: LearnerState, version: number, values: Float32Arra
 }
 
 export function samplerPorts({ machine, life, meter }: SimulatedProcess): SamplerPorts {
-  const { invariants, memory, troubles } = machine;
+  const { invariants } = machine;
   return {
     async startPolicy() {
-      const policy = new SimulatedPolicy(life, memory, invariants, troubles);
+      const policy = new SimulatedPolicy(life, machine);
       invariants.always(life, () => {
         const playing = meter.depthOf("queue/playing");
         if (policy.openCount <= playing) return;

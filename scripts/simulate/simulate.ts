@@ -7,7 +7,7 @@ import { composeRunConfig } from "../../actors/config/compose.ts";
 import type { RunConfig } from "../../actors/config/config.ts";
 import { envServer } from "../../actors/env-server/start.ts";
 import { learner } from "../../actors/learner/start.ts";
-import { isMetricName, metric } from "../../actors/metrics/metrics.ts";
+import { isLasting } from "../../actors/metrics/metrics.ts";
 import { metricsSink } from "../../actors/metrics-sink/start.ts";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import { sampler } from "../../actors/sampler/start.ts";
@@ -16,7 +16,7 @@ import type { RunEnd } from "../../actors/supervisor/supervision.ts";
 import { CHILD_TIMES } from "../../actors/supervisor/supervision.ts";
 import { Supervisor } from "../../actors/supervisor/supervisor.ts";
 import { SimulatedDisk } from "./disk.ts";
-import { FAULT_KINDS, type FaultKind, Faults } from "./faults.ts";
+import { type FaultKind, Faults, noFaults } from "./faults.ts";
 import { Invariants } from "./invariants.ts";
 import { type Defect, type Machine, STALENESS_MAX } from "./machine.ts";
 import { Network } from "./network.ts";
@@ -145,8 +145,6 @@ export async function simulate(simulation: Simulation): Promise<Result> {
   };
 }
 
-const noFaults = () => Object.fromEntries(FAULT_KINDS.map((kind) => [kind, 0])) as Record<FaultKind, number>;
-
 /** Check what a run promises at its end. */
 function checkEnd(
   { invariants, finished, store, failedForDisk, undelivered }: Machine,
@@ -173,16 +171,12 @@ function checkEnd(
 }
 
 /** The metrics that do not depend on time, as sorted lines. */
-function lastingMetrics(reported: ReadonlyMap<string, number>): string {
-  const lasting = [...reported].filter(([key]) => {
-    const name = key.slice(0, key.lastIndexOf(" "));
-    return isMetricName(name) && metric(name).timed !== true;
-  });
-  return lasting
+const lastingMetrics = (reported: ReadonlyMap<string, number>): string =>
+  [...reported]
+    .filter(([key]) => isLasting(key.slice(0, key.lastIndexOf(" "))))
     .map(([key, value]) => `${key} ${value}`)
     .sort()
     .join("\n");
-}
 
 /** As actors/supervisor/cluster.ts. */
 async function startSupervisor(

@@ -10,7 +10,6 @@ import { hash64, philox } from "../../model/rng.ts";
 
 interface Event {
   readonly at: number;
-  readonly serial: number;
   readonly life: Life;
   readonly what: string;
   readonly run: () => void;
@@ -23,10 +22,9 @@ export class World {
   readonly #key: readonly [number, number];
   readonly #trace = new Bun.CryptoHasher("sha256");
   readonly #tail: string[] = [];
-  /** A binary heap; the first event is the next. */
+  /** By time; of one time in the order they were scheduled. */
   readonly #events: Event[] = [];
   #draws = 0;
-  #serial = 0;
   now = 0;
   steps = 0;
 
@@ -47,8 +45,15 @@ export class World {
 
   /** @returns cancels the event */
   schedule(life: Life, delayMs: number, what: string, run: () => void): () => void {
-    const event: Event = { at: this.now + delayMs, serial: this.#serial++, life, what, run, cancelled: false };
-    this.#push(event);
+    const event: Event = { at: this.now + delayMs, life, what, run, cancelled: false };
+    const events = this.#events;
+    let [from, to] = [0, events.length];
+    while (from < to) {
+      const middle = (from + to) >> 1;
+      if (events[middle]!.at <= event.at) from = middle + 1;
+      else to = middle;
+    }
+    events.splice(from, 0, event);
     return () => {
       event.cancelled = true;
     };
@@ -65,7 +70,7 @@ export class World {
   /** Run the next event and the promises that it resolves. @returns false if there is no event */
   async step(): Promise<boolean> {
     for (;;) {
-      const event = this.#pop();
+      const event = this.#events.shift();
       if (event === undefined) return false;
       if (event.cancelled || !event.life.alive) continue;
       this.now = Math.max(this.now, event.at);
@@ -90,39 +95,7 @@ export class World {
   get tail(): readonly string[] {
     return this.#tail;
   }
-
-  #push(event: Event): void {
-    const events = this.#events;
-    let at = events.push(event) - 1;
-    while (at > 0) {
-      const above = (at - 1) >> 1;
-      if (!before(event, events[above]!)) break;
-      events[at] = events[above]!;
-      at = above;
-    }
-    events[at] = event;
-  }
-
-  #pop(): Event | undefined {
-    const events = this.#events;
-    const [first] = events;
-    const last = events.pop();
-    if (last === undefined || last === first) return first;
-    let at = 0;
-    for (;;) {
-      let below = 2 * at + 1;
-      if (below >= events.length) break;
-      if (below + 1 < events.length && before(events[below + 1]!, events[below]!)) below++;
-      if (!before(events[below]!, last)) break;
-      events[at] = events[below]!;
-      at = below;
-    }
-    events[at] = last;
-    return first;
-  }
 }
-
-const before = (a: Event, b: Event): boolean => a.at < b.at || (a.at === b.at && a.serial < b.serial);
 
 /** One process, from start to exit. */
 export class Life {

@@ -4,7 +4,7 @@ import { expect } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { latestCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
-import { isMetricName, metric } from "../../actors/metrics/metrics.ts";
+import { isLasting } from "../../actors/metrics/metrics.ts";
 import { isAlive, type LogEntry, LogTail, weightFiles } from "../../scripts/chaos/watch.ts";
 import { CommandProcess, type Ended, type StartOptions } from "../scripts/command.ts";
 import { temporaryFolder } from "../scripts/temporary.ts";
@@ -141,7 +141,7 @@ export function lastingMetrics(folder: string): string[] {
   const db = new Database(join(folder, "run.sqlite"), { readonly: true });
   const rows = db.query("SELECT name, actor, step, value FROM metrics ORDER BY name, actor, step").values();
   db.close();
-  const lasting = rows.filter(([name]) => isMetricName(String(name)) && metric(name as never).timed !== true);
+  const lasting = rows.filter(([name]) => isLasting(String(name)));
   // The warm start is measured in the run that makes it, and found in the cache by the others.
   return lasting.filter(([name]) => !String(name).startsWith("warm/")).map((row) => JSON.stringify(row));
 }

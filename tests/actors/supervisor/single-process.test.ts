@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { latestCheckpoint, loadCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
 import { RunConfig } from "../../../actors/config/config.ts";
 import { merge } from "../../../actors/config/layers.ts";
-import { isMetricName, metric } from "../../../actors/metrics/metrics.ts";
+import { isLasting } from "../../../actors/metrics/metrics.ts";
 import { type Cluster, startCluster } from "../../../actors/supervisor/cluster.ts";
 import { startSingleProcess } from "../../../actors/supervisor/single-process.ts";
 import { overrideLayer } from "../../../scripts/cli/presets.ts";
@@ -38,7 +38,7 @@ async function start(how: typeof startCluster, values: TinyChoices, old?: string
 function stored(folder: string): { metrics: string[]; episodes: string[] } {
   const db = new Database(join(folder, "run.sqlite"), { readonly: true });
   const rows = db.query("SELECT name, actor, step, value FROM metrics ORDER BY name, actor, step").values();
-  const lasting = rows.filter(([name]) => isMetricName(String(name)) && metric(name as never).timed !== true);
+  const lasting = rows.filter(([name]) => isLasting(String(name)));
   const episodes = db
     .query(
       `SELECT episode, attempt, layout_seed, dynamics_seed, version, digest, reward, stop, trained_in, advantage,
