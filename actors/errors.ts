@@ -89,7 +89,7 @@ export function stackOf(error: unknown): string {
 /** Exit code of an actor that ended with a `RunError`. */
 export const RUN_ERROR_CODE = 3;
 
-/** The run cannot go on: a restarted actor would fail in the same way. */
+/** The run cannot continue: a restarted actor would fail in the same way. */
 export class RunError extends Error {
   override readonly name = "RunError";
 }

@@ -235,7 +235,7 @@ export const schemas = {
     effective: z.boolean(),
     valid: z.boolean(),
     success: z.boolean(),
-    /** null: the episode goes on. */
+    /** null: the episode continues. */
     ending: z.enum(["success", "over", "actions", "turns"]).nullable(),
     extra: z.record(z.string(), z.number()),
   }),
@@ -251,7 +251,7 @@ export const schemas = {
     /** Episodes that it plays at once. */
     slots: z.number().int().positive(),
   }),
-  /** A sampler tells when it is asked to stop. The learner issues its unfinished tickets to others. */
+  /** A sampler sends it when it stops on request. The learner issues its unfinished tickets to others. */
   "sampler.leaving": z.strictObject({ type: z.literal("sampler.leaving"), actor: Id, reason: z.string().max(1000) }),
   /** The learner tells a sampler with free slots. The sampler plays them; after leaseMs the learner issues them again. */
   tickets: z.strictObject({ type: z.literal("tickets"), tickets: z.array(Ticket), leaseMs: z.number().positive() }),

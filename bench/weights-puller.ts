@@ -14,7 +14,7 @@ if (url.startsWith("tcp:")) {
 console.log(performance.now() - began);
 process.exit(0);
 
-/** @returns the sha256 of what came */
+/** @returns the sha256 of the received bytes */
 async function overTcp({ hostname, port }: URL): Promise<string> {
   const memory = new Uint8Array(byteLength);
   const hasher = new Bun.CryptoHasher("sha256");

@@ -19,7 +19,7 @@ export interface RemoteRow {
   readonly tcpMs: number;
   readonly httpMs: number;
   readonly gateMs: number;
-  /** Speed of the slower of ours, of that of bare TCP; the budget is 0.5. */
+  /** Speed of the slower of Bunraku's two ways, as a share of bare TCP's; the budget is 0.5. */
   readonly ofTcp: number;
 }
 

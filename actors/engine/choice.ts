@@ -20,7 +20,7 @@ import type { EngineSettings } from "./start-engine.ts";
 
 type CompiledSettings = Extract<EngineSettings, { name: "compiled" }>;
 
-/** What a choice depends on besides the config. */
+/** What a choice depends on in addition to the config. */
 export interface Machine {
   /** Name of the first NVIDIA GPU; null if there is none. */
   readonly gpu: () => string | null;

@@ -31,7 +31,7 @@ export interface DispatcherOptions {
 }
 
 /** Totals of the run so far. */
-export type TicketCounts = Pick<TicketBook, "expired" | "retried" | "ignored">;
+export type TicketCounts = Readonly<TicketBook["counts"]>;
 
 interface ConnectedSampler {
   readonly peer: Peer;
@@ -57,7 +57,7 @@ export class Dispatcher implements HostHandler {
   }
 
   get ticketCounts(): TicketCounts {
-    return this.#options.tickets;
+    return this.#options.tickets.counts;
   }
 
   /** The newest published policy. */

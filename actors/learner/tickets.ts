@@ -56,9 +56,8 @@ export class TicketBook {
   readonly #leasesOf = new Map<string, Set<Lease>>();
   #nextSerial = 0;
   #cancelTimer: (() => void) | null = null;
-  #expired = 0;
-  #ignored = 0;
-  #retried = 0;
+  /** So far: leases that expired, outcomes that were late, duplicate or unknown, and tickets put back. */
+  readonly counts = { expired: 0, ignored: 0, retried: 0 };
 
   constructor(options: TicketBookOptions) {
     const { leaseMs, attemptsMax } = options;
@@ -72,21 +71,6 @@ export class TicketBook {
   /** Tickets without a lease. */
   get waiting(): number {
     return this.#waiting.size;
-  }
-
-  /** Leases that expired so far. */
-  get expired(): number {
-    return this.#expired;
-  }
-
-  /** Outcomes ignored so far: late, duplicate or unknown. */
-  get ignored(): number {
-    return this.#ignored;
-  }
-
-  /** How often a ticket was put back, so far. */
-  get retried(): number {
-    return this.#retried;
   }
 
   get leasedInAll(): number {
@@ -147,7 +131,7 @@ export class TicketBook {
   finish(sampler: string, episode: string, attempt: number, outcome: Outcome): boolean {
     const lease = this.#leases.get(episode);
     if (lease === undefined || lease.sampler !== sampler || lease.entry.ticket.attempt !== attempt) {
-      this.#ignored++;
+      this.counts.ignored++;
       return false;
     }
     if ("trajectory" in outcome) this.#end(lease, outcome);
@@ -169,7 +153,7 @@ export class TicketBook {
       return;
     }
     this.#free(lease);
-    this.#retried++;
+    this.counts.retried++;
     entry.ticket = { ...entry.ticket, attempt: entry.ticket.attempt + 1 };
     this.#waiting.putBack(entry);
   }
@@ -210,7 +194,7 @@ export class TicketBook {
     const now = this.#options.clock.now();
     for (const lease of this.#leases.values()) {
       if (lease.endsAtMs > now) break;
-      this.#expired++;
+      this.counts.expired++;
       this.#putBack(lease, aborted(lease, `it took more than ${this.#options.leaseMs} ms`));
     }
   }

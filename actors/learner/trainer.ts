@@ -12,16 +12,11 @@ import type { TrainingEpisode, UpdateResult, UpdateSettings } from "../../model/
 import { update } from "../../model/learn/update/update.ts";
 import { layFrozen, layParameters } from "../../model/policy/parameters.ts";
 import { baseOf, type ModelConfig } from "../../model/policy/transformer.ts";
+import type { SavedNetwork } from "../checkpoint/checkpoint.ts";
 import { type EngineSettings, startEngine } from "../engine/start-engine.ts";
 
 /** A network's memory. The learner's main thread publishes and saves it while the trainer thread changes it. */
-export interface NetworkMemory {
-  readonly parameters: Float32Array;
-  readonly moment: Float32Array;
-  readonly variance: Float32Array;
-  /** Optimizer steps taken. */
-  readonly step: number;
-}
+export type NetworkMemory = SavedNetwork;
 
 export interface TrainerSettings {
   readonly engine: EngineSettings;

@@ -14,7 +14,7 @@ export const ServedCard = z.object({
 });
 export type ServedCard = z.infer<typeof ServedCard>;
 
-/** The model's card, of which only our own part is read. */
+/** The model's card. Only the part that Bunraku wrote is read. */
 export const ModelCard = z.object({ bunraku: ServedCard });
 
 export function servedCard({ env, prompt, rollout }: Pick<RunConfig, "env" | "prompt" | "rollout">): ServedCard {

@@ -36,7 +36,7 @@ export interface SamplerOptions {
   readonly log: Log;
   /** Left out in tests. */
   readonly meter?: Meter;
-  /** Ends the process: the sampler cannot go on. */
+  /** Ends the process: the sampler cannot continue. */
   readonly fail: (error: unknown) => void;
 }
 

@@ -27,7 +27,7 @@ export interface Peer {
   close(reason: string): void;
 }
 
-/** What an actor does with what arrives. A throw in a handler closes that peer and is logged; the actor goes on. */
+/** What an actor does with what arrives. A throw in a handler closes that peer and is logged; the actor continues. */
 export interface Handler {
   /** The connection is up and authenticated. The first call for this peer. */
   opened?(peer: Peer): void;
@@ -53,7 +53,7 @@ export interface Problem {
     | "overflow"
     /** The answer to an ask has the wrong type. */
     | "badAnswer"
-    /** A handler of ours threw. The peer is closed. */
+    /** Our handler threw. The peer is closed. */
     | "handlerThrew"
     /** A stored message was not answered in any of its deliveries; the broker keeps it apart. NATS only. */
     | "quarantined"

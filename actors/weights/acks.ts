@@ -25,11 +25,10 @@ export class Acks {
   readonly #published = new Map<number, string>();
   readonly #held = new Map<string, Held>();
   #waits: Wait[] = [];
-  #holders = 0;
 
   /** Samplers that hold some version. */
   get holders(): number {
-    return this.#holders;
+    return [...this.#held.values()].filter((held) => typeof held === "number").length;
   }
 
   /** The version that samplers should load from now on. @throws {RangeError} if it is not newer than the last. */
@@ -93,8 +92,6 @@ export class Acks {
 
   /** @param held  undefined: the sampler has left */
   #set(sampler: string, held: Held | undefined): void {
-    const before = this.#held.get(sampler);
-    this.#holders += Number(typeof held === "number") - Number(typeof before === "number");
     if (held === undefined) this.#held.delete(sampler);
     else this.#held.set(sampler, held);
     for (const { version, missing } of this.#waits) {

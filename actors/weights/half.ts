@@ -20,7 +20,7 @@ export async function* encodeHalf(stream: AsyncIterable<Uint8Array>): AsyncGener
   }
 }
 
-/** The other way round. A value of which only one byte came is left out. */
+/** Decodes it again. The stream drops a last value of which only one byte arrived. */
 export async function* decodeHalf(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   for await (const bytes of wholeValues(stream, 2)) {
     yield new Uint8Array(Float32Array.from(new Float16Array(bytes)).buffer);

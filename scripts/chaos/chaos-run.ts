@@ -55,7 +55,7 @@ export class ChaosRun {
   #linesRead = 0;
   #updates = 0;
 
-  /** @param scratch  folder for what the run needs besides its own folder. */
+  /** @param scratch  folder for the config and the warm start, outside of the run's folder */
   constructor(folder: string, scratch: string, seed: number, guests: RemoteGuests | null) {
     this.#folder = folder;
     this.#guests = guests;

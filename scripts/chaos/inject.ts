@@ -38,7 +38,7 @@ export interface Percentiles {
 export interface ChaosOptions {
   /** Folder of the run; must not exist. */
   readonly folder: string;
-  /** Folder for what the run needs besides its own. */
+  /** Folder for the config and the warm start, outside of the run's folder. */
   readonly scratch: string;
   readonly minutes: number;
   readonly seed: number;

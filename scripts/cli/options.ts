@@ -22,7 +22,7 @@ export interface Command {
   readonly name: CommandName;
   readonly flags: Readonly<Record<string, Flag>>;
   readonly examples: readonly string[];
-  /** Words besides flags: their placeholder in help, and how many there may be. Without it there may be none. */
+  /** Words that are no flags: their placeholder in help, and how many there may be. Without it there may be none. */
   readonly words?: { readonly show: string; readonly text: string; readonly max: number };
   /** Present if the command takes `--section.key=value`; suggests a key for a mistyped one. */
   readonly overrides?: { nearest(path: string): string | null };

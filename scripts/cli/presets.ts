@@ -1,7 +1,7 @@
 /**
  * Makes a run's config from files and flags. Layers, lowest first: defaults; the env's file (configs/env/TAG.yaml); the preset
  * (configs/NAME.yaml); the project's own settings and preset (bunraku.config.ts); the file of --config; flags and
- * --section.key=value in the order given. The budgets in the env's file are a layer besides, right below the layer that chose the tag.
+ * --section.key=value in the order given. The budgets in the env's file are a layer right below the one that chose the tag.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";

@@ -33,7 +33,7 @@ const NAME_MAX = 64;
 /** Sections that a resumed run may change: its addresses, and the secrets that its folder does not hold. */
 const CHANGEABLE = ["metrics.", "transport.", "join."];
 
-/** Its length may change too, and a finished run goes on if it grows. */
+/** Its length may change too, and a finished run continues if it grows. */
 const LENGTH = ["learner.updates", "learner.minutes"];
 
 /** @param wanted  its path; without it the first free one in the folder of runs */

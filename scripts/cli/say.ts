@@ -1,4 +1,4 @@
-/** Lines for a person on standard error, besides a command's result. */
+/** Lines for a person on standard error, apart from a command's result. */
 import { visible } from "../../actors/dashboard/client/text.ts";
 
 /** Prints a line. It may quote a model, an env or a server, so control characters are made visible. */

@@ -1,4 +1,4 @@
-/** A real run in a real browser while it goes on, and its page again when it is over. */
+/** A real run in a real browser while it learns, and its page when the run has ended. */
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

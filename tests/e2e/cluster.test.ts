@@ -104,7 +104,7 @@ describe("a run", () => {
   });
 
   test("leaves checkpoints and records, and neither processes nor shared memory", () => {
-    // The best one is kept besides.
+    // The best one is kept too.
     expect(readdirSync(join(run.folder, "checkpoints")).sort().slice(-3)).toEqual(["u000004", "u000006", "u000008"]);
     expect(run.pids.length).toBe(5);
     expectNothingLeft(run);

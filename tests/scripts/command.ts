@@ -18,7 +18,7 @@ export interface StartOptions {
   readonly wrap?: readonly string[];
   /**
    * As a shell starts it: `bun run` around the command, in a process group of their own.
-   * "terminal": on a terminal (a pty) besides; all that it shows is in `Ended.out`.
+   * "terminal": on a terminal (a pty); all that it shows is in `Ended.out`.
    */
   readonly shell?: "pipes" | "terminal";
   /** Standard error goes to this file; then `Ended.err` is empty. */

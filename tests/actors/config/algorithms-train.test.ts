@@ -45,7 +45,7 @@ interface Trained {
   readonly digests: readonly string[];
 }
 
-/** @param stopAt  stop it once, when it says this, and go on from its checkpoint */
+/** @param stopAt  stop it once, when its log has this text, and resume it from its checkpoint */
 async function train(yaml: string, stopAt: string | null = null): Promise<Trained> {
   const folder = join(temporaryFolder(), "run");
   const config = composeRunConfig([...base, parseLayer(`learner: ${yaml}`, "test")]);

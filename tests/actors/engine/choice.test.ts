@@ -63,7 +63,7 @@ describe("the learner's engine", () => {
     expect(asked({ name: "compiled" })).toEqual({ name: "compiled", threads: 2 });
   });
 
-  // Where a libtensorflow lies in the system's own folders there is no such machine to be had.
+  // A machine with a libtensorflow in the system's folders cannot test this.
   describe.skipIf(findLibtensorflow(bare) !== null)("without a libtensorflow", () => {
     test("is onnxruntime's CUDA provider where that is installed", () => {
       const cuda = { name: "compiled", threads: 2, device: "cuda" } as const;

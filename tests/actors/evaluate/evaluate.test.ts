@@ -1,4 +1,4 @@
-/** A tiny run's policy on boards: its own validation again, whoever plays and however many at once. */
+/** A tiny run's policy on boards: its own validation again, with any number of samplers and slots. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { cpSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

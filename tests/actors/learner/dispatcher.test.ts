@@ -228,7 +228,7 @@ describe("an outcome", () => {
     void dispatcher.play(tickets(2));
     await world.settle();
     expect([await one.finish("e0"), await one.finish("e0"), await one.finish("ghost")]).toEqual([true, false, false]);
-    expect(book.ignored).toBe(2);
+    expect(book.counts.ignored).toBe(2);
   });
 
   test("of an attempt that was given to another is ignored", async () => {

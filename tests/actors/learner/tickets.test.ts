@@ -97,16 +97,16 @@ describe("a lease", () => {
     expect(book.finish("s", "ghost", 0, scored("ghost"))).toBe(false);
     expect(book.finish("s", "a", 0, scored("a"))).toBe(true);
     expect(book.finish("s", "a", 0, scored("a"))).toBe(false);
-    expect(book.ignored).toBe(5);
+    expect(book.counts.ignored).toBe(5);
   });
 
   test("that expires is issued again, first, and its late outcome is not used", async () => {
     const batch = book.issue(tickets(3));
     grant("slow", 1);
     clock.advance(LEASE_MS - 1);
-    expect(book.expired).toBe(0);
+    expect(book.counts.expired).toBe(0);
     clock.advance(1);
-    expect([book.expired, book.leased("slow"), book.waiting]).toEqual([1, 0, 3]);
+    expect([book.counts.expired, book.leased("slow"), book.waiting]).toEqual([1, 0, 3]);
     expect(book.finish("slow", "e0", 0, scored("late"))).toBe(false);
     const again = grant("fast");
     expect(again.map(({ episode, attempt }) => [episode, attempt])).toEqual([
@@ -129,7 +129,7 @@ describe("a lease", () => {
     clock.advance(600);
     expect([book.leased("a"), book.leased("b")]).toEqual([0, 1]);
     clock.advance(400);
-    expect([book.leased("b"), book.expired]).toEqual([0, 2]);
+    expect([book.leased("b"), book.counts.expired]).toEqual([0, 2]);
   });
 
   test("that was finished in time does not expire later", () => {
@@ -137,7 +137,7 @@ describe("a lease", () => {
     grant("s");
     expect(book.finish("s", "a", 0, scored("a"))).toBe(true);
     clock.jump(10 * LEASE_MS);
-    expect(book.expired).toBe(0);
+    expect(book.counts.expired).toBe(0);
   });
 
   test("of a lost sampler is for the others, in order and before younger tickets", () => {
@@ -145,7 +145,7 @@ describe("a lease", () => {
     grant("a", 2);
     grant("b", 1);
     book.lost("a");
-    expect([book.leased("a"), book.leased("b"), book.retried]).toEqual([0, 1, 2]);
+    expect([book.leased("a"), book.leased("b"), book.counts.retried]).toEqual([0, 1, 2]);
     const again = grant("c");
     expect(again.map(({ episode, attempt }) => [episode, attempt])).toEqual([
       ["e0", 1],

@@ -76,7 +76,7 @@ describe("a limited context", () => {
   test("is a dialogue of the last turns, each reply in it as it was sampled", () => {
     const { texts, trajectory, shown } = play(limited, 4);
     expect(texts).toEqual([0, 1, 2, 3].map((turn) => dialogueOf(Math.max(0, turn - 1), turn)));
-    // The second turn goes on in the first's context; from then on the window slides, and each has its own.
+    // The second turn extends the first's context; from then on the window slides, and each has its own.
     const starts = shown.map(({ start }) => start);
     expect(starts[1]).toBe(0);
     expect(trajectory.contexts).toEqual([0, starts[2]!, starts[3]!]);

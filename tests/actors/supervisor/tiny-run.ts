@@ -58,7 +58,7 @@ export function tinyConfig(folder: string, { samplers, updates = 3, port = 0 }: 
 }
 
 /**
- * A run in `folder`, to its end. A folder that holds a run already is gone on with.
+ * A run in `folder`, to its end. A run that the folder holds already is resumed.
  *
  * @throws {Error} if it ends badly.
  */

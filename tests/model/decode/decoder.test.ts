@@ -100,7 +100,7 @@ describe.each(models)("a decoder with %s", (_, config) => {
         for (let i = 0; i < 3; i++) {
           const fed = new Int32Array(Math.max(...slots) + 1).fill(-1);
           for (const other of company) if ((other + i) % 3 > 0) fed[other] = (other + i) % 24;
-          // Once it waits while others go on.
+          // Once it waits while others continue.
           if (i === 1) await decoder.step(fed);
           fed[slot] = (turn + 5 * i) % 24;
           heard.push(bits(row(await decoder.step(fed), slot)));

@@ -1,4 +1,4 @@
-/** One training step as Hugging Face computed it: logits, log-probabilities, gradients and AdamW, on an engine of ours. */
+/** One training step as Hugging Face computed it: logits, log-probabilities, gradients and AdamW, on one of our engines. */
 import { expect } from "bun:test";
 import * as tf from "@tensorflow/tfjs-core";
 import { huggingFaceViews } from "../../../model/checkpoint/hugging-face.ts";

@@ -143,7 +143,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
       const onReplies = await networks(start, { reference: other });
       const { advantages } = await update(onReplies, played, given);
       expect(farthest(onReplies.parameters.flat, expected.parameters)).toBeGreaterThan(1e-3);
-      // An advantage is told of the tokens that the policy wrote.
+      // Only tokens that the policy wrote have an advantage.
       expect(result.advantages.map((one) => one === null)).toEqual(advantages.map((one) => one === null));
       for (const [i, row] of (result.tokenAdvantages ?? []).entries())
         if (row !== null) expect(row).toHaveLength(writtenTokens(played[i]!.trajectory));
