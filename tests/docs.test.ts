@@ -18,7 +18,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { cpSync, existsSync, readdirSync, readFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { playRun, tinyConfig } from "./actors/supervisor/tiny-run.ts";
-import { command, root } from "./scripts/command.ts";
+import { command, commandHere, root } from "./scripts/command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./scripts/temporary.ts";
 
 const documents = [
@@ -130,27 +130,14 @@ function configPart(words: readonly string[]): string[] {
   );
 }
 
-/** Many commands in one process, as a person's would take half a second each. */
-async function answersOf(commands: readonly (readonly string[])[]): Promise<{ code: number; err: string }[]> {
-  const program = `
-    const answers = [];
-    const { log } = console;
-    console.log = () => {};
-    for (const [name, ...args] of JSON.parse(await Bun.stdin.text())) {
-      const { main } = await import("./scripts/" + name + ".ts");
-      const failed = ({ name, message }) => ({ code: ["UsageError", "ConfigError"].includes(name) ? 2 : 1, err: message });
-      answers.push(await main(args).then((code) => ({ code, err: "" }), failed));
-    }
-    log(JSON.stringify(answers));`;
-  const stdin = new Blob([JSON.stringify(commands)]);
-  const child = Bun.spawn([process.execPath, "-e", program], { cwd: root, stdio: [stdin, "pipe", "inherit"] });
-  return JSON.parse(await child.stdout.text());
-}
-
 /** For test.each: each line with what it was answered. */
 async function answered(commands: readonly (readonly string[])[], asked: (words: readonly string[]) => string[]) {
-  const answers = await answersOf(commands.map(asked));
-  return commands.map((words, i) => [words.join(" "), answers[i]!] as const);
+  const rows: [string, { code: number | null; err: string }][] = [];
+  for (const words of commands) {
+    const { code, err } = await commandHere(asked(words));
+    rows.push([words.join(" "), { code, err }]);
+  }
+  return rows;
 }
 const titled = (commands: readonly (readonly string[])[]) => commands.map((words) => [words.join(" "), words] as const);
 
@@ -165,7 +152,7 @@ describe("commands", async () => {
   test("are found", () => expect(lines.length).toBeGreaterThan(40));
 
   test.each(titled(lines.filter(isCheap)))("bun run %s", async (_, words) => {
-    const { code, err } = await command(words);
+    const { code, err } = await commandHere(words);
     expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
   });
 
@@ -178,7 +165,7 @@ describe("commands", async () => {
       if (isRun(word)) return named.indexOf(word) === 0 ? recorded : other;
       return /^(EPISODE|u\d+\.g\d+\.m\d+)$/.test(word) ? EPISODE : word;
     });
-    const { code, err } = await command(given);
+    const { code, err } = await commandHere(given);
     expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
     if (out > 0) expect(existsSync(given[out]!)).toBe(true);
   });
@@ -219,7 +206,7 @@ describe("commands", async () => {
 });
 
 describe("keys", async () => {
-  const { out } = await command(["config", "--json"]);
+  const { out } = await commandHere(["config", "--json"]);
   const config = JSON.parse(out) as Record<string, unknown>;
   const leaves = (value: unknown): string[] =>
     typeof value !== "object" || value === null || Array.isArray(value)
