@@ -94,7 +94,7 @@ function pidNamespace(): number {
 }
 
 /** Field 22 of /proc/PID/stat; null if no such process runs. Source: proc_pid_stat(5). */
-function runningSince(pid: number): number | null {
+export function runningSince(pid: number): number | null {
   let stat: string;
   try {
     stat = readFileSync(`/proc/${pid}/stat`, "utf8");

@@ -1,5 +1,6 @@
 /** What can be seen of a run's processes from outside: its growing log, which processes live, its files in shared memory. */
-import { closeSync, existsSync, openSync, readdirSync, readFileSync, readSync } from "node:fs";
+import { closeSync, existsSync, openSync, readdirSync, readSync } from "node:fs";
+import { runningSince } from "../../actors/weights/files.ts";
 
 /** A line of a run's log. */
 export interface LogEntry {
@@ -54,14 +55,7 @@ export class LogTail {
 }
 
 /** True while the process runs; a zombie does not. */
-export function isAlive(pid: number): boolean {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-    return !["Z", "X"].includes(stat.slice(stat.lastIndexOf(")") + 2)[0]!);
-  } catch {
-    return false;
-  }
-}
+export const isAlive = (pid: number): boolean => runningSince(pid) !== null;
 
 /** Weights of a run that are still in shared memory. */
 export const weightFiles = (run: string): string[] =>

@@ -9,7 +9,7 @@ import { readRunConfig, savedPolicy, startSavedPolicy } from "../../../actors/po
 import { inThisThread } from "../../../actors/process/worker-rpc.ts";
 import { policyMethods } from "../../../actors/sampler/policy.ts";
 import { wilson } from "../../../envs/analysis/evaluate.ts";
-import { aTicket, aTrajectory, anOutcome } from "../../fixtures.ts";
+import { anOutcome, aTicket, aTrajectory } from "../../fixtures.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 import { playRun, tinyConfig } from "../supervisor/tiny-run.ts";
 

@@ -152,8 +152,14 @@ describe("a supervisor of real processes", () => {
       }
       expect(realClock.now() - began).toBeLessThan(3_600_000);
       const { length: given } = events.of("wedged", "child");
-      expect([given, supervisor.children[0]!.restarts, leases.counts.expired, leases.leasedInAll]).toEqual([0, 0, 0, 100]);
-      figure("clock jump, sleep", { "jumps of 1 h": 2, "given up": given, "leases of 100 expired": leases.counts.expired });
+      expect([given, supervisor.children[0]!.restarts, leases.counts.expired, leases.leasedInAll]).toEqual([
+        0, 0, 0, 100,
+      ]);
+      figure("clock jump, sleep", {
+        "jumps of 1 h": 2,
+        "given up": given,
+        "leases of 100 expired": leases.counts.expired,
+      });
     },
     LONG,
   );
