@@ -61,7 +61,7 @@ export interface LifeOptions extends Omit<LiveOptions, keyof ProcessPorts> {
   readonly tls?: SocketOptions["tls"];
 }
 
-export interface Life {
+export interface ActorLife {
   readonly started: Promise<void>;
   /** Drain, save, exit code 0. */
   leave(reason: string): Promise<void>;
@@ -76,7 +76,7 @@ const EARLY_MAX = 256;
 
 const tooManyEarly = `cannot keep another message of the supervisor: ${EARLY_MAX} came before the actor started, the most allowed; read in its log what its start waits for`;
 
-export function runActorProcess(options: LifeOptions): Life {
+export function runActorProcess(options: LifeOptions): ActorLife {
   const { token, frameBytesMax, queuedBytesMax, supervisor } = options.actorSettings;
   const meter = new Meter(realClock);
   meter.depth("process/cpu_seconds", cpuSeconds);
@@ -112,7 +112,7 @@ export function runActorProcess(options: LifeOptions): Life {
 }
 
 /** The life of a process on any machine. */
-export function live(options: LiveOptions): Life {
+export function live(options: LiveOptions): ActorLife {
   const { actorSettings, role, log, clock, uniform, meter, transport, listen } = options;
   const { actor, run, token } = actorSettings;
   let running: Running | null = null;

@@ -4,7 +4,7 @@
  * Source: tensorflow/core/util/event.proto, framework/summary.proto and lib/io/record_writer.h; CRC-32C of RFC 3720, appendix B.4,
  * masked as in lib/hash/crc32c.h.
  */
-import { Message } from "../../model/engine/protobuf.ts";
+import { ProtobufMessage } from "../../model/engine/protobuf.ts";
 
 /** A file name that `tensorboard --logdir` recognizes. @param startedMs  milliseconds since the epoch */
 export const eventFileName = (startedMs: number): string =>
@@ -14,7 +14,7 @@ export const eventFileName = (startedMs: number): string =>
 export const fileHead = (atMs: number): Uint8Array =>
   // Event: wall_time 1, file_version 3.
   tfRecord(
-    new Message()
+    new ProtobufMessage()
       .double(1, atMs / 1000)
       .text(3, "brain.Event:2")
       .finish(),
@@ -22,11 +22,11 @@ export const fileHead = (atMs: number): Uint8Array =>
 
 /** Values of one step by tag, as float32. @param atMs  milliseconds since the epoch */
 export function scalarEvent(atMs: number, step: number, values: Iterable<readonly [tag: string, value: number]>) {
-  const summary = new Message();
+  const summary = new ProtobufMessage();
   // Summary: value 1. Summary.Value: tag 1, simple_value 2.
-  for (const [tag, value] of values) summary.message(1, new Message().text(1, tag).float(2, value));
+  for (const [tag, value] of values) summary.message(1, new ProtobufMessage().text(1, tag).float(2, value));
   // Event: wall_time 1, step 2, summary 5.
-  const event = new Message().double(1, atMs / 1000).int(2, step);
+  const event = new ProtobufMessage().double(1, atMs / 1000).int(2, step);
   return tfRecord(event.message(5, summary).finish());
 }
 

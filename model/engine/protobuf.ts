@@ -5,7 +5,7 @@
 const utf8 = new TextEncoder();
 
 /** One protobuf message under construction. */
-export class Message {
+export class ProtobufMessage {
   readonly #chunks: Uint8Array[] = [];
   #length = 0;
 
@@ -54,7 +54,7 @@ export class Message {
     return this.bytes(field, utf8.encode(text));
   }
 
-  message(field: number, message: Message): this {
+  message(field: number, message: ProtobufMessage): this {
     return this.bytes(field, message.finish());
   }
 
