@@ -15,7 +15,7 @@
  * - Pages that write files (tutorial.md, new-env.md) are followed step by step in scripts/tutorial and scripts/new-env.
  */
 import { afterAll, describe, expect, test } from "bun:test";
-import { cpSync, existsSync, readdirSync, readFileSync } from "node:fs";
+import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { playRun, tinyConfig } from "./actors/supervisor/tiny-run.ts";
 import { command, commandHere, root } from "./scripts/command.ts";
@@ -35,6 +35,18 @@ const withoutBlocks = (text: string) => text.replaceAll(/^```.*?^```$/gms, "");
 const inlineCode = (file: string) =>
   [...withoutBlocks(textOf(file)).matchAll(/`([^`]+)`/g)].map(([, code]) => code!.replaceAll("\n", " "));
 
+const modules = temporaryFolder();
+
+/** A module `./NAME.ts` that a page shows, in a block that begins with its name, as a file that can be imported. */
+function moduleOf(file: string, word: string): string {
+  const name = /^\.\/([\w-]+\.ts)$/.exec(word)?.[1];
+  const block = [...textOf(file).matchAll(/^```ts\n(.*?)^```$/gms)].find(([, code]) => code!.startsWith(`// ${name}:`));
+  if (name === undefined || block === undefined) return word;
+  const path = join(modules, name);
+  writeFileSync(path, block[1]!.replaceAll('"bunraku/env"', JSON.stringify(join(root, "library/env.ts"))));
+  return path;
+}
+
 interface Shown {
   readonly file: string;
   /** After `bun run`: the command's name and what it is given. */
@@ -50,7 +62,7 @@ const shown: readonly Shown[] = documents.flatMap((file) => {
     // `bun run NAME` and `bun run cluster …` name no command, and no flag.
     return words.length === 0 || words[0] !== words[0]!.toLowerCase()
       ? []
-      : [{ file, words: words.filter((word) => word !== "…") }];
+      : [{ file, words: words.filter((word) => word !== "…").map((word) => moduleOf(file, word)) }];
   });
 });
 const lines = [...new Set(shown.map(({ words }) => words.join("\n")))].map((line) => line.split("\n"));
@@ -152,7 +164,8 @@ describe("commands", async () => {
   test("are found", () => expect(lines.length).toBeGreaterThan(40));
 
   test.each(titled(lines.filter(isCheap)))("bun run %s", async (_, words) => {
-    const { code, err } = await commandHere(words);
+    // scripts/run.ts answers `help` itself.
+    const { code, err } = await (words[0] === "help" ? command(words) : commandHere(words));
     expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
   });
 
