@@ -1,6 +1,6 @@
 /**
- * `bun run diagnose`: feeds recorded runs through the Echo Trap detector and the early stops. Shows when and why the verdict changed,
- * and what a ladder or an early stop would have done. Flags set other thresholds.
+ * `bun run diagnose`: feeds recorded runs, and logs of other trainers, through the Echo Trap detector and the early stops. Shows when and
+ * why the verdict changed, what a ladder or an early stop would have done, and what a log did not show. Flags set other thresholds.
  */
 
 import { existsSync, readFileSync } from "node:fs";
@@ -13,17 +13,40 @@ import { schemaFaults } from "../actors/errors.ts";
 import { type MetricName, type MetricValues, partName, splitName } from "../actors/metrics/metrics.ts";
 import { Store } from "../actors/metrics-sink/store.ts";
 import { envNames } from "../actors/play/envs-of-run.ts";
-import { checkup, endsRun, HEALTH_START, type HealthNotice, MEASURED, measuredOf } from "../actors/training/health.ts";
+import {
+  checkup,
+  endsRun,
+  HEALTH_START,
+  type HealthNotice,
+  MEASURED,
+  type Measured,
+  measuredOf,
+} from "../actors/training/health.ts";
 import { type Command, helped, type Override, parseOptions, UsageError } from "./cli/options.ts";
 import { overrideLayer } from "./cli/presets.ts";
+import { readLog } from "./diagnose/logs.ts";
+import { seenIn } from "./diagnose/names.ts";
 
 const command = {
   name: "diagnose",
-  words: { show: "RUN…", text: "Folders of runs", max: Number.POSITIVE_INFINITY },
-  flags: { json: { type: "switch", text: "End standard output with one JSON object" } },
+  words: {
+    show: "RUN…",
+    text: "Folders of runs; or logs of other trainers: TRL's trainer_state.json, TensorBoard event files, .csv, .jsonl",
+    max: Number.POSITIVE_INFINITY,
+  },
+  flags: {
+    column: {
+      type: "list",
+      value: "QUANTITY=NAME",
+      text: "What a log calls success, spread, constant, entropy, gradient, repetition, information, form or kept; may be repeated",
+    },
+    json: { type: "switch", text: "End standard output with one JSON object" },
+  },
   examples: [
     "bun run diagnose runs/2026-11-20-simplesokoban-1",
     "bun run diagnose runs/a runs/b --health.trap.spreadShare=0.3",
+    "bun run diagnose outputs/checkpoint-500/trainer_state.json",
+    "bun run diagnose wandb-export.csv --column success=critic/score/mean",
     'bun run diagnose runs/a --health.ladder=\'["lower-step-size","roll-back"]\' --health.interveneAt=warning',
   ],
   overrides: runKeys,
@@ -32,8 +55,11 @@ const command = {
 export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const { flags, words, overrides } = parseOptions(command, args);
-  if (words.length === 0) throw new UsageError("say which: the folders of runs");
-  const diagnoses = words.map((folder) => diagnose(folder, overrides));
+  if (words.length === 0) throw new UsageError("say which: the folders of runs, or logs of other trainers");
+  const diagnoses = words.map((path) => {
+    const isRun = existsSync(join(path, "run.sqlite")) || existsSync(join(path, "config.json"));
+    return diagnose(path, healthConfig(path, overrides), isRun ? recorded(path) : logged(path, flags.column ?? []));
+  });
   console.log(diagnoses.map(described).join("\n\n"));
   if (flags.json) console.log(JSON.stringify({ runs: diagnoses }));
   return 0;
@@ -52,34 +78,65 @@ interface Diagnosis {
   readonly told: readonly Said[];
   /** The first time that each of RAGEN-2's early stops would have ended the run. */
   readonly earlyStops: readonly Said[];
+  /** Of the log of another trainer; null for a run. */
+  readonly log: LogFacts | null;
 }
 
-function diagnose(run: string, overrides: readonly Override[]): Diagnosis {
-  const config = healthConfig(run, overrides);
+interface LogFacts {
+  readonly kind: string;
+  /** By what they measure, the names in the log. */
+  readonly columns: Readonly<Record<string, string>>;
+  readonly unseen: readonly string[];
+  /** Values that are NaN or infinite. */
+  readonly notFinite: number;
+}
+
+interface Updates {
+  /** By update, ascending; an update that trained on nothing is left out. */
+  readonly measured: ReadonlyMap<number, Measured>;
+  readonly updates: number;
+  readonly log: LogFacts | null;
+}
+
+function logged(path: string, columns: readonly string[]): Updates {
+  const { kind, steps, notFinite } = readLog(path);
+  const { measured, ...seen } = seenIn(steps, path, columns);
+  return { measured, updates: measured.size, log: { kind, notFinite, ...seen } };
+}
+
+function recorded(run: string): Updates {
   const values = readValues(run);
   const updates = [...values.keys()].filter((step) => values.get(step)!["train/success"] !== undefined);
+  const measured = updates
+    .sort((a, b) => a - b)
+    .flatMap((update) => {
+      // A validation is recorded at the update that it came before.
+      const one = measuredOf(values.get(update)!, lowestSuccess(values.get(update - 1)));
+      return one === null ? [] : [[update, one] as const];
+    });
+  return { measured: new Map(measured), updates: updates.length, log: null };
+}
+
+function diagnose(run: string, config: HealthConfig, { measured, updates, log }: Updates): Diagnosis {
   const told: Said[] = [];
   const earlyStops: Said[] = [];
   let verdict: string | null = null;
   let state = HEALTH_START;
   let watched = HEALTH_START;
   let over = false;
-  for (const update of updates.sort((a, b) => a - b)) {
-    // A validation is recorded at the update that it came before.
-    const measured = measuredOf(values.get(update)!, lowestSuccess(values.get(update - 1)));
-    if (measured === null) continue;
-    const one = checkup(state, measured, { ...config, stopEarly: [] });
+  for (const [update, point] of measured) {
+    const one = checkup(state, point, { ...config, stopEarly: [] });
     state = one.state;
     verdict = state.verdict;
     if (!over) told.push(...one.notices.map((said) => ({ update, ...said })));
     over ||= one.due !== null && endsRun(one.due);
-    const all = checkup(watched, measured, { ...config, ladder: [], stopEarly: [...EARLY_STOPS] });
+    const all = checkup(watched, point, { ...config, ladder: [], stopEarly: [...EARLY_STOPS] });
     watched = all.state;
     const [stop] = all.notices.filter(({ kind }) => kind === "early-stop");
     const known = ({ text }: Said) => text.split(":")[0] === stop?.text.split(":")[0];
     if (stop !== undefined && !earlyStops.some(known)) earlyStops.push({ update, ...stop });
   }
-  return { run, updates: updates.length, verdict, told, earlyStops };
+  return { run, updates, verdict, told, earlyStops, log };
 }
 
 /** Lowest validation success over the envs. */
@@ -125,12 +182,25 @@ function readValues(run: string): Map<number, MetricValues> {
   }
 }
 
-function described({ run, updates, verdict, told, earlyStops }: Diagnosis): string {
+function described({ run, updates, verdict, told, earlyStops, log }: Diagnosis): string {
   if (verdict === null) return `${run}: no update was recorded that could be judged`;
   const line = ({ update, kind, text }: Said) => `  update ${update}: ${kind === "health" ? "" : `${kind}: `}${text}`;
   return [
-    `${run}: ${verdict} after ${updates} updates`,
+    `${run}: ${verdict} after ${updates} ${log === null ? "updates" : `points of ${log.kind}`}`,
     ...(told.length === 0 ? ["  healthy all the time"] : told.map(line)),
     ...earlyStops.map(({ update, text }) => `  RAGEN-2 would have stopped it at update ${update}: ${text}`),
+    ...(log === null ? [] : logLines(log)),
   ].join("\n");
+}
+
+function logLines({ columns, unseen, notFinite }: LogFacts): string[] {
+  const read = Object.entries(columns).map(([quantity, name]) => `${quantity} = ${name}`);
+  return [
+    `  read: ${read.join(", ")}`,
+    ...(unseen.length === 0 ? [] : [`  not seen, so without its signs: ${unseen.join(", ")}`]),
+    ...("success" in columns
+      ? []
+      : ["  without success a solved task cannot be told from a collapse; --column success=NAME"]),
+    ...(notFinite === 0 ? [] : [`  ${notFinite} values are NaN or infinite; they are left out`]),
+  ];
 }

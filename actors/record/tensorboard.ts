@@ -1,10 +1,10 @@
 /**
- * Encodes TensorBoard event files: a sequence of `Event` messages, each a TFRecord. Scalars only. Knows no disk, no clock and no run.
+ * Encodes and reads TensorBoard event files: a sequence of `Event` messages, each a TFRecord. Scalars only. Knows no disk, no clock and no run.
  *
  * Source: tensorflow/core/util/event.proto, framework/summary.proto and lib/io/record_writer.h; CRC-32C of RFC 3720, appendix B.4,
  * masked as in lib/hash/crc32c.h.
  */
-import { ProtobufMessage } from "../../model/engine/protobuf.ts";
+import { fieldsOf, ProtobufMessage } from "../../model/engine/protobuf.ts";
 
 /** A file name that `tensorboard --logdir` recognizes. @param startedMs  milliseconds since the epoch */
 export const eventFileName = (startedMs: number): string =>
@@ -57,3 +57,56 @@ export function crc32c(bytes: Uint8Array): number {
 
 /** TFRecord masks its checksums. */
 const masked = (crc: number): number => (((crc >>> 15) | (crc << 17)) + 0xa282ead8) >>> 0;
+
+export interface Scalar {
+  readonly step: number;
+  readonly tag: string;
+  readonly value: number;
+}
+
+/**
+ * The scalars of an event file. A record that is cut at the end belongs to a run that is still writing, and is left out.
+ *
+ * @throws {RangeError} for a damaged record
+ */
+export function* scalarsOf(bytes: Uint8Array): Generator<Scalar> {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  for (let at = 0; at + 12 <= bytes.length; ) {
+    const length = Number(view.getBigUint64(at, true));
+    if (view.getUint32(at + 8, true) !== masked(crc32c(bytes.subarray(at, at + 8)))) throw damaged(at);
+    const end = at + 12 + length;
+    if (end + 4 > bytes.length) return;
+    const data = bytes.subarray(at + 12, end);
+    if (view.getUint32(end, true) !== masked(crc32c(data))) throw damaged(at);
+    yield* scalarsOfEvent(data);
+    at = end + 4;
+  }
+}
+
+const damaged = (at: number) => new RangeError(`no TensorBoard event file, or a damaged one: record at byte ${at}`);
+
+/** Event: step 2, summary 5. Summary: value 1. Summary.Value: tag 1, simple_value 2, tensor 8. */
+function* scalarsOfEvent(event: Uint8Array): Generator<Scalar> {
+  const fields = new Map(fieldsOf(event));
+  const step = Number(fields.get(2) ?? 0);
+  const summary = fields.get(5);
+  if (!(summary instanceof Uint8Array)) return;
+  for (const [, value] of fieldsOf(summary)) {
+    const { 1: tag, 2: simple, 8: tensor } = Object.fromEntries(fieldsOf(value as Uint8Array));
+    const four = simple instanceof Uint8Array ? simple : floatOf(tensor);
+    if (four === null || !(tag instanceof Uint8Array)) continue;
+    yield {
+      step,
+      tag: new TextDecoder().decode(tag),
+      value: new DataView(four.buffer, four.byteOffset).getFloat32(0, true),
+    };
+  }
+}
+
+/** The one float32 of a TensorProto: dtype 1 (1 is float), tensor_content 4, float_val 5; null if it holds something else. */
+function floatOf(tensor: number | Uint8Array | undefined): Uint8Array | null {
+  if (!(tensor instanceof Uint8Array)) return null;
+  const { 1: type, 4: content, 5: floats } = Object.fromEntries(fieldsOf(tensor));
+  const value = content ?? floats;
+  return type === 1 && value instanceof Uint8Array && value.length === 4 ? value : null;
+}

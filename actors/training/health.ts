@@ -48,7 +48,7 @@ export const isWell = (verdict: Verdict): boolean => verdict === "healthy" || ve
 export const VERDICTS = ["healthy", "solved", "warning", "collapsed"] as const satisfies Verdict[];
 
 export interface Measured extends TrapPoint {
-  readonly groupsKept: number;
+  readonly groupsKept?: number;
   /** Lowest validation success over envs, if a validation came before the update. */
   readonly validation?: number;
 }
@@ -76,7 +76,11 @@ export interface Checkup {
 /** Judge one more update. */
 export function checkup(before: HealthState, measured: Measured, config: HealthConfig): Checkup {
   const { state: trap, verdict, reasons: alarms } = echoTrap(before.trap, measured, { ...TRAP_RULE, ...config.trap });
-  const { state: stops, stop } = watchForStop(before.stops, stopPoint(measured), { ...STOP_RULE, ...config.stops });
+  const point = stopPoint(measured);
+  const { state: stops, stop } =
+    point === null
+      ? { state: before.stops, stop: null }
+      : watchForStop(before.stops, point, { ...STOP_RULE, ...config.stops });
   const settling = Math.max(0, before.settling - 1);
   const reasons = alarms.map(({ text }) => text).join("; ");
   const notices: HealthNotice[] = [];
@@ -126,8 +130,11 @@ export const healthAfterRollBack = (saved: HealthState, now: HealthState): Healt
   healthyCheckpoint: saved.healthyCheckpoint,
 });
 
-function stopPoint({ success, rewardStd, groupsKept, validation }: Measured): StopPoint {
-  return { success, rewardStd, groupsKept, ...(validation === undefined ? {} : { validation }) };
+/** Null if what the early stops need was not measured. */
+function stopPoint({ success, rewardStd, groupsKept, validation }: Measured): StopPoint | null {
+  if (success === undefined || rewardStd === undefined) return null;
+  const known = Object.entries({ groupsKept, validation }).filter(([, value]) => value !== undefined);
+  return { success, rewardStd, ...Object.fromEntries(known) };
 }
 
 /** The metrics that health is judged by. */

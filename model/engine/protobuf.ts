@@ -1,5 +1,5 @@
 /**
- * Writes protobuf's wire format, for a few message types of ONNX and TensorBoard. The code that builds a message has the field
+ * Writes and reads protobuf's wire format, for a few message types of ONNX and TensorBoard. The code that uses a message has the field
  * numbers and their source.
  */
 const utf8 = new TextEncoder();
@@ -66,5 +66,35 @@ export class ProtobufMessage {
       at += chunk.length;
     }
     return whole;
+  }
+}
+
+/** A field as it stands on the wire. Numbers of 64 bits and fixed fields are their bytes. */
+export type Field = readonly [field: number, value: number | Uint8Array];
+
+/** The fields of a message, in their order. @throws {RangeError} if the bytes are no message */
+export function* fieldsOf(bytes: Uint8Array): Generator<Field> {
+  let at = 0;
+  const varint = () => {
+    let value = 0;
+    for (let shift = 1; ; shift *= 128) {
+      const byte = bytes[at++];
+      if (byte === undefined || shift > 2 ** 63) throw new RangeError("a number of a protobuf message has no end");
+      value += (byte & 127) * shift;
+      if (byte < 128) return value;
+    }
+  };
+  while (at < bytes.length) {
+    const key = varint();
+    const kind = key % 8;
+    if (kind === 0) {
+      yield [Math.floor(key / 8), varint()];
+      continue;
+    }
+    const length = kind === 1 ? 8 : kind === 5 ? 4 : kind === 2 ? varint() : Number.NaN;
+    const value = bytes.subarray(at, at + length);
+    if (value.length !== length) throw new RangeError(`a field of a protobuf message is cut, or of kind ${kind}`);
+    at += length;
+    yield [Math.floor(key / 8), value];
   }
 }

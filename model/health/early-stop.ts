@@ -48,7 +48,8 @@ export interface StopPoint {
   readonly success: number;
   /** Mean in-group std of the raw reward, before filtering. */
   readonly rewardStd: number;
-  readonly groupsKept: number;
+  /** Absent if the filter's choice is not known. */
+  readonly groupsKept?: number;
   /** Lowest validation success over envs; absent without a validation. */
   readonly validation?: number;
 }

@@ -1,5 +1,5 @@
 /** `bun run diagnose` as a process, over runs as a metrics sink leaves them. */
-import { afterAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Store } from "../../actors/metrics-sink/store.ts";
@@ -73,9 +73,150 @@ test("tries other thresholds", async () => {
   expect(out).toContain(`${trapped}: healthy after 40 updates`);
 });
 
+describe("the log of another trainer", () => {
+  const written = (name: string, text: string) => {
+    writeFileSync(join(folder, name), text);
+    return join(folder, name);
+  };
+  const points = Array.from({ length: 40 }, (_, i) => i + 1);
+  const left = (point: number) => Math.max(0, 1 - point / 30);
+
+  test("TRL's trainer_state.json: success by its accuracy reward, spread, constant groups, entropy, form", async () => {
+    const log_history = points.flatMap((point) => [
+      {
+        step: 10 * point,
+        loss: 0.01,
+        reward: 0.3 + left(point),
+        reward_std: 0.4 * left(point),
+        frac_reward_zero_std: 1 - left(point),
+        "rewards/accuracy_reward/mean": 0.5 * Math.min(1, left(point - 10)),
+        "rewards/format_reward/mean": 0.9,
+        entropy: 0.5,
+        grad_norm: point === 3 ? "NaN" : 1,
+      },
+      { step: 10 * point, eval_loss: 0.2 },
+    ]);
+    mkdirSync(join(folder, "checkpoint-400"));
+    // Python writes NaN without quotes.
+    const state = JSON.stringify({ global_step: 400, log_history }).replace('"NaN"', "NaN");
+    const path = written("checkpoint-400/trainer_state.json", state);
+    const { code, out } = await commandHere(["diagnose", path, join(folder, "checkpoint-400"), "--json"]);
+    expect(code).toBe(0);
+    expect(out).toContain(`${path}: collapsed after 40 points of TRL's trainer_state.json\n`);
+    expect(out).toMatch(/update \d+0: warning: in-group reward std is 0\.\d+, at the start 0\.\d+/);
+    expect(out).toContain("  1 values are NaN or infinite; they are left out");
+    const { runs } = JSON.parse(out.trimEnd().split("\n").at(-1)!);
+    expect(runs[0].log.columns).toEqual({
+      success: "rewards/accuracy_reward/mean",
+      spread: "reward_std",
+      constant: "frac_reward_zero_std",
+      entropy: "entropy",
+      gradient: "grad_norm",
+      form: "rewards/format_reward/mean",
+    });
+    expect(runs[0].log.unseen.map((text: string) => text.match(/\((\w+)\)$/)![1])).toEqual([
+      "repetition",
+      "information",
+      "kept",
+    ]);
+    expect({ ...runs[1], run: path }).toEqual(runs[0]);
+  });
+
+  test("TensorBoard event files of a run of ours: what the run itself gives", async () => {
+    const board = join(folder, "board");
+    await commandHere(["export", "--run", trapped, "--to", "tensorboard", "--out", board]);
+    const { out } = await commandHere(["diagnose", trapped, board, "--health.ladder=[]", "--json"]);
+    const { runs } = JSON.parse(out.trimEnd().split("\n").at(-1)!);
+    expect(runs[0].told.length).toBeGreaterThan(1);
+    const when = ({
+      told,
+      earlyStops,
+    }: {
+      told: { update: number; kind: string }[];
+      earlyStops: { update: number }[];
+    }) => [told.map(({ update, kind }) => [update, kind]), earlyStops.map(({ update }) => update)];
+    expect(when(runs[1])).toEqual(when(runs[0]));
+  });
+
+  const VERL = ["critic/score/mean", "actor/entropy", "actor/grad_norm"] as const;
+  const values = (point: number) => [0.6 * Math.min(1, left(point - 12)), point < 12 ? 1 : 0.1, 1];
+  const expectVerl = (out: string, path: string, kind: string) => {
+    expect(out).toContain(`${path}: collapsed after 40 points of ${kind}\n`);
+    expect(out).toContain(`  read: success = ${VERL[0]}, entropy = ${VERL[1]}, gradient = ${VERL[2]}\n`);
+    expect(out).toMatch(/not seen, so without its signs: in-group std of the reward \(spread\), share of groups/);
+  };
+
+  test("a CSV from W&B's page with verl's names", async () => {
+    const head = `"Step",${VERL.map((name) => `"run-7 - ${name}","run-7 - ${name}__MIN","run-7 - ${name}__MAX"`)}`;
+    const rows = points.map((point) => `"${point}",${values(point).map((value) => `"${value}","${value}",""`)}`);
+    const path = written("wandb.csv", [head, ...rows].join("\r\n"));
+    expectVerl((await commandHere(["diagnose", path])).out, path, "CSV");
+  });
+
+  test("verl's file logger, JSON Lines", async () => {
+    const rows = points.map((step) => ({
+      step,
+      data: Object.fromEntries(VERL.map((name, i) => [name, values(step)[i]])),
+    }));
+    const path = written("verl.jsonl", `${rows.map((row) => JSON.stringify(row)).join("\n")}\n`);
+    expectVerl((await commandHere(["diagnose", path])).out, path, "JSON Lines");
+  });
+
+  test("a score that is no share counts as success only if the flag says so; without success it says what that means", async () => {
+    const rows = points.map((step) => `${step},${(3 * left(step - 12)).toFixed(4)},0.5`);
+    const path = written("own.csv", `step,critic/score/mean,entropy\n${rows.join("\n")}\n`);
+    const { out } = await commandHere(["diagnose", path]);
+    expect(out).toContain("  read: entropy = entropy\n");
+    expect(out).toContain("without success a solved task cannot be told from a collapse");
+    const chosen = await commandHere(["diagnose", path, "--column", "success=critic/score/mean"]);
+    expect(chosen.out).toContain("  read: success = critic/score/mean, entropy = entropy\n");
+  });
+
+  test.each<[string, string, string[], RegExp]>([
+    [
+      "two.csv",
+      "step,a - x,b - x\n1,2,3\n",
+      [],
+      /cannot read the log .*two\.csv: it has several columns of x; export one run/,
+    ],
+    ["stepless.csv", "entropy\n1\n", [], /stepless\.csv: it has no column of steps \(step, _step, /],
+    ["broken.jsonl", '{"step": 1}\n{"st\n', [], /broken\.jsonl: line 2 is not JSON/],
+    ["other.json", '{"a": 1}', [], /other\.json: it has no log_history/],
+    [
+      "x.tfevents.1",
+      "no event file, but long enough",
+      [],
+      /no TensorBoard event file, or a damaged one: record at byte 0/,
+    ],
+    ["notes.txt", "hello", [], /notes\.txt is no log that diagnose knows: trainer_state\.json, \.csv/],
+    [
+      "poor.csv",
+      "step,loss\n1,2\n",
+      [],
+      /poor\.csv names neither success, nor the spread .* --column entropy=NAME\. It has loss/,
+    ],
+    [
+      "near.csv",
+      "step,entropie\n1,2\n",
+      ["--column", "entropy=entropi"],
+      /near\.csv has no "entropi"; did you mean entropie\?/,
+    ],
+    [
+      "what.csv",
+      "step,x\n1,2\n",
+      ["--column", "entrop=x"],
+      /--column takes QUANTITY=NAME with one of success, spread, /,
+    ],
+  ])("%s is refused in one line", async (name, text, flags, message) => {
+    const { code, out, err } = await commandHere(["diagnose", written(name, text), ...flags]);
+    expect({ code, out, lines: err.trimEnd().split("\n").length }).toEqual({ code: 2, out: "", lines: 1 });
+    expect(err).toMatch(message);
+  });
+});
+
 test.each([
-  [[], /say which: the folders of runs/],
-  [["nowhere"], /no run in nowhere: there is no run.sqlite/],
+  [[], /say which: the folders of runs, or logs/],
+  [["nowhere"], /no run and no log at nowhere/],
   [[healthy, "--learner.gamma=1"], /only health\.… can be changed/],
   [[healthy, "--health.trap.patiense=1"], /unknown key health\.trap\.patiense/],
   [[healthy, "--health.trap.patience=0"], /expected number to be >0/],

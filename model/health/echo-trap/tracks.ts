@@ -4,9 +4,9 @@ import type { TrapRule } from "./rule.ts";
 /** Measurements of one update. An absent number gives no signs. */
 export interface TrapPoint {
   /** Share of played episodes solved. */
-  readonly success: number;
+  readonly success?: number;
   /** Mean in-group std of the raw reward, before filtering. */
-  readonly rewardStd: number;
+  readonly rewardStd?: number;
   /** Share of groups whose episodes all earned the same. */
   readonly zeroStdShare?: number;
   /** Mean token entropy in nats. */

@@ -1,6 +1,13 @@
-/** The bytes of event files, worked out by hand; tests/scripts/export-records.test.ts lets TensorBoard itself read some. */
+/** The bytes of event files, worked out by hand, and read again; tests/scripts/export-records.test.ts lets TensorBoard itself read some. */
 import { describe, expect, test } from "bun:test";
-import { crc32c, eventFileName, fileHead, scalarEvent } from "../../../actors/record/tensorboard.ts";
+import {
+  crc32c,
+  eventFileName,
+  fileHead,
+  scalarEvent,
+  scalarsOf,
+  tfRecord,
+} from "../../../actors/record/tensorboard.ts";
 
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex");
 
@@ -35,4 +42,31 @@ test("a scalar is wall time, step, and a summary of one tagged float", () => {
 
 test("a file's name tells TensorBoard what it is, and when it began", () => {
   expect(eventFileName(1_795_195_797_500)).toBe("events.out.tfevents.1795195797.bunraku");
+});
+
+describe("an event file that is read", () => {
+  const bytes = Buffer.concat([
+    fileHead(0),
+    scalarEvent(1, 7, [["a", 0.5], ["b", -2]]), // biome-ignore format: a row
+    // As TensorFlow 2 writes a scalar: step 300; value {tag "c", tensor {dtype 1, tensor_content 0x3fc00000 (1.5)}}.
+    tfRecord(Buffer.from("10ac022a0f0a0d0a0163420808012204" + "0000c03f", "hex")),
+  ]);
+
+  test("gives every scalar with its step", () => {
+    expect([...scalarsOf(bytes)]).toEqual([
+      { step: 7, tag: "a", value: 0.5 },
+      { step: 7, tag: "b", value: -2 },
+      { step: 300, tag: "c", value: 1.5 },
+    ]);
+  });
+
+  test("may end within a record, as its writer may be at work", () => {
+    expect([...scalarsOf(bytes.subarray(0, -3))].length).toBe(2);
+  });
+
+  test("is refused where a byte is wrong", () => {
+    const wrong = Buffer.from(bytes);
+    wrong[60]! ^= 1;
+    expect(() => [...scalarsOf(wrong)]).toThrow("record at byte 40");
+  });
 });

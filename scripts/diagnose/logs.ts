@@ -1,0 +1,153 @@
+/**
+ * Reads the logs of other trainers: TRL's trainer_state.json, TensorBoard event files, CSV and JSON Lines, as W&B and verl write them.
+ * Knows no metric's meaning.
+ */
+import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { basename, join } from "node:path";
+import { isTree } from "../../actors/config/layers.ts";
+import { messageOf } from "../../actors/errors.ts";
+import { scalarsOf } from "../../actors/record/tensorboard.ts";
+import { UsageError } from "../cli/options.ts";
+
+const LOG_BYTES_MAX = 512 * 2 ** 20;
+
+export interface Log {
+  /** What the file is, for people. */
+  readonly kind: string;
+  /** Values by step and name; all are finite. */
+  readonly steps: ReadonlyMap<number, ReadonlyMap<string, number>>;
+  /** Values that were NaN or infinite, and are left out. */
+  readonly notFinite: number;
+}
+
+const EVENT_FILE = /tfevents/;
+const STEPS = ["step", "_step", "global_step", "training/global_step", "train/global_step", "trainer/global_step"];
+
+/** @throws {UsageError} if there is no log at this path, or it cannot be read as one */
+export function readLog(path: string): Log {
+  if (!existsSync(path)) throw new UsageError(`no run and no log at ${path}`);
+  const log = new LogBuilder();
+  try {
+    if (statSync(path).isDirectory()) return ofFolder(path, log);
+    const name = basename(path);
+    if (EVENT_FILE.test(name)) return ofEvents([path], log);
+    const text = new TextDecoder().decode(bytesOf(path));
+    if (name.endsWith(".csv")) return ofCsv(text, log);
+    if (name.endsWith(".jsonl")) return ofJsonLines(text, log);
+    if (name.endsWith(".json")) return ofTrainerState(text, log);
+  } catch (error) {
+    throw new UsageError(`cannot read the log ${path}: ${messageOf(error)}`);
+  }
+  throw new UsageError(
+    `${path} is no log that diagnose knows: trainer_state.json, .csv, .jsonl or a TensorBoard event file`,
+  );
+}
+
+function bytesOf(path: string): Uint8Array {
+  const { size } = statSync(path);
+  if (size > LOG_BYTES_MAX) throw new Error(`it has ${size} bytes, at most ${LOG_BYTES_MAX} are read`);
+  return readFileSync(path);
+}
+
+function ofFolder(path: string, log: LogBuilder): Log {
+  const state = join(path, "trainer_state.json");
+  if (existsSync(state)) return ofTrainerState(new TextDecoder().decode(bytesOf(state)), log);
+  const events = readdirSync(path).filter((name) => EVENT_FILE.test(name));
+  if (events.length > 0)
+    return ofEvents(
+      events.sort().map((name) => join(path, name)),
+      log,
+    );
+  throw new Error("the folder has no run.sqlite, no trainer_state.json and no TensorBoard event file");
+}
+
+/** Hugging Face's Trainer, which TRL's trainers are: `log_history` is a list of {step, name: value}. Python writes NaN into JSON. */
+function ofTrainerState(text: string, log: LogBuilder): Log {
+  const state: unknown = JSON.parse(text.replaceAll(/([:[,]\s*)(?:-?Infinity|NaN)(?=\s*[,}\]])/g, '$1"NaN"'));
+  const history = isTree(state) ? state["log_history"] : undefined;
+  if (!Array.isArray(history)) throw new Error("it has no log_history; give TRL's trainer_state.json");
+  for (const entry of history) if (isTree(entry)) log.addRow(entry);
+  return log.finish("TRL's trainer_state.json");
+}
+
+function ofEvents(paths: readonly string[], log: LogBuilder): Log {
+  for (const path of paths) {
+    for (const { step, tag, value } of scalarsOf(bytesOf(path))) log.add(step, tag, value);
+  }
+  return log.finish("TensorBoard event files");
+}
+
+/** A line is {step, name: value} (W&B's history), or {step, data: {name: value}} (verl's file logger). */
+function ofJsonLines(text: string, log: LogBuilder): Log {
+  for (const [i, line] of text.split("\n").entries()) {
+    if (line.trim() === "") continue;
+    let row: unknown;
+    try {
+      row = JSON.parse(line.replaceAll(/([:[,]\s*)(?:-?Infinity|NaN)(?=\s*[,}\]])/g, '$1"NaN"'));
+    } catch {
+      throw new Error(`line ${i + 1} is not JSON`);
+    }
+    if (!isTree(row)) throw new Error(`line ${i + 1} is no object`);
+    const { data, ...others } = row;
+    log.addRow(isTree(data) ? { ...others, ...data } : row);
+  }
+  return log.finish("JSON Lines");
+}
+
+/** A column for each metric. W&B's page names it "RUN - METRIC", with "…__MIN" and "…__MAX" beside it. */
+function ofCsv(text: string, log: LogBuilder): Log {
+  const [head, ...rows] = csvRows(text);
+  if (head === undefined) throw new Error("it is empty");
+  const columns = head.map((name) => name.replace(/^.* - (?=\S+$)/, ""));
+  const repeated = columns.find((name, i) => columns.indexOf(name) !== i);
+  if (repeated !== undefined) throw new Error(`it has several columns of ${repeated}; export one run`);
+  for (const cells of rows) {
+    log.addRow(Object.fromEntries(columns.map((name, i) => [name, cells[i] ?? ""])));
+  }
+  return log.finish("CSV");
+}
+
+/** RFC 4180. */
+function csvRows(text: string): string[][] {
+  const rows: string[][] = [];
+  let row: string[] = [];
+  for (const [, quoted, plain, end] of text.matchAll(/(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r?\n|$)/g)) {
+    row.push(quoted === undefined ? plain! : quoted.replaceAll('""', '"'));
+    if (end === ",") continue;
+    if (row.length > 1 || row[0] !== "") rows.push(row);
+    row = [];
+  }
+  return rows;
+}
+
+class LogBuilder {
+  readonly #steps = new Map<number, Map<string, number>>();
+  #notFinite = 0;
+
+  /** Text that is no number is no metric. Of a repeated step the last value counts. */
+  add(step: number, name: string, value: number): void {
+    if (!Number.isFinite(value)) {
+      this.#notFinite++;
+      return;
+    }
+    const known = this.#steps.get(step) ?? new Map<string, number>();
+    this.#steps.set(step, known.set(name, value));
+  }
+
+  addRow(row: Readonly<Record<string, unknown>>): void {
+    const key = Object.keys(row).find((name) => STEPS.includes(name.toLowerCase()));
+    if (key === undefined) throw new Error(`it has no column of steps (${STEPS.join(", ")})`);
+    const step = Number(row[key]);
+    if (!Number.isFinite(step)) throw new Error(`its step ${JSON.stringify(row[key])} is no number`);
+    for (const [name, value] of Object.entries(row)) {
+      if (name === key || (typeof value !== "number" && typeof value !== "string") || value === "") continue;
+      const isWord = typeof value === "string" && !/^[+-]?(\d|\.\d|inf|nan)/i.test(value);
+      if (!isWord) this.add(step, name, Number(value));
+    }
+  }
+
+  finish(kind: string): Log {
+    if (this.#steps.size === 0) throw new Error("it holds no numbers");
+    return { kind, steps: new Map([...this.#steps].sort(([a], [b]) => a - b)), notFinite: this.#notFinite };
+  }
+}

@@ -1,0 +1,150 @@
+/**
+ * What other trainers call the numbers that the Echo Trap detector reads, and what it cannot see without them.
+ *
+ * Sources: TRL's GRPOTrainer ("Logged metrics"), verl's metric_utils.py and dp_actor.py, RAGEN's es_manager.py and rollout_filter.py,
+ * prime-rl's docs/metrics.
+ */
+import type { Measured } from "../../actors/training/health.ts";
+import { didYouMean, nearest } from "../../envs/text/nearest.ts";
+import { UsageError } from "../cli/options.ts";
+import type { Log } from "./logs.ts";
+
+interface Quantity {
+  /** Of the flag `--column`. */
+  readonly name: string;
+  readonly text: string;
+  readonly key: keyof Measured;
+  /** Names in the order of preference. */
+  readonly known: readonly RegExp[];
+  /** Names that count only if all values are from 0 to 1. */
+  readonly ifShare?: readonly RegExp[];
+  /** The log holds 1 less the quantity. */
+  readonly opposite?: RegExp;
+}
+
+const QUANTITIES: readonly Quantity[] = [
+  {
+    name: "success",
+    text: "share of solved episodes",
+    key: "success",
+    known: [/^train\/success$/, /^(train-env|train|env)\/[^/]+\/success$/],
+    ifShare: [
+      /^(train\/)?rewards\/[^/]*(accuracy|correct|success|solved)[^/]*(\/mean)?$/i,
+      /^(train\/)?reward$/,
+      /^critic\/(score|rewards)\/mean$/,
+      /^reward\/(all\/)?mean$/,
+    ],
+  },
+  {
+    name: "spread",
+    text: "in-group std of the reward",
+    key: "rewardStd",
+    known: [/^train\/in_group_std$/, /^(train\/)?reward_std$/, /^rollout\/in_group_(reward_)?std$/],
+  },
+  {
+    name: "constant",
+    text: "share of groups without spread",
+    key: "zeroStdShare",
+    known: [/^train\/zero_std_groups$/, /^(train\/)?frac_reward_zero_std$/],
+  },
+  {
+    name: "entropy",
+    text: "entropy",
+    key: "entropy",
+    known: [
+      /^train\/entropy$/,
+      /^entropy$/,
+      /^actor\/entropy(_loss)?$/,
+      /^entropy\/(all\/)?mean$/,
+      /^objective\/entropy$/,
+    ],
+  },
+  {
+    name: "gradient",
+    text: "norm of the gradient",
+    key: "gradNorm",
+    known: [/^(train\/)?grad_norm$/, /^actor\/grad_norm$/, /^optim\/grad_norm$/],
+  },
+  { name: "repetition", text: "repeated n-grams", key: "repetition", known: [/^train\/repetition$/] },
+  {
+    name: "information",
+    text: "information of thoughts about their prompt",
+    key: "mutualInformation",
+    known: [/^collapse\/mi_estimate$/, /^collapse_trajectory_sample\/mi_estimate$/],
+  },
+  {
+    name: "form",
+    text: "share of well-formed replies",
+    key: "validity",
+    known: [/^(train-env|train|env)\/[^/]+\/action_is_valid$/],
+    ifShare: [/^(train\/)?rewards\/[^/]*format[^/]*(\/mean)?$/i],
+    opposite: /^train\/format_errors$/,
+  },
+  {
+    name: "kept",
+    text: "share of groups that the filter kept",
+    key: "groupsKept",
+    known: [/^train\/kept_groups$/, /^rollout\/filter_kept_ratio$/],
+  },
+];
+
+export interface Seen {
+  /** By the quantity's name, the log's. */
+  readonly columns: Readonly<Record<string, string>>;
+  readonly unseen: readonly string[];
+  /** By step; a step without any of the columns is left out. */
+  readonly measured: ReadonlyMap<number, Measured>;
+}
+
+/** @param chosen  "QUANTITY=NAME" of the flag `--column`. @throws {UsageError} if one is unknown, or the log has nothing to judge by */
+export function seenIn(steps: Log["steps"], path: string, chosen: readonly string[]): Seen {
+  const names = [...new Set([...steps.values()].flatMap((values) => [...values.keys()]))];
+  const given = new Map(chosen.map((text) => givenColumn(text, path, names)));
+  const isShare = (name: string) =>
+    [...steps.values()].every((values) => {
+      const value = values.get(name);
+      return value === undefined || (value >= 0 && value <= 1);
+    });
+  const find = (patterns: readonly RegExp[] = []) =>
+    patterns.map((pattern) => names.find((name) => pattern.test(name))).find((name) => name !== undefined);
+  const columns: Record<string, string> = {};
+  const opposites = new Set<string>();
+  for (const { name, known, ifShare = [], opposite } of QUANTITIES) {
+    const share = ifShare.map((pattern) => names.find((one) => pattern.test(one) && isShare(one)));
+    const inverse = opposite && names.find((one) => opposite.test(one));
+    const found = given.get(name) ?? find(known) ?? share.find((one) => one !== undefined) ?? inverse;
+    if (found === undefined) continue;
+    columns[name] = found;
+    if (found === inverse && !given.has(name)) opposites.add(name);
+  }
+  const unseen = QUANTITIES.filter(({ name }) => columns[name] === undefined);
+  if (columns["success"] === undefined && columns["spread"] === undefined && columns["entropy"] === undefined) {
+    throw new UsageError(
+      `${path} names neither success, nor the spread of reward, nor entropy; name them: --column entropy=NAME. It has ${some(names)}`,
+    );
+  }
+  const measured = new Map<number, Measured>();
+  for (const [step, values] of steps) {
+    const known = QUANTITIES.flatMap(({ name, key }) => {
+      const value = values.get(columns[name] ?? "");
+      return value === undefined ? [] : [[key, opposites.has(name) ? 1 - value : value] as const];
+    });
+    if (known.length > 0) measured.set(step, Object.fromEntries(known));
+  }
+  return { columns, measured, unseen: unseen.map(({ name, text }) => `${text} (${name})`) };
+}
+
+function givenColumn(text: string, path: string, names: readonly string[]): [string, string] {
+  const at = text.indexOf("=");
+  const [quantity, name] = [text.slice(0, at), text.slice(at + 1)];
+  const quantities = QUANTITIES.map((one) => one.name);
+  if (at < 1 || !quantities.includes(quantity)) {
+    throw new UsageError(`--column takes QUANTITY=NAME with one of ${quantities.join(", ")}, got "${text}"`);
+  }
+  if (names.includes(name)) return [quantity, name];
+  const hint = didYouMean(nearest(name, names)) || `; it has ${some(names)}`;
+  throw new UsageError(`--column ${text}: ${path} has no "${name}"${hint}`);
+}
+
+const some = (names: readonly string[]): string =>
+  `${names.slice(0, 12).join(", ")}${names.length > 12 ? `, and ${names.length - 12} more` : ""}`;
