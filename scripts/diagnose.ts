@@ -38,7 +38,7 @@ const command = {
     column: {
       type: "list",
       value: "QUANTITY=NAME",
-      text: "What a log calls success, spread, constant, entropy, gradient, repetition, information, form or kept; may be repeated",
+      text: "What a log calls success, spread, constant, entropy, gradient, repetition, information, form, likelihood or kept; may be repeated",
     },
     json: { type: "switch", text: "End standard output with one JSON object" },
   },

@@ -71,6 +71,10 @@ export const METRICS = {
     "Standard deviation of the raw reward within a group, mean over kept groups.",
   ),
   "train/entropy": gauge("nats", "Mean entropy of the policy's next-token distribution over written tokens."),
+  "train/solved_log_prob": gauge(
+    "nats",
+    "Mean log-probability of a written token, at the temperature of sampling, over solved episodes.",
+  ),
   "train/grad_norm": gauge("number", "Global L2 norm of the policy's gradient before clipping."),
   "train/critic_grad_norm": gauge("number", "Global L2 norm of the critic's gradient before clipping."),
   "train/learning_rate": gauge("number", "Step size of the policy's optimizer in this update."),

@@ -147,6 +147,7 @@ export const MEASURED = [
   "train/grad_norm",
   "train/repetition",
   "train/format_errors",
+  "train/solved_log_prob",
   "collapse/mi_estimate",
 ] as const satisfies MetricName[];
 
@@ -165,6 +166,7 @@ export function measuredOf(
     gradNorm: values["train/grad_norm"],
     repetition: values["train/repetition"],
     mutualInformation: values["collapse/mi_estimate"],
+    likelihood: values["train/solved_log_prob"],
     validity: formatErrors === undefined ? undefined : 1 - formatErrors,
     validation,
   };

@@ -65,6 +65,7 @@ function numbersOf(purpose: Ticket["purpose"], played: readonly PlayedTicket[], 
     valid: share(({ valid }) => valid),
     thinking_rate: share(({ reply }) => THOUGHT.test(reply)),
     ...repetitionOf(outcomes),
+    ...likelihoodOf(outcomes),
     cut_replies: share(({ cut }) => cut),
     overflowed_turns: share(({ dropped }) => dropped > 0),
     contexts: mean(({ trajectory }) => trajectory.contexts.length),
@@ -97,6 +98,15 @@ function repetitionOf(outcomes: readonly PlayedOutcome[]): Record<string, number
     )
     .filter((share) => share !== null);
   return shares.length === 0 ? {} : { repetition: shares.reduce((sum, share) => sum + share, 0) / shares.length };
+}
+
+/** Nothing if no episode is solved. */
+function likelihoodOf(outcomes: readonly PlayedOutcome[]): Record<string, number> {
+  const solved = outcomes.filter(({ success }) => success).map(({ trajectory }) => trajectory);
+  const tokens = solved.reduce((sum, trajectory) => sum + writtenTokens(trajectory), 0);
+  if (tokens === 0) return {};
+  const sumOf = ({ logProbs, written }: Trajectory) => logProbs.reduce((sum, one, i) => sum + one * written[i]!, 0);
+  return { solved_log_prob: solved.reduce((sum, trajectory) => sum + sumOf(trajectory), 0) / tokens };
 }
 
 const prefixed = (prefix: string, values: Record<string, number>) =>

@@ -81,6 +81,12 @@ const QUANTITIES: readonly Quantity[] = [
     opposite: /^train\/format_errors$/,
   },
   {
+    name: "likelihood",
+    text: "log-probability of solved episodes",
+    key: "likelihood",
+    known: [/^train\/solved_log_prob$/],
+  },
+  {
     name: "kept",
     text: "share of groups that the filter kept",
     key: "groupsKept",

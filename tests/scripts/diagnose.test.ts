@@ -117,6 +117,7 @@ describe("the log of another trainer", () => {
     expect(runs[0].log.unseen.map((text: string) => text.match(/\((\w+)\)$/)![1])).toEqual([
       "repetition",
       "information",
+      "likelihood",
       "kept",
     ]);
     expect({ ...runs[1], run: path }).toEqual(runs[0]);

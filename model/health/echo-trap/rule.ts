@@ -1,6 +1,7 @@
 /**
  * Thresholds of the Echo Trap detector. They are fitted to three recorded runs (one that collapsed, two that learned;
- * tests/model/health/echo-trap-runs.json) and to noise like theirs, and were right for two more (docs/log/2026-11.md).
+ * tests/model/health/echo-trap-runs.json) and to noise like theirs, and were right for two more (docs/log/2026-11.md). Those runs
+ * did not record the likelihood of solved episodes: its thresholds are not fitted.
  */
 
 export interface TrapRule {
@@ -25,6 +26,9 @@ export interface TrapRule {
   /** Limits of absolute change since the start. */
   readonly repetitionRise: number;
   readonly validityFall: number;
+  /** Surprise (less log-probability) of solved episodes: this many times its lowest, and by at least `likelihoodFall` nats. */
+  readonly surpriseRise: number;
+  readonly likelihoodFall: number;
   /** Success below this share of its best, and by at least `successFall`; `successFallAlone` without another sign. */
   readonly successShare: number;
   readonly successFall: number;
@@ -48,6 +52,8 @@ export const TRAP_RULE: TrapRule = {
   constantGroups: 0.95,
   repetitionRise: 0.1,
   validityFall: 0.2,
+  surpriseRise: 2,
+  likelihoodFall: 0.1,
   successShare: 0.65,
   successFall: 0.05,
   successFallAlone: 0.15,

@@ -11,7 +11,8 @@ export type Signal =
   | "gradient"
   | "repetition"
   | "information"
-  | "validity";
+  | "validity"
+  | "likelihood";
 
 export interface Alarm {
   readonly signal: Signal;
@@ -27,7 +28,7 @@ const NEAR_BEST = 0.15;
 
 /** The present signs, in a fixed order. */
 export function alarms(tracks: Tracks, rule: TrapRule): Alarm[] {
-  const { success, rewardStd, zeroStdShare, entropy, repetition, mutualInformation, validity } = tracks;
+  const { success, rewardStd, zeroStdShare, entropy, repetition, mutualInformation, validity, likelihood } = tracks;
   const explained =
     success !== undefined && success.smooth >= rule.explainedAt && success.smooth >= success.best - NEAR_BEST;
   const found: Alarm[] = [];
@@ -65,6 +66,15 @@ export function alarms(tracks: Tracks, rule: TrapRule): Alarm[] {
     "validity",
     ({ smooth, start }) => start - smooth > rule.validityFall,
     ofStart("share of well-formed replies"),
+  );
+  // What the policy knew to be right becomes unlikely: "lazy likelihood displacement", https://arxiv.org/abs/2512.04220.
+  const displaced = ({ smooth, best }: Track) =>
+    smooth < rule.surpriseRise * best && best - smooth >= rule.likelihoodFall;
+  check(
+    likelihood,
+    "likelihood",
+    (track) => !explained && displaced(track),
+    ({ smooth, best }) => `log-probability of solved episodes fell to ${show(smooth)} from its best ${show(best)}`,
   );
   return [...found, ...gradientSpike(tracks.gradNorms, rule)];
 }

@@ -19,6 +19,8 @@ export interface TrapPoint {
   readonly mutualInformation?: number;
   /** Share of turns with a well-formed reply. */
   readonly validity?: number;
+  /** Mean log-probability of a written token of solved episodes, in nats. */
+  readonly likelihood?: number;
 }
 
 /** One number over time. */
@@ -40,6 +42,7 @@ const TRACKED = [
   "repetition",
   "mutualInformation",
   "validity",
+  "likelihood",
 ] as const satisfies (keyof TrapPoint)[];
 
 export type Tracks = Readonly<Partial<Record<(typeof TRACKED)[number], Track>>> & {

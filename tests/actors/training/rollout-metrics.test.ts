@@ -14,7 +14,8 @@ function finished(turns: TurnRecord[], written: number, changed: Partial<PlayedO
   const trajectory = aTrajectory({
     tokens: new Int32Array(10),
     written: Uint8Array.from({ length: 10 }, (_, i) => Number(i < written)),
-    logProbs: new Float32Array(10),
+    // -.5, -1, -1.5, … where written.
+    logProbs: Float32Array.from({ length: 10 }, (_, i) => (i < written ? -(i + 1) / 2 : 0)),
     turns: turns.map(({ reward, penalty }, i) => ({ end: i, reward, penalty })),
   });
   return { ticket: aTicket(), sampler: "s", outcome: anOutcome({ turns, trajectory, ...changed }) };
@@ -59,6 +60,8 @@ describe("what was played", () => {
       "train/overflowed_turns": 0.25,
       "train/contexts": 1,
       "train/reply_tokens": 4,
+      // Of the six tokens of the solved episode.
+      "train/solved_log_prob": -1.75,
       "train/stop_success": 0.5,
       "train/stop_over": 0,
       "train/stop_actions": 0.5,

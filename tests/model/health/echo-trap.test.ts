@@ -82,11 +82,24 @@ describe("echoTrap", () => {
     ["repetition", { success: [0.2, 0.2], rewardStd: [2, 2], repetition: [0.1, 0.6] }],
     ["information", { success: [0.2, 0.2], rewardStd: [2, 2], mutualInformation: [1.5, 0.1] }],
     ["validity", { success: [0.2, 0.2], rewardStd: [2, 2], validity: [0.99, 0.4] }],
+    // Falls from the best, -0.25, by more than .1 nats and to less than twice it.
+    ["likelihood", { success: [0.2, 0.2], rewardStd: [2, 2], likelihood: [-0.25, -0.8] }],
     ["entropy-low", { success: [0.2, 0.2], rewardStd: [2, 2], entropy: [1, 0.05] }],
     ["entropy-high", { success: [0.2, 0.2], rewardStd: [2, 2], entropy: [1, 4] }],
   ])("hears %s on its own, and only warns", (signal, ends) => {
     const { verdict, reasons } = last(course(ends as { [K in keyof TrapPoint]: [number, number] }));
     expect([verdict, reasons.map((reason) => reason.signal as string)]).toEqual(["warning", [signal]]);
+  });
+
+  test("a likelihood that rises, or that falls a little from near 0, is no sign", () => {
+    const steady = { success: [0.2, 0.2], rewardStd: [2, 2] } as const;
+    for (const likelihood of [
+      [-0.8, -0.2],
+      [-0.02, -0.11],
+    ] as [number, number][]) {
+      // biome-ignore format: a row
+      expect(worst(course({ ...steady, likelihood } as never))).toBe("healthy");
+    }
   });
 
   test("waits for a sign to last", () => {
