@@ -3,6 +3,7 @@ import { z } from "zod";
 import { COMPATS } from "../../envs/tag.ts";
 import { ActorView, schemas } from "../protocol.ts";
 import { RunStart } from "../record/starts.ts";
+import { Rating } from "./ratings.ts";
 
 const Count = z.number().int().nonnegative();
 const Share = z.number().nullable();
@@ -179,6 +180,9 @@ export const RunsAnswer = z.strictObject({
 export type RunsAnswer = z.infer<typeof RunsAnswer>;
 export const OtherMetricsAnswer = z.strictObject({ series: z.array(Series) });
 export type OtherMetricsAnswer = z.infer<typeof OtherMetricsAnswer>;
+
+export const RatingsAnswer = z.strictObject({ ratings: z.array(Rating).describe("Oldest first") });
+export type RatingsAnswer = z.infer<typeof RatingsAnswer>;
 
 const Amounts = z.strictObject({
   tokens: Share.describe("Written by the policy, validation included"),

@@ -1,5 +1,5 @@
 /** Makes the API's context from a run's config and folder. */
-import { basename, dirname, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { envTags } from "../../envs/registry.ts";
 import { type RunConfig, runKeys, shownValue } from "../config/config.ts";
 import { episodeRules, playedEnvs, tagOf } from "../play/envs-of-run.ts";
@@ -7,6 +7,7 @@ import { policyOf } from "../policy/policy-of-run.ts";
 import { readStarts } from "../record/starts.ts";
 import type { PlayAnswer, SetupAnswer } from "./answers.ts";
 import type { ApiContext } from "./api.ts";
+import { Ratings } from "./ratings.ts";
 import { NearbyRuns } from "./runs.ts";
 
 /** @throws {Error} if the policy's tokenizer cannot be read */
@@ -17,6 +18,7 @@ export function apiContextOf(config: RunConfig, folder: string): Omit<ApiContext
     play: playOf(config),
     dialogue: policyOf(config).dialogue,
     nearby: new NearbyRuns(dirname(path), basename(path)),
+    ratings: new Ratings(join(path, "ratings.jsonl")),
   };
 }
 

@@ -15,6 +15,7 @@ import {
   MetricsAnswer,
   OtherMetricsAnswer,
   PlayAnswer,
+  RatingsAnswer,
   RunAnswer,
   RunsAnswer,
   type Series,
@@ -24,6 +25,7 @@ import { thin } from "./client/thin.ts";
 import { promptTexts, tokensByTurn } from "./episode-text.ts";
 import { overviewOf } from "./overview.ts";
 import { EpisodeId, EpisodesQuery, EventsQuery, MetricsQuery, NoQuery, OtherMetricsQuery } from "./queries.ts";
+import type { Ratings } from "./ratings.ts";
 import type { NearbyRuns } from "./runs.ts";
 import { cursorText } from "./stream.ts";
 
@@ -37,6 +39,8 @@ export interface ApiContext {
   readonly dialogue: Dialogue | null;
   /** Runs to compare with; null if there are none. */
   readonly nearby: NearbyRuns | null;
+  /** Where people's ratings go; null if there is no folder for them. */
+  readonly ratings: Ratings | null;
 }
 
 /** The request is valid, but there is no answer. */
@@ -160,6 +164,13 @@ export const API: readonly ApiRoute[] = [
       if (setup === null) throw new NoAnswer(404, "the config of this run is unknown");
       return setup();
     },
+  }),
+  route({
+    path: "/api/ratings",
+    summary: "People's ratings of episodes and turns; a POST adds one",
+    query: NoQuery,
+    answer: RatingsAnswer,
+    read: ({ ratings }) => ({ ratings: ratings?.list() ?? [] }),
   }),
   route({
     path: "/api/runs",

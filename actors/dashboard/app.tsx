@@ -1,6 +1,6 @@
 /** @jsxImportSource hono/jsx */
 /**
- * The routes of the page. It reads stores and changes nothing, so only GET and HEAD are allowed.
+ * The routes of the page. It reads stores and changes nothing, so only GET and HEAD are allowed; POST adds a rating.
  *
  *   / /actors /episodes …   the run's pages (run-routes.tsx)     /runs              the runs of the parent folder
  *   /api/… /metrics         the run's API, for programs          /run/NAME/…        all of this for another of these runs
@@ -20,6 +20,7 @@ import { OtherRuns } from "./other-runs.ts";
 import { notReadyReason } from "./overview.ts";
 import { MissingPage } from "./pages/empty.tsx";
 import { RunsPage } from "./pages/runs.tsx";
+import { RATINGS_PATH } from "./rate.ts";
 import { ReadQueue } from "./read-queue.ts";
 import { busy, runRoutes } from "./run-routes.tsx";
 
@@ -50,8 +51,12 @@ export function dashboardApp({ store, clock, token, assets, signal, ...context }
   const others = new OtherRuns(nearby, { clock, reads, signal });
 
   app.use(async (c, next) => {
-    if (c.req.method !== "GET" && c.req.method !== "HEAD")
-      return c.text("Only GET and HEAD are allowed: this page is read-only.\n", 405, { Allow: "GET, HEAD" });
+    const takesRatings = c.req.path === RATINGS_PATH || /^\/run\/[^/]+\/api\/ratings$/.test(c.req.path);
+    const allowed = ["GET", "HEAD", ...(takesRatings ? ["POST"] : [])];
+    if (!allowed.includes(c.req.method)) {
+      const text = `Only ${allowed.join(" and ")} are allowed: this page is read-only, but for ratings.\n`;
+      return c.text(text, 405, { Allow: allowed.join(", ") });
+    }
     await next();
     for (const [name, value] of Object.entries(HEADERS)) c.res.headers.set(name, value);
     if (!c.res.headers.has("Cache-Control")) c.res.headers.set("Cache-Control", "no-store");
@@ -79,7 +84,7 @@ export function dashboardApp({ store, clock, token, assets, signal, ...context }
   };
   app.get("/runs", sameSiteOnly, listRuns);
   app.get("/run/:name", (c) => c.redirect(`/run/${encodeURIComponent(c.req.param("name"))}/`));
-  app.get("/run/:name/*", (c) => {
+  app.on(["GET", "POST"], "/run/:name/*", (c) => {
     const name = c.req.param("name");
     const other = others.routesOf(name);
     if (other === null) return c.notFound();

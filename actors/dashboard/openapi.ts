@@ -62,7 +62,8 @@ export function openApiOf(routes: readonly ApiRoute[]): Json {
     info: {
       title: "Bunraku: one run",
       version: "1",
-      description: "Read-only. With metrics.token set, requests need it as a bearer token.",
+      description:
+        "Read-only, but for POST /api/ratings (an id of an episode, a turn or null, a score from 1 to 5, a note). With metrics.token set, requests need it as a bearer token.",
     },
     components: { securitySchemes: { token: { type: "http", scheme: "bearer" } } },
     security: [{}, { token: [] }],

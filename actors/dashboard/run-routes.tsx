@@ -1,6 +1,6 @@
 /** @jsxImportSource hono/jsx */
 /**
- * The pages and the API of one run. Reads the store and changes nothing. Text of a model is sent as JSON or escaped, never as HTML.
+ * The pages and the API of one run. Reads the store and changes nothing; a POST adds a rating (rate.ts). Text of a model is sent as JSON or escaped, never as HTML.
  */
 import { type Context, Hono } from "hono";
 import { html } from "hono/html";
@@ -18,6 +18,7 @@ import { RunPage } from "./pages/run.tsx";
 import { SettingsPage } from "./pages/settings.tsx";
 import { Exposition } from "./prometheus.ts";
 import { CursorText, faults } from "./queries.ts";
+import { RATINGS_PATH, rate, ratingLimit } from "./rate.ts";
 import { READS_WAITING_MAX, type ReadQueue } from "./read-queue.ts";
 import { cursorText, parseCursor, streamRun } from "./stream.ts";
 
@@ -62,6 +63,7 @@ export function runRoutes({ context, clock, reads, signal }: RunRoutesOptions): 
   for (const route of API) {
     app.get(route.path.replace(/\{(\w+)\}/, ":$1"), (c) => answer(c, route, context, reads));
   }
+  app.post(RATINGS_PATH, ratingLimit, (c) => rate(c, context));
   app.get("/api/openapi.json", (c) => c.json(description));
   app.get("/api/stream", (c) => {
     const since = c.req.header("Last-Event-ID") ?? c.req.query("since") ?? cursorText(store.cursor());

@@ -32,7 +32,7 @@ export async function serveDashboard({ host, port, token, ...options }: ServeOpt
     );
   }
   const closing = new AbortController();
-  const unknown = { setup: null, play: null, dialogue: null, nearby: null };
+  const unknown = { setup: null, play: null, dialogue: null, nearby: null, ratings: null };
   const app = dashboardApp({ ...unknown, ...options, token, assets: await loadAssets(), signal: closing.signal });
   const server = listen(host, port, (request) => app.fetch(request));
   const urlHost = host.includes(":") ? `[${host}]` : host;

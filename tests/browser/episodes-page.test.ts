@@ -80,6 +80,27 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the page about epis
   );
 
   test(
+    "takes a rating of an episode and a note on a turn, and shows them again",
+    async () => {
+      await stage.run.episodes([playedRow({ episode: "a", layoutSeed: 111 }, true)]);
+      await stage.open("episodes");
+      await stage.waitForText("#episode", "board seed 111");
+      await stage.page.locator(".rate summary").click();
+      await stage.page.locator(".rating select").nth(1).selectOption("4");
+      await stage.page.getByText("Save", { exact: true }).click();
+      await stage.waitForText(".rate .ratings", "the whole episode: 4 of 5");
+      await stage.page.locator(".rating select").first().selectOption("turn 2");
+      await stage.page.locator(".rating select").nth(1).selectOption("no score");
+      await stage.page.locator(".rating textarea").fill("walks <b>back</b>");
+      await stage.page.getByText("Save", { exact: true }).click();
+      await stage.waitForText(".rate .ratings", "turn 2: walks <b>back</b>");
+      await stage.page.reload();
+      await stage.waitForText(".rate .ratings", "the whole episode: 4 of 5");
+    },
+    LONG,
+  );
+
+  test(
     "pages through many, and shows new ones as they come",
     async () => {
       await stage.run.episodes(Array.from({ length: 70 }, (_, i) => playedRow({ episode: `e${i}`, layoutSeed: i })));

@@ -9,6 +9,7 @@ import type {
   MetricsAnswer,
   OtherMetricsAnswer,
   PlayAnswer,
+  RatingsAnswer,
   RunAnswer,
   RunsAnswer,
   SetupAnswer,
@@ -23,6 +24,7 @@ interface Answers {
   "api/episodes": EpisodesAnswer;
   [episode: `api/episodes/${number}`]: EpisodeAnswer;
   "api/play": PlayAnswer;
+  "api/ratings": RatingsAnswer;
   "api/setup": SetupAnswer;
   "api/runs": RunsAnswer;
   [metrics: `api/runs/${string}/metrics`]: OtherMetricsAnswer;

@@ -7,6 +7,7 @@ import { EpisodeList } from "./episode-list.ts";
 import { GroupTable } from "./group-table.ts";
 import { hasModifier, isTyping, start } from "./live.ts";
 import { Player, type Stage } from "./player.ts";
+import { ratingOf } from "./ratings.ts";
 import { visible } from "./text.ts";
 
 const detail = byId("episode");
@@ -52,11 +53,11 @@ async function open(id: number): Promise<void> {
   openId = id;
   try {
     const episode = await read(`api/episodes/${id}`);
-    const replay = await replayOf(episode);
+    const [replay, rating] = await Promise.all([replayOf(episode), ratingOf(episode)]);
     if (openId !== id) return;
     player?.close();
     player = replay.player;
-    detail.replaceChildren(...detailOf(episode, ...replay.elements));
+    detail.replaceChildren(...detailOf(episode, ...replay.elements, rating));
     await groups.show(episode.summary);
   } catch (error) {
     if (openId === id) detail.replaceChildren(make("p", "empty", visible((error as Error).message)));

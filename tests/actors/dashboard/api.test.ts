@@ -73,6 +73,7 @@ describe("/api/openapi.json", () => {
       "episodes/5",
       "episodes/6",
       "play",
+      "ratings",
       "setup",
       "runs",
     ];
@@ -198,6 +199,7 @@ describe("other runs", () => {
       signal: stage.closing.signal,
       token: null,
       setup: null,
+      ratings: null,
       play: null,
       dialogue: null,
       nearby: new NearbyRuns(root, "this"),

@@ -4,6 +4,7 @@ import type { Hono } from "hono";
 import { realClock } from "../../../actors/clock.ts";
 import { dashboardApp } from "../../../actors/dashboard/app.tsx";
 import { loadAssets } from "../../../actors/dashboard/assets.ts";
+import type { Ratings } from "../../../actors/dashboard/ratings.ts";
 import { MetricsSink } from "../../../actors/metrics-sink/metrics-sink.ts";
 import { Store } from "../../../actors/metrics-sink/store.ts";
 import { builtinDialogue } from "../../../model/text/chat.ts";
@@ -19,6 +20,8 @@ export interface Stage {
   /** What the store takes for the time of day; milliseconds. */
   now: number;
   appWith(token: string | null): Hono;
+  /** null at the start of a test. */
+  ratings: Ratings | null;
   startRun(updates?: number | null): void;
 }
 
@@ -35,6 +38,7 @@ export function setStage(): Stage {
         play,
         dialogue: builtinDialogue(),
         nearby: null,
+        ratings: stage.ratings,
         clock: realClock,
         token,
         assets,
@@ -44,6 +48,7 @@ export function setStage(): Stage {
   } as Stage;
   beforeEach(() => {
     stage.now = 1_700_000_000_000;
+    stage.ratings = null;
     stage.store = new Store({ path: ":memory:", durability: "normal", wallClock: () => stage.now });
     const limits = { flushMs: 5, queuedMax: 9999 };
     stage.sink = new MetricsSink({ store: stage.store, actor: "metrics-sink", clock: realClock, ...limits });

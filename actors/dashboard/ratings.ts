@@ -1,0 +1,86 @@
+/**
+ * People's ratings of episodes and turns, beside the run: `ratings.jsonl`, one line a rating, only ever appended to. A later rating
+ * of the same episode and turn replaces the earlier one.
+ *
+ * - The file is bounded; a line that is no rating is an error that names it.
+ */
+import { closeSync, constants, existsSync, openSync, readFileSync, writeSync } from "node:fs";
+import { z } from "zod";
+import { schemaFaults } from "../errors.ts";
+
+/** Lines of the file. */
+const RATINGS_MAX = 10_000;
+
+export const NewRating = z
+  .strictObject({
+    id: z.int().positive().describe("Id of the episode in /api/episodes"),
+    turn: z.int().positive().nullable().default(null).describe("From 1; null: the whole episode"),
+    score: z.int().min(1).max(5).nullable().default(null).describe("1: bad, 5: good; null: a note alone"),
+    note: z.string().max(2000).default(""),
+  })
+  .refine(({ score, note }) => score !== null || note.trim() !== "", "a rating has a score or a note");
+export type NewRating = z.infer<typeof NewRating>;
+
+export const Rating = z.strictObject({
+  ...NewRating.shape,
+  episode: z.string().describe("Name of the episode"),
+  atMs: z.number().describe("Milliseconds since the epoch"),
+});
+export type Rating = z.infer<typeof Rating>;
+
+/** The file has as many ratings as it may have. */
+export class TooManyRatings extends Error {
+  override readonly name = "TooManyRatings";
+}
+
+export class Ratings {
+  readonly #path: string;
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  /** The newest of each episode and turn, oldest first. @throws {Error} if a line of the file is no rating */
+  list(): Rating[] {
+    const newest = new Map<string, Rating>();
+    for (const rating of this.#lines()) {
+      const key = `${rating.id} ${rating.turn}`;
+      newest.delete(key);
+      newest.set(key, rating);
+    }
+    return [...newest.values()];
+  }
+
+  /** @throws {TooManyRatings} */
+  add(rating: Rating): void {
+    if (this.#lines().length >= RATINGS_MAX)
+      throw new TooManyRatings(`${this.#path} has ${RATINGS_MAX} ratings, the most allowed; move it elsewhere`);
+    const { O_APPEND, O_CREAT, O_NOFOLLOW, O_WRONLY } = constants;
+    const file = openSync(this.#path, O_APPEND | O_CREAT | O_NOFOLLOW | O_WRONLY, 0o600);
+    try {
+      writeSync(file, `${JSON.stringify(rating)}\n`);
+    } finally {
+      closeSync(file);
+    }
+  }
+
+  #lines(): Rating[] {
+    if (!existsSync(this.#path)) return [];
+    const lines = readFileSync(this.#path, "utf8").split("\n");
+    return lines.flatMap((line, i) => (line === "" ? [] : [this.#parsed(line, i + 1)]));
+  }
+
+  #parsed(line: string, number: number): Rating {
+    const found = Rating.safeParse(jsonOf(line));
+    if (found.success) return found.data;
+    throw new Error(`${this.#path}, line ${number}: no rating: ${schemaFaults(found.error, "line")}`);
+  }
+}
+
+function jsonOf(line: string): unknown {
+  try {
+    return JSON.parse(line);
+  } catch {
+    return undefined;
+  }
+}
