@@ -3,7 +3,7 @@
  * None of them loses an update.
  */
 import { afterAll, expect, test } from "bun:test";
-import { existsSync, statSync } from "node:fs";
+import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { latestCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
 import { isAlive } from "../../scripts/chaos/watch.ts";
@@ -131,6 +131,19 @@ test(
     const { code, err } = await run.ended;
     expect([code, err]).toEqual([1, expect.stringMatching(/[1-9]\d* episodes are lost/)]);
     await expectSaved(run);
+  },
+  LONG,
+);
+
+test(
+  "a run whose files may not grow (ulimit -f) saves its policy, and does not end with 0: episodes are lost",
+  async () => {
+    const { folder, args } = runs.fresh({ learner: { updates: 3, filter: { strategy: "all" } } });
+    // In KiB: enough for a checkpoint, too little for the log of episodes.
+    const wrap = ["bash", "-c", 'ulimit -f 250 && exec "$@"', "bash"];
+    const { code, err } = await new RunProcess(folder, [...args, "--single-process"], { wrap }).ended;
+    expect([code, err]).toEqual([1, expect.stringMatching(/[1-9]\d* episodes are lost/)]);
+    expect(readdirSync(join(folder, "checkpoints"))).toContain("u000003");
   },
   LONG,
 );
