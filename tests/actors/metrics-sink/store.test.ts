@@ -160,7 +160,7 @@ describe("Store", () => {
     db.run("PRAGMA user_version = 99");
     db.close();
     expect(() => open()).toThrow(
-      `cannot read ${path}: it has schema 99, and this version of Bunraku reads up to 4. Use the version that wrote it, or a newer one.`,
+      `cannot read ${path}: it has schema 99, and this version of Bunraku reads up to 5. Use the version that wrote it, or a newer one.`,
     );
   });
 
@@ -171,6 +171,7 @@ describe("Store", () => {
     const db = new Database(join(directory, "run.sqlite"));
     db.run("ALTER TABLE bodies DROP COLUMN contexts");
     db.run("ALTER TABLE bodies DROP COLUMN token_advantages");
+    db.run("ALTER TABLE bodies DROP COLUMN env_digest");
     db.run("DROP TABLE words");
     db.run("DROP TABLE actors");
     db.run("DROP INDEX episodes_by_board");
