@@ -1,5 +1,8 @@
-/** How a share is written, in logs, reports and on the page. It imports nothing, so that the browser can load it. */
+/** How a share and a rest of time are written, in logs, reports and on the page. It imports nothing, so that the browser can load it. */
 
 /** 0.1234 becomes "12.3 %"; null, which is not measured, a dash. @param digits  behind the point */
 export const percent = (share: number | null, digits = 1): string =>
   share === null ? "–" : `${(share * 100).toFixed(digits)} %`;
+
+export const timeLeft = (minutes: number): string =>
+  minutes < 1 ? "less than a minute left" : `about ${Math.round(minutes)} min left`;

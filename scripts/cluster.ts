@@ -166,7 +166,7 @@ async function openRun(options: Parsed<typeof command>): Promise<RunFolder> {
     lengthenRun(run);
     return run;
   }
-  const before = from === undefined ? [] : await startFrom(from);
+  const before = from === undefined ? [] : await startFrom(from, overrides);
   const chosen = chooseConfig({ ...options, overrides: [...before, ...overrides] });
   for (const line of tooSmallBudgets(chosen)) warn(line);
   const config = smoke ? smokeConfig(chosen) : chosen;

@@ -92,16 +92,20 @@ function highestOf(run: RecordedRun): Compared["highest"] {
   return { success, update: curve.steps[curve.values.indexOf(success)]! };
 }
 
+/** Of a value that was not measured, and of a setting that is not set. */
+const UNKNOWN = "–";
+
+/** The runs by number, then a row for each value: a few runs fit a terminal. */
 function table(runs: readonly Compared[]): string {
-  const head = ["", "env", "seed", ...COLUMNS.map(([title]) => title), "highest"];
-  const rows = runs.map(({ folder, env, seed, values, highest }) => [
-    folder,
-    env,
-    String(seed),
-    ...COLUMNS.map(([, key, , show]) => (values[key] === null ? "–" : show(values[key]!))),
-    highest === null ? "–" : `${percent(highest.success)} (u${highest.update})`,
+  const names = runs.map(({ folder, env, seed }, i) => `${i + 1}  ${folder} (${env}, seed ${seed})`);
+  const rows = COLUMNS.map(([title, key, , show]) => [
+    title,
+    ...runs.map(({ values }) => (values[key] === null ? UNKNOWN : show(values[key]!))),
   ]);
-  return aligned([head, ...rows]);
+  const highest = runs.map((run) =>
+    run.highest === null ? UNKNOWN : `${percent(run.highest.success)} (u${run.highest.update})`,
+  );
+  return [...names, "", aligned([numbersOf(runs), ...rows, ["highest", ...highest]])].join("\n");
 }
 
 /** What every run tells of; energy only if one does. */
@@ -115,9 +119,11 @@ function costTable(runs: readonly Compared[]): string {
   ]);
   return aligned([head, ...rows]);
 }
+const numbersOf = (runs: readonly unknown[]) => ["", ...runs.map((_, i) => String(i + 1))];
 
 function settingsText(folders: readonly string[], differences: Readonly<Record<string, unknown[]>>): string {
-  const rows = Object.entries(differences).map(([path, values]) => [path, ...values.map((one) => JSON.stringify(one))]);
+  const text = (value: unknown) => (value === null ? UNKNOWN : JSON.stringify(value));
+  const rows = Object.entries(differences).map(([path, values]) => [path, ...values.map(text)]);
   if (rows.length === 0) return "all settings are equal, the seed included";
-  return `settings that differ:\n${aligned([["", ...folders], ...rows])}`;
+  return `settings that differ:\n${aligned([numbersOf(folders), ...rows])}`;
 }

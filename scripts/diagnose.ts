@@ -6,7 +6,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { runKeys } from "../actors/config/config.ts";
-import { EARLY_STOPS, HealthConfig } from "../actors/config/health.ts";
+import { HealthConfig } from "../actors/config/health.ts";
 import { type Layer, merge } from "../actors/config/layers.ts";
 import { upgraded } from "../actors/config/renamed.ts";
 import { schemaFaults } from "../actors/errors.ts";
@@ -22,6 +22,7 @@ import {
   type Measured,
   measuredOf,
 } from "../actors/training/health.ts";
+import { RAGEN_STOPS } from "../model/health/early-stop.ts";
 import { type Command, helped, type Override, parseOptions, UsageError } from "./cli/options.ts";
 import { overrideLayer } from "./cli/presets.ts";
 import { readLog } from "./diagnose/logs.ts";
@@ -130,7 +131,7 @@ function diagnose(run: string, config: HealthConfig, { measured, updates, log }:
     verdict = state.verdict;
     if (!over) told.push(...one.notices.map((said) => ({ update, ...said })));
     over ||= one.due !== null && endsRun(one.due);
-    const all = checkup(watched, point, { ...config, ladder: [], stopEarly: [...EARLY_STOPS] });
+    const all = checkup(watched, point, { ...config, ladder: [], stopEarly: [...RAGEN_STOPS] });
     watched = all.state;
     const [stop] = all.notices.filter(({ kind }) => kind === "early-stop");
     const known = ({ text }: Said) => text.split(":")[0] === stop?.text.split(":")[0];

@@ -3,7 +3,7 @@
  */
 
 import { runKeys } from "../actors/config/config.ts";
-import { visible } from "../actors/dashboard/client/text.ts";
+import { plural, visible } from "../actors/dashboard/client/text.ts";
 import { episodeRules, tagOf } from "../actors/play/envs-of-run.ts";
 import type { Env, Turn } from "../envs/env.ts";
 import { openEpisode } from "../envs/episode.ts";
@@ -53,7 +53,7 @@ export async function main(args: string[]): Promise<number> {
   );
   const { solved, ending, reward, turns, actions } = played;
   console.log(
-    `${solved ? "solved" : "not solved"}${ending === null ? ", given up" : ` (${ending})`}: reward ${rounded(reward)}, ${turns} turns, ${actions} actions`,
+    `${solved ? "solved" : "not solved"}${ending === null ? ", given up" : ` (${ending})`}: reward ${rounded(reward)}, ${plural(turns, "turn")}, ${plural(actions, "action")}`,
   );
   if (best !== null) console.log(`the best possible player solves this board with probability ${rounded(best)}`);
   if (json) console.log(JSON.stringify({ env: name, seed, ...played, best }));

@@ -5,7 +5,7 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { realClock } from "../actors/clock.ts";
-import { visible } from "../actors/dashboard/client/text.ts";
+import { plural, visible } from "../actors/dashboard/client/text.ts";
 import { type Difference, type Replay, replayEnv, replayWhole, weightsDifference } from "../actors/evaluate/replay.ts";
 import { withLocalModules } from "../actors/play/env-modules.ts";
 import { policyOf } from "../actors/policy/policy-of-run.ts";
@@ -57,7 +57,9 @@ export async function main(args: string[]): Promise<number> {
     const others = run.weightsOfOthers(summary.id, outcome.trajectory);
     const env = await replayEnv(replay);
     const policy = flags["env-only"] ? { skipped: "--env-only" } : await replayPolicy(folder, replay, others);
-    console.log(`${summary.episode} of ${summary.env}, layout seed ${summary.layoutSeed}, ${summary.turnCount} turns`);
+    console.log(
+      `${summary.episode} of ${summary.env}, layout seed ${summary.layoutSeed}, ${plural(summary.turnCount, "turn")}`,
+    );
     console.log(`env     ${verdict(env)}`);
     console.log(
       `policy  ${policy !== null && "skipped" in policy ? `not replayed: ${policy.skipped}` : verdict(policy)}`,

@@ -10,7 +10,7 @@
  *   - what never ends by itself: `serve`, `page`, `play`, `sampler`, `env-server` (scripts/serve, browser/live-run, scripts/play, e2e/joining);
  *   - what takes minutes: `sweep`, `chaos`, `simulate`, `bench`, `test`, `check`, `setup` (scripts/sweep, e2e/chaos, scripts/simulation,
  *     scripts/commands);
- *   - what needs a model, a data set or a server from elsewhere: `cluster --model`, `cluster --device`, `eval` of such envs and of hosted
+ *   - what needs a model, a data set or a server from elsewhere: `cluster --model`, `cluster --device`, `cluster --env Remote`, `eval` of such envs and of hosted
  *     models (e2e/pretrained, model/engine/webgpu, envs/, scripts/eval-hosted, which bring small ones of their own).
  * - Pages that write files (tutorial.md, new-env.md) are followed step by step in scripts/tutorial and scripts/new-env.
  */
@@ -100,7 +100,7 @@ const isShortRun = (words: readonly string[]) => {
     name === "cluster" &&
     !onlySettings.has(words.join("\n")) &&
     !args.some((arg) => /^(--model|--device|--resume|--from|--join)/.test(arg)) &&
-    !args.includes("Street")
+    !args.some((arg) => arg === "Street" || arg === "Remote")
   );
 };
 const stage = { steps: 2, batch: 8, babble: 0.3, noise: 0.1, learningRate: 1e-3, warmUpSteps: 0, finalFraction: 1 };

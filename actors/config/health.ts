@@ -1,6 +1,6 @@
 /** Section `health`: how a run is watched, and what it does when it goes wrong. Shapes and defaults; the rules are in model/health/. */
 import { z } from "zod";
-import { STOP_RULE } from "../../model/health/early-stop.ts";
+import { RAGEN_STOPS, STOP_RULE, STOPS } from "../../model/health/early-stop.ts";
 import { TRAP_RULE } from "../../model/health/echo-trap/echo-trap.ts";
 
 export const RUNGS = [
@@ -13,8 +13,6 @@ export const RUNGS = [
   "stop",
 ] as const;
 export type Rung = (typeof RUNGS)[number];
-
-export const EARLY_STOPS = ["reward_variance_collapse", "low_validation_success", "empty_filtered_steps"] as const;
 
 const share = z.number().min(0).max(1);
 const count = z.int().positive();
@@ -42,7 +40,7 @@ const TrapConfig = z.strictObject({
     .describe("A sign: success has fallen by this much or more, to less than 65 % of its best"),
 });
 
-/** The windows of RAGEN-2's early stops; shorten them for short runs. */
+/** The windows of the early stops; shorten them for short runs. */
 const StopsConfig = z.strictObject({
   baselineUpdates: count
     .default(STOP_RULE.baselineUpdates)
@@ -50,6 +48,10 @@ const StopsConfig = z.strictObject({
   collapseUpdates: count
     .default(STOP_RULE.collapseUpdates)
     .describe("reward_variance_collapse: updates in a row below a tenth of the baseline"),
+  solvedValidations: count
+    .default(STOP_RULE.solvedValidations)
+    .describe("solved: validations in a row with success of solvedShare or more, in every env"),
+  solvedShare: share.default(STOP_RULE.solvedShare).describe("solved: validation success from which training ends"),
 });
 
 const CollapseConfig = z.strictObject({
@@ -74,9 +76,11 @@ export const HealthConfig = z.strictObject({
     .describe("Verdict from which the next intervention is taken"),
   settleUpdates: count.default(5).describe("Updates between two interventions"),
   stopEarly: z
-    .array(z.enum(EARLY_STOPS))
-    .default([])
-    .describe(`RAGEN-2's early stops that end the run: ${EARLY_STOPS.join(", ")}; empty: none`),
+    .array(z.enum(STOPS))
+    .default(["solved"])
+    .describe(
+      `What ends the run early: solved, before further training spoils it, or RAGEN-2's ${RAGEN_STOPS.join(", ")}; empty: nothing`,
+    ),
   collapse: CollapseConfig.prefault({}),
   trap: TrapConfig.prefault({}),
   stops: StopsConfig.prefault({}),

@@ -96,6 +96,15 @@ export const WarmStartConfig = z.strictObject({
       "Share of a planned demonstration's turns that are random; the policy sees them and does not imitate them",
     ),
   boards: z.int().positive().default(10_000).describe("Boards of the demonstrations"),
+  solvedShare: z
+    .number()
+    .min(0)
+    .max(1)
+    .nullable()
+    .default(1)
+    .describe(
+      "Ends the first stage early, when the policy solves this share of a sample of 32 boards (every 200 steps) and then of all validation boards; null: never",
+    ),
   stages: z
     .array(WarmStartStage)
     .min(1)

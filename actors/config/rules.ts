@@ -54,7 +54,8 @@ function* envFaults({ prompt, warmStart }: RunConfig, env: PlayedEnv, at: string
     if (!warmStart.enabled) return;
     if (warmStart.imitate === "random-play") {
       if (external !== true) return;
-      const text = `random play needs many episodes, and ${env.tag} runs outside this process; set warmStart.enabled to false`;
+      const advice = demonstrator === null ? "set warmStart.enabled to false" : "set it to demonstrator";
+      const text = `random play needs many episodes, and ${env.tag} runs outside this process; ${advice}`;
       yield { path: "warmStart.imitate", text };
     } else if (demonstrator === null) {
       const text = `${env.tag} has no scripted player to imitate; set warmStart.imitate to random-play, or this to false`;

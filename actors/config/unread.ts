@@ -185,7 +185,9 @@ const table: readonly Unread[] = [
     choice: "warmStart.enabled",
     when: "without a warm start",
     holds: ({ warmStart }) => !warmStart.enabled,
-    keys: ["imitate", ...OF_RANDOM_PLAY, "boards", "stages", "cacheDir"].map((key) => `warmStart.${key}`),
+    keys: ["imitate", ...OF_RANDOM_PLAY, "boards", "solvedShare", "stages", "cacheDir"].map(
+      (key) => `warmStart.${key}`,
+    ),
   },
   {
     choice: "warmStart.imitate",
@@ -204,6 +206,12 @@ const table: readonly Unread[] = [
     when: "without reward_variance_collapse in health.stopEarly",
     holds: ({ health }) => !health.stopEarly.includes("reward_variance_collapse"),
     keys: ["health.stops.baselineUpdates", "health.stops.collapseUpdates"],
+  },
+  {
+    choice: "health.stopEarly",
+    when: "without solved in health.stopEarly",
+    holds: ({ health }) => !health.stopEarly.includes("solved"),
+    keys: ["health.stops.solvedValidations", "health.stops.solvedShare"],
   },
   {
     choice: "health.collapse.everyUpdates",

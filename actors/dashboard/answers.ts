@@ -67,6 +67,12 @@ export const MetricsAnswer = z.strictObject({
 });
 export type MetricsAnswer = z.infer<typeof MetricsAnswer>;
 
+/** Metrics that a chart can show. */
+export const NamesAnswer = z.strictObject({
+  metrics: z.array(z.strictObject({ name: z.string(), unit: z.string(), help: z.string() })),
+});
+export type NamesAnswer = z.infer<typeof NamesAnswer>;
+
 export const StoredEvent = z.strictObject({
   id: Count,
   atMs: z.number(),
@@ -126,6 +132,10 @@ export const EpisodeAnswer = z.strictObject({
 });
 export type EpisodeAnswer = z.infer<typeof EpisodeAnswer>;
 
+/** What a symbol of a grid stands for, as the page draws it. */
+export const CellKind = z.enum(["wall", "floor", "player", "box", "target", "done"]);
+export type CellKind = z.infer<typeof CellKind>;
+
 /** Settings for replaying an episode of this run in the browser. */
 export const PlayAnswer = z.strictObject({
   compat: z.enum(COMPATS),
@@ -134,6 +144,9 @@ export const PlayAnswer = z.strictObject({
       name: z.string().describe("Name in tickets: the tag, unless the run names the env"),
       tag: z.string(),
       options: z.record(z.string(), z.unknown()),
+      symbols: z
+        .record(z.string(), CellKind)
+        .describe("By the env's own legend; a symbol of another meaning is left out"),
       rules: z.strictObject({
         turnsMax: Count,
         actionsMax: Count,

@@ -1,11 +1,12 @@
 /** Makes the API's context from a run's config and folder. */
 import { basename, dirname, join, resolve } from "node:path";
 import { envTags } from "../../envs/registry.ts";
+import type { Legend } from "../../envs/tag.ts";
 import { type RunConfig, runKeys, shownValue } from "../config/config.ts";
 import { episodeRules, playedEnvs, tagOf } from "../play/envs-of-run.ts";
 import { policyOf } from "../policy/policy-of-run.ts";
 import { readStarts } from "../record/starts.ts";
-import type { PlayAnswer, SetupAnswer } from "./answers.ts";
+import type { CellKind, PlayAnswer, SetupAnswer } from "./answers.ts";
 import type { ApiContext } from "./api.ts";
 import { Ratings } from "./ratings.ts";
 import { NearbyRuns } from "./runs.ts";
@@ -33,7 +34,24 @@ function playOf(config: RunConfig): PlayAnswer {
   // An env whose module is unknown here is shown without replay.
   const envs = playedEnvs(config).flatMap(({ name, tag, options }) => {
     if (!envTags().includes(tag)) return [];
-    return { name, tag, options: { ...options }, rules: episodeRules(config, name, tagOf(config, name)) };
+    const made = tagOf(config, name);
+    const symbols = symbolsOf(made.wording.legend);
+    return { name, tag, options: { ...options }, symbols, rules: episodeRules(config, name, made) };
   });
   return { compat: config.prompt.compat, envs };
+}
+
+/** Meanings of symbols; the first that fits counts. */
+const KINDS: readonly (readonly [RegExp, CellKind])[] = [
+  [/^(box on target|player on goal|success)/, "done"],
+  [/^player/, "player"],
+  [/^box$/, "box"],
+  [/^(target|goal)$/, "target"],
+  [/^(wall|hole)$/, "wall"],
+  [/^(empty|frozen)/, "floor"],
+];
+
+function symbolsOf(legend: Legend | null): PlayAnswer["envs"][number]["symbols"] {
+  const known = (legend ?? []).map(([symbol, meaning]) => [symbol, KINDS.find(([words]) => words.test(meaning))?.[1]]);
+  return Object.fromEntries(known.filter(([, kind]) => kind !== undefined));
 }

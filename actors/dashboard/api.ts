@@ -4,6 +4,7 @@
  */
 import type { z } from "zod";
 import type { Dialogue } from "../../model/text/dialogue.ts";
+import { isMetricName, metric } from "../metrics/metrics.ts";
 import type { Store } from "../metrics-sink/store.ts";
 import { costsOf } from "../record/costs.ts";
 import {
@@ -13,6 +14,7 @@ import {
   EpisodesAnswer,
   EventsAnswer,
   MetricsAnswer,
+  NamesAnswer,
   OtherMetricsAnswer,
   PlayAnswer,
   RatingsAnswer,
@@ -113,6 +115,18 @@ export const API: readonly ApiRoute[] = [
     query: NoQuery,
     answer: CostsAnswer,
     read: ({ store }) => costsOf((name) => store.series([name], 0)),
+  }),
+  route({
+    path: "/api/names",
+    summary: "Metrics that this run has recorded, but those with a value for each actor",
+    query: NoQuery,
+    answer: NamesAnswer,
+    read({ store }) {
+      const names = new Set(store.latest().map(({ name }) => name));
+      const rows = [...names].filter(isMetricName).map((name) => ({ name, ...metric(name) }));
+      const shown = rows.filter(({ perActor }) => perActor !== true);
+      return { metrics: shown.map(({ name, unit, help }) => ({ name, unit, help })) };
+    },
   }),
   route({
     path: "/api/events",

@@ -5,6 +5,7 @@
  */
 import { EVENT_KINDS, type MetricName } from "../metrics/metrics.ts";
 import type { Store } from "../metrics-sink/store.ts";
+import { timeLeft } from "../percent.ts";
 import { STARTING } from "../protocol.ts";
 import type { Overview, StoredEvent } from "./answers.ts";
 
@@ -52,7 +53,7 @@ export function overviewOf(store: Store): Overview | null {
       phase: event(EVENT_KINDS.phase),
       update,
       updates: run.updates,
-      perMinute: value("speed/updates_per_minute"),
+      secondsLeft: value(update === null ? "warm/left_s" : "speed/left_s"),
       stage: value("warm/stage"),
       progress: value("warm/progress"),
     }),
@@ -85,7 +86,7 @@ interface RunState {
   readonly phase: StoredEvent | null;
   readonly update: number | null;
   readonly updates: number | null;
-  readonly perMinute: number | null;
+  readonly secondsLeft: number | null;
   readonly stage: number | null;
   readonly progress: number | null;
 }
@@ -108,14 +109,20 @@ function stateOf(state: RunState): Pick<Overview, "phase" | "status" | "progress
   const waiting = "Waiting for the first update";
   if (stage !== null && progress !== null && (progress < 1 || phase === null)) {
     const percent = Math.floor(progress * 100);
-    return { phase: "warm", status: `${waiting}: warm start, stage ${stage}, ${percent} %`, progress };
+    return {
+      phase: "warm",
+      status: `${waiting}: warm start, stage ${stage}, ${percent} %${leftText(state)}`,
+      progress,
+    };
   }
   return { phase: "waiting", status: `${waiting}: ${phase?.text ?? "the actors are starting"}`, progress: null };
 }
 
-function trainingText(update: number, { updates, perMinute }: RunState): string {
+function trainingText(update: number, state: RunState): string {
+  const { updates } = state;
   if (updates === null) return `Training: update ${update}`;
   const left = Math.max(0, updates - update);
-  const toGo = `Training: ${left} ${left === 1 ? "update" : "updates"} to go`;
-  return perMinute ? `${toGo}, about ${Math.max(1, Math.round(left / perMinute))} min at this pace` : toGo;
+  return `Training: ${left} ${left === 1 ? "update" : "updates"} to go${leftText(state)}`;
 }
+
+const leftText = ({ secondsLeft }: RunState) => (secondsLeft === null ? "" : `, ${timeLeft(secondsLeft / 60)}`);

@@ -9,6 +9,7 @@ import { sequence, type Uniform } from "../../model/rng.ts";
 import { type Checkpoint, loadCheckpoint } from "../checkpoint/checkpoint.ts";
 import type { RunConfig } from "../config/config.ts";
 import { messageOf, RunError } from "../errors.ts";
+import { policyOf } from "../policy/policy-of-run.ts";
 import { beside, loadPretrained, shareBody } from "../policy/pretrained.ts";
 import { needsCritic } from "../training/update-settings.ts";
 import type { NetworkMemory } from "./trainer.ts";
@@ -39,20 +40,30 @@ export async function startingNetworks(
   const networks = { ...memory, model, frozen };
   if (saved === null) {
     await fillFirst(config, networks);
-    if (config.model.checkpoint !== null) await fillPolicy(config.model.checkpoint, networks);
+    const { checkpoint } = config.model;
+    if (checkpoint !== null) await fillPolicy(checkpoint, policyOf(config).dialogue.digest, networks);
   }
   return networks;
 }
 
 /** The policy of another run. @throws {RunError} if it is damaged, or of another shape or tokenizer */
-async function fillPolicy(path: string, { policy, model }: Networks): Promise<void> {
-  const { model: its, policy: from } = await loadCheckpoint(path).catch((error: unknown) => {
+async function fillPolicy(path: string, tokenizer: string, { policy, model }: Networks): Promise<void> {
+  const {
+    model: its,
+    policy: from,
+    tokenizer: itsTokenizer,
+  } = await loadCheckpoint(path).catch((error: unknown) => {
     throw new RunError(`cannot start from ${path}: ${messageOf(error)}`, { cause: error });
   });
   for (const key of Object.keys(model) as (keyof ModelConfig)[]) {
     if (isDeepStrictEqual(its[key], model[key])) continue;
     const values = `its ${key} is ${JSON.stringify(its[key])}, and this run's ${JSON.stringify(model[key])}`;
     throw new RunError(`cannot start from the policy of ${path}: ${values}; set the section model as that run has it`);
+  }
+  if (itsTokenizer !== tokenizer) {
+    throw new RunError(
+      `cannot start from the policy of ${path}: it was trained with another tokenizer; use its model.path and the version that made it`,
+    );
   }
   policy.parameters.set(from.parameters);
 }

@@ -180,10 +180,12 @@ export const METRICS = {
   "warm/stage": gauge("number", "Stage of the warm start, from 1."),
   "warm/progress": gauge("share", "Share of this stage of the warm start that is done."),
   "warm/loss": gauge("nats", "Mean cross-entropy of the warm start's written tokens."),
+  "warm/left_s": timed("seconds", "Time that the rest of the warm start takes at its pace so far."),
   "warm/success": gauge("share", "Share of episodes solved by the policy during its warm start."),
 
   "speed/tokens_per_second": timed("tokens/s", "Tokens written per second of rollout, over all samplers."),
   "speed/updates_per_minute": timed("updates/min", "Updates per minute, validation and checkpoints included."),
+  "speed/left_s": timed("seconds", "Time until learner.updates or learner.minutes ends the run, at its pace so far."),
   "speed/rollout_s": timed("seconds", "Time from the first ticket of an update to its last outcome."),
   "speed/update_s": timed("seconds", "Time from the last outcome of an update to its new weights."),
   "speed/validate_s": timed("seconds", "Time of one validation."),

@@ -3,7 +3,7 @@
  * Prompts and limits are those of a rollout; only the replies come from another player than the policy.
  */
 import { formatReply } from "../../envs/demonstrator.ts";
-import type { DiscreteGame, EpisodeRules, LocalGame, Seeds } from "../../envs/env.ts";
+import type { DiscreteGame, EpisodeRules, Game, Seeds } from "../../envs/env.ts";
 import { openEpisode } from "../../envs/episode.ts";
 import { type EnvTag, openLocal, type Skill } from "../../envs/tag.ts";
 import type { Sequence } from "../../model/learn/batch.ts";
@@ -39,7 +39,7 @@ export type DemonstrationSource = (
 export const fromDemonstrator =
   (skill: Skill): DemonstrationSource =>
   async (lesson, draw, uniform, options) =>
-    demonstrate(openLocal(lesson.tag, draw()), lesson, skill, uniform, options);
+    demonstrate(lesson.tag.open(draw()), lesson, skill, uniform, options);
 
 /** Random play of a board, before a plan is made from it. */
 export interface RandomPlay {
@@ -65,10 +65,12 @@ export const fromRandomPlay =
       const seeds = draw();
       const experience = await explore(lesson.tag, seeds.layout, settings, uniform);
       if (!experience.won) continue;
-      const written = Array.from({ length: settings.demonstrations }, () =>
-        writePlanned(experience, lesson, { ...seeds, dynamics: drawSeed(uniform) }, settings, uniform, options),
-      );
-      return written.flat();
+      const written: Sequence[] = [];
+      for (let i = 0; i < settings.demonstrations; i++) {
+        const again = { ...seeds, dynamics: drawSeed(uniform) };
+        written.push(...(await writePlanned(experience, lesson, again, settings, uniform, options)));
+      }
+      return written;
     }
     throw new RunError(
       `random play of ${lesson.tag.tag} cannot be imitated: none of ${settings.playsMax} plays won on any of ` +
@@ -100,7 +102,7 @@ function writePlanned(
   { randomTurns }: RandomPlay,
   uniform: Uniform,
   options: Pick<DemonstrationOptions, "context" | "dialogue">,
-): readonly Sequence[] {
+): Promise<readonly Sequence[]> {
   const { tag, rules } = lesson;
   const game = openLocal(tag, seeds);
   const nameOf = (action: Action) => (typeof action === "string" ? action : (game as DiscreteGame).actions[action]!);
@@ -202,13 +204,13 @@ function longestReply({ written }: Sequence): number {
 }
 
 /** One episode by the demonstrator. @throws {Error} if the env has none */
-export function demonstrate(
-  game: LocalGame,
+export async function demonstrate(
+  game: Game,
   lesson: Lesson,
   skill: Skill,
   uniform: Uniform,
   options: Pick<DemonstrationOptions, "context" | "dialogue">,
-): readonly Sequence[] {
+): Promise<readonly Sequence[]> {
   const { demonstrator, tag } = lesson.tag;
   if (demonstrator === null) {
     throw new Error(`${tag} has no demonstrator to imitate; set warmStart.imitate to random-play`);
@@ -227,16 +229,16 @@ export function demonstrate(
  * @param replyTo  writes the next reply, thought included
  * @throws {RangeError} if a single prompt does not fit into the context
  */
-function writeEpisode(
-  game: LocalGame,
+async function writeEpisode(
+  game: Game,
   { tag, rules }: Lesson,
   replyTo: (actionsLeft: number) => { readonly reply: string; readonly imitated: boolean },
   { context, dialogue }: Pick<DemonstrationOptions, "context" | "dialogue">,
-): readonly Sequence[] {
+): Promise<readonly Sequence[]> {
   const prefix = rules.think ? "<think>" : "<answer>";
   const contextTokensMax = context.overflow === "stop" ? Number.POSITIVE_INFINITY : context.contextTokensMax;
   const transcript = new Transcript(tag, dialogue, { ...context, contextTokensMax });
-  const env = openEpisode(game, rules);
+  const env = await openEpisode(game, rules);
   const imitated: Uint8Array[] = [];
   let observation = env.opening;
   for (;;) {
@@ -247,13 +249,14 @@ function writeEpisode(
     }
     const next = replyTo(env.actionsLeft);
     const text = rules.think ? next.reply : next.reply.slice(next.reply.indexOf("<answer>"));
-    const stepped = env.step(text);
+    const stepped = await env.step(text);
     const tokens = dialogue.replyTokens(text, prefix);
     transcript.played({ tokens, logProbs: [], cut: false }, stepped);
     imitated.push(new Uint8Array(tokens.length).fill(next.imitated ? 1 : 0));
     if (stepped.ending !== null) break;
     observation = stepped.observation;
   }
+  await env.close();
   const trajectory = transcript.trajectory();
   const flags = imitated.flatMap((turn) => [...turn]);
   let at = 0;

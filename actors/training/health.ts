@@ -77,23 +77,25 @@ export interface Checkup {
 export function checkup(before: HealthState, measured: Measured, config: HealthConfig): Checkup {
   const { state: trap, verdict, reasons: alarms } = echoTrap(before.trap, measured, { ...TRAP_RULE, ...config.trap });
   const point = stopPoint(measured);
+  const rule = { ...STOP_RULE, ...config.stops };
   const { state: stops, stop } =
-    point === null
-      ? { state: before.stops, stop: null }
-      : watchForStop(before.stops, point, { ...STOP_RULE, ...config.stops });
+    point === null ? { state: before.stops, stop: null } : watchForStop(before.stops, point, rule, config.stopEarly);
   const settling = Math.max(0, before.settling - 1);
   const reasons = alarms.map(({ text }) => text).join("; ");
   const notices: HealthNotice[] = [];
   if (verdict !== before.verdict) {
-    notices.push({ good: isWell(verdict), kind: "health", text: reasons === "" ? verdict : `${verdict}: ${reasons}` });
+    const text = reasons === "" ? `health: ${verdict}` : `${verdict}: ${reasons}`;
+    notices.push({ good: isWell(verdict), kind: "health", text });
   }
   const watched: HealthState = { ...before, trap, stops, verdict, settling };
   const { state, due } =
-    stop !== null && config.stopEarly.includes(stop.kind)
+    stop !== null
       ? { state: watched, due: { kind: "early-stop", text: `${stop.kind}: ${stop.reason}` } as const }
       : climb(watched, reasons, config);
-  if (due !== null)
-    notices.push({ good: false, kind: due.kind === "rung" ? "intervention" : due.kind, text: due.text });
+  if (due !== null) {
+    const kind = due.kind === "rung" ? "intervention" : due.kind;
+    notices.push({ good: due.kind === "early-stop" && stop?.kind === "solved", kind, text: due.text });
+  }
   return { state, due, metrics: healthMetrics(state, due), notices };
 }
 

@@ -135,7 +135,14 @@ export class Training {
     const { update } = this.#progress;
     const values = {
       ...metrics,
-      ...speedMetrics({ update, tokens, rolloutMs: ms, updateMs: clock.now() - started, minutes: this.#minutes() }),
+      ...speedMetrics({
+        update,
+        tokens,
+        rolloutMs: ms,
+        updateMs: clock.now() - started,
+        minutes: this.#minutes(),
+        length: config.learner,
+      }),
       ...totalMetrics(this.#progress, dispatcher.ticketCounts),
     };
     const { due, health, metrics: healthMetrics } = judge(this.#context, this.#progress, values);

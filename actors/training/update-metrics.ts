@@ -72,13 +72,20 @@ interface Speed {
   readonly updateMs: number;
   /** Of reinforcement. */
   readonly minutes: number;
+  readonly length: { readonly updates: number; readonly minutes: number | null };
 }
 
-export const speedMetrics = ({ update, tokens, rolloutMs, updateMs, minutes }: Speed): MetricValues => ({
+export const speedMetrics = ({ update, tokens, rolloutMs, updateMs, minutes, length }: Speed): MetricValues => ({
   "speed/rollout_s": rolloutMs / 1000,
   "speed/update_s": updateMs / 1000,
   ...(rolloutMs > 0 ? { "speed/tokens_per_second": tokens / (rolloutMs / 1000) } : {}),
   ...(minutes > 0 ? { "speed/updates_per_minute": update / minutes } : {}),
+  "speed/left_s":
+    60 *
+    Math.max(
+      0,
+      Math.min((minutes / update) * (length.updates - update), (length.minutes ?? Number.POSITIVE_INFINITY) - minutes),
+    ),
 });
 
 export const totalMetrics = (progress: Progress, { expired, retried, ignored }: TicketCounts): MetricValues => ({

@@ -1,5 +1,5 @@
 /** The warm start as part of a run: validations of what the first stage taught, and a few boards played now and then. */
-import { percent } from "../percent.ts";
+import { percent, timeLeft } from "../percent.ts";
 import { playedOf } from "../play/finished-ticket.ts";
 import type { TrainingContext } from "./context.ts";
 import type { Interruption } from "./interruption.ts";
@@ -36,13 +36,15 @@ function hooksOf(
   validation: Validation,
   publish: () => Promise<Progress>,
 ): WarmStartHooks {
-  const { config, dispatcher, log, reporter } = context;
+  const { config, dispatcher, log, reporter, clock } = context;
+  const startedMs = clock.now();
+  const stepsInAll = config.warmStart.stages.reduce((sum, { steps }) => sum + steps, 0);
   return {
     // These validations are not counted, so a run that finds its warm start in the cache has the same totals.
-    async measureTaught() {
+    async measureTaught(name) {
       const progress = await publish();
-      const cool = await validation.apart("taught", config.validate.temperature, progress);
-      const one = await validation.apart("taught", 1, progress);
+      const cool = await validation.apart(name, config.validate.temperature, progress);
+      const one = await validation.apart(name, 1, progress);
       return { cool: cool.solved.success, one: one.solved.success };
     },
     async sample(stepOverall) {
@@ -50,18 +52,21 @@ function hooksOf(
       const tickets = validationTickets(config, `warm${stepOverall}`, config.validate.temperature, version);
       const playing = dispatcher.play(tickets.slice(0, SAMPLE_BOARDS));
       const played = playedOf(await interruption.race(playing));
-      if (played.length === 0) return;
+      if (played.length === 0) return null;
       const success = solvedShare(played);
       reporter.metrics(stepOverall, { "warm/success": success });
       const { observation, reply } = played[stepOverall % played.length]!.outcome.turns[0]!;
       const turn = `"${observation.replaceAll("\n", " ")}" → ${reply}`;
       log.line("sample", `${percent(success)} of ${played.length} boards · ${turn}`);
       await interruption.race(reporter.episodes(episodeRows(played)));
+      return success;
     },
     progress({ stage, stages, name, step, steps, stepOverall, loss }) {
-      reporter.metrics(stepOverall, { "warm/stage": stage, "warm/progress": step / steps, "warm/loss": loss });
-      const text = `warm start ${stage}/${stages} "${name}" ${percent(step / steps)} · loss ${loss.toFixed(3)}`;
-      log.line("warm", text);
+      const minutesLeft = ((clock.now() - startedMs) / 60_000 / stepOverall) * (stepsInAll - stepOverall);
+      const values = { "warm/stage": stage, "warm/progress": step / steps, "warm/loss": loss };
+      reporter.metrics(stepOverall, { ...values, "warm/left_s": minutesLeft * 60 });
+      const done = `warm start ${stage}/${stages} "${name}" ${percent(step / steps)}`;
+      log.line("warm", `${done} · loss ${loss.toFixed(3)} · ${timeLeft(minutesLeft)}`);
     },
     checkStop: () => interruption.check(),
   };

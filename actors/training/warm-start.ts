@@ -52,10 +52,10 @@ export interface WarmStartContext extends WarmStartHooks {
 }
 
 export interface WarmStartHooks {
-  /** Validate the policy after the first stage. */
-  readonly measureTaught: () => Promise<Taught>;
-  /** Let the policy play a few boards, for people to watch. */
-  readonly sample: (stepOverall: number) => Promise<void>;
+  /** Validate the policy. @param name  unique among these validations */
+  readonly measureTaught: (name: string) => Promise<Taught>;
+  /** Let the policy play a few boards. @returns the share that it solves; null if none could be played */
+  readonly sample: (stepOverall: number) => Promise<number | null>;
   readonly progress: (progress: WarmStartProgress) => void;
   /** Throws when the run must end. */
   readonly checkStop: () => void;
@@ -122,8 +122,12 @@ export async function warmStart(context: WarmStartContext): Promise<WarmStartRes
       batch = drawn;
       since++;
       stepOverall++;
-      if (stepOverall % SAMPLE_EVERY === 0) await context.sample(stepOverall);
-      if (since < REPORT_EVERY && step + 1 < stage.steps) continue;
+      const sampled = stepOverall % SAMPLE_EVERY === 0 ? await context.sample(stepOverall) : null;
+      // Later stages do not aim at success: the last one may blur the policy.
+      if (index === 0 && isEnough(sampled, config)) taught = await solvedAt(stepOverall, context);
+      const isLast = step + 1 === stage.steps || (index === 0 && taught !== null);
+      // The first report of a run tells how long the rest takes.
+      if (since < REPORT_EVERY && stepOverall > 1 && !isLast) continue;
       const { name, steps } = stage;
       context.progress({
         stage: index + 1,
@@ -136,12 +140,22 @@ export async function warmStart(context: WarmStartContext): Promise<WarmStartRes
       });
       loss = 0;
       since = 0;
+      if (index === 0 && taught !== null) break;
     }
-    taught ??= await context.measureTaught();
+    taught ??= await context.measureTaught("taught");
   }
   await trainer.resetOptimizer();
   save(file, context, taught!);
   return { taught: taught!, cached: false };
+}
+
+const isEnough = (success: number | null, { warmStart: { solvedShare } }: RunConfig): boolean =>
+  success !== null && solvedShare !== null && success >= solvedShare;
+
+/** After a sample that was solved: the validation, if it is solved too; else null, and imitation goes on. */
+async function solvedAt(stepOverall: number, { config, measureTaught }: WarmStartContext): Promise<Taught | null> {
+  const taught = await measureTaught(`taught${stepOverall}`);
+  return isEnough(taught.cool, config) ? taught : null;
 }
 
 /** Fills the parameters from the file. @returns null if there is no usable file */

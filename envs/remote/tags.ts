@@ -1,7 +1,16 @@
 /** Remote: an env in any language, served over HTTP as docs/remote-envs.md describes. */
 import { z } from "zod";
+import { formatReply } from "../demonstrator.ts";
 import { JsonServer, serverOptions, serverUrl } from "../outside/json-server.ts";
-import { defineTag, expectGame, type Parts, type Player, plainWording, type TagSource } from "../tag.ts";
+import {
+  type Demonstrator,
+  defineTag,
+  expectGame,
+  type Parts,
+  type Player,
+  plainWording,
+  type TagSource,
+} from "../tag.ts";
 import { RemoteClient } from "./client.ts";
 import { RemoteGame } from "./game.ts";
 
@@ -53,6 +62,15 @@ export const remoteExpert: Player = (game) => {
   return expert;
 };
 
+/** One action a turn, as the server's expert knows the next only after its answer. */
+const remoteDemonstrator: Demonstrator = {
+  reply(game, actionsLeft, { babble, noise }, uniform) {
+    const isRandom = uniform() < babble || uniform() < noise;
+    const action = (isRandom ? remoteRandom : remoteExpert)(game, actionsLeft, uniform) as string;
+    return formatReply(`try ${action}`, [action]);
+  },
+};
+
 function parts(config: z.infer<typeof RemoteConfig>): Parts {
   const { env, expert, options, instruction, actions } = config;
   const client = remoteClient(config);
@@ -61,7 +79,7 @@ function parts(config: z.infer<typeof RemoteConfig>): Parts {
     wording: plainWording(instruction, actions, false),
     open: (seeds) => new RemoteGame(client, { env, seeds, expert, options }),
     random: remoteRandom,
-    ...(expert ? { expert: remoteExpert } : {}),
+    ...(expert ? { expert: remoteExpert, demonstrator: remoteDemonstrator } : {}),
   };
 }
 

@@ -1,5 +1,5 @@
 /**
- * RAGEN-2's three early stops with a success gate. A pure reducer over recorded numbers; knows no clock, no run and no log.
+ * RAGEN-2's three early stops with a success gate, and one of ours for a solved task, whose further training can only spoil it. A pure reducer over recorded numbers; knows no clock, no run and no log.
  *
  * - With success at or above `solvedAt`, constant groups and empty selections are expected, and their counts restart.
  * - The state is plain data, so it can be saved, and a recorded run gives the same answer offline.
@@ -18,9 +18,12 @@ export interface StopRule {
   /** Stop after so many updates in a row whose filter kept nothing. */
   readonly emptyUpdates: number;
   readonly solvedAt: number;
+  /** Stop after so many validations in a row with success of at least `solvedShare` in every env. */
+  readonly solvedValidations: number;
+  readonly solvedShare: number;
 }
 
-/** RAGEN-2's numbers; the gate is ours. */
+/** RAGEN-2's numbers; the gate and the stop of a solved task are ours. */
 export const STOP_RULE: StopRule = {
   baselineUpdates: 10,
   collapseUpdates: 10,
@@ -29,6 +32,8 @@ export const STOP_RULE: StopRule = {
   validationMin: 0.01,
   emptyUpdates: 5,
   solvedAt: 0.9,
+  solvedValidations: 2,
+  solvedShare: 1,
 };
 
 export interface StopState {
@@ -38,9 +43,11 @@ export interface StopState {
   readonly collapsed: number;
   readonly failed: number;
   readonly empty: number;
+  /** Absent in a checkpoint of 0.1. */
+  readonly solved?: number;
 }
 
-export const STOP_START: StopState = { baseline: [], collapsed: 0, failed: 0, empty: 0 };
+export const STOP_START: StopState = { baseline: [], collapsed: 0, failed: 0, empty: 0, solved: 0 };
 
 /** Measurements of one update. */
 export interface StopPoint {
@@ -54,8 +61,11 @@ export interface StopPoint {
   readonly validation?: number;
 }
 
+export const RAGEN_STOPS = ["reward_variance_collapse", "low_validation_success", "empty_filtered_steps"] as const;
+export const STOPS = ["solved", ...RAGEN_STOPS] as const;
+
 export interface Stop {
-  readonly kind: "reward_variance_collapse" | "low_validation_success" | "empty_filtered_steps";
+  readonly kind: (typeof STOPS)[number];
   /** A sentence with the measurement and its limit. */
   readonly reason: string;
 }
@@ -63,12 +73,14 @@ export interface Stop {
 /**
  * Source: RAGEN-2, https://arxiv.org/abs/2604.06268, and its code's thresholds.
  *
- * @returns the next state, and the stop if there is one.
+ * @param wanted  the stops to look for; all are counted
+ * @returns the next state, and the first wanted stop if there is one.
  */
 export function watchForStop(
   state: StopState,
   point: StopPoint,
   rule = STOP_RULE,
+  wanted: readonly Stop["kind"][] = STOPS,
 ): { state: StopState; stop: Stop | null } {
   const solved = point.success >= rule.solvedAt;
   const measuring = state.baseline.length < rule.baselineUpdates;
@@ -80,22 +92,33 @@ export function watchForStop(
     collapsed: low && !solved ? state.collapsed + 1 : 0,
     failed: validation === undefined ? state.failed : validation < rule.validationMin ? state.failed + 1 : 0,
     empty: point.groupsKept === 0 && !solved ? state.empty + 1 : 0,
+    solved: solvedStreak(state.solved ?? 0, validation, rule),
   };
-  return { state: next, stop: stopOf(next, rule) };
+  return { state: next, stop: stopsOf(next, rule).find(({ kind }) => wanted.includes(kind)) ?? null };
 }
 
-function stopOf({ baseline, collapsed, failed, empty }: StopState, rule: StopRule): Stop | null {
+function solvedStreak(before: number, validation: number | undefined, { solvedShare }: StopRule): number {
+  if (validation === undefined) return before;
+  return validation >= solvedShare ? before + 1 : 0;
+}
+
+function stopsOf({ baseline, collapsed, failed, empty, solved = 0 }: StopState, rule: StopRule): Stop[] {
+  const stops: Stop[] = [];
   const percent = (share: number) => `${Number((100 * share).toPrecision(3))} %`;
+  if (solved >= rule.solvedValidations) {
+    const reason = `validation success was at least ${percent(rule.solvedShare)} in ${solved} validations in a row`;
+    stops.push({ kind: "solved", reason });
+  }
   if (collapsed >= rule.collapseUpdates) {
     const reason = `in-group reward std was below ${percent(rule.collapseShare)} of its start (${mean(baseline).toPrecision(3)}) for ${collapsed} updates`;
-    return { kind: "reward_variance_collapse", reason };
+    stops.push({ kind: "reward_variance_collapse", reason });
   }
   if (failed >= rule.validations) {
     const reason = `validation success was below ${percent(rule.validationMin)} in ${failed} validations in a row`;
-    return { kind: "low_validation_success", reason };
+    stops.push({ kind: "low_validation_success", reason });
   }
   if (empty >= rule.emptyUpdates) {
-    return { kind: "empty_filtered_steps", reason: `the filter kept no group in ${empty} updates in a row` };
+    stops.push({ kind: "empty_filtered_steps", reason: `the filter kept no group in ${empty} updates in a row` });
   }
-  return null;
+  return stops;
 }

@@ -122,8 +122,13 @@ function freshFolder(tag: string): string {
   }
 }
 
-/** What a run sets to start from the policy of another run. @param from  a run's folder, or one of its checkpoints */
-export async function startFrom(from: string): Promise<Override[]> {
+/**
+ * What a run sets to start from the policy of another run.
+ *
+ * @param from       a run's folder, or one of its checkpoints
+ * @param overrides  of the new run; one that contradicts the policy is refused
+ */
+export async function startFrom(from: string, overrides: readonly Override[]): Promise<Override[]> {
   const isCheckpoint = basename(dirname(resolve(from))) === "checkpoints";
   const folder = isCheckpoint ? dirname(dirname(resolve(from))) : resolve(from);
   if (!existsSync(join(folder, CONFIG_FILE))) {
@@ -139,12 +144,19 @@ export async function startFrom(from: string): Promise<Override[]> {
   const keys = {
     "warmStart.enabled": false,
     "env.think": env.think,
+    "prompt.compat": prompt.compat,
     "prompt.layout": prompt.layout,
     ...Object.fromEntries(Object.entries({ checkpoint, ...shape }).map(([key, value]) => [`model.${key}`, value])),
   };
-  return Object.entries(keys).map(([path, value]) => {
+  const fixed = Object.entries(keys).map(([path, value]) => {
     return { path, text: typeof value === "string" ? value : JSON.stringify(value), source: `--from ${from}` };
   });
+  for (const { path, text, source } of overrides) {
+    const its = fixed.find((one) => one.path === path);
+    if (its === undefined || its.text === text) continue;
+    throw new UsageError(`${source}: the policy of ${from} needs ${path} ${its.text}; leave it out`);
+  }
+  return fixed;
 }
 
 async function newestOf(checkpoints: string): Promise<string | null> {

@@ -1,7 +1,7 @@
 /** The status lines of a run at the foot of a terminal: progress, success, learning, page and alarm. Knows no terminal. */
 
 import type { MetricName } from "../../actors/metrics/metrics.ts";
-import { percent } from "../../actors/percent.ts";
+import { percent, timeLeft } from "../../actors/percent.ts";
 
 /** Metrics of one update, as the learner logs them. */
 export type UpdateMetrics = { readonly step: number } & Partial<Readonly<Record<MetricName, number>>>;
@@ -18,7 +18,7 @@ const BAR_WIDTH = 24;
 export function progressBar(share: number, text: string, left: number | null): string {
   const full = Math.round(share * BAR_WIDTH);
   const bar = "█".repeat(full) + "░".repeat(BAR_WIDTH - full);
-  const eta = left === null ? "" : ` · ${left < 1 ? "less than a minute" : `about ${Math.round(left)} min`} left`;
+  const eta = left === null ? "" : ` · ${timeLeft(left)}`;
   return `${bar} ${Math.floor(share * 100)} % · ${text}${eta}`;
 }
 

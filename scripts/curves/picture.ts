@@ -6,13 +6,14 @@
  * - Text is escaped, so a folder's name or a title never becomes markup. Equal input gives equal bytes.
  */
 
+import { type Band, bandOf } from "../../actors/dashboard/client/curve.ts";
 import { visible } from "../../actors/dashboard/client/text.ts";
 import { thin } from "../../actors/dashboard/client/thin.ts";
 import type { Unit } from "../../actors/metrics/metric.ts";
 import { type MetricName, metric } from "../../actors/metrics/metrics.ts";
 import { percent } from "../../actors/percent.ts";
 import { mean } from "../../model/statistics.ts";
-import type { Curve, Entry } from "./entries.ts";
+import type { Entry } from "./entries.ts";
 
 /** In pixels; a README shows it unscaled. */
 const WIDTH = 900;
@@ -128,27 +129,8 @@ function rowsOf(metrics: readonly MetricName[]): Row[] {
   return rows;
 }
 
-interface Line {
+interface Line extends Band {
   readonly color: string;
-  readonly steps: readonly number[];
-  readonly means: readonly number[];
-  readonly lows: readonly number[];
-  readonly highs: readonly number[];
-}
-
-/** Null if the curves share no step. A mean over fewer curves at some steps would jump there. */
-function lineOf(curves: readonly Curve[], color: string): Line | null {
-  const values = curves.map((curve) => new Map(curve.steps.map((step, i) => [step, curve.values[i]!])));
-  const steps = curves[0]!.steps.filter((step) => values.every((known) => known.has(step)));
-  const rows = steps.map((step) => values.map((known) => known.get(step)!));
-  if (steps.length === 0) return null;
-  return {
-    color,
-    steps,
-    means: rows.map(mean),
-    lows: rows.map((row) => Math.min(...row)),
-    highs: rows.map((row) => Math.max(...row)),
-  };
 }
 
 interface Baseline {
@@ -187,9 +169,9 @@ function panelOf(name: MetricName, entries: readonly Entry[], box: Box): string 
   const notes: string[] = [];
   const lines = entries.flatMap(({ label, runs }, i) => {
     const curves = runs.flatMap((run) => run.curve(name) ?? []);
-    const line = curves.length === 0 ? null : lineOf(curves, PALETTE[i]!);
-    if (curves.length > 0 && line === null) notes.push(`no mean of ${label}: its seeds share no ${stepName}`);
-    return line ?? [];
+    const band = curves.length === 0 ? null : bandOf(curves);
+    if (curves.length > 0 && band === null) notes.push(`no mean of ${label}: its seeds share no ${stepName}`);
+    return band === null ? [] : { ...band, color: PALETTE[i]! };
   });
   const missing = entries.flatMap(({ runs }) => runs.filter((run) => run.curve(name) === null));
   if (missing.length > 0) notes.push(`not recorded by ${[...new Set(missing.map((run) => run.name))].join(", ")}`);

@@ -1,6 +1,6 @@
 /** A run's page in a real browser, fed by a pretend run through the real metrics sink; new for each test. */
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from "bun:test";
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Browser, BrowserContext, Page } from "playwright-core";
@@ -84,6 +84,11 @@ export class PageStage {
     store.startSession({ name, env: "SimpleSokoban", updates: 120, seed });
     const sink = new MetricsSink({ store, actor: "metrics-sink", clock: realClock, flushMs: 20, queuedMax: 100_000 });
     return { store, sink, run: new FakeRun({ sink, seed }) };
+  }
+
+  /** The config that a run's folder has; without one, its settings are unknown. */
+  writeConfig(name: string, config: object): void {
+    writeFileSync(join(this.#folder, name, "config.json"), JSON.stringify(config));
   }
 
   async otherRun(name: string, seed: number, updates: number): Promise<void> {

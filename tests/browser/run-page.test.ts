@@ -15,6 +15,10 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
       expect(await stage.text("#status")).toBe("Waiting for the first update: the actors are starting");
       stage.run.warm(0.4);
       await stage.waitForText("#status", "Waiting for the first update: warm start, stage 1, 44 %");
+      // The chart that moves is the first, and one without values is not there.
+      const top = async (chart: string) => (await stage.page.locator(`.card.${chart}`).boundingBox())?.y ?? null;
+      expect((await top("warm"))!).toBeLessThan((await top("success"))!);
+      expect(await top("kl")).toBeNull();
       await stage.waitForCount("#warm-plot[data-empty]", 0);
       expect(await stage.probe("pixels", "warm", "--accent")).toBeGreaterThan(50);
       await stage.run.episodes([playedRow({ episode: "sample", purpose: "validate", version: 0 })]);
@@ -146,6 +150,54 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
       await stage.page.locator("#compare-list input").uncheck();
       await stage.waitForCount("#success-legend span", 2);
       expect(await stage.probe("pixels", "success", "--run-1")).toBe(0);
+    },
+    LONG,
+  );
+
+  test(
+    "draws the seeds of its setting as a mean with a band",
+    async () => {
+      for (const [name, seed] of [
+        ["run-0", 11],
+        ["run-2", 12],
+        ["other", 13],
+      ] as const) {
+        await stage.otherRun(name, seed, 20);
+        stage.writeConfig(name, { seed, env: { tag: name === "other" ? "Bandit" : "SimpleSokoban" } });
+      }
+      stage.writeConfig("run-1", { seed: 3 });
+      await stage.trained(20);
+      await stage.open();
+      await stage.page.locator("#tools [name=seeds]").check();
+      await stage.waitForText("#compared", "this run: mean of 3 seeds");
+      await stage.waitForCount("#success-legend span", 3);
+      expect(await stage.probe("pixels", "success", "--ink")).toBeGreaterThan(50);
+      await stage.open("?seeds=mean&with=other");
+      await stage.waitForText("#compared", "other: no other seed");
+      await stage.waitForCount("#success-legend span", 4);
+    },
+    LONG,
+  );
+
+  test(
+    "adds a chart of any metric, and draws all over minutes or tokens",
+    async () => {
+      await stage.trained(20);
+      await stage.open();
+      await stage.page.locator("#tools [name=add]").focus();
+      await stage.waitForCount("#tools [name=add] option[value='total/episodes']", 1);
+      await stage.page.locator("#tools [name=add]").selectOption("total/episodes");
+      await stage.waitForText("#added-1-title", "total/episodes");
+      expect(await stage.probe("pixels", "added-1", "--accent")).toBeGreaterThan(50);
+      expect(stage.page.url()).toEndWith("/?chart=total%2Fepisodes");
+      await stage.open("?chart=total%2Fepisodes");
+      await stage.waitForOther("#added-1-legend b", "–");
+      const flat = await stage.probe("pixels", "success", "--accent");
+      for (const axis of ["tokens", "minutes"]) {
+        await stage.page.locator("#tools [name=axis]").selectOption(axis);
+        expect(await stage.probe("pixels", "success", "--accent")).toBeGreaterThan(50);
+      }
+      expect(flat).toBeGreaterThan(50);
     },
     LONG,
   );

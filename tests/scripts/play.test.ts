@@ -41,6 +41,7 @@ describe("a game by hand", () => {
   test("says what the actions are when none was meant, and takes an empty line as giving up", async () => {
     const { told, out } = await play("jump\n\n", "SimpleSokoban", "--json");
     expect(told).toMatchObject({ solved: false, ending: null, reward: -0.1, turns: 1, actions: 0 });
+    expect(out).toContain("reward -0.1, 1 turn, 0 actions");
     expect(out).toContain("nothing was executed (the actions are Up, Down, Left, Right): reward 0, penalty -0.1");
   });
 

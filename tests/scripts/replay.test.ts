@@ -172,7 +172,7 @@ test("compare: last values, the highest success, and the settings that differ", 
   const config = JSON.parse(readFileSync(join(other, "config.json"), "utf8"));
   writeFileSync(
     join(other, "config.json"),
-    JSON.stringify({ ...config, seed: 9, learner: { ...config.learner, learningRate: 0.5 } }),
+    JSON.stringify({ ...config, seed: 9, learner: { ...config.learner, learningRate: 0.5, minutes: 90 } }),
   );
   const { code, out } = await command(["compare", folder, other, "--json"]);
   expect(code).toBe(0);
@@ -189,7 +189,12 @@ test("compare: last values, the highest success, and the settings that differ", 
   expect(told.differences).toEqual({
     seed: [config.seed, 9],
     "learner.learningRate": [config.learner.learningRate, 0.5],
+    "learner.minutes": [null, 90],
   });
+  // The runs are columns, with numbers for heads; what is not set is a dash.
+  expect(out).toStartWith(`1  ${folder} (Bandit, seed ${config.seed})\n2  ${other} (Bandit, seed `);
+  expect(out).toMatch(/^updates +3 +3$/m);
+  expect(out).toMatch(/^learner\.minutes +– +90$/m);
   expect(out).toContain("settings that differ:");
   expect((await commandHere(["compare", folder])).err).toBe("error: name two or more runs, got 1\n");
 });

@@ -7,6 +7,7 @@ import type {
   ErrorAnswer,
   EventsAnswer,
   MetricsAnswer,
+  NamesAnswer,
   OtherMetricsAnswer,
   PlayAnswer,
   RatingsAnswer,
@@ -20,6 +21,7 @@ interface Answers {
   "api/actors": ActorsAnswer;
   "api/metrics": MetricsAnswer;
   "api/costs": CostsAnswer;
+  "api/names": NamesAnswer;
   "api/events": EventsAnswer;
   "api/episodes": EpisodesAnswer;
   [episode: `api/episodes/${number}`]: EpisodeAnswer;

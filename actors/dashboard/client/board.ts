@@ -1,22 +1,31 @@
-/** An observation as elements: its boards as grids, the rest as text. */
+/** An observation as elements: its boards as grids, the rest as text. Only symbols of the env's own legend have colors. */
+import type { PlayAnswer } from "../answers.ts";
 import { make } from "./dom.ts";
-import { blocksOf, cellKind, visible } from "./text.ts";
+import { blocksOf, visible } from "./text.ts";
 
-function boardOf(rows: readonly (readonly string[])[]): HTMLElement {
+export type Symbols = PlayAnswer["envs"][number]["symbols"];
+
+/** @param play  null if the run's envs are unknown. @param env  its name in tickets */
+export const symbolsOf = (play: PlayAnswer | null, env: string): Symbols =>
+  play?.envs.find(({ name }) => name === env)?.symbols ?? {};
+
+function boardOf(rows: readonly (readonly string[])[], symbols: Symbols): HTMLElement {
   const board = make("div", "board");
   board.setAttribute("role", "img");
   board.setAttribute("aria-label", visible(`board: ${rows.map((row) => row.join("")).join(" / ")}`));
   for (const row of rows) {
-    board.append(make("div", "", ...row.map((cell) => make("span", `cell ${cellKind(cell)}`, visible(cell)))));
+    board.append(
+      make("div", "", ...row.map((cell) => make("span", `cell ${symbols[cell] ?? "other"}`, visible(cell)))),
+    );
   }
   return board;
 }
 
-export const observationOf = (text: string): HTMLElement =>
-  make(
-    "div",
-    "observation",
-    ...blocksOf(text).map((block) =>
-      block.kind === "board" ? boardOf(block.rows) : make("p", "said", visible(block.text)),
-    ),
+export function observationOf(text: string, symbols: Symbols): HTMLElement {
+  // One line may be a board too, as ". . H . P".
+  const said = text.trim().includes("\n") ? "said" : "said line";
+  const blocks = blocksOf(text).map((block) =>
+    block.kind === "board" ? boardOf(block.rows, symbols) : make("p", said, visible(block.text)),
   );
+  return make("div", "observation", ...blocks);
+}

@@ -2,27 +2,41 @@
 import type { News, Series } from "../answers.ts";
 import { read } from "./api.ts";
 import { Chart, type ComparedRun, type Look } from "./chart.ts";
-import type { ChartSpec, ChartTable } from "./charts.ts";
-import { Curve } from "./curve.ts";
+import { type ChartSpec, type ChartTable, TIME_METRICS } from "./charts.ts";
+import { bandOf, Curve } from "./curve.ts";
 
 /** Points asked for per series; the server thins longer ones. */
 const POINTS = 2000;
 
+/** A line beside those of this run: another run, or the mean of several. */
+export interface Comparison {
+  readonly name: string;
+  readonly color: string;
+  /** Folder names of the other runs. */
+  readonly runs: readonly string[];
+  /** This run is one of the seeds. */
+  readonly withOwn: boolean;
+}
+
 export class ChartList {
-  readonly #curves: ReadonlyMap<string, Curve>;
-  readonly #charts: readonly { readonly chart: Chart; readonly metrics: readonly string[] }[];
-  /** The first metric of each chart, which is drawn of compared runs. */
-  readonly #comparedMetrics: readonly string[];
-  readonly #look: Look = { smoothing: 0, isLogarithmic: false, runs: [] };
+  readonly #curves = new Map<string, Curve>(TIME_METRICS.map((name) => [name, new Curve()]));
+  readonly #charts: { readonly chart: Chart; readonly metrics: readonly string[] }[] = [];
+  /** The first metric of each chart, which is drawn of compared runs, and those that tell their time. */
+  readonly #comparedMetrics = new Set<string>(TIME_METRICS);
+  readonly #look: Look = { smoothing: 0, isLogarithmic: false, xAxis: "update", runs: [] };
 
   constructor(table: ChartTable) {
-    const specs = Object.entries(table);
-    this.#curves = new Map(specs.flatMap(([, spec]) => metricsOf(spec).map((name) => [name, new Curve()])));
-    this.#charts = specs.map(([id, spec]) => {
-      return { chart: new Chart(id, spec, this.#curves, this.#look), metrics: metricsOf(spec) };
-    });
-    this.#comparedMetrics = [...new Set(specs.map(([, { lines }]) => lines[0]!.name))];
+    for (const [id, spec] of Object.entries(table)) this.add(id, spec);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.look({}));
+  }
+
+  /** Add a chart in the frame of this id. Then call `load`, and `compare` if runs are compared. */
+  add(id: string, spec: ChartSpec): void {
+    const metrics = metricsOf(spec);
+    for (const name of metrics) if (!this.#curves.has(name)) this.#curves.set(name, new Curve());
+    this.#comparedMetrics.add(spec.lines[0]!.name);
+    const needed = [...metrics, ...TIME_METRICS];
+    this.#charts.push({ chart: new Chart(id, spec, this.#curves, this.#look), metrics: needed });
   }
 
   /** Draw what is recorded so far. */
@@ -49,18 +63,34 @@ export class ChartList {
     for (const { chart } of this.#charts) chart.rebuild();
   }
 
-  /** Draw these runs too. @throws {Error} naming a run that cannot be read */
-  async compare(runs: readonly { readonly name: string; readonly color: string }[]): Promise<void> {
-    const names = this.#comparedMetrics.join(",");
-    const compared = runs.map(async ({ name, color }): Promise<ComparedRun> => {
-      const path = `api/runs/${encodeURIComponent(name)}/metrics` as const;
-      const { series } = await read(path, { points: POINTS, names });
-      const curves = new Map(this.#comparedMetrics.map((metric) => [metric, new Curve()]));
-      for (const [metric, , step, value] of pointsOf(series)) curves.get(metric)!.set(step, value);
-      return { name, color, curves };
-    });
-    this.look({ runs: await Promise.all(compared) });
+  /** Draw these too. @throws {Error} naming a run that cannot be read */
+  async compare(comparisons: readonly Comparison[]): Promise<void> {
+    const compared: ComparedRun[] = [];
+    for (const { name, color, runs, withOwn } of comparisons) {
+      const seeds = withOwn ? [this.#curves] : [];
+      // One after the other: the server lets few reads wait.
+      for (const run of runs) seeds.push(await this.#curvesOf(run));
+      compared.push({ name, color, ...(seeds.length === 1 ? { curves: seeds[0]!, band: null } : meanOf(seeds)) });
+    }
+    this.look({ runs: compared });
   }
+
+  async #curvesOf(run: string): Promise<Map<string, Curve>> {
+    const path = `api/runs/${encodeURIComponent(run)}/metrics` as const;
+    const { series } = await read(path, { points: POINTS, names: [...this.#comparedMetrics].join(",") });
+    return new Map(series.map(({ name, steps, values }) => [name, new Curve(steps, values)]));
+  }
+}
+
+/** By metric the mean of the seeds, and its band; a metric that one of them lacks is left out. */
+function meanOf(seeds: readonly ReadonlyMap<string, Curve>[]): Pick<ComparedRun, "curves" | "band"> {
+  const bands = [...seeds[0]!.keys()].flatMap((name) => {
+    const band = bandOf(seeds.map((curves) => curves.get(name) ?? new Curve()));
+    return band === null ? [] : [{ name, ...band }];
+  });
+  const curves = (of: "means" | "lows" | "highs") =>
+    new Map(bands.map((band) => [band.name, new Curve(band.steps, band[of])]));
+  return { curves: curves("means"), band: { lows: curves("lows"), highs: curves("highs") } };
 }
 
 const metricsOf = ({ lines, guides = [] }: ChartSpec) => [...lines, ...guides].map(({ name }) => name);

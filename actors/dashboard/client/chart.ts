@@ -6,25 +6,34 @@
  * - Sizes come from the style sheet, so nothing moves when values arrive.
  * - It redraws when a value that it shows has changed, at most once a frame, with no more points than it has room for.
  */
-import type { ChartSpec, LineSpec } from "./charts.ts";
+import { type ChartSpec, type LineSpec, PLACES, type XAxis } from "./charts.ts";
 import { align, Curve, smoothed } from "./curve.ts";
 import { byId, make } from "./dom.ts";
 
-/** A run drawn beside the page's own. */
+type Curves = ReadonlyMap<string, Curve>;
+
+/** A run drawn beside the page's own, or the mean of runs that differ only in their seeds. */
 export interface ComparedRun {
   readonly name: string;
   readonly color: string;
-  readonly curves: ReadonlyMap<string, Curve>;
+  readonly curves: Curves;
+  /** Lowest and highest values of the seeds; null for one run. */
+  readonly band: { readonly lows: Curves; readonly highs: Curves } | null;
 }
 
 export interface Look {
   smoothing: number;
   isLogarithmic: boolean;
+  xAxis: XAxis;
   runs: readonly ComparedRun[];
 }
 
 /** A low and a high for each pixel of width. */
 const POINTS_PER_PIXEL = 2;
+
+/** A chart of updates is at least this many wide, so that the first values do not stretch over all of it. */
+const UPDATES_MIN = 10;
+const BAND_ALPHA = "2e";
 
 /** Value of a custom property of the style sheet. */
 const property = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -62,6 +71,8 @@ export class Chart {
   }
 
   redrawSoon(): void {
+    const hasValues = this.#spec.lines.some(({ name }) => (this.#curves.get(name)?.last ?? null) !== null);
+    if (hasValues) this.#place.closest("section")!.hidden = false;
     if (this.#isWaiting) return;
     this.#isWaiting = true;
     requestAnimationFrame(() => {
@@ -78,17 +89,33 @@ export class Chart {
     return plot;
   }
 
-  /** This run's lines, those of compared runs, and with smoothing also this run's lines as measured. */
+  /** This run's lines, those of compared runs, with smoothing also this run's lines as measured, and the edges of bands. */
   #data(): uPlot.AlignedData {
     const { lines } = this.#spec;
     const { smoothing, runs, isLogarithmic } = this.#look;
-    const own = lines.map((line) => drawn(this.#curves.get(line.name), line));
-    const compared = runs.map(({ curves }) => drawn(curves.get(lines[0]!.name), lines[0]!));
+    const own = lines.map((line) => this.#drawn(this.#curves, line));
+    const compared = runs.map(({ curves }) => this.#drawn(curves, lines[0]!));
+    const edges = runs.flatMap(({ curves, band }) =>
+      band === null ? [] : [band.highs, band.lows].map((edge) => this.#drawn(edge, lines[0]!, curves)),
+    );
     this.#shown = [...own, ...compared].map((curve) => smoothed(curve, smoothing));
     const pointsMax = Math.max(200, this.#place.clientWidth) * POINTS_PER_PIXEL;
-    const curves = [...this.#shown, ...(smoothing > 0 ? own : [])].map((curve) => curve.thinned(pointsMax));
+    const smoothEdges = edges.map((curve) => smoothed(curve, smoothing));
+    const curves = [...this.#shown, ...(smoothing > 0 ? own : []), ...smoothEdges].map((curve) =>
+      curve.thinned(pointsMax),
+    );
     const [steps, ...rows] = align(curves);
     return [steps, ...(isLogarithmic ? rows.map((row) => row.map(positive)) : rows)];
+  }
+
+  /** A line over the chosen axis. @param times  curves of the run that tell its time and its tokens */
+  #drawn(curves: Curves, { name, isComplement = false }: LineSpec, times = curves): Curve {
+    const curve = curves.get(name) ?? new Curve();
+    const values = isComplement ? curve.map((value) => 1 - value) : curve;
+    const place = this.#spec.isWarmStart ? null : PLACES[this.#look.xAxis];
+    return place === null
+      ? values
+      : values.over((step) => place(step, (metric) => times.get(metric)?.at(step) ?? null));
   }
 
   #resize(): void {
@@ -119,10 +146,12 @@ export class Chart {
 
   #options(): uPlot.Options {
     const { lines, guides = [], range, from0 = false, tick = tickText, isWarmStart = false } = this.#spec;
-    const { isLogarithmic, smoothing, runs } = this.#look;
+    const { isLogarithmic, smoothing, runs, xAxis } = this.#look;
+    const xMin = xAxis === "update" || isWarmStart ? UPDATES_MIN : 0;
     const font = `12px ${property("--sans")}`;
     const grid = { stroke: property("--line"), width: 1 };
     const axis = { stroke: property("--muted"), font, ticks: { show: false } };
+    const banded = runs.filter(({ band }) => band !== null);
     const compared = runs.map(({ color }): LineSpec => ({ ...lines[0]!, color, width: 1.25, hasDots: false }));
     return {
       width: this.#place.clientWidth,
@@ -131,8 +160,7 @@ export class Chart {
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, ...(!isWarmStart && { sync: { key: "updates" } }) },
       scales: {
-        // At least ten updates wide, so that the first values do not stretch over the whole chart.
-        x: { time: false, range: (_, min, max) => [Math.min(min ?? 0, 0), Math.max(max ?? 0, 10)] },
+        x: { time: false, range: (_, min, max) => [Math.min(min ?? 0, 0), Math.max(max ?? 0, xMin) || 1] },
         y: isLogarithmic
           ? { distr: 3 }
           : { range: (_, min, max) => (range === undefined ? rangeOf(min, max, from0) : [...range]) },
@@ -151,7 +179,14 @@ export class Chart {
         {},
         ...[...lines, ...compared].map((line) => seriesOf(line, 1)),
         ...(smoothing > 0 ? lines : []).map((line) => seriesOf({ ...line, width: 1, hasDots: false }, 0.3)),
+        ...banded.flatMap(() =>
+          [1, 2].map((): uPlot.Series => ({ width: 0, points: { show: false }, spanGaps: true })),
+        ),
       ],
+      bands: banded.map(({ color }, i) => {
+        const first = 1 + lines.length * (smoothing > 0 ? 2 : 1) + runs.length + 2 * i;
+        return { series: [first, first + 1], fill: property(color) + BAND_ALPHA };
+      }),
       hooks: {
         draw: [(plot) => drawGuides(plot, guides, this.#curves, font)],
         setCursor: [(plot) => this.#showValues(plot)],
@@ -160,8 +195,6 @@ export class Chart {
   }
 }
 
-const drawn = (curve = new Curve(), { isComplement = false }: LineSpec) =>
-  isComplement ? curve.map((value) => 1 - value) : curve;
 /** A logarithmic axis has no place for the others. */
 const positive = (value: number | null) => (value !== null && value > 0 ? value : null);
 const tickText = (tick: number) => tick.toLocaleString("en", { maximumSignificantDigits: 4 });

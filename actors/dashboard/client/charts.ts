@@ -30,6 +30,23 @@ export interface ChartSpec {
   readonly isWarmStart?: boolean;
 }
 
+export type XAxis = "update" | "minutes" | "tokens";
+
+/** The metrics that place a step on the other axes. */
+export const TIME_METRICS = ["speed/updates_per_minute", "total/tokens"] as const satisfies MetricName[];
+
+type Place = (step: number, value: (name: (typeof TIME_METRICS)[number]) => number | null) => number | null;
+
+/** The place of a step, by the values of `TIME_METRICS` there; null: unknown, and not drawn. An axis without a place shows the step itself. */
+export const PLACES: Readonly<Record<XAxis, Place | null>> = {
+  update: null,
+  minutes(step, value) {
+    const perMinute = value("speed/updates_per_minute");
+    return step === 0 ? 0 : perMinute && step / perMinute;
+  },
+  tokens: (step, value) => (step === 0 ? 0 : value("total/tokens")),
+};
+
 export type ChartTable = Readonly<Record<string, ChartSpec>>;
 
 const share = (value: number) => percent(value);
@@ -91,6 +108,13 @@ export const RUN_CHARTS: ChartTable = {
   filter: { lines: [line("train/kept_groups", "kept"), second("train/zero_std_groups", "zero spread")], ...shares },
   warm: { lines: [line("warm/loss")], format: digits(3), from0: true, isWarmStart: true },
 };
+
+/** A chart of any metric. */
+export const chartOf = (name: MetricName): ChartSpec => ({
+  lines: [line(name)],
+  format: (value) => value.toLocaleString("en", { maximumSignificantDigits: 4 }),
+  isWarmStart: name.startsWith("warm/"),
+});
 
 const COLORS = ["--accent", "--second", "--run-1", "--run-2", "--run-3", "--run-4", "--run-5"];
 

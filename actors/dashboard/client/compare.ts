@@ -1,25 +1,35 @@
-/** Chooses the runs that are drawn beside this one, and keeps the choice in the page's address. */
+/**
+ * Chooses the runs that are drawn beside this one, and keeps the choice in the page's address. With "seeds" each run, and this one,
+ * stands for all runs of the folder that differ from it only in their seed: a mean with a band.
+ */
 
 import { percent } from "../../percent.ts";
 import type { OtherRun } from "../answers.ts";
 import { read } from "./api.ts";
-import type { ChartList } from "./chart-list.ts";
-import { byId, make, put } from "./dom.ts";
+import type { ChartList, Comparison } from "./chart-list.ts";
+import { byId, inAddress, make, put, putInAddress } from "./dom.ts";
 import { visible } from "./text.ts";
 
 const COLORS = ["--run-1", "--run-2", "--run-3", "--run-4", "--run-5"];
+const OWN_COLOR = "--ink";
 
 export class Compare {
   readonly #charts: ChartList;
   readonly #menu = byId<HTMLDetailsElement>("compare");
   readonly #list = byId("compare-list");
-  #chosen = new URLSearchParams(location.search).getAll("with").slice(0, COLORS.length);
+  readonly #seeds = document.querySelector<HTMLInputElement>("#tools [name=seeds]")!;
+  #chosen = inAddress("with").slice(0, COLORS.length);
   #isListed = false;
 
   constructor(charts: ChartList) {
     this.#charts = charts;
     this.#menu.addEventListener("toggle", () => this.#showList());
     this.#list.addEventListener("change", ({ target }) => this.#choose(target as HTMLInputElement));
+    this.#seeds.checked = inAddress("seeds").length > 0;
+    this.#seeds.addEventListener("input", () => {
+      putInAddress("seeds", this.#seeds.checked ? ["mean"] : []);
+      void this.show();
+    });
     document.addEventListener("keydown", ({ key }) => {
       if (key === "Escape") this.#menu.open = false;
     });
@@ -27,18 +37,38 @@ export class Compare {
 
   /** Draw the chosen runs. */
   async show(): Promise<void> {
-    const runs = this.#chosen.map((name, i) => ({ name, color: COLORS[i]! }));
-    const chips = runs.map(({ name, color }) => {
-      const swatch = make("i", "");
-      swatch.style.background = `var(${color})`;
-      return make("li", "", swatch, visible(name));
-    });
-    byId("compared").replaceChildren(...chips);
     try {
-      await this.#charts.compare(runs);
+      const comparisons = await this.#comparisons();
+      const chips = comparisons.map(({ name, color }) => {
+        const swatch = make("i", "");
+        swatch.style.background = `var(${color})`;
+        return make("li", "", swatch, visible(name));
+      });
+      byId("compared").replaceChildren(...chips);
+      await this.#charts.compare(comparisons);
     } catch (error) {
       byId("compared").append(make("li", "bad", visible((error as Error).message)));
     }
+  }
+
+  async #comparisons(): Promise<Comparison[]> {
+    const single = this.#chosen.map((name, i) => ({ name, color: COLORS[i]!, runs: [name], withOwn: false }));
+    if (!this.#seeds.checked) return single;
+    const { runs, settings } = await read("api/runs");
+    const seedsOf = (wanted: string | null) =>
+      wanted === null ? [] : runs.filter((run) => run.settings === wanted).map(({ name }) => name);
+    const own = { name: "this run", color: OWN_COLOR, runs: seedsOf(settings), withOwn: true };
+    const others = single.flatMap((one) => {
+      const wanted = runs.find(({ name }) => name === one.name)?.settings ?? null;
+      return wanted !== null && wanted === settings
+        ? []
+        : [{ ...one, runs: [...new Set([one.name, ...seedsOf(wanted)])] }];
+    });
+    const named = [own, ...others].map((one) => {
+      const count = one.runs.length + Number(one.withOwn);
+      return { ...one, name: count === 1 ? `${one.name}: no other seed` : `${one.name}: mean of ${count} seeds` };
+    });
+    return named;
   }
 
   async #showList(): Promise<void> {
@@ -70,8 +100,7 @@ export class Compare {
     this.#chosen = this.#chosen.filter((name) => name !== box.value);
     if (box.checked && this.#chosen.length === COLORS.length) box.checked = false;
     else if (box.checked) this.#chosen.push(box.value);
-    const query = new URLSearchParams(this.#chosen.map((name) => ["with", name]));
-    history.replaceState(null, "", query.size === 0 ? location.pathname : `?${query}`);
+    putInAddress("with", this.#chosen);
     void this.show();
   }
 }

@@ -3,8 +3,13 @@ import { thin } from "./thin.ts";
 
 /** Steps ascend. A second value for a step replaces the first. */
 export class Curve {
-  readonly steps: number[] = [];
-  readonly values: number[] = [];
+  readonly steps: number[];
+  readonly values: number[];
+
+  constructor(steps: readonly number[] = [], values: readonly number[] = []) {
+    this.steps = [...steps];
+    this.values = [...values];
+  }
 
   set(step: number, value: number): void {
     const at = this.#firstFrom(step);
@@ -25,22 +30,34 @@ export class Curve {
 
   /** The curve with changed values; `each` is called in order. */
   map(each: (value: number) => number): Curve {
-    const curve = new Curve();
-    curve.steps.push(...this.steps);
-    for (const value of this.values) curve.values.push(each(value));
-    return curve;
+    return new Curve(
+      this.steps,
+      this.values.map((value) => each(value)),
+    );
+  }
+
+  /** The curve over another axis. @param x  the place of a step on it; null: the point is left out */
+  over(x: (step: number) => number | null): Curve {
+    const points = this.steps.flatMap((step, i) => {
+      const at = x(step);
+      return at === null ? [] : [[at, this.values[i]!] as const];
+    });
+    // After a roll-back the time of a repeated update is later than that of its successors.
+    points.sort(([a], [b]) => a - b);
+    return new Curve(
+      points.map(([at]) => at),
+      points.map(([, value]) => value),
+    );
   }
 
   /** At most `most` of its points, without losing a low or a high. */
   thinned(most: number): Curve {
     const kept = thin(this.steps, this.values, most);
     if (kept === null) return this;
-    const curve = new Curve();
-    for (const index of kept) {
-      curve.steps.push(this.steps[index]!);
-      curve.values.push(this.values[index]!);
-    }
-    return curve;
+    return new Curve(
+      kept.map((index) => this.steps[index]!),
+      kept.map((index) => this.values[index]!),
+    );
   }
 
   /** Index of the first step that is at least `step`. Checks the end first, where new steps are. */
@@ -70,6 +87,32 @@ export function smoothed(curve: Curve, weight: number): Curve {
     known = weight * known + (1 - weight);
     return mean / known;
   });
+}
+
+interface Points {
+  readonly steps: readonly number[];
+  readonly values: readonly number[];
+}
+
+export interface Band {
+  readonly steps: readonly number[];
+  readonly means: readonly number[];
+  readonly lows: readonly number[];
+  readonly highs: readonly number[];
+}
+
+/** Mean, lowest and highest value at the steps that all curves have: over fewer curves a mean would jump. Null if they share no step. */
+export function bandOf(curves: readonly Points[]): Band | null {
+  const known = curves.map(({ steps, values }) => new Map(steps.map((step, i) => [step, values[i]!])));
+  const steps = curves[0]!.steps.filter((step) => known.every((values) => values.has(step)));
+  const rows = steps.map((step) => known.map((values) => values.get(step)!));
+  if (steps.length === 0) return null;
+  return {
+    steps,
+    means: rows.map((row) => row.reduce((sum, value) => sum + value, 0) / row.length),
+    lows: rows.map((row) => Math.min(...row)),
+    highs: rows.map((row) => Math.max(...row)),
+  };
 }
 
 /** One row with the steps of all curves, and a row of values for each curve; null where it has no value. */

@@ -52,3 +52,13 @@ export function eventRow({ event, count }: EventLine): HTMLLIElement {
   row.dataset["level"] = level;
   return row;
 }
+
+/** Keeps a choice in the page's address, so that a view can be shared as a link. */
+export function putInAddress(name: string, values: readonly string[]): void {
+  const query = new URLSearchParams(location.search);
+  query.delete(name);
+  for (const value of values) query.append(name, value);
+  history.replaceState(null, "", query.size === 0 ? location.pathname : `?${query}`);
+}
+
+export const inAddress = (name: string): string[] => new URLSearchParams(location.search).getAll(name);

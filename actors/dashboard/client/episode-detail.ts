@@ -1,6 +1,6 @@
 /** One episode turn by turn, as elements. All text of a model or an env goes through `visible` into text nodes. */
 import type { EpisodeAnswer, EpisodeSummary, WrittenToken } from "../answers.ts";
-import { observationOf } from "./board.ts";
+import { observationOf, type Symbols } from "./board.ts";
 import { make } from "./dom.ts";
 import { plural, signed, splitReply, visible } from "./text.ts";
 import { tokensOf } from "./tokens.ts";
@@ -31,7 +31,13 @@ function chipsOf(turn: Turn): HTMLElement {
   return make("p", "chips", ...chips);
 }
 
-function turnOf(turn: Turn, index: number, prompt: string | null, tokens: readonly WrittenToken[] | null): HTMLElement {
+function turnOf(
+  turn: Turn,
+  index: number,
+  observation: HTMLElement,
+  prompt: string | null,
+  tokens: readonly WrittenToken[] | null,
+): HTMLElement {
   const { thought, answer, raw } = splitReply(turn.reply);
   const reply = make("dl", "reply");
   const add = (term: string, text: string, kind: string) =>
@@ -47,11 +53,11 @@ function turnOf(turn: Turn, index: number, prompt: string | null, tokens: readon
   if (tokens !== null) {
     parts.push(make("details", "", make("summary", "", plural(tokens.length, "token")), tokensOf(tokens)));
   }
-  return turnRow(`Turn ${index + 1}`, turn.observation, parts);
+  return turnRow(`Turn ${index + 1}`, observation, parts);
 }
 
-const turnRow = (title: string, observation: string, parts: readonly HTMLElement[]) =>
-  make("li", "turn", make("h4", "", title), observationOf(observation), make("div", "", ...parts));
+const turnRow = (title: string, observation: HTMLElement, parts: readonly HTMLElement[]) =>
+  make("li", "turn", make("h4", "", title), observation, make("div", "", ...parts));
 
 function factsOf({ summary, row }: EpisodeAnswer): string[] {
   const { layoutSeed, purpose } = row.ticket;
@@ -66,14 +72,17 @@ function factsOf({ summary, row }: EpisodeAnswer): string[] {
   ];
 }
 
-/** @param between  elements between the head and the turns */
-export function detailOf(episode: EpisodeAnswer, ...between: readonly HTMLElement[]): HTMLElement[] {
+/** @param symbols  of its env. @param between  elements between the head and the turns */
+export function detailOf(episode: EpisodeAnswer, symbols: Symbols, ...between: readonly HTMLElement[]): HTMLElement[] {
   const { summary, row, prompts, written } = episode;
   const { outcome } = row;
   const title = make("h3", "", outcomeChip(summary), ` ${visible(summary.env)}`);
   if (summary.reward !== null) title.append(make("b", "", `reward ${signed(summary.reward)}`));
   const head = make("header", "", title, make("p", "note", visible(factsOf(episode).join(" · "))));
   if (!("turns" in outcome)) return [head, make("p", "said", visible(outcome.detail))];
-  const turns = outcome.turns.map((turn, i) => turnOf(turn, i, prompts?.[i] ?? null, written?.[i] ?? null));
-  return [head, ...between, make("ol", "turns", ...turns, turnRow("End", outcome.finalObservation, []))];
+  const seen = (observation: string) => observationOf(observation, symbols);
+  const turns = outcome.turns.map((turn, i) =>
+    turnOf(turn, i, seen(turn.observation), prompts?.[i] ?? null, written?.[i] ?? null),
+  );
+  return [head, ...between, make("ol", "turns", ...turns, turnRow("End", seen(outcome.finalObservation), []))];
 }

@@ -26,9 +26,9 @@ let verdict: string | null = null;
 /** The newest event of kind "health", which has the reasons. */
 let change: { readonly verdict: string; readonly text: string } | null = null;
 
-/** An event's text is "update 12: collapsed: reason; reason". */
+/** An event's text is "update 12: collapsed: reason; reason", or "update 12: health: solved". */
 function changeOf({ text, atMs }: StoredEvent) {
-  const [, verdict = text, reasons = ""] = /^(?:update \d+: )?(\w+)(?:: (.*))?$/s.exec(text) ?? [];
+  const [, verdict = text, reasons = ""] = /^(?:update \d+: )?(?:health: )?(\w+)(?:: (.*))?$/s.exec(text) ?? [];
   const since = `since ${new Date(atMs).toLocaleTimeString("en-GB")}`;
   return { verdict, text: [reasons || (REASONS[verdict] ?? ""), since].filter((part) => part !== "").join(" · ") };
 }

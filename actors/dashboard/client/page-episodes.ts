@@ -1,6 +1,7 @@
 /** The page about episodes: the list, and the open episode with its replay. */
 import type { EpisodeAnswer } from "../answers.ts";
 import { read } from "./api.ts";
+import { symbolsOf } from "./board.ts";
 import { byId, make, selectOf } from "./dom.ts";
 import { detailOf } from "./episode-detail.ts";
 import { EpisodeList } from "./episode-list.ts";
@@ -19,10 +20,11 @@ let player: Player | null = null;
 /** The bundle with the code of the envs; the server makes it from stage.ts. */
 const STAGE = "/assets/stage.js";
 let loading: Promise<Stage> | null = null;
+const playing = read("api/play");
 
 /** Loads the bundle when a replay is first needed. */
 function loadStage(): Promise<Stage> {
-  loading ??= Promise.all([import(STAGE), read("api/play")]).then(([code, play]) => ({ code, play }));
+  loading ??= Promise.all([import(STAGE), playing]).then(([code, play]) => ({ code, play }));
   return loading;
 }
 
@@ -53,11 +55,12 @@ async function open(id: number): Promise<void> {
   openId = id;
   try {
     const episode = await read(`api/episodes/${id}`);
+    const symbols = symbolsOf(await playing.catch(() => null), episode.summary.env);
     const [replay, rating] = await Promise.all([replayOf(episode), ratingOf(episode)]);
     if (openId !== id) return;
     player?.close();
     player = replay.player;
-    detail.replaceChildren(...detailOf(episode, ...replay.elements, rating));
+    detail.replaceChildren(...detailOf(episode, symbols, ...replay.elements, rating));
     await groups.show(episode.summary);
   } catch (error) {
     if (openId === id) detail.replaceChildren(make("p", "empty", visible((error as Error).message)));

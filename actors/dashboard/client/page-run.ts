@@ -2,9 +2,11 @@
 
 import { percent } from "../../percent.ts";
 import type { EpisodeSummary, Overview } from "../answers.ts";
+import { AddedCharts } from "./added-charts.ts";
 import { read } from "./api.ts";
+import { symbolsOf } from "./board.ts";
 import { ChartList } from "./chart-list.ts";
-import { RUN_CHARTS, successByEnv } from "./charts.ts";
+import { RUN_CHARTS, successByEnv, type XAxis } from "./charts.ts";
 import { Compare } from "./compare.ts";
 import { showCosts } from "./costs.ts";
 import { byId, eventRow, make, put } from "./dom.ts";
@@ -21,6 +23,8 @@ const LATEST_EVERY_MS = 4000;
 const envs = document.getElementById("mix")?.dataset["envs"]?.split("+");
 const charts = new ChartList(envs === undefined ? RUN_CHARTS : { ...RUN_CHARTS, envs: successByEnv(envs) });
 const compare = new Compare(charts);
+const added = new AddedCharts(charts, () => Promise.all([charts.load(), compare.show()]));
+const playing = read("api/play").catch(() => null);
 
 function showSuccess({ success, status }: Overview): void {
   const plot = byId("success-plot");
@@ -43,7 +47,8 @@ let latestAtMs = Number.NEGATIVE_INFINITY;
 async function showLatest([episode]: readonly EpisodeSummary[]): Promise<void> {
   if (episode === undefined || performance.now() - latestAtMs < LATEST_EVERY_MS) return;
   latestAtMs = performance.now();
-  byId("latest").replaceChildren(...detailOf(await read(`api/episodes/${episode.id}`)));
+  const [played, play] = await Promise.all([read(`api/episodes/${episode.id}`), playing]);
+  byId("latest").replaceChildren(...detailOf(played, symbolsOf(play, episode.env)));
 }
 
 const tools = byId<HTMLFormElement>("tools");
@@ -51,6 +56,7 @@ tools.addEventListener("submit", (event) => event.preventDefault());
 tools.addEventListener("input", ({ target }) => {
   const { name, checked, value } = target as HTMLInputElement;
   if (name === "log") charts.look({ isLogarithmic: checked });
+  if (name === "axis") charts.look({ xAxis: value as XAxis });
   if (name !== "smoothing") return;
   put(byId("smoothing-now"), Number(value).toFixed(2));
   charts.look({ smoothing: Number(value) });
@@ -59,6 +65,7 @@ tools.addEventListener("input", ({ target }) => {
 await start(
   async (run) => {
     showSuccess(run);
+    await added.show();
     const [{ events }, { rows }] = await Promise.all([
       read("api/events", { limit: EVENTS_MAX }),
       read("api/episodes", { limit: 1 }),

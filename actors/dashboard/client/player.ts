@@ -4,7 +4,7 @@
  */
 import type { EpisodeAnswer, EpisodeSummary, PlayAnswer } from "../answers.ts";
 import { read } from "./api.ts";
-import { observationOf } from "./board.ts";
+import { observationOf, type Symbols, symbolsOf } from "./board.ts";
 import { button, make, selectOf } from "./dom.ts";
 import { isTyping } from "./live.ts";
 import type { Frame, ManualGame, Recorded, Replay } from "./stage.ts";
@@ -39,9 +39,11 @@ class Pane {
   readonly frames: readonly Frame[];
   readonly #caption = make("p", "caption");
   readonly #board = make("div", "");
+  readonly #symbols: Symbols;
 
-  constructor(title: string, { frames, difference }: Replay) {
+  constructor(title: string, { frames, difference }: Replay, symbols: Symbols) {
     this.frames = frames;
+    this.#symbols = symbols;
     const check =
       difference === null
         ? make("p", "note", "replayed here: the same as recorded")
@@ -51,7 +53,7 @@ class Pane {
 
   show(index: number): void {
     const frame = this.frames[Math.min(index, this.frames.length - 1)]!;
-    this.#board.replaceChildren(observationOf(frame.observation));
+    this.#board.replaceChildren(observationOf(frame.observation, this.#symbols));
     this.#caption.textContent = visible(frameText(frame));
   }
 }
@@ -130,7 +132,7 @@ export class Player {
 
   #paneOf({ summary, row }: EpisodeAnswer, recorded: Recorded): Pane {
     const { code, play } = this.#stage;
-    return new Pane(titleOf(summary), code.replay(row.ticket, recorded, play));
+    return new Pane(titleOf(summary), code.replay(row.ticket, recorded, play), symbolsOf(play, summary.env));
   }
 
   #showReplay(): void {
@@ -219,7 +221,7 @@ export class Player {
       "div",
       "pane hand",
       make("h4", "", "you"),
-      observationOf(frame.observation),
+      observationOf(frame.observation, symbolsOf(this.#stage.play, this.#episode.summary.env)),
       make("p", "caption", visible(`${frameText(frame)} · ${plural(actionsLeft, "action")} left`)),
       make("p", "bad", visible(problem)),
     );

@@ -80,16 +80,6 @@ export function blocksOf(observation: string): Block[] {
   return blocks;
 }
 
-/** Kind of a cell, for the letters of all built-in grid vocabularies. */
-export function cellKind(cell: string): "wall" | "floor" | "player" | "box" | "target" | "done" | "other" {
-  if ("#W".includes(cell)) return "wall";
-  if ("_.-".includes(cell)) return "floor";
-  if ("PSA@".includes(cell)) return "player";
-  if ("XB".includes(cell)) return "box";
-  if ("OG".includes(cell)) return "target";
-  return "√C*".includes(cell) ? "done" : "other";
-}
-
 export const whole = (value: number): string => Math.round(value).toLocaleString("en");
 export const signed = (value: number): string => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
 export const plural = (count: number, word: string): string => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;

@@ -8,12 +8,7 @@ const SIGNALS = [
   { id: "entropy", title: "Entropy", note: "nats per token" },
   { id: "gradient", title: "Gradient norm", note: "before clipping" },
   { id: "echo", title: "Repetition and form", note: "share" },
-  {
-    id: "information",
-    title: "Reasoning and prompt",
-    note: "mutual information, nats",
-    empty: "not measured; set health.collapse.everyUpdates",
-  },
+  { id: "information", title: "Reasoning and prompt", note: "mutual information, nats" },
 ];
 
 export const AlarmsPage = ({ view }: PageProps) => (

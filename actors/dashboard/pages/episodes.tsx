@@ -63,6 +63,10 @@ export const EpisodesPage = ({ view }: PageProps) => (
         </p>
       </header>
       <Filter />
+      <p class="note" id="versions">
+        A policy version counts published weights. Each update publishes one; so do the warm start, a resume and a
+        roll-back. So a version is higher than the update that made it.
+      </p>
       <div class="split">
         <div class="listing">
           <ol class="list" id="episode-list" aria-label="Episodes" />

@@ -24,12 +24,7 @@ const CHARTS = [
   { id: "clip", title: "Clipped ratios", note: "share of tokens" },
   { id: "filter", title: "Group filter", note: "share of groups" },
   { id: "speed", title: "Speed", note: "tokens per second" },
-  {
-    id: "warm",
-    title: "Warm start",
-    note: "loss by step",
-    empty: "no values yet; a warm start from the cache has none",
-  },
+  { id: "warm", title: "Warm start", note: "loss by step" },
 ];
 
 const Success = ({ view }: { view: Overview }) => (
@@ -59,6 +54,20 @@ const Tools = () => (
     <label>
       <input type="checkbox" name="log" /> Logarithmic axis
     </label>
+    <label>
+      Over{" "}
+      <select name="axis">
+        <option value="update">updates</option>
+        <option value="minutes">minutes of reinforcement</option>
+        <option value="tokens">tokens written</option>
+      </select>
+    </label>
+    <label>
+      <input type="checkbox" name="seeds" /> Mean and band of seeds
+    </label>
+    <select name="add" aria-label="Add a chart">
+      <option>Add a chart…</option>
+    </select>
     <details id="compare">
       <summary>Compare runs</summary>
       <div class="drop card">
@@ -71,7 +80,7 @@ const Tools = () => (
 );
 
 const Latest = () => (
-  <section class="card wide latest" aria-labelledby="latest-title">
+  <section class="card wide latest" id="latest-card" aria-labelledby="latest-title">
     <header class="card-head">
       <h2 id="latest-title">Latest episode</h2>
       <p class="note">updated while the run plays</p>
@@ -95,7 +104,7 @@ export const RunPage = ({ view }: PageProps) => (
     <Tools />
     <div class="grid">
       <div class="wide">
-        <ChartFrame id="success" title="Success" note="share of episodes solved" />
+        <ChartFrame id="success" title="Success" note="share of episodes solved" empty="no values yet" />
       </div>
       <EventsFrame title="Events" />
       {view.env.includes("+") && (

@@ -159,23 +159,23 @@ export interface ChartFrameProps {
   readonly id: string;
   readonly title: string;
   readonly note?: string;
-  /** Text while there are no values, and what to do about it. */
+  /** Text while there are no values; without it the chart is hidden until then. */
   readonly empty?: string;
 }
 
-export const ChartFrame = ({ id, title, note = "", empty = "no values yet" }: ChartFrameProps) => (
-  <section class="card chart" aria-labelledby={`${id}-title`}>
+export const ChartFrame = ({ id, title, note = "", empty }: ChartFrameProps) => (
+  <section class={`card chart ${id}`} aria-labelledby={`${id}-title`} hidden={empty === undefined}>
     <header class="card-head">
       <h2 id={`${id}-title`}>{title}</h2>
       {note !== "" && <p class="note">{note}</p>}
       <div class="legend" id={`${id}-legend`} />
     </header>
-    <div class="plot" id={`${id}-plot`} role="img" data-empty={empty} aria-label={`${title}: ${empty}`} />
+    <div class="plot" id={`${id}-plot`} role="img" data-empty={empty} aria-label={`${title}: no values yet`} />
   </section>
 );
 
 export const EventsFrame = ({ title }: { title: string }) => (
-  <section class="card" aria-labelledby="events-title">
+  <section class="card events-card" aria-labelledby="events-title">
     <header class="card-head">
       <h2 id="events-title">{title}</h2>
     </header>

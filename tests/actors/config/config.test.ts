@@ -143,6 +143,10 @@ describe("rules across keys", () => {
       "warmStart.imitate: random play needs many episodes, and Remote runs outside this process; set warmStart.enabled to false",
     ],
     [
+      "env: {tag: Remote, options: {expert: true}}",
+      "warmStart.imitate: random play needs many episodes, and Remote runs outside this process; set it to demonstrator",
+    ],
+    [
       "rollout: {replyTokensMax: 360}",
       "rollout.replyTokensMax: a reply of 360 tokens leaves no room for a prompt in rollout.contextTokensMax, 360; lower it",
     ],

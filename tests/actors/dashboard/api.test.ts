@@ -68,6 +68,7 @@ describe("/api/openapi.json", () => {
       "actors",
       "metrics?points=100",
       "costs",
+      "names",
       "events",
       "episodes",
       "episodes/5",

@@ -1,8 +1,11 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { align, Curve, smoothed } from "../../../actors/dashboard/client/curve.ts";
-import { blocksOf, cellKind, splitReply, visible } from "../../../actors/dashboard/client/text.ts";
+import { apiContextOf } from "../../../actors/dashboard/api-of-run.ts";
+import { PLACES } from "../../../actors/dashboard/client/charts.ts";
+import { align, bandOf, Curve, smoothed } from "../../../actors/dashboard/client/curve.ts";
+import { blocksOf, splitReply, visible } from "../../../actors/dashboard/client/text.ts";
 import { thin } from "../../../actors/dashboard/client/thin.ts";
+import { configOf } from "../training/stage.ts";
 
 const curveOf = (entries: readonly (readonly [number, number])[]) => {
   const curve = new Curve();
@@ -170,7 +173,30 @@ describe("blocksOf", () => {
   });
 });
 
-test("cells of both of Sokoban's vocabularies look alike", () => {
-  expect([..."#_OXP√S"].map(cellKind)).toEqual(["wall", "floor", "target", "box", "player", "done", "player"]);
-  expect([..."W.GBAC@"].map(cellKind)).toEqual(["wall", "floor", "target", "box", "player", "done", "player"]);
+test("cells have the colors of what the env's own legend says, and of nothing else", () => {
+  const symbols = (tag: string, options: Record<string, unknown> = {}) =>
+    apiContextOf(configOf({ env: { tag, options } }), "run").play!.envs[0]!.symbols;
+  const usual = { "#": "wall", _: "floor", O: "target", X: "box", P: "player", "√": "done", S: "player" } as const;
+  expect(symbols("SimpleSokoban")).toEqual(usual);
+  expect(symbols("FrozenLake")).toMatchObject({ P: "player", _: "floor", O: "wall", G: "target", "√": "done" });
+  expect(symbols("Bandit")).toEqual({});
+});
+
+test("the mean of seeds is over the steps that all have, with the lowest and highest as its band", () => {
+  const band = bandOf([new Curve([1, 2, 3], [0, 2, 9]), new Curve([1, 2], [1, 4]), new Curve([0, 1, 2], [5, 2, 3])]);
+  expect(band).toEqual({ steps: [1, 2], means: [1, 3], lows: [0, 2], highs: [2, 4] });
+  expect(bandOf([new Curve([1], [0]), new Curve([2], [0])])).toBeNull();
+});
+
+test("over minutes and tokens a step stands where its update ended; what was before the first is at 0", () => {
+  const known = new Map([
+    ["speed/updates_per_minute", new Curve([1, 2, 4], [2, 4, 2])],
+    ["total/tokens", new Curve([1, 2, 4], [100, 250, 300])],
+  ]);
+  const over = (axis: "minutes" | "tokens") =>
+    new Curve([0, 1, 2, 4], [10, 11, 12, 14]).over((step) => PLACES[axis]!(step, (name) => known.get(name)!.at(step)));
+  // 1 update at 2 a minute, 2 at 4 a minute: both end after half a minute; 4 at 2 a minute after 2.
+  expect(over("minutes").steps).toEqual([0, 0.5, 0.5, 2]);
+  expect(over("tokens").steps).toEqual([0, 100, 250, 300]);
+  expect(over("tokens").values).toEqual([10, 11, 12, 14]);
 });

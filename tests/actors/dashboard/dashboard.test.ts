@@ -37,9 +37,9 @@ describe("the sentence on top of the page", () => {
     stage.run.event("phase", "validating the policy before reinforcement");
     stage.sink.flush();
     expect(await statusOf()).toBe("Waiting for the first update: validating the policy before reinforcement");
-    stage.run.metrics(90, { "total/updates": 90, "speed/updates_per_minute": 10 });
+    stage.run.metrics(90, { "total/updates": 90, "speed/left_s": 180 });
     stage.sink.flush();
-    expect(await statusOf()).toBe("Training: 30 updates to go, about 3 min at this pace");
+    expect(await statusOf()).toBe("Training: 30 updates to go, about 3 min left");
     stage.run.event("finished", "120 updates made");
     stage.sink.flush();
     expect(await json("/api/run")).toMatchObject({ status: "120 updates made", phase: "finished", progress: 1 });

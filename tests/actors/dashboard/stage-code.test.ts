@@ -13,13 +13,14 @@ import { recordedRow } from "../record/recorded-episode.ts";
 const recorded = ({ outcome }: EpisodeRow) => outcome as PlayedOutcome;
 
 const { rules } = play.envs[0]!;
+const symbols = {};
 /** A run that plays this env so. */
 const playOf = (name: string, changed: Partial<PlayAnswer["envs"][number]>): PlayAnswer => ({
   ...play,
   envs: [
     ...play.envs,
-    { name: "Other", tag: "Bandit", options: {}, rules },
-    { name, tag: name, options: {}, rules, ...changed },
+    { name: "Other", tag: "Bandit", options: {}, symbols, rules },
+    { name, tag: name, options: {}, symbols, rules, ...changed },
   ].reverse(),
 });
 

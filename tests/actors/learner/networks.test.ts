@@ -1,9 +1,11 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { loadCheckpoint, saveCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
-import { fill, learnerMemory } from "../../../actors/learner/networks.ts";
+import { fill, learnerMemory, startingNetworks } from "../../../actors/learner/networks.ts";
+import { policyOf } from "../../../actors/policy/policy-of-run.ts";
 import { parameterCount } from "../../../model/policy/parameters.ts";
 import { ModelConfig } from "../../../model/policy/transformer.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { configOf } from "../training/stage.ts";
 
 afterAll(removeTemporaryFolders);
 
@@ -64,4 +66,18 @@ describe.each([true, false])("a learner's memory, embedding shared with the outp
     expect([...again.policy.parameters]).toEqual([...policy.parameters]);
     expect([...again.policy.variance]).toEqual([...policy.variance]);
   });
+});
+
+test("a policy of another tokenizer is no start of a run", async () => {
+  const small = { width: 16, layers: 1, heads: 2, kvHeads: 1, hidden: 16 };
+  const { model, dialogue } = policyOf(configOf({ model: small }));
+  const start = async (tokenizer: string) => {
+    const { policy } = learnerMemory(model, "none", null);
+    policy.parameters.fill(0.25);
+    const saved = { update: 3, model, tokenizer, state: {}, policy: { ...policy, step: 5 }, critic: null };
+    const checkpoint = await saveCheckpoint(temporaryFolder(), saved);
+    return startingNetworks(configOf({ model: { ...small, checkpoint }, warmStart: { enabled: false } }), model, null);
+  };
+  expect((await start(dialogue.digest)).policy.parameters[0]).toBe(0.25);
+  await expect(start("another")).rejects.toThrow("it was trained with another tokenizer; use its model.path");
 });

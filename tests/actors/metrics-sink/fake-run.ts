@@ -117,6 +117,7 @@ export const play: PlayAnswer = {
       name: "SimpleSokoban",
       tag: "SimpleSokoban",
       options: {},
+      symbols: { "#": "wall", _: "floor", O: "target", X: "box", P: "player", "√": "done", S: "player" },
       rules: { turnsMax: 5, actionsMax: 10, actionsPerTurnMax: 5, formatPenalty: -0.1, think: true },
     },
   ],
@@ -204,6 +205,7 @@ export class FakeRun {
       "speed/tokens_per_second": 8200 + noise(1400),
       "total/updates": step,
       "total/episodes": step * 128,
+      "total/tokens": step * 5000,
     });
     if (step % 10 === 0) this.metrics(step, { "validate/success": Math.min(0.94, skill + noise(0.05)) });
     if (step % 20 === 0) this.event("checkpoint", `saved update ${step}`);

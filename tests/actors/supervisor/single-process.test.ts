@@ -135,7 +135,9 @@ describe("stopping", () => {
     expect(await first.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
     const folder = join(temporaryFolder(), "run");
     writeFileSync(join(first.folder, "config.json"), JSON.stringify(tinyConfig(first.folder, { samplers: 1 })));
-    const layers = (await startFrom(first.folder)).map(({ path, text, source }) => overrideLayer(path, text, source));
+    const layers = (await startFrom(first.folder, [])).map(({ path, text, source }) =>
+      overrideLayer(path, text, source),
+    );
     const config = RunConfig.parse(merge([{ source: "test", values: tinyConfig(folder, { samplers: 1 }) }, ...layers]));
     await playRun(folder, { ...config, learner: { ...config.learner, learningRate: 1e-30 } });
     const parameters = async (of: string) => {
@@ -146,6 +148,10 @@ describe("stopping", () => {
     const { taught, after } = successes(folder);
     expect([taught, after]).toEqual([null, successes(first.folder).after]);
 
+    const source = "--prompt.compat=ragen-v1";
+    await expect(startFrom(first.folder, [{ path: "prompt.compat", text: "ragen-v1", source }])).rejects.toThrow(
+      `${source}: the policy of ${first.folder} needs prompt.compat strict; leave it out`,
+    );
     const other = { ...config, model: { ...config.model, hidden: 32 } };
     const text = "its hidden is 64, and this run's 32; set the section model as that run has it";
     await expect(playRun(join(temporaryFolder(), "run"), other)).rejects.toThrow(text);

@@ -24,6 +24,7 @@ import { samplesOf } from "../../../model/learn/sequences.ts";
 import { sequence } from "../../../model/rng.ts";
 import { builtinDialogue } from "../../../model/text/chat.ts";
 import { Tokenizer } from "../../../model/text/tokenizer.ts";
+import { jsonService } from "../../envs/outside/json-service.ts";
 
 const tokenizer = new Tokenizer();
 const END = tokenizer.id("<|im_end|>");
@@ -120,7 +121,7 @@ describe.each(cases)("a demonstration of %p, shown as %p", (name, changed) => {
   test("has the tokens of a rollout, and only the demonstrator's are written", async () => {
     for (let seed = 100; seed < 110; seed++) {
       const game = openLocal(options.tag, { layout: seed, dynamics: seed });
-      const demo = demonstrate(game, options, skill, sequence(seed, "teacher"), options);
+      const demo = await demonstrate(game, options, skill, sequence(seed, "teacher"), options);
       const written = replies(demo);
       const outcome = await rollout(options, seed, written);
       expect(samplesOf(outcome.trajectory)).toEqual(demo);
@@ -136,13 +137,34 @@ describe.each(cases)("a demonstration of %p, shown as %p", (name, changed) => {
   });
 });
 
-test("a thought is true: the box that is pushed goes where it says", () => {
+test("an env in another language is imitated by the expert that it names", async () => {
+  const closed: unknown[] = [];
+  await using server = jsonService(({ path, body }) => {
+    if (path === "/health") return { protocol: 1, envs: ["two"] };
+    if (path === "/open") return { observation: "which?", expert: "left" };
+    if (path === "/close") closed.push(body);
+    if (path !== "/step") return {};
+    const { step } = body as { step: number };
+    const answer = { observation: "and then?", reward: step, done: step === 1, success: step === 1 };
+    return { ...answer, expert: step === 0 ? "right" : null };
+  });
+  const tag = envTag("Remote", { url: server.url, expert: true });
+  const lesson = { tag, rules };
+  const options = optionsFor("Bandit", { tag, lessons: [lesson] });
+  const demos = new Demonstrations(options, fromDemonstrator({ babble: 0, noise: 0 }), boards, 1, 1, "learn");
+  const written = replies(await demos.take(1)).map((reply) => tokenizer.decode(reply));
+  const reply = (action: string) => `try ${action}</think><answer>${action}</answer><|im_end|>`;
+  expect(written).toEqual([reply("left"), reply("right")]);
+  expect(closed.length).toBe(1);
+});
+
+test("a thought is true: the box that is pushed goes where it says", async () => {
   const options = optionsFor("SimpleSokoban");
   const moves: Record<string, readonly [number, number]> = { Up: [-1, 0], Down: [1, 0], Left: [0, -1], Right: [0, 1] };
   let pushes = 0;
   for (let seed = 100; seed < 130; seed++) {
     const game = openLocal(options.tag, { layout: seed, dynamics: seed });
-    const demo = demonstrate(game, options, { babble: 0, noise: 0 }, sequence(seed, "teacher"), options);
+    const demo = await demonstrate(game, options, { babble: 0, noise: 0 }, sequence(seed, "teacher"), options);
     const env = openEpisode(openLocal(options.tag, { layout: seed, dynamics: seed }), rules);
     let board = env.opening;
     for (const reply of replies(demo)) {

@@ -66,7 +66,8 @@ export class Stage {
   readonly training: Training;
 
   constructor(changed: Sections = {}, resumed: Progress | null = null) {
-    const config = configOf(changed);
+    // Its policy solves every board.
+    const config = configOf({ ...changed, health: { stopEarly: [], ...changed["health"] } });
     const unused = () => Promise.reject(new Error("not part of this test"));
     const note = (call: string) => void this.calls.push(call);
     const sink = {

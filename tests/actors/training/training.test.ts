@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import { CheckpointError } from "../../../actors/checkpoint/checkpoint.ts";
+import { HealthConfig } from "../../../actors/config/health.ts";
 import { RunError } from "../../../actors/errors.ts";
 import type { Ticket } from "../../../actors/protocol.ts";
 import type { Progress } from "../../../actors/training/progress.ts";
@@ -133,6 +134,20 @@ test("a run that stops early ends like any other, and its report has the reason"
   });
   expect(stage.metrics.get("health/stopped_early 4")).toBe(1);
   expect(stage.calls.slice(-3)).toEqual(["play v4 3 v5", "save 4", "play end 3 v5"]);
+});
+
+test("a run on a task that is solved ends, unless it is asked to train on", async () => {
+  const play = (health: object) => {
+    const stage = new Stage({ health });
+    stage.spreads = Array(6).fill(1);
+    return stage.training.run();
+  };
+  const { stopEarly } = HealthConfig.parse({});
+  expect(await play({ stopEarly })).toMatchObject({
+    updates: 3,
+    stoppedEarly: "solved: validation success was at least 100 % in 2 validations in a row",
+  });
+  expect(await play({ stopEarly: [] })).toMatchObject({ updates: 6, stoppedEarly: null });
 });
 
 test("a checkpoint waits until the episodes of its updates are stored; only the last one does not", async () => {

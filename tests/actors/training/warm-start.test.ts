@@ -82,7 +82,10 @@ function trainee(config: RunConfig, changed: Partial<WarmStartContext> = {}) {
     },
     engine: "compiled, cpu, 2 threads",
     meter: new Meter(new FakeClock()),
-    sample: async (stepOverall) => void calls.push(`sample ${stepOverall}`),
+    async sample(stepOverall) {
+      calls.push(`sample ${stepOverall}`);
+      return null;
+    },
     progress: ({ name, step, steps, stepOverall, loss }) =>
       void calls.push(`${name} ${step}/${steps} ${stepOverall} ${loss}`),
     checkStop: () => {},
@@ -98,16 +101,37 @@ describe("a fresh warm start", () => {
   test("goes through its stages, each with a fresh optimizer, and measures success after the first", async () => {
     const { context, calls } = trainee(configOf());
     expect(await warmStart(context)).toEqual({ taught: { cool: 0.75, one: 0.5 }, cached: false });
-    // The loss is the mean of the steps since the last report: of 1 to 6, 7 to 26 and 27 to 31.
+    // The loss is the mean of the steps since the last report: of 1, 2 to 6, 7 to 26 and 27 to 31.
     expect(calls).toEqual([
       "reset",
-      "learn 6/6 6 3.5",
+      "learn 1/6 1 1",
+      "learn 6/6 6 4",
       "measure",
       "reset",
       "blur 20/25 26 16.5",
       "blur 25/25 31 29",
       "reset",
     ]);
+  });
+
+  test("ends its first stage when the policy solves a sample and then every validation board", async () => {
+    const stages = [{ ...stage, name: "learn", babble: 0, noise: 0, steps: 1000, learningRate: 0.01 }];
+    const play = async (solvedShare: number | null) => {
+      const measured: string[] = [];
+      const { context, rates } = trainee(configOf({ warmStart: { stages, solvedShare } }), {
+        // The sample after 400 steps is solved, and only from 600 steps on every validation board.
+        sample: async (stepOverall) => (stepOverall >= 400 ? 1 : 0.97),
+        async measureTaught(name) {
+          measured.push(name);
+          return { cool: rates.length >= 600 ? 1 : 0.99, one: 0.9 };
+        },
+      });
+      const { taught } = await warmStart(context);
+      return { steps: rates.length, taught, measured };
+    };
+    const taught = { cool: 1, one: 0.9 };
+    expect(await play(1)).toEqual({ steps: 600, taught, measured: ["taught400", "taught600"] });
+    expect(await play(null)).toEqual({ steps: 1000, taught, measured: ["taught"] });
   });
 
   test("raises its step size linearly to the peak, and lets it down to its final fraction", async () => {

@@ -48,6 +48,12 @@ describe("watchForStop", () => {
     expect(stopOf([...repeat(4, validated), point(1, { validation: 0.02 }), ...repeat(4, validated)])).toBeNull();
   });
 
+  test("stops a solved task after two validations in a row, before training can spoil it", () => {
+    const solved = point(0, { success: 0.95, validation: 1 });
+    expect(stopOf([solved, ...repeat(9, point(1)), solved])).toEqual([11, "solved"]);
+    expect(stopOf([solved, point(1, { validation: 0.99 }), solved, ...repeat(50, point(1))])).toBeNull();
+  });
+
   test("gives the measurement and its limit", () => {
     let state = STOP_START;
     const reasons = [...repeat(10, point(2)), ...repeat(10, point(0.1))].flatMap((one) => {

@@ -1,0 +1,76 @@
+/** Charts that a person adds to the page: any metric that the run has recorded. The page's address keeps them. */
+import type { MetricName } from "../../metrics/metrics.ts";
+import type { NamesAnswer } from "../answers.ts";
+import { read } from "./api.ts";
+import type { ChartList } from "./chart-list.ts";
+import { chartOf } from "./charts.ts";
+import { byId, inAddress, make, putInAddress } from "./dom.ts";
+
+const ADDED_MAX = 24;
+
+export class AddedCharts {
+  readonly #charts: ChartList;
+  readonly #select = document.querySelector<HTMLSelectElement>("#tools [name=add]")!;
+  readonly #changed: () => Promise<unknown>;
+  #known: NamesAnswer["metrics"] = [];
+  #added: string[] = [];
+
+  /** @param changed  reads the values of all charts */
+  constructor(charts: ChartList, changed: () => Promise<unknown>) {
+    this.#charts = charts;
+    this.#changed = changed;
+    this.#select.addEventListener("input", () => {
+      this.#add(this.#select.value);
+      putInAddress("chart", this.#added);
+      this.#select.selectedIndex = 0;
+      void this.#changed();
+    });
+    // More metrics may be recorded by now.
+    this.#select.addEventListener("focus", () => void this.#list());
+  }
+
+  /** Add the charts of the address. Their values are not read yet. */
+  async show(): Promise<void> {
+    await this.#list();
+    for (const name of inAddress("chart")) this.#add(name);
+  }
+
+  async #list(): Promise<void> {
+    const { metrics } = await read("api/names");
+    if (metrics.length === this.#known.length) return;
+    this.#known = metrics;
+    const options = metrics
+      .map(({ name }) => name)
+      .sort()
+      .map((name) => {
+        const option = make("option", "", name);
+        option.value = name;
+        return option;
+      });
+    this.#select.replaceChildren(this.#select.options[0]!, ...options);
+  }
+
+  #add(name: string): void {
+    const known = this.#known.find((metric) => metric.name === name);
+    if (known === undefined || this.#added.includes(name) || this.#added.length === ADDED_MAX) return;
+    this.#added.push(name);
+    const id = `added-${this.#added.length}`;
+    const title = make("h2", "", name);
+    title.id = `${id}-title`;
+    const legend = make("div", "legend");
+    legend.id = `${id}-legend`;
+    const plot = make("div", "plot");
+    plot.id = `${id}-plot`;
+    plot.setAttribute("role", "img");
+    const section = make(
+      "section",
+      "card chart",
+      make("header", "card-head", title, make("p", "note", known.unit), legend),
+      plot,
+    );
+    section.title = known.help;
+    section.setAttribute("aria-labelledby", title.id);
+    byId("latest-card").before(section);
+    this.#charts.add(id, chartOf(name as MetricName));
+  }
+}
