@@ -97,7 +97,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "a run in the browse
       await hasText("#starts td", /^bun run cluster --config /);
       await hasText("#config tr", /learner\.updates\s*2\s*200/);
       // The run of the test before, from the list of runs.
-      await page!.getByText("All runs").click();
+      await page!.getByRole("link", { name: "All runs" }).click();
       await page!.locator("table a").first().click();
       await page!.waitForSelector("#link[data-state=recorded]");
       expect(page!.url()).toBe(`${url}run/r1/`);
