@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env sh
 // 2>/dev/null; exec "$(command -v bun || command -v node)" "$0" "$@"
 // sh runs the line above, in which Bun and Node see a comment. Bun runs this wherever it is in PATH, else Node, which says what to do.
 if (typeof Bun === "undefined") {

@@ -49,12 +49,13 @@ export async function loadProject(folder: string): Promise<Project> {
 /** A path of a module. */
 const MODULE = /^(--env=)?(\.{0,2}\/.*\.[mc]?[jt]sx?)$/;
 
-/** The words of a command with the tag of its env for each path of a module: "--env ./envs/street.ts". @throws {ConfigError} */
-export async function withTagsForPaths(args: readonly string[], folder: string): Promise<string[]> {
+/** The words of a command with a tag for each path of an env's module: "--env ./envs/street.ts". @throws {ConfigError} */
+export async function withTagsForPaths(command: string, args: readonly string[], folder: string): Promise<string[]> {
   const changed: string[] = [];
-  for (const arg of args) {
+  for (const [i, arg] of args.entries()) {
     const [, flag = "", path] = MODULE.exec(arg) ?? [];
-    changed.push(path === undefined ? arg : `${flag}${await onlyTag(path, folder)}`);
+    const isEnv = path !== undefined && (flag !== "" || args[i - 1] === "--env" || command === "play");
+    changed.push(isEnv ? `${flag}${await onlyTag(path, folder)}` : arg);
   }
   return changed;
 }

@@ -8,8 +8,8 @@
  */
 import { join } from "node:path";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
-import { COMMANDS } from "./cli/commands.ts";
-import { install } from "./cli/install.ts";
+import { CLONE_ONLY, COMMANDS } from "./cli/commands.ts";
+import { install, isPackage } from "./cli/install.ts";
 import { failed, printErrors, runCommand } from "./cli/run-command.ts";
 
 const BUN_NEEDED = "1.4.4";
@@ -29,6 +29,7 @@ async function run([name, ...args]: string[]): Promise<number> {
     const hint = didYouMean(nearest(name, Object.keys(COMMANDS))) || "; `bun run help` lists them";
     return printErrors(`no command "${name}"${hint}`, 2);
   }
+  if (isPackage && CLONE_ONLY.includes(name)) return printErrors(`"${name}" works in a clone of Bunraku only`, 2);
   for (const kind of ["uncaughtException", "unhandledRejection"]) {
     process.on(kind, (error) => process.exit(failed(error, args.includes("--verbose"))));
   }
@@ -36,7 +37,8 @@ async function run([name, ...args]: string[]): Promise<number> {
   process.stderr.on("error", () => {});
   try {
     // Bun caches which packages it did not find, so after an install the process starts over: same id, same streams.
-    if (await install(join(import.meta.dir, ".."))) process.execve!(process.execPath, process.argv, process.env);
+    if (!isPackage && (await install(join(import.meta.dir, ".."))))
+      process.execve!(process.execPath, process.argv, process.env);
   } catch (error) {
     return failed(error, args.includes("--verbose"));
   }
@@ -47,7 +49,10 @@ async function run([name, ...args]: string[]): Promise<number> {
 }
 
 function overview(): string {
-  const width = Math.max(...Object.keys(COMMANDS).map((name) => name.length));
-  const rows = Object.entries(COMMANDS).map(([name, summary]) => `  ${name.padEnd(width)}  ${summary}`);
-  return ["bun run COMMAND [--help] [--verbose] …", "", ...rows].join("\n");
+  const names = Object.keys(COMMANDS).filter((name) => !isPackage || !CLONE_ONLY.includes(name));
+  const width = Math.max(...names.map((name) => name.length));
+  const rows = Object.entries(COMMANDS)
+    .filter(([name]) => names.includes(name))
+    .map(([name, summary]) => `  ${name.padEnd(width)}  ${summary}`);
+  return [`${isPackage ? "bunx bunraku" : "bun run"} COMMAND [--help] [--verbose] …`, "", ...rows].join("\n");
 }

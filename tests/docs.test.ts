@@ -12,7 +12,7 @@
  *     scripts/commands);
  *   - what needs a model, a data set or a server from elsewhere: `cluster --model`, `cluster --device`, `cluster --env Remote`, `eval` of such envs and of hosted
  *     models (e2e/pretrained, model/engine/webgpu, envs/, scripts/eval-hosted, which bring small ones of their own).
- * - Pages that write files (tutorial.md, new-env.md) are followed step by step in scripts/tutorial and scripts/new-env.
+ * - Pages that write files (tutorial.md, new-env.md) are followed step by step in scripts/tutorial.
  */
 import { afterAll, describe, expect, test } from "bun:test";
 import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -269,16 +269,14 @@ describe("links and files", () => {
   });
 
   test.each(documents)("%s names files that are there", (file) => {
-    const envs = [...textOf(file).matchAll(/^bun run new-env (\w+)$/gm)].map(([, tag]) =>
-      tag!.replaceAll(/(?<=[a-z])[A-Z]/g, "-$&").toLowerCase(),
-    );
-    const made = envs.flatMap((env) => [`envs/${env}/game.ts`, `envs/${env}/tags.ts`, `tests/envs/${env}.test.ts`]);
+    // `bun run init` writes the files of the template.
+    const there = (path: string) => [path, `library/template/${path}`].some((one) => existsSync(join(root, one)));
     const named = inlineCode(file).filter((code) =>
       /^(actors|bench|configs|docs|envs|examples|model|scripts|tests)\/[\w./-]+\.\w+$/.test(code),
     );
     // "scripts/NAME.ts" is a pattern, and Python under scripts/ is RAGEN's.
     const ours = named.filter((path) => !/\/[A-Z]+\.|^scripts\/.*\.py$/.test(path));
-    expect(ours.filter((path) => !existsSync(join(root, path)) && !made.includes(path))).toEqual([]);
+    expect(ours.filter((path) => !there(path))).toEqual([]);
   });
 
   test("every row of the table of faults names tests that are there, one of which prints its figure; and no other prints one", () => {

@@ -61,6 +61,8 @@ export async function bundleStage(modules: readonly EnvModule[] = envModules()):
   const { success, outputs, logs } = await Bun.build({
     entrypoints: ["stage"],
     target: "browser",
+    // A module from outside imports "bunraku/env", whose sources the exports name under this condition.
+    conditions: ["bun"],
     minify: true,
     plugins: [stageWith(modules), stubs],
     throw: false,

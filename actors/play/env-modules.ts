@@ -48,7 +48,9 @@ export async function importEnvs(specifier: string, folder: string): Promise<Env
     const module = { path, digest: digestOf(path) };
     addEnvs(sources, module);
     return module;
-  } catch (error) {
+  } catch (thrown) {
+    // Bun's parser throws all of its errors at once.
+    const error = thrown instanceof AggregateError ? thrown.errors[0] : thrown;
     throw new TagError(`cannot use the envs of ${specifier}: ${messageOf(error)}${placeOf(error)}`, { cause: error });
   }
 }

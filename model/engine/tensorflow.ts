@@ -6,6 +6,7 @@ import { createRequire } from "node:module";
 import * as tf from "@tensorflow/tfjs-core";
 import type { Engine } from "./engine.ts";
 import { immediateEngine } from "./immediate.ts";
+import { kernelsFolder, NO_KERNELS } from "./tensorflow/find.ts";
 import { Library, type LibraryOptions } from "./tensorflow/library.ts";
 
 const BACKEND = "tensorflow";
@@ -18,6 +19,7 @@ function load(path: string, options: LibraryOptions): Library {
     if (loaded.path === path) return loaded.library;
     throw new Error(`libtensorflow ${loaded.path} is loaded already; a process cannot use ${path} too`);
   }
+  if (kernelsFolder() === null) throw new Error(NO_KERNELS);
   const library = new Library(path, options);
   const require = createRequire(import.meta.url);
   const kernels = "@tensorflow/tfjs-node-gpu/dist";

@@ -22,9 +22,14 @@ export const COMMANDS = {
   doctor: "check whether this machine has everything that a run needs",
   setup: "install the dependencies, as every command does by itself, and optional libraries",
   board: "draw a board, or a player's way through it, as a PNG",
-  "new-env": "write a new env that works, with its test, and register it",
+  init: "write a project of your own: an env, its test and a config",
+  prepack: "write the package's declarations and manifest, as `bun pm pack` does first",
+  postpack: "restore the clone's manifest, as `bun pm pack` does last",
   test: "run the test suite",
   check: "check types, lint, format and the rules of the folders; changes nothing",
 } as const;
+
+/** Commands that need the tests, benchmarks and tools of a clone. The package does not have them. */
+export const CLONE_ONLY: readonly string[] = ["bench", "golden", "prepack", "postpack", "test", "check"];
 
 export type CommandName = keyof typeof COMMANDS;

@@ -7,9 +7,12 @@
  */
 import { Database } from "bun:sqlite";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { join, sep } from "node:path";
 
 const OTHER_INSTALL_MS_MAX = 15 * 60_000;
+
+/** Whether this is an installed package, whose dependencies its project installs, and not a clone. */
+export const isPackage = import.meta.dir.split(sep).includes("node_modules");
 
 /**
  * Makes node_modules match bun.lock. Takes about a millisecond if it does already.

@@ -7,6 +7,7 @@
 import { parseArgs } from "node:util";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
 import { COMMANDS, type CommandName } from "./commands.ts";
+import { isPackage } from "./install.ts";
 
 export interface Flag {
   /** "list" may be repeated and collects its values; of the others the last value counts. */
@@ -141,7 +142,7 @@ export function helpText(command: Command): string {
   if (command.overrides) rows.push(["--section.key=VALUE", "Any config key; `bun run config` lists them"]);
   rows.push(["--help", "Print this page"], ["--verbose", "Print the stack of an error"]);
   const width = Math.max(...rows.map(([left]) => left.length));
-  return [
+  const page = [
     `bun run ${command.name}: ${COMMANDS[command.name]}`,
     "",
     ...rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`),
@@ -149,7 +150,11 @@ export function helpText(command: Command): string {
     "Examples:",
     ...command.examples.map((example) => `  ${example}`),
   ].join("\n");
+  return asTyped(page);
 }
+
+/** The text with commands as one types them here: an installed package has no scripts of its own. */
+export const asTyped = (text: string): string => (isPackage ? text.replaceAll("bun run ", "bunx bunraku ") : text);
 
 /** Prints the help and returns true if `args` ask for it. */
 export function helped(command: Command, args: readonly string[]): boolean {

@@ -1,4 +1,6 @@
 /** Runs one command in this process, and turns its failure into lines and an exit code. */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { visible } from "../../actors/dashboard/client/text.ts";
 import { messageOf } from "../../actors/errors.ts";
 
@@ -14,19 +16,27 @@ interface CommandModule {
  */
 export async function runCommand(name: string, args: readonly string[]): Promise<number> {
   try {
-    const folder = process.cwd();
-    // Their packages may not have been installed when this file was imported.
-    const [{ loadProject, withTagsForPaths }, { inProject }] = await Promise.all([
-      import("../../library/project.ts"),
-      import("./presets.ts"),
-    ]);
-    inProject(await loadProject(folder));
+    const words = await wordsInProject(
+      name,
+      args.filter((arg) => arg !== "--verbose"),
+    );
     const command = (await import(`../${name}.ts`)) as CommandModule;
-    const words = args.filter((arg) => arg !== "--verbose");
-    return await command.main(await withTagsForPaths(words, folder));
+    return await command.main(words);
   } catch (error) {
     return failed(error, args.includes("--verbose"));
   }
+}
+
+/** Reads the project of this folder. @returns the words, with a tag for each path of an env's module */
+async function wordsInProject(name: string, words: string[]): Promise<string[]> {
+  const folder = process.cwd();
+  const namesModule = words.some((word) => /^(--env=)?\.{0,2}\/.*\.[mc]?[jt]sx?$/.test(word));
+  if (!namesModule && !existsSync(join(folder, "bunraku.config.ts"))) return words;
+  // Their packages may not have been installed when this file was imported.
+  const { loadProject, withTagsForPaths } = await import("../../library/project.ts");
+  const { inProject } = await import("./presets.ts");
+  inProject(await loadProject(folder));
+  return withTagsForPaths(name, words, folder);
 }
 
 /** Prints a failure: one line, or one for each fault of a wrong usage. @returns the exit code: 2 for wrong usage, 1 for the rest */

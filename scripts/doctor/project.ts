@@ -1,7 +1,7 @@
 /** Checks Bun's version, and the installed packages against the lock file. */
 import { readFileSync } from "node:fs";
-import { join } from "node:path";
-import { installedDigest, lockDigest } from "../cli/install.ts";
+import { dirname, join } from "node:path";
+import { installedDigest, isPackage, lockDigest } from "../cli/install.ts";
 import type { Finding } from "./finding.ts";
 
 interface Package {
@@ -31,17 +31,23 @@ export function packagesFinding(root: string): Finding {
   if (wrong.length > 0) {
     return { name: "packages", state: "broken", found: wrong.join("; "), means: "run `bun run setup --again`" };
   }
-  if (installedDigest(root) !== lockDigest(root)) {
+  if (!isPackage && installedDigest(root) !== lockDigest(root)) {
     const found = "bun.lock has changed since the last install";
     return { name: "packages", state: "broken", found, means: "run `bun run setup --again`" };
   }
-  return { name: "packages", state: "ok", found: `all ${count} as bun.lock has them`, means: "nothing to install" };
+  return {
+    name: "packages",
+    state: "ok",
+    found: `all ${count} as ${isPackage ? "package.json" : "bun.lock"} has them`,
+    means: "nothing to install",
+  };
 }
 
-function installedVersion(root: string, name: string): string | null {
+/** In the nearest node_modules: a project may share its packages with Bunraku. */
+function installedVersion(folder: string, name: string): string | null {
   try {
-    return readPackage(join(root, "node_modules", name)).version;
+    return readPackage(join(folder, "node_modules", name)).version;
   } catch {
-    return null;
+    return dirname(folder) === folder ? null : installedVersion(dirname(folder), name);
   }
 }

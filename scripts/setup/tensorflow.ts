@@ -4,9 +4,9 @@
  */
 import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { messageOf } from "../../actors/errors.ts";
-import { findLibtensorflow, placesOf } from "../../model/engine/tensorflow/find.ts";
+import { findLibtensorflow, kernelsFolder, NO_KERNELS, placesOf } from "../../model/engine/tensorflow/find.ts";
 
 export interface Sources {
   /** URL of TensorFlow's releases. */
@@ -24,13 +24,18 @@ export interface Sources {
 const ARCHIVE_VERSION = "2.18.0";
 const ARCHIVE_TIMEOUT_MS = 30 * 60_000;
 
-export const officialSources = (gpu: boolean, say: (text: string) => void): Sources => ({
-  archives: "https://storage.googleapis.com/tensorflow/versions",
-  python: "python3",
-  gpu,
-  folder: join(dirname(Bun.resolveSync("@tensorflow/tfjs-node-gpu/package.json", import.meta.dir)), "deps"),
-  say,
-});
+/** @throws {Error} if the package of the kernels is not installed. */
+export function officialSources(gpu: boolean, say: (text: string) => void): Sources {
+  const kernels = kernelsFolder();
+  if (kernels === null) throw new Error(NO_KERNELS);
+  return {
+    archives: "https://storage.googleapis.com/tensorflow/versions",
+    python: "python3",
+    gpu,
+    folder: join(kernels, "deps"),
+    say,
+  };
+}
 
 /**
  * @returns the library's path.

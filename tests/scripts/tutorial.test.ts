@@ -1,20 +1,21 @@
 /**
- * docs/tutorial.md followed in a copy of this repository, with an empty home: its commands in their order, its file as it is shown.
- * A run is the page's own with a smaller policy, warm start and number of updates behind it, so that it takes seconds.
+ * docs/tutorial.md and docs/new-env.md followed in the project that `bun run init` writes, with an empty home: their commands in their
+ * order, their files as they are shown. A run is the page's own with a smaller policy, warm start and number of updates behind it, so
+ * that it takes seconds.
  */
+
+import { Database } from "bun:sqlite";
 import { afterAll, expect, test } from "bun:test";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
-import { command, root } from "./command.ts";
-import { copyOfProject } from "./project.ts";
+import { commandHere, root } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
 afterAll(removeTemporaryFolders);
 
 const LONG = 240_000;
-const stage = { batch: 8, learningRate: 1e-3, finalFraction: 1, warmUpSteps: 0, babble: 0.3, noise: 0.1, steps: 2 };
 const QUICK = [
-  "--updates=1",
+  "--learner.updates=1",
   "--metrics.port=0",
   "--model.width=32",
   "--model.layers=1",
@@ -24,53 +25,72 @@ const QUICK = [
   "--rollout.groups=4",
   "--rollout.groupSize=2",
   "--validate.episodes=8",
-  `--warmStart.stages=${JSON.stringify([
-    { ...stage, name: "learn" },
-    { ...stage, name: "blur" },
-  ])}`,
+  "--warmStart.boards=8",
+  `--warmStart.stages=${JSON.stringify([{ name: "learn", steps: 2, batch: 8, learningRate: 1e-3, finalFraction: 1, warmUpSteps: 0 }])}`,
 ];
 
-interface Step {
-  /** A file to write, or commands to type. */
-  readonly path: string | undefined;
-  readonly text: string;
+/** `bun run init`, with the packages of this clone. */
+async function project(): Promise<string> {
+  const folder = join(temporaryFolder(), "my-agent");
+  expect((await commandHere(["init", "--no-install", folder])).code).toBe(0);
+  mkdirSync(join(folder, "node_modules"));
+  symlinkSync(root, join(folder, "node_modules/bunraku"));
+  return folder;
 }
 
+/** A line of a page as it is typed in the project. */
+async function typed(line: string, folder: string): Promise<void> {
+  const [, verb, ...words] = line.split(" ");
+  const env = { ...process.env, HOME: folder, FORCE_COLOR: "0", NO_COLOR: "1" };
+  const entry = verb === "test" ? ["test", ...words] : [join(root, "library/bin.js"), ...words];
+  const quick = words[0] === "cluster" ? QUICK : [];
+  const child = Bun.spawn([process.execPath, ...entry, ...quick], {
+    cwd: folder,
+    env,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const [out, err, code] = await Promise.all([child.stdout.text(), child.stderr.text(), child.exited]);
+  expect({ line, code, err: code === 0 ? "" : `${err}${out}` }).toEqual({ line, code: 0, err: "" });
+}
+
+const pageOf = (name: string) => readFileSync(join(root, "docs", name), "utf8");
+const blocksOf = (page: string) =>
+  [...page.matchAll(/^```(?:sh|ts (\S+))\n(.*?)^```$/gms)].map(([, path, text]) => ({ path, text: text! }));
+
 test(
-  "the tutorial, from the top to the end",
+  "the tutorial, from the top to the end; then the page of a new env",
   async () => {
-    const folder = copyOfProject();
-    const home = { HOME: temporaryFolder() };
-    const page = readFileSync(join(root, "docs/tutorial.md"), "utf8");
-    const steps: Step[] = [...page.matchAll(/^```(?:sh|ts (\S+))\n(.*?)^```$/gms)].map(([, path, text]) => ({
-      path,
-      text: text!,
-    }));
-    const done: string[] = [];
-    for (const { path, text } of steps) {
-      if (path !== undefined) {
-        expect(existsSync(join(folder, path))).toBe(true);
-        await Bun.write(join(folder, path), text);
-        const { out } = await command(["check"], folder, home);
-        expect(out.match(/^(ok|failed) +\w+/gm)).toEqual([
-          "ok      types",
-          "ok      types",
-          "ok      lint",
-          "ok      folders",
-        ]);
-        continue;
-      }
-      for (const line of text.trim().split("\n")) {
-        const [bun, verb, ...words] = line.split(" ");
-        expect([bun, /^(run|test)$/.test(verb!)]).toEqual(["bun", true]);
-        const args = verb === "test" ? ["test", ...words] : words;
-        const { code, err } = await command([...args, ...(args[0] === "cluster" ? QUICK : [])], folder, home);
-        expect({ line, code, err: code === 0 ? "" : err }).toEqual({ line, code: 0, err: "" });
-        done.push(args[0]!);
-      }
+    const folder = await project();
+    for (const { path, text } of [...blocksOf(pageOf("tutorial.md")), ...blocksOf(pageOf("new-env.md"))]) {
+      if (path !== undefined) await Bun.write(join(folder, path), text);
+      const lines = path === undefined ? text.trim().split("\n") : [];
+      for (const line of lines) if (!/^bun run (init|play)|^cd /.test(line)) await typed(line, folder);
     }
-    expect([...new Set(done)].sort()).toEqual(["cluster", "curves", "diagnose", "doctor", "eval", "new-env", "test"]);
     expect(existsSync(join(folder, "street.svg"))).toBe(true);
+    await typed("bun run config --preset small", folder);
+    // Each process imported the env by itself, and each trajectory has its digest.
+    const { env } = await Bun.file(join(folder, "runs/first/config.json")).json();
+    expect(Object.keys(env.modules)).toEqual([join(folder, "envs/street.ts")]);
+    using store = new Database(join(folder, "runs/first/run.sqlite"), { readonly: true });
+    expect(store.query("SELECT DISTINCT env_digest FROM bodies").values()).toEqual([Object.values(env.modules)]);
+    // A run whose env has changed is refused.
+    await Bun.write(
+      join(folder, "envs/street.ts"),
+      `${readFileSync(join(folder, "envs/street.ts"), "utf8")}\n// changed\n`,
+    );
+    const entry = join(root, "library/bin.js");
+    const child = Bun.spawn([process.execPath, entry, "cluster", "--resume", "runs/first", "--updates", "2"], {
+      cwd: folder,
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    const [err, code] = await Promise.all([child.stderr.text(), child.exited]);
+    expect({ code, err }).toEqual({ code: 2, err: expect.stringContaining("Restore that version of the file") });
   },
   LONG,
 );
+
+test("init leaves what is there alone", async () => {
+  const folder = await project();
+  const { code, err } = await commandHere(["init", "--no-install", folder]);
+  expect({ code, err }).toEqual({ code: 2, err: expect.stringContaining("exists already; name a new folder") });
+});

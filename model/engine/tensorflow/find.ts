@@ -12,9 +12,21 @@ export interface Places {
   readonly pythonRoots: readonly string[];
 }
 
+/** The package @tensorflow/tfjs-node-gpu; null where it is not installed: it is optional beside the packaged Bunraku. */
+export function kernelsFolder(): string | null {
+  try {
+    return dirname(Bun.resolveSync("@tensorflow/tfjs-node-gpu/package.json", import.meta.dir));
+  } catch {
+    return null;
+  }
+}
+
+export const NO_KERNELS =
+  "the engine tensorflow needs the package @tensorflow/tfjs-node-gpu; add it: bun add @tensorflow/tfjs-node-gpu@4.22.0";
+
 export const placesOf = (environment: Readonly<Record<string, string | undefined>>): Places => ({
   named: environment["LIBTENSORFLOW_PATH"],
-  own: join(dirname(Bun.resolveSync("@tensorflow/tfjs-node-gpu/package.json", import.meta.dir)), "deps/lib"),
+  own: kernelsFolder() === null ? undefined : join(kernelsFolder()!, "deps/lib"),
   home: environment["HOME"],
   pythonRoots: [environment["VIRTUAL_ENV"], environment["CONDA_PREFIX"]].filter((root) => root !== undefined),
 });

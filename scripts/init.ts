@@ -1,0 +1,83 @@
+/** `bun run init`: writes a project with an env, its test and a config. docs/tutorial.md goes on from there. */
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { basename, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { isPackage } from "./cli/install.ts";
+import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { say } from "./cli/say.ts";
+
+const command = {
+  name: "init",
+  words: { show: "FOLDER", text: "Folder of the project; this one if left out", max: 1 },
+  flags: { "no-install": { type: "switch", text: "Write the files only" } },
+  examples: ["bun run init ../my-agent"],
+} as const satisfies Command;
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+const template = join(root, "library/template");
+
+/** Commands of a project, so that `bun run NAME` works there as in a clone. */
+const COMMANDS = [
+  "cluster",
+  "eval",
+  "page",
+  "play",
+  "replay",
+  "serve",
+  "export",
+  "compare",
+  "diagnose",
+  "curves",
+  "config",
+  "help",
+];
+
+/** The version that Bunraku itself is checked with. */
+const BUN_TYPES = "1.4.4";
+
+export async function main(args: string[]): Promise<number> {
+  if (helped(command, args)) return 0;
+  const { words, flags } = parseOptions(command, args);
+  const folder = resolve(words[0] ?? ".");
+  const files = readdirSync(template, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+  const taken = files
+    .map(({ parentPath, name }) => join(parentPath, name).slice(template.length + 1))
+    .find((file) => existsSync(join(folder, file)));
+  if (taken !== undefined) throw new UsageError(`${join(folder, taken)} exists already; name a new folder`);
+  mkdirSync(folder, { recursive: true });
+  cpSync(template, folder, { recursive: true });
+  if (!existsSync(join(folder, ".gitignore"))) writeFileSync(join(folder, ".gitignore"), "node_modules/\nruns/\n");
+  const manifest = join(folder, "package.json");
+  const kept = existsSync(manifest) ? JSON.parse(readFileSync(manifest, "utf8")) : {};
+  writeFileSync(manifest, `${JSON.stringify(manifestOf(basename(folder), kept), null, 2)}\n`);
+  if (!flags["no-install"]) await installIn(folder);
+  say(`next: cd ${folder}; bun test; bun run cluster`);
+  return 0;
+}
+
+async function installIn(folder: string): Promise<void> {
+  const child = Bun.spawn([process.execPath, "install", "--ignore-scripts"], { cwd: folder, stdio: ["ignore", 2, 2] });
+  if ((await child.exited) !== 0)
+    throw new Error(`cannot install the packages of ${folder}; run \`bun install\` there`);
+}
+
+type Part = Readonly<Record<string, string>>;
+
+/** @param kept  the manifest that is there, whose entries win */
+function manifestOf(folder: string, kept: { scripts?: Part; dependencies?: Part; devDependencies?: Part }): object {
+  const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  return {
+    name:
+      folder
+        .toLowerCase()
+        .replaceAll(/[^a-z0-9._-]+/g, "-")
+        .replace(/^[._-]+/, "") || "agent",
+    private: true,
+    type: "module",
+    ...kept,
+    scripts: { ...Object.fromEntries(COMMANDS.map((name) => [name, `bunraku ${name}`])), ...kept.scripts },
+    // In a clone the project uses the clone itself.
+    dependencies: { bunraku: isPackage ? version : `link:${root}`, ...kept.dependencies },
+    devDependencies: { "@types/bun": BUN_TYPES, ...kept.devDependencies },
+  };
+}
