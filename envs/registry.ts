@@ -77,6 +77,11 @@ export function addEnvs(sources: readonly TagSource[], module: EnvModule): void 
   for (const source of sources) known.set(source.tag, { source, module });
 }
 
+/** Takes the envs of a module away again. */
+export function removeEnvs(module: EnvModule): void {
+  for (const tag of tagsOf(module)) known.delete(tag);
+}
+
 /**
  * @param options  the env's own settings: `{successRate: 0.8}` for FrozenLake.
  * @param compat  the version of RAGEN whose settings are the defaults, its shared random streams included.

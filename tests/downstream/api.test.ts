@@ -60,7 +60,7 @@ test("an env without options takes none, and a tag is a name", () => {
   });
   expect(source.make({}, "strict").demonstrator).toBeNull();
   expect(() => env.defineEnv({ tag: "no", instruction: "", actionsMax: 1, open: () => new Coin(2, seeds) })).toThrow(
-    "the tag of an env has 2 to 41 letters and digits and starts with a capital, such as LightsOut; got \"no\"",
+    'the tag of an env has 2 to 41 letters and digits and starts with a capital, such as LightsOut; got "no"',
   );
 });
 

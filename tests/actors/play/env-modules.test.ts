@@ -4,13 +4,16 @@ import { join } from "node:path";
 import { bundleStage } from "../../../actors/dashboard/bundle.ts";
 import { within } from "../../../actors/errors.ts";
 import { digestOf, importEnvs, importModules, withLocalModules } from "../../../actors/play/env-modules.ts";
-import { envTag } from "../../../envs/registry.ts";
+import { envModules, envTag, removeEnvs } from "../../../envs/registry.ts";
 import { openLocal } from "../../../envs/tag.ts";
 import { loadProject, withTagsForPaths } from "../../../library/project.ts";
 import { root } from "../../scripts/command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 
-afterAll(removeTemporaryFolders);
+afterAll(() => {
+  for (const module of envModules()) removeEnvs(module);
+  removeTemporaryFolders();
+});
 
 /** A project with these files, by path. */
 function project(files: Record<string, string>): string {
@@ -22,7 +25,10 @@ function project(files: Record<string, string>): string {
 }
 
 /** An env whose act is `act`, on line 5. */
-const envOf = (tag: string, act = "return { reward: half, done: true, effective: true, valid: true, success: true };") => `
+const envOf = (
+  tag: string,
+  act = "return { reward: half, done: true, effective: true, valid: true, success: true };",
+) => `
 import { defineEnv } from "bunraku/env";
 import { half } from "./half.ts";
 const game = { kind: "discrete", actions: ["Go"], render: () => "a road",
