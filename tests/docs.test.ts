@@ -37,13 +37,14 @@ const inlineCode = (file: string) =>
 
 const modules = temporaryFolder();
 
-/** A module `./NAME.ts` that a page shows, in a block that begins with its name, as a file that can be imported. */
+/** A module `./NAME.ts` that a page shows, in a block with its name, as a file that can be imported. */
 function moduleOf(file: string, word: string): string {
-  const name = /^\.\/([\w-]+\.ts)$/.exec(word)?.[1];
-  const block = [...textOf(file).matchAll(/^```ts\n(.*?)^```$/gms)].find(([, code]) => code!.startsWith(`// ${name}:`));
+  const name = /^\.\/([\w/-]+\.ts)$/.exec(word)?.[1];
+  const blocks = [...textOf(file).matchAll(/^```ts(?: (\S+))?\n(.*?)^```$/gms)];
+  const block = blocks.find(([, path, code]) => path === name || code!.startsWith(`// ${name}:`));
   if (name === undefined || block === undefined) return word;
-  const path = join(modules, name);
-  writeFileSync(path, block[1]!.replaceAll('"bunraku/env"', JSON.stringify(join(root, "library/env.ts"))));
+  const path = join(modules, basename(name));
+  writeFileSync(path, block[2]!.replaceAll('"bunraku/env"', JSON.stringify(join(root, "library/env.ts"))));
   return path;
 }
 

@@ -29,7 +29,7 @@ const files: Record<string, string> = {
     test: "run tests",
     bench: "run benchmarks",
     check: "run checks",
-  })};`,
+  })};\nexport const CLONE_ONLY = [];`,
   "scripts/part.ts": "export const part = 1;",
 };
 
