@@ -7,6 +7,12 @@ import type { PolicyVersion, Role, Tell } from "./protocol.ts";
 import type { ClientTls } from "./transport/tls.ts";
 import type { Transport } from "./transport/transport.ts";
 
+/**
+ * What an actor has to itself: a process; a Bun worker of the run's process; or nothing, on the one thread of all actors. With a
+ * process or a worker it computes in one more thread, so that its event loop always answers.
+ */
+export type Host = "process" | "worker" | "one-thread";
+
 export interface ActorContext {
   readonly actor: string;
   readonly run: string;
@@ -21,8 +27,7 @@ export interface ActorContext {
   readonly transport: Transport;
   /** Makes `transport.listen` choose a free address. */
   readonly listen: string;
-  /** Compute in a thread of its own, so that the event loop always answers. False in a single process. */
-  readonly threads: boolean;
+  readonly host: Host;
   /** How an actor on another machine gets the weights; null on the run's own machine. */
   readonly guest: {
     readonly weightsFrom: string;

@@ -15,6 +15,7 @@
  *   any actor    heartbeat             supervisor    tell
  *   supervisor   roster, stop          any actor     tell
  *   supervisor   actors                metrics sink  tell
+ *   supervisor   save                  learner       tell
  *   sampler      sampler.ready         learner       tell
  *   sampler      sampler.leaving       learner       tell
  *   learner      weights               sampler       tell
@@ -199,6 +200,8 @@ export const schemas = {
   }),
   /** The supervisor tells the metrics sink every second. The sink shows the actors on the page. */
   actors: z.strictObject({ type: z.literal("actors"), actors: z.array(ActorView) }),
+  /** The supervisor tells the learner to write a checkpoint after the update that it makes now. */
+  save: z.strictObject({ type: z.literal("save") }),
   /** The supervisor tells an actor when the run ends. The actor drains, saves and exits with code 0. */
   stop: z.strictObject({ type: z.literal("stop"), reason: z.string() }),
 

@@ -6,7 +6,8 @@ import { envTag, envTags } from "../envs/registry.ts";
 import { Pcg64 } from "../envs/rng/pcg64.ts";
 import { dynamicsSeed } from "../envs/seeds.ts";
 import { type EnvTag, openLocal } from "../envs/tag.ts";
-import { checkedTag, envOverrides } from "./cli/env-choice.ts";
+import { checkedTag } from "../library/policy.ts";
+import { envOverrides } from "./cli/env-choice.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 
 const drawn = envTags().filter((name) => envTag(name).picture !== undefined);

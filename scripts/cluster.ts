@@ -1,25 +1,23 @@
 /**
- * `bun run cluster`: trains an agent; all actors run as processes on this machine. Shows progress, serves the run's page, and prints
+ * `bun run cluster`: trains an agent. Shows progress, serves the run's page, and prints
  * the success before and after reinforcement.
  */
-import { existsSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { type RunConfig, runKeys } from "../actors/config/config.ts";
 import { checkPort } from "../actors/dashboard/serve.ts";
+import { messageOf } from "../actors/errors.ts";
 import { envsText, tooSmallBudgets } from "../actors/play/envs-of-run.ts";
 import { recordedCosts } from "../actors/record/recorded-run.ts";
 import { addStart } from "../actors/record/starts.ts";
-import { startCluster } from "../actors/supervisor/cluster.ts";
-import { lockRun } from "../actors/supervisor/run-lock.ts";
-import { startSingleProcess } from "../actors/supervisor/single-process.ts";
-import type { Report } from "../actors/training/report.ts";
+import { startRun } from "../library/run.ts";
+import { newRun, type RunFolder } from "../library/run-folder.ts";
 import { withModel } from "./cli/chosen-model.ts";
 import { checkData } from "./cli/env-choice.ts";
 import { Memory } from "./cli/memory.ts";
 import { type Command, helped, type Override, type Parsed, parseOptions, UsageError } from "./cli/options.ts";
-import { chooseConfig, configFlags } from "./cli/presets.ts";
+import { chooseConfig, configFlags, runsFolder } from "./cli/presets.ts";
 import { serveRecorded } from "./cli/recorded-page.ts";
-import { lengthenRun, newRun, oldRun, type RunFolder, reportFile, startFrom } from "./cli/run-folder.ts";
+import { lengthenRun, oldRun, startFrom } from "./cli/run-folder.ts";
 import { resultTable } from "./cli/run-result.ts";
 import { thisStart } from "./cli/run-start.ts";
 import { RunView } from "./cli/run-view.ts";
@@ -49,7 +47,12 @@ const command = {
       text: "Broker for messages: nats://HOST:PORT",
       key: "transport.listen",
     },
-    "single-process": { type: "switch", text: "Run all actors on one thread, for debugging" },
+    actors: {
+      type: "text",
+      value: "HOW",
+      text: "processes; workers of one process; or one-thread, for debugging (processes)",
+      key: "actors",
+    },
     exit: { type: "switch", text: "End with the run; on a terminal its page would stay until Ctrl-C" },
     quiet: { type: "switch", text: "Print warnings and the result only" },
     json: { type: "switch", text: "End standard output with one JSON object" },
@@ -72,14 +75,10 @@ const MEMORY_SAMPLE_MS = 1000;
 export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const options = parseOptions(command, args);
-  const { "single-process": singleProcess = false, quiet = false, json = false, exit = false } = options.flags;
-  const run = await openRun(options);
-  const { folder, config } = run;
-  if (singleProcess && Math.min(config.sampler.count, config.envServer.count) === 0) {
-    throw new UsageError("--single-process needs at least 1 sampler and 1 env server, as no guest can join it");
-  }
-  const lock = lockRun(folder);
-  addStart(folder, thisStart(command.name, args, new Date()));
+  const { quiet = false, json = false, exit = false } = options.flags;
+  const prepared = await openRun(options);
+  const { folder, config } = prepared;
+  const began = thisStart(command.name, args, new Date());
   const view = new RunView({
     config,
     folder,
@@ -90,11 +89,8 @@ export async function main(args: string[]): Promise<number> {
   });
   const crashed = (error: unknown) => view.crashed(error);
   for (const kind of ["uncaughtException", "unhandledRejection"]) process.prependListener(kind, crashed);
-  const start = singleProcess ? startSingleProcess : startCluster;
-  const starting = start({
-    run: basename(folder),
-    folder,
-    config,
+  const starting = startRun({
+    ...prepared,
     event: (event) => view.event(event),
     output: (actor, line) => view.line(actor, line),
   });
@@ -104,32 +100,38 @@ export async function main(args: string[]): Promise<number> {
     asked.resolve(signal);
     if (!goesOn) return;
     view.note(`${signal}: saving and stopping; once more to leave at once`);
-    void starting.then((cluster) => cluster.stop(signal));
+    void starting.then((run) => run.stop(signal)).catch(() => {});
   });
-  const cluster = await starting.catch((error: unknown) => {
+  const run = await starting.catch((error: unknown) => {
     crashed(error);
     throw error;
   });
+  // The folder is locked now.
+  addStart(folder, began);
   const memory = new Memory();
   const sampling = setInterval(() => {
-    for (const { name, rssBytes } of cluster.children()) memory.sample(name, performance.now(), rssBytes);
+    const now = performance.now();
+    if (config.actors !== "processes") memory.sample("all actors", now, process.memoryUsage.rss());
+    else for (const { name, rssBytes } of run.actors) memory.sample(name, now, rssBytes);
   }, MEMORY_SAMPLE_MS);
-  const end = await cluster.ended;
-  goesOn = false;
-  clearInterval(sampling);
-  view.close();
-  lock.release();
-  if (!end.ok) throw new Error(`the run ended: ${end.reason}; its log is ${join(folder, "log.jsonl")}`);
-  if (!existsSync(reportFile(run))) {
-    console.log(`stopped (${end.reason}); go on with: bun run cluster --resume ${folder}`);
-    if (json) console.log(JSON.stringify({ run: basename(folder), env: envsText(config), stopped: end.reason }));
+  const { report, reason } = await run.ended
+    .finally(() => {
+      goesOn = false;
+      clearInterval(sampling);
+      view.close();
+    })
+    .catch((error: unknown) => {
+      throw new Error(`${messageOf(error)}; its log is ${join(folder, "log.jsonl")}`, { cause: error });
+    });
+  if (report === null) {
+    console.log(`stopped (${reason}); go on with: bun run cluster --resume ${folder}`);
+    if (json) console.log(JSON.stringify({ run: basename(folder), env: envsText(config), stopped: reason }));
     return 0;
   }
-  const report = JSON.parse(readFileSync(reportFile(run), "utf8")) as Report;
   console.log(resultTable(report, config.validate.temperature, folder, memory.report(), recordedCosts(folder)));
   if (json) console.log(JSON.stringify({ ...report, memory: memory.report() }));
   const stays = !exit && !options.flags.smoke && process.stdout.isTTY && process.stderr.isTTY;
-  if (stays) await keepPage(run, view.pageUrl, asked.promise);
+  if (stays) await keepPage(prepared, view.pageUrl, asked.promise);
   return 0;
 }
 
@@ -171,7 +173,7 @@ async function openRun(options: Parsed<typeof command>): Promise<RunFolder> {
   for (const line of tooSmallBudgets(chosen)) warn(line);
   const config = smoke ? smokeConfig(chosen) : chosen;
   await check(config);
-  return newRun(await withModel(config), runDir);
+  return newRun(await withModel(config), runDir, runsFolder());
 }
 
 /** @throws {UsageError} if the built-in policy cannot learn this. */

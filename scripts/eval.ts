@@ -4,23 +4,16 @@
  */
 import { appendFileSync, existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { realClock } from "../actors/clock.ts";
-import { type RunConfig, runKeys } from "../actors/config/config.ts";
-import { EnvConfig } from "../actors/config/env.ts";
-import type { Tree } from "../actors/config/layers.ts";
-import { entropyOf, evaluatePolicy } from "../actors/evaluate/evaluate.ts";
-import { withLocalModules } from "../actors/play/env-modules.ts";
+import { runKeys } from "../actors/config/config.ts";
+import { entropyOf } from "../actors/evaluate/evaluate.ts";
 import { envsText, episodeRules, playedEnvs, tagOf, tooSmallBudgets } from "../actors/play/envs-of-run.ts";
 import type { PlayedTicket } from "../actors/play/finished-ticket.ts";
-import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/policy/saved-policy.ts";
-import { startThread } from "../actors/process/worker-rpc.ts";
-import type { PolicyMethods } from "../actors/sampler/policy.ts";
-import { evaluatePlayer, type PlayerEpisode } from "../envs/analysis/evaluate.ts";
-import { envTag, envTags } from "../envs/registry.ts";
-import type { EnvTag } from "../envs/tag.ts";
-import { checkData, checkedTag, envOverrides } from "./cli/env-choice.ts";
-import { type Command, helped, type Override, parseOptions, UsageError } from "./cli/options.ts";
-import { fileBudgets } from "./cli/presets.ts";
+import { readRunConfig } from "../actors/policy/saved-policy.ts";
+import type { PlayerEpisode } from "../envs/analysis/evaluate.ts";
+import { envTags } from "../envs/registry.ts";
+import { checkBoards, evaluate, loadPolicy, type PlayerName } from "../library/policy.ts";
+import { envOverrides } from "./cli/env-choice.ts";
+import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { say, warn } from "./cli/say.ts";
 import { acrossEnvs, type Evaluated } from "./eval/across.ts";
 import { hostedFlags, hostedResult, isHosted, usageLine } from "./eval/hosted.ts";
@@ -152,7 +145,7 @@ async function ownResults(policy: string, options: Options): Promise<readonly Re
   return policyResults(policy, options);
 }
 
-async function playerResult(policy: "random" | "optimal" | "expert", { flags, overrides }: Options): Promise<Result> {
+async function playerResult(policy: PlayerName, { flags, overrides }: Options): Promise<Result> {
   if (flags.checkpoint !== undefined) throw new UsageError(`--checkpoint is for a run's policy, not for ${policy}`);
   for (const { path, source } of overrides) {
     if (/^env\.(tag|options|actionsMax)\b/.test(path)) continue;
@@ -160,25 +153,13 @@ async function playerResult(policy: "random" | "optimal" | "expert", { flags, ov
       `${source}: ${policy} writes no replies; of the config it takes env.options and env.actionsMax`,
     );
   }
-  const env = envOverrides(overrides);
-  const tag = checkedTag(String(env["tag"] ?? DEFAULTS.env), env["options"]);
-  const { actionsMax } = checkedEnv({ actionsMax: tag.actionsMax, ...fileBudgets(tag.tag), ...env });
   const { episodes = DEFAULTS.episodes, seed = DEFAULTS.seed, samples = 1 } = flags;
-  checkBoards(episodes, seed, samples);
-  const player = tag[policy];
-  if (!player) throw new UsageError(lackingPlayer(tag, policy));
-  const boards = { episodes, seed, actionsMax };
+  const env = { tag: DEFAULTS.env, ...envOverrides(overrides) };
   const lines: PlayerEpisode[] = [];
   const record = flags.results === undefined ? {} : { record: (episode: PlayerEpisode) => lines.push(episode) };
-  const evaluation = await evaluatePlayer(tag, player, { ...boards, tries: samples, ...record });
+  const evaluation = await evaluate(policy, env, { episodes, seed, samples, ...record });
   const unsaid = { formatErrors: 0, stops: null, failures: null, thoughts: null, entropy: null };
-  return { ...evaluation, ...boards, ...unsaid, samples, lines, name: tag.tag, tag };
-}
-
-/** The player that the env lacks, and those that it has. */
-function lackingPlayer({ tag, expert }: EnvTag, policy: string): string {
-  const has = expert === undefined ? "--policy random" : "--policy expert or random";
-  return `${tag} has no ${policy} player; use ${has}`;
+  return { ...evaluation, ...unsaid, episodes, seed, samples, lines, name: evaluation.tag.tag };
 }
 
 async function policyResults(folder: string, { flags, overrides }: Options): Promise<readonly Result[]> {
@@ -193,16 +174,19 @@ async function policyResults(folder: string, { flags, overrides }: Options): Pro
     throw new UsageError(`${folder} has no checkpoint named ${checkpoint}; they are in ${join(folder, "checkpoints")}`);
   if (temperature !== undefined && temperature < 0)
     throw new UsageError(`--temperature must be 0 or more, got ${temperature}`);
-  const run = withLocalModules(readRunConfig(folder));
-  const { episodes = run.validate.episodes, seed = run.validate.firstSeed, samples = 1 } = flags;
-  checkBoards(episodes, seed, samples);
-  const env = playedEnv(run, overrides);
-  const boards = { episodes, firstSeed: seed, groupSize: samples };
-  const validate = { ...run.validate, ...boards, temperature: temperature ?? run.validate.temperature };
-  const config = { ...run, env, validate };
-  checkData(config);
+  for (const { path, source } of overrides) {
+    if (!path.startsWith("env.")) throw new UsageError(`${source}: a run keeps its config; only env.… can be changed`);
+  }
+  const env = envOverrides(overrides);
+  const { validate } = readRunConfig(folder);
+  const { episodes = validate.episodes, seed = validate.firstSeed, samples = 1 } = flags;
+  using policy = await loadPolicy(folder, { slots: SLOTS, notice: warn, ...(checkpoint !== null && { checkpoint }) });
+  const boards = { env, episodes, seed, samples, ...(temperature !== undefined && { temperature }) };
+  const config = policy.evaluated(boards);
   for (const line of tooSmallBudgets(config)) warn(line);
-  const evaluations = await play(folder, config, checkpoint);
+  say(`playing with ${join(folder, "checkpoints", policy.checkpoint)}`);
+  const progress = progressLine(playedEnvs(config).length * episodes * samples);
+  const evaluations = await policy.evaluate({ ...boards, progress });
   return [...evaluations].map(([name, evaluation]) => {
     const tag = tagOf(config, name);
     const { actionsMax } = episodeRules(config, name, tag);
@@ -227,90 +211,4 @@ function episodeLine(played: PlayedTicket): object {
     extra,
     entropy: entropyOf([played]),
   };
-}
-
-/**
- * The run's env with what was asked for instead. Another env has its own options and budget of actions. A mix is played whole,
- * unless one of its envs is chosen by the name that it has there.
- */
-function playedEnv({ env: ran, prompt }: RunConfig, overrides: readonly Override[]): RunConfig["env"] {
-  for (const { path, source } of overrides) {
-    if (!path.startsWith("env.")) throw new UsageError(`${source}: a run keeps its config; only env.… can be changed`);
-  }
-  const asked = envOverrides(overrides);
-  if (ran.mix.length > 0 && Object.keys(asked).length === 0) return ran;
-  const trained = oneOf(ran, asked["tag"]);
-  const name = asked["tag"] === undefined || ran.mix.length > 0 ? trained.tag : String(asked["tag"]);
-  const same = name === trained.tag;
-  const options = { ...(same ? trained.options : {}), ...(asked["options"] as Tree | undefined) };
-  const tag = checkedTag(name, options, prompt.compat);
-  const budgets = same ? {} : { actionsMax: tag.actionsMax, ...fileBudgets(name) };
-  return checkedEnv({ ...trained, ...budgets, ...asked, tag: name, options });
-}
-
-/** A run's env as if it had played that alone. */
-function oneOf(env: RunConfig["env"], asked: unknown): RunConfig["env"] {
-  if (env.mix.length === 0) return env;
-  const all = playedEnvs({ env });
-  const found = all.find(({ name }) => name === asked);
-  if (found === undefined) {
-    const names = all.map(({ name }) => name).join(", ");
-    throw new UsageError(
-      `this run plays several envs; choose one of them with --env, or leave env.… out for all: ${names}`,
-    );
-  }
-  const { tag, options, turnsMax, actionsMax, actionsPerTurnMax } = found;
-  return {
-    ...env,
-    mix: [],
-    tag,
-    options: { ...options },
-    turnsMax: turnsMax ?? env.turnsMax,
-    actionsMax: actionsMax ?? envTag(tag).actionsMax,
-    actionsPerTurnMax: actionsPerTurnMax ?? env.actionsPerTurnMax,
-  };
-}
-
-async function play(folder: string, config: RunConfig, checkpoint: string | null) {
-  const saved = await savedPolicy(folder, config, checkpoint);
-  for (const { path, reason } of saved.skipped) warn(`${path} is not used: ${reason}`);
-  say(`playing with ${saved.path}`);
-  // A thread that dies rejects every open call, which is how it is heard of here.
-  const thread = startThread<PolicyMethods>(new URL("../actors/sampler/policy-worker.ts", import.meta.url), () => {});
-  try {
-    const weights = await startSavedPolicy(saved, config, SLOTS, thread.methods, warn);
-    const { dialogue } = saved;
-    const { episodes, groupSize } = config.validate;
-    const progress = progressLine(playedEnvs(config).length * episodes * groupSize);
-    return await evaluatePolicy({
-      config,
-      policy: thread.methods,
-      dialogue,
-      weights,
-      slots: SLOTS,
-      clock: realClock,
-      warn,
-      progress,
-    });
-  } finally {
-    thread.stop();
-  }
-}
-
-function checkedEnv(env: Tree): RunConfig["env"] {
-  const parsed = EnvConfig.safeParse(env, { reportInput: true });
-  if (parsed.success) return parsed.data;
-  const faults = parsed.error.issues.map((issue) => {
-    return `env.${issue.path.join(".")}: ${issue.message}, got ${JSON.stringify(issue.input)}`;
-  });
-  throw new UsageError(faults.join("\n"));
-}
-
-function checkBoards(episodes: number, seed: number, samples: number): void {
-  if (samples < 1) throw new UsageError(`--samples must be at least 1, got ${samples}`);
-  if (episodes < 1) throw new UsageError(`--episodes must be at least 1, got ${episodes}`);
-  if (seed + episodes <= 2 ** 32) return;
-  throw new UsageError(
-    `--seed ${seed}: ${episodes} boards from there pass the last, ${2 ** 32 - 1}; start at ${Math.max(0, 2 ** 32 - episodes)} or lower`,
-  );
 }

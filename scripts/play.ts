@@ -10,7 +10,8 @@ import { openEpisode } from "../envs/episode.ts";
 import { envTags } from "../envs/registry.ts";
 import { dynamicsSeed } from "../envs/seeds.ts";
 import type { EnvTag } from "../envs/tag.ts";
-import { checkedTag, envOverrides } from "./cli/env-choice.ts";
+import { checkedTag } from "../library/policy.ts";
+import { envOverrides } from "./cli/env-choice.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { chooseConfig } from "./cli/presets.ts";
 

@@ -14,12 +14,10 @@ import {
   readRunConfig,
   type SavedPolicy,
   savedPolicy,
-  startSavedPolicy,
+  startPolicyThread,
 } from "../actors/policy/saved-policy.ts";
-import { startThread } from "../actors/process/worker-rpc.ts";
 import type { PolicyVersion } from "../actors/protocol.ts";
 import { type RecordedEpisode, RecordedRun } from "../actors/record/recorded-run.ts";
-import type { PolicyMethods } from "../actors/sampler/policy.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { warn } from "./cli/say.ts";
@@ -111,9 +109,8 @@ async function replayPolicy(
 }
 
 async function replayWith(saved: SavedPolicy, replay: Replay, weights: PolicyVersion): Promise<Difference | null> {
-  const thread = startThread<PolicyMethods>(new URL("../actors/sampler/policy-worker.ts", import.meta.url), () => {});
+  const thread = await startPolicyThread(saved, replay.config, 1, replay.warn);
   try {
-    await startSavedPolicy(saved, replay.config, 1, thread.methods, replay.warn);
     return await replayWhole(replay, thread.methods, weights);
   } finally {
     thread.stop();

@@ -2,12 +2,9 @@
  * `bun run serve`: serves a run's policy by OpenAI's chat completions API. It serves the checkpoint that is the newest when it starts.
  */
 import { basename, resolve } from "node:path";
-import { completionsApp } from "../actors/policy/completions.ts";
-import { readRunConfig, savedPolicy, startSavedPolicy } from "../actors/policy/saved-policy.ts";
-import { servedCard } from "../actors/policy/served-card.ts";
-import { startThread } from "../actors/process/worker-rpc.ts";
-import type { PolicyMethods } from "../actors/sampler/policy.ts";
+import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import { isLoopback } from "../actors/transport/address.ts";
+import { loadPolicy } from "../library/policy.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { warn } from "./cli/say.ts";
 import { stopSignal } from "./cli/stop-signals.ts";
@@ -50,7 +47,7 @@ export async function main(args: string[]): Promise<number> {
   const { flags, words } = parseOptions(command, args);
   const [given] = words;
   if (given === undefined) throw new UsageError("say which: the folder of a run");
-  const { host = "127.0.0.1", port = PORT, slots = SLOTS, queue = QUEUE, checkpoint = null } = flags;
+  const { host = "127.0.0.1", port = PORT, slots = SLOTS, queue = QUEUE, checkpoint } = flags;
   const token = tokenIn(flags["token-file"]);
   if (token === null && !isLoopback(host))
     throw new UsageError(
@@ -61,42 +58,21 @@ export async function main(args: string[]): Promise<number> {
   const config = readRunConfig(folder);
   const { temperature = config.rollout.temperature } = flags;
   if (!(temperature >= 0 && temperature <= 2)) throw new UsageError(`--temperature is 0 to 2, got ${temperature}`);
-  const saved = await savedPolicy(folder, config, checkpoint);
-  for (const { path, reason } of saved.skipped) warn(`${path} is not used: ${reason}`);
-  const died = Promise.withResolvers<never>();
-  const thread = startThread<PolicyMethods>(
-    new URL("../actors/sampler/policy-worker.ts", import.meta.url),
-    died.reject,
-  );
-  try {
-    await startSavedPolicy(saved, config, slots, thread.methods, warn);
-    const { contextTokensMax, replyTokensMax } = config.rollout;
-    const model = basename(folder);
-    const app = completionsApp({
-      policy: thread.methods,
-      dialogue: saved.dialogue,
-      model,
-      slots,
-      queueMax: queue,
-      card: servedCard(config),
-      token,
-      temperature,
-      contextTokensMax,
-      replyTokensMax,
-      prefix: config.env.think ? "<think>" : "<answer>",
-      wallClock: Date.now,
-      freshSeed: () => crypto.getRandomValues(new Uint32Array(1))[0]!,
-    });
-    const server = listen(host, port, (request) => app.fetch(request));
-    const shown = host.includes(":") ? `[${host}]` : host;
-    const ended = stopSignal();
-    console.log(`serving ${model}, ${basename(saved.path)}: http://${shown}:${server.port}/v1`);
-    await Promise.race([ended, died.promise]);
-    await server.stop(true);
-    return 0;
-  } finally {
-    thread.stop();
-  }
+  using policy = await loadPolicy(folder, {
+    slots,
+    queueMax: queue,
+    temperature,
+    token,
+    notice: warn,
+    ...(checkpoint !== undefined && { checkpoint }),
+  });
+  const server = listen(host, port, policy.fetch);
+  const shown = host.includes(":") ? `[${host}]` : host;
+  const ended = stopSignal();
+  console.log(`serving ${basename(folder)}, ${policy.checkpoint}: http://${shown}:${server.port}/v1`);
+  await Promise.race([ended, policy.died]);
+  await server.stop(true);
+  return 0;
 }
 
 function listen(hostname: string, port: number, fetch: (request: Request) => Response | Promise<Response>) {

@@ -191,7 +191,7 @@ describe("commands", async () => {
     async (_, words) => {
       const place = ["--run-dir", join(temporaryFolder(), "run"), `--warmStart.cacheDir=${folder}`];
       // As it stands where it is nothing but `cluster`: processes take time to start.
-      const how = words.length === 1 ? [] : ["--single-process"];
+      const how = words.length === 1 ? [] : ["--actors", "one-thread"];
       const { code, err } = await command([...words, ...SHORT, ...place, ...how]);
       expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
     },

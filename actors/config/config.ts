@@ -15,6 +15,10 @@ import { EnvServerConfig, RolloutConfig, SamplerConfig, ValidateConfig } from ".
 
 export const RunConfig = z.strictObject({
   seed: z.uint32().default(10_000).describe("Seed of the run: decides sampling, initial weights and every shuffle"),
+  actors: z
+    .enum(["processes", "workers", "one-thread"])
+    .default("processes")
+    .describe("Where actors run: processes; Bun workers of one process; or all on one thread, for debugging"),
   env: EnvConfig.prefault({}),
   prompt: PromptConfig.prefault({}),
   rollout: RolloutConfig.prefault({}),

@@ -296,7 +296,7 @@ function* machineRules({ metrics, sampler, engine }: RunConfig): Generator<Fault
 }
 
 /** Addresses, tokens and certificates. */
-function* joinRules({ join, transport, sampler, envServer }: RunConfig): Generator<Fault> {
+function* joinRules({ actors, join, transport, sampler, envServer }: RunConfig): Generator<Fault> {
   for (const [path, address] of [
     ["transport.listen", transport.listen],
     ["join.listen", join.listen ?? "ws://127.0.0.1:0"],
@@ -324,11 +324,12 @@ function* joinRules({ join, transport, sampler, envServer }: RunConfig): Generat
     ["sampler.count", sampler.count],
     ["envServer.count", envServer.count],
   ] as const) {
-    if (count > 0 || join.listen !== null) continue;
-    yield {
-      path,
-      text: "count is 0 and join.listen is null, so there would be none; raise the count, or set join.listen",
-    };
+    if (count > 0) continue;
+    if (actors !== "processes") yield { path, text: `count is 0, and no guest can join ${actors}; raise the count` };
+    else if (join.listen === null) {
+      const text = "count is 0 and join.listen is null, so there would be none; raise the count, or set join.listen";
+      yield { path, text };
+    }
   }
   const encrypted = join.listen?.startsWith("wss:") ?? false;
   if (encrypted && (join.certFile === null || join.keyFile === null)) {

@@ -5,6 +5,7 @@
 import { ESTIMATORS } from "./algorithms.ts";
 import type { RunConfig } from "./config.ts";
 import { type Layer, lastToSet } from "./layers.ts";
+import { JoinConfig, TransportConfig } from "./machine.ts";
 
 interface Unread {
   /** The key that decides. */
@@ -156,6 +157,15 @@ const table: readonly Unread[] = [
     when: "except by difficulty",
     holds: ({ rollout }) => rollout.curriculum.by !== "difficulty",
     keys: ["rollout.curriculum.advanceAt"],
+  },
+  {
+    choice: "actors",
+    when: "unless actors is processes",
+    holds: ({ actors }) => actors !== "processes",
+    keys: [
+      ...Object.keys(JoinConfig.shape).map((key) => `join.${key}`),
+      ...Object.keys(TransportConfig.shape).map((key) => `transport.${key}`),
+    ],
   },
   {
     choice: "prompt.context",

@@ -7,7 +7,7 @@ import type { RunConfig } from "../config/config.ts";
 import { learnerEngine, thisMachine } from "../engine/choice.ts";
 import { inThisThread, startThread, type Thread } from "../process/worker-rpc.ts";
 import type { Report } from "../training/report.ts";
-import { isAlive, sweep, weightsFolder } from "../weights/files.ts";
+import { isAlive, sweep, weightsFolder, weightsName } from "../weights/files.ts";
 import { WeightsPublisher } from "../weights/publisher.ts";
 import type { Networks } from "./networks.ts";
 import { TicketBook, type TicketBookOptions } from "./tickets.ts";
@@ -44,12 +44,13 @@ export const realPorts: LearnerPorts = {
 
 async function startTrainer(
   config: RunConfig,
-  { threads, fail, log }: ActorContext,
+  { host, fail, log }: ActorContext,
   { model, policy, critic, frozen }: Networks,
 ): Promise<StartedTrainer> {
-  const thread = threads
-    ? startThread<TrainerMethods>(new URL("./trainer-worker.ts", import.meta.url), fail)
-    : inThisThread(trainerMethods());
+  const thread =
+    host === "one-thread"
+      ? inThisThread(trainerMethods())
+      : startThread<TrainerMethods>(new URL("./trainer-worker.ts", import.meta.url), fail);
   const chosen = learnerEngine(config, learnerThreads(config), thisMachine);
   if (chosen.reason !== null) log.warning("engine", chosen.reason);
   // A critic that shares the policy's body is one network with both heads.
@@ -73,16 +74,18 @@ function learnerThreads({ engine, learner: { mode }, sampler }: RunConfig): numb
   return Math.max(1, mode === "sync" ? cores : cores - sampler.count * sampler.threads);
 }
 
-/** Removes weights that dead runs left in shared memory. */
-function openWeights({ sampler }: RunConfig, { run, folder, log }: ActorContext): WeightsPublisher {
+/** Removes weights that dead runs left in shared memory, and those that a dead learner of this run left there. */
+function openWeights({ sampler }: RunConfig, { run, folder, host, log }: ActorContext): WeightsPublisher {
   const notice = (text: string) => log.warning("shared-memory", text);
   const shared = weightsFolder(folder, notice);
-  for (const name of sweep(shared, isAlive)) log.info("sweep", `removed ${name}, which a dead run had left`);
+  const name = weightsName(run, folder);
+  for (const left of sweep(shared, isAlive, name)) log.info("sweep", `removed ${left}, which a dead run had left`);
   return new WeightsPublisher({
     folder: shared,
     spareFolder: folder,
-    run,
-    nameless: true,
+    run: name,
+    // A nameless file of a dead worker would stay until the process ends.
+    nameless: host === "process",
     half: sampler.precision === "half",
     notice,
   });

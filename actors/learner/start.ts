@@ -99,7 +99,11 @@ export async function startLearner(
   const weights = ports.openWeights(config, context);
   const answer = serveWeights(weights);
   const fetch = (request: Request) => answer(request) ?? new Response("not found\n", { status: 404 });
-  const listener = await transport.listen(context.listen, welcoming(run, dispatcher), context.threads ? { fetch } : {});
+  const listener = await transport.listen(
+    context.listen,
+    welcoming(run, dispatcher),
+    context.host === "process" ? { fetch } : {},
+  );
 
   meter.divide(["time/update", "time/weights", "time/save", "time/rollout"], null);
   meter.depth("queue/waiting", () => tickets.waiting);
@@ -158,6 +162,7 @@ export async function startLearner(
     weights: () => dispatcher.weights,
     told(message) {
       if (message.type === "roster") sink.at(message.metricsSink);
+      else if (message.type === "save") training.save();
     },
     async stop(reason) {
       training.stop(reason);

@@ -17,7 +17,7 @@ import { RunConfig } from "../config/config.ts";
 import { upgraded } from "../config/renamed.ts";
 import { samplerEngine, thisMachine } from "../engine/choice.ts";
 import { describeError } from "../errors.ts";
-import type { Remote } from "../process/worker-rpc.ts";
+import { type Remote, startThread } from "../process/worker-rpc.ts";
 import type { PolicyMethods } from "../sampler/policy.ts";
 import type { Progress } from "../training/progress.ts";
 import { batchName } from "../training/tickets-to-play.ts";
@@ -134,5 +134,32 @@ export async function startSavedPolicy(
   } finally {
     // Mapped weights stay valid.
     publisher.close();
+  }
+}
+
+/** A saved policy, loaded in a thread of its own. */
+export interface PolicyThread {
+  readonly methods: Remote<PolicyMethods>;
+  readonly weights: Awaited<ReturnType<typeof startSavedPolicy>>;
+  /** Rejects when the thread dies; every open call rejects too. */
+  readonly died: Promise<never>;
+  stop(): void;
+}
+
+/** @param notice  called with what does not prevent its use */
+export async function startPolicyThread(
+  saved: SavedPolicy,
+  config: RunConfig,
+  slots: number,
+  notice: (text: string) => void,
+): Promise<PolicyThread> {
+  const { promise: died, reject } = Promise.withResolvers<never>();
+  died.catch(() => {});
+  const { methods, stop } = startThread<PolicyMethods>(new URL("../sampler/policy-worker.ts", import.meta.url), reject);
+  try {
+    return { methods, died, stop, weights: await startSavedPolicy(saved, config, slots, methods, notice) };
+  } catch (error) {
+    stop();
+    throw error;
   }
 }

@@ -1,5 +1,6 @@
 /**
- * How a child process of the supervisor begins: it reads its settings from standard input, and it ends with its parent.
+ * How a child of the supervisor begins. A process reads its settings from standard input, writes its log to standard error, and ends
+ * with its parent. A Bun worker exchanges both with its main thread, and ends with it anyway.
  *
  * - Standard input ends when the supervisor does, and then this process exits. On Linux the kernel also kills it, in case it is
  *   stopped or too busy to notice.
@@ -16,6 +17,7 @@ import { makeLog } from "../log.ts";
 import type { Role } from "../protocol.ts";
 import { dieWithParent } from "./die-with-parent.ts";
 import { type LifeContext, runActorProcess } from "./life.ts";
+import { receivedSettings, sendToMain } from "./main-thread.ts";
 import { ActorSettings } from "./settings.ts";
 
 export interface BootOptions<S> {
@@ -28,9 +30,10 @@ export interface BootOptions<S> {
 const STOP_WAIT_MS = 3000;
 
 export async function boot<S>({ role, settingsSchema, start }: BootOptions<S>): Promise<void> {
+  if (!Bun.isMainThread) process.on("exit", (code) => sendToMain({ kind: "exit", code }));
   const { actorSettings, settings } = await readSettings(role, settingsSchema);
   const { actor, token } = actorSettings;
-  dieWithParent();
+  if (Bun.isMainThread) dieWithParent();
   const log = makeLog({
     actor,
     level: actorSettings.logLevel,
@@ -45,19 +48,18 @@ export async function boot<S>({ role, settingsSchema, start }: BootOptions<S>): 
     start: (context) => start(settings, context),
     unreachable: (detail, attempt) => log.warning("supervisor.unreachable", detail, { attempt }),
   });
-  for (const signal of ["SIGINT", "SIGHUP"] as const) process.on(signal, () => {});
-  process.on("SIGTERM", () => {
-    if (!life.isSupervised) void life.leave("SIGTERM");
-    else realClock.after(STOP_WAIT_MS, () => void life.leave("SIGTERM"));
-  });
+  if (Bun.isMainThread) {
+    for (const signal of ["SIGINT", "SIGHUP"] as const) process.on(signal, () => {});
+    process.on("SIGTERM", () => {
+      if (!life.isSupervised) void life.leave("SIGTERM");
+      else realClock.after(STOP_WAIT_MS, () => void life.leave("SIGTERM"));
+    });
+  }
   await life.started;
 }
 
-/** Reads the first line of standard input. The end of the input, later, is the end of the supervisor. */
-async function readSettings<S>(
-  role: Role,
-  schema: z.ZodType<S>,
-): Promise<{ actorSettings: ActorSettings; settings: S }> {
+/** @returns the first line of standard input. The end of the input, later, is the end of the supervisor */
+function firstLine(): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   void (async () => {
     let text = "";
@@ -74,8 +76,16 @@ async function readSettings<S>(
     if (read) process.exit(1);
     reject(new Error("standard input ended before a line of settings; only the supervisor starts this program"));
   })();
+  return promise;
+}
+
+async function readSettings<S>(
+  role: Role,
+  schema: z.ZodType<S>,
+): Promise<{ actorSettings: ActorSettings; settings: S }> {
   try {
-    const actorSettings = ActorSettings.parse(JSON.parse(await promise));
+    const line = await (Bun.isMainThread ? firstLine() : receivedSettings());
+    const actorSettings = ActorSettings.parse(JSON.parse(line));
     return { actorSettings, settings: schema.parse(actorSettings.settings) };
   } catch (error) {
     const why = error instanceof z.ZodError ? schemaFaults(error, "settings") : describeError(error);
@@ -85,6 +95,10 @@ async function readSettings<S>(
 }
 
 function writeLine(line: string): void {
+  if (!Bun.isMainThread) {
+    sendToMain({ kind: "line", line });
+    return;
+  }
   try {
     writeSync(2, line);
   } catch {

@@ -87,7 +87,7 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
         ...context,
         ...(broker === null ? { listen: `${ws}/offer/${actor}` } : {}),
         folder: "",
-        threads: true,
+        host: "process",
         guest: { weightsFrom: http, token, tls },
       }),
     // At a broker every actor can be reached directly.

@@ -1,8 +1,9 @@
 /**
- * The life of an actor's process: it starts the actor, sends heartbeats, and leaves when the supervisor tells it to. Does not know
+ * The life of an actor's process or worker: it starts the actor, sends heartbeats, and leaves when the supervisor tells it to. Does not know
  * where its settings come from (boot.ts: from its parent; join.ts: from a run on another machine). `live` is the part that the
  * simulator runs too.
  *
+ * - `process.exit` in a worker ends the worker only.
  * - An uncaught error is one line in the log and exit code 1. After a `RunError` the exit code is `RUN_ERROR_CODE`: a restart would
  *   fail in the same way.
  */
@@ -19,11 +20,12 @@ import { helloOf } from "../transport/handshake.ts";
 import { connectForever, HELLO_DEADLINE_MS } from "../transport/reconnect.ts";
 import { refuseAsks } from "../transport/refusals.ts";
 import type { SocketOptions } from "../transport/socket-wire.ts";
-import type { Transport } from "../transport/transport.ts";
+import type { Problem, Transport } from "../transport/transport.ts";
+import { mainThread } from "./main-thread.ts";
 import type { ActorSettings } from "./settings.ts";
 
 /** The part of an actor's context that does not depend on how its process was started. */
-export type LifeContext = Omit<ActorContext, "folder" | "threads" | "guest">;
+export type LifeContext = Omit<ActorContext, "folder" | "host" | "guest">;
 
 /** What a process gets from its machine. */
 interface ProcessPorts {
@@ -82,26 +84,31 @@ export function runActorProcess(options: LifeOptions): ActorLife {
   meter.depth("process/cpu_seconds", cpuSeconds);
   if (options.role === "learner") meter.depth("machine/energy_joules", energyReader(POWER_FILES));
   let lastMessage = "";
-  const transport = createTransport("routed", {
+  const transportOptions = {
     clock: realClock,
     token,
     frameBytesMax,
     queuedBytesMax,
     ...(options.tls === undefined ? {} : { tls: options.tls }),
-    report: ({ kind, detail, ...where }) => options.log.warning(`peer.${kind}`, detail, where),
+    report: ({ kind, detail, ...where }: Problem) => options.log.warning(`peer.${kind}`, detail, where),
     received: (type: Message["type"]) => {
       // Ignore `welcome`, so that "last message" stays informative.
       if (type !== "welcome") lastMessage = type;
     },
-    passed: (direction, bytes) => meter.count(`speed/${direction}_bytes_per_second`, bytes),
-  });
+    passed: (direction: "sent" | "received", bytes: number) =>
+      meter.count(`speed/${direction}_bytes_per_second`, bytes),
+  } satisfies SocketOptions;
+  const isWorker = !Bun.isMainThread;
+  const transport = isWorker
+    ? createTransport("worker", { ...transportOptions, port: mainThread })
+    : createTransport("routed", transportOptions);
   const life = live({
     ...options,
     clock: realClock,
     uniform: Math.random,
     meter,
     transport,
-    listen: anyBeside(supervisor),
+    listen: isWorker ? `worker:${options.actorSettings.actor}` : anyBeside(supervisor),
     rssBytes: () => process.memoryUsage.rss(),
     lastMessage: () => lastMessage,
     exit: (code) => process.exit(code),
@@ -206,7 +213,8 @@ export function live(options: LiveOptions): ActorLife {
   }
 
   return {
-    started: start(),
+    // In a worker, an error of the module's own `await` reaches no handler.
+    started: start().catch(fail),
     leave,
     fail,
     get isSupervised() {

@@ -1,4 +1,4 @@
-/** Runs an actor of a cluster as a child process of the supervisor. */
+/** Runs an actor of a cluster as a child of the supervisor: a process or a Bun worker. */
 import { z } from "zod";
 import type { ActorKind } from "../actor.ts";
 import { RunConfig } from "../config/config.ts";
@@ -14,7 +14,8 @@ export function runActor(kind: ActorKind): Promise<void> {
     settingsSchema,
     async start({ config, folder }, context) {
       await importModules(config);
-      return kind.start(config, { ...context, folder, threads: true, guest: null });
+      const host = Bun.isMainThread ? "process" : "worker";
+      return kind.start(config, { ...context, folder, host, guest: null });
     },
   });
 }

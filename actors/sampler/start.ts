@@ -82,10 +82,11 @@ export const sampler = {
   },
 } satisfies ActorKind;
 
-async function startPolicy(config: RunConfig, { threads, guest, token, fail }: ActorContext) {
-  const thread = threads
-    ? startThread<PolicyMethods>(new URL("./policy-worker.ts", import.meta.url), fail)
-    : inThisThread(policyMethods());
+async function startPolicy(config: RunConfig, { host, guest, token, fail }: ActorContext) {
+  const thread =
+    host === "one-thread"
+      ? inThisThread(policyMethods())
+      : startThread<PolicyMethods>(new URL("./policy-worker.ts", import.meta.url), fail);
   await thread.methods.start({
     base: config.model.path,
     model: policyOf(config).model,

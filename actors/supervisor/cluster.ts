@@ -1,6 +1,9 @@
 /**
- * A run on one machine: the supervisor and its actors, each a process. Knows which actors to start and their addresses, not what
- * they do. After the run no weights are left in shared memory, even if a learner was killed.
+ * A run on one machine: the supervisor and its actors, each a process or a Bun worker of this process. Knows which actors to start
+ * and their addresses, not what they do. After the run no weights are left in shared memory, even if a learner was killed.
+ *
+ * - With workers all actors end with this process, and no guest can join. What ends the process ends the run: a crash of native code,
+ *   or no more memory. A learner or sampler that is replaced leaves its engine's memory to the process.
  */
 
 import { randomBytes } from "node:crypto";
@@ -14,9 +17,10 @@ import type { ActorView } from "../protocol.ts";
 import { createTransport } from "../transport/create.ts";
 import type { Problem } from "../transport/transport.ts";
 import { TRANSPORT_LIMITS } from "../transport/transport.ts";
-import { isAlive, sweep, weightsFolder } from "../weights/files.ts";
+import { WorkerTransport } from "../transport/worker.ts";
+import { isAlive, sweep, weightsFolder, weightsName } from "../weights/files.ts";
 import { AddressBook, actorsOf } from "./roster.ts";
-import { bunSpawner } from "./spawner.ts";
+import { processSpawner, workerSpawner } from "./spawner.ts";
 import type { RunEnd, SupervisorEvent } from "./supervision.ts";
 import { CHILD_TIMES } from "./supervision.ts";
 import { Supervisor } from "./supervisor.ts";
@@ -33,6 +37,8 @@ export interface ClusterOptions {
 export interface Cluster {
   readonly ended: Promise<RunEnd>;
   children(): readonly ActorView[];
+  /** Asks the learner for a checkpoint after its current update. */
+  save(): void;
   stop(reason: string): Promise<RunEnd>;
 }
 
@@ -54,12 +60,14 @@ export async function startCluster({ run, folder, config, event, output }: Clust
         stack,
       }),
     );
-  const transport = createTransport("routed", { clock: realClock, token, ...TRANSPORT_LIMITS, report });
+  const transportOptions = { clock: realClock, token, ...TRANSPORT_LIMITS, report };
+  const threads = config.actors === "workers" ? new WorkerTransport(transportOptions) : null;
+  const transport = threads ?? createTransport("routed", transportOptions);
   const supervisor: Supervisor = new Supervisor({
     run,
     token,
     clock: realClock,
-    spawner: bunSpawner,
+    spawner: threads === null ? processSpawner : workerSpawner((worker) => threads.attach(worker)),
     ...CHILD_TIMES,
     ...limits,
     heartbeatMs: heartbeatMs(limits),
@@ -82,7 +90,7 @@ export async function startCluster({ run, folder, config, event, output }: Clust
 
   const roster = () => addresses.roster(gate?.envServers);
 
-  if (config.join.listen !== null) {
+  if (threads === null && config.join.listen !== null) {
     gate = await openGate(config.join.listen, {
       run,
       folder,
@@ -101,7 +109,7 @@ export async function startCluster({ run, folder, config, event, output }: Clust
     });
     event({ kind: "open", child: "gate", address: gate.address, tokenFile: gate.tokenFile });
   }
-  await supervisor.listen(wire.listen);
+  await supervisor.listen(threads === null ? wire.listen : "worker:supervisor");
   for (const { role, name } of actorsOf(config)) {
     supervisor.start({
       name,
@@ -124,10 +132,12 @@ export async function startCluster({ run, folder, config, event, output }: Clust
     ended: supervisor.ended.then(async (end) => {
       cancelTelling();
       await gate?.close(end.reason);
-      for (const place of new Set([weightsFolder(folder, () => {}), folder])) sweep(place, isAlive);
+      for (const place of new Set([weightsFolder(folder, () => {}), folder]))
+        sweep(place, isAlive, weightsName(run, folder));
       return end;
     }),
     children: everyone,
+    save: () => supervisor.tell("learner", { type: "save" }),
     stop(reason) {
       gate?.tell({ type: "stop", reason });
       return supervisor.stop(reason);

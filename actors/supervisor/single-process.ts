@@ -86,6 +86,10 @@ class SingleProcess implements Cluster {
     }));
   }
 
+  save(): void {
+    for (const { kind, running } of this.#actors) if (kind === learner) running?.told?.({ type: "save" });
+  }
+
   stop(reason: string): Promise<RunEnd> {
     return this.#end({ ok: true, reason }, null);
   }
@@ -120,7 +124,7 @@ class SingleProcess implements Cluster {
         meter,
         transport: this.#transport(actor),
         listen: `memory:${name}`,
-        threads: false,
+        host: "one-thread",
         guest: null,
         uniform: Math.random,
         finish: () => void this.#end({ ok: true, reason: `${name} finished` }, actor),

@@ -1,4 +1,7 @@
-/** How the supervisor starts processes. Runs use `bunSpawner`, tests a fake. */
+/** How the supervisor starts its children: as processes, or as Bun workers of this process. Tests use a fake. */
+
+import { realClock } from "../clock.ts";
+import type { ChildMessage, SettingsMessage } from "../process/main-thread.ts";
 
 export interface Exit {
   /** null if a signal ended it. */
@@ -7,8 +10,9 @@ export interface Exit {
 }
 
 export interface ChildProcess {
+  /** A worker's is that of this process. */
   readonly pid: number;
-  /** Resolves when the process has ended and its last lines have been passed on. */
+  /** Resolves when the child has ended and its last lines have been passed on. */
   readonly exited: Promise<Exit>;
   kill(signal: "SIGTERM" | "SIGKILL"): void;
 }
@@ -16,9 +20,9 @@ export interface ChildProcess {
 export interface Spawner {
   /**
    * @param entry  path of the module to run
-   * @param settingsLine  first line of the child's standard input. The input stays open while this process lives; its end tells
+   * @param settingsLine  first line of a process's standard input. The input stays open while this process lives; its end tells
    *   the child that it is an orphan
-   * @param output  called with each line that the child writes, on either stream
+   * @param output  called with each line that a process writes, on either stream, or that a worker logs
    * @throws {Error} with `errno`, if the system starts no process
    */
   spawn(entry: string, settingsLine: string, output: (line: string) => void): ChildProcess;
@@ -30,7 +34,7 @@ const LAST_LINES_MS = 200;
 /** Characters of one line; the rest of a longer line becomes the next line. */
 const LINE_MAX = 1 << 16;
 
-export const bunSpawner: Spawner = {
+export const processSpawner: Spawner = {
   spawn(entry, settingsLine, output) {
     const child = Bun.spawn([process.execPath, entry], {
       stdin: "pipe",
@@ -56,6 +60,52 @@ export const bunSpawner: Spawner = {
     };
   },
 };
+
+/** Time for a terminated worker to end: it ends when its native code returns. */
+const TERMINATE_MS_MAX = 5000;
+
+/**
+ * A worker that loops in JavaScript ends at once when it is killed. One that hangs in native code cannot be ended: after
+ * `TERMINATE_MS_MAX` it counts as ended, and its thread stays until this process ends.
+ *
+ * @param attach  connects the worker's transport
+ */
+export const workerSpawner = (attach: (worker: Worker) => void): Spawner => ({
+  spawn(entry, settingsLine, output) {
+    const worker = new Worker(entry);
+    attach(worker);
+    const { promise: exited, resolve } = Promise.withResolvers<Exit>();
+    let exit: Exit = { code: null, signal: "SIGKILL" };
+    worker.onmessage = ({ data }: MessageEvent<ChildMessage>) => {
+      if (data.kind === "line") output(data.line.trimEnd());
+      if (data.kind === "exit") exit = { code: data.code, signal: null };
+    };
+    // An error before the actor's own handlers are there, such as a module that cannot be loaded.
+    worker.onerror = (event) => {
+      event.preventDefault();
+      exit = { code: 1, signal: null };
+      output(JSON.stringify({ level: "error", kind: "crash", text: event.message.trim() }));
+    };
+    worker.addEventListener("close", () => resolve(exit));
+    worker.postMessage({ kind: "settings", line: settingsLine } satisfies SettingsMessage);
+    return {
+      pid: process.pid,
+      exited,
+      kill(signal) {
+        exit = { code: null, signal };
+        const cancel = realClock.after(TERMINATE_MS_MAX, () => {
+          output(JSON.stringify({ level: "warning", kind: "stuck", text: STUCK_TEXT }));
+          resolve(exit);
+        });
+        void exited.then(cancel);
+        worker.terminate();
+      },
+    };
+  },
+});
+
+const STUCK_TEXT =
+  "this thread hangs in native code and stays until the process ends; with actors: processes it could be killed";
 
 async function readLines(stream: ReadableStream<Uint8Array>, output: (line: string) => void): Promise<void> {
   const decoder = new TextDecoder();

@@ -34,6 +34,7 @@ export class Training {
   #progress: Progress;
   #startedAtMs = 0;
   #stoppedEarly: string | null = null;
+  #saveAsked = false;
 
   constructor(context: TrainingContext) {
     this.#context = context;
@@ -52,6 +53,11 @@ export class Training {
   /** The run saves its progress and ends at its next step. */
   stop(reason: string): void {
     this.#interruption.stop(reason);
+  }
+
+  /** The run writes a checkpoint before its next update. */
+  save(): void {
+    this.#saveAsked = true;
   }
 
   /** @returns null if the run was stopped; then its progress is saved. */
@@ -104,7 +110,10 @@ export class Training {
     while (!this.#isDone()) {
       const { update } = this.#progress;
       if (update % validate.everyUpdates === 0) await this.#validate();
-      if (update % checkpoint.everyUpdates === 0) this.#progress = await this.#saving.onTheWay(this.#now());
+      if (this.#saveAsked || update % checkpoint.everyUpdates === 0) {
+        this.#saveAsked = false;
+        this.#progress = await this.#saving.onTheWay(this.#now());
+      }
       const rollout = await this.#interruption.race(rollouts.next(this.#progress));
       const due = await this.#update(rollout);
       if (due !== null && endsRun(due)) {
@@ -143,11 +152,11 @@ export class Training {
         minutes: this.#minutes(),
         length: config.learner,
       }),
-      ...totalMetrics(this.#progress, dispatcher.ticketCounts),
     };
-    const { due, health, metrics: healthMetrics } = judge(this.#context, this.#progress, values);
+    const totals = totalMetrics(this.#progress, dispatcher.ticketCounts);
+    const { due, health, metrics: healthMetrics } = judge(this.#context, this.#progress, { ...values, ...totals });
     this.#advance({ kind: "judged", health });
-    const all = { ...values, ...healthMetrics };
+    const all = { ...values, ...healthMetrics, ...totals };
     reporter.metrics(update, all);
     void acknowledged.then((ms) => reporter.metrics(update, { "weights/publish_ms": ms }));
     log.line("update", updateLine(update, config.learner.updates, all));

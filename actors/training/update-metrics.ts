@@ -88,8 +88,8 @@ export const speedMetrics = ({ update, tokens, rolloutMs, updateMs, minutes, len
     ),
 });
 
+/** `total/updates` is the last value of an update: who reads the store then has them all. */
 export const totalMetrics = (progress: Progress, { expired, retried, ignored }: TicketCounts): MetricValues => ({
-  "total/updates": progress.update,
   "total/episodes": progress.episodes,
   "total/tokens": progress.tokens,
   "total/actions": progress.actions,
@@ -97,6 +97,7 @@ export const totalMetrics = (progress: Progress, { expired, retried, ignored }: 
   "total/expired_tickets": expired,
   "total/retried_tickets": retried,
   "total/ignored_outcomes": ignored,
+  "total/updates": progress.update,
 });
 
 /** One line about an update. @param update  updates made, of `updates` */

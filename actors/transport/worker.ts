@@ -1,6 +1,6 @@
 /**
- * The transport between threads: many connections over one port to a Bun worker. Both ends make a transport over their end of the
- * port; either end may listen. Frames are transferred, not copied.
+ * The transport between the threads of one process. The main thread knows which Bun worker listens where; each connection is a
+ * `MessagePort` of its own, so frames go from thread to thread and not through the main thread. Frames are transferred, not copied.
  *
  * - A port has no back-pressure, so the reader acknowledges each frame; `queuedBytes` counts the bytes not yet acknowledged.
  * - When the thread at the other end ends, every connection to it closes.
@@ -8,84 +8,82 @@
 import type { Frame } from "./frame.ts";
 import { type Wire, WirePeer } from "./peer.ts";
 import { ListenerPeers } from "./peers.ts";
+import { CONNECT_MS_MAX } from "./socket-wire.ts";
 import { sameSecret } from "./token.ts";
 import type { Handler, Listener, ListenOptions, Peer, Transport, TransportOptions } from "./transport.ts";
 
 /** A `Worker`, the global scope inside one, or a `MessagePort`. */
 export interface Port {
-  postMessage(message: unknown, transfer: ArrayBuffer[]): void;
+  postMessage(message: unknown, transfer: (ArrayBuffer | MessagePort)[]): void;
   addEventListener(type: "message" | "close", listener: (event: { readonly data?: unknown }) => void): void;
   /** A MessagePort delivers nothing before this call. */
   start?(): void;
 }
 
 export interface WorkerOptions extends TransportOptions {
-  readonly port: Port;
+  /** In a worker, its main thread; left out in the main thread. */
+  readonly port?: Port;
 }
 
-/** What the port carries. The end that connects numbers the connection, so `mine` says whose number `id` is. */
-type Parcel =
-  | { readonly kind: "connect"; readonly id: number; readonly address: string; readonly token: string }
-  | { readonly kind: "accepted"; readonly id: number }
-  | { readonly kind: "refused"; readonly id: number; readonly why: string }
-  | { readonly kind: "frame"; readonly id: number; readonly mine: boolean; readonly frame: Frame }
-  | { readonly kind: "taken"; readonly id: number; readonly mine: boolean; readonly bytes: number }
-  | { readonly kind: "closed"; readonly id: number; readonly mine: boolean; readonly reason: string };
-
-interface Connection {
-  readonly peer: WirePeer;
-  readonly wire: PortWire;
-}
-
-interface PendingConnect {
+/** What goes between a worker and the main thread, among other messages. */
+type Notice =
+  | { readonly kind: "listens"; readonly address: string }
+  | { readonly kind: "left"; readonly address: string }
+  | Connect;
+interface Connect {
+  readonly kind: "connect";
   readonly address: string;
-  readonly handler: Handler;
-  resolve(peer: Peer): void;
-  reject(error: Error): void;
+  readonly token: string;
+  /** The listener's end of the connection. */
+  readonly port: MessagePort;
 }
 
+/** What goes over a connection. */
+type Parcel =
+  | { readonly kind: "accepted" }
+  | { readonly kind: "refused"; readonly why: string }
+  | { readonly kind: "frame"; readonly frame: Frame }
+  | { readonly kind: "taken"; readonly bytes: number }
+  | { readonly kind: "closed"; readonly reason: string };
+
+/** One end of a connection. The end that reads `closed` or `refused` closes the port, so that nothing sent before is lost. */
 class PortWire implements Wire {
-  readonly #send: (parcel: Parcel, transfer?: ArrayBuffer[]) => void;
-  readonly #id: number;
-  /** True at the end that connects. */
-  readonly #mine: boolean;
-  readonly #gone: () => void;
+  readonly #port: MessagePort;
   queuedBytes = 0;
 
-  constructor(send: (parcel: Parcel, transfer?: ArrayBuffer[]) => void, id: number, mine: boolean, gone: () => void) {
-    this.#send = send;
-    this.#id = id;
-    this.#mine = mine;
-    this.#gone = gone;
+  constructor(port: MessagePort) {
+    this.#port = port;
   }
 
   send(frame: Frame): boolean {
     this.queuedBytes += frame.byteLength;
-    this.#send({ kind: "frame", id: this.#id, mine: this.#mine, frame }, [frame.buffer]);
+    this.#port.postMessage({ kind: "frame", frame } satisfies Parcel, [frame.buffer]);
     return true;
   }
 
   close(reason: string): void {
-    this.#gone();
-    this.#send({ kind: "closed", id: this.#id, mine: this.#mine, reason });
+    this.#port.postMessage({ kind: "closed", reason } satisfies Parcel);
   }
 }
 
 export class WorkerTransport implements Transport {
   readonly #options: WorkerOptions;
   readonly #listeners = new Map<string, ListenerPeers>();
-  readonly #pending = new Map<number, PendingConnect>();
-  /** By id: connections that this end made, and those that the other end made. */
-  readonly #outgoing = new Map<number, Connection>();
-  readonly #incoming = new Map<number, Connection>();
-  #lastId = 0;
-  #portClosed = false;
+  /** In the main thread: the worker that listens at an address. */
+  readonly #workers = new Map<string, Port>();
+  #connections = 0;
 
   constructor(options: WorkerOptions) {
     this.#options = options;
-    const { port } = options;
-    port.addEventListener("message", ({ data }) => this.#take(data as Parcel));
-    port.addEventListener("close", () => this.#portEnded());
+    if (options.port !== undefined) this.attach(options.port);
+  }
+
+  /** In the main thread: lets a worker listen and connect. */
+  attach(port: Port): void {
+    port.addEventListener("message", ({ data }) => this.#noticed(port, data as Notice));
+    port.addEventListener("close", () => {
+      for (const [address, owner] of this.#workers) if (owner === port) this.#workers.delete(address);
+    });
     port.start?.();
   }
 
@@ -95,10 +93,14 @@ export class WorkerTransport implements Transport {
     if (this.#listeners.has(address)) throw new Error(`cannot listen on ${address}: another listener has this address`);
     const peers = new ListenerPeers(handler);
     this.#listeners.set(address, peers);
+    const notify = (kind: "listens" | "left") =>
+      this.#options.port?.postMessage({ kind, address } satisfies Notice, []);
+    notify("listens");
     return {
       address,
       close: async () => {
         this.#listeners.delete(address);
+        notify("left");
         peers.closeAll();
       },
     };
@@ -106,103 +108,94 @@ export class WorkerTransport implements Transport {
 
   connect(address: string, handler: Handler): Promise<Peer> {
     const { promise, resolve, reject } = Promise.withResolvers<Peer>();
-    if (this.#portClosed) {
-      reject(new Error(`cannot connect to ${address}: the worker has ended`));
-      return promise;
-    }
-    const id = ++this.#lastId;
-    this.#pending.set(id, { address, handler, resolve, reject });
-    this.#send({ kind: "connect", id, address, token: this.#options.token });
-    return promise;
+    const { clock, token } = this.#options;
+    const { port1: near, port2: far } = new MessageChannel();
+    const { end } = this.#open(near, address, handler, {
+      accepted: resolve,
+      refused: (why) => reject(new Error(`cannot connect to ${address}: ${why}`)),
+    });
+    // A thread that ends before it reads the request leaves the port open.
+    const cancel = clock.after(CONNECT_MS_MAX, () => end(`no answer within ${CONNECT_MS_MAX} ms`));
+    this.#route({ kind: "connect", address, token, port: far });
+    return promise.finally(cancel);
   }
 
-  #send(parcel: Parcel, transfer: ArrayBuffer[] = []): void {
-    if (!this.#portClosed) this.#options.port.postMessage(parcel, transfer);
+  #noticed(from: Port, notice: Notice): void {
+    if (notice.kind === "listens") this.#workers.set(notice.address, from);
+    else if (notice.kind === "left") this.#workers.delete(notice.address);
+    else if (notice.kind === "connect") this.#route(notice, this.#options.port);
   }
 
-  #take(parcel: Parcel): void {
-    switch (parcel.kind) {
-      case "connect":
-        this.#accept(parcel);
-        return;
-      case "accepted": {
-        const pending = this.#pending.get(parcel.id);
-        if (pending === undefined) return;
-        this.#pending.delete(parcel.id);
-        pending.resolve(this.#open(parcel.id, true, pending.address, pending.handler));
-        return;
-      }
-      case "refused": {
-        const pending = this.#pending.get(parcel.id);
-        this.#pending.delete(parcel.id);
-        pending?.reject(new Error(`cannot connect to ${pending.address}: ${parcel.why}`));
-        return;
-      }
-      case "frame": {
-        const { id, mine, frame } = parcel;
-        this.#send({ kind: "taken", id, mine: !mine, bytes: frame.byteLength });
-        this.#connections(!mine).get(id)?.peer.receive(frame);
-        return;
-      }
-      case "taken": {
-        const connection = this.#connections(!parcel.mine).get(parcel.id);
-        if (connection !== undefined) connection.wire.queuedBytes -= parcel.bytes;
-        return;
-      }
-      case "closed": {
-        const connections = this.#connections(!parcel.mine);
-        const connection = connections.get(parcel.id);
-        connections.delete(parcel.id);
-        connection?.peer.lost(parcel.reason);
-        return;
-      }
-      default:
-        parcel satisfies never;
-    }
-  }
-
-  #accept({ id, address, token }: Extract<Parcel, { kind: "connect" }>): void {
+  /** Accepts the connection here, or passes it on. @param cameFrom  goes no way back */
+  #route(request: Connect, cameFrom?: Port): void {
+    const { address, port, token } = request;
     const peers = this.#listeners.get(address);
-    if (peers === undefined) {
-      this.#send({ kind: "refused", id, why: "nothing listens there" });
+    if (peers !== undefined) {
+      this.#accept(peers, address, token, port);
       return;
     }
+    const next = this.#options.port ?? this.#workers.get(address);
+    if (next === undefined || next === cameFrom) refuse(port, "nothing listens there");
+    else next.postMessage(request, [port]);
+  }
+
+  #accept(peers: ListenerPeers, address: string, token: string, port: MessagePort): void {
     if (!sameSecret(token, this.#options.token)) {
       this.#options.report?.({ kind: "refused", peer: address, detail: "wrong token" });
-      this.#send({ kind: "refused", id, why: "the token was refused" });
+      refuse(port, "the token was refused");
       return;
     }
-    this.#send({ kind: "accepted", id });
-    peers.add(this.#open(id, false, `${address}#${id}`, peers.handler));
-  }
-
-  #open(id: number, mine: boolean, name: string, handler: Handler): WirePeer {
-    const connections = this.#connections(mine);
-    const wire = new PortWire(
-      (parcel, transfer) => this.#send(parcel, transfer),
-      id,
-      mine,
-      () => connections.delete(id),
-    );
-    const peer = new WirePeer(name, wire, handler, this.#options);
-    connections.set(id, { peer, wire });
+    port.postMessage({ kind: "accepted" } satisfies Parcel);
+    const { peer } = this.#open(port, `${address}#${++this.#connections}`, peers.handler, null);
+    peers.add(peer);
     peer.start();
-    return peer;
   }
 
-  #connections(mine: boolean): Map<number, Connection> {
-    return mine ? this.#outgoing : this.#incoming;
+  /** @param answer  of the listening end; null at that end */
+  #open(
+    port: MessagePort,
+    name: string,
+    handler: Handler,
+    answer: { accepted(peer: Peer): void; refused(why: string): void } | null,
+  ): { peer: WirePeer; end(reason: string): void } {
+    const wire = new PortWire(port);
+    const peer = new WirePeer(name, wire, handler, this.#options);
+    let opened = answer === null;
+    const end = (reason: string) => {
+      port.close();
+      if (opened) peer.lost(reason);
+      else answer?.refused(reason);
+    };
+    port.onmessage = ({ data }: { readonly data: Parcel }) => {
+      switch (data.kind) {
+        case "accepted":
+          opened = true;
+          peer.start();
+          answer?.accepted(peer);
+          return;
+        case "refused":
+          end(data.why);
+          return;
+        case "frame": {
+          port.postMessage({ kind: "taken", bytes: data.frame.byteLength } satisfies Parcel);
+          peer.receive(data.frame);
+          return;
+        }
+        case "taken":
+          wire.queuedBytes -= data.bytes;
+          return;
+        case "closed":
+          end(data.reason);
+          return;
+        default:
+          data satisfies never;
+      }
+    };
+    port.addEventListener("close", () => end("the thread at the other end has ended"));
+    return { peer, end };
   }
+}
 
-  #portEnded(): void {
-    this.#portClosed = true;
-    for (const connections of [this.#outgoing, this.#incoming]) {
-      for (const { peer } of connections.values()) peer.lost("the worker has ended");
-      connections.clear();
-    }
-    for (const { address, reject } of this.#pending.values()) {
-      reject(new Error(`cannot connect to ${address}: the worker has ended`));
-    }
-    this.#pending.clear();
-  }
+function refuse(port: MessagePort, why: string): void {
+  port.postMessage({ kind: "refused", why } satisfies Parcel);
 }

@@ -5,7 +5,7 @@
  * - Only a file whose owner is known to be dead is removed. Processes of another pid namespace cannot be judged, so their files stay.
  */
 import { accessSync, constants, readdirSync, readFileSync, readlinkSync, unlinkSync } from "node:fs";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 
 /** Identifies one process of this host. */
 export interface Owner {
@@ -50,9 +50,20 @@ export function weightsFolder(runFolder: string, notice: (text: string) => void,
   }
 }
 
-/** Removes the files of dead learners. @returns their names */
-export function sweep(folder: string, isAlive: (owner: Owner) => boolean): string[] {
+/** A name for the weights of a run: two runs of one process may have the same name, but not the same folder. */
+export const weightsName = (run: string, runFolder: string): string =>
+  `${run}-${Bun.hash(resolve(runFolder)).toString(36).slice(0, 8)}`;
+
+/**
+ * Removes the files of dead learners.
+ *
+ * @param ended  `weightsName` of a run of this process whose learner has ended; it was a worker, and the process lives
+ * @returns their names
+ */
+export function sweep(folder: string, isAlive: (owner: Owner) => boolean, ended: string | null = null): string[] {
+  const endedFile = ended === null ? null : /^.*-v/.exec(weightsPath("", ended, thisProcess(), 0))![0];
   const left = readdirSync(folder).filter((name) => {
+    if (endedFile !== null && name.startsWith(endedFile)) return true;
     const [, namespace, pid, startTime] = NAME.exec(name) ?? [];
     if (namespace === undefined) return false;
     return !isAlive({ namespace: Number(namespace), pid: Number(pid), startTime: Number(startTime) });

@@ -3,8 +3,7 @@ import { type RunConfig, runKeys } from "../../actors/config/config.ts";
 import { type Layer, merge, oneValue, type Tree } from "../../actors/config/layers.ts";
 import { messageOf } from "../../actors/errors.ts";
 import { lessonsOf } from "../../actors/play/envs-of-run.ts";
-import { envTag } from "../../envs/registry.ts";
-import { type Compat, type EnvTag, TagError } from "../../envs/tag.ts";
+import { checkPresent } from "../../library/policy.ts";
 import { type Override, UsageError } from "./options.ts";
 
 /** The section `env` of the overrides. */
@@ -17,25 +16,9 @@ export function envOverrides(overrides: readonly Override[]): Tree {
   return (merge(layers)["env"] ?? {}) as Tree;
 }
 
-/** @throws {UsageError} for an unknown tag or option, and if the env's data are missing. */
-export function checkedTag(name: string, options: unknown, compat: Compat = "strict"): EnvTag {
-  try {
-    const tag = envTag(name, options ?? {}, compat);
-    checkPresent(tag);
-    return tag;
-  } catch (error) {
-    throw error instanceof TagError ? new UsageError(error.message) : error;
-  }
-}
-
-/** @throws {UsageError} if data or programs of one of the run's envs are missing. */
+/** @throws {ConfigError} if data or programs of one of the run's envs are missing. */
 export function checkData(config: RunConfig): void {
   for (const { tag } of lessonsOf(config)) checkPresent(tag);
-}
-
-function checkPresent(tag: EnvTag): void {
-  const missing = tag.missing?.() ?? null;
-  if (missing !== null) throw new UsageError(missing);
 }
 
 /** Turns an error of `run` into a `UsageError` that begins with what was typed. */

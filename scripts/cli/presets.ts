@@ -1,29 +1,28 @@
 /**
  * Makes a run's config from files and flags. Layers, lowest first: defaults; the env's file (configs/env/TAG.yaml); the preset
  * (configs/NAME.yaml); the project's own settings and preset (bunraku.config.ts); the file of --config; flags and
- * --section.key=value in the order given. The budgets in the env's file are a layer right below the one that chose the tag.
+ * --section.key=value in the order given.
  */
-import { readdirSync, readFileSync } from "node:fs";
-import { basename, join } from "node:path";
-import { composeRunConfig } from "../../actors/config/compose.ts";
+import { readFileSync } from "node:fs";
 import { type RunConfig, runKeys } from "../../actors/config/config.ts";
 import { ConfigError } from "../../actors/config/error.ts";
-import { type Layer, lastToSet, merge, oneValue, parseLayer, type Tree } from "../../actors/config/layers.ts";
+import { type Layer, oneValue, parseLayer } from "../../actors/config/layers.ts";
+import {
+  composeWithEnvFile,
+  DEFAULT_PRESET,
+  PRETRAINED_PRESET,
+  presetFiles,
+  presetLayer,
+} from "../../actors/config/preset-files.ts";
 import { messageOf } from "../../actors/errors.ts";
-import { didYouMean, nearest } from "../../envs/text/nearest.ts";
 import { NO_PROJECT, PROJECT_FILE, type Project } from "../../library/project.ts";
 import { type Flag, type Override, UsageError } from "./options.ts";
-
-/** Keys of `env` that belong to a tag and not to a run. */
-const BUDGETS = ["turnsMax", "actionsMax", "actionsPerTurnMax"];
-
-const root = join(import.meta.dir, "../../configs");
 
 let project: Project = NO_PROJECT;
 
 /** Sets the project of this process's command. */
 export function inProject(loaded: Project): void {
-  const builtIn = Object.keys(loaded.presets).find((name) => builtInPresets().includes(name));
+  const builtIn = Object.keys(loaded.presets).find((name) => presetFiles().includes(name));
   if (builtIn !== undefined) {
     throw new ConfigError(`${PROJECT_FILE}: presets.${builtIn}: a built-in preset has this name; choose another`);
   }
@@ -32,10 +31,6 @@ export function inProject(loaded: Project): void {
 
 /** Folder of new runs. */
 export const runsFolder = (): string => project.runsFolder;
-
-export const DEFAULT_PRESET = "quickstart";
-/** The default preset with --model. */
-const PRETRAINED_PRESET = "pretrained";
 
 /** Flags of the commands that take a run's config. */
 export const configFlags = {
@@ -84,37 +79,24 @@ export function chooseConfig({ flags, overrides }: ConfigChoice): RunConfig {
   const setsOthers = ({ path }: Override) => Number(path === "learner.algorithm" || path === "prompt.compat");
   const ordered = overrides.toSorted((a, b) => setsOthers(b) - setsOthers(a));
   for (const { path, text, source } of ordered) layers.push(overrideLayer(path, text, source));
-  const env = envLayer(layers);
-  if (env === null) return composeRunConfig(layers);
-  const budgets = { source: env.source, values: { env: budgetsIn(env) } };
-  return composeRunConfig([env, ...layers.toSpliced(lastToSet(layers, "env.tag"), 0, budgets)]);
+  return composeWithEnvFile(layers);
 }
 
 /** Values of --preset. */
 export function presetNames(): string[] {
-  return [...Object.keys(project.presets), ...builtInPresets()];
+  return [...Object.keys(project.presets), ...presetFiles()];
 }
-
-const builtInPresets = () => yamlNames(root);
 
 /** A built-in preset replaces the project's settings. One of the project's own overrides them. */
 function presetLayers(name: string | undefined, standard: string): Layer[] {
   const own = name === undefined ? {} : project.presets[name];
-  if (own === undefined) return [presetLayer(name!)];
+  if (own === undefined) return [presetLayer(name!, presetNames())];
   const source = name === undefined ? PROJECT_FILE : `${PROJECT_FILE}: presets.${name}`;
   return [
     presetLayer(project.preset ?? standard),
     { source: PROJECT_FILE, values: project.run },
     { source, values: own },
   ];
-}
-
-function presetLayer(name: string): Layer {
-  if (!builtInPresets().includes(name)) {
-    const names = presetNames();
-    throw new UsageError(`no preset "${name}"${didYouMean(nearest(name, names)) || `; there are ${names.join(", ")}`}`);
-  }
-  return parseLayer(readFileSync(join(root, `${name}.yaml`), "utf8"), `configs/${name}.yaml`);
 }
 
 function fileLayer(file: string): Layer {
@@ -133,26 +115,4 @@ export function overrideLayer(path: string, text: string, source: string): Layer
   } catch (error) {
     throw error instanceof ConfigError ? new UsageError(`${source}: ${error.message}`) : error;
   }
-}
-
-/** Budgets and warm start of the chosen env; null if it has no file. */
-export function envLayer(layers: readonly Layer[]): Layer | null {
-  const tag = (merge(layers)["env"] as { tag?: unknown } | undefined)?.tag;
-  const folder = join(root, "env");
-  if (typeof tag !== "string" || !yamlNames(folder).includes(tag)) return null;
-  return parseLayer(readFileSync(join(folder, `${tag}.yaml`), "utf8"), `configs/env/${tag}.yaml`);
-}
-
-/** The budgets in a tag's own file; empty if it has none. */
-export function fileBudgets(tag: string): Tree {
-  const env = envLayer([{ source: tag, values: { env: { tag } } }]);
-  return env === null ? {} : budgetsIn(env);
-}
-
-const budgetsIn = ({ values }: Layer): Tree =>
-  Object.fromEntries(Object.entries((values["env"] ?? {}) as Tree).filter(([key]) => BUDGETS.includes(key)));
-
-function yamlNames(folder: string): string[] {
-  const files = readdirSync(folder).filter((file) => file.endsWith(".yaml"));
-  return files.map((file) => basename(file, ".yaml")).sort();
 }

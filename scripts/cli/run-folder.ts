@@ -1,61 +1,25 @@
 /**
- * The folder of a run: a new one, or the one to resume. Knows no processes.
- *
- * - A new folder is created with its config in it, or not at all. An existing folder is never used for a new run.
+ * The folder of a run to resume, and of one to start from. library/run-folder.ts makes new ones. Knows no processes.
  */
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { latestCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
-import { RunConfig, withoutSecrets } from "../../actors/config/config.ts";
+import { RunConfig } from "../../actors/config/config.ts";
 import { merge } from "../../actors/config/layers.ts";
 import { brokenRules } from "../../actors/config/rules.ts";
-import { messageOf } from "../../actors/errors.ts";
 import { withLocalModules } from "../../actors/play/env-modules.ts";
-import { shortText } from "../../actors/play/envs-of-run.ts";
 import { readRunConfig } from "../../actors/policy/saved-policy.ts";
 import type { Report } from "../../actors/training/report.ts";
+import { CONFIG_FILE, type RunFolder, reportFile } from "../../library/run-folder.ts";
 import { asUsage } from "./env-choice.ts";
 import { type Override, UsageError } from "./options.ts";
-import { overrideLayer, runsFolder } from "./presets.ts";
-
-export interface RunFolder {
-  readonly folder: string;
-  readonly config: RunConfig;
-}
-
-/** The run's config without its secrets. */
-const CONFIG_FILE = "config.json";
-const REPORT_FILE = "report.json";
-
-/** Messages carry the name. */
-const NAME_MAX = 64;
+import { overrideLayer } from "./presets.ts";
 
 /** Sections that a resumed run may change: its addresses, and the secrets that its folder does not hold. */
 const CHANGEABLE = ["metrics.", "transport.", "join."];
 
 /** Its length may change too, and a finished run continues if it grows. */
 const LENGTH = ["learner.updates", "learner.minutes"];
-
-/** @param wanted  its path; without it the first free one in the folder of runs */
-export function newRun(config: RunConfig, wanted: string | undefined): RunFolder {
-  const folder = wanted ?? freshFolder(shortText(config));
-  const name = basename(folder);
-  if (name.length > NAME_MAX) {
-    throw new UsageError(`the name of a run has at most ${NAME_MAX} characters, ${name} has ${name.length}`);
-  }
-  if (existsSync(folder)) {
-    throw new UsageError(`${folder} exists; choose another --run-dir, or resume it: --resume ${folder}`);
-  }
-  mkdirSync(dirname(folder), { recursive: true });
-  mkdirSync(folder);
-  try {
-    writeFileSync(join(folder, CONFIG_FILE), `${JSON.stringify(withoutSecrets(config), null, 2)}\n`, { flush: true });
-  } catch (error) {
-    rmSync(folder, { recursive: true });
-    throw new Error(`cannot start a run in ${folder}: ${messageOf(error)}`);
-  }
-  return { folder, config };
-}
 
 /** @param overrides  of `CHANGEABLE` sections and of `LENGTH` only */
 export function oldRun(folder: string, overrides: readonly Override[]): RunFolder {
@@ -86,7 +50,7 @@ export function oldRun(folder: string, overrides: readonly Override[]): RunFolde
 
 /** @throws {UsageError} if the run would end at once */
 function checkGrows({ folder, config: { learner } }: RunFolder, lengthGiven: boolean): void {
-  const { updates, minutes } = JSON.parse(readFileSync(join(folder, REPORT_FILE), "utf8")) as Report;
+  const { updates, minutes } = JSON.parse(readFileSync(reportFile({ folder }), "utf8")) as Report;
   if (lengthGiven && learner.updates > updates && (learner.minutes === null || learner.minutes > minutes)) return;
   const most = learner.minutes === null ? "" : ` and --minutes M above ${minutes.toFixed(1)}`;
   throw new UsageError(
@@ -109,17 +73,6 @@ export function lengthenRun(run: RunFolder): void {
   if (!existsSync(report)) return;
   const made = (JSON.parse(readFileSync(report, "utf8")) as Report).updates;
   renameSync(report, join(folder, `report-u${String(made).padStart(6, "0")}.json`));
-}
-
-export const reportFile = ({ folder }: RunFolder): string => join(folder, REPORT_FILE);
-
-/** runs/2026-11-20-simplesokoban-1 or in the project's folder of runs, with the first number that is free. */
-function freshFolder(tag: string): string {
-  const day = new Date().toISOString().slice(0, 10);
-  for (let n = 1; ; n++) {
-    const folder = join(runsFolder(), `${day}-${tag.toLowerCase()}-${n}`);
-    if (!existsSync(folder)) return folder;
-  }
 }
 
 /**

@@ -100,7 +100,11 @@ function begin(
     rssBytes: () => 0,
     lastMessage: () => "",
     start: (context) =>
-      start(config, { ...context, folder: "run", threads: false, guest: null }, { machine, life, meter, incarnation }),
+      start(
+        config,
+        { ...context, folder: "run", host: "one-thread", guest: null },
+        { machine, life, meter, incarnation },
+      ),
     exit(code, error) {
       if (error instanceof RunError && machine.disk.full) machine.failedForDisk = true;
       // Errors that a restart cures are expected here; a bug is not.

@@ -10,13 +10,14 @@ import { z } from "zod";
 import { type RunConfig, withoutSecrets } from "../../actors/config/config.ts";
 import { ConfigError } from "../../actors/config/error.ts";
 import { merge, parseLayer, type Tree } from "../../actors/config/layers.ts";
+import { DEFAULT_PRESET } from "../../actors/config/preset-files.ts";
 import { messageOf, schemaFaults } from "../../actors/errors.ts";
 import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../../actors/metrics/metrics.ts";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
 import { withModel } from "../cli/chosen-model.ts";
 import { checkData } from "../cli/env-choice.ts";
 import { type Override, UsageError } from "../cli/options.ts";
-import { chooseConfig, DEFAULT_PRESET } from "../cli/presets.ts";
+import { chooseConfig } from "../cli/presets.ts";
 import { settingsByPath } from "../cli/settings-compared.ts";
 
 const NAME_CHARACTERS_MAX = 48;

@@ -155,7 +155,7 @@ describe("a run's policy", () => {
     const unclear = await commandHere(["eval", "--policy", mixed, "--env.turnsMax=1"]);
     expect([unclear.code, unclear.err]).toEqual([
       2,
-      "error: this run plays several envs; choose one of them with --env, or leave env.… out for all: Bandit, Other\n",
+      "error: this run plays several envs; name one of them as env.tag, or leave env.… out for all: Bandit, Other\n",
     ]);
   }, 60_000);
 
@@ -224,14 +224,14 @@ describe("a run's policy", () => {
 describe("refused with exit code 2 and one line", () => {
   test.each([
     [["--env", "Sokobann", "--policy", "random"], /unknown env tag "Sokobann"; nearest: .*SimpleSokoban/],
-    [["--policy", "random", "--samples", "0"], /--samples must be at least 1, got 0/],
+    [["--policy", "random", "--samples", "0"], /samples must be at least 1, got 0/],
     [["--policy", "random", "--env.mix=[]"], /of the config it takes env.options and env.actionsMax/],
     [["--policy", "nowhere"], /no run in nowhere: --policy takes random, optimal, expert, or the folder of a run/],
     [["--env", "FrozenLake"], /say who plays/],
-    [["--policy", "random", "--episodes", "0"], /--episodes must be at least 1, got 0/],
+    [["--policy", "random", "--episodes", "0"], /episodes must be at least 1, got 0/],
     [["--policy", "random", "--episodes", "9", "--seed", "4294967290"], /start at 4294967287 or lower/],
     [["--policy", "random", "--checkpoint", "u000001"], /--checkpoint is for a run's policy, not for random/],
-    [["--policy", "optimal", "--env", "game_2048"], /game_2048 has no optimal player; use --policy random/],
+    [["--policy", "optimal", "--env", "game_2048"], /game_2048 has no optimal player; use random/],
     [["--policy", "random", "--env.turnsMax=3"], /random writes no replies/],
     [["--policy", "random", "--env.actionsMax=0"], /env\.actionsMax: .*got 0/],
     [["--policy", "random", "--env", "FrozenLake", "--env.options.succesRate=1"], /succesRate/],

@@ -1,8 +1,9 @@
 /** Budgets of the tags that bring a file of their own: training and `eval` play the same. */
 import { expect, test } from "bun:test";
+import { fileBudgets } from "../../actors/config/preset-files.ts";
 import { tooSmallBudgets } from "../../actors/play/envs-of-run.ts";
 import { envTag } from "../../envs/registry.ts";
-import { chooseConfig, fileBudgets } from "../../scripts/cli/presets.ts";
+import { chooseConfig } from "../../scripts/cli/presets.ts";
 
 // Source: RAGEN-2 config/envs.yaml, _8_sudoku.yaml, _9_2048.yaml, _10_rubikscube.yaml.
 test.each([

@@ -3,14 +3,15 @@ import { expect, test } from "bun:test";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { RunConfig } from "../../actors/config/config.ts";
+import { presetFiles } from "../../actors/config/preset-files.ts";
 import { brokenRules } from "../../actors/config/rules.ts";
-import { chooseConfig, presetNames } from "../../scripts/cli/presets.ts";
+import { chooseConfig } from "../../scripts/cli/presets.ts";
 import { smokeConfig } from "../../scripts/cli/smoke.ts";
 import { command, root } from "./command.ts";
 
 const tags = readdirSync(join(root, "configs/env")).map((file) => file.replace(".yaml", ""));
 const choices: [string, string][] = [
-  ...presetNames().map((name): [string, string] => ["--preset", name]),
+  ...presetFiles().map((name): [string, string] => ["--preset", name]),
   ...tags.map((tag): [string, string] => ["--env", tag]),
 ];
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { asyncBufferFromFile, parquetReadObjects } from "hyparquet";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import { lockRun } from "../../actors/supervisor/run-lock.ts";
-import { newRun } from "../../scripts/cli/run-folder.ts";
+import { newRun } from "../../library/run-folder.ts";
 import { meanOf, studentT } from "../../scripts/sweep/interval.ts";
 import { planSweep } from "../../scripts/sweep/plan.ts";
 import { LONG } from "../e2e/run-process.ts";

@@ -223,6 +223,10 @@ describe("rules across keys", () => {
       "sampler.count: count is 0 and join.listen is null, so there would be none; raise the count, or set join.listen",
     ],
     [
+      "actors: workers\nsampler: {count: 0}",
+      "sampler.count: count is 0, and no guest can join workers; raise the count",
+    ],
+    [
       "sampler: {count: 2000}",
       "sampler.count: 2000 is more than the 1024 processes allowed on one machine; lower it, and let other machines lend samplers",
     ],
@@ -324,6 +328,7 @@ describe("a key that the run would not read", () => {
       "learner: {rewardNormalization: {grouping: batch}}",
       "learner.rewardNormalization.grouping is not read by the method identity; leave it out",
     ],
+    ["actors: workers\njoin: {listen: null}", "join.listen is not read unless actors is processes; leave it out"],
     ["prompt: {contextTurnsMax: 3}", "prompt.contextTurnsMax is not read in the full context; leave it out"],
     ["warmStart: {enabled: false, boards: 5}", "warmStart.boards is not read without a warm start; leave it out"],
     [

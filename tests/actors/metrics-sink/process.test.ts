@@ -7,7 +7,7 @@ import { realClock } from "../../../actors/clock.ts";
 import { RunConfig } from "../../../actors/config/config.ts";
 import { Store } from "../../../actors/metrics-sink/store.ts";
 import type { RunActorSettings } from "../../../actors/process/run-actor.ts";
-import { bunSpawner, type ChildProcess } from "../../../actors/supervisor/spawner.ts";
+import { type ChildProcess, processSpawner } from "../../../actors/supervisor/spawner.ts";
 import { createTransport } from "../../../actors/transport/create.ts";
 import { type Hello, sayHello, welcoming } from "../../../actors/transport/handshake.ts";
 import { playedRow } from "./fake-run.ts";
@@ -45,7 +45,7 @@ async function startSink(page: { port: number } = { port: 0 }) {
   const config = RunConfig.parse({ seed: 7, learner: { updates: 100 }, metrics: page });
   const settings: RunActorSettings = { config, folder: directory };
   const actorSettings = { run: "run-1", actor: "metrics-sink", supervisor: supervisor.address, token, settings };
-  const child = bunSpawner.spawn(
+  const child = processSpawner.spawn(
     join(import.meta.dir, "../../../actors/metrics-sink/main.ts"),
     JSON.stringify({ ...actorSettings, heartbeatMs: 100, logLevel: "info", ...limits }),
     (line) => {

@@ -1,5 +1,5 @@
 /**
- * A tiny Bandit run, once on one thread and twice as processes. Updates must not depend on which sampler plays, where
+ * A tiny Bandit run, once on one thread, twice as processes and twice as workers. Updates must not depend on which sampler plays, where
  * the actors live or how messages travel, so everything but the times is compared as it is stored.
  */
 import { Database } from "bun:sqlite";
@@ -25,11 +25,13 @@ interface Run {
   readonly cluster: Cluster;
 }
 
-async function start(how: typeof startCluster, values: TinyChoices, old?: string): Promise<Run> {
+type Choices = TinyChoices & { readonly actors?: RunConfig["actors"] };
+
+async function start(how: typeof startCluster, values: Choices, old?: string): Promise<Run> {
   const folder = old ?? join(temporaryFolder(), "run");
   mkdirSync(folder, { recursive: true });
   const lines: string[] = [];
-  const config = tinyConfig(folder, values);
+  const config = { ...tinyConfig(folder, values), actors: values.actors ?? "processes" };
   const output = (_: string, line: string) => lines.push(line);
   return { folder, lines, cluster: await how({ run: "run", folder, config, event: () => {}, output }) };
 }
@@ -78,10 +80,14 @@ describe("a run on one thread", () => {
     for (const share of [before, after]) expect([share > 0, share < best]).toEqual([true, true]);
   });
 
-  test.each([1, 2])(
-    "stores and learns exactly what processes with %d samplers do",
-    async (samplers) => {
-      const processes = await start(startCluster, { samplers });
+  test.each([
+    ["processes", 1],
+    ["processes", 2],
+    ["workers", 2],
+  ] as const)(
+    "stores and learns exactly what %s with %d samplers do",
+    async (actors, samplers) => {
+      const processes = await start(startCluster, { samplers, actors });
       expect(await processes.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
       const [ours, theirs] = [stored(single.folder), stored(processes.folder)];
       expect(theirs.metrics).toEqual(ours.metrics);

@@ -1,10 +1,11 @@
 /** A supervisor with real processes, and its events to wait for. */
 import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
-import { bunSpawner } from "../../../actors/supervisor/spawner.ts";
+import { processSpawner, workerSpawner } from "../../../actors/supervisor/spawner.ts";
 import type { ChildSpec, SupervisorEvent, SupervisorOptions } from "../../../actors/supervisor/supervision.ts";
 import { Supervisor } from "../../../actors/supervisor/supervisor.ts";
 import { createTransport } from "../../../actors/transport/create.ts";
+import { WorkerTransport } from "../../../actors/transport/worker.ts";
 
 export type EventOf<K extends SupervisorEvent["kind"]> = Extract<SupervisorEvent, { kind: K }>;
 
@@ -41,7 +42,7 @@ export async function realSupervisor(overrides: Partial<SupervisorOptions> = {})
     run: "test-run",
     token,
     transport: createTransport("socket", { clock: realClock, token, ...limits }),
-    spawner: bunSpawner,
+    spawner: processSpawner,
     clock: realClock,
     heartbeatMs: 50,
     heartbeatDeadlineMs: 1000,
@@ -56,8 +57,16 @@ export async function realSupervisor(overrides: Partial<SupervisorOptions> = {})
     output: (_, line) => lines.push(line),
     ...overrides,
   });
-  await supervisor.listen("ws://127.0.0.1:0");
+  await supervisor.listen(overrides.transport instanceof WorkerTransport ? "worker:supervisor" : "ws://127.0.0.1:0");
   return { supervisor, events, lines };
+}
+
+/** The same with children that are workers. */
+export function workerSupervisor(overrides: Partial<SupervisorOptions> = {}) {
+  const limits = { frameBytesMax: 1 << 20, queuedBytesMax: 1 << 22 };
+  const transport = new WorkerTransport({ clock: realClock, token: "a-token-for-tests", ...limits });
+  const spawner = workerSpawner((worker) => transport.attach(worker));
+  return realSupervisor({ transport, spawner, ...overrides });
 }
 
 export const testActor = (name: string, settings: unknown, spec: Partial<ChildSpec> = {}): ChildSpec => ({

@@ -10,10 +10,10 @@ await boot({
     behaviour: z.enum(["good", "crash", "finish", "busy", "deaf", "hung"]),
     note: z.string().default(""),
   }),
-  async start({ behaviour, note }, { transport, log, finish, fail }) {
+  async start({ behaviour, note }, { transport, listen, log, finish, fail }) {
     if (behaviour === "crash") throw new TypeError("this actor has a bug");
     const heard: string[] = [];
-    const listener = await transport.listen("ws://127.0.0.1:0", {
+    const listener = await transport.listen(listen, {
       told() {},
       asked: () => ({ type: "failed", code: "env", detail: "a test actor" }),
     });

@@ -6,6 +6,7 @@ import type { Messages } from "../../../actors/protocol.ts";
 import { createTransport } from "../../../actors/transport/create.ts";
 import { watchSilence } from "../../../actors/transport/silence.ts";
 import type { Handler, Problem } from "../../../actors/transport/transport.ts";
+import { WorkerTransport } from "../../../actors/transport/worker.ts";
 import { figure } from "../../figure.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { TOKEN } from "./stage.ts";
@@ -169,14 +170,32 @@ describe("watchSilence", () => {
 });
 
 test("a worker answers from its own thread, and everything that waits fails when it ends", async () => {
-  const worker = new Worker(join(import.meta.dir, "echo-worker.ts"));
-  const transport = createTransport("worker", { ...limits, port: worker });
+  const transport = new WorkerTransport(limits);
+  const start = async () => {
+    const worker = new Worker(join(import.meta.dir, "echo-worker.ts"));
+    transport.attach(worker);
+    const { promise: listening, resolve } = Promise.withResolvers<void>();
+    worker.addEventListener("message", ({ data }) => void (data.kind === "listens" && resolve()));
+    await listening;
+    return worker;
+  };
+  const worker = await start();
+  const { promise: gone, resolve } = Promise.withResolvers<void>();
+  worker.addEventListener("close", () => resolve());
   const handler = closing();
   const peer = await transport.connect("worker:echo", handler);
   expect(await peer.ask(open, 10_000)).toMatchObject({ observation: "from another thread" });
   const waiting = peer.ask(step, 60_000);
   worker.terminate();
   expect(await waiting).toMatchObject({ type: "failed", code: "closed" });
-  expect(await handler.reason).toBe("the worker has ended");
-  expect(transport.connect("worker:echo", idle)).rejects.toThrow("the worker has ended");
+  expect(await handler.reason).toBe("the thread at the other end has ended");
+  await gone;
+  await expect(transport.connect("worker:echo", idle)).rejects.toThrow(
+    "cannot connect to worker:echo: nothing listens",
+  );
+
+  const replacement = await start();
+  const again = await transport.connect("worker:echo", idle);
+  expect(await again.ask(open, 10_000)).toMatchObject({ observation: "from another thread" });
+  replacement.terminate();
 });

@@ -7,6 +7,7 @@ import { proofOf } from "../../../actors/transport/nats/nats.ts";
 import { decodeParcel, encodeParcel } from "../../../actors/transport/nats/wire.ts";
 import { bearer } from "../../../actors/transport/token.ts";
 import type { Problem, Transport, TransportOptions } from "../../../actors/transport/transport.ts";
+import { WorkerTransport } from "../../../actors/transport/worker.ts";
 
 export const TOKEN = "a-token-for-tests";
 
@@ -86,22 +87,23 @@ function workerStage(wanted: StageOptions): Stage {
   const problems: Problem[] = [];
   const { host, guest } = optionsOf(wanted, problems);
   const { port1, port2 } = new MessageChannel();
+  const main = new WorkerTransport(host);
+  main.attach(port1);
   return {
-    host: createTransport("worker", { ...host, port: port1 }),
+    host: main,
     guest: createTransport("worker", { ...guest, port: port2 }),
     address: "worker:host",
     problems,
     raw(address) {
       const { promise, resolve } = Promise.withResolvers<RawConnection>();
       const { promise: closed, resolve: close } = Promise.withResolvers<string>();
-      const id = 1_000_000;
-      port2.addEventListener("message", ({ data }) => {
-        if (data.id !== id) return;
+      const { port1: near, port2: far } = new MessageChannel();
+      near.onmessage = ({ data }) => {
         if (data.kind === "closed") close(data.reason);
         if (data.kind !== "accepted") return;
-        resolve({ send: (frame) => port2.postMessage({ kind: "frame", id, mine: true, frame }), closed });
-      });
-      port2.postMessage({ kind: "connect", id, address, token: host.token });
+        resolve({ send: (frame) => near.postMessage({ kind: "frame", frame }), closed });
+      };
+      port2.postMessage({ kind: "connect", address, token: host.token, port: far }, [far]);
       return promise;
     },
     end() {

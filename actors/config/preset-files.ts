@@ -1,0 +1,64 @@
+/** The files of configs/: presets, and settings that belong to one env. */
+import { readdirSync, readFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { didYouMean, nearest } from "../../envs/text/nearest.ts";
+import { composeRunConfig } from "./compose.ts";
+import type { RunConfig } from "./config.ts";
+import { ConfigError } from "./error.ts";
+import { type Layer, lastToSet, merge, parseLayer, type Tree } from "./layers.ts";
+
+/** Keys of `env` that belong to a tag and not to a run. */
+const BUDGETS = ["turnsMax", "actionsMax", "actionsPerTurnMax"];
+
+const root = join(import.meta.dir, "../../configs");
+
+export const DEFAULT_PRESET = "quickstart";
+/** The default preset with a pretrained model. */
+export const PRETRAINED_PRESET = "pretrained";
+
+/** Names of the presets of configs/. */
+export const presetFiles = (): string[] => yamlNames(root);
+
+/** @param names  for the error: all that there are. @throws {ConfigError} if there is no preset of this name */
+export function presetLayer(name: string, names = presetFiles()): Layer {
+  if (!presetFiles().includes(name)) {
+    const near = didYouMean(nearest(name, names)) || `; there are ${names.join(", ")}`;
+    throw new ConfigError(`no preset "${name}"${near}`);
+  }
+  return parseLayer(readFileSync(join(root, `${name}.yaml`), "utf8"), `configs/${name}.yaml`);
+}
+
+/**
+ * Composes a run's config, with the file of its env below the layers. The budgets in that file are a layer besides, right below
+ * the layer that chose the tag.
+ *
+ * @throws {ConfigError} for the faults in it.
+ */
+export function composeWithEnvFile(layers: readonly Layer[]): RunConfig {
+  const env = envLayer(layers);
+  if (env === null) return composeRunConfig(layers);
+  const budgets = { source: env.source, values: { env: budgetsIn(env) } };
+  return composeRunConfig([env, ...layers.toSpliced(lastToSet(layers, "env.tag"), 0, budgets)]);
+}
+
+/** Budgets and warm start of the chosen env; null if it has no file. */
+export function envLayer(layers: readonly Layer[]): Layer | null {
+  const tag = (merge(layers)["env"] as { tag?: unknown } | undefined)?.tag;
+  const folder = join(root, "env");
+  if (typeof tag !== "string" || !yamlNames(folder).includes(tag)) return null;
+  return parseLayer(readFileSync(join(folder, `${tag}.yaml`), "utf8"), `configs/env/${tag}.yaml`);
+}
+
+/** The budgets in a tag's own file; empty if it has none. */
+export function fileBudgets(tag: string): Tree {
+  const env = envLayer([{ source: tag, values: { env: { tag } } }]);
+  return env === null ? {} : budgetsIn(env);
+}
+
+const budgetsIn = ({ values }: Layer): Tree =>
+  Object.fromEntries(Object.entries((values["env"] ?? {}) as Tree).filter(([key]) => BUDGETS.includes(key)));
+
+function yamlNames(folder: string): string[] {
+  const files = readdirSync(folder).filter((file) => file.endsWith(".yaml"));
+  return files.map((file) => basename(file, ".yaml")).sort();
+}

@@ -1,0 +1,330 @@
+/**
+ * A run's saved policy in a program: it replies, plays and is evaluated, in a thread of its own. `bun run eval` and `serve` use it.
+ * Knows no running run.
+ */
+import { basename } from "node:path";
+import { realClock } from "../actors/clock.ts";
+import type { RunConfig } from "../actors/config/config.ts";
+import { EnvConfig } from "../actors/config/env.ts";
+import { ConfigError } from "../actors/config/error.ts";
+import type { Tree } from "../actors/config/layers.ts";
+import { fileBudgets } from "../actors/config/preset-files.ts";
+import { evaluatePolicy, type PolicyEvaluation } from "../actors/evaluate/evaluate.ts";
+import { withLocalModules } from "../actors/play/env-modules.ts";
+import { lessonsOf, playedEnvs } from "../actors/play/envs-of-run.ts";
+import { completionsApp } from "../actors/policy/completions.ts";
+import {
+  type PolicyThread,
+  readRunConfig,
+  type SavedPolicy,
+  savedPolicy,
+  startPolicyThread,
+} from "../actors/policy/saved-policy.ts";
+import { servedCard } from "../actors/policy/served-card.ts";
+import type { PlayedOutcome } from "../actors/protocol.ts";
+import { type Evaluation, evaluatePlayer, type PlayerEpisode } from "../envs/analysis/evaluate.ts";
+import { envTag } from "../envs/registry.ts";
+import { type Compat, type EnvTag, TagError } from "../envs/tag.ts";
+import type { Message } from "../model/text/dialogue.ts";
+
+export interface PolicyOptions {
+  /** One of the run's, as u000120. Default: its newest. */
+  readonly checkpoint?: string;
+  /** Replies and episodes at once. Default: 16. */
+  readonly slots?: number;
+  /** Replies that wait for a slot; a further one fails. Default: 256. */
+  readonly queueMax?: number;
+  /** Of replies that ask for none. Default: the run's `rollout.temperature`. */
+  readonly temperature?: number;
+  /** Bearer token that `fetch` asks for. Default: none, and `fetch` answers loopback names only. */
+  readonly token?: string | null;
+  /** Called with what does not prevent the policy's use, such as a damaged checkpoint that is skipped. Default: ignored. */
+  readonly notice?: (text: string) => void;
+}
+
+export interface ReplyOptions {
+  /** Default: that of the policy. */
+  readonly temperature?: number;
+  /** Of the coins; equal seeds give equal replies. Default: chosen by chance. */
+  readonly seed?: number;
+  /** Tokens of the reply. Default: the run's `rollout.replyTokensMax`, or what the context leaves. */
+  readonly tokensMax?: number;
+}
+
+/** The boards of an evaluation. Defaults: the run's `validate`; for a scripted player 256 boards from seed 123. */
+export interface Boards {
+  readonly episodes?: number;
+  /** Layout seed of the first board; each board takes the next. */
+  readonly seed?: number;
+  /** Episodes per board. Default: 1. */
+  readonly samples?: number;
+}
+
+export interface PlayerBoards extends Boards {
+  /** Called with each episode. */
+  readonly record?: (episode: PlayerEpisode) => void;
+}
+
+export interface PolicyBoards extends Boards {
+  /** Keys of the section `env`: another tag or other options. Default: the run's. */
+  readonly env?: Tree;
+  readonly temperature?: number;
+  /** Called after each episode. */
+  readonly progress?: (played: number, solved: number) => void;
+}
+
+const SLOTS = 16;
+const QUEUE_MAX = 256;
+
+/**
+ * Loads a run's saved policy. The run may still be going on.
+ *
+ * @param folder  the run's
+ * @throws {Error} in one line: there is no run or checkpoint, it is damaged, or of another run.
+ */
+export async function loadPolicy(folder: string, options: PolicyOptions = {}): Promise<Policy> {
+  const { checkpoint = null, slots = SLOTS, notice = () => {} } = options;
+  const config = withLocalModules(readRunConfig(folder));
+  const saved = await savedPolicy(folder, config, checkpoint);
+  for (const { path, reason } of saved.skipped) notice(`${path} is not used: ${reason}`);
+  return new Policy(folder, config, saved, await startPolicyThread(saved, config, slots, notice), options);
+}
+
+export class Policy {
+  /** That of its run. */
+  readonly config: RunConfig;
+  /** Name of its checkpoint. */
+  readonly checkpoint: string;
+  /** Rejects when its thread dies. */
+  readonly died: Promise<never>;
+  /** Answers OpenAI's chat completions API (actors/policy/completions.ts): serve it, or give it to a client as its `fetch`. */
+  readonly fetch: (request: Request) => Response | Promise<Response>;
+  readonly #saved: SavedPolicy;
+  readonly #thread: PolicyThread;
+  readonly #options: PolicyOptions;
+
+  /** Call `loadPolicy` instead. */
+  constructor(folder: string, config: RunConfig, saved: SavedPolicy, thread: PolicyThread, options: PolicyOptions) {
+    const { slots = SLOTS, queueMax = QUEUE_MAX, temperature = config.rollout.temperature, token = null } = options;
+    const { contextTokensMax, replyTokensMax } = config.rollout;
+    this.config = config;
+    this.checkpoint = basename(saved.path);
+    this.died = thread.died;
+    this.#saved = saved;
+    this.#thread = thread;
+    this.#options = options;
+    const app = completionsApp({
+      policy: thread.methods,
+      dialogue: saved.dialogue,
+      model: basename(folder),
+      slots,
+      queueMax,
+      card: servedCard(config),
+      token,
+      temperature,
+      contextTokensMax,
+      replyTokensMax,
+      prefix: config.env.think ? "<think>" : "<answer>",
+      wallClock: Date.now,
+      freshSeed: () => crypto.getRandomValues(new Uint32Array(1))[0]!,
+    });
+    this.fetch = (request) => app.fetch(request);
+    this.#model = basename(folder);
+  }
+
+  readonly #model: string;
+
+  /**
+   * @param messages  system messages only before the first reply
+   * @returns the text that an env would read: `<think>…</think><answer>…</answer>`
+   * @throws {Error} if the messages cannot be encoded or are too long, or too many replies wait
+   */
+  async reply(messages: readonly Message[], { temperature, seed, tokensMax }: ReplyOptions = {}): Promise<string> {
+    const { token = null } = this.#options;
+    const response = await this.fetch(
+      new Request("http://localhost/v1/chat/completions", {
+        method: "POST",
+        headers: { "Content-Type": "application/json", ...(token !== null && { Authorization: `Bearer ${token}` }) },
+        body: JSON.stringify({ model: this.#model, messages, temperature, seed, max_tokens: tokensMax }),
+      }),
+    );
+    const answer = (await response.json()) as {
+      readonly error?: { readonly message: string };
+      readonly choices: readonly { readonly message: { readonly content: string } }[];
+    };
+    if (answer.error !== undefined) throw new Error(`no reply: ${answer.error.message}`);
+    return answer.choices[0]!.message.content;
+  }
+
+  /**
+   * Plays one episode: the board of this layout seed, with the coins of an evaluation that begins with it.
+   *
+   * @param env  a tag; null: that of the run
+   * @throws {Error} if the env or its options are unknown, or the episode could not be played
+   */
+  async episode(
+    env: string | null,
+    seed: number,
+    boards: Omit<PolicyBoards, "episodes" | "seed" | "samples"> = {},
+  ): Promise<PlayedOutcome> {
+    const asked = { ...boards, env: { ...boards.env, ...(env !== null && { tag: env }) }, episodes: 1, seed };
+    const [evaluation] = [...(await this.evaluate(asked)).values()];
+    return evaluation!.played[0]!.outcome;
+  }
+
+  /**
+   * Plays fixed boards. With the run's own boards and temperature the result is exactly what the run's validation reported.
+   *
+   * @returns the result of each env of the run, by name; of the chosen env only, if there is one
+   * @throws {Error} if the env or its options are unknown, or an episode could not be played
+   */
+  evaluate(boards: PolicyBoards = {}): Promise<ReadonlyMap<string, PolicyEvaluation>> {
+    return evaluatePolicy(this.#evaluation(boards));
+  }
+
+  /** The run's config with what was asked for instead. @throws {ConfigError} */
+  evaluated({ env = {}, temperature, ...boards }: PolicyBoards): RunConfig {
+    const { validate } = this.config;
+    const { episodes = validate.episodes, seed = validate.firstSeed, samples = 1 } = boards;
+    checkBoards(episodes, seed, samples);
+    const config = {
+      ...this.config,
+      env: askedEnv(this.config, env),
+      validate: {
+        ...validate,
+        episodes,
+        firstSeed: seed,
+        groupSize: samples,
+        temperature: temperature ?? validate.temperature,
+      },
+    };
+    for (const { tag } of lessonsOf(config)) checkPresent(tag);
+    return config;
+  }
+
+  #evaluation(boards: PolicyBoards) {
+    const { slots = SLOTS, notice = () => {} } = this.#options;
+    const { progress = () => {} } = boards;
+    return {
+      config: this.evaluated(boards),
+      policy: this.#thread.methods,
+      dialogue: this.#saved.dialogue,
+      weights: this.#thread.weights,
+      slots,
+      clock: realClock,
+      warn: notice,
+      progress,
+    };
+  }
+
+  /** Ends its thread, which otherwise keeps the program alive. */
+  close(): void {
+    this.#thread.stop();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+}
+
+/** Players that an env may have besides a policy. */
+export type PlayerName = "random" | "optimal" | "expert";
+
+/**
+ * Plays fixed boards with a scripted player.
+ *
+ * @param env  keys of the section `env`: its tag, options and actionsMax
+ * @throws {ConfigError} if the env or its options are unknown, or it has no such player
+ */
+export async function evaluate(
+  player: PlayerName,
+  env: Tree & { readonly tag: string },
+  { episodes = 256, seed = 123, samples = 1, ...record }: PlayerBoards = {},
+): Promise<Evaluation & { readonly tag: EnvTag; readonly actionsMax: number }> {
+  const tag = checkedTag(env.tag, env["options"]);
+  const { actionsMax } = checkedEnv({ actionsMax: tag.actionsMax, ...fileBudgets(tag.tag), ...env });
+  checkBoards(episodes, seed, samples);
+  const found = tag[player];
+  if (!found) {
+    const has = tag.expert === undefined ? "random" : "expert or random";
+    throw new ConfigError(`${tag.tag} has no ${player} player; use ${has}`);
+  }
+  const evaluation = await evaluatePlayer(tag, found, { episodes, seed, actionsMax, tries: samples, ...record });
+  return { ...evaluation, tag, actionsMax };
+}
+
+/**
+ * The run's env with what was asked for instead. Another env has its own options and budget of actions. A mix is played whole,
+ * unless one of its envs is chosen by the name that it has there.
+ */
+function askedEnv({ env: ran, prompt }: RunConfig, asked: Tree): RunConfig["env"] {
+  if (ran.mix.length > 0 && Object.keys(asked).length === 0) return ran;
+  const trained = oneOf(ran, asked["tag"]);
+  const name = asked["tag"] === undefined || ran.mix.length > 0 ? trained.tag : String(asked["tag"]);
+  const same = name === trained.tag;
+  const options = { ...(same ? trained.options : {}), ...(asked["options"] as Tree | undefined) };
+  const tag = checkedTag(name, options, prompt.compat);
+  const budgets = same ? {} : { actionsMax: tag.actionsMax, ...fileBudgets(name) };
+  return checkedEnv({ ...trained, ...budgets, ...asked, tag: name, options });
+}
+
+/** A run's env as if it had played that alone. */
+function oneOf(env: RunConfig["env"], asked: unknown): RunConfig["env"] {
+  if (env.mix.length === 0) return env;
+  const all = playedEnvs({ env });
+  const found = all.find(({ name }) => name === asked);
+  if (found === undefined) {
+    const names = all.map(({ name }) => name).join(", ");
+    throw new ConfigError(
+      `this run plays several envs; name one of them as env.tag, or leave env.… out for all: ${names}`,
+    );
+  }
+  const { tag, options, turnsMax, actionsMax, actionsPerTurnMax } = found;
+  return {
+    ...env,
+    mix: [],
+    tag,
+    options: { ...options },
+    turnsMax: turnsMax ?? env.turnsMax,
+    actionsMax: actionsMax ?? envTag(tag).actionsMax,
+    actionsPerTurnMax: actionsPerTurnMax ?? env.actionsPerTurnMax,
+  };
+}
+
+function checkedEnv(env: Tree): RunConfig["env"] {
+  const parsed = EnvConfig.safeParse(env, { reportInput: true });
+  if (parsed.success) return parsed.data;
+  const faults = parsed.error.issues.map((issue) => {
+    return `env.${issue.path.join(".")}: ${issue.message}, got ${JSON.stringify(issue.input)}`;
+  });
+  throw new ConfigError(faults.join("\n"));
+}
+
+/** @throws {ConfigError} for an unknown tag or option, and if the env's data are missing. */
+export function checkedTag(name: string, options: unknown, compat: Compat = "strict"): EnvTag {
+  try {
+    const tag = envTag(name, options ?? {}, compat);
+    checkPresent(tag);
+    return tag;
+  } catch (error) {
+    throw error instanceof TagError ? new ConfigError(error.message) : error;
+  }
+}
+
+/** @throws {ConfigError} if data or programs of the env are missing. */
+export function checkPresent(tag: EnvTag): void {
+  const missing = tag.missing?.() ?? null;
+  if (missing !== null) throw new ConfigError(missing);
+}
+
+/** @throws {ConfigError} if a count is below 1 or a seed above 2^32 - 1 */
+export function checkBoards(episodes: number, seed: number, samples: number): void {
+  for (const [name, count] of Object.entries({ episodes, samples })) {
+    if (count < 1) throw new ConfigError(`${name} must be at least 1, got ${count}`);
+  }
+  if (seed + episodes <= 2 ** 32) return;
+  const first = Math.max(0, 2 ** 32 - episodes);
+  throw new ConfigError(
+    `seed ${seed}: ${episodes} boards from there pass the last, ${2 ** 32 - 1}; start at ${first} or lower`,
+  );
+}

@@ -1,0 +1,54 @@
+/**
+ * The folder of a new run.
+ *
+ * - It is created with its config in it, or not at all. An existing folder is never used for a new run.
+ */
+import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { type RunConfig, withoutSecrets } from "../actors/config/config.ts";
+import { ConfigError } from "../actors/config/error.ts";
+import { messageOf } from "../actors/errors.ts";
+import { shortText } from "../actors/play/envs-of-run.ts";
+
+export interface RunFolder {
+  readonly folder: string;
+  readonly config: RunConfig;
+}
+
+/** The run's config without its secrets. */
+export const CONFIG_FILE = "config.json";
+
+export const reportFile = ({ folder }: Pick<RunFolder, "folder">): string => join(folder, "report.json");
+
+/** Messages carry the name. */
+const NAME_MAX = 64;
+
+/** @param wanted  its path; without it the first free one under `runs` */
+export function newRun(config: RunConfig, wanted: string | undefined, runs = "runs"): RunFolder {
+  const folder = wanted ?? freshFolder(runs, shortText(config));
+  const name = basename(folder);
+  if (name.length > NAME_MAX) {
+    throw new ConfigError(`the name of a run has at most ${NAME_MAX} characters, ${name} has ${name.length}`);
+  }
+  if (existsSync(folder)) {
+    throw new ConfigError(`${folder} exists; choose another --run-dir, or resume it: --resume ${folder}`);
+  }
+  mkdirSync(dirname(folder), { recursive: true });
+  mkdirSync(folder);
+  try {
+    writeFileSync(join(folder, CONFIG_FILE), `${JSON.stringify(withoutSecrets(config), null, 2)}\n`, { flush: true });
+  } catch (error) {
+    rmSync(folder, { recursive: true });
+    throw new Error(`cannot start a run in ${folder}: ${messageOf(error)}`);
+  }
+  return { folder, config };
+}
+
+/** runs/2026-11-20-simplesokoban-1, with the first number that is free. */
+function freshFolder(runs: string, tag: string): string {
+  const day = new Date().toISOString().slice(0, 10);
+  for (let n = 1; ; n++) {
+    const folder = join(runs, `${day}-${tag.toLowerCase()}-${n}`);
+    if (!existsSync(folder)) return folder;
+  }
+}

@@ -1,0 +1,277 @@
+/**
+ * A run in this program: its actors, what it records, and how it ends. `bun run cluster` shows it, `train` hands it out.
+ *
+ * - A run holds nothing global: a program may have several at once, each with a folder of its own.
+ * - The record is read from the run's store, so nothing is lost or kept in memory when the program reads late.
+ */
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { basename, join, resolve } from "node:path";
+import { realClock } from "../actors/clock.ts";
+import type { RunConfig } from "../actors/config/config.ts";
+import type { MetricName } from "../actors/metrics/metrics.ts";
+import type { Cursor } from "../actors/metrics-sink/records.ts";
+import { Store } from "../actors/metrics-sink/store.ts";
+import type { ActorView, Outcome, PlayedOutcome, Ticket } from "../actors/protocol.ts";
+import { type Cluster, type ClusterOptions, startCluster } from "../actors/supervisor/cluster.ts";
+import { lockRun } from "../actors/supervisor/run-lock.ts";
+import { startSingleProcess } from "../actors/supervisor/single-process.ts";
+import type { Report } from "../actors/training/report.ts";
+import type { Message } from "../model/text/dialogue.ts";
+import { loadPolicy, type Policy, type ReplyOptions } from "./policy.ts";
+import { type RunFolder, reportFile } from "./run-folder.ts";
+
+/** One update. */
+export interface Update {
+  /** The first is 1. */
+  readonly update: number;
+  /** Share of its training episodes that ended in success. */
+  readonly success: number;
+  /** What the learner reported since the update before: this update, and validations before it. docs/metrics.md lists the names. */
+  readonly metrics: Readonly<Partial<Record<MetricName, number>>>;
+}
+
+/** One episode of the record. */
+export interface Episode {
+  /** Unique in the run: "u3.g0.m1". */
+  readonly name: string;
+  /** Name of its env in the run. */
+  readonly env: string;
+  readonly purpose: Ticket["purpose"];
+  /** Layout seed of its board. */
+  readonly seed: number;
+  /** Policy version that it was asked of. */
+  readonly version: number;
+  /** Its turns, tokens and rewards; or why it could not be played. */
+  readonly outcome: Outcome;
+}
+
+/** How a run ended. */
+export interface RunResult {
+  readonly reason: string;
+  /** null if it was stopped before its last update; `bun run cluster --resume FOLDER` goes on. */
+  readonly report: Report | null;
+}
+
+export type RunOptions = RunFolder & Partial<Pick<ClusterOptions, "event" | "output">>;
+
+/** The last value that the learner reports of an update. */
+const UPDATE_DONE: MetricName = "total/updates";
+
+/** Wait before what is not there yet is looked for again. */
+const POLL_MS = 100;
+/** Rows read at once. */
+const PAGE = 256;
+
+/**
+ * Starts the run in a folder that holds its config. A folder with checkpoints is resumed.
+ *
+ * @throws {Error} in one line, if the folder is in use or the actors cannot be started
+ */
+export async function startRun({ folder, config, event = () => {}, output = () => {} }: RunOptions): Promise<Run> {
+  const lock = lockRun(folder);
+  try {
+    const before = fromRecord(folder, (store) => store.cursor()) ?? { points: 0, events: 0, episodes: 0 };
+    const start = config.actors === "one-thread" ? startSingleProcess : startCluster;
+    const cluster = await start({ run: basename(resolve(folder)), folder, config, event, output });
+    return new Run({ folder, config }, cluster, before, () => lock.release());
+  } catch (error) {
+    lock.release();
+    throw error;
+  }
+}
+
+export class Run {
+  readonly folder: string;
+  readonly config: RunConfig;
+  /** Rejects if the run failed, naming the first cause. */
+  readonly ended: Promise<RunResult>;
+  readonly policy: NewestPolicy;
+  readonly #cluster: Cluster;
+  /** The end of the record when this program's run began. */
+  readonly #before: Cursor;
+  #isOver = false;
+
+  /** Call `train` or `startRun` instead. */
+  constructor({ folder, config }: RunFolder, cluster: Cluster, before: Cursor, over: () => void) {
+    this.folder = folder;
+    this.config = config;
+    this.policy = new NewestPolicy(folder);
+    this.#cluster = cluster;
+    this.#before = before;
+    const isOver = () => {
+      this.#isOver = true;
+      over();
+    };
+    this.ended = cluster.ended.finally(isOver).then(({ ok, reason }): RunResult => {
+      if (!ok) throw new Error(`the run ended: ${reason}`);
+      const file = reportFile(this);
+      return { reason, report: existsSync(file) ? (JSON.parse(readFileSync(file, "utf8")) as Report) : null };
+    });
+    // A program may use `updates` only, which throws the same error.
+    this.ended.catch(() => {});
+  }
+
+  /** Its actors now. */
+  get actors(): readonly ActorView[] {
+    return this.#cluster.children();
+  }
+
+  /** Address of its page; null before the page is served. */
+  get pageUrl(): string | null {
+    const sink = this.actors.find(({ role }) => role === "metrics-sink");
+    return /^http\S+/.exec(sink?.doing ?? "")?.[0] ?? null;
+  }
+
+  /**
+   * Each update of this program's run, from its first on, also those made before the call. Ends with the run. After a restart of the
+   * learner, updates since its last checkpoint come again, with equal values in sync mode.
+   *
+   * @throws {Error} if the run failed
+   */
+  async *updates(): AsyncGenerator<Update, void> {
+    let metrics: Record<string, number> = {};
+    const read = (store: Store, since: number) => {
+      const rows = store.points(since, PAGE);
+      return { rows, since: rows.at(-1)?.id ?? since };
+    };
+    for await (const { actor, name, step, value } of this.#rows(this.#before.points, read)) {
+      if (actor !== "learner") continue;
+      metrics[name] = value;
+      if (name !== UPDATE_DONE) continue;
+      yield { update: step, success: metrics["train/success"]!, metrics };
+      metrics = {};
+    }
+  }
+
+  /** Each episode of this program's run, in the order they were stored. Ends with the run. @throws {Error} if the run failed */
+  async *episodes(): AsyncGenerator<Episode, void> {
+    const read = (store: Store, since: number) => {
+      const end = Math.min(since + PAGE, store.cursor().episodes);
+      const { rows } = store.episodes({}, { since, before: end + 1, limit: PAGE });
+      return { rows: rows.reverse().map(({ id }) => store.episode(id)!.row), since: end };
+    };
+    for await (const { ticket, outcome } of this.#rows(this.#before.episodes, read)) {
+      const { episode: name, env, purpose, layoutSeed: seed, version } = ticket;
+      yield { name, env, purpose, seed, version, outcome };
+    }
+  }
+
+  /**
+   * Writes a checkpoint after the update that is being made.
+   *
+   * @returns its folder. It holds every update that `updates` has given
+   * @throws {Error} if the run failed, or ended before its first checkpoint
+   */
+  async save(): Promise<string> {
+    const latest = fromRecord(this.folder, (store) => store.latest()) ?? [];
+    const made = latest.find(({ name }) => name === UPDATE_DONE)?.value ?? 0;
+    this.#cluster.save();
+    for (;;) {
+      // The last checkpoint of a run is written before its end.
+      const isOver = this.#isOver;
+      const newest = newestCheckpoint(this.folder);
+      if (newest !== null && (newest.update >= made || isOver)) return newest.path;
+      if (isOver) {
+        await this.ended;
+        throw new Error(`the run in ${this.folder} ended before its first checkpoint`);
+      }
+      await pause();
+    }
+  }
+
+  /** Rows of the record as they come, until the run has ended. */
+  async *#rows<Row>(
+    from: number,
+    read: (store: Store, since: number) => { readonly rows: readonly Row[]; readonly since: number },
+  ): AsyncGenerator<Row, void> {
+    let store: Store | null = null;
+    try {
+      for (let since = from; ; ) {
+        // What was written before the end is read after it.
+        const isOver = this.#isOver;
+        store ??= recordIn(this.folder);
+        const page = store === null ? { rows: [], since } : read(store, since);
+        yield* page.rows;
+        const isEmpty = page.since === since;
+        since = page.since;
+        if (!isEmpty) continue;
+        if (isOver) break;
+        await pause();
+      }
+      await this.ended;
+    } finally {
+      store?.close();
+    }
+  }
+
+  /** Saves and ends the run. A second call changes nothing. */
+  async stop(reason = "stopped by the program"): Promise<RunResult> {
+    await this.#cluster.stop(reason);
+    return this.ended;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.policy.close();
+    await this.#cluster.stop("stopped by the program");
+  }
+}
+
+/** The run's newest checkpoint as a policy; a newer one replaces it at the next call. */
+export class NewestPolicy {
+  readonly #folder: string;
+  #loaded: { readonly name: string; readonly policy: Promise<Policy> } | null = null;
+
+  constructor(folder: string) {
+    this.#folder = folder;
+  }
+
+  /** As `Policy.reply`. @throws {Error} also if there is no checkpoint yet: `save` writes one */
+  async reply(messages: readonly Message[], options?: ReplyOptions): Promise<string> {
+    return (await this.newest()).reply(messages, options);
+  }
+
+  /** As `Policy.episode`. @throws {Error} also if there is no checkpoint yet: `save` writes one */
+  async episode(env: string | null, seed: number): Promise<PlayedOutcome> {
+    return (await this.newest()).episode(env, seed);
+  }
+
+  newest(): Promise<Policy> {
+    const name = newestCheckpoint(this.#folder)?.path ?? "";
+    if (this.#loaded?.name !== name) {
+      this.close();
+      this.#loaded = { name, policy: loadPolicy(this.#folder) };
+    }
+    return this.#loaded!.policy;
+  }
+
+  close(): void {
+    void this.#loaded?.policy.then((policy) => policy.close()).catch(() => {});
+    this.#loaded = null;
+  }
+}
+
+/** The store of the run in this folder; null before it is made. */
+function recordIn(folder: string): Store | null {
+  const path = join(folder, "run.sqlite");
+  if (!existsSync(path)) return null;
+  return new Store({ path, durability: "normal", wallClock: Date.now, readOnly: true });
+}
+
+function fromRecord<T>(folder: string, read: (store: Store) => T): T | null {
+  const store = recordIn(folder);
+  try {
+    return store && read(store);
+  } finally {
+    store?.close();
+  }
+}
+
+/** By its name alone: null if there is none. */
+function newestCheckpoint(folder: string): { readonly path: string; readonly update: number } | null {
+  const checkpoints = join(folder, "checkpoints");
+  const names = existsSync(checkpoints) ? readdirSync(checkpoints).filter((name) => /^u\d+(-\d+)?$/.test(name)) : [];
+  const newest = names.sort(Intl.Collator("en", { numeric: true }).compare).at(-1);
+  return newest === undefined ? null : { path: join(checkpoints, newest), update: Number(/\d+/.exec(newest)![0]) };
+}
+
+const pause = () => new Promise<void>((resume) => realClock.after(POLL_MS, resume));

@@ -1,0 +1,71 @@
+/** The programs of docs/program.md, each run as it stands, in a process of its own and in small. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+
+const root = join(import.meta.dir, "../..");
+const page = readFileSync(join(root, "docs/program.md"), "utf8");
+const programs = [...page.matchAll(/^## (.+)\n(?:(?!^## )[\s\S])*?^```ts\n([\s\S]+?)^```/gm)].map(
+  ([, title, code]) => [title!, code!] as const,
+);
+
+/** A project with the library in its node_modules, whose default settings are those of a tiny run. */
+const project = temporaryFolder();
+afterAll(removeTemporaryFolders);
+beforeAll(() => {
+  const installed = join(project, "node_modules/bunraku");
+  mkdirSync(installed, { recursive: true });
+  writeFileSync(join(installed, "package.json"), '{"name":"bunraku","type":"module","exports":"./index.ts"}');
+  const tiny = {
+    rollout: { groups: 4, groupSize: 4 },
+    sampler: { count: 1, slots: 8 },
+    model: { width: 32, layers: 1, heads: 2, kvHeads: 1, hidden: 64 },
+    warmStart: {
+      boards: 100,
+      stages: [{ name: "learn", babble: 0.5, noise: 0, steps: 60, batch: 16, learningRate: 1e-2, warmUpSteps: 10 }],
+    },
+    learner: { updates: 3, filter: { strategy: "all" } },
+    validate: { episodes: 16, everyUpdates: 2 },
+    engine: { threads: 1 },
+  };
+  writeFileSync(
+    join(installed, "index.ts"),
+    `import { train as start, type Settings, type TrainOptions } from ${JSON.stringify(join(root, "library/index.ts"))};
+     import { merge } from ${JSON.stringify(join(root, "actors/config/layers.ts"))};
+     export * from ${JSON.stringify(join(root, "library/index.ts"))};
+     const tiny = ${JSON.stringify(tiny)};
+     export const train = (settings: Settings, options?: TrainOptions) => start(merge([
+       { source: "page", values: settings as never },
+       { source: "tiny", values: tiny },
+     ]) as Settings, options);`,
+  );
+  symlinkSync(join(root, "tsconfig.json"), join(project, "tsconfig.json"));
+});
+
+test("the page has five programs", () => expect(programs).toHaveLength(5));
+
+/** What each prints, in the order of the page. The third and fourth use the run that the second leaves. */
+const printed: readonly RegExp[] = [
+  /^http:\/\/127\.0\.0\.1:\d+\S*\n1 [\d.]+\n2 [\d.]+\n3 [\d.]+\nsuccess after training: [\d.]+\n$/,
+  /^\S+ Bandit (true|false) <\w+>[\s\S]*\n\S*runs\/mine\/checkpoints\/u\d+\nenough\n$/,
+  /^<(think|answer)>[\s\S]*\n(true|false) \d+\nhttp:\/\/\S+\/v1\n$/,
+  /^[\d.]+ [\d.]+\n$/,
+  /^[\d.]+\n[\d.]+\n$/,
+];
+
+test.each(programs.map(([title, code], i) => [title, code, printed[i]!] as const))(
+  "%s",
+  async (title, code, expected) => {
+    const file = join(project, `${title.toLowerCase().replaceAll(/\W+/g, "-")}.ts`);
+    writeFileSync(file, code);
+    const program = Bun.spawn([process.execPath, file], { cwd: project, stdout: "pipe", stderr: "pipe" });
+    const [out, err] = await Promise.all([program.stdout.text(), program.stderr.text()]);
+    expect({ code: await program.exited, err, out }).toEqual({
+      code: 0,
+      err: "",
+      out: expect.stringMatching(expected),
+    });
+  },
+  300_000,
+);
