@@ -71,12 +71,12 @@ describe("a plan", () => {
   });
 
   test("chooses its second action by the states that the first one may lead to", () => {
-    // Right leads to B (three in four) or C. Of B Left wins, of C Right.
+    // Right leads to B (three in four) or C. In B Right wins, in C Left: were both as likely, the first action would be taken.
     const fork: Rule = (state, action, coin) => {
       if (state === "A") return action === 1 ? [coin < 0.75 ? "B" : "C", 0] : [null, 0];
-      return [null, (state === "B") === (action === 0) ? 1 : 0];
+      return [null, (state === "B") === (action === 1) ? 1 : 0];
     };
-    expect(after(400, 5, fork).plan(gameOf(fork), 2, 2)).toEqual([1, 0]);
+    expect(after(400, 5, fork).plan(gameOf(fork), 2, 2)).toEqual([1, 1]);
   });
 
   test("takes the first of equal actions", () => {

@@ -195,6 +195,7 @@ describe("a warm start that was made before", () => {
     ["what it sees of earlier turns", { prompt: { context: "limited_multi_turn", contextTurnsMax: 2 } }],
     ["the model", { model: { hidden: 32 } }],
     ["the boards", { warmStart: { boards: 11 } }],
+    ["the optimizer", { learner: { optimizer: "muon" } }],
     ["a stage", { warmStart: { stages: [base.warmStart.stages[0]!] } }],
     ["the validation that measures it", { validate: { episodes: 128 } }],
     ["the length of its replies", { rollout: { replyTokensMax: 23 } }],
