@@ -175,11 +175,12 @@ describe("an unexpected error is one line, and its stack is in the run's log", (
     "of an actor",
     async () => {
       const folder = join(runs.folder, "no-store");
-      mkdirSync(join(folder, "run.sqlite"), { recursive: true });
+      // A folder where SQLite wants its journal.
+      mkdirSync(join(folder, "run.sqlite-wal"), { recursive: true });
       const { out } = await command(["config", "--json", "--supervisor.restartsMax=0", ANY_PORT]);
       writeFileSync(join(folder, "config.json"), out);
       const { code, err } = await command(["cluster", "--resume", folder]);
-      const crash = `Error: cannot open ${join(folder, "run.sqlite")}: unable to open database file`;
+      const crash = `Error: cannot open ${join(folder, "run.sqlite")}: disk I/O error`;
       const last = `first cause: exit code 1 (${crash}); its log is ${join(folder, "log.jsonl")}\n`;
       expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining(`error: metrics-sink: ${crash}\n`) });
       expect(err).toEndWith(last);
@@ -262,7 +263,7 @@ test(
     );
     const { folder, args } = runs.fresh({
       env: { tag: "Remote", options: { url: server.url } },
-      warmStart: { enabled: false, boards: undefined, cacheDir: undefined, stages: undefined },
+      warmStart: { enabled: false, imitate: undefined, boards: undefined, cacheDir: undefined, stages: undefined },
     });
     const run = new RunProcess(folder, args);
     const { code, err } = await run.ended;
