@@ -141,7 +141,7 @@ test(
     const { folder, args } = runs.fresh({ learner: { updates: 3, filter: { strategy: "all" } } });
     // In KiB: enough for a checkpoint, too little for the log of episodes.
     const wrap = ["bash", "-c", 'ulimit -f 250 && exec "$@"', "bash"];
-    const { code, err } = await new RunProcess(folder, [...args, "--single-process"], { wrap }).ended;
+    const { code, err } = await new RunProcess(folder, [...args, "--actors=one-thread"], { wrap }).ended;
     expect([code, err]).toEqual([1, expect.stringMatching(/[1-9]\d* episodes are lost/)]);
     expect(readdirSync(join(folder, "checkpoints"))).toContain("u000003");
   },
