@@ -217,11 +217,12 @@ function hostedConfig(
 /** Of another env than the policy's only the prompts are its own. */
 function trainedForm({ env, prompt, replyTokensMax, contextTokensMax }: ServedCard, overrides: readonly Override[]) {
   const tag = overrides.find(({ path }) => path === "env.tag")?.text ?? env.tag;
+  const { modules: _, ...settings } = env;
   const isTrained = tag === env.tag && env.mix.length === 0;
   if (prompt.overflow === "drop")
     warn("this policy was trained with prompt.overflow drop; here a full context ends an episode");
   return {
-    env: isTrained ? env : { think: env.think },
+    env: isTrained ? settings : { think: env.think },
     prompt: promptChanges(prompt),
     rollout: { replyTokensMax, contextTokensMax },
   };

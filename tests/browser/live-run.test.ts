@@ -98,6 +98,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "a run in the browse
       await hasText("#config tr", /learner\.updates\s*2\s*200/);
       // The run of the test before, from the list of runs.
       await page!.getByRole("link", { name: "All runs" }).click();
+      await page!.waitForURL("**/runs");
       await page!.locator("table a").first().click();
       await page!.waitForSelector("#link[data-state=recorded]");
       expect(page!.url()).toBe(`${url}run/r1/`);
