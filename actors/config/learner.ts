@@ -223,9 +223,11 @@ export const LearnerConfig = z.strictObject({
   advantage: AdvantageConfig.prefault({}),
   importance: ImportanceConfig.prefault({}),
   lossOn: z
-    .enum(["replies", "everything"])
+    .enum(["replies", "assistant-turns", "everything"])
     .default("replies")
-    .describe("everything: prompts and observations too, RAGEN's ablation of its response mask"),
+    .describe(
+      "replies: the tokens that the policy sampled; assistant-turns: RAGEN's response mask, with role headers; everything: all behind the system message, RAGEN's ablation of it",
+    ),
   aggregation: z
     .enum(AGGREGATIONS)
     .default("token-mean")

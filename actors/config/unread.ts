@@ -64,8 +64,8 @@ const table: readonly Unread[] = [
   },
   {
     choice: "learner.lossOn",
-    when: "while learner.lossOn is everything, which trains on these tokens by reward",
-    holds: ({ learner }) => learner.lossOn === "everything",
+    when: "unless learner.lossOn is replies, because other masks train on the env's tokens by reward",
+    holds: ({ learner }) => learner.lossOn !== "replies",
     keys: ["learner.observationLoss"],
   },
   {

@@ -15,7 +15,7 @@ const Level = schemas.event.shape.level;
 
 const Phase = z
   .enum(["waiting", "warm", "training", "finished", "silent"])
-  .describe("silent: the record ends without an end of the run, a minute ago or more");
+  .describe("silent: the run was stopped, or wrote nothing for a minute");
 
 export const Overview = z.strictObject({
   run: z.string(),

@@ -9,7 +9,7 @@ import { timeLeft } from "../percent.ts";
 import { STARTING } from "../protocol.ts";
 import type { Overview, StoredEvent } from "./answers.ts";
 
-/** A live run writes every second; after this long without a write it counts as stopped. */
+/** A live run writes every second; after this long without a write it counts as stopped, as with the event `closed`. */
 const SILENT_MS = 60_000;
 
 /** The supervisor reports the actors every second; after this long without a report the run is not ready. */
@@ -49,7 +49,7 @@ export function overviewOf(store: Store): Overview | null {
     engine: event(EVENT_KINDS.engine)?.text ?? null,
     ...stateOf({
       finished,
-      silent: run.silentMs > SILENT_MS,
+      silent: run.silentMs > SILENT_MS || event(EVENT_KINDS.closed) !== null,
       phase: event(EVENT_KINDS.phase),
       update,
       updates: run.updates,

@@ -16,6 +16,7 @@ import { connectByRoster } from "../supervisor/roster.ts";
 import type { RunLog } from "../training/context.ts";
 import { checkCollapse } from "../training/measure-collapse.ts";
 import { Training } from "../training/training.ts";
+import { lossOnOf } from "../training/update-settings.ts";
 import { warmStart } from "../training/warm-start.ts";
 import { welcoming } from "../transport/handshake.ts";
 import { TRANSPORT_LIMITS } from "../transport/transport.ts";
@@ -60,6 +61,7 @@ export async function startLearner(
   const processStartedAtMs = clock.now();
   const { dialogue, model } = policyOf(config);
   checkCollapse(config, dialogue.thinkEnd);
+  lossOnOf(config.learner, dialogue.turnMarks);
   const folders = { checkpoints: join(folder, "checkpoints"), reference: join(folder, "reference") };
   const saved = await newestCheckpoint(folders.checkpoints, ports.disk, (path, reason) =>
     log.warning("checkpoint", `${path} is not used: ${reason}`),
@@ -121,6 +123,7 @@ export async function startLearner(
     processStartedAtMs,
     engine,
     thinkEnd: config.env.think ? dialogue.thinkEnd : null,
+    turnMarks: dialogue.turnMarks,
     log: runLog,
     meter,
     reporter,

@@ -10,7 +10,7 @@
  */
 import { SQLiteError } from "bun:sqlite";
 import type { Clock } from "../clock.ts";
-import { isMetricName, type MetricName } from "../metrics/metrics.ts";
+import { EVENT_KINDS, isMetricName, type MetricName } from "../metrics/metrics.ts";
 import {
   type ActorView,
   type Answer,
@@ -92,6 +92,18 @@ export class MetricsSink implements HostHandler {
     const written = this.#commit([]) === null;
     if (!written) this.#flushLater();
     return written;
+  }
+
+  /** Writes what waits, and that this is the end of the session's record. @returns false if the store could not be written */
+  close(): boolean {
+    const { actor } = this.#options;
+    this.#events.push({
+      actor,
+      level: "info",
+      kind: EVENT_KINDS.closed,
+      text: "the record of this session is complete",
+    });
+    return this.flush();
   }
 
   #takeMetrics({ actor, step, values }: Messages["metrics"]): void {

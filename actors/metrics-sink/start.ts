@@ -49,7 +49,7 @@ export const metricsSink = {
       },
       async stop() {
         await listener.close();
-        if (!sink.flush()) log.error("store", `the last metrics and events of ${folder} could not be written`);
+        if (!sink.close()) log.error("store", `the last metrics and events of ${folder} could not be written`);
         await close();
       },
     };

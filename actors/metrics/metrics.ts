@@ -306,6 +306,7 @@ export function metricValues(values: Partial<Record<MetricName, number>>): Recor
  * - `engine`: text is the engine and device chosen, "compiled on cpu".
  * - `phase`: text is what the run does now: "measuring the baselines", "warm start, stage 1".
  * - `finished`: the run is over; text says why.
+ * - `closed`: the metrics sink left in order; nothing follows in this session.
  * - `health`: the Echo Trap detector's verdict changed; text is "collapsed: reason; reason".
  * - `intervention`: an intervention of health.ladder was taken; text says which, what it changed, and why.
  * - `early-stop`: the run ends before its last update; text says why.
@@ -314,6 +315,7 @@ export const EVENT_KINDS = {
   engine: "engine",
   phase: "phase",
   finished: "finished",
+  closed: "closed",
   health: "health",
   intervention: "intervention",
   earlyStop: "early-stop",

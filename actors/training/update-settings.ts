@@ -3,9 +3,12 @@ import { type Estimator, NEEDS_CRITIC } from "../../model/learn/advantage/advant
 import type { FilterRule } from "../../model/learn/filter/filter.ts";
 import { controlKl } from "../../model/learn/kl.ts";
 import type { PolicyRule } from "../../model/learn/loss.ts";
+import type { LossOn } from "../../model/learn/loss-mask.ts";
 import type { OptimizerSettings } from "../../model/learn/optimizer.ts";
 import type { CriticSettings, UpdateSettings } from "../../model/learn/update/types.ts";
+import type { TurnMarks } from "../../model/text/dialogue.ts";
 import type { RunConfig } from "../config/config.ts";
+import { RunError } from "../errors.ts";
 import { playedEnvs } from "../play/envs-of-run.ts";
 import { limitsOf } from "./warm-start.ts";
 
@@ -26,7 +29,12 @@ export const needsCritic = ({ estimator }: LearnerConfig): boolean => NEEDS_CRIT
 const hasOwnCritic = (learner: LearnerConfig) => needsCritic(learner) && learner.critic.backbone === "separate";
 
 /** @param update  from 0, for schedules */
-export function updateSettings(config: RunConfig, update: number, klCoefficient: number): UpdateSettings {
+export function updateSettings(
+  config: RunConfig,
+  update: number,
+  klCoefficient: number,
+  marks: TurnMarks,
+): UpdateSettings {
   const { learner, rollout } = config;
   const { betas, weightDecay, gradClip, kl, critic, advantage, importance } = learner;
   const optimizer = {
@@ -53,7 +61,7 @@ export function updateSettings(config: RunConfig, update: number, klCoefficient:
     },
     observationLoss: learner.observationLoss,
     klInReward: kl.place === "reward" ? divergence : null,
-    lossOn: learner.lossOn,
+    lossOn: lossOnOf(learner, marks),
     aggregation: learner.aggregation,
     writtenTokensMax: turnsMaxOf(config) * rollout.replyTokensMax,
     epochs: learner.epochs,
@@ -64,6 +72,16 @@ export function updateSettings(config: RunConfig, update: number, klCoefficient:
     temperature: rollout.temperature,
     trainPolicy: !hasOwnCritic(learner) || update >= critic.warmUpUpdates,
   };
+}
+
+/** @throws {RunError} if a reply of this policy has no role header to train on */
+export function lossOnOf({ lossOn }: LearnerConfig, marks: TurnMarks): LossOn {
+  if (lossOn === "replies") return lossOn;
+  if (lossOn === "everything") return { turns: "all", marks };
+  if (marks.beforeReplies) return { turns: "assistant", marks };
+  throw new RunError(
+    "learner.lossOn is assistant-turns, but nothing marks the beginning of a reply in this policy's prompts; use replies, or another --model",
+  );
 }
 
 function estimatorOf({ estimator, gamma, lambda, gammaTurn, rewardAt, gigpo }: LearnerConfig): Estimator {

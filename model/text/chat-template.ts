@@ -13,7 +13,14 @@ import { Environment, Interpreter, Template } from "@huggingface/jinja";
 import { z } from "zod";
 import { CheckpointFormatError, faultsOf } from "../checkpoint/config.ts";
 import { type Bpe, readBpe } from "./bpe.ts";
-import { checkPrompt, type Dialogue, type Message, type PromptOptions, withoutPrefix } from "./dialogue.ts";
+import {
+  checkPrompt,
+  type Dialogue,
+  type Message,
+  type PromptOptions,
+  type TurnMarks,
+  withoutPrefix,
+} from "./dialogue.ts";
 
 /** The small files of a Hugging Face folder, parsed. */
 export interface TokenizerFiles {
@@ -98,6 +105,7 @@ class PretrainedDialogue implements Dialogue {
   readonly digest: string;
   readonly stops: readonly number[];
   readonly thinkEnd: number | null;
+  readonly turnMarks: TurnMarks;
   readonly #bpe: Bpe;
   readonly #template: Template;
   readonly #names: Readonly<Record<string, string>>;
@@ -115,13 +123,17 @@ class PretrainedDialogue implements Dialogue {
     // A missing token is undefined in a template, as in transformers, and prints nothing.
     const tokens = Object.entries({ bos_token, eos_token, pad_token, unk_token });
     this.#names = Object.fromEntries(tokens.filter((pair): pair is [string, string] => typeof pair[1] === "string"));
-    const [end] = this.#trialPrompt(folder);
+    const [end, ...behind] = this.#trialPrompt(folder);
     if (end === undefined || !bpe.specials.has(end)) {
       throw new CheckpointFormatError(
         `the chat template of ${folder} does not end a reply with a special token; take another instruct model`,
       );
     }
     this.#turnEnd = end;
+    const turnStart = behind.find((token) => bpe.specials.has(token) && token !== end) ?? -1;
+    // The trial prompt is a message of the user and the header of a reply.
+    const beforeReplies = behind.filter((token) => token === turnStart).length === 2;
+    this.turnMarks = { turnStart, system: bpe.encode("system"), beforeReplies };
     const named = typeof eos_token === "string" ? bpe.id(eos_token) : undefined;
     if (typeof eos_token === "string" && named === undefined)
       throw new CheckpointFormatError(`${folder}: eos_token ${JSON.stringify(eos_token)} is not in tokenizer.json`);

@@ -22,6 +22,16 @@ export interface PromptOptions {
   readonly prefix: ReplyPrefix;
 }
 
+/** How an episode's tokens show whose turn it is. */
+export interface TurnMarks {
+  /** The token that begins each message: `<|im_start|>`. -1: there is none. */
+  readonly turnStart: number;
+  /** The tokens behind `turnStart` that make it a system message. */
+  readonly system: readonly number[];
+  /** True if `turnStart` and a role stand before each reply too. */
+  readonly beforeReplies: boolean;
+}
+
 export interface Dialogue {
   /** sha256 (hex) of tokenizer and layout. A checkpoint records it. */
   readonly digest: string;
@@ -29,6 +39,7 @@ export interface Dialogue {
   readonly stops: readonly number[];
   /** The token that closes a thought; null if there is no such token. */
   readonly thinkEnd: number | null;
+  readonly turnMarks: TurnMarks;
 
   /**
    * @param messages  the new ones since the last reply, in order; system messages only in the first prompt.

@@ -1,12 +1,13 @@
 /**
- * Golden case H8: loss masks and reward positions as RAGEN derives them, by counting turn-start tokens. Only this check computes
- * them: our trajectories record which tokens the policy wrote and where its turns end.
+ * Golden case H8: the loss masks of `learner.lossOn`, and reward positions as RAGEN derives them, by counting turn-start tokens.
+ * Only this check computes those positions: our trajectories record where turns end.
  *
  * The case has no inputs. They are H6's update messages in ChatML, through a toy tokenizer.
  */
 
 import type { EnvTag } from "../../envs/tag.ts";
 import type { Message } from "../../envs/text/prompt.ts";
+import { lossMask } from "../../model/learn/loss-mask.ts";
 import { normalizeRewards } from "../../model/learn/reward.ts";
 import { type Check, vectorChecks } from "./check.ts";
 import { actionsIn, chatml, tagOf } from "./envs/prompts.ts";
@@ -48,7 +49,7 @@ export function maskChecks(body: unknown, file: unknown): Check[] {
   const { rows, chat, words } = tokenize(chats.map((chat) => chatml(chat, null)));
   const tag = tagOf(generation.messages[0]!, "ragen-v1");
   const penalties = chats.map((messages) => FORMAT_PENALTY * messages.filter((one) => isPunished(one, tag)).length);
-  const masks = rows.map((tokens) => ragenMask(tokens, chat, "replies"));
+  const masks = rows.map((tokens) => predictionMask(tokens, chat, "assistant"));
   const trained = (mask: Uint8Array, row: number) =>
     [...mask.keys()].filter((t) => mask[t]).map((t) => words[rows[row]![t + 1]!]);
   const ones = masks.map((mask) => mask.reduce((sum, one) => sum + one, 0));
@@ -77,9 +78,9 @@ export function maskChecks(body: unknown, file: unknown): Check[] {
   ];
 
   function placedChecks(name: string, expected: Placed): Check[] {
-    const learned = name.includes("enable_response_mask=True") ? "replies" : "all";
+    const learned = name.includes("enable_response_mask=True") ? "assistant" : "all";
     const placement = name.includes("use_turn_scores=True") ? "turns" : "end";
-    const used = rows.map((tokens) => ragenMask(tokens, chat, learned));
+    const used = rows.map((tokens) => predictionMask(tokens, chat, learned));
     const got: Placed = {
       loss_mask_ones: used.map((mask) => mask.reduce((sum, one) => sum + one, 0)),
       score_positions: rows.map((tokens, row) => {
@@ -138,7 +139,12 @@ function tokenize(texts: string[]): { rows: Int32Array[]; chat: ChatTokens; word
   });
   return {
     rows,
-    chat: { turnStart: ids.get("<|im_start|>")!, turnEnd: ids.get("<|im_end|>")! },
+    chat: {
+      turnStart: ids.get("<|im_start|>")!,
+      turnEnd: ids.get("<|im_end|>")!,
+      system: ids.get("system")!,
+      assistant: ids.get("assistant")!,
+    },
     words: [...ids.keys()],
   };
 }
@@ -150,6 +156,8 @@ interface ChatTokens {
   /** Ids that open and close a turn: "<|im_start|>" and "<|im_end|>" for Qwen. */
   readonly turnStart: number;
   readonly turnEnd: number;
+  readonly system: number;
+  readonly assistant: number;
 }
 
 /** (L) 0 in padding, 1 in the system turn, even in user turns, odd from 3 on in assistant turns. */
@@ -161,16 +169,15 @@ function turnIndices(tokens: Int32Array, turnStart: number): Int32Array {
   });
 }
 
-/**
- * (L - 1) 1 where RAGEN trains: assistant turns with their role header, and the next turn's start token.
- *
- * Source: RAGEN ctx_manager get_masks_and_scores.
- *
- * @param trained "replies": assistant turns (enable_response_mask True). "all": all turns behind the system turn.
- */
-function ragenMask(tokens: Int32Array, { turnStart }: ChatTokens, trained: "replies" | "all"): Uint8Array {
-  const turns = turnIndices(tokens, turnStart);
-  return Uint8Array.from(turns.subarray(0, -1), (turn) => (turn > 1 && (trained === "all" || turn % 2 === 1) ? 1 : 0));
+/** (L - 1) 1 where RAGEN trains, at the prediction: one place before the token. */
+function predictionMask(tokens: Int32Array, chat: ChatTokens, turns: "assistant" | "all"): Uint8Array {
+  const written = new Uint8Array(tokens.length);
+  for (const [at, token] of tokens.entries()) {
+    if (token !== chat.turnStart || tokens[at + 1] !== chat.assistant) continue;
+    written.fill(1, at + 3, tokens.indexOf(chat.turnEnd, at) + 1);
+  }
+  const marks = { turnStart: chat.turnStart, system: [chat.system], beforeReplies: true };
+  return lossMask({ tokens, written, contexts: [0] }, { turns, marks }).subarray(1);
 }
 
 /**

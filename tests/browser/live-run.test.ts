@@ -96,6 +96,15 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "a run in the browse
       await open(`${url}settings`, "recorded");
       await hasText("#starts td", /^bun run cluster --config /);
       await hasText("#config tr", /learner\.updates\s*2\s*200/);
+      // The run of the test before, which was stopped in order, from the list of runs.
+      await page!.getByRole("link", { name: "All runs" }).click();
+      await page!.waitForURL("**/runs");
+      await page!.locator("table a").first().click();
+      await page!.waitForSelector("#link[data-state=recorded]");
+      expect(page!.url()).toBe(`${url}run/r1/`);
+      await hasText("#success-legend", "validation");
+      await page!.getByText("Episodes", { exact: true }).click();
+      await hasText(".replay", "replayed here: the same as recorded");
       await close();
       child.kill("SIGINT");
       expect(await child.exited).toBe(0);

@@ -3,7 +3,7 @@
  * reference's log-probabilities; [episode][written token] each, over all contexts of an episode.
  *
  * - Advantages are estimated over the whole update, never over a minibatch.
- * - "Written tokens" are those that the loss is on: with lossOn everything also prompts and observations. The policy's
+ * - "Written tokens" are those that the loss is on, which may be more than the replies (loss-mask.ts). The policy's
  *   log-probabilities as it is now stand in for those that no sampler recorded, so their ratios start at 1.
  * - Every factor on the policy loss of an episode or a token is a factor on its advantages: each policy loss is linear in
  *   them. Entropy and KL terms do not change.
@@ -16,6 +16,7 @@ import { rowFactors } from "../advantage/scaling.ts";
 import { importanceWeights, rowLengths } from "../aggregation.ts";
 import { microBatches } from "../batch.ts";
 import { klInReward, klNumbers } from "../kl.ts";
+import { lossMask } from "../loss-mask.ts";
 import type { Network } from "../network.ts";
 import type { TokenInputs } from "../objective.ts";
 import { normalizeTurns } from "../reward.ts";
@@ -55,7 +56,7 @@ export async function prepare(
 ): Promise<PreparedUpdate> {
   const { critic, reference } = networks;
   const onReplies = settings.lossOn === "replies";
-  const trained = episodes.map(({ trajectory }) => (onReplies ? trajectory : everyTokenOf(trajectory)));
+  const trained = episodes.map(({ trajectory }) => ({ ...trajectory, written: lossMask(trajectory, settings.lossOn) }));
   const samples = trained.map(samplesOf);
   const rows = episodeRows(samples);
   const batches = microBatches(samples.flat(), settings.limits);
@@ -109,14 +110,6 @@ export async function prepare(
           factors: rows.split(factors.weights),
         };
   return { samples, advantages, inputs, target, metrics };
-}
-
-/** The trajectory as if the policy had written all of it. Source: RAGEN's enable_response_mask False; it leaves out the system message. */
-function everyTokenOf(trajectory: Trajectory): Trajectory {
-  const written = new Uint8Array(trajectory.tokens.length).fill(1);
-  // Nothing predicts the first token of a context.
-  for (const start of trajectory.contexts) written[start] = 0;
-  return { ...trajectory, written };
 }
 
 const writtenPositions = ({ written }: Trajectory) => Int32Array.from(written.keys().filter((i) => written[i] === 1));

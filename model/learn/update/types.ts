@@ -6,6 +6,7 @@ import type { Aggregation, ImportanceRule } from "../aggregation.ts";
 import type { BatchLimits } from "../batch.ts";
 import type { FilterRule } from "../filter/filter.ts";
 import type { KlTerm } from "../kl.ts";
+import type { LossOn } from "../loss-mask.ts";
 import type { Network } from "../network.ts";
 import type { PolicySettings } from "../objective.ts";
 import type { OptimizerSettings } from "../optimizer.ts";
@@ -28,8 +29,7 @@ export interface UpdateSettings {
   readonly observationLoss: number;
   /** KL penalty on each token's reward; null: none. */
   readonly klInReward: KlTerm | null;
-  /** replies: the loss is on the tokens that the policy wrote; everything: on all but the first of each context. */
-  readonly lossOn: "replies" | "everything";
+  readonly lossOn: LossOn;
   readonly aggregation: Aggregation;
   /** Most written tokens an episode can have: the divisor of seq-mean-token-sum-norm. */
   readonly writtenTokensMax: number;

@@ -118,6 +118,8 @@ const at = (tree: unknown, path: string) =>
 const ON = `{kl: {coefficient: 0.1, estimator: k3+}, overlong: {weight: 1}, importance: {level: token, cap: 4},
   filter: {strategy: top_p, value: 0.5, mode: linear}, rewardNormalization: {method: mean}}`;
 
+const marks = { turnStart: 1, system: [2], beforeReplies: true };
+
 describe.each(ALGORITHM_NAMES)("with %s", (name) => {
   test.each([
     ["as it is", "{}"],
@@ -127,7 +129,9 @@ describe.each(ALGORITHM_NAMES)("with %s", (name) => {
     const settings = (layers: readonly Layer[]) => {
       const config = composeRunConfig(layers);
       // Not the first update, where a schedule has not begun.
-      return JSON.stringify([1, 2].map((update) => updateSettings(config, update, config.learner.kl.coefficient)));
+      return JSON.stringify(
+        [1, 2].map((update) => updateSettings(config, update, config.learner.kl.coefficient, marks)),
+      );
     };
     const before = settings(below);
     const current = composeRunConfig(below);

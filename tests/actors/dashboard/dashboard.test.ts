@@ -45,6 +45,17 @@ describe("the sentence on top of the page", () => {
     expect(await json("/api/run")).toMatchObject({ status: "120 updates made", phase: "finished", progress: 1 });
   });
 
+  test("of a run that was stopped in order says so at once", async () => {
+    stage.startRun(120);
+    stage.run.metrics(45, { "total/updates": 45 });
+    stage.sink.close();
+    const status = "The run stopped at update 45; continue it: bun run cluster --resume FOLDER";
+    expect(await json("/api/run")).toMatchObject({ phase: "silent", status, progress: 45 / 120 });
+    stage.now += 1;
+    stage.startRun(120);
+    expect(await json("/api/run")).toMatchObject({ phase: "training", status: "Training: 75 updates to go" });
+  });
+
   test("says nothing of an earlier session's end after a resume", async () => {
     stage.startRun(null);
     stage.run.event("finished", "stopped by hand");

@@ -6,13 +6,16 @@ import { describe, expect, test } from "bun:test";
 import { cpSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { RunConfig } from "../../../actors/config/config.ts";
 import { checkPretrained, loadPretrained, readPretrained } from "../../../actors/policy/pretrained.ts";
+import { lossOnOf } from "../../../actors/training/update-settings.ts";
 import { readSafetensors } from "../../../model/checkpoint/safetensors.ts";
 import { Decoder } from "../../../model/decode/decoder.ts";
 import { compiledEngine } from "../../../model/engine/compiled.ts";
 import { eagerEngine } from "../../../model/engine/eager.ts";
 import type { Engine } from "../../../model/engine/engine.ts";
 import { layParameters } from "../../../model/policy/parameters.ts";
+import { builtinDialogue } from "../../../model/text/chat.ts";
 import type { Message } from "../../../model/text/dialogue.ts";
 import { expectGoldenStep } from "../../model/learn/golden-step.ts";
 import type { Golden, GoldenRecord } from "../../model/policy/golden-model.ts";
@@ -103,6 +106,18 @@ describe.each(NAMES)("the tokenizer of %s", (name) => {
     expect(dialogue.replyText(said, "<think>")).toBe(reply.content);
   });
 
+  test("marks system messages, and the beginnings of messages and replies", () => {
+    const { turnStart, system, beforeReplies } = dialogue.turnMarks;
+    const asked = prompt([
+      { role: "system", content: "a" },
+      { role: "user", content: "b" },
+    ]);
+    const first = asked.indexOf(turnStart);
+    expect(asked.slice(first + 1, first + 1 + system.length)).toEqual([...system]);
+    expect(asked.filter((token) => token === turnStart)).toHaveLength(3);
+    expect(beforeReplies).toBe(true);
+  });
+
   test("takes the name of a special token in an observation for plain text", () => {
     const [stop] = dialogue.stops;
     const name = readSpecial(stop!);
@@ -116,6 +131,15 @@ describe.each(NAMES)("the tokenizer of %s", (name) => {
     const { added_tokens } = JSON.parse(readFileSync(join(folderOf(name), "tokenizer.json"), "utf8"));
     return added_tokens.find((token: { id: number }) => token.id === id).content;
   }
+});
+
+test("the loss is on role headers only where replies have one", () => {
+  const { learner } = RunConfig.parse({ learner: { lossOn: "assistant-turns" } });
+  const marks = readPretrained(folderOf("qwen2")).dialogue.turnMarks;
+  expect(lossOnOf(learner, marks)).toEqual({ turns: "assistant", marks });
+  expect(() => lossOnOf(learner, builtinDialogue().turnMarks)).toThrow(
+    "learner.lossOn is assistant-turns, but nothing marks the beginning of a reply in this policy's prompts; use replies, or another --model",
+  );
 });
 
 test("a template cannot tell what day it is", async () => {

@@ -123,6 +123,7 @@ export class Stage {
         retryMs: 100,
       }),
       thinkEnd: null,
+      turnMarks: { turnStart: -1, system: [], beforeReplies: false },
       meter: new Meter(this.clock),
       publisher: {
         publish: async (version) => {

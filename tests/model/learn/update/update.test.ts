@@ -129,7 +129,10 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
       const played = play(start, rewards, 3, { forgetful });
       const given = { ...withKl, importance: { level: "token", cap: 1.3 } } as const;
       const all = await networks(start, { reference: other });
-      const result = await update(all, played, { ...given, lossOn: "everything" });
+      const result = await update(all, played, {
+        ...given,
+        lossOn: { turns: "all", marks: { turnStart: -1, system: [], beforeReplies: false } },
+      });
       const written = played.map(({ trajectory, ...rest }) => {
         const scores = referenceScores(model, start, trajectory, 1);
         const logProbs = trajectory.logProbs.map((own, t) =>
