@@ -231,8 +231,8 @@ function digestOf({ config, model, engine, demonstrations }: WarmStartContext, r
 /** Keep the result for other runs. A failure is a warning: this run does not need the file. */
 function save(file: string, { config, model, parameters, notice }: WarmStartContext, taught: Taught): void {
   const bytes = writeSafetensors(huggingFaceViews(model, parameters), { taught: JSON.stringify(taught) });
-  // Renamed when complete: another run may read it at any moment.
-  const partial = `${file}.${process.pid}`;
+  // Renamed when complete: another run may read it at any moment, or write it, also in this process.
+  const partial = `${file}.${process.pid}.${crypto.randomUUID()}`;
   try {
     mkdirSync(config.warmStart.cacheDir, { recursive: true });
     try {

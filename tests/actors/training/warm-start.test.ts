@@ -1,7 +1,7 @@
 /** A warm start runs its stages, is cached by all that decides its result, and is never cached in part. */
 import { afterAll, beforeEach, describe, expect, test } from "bun:test";
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { RunConfig } from "../../../actors/config/config.ts";
 import { RunError } from "../../../actors/errors.ts";
@@ -184,6 +184,15 @@ describe("a warm start that was made before", () => {
     expect(await warmStart(again.context)).toEqual({ taught: { cool: 0.75, one: 0.5 }, cached: true });
     expect(again.parameters.flat).toEqual(fresh.parameters.flat);
     expect([again.calls, kept().length]).toEqual([[], 1]);
+  });
+
+  test("is written beside that of another run of the same process", async () => {
+    await warmStart(trainee(configOf()).context);
+    const [file = ""] = kept();
+    const theirs = join(cacheDir, `${file}.${process.pid}`);
+    renameSync(join(cacheDir, file), theirs);
+    await warmStart(trainee(configOf()).context);
+    expect(kept()).toEqual([file, basename(theirs)]);
   });
 
   const decisive: [string, Sections | { seed: number }][] = [
