@@ -49,6 +49,8 @@ export interface OutsideGame {
   start(): Promise<void>;
   /** Action names, known after `start`; null if the game takes any text. */
   readonly actions: readonly string[] | null;
+  /** True if an answer is one action, whatever separators it contains. */
+  readonly takesWholeAnswer?: boolean;
   render(): string;
   /** Call it again only after the previous call has settled. */
   act(action: string): Promise<Effect>;

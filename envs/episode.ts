@@ -70,7 +70,8 @@ class Episode implements Env {
         "the previous turn of this episode has not ended, or it failed; wait for it, or open a new episode",
       );
     if (this.#ending !== null) throw new Error(`this episode is over (${this.#ending}); open a new one`);
-    const { actions, formed } = parseReply(reply, this.#rules);
+    const wholeAnswer = this.#game.kind === "outside" && this.#game.takesWholeAnswer === true;
+    const { actions, formed } = parseReply(reply, { ...this.#rules, wholeAnswer });
     const known = actions.map((name) => this.#find(name)).filter((action) => action !== null);
     const wellFormed = formed && known.length > 0 && known.length === actions.length;
     const affordable = known.slice(0, this.actionsLeft);

@@ -10,7 +10,7 @@ import { ConfigError } from "../actors/config/error.ts";
 import type { Tree } from "../actors/config/layers.ts";
 import { fileBudgets } from "../actors/config/preset-files.ts";
 import { evaluatePolicy, type PolicyEvaluation } from "../actors/evaluate/evaluate.ts";
-import { withLocalModules } from "../actors/play/env-modules.ts";
+import { importEnvs, withLocalModules } from "../actors/play/env-modules.ts";
 import { lessonsOf, playedEnvs } from "../actors/play/envs-of-run.ts";
 import { completionsApp } from "../actors/policy/completions.ts";
 import {
@@ -28,6 +28,8 @@ import { type Compat, type EnvTag, TagError } from "../envs/tag.ts";
 import type { Message } from "../model/text/dialogue.ts";
 
 export interface PolicyOptions {
+  /** Modules of its envs, as in `train`; those that the program has imported are known. */
+  readonly envs?: readonly string[];
   /** One of the run's, as u000120. Default: its newest. */
   readonly checkpoint?: string;
   /** Replies and episodes at once. Default: 16. */
@@ -61,6 +63,8 @@ export interface Boards {
 }
 
 export interface PlayerBoards extends Boards {
+  /** Modules of envs, as in `train`. */
+  readonly envs?: readonly string[];
   /** Called with each episode. */
   readonly record?: (episode: PlayerEpisode) => void;
 }
@@ -83,7 +87,8 @@ const QUEUE_MAX = 256;
  * @throws {Error} in one line: there is no run or checkpoint, it is damaged, or of another run.
  */
 export async function loadPolicy(folder: string, options: PolicyOptions = {}): Promise<Policy> {
-  const { checkpoint = null, slots = SLOTS, notice = () => {} } = options;
+  const { envs = [], checkpoint = null, slots = SLOTS, notice = () => {} } = options;
+  for (const specifier of envs) await importEnvs(specifier, process.cwd());
   const config = withLocalModules(readRunConfig(folder));
   const saved = await savedPolicy(folder, config, checkpoint);
   for (const { path, reason } of saved.skipped) notice(`${path} is not used: ${reason}`);
@@ -93,6 +98,8 @@ export async function loadPolicy(folder: string, options: PolicyOptions = {}): P
 export class Policy {
   /** That of its run. */
   readonly config: RunConfig;
+  /** That of its run. It is the model's name in `fetch`. */
+  readonly name: string;
   /** Name of its checkpoint. */
   readonly checkpoint: string;
   /** Rejects when its thread dies. */
@@ -108,6 +115,7 @@ export class Policy {
     const { slots = SLOTS, queueMax = QUEUE_MAX, temperature = config.rollout.temperature, token = null } = options;
     const { contextTokensMax, replyTokensMax } = config.rollout;
     this.config = config;
+    this.name = basename(folder);
     this.checkpoint = basename(saved.path);
     this.died = thread.died;
     this.#saved = saved;
@@ -116,7 +124,7 @@ export class Policy {
     const app = completionsApp({
       policy: thread.methods,
       dialogue: saved.dialogue,
-      model: basename(folder),
+      model: this.name,
       slots,
       queueMax,
       card: servedCard(config),
@@ -129,10 +137,7 @@ export class Policy {
       freshSeed: () => crypto.getRandomValues(new Uint32Array(1))[0]!,
     });
     this.fetch = (request) => app.fetch(request);
-    this.#model = basename(folder);
   }
-
-  readonly #model: string;
 
   /**
    * @param messages  system messages only before the first reply
@@ -140,20 +145,26 @@ export class Policy {
    * @throws {Error} if the messages cannot be encoded or are too long, or too many replies wait
    */
   async reply(messages: readonly Message[], { temperature, seed, tokensMax }: ReplyOptions = {}): Promise<string> {
-    const { token = null } = this.#options;
-    const response = await this.fetch(
-      new Request("http://localhost/v1/chat/completions", {
-        method: "POST",
-        headers: { "Content-Type": "application/json", ...(token !== null && { Authorization: `Bearer ${token}` }) },
-        body: JSON.stringify({ model: this.#model, messages, temperature, seed, max_tokens: tokensMax }),
-      }),
-    );
+    const response = await this.complete({ messages, temperature, seed, max_tokens: tokensMax });
     const answer = (await response.json()) as {
       readonly error?: { readonly message: string };
       readonly choices: readonly { readonly message: { readonly content: string } }[];
     };
     if (answer.error !== undefined) throw new Error(`no reply: ${answer.error.message}`);
     return answer.choices[0]!.message.content;
+  }
+
+  /** Asks `fetch` for a chat completion of this policy. @param body  of the request, without the model's name */
+  async complete(body: object, signal: AbortSignal | null = null): Promise<Response> {
+    const { token = null } = this.#options;
+    return this.fetch(
+      new Request("http://localhost/v1/chat/completions", {
+        method: "POST",
+        headers: { "Content-Type": "application/json", ...(token !== null && { Authorization: `Bearer ${token}` }) },
+        body: JSON.stringify({ ...body, model: this.name }),
+        signal,
+      }),
+    );
   }
 
   /**
@@ -239,8 +250,9 @@ export type PlayerName = "random" | "optimal" | "expert";
 export async function evaluate(
   player: PlayerName,
   env: Tree & { readonly tag: string },
-  { episodes = 256, seed = 123, samples = 1, ...record }: PlayerBoards = {},
+  { envs = [], episodes = 256, seed = 123, samples = 1, ...record }: PlayerBoards = {},
 ): Promise<Evaluation & { readonly tag: EnvTag; readonly actionsMax: number }> {
+  for (const specifier of envs) await importEnvs(specifier, process.cwd());
   const tag = checkedTag(env.tag, env["options"]);
   const { actionsMax } = checkedEnv({ actionsMax: tag.actionsMax, ...fileBudgets(tag.tag), ...env });
   checkBoards(episodes, seed, samples);

@@ -12,8 +12,10 @@ const root = join(import.meta.dir, "..");
 export const MANIFEST = join(root, "package.json");
 export const KEPT_MANIFEST = join(root, "types/package.clone.json");
 
-/** Packages that only another engine than the default one uses. An install from the package leaves them out. */
-const OPTIONAL = ["@tensorflow/tfjs-node-gpu"];
+/** Only another engine than the default one uses it. */
+const GPU = "@tensorflow/tfjs-node-gpu";
+/** Versions of the AI SDK that `bunraku/ai` fits. */
+const AI_SDK = "6 || 7";
 
 export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
@@ -23,15 +25,15 @@ export async function main(args: string[]): Promise<number> {
   const child = Bun.spawn(tsc, { cwd: root, stdio: ["ignore", 2, 2] });
   if ((await child.exited) !== 0) throw new Error("cannot write the declarations, for the reason above");
   const { dependencies, devDependencies: _, scripts, ...manifest } = await Bun.file(MANIFEST).json();
-  const isOptional = ([name]: [string, unknown]) => OPTIONAL.includes(name);
-  const all = Object.entries(dependencies as Record<string, string>);
+  const { [GPU]: gpu, ...needed } = dependencies as Record<string, string>;
   const packed = {
     ...manifest,
     // Bun reads this manifest before it runs postpack.
     scripts: { postpack: scripts.postpack },
-    dependencies: Object.fromEntries(all.filter((entry) => !isOptional(entry))),
-    peerDependencies: Object.fromEntries(all.filter(isOptional)),
-    peerDependenciesMeta: Object.fromEntries(OPTIONAL.map((name) => [name, { optional: true }])),
+    dependencies: needed,
+    // An install from the package leaves these out.
+    peerDependencies: { [GPU]: gpu, ai: AI_SDK },
+    peerDependenciesMeta: { [GPU]: { optional: true }, ai: { optional: true } },
   };
   renameSync(MANIFEST, KEPT_MANIFEST);
   writeFileSync(MANIFEST, `${JSON.stringify(packed, null, 2)}\n`);

@@ -11,6 +11,8 @@ export interface ReplyRules {
   readonly think: boolean;
   /** Further actions are ignored. */
   readonly actionsPerTurnMax: number;
+  /** The answer is one action, whatever separators it contains. */
+  readonly wholeAnswer?: boolean;
 }
 
 export interface ParsedReply {
@@ -37,8 +39,7 @@ export function parseReply(reply: string, rules: ReplyRules): ParsedReply {
   const match = (rules.think ? THOUGHT_AND_ANSWER : ANSWER).exec(reply);
   if (match === null) return { actions: [], cleaned: reply, formed: false };
   let answer = withoutTags(match[rules.think ? 2 : 1]!);
-  let actions = answer
-    .split(ACTION_SEPARATOR)
+  let actions = (rules.wholeAnswer ? [answer] : answer.split(ACTION_SEPARATOR))
     .map(strip)
     .filter((action) => action !== "");
   if (actions.length > rules.actionsPerTurnMax) {

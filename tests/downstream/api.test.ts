@@ -3,6 +3,7 @@
  * this file again against the installed package.
  */
 import { expect, test } from "bun:test";
+import * as ai from "../../library/ai.ts";
 import * as config from "../../library/config.ts";
 import * as env from "../../library/env.ts";
 import * as testing from "../../library/testing.ts";
@@ -10,6 +11,7 @@ import * as testing from "../../library/testing.ts";
 const namesOf = (module: object): string[] => Object.keys(module).sort();
 
 test("modules export these names", () => {
+  expect(namesOf(ai)).toEqual(["agentEnv", "bunraku"]);
   expect(namesOf(config)).toEqual(["defineConfig"]);
   expect(namesOf(env)).toEqual(["Pcg64", "defineEnv", "formatReply", "noisyReply", "withReward", "z"]);
   expect(namesOf(testing)).toEqual(["checkEnv", "checkTag"]);

@@ -1,0 +1,111 @@
+/**
+ * A game that a function plays: what it asks the policy is the next observation, the action is the answer, and its result ends the game.
+ * Knows no language-model API.
+ *
+ * - One question is open at a time. Questions asked together wait, in the order they were asked.
+ * - A function that throws fails the episode; it never earns a reward of 0.
+ * - `close` rejects the open questions and aborts the signal, so that a function whose episode is over stops.
+ */
+import type { Effect, OutsideGame } from "../env.ts";
+
+/** What the function makes of its episode. */
+export interface AgentResult {
+  /** Reward of the whole episode; the last turn gets it. */
+  readonly reward: number;
+  /** True if the task is solved. */
+  readonly success: boolean;
+}
+
+/** Asks the policy. @returns its action. @throws {Error} once the episode is over */
+export type AskPolicy = (observation: string) => Promise<string>;
+
+export type PlayAgent = (ask: AskPolicy, signal: AbortSignal) => Promise<AgentResult>;
+
+interface Question {
+  readonly observation: string;
+  readonly answer: PromiseWithResolvers<string>;
+}
+
+type AgentEnd = { readonly result: AgentResult } | { readonly error: unknown };
+
+const GOES_ON = { reward: 0, done: false, effective: true, valid: true, success: false } as const;
+
+export class AgentGame<Task = unknown> implements OutsideGame {
+  readonly kind = "outside";
+  /** It takes any text. */
+  readonly actions = null;
+  readonly takesWholeAnswer = true;
+  /** What the function works on. */
+  readonly task: Task;
+  readonly #play: PlayAgent;
+  readonly #closing = new AbortController();
+  /** The first is the open one. */
+  readonly #questions: Question[] = [];
+  /** How the function ended. */
+  #end: AgentEnd | null = null;
+  #isOver = false;
+  /** Resolves at the next question, and when the function has ended. */
+  #turn = Promise.withResolvers<void>();
+
+  constructor(task: Task, play: PlayAgent) {
+    this.task = task;
+    this.#play = play;
+  }
+
+  async start(): Promise<void> {
+    const { signal } = this.#closing;
+    void (async () => this.#play((observation) => this.#ask(observation), signal))().then(
+      (result) => this.#ended({ result }),
+      (error: unknown) => this.#ended({ error }),
+    );
+    await this.#turn.promise;
+    const { done } = this.#effect();
+    if (done) throw new Error("the agent ended without a question to the policy");
+  }
+
+  render(): string {
+    return this.#questions[0]?.observation ?? "";
+  }
+
+  async act(action: string): Promise<Effect> {
+    if (this.#isOver) throw new Error("this game is over; open a new one");
+    const question = this.#questions.shift();
+    if (question === undefined) return this.#effect();
+    this.#turn = Promise.withResolvers();
+    question.answer.resolve(action);
+    // Asked before, together with the one that is answered now.
+    if (this.#questions.length > 0) this.#turn.resolve();
+    await this.#turn.promise;
+    return this.#effect();
+  }
+
+  async close(): Promise<void> {
+    const over = new Error("the episode is over");
+    this.#closing.abort(over);
+    this.#ended({ error: over });
+  }
+
+  async #ask(observation: string): Promise<string> {
+    this.#closing.signal.throwIfAborted();
+    const answer = Promise.withResolvers<string>();
+    this.#questions.push({ observation, answer });
+    this.#turn.resolve();
+    return answer.promise;
+  }
+
+  /** The first end counts. */
+  #ended(end: AgentEnd): void {
+    this.#end ??= end;
+    const over = new Error("the episode is over");
+    for (const { answer } of this.#questions.splice(0)) answer.reject(over);
+    this.#turn.resolve();
+  }
+
+  /** @throws the error of the function */
+  #effect(): Effect {
+    if (this.#end === null) return GOES_ON;
+    this.#isOver = true;
+    if ("error" in this.#end) throw this.#end.error;
+    return { ...GOES_ON, ...this.#end.result, done: true, message: "" };
+  }
+}

@@ -1,0 +1,170 @@
+/**
+ * Calls of the Vercel AI SDK as text that a policy reads, and its replies as content of the SDK.
+ *
+ * - The policy reads text only: a file or an image in a prompt is an error.
+ * - Tools are a list in the prompt. An answer of the form `NAME {"argument": value}` is a call of the tool; several are separated by `||`.
+ *   Any other answer is text. The SDK checks the arguments, and tells the policy what is wrong with them.
+ *
+ * Source: ai-sdk.dev/providers/community-providers/custom-providers, specification v3, which versions 6 and 7 of `ai` take.
+ */
+import type { LanguageModel } from "ai";
+import { ACTION_SEPARATOR } from "../envs/text/answer.ts";
+import type { Message } from "../model/text/dialogue.ts";
+
+export type Model = Extract<LanguageModel, { readonly specificationVersion: "v3" }>;
+export type Call = Parameters<Model["doGenerate"]>[0];
+export type Generated = Awaited<ReturnType<Model["doGenerate"]>>;
+export type StreamPart = Awaited<ReturnType<Model["doStream"]>>["stream"] extends ReadableStream<infer P> ? P : never;
+type Content = Generated["content"][number];
+type SdkMessage = Call["prompt"][number];
+type ToolResult = Extract<Extract<SdkMessage, { role: "tool" }>["content"][number], { type: "tool-result" }>;
+
+export interface Spoken {
+  readonly thought: string;
+  readonly answer: string;
+}
+
+const TOOL_HINT =
+  'To call a tool, answer with its name and its arguments: NAME {"argument": value}. Any other answer ends the task.';
+
+/** The tools of a call, and the form of its answer; empty if it asks for neither. */
+export function requestText({ tools = [], toolChoice, responseFormat }: Call): string {
+  const listed = toolChoice?.type === "none" ? [] : tools.filter((tool) => tool.type === "function");
+  const lines = listed.map(({ name, description, inputSchema }) => {
+    const { $schema: _, type: __, additionalProperties: ___, ...schema } = inputSchema as Record<string, unknown>;
+    return `${name}: ${description === undefined ? "" : `${description} `}${JSON.stringify(schema)}`;
+  });
+  const form =
+    responseFormat?.type === "json"
+      ? [`Answer with JSON of this schema: ${JSON.stringify(responseFormat.schema)}`]
+      : [];
+  return [...(lines.length === 0 ? [] : ["Tools:", ...lines, TOOL_HINT]), ...form].join("\n");
+}
+
+/** A message that the policy has not written. @throws {TypeError} if it has a part that is no text */
+export function messageText(message: Exclude<SdkMessage, { role: "assistant" }>): string {
+  switch (message.role) {
+    case "system":
+      return message.content;
+    case "user":
+      return message.content.map(textOf).join("");
+    case "tool":
+      return message.content.map((part) => `${textName(part)}: ${textOf(part)}`).join("\n");
+    default:
+      return message satisfies never;
+  }
+}
+
+const textName = (part: { readonly type: string }) => (part as ToolResult).toolName;
+
+function textOf(part: { readonly type: string }): string {
+  if (part.type === "text") return (part as { readonly text?: string }).text!;
+  if (part.type === "tool-result") {
+    const { output } = part as ToolResult;
+    if (output.type === "text" || output.type === "error-text") return output.value;
+    if (output.type === "json" || output.type === "error-json") return JSON.stringify(output.value);
+    if (output.type === "execution-denied") return `denied${output.reason === undefined ? "" : `: ${output.reason}`}`;
+    return output.value.map(textOf).join("");
+  }
+  throw new TypeError(`a policy reads text only; the prompt has a part of type ${part.type}`);
+}
+
+/** The dialogue of a call. @param think  replies have a thought */
+export function messagesOf(call: Call, think: boolean): Message[] {
+  const request = requestText(call);
+  const said = call.prompt.map((message): Message => {
+    if (message.role !== "assistant") {
+      return { role: message.role === "system" ? "system" : "user", content: messageText(message) };
+    }
+    return { role: "assistant", content: replyText(message, think) };
+  });
+  if (request === "") return said;
+  const [first, ...rest] = said;
+  if (first?.role === "system") return [{ ...first, content: `${first.content}\n${request}` }, ...rest];
+  return [{ role: "system", content: request }, ...said];
+}
+
+/** A reply as the policy wrote it. */
+function replyText({ content }: Extract<SdkMessage, { role: "assistant" }>, think: boolean): string {
+  const thought = content.map((part) => (part.type === "reasoning" ? part.text : "")).join("");
+  const answers = content.flatMap((part) => {
+    if (part.type === "reasoning") return [];
+    if (part.type === "tool-call") return `${part.toolName} ${JSON.stringify(part.input)}`;
+    return textOf(part);
+  });
+  const answer = `<answer>${answers.join(` ${ACTION_SEPARATOR} `)}</answer>`;
+  return think ? `<think>${thought}</think>${answer}` : answer;
+}
+
+/**
+ * Thought and answer of a reply.
+ *
+ * @param isWhole  false while it is being written: then each of the two is a beginning of what it becomes
+ */
+export function spoken(reply: string, isWhole: boolean): Spoken {
+  // The end may be the beginning of a tag.
+  const known = isWhole ? reply : reply.replace(/<[^>]{0,8}$/, "");
+  const [opening = "", thought = ""] = /^<think>(.*?)(?:<\/think>|$)/s.exec(known) ?? [];
+  const rest = known.slice(opening.length);
+  const answer = /<answer>(.*?)(?:<\/answer>|$)/s.exec(rest)?.[1];
+  return { thought, answer: (answer ?? (isWhole ? rest : "")).trim() };
+}
+
+const TOOL_CALL = /^([\w-]+)\s*(\{.*\})?$/s;
+
+/** @param nextId  names the calls of tools */
+export function contentOf({ thought, answer }: Spoken, { tools = [] }: Call, nextId: () => string): Content[] {
+  const names = new Set(tools.map(({ name }) => name));
+  const parts = answer.split(ACTION_SEPARATOR).map((part) => TOOL_CALL.exec(part.trim()));
+  const isCalls = parts.every((part) => part !== null && names.has(part[1]!));
+  const content: Content[] = thought === "" ? [] : [{ type: "reasoning", text: thought }];
+  if (!isCalls) return [...content, { type: "text", text: answer }];
+  const calls = parts.map((part): Content => {
+    const [, toolName = "", input = "{}"] = part!;
+    return { type: "tool-call", toolCallId: nextId(), toolName, input };
+  });
+  return [...content, ...calls];
+}
+
+/** @param tokens  of prompt and reply; undefined where they are not known */
+export function generated(
+  content: Content[],
+  call: Call,
+  { prompt, reply, cut = false }: { readonly prompt?: number; readonly reply?: number; readonly cut?: boolean } = {},
+): Generated {
+  const isCall = content.some(({ type }) => type === "tool-call");
+  return {
+    content,
+    finishReason: { unified: isCall ? "tool-calls" : cut ? "length" : "stop", raw: undefined },
+    usage: {
+      inputTokens: { total: prompt, noCache: prompt, cacheRead: undefined, cacheWrite: undefined },
+      outputTokens: { total: reply, text: reply, reasoning: undefined },
+    },
+    warnings: warningsOf(call),
+  };
+}
+
+/** What a policy cannot be asked for. */
+export function warningsOf({ toolChoice, presencePenalty, frequencyPenalty }: Call): Generated["warnings"] {
+  const asked = {
+    toolChoice: toolChoice?.type === "required" || toolChoice?.type === "tool",
+    presencePenalty: (presencePenalty ?? 0) !== 0,
+    frequencyPenalty: (frequencyPenalty ?? 0) !== 0,
+  };
+  return Object.entries(asked).flatMap(([feature, isAsked]) => (isAsked ? [{ type: "unsupported", feature }] : []));
+}
+
+/** The stream of a result that is whole already. */
+export function streamOf({ content, finishReason, usage, warnings }: Generated): StreamPart[] {
+  const parts = content.flatMap((part, i): StreamPart[] => {
+    if (part.type !== "reasoning" && part.type !== "text") return [part as StreamPart];
+    const id = String(i);
+    const { type, text: delta } = part;
+    return [
+      { type: `${type}-start`, id },
+      { type: `${type}-delta`, id, delta },
+      { type: `${type}-end`, id },
+    ];
+  });
+  return [{ type: "stream-start", warnings }, ...parts, { type: "finish", finishReason, usage }];
+}

@@ -1,0 +1,258 @@
+/**
+ * `bunraku/ai`: a policy as a language model of the Vercel AI SDK, and an agent that is written with the SDK as an env.
+ *
+ * - Only types of `ai` are imported: the caller's own version runs. An env's process loads no engine for this module.
+ * - In training an agent's settings (temperature, length) are those of the run, not of its calls.
+ */
+import type { LanguageModel } from "ai";
+import { episodeRules, tagOf } from "../actors/play/envs-of-run.ts";
+import type { Seeds } from "../envs/env.ts";
+import { AgentGame, type AgentResult, type AskPolicy } from "../envs/outside/agent-game.ts";
+import type { TagSource } from "../envs/tag.ts";
+import { parseReply } from "../envs/text/answer.ts";
+import { type AnsweredTurn, contextMessages } from "../envs/text/context.ts";
+import {
+  type Call,
+  contentOf,
+  type Generated,
+  generated,
+  type Model,
+  messagesOf,
+  messageText,
+  requestText,
+  type StreamPart,
+  spoken,
+  streamOf,
+  warningsOf,
+} from "./ai-text.ts";
+import { defineEnv, type EnvDefinition, type PlayerOf } from "./env.ts";
+import type { Policy } from "./policy.ts";
+
+export type { AgentGame, AgentResult } from "../envs/outside/agent-game.ts";
+
+export interface BunrakuOptions {
+  /**
+   * Tag of an env that the policy was trained on. Its prompts have the form of that env, and the model is one episode: it keeps the
+   * dialogue of its calls, and fails when the budgets of the episode are used up. Default: each call is a dialogue of its own, as it is.
+   */
+  readonly env?: string;
+}
+
+/**
+ * A policy as a language model for generateText and streamText.
+ *
+ * @throws {TagError} if the run has no env of this tag
+ */
+export function bunraku(policy: Policy, { env }: BunrakuOptions = {}): LanguageModel {
+  if (env !== undefined) return agentModel(policy.name, episodeOf(policy, env));
+  const { think } = policy.config.env;
+  const nextId = callNames();
+  const complete = (call: Call, stream: boolean) => {
+    const { temperature, topP, topK, seed, maxOutputTokens, stopSequences, abortSignal } = call;
+    const body = {
+      messages: messagesOf(call, think),
+      temperature,
+      top_p: topP,
+      top_k: topK,
+      seed,
+      max_tokens: maxOutputTokens,
+      stop: stopSequences?.length === 0 ? undefined : stopSequences,
+      stream,
+      ...(stream && { stream_options: { include_usage: true } }),
+    };
+    return policy.complete(body, abortSignal);
+  };
+  return model(
+    policy.name,
+    async (call) => {
+      const { error, choices, usage } = (await (await complete(call, false)).json()) as Completion;
+      if (error !== undefined) throw new Error(`no reply: ${error.message}`);
+      const { message, finish_reason: finish } = choices[0]!;
+      return generated(contentOf(spoken(message!.content, true), call, nextId), call, tokensOf(usage, finish));
+    },
+    async (call) => streamed(await complete(call, true), call, nextId),
+  );
+}
+
+/** An agent as an env. C: its options. Task: what it works on. */
+export interface AgentDefinition<C extends Record<string, unknown>, Task>
+  extends Omit<EnvDefinition<C, AgentGame<Task>>, "open" | "actions" | "external" | "browser" | "random" | "best"> {
+  /** Most calls of the model in an episode. */
+  readonly actionsMax: number;
+  /** What the agent works on. Equal options and layout seeds give equal tasks. */
+  task(options: C, seeds: Seeds): Task;
+  /**
+   * The agent: equal tasks and equal replies of the model make it ask the same. An error that it throws fails the episode.
+   *
+   * @param model  each call is a turn of the policy in training
+   * @param signal  aborted when the episode is over
+   * @returns the reward of the episode, and whether the task is solved; a number alone is solved if it is positive
+   */
+  agent(model: LanguageModel, task: Task, signal: AbortSignal): Promise<number | AgentResult>;
+  /** Chance, which every report compares with: an answer of the model, such as `add {"a": 1, "b": 2}`. */
+  readonly random: PlayerOf<AgentGame<Task>>;
+}
+
+/**
+ * An env whose game is an agent. An observation is what a call of the model adds to the one before: messages, results of tools, and at
+ * first the tools; a call that does not go on from the one before is shown whole.
+ *
+ * @throws {TypeError} if the tag is not a name.
+ */
+export function agentEnv<Task, C extends Record<string, unknown> = Record<string, never>>(
+  env: AgentDefinition<C, Task>,
+): TagSource {
+  const { task, agent, ...definition } = env;
+  return defineEnv<AgentGame<Task>, C>({
+    ...definition,
+    external: true,
+    browser: false,
+    open(options, seeds) {
+      const given = task(options, seeds);
+      return new AgentGame(given, async (ask, signal) => {
+        const result = await agent(agentModel(env.tag, ask), given, signal);
+        return typeof result === "number" ? { reward: result, success: result > 0 } : result;
+      });
+    },
+  });
+}
+
+/** A model that asks with what each call adds to the one before. */
+function agentModel(name: string, ask: AskPolicy): Model {
+  const nextId = callNames();
+  let before = { prompt: [] as Call["prompt"], request: "" };
+  const generate = async (call: Call): Promise<Generated> => {
+    const request = requestText(call);
+    const { prompt } = call;
+    const seen = before.prompt.length;
+    const goesOn =
+      seen > 0 && prompt[seen]?.role === "assistant" && Bun.deepEquals(prompt.slice(0, seen), before.prompt);
+    const added = goesOn ? prompt.slice(seen) : prompt;
+    const texts = added.flatMap((message) => (message.role === "assistant" ? [] : messageText(message)));
+    const isNew = request !== "" && !(goesOn && request === before.request);
+    before = { prompt, request };
+    const answer = await ask([...texts, ...(isNew ? [request] : [])].join("\n"));
+    return generated(contentOf({ thought: "", answer }, call, nextId), call);
+  };
+  return model(name, generate, async (call) => streamOf(await generate(call)));
+}
+
+/** One episode of an env whose game the caller plays. */
+function episodeOf(policy: Policy, name: string): AskPolicy {
+  const { config } = policy;
+  const { layout, compat, context, contextTurnsMax } = config.prompt;
+  const tag = tagOf(config, name);
+  const { turnsMax, actionsMax, think, actionsPerTurnMax } = episodeRules(config, name, tag);
+  const shown = { layout, compat: compat !== "strict", think, mode: context, window: contextTurnsMax ?? -1 };
+  const answered: AnsweredTurn[] = [];
+  return async (observation) => {
+    for (;;) {
+      const actionsLeft = actionsMax - answered.filter(({ actions }) => actions.length > 0).length;
+      if (actionsLeft < 1 || answered.length >= turnsMax) {
+        const text = `${answered.length} turns of at most ${turnsMax}, ${actionsLeft} of ${actionsMax} answers left`;
+        throw new Error(`the episode of ${name} is over: ${text}; ask bunraku() for a new model`);
+      }
+      const reply = await policy.reply(contextMessages(tag, { answered, now: { observation, actionsLeft } }, shown));
+      const { actions } = parseReply(reply, { think, actionsPerTurnMax, wholeAnswer: true });
+      answered.push({ observation, actionsLeft, reply, reward: 0, actions });
+      // A reply without an answer is a turn, after which the env shows the same again.
+      if (actions[0] !== undefined) return actions[0];
+    }
+  };
+}
+
+const model = (
+  modelId: string,
+  doGenerate: Model["doGenerate"],
+  parts: (call: Call) => Promise<Iterable<StreamPart> | AsyncIterable<StreamPart>>,
+): Model => ({
+  specificationVersion: "v3",
+  provider: "bunraku",
+  modelId,
+  supportedUrls: {},
+  doGenerate,
+  doStream: async (call) => ({ stream: streamFrom(await parts(call)) }),
+});
+
+const streamFrom = (parts: Iterable<StreamPart> | AsyncIterable<StreamPart>) =>
+  new ReadableStream<StreamPart>({
+    async start(controller) {
+      try {
+        for await (const part of parts) controller.enqueue(part);
+        controller.close();
+      } catch (error) {
+        controller.error(error);
+      }
+    },
+  });
+
+/** Names for calls of tools: an agent whose prompts have them asks the same again. */
+function callNames(): () => string {
+  let count = 0;
+  return () => `call-${++count}`;
+}
+
+/** An answer of `Policy.complete`, or one piece of it. */
+interface Completion {
+  readonly error?: { readonly message: string };
+  readonly usage?: { readonly prompt_tokens: number; readonly completion_tokens: number };
+  readonly choices: readonly {
+    readonly message?: { readonly content: string };
+    readonly delta?: { readonly content?: string };
+    readonly finish_reason: string | null;
+  }[];
+}
+
+const tokensOf = (usage: Completion["usage"], finish: string | null) => ({
+  ...(usage && { prompt: usage.prompt_tokens, reply: usage.completion_tokens }),
+  cut: finish === "length",
+});
+
+/** Thought and answer while they are written. An answer that may call a tool comes whole. */
+async function* streamed(response: Response, call: Call, nextId: () => string): AsyncGenerator<StreamPart> {
+  const mayCall = (call.tools ?? []).length > 0;
+  const sent = { reasoning: "", text: "" };
+  let reply = "";
+  let usage: Completion["usage"];
+  let finish: string | null = null;
+  function* grown(type: keyof typeof sent, text: string, isWhole: boolean): Generator<StreamPart> {
+    const delta = text.slice(sent[type].length);
+    if (sent[type] === "" && delta !== "") yield { type: `${type}-start`, id: type };
+    if (delta !== "") yield { type: `${type}-delta`, id: type, delta };
+    sent[type] = text;
+    if (isWhole && text !== "") yield { type: `${type}-end`, id: type };
+  }
+  yield { type: "stream-start", warnings: warningsOf(call) };
+  for await (const { error, choices, usage: counted } of events(response)) {
+    if (error !== undefined) throw new Error(`no reply: ${error.message}`);
+    reply += choices[0]?.delta?.content ?? "";
+    finish = choices[0]?.finish_reason ?? finish;
+    usage = counted ?? usage;
+    const { thought, answer } = spoken(reply, false);
+    yield* grown("reasoning", thought, false);
+    if (!mayCall) yield* grown("text", answer, false);
+  }
+  const whole = spoken(reply, true);
+  const {
+    content,
+    finishReason,
+    usage: tokens,
+  } = generated(contentOf(whole, call, nextId), call, tokensOf(usage, finish));
+  yield* grown("reasoning", whole.thought, true);
+  for (const part of content) {
+    if (part.type === "text") yield* grown("text", part.text, true);
+    if (part.type === "tool-call") yield part;
+  }
+  yield { type: "finish", finishReason, usage: tokens };
+}
+
+/** Events of a stream, or the error that came in place of it. */
+async function* events(response: Response): AsyncGenerator<Completion> {
+  if (!response.ok) yield (await response.json()) as Completion;
+  let text = "";
+  for await (const piece of response.body!.pipeThrough(new TextDecoderStream())) {
+    const lines = (text + piece).split("\n");
+    text = lines.pop()!;
+    for (const line of lines) if (/^data: \{/.test(line)) yield JSON.parse(line.slice("data: ".length)) as Completion;
+  }
+}

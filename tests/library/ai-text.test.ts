@@ -1,0 +1,64 @@
+/** Calls of the AI SDK as text, and replies as its content. */
+import { expect, test } from "bun:test";
+import { type Call, contentOf, messagesOf, spoken } from "../../library/ai-text.ts";
+
+const add = { type: "function", name: "add", description: "Adds.", inputSchema: { type: "object" } } as const;
+const call: Call = {
+  prompt: [
+    { role: "system", content: "Be exact." },
+    { role: "user", content: [{ type: "text", text: "1 + 1?" }] },
+    {
+      role: "assistant",
+      content: [
+        { type: "reasoning", text: " a sum" },
+        { type: "tool-call", toolCallId: "1", toolName: "add", input: { a: 1, b: 1 } },
+        { type: "tool-call", toolCallId: "2", toolName: "add", input: { a: 2 } },
+      ],
+    },
+    {
+      role: "tool",
+      content: [
+        { type: "tool-result", toolCallId: "1", toolName: "add", output: { type: "json", value: { sum: 2 } } },
+        { type: "tool-result", toolCallId: "2", toolName: "add", output: { type: "error-text", value: "no b" } },
+      ],
+    },
+  ],
+  tools: [add],
+};
+
+test("tools follow the system message, calls and results are in the dialogue", () => {
+  const [system, ...said] = messagesOf(call, true);
+  expect(system!.content).toStartWith("Be exact.\nTools:\nadd: Adds. {}\nTo call a tool, answer ");
+  expect(said).toEqual([
+    { role: "user", content: "1 + 1?" },
+    { role: "assistant", content: '<think> a sum</think><answer>add {"a":1,"b":1} || add {"a":2}</answer>' },
+    { role: "user", content: 'add: {"sum":2}\nadd: no b' },
+  ]);
+  expect(messagesOf({ ...call, toolChoice: { type: "none" } }, false)[0]!.content).toBe("Be exact.");
+});
+
+test("an answer is text, or calls of tools that the call has", () => {
+  const made = (answer: string) => {
+    let count = 0;
+    return contentOf({ thought: "", answer }, call, () => `${++count}`);
+  };
+  const toolCall = (toolCallId: string, input: string) => ({ type: "tool-call", toolCallId, toolName: "add", input });
+  expect(made('add {"a": 1} || add')).toEqual([toolCall("1", '{"a": 1}'), toolCall("2", "{}")] as never);
+  for (const text of ["2", 'sub {"a": 1}', 'add {"a": 1} || 2', "add 1 and 1", ""]) {
+    expect(made(text)).toEqual([{ type: "text", text }]);
+  }
+});
+
+test("while a reply is written, its thought and its answer only grow", () => {
+  const reply = "<think> so\n<b</think> <answer> 1 < 2 </answer>";
+  let before = { thought: "", answer: "" };
+  for (let length = 0; length <= reply.length; length++) {
+    const now = spoken(reply.slice(0, length), false);
+    expect(now.thought).toStartWith(before.thought);
+    expect(now.answer).toStartWith(before.answer);
+    before = now;
+  }
+  expect(spoken(reply, true)).toEqual({ thought: " so\n<b", answer: "1 < 2" });
+  expect(spoken("<think>cut", true)).toEqual({ thought: "cut", answer: "" });
+  expect(spoken("<think>a</think> plain", true)).toEqual({ thought: "a", answer: "plain" });
+});

@@ -1,0 +1,119 @@
+/** A policy and an agent with the real AI SDK: a run on an env whose game is an agent, then that agent with the trained policy. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { join } from "node:path";
+import { generateText, streamText } from "ai";
+import { bunraku } from "../../library/ai.ts";
+import type { Episode } from "../../library/index.ts";
+import { loadPolicy, type Policy } from "../../library/policy.ts";
+import { train } from "../../library/train.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+import { DOORS, openDoor } from "./doors.ts";
+
+const folder = join(temporaryFolder(), "doors");
+const updates: number[] = [];
+const episodes: Episode[] = [];
+let policy: Policy;
+
+beforeAll(async () => {
+  const stage = { name: "learn", babble: 0.1, noise: 0, steps: 120, batch: 16, learningRate: 1e-2, warmUpSteps: 10 };
+  const run = await train(
+    {
+      env: { tag: "Doors" },
+      rollout: { groups: 4, groupSize: 4, contextTokensMax: 1000, replyTokensMax: 48 },
+      sampler: { count: 1, slots: 8 },
+      model: { width: 32, layers: 1, heads: 2, kvHeads: 1, hidden: 64 },
+      warmStart: { imitate: "demonstrator", stages: [stage] },
+      learner: { updates: 2, filter: { strategy: "all" } },
+      validate: { episodes: 16 },
+      engine: { threads: 1 },
+    },
+    { folder, envs: [join(import.meta.dir, "doors.ts")] },
+  );
+  for await (const { update } of run.updates()) updates.push(update);
+  for await (const episode of run.episodes()) episodes.push(episode);
+  policy = await loadPolicy(folder, { temperature: 0 });
+}, 120_000);
+afterAll(() => {
+  policy.close();
+  removeTemporaryFolders();
+});
+
+/** `expect(…).rejects` would keep the policy's thread from answering. */
+const messageOf = (failing: Promise<unknown>) => failing.then(String, ({ message }: Error) => message);
+
+test("the page shows this agent", async () => {
+  const page = await Bun.file(join(import.meta.dir, "../../docs/agents.md")).text();
+  const shown = /^```ts envs\/doors\.ts\n(.*?)^```/ms.exec(page)![1]!;
+  const lines = (code: string) =>
+    code
+      .replaceAll(/"(?:\.\.\/\.\.\/library|bunraku)\/(\w+)(?:\.ts)?"/g, '"$1"')
+      .split("\n")
+      .sort();
+  expect(lines(shown)).toEqual(lines(await Bun.file(join(import.meta.dir, "doors.ts")).text()));
+});
+
+test("an agent's calls are the turns of its episodes, with token ids; its result is their reward", () => {
+  expect(updates).toEqual([1, 2]);
+  const played = episodes.flatMap(({ seed, outcome }) => ("turns" in outcome ? [{ seed, ...outcome }] : []));
+  expect(played.length).toBe(episodes.length);
+  const two = played.filter(({ turns }) => turns.length === 2 && turns[0]!.actions.length === 1);
+  expect(two.length).toBeGreaterThan(10);
+  for (const { seed, turns, trajectory, success, stop } of two) {
+    const prize = DOORS[seed % 2]!;
+    const [first, second] = turns;
+    expect(first!.observation).toStartWith("Which door?\nTools:\npeek: Looks behind the doors. {");
+    expect([first!.actions, first!.reward, second!.observation]).toEqual([["peek {}"], 0, `peek: ${prize}`]);
+    const won = second!.actions[0] === prize;
+    expect(stop).toBe(won ? "success" : "over");
+    expect([success, second!.reward]).toEqual([won, Number(won) - 0.1 * 2]);
+    expect(trajectory.turns.map(({ end }) => trajectory.written[end])).toEqual([1, 1]);
+  }
+});
+
+test("generateText: the trained policy calls the tool, reads its result and answers", async () => {
+  const model = bunraku(policy, { env: "Doors" });
+  const { steps, text } = await openDoor(model, "B");
+  expect(steps.map(({ toolCalls }) => toolCalls.map(({ toolName, input }) => [toolName, input]))).toEqual([
+    [["peek", {}]],
+    [],
+  ]);
+  expect(steps[0]!.toolResults.map(({ output }) => output)).toEqual(["B"]);
+  // As the run's own validation plays it.
+  const { turns } = await policy.episode("Doors", 1, { temperature: 0 });
+  expect(text).toBe(turns.at(-1)!.actions[0]!);
+  // The model is one episode.
+  const ends = [];
+  for (let i = 0; i < 3; i++) ends.push(await messageOf(openDoor(model, "A")));
+  expect(ends.at(-1)).toStartWith("the episode of Doors is over: ");
+});
+
+test("streamText streams what generateText gives, thought and answer apart", async () => {
+  // As the policy saw it in training, so that its reply has a thought.
+  const opening = episodes.map(({ outcome }) => ("turns" in outcome ? outcome.turns[0]!.observation : ""))[0]!;
+  const [prompt, temperature, seed] = [`3 left ${opening}`, 1, 7];
+  const asked = { model: bunraku(policy), prompt, temperature, seed, maxOutputTokens: 40 };
+  const whole = await generateText(asked);
+  const streamed = streamText(asked);
+  expect((await Array.fromAsync(streamed.textStream)).join("")).toBe(whole.text);
+  expect(await streamed.reasoningText).toBe(whole.reasoningText!);
+  expect(await streamed.usage).toEqual(whole.usage);
+  expect(whole.usage.outputTokens).toBeGreaterThan(5);
+  const reply = await policy.reply([{ role: "user", content: prompt }], { seed, temperature, tokensMax: 40 });
+  expect(reply).toBe(`<think>${whole.reasoningText}</think><answer>${whole.text}</answer>`);
+});
+
+test("what a policy cannot do is an error or a warning", async () => {
+  const model = bunraku(policy);
+  const image = {
+    type: "file" as const,
+    mediaType: "image/png",
+    data: new Uint8Array([137, 80, 78, 71, 13, 10, 26, 10]),
+  };
+  expect(await messageOf(generateText({ model, messages: [{ role: "user", content: [image] }] }))).toBe(
+    "a policy reads text only; the prompt has a part of type file",
+  );
+  const long = await messageOf(generateText({ model, prompt: "x".repeat(1000) }));
+  expect(long).toEndWith("do not fit into a context of 1000");
+  const { warnings } = await generateText({ model, prompt: "Hi", maxOutputTokens: 2, presencePenalty: 1 });
+  expect(warnings).toEqual([{ type: "unsupported", feature: "presencePenalty" }]);
+});
