@@ -3,15 +3,7 @@
  */
 import { z } from "zod";
 import type { RopeScaling } from "../policy/rope.ts";
-import { ModelConfig } from "../policy/transformer.ts";
-
-/** The supported model types of transformers. */
-const ARCHITECTURES = {
-  qwen2: { class: "Qwen2ForCausalLM", qkvBias: true, qkNorm: false },
-  qwen3: { class: "Qwen3ForCausalLM", qkvBias: false, qkNorm: true },
-  llama: { class: "LlamaForCausalLM", qkvBias: false, qkNorm: false },
-} as const;
-export type Architecture = keyof typeof ARCHITECTURES;
+import { type LayerKind, ModelConfig } from "../policy/transformer.ts";
 
 const Count = z.int().positive();
 const Flag = z.boolean().nullish();
@@ -19,6 +11,7 @@ const Rope = z.looseObject({
   rope_type: z.string().optional(),
   type: z.string().optional(),
   rope_theta: z.number().positive().optional(),
+  partial_rotary_factor: z.number().optional(),
 });
 
 const HuggingFaceConfig = z.looseObject({
@@ -30,19 +23,99 @@ const HuggingFaceConfig = z.looseObject({
   num_key_value_heads: Count.nullish(),
   head_dim: Count.nullish(),
   hidden_act: z.string().default("silu"),
+  /** Gemma's name of hidden_act. */
+  hidden_activation: z.string().nullish(),
   rms_norm_eps: z.number().positive(),
   tie_word_embeddings: z.boolean().default(false),
   max_position_embeddings: Count.nullish(),
   rope_theta: z.number().positive().nullish(),
   /** Until transformers 4; `rope_parameters` since 5. */
   rope_scaling: Rope.nullish(),
-  rope_parameters: Rope.nullish(),
+  rope_parameters: Rope.extend({ full_attention: Rope.optional(), sliding_attention: Rope.optional() }).nullish(),
+  /** Rotary base of sliding layers. */
+  rope_local_base_freq: z.number().positive().nullish(),
   attention_bias: Flag,
   mlp_bias: Flag,
   use_sliding_window: Flag,
+  sliding_window: Count.nullish(),
+  /** Layers before this one are full, if there is no layer_types. */
+  max_window_layers: z.int().nonnegative().default(28),
+  layer_types: z.array(z.string()).nullish(),
+  /** Every one of so many layers is full. */
+  sliding_window_pattern: Count.default(6),
+  /** By layer: 0 for one without rotation. */
+  no_rope_layers: z.array(z.int()).nullish(),
+  no_rope_layer_interval: Count.default(4),
+  query_pre_attn_scalar: z.number().positive().nullish(),
+  attn_logit_softcapping: z.number().nullish(),
+  final_logit_softcapping: z.number().nullish(),
+  use_bidirectional_attention: z.union([z.boolean(), z.string()]).nullish(),
   quantization_config: z.unknown().optional(),
 });
 type HuggingFaceConfig = z.infer<typeof HuggingFaceConfig>;
+
+interface Family {
+  /** transformers' class. */
+  readonly class: string;
+  /** What tells its layers from Llama's. */
+  readonly options: Partial<ModelConfig>;
+  /** transformers' values of keys that config.json may lack. */
+  readonly defaults?: Partial<HuggingFaceConfig>;
+  readonly kindOf: (config: HuggingFaceConfig, layer: number) => LayerKind;
+}
+
+/** By layer_types; without it, the layers that `isSliding` names slide. */
+const typedOr = (isSliding: (config: HuggingFaceConfig, layer: number) => boolean): Family["kindOf"] => {
+  return (config, layer) => {
+    const sliding = config.layer_types?.[layer] ?? (isSliding(config, layer) ? "sliding_attention" : "");
+    return sliding === "sliding_attention" ? "sliding" : "full";
+  };
+};
+const qwenLayers = typedOr(({ max_window_layers: first }, layer) => layer >= first);
+const qwenKind: Family["kindOf"] = (config, layer) => (config.use_sliding_window ? qwenLayers(config, layer) : "full");
+
+/** The supported model types of transformers. */
+const FAMILIES = {
+  qwen2: { class: "Qwen2ForCausalLM", options: { qkvBias: true }, kindOf: qwenKind },
+  qwen3: { class: "Qwen3ForCausalLM", options: { qkNorm: true }, kindOf: qwenKind },
+  llama: { class: "LlamaForCausalLM", options: {}, kindOf: () => "full" },
+  mistral: {
+    class: "MistralForCausalLM",
+    options: {},
+    defaults: { sliding_window: 4096 },
+    kindOf: ({ sliding_window: window }) => (window === null ? "full" : "sliding"),
+  },
+  smollm3: {
+    class: "SmolLM3ForCausalLM",
+    options: {},
+    defaults: { tie_word_embeddings: true },
+    kindOf: ({ no_rope_layers: rotated, no_rope_layer_interval: interval }, layer) =>
+      (rotated?.[layer] ?? (layer + 1) % interval) === 0 ? "unrotated" : "full",
+  },
+  gemma3_text: {
+    class: "Gemma3ForCausalLM",
+    options: { qkNorm: true, outputNorms: true, gainOffset: 1, scaledEmbedding: true },
+    defaults: {
+      tie_word_embeddings: true,
+      hidden_activation: "gelu_pytorch_tanh",
+      query_pre_attn_scalar: 256,
+      rope_local_base_freq: 10_000,
+    },
+    kindOf: typedOr(({ sliding_window_pattern: period }, layer) => (layer + 1) % period !== 0),
+  },
+} as const satisfies Record<string, Family>;
+type Architecture = keyof typeof FAMILIES;
+
+/** What to say of types that people try. */
+const REFUSED: Readonly<Record<string, string>> = {
+  gemma3: "it reads images too; take a text model, as gemma-3-270m-it or gemma-3-1b-it",
+  qwen3_moe: "mixtures of experts are not supported",
+  qwen2_moe: "mixtures of experts are not supported",
+  mixtral: "mixtures of experts are not supported",
+};
+
+/** transformers' names of activations. */
+const ACTIVATIONS: Readonly<Record<string, ModelConfig["activation"]>> = { silu: "silu", gelu_pytorch_tanh: "gelu" };
 
 /** An unusable checkpoint. The message names the file, what was found and what is needed. */
 export class CheckpointFormatError extends Error {
@@ -62,19 +135,24 @@ export function readModelConfig(json: unknown, file: string): ModelConfig {
     throw new CheckpointFormatError(`cannot use ${file}: ${why}`);
   };
   const type = (json as { model_type?: unknown } | null)?.model_type;
-  if (typeof type !== "string" || !Object.hasOwn(ARCHITECTURES, type)) {
-    const known = Object.keys(ARCHITECTURES).join(", ");
-    return refuse(`model_type ${JSON.stringify(type) ?? "is missing"}; supported are ${known}`);
+  if (typeof type !== "string" || !Object.hasOwn(FAMILIES, type)) {
+    const why = typeof type === "string" && Object.hasOwn(REFUSED, type) ? `${REFUSED[type]}; ` : "";
+    const known = Object.keys(FAMILIES).join(", ");
+    return refuse(`model_type ${JSON.stringify(type) ?? "is missing"}; ${why}supported are ${known}`);
   }
-  const parsed = HuggingFaceConfig.safeParse(json);
+  const family: Family = FAMILIES[type as Architecture];
+  const parsed = HuggingFaceConfig.safeParse({ ...family.defaults, ...(json as object) });
   if (!parsed.success) return refuse(faultsOf(parsed.error));
   const config = parsed.data;
   for (const [key, why] of unsupported(config, type as Architecture)) {
     refuse(`${key} ${JSON.stringify(config[key])}; ${why}`);
   }
-  const { qkvBias, qkNorm } = ARCHITECTURES[type as Architecture];
-  const { hidden_size: width, num_attention_heads: heads } = config;
-  const rope = config.rope_parameters ?? config.rope_scaling ?? {};
+  const { hidden_size: width, num_attention_heads: heads, query_pre_attn_scalar: scalar } = config;
+  const rope = config.rope_parameters?.full_attention ?? config.rope_parameters ?? config.rope_scaling ?? {};
+  const local = config.rope_parameters?.sliding_attention;
+  const kinds = Array.from({ length: config.num_hidden_layers }, (_, layer) => family.kindOf(config, layer));
+  if ((local?.rope_type ?? "default") !== "default") refuse("only layers of full attention may scale their rotation");
+  if ((rope.partial_rotary_factor ?? 1) !== 1) refuse("partial_rotary_factor; only whole heads are rotated");
   const model = ModelConfig.safeParse({
     vocabulary: config.vocab_size,
     width,
@@ -87,22 +165,38 @@ export function readModelConfig(json: unknown, file: string): ModelConfig {
     ropeScaling: ropeScaling(rope, config.max_position_embeddings ?? null, refuse),
     normEpsilon: config.rms_norm_eps,
     tiedEmbedding: config.tie_word_embeddings,
-    qkvBias,
-    qkNorm,
+    qkvBias: false,
+    ...family.options,
+    activation: ACTIVATIONS[activationOf(config)],
+    scoreScale: typeof scalar === "number" ? 1 / Math.sqrt(scalar) : null,
+    layerKinds: kinds.every((kind) => kind === "full") ? [] : kinds,
+    window: kinds.includes("sliding") ? config.sliding_window : null,
+    slidingRopeTheta: local?.rope_theta ?? config.rope_local_base_freq ?? null,
   });
   return model.success ? model.data : refuse(faultsOf(model.error));
 }
 
 function* unsupported(config: HuggingFaceConfig, type: Architecture): Generator<[keyof HuggingFaceConfig, string]> {
-  if (config.hidden_act !== "silu") yield ["hidden_act", "only silu is supported"];
+  if (!Object.hasOwn(ACTIVATIONS, activationOf(config)))
+    yield [
+      config.hidden_activation ? "hidden_activation" : "hidden_act",
+      `supported are ${Object.keys(ACTIVATIONS).join(", ")}`,
+    ];
   // Qwen2 has biases of its own and ignores the key.
   if (config.attention_bias && type !== "qwen2")
     yield ["attention_bias", `biases in the attention of ${type} are not supported`];
   if (config.mlp_bias) yield ["mlp_bias", "biases in the gated unit are not supported"];
-  if (config.use_sliding_window) yield ["use_sliding_window", "only full attention is supported"];
+  // Only transformers' Qwen slides by this key; SmolLM3's layers without positions would.
+  if (config.use_sliding_window && type === "smollm3")
+    yield ["use_sliding_window", "layers without positions cannot slide"];
+  if (config.attn_logit_softcapping) yield ["attn_logit_softcapping", "soft caps are not supported"];
+  if (config.final_logit_softcapping) yield ["final_logit_softcapping", "soft caps are not supported"];
+  if (config.use_bidirectional_attention) yield ["use_bidirectional_attention", "only causal attention is supported"];
   if (config.quantization_config !== undefined)
     yield ["quantization_config", "quantized weights cannot be trained; take the full ones"];
 }
+
+const activationOf = (config: HuggingFaceConfig): string => config.hidden_activation ?? config.hidden_act;
 
 type Rope = z.infer<typeof Rope>;
 
@@ -144,19 +238,21 @@ function ropeScaling(rope: Rope, longest: number | null, refuse: (why: string) =
   }
 }
 
-/** @throws {CheckpointFormatError} if no supported architecture has this model's biases and norms. */
-export function architectureOf(model: ModelConfig): Architecture {
-  for (const [name, { qkvBias, qkNorm }] of Object.entries(ARCHITECTURES)) {
-    if (model.qkvBias === qkvBias && model.qkNorm === qkNorm) return name as Architecture;
-  }
-  throw new CheckpointFormatError("no supported architecture has both biases and norms of queries and keys");
+/** @throws {CheckpointFormatError} if the model is not what Qwen2, Qwen3 or Llama compute. */
+export function architectureOf(model: ModelConfig): "qwen2" | "qwen3" | "llama" {
+  const { qkvBias, qkNorm, layerKinds, outputNorms, activation } = model;
+  const plain = layerKinds.length === 0 && !outputNorms && activation === "silu" && !(qkvBias && qkNorm);
+  if (plain) return qkvBias ? "qwen2" : qkNorm ? "qwen3" : "llama";
+  throw new CheckpointFormatError(
+    "only a policy that computes what Qwen2, Qwen3 or Llama compute can be written as GGUF; export this one to hf or peft",
+  );
 }
 
 /** A config.json for this model. @param longest  most tokens of a sequence */
 export function writeModelConfig(model: ModelConfig, longest: number): Record<string, unknown> {
   const type = architectureOf(model);
   return {
-    architectures: [ARCHITECTURES[type].class],
+    architectures: [FAMILIES[type].class],
     model_type: type,
     attention_bias: false,
     attention_dropout: 0,

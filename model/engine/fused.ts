@@ -43,10 +43,17 @@ lower("Rotate", ({ x, cos, sin }, _, to) => {
 /** onnxruntime has no such operator for 32-bit numbers on CUDA. */
 lower<Heads>(
   "CachedAttention",
-  ({ qkv, keys, values, last, total, cos, sin }, { heads, kvHeads, headWidth }, to) => {
+  ({ qkv, keys, values, last, total, cos, sin }, { heads, kvHeads, headWidth, scoreScale, window }, to) => {
     const [batch, added] = qkv!.shape as [number, number];
     const rest = [keys!, values!, last!, total!, cos!, sin!].map(to.name);
-    const attributes = { num_heads: heads, kv_num_heads: kvHeads, do_rotary: 1 };
+    const attributes = {
+      num_heads: heads,
+      kv_num_heads: kvHeads,
+      do_rotary: 1,
+      // 0: the operator's own, 1 / sqrt(D).
+      scale: { float: scoreScale ?? 0 },
+      local_window_size: window ?? -1,
+    };
     const [out, nextKeys, nextValues] = to.recorder.emit(
       "GroupQueryAttention",
       [to.name(qkv!), "", "", ...rest],

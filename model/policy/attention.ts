@@ -9,7 +9,7 @@
  *   then the transposed factor is narrow.
  */
 import * as tf from "@tensorflow/tfjs-core";
-import { type Heads, rotate } from "./ops.ts";
+import { type Heads, rotate, scoreScaleOf } from "./ops.ts";
 
 /** Queries that are computed together. */
 const BLOCK = 128;
@@ -71,7 +71,7 @@ function forward(qkv: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor, shape: Heads): 
   const { heads, kvHeads, headWidth } = shape;
   const widths = [heads * headWidth, kvHeads * headWidth, kvHeads * headWidth];
   const [q, k, v] = tf.split(qkv, widths, -1) as [tf.Tensor, tf.Tensor, tf.Tensor];
-  const scale = 1 / Math.sqrt(headWidth);
+  const scale = scoreScaleOf(shape);
   // The rotation of the queries also applies the scale of the scores.
   const queries = byHead(rotate(q, tf.mul(cos, scale), tf.mul(sin, scale)), shape);
   const keys = byHead(rotate(k, cos, sin), shape);
@@ -79,7 +79,7 @@ function forward(qkv: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor, shape: Heads): 
   const blocks = blocksOf(qkv.shape[1]!);
   const weights = blocks.map((block) => {
     const scores = tf.matMul(blockRows(queries, block, shape), cut(keys, 0, block.end), false, true);
-    return tf.softmax(tf.add(scores, causalMask(block, heads / kvHeads)), -1);
+    return tf.softmax(tf.add(scores, causalMask(block, shape)), -1);
   });
   const mixed = weights.map((weight, i) => tf.matMul(weight, cut(values, 0, blocks[i]!.end)));
   return {
@@ -129,7 +129,7 @@ function backward(dOut: tf.Tensor, forward: Forward, cos: tf.Tensor, sin: tf.Ten
       [batch, length, -1],
     );
   };
-  const scale = 1 / Math.sqrt(headWidth);
+  const scale = scoreScaleOf(shape);
   const dQueries = toRows(
     fromBlocks(
       parts.map((part) => part.queries),
@@ -151,10 +151,14 @@ function blocksOf(length: number): Block[] {
 }
 
 /** (G · block, end): 0 where a query sees the key, elsewhere so low that softmax gives exactly 0. */
-function causalMask({ start, end }: Block, group: number): tf.Tensor {
-  const rows = end - start;
+function causalMask({ start, end }: Block, { heads, kvHeads, window }: Heads): tf.Tensor {
+  const [group, rows] = [heads / kvHeads, end - start];
   const mask = new Float32Array(group * rows * end);
-  for (let row = 0; row < group * rows; row++) mask.fill(-1e30, row * end + start + (row % rows) + 1, (row + 1) * end);
+  for (let row = 0; row < group * rows; row++) {
+    const behind = start + (row % rows) + 1;
+    mask.fill(-1e30, row * end + behind, (row + 1) * end);
+    mask.fill(-1e30, row * end, row * end + Math.max(0, behind - (window ?? end)));
+  }
   return tf.tensor(mask, [group * rows, end]);
 }
 

@@ -8,7 +8,7 @@
  * - Caches are written in place if the engine's output array is the input array.
  */
 import * as tf from "@tensorflow/tfjs-core";
-import { fused, type Heads, rotate } from "./ops.ts";
+import { fused, type Heads, rotate, scoreScaleOf } from "./ops.ts";
 
 export interface CachedAttention {
   /** (B, S, H · D) */
@@ -72,7 +72,7 @@ export function appendAttention(
   shape: Heads,
   capacity: number,
 ): CachedAttention {
-  const { heads, kvHeads, headWidth } = shape;
+  const { heads, kvHeads, headWidth, window = null } = shape;
   const [batch, added] = qkv.shape as [number, number];
   const widths = [heads * headWidth, kvHeads * headWidth, kvHeads * headWidth];
   const [q, k, v] = tf.split(qkv, widths, -1) as [tf.Tensor, tf.Tensor, tf.Tensor];
@@ -96,14 +96,19 @@ export function appendAttention(
   const group = heads / kvHeads;
   const byHead = tf.transpose(tf.reshape(rotate(q, c, s), [batch, added, heads, headWidth]), [0, 2, 1, 3]);
   const queries = tf.reshape(byHead, [batch, kvHeads, group * added, headWidth]);
-  const scores = tf.mul(tf.matMul(queries, own(nextKeys), false, true), 1 / Math.sqrt(headWidth));
+  const scores = tf.mul(tf.matMul(queries, own(nextKeys), false, true), scoreScaleOf(shape));
   const columns = tf.reshape(tf.range(0, capacity, 1, "int32"), [1, 1, capacity]);
-  const unseen = tf.cast(tf.greater(columns, tf.reshape(positions, [batch, added, 1])), "float32");
+  const rows = tf.reshape(positions, [batch, added, 1]);
+  const later = tf.cast(tf.greater(columns, rows), "float32");
+  const unseen =
+    window === null
+      ? later
+      : tf.add(later, tf.cast(tf.lessEqual(columns, tf.sub(rows, tf.scalar(window, "int32"))), "float32"));
   const mask = tf.tile(tf.reshape(tf.mul(unseen, -1e30), [batch, 1, added, capacity]), [1, 1, group, 1]);
   const mixed = tf.matMul(tf.softmax(tf.add(scores, mask), -1), own(nextValues));
-  const rows = tf.transpose(tf.reshape(mixed, [batch, heads, added, headWidth]), [0, 2, 1, 3]);
+  const byToken = tf.transpose(tf.reshape(mixed, [batch, heads, added, headWidth]), [0, 2, 1, 3]);
   return {
-    out: tf.reshape(rows, [batch, added, heads * headWidth]),
+    out: tf.reshape(byToken, [batch, added, heads * headWidth]),
     keys: nextKeys,
     values: nextValues,
   };

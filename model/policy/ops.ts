@@ -102,6 +102,15 @@ export function swiglu(gate: tf.Tensor, up: tf.Tensor): tf.Tensor {
 }
 
 /**
+ * Gated unit: `gelu(gate) * up`, with the tanh approximation of gelu.
+ * Source: GEGLU, https://arxiv.org/abs/2002.05202; gelu_pytorch_tanh of transformers.
+ */
+export function geglu(gate: tf.Tensor, up: tf.Tensor): tf.Tensor {
+  const inner = tf.mul(tf.add(gate, tf.mul(tf.mul(tf.square(gate), gate), 0.044715)), Math.sqrt(2 / Math.PI));
+  return tf.mul(tf.mul(tf.mul(gate, 0.5), tf.add(tf.tanh(inner), 1)), up);
+}
+
+/**
  * Rotary position embedding, halves layout: `[a·cos - b·sin, b·cos + a·sin]` for x = [a, b].
  * Source: https://arxiv.org/abs/2104.09864; layout as in transformers' rotate_half.
  *
@@ -126,7 +135,14 @@ export interface Heads {
   readonly heads: number;
   readonly kvHeads: number;
   readonly headWidth: number;
+  /** Factor of the scores; 1 / sqrt(D) by default. */
+  readonly scoreScale?: number | null;
+  /** Tokens that a token sees, itself included; all before it by default. */
+  readonly window?: number | null;
 }
+
+/** Factor of the attention scores. */
+export const scoreScaleOf = ({ scoreScale, headWidth }: Heads): number => scoreScale ?? 1 / Math.sqrt(headWidth);
 
 /**
  * Log-probability of one token per row, and the entropy of the row's distribution, both in nats.

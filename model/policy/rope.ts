@@ -38,15 +38,16 @@ export type RopeScaling = z.infer<typeof RopeScaling>;
 /**
  * Cosines and sines for positions 0 … length - 1. Unscaled: `position / theta^(2 i / D)`.
  *
+ * @param theta  null: no position is rotated
  * @returns (length, D / 2) each
  */
 export function rotaryTables(
   length: number,
   headWidth: number,
-  theta: number,
+  theta: number | null,
   scaling: RopeScaling | null = null,
 ): { cos: Float32Array; sin: Float32Array } {
-  const frequencies = rotaryFrequencies(headWidth, theta, scaling);
+  const frequencies = theta === null ? new Float64Array(headWidth / 2) : rotaryFrequencies(headWidth, theta, scaling);
   const half = frequencies.length;
   const amplitude = scaling?.kind === "yarn" ? scaling.attentionFactor : 1;
   const cos = new Float32Array(length * half);

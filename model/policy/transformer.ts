@@ -1,8 +1,10 @@
 /**
- * The policy: a decoder of the Llama family (RMSNorm, rotary positions, grouped-query attention, SwiGLU), optionally with
- * Qwen2's biases or Qwen3's norms of queries and keys. Training, scoring and cached decoding share all code but the attention.
+ * The policy: a decoder of the Llama family (RMSNorm, rotary positions, grouped-query attention, a gated unit). `ModelConfig` has
+ * an option for each difference of a family; checkpoint/config.ts has the families. Training, scoring and cached decoding share
+ * all code but the attention.
  * Source: https://arxiv.org/abs/2407.10671 (Qwen2), https://arxiv.org/abs/2505.09388 (Qwen3), https://arxiv.org/abs/2407.21783
- * (Llama 3); parameter names as in transformers.
+ * (Llama 3), https://arxiv.org/abs/2310.06825 (Mistral), https://arxiv.org/abs/2503.19786 (Gemma 3),
+ * https://huggingface.co/blog/smollm3; parameter names as in transformers.
  *
  * B batch, T tokens, H query heads, K key/value heads, D head width, M rows with a loss, V vocabulary.
  */
@@ -11,8 +13,12 @@ import { z } from "zod";
 import { attention } from "./attention.ts";
 import { appendAttention, type CachedAttention, type Rotary, stepAttention } from "./cached-attention.ts";
 import { adapterShapes, Lora } from "./lora.ts";
-import { linear, rmsNorm, swiglu } from "./ops.ts";
+import { geglu, type Heads, linear, rmsNorm, swiglu } from "./ops.ts";
 import { RopeScaling, rotaryTables } from "./rope.ts";
+
+/** What a layer's tokens see: all before them, the last `window`, or all without positions (NoPE). */
+const LayerKind = z.enum(["full", "sliding", "unrotated"]);
+export type LayerKind = z.infer<typeof LayerKind>;
 
 export const ModelConfig = z
   .strictObject({
@@ -32,6 +38,22 @@ export const ModelConfig = z
     /** Queries and keys are normalized by head before their rotation (Qwen3). */
     qkNorm: z.boolean().default(false),
     normEpsilon: z.number().positive().default(1e-6),
+    /** Added to the stored gains of norms (Gemma stores them less 1). */
+    gainOffset: z.number().default(0),
+    /** The outputs of attention and gated unit are normalized too (Gemma). */
+    outputNorms: z.boolean().default(false),
+    /** Of the gated unit; gelu is its tanh approximation. */
+    activation: z.enum(["silu", "gelu"]).default("silu"),
+    /** Embeddings are multiplied by the root of the width (Gemma). */
+    scaledEmbedding: z.boolean().default(false),
+    /** Factor of the attention scores; null: 1 / sqrt(D). */
+    scoreScale: z.number().positive().nullable().default(null),
+    /** By layer; empty: all are full. */
+    layerKinds: z.array(LayerKind).default([]),
+    /** Tokens that a token of a sliding layer sees, itself included. */
+    window: z.int().positive().nullable().default(null),
+    /** Rotary base of sliding layers, which then have no scaling; null: they rotate as full layers do. */
+    slidingRopeTheta: z.number().positive().nullable().default(null),
     /** The output projection is the embedding itself. */
     tiedEmbedding: z.boolean().default(true),
     /** Output of the last layer for each state: a logit per token, one value (a critic), or both. */
@@ -46,6 +68,14 @@ export const ModelConfig = z
   .refine(({ headWidth }) => headWidth % 2 === 0, {
     path: ["headWidth"],
     error: "headWidth must be even for rotary positions",
+  })
+  .refine(({ layerKinds, layers }) => layerKinds.length === 0 || layerKinds.length === layers, {
+    path: ["layerKinds"],
+    error: "layerKinds must be empty or have an entry for each layer",
+  })
+  .refine(({ layerKinds, window }) => window !== null || !layerKinds.includes("sliding"), {
+    path: ["window"],
+    error: "sliding layers need a window",
   });
 export type ModelConfig = z.infer<typeof ModelConfig>;
 
@@ -78,6 +108,7 @@ export const baseOf = (config: ModelConfig): ModelConfig => ({ ...config, lora: 
 
 function wholeShapes(config: ModelConfig): Shapes {
   const { vocabulary, width, layers, heads, kvHeads, headWidth, hidden, qkvBias, qkNorm, tiedEmbedding, head } = config;
+  const { outputNorms } = config;
   const packed = (heads + 2 * kvHeads) * headWidth;
   const shapes = new Map<string, readonly number[]>([["model.embed_tokens.weight", [vocabulary, width]]]);
   for (let layer = 0; layer < layers; layer++) {
@@ -90,6 +121,10 @@ function wholeShapes(config: ModelConfig): Shapes {
     }
     shapes.set(layerName(layer, "self_attn.o_proj.weight"), [width, heads * headWidth]);
     shapes.set(layerName(layer, "post_attention_layernorm.weight"), [width]);
+    if (outputNorms) {
+      shapes.set(layerName(layer, "pre_feedforward_layernorm.weight"), [width]);
+      shapes.set(layerName(layer, "post_feedforward_layernorm.weight"), [width]);
+    }
     shapes.set(layerName(layer, "mlp.gate_proj.weight"), [hidden, width]);
     shapes.set(layerName(layer, "mlp.up_proj.weight"), [hidden, width]);
     shapes.set(layerName(layer, "mlp.down_proj.weight"), [width, hidden]);
@@ -103,11 +138,18 @@ function wholeShapes(config: ModelConfig): Shapes {
 
 type Attend = (qkv: tf.Tensor, layer: number) => tf.Tensor;
 
+/** @param x (N, width). @param name  of the gains, without `.weight` */
+function norm({ gainOffset, normEpsilon }: ModelConfig, parameters: ParameterTensors, x: tf.Tensor, name: string) {
+  const gain = parameters[`${name}.weight`]!;
+  return rmsNorm(x, gainOffset === 0 ? gain : tf.add(gain, gainOffset), normEpsilon);
+}
+
 /** Embedding, layers and final norm. @returns (B · T, width) */
 function body(config: ModelConfig, parameters: ParameterTensors, tokens: tf.Tensor, attend: Attend): tf.Tensor {
-  const { width, layers, heads, headWidth, normEpsilon, lora } = config;
+  const { width, layers, heads, headWidth, outputNorms, activation, scaledEmbedding, lora } = config;
   const [batch, length] = tokens.shape as [number, number];
   let x: tf.Tensor = tf.gather(parameters["model.embed_tokens.weight"]!, tf.reshape(tokens, [batch * length]));
+  if (scaledEmbedding) x = tf.mul(x, Math.sqrt(width));
   for (let layer = 0; layer < layers; layer++) {
     const name = (rest: string) => layerName(layer, rest);
     /** `x · Wᵀ + addend` */
@@ -116,16 +158,22 @@ function body(config: ModelConfig, parameters: ParameterTensors, tokens: tf.Tens
       const y = addend === undefined ? tf.matMul(x, weight, false, true) : linear(x, weight, addend);
       return adapted(lora, parameters, name(module), x, y);
     };
-    const normed = rmsNorm(x, parameters[name("input_layernorm.weight")]!, normEpsilon);
-    const qkv = queriesKeysValues(config, parameters, normed, layer);
+    const normed = (x: tf.Tensor, module: string) => norm(config, parameters, x, name(module));
+    /** `x + rows · Wᵀ`, the product normalized first if the model has norms of outputs. */
+    const residual = (x: tf.Tensor, rows: tf.Tensor, module: string, outputNorm: string) =>
+      outputNorms ? tf.add(x, normed(project(rows, module), outputNorm)) : project(rows, module, x);
+    const qkv = queriesKeysValues(config, parameters, normed(x, "input_layernorm"), layer);
     const mixed = attend(tf.reshape(qkv, [batch, length, -1]), layer);
     const rows = tf.reshape(mixed, [batch * length, heads * headWidth]);
-    x = project(rows, "self_attn.o_proj", x);
-    const wide = rmsNorm(x, parameters[name("post_attention_layernorm.weight")]!, normEpsilon);
-    const gated = swiglu(project(wide, "mlp.gate_proj"), project(wide, "mlp.up_proj"));
-    x = project(gated, "mlp.down_proj", x);
+    x = residual(x, rows, "self_attn.o_proj", "post_attention_layernorm");
+    const wide = normed(x, outputNorms ? "pre_feedforward_layernorm" : "post_attention_layernorm");
+    const gated = (activation === "silu" ? swiglu : geglu)(
+      project(wide, "mlp.gate_proj"),
+      project(wide, "mlp.up_proj"),
+    );
+    x = residual(x, gated, "mlp.down_proj", "post_feedforward_layernorm");
   }
-  return rmsNorm(tf.reshape(x, [batch * length, width]), parameters["model.norm.weight"]!, normEpsilon);
+  return norm(config, parameters, tf.reshape(x, [batch * length, width]), "model.norm");
 }
 
 /**
@@ -150,7 +198,7 @@ function adapted(
 
 /** @param x (N, width). @returns (N, (H + 2K) · D), before rotation */
 function queriesKeysValues(config: ModelConfig, parameters: ParameterTensors, x: tf.Tensor, layer: number): tf.Tensor {
-  const { heads, kvHeads, headWidth, qkvBias, qkNorm, normEpsilon, lora } = config;
+  const { heads, kvHeads, headWidth, qkvBias, qkNorm, lora } = config;
   const part = (rest: string) => parameters[layerName(layer, `self_attn.${rest}`)]!;
   const weight = part("qkv_proj.weight");
   const packed = qkvBias ? linear(x, weight, part("qkv_proj.bias")) : tf.matMul(x, weight, false, true);
@@ -160,9 +208,38 @@ function queriesKeysValues(config: ModelConfig, parameters: ParameterTensors, x:
     .split(packed, widths, -1)
     .map((rows, i) => adapted(lora, parameters, layerName(layer, `self_attn.${"qkv"[i]}_proj`), x, rows));
   if (!qkNorm) return tf.concat([q!, k!, v!], -1);
-  const byHead = (rows: tf.Tensor, gain: tf.Tensor) =>
-    tf.reshape(rmsNorm(tf.reshape(rows, [-1, headWidth]), gain, normEpsilon), rows.shape);
-  return tf.concat([byHead(q!, part("q_norm.weight")), byHead(k!, part("k_norm.weight")), v!], -1);
+  const byHead = (rows: tf.Tensor, module: string) => {
+    const perHead = tf.reshape(rows, [-1, headWidth]);
+    return tf.reshape(norm(config, parameters, perHead, layerName(layer, `self_attn.${module}`)), rows.shape);
+  };
+  return tf.concat([byHead(q!, "q_norm"), byHead(k!, "k_norm"), v!], -1);
+}
+
+interface LayerAttention extends Rotary {
+  readonly shape: Heads;
+}
+
+/** The attention of each layer at positions 0 … length - 1. Layers of a kind share their tables. */
+function attentions(config: ModelConfig, length: number): (layer: number) => LayerAttention {
+  const { heads, kvHeads, headWidth, ropeTheta, ropeScaling, scoreScale, layerKinds, slidingRopeTheta } = config;
+  const tables = (kind: LayerKind) => {
+    if (kind === "unrotated") return rotaryTables(length, headWidth, null);
+    if (kind === "full" || slidingRopeTheta === null) return rotaryTables(length, headWidth, ropeTheta, ropeScaling);
+    return rotaryTables(length, headWidth, slidingRopeTheta);
+  };
+  const attentionOf = (kind: LayerKind): LayerAttention => {
+    const { cos, sin } = tables(kind);
+    // A window that no token leaves is none.
+    const window = kind === "sliding" && config.window! < length ? config.window : null;
+    return {
+      cos: tf.tensor(cos, [length, headWidth / 2]),
+      sin: tf.tensor(sin, [length, headWidth / 2]),
+      shape: { heads, kvHeads, headWidth, scoreScale, window },
+    };
+  };
+  const kinds: readonly LayerKind[] = layerKinds.length === 0 ? ["full"] : layerKinds;
+  const known = new Map([...new Set(kinds)].map((kind) => [kind, attentionOf(kind)]));
+  return (layer) => known.get(layerKinds[layer] ?? "full")!;
 }
 
 /** @param states (M, width). @returns (M, V) */
@@ -183,12 +260,11 @@ export function stateValues(parameters: ParameterTensors, states: tf.Tensor): tf
  * @returns (B · T, width)
  */
 export function hiddenStates(config: ModelConfig, parameters: ParameterTensors, tokens: tf.Tensor): tf.Tensor {
-  const { headWidth, ropeTheta, ropeScaling } = config;
-  const length = tokens.shape[1]!;
-  const tables = rotaryTables(length, headWidth, ropeTheta, ropeScaling);
-  const cos = tf.tensor(tables.cos, [length, headWidth / 2]);
-  const sin = tf.tensor(tables.sin, [length, headWidth / 2]);
-  return body(config, parameters, tokens, (qkv) => attention(qkv, cos, sin, config));
+  const of = attentions(config, tokens.shape[1]!);
+  return body(config, parameters, tokens, (qkv, layer) => {
+    const { cos, sin, shape } = of(layer);
+    return attention(qkv, cos, sin, shape);
+  });
 }
 
 /** Keys and values of every layer: `keys.0`, `values.0`, … */
@@ -218,8 +294,8 @@ export function stepStates(
   caches: Caches,
 ): Decoded {
   const capacity = caches["keys.0"]!.shape[2]!;
-  return decode(config, parameters, tokens, caches, capacity, (qkv, keys, values, rotary) =>
-    stepAttention(qkv, keys, values, last, total, rotary, config),
+  return decode(config, parameters, tokens, caches, capacity, (qkv, keys, values, { shape, ...rotary }) =>
+    stepAttention(qkv, keys, values, last, total, rotary, shape),
   );
 }
 
@@ -240,12 +316,12 @@ export function appendStates(
   caches: Caches,
   capacity: number,
 ): Decoded {
-  return decode(config, parameters, tokens, caches, capacity, (qkv, keys, values, rotary) =>
-    appendAttention(qkv, keys, values, slots, positions, rotary, config, capacity),
+  return decode(config, parameters, tokens, caches, capacity, (qkv, keys, values, { shape, ...rotary }) =>
+    appendAttention(qkv, keys, values, slots, positions, rotary, shape, capacity),
   );
 }
 
-type AttendCached = (qkv: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, rotary: Rotary) => CachedAttention;
+type AttendCached = (qkv: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, layer: LayerAttention) => CachedAttention;
 
 function decode(
   config: ModelConfig,
@@ -255,13 +331,10 @@ function decode(
   capacity: number,
   attend: AttendCached,
 ): Decoded {
-  const { headWidth, ropeTheta, ropeScaling } = config;
-  const tables = rotaryTables(capacity, headWidth, ropeTheta, ropeScaling);
-  const cos = tf.tensor(tables.cos, [capacity, headWidth / 2]);
-  const sin = tf.tensor(tables.sin, [capacity, headWidth / 2]);
+  const of = attentions(config, capacity);
   const next: Record<string, tf.Tensor> = {};
   const states = body(config, parameters, tokens, (qkv, layer) => {
-    const { out, keys, values } = attend(qkv, caches[`keys.${layer}`]!, caches[`values.${layer}`]!, { cos, sin });
+    const { out, keys, values } = attend(qkv, caches[`keys.${layer}`]!, caches[`values.${layer}`]!, of(layer));
     next[`keys.${layer}`] = keys;
     next[`values.${layer}`] = values;
     return out;

@@ -2,7 +2,8 @@
  * The tokenizer of a pretrained model: checks a tokenizer.json and runs it with @huggingface/tokenizers.
  *
  * - `encode` turns names of special tokens into these tokens, as transformers does with a rendered template.
- * - Only byte-level BPE is accepted (Qwen, Llama 3 and similar): it has tokens for every text.
+ * - Only BPE with tokens for every text is accepted: byte-level (Qwen, Llama 3) or with byte fallback (Gemma, Mistral).
+ * - A text continues another one here, so no space is put before it, as some tokenizers do at the beginning of a document.
  */
 import { createHash } from "node:crypto";
 import { Tokenizer } from "@huggingface/tokenizers";
@@ -15,6 +16,8 @@ const TokenizerFile = z.looseObject({
   added_tokens: z.array(AddedToken).default([]),
   model: z.looseObject({
     type: z.string().optional(),
+    /** A character without a piece is encoded as pieces of its bytes, <0x00> to <0xFF>. */
+    byte_fallback: z.boolean().nullish(),
     vocab: z.record(z.string(), z.int().nonnegative()),
     merges: z.array(z.union([z.string(), z.tuple([z.string(), z.string()])])),
   }),
@@ -48,9 +51,9 @@ export function readBpe(json: unknown, settings: object, vocabulary: number, fil
   if (!parsed.success) return refuse(faultsOf(parsed.error).slice(0, 300));
   const { model, added_tokens: added } = parsed.data;
   if (model.type !== undefined && model.type !== "BPE")
-    return refuse(`its model is ${JSON.stringify(model.type)}; only byte-level BPE is read`);
+    return refuse(`its model is ${JSON.stringify(model.type)}; only BPE over bytes is read`);
   checkPieces(parsed.data, vocabulary, refuse);
-  const tokenizer = new Tokenizer(json as object, settings);
+  const tokenizer = new Tokenizer(withoutLeadingSpace(json as object, refuse), settings);
   const specials = new Map(added.filter(({ special }) => special).map(({ id, content }) => [id, content]));
   return {
     digest: createHash("sha256")
@@ -66,6 +69,22 @@ export function readBpe(json: unknown, settings: object, vocabulary: number, fil
   };
 }
 
+/** @returns tokenizer.json without the parts that add a space before a text and remove it again */
+function withoutLeadingSpace(json: object, refuse: (why: string) => never): object {
+  const reviver = (_: string, part: { type?: string; prepend_scheme?: string; add_prefix_space?: boolean } | null) => {
+    const always = part?.type === "Metaspace" && (part.prepend_scheme ?? "always") === "always";
+    if (part?.type === "Prepend" || (always && part.add_prefix_space !== false))
+      refuse("it puts a space before every text, also behind a special token; take a newer model of the family");
+    if (part?.type === "Metaspace") return { ...part, prepend_scheme: "never", add_prefix_space: false };
+    return part?.type === "Strip" ? { ...part, start: 0 } : part;
+  };
+  const revived = ["normalizer", "pre_tokenizer", "decoder"].map((key) => {
+    const part = (json as Record<string, unknown>)[key] ?? null;
+    return [key, JSON.parse(JSON.stringify(part), reviver)];
+  });
+  return { ...json, ...Object.fromEntries(revived) };
+}
+
 function checkPieces(
   { model, added_tokens: added }: TokenizerFile,
   vocabulary: number,
@@ -76,9 +95,11 @@ function checkPieces(
   const beyond = ids.find(([, id]) => id >= vocabulary);
   if (beyond !== undefined)
     refuse(`token ${JSON.stringify(beyond[0])} has id ${beyond[1]}, but config.json says vocab_size ${vocabulary}`);
-  const missing = byteLevelAlphabet().find((character) => !Object.hasOwn(vocab, character));
+  const octets = Array.from({ length: 256 }, (_, byte) => `<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`);
+  const pieces = model.byte_fallback ? octets : byteLevelAlphabet();
+  const missing = pieces.find((piece) => !Object.hasOwn(vocab, piece));
   if (missing !== undefined)
-    refuse(`it has no piece ${JSON.stringify(missing)} for one of the 256 bytes; only byte-level BPE is read`);
+    refuse(`it has no piece ${JSON.stringify(missing)} for one of the 256 bytes; only BPE over bytes is read`);
   for (const merge of merges) {
     const [left, right] = typeof merge === "string" ? (merge.split(" ") as [string, string]) : merge;
     const unknown = [left, right, left + right].find((piece) => !Object.hasOwn(vocab, piece));

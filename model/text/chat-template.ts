@@ -79,9 +79,10 @@ export function chatTemplate({ folder, tokenizerConfig, chatTemplate }: Tokenize
 }
 
 /**
- * Globals of a template. `strftime_now`, which the library's `render` has, is missing, because a run must be reproducible;
- * templates that print today's date have a fixed one for this case.
+ * Globals of a template. `strftime_now` is missing, because a run must be reproducible; a template that asks whether it is defined
+ * prints a date of its own then, and others (SmolLM3's) get that of Llama 3.2's.
  */
+const FIXED_DATE = "26 Jul 2024";
 const GLOBALS = {
   true: true,
   false: false,
@@ -108,7 +109,7 @@ class PretrainedDialogue implements Dialogue {
   readonly turnMarks: TurnMarks;
   readonly #bpe: Bpe;
   readonly #template: Template;
-  readonly #names: Readonly<Record<string, string>>;
+  readonly #names: Readonly<Record<string, unknown>>;
   /** The token that the template puts behind every reply. */
   readonly #turnEnd: number;
 
@@ -122,7 +123,10 @@ class PretrainedDialogue implements Dialogue {
     const { bos_token, eos_token, pad_token, unk_token } = settings;
     // A missing token is undefined in a template, as in transformers, and prints nothing.
     const tokens = Object.entries({ bos_token, eos_token, pad_token, unk_token });
-    this.#names = Object.fromEntries(tokens.filter((pair): pair is [string, string] => typeof pair[1] === "string"));
+    this.#names = {
+      ...Object.fromEntries(tokens.filter((pair): pair is [string, string] => typeof pair[1] === "string")),
+      ...(!source.includes("strftime_now is defined") && { strftime_now: () => FIXED_DATE }),
+    };
     const [end, ...behind] = this.#trialPrompt(folder);
     if (end === undefined || !bpe.specials.has(end)) {
       throw new CheckpointFormatError(

@@ -1,15 +1,21 @@
 """Writes tests/golden/checkpoints/NAME/: whole Hugging Face folders of tiny random models, and what transformers computes with them.
 
-Run: python tests/golden/checkpoints.py    (a Python with torch, transformers and safetensors: see bench/peers/README.md)
+Run: python tests/golden/checkpoints.py [NAME …]    (a Python with torch, transformers, safetensors and peft: see bench/peers/README.md)
 
   qwen2   bfloat16 in two shards with an index, tied embeddings, biases of QKV; chat template inside tokenizer_config.json
   qwen3   float32 in one file, own head, norms of queries and keys, heads wider than width / heads; chat_template.jinja
   llama   float16 in one file, own head, llama3 rope scaling, ignore_merges, a template that opens with <|begin_of_text|>
+  mistral float16 in one file, own head, a window of 5 tokens; BPE with byte fallback and a space before the first text
+  smollm3 bfloat16 in two shards, tied embeddings, a layer without positions; a template that prints today's date
+  gemma3  bfloat16 in one file, tied and scaled embeddings, four norms a layer, gelu, a layer with a window of 4 tokens and rotary
+          base of its own, one with linear rope scaling, scores scaled by a setting; BPE with byte fallback
 
-Each folder is what save_pretrained writes, with a byte-level BPE of 496 tokens trained here, and besides:
+Each folder is what save_pretrained writes, with a BPE of 496 or 384 tokens trained here, and besides:
   expected.safetensors  logits (B,T,V) · logProbs (B,T), of token t given those before it, 0 at t = 0 · grad.<name>, before
-                        clipping · after.<name>, the weights after one AdamW step; all float32, from float32 copies of the weights
-  expected.json         tokens, mask, weight (B,T) · loss · gradNorm · adamw · decode: greedy with a KV cache ·
+                        clipping · after.<name>, the weights after one AdamW step · lora.before.<name>, lora.grad.<name> and
+                        lora.after.<name>, peft's adapters of every matrix in such a step of their own; all float32, computed from
+                        copies of the weights in float32, and since mistral in float64
+  expected.json         tokens, mask, weight (B,T) · loss · gradNorm · adamw · lora: settings · decode: greedy with a KV cache ·
                         strings and ids: BPE of a few hundred texts · dialogues: messages, and their ids by the template
 
 loss = -sum(mask * weight * logProbs) / sum(mask), as in qwen2.py. The chat templates are our own, in the manner of each family.
@@ -19,20 +25,29 @@ import importlib.util
 import json
 import random
 import shutil
+import sys
+from datetime import datetime
 from pathlib import Path
 
 import torch
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
     AutoModelForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
     LlamaConfig,
     LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
     PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
+    SmolLM3Config,
+    SmolLM3ForCausalLM,
 )
 
 HERE = Path(__file__).parent
@@ -74,6 +89,33 @@ HEADERS = (
     "{{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' + (message['content'] | trim) + '<|eot_id|>' }}"
     "{%- endfor %}{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{%- endif %}"
 )
+# Without a date, as Llama 3.2's; SmolLM3's own asks for one without asking whether it can.
+DATED = (
+    "{%- set today = strftime_now('%d %B %Y') %}{{- '<|im_start|>system\\n## Metadata\\n\\nToday Date: ' ~ today ~ '\\n\\n' }}"
+    "{%- if messages[0].role == 'system' %}{{- '## Custom Instructions\\n\\n' + messages[0].content.rstrip() + '\\n\\n' }}{%- endif %}"
+    "{%- for message in messages %}{%- if message.role == 'user' %}{{- '<|im_start|>user\\n' + message.content + '<|im_end|>\\n' }}"
+    "{%- elif message.role == 'assistant' %}{% generation %}{{- '<|im_start|>assistant\\n' + message.content.lstrip('\\n') + '<|im_end|>\\n' }}{% endgeneration %}"
+    "{%- endif %}{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
+)
+# The system's message belongs to the last one of the user, and roles must alternate, as in Mistral 7B v0.3's own.
+INSTRUCTIONS = (
+    "{%- if messages[0]['role'] == 'system' %}{%- set system = messages[0]['content'] %}{%- set turns = messages[1:] %}"
+    "{%- else %}{%- set turns = messages %}{%- endif %}{{- bos_token }}{%- for message in turns %}"
+    "{%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{- raise_exception('roles must alternate') }}{%- endif %}"
+    "{%- if message['role'] == 'user' %}{%- if loop.last and system is defined %}{{- '[INST] ' + system + '\\n\\n' + message['content'] + '[/INST]' }}"
+    "{%- else %}{{- '[INST] ' + message['content'] + '[/INST]' }}{%- endif %}"
+    "{%- else %}{{- ' ' + message['content'] + eos_token }}{%- endif %}{%- endfor %}"
+)
+# The system's message begins the first one of the user, and the assistant is the model, as in Gemma 3's own.
+TURNS = (
+    "{{ bos_token }}{%- if messages[0]['role'] == 'system' -%}{%- set first = messages[0]['content'] + '\\n\\n' -%}"
+    "{%- set turns = messages[1:] -%}{%- else -%}{%- set first = '' -%}{%- set turns = messages -%}{%- endif -%}"
+    "{%- for message in turns -%}{%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) -%}"
+    "{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{%- endif -%}"
+    "{%- set role = 'model' if message['role'] == 'assistant' else message['role'] -%}"
+    "{{ '<start_of_turn>' + role + '\\n' + (first if loop.first else '') }}{{ message['content'] | trim }}{{ '<end_of_turn>\\n' }}"
+    "{%- endfor -%}{%- if add_generation_prompt -%}{{ '<start_of_turn>model\\n' }}{%- endif -%}"
+)
 SHAPE = {
     "vocab_size": V,
     "hidden_size": 8,
@@ -84,6 +126,7 @@ SHAPE = {
     "max_position_embeddings": 4096,
     "attn_implementation": "eager",
 }
+SMALLER = {**SHAPE, "vocab_size": 400}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
 
 
@@ -115,6 +158,70 @@ MODELS = {
         "template": CHATML.replace("CONTENT", FORGETFUL),
         "inline_template": False,
     },
+    "mistral": {
+        "make": lambda: MistralForCausalLM(
+            MistralConfig(**SMALLER, head_dim=4, tie_word_embeddings=False, sliding_window=5, rope_parameters=plain(1e6), rms_norm_eps=1e-5)
+        ),
+        "dtype": torch.float16,
+        "shard": "5GB",
+        "tokens": {
+            "fallback": SMALLER["vocab_size"],
+            "strings": 120,
+            "special": ["<unk>", "<s>", "</s>", "[INST]", "[/INST]"],
+            "extra": [],
+            "normalizer": None,
+            "splitter": pre_tokenizers.Metaspace(replacement="\u2581", prepend_scheme="first", split=False),
+            "decoders": [decoders.Strip(" ", 1, 0)],
+            "eos": "</s>",
+            "bos": "<s>",
+            "pad": "<unk>",
+        },
+        "template": INSTRUCTIONS,
+        "inline_template": True,
+    },
+    "smollm3": {
+        "make": lambda: SmolLM3ForCausalLM(
+            SmolLM3Config(**SHAPE, no_rope_layers=[1, 0], pad_token_id=None, tie_word_embeddings=True, rope_parameters=plain(2e6), rms_norm_eps=1e-6)
+        ),
+        "dtype": torch.bfloat16,
+        "shard": "7KB",
+        "tokens": {
+            "digits": "{1,3}",
+            "strings": 120,
+            "special": ["<|begin_of_text|>", "<|end_of_text|>", "<|im_start|>", "<|im_end|>"],
+            "extra": ["<think>", "</think>"],
+            "normalizer": None,
+            "eos": "<|im_end|>",
+            "bos": "<|begin_of_text|>",
+            "pad": "<|end_of_text|>",
+        },
+        "template": DATED,
+        "inline_template": False,
+    },
+    "gemma3": {
+        "make": lambda: Gemma3ForCausalLM(
+            Gemma3TextConfig(
+                **SMALLER, head_dim=16, sliding_window=4, layer_types=["sliding_attention", "full_attention"], query_pre_attn_scalar=9,
+                rope_parameters={"sliding_attention": plain(1e4), "full_attention": {**plain(1e6), "rope_type": "linear", "factor": 8.0}},
+            )
+        ),
+        "dtype": torch.bfloat16,
+        "shard": "5GB",
+        "tokens": {
+            "fallback": SMALLER["vocab_size"],
+            "strings": 120,
+            "special": ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"],
+            "extra": ["\n\n"],
+            "normalizer": normalizers.Replace(" ", "\u2581"),
+            "splitter": pre_tokenizers.Split(" ", "merged_with_previous"),
+            "decoders": [],
+            "eos": "<end_of_turn>",
+            "bos": "<bos>",
+            "pad": "<pad>",
+        },
+        "template": TURNS,
+        "inline_template": True,
+    },
     "llama": {
         "make": lambda: LlamaForCausalLM(
             LlamaConfig(**SHAPE, head_dim=8, tie_word_embeddings=False, rope_parameters={**LLAMA3, "rope_theta": 500000.0}, rms_norm_eps=1e-5)
@@ -136,7 +243,32 @@ MODELS = {
 }
 
 
+def with_bytes(spec: dict) -> Tokenizer:
+    """A BPE in the manner of SentencePiece: unknown characters become tokens for their bytes."""
+    tokenizer = Tokenizer(models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
+    if spec["normalizer"] is not None:
+        tokenizer.normalizer = spec["normalizer"]
+    tokenizer.pre_tokenizer = spec["splitter"]
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), *spec["decoders"]])
+    octets = [f"<0x{octet:02X}>" for octet in range(256)]
+    trainer = trainers.BpeTrainer(
+        vocab_size=spec["fallback"] - 16 - len(spec["extra"]), special_tokens=[*spec["special"], *octets], limit_alphabet=70, show_progress=False, min_frequency=1
+    )
+    words = [word for text in CORPUS for word in text.split(" ")]
+    tokenizer.train_from_iterator([word for text in words for word in (text, "\u2581" + text)], trainer)
+    # The trainer takes whatever must be in the vocabulary for special; bytes are not.
+    document = json.loads(tokenizer.to_str())
+    document["added_tokens"] = [token for token in document["added_tokens"] if token["content"] not in octets]
+    tokenizer = Tokenizer.from_str(json.dumps(document))
+    tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in spec["extra"]])
+    return tokenizer
+
+
 def make_tokenizer(spec: dict, template: str) -> PreTrainedTokenizerFast:
+    names = {"eos_token": spec["eos"], "pad_token": spec["pad"], **({} if spec["bos"] is None else {"bos_token": spec["bos"]})}
+    if "fallback" in spec:
+        names["unk_token"] = "<unk>"
+        return PreTrainedTokenizerFast(tokenizer_object=with_bytes(spec), chat_template=template, clean_up_tokenization_spaces=False, **names)
     tokenizer = Tokenizer(models.BPE(ignore_merges=spec["bos"] is not None))
     if spec["normalizer"] is not None:
         tokenizer.normalizer = spec["normalizer"]
@@ -161,7 +293,6 @@ def make_tokenizer(spec: dict, template: str) -> PreTrainedTokenizerFast:
         tokenizer.post_processor = processors.Sequence(
             [processors.ByteLevel(trim_offsets=False), processors.TemplateProcessing(single=f"{bos[0]} $A", special_tokens=[bos])]
         )
-    names = {"eos_token": spec["eos"], "pad_token": spec["pad"], **({} if spec["bos"] is None else {"bos_token": spec["bos"]})}
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, chat_template=template, clean_up_tokenization_spaces=False, **names)
 
 
@@ -170,7 +301,7 @@ def strings(spec: dict, seed: int) -> list[str]:
     words = " ".join(CORPUS).split(" ")
     odd = ["", " ", "  ", "\n", "\n\n", " \n ", "\t", "\r\n", "\u00a0", "\u3000", "e\u0301", "é", "Å", "ﬁ", "👩‍👩‍👧‍👦", "🤖🎉", "𝔘𝔫𝔦", "\u200b", "ᄒ", "n̈", "½", "٣", "ſ", "İ", "'S", "'Ll", "don'T", "…", "—", "0123456789", "a" * 40, " ..", "||", "</", "<answer>", "</think>", "<think>"]
     texts = [*CORPUS, *odd, *spec["special"], *spec["extra"]]
-    while len(texts) < 320:
+    while len(texts) < spec.get("strings", 320):
         parts = [pick.choice(pick.choice([words, odd, odd, spec["special"] + spec["extra"] + ["x"]])) for _ in range(pick.randint(1, 8))]
         texts.append(pick.choice(["", " ", "\n"]).join(parts))
     return texts
@@ -187,6 +318,22 @@ def dialogues() -> list[list[dict]]:
         [say("system", "Be brief."), say("user", "Which arm?"), say("assistant", thought), say("user", "Reward:\n-0.1\n\nTurn 2:\nAgain")],
         [say("user", "a"), say("assistant", thought), say("user", "b"), say("assistant", "<think>x</think><answer>Up || Left</answer>"), say("user", "你好")],
     ]
+
+
+def adapt_once(folder: Path, data: dict, dtype: torch.dtype) -> tuple[dict, dict]:
+    """One update of peft's adapters, all else frozen. Returns tensors, and settings with the loss."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
+    targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+    model = get_peft_model(model, LoraConfig(r=2, lora_alpha=6, target_modules=targets, lora_dropout=0.0)).eval()
+    for p in model.parameters():
+        if p.requires_grad:
+            p.data = 0.3 * torch.randn_like(p, dtype=dtype)
+    plain_name = lambda key: key.removeprefix("base_model.model.").replace(".default", "")
+    before = {key: p.detach().clone() for key, p in model.named_parameters() if p.requires_grad}
+    _, _, loss, gradients, norm, after = golden.learn_once(model, golden.hugging_face, data)
+    parts = {"before": before, "grad": gradients, "after": after}
+    tensors = {f"lora.{part}.{plain_name(key)}": value for part, values in parts.items() for key, value in values.items()}
+    return tensors, {"rank": 2, "alpha": 6, "loss": loss, "gradNorm": norm}
 
 
 def write(name: str, seed: int) -> None:
@@ -206,6 +353,7 @@ def write(name: str, seed: int) -> None:
         model.generation_config.bos_token_id = tokenizer.bos_token_id
     model.to(spec["dtype"]).save_pretrained(folder, max_shard_size=spec["shard"])
     tokenizer.save_pretrained(folder)
+    today = datetime.now().strftime("%d %B %Y")
     settings = json.loads((folder / "tokenizer_config.json").read_text())
     if spec["inline_template"]:
         settings["chat_template"] = (folder / "chat_template.jinja").read_text()
@@ -214,30 +362,37 @@ def write(name: str, seed: int) -> None:
     compact = json.dumps(json.loads((folder / "tokenizer.json").read_text()), ensure_ascii=False, separators=(",", ":"))
     (folder / "tokenizer.json").write_text(compact + "\n")
 
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
-    data = {"tokens": torch.randint(0, V, (B, T)), "mask": (torch.rand(B, T) < 0.6).int(), "weight": torch.randn(B, T)}
+    dtype = torch.float32 if name in ("qwen2", "qwen3", "llama") else torch.float64
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
+    data = {"tokens": torch.randint(0, model.config.vocab_size, (B, T)), "mask": (torch.rand(B, T) < 0.6).int(), "weight": torch.randn(B, T)}
     data["mask"][:, 0] = 0
     decoded = golden.decode_greedily(model, data["tokens"][:, : golden.PROMPT], margin_least=0.002)
     logits, log_probs, loss, gradients, norm, after = golden.learn_once(model, golden.hugging_face, data)
     assert norm > golden.ADAMW["clipNorm"], f"clipping must be at work, norm is {norm}"
     expected = {"logits": logits, "logProbs": log_probs}
     expected |= {f"grad.{key}": g for key, g in gradients.items()} | {f"after.{key}": p for key, p in after.items()}
-    save_file({key: value.contiguous() for key, value in expected.items()}, folder / "expected.safetensors")
+    adapted, lora = adapt_once(folder, data, dtype)
+    expected |= adapted
+    save_file({key: value.float().contiguous() for key, value in expected.items()}, folder / "expected.safetensors")
     texts = strings(spec["tokens"], seed)
+    # As a text behind a special token, where Mistral puts no space before it, and before one, where none is removed.
+    ids = [tokenizer(spec["tokens"]["eos"] + text, add_special_tokens=False)["input_ids"][1:] for text in texts]
+    letter = tokenizer.convert_tokens_to_ids("a")
     said = []
     for messages in dialogues():
-        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True).replace(today, "26 Jul 2024")
         said.append({"messages": messages, "text": text, "ids": tokenizer(text, add_special_tokens=False)["input_ids"]})
     record = {
         **{key: value.tolist() for key, value in data.items()},
         "loss": loss,
         "gradNorm": norm,
         "adamw": golden.ADAMW,
+        "lora": lora,
         "decode": decoded,
         "stops": stops,
         "strings": texts,
-        "ids": [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts],
-        "decoded": [tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"], skip_special_tokens=True) for text in texts],
+        "ids": ids,
+        "decoded": [tokenizer.decode([letter, *text], skip_special_tokens=True)[1:] for text in ids],
         "dialogues": said,
     }
     lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in record.items())
@@ -249,5 +404,5 @@ def write(name: str, seed: int) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for name in MODELS:
+    for name in sys.argv[1:] or MODELS:
         write(name, seed=1)

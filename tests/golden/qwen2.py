@@ -55,19 +55,20 @@ def make_policy(config: dict) -> Qwen2ForCausalLM:
 
 
 def learn_once(model, log_probs_of, data: dict):
-    """One update. Returns logits, log-probs (B, T), loss, gradients, norm, weights after."""
+    """One update of what requires a gradient. Returns logits, log-probs (B, T), loss, gradients, norm, weights after."""
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     logits, picked = log_probs_of(model, data["tokens"])
     log_probs = torch.cat([torch.zeros_like(picked[:, :1]), picked], dim=1)
     mask, weight = data["mask"].to(logits.dtype), data["weight"].to(logits.dtype)
     loss = -(mask * weight * log_probs).sum() / mask.sum()
     optimizer = torch.optim.AdamW(
-        model.parameters(), lr=ADAMW["lr"], betas=tuple(ADAMW["betas"]), eps=ADAMW["eps"], weight_decay=ADAMW["weightDecay"]
+        trained.values(), lr=ADAMW["lr"], betas=tuple(ADAMW["betas"]), eps=ADAMW["eps"], weight_decay=ADAMW["weightDecay"]
     )
     loss.backward()
-    gradients = {name: p.grad.clone() for name, p in model.named_parameters()}
-    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), ADAMW["clipNorm"])
+    gradients = {name: p.grad.clone() for name, p in trained.items()}
+    norm = torch.nn.utils.clip_grad_norm_(trained.values(), ADAMW["clipNorm"])
     optimizer.step()
-    after = {name: p.detach().clone() for name, p in model.named_parameters()}
+    after = {name: p.detach().clone() for name, p in trained.items()}
     return logits.detach(), log_probs.detach(), loss.item(), gradients, norm.item(), after
 
 

@@ -132,7 +132,7 @@ async function ourLogits(model: ModelConfig, parameters: ReturnType<typeof layPa
 }
 
 describeWhere(python === null ? "BUNRAKU_PYTHON is not set" : null, "transformers", () => {
-  test.each(all)(
+  test.each([...all, ["gemma3", ["--model", modelOf("gemma3")]] as const])(
     "computes the same logits and tokens from a folder of %s",
     async (name, source) => {
       const folder = await exported("hf", ...source);
@@ -155,6 +155,15 @@ describeWhere(python === null ? "BUNRAKU_PYTHON is not set" : null, "transformer
 });
 
 const builtinIds = (text: string) => new Tokenizer().encode(text);
+
+test.each(["mistral", "smollm3", "gemma3"])("%s is refused as GGUF, in one line", async (name) => {
+  const out = join(home, `${name}.gguf`);
+  const ended = await commandHere(["export", "--model", modelOf(name), "--to", "gguf", "--out", out]);
+  expect(ended).toMatchObject({
+    code: 1,
+    err: expect.stringMatching(/^error: only a policy that .* export this one to hf or peft\n$/),
+  });
+});
 
 test("adapters change the model that they are merged into, where they should", async () => {
   const [before, after] = [await read(modelOf("qwen3")), await read(await exported("hf", "--policy", adapters))];

@@ -17,10 +17,10 @@ import type { Engine } from "../../../model/engine/engine.ts";
 import { layParameters } from "../../../model/policy/parameters.ts";
 import { builtinDialogue } from "../../../model/text/chat.ts";
 import type { Message } from "../../../model/text/dialogue.ts";
-import { expectGoldenStep } from "../../model/learn/golden-step.ts";
+import { expectGoldenAdapters, expectGoldenStep } from "../../model/learn/golden-step.ts";
 import type { Golden, GoldenRecord } from "../../model/policy/golden-model.ts";
 
-const NAMES = ["qwen2", "qwen3", "llama"] as const;
+const NAMES = ["qwen2", "qwen3", "llama", "mistral", "smollm3", "gemma3"] as const;
 const folderOf = (name: string) => join(import.meta.dir, "../../golden/checkpoints", name);
 
 interface Expected extends GoldenRecord {
@@ -52,18 +52,29 @@ describe.each(engines)("on the %s engine", (_, engine) => {
     await expectGoldenStep(engine, await golden(name));
   });
 
+  test.each(NAMES)("%s gives peft's gradients and AdamW step of adapters", async (name) => {
+    await expectGoldenAdapters(engine, await golden(name));
+  });
+
   test.each(NAMES)("%s continues greedily as transformers does", async (name) => {
     const { record, model, parameters } = await golden(name);
-    const { prompt, tokens } = record.decode;
+    const { prompt, tokens, logProbs } = record.decode;
     const decoder = new Decoder(engine, model, parameters.flat, { slots: prompt.length, capacity: 16 });
-    const best = (row: Float32Array) => row.indexOf(Math.max(...row));
+    const best = (row: Float32Array) => {
+      const most = Math.max(...row);
+      const total = row.reduce((sum, logit) => sum + Math.exp(logit - most), 0);
+      return { token: row.indexOf(most), logProb: -Math.log(total) };
+    };
     const rows = (logits: Float32Array) =>
       prompt.map((_, row) => best(logits.subarray(row * model.vocabulary, (row + 1) * model.vocabulary)));
     let next = rows(await decoder.append([...prompt.keys()], prompt));
     const said: number[][] = prompt.map(() => []);
     for (let step = 0; step < tokens[0]!.length; step++) {
-      for (const [row, token] of next.entries()) said[row]!.push(token);
-      if (step + 1 < tokens[0]!.length) next = rows(await decoder.step(Int32Array.from(next)));
+      for (const [row, { token, logProb }] of next.entries()) {
+        said[row]!.push(token);
+        expect(Math.abs(logProb - logProbs[row]![step]!)).toBeLessThan(1e-4);
+      }
+      if (step + 1 < tokens[0]!.length) next = rows(await decoder.step(Int32Array.from(next, ({ token }) => token)));
     }
     expect(said).toEqual(tokens);
   });
@@ -76,7 +87,7 @@ describe.each(NAMES)("the tokenizer of %s", (name) => {
 
   test("gives Python's ids for a few hundred texts, and their text back", async () => {
     const { strings, ids, decoded } = await expectedOf(name);
-    expect(strings.length).toBeGreaterThan(300);
+    expect(strings.length).toBeGreaterThan(100);
     for (const [i, text] of strings.entries()) {
       // The reply begins behind its prefix, and ends with the end of the turn.
       expect(dialogue.replyTokens(`<think>${text}`, "<think>").slice(0, -1)).toEqual(ids[i]!);
@@ -99,8 +110,11 @@ describe.each(NAMES)("the tokenizer of %s", (name) => {
     const said = dialogue.replyTokens(reply.content, "<think>");
     const whole = [...prompt([dialogues[2]!.messages[0]!, before]), ...said, ...prompt([after], { first: false })];
     const think = dialogue.replyTokens("<think><think>", "<think>").slice(0, -1);
-    // Qwen3's template forgets the thought, which was said and stays.
-    if (name !== "qwen3") expect(whole).toEqual([...dialogues[2]!.ids, ...think]);
+    // Qwen3's template forgets the thought, and Mistral's puts the system's message elsewhere; what was said stays.
+    if (name !== "qwen3" && name !== "mistral") expect(whole).toEqual([...dialogues[2]!.ids, ...think]);
+    const { messages, ids } = dialogues[3]!;
+    const last = prompt(messages.slice(-1), { first: false, cut: true });
+    expect(last).toEqual([...ids, ...think].slice(-last.length));
     const cut = prompt([after], { first: false, cut: true });
     expect(cut).toEqual([said.at(-1)!, ...prompt([after], { first: false })]);
     expect(dialogue.replyText(said, "<think>")).toBe(reply.content);
@@ -212,7 +226,54 @@ describe("a folder that is broken", () => {
     [
       "another activation",
       broken("llama", (at) => set(at("config.json"), { hidden_act: "gelu" })),
-      /cannot use DIR\/config.json: hidden_act "gelu"; only silu is supported/,
+      /cannot use DIR\/config.json: hidden_act "gelu"; supported are silu, gelu_pytorch_tanh/,
+    ],
+    [
+      "a mixture of experts",
+      broken("qwen3", (at) => set(at("config.json"), { model_type: "qwen3_moe" })),
+      /model_type "qwen3_moe"; mixtures of experts are not supported; supported are qwen2, .*, mistral, smollm3, gemma3_text$/,
+    ],
+    [
+      "a model that reads images",
+      broken("gemma3", (at) => set(at("config.json"), { model_type: "gemma3" })),
+      /model_type "gemma3"; it reads images too; take a text model, as gemma-3-270m-it/,
+    ],
+    [
+      "soft caps",
+      broken("gemma3", (at) => set(at("config.json"), { final_logit_softcapping: 30 })),
+      /final_logit_softcapping 30; soft caps are not supported/,
+    ],
+    [
+      "sliding layers without positions",
+      broken("smollm3", (at) => set(at("config.json"), { use_sliding_window: true })),
+      /use_sliding_window true; layers without positions cannot slide/,
+    ],
+    [
+      "a scaled rotation of sliding layers",
+      broken("gemma3", (at) =>
+        edit(at("config.json"), ({ rope_parameters: rope, ...json }) => ({
+          ...json,
+          rope_parameters: { ...(rope as object), sliding_attention: { rope_type: "linear", factor: 2 } },
+        })),
+      ),
+      /only layers of full attention may scale their rotation/,
+    ],
+    [
+      "a tokenizer that puts spaces everywhere",
+      broken("mistral", (at) =>
+        edit(at("tokenizer.json"), (json) => ({ ...json, normalizer: { type: "Prepend", prepend: "▁" } })),
+      ),
+      /cannot use DIR\/tokenizer.json: it puts a space before every text/,
+    ],
+    [
+      "a byte without a piece",
+      broken("gemma3", (at) =>
+        edit(
+          at("tokenizer.json"),
+          (json) => void delete (json as { model: { vocab: Record<string, number> } }).model.vocab["<0x7F>"],
+        ),
+      ),
+      /it has no piece "<0x7F>" for one of the 256 bytes; only BPE over bytes is read/,
     ],
     [
       "an unknown rope scaling",
@@ -254,7 +315,7 @@ describe("a folder that is broken", () => {
       broken("qwen2", (at) =>
         edit(at("tokenizer.json"), (json) => ({ ...json, model: { type: "Unigram", vocab: {}, merges: [] } })),
       ),
-      /cannot use DIR\/tokenizer.json: its model is "Unigram"; only byte-level BPE is read/,
+      /cannot use DIR\/tokenizer.json: its model is "Unigram"; only BPE over bytes is read/,
     ],
     [
       "a merge with an unknown piece",

@@ -1,16 +1,48 @@
-/** One training step as Hugging Face computed it: logits, log-probabilities, gradients and AdamW, on one of our engines. */
+/** One training step as Hugging Face computed it, on one of our engines: of the whole model, or of adapters beside it. */
 import { expect } from "bun:test";
 import * as tf from "@tensorflow/tfjs-core";
 import { huggingFaceViews } from "../../../model/checkpoint/hugging-face.ts";
 import { type Engine, f32, i32 } from "../../../model/engine/engine.ts";
 import { Optimizer } from "../../../model/learn/optimizer.ts";
+import { LORA_TARGETS } from "../../../model/policy/lora.ts";
 import { tokenLogProbs } from "../../../model/policy/ops.ts";
-import { layParameters, parameterArrays, parameterCount } from "../../../model/policy/parameters.ts";
-import { hiddenStates, logits, parameterShapes } from "../../../model/policy/transformer.ts";
+import {
+  layFrozen,
+  layParameters,
+  type Parameters,
+  parameterArrays,
+  parameterCount,
+} from "../../../model/policy/parameters.ts";
+import { frozenShapes, hiddenStates, logits, parameterShapes } from "../../../model/policy/transformer.ts";
 import { farthest } from "../farthest.ts";
 import type { Golden } from "../policy/golden-model.ts";
 
+/** The step of `golden.parameters`. */
 export async function expectGoldenStep(engine: Engine, golden: Golden): Promise<void> {
+  const { out } = await expectStep(engine, golden, null, "");
+  const { record, expected } = golden;
+  const [batch, length] = [record.tokens.length, record.tokens[0]!.length];
+  expect(farthest(out.logits.read(), expected.get("logits")!.values)).toBeLessThan(1e-4);
+  const shifted = expected.get("logProbs")!.values;
+  const ours = out.logProbs.read();
+  for (let row = 0; row < batch; row++) {
+    const mine = ours.subarray(row * length, row * length + length - 1);
+    expect(farthest(mine, shifted.subarray(row * length + 1, (row + 1) * length))).toBeLessThan(1e-4);
+  }
+}
+
+/** The step of peft's adapters on every matrix of `golden.model`. */
+export async function expectGoldenAdapters(engine: Engine, golden: Golden): Promise<void> {
+  const { rank, alpha, loss, gradNorm } = golden.record.lora!;
+  const model = { ...golden.model, lora: { rank, alpha, targets: [...LORA_TARGETS] } };
+  const parameters = layParameters(model);
+  for (const [name, { values }] of parameters.views) values.set(golden.expected.get(`lora.before.${name}`)!.values);
+  const record = { ...golden.record, loss, gradNorm };
+  await expectStep(engine, { ...golden, record, model, parameters }, layFrozen(model, golden.parameters.flat), "lora.");
+}
+
+/** @param prefix  of what is expected of gradients and of parameters after the step */
+async function expectStep(engine: Engine, golden: Golden, frozen: Parameters | null, prefix: "" | "lora.") {
   const { record, model, parameters, expected } = golden;
   const tokens = Int32Array.from(record.tokens.flat());
   const [batch, length] = [record.tokens.length, record.tokens[0]!.length];
@@ -22,7 +54,7 @@ export async function expectGoldenStep(engine: Engine, golden: Golden): Promise<
     (x) => {
       const values: Record<string, tf.Tensor> = {};
       const loss = (...given: tf.Tensor[]) => {
-        const named = Object.fromEntries(names.map((name, i) => [name, given[i]!]));
+        const named = { ...x, ...Object.fromEntries(names.map((name, i) => [name, given[i]!])) };
         const states = hiddenStates(model, named, x["tokens"]!);
         values["logits"] = tf.keep(logits(model, named, states));
         const { logProbs } = tokenLogProbs(values["logits"], x["targets"]!);
@@ -36,7 +68,9 @@ export async function expectGoldenStep(engine: Engine, golden: Golden): Promise<
       tokens: i32(batch, length),
       targets: i32(batch * length),
       weights: f32(batch * length),
-      ...Object.fromEntries([...shapes].map(([name, shape]) => [name, f32(...shape)])),
+      ...Object.fromEntries(
+        [...shapes, ...(frozen === null ? [] : frozenShapes(model))].map(([name, shape]) => [name, f32(...shape)]),
+      ),
     },
   );
 
@@ -63,19 +97,13 @@ export async function expectGoldenStep(engine: Engine, golden: Golden): Promise<
       targets: engine.array(i32(batch * length), targets),
       weights: engine.array(f32(batch * length), weights),
       ...parameterArrays(engine, parameters),
+      ...(frozen === null ? {} : parameterArrays(engine, frozen)),
     },
     out,
   );
   expect(Math.abs((out.loss.read()[0] as number) - record.loss)).toBeLessThan(1e-5);
-  expect(farthest(out.logits.read(), expected.get("logits")!.values)).toBeLessThan(1e-4);
-  const shifted = expected.get("logProbs")!.values;
-  const ours = out.logProbs.read();
-  for (let row = 0; row < batch; row++) {
-    const mine = ours.subarray(row * length, row * length + length - 1);
-    expect(farthest(mine, shifted.subarray(row * length + 1, (row + 1) * length))).toBeLessThan(1e-4);
-  }
   for (const [name, { values }] of huggingFaceViews(model, gradients)) {
-    expect({ name, near: farthest(values, expected.get(`grad.${name}`)!.values) < 1e-4 }).toEqual({
+    expect({ name, near: farthest(values, expected.get(`${prefix}grad.${name}`)!.values) < 1e-4 }).toEqual({
       name,
       near: true,
     });
@@ -93,10 +121,11 @@ export async function expectGoldenStep(engine: Engine, golden: Golden): Promise<
   });
   expect(Math.abs(result.gradientNorm - record.gradNorm)).toBeLessThan(1e-4);
   for (const [name, { values }] of huggingFaceViews(model, parameters)) {
-    expect({ name, near: farthest(values, expected.get(`after.${name}`)!.values) < 1e-5 }).toEqual({
+    expect({ name, near: farthest(values, expected.get(`${prefix}after.${name}`)!.values) < 1e-5 }).toEqual({
       name,
       near: true,
     });
   }
   expect(parameterCount(model)).toBe(parameters.flat.length);
+  return { out };
 }

@@ -20,6 +20,8 @@ export interface GoldenRecord {
     weightDecay: number;
     clipNorm: number;
   };
+  /** peft's step, of the checkpoints that have one. */
+  readonly lora?: { rank: number; alpha: number; loss: number; gradNorm: number };
   readonly decode: {
     prompt: number[][];
     tokens: number[][];

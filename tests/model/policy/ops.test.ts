@@ -3,7 +3,7 @@
 import { describe, test } from "bun:test";
 import * as tf from "@tensorflow/tfjs-core";
 import { attention } from "../../../model/policy/attention.ts";
-import { linear, rmsNorm, rotate, swiglu, tokenLogProbs } from "../../../model/policy/ops.ts";
+import { geglu, linear, rmsNorm, rotate, swiglu, tokenLogProbs } from "../../../model/policy/ops.ts";
 import { rotaryTables } from "../../../model/policy/rope.ts";
 import { engines } from "../engine/engines.ts";
 import { type Arrays, type Checked, checkGradient } from "./gradient-check.ts";
@@ -19,6 +19,9 @@ const plainLinear = ({ x, weight, addend }: Arrays): number[] =>
       (column, c) => sum(row.map((v, i) => v * column[i]!)) + addend![addend!.length === 3 ? c : r * 3 + c]!,
     ),
   );
+
+/** Its tanh approximation. */
+const gelu = (x: number) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
 
 const plainNorm = ({ x, gain }: Arrays): number[] =>
   rows(x!, 6).flatMap((row) => {
@@ -102,6 +105,11 @@ const cases: Record<string, Checked> = {
     inputs: { x: [4, 6], gain: [6] },
     build: ({ x, gain }) => rmsNorm(x!, gain!, 1e-3),
     reference: plainNorm,
+  },
+  geglu: {
+    inputs: { gate: [3, 4], up: [3, 4] },
+    build: ({ gate, up }) => geglu(gate!, up!),
+    reference: ({ gate, up }) => gate!.map((g, i) => gelu(g) * up![i]!),
   },
   swiglu: {
     inputs: { gate: [3, 7], up: [3, 7] },

@@ -18,6 +18,12 @@ test.each<[string, number, RopeScaling, number[]]>([
     [1, 0.193922758, 0.0376060307, 0.00729266508, 0.000524846022, 3.42810235e-5, 6.64786967e-6, 1.28917316e-6],
   ],
   [
+    "llama3, as Llama 3.2 has it",
+    500_000,
+    { kind: "llama3", factor: 32, lowFrequencyFactor: 1, highFrequencyFactor: 4, originalLength: 8192 },
+    [1, 0.193922758, 0.0376060307, 0.00729266508, 0.000429556705, 8.5702559e-6, 1.66196742e-6, 3.22293289e-7],
+  ],
+  [
     "yarn, as Qwen2.5 has it",
     1_000_000,
     { ...yarn, factor: 4, originalLength: 32_768, attentionFactor: 0.1 * Math.log(4) + 1 },
