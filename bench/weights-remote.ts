@@ -39,6 +39,8 @@ export async function remoteRow(publisher: WeightsPublisher, version: number): P
     joinTokens: [{ token: TOKEN, roles: ["sampler"] }],
     actorsToken: TOKEN,
     connectionsMax: 8,
+    strangersMax: 8,
+    strangerMs: 10_000,
     find: () => listener.address,
     joinSettings: () => null,
     report: console.error,

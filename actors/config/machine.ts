@@ -79,6 +79,12 @@ export const JoinConfig = z.strictObject({
     "PEM file of the authority that must have signed a guest's certificate; null: none asked",
   ),
   connectionsMax: z.int().positive().default(8192).describe("Connections from other machines; the next is refused"),
+  strangersMax: z
+    .int()
+    .positive()
+    .default(256)
+    .describe("Connections of one address that have shown no token yet; the next is closed at once"),
+  strangerMs: z.int().positive().default(10_000).describe("Time for a connection to show a token, or it is closed"),
 });
 
 export const TransportConfig = z.strictObject({

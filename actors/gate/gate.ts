@@ -10,8 +10,8 @@
  *
  * - The gate compares the token of the Authorization header in constant time before it reads anything else. It refuses browser
  *   pages (an Origin header). It reports refusals at most once a second.
- * - A refusal closes its connection. Bun closes one whose request is not complete after about 12 s, however slowly it comes.
- * - At most `connectionsMax` connections are open; the next is refused. relay.ts bounds what a slow end leaves unread.
+ * - A refusal closes its connection. door.ts counts and times connections that have shown no token.
+ * - At most `connectionsMax` sockets of guests are open; the next is refused. relay.ts bounds what a slow end leaves unread.
  */
 import type { Server, ServerWebSocket } from "bun";
 import type { Clock } from "../clock.ts";
@@ -33,6 +33,7 @@ import { type ServerTls, serverOptions } from "../transport/tls.ts";
 import { bearer, sameSecret } from "../transport/token.ts";
 import type { Problem } from "../transport/transport.ts";
 import { type ServedFile, serveFile } from "../weights/http.ts";
+import { Door } from "./door.ts";
 import { type Offer, Offers } from "./offers.ts";
 import { Relay, type RelayEnd, type Side } from "./relay.ts";
 
@@ -56,6 +57,9 @@ export interface GateOptions {
   readonly frameBytesMax: number;
   readonly queuedBytesMax: number;
   readonly connectionsMax: number;
+  /** Bounds of the connections that have shown no token: for each address, and in time. */
+  readonly strangersMax: number;
+  readonly strangerMs: number;
   readonly clock: Clock;
   /** Address of an actor of this machine that guests may connect to; null: there is none of this name now. */
   readonly find: (name: string, roles: readonly GuestRole[]) => string | null;
@@ -86,6 +90,7 @@ export class Gate {
   readonly #offers: Offers;
   readonly #sockets = new Set<ServerWebSocket<SocketData>>();
   readonly #refused: (from: string, why: string) => void;
+  readonly #door: Door;
   readonly #public: Server<SocketData>;
   /** For actors of this machine that connect to a guest. */
   readonly #inner: Server<SocketData>;
@@ -95,17 +100,22 @@ export class Gate {
     this.#options = options;
     this.#offers = new Offers(options.clock, OFFER_MS_MAX);
     this.#refused = reportSeldom(options.clock, options.report);
-    const url = parseAddress(options.listen);
-    this.#public = this.#serve(url, options.tls, (request, server) => this.#fromOutside(request, server));
-    this.#inner = this.#serve(new URL("ws://127.0.0.1:0"), null, (request, server) =>
-      this.#fromInside(request, server),
-    );
+    this.#public = this.#serve(options.tls, (request, server) => this.#fromOutside(request, server));
+    this.#inner = this.#serve(null, (request, server) => this.#fromInside(request, server));
+    try {
+      const place = boundTo(parseAddress(options.listen));
+      this.#door = new Door({ ...options, ...place, serverPort: this.#public.port!, refused: this.#refused });
+    } catch (error) {
+      void this.#public.stop(true);
+      void this.#inner.stop(true);
+      throw new Error(`cannot listen on ${options.listen}: ${describeError(error)}`, { cause: error });
+    }
   }
 
   /** The address for `--join`. */
   get address(): string {
     const { protocol, hostname } = parseAddress(this.#options.listen);
-    return `${protocol}//${hostname}:${this.#public.port}`;
+    return `${protocol}//${hostname}:${this.#door.port}`;
   }
 
   /** The address at which actors of this machine reach a guest's env server. */
@@ -120,6 +130,7 @@ export class Gate {
 
   async close(): Promise<void> {
     for (const socket of this.#sockets) this.#close(socket, "the run is over");
+    this.#door.stop();
     await Promise.all([this.#public.stop(true), this.#inner.stop(true)]);
   }
 
@@ -129,7 +140,8 @@ export class Gate {
   }
 
   #fromOutside(request: Request, server: Server<SocketData>): Response | Promise<Response> | undefined {
-    const from = server.requestIP(request)?.address ?? "unknown";
+    const port = server.requestIP(request)?.port ?? 0;
+    const from = this.#door.fromOf(port);
     const authorization = request.headers.get("authorization") ?? "";
     // Every token is compared, so that the time does not reveal which one is close.
     const roles = this.#options.joinTokens
@@ -137,6 +149,7 @@ export class Gate {
       .flatMap((joinToken) => joinToken.roles);
     if (roles.length === 0) return this.#refuse(from, "wrong token", 401);
     if (request.headers.has("origin")) return this.#refuse(from, "a page in a browser", 403);
+    this.#door.admit(port);
     const { pathname, searchParams } = new URL(request.url);
     const [place = "", name = "", ...rest] = pathname.slice(1).split("/");
     const guest = searchParams.get("as") ?? "";
@@ -245,39 +258,35 @@ export class Gate {
   }
 
   #serve(
-    url: URL,
     tls: ServerTls | null,
     fetch: (request: Request, server: Server<SocketData>) => Response | Promise<Response> | undefined,
   ): Server<SocketData> {
-    try {
-      return Bun.serve<SocketData>({
-        ...boundTo(url),
-        maxRequestBodySize: 0,
-        ...(tls === null ? {} : { tls: serverOptions(tls) }),
-        fetch,
-        websocket: {
-          ...serverLimits(this.#options),
-          open: (socket) => {
-            this.#sockets.add(socket);
-            socket.data.opened(socket);
-          },
-          message({ data }, message) {
-            data.watch?.heard();
-            if (typeof message !== "string") data.relay?.frame(data.side, message);
-            else data.relay?.close("text, expected bytes");
-          },
-          close: (socket, _, reason) => {
-            this.#sockets.delete(socket);
-            const { data } = socket;
-            data.watch?.stop();
-            data.withdraw();
-            data.relay?.close(reason || "the other end is gone");
-          },
+    return Bun.serve<SocketData>({
+      hostname: "127.0.0.1",
+      port: 0,
+      maxRequestBodySize: 0,
+      ...(tls === null ? {} : { tls: serverOptions(tls) }),
+      fetch,
+      websocket: {
+        ...serverLimits(this.#options),
+        open: (socket) => {
+          this.#sockets.add(socket);
+          socket.data.opened(socket);
         },
-      });
-    } catch (error) {
-      throw new Error(`cannot listen on ${url.href}: ${describeError(error)}`, { cause: error });
-    }
+        message({ data }, message) {
+          data.watch?.heard();
+          if (typeof message !== "string") data.relay?.frame(data.side, message);
+          else data.relay?.close("text, expected bytes");
+        },
+        close: (socket, _, reason) => {
+          this.#sockets.delete(socket);
+          const { data } = socket;
+          data.watch?.stop();
+          data.withdraw();
+          data.relay?.close(reason || "the other end is gone");
+        },
+      },
+    });
   }
 }
 

@@ -93,6 +93,8 @@ export async function openGate(listen: string, options: OpenGateOptions): Promis
       report,
       clock: realClock,
       connectionsMax: config.join.connectionsMax,
+      strangersMax: config.join.strangersMax,
+      strangerMs: config.join.strangerMs,
       find: (name, roles) =>
         name === "supervisor" ? (listeners.get(roles.join())?.address ?? null) : options.find(name),
       joinSettings: (role): JoinSettings => ({

@@ -1,0 +1,150 @@
+/**
+ * The outer port of the gate. It counts connections before anything is read of them, which Bun.serve cannot: that shows a connection
+ * once its request is complete. It passes the bytes of each connection to the gate's server on loopback. It reads none of them.
+ *
+ * - A connection is a stranger until the gate has seen a right token on it. One address has at most `strangersMax` strangers, and there
+ *   are at most `connectionsMax + strangersMax` connections; the next is closed at once. A stranger is closed after `strangerMs`.
+ * - The server's side is opened at the first byte. An end that takes no bytes makes the other wait.
+ */
+import type { Socket, TCPSocketListener } from "bun";
+import type { Clock } from "../clock.ts";
+
+export interface DoorOptions {
+  readonly hostname: string;
+  readonly port: number;
+  /** Of the gate's server on 127.0.0.1. */
+  readonly serverPort: number;
+  readonly connectionsMax: number;
+  readonly strangersMax: number;
+  readonly strangerMs: number;
+  readonly clock: Clock;
+  readonly refused: (from: string, why: string) => void;
+}
+
+/** One end of a connection: the client's or the server's. */
+interface End {
+  /** null: the server's side is not open yet. */
+  socket: Socket<End> | null;
+  /** null: the client has sent nothing yet. */
+  other: End | null;
+  /** Bytes that this end has not taken yet. */
+  rest: Uint8Array[];
+  /** The other end is closed: this one closes when `rest` is empty. */
+  last: boolean;
+  /** Ends the time that this end has to show a token, or to take the last bytes. */
+  cancel: () => void;
+}
+
+interface Client extends End {
+  readonly from: string;
+  stranger: boolean;
+}
+
+export class Door {
+  readonly #options: DoorOptions;
+  readonly #clients = new Set<Client>();
+  /** By the port that the server sees. */
+  readonly #byPort = new Map<number, Client>();
+  readonly #listener: TCPSocketListener<End>;
+
+  /** @throws {Error} if it cannot listen there */
+  constructor(options: DoorOptions) {
+    this.#options = options;
+    const { hostname, port } = options;
+    this.#listener = Bun.listen<End>({ hostname, port, socket: this.#handlers((socket) => this.#enter(socket)) });
+  }
+
+  get port(): number {
+    return this.#listener.port;
+  }
+
+  /** The address of a request's client. */
+  fromOf(portSeen: number): string {
+    return this.#byPort.get(portSeen)?.from ?? "unknown";
+  }
+
+  /** A right token came on this connection. */
+  admit(portSeen: number): void {
+    const client = this.#byPort.get(portSeen);
+    if (client === undefined) return;
+    client.stranger = false;
+    client.cancel();
+  }
+
+  stop(): void {
+    this.#listener.stop(true);
+  }
+
+  #enter(socket: Socket<End>): void {
+    const { clock, connectionsMax, strangersMax, strangerMs, refused } = this.#options;
+    const from = socket.remoteAddress;
+    const cancel = clock.after(strangerMs, () => socket.terminate());
+    const client: Client = { socket, other: null, rest: [], last: false, cancel, from, stranger: true };
+    socket.data = client;
+    const strangers = [...this.#clients].filter((one) => one.stranger && one.from === from).length;
+    if (strangers < strangersMax && this.#clients.size < connectionsMax + strangersMax) {
+      this.#clients.add(client);
+      return;
+    }
+    refused(from, `${strangers} connections of it show no token, and join.strangersMax is ${strangersMax}`);
+    socket.terminate();
+  }
+
+  /** Opens the server's side. */
+  async #open(client: Client, first: Uint8Array): Promise<void> {
+    const server: End = { socket: null, other: client, rest: [first], last: false, cancel() {} };
+    client.other = server;
+    const place = { hostname: "127.0.0.1", port: this.#options.serverPort };
+    try {
+      const opened = this.#handlers((socket) => {
+        server.socket = socket;
+        this.#byPort.set(socket.localPort, client);
+        this.#drain(server);
+      });
+      await Bun.connect<End>({ ...place, data: server, socket: opened });
+    } catch {
+      client.socket?.terminate();
+    }
+  }
+
+  #drain(end: End): void {
+    const waiting = end.rest;
+    end.rest = [];
+    for (const bytes of waiting) send(end, bytes);
+    if (end.rest.length > 0) return;
+    if (end.last) end.socket?.end();
+    else end.other?.socket?.resume();
+  }
+
+  #closed(end: End): void {
+    end.cancel();
+    if (end.socket !== null) this.#byPort.delete(end.socket.localPort);
+    this.#clients.delete(end as Client);
+    const { other } = end;
+    if (other === null) return;
+    other.last = true;
+    if (other.rest.length === 0) other.socket?.end();
+    else other.cancel = this.#options.clock.after(this.#options.strangerMs, () => other.socket?.terminate());
+  }
+
+  #handlers(open: (socket: Socket<End>) => void) {
+    return {
+      open,
+      data: (socket: Socket<End>, bytes: Uint8Array) => {
+        const { data: end } = socket;
+        if (end.other === null) void this.#open(end as Client, bytes.slice());
+        else if (!send(end.other, bytes)) socket.pause();
+      },
+      drain: ({ data }: Socket<End>) => this.#drain(data),
+      close: ({ data }: Socket<End>) => this.#closed(data),
+      error: (socket: Socket<End>) => socket.terminate(),
+    };
+  }
+}
+
+/** @returns false if bytes wait */
+function send(end: End, bytes: Uint8Array): boolean {
+  const taken = end.rest.length > 0 ? 0 : Math.max(0, end.socket?.write(bytes) ?? 0);
+  if (taken < bytes.byteLength) end.rest.push(bytes.slice(taken));
+  return end.rest.length === 0;
+}
