@@ -48,14 +48,20 @@ function* envRules(config: RunConfig): Generator<Fault> {
   }
 }
 
+/** Most episodes that random play may open in an env outside this process: some minutes at a millisecond an action. */
+const OUTSIDE_PLAYS_MAX = 20_000;
+
 function* envFaults({ prompt, warmStart }: RunConfig, env: PlayedEnv, at: string): Generator<Fault> {
   try {
     const { demonstrator, external } = envTag(env.tag, env.options, prompt.compat);
     if (!warmStart.enabled) return;
     if (warmStart.imitate === "random-play") {
-      if (external !== true) return;
-      const advice = demonstrator === null ? "set warmStart.enabled to false" : "set it to demonstrator";
-      const text = `random play needs many episodes, and ${env.tag} runs outside this process; ${advice}`;
+      const { boards, plays } = warmStart;
+      if (external !== true || boards * plays <= OUTSIDE_PLAYS_MAX) return;
+      const other = demonstrator === null ? "set warmStart.enabled to false" : "set it to demonstrator";
+      const text =
+        `random play opens ${boards * plays} episodes (warmStart.boards x plays), and ${env.tag}, which runs outside this process, ` +
+        `is asked for at most ${OUTSIDE_PLAYS_MAX}; lower warmStart.boards, or ${other}`;
       yield { path: "warmStart.imitate", text };
     } else if (demonstrator === null) {
       const text = `${env.tag} has no scripted player to imitate; set warmStart.imitate to random-play, or this to false`;

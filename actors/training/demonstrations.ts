@@ -5,7 +5,7 @@
 import { formatReply } from "../../envs/demonstrator.ts";
 import type { DiscreteGame, EpisodeRules, Game, Seeds } from "../../envs/env.ts";
 import { openEpisode } from "../../envs/episode.ts";
-import { type EnvTag, openLocal, type Skill } from "../../envs/tag.ts";
+import type { EnvTag, Skill } from "../../envs/tag.ts";
 import type { Sequence } from "../../model/learn/batch.ts";
 import { samplesOf } from "../../model/learn/sequences.ts";
 import { sequence, shuffle, type Uniform } from "../../model/rng.ts";
@@ -57,13 +57,18 @@ export interface RandomPlay {
 /** Boards without a win in a row after which random play is given up. */
 const LOST_BOARDS_MAX = 200;
 
-/** Episodes that follow the best plan that random play of the board allows; boards that no play won are passed over. */
-export const fromRandomPlay =
-  (settings: RandomPlay): DemonstrationSource =>
-  async (lesson, draw, uniform, options) => {
+/**
+ * Episodes that follow the best plan that random play of the board allows; boards that no play won are passed over. A board of an env
+ * outside this process, where plays take time, is explored once.
+ */
+export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
+  const explored = new Map<string, Experience>();
+  return async (lesson, draw, uniform, options) => {
     for (let lost = 0; lost < LOST_BOARDS_MAX; lost++) {
       const seeds = draw();
-      const experience = await explore(lesson.tag, seeds.layout, settings, uniform);
+      const board = `${lesson.tag.tag} ${seeds.layout}`;
+      const experience = explored.get(board) ?? (await explore(lesson.tag, seeds.layout, settings, uniform));
+      if (lesson.tag.external) explored.set(board, experience);
       if (!experience.won) continue;
       const written: Sequence[] = [];
       for (let i = 0; i < settings.demonstrations; i++) {
@@ -77,6 +82,7 @@ export const fromRandomPlay =
         `${LOST_BOARDS_MAX} boards; raise warmStart.playsMax or warmStart.playActionsMax, or set warmStart.enabled to false`,
     );
   };
+}
 
 /** @returns what random plays of the board show; `won` is false if none of `playsMax` won */
 export async function explore(
@@ -89,7 +95,7 @@ export async function explore(
   for (let played = 0; played < plays || (!experience.won && played < playsMax); played++) {
     // Heartbeats must not wait for many plays.
     if (played % plays === 0) await nextTurn();
-    experience.play(openLocal(tag, { layout, dynamics: drawSeed(uniform) }), actionsMax, uniform);
+    await experience.play(tag.open({ layout, dynamics: drawSeed(uniform) }), actionsMax, uniform);
   }
   return experience;
 }
@@ -104,7 +110,7 @@ function writePlanned(
   options: Pick<DemonstrationOptions, "context" | "dialogue">,
 ): Promise<readonly Sequence[]> {
   const { tag, rules } = lesson;
-  const game = openLocal(tag, seeds);
+  const game = tag.open(seeds);
   const nameOf = (action: Action) => (typeof action === "string" ? action : (game as DiscreteGame).actions[action]!);
   let turnsLeft = rules.turnsMax;
   const replyTo = (actionsLeft: number) => {

@@ -9,7 +9,7 @@
  *
  * Source: certainty equivalence over a tabular maximum-likelihood model, Sutton and Barto 2018, section 6.3.
  */
-import type { LocalGame } from "../../envs/env.ts";
+import type { Effect, Game } from "../../envs/env.ts";
 import type { EnvTag } from "../../envs/tag.ts";
 import type { Uniform } from "../../model/rng.ts";
 
@@ -42,13 +42,24 @@ export class Experience {
     this.#tag = tag;
   }
 
-  /** Adds one play of at most `actionsMax` random actions. @param game  just opened */
-  play(game: LocalGame, actionsMax: number, uniform: Uniform): void {
+  /** Adds one play of at most `actionsMax` random actions, and closes the game. @param game  just opened */
+  async play(game: Game, actionsMax: number, uniform: Uniform): Promise<void> {
+    if (game.kind !== "outside") return this.#playStarted(game, actionsMax, uniform);
+    try {
+      await game.start();
+      await this.#playStarted(game, actionsMax, uniform);
+    } finally {
+      await game.close();
+    }
+  }
+
+  async #playStarted(game: Game, actionsMax: number, uniform: Uniform): Promise<void> {
     this.#values = [];
     let state = this.#add(this.#describe(game));
     for (let left = actionsMax; left > 0; left--) {
       const action = this.#tag.random(game, left, uniform);
-      const effect = act(game, action);
+      const acted = act(game, action);
+      const effect = acted instanceof Promise ? await acted : acted;
       const known = this.#outcomes[state]!;
       const outcomes = known.get(action) ?? { count: 0, reward: 0, next: new Map<number, number>() };
       known.set(action, outcomes);
@@ -70,7 +81,7 @@ export class Experience {
    * @param count        actions to plan; fewer where random play knows nothing more
    * @returns no action in a state that random play never saw
    */
-  plan(game: LocalGame, actionsLeft: number, count: number): Action[] {
+  plan(game: Game, actionsLeft: number, count: number): Action[] {
     const start = this.#states.get(this.#describe(game));
     const plan: Action[] = [];
     let reached: (readonly [state: number, share: number])[] = start === undefined ? [] : [[start, 1]];
@@ -121,7 +132,7 @@ export class Experience {
     return this.#values[horizon]!;
   }
 
-  #describe(game: LocalGame): string {
+  #describe(game: Game): string {
     const observation = game.render();
     return this.#tag.stateOf?.(observation) ?? observation;
   }
@@ -144,8 +155,8 @@ const inOrder = (a: Action, b: Action): number =>
   typeof a === "number" && typeof b === "number" ? a - b : String(a) < String(b) ? -1 : 1;
 
 /** @throws {TypeError} if the action is not of the game's kind */
-function act(game: LocalGame, action: Action) {
+function act(game: Game, action: Action): Effect | Promise<Effect> {
   if (game.kind === "discrete" && typeof action === "number") return game.act(action);
-  if (game.kind === "language" && typeof action === "string") return game.act(action);
+  if (game.kind !== "discrete" && typeof action === "string") return game.act(action);
   throw new TypeError(`a ${game.kind} game cannot play ${JSON.stringify(action)}`);
 }

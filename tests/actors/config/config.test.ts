@@ -140,11 +140,11 @@ describe("rules across keys", () => {
     ],
     [
       "env: {tag: Remote, options: {url: 'http://127.0.0.1:1'}}",
-      "warmStart.imitate: random play needs many episodes, and Remote runs outside this process; set warmStart.enabled to false",
+      "warmStart.imitate: random play opens 600000 episodes (warmStart.boards x plays), and Remote, which runs outside this process, is asked for at most 20000; lower warmStart.boards, or set warmStart.enabled to false",
     ],
     [
       "env: {tag: Remote, options: {expert: true}}",
-      "warmStart.imitate: random play needs many episodes, and Remote runs outside this process; set it to demonstrator",
+      "warmStart.imitate: random play opens 600000 episodes (warmStart.boards x plays), and Remote, which runs outside this process, is asked for at most 20000; lower warmStart.boards, or set it to demonstrator",
     ],
     [
       "rollout: {replyTokensMax: 360}",

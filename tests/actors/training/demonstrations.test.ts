@@ -235,6 +235,34 @@ test("an env without a demonstrator cannot be demonstrated", async () => {
   await expect(demos.next()).rejects.toThrow(new Error(message));
 });
 
+test("an env in another language is imitated by plans from its random play; each board is explored once", async () => {
+  // A corridor of five cells. The way out is to the left where the layout seed is even, else to the right.
+  const places = new Map<string, { at: number; way: number }>();
+  const opened: number[] = [];
+  await using server = jsonService(({ path, body }) => {
+    if (path === "/health") return { protocol: 1, envs: ["corridor"] };
+    const { episode, layoutSeed, action } = body as { episode: string; layoutSeed: number; action: string };
+    if (path === "/close") return places.delete(episode) ? {} : { error: "not open" };
+    if (path === "/open") {
+      opened.push(layoutSeed);
+      places.set(episode, { at: 2, way: layoutSeed % 2 === 0 ? -1 : 1 });
+      return { observation: "cell 2", actions: ["left", "right"] };
+    }
+    const place = places.get(episode)!;
+    place.at = Math.min(4, Math.max(0, place.at + (action === "left" ? -1 : 1)));
+    const done = place.at === 2 + 2 * place.way;
+    return { observation: `cell ${place.at}`, reward: done ? 1 : -0.1, done, success: done };
+  });
+  const tag = envTag("Remote", { url: server.url });
+  const options = optionsFor("Bandit", { tag, lessons: [{ tag, rules }] });
+  const random = { plays: 12, playsMax: 12, actionsMax: 20, demonstrations: 1, randomTurns: 0 };
+  const demos = new Demonstrations(options, fromRandomPlay(random), { first: 100, count: 2 }, 1, 1, "learn");
+  const written = replies(await demos.take(8)).map((reply) => tokenizer.decode(reply));
+  const way = (name: string) => `try ${name}</think><answer>${name} || ${name}</answer><|im_end|>`;
+  expect(new Set(written)).toEqual(new Set([way("left"), way("right")]));
+  expect([opened.length, places.size]).toEqual([2 * 12 + 8, 0]);
+});
+
 describe("a demonstration from random play", () => {
   const settings = { plays: 60, playsMax: 600, actionsMax: 60, demonstrations: 1, randomTurns: 0 };
   const stream = (name: string, random: Partial<RandomPlay> = {}, changed: Partial<Shown> = {}) =>

@@ -24,11 +24,11 @@ function gameOf(rule: Rule, coins: Uniform = () => 0): DiscreteGame {
 }
 
 /** Experience of so many plays. */
-function after(plays: number, actionsMax: number, rule: Rule, seed = 1): Experience {
+async function after(plays: number, actionsMax: number, rule: Rule, seed = 1): Promise<Experience> {
   const uniform = sequence(seed, "plays");
   const tag = { tag: "Small", random: () => Math.floor(uniform() * 2) } as unknown as EnvTag;
   const experience = new Experience(tag);
-  for (let i = 0; i < plays; i++) experience.play(gameOf(rule, uniform), actionsMax, uniform);
+  for (let i = 0; i < plays; i++) await experience.play(gameOf(rule, uniform), actionsMax, uniform);
   return experience;
 }
 
@@ -39,57 +39,58 @@ const corridor: Rule = (state, action) => {
 };
 
 describe("a plan", () => {
-  test("is the shortest way, though no play took it", () => {
-    const experience = after(30, 6, corridor, 3);
+  test("is the shortest way, though no play took it", async () => {
+    const experience = await after(30, 6, corridor, 3);
     expect(experience.won).toBe(true);
     expect(experience.plan(gameOf(corridor), 10, 4)).toEqual([1, 1, 1, 1]);
   });
 
-  test("has as many actions as it is asked for, and goes on from where the game is", () => {
-    const experience = after(200, 20, corridor);
+  test("has as many actions as it is asked for, and goes on from where the game is", async () => {
+    const experience = await after(200, 20, corridor);
     const game = gameOf(corridor);
     game.act(1);
     expect(experience.plan(game, 9, 2)).toEqual([1, 1]);
     expect(experience.plan(game, 9, 5)).toEqual([1, 1, 1]);
   });
 
-  test("gives up a win that the budget does not reach, for what costs least", () => {
+  test("gives up a win that the budget does not reach, for what costs least", async () => {
     // Left of A ends at once for 0; the win is four actions away.
     const rule: Rule = (state, action, coin) =>
       state === "A" && action === 0 ? [null, 0] : corridor(state, action, coin);
-    const experience = after(400, 20, rule);
+    const experience = await after(400, 20, rule);
     expect(experience.plan(gameOf(rule), 4, 1)).toEqual([1]);
     expect(experience.plan(gameOf(rule), 3, 1)).toEqual([0]);
   });
 
-  test("weighs outcomes by how often they came: .8 of 1 beats a sure .5, and .3 of 1 does not", () => {
+  test("weighs outcomes by how often they came: .8 of 1 beats a sure .5, and .3 of 1 does not", async () => {
     const gamble =
       (chance: number): Rule =>
       (_, action, coin) => [null, action === 0 ? 0.5 : coin < chance ? 1 : 0];
-    expect(after(400, 1, gamble(0.8)).plan(gameOf(gamble(0.8)), 1, 1)).toEqual([1]);
-    expect(after(400, 1, gamble(0.3)).plan(gameOf(gamble(0.3)), 1, 1)).toEqual([0]);
+    expect((await after(400, 1, gamble(0.8))).plan(gameOf(gamble(0.8)), 1, 1)).toEqual([1]);
+    expect((await after(400, 1, gamble(0.3))).plan(gameOf(gamble(0.3)), 1, 1)).toEqual([0]);
   });
 
-  test("chooses its second action by the states that the first one may lead to", () => {
+  test("chooses its second action by the states that the first one may lead to", async () => {
     // Right leads to B (three in four) or C. In B Right wins, in C Left: were both as likely, the first action would be taken.
     const fork: Rule = (state, action, coin) => {
       if (state === "A") return action === 1 ? [coin < 0.75 ? "B" : "C", 0] : [null, 0];
       return [null, (state === "B") === (action === 1) ? 1 : 0];
     };
-    expect(after(400, 5, fork).plan(gameOf(fork), 2, 2)).toEqual([1, 1]);
+    expect((await after(400, 5, fork)).plan(gameOf(fork), 2, 2)).toEqual([1, 1]);
   });
 
-  test("takes the first of equal actions", () => {
+  test("takes the first of equal actions", async () => {
     const same: Rule = () => [null, 1];
-    for (let seed = 1; seed <= 5; seed++) expect(after(20, 1, same, seed).plan(gameOf(same), 1, 1)).toEqual([0]);
+    for (let seed = 1; seed <= 5; seed++)
+      expect((await after(20, 1, same, seed)).plan(gameOf(same), 1, 1)).toEqual([0]);
   });
 
-  test("has no action where random play never was", () => {
+  test("has no action where random play never was", async () => {
     const elsewhere = { ...gameOf(corridor), render: () => "Z" };
-    expect(after(10, 5, corridor).plan(elsewhere, 5, 2)).toEqual([]);
+    expect((await after(10, 5, corridor)).plan(elsewhere, 5, 2)).toEqual([]);
   });
 });
 
-test("plays that never win say so", () => {
-  expect(after(50, 3, corridor).won).toBe(false);
+test("plays that never win say so", async () => {
+  expect((await after(50, 3, corridor)).won).toBe(false);
 });
