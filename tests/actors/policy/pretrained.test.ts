@@ -127,9 +127,15 @@ describe.each(NAMES)("the tokenizer of %s", (name) => {
       { role: "user", content: "b" },
     ]);
     const first = asked.indexOf(turnStart);
-    expect(asked.slice(first + 1, first + 1 + system.length)).toEqual([...system]);
-    expect(asked.filter((token) => token === turnStart)).toHaveLength(3);
-    expect(beforeReplies).toBe(true);
+    const count = asked.filter((token) => token === turnStart).length;
+    const behind = asked.slice(first + 1, first + 1 + system.length);
+    // Gemma and Mistral put the system's text into the user's message, and Mistral's replies have no header.
+    const merged = name === "gemma3" || name === "mistral";
+    expect({ count, beforeReplies }).toEqual({
+      count: { mistral: 1, gemma3: 2 }[name as string] ?? 3,
+      beforeReplies: name !== "mistral",
+    });
+    expect(behind.join() === system.join()).toBe(!merged);
   });
 
   test("takes the name of a special token in an observation for plain text", () => {
