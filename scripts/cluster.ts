@@ -16,7 +16,7 @@ import { checkData } from "./cli/env-choice.ts";
 import { Memory } from "./cli/memory.ts";
 import { type Command, helped, type Override, type Parsed, parseOptions, UsageError } from "./cli/options.ts";
 import { chooseConfig, configFlags, runsFolder } from "./cli/presets.ts";
-import { serveRecorded } from "./cli/recorded-page.ts";
+import { hasRecord, serveRecorded } from "./cli/recorded-page.ts";
 import { lengthenRun, oldRun, startFrom } from "./cli/run-folder.ts";
 import { resultTable } from "./cli/run-result.ts";
 import { thisStart } from "./cli/run-start.ts";
@@ -164,6 +164,8 @@ async function openRun(options: Parsed<typeof command>): Promise<RunFolder> {
     if (from !== undefined) throw new UsageError("--from starts a new run; leave --resume out");
     if (smoke) throw new UsageError("--smoke starts a new run; leave --resume out");
     const run = oldRun(resume, overrides);
+    if (!hasRecord(run.folder))
+      warn(`${run.folder} has no run.sqlite: its record begins anew, without what was played before`);
     await check(run.config);
     lengthenRun(run);
     return run;

@@ -25,7 +25,36 @@ export function parseLayer(text: string, file: string): Layer {
     throw new ConfigError(`${file}: not YAML: ${error instanceof Error ? error.message : error}`);
   }
   if (!isTree(values)) throw new ConfigError(`${file}: must be a mapping of sections, as "learner: {gamma: 1}"`);
+  if (holdsItself(values))
+    throw new ConfigError(`${file}: an anchor (&) holds itself by its alias (*); write its values out`);
+  const twice = keyTwice(text);
+  if (twice !== null) throw new ConfigError(`${file}: ${twice} is set twice; leave one out`);
   return { source: file, values };
+}
+
+function holdsItself(value: unknown, within = new Set<unknown>(), seen = new Set<unknown>()): boolean {
+  if (typeof value !== "object" || value === null || within.has(value)) return within.has(value);
+  if (seen.has(value)) return false;
+  seen.add(value);
+  const inside = new Set([...within, value]);
+  return Object.values(value).some((inner) => holdsItself(inner, inside, seen));
+}
+
+/** The first key that a block sets twice; YAML forbids it, and Bun's parser takes the last one. Keys in {braces} are not checked. */
+function keyTwice(text: string): string | null {
+  let open: { readonly indent: number; readonly keys: Set<string> }[] = [];
+  for (const line of text.split("\n")) {
+    const [, indent, dash, key] = /^( *)((?:- +)*)([A-Za-z_][\w.-]*) *:(?: |$)/.exec(line) ?? [];
+    if (indent === undefined || dash === undefined || key === undefined) continue;
+    const column = indent.length + dash.length;
+    // A dash begins a new item, whose keys are its own.
+    open = open.filter((block) => block.indent < (dash === "" ? column + 1 : indent.length + 1));
+    const block = open.find((one) => one.indent === column) ?? { indent: column, keys: new Set<string>() };
+    if (block.keys.has(key)) return key;
+    block.keys.add(key);
+    if (!open.includes(block)) open.push(block);
+  }
+  return null;
 }
 
 /** A layer with one value at a dotted path. */

@@ -55,6 +55,10 @@ export class Store {
     try {
       this.#db = new Database(path, readOnly ? { readonly: true, strict: true } : { create: true, strict: true });
       this.#db.run(readOnly ? "PRAGMA query_only = 1" : "PRAGMA journal_mode = WAL");
+      // Rows of a damaged page would be lost without a word, or the run would end in its middle.
+      const found = readOnly ? "ok" : (this.#db.query("PRAGMA quick_check(1)").values()[0]![0] as string);
+      if (found !== "ok")
+        throw new Error(`it is damaged (${found.replaceAll("\n", " ")}); move it away to begin a new record`);
       this.isCurrent = schemaOf(this.#db, path) >= READABLE_SCHEMA || !readOnly;
     } catch (error) {
       if (error instanceof SchemaError) throw error;

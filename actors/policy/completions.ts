@@ -204,10 +204,11 @@ class Completions {
 
   #prompt(messages: Asked["messages"]): number[] {
     const { dialogue, prefix } = this.#options;
-    const tokens: number[] = [];
+    let tokens: number[] = [];
     let prompt: Message[] = [];
+    // concat, as a long text has more tokens than a call may have arguments.
     const pushPrompt = () => {
-      tokens.push(...dialogue.promptTokens(prompt, { first: tokens.length === 0, prefix }));
+      tokens = tokens.concat(dialogue.promptTokens(prompt, { first: tokens.length === 0, prefix }));
       prompt = [];
     };
     try {
@@ -217,7 +218,7 @@ class Completions {
           continue;
         }
         pushPrompt();
-        tokens.push(...dialogue.replyTokens(content, prefix));
+        tokens = tokens.concat(dialogue.replyTokens(content, prefix));
       }
       pushPrompt();
     } catch (error) {

@@ -4,7 +4,7 @@
  *
  * - Every fault of a folder is an error of one line that names the file, before training begins.
  */
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, statSync } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
@@ -47,7 +47,7 @@ export function tokenizerFiles(folder: string): TokenizerFiles {
     tokenizer: readJson(folder, "tokenizer.json"),
     tokenizerConfig: readJson(folder, "tokenizer_config.json"),
     generationConfig: existsSync(join(folder, generation)) ? readJson(folder, generation) : null,
-    chatTemplate: existsSync(join(folder, template)) ? readFileSync(join(folder, template), "utf8") : null,
+    chatTemplate: existsSync(join(folder, template)) ? readText(join(folder, template)) : null,
   };
 }
 
@@ -75,14 +75,19 @@ export function shareBody(policy: Parameters, critic: Parameters): void {
   }
 }
 
-export function readJson(folder: string, name: string): unknown {
-  const file = join(folder, name);
-  let text: string;
+/** A pipe or a device may never end. */
+function readText(file: string): string {
   try {
-    text = readFileSync(file, "utf8");
+    if (!statSync(file).isFile()) throw new Error("it is no regular file");
+    return readFileSync(file, "utf8");
   } catch (error) {
     throw new CheckpointFormatError(`cannot read ${file}: ${(error as Error).message}`);
   }
+}
+
+export function readJson(folder: string, name: string): unknown {
+  const file = join(folder, name);
+  const text = readText(file);
   try {
     return JSON.parse(text);
   } catch (error) {
@@ -131,6 +136,7 @@ function readIndex(folder: string): ReadonlyMap<string, string> | null {
 async function openShard(file: string, handles: FileHandle[]): Promise<SafetensorsSource> {
   let handle: FileHandle;
   try {
+    if (!statSync(file).isFile()) throw new Error("it is no regular file");
     handle = await open(file);
   } catch (error) {
     throw new CheckpointFormatError(`cannot read ${file}, a part of the model's weights: ${(error as Error).message}`);

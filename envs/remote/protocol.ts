@@ -16,9 +16,13 @@ import { z } from "zod";
 export const REMOTE_PROTOCOL = 1;
 
 const Episode = z.string().min(1).max(64).describe("Chosen by the client; unique");
+/** Every open episode keeps its lists. */
+const ACTIONS_MAX = 4096;
+
 const Observation = z.string().describe("What the agent sees now");
 const Admissible = z
   .array(z.string())
+  .max(ACTIONS_MAX)
   .nullable()
   .default(null)
   .describe("Actions that make sense now, for the random player; null if there is no list");
@@ -47,6 +51,7 @@ export const Opened = z.object({
   actions: z
     .array(z.string().min(1))
     .min(1)
+    .max(ACTIONS_MAX)
     .nullable()
     .default(null)
     .describe("All actions of the episode, matched without regard to case; null if it takes any text"),

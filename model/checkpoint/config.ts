@@ -18,7 +18,7 @@ const HuggingFaceConfig = z.looseObject({
   vocab_size: Count,
   hidden_size: Count,
   intermediate_size: Count,
-  num_hidden_layers: Count,
+  num_hidden_layers: Count.max(1000),
   num_attention_heads: Count,
   num_key_value_heads: Count.nullish(),
   head_dim: Count.nullish(),

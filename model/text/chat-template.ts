@@ -78,12 +78,15 @@ export function chatTemplate({ folder, tokenizerConfig, chatTemplate }: Tokenize
   );
 }
 
+/** Numbers that a template may count through in one rendering. */
+const RANGE_MAX = 100_000;
+
 /**
  * Globals of a template. `strftime_now` is missing, because a run must be reproducible; a template that asks whether it is defined
  * prints a date of its own then, and others (SmolLM3's) get that of Llama 3.2's.
  */
 const FIXED_DATE = "26 Jul 2024";
-const GLOBALS = {
+const globals = () => ({
   true: true,
   false: false,
   none: null,
@@ -93,11 +96,19 @@ const GLOBALS = {
   raise_exception: (why: string) => {
     throw new RangeError(`it rejects these messages: ${why}`);
   },
-  range: (first: number, end?: number, step = 1) => {
+  range: boundedRange(),
+});
+
+function boundedRange() {
+  let left = RANGE_MAX;
+  return (first: number, end?: number, step = 1) => {
     const [from, to] = end === undefined ? [0, first] : [first, end];
-    return Array.from({ length: Math.max(0, Math.ceil((to - from) / step)) }, (_, i) => from + i * step);
-  },
-};
+    const length = Math.max(0, Math.ceil((to - from) / step));
+    left -= length;
+    if (!(left >= 0)) throw new RangeError(`it counts through more than ${RANGE_MAX} numbers`);
+    return Array.from({ length }, (_, i) => from + i * step);
+  };
+}
 
 /** Private-use characters. One that no message contains is the placeholder of a reply, or splits a special token's name. */
 const MARKS = { first: 0xe000, last: 0xf8ff };
@@ -191,7 +202,7 @@ class PretrainedDialogue implements Dialogue {
 
   #render(messages: readonly Message[]): string {
     const known = new Environment();
-    const values = { ...GLOBALS, ...this.#names, messages, add_generation_prompt: true };
+    const values = { ...globals(), ...this.#names, messages, add_generation_prompt: true };
     for (const [name, value] of Object.entries(values)) known.set(name, value);
     return String(new Interpreter(known).run(this.#template.parsed).value);
   }

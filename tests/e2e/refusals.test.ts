@@ -97,6 +97,11 @@ describe("wrong usage", () => {
     expect({ code, err }).toEqual({ code: 2, err: `error: ${message}\n` });
     const open = await commandHere(["cluster", "--resume", folder, "--metrics.host=0.0.0.0"]);
     expect([open.code, open.err]).toEqual([2, expect.stringContaining("set metrics.token")]);
+    await using taken = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response() });
+    const lost = await commandHere(["cluster", "--resume", folder, `--metrics.port=${taken.port}`]);
+    expect(lost.err).toStartWith(
+      `warning: ${folder} has no run.sqlite: its record begins anew, without what was played before\nerror: `,
+    );
   });
 });
 

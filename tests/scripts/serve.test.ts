@@ -338,6 +338,9 @@ describe("the app", () => {
       'stop must be a text, or up to 4 texts; got ["a","b","c","d","e"]',
     ]);
     expect((await refused({ messages: [{ role: "user", content: "x".repeat(500) }] }))[1]).toBe("messages");
+    // More tokens than a call may have arguments.
+    const long = [{ role: "user", content: "~".repeat(1e6) }];
+    expect((await refused({ messages: long }))[2]).toMatch(/^100000\d tokens of messages do not fit/);
     expect((await refused({ model: "other" }))[1]).toBe("model");
   });
 

@@ -59,6 +59,24 @@ describe("a run's config", () => {
   });
 });
 
+describe("a YAML file", () => {
+  test.each([
+    ["env: &a\n  options: *a", "an anchor (&) holds itself by its alias (*); write its values out"],
+    ["seed: 1\nseed: 2", "seed is set twice; leave one out"],
+    ["learner:\n  gamma: 1\nenv:\n  tag: Bandit\nlearner:\n  gamma: 0", "learner is set twice; leave one out"],
+    ["env:\n  mix:\n    - tag: A\n      tag: B", "tag is set twice; leave one out"],
+  ])("%j is refused", (text, fault) => expect(() => layer(text)).toThrow(new ConfigError(`mine.yaml: ${fault}`)));
+
+  test("may use a value twice, and a key in several blocks and items", () => {
+    const text = "a: &x {k: 1}\nb:\n  c: *x\n  d: *x\ne:\n  c: 1\nf:\n  - k: 1\n    l: 2\n  - k: 3\n    l: 4";
+    const items = [
+      { k: 1, l: 2 },
+      { k: 3, l: 4 },
+    ];
+    expect(layer(text).values).toEqual({ a: { k: 1 }, b: { c: { k: 1 }, d: { k: 1 } }, e: { c: 1 }, f: items });
+  });
+});
+
 describe("layers", () => {
   test("merge key by key; lists are replaced, or changed item by item", () => {
     const layers = [

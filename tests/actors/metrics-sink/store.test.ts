@@ -1,6 +1,6 @@
 import { Database } from "bun:sqlite";
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { overviewOf } from "../../../actors/dashboard/overview.ts";
@@ -151,6 +151,19 @@ describe("Store", () => {
     const path = join(directory, "letter.sqlite");
     writeFileSync(path, "Dear Sir or Madam, ".repeat(100));
     expect(() => open("letter.sqlite")).toThrow(`cannot open ${path}: file is not a database`);
+  });
+
+  test("refuses a file with a damaged page, before anything is added to it", () => {
+    const first = open();
+    const episodes = Array.from({ length: 200 }, (_, i) => playedRow({ episode: `e${i}` }));
+    first.write({ ...nothing, episodes });
+    first.close();
+    const path = join(directory, "run.sqlite");
+    const bytes = readFileSync(path);
+    // The headers of the pages of the second half.
+    for (let at = (bytes.length >> 13) << 12; at < bytes.length; at += 4096) bytes.fill(0xff, at, at + 8);
+    writeFileSync(path, bytes);
+    expect(() => open()).toThrow(`cannot open ${path}: `);
   });
 
   test("refuses a file of a newer schema and leaves it alone", () => {

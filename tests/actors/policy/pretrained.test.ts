@@ -3,7 +3,7 @@
  * and in halves, configs, tokenizers and chat templates, and what Python computed with them.
  */
 import { describe, expect, test } from "bun:test";
-import { cpSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { RunConfig } from "../../../actors/config/config.ts";
@@ -203,6 +203,37 @@ describe("a folder that is broken", () => {
       "a missing shard",
       broken("qwen2", (at) => rmSync(at("model-00002-of-00002.safetensors"))),
       /cannot read DIR\/model-00002-of-00002.safetensors, a part of the model's weights: ENOENT/,
+    ],
+    [
+      "a pipe in place of a file",
+      broken("qwen2", (at) => {
+        rmSync(at("tokenizer.json"));
+        Bun.spawnSync(["mkfifo", at("tokenizer.json")]);
+      }),
+      /cannot read DIR\/tokenizer.json: it is no regular file/,
+    ],
+    [
+      "a device in place of the weights",
+      broken("llama", (at) => {
+        rmSync(at("model.safetensors"));
+        symlinkSync("/dev/zero", at("model.safetensors"));
+      }),
+      /cannot read DIR\/model.safetensors, a part of the model's weights: it is no regular file/,
+    ],
+    [
+      "a billion layers",
+      broken("qwen2", (at) => set(at("config.json"), { num_hidden_layers: 1e9 })),
+      /expected number to be <=1000 → at num_hidden_layers/,
+    ],
+    [
+      "a chat template that counts for ever",
+      broken("llama", (at) =>
+        writeFileSync(
+          at("chat_template.jinja"),
+          "{% for i in range(60000) %}{% for j in range(60000) %}{{ j }}{% endfor %}{% endfor %}",
+        ),
+      ),
+      /cannot use the chat template of DIR: it counts through more than 100000 numbers/,
     ],
     [
       "no weights",

@@ -7,6 +7,7 @@ import { evaluatePlayer, expertSuccess } from "../../../envs/analysis/evaluate.t
 import type { OutsideGame } from "../../../envs/env.ts";
 import { openEpisode } from "../../../envs/episode.ts";
 import { envTag } from "../../../envs/registry.ts";
+import { answerSchemas } from "../../../envs/remote/protocol.ts";
 import { FakeClock } from "../../actors/fake-clock.ts";
 import { type PythonServer, startPython } from "./python-server.ts";
 
@@ -102,6 +103,12 @@ describe("a remote game", () => {
     const unopened = game();
     await unopened.close();
   });
+});
+
+test("a server lists at most 4,096 actions", () => {
+  const opened = (count: number) =>
+    answerSchemas.open.safeParse({ observation: "", actions: Array.from({ length: count }, (_, i) => `${i}`) }).success;
+  expect([opened(4096), opened(4097)]).toEqual([true, false]);
 });
 
 describe("the tag", () => {
