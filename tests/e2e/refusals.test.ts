@@ -98,7 +98,7 @@ describe("wrong usage", () => {
     const open = await commandHere(["cluster", "--resume", folder, "--metrics.host=0.0.0.0"]);
     expect([open.code, open.err]).toEqual([2, expect.stringContaining("set metrics.token")]);
     await using taken = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response() });
-    const lost = await commandHere(["cluster", "--resume", folder, `--metrics.port=${taken.port}`]);
+    const lost = await command(["cluster", "--resume", folder, `--metrics.port=${taken.port}`]);
     expect(lost.err).toStartWith(
       `warning: ${folder} has no run.sqlite: its record begins anew, without what was played before\nerror: `,
     );
