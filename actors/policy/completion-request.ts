@@ -41,6 +41,8 @@ export interface Asked {
   readonly stops: readonly string[];
   /** Likeliest tokens to report beside each written one; null: no log-probabilities. */
   readonly tops: number | null;
+  /** The answer has the tokens of prompt and replies. */
+  readonly tokenIds: boolean;
   readonly stream: boolean;
   readonly includeUsage: boolean;
 }
@@ -62,8 +64,9 @@ const common = {
   model: z.string(),
   temperature: z.number().min(0).max(TEMPERATURE_MAX).nullish(),
   top_p: z.number().positive().max(1).nullish(),
-  /** From other servers of this API; not OpenAI's. */
+  /** From other servers of this API, as vLLM; not OpenAI's. */
   top_k: z.int().nonnegative().nullish(),
+  return_token_ids: z.boolean().nullish(),
   max_tokens: z.int().positive().nullish(),
   n: z.int().positive().max(CHOICES_MAX).nullish(),
   seed: z.int().nonnegative().max(0xffffffff).nullish(),
@@ -107,7 +110,7 @@ function chatAsked(raw: unknown): Asked {
     form: "chat",
     messages: messages.map(({ role, content }) => ({ role: role === "developer" ? "system" : role, content })),
     tokensMax: max_completion_tokens ?? max_tokens ?? null,
-    tops: logprobs === true ? streamless(body.stream, tops ?? 0) : null,
+    tops: logprobs === true ? streamless(body, "logprobs", tops ?? 0) : null,
   };
 }
 
@@ -119,13 +122,13 @@ function textAsked(raw: unknown): Asked {
     form: "text",
     messages: [{ role: "user", content: prompt }],
     tokensMax: max_tokens ?? null,
-    tops: typeof logprobs === "number" ? streamless(body.stream, logprobs) : null,
+    tops: typeof logprobs === "number" ? streamless(body, "logprobs", logprobs) : null,
   };
 }
 
-function streamless(stream: boolean | null | undefined, tops: number): number {
-  if (stream === true) throw invalid("logprobs", "is not supported with stream: true; leave one of them out");
-  return tops;
+function streamless<T>({ stream }: { readonly stream?: boolean | null | undefined }, param: string, value: T): T {
+  if (stream === true) throw invalid(param, "is not supported with stream: true; leave one of them out");
+  return value;
 }
 
 function commonOf(body: z.infer<z.ZodObject<typeof common>>) {
@@ -137,6 +140,7 @@ function commonOf(body: z.infer<z.ZodObject<typeof common>>) {
     count: body.n ?? 1,
     seed: body.seed ?? null,
     stops: typeof body.stop === "string" ? [body.stop] : (body.stop ?? []),
+    tokenIds: body.return_token_ids === true && streamless(body, "return_token_ids", true),
     stream: body.stream === true,
     includeUsage: body.stream_options?.include_usage === true,
   };

@@ -9,7 +9,8 @@
  * - Without a token, only requests to a loopback name are answered. Only JSON is accepted, so that a web page's request needs the
  *   browser's preflight.
  *
- * Source: platform.openai.com/docs/api-reference/chat.
+ * Source: platform.openai.com/docs/api-reference/chat; return_token_ids, prompt_token_ids and token_ids as in vLLM
+ * (docs.vllm.ai, OpenAI-compatible server).
  */
 import { type Context, Hono } from "hono";
 import { bodyLimit } from "hono/body-limit";
@@ -150,7 +151,7 @@ interface Completion {
   readonly id: string;
   readonly created: number;
   readonly model: string;
-  readonly promptTokens: number;
+  readonly prompt: readonly number[];
   /** Being written. */
   readonly choices: readonly Choice[];
 }
@@ -199,7 +200,7 @@ class Completions {
     });
     const created = Math.floor(wallClock() / 1000);
     const id = `${asked.form === "chat" ? "chatcmpl" : "cmpl"}-${created}-${number}`;
-    return { id, created, model, promptTokens: prompt.length, choices };
+    return { id, created, model, prompt, choices };
   }
 
   #prompt(messages: Asked["messages"]): number[] {
@@ -310,16 +311,19 @@ function heldBack(text: string, from: number, stops: readonly string[]): string 
 
 const finishOf = ({ cut, tokens }: Reply, choice: Choice) => (cut && !choice.stopped(tokens) ? "length" : "stop");
 
-function usageOf({ promptTokens }: Completion, replies: readonly Reply[]) {
+function usageOf({ prompt }: Completion, replies: readonly Reply[]) {
+  const promptTokens = prompt.length;
   const written = replies.reduce((sum, { tokens }) => sum + tokens.length, 0);
   return { prompt_tokens: promptTokens, completion_tokens: written, total_tokens: promptTokens + written };
 }
 
-async function whole(completion: Completion, { form }: Asked) {
+async function whole(completion: Completion, { form, tokenIds }: Asked) {
   const replies = await Promise.all(completion.choices.map(({ reply }) => reply));
-  const { id, created, model } = completion;
+  const { id, created, model, prompt } = completion;
   const isChat = form === "chat";
+  const asked = tokenIds ? { prompt_token_ids: prompt } : {};
   return {
+    ...(isChat && asked),
     id,
     object: isChat ? "chat.completion" : "text_completion",
     created,
@@ -328,17 +332,25 @@ async function whole(completion: Completion, { form }: Asked) {
     choices: replies.map((reply, index) => {
       const choice = completion.choices[index]!;
       const text = choice.text(reply.tokens);
-      const logprobs = logProbsOf(reply, choice, form);
-      const ending = { index, finish_reason: finishOf(reply, choice), logprobs };
+      const logprobs = logProbsOf(reply, choice, { form, tokenIds });
+      const written = tokenIds ? { token_ids: [...reply.tokens] } : {};
+      const ending = { index, finish_reason: finishOf(reply, choice), logprobs, ...written, ...(!isChat && asked) };
       return isChat ? { ...ending, message: { role: "assistant", content: text, refusal: null } } : { ...ending, text };
     }),
   };
 }
 
-/** Log-probabilities at temperature 1, in the form of the API; null if they were not asked for. The policy's stop token is left out. */
-function logProbsOf({ choices, cut }: Reply, { tokenText }: Choice, form: RequestForm): object | null {
+/**
+ * Log-probabilities at temperature 1, in the form of the API; null if they were not asked for. The policy's stop token is left out,
+ * except beside token_ids, which have it.
+ */
+function logProbsOf(
+  { choices, cut }: Reply,
+  { tokenText }: Choice,
+  { form, tokenIds }: Pick<Asked, "form" | "tokenIds">,
+): object | null {
   if (choices === undefined) return null;
-  const shown = cut ? choices : choices.slice(0, -1);
+  const shown = cut || tokenIds ? choices : choices.slice(0, -1);
   if (form === "text") {
     return {
       tokens: shown.map(({ token }) => tokenText(token)),

@@ -9,6 +9,7 @@ import type { Reply, ReplyRequest } from "../../model/decode/generate.ts";
 import { builtinDialogue } from "../../model/text/chat.ts";
 import { Tokenizer } from "../../model/text/tokenizer.ts";
 import { playRun, tinyConfig, tinyLayer } from "../actors/supervisor/tiny-run.ts";
+import { testWhere } from "../needs.ts";
 import { command, commandHere, root } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
@@ -16,6 +17,9 @@ afterAll(removeTemporaryFolders);
 const folder = join(temporaryFolder(), "taught");
 const secret = join(temporaryFolder(), "secret");
 const question = { role: "user", content: "1 left Dragon Phoenix" } as const;
+
+/** A virtual environment with verifiers and uv (examples/verifiers_bandit.py). */
+const verifiers = process.env["BUNRAKU_VERIFIERS"] ?? null;
 
 const serve = (...args: string[]) => serveRun(folder, ...args);
 
@@ -147,6 +151,47 @@ describe("a served policy, asked by the openai client", () => {
       expect(top_logprobs[0]!.logprob).toBeGreaterThanOrEqual(top_logprobs[1]!.logprob);
     }
   });
+
+  test("gives the tokens of prompt and reply as vLLM does, log-probabilities beside each", async () => {
+    const dialogue = builtinDialogue();
+    const prompt = dialogue.promptTokens([question], { first: true, prefix: "<think>" });
+    const more = { model: "taught", temperature: 0, return_token_ids: true } as const;
+    const chat = await client.chat.completions.create({ ...more, messages: [question], logprobs: true });
+    expect(chat as object).toMatchObject({ prompt_token_ids: prompt });
+    const [choice] = chat.choices;
+    const { token_ids } = choice as unknown as { token_ids: number[] };
+    expect(dialogue.replyText(token_ids, "<think>")).toBe(choice!.message.content!);
+    // The stop token is written too.
+    expect(token_ids.at(-1)).toBe(dialogue.stops[0]!);
+    expect(token_ids).toHaveLength(chat.usage!.completion_tokens);
+    expect(choice!.logprobs!.content!).toHaveLength(token_ids.length);
+    const text = await client.completions.create({ ...more, prompt: question.content, logprobs: 1 });
+    expect(text.choices[0] as object).toMatchObject({ prompt_token_ids: prompt, token_ids });
+    expect(text.choices[0]!.logprobs!.token_logprobs).toEqual(choice!.logprobs!.content!.map(({ logprob }) => logprob));
+  });
+
+  testWhere(
+    verifiers === null ? "BUNRAKU_VERIFIERS is not set" : null,
+    "is evaluated by verifiers, which gets the replies that an env gets",
+    async () => {
+      const env = {
+        ...process.env,
+        PATH: `${verifiers}/bin:${process.env["PATH"]}`,
+        BUNRAKU_TOKEN: "a secret of many letters",
+      };
+      const script = join(root, "examples/verifiers_bandit.py");
+      const child = Bun.spawn(["python", script, server.url, "taught", "2"], {
+        env,
+        stdio: ["ignore", "pipe", "inherit"],
+      });
+      const said = (await child.stdout.text()).trim().split("\n").at(-1)!;
+      const answer = await client.chat.completions.create({ model: "taught", messages: [question], temperature: 0 });
+      const reply = answer.choices[0]!.message.content!;
+      const reward = Number(reply.endsWith("<answer>Dragon</answer>"));
+      expect(JSON.parse(said)).toEqual(Array(2).fill({ reply, reward, errors: [] }));
+    },
+    240_000,
+  );
 
   test("completes a text as it answers a message, with response_format text", async () => {
     const chat = await client.chat.completions.create({
@@ -327,6 +372,9 @@ describe("the app", () => {
       "messages must be of type array; it is missing",
     ]);
     expect(await refused({ top_logprobs: 2 })).toEqual([400, "top_logprobs", "top_logprobs needs logprobs: true"]);
+    expect((await refused({ return_token_ids: true, stream: true }))[2]).toBe(
+      "return_token_ids is not supported with stream: true; leave one of them out",
+    );
     expect(await refused({ logprobs: true, stream: true })).toEqual([
       400,
       "logprobs",
