@@ -98,7 +98,7 @@ describe("sources", () => {
 
   test("none is forgotten: each is an entry, or named by another file", () => {
     const entry =
-      /\.(test|bench)\.ts$|^examples\/|^actors\/[^/]+\/(main|[a-z]+-worker)\.ts$|^library\/([a-z-]+\.ts|bin\.js|needs-bun\.js)$|^bench\/peers\/|^tests\/golden\/.*\.py$/;
+      /\.(test|bench)\.ts$|^examples\/|^actors\/[^/]+\/(main|[a-z]+-worker)\.ts$|^library\/([a-z-]+\.ts|bin\.js|needs-bun\.js|create\/create\.js)$|^bench\/peers\/|^tests\/golden\/.*\.py$/;
     const command = /^export (async function main\b|\{[^}]*\bmain\b[^}]*\})/m;
     const isEntry = (file: string) =>
       entry.test(file) ||

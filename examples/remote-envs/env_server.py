@@ -259,9 +259,10 @@ def unknown(path):
     raise Refused(f"nothing at {path}; there are /health, /open, /step and /close", 404)
 
 
-def main(envs, description):
-    """Serves `envs` until the process ends. Its first line of output is its address."""
-    parser = argparse.ArgumentParser(description=description)
+def main(envs, description, parser=None):
+    """Serves `envs`, or what `envs` makes of the arguments of `parser`, until the process ends. Its first line of output is its address."""
+    parser = parser or argparse.ArgumentParser()
+    parser.description = description
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on; any but loopback needs a token")
     parser.add_argument("--port", type=int, default=7100, help="0 picks a free port")
     parser.add_argument("--token-variable", help="environment variable that holds the token which clients must send")
@@ -272,7 +273,7 @@ def main(envs, description):
         parser.error(f"the environment variable {arguments.token_variable} is not set")
     if token is None and arguments.host not in ("127.0.0.1", "localhost", "::1"):
         parser.error(f"{arguments.host} is open to other machines: set --token-variable, or keep 127.0.0.1")
-    server = EnvServer(envs, arguments.episodes_max)
+    server = EnvServer(envs(arguments) if callable(envs) else envs, arguments.episodes_max)
     http = HttpServer((arguments.host, arguments.port), make_handler(server, token))
     print(f"http://{arguments.host}:{http.server_address[1]}", flush=True)
     try:

@@ -64,7 +64,7 @@ test(
     for (const { path, text } of [...blocksOf(pageOf("tutorial.md")), ...blocksOf(pageOf("new-env.md"))]) {
       if (path !== undefined) await Bun.write(join(folder, path), text);
       const lines = path === undefined ? text.trim().split("\n") : [];
-      for (const line of lines) if (!/^bun run (init|play)|^cd /.test(line)) await typed(line, folder);
+      for (const line of lines) if (!/^bun (run play|create)|^cd /.test(line)) await typed(line, folder);
     }
     expect(existsSync(join(folder, "street.svg"))).toBe(true);
     await typed("bun run config --preset small", folder);

@@ -1,5 +1,5 @@
 /** An env server in Python, as a process of its own on a free port. */
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 
 const examples = join(import.meta.dir, "../../../examples/remote-envs");
 
@@ -7,11 +7,22 @@ export interface PythonServer extends AsyncDisposable {
   readonly url: string;
 }
 
-/** @throws {Error} if there is no Python, or the server ends before it listens. */
+/** BUNRAKU_PYTHON may have the packages of the examples. */
+const pythonHere = () => process.env["BUNRAKU_PYTHON"] ?? Bun.which("python3");
+
+/** Why the tests that need this Python module cannot run; null if they can. */
+export function lackOfPython(module: string): string | null {
+  const python = pythonHere();
+  if (python === null) return "no python3";
+  const { exitCode } = Bun.spawnSync([python, "-c", `import ${module}`]);
+  return exitCode === 0 ? null : `no Python package ${module}; BUNRAKU_PYTHON may name a Python that has it`;
+}
+
+/** @param script  its path from the examples. @throws {Error} if there is no Python, or the server ends before it listens. */
 export async function startPython(script: string, args: string[] = [], env: Record<string, string> = {}) {
-  const python = Bun.which("python3");
+  const python = pythonHere();
   if (python === null) throw new Error("this test needs python3; install it (Debian: apt-get install python3)");
-  const server = Bun.spawn([python, join(examples, script), "--port", "0", ...args], {
+  const server = Bun.spawn([python, resolve(examples, script), "--port", "0", ...args], {
     stdout: "pipe",
     stderr: "pipe",
     env: { ...process.env, PYTHONDONTWRITEBYTECODE: "1", ...env },

@@ -1,0 +1,177 @@
+"""An episode that a function plays with an OpenAI client: each of its chat completions is an observation, the next action is the reply.
+
+    class Mine(AgentEpisode):
+        def __init__(self, layout_seed, dynamics_seed, options):
+            super().__init__(lambda base_url: {"reward": my_agent(OpenAI(base_url=base_url, api_key="none"), layout_seed), "success": …})
+
+The function runs in a thread beside the episode; its client talks to a port of this process on loopback. An observation is what a call adds to
+the one before: messages, results of tools, and at first the tools. An action NAME {"argument": value} is a call of a tool. A function that
+raises fails the episode. Streaming is refused.
+"""
+
+import json
+import queue
+import re
+import threading
+import time
+import uuid
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+TOOL_CALL = re.compile(r"([\w-]+)\s*(\{.*\})?", re.DOTALL)
+TOOL_HINT = 'To call a tool, answer with its name and its arguments: NAME {"argument": value}. Any other answer ends the task.'
+OVER = object()
+
+
+class Question:
+    def __init__(self, text):
+        self.text = text
+        self.answer = queue.Queue(1)
+
+
+class AgentEpisode:
+    actions = None
+
+    def __init__(self, play):
+        self.events = queue.Queue()
+        self.name = uuid.uuid4().hex
+        self.before = ([], [])
+        self.calls = 0
+        self.over = False
+        self.question = None
+        endpoint().episodes[self.name] = self
+        threading.Thread(target=self.run, args=(play,), daemon=True).start()
+        if self.wait() is not None:
+            raise RuntimeError("the agent ended without a question to the policy")
+
+    def run(self, play):
+        try:
+            self.events.put(play(f"http://127.0.0.1:{endpoint().server_address[1]}/{self.name}/v1"))
+        except Exception as error:
+            self.events.put(error)
+
+    def wait(self):
+        """The next question; returns the result if the function has ended."""
+        event = self.events.get()
+        if isinstance(event, Question):
+            self.question = event
+            return None
+        self.close()
+        if isinstance(event, Exception):
+            raise event
+        return event
+
+    @property
+    def observation(self):
+        return "" if self.question is None else self.question.text
+
+    def step(self, action):
+        asked, self.question = self.question, None
+        asked.answer.put(action)
+        result = self.wait()
+        return {"reward": 0.0, "done": False, "success": False} if result is None else {**result, "done": True}
+
+    def close(self):
+        """Open and later calls fail."""
+        self.over = True
+        endpoint().episodes.pop(self.name, None)
+        if self.question is not None:
+            self.question.answer.put(OVER)
+        while not self.events.empty():
+            event = self.events.get()
+            if isinstance(event, Question):
+                event.answer.put(OVER)
+
+    def complete(self, body):
+        """A chat completion: the body of a request to the body of its answer; None once the episode is over."""
+        tools = [tool["function"] for tool in body.get("tools") or []]
+        question = Question(self.shown(body["messages"], tools))
+        self.events.put(question)
+        if self.over:
+            return None
+        action = question.answer.get()
+        if action is OVER:
+            return None
+        self.calls += 1
+        called = TOOL_CALL.fullmatch(action)
+        message = {"role": "assistant", "content": action}
+        if called is not None and called[1] in [tool["name"] for tool in tools]:
+            function = {"name": called[1], "arguments": called[2] or "{}"}
+            message = {"role": "assistant", "content": None, "tool_calls": [{"id": f"call-{self.calls}", "type": "function", "function": function}]}
+        finish = "tool_calls" if "tool_calls" in message else "stop"
+        usage = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+        choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": None}
+        head = {"id": f"{self.name}-{self.calls}", "object": "chat.completion", "created": int(time.time()), "model": body.get("model", "policy")}
+        return {**head, "choices": [choice], "usage": usage}
+
+    def shown(self, messages, tools):
+        seen, listed = self.before
+        goes_on = len(seen) > 0 and messages[: len(seen)] == seen and len(messages) > len(seen)
+        added = messages[len(seen) :] if goes_on else messages
+        self.before = (messages, tools)
+        texts = [text_of(message) for message in added if message["role"] != "assistant"]
+        if tools and not (goes_on and tools == listed):
+            lines = [f"{tool['name']}: {tool.get('description', '')} {json.dumps(tool.get('parameters', {}))}" for tool in tools]
+            texts += ["Tools:", *lines, TOOL_HINT]
+        return "\n".join(texts)
+
+
+def text_of(message):
+    content = message.get("content") or ""
+    if isinstance(content, str):
+        return content
+    if any(part.get("type") != "text" for part in content):
+        raise ValueError("a policy reads text only; a message has another part")
+    return "".join(part["text"] for part in content)
+
+
+class Endpoint(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+    episodes = {}
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1
+
+    def do_POST(self):
+        name, _, path = self.path.strip("/").partition("/")
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        episode = self.server.episodes.get(name)
+        if episode is None:
+            self.send(410, {"error": {"message": "the episode is over"}})
+        elif path != "v1/chat/completions" or body.get("stream"):
+            self.send(400, {"error": {"message": "only chat completions without streaming are answered"}})
+        else:
+            self.answer(episode, body)
+
+    def answer(self, episode, body):
+        try:
+            answer = episode.complete(body)
+        except ValueError as error:
+            self.send(400, {"error": {"message": str(error)}})
+            return
+        self.send(*((410, {"error": {"message": "the episode is over"}}) if answer is None else (200, answer)))
+
+    def send(self, status, answer):
+        data = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_):
+        pass
+
+
+started = []
+starting = threading.Lock()
+
+
+def endpoint():
+    with starting:
+        if not started:
+            started.append(Endpoint(("127.0.0.1", 0), Handler))
+            threading.Thread(target=started[0].serve_forever, daemon=True).start()
+        return started[0]

@@ -1,0 +1,29 @@
+#!/usr/bin/env sh
+// 2>/dev/null; exec "$(command -v bun || command -v node)" "$0" "$@"
+// sh runs the line above, in which Bun and Node see a comment. `bun create bunraku FOLDER`: a folder with Bunraku in it, which `bunraku init`
+// fills. BUNRAKU_PACKAGE is another version than the newest, or a tarball.
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+const [folder, ...more] = process.argv.slice(2);
+
+function bun(...args) {
+  const { status } = spawnSync(process.execPath, args, { cwd: folder, stdio: "inherit" });
+  if (status !== 0) throw new Error(`\`bun ${args.join(" ")}\` failed in ${folder}, for the reason above`);
+}
+
+try {
+  if (typeof Bun === "undefined") throw new Error("Bunraku runs on Bun 1.4.4 or newer: bun create bunraku FOLDER");
+  if (folder === undefined || folder.startsWith("-") || more.length > 0) {
+    throw new Error("name the folder of the new project: bun create bunraku FOLDER");
+  }
+  if (existsSync(folder)) throw new Error(`${folder} exists already; name a new folder`);
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "package.json"), "{}\n");
+  bun("add", "--ignore-scripts", "--exact", process.env.BUNRAKU_PACKAGE ?? "bunraku");
+  bun("x", "bunraku", "init");
+} catch (error) {
+  console.error(`error: ${error.message}`);
+  process.exitCode = 1;
+}

@@ -1,0 +1,110 @@
+/** The adapters of examples/remote-envs, each over an env that others wrote; and an agent with an OpenAI client, by its wire. */
+import { afterAll, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { evaluatePlayer } from "../../../envs/analysis/evaluate.ts";
+import type { OutsideGame } from "../../../envs/env.ts";
+import { envTag } from "../../../envs/registry.ts";
+import { testWhere } from "../../needs.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { lackOfPython, startPython } from "./python-server.ts";
+
+afterAll(removeTemporaryFolders);
+
+/** Importing these packages takes seconds. */
+const adapted = (module: string, name: string, body: () => Promise<void>) =>
+  testWhere(lackOfPython(module), name, body, 120_000);
+
+async function opened(url: string, options: object = {}, layout = 3, dynamics = 1): Promise<OutsideGame> {
+  const game = envTag("Remote", { url, retryMs: 1, ...options }).open({ layout, dynamics }) as OutsideGame;
+  await game.start();
+  return game;
+}
+
+adapted("gymnasium", "Gymnasium's FrozenLake, Taxi and Blackjack are played as text", async () => {
+  await using python = await startPython("gymnasium_env.py", ["FrozenLake-v1", "Taxi-v4", "Blackjack-v1"]);
+  const { url } = python;
+  const lake = await opened(url, { options: { is_slippery: false } });
+  expect([lake.render(), lake.actions]).toEqual(["[S]FFF\nFHFH\nFFFH\nHFFG\n0", ["0", "1", "2", "3"]]);
+  // Down, down, right, right, down, right: the shortest way around the holes of the 4 by 4 map.
+  const effects = [];
+  for (const action of ["1", "1", "2", "2", "1", "2"]) effects.push(await lake.act(action));
+  expect(effects.at(-1)).toMatchObject({ reward: 1, done: true, success: true });
+  expect(effects.at(-2)).toMatchObject({ reward: 0, done: false, success: false });
+
+  // Equal seeds give equal games; the dynamics seed changes what follows, not the hand.
+  const hand = async (dynamics: number) => {
+    const game = await opened(url, { env: "Blackjack-v1" }, 7, dynamics);
+    const first = game.render();
+    await game.act("1");
+    return [first, game.render()];
+  };
+  const hands = await Promise.all([1, 1, 2, 3, 4, 5].map(hand));
+  expect(hands[1]).toEqual(hands[0]!);
+  expect(new Set(hands.map(([first]) => first)).size).toBe(1);
+  expect(new Set(hands.map(([, second]) => second)).size).toBeGreaterThan(1);
+
+  // The random player takes the actions that Taxi's mask allows.
+  const taxi = envTag("Remote", { url, env: "Taxi-v4" });
+  const { success, meanReward } = await evaluatePlayer(taxi, taxi.random, { episodes: 16, seed: 1, actionsMax: 20 });
+  expect([success < 0.5, meanReward < 0]).toEqual([true, true]);
+});
+
+adapted("verifiers, reasoning_gym", "an environment of verifiers rolls out with its own rubric", async () => {
+  const gym = ["verifiers.envs.integrations.reasoninggym_env:ReasoningGymEnv", "--args", '{"gym": "leg_counting"}'];
+  await using python = await startPython("verifiers_env.py", [...gym, "--reply", "<answer>{}</answer>"]);
+  const game = await opened(python.url);
+  expect(game.render()).toEndWith("if you have 15 lobsters, 14 ducks, 8 beetles, 5 fireflys, 9 leechs, 4 snakes?\n");
+  // 15 of 10 legs, 14 of 2, 13 of 6, 13 of none.
+  expect(await game.act("256")).toMatchObject({ reward: 1, done: true, success: true });
+  expect(await (await opened(python.url)).act("255")).toMatchObject({ reward: 0, done: true, success: false });
+});
+
+const AGENT = `
+import json, sys, urllib.request
+sys.path.insert(0, ${JSON.stringify(join(import.meta.dir, "../../../examples/remote-envs"))})
+from env_server import main
+from openai_agent import AgentEpisode
+
+ADD = {"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}}
+
+def agent(base_url, number):
+    messages = [{"role": "user", "content": [{"type": "text", "text": f"What is {number} + 1?"}]}]
+    while True:
+        body = json.dumps({"model": "policy", "messages": messages, "tools": [ADD]}).encode()
+        with urllib.request.urlopen(f"{base_url}/chat/completions", body) as answer:
+            message = json.load(answer)["choices"][0]["message"]
+        if "tool_calls" not in message:
+            if message["content"] == "fail":
+                raise KeyError("no such answer")
+            return {"reward": float(message["content"]), "success": message["content"] == str(number + 1)}
+        call = message["tool_calls"][0]
+        total = sum(json.loads(call["function"]["arguments"]).values())
+        messages = [*messages, message, {"role": "tool", "tool_call_id": call["id"], "content": str(total)}]
+
+class Sum(AgentEpisode):
+    def __init__(self, layout_seed, dynamics_seed, options):
+        super().__init__(lambda base_url: agent(base_url, layout_seed))
+
+main({"sum": Sum}, "sums")
+`;
+
+test("an agent with an OpenAI client is an env: its calls are observations, tools included", async () => {
+  const script = join(temporaryFolder(), "agent.py");
+  writeFileSync(script, AGENT);
+  await using python = await startPython(script);
+  const game = await opened(python.url);
+  expect(game.render()).toStartWith('What is 3 + 1?\nTools:\nadd: Adds. {"type": "object"}\nTo call a tool, answer ');
+  expect(await game.act('add {"a": 3, "b": 1}')).toMatchObject({ reward: 0, done: false });
+  expect(game.render()).toBe("4");
+  expect(await game.act("4")).toMatchObject({ reward: 4, done: true, success: true });
+  // Another episode beside it; one that is closed early; one whose agent raises.
+  const [other, closed, failing] = [
+    await opened(python.url, {}, 8),
+    await opened(python.url),
+    await opened(python.url),
+  ];
+  await closed.close();
+  expect(await failing.act("fail").catch(String)).toContain("KeyError: 'no such answer'");
+  expect(await other.act("1")).toMatchObject({ reward: 1, done: true, success: false });
+});

@@ -1,0 +1,24 @@
+/** What `bun create bunraku` refuses. `.ci/package` creates a project with it. */
+import { afterAll, expect, test } from "bun:test";
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+
+afterAll(removeTemporaryFolders);
+
+const script = join(import.meta.dir, "../../library/create/create.js");
+
+test.each([
+  ["no folder", [], "name the folder of the new project: bun create bunraku FOLDER"],
+  ["a flag", ["--help"], "name the folder of the new project: bun create bunraku FOLDER"],
+  ["a folder that exists", ["."], ". exists already; name a new folder"],
+])("%s is refused, and nothing is written", async (_, args, text) => {
+  const cwd = temporaryFolder();
+  const child = Bun.spawn([process.execPath, script, ...args], { cwd, stderr: "pipe" });
+  expect([await child.stderr.text(), await child.exited, readdirSync(cwd)]).toEqual([`error: ${text}\n`, 1, []]);
+});
+
+test("both packages have one version", async () => {
+  const versionOf = async (file: string) => (await Bun.file(join(import.meta.dir, "../..", file)).json()).version;
+  expect(await versionOf("library/create/package.json")).toBe(await versionOf("package.json"));
+});
