@@ -71,10 +71,11 @@ export type PolicyVersion = z.infer<typeof PolicyVersion>;
 /** Key and tag of a GMAC over the weights: see actors/weights/seal.ts. */
 const Seal = z.strictObject({ key: z.string().regex(/^[0-9a-f]{32}$/), tag: z.string().regex(/^[0-9a-f]{32}$/) });
 
-/** Where the bytes of a policy version are: in shared memory of this host, or behind a URL. */
+/** Where a policy version is: in shared memory of this host, behind a URL, or by its name at the server of engine tinker. */
 const WeightsLocation = z.discriminatedUnion("kind", [
   z.strictObject({ kind: z.literal("shared"), path: z.string().max(4096), byteOffset: Count, seal: Seal }),
   z.strictObject({ kind: z.literal("http"), url: z.url() }),
+  z.strictObject({ kind: z.literal("server"), name: z.string().min(1).max(4096) }),
 ]);
 
 /** One turn as text. */

@@ -134,6 +134,7 @@ const SHARED_FLAGS = [
   "--env-servers",
   "--seed",
   "--engine",
+  "--model",
 ];
 
 /** The part of a command that is about the config, for `config`. */

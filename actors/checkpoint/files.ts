@@ -25,6 +25,8 @@ export interface Checkpoint {
   readonly policy: SavedNetwork;
   /** The policy's model, with a value head instead of the logits or beside them. */
   readonly critic: SavedNetwork | null;
+  /** Name of the policy at the server of engine tinker, which keeps its parameters: the arrays of `policy` are empty. Default null. */
+  readonly served?: string | null;
   /** Head of the critic's network; default "value". */
   readonly criticHead?: CriticHead;
   /** The learner's own state, as JSON. */
@@ -41,6 +43,8 @@ const StateFile = z.strictObject({
   model: ModelConfig,
   tokenizer: z.string(),
   criticHead: CriticHead.default("value"),
+  /** Left out where the parameters are in this folder. */
+  served: z.string().min(1).nullable().default(null),
   /** Optimizer steps. */
   steps: z.strictObject({ policy: Steps, critic: Steps.nullable() }),
   state: z.unknown(),
@@ -57,15 +61,19 @@ const MOMENTS = ["moment", "variance"] as const;
  * @throws {RangeError} if the length of an array differs from the number of parameters
  */
 export function encodeCheckpoint(checkpoint: Checkpoint): ReadonlyMap<string, readonly Uint8Array[]> {
-  const { update, model, tokenizer, policy, critic, criticHead = "value", state } = checkpoint;
+  const { update, model, tokenizer, policy, critic, criticHead = "value", state, served = null } = checkpoint;
   checkJson(state, "state");
   const steps = { policy: policy.step, critic: critic?.step ?? null };
-  const head = { format: 1, update, model, tokenizer, criticHead, steps, state } satisfies z.infer<typeof StateFile>;
+  const common = { format: 1, update, model, tokenizer, criticHead, steps, state } as const;
+  const stateFile = (head: z.input<typeof StateFile>) => [
+    new TextEncoder().encode(`${JSON.stringify(head, null, 2)}\n`),
+  ];
+  if (served !== null) return new Map([[STATE, stateFile({ ...common, served })]]);
   const files = new Map([["policy.safetensors", encodeNetwork(model, policy)]]);
   if (critic !== null) files.set("critic.safetensors", encodeNetwork({ ...model, head: criticHead }, critic));
   const moments = [...momentTensors("policy", policy), ...(critic === null ? [] : momentTensors("critic", critic))];
   files.set(OPTIMIZER, safetensorsParts(moments));
-  files.set(STATE, [new TextEncoder().encode(`${JSON.stringify(head, null, 2)}\n`)]);
+  files.set(STATE, stateFile(common));
   return files;
 }
 
@@ -95,7 +103,12 @@ export function decodeCheckpoint(files: ReadonlyMap<string, Uint8Array>): Checkp
   };
   const head = StateFile.safeParse(JSON.parse(new TextDecoder().decode(file(STATE))));
   if (!head.success) throw new Error(`${STATE}: ${schemaFaults(head.error, "state")}`);
-  const { update, model, tokenizer, criticHead, steps, state } = head.data;
+  const { update, model, tokenizer, criticHead, steps, state, served } = head.data;
+  if (served !== null) {
+    const [parameters, moment, variance] = [0, 0, 0].map(() => new Float32Array(0));
+    const policy = { parameters: parameters!, moment: moment!, variance: variance!, step: steps.policy };
+    return { update, model, tokenizer, policy, critic: null, state, served };
+  }
   const parts = [{ name: "policy", model, step: steps.policy }];
   if (steps.critic !== null) {
     parts.push({ name: "critic", model: { ...model, head: criticHead }, step: steps.critic });

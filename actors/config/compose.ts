@@ -14,6 +14,7 @@ import { ConfigError } from "./error.ts";
 import { type Layer, lastToSet, merge, oneValue, type Tree } from "./layers.ts";
 import { renamedText } from "./renamed.ts";
 import { brokenRules } from "./rules.ts";
+import { withTinker } from "./tinker.ts";
 import { unreadKeys } from "./unread.ts";
 
 /**
@@ -21,7 +22,7 @@ import { unreadKeys } from "./unread.ts";
  * @throws {ConfigError} with one line per fault.
  */
 export function composeRunConfig(given: readonly Layer[]): RunConfig {
-  const layers = withCompatLayout(withAlgorithm(given));
+  const layers = withTinker(withCompatLayout(withAlgorithm(given)));
   const defaults: Layer = { source: "defaults", values: RunConfig.parse({}) };
   const parsed = RunConfig.safeParse(merge([defaults, ...layers]), { reportInput: true });
   if (!parsed.success)

@@ -6,9 +6,21 @@ const Token = z.string().min(16).nullable().default(null);
 
 export const EngineConfig = z.strictObject({
   name: z
-    .enum(["auto", "compiled", "tensorflow", "eager"])
+    .enum(["auto", "compiled", "tensorflow", "eager", "tinker"])
     .default("auto")
-    .describe("compiled: onnxruntime; tensorflow: libtensorflow; eager: tfjs in JavaScript, slow, for checks"),
+    .describe(
+      "compiled: onnxruntime; tensorflow: libtensorflow; eager: tfjs in JavaScript, slow, for checks; tinker: a server at engine.url that trains and samples (docs/models.md)",
+    ),
+  url: z
+    .url({ protocol: /^https?$/ })
+    .nullable()
+    .default(null)
+    .describe("tinker: address of a server that speaks Tinker's protocol, as http://127.0.0.1:8801"),
+  deadlineMs: z
+    .int()
+    .positive()
+    .default(900_000)
+    .describe("tinker: time from a request to its result, retries included; a server compiles new shapes for minutes"),
   device: z
     .enum(["auto", "cpu", "cuda", "webgpu"])
     .default("auto")

@@ -12,6 +12,7 @@ import {
 import { isBroker, isLoopback } from "../transport/address.ts";
 import type { RunConfig } from "./config.ts";
 import { WARM_START_FIRST_SEED } from "./model.ts";
+import { tinkerRules } from "./tinker.ts";
 
 export interface Fault {
   /** The key that the error names. */
@@ -33,6 +34,7 @@ export function brokenRules(config: RunConfig): Fault[] {
     ...reasoningRules(config),
     ...machineRules(config),
     ...joinRules(config),
+    ...tinkerRules(config),
   ];
 }
 
@@ -73,7 +75,7 @@ function* envFaults({ prompt, warmStart }: RunConfig, env: PlayedEnv, at: string
   }
 }
 
-function* modelRules({ model, warmStart }: RunConfig): Generator<Fault> {
+function* modelRules({ model, warmStart, engine }: RunConfig): Generator<Fault> {
   const { path, checkpoint, lora, width, heads, kvHeads } = model;
   if (checkpoint !== null && warmStart.enabled) {
     const text = "the policy of model.checkpoint would be overwritten; set it to false, or leave model.checkpoint out";
@@ -81,7 +83,7 @@ function* modelRules({ model, warmStart }: RunConfig): Generator<Fault> {
   }
   if (path !== null) {
     const text = "a pretrained model would forget what it knows; set it to false, or use --preset pretrained";
-    if (warmStart.enabled) yield { path: "warmStart.enabled", text };
+    if (warmStart.enabled && engine.name !== "tinker") yield { path: "warmStart.enabled", text };
     return;
   }
   if (lora.rank > 0) {

@@ -192,6 +192,27 @@ const table: readonly Unread[] = [
     keys: ["model.lora.alpha", "model.lora.targets"],
   },
   {
+    choice: "engine.name",
+    when: "except by engine tinker",
+    holds: ({ engine }) => engine.name !== "tinker",
+    keys: ["engine.url", "engine.deadlineMs"],
+  },
+  {
+    choice: "engine.name",
+    when: "by engine tinker, whose server decides it",
+    holds: ({ engine }) => engine.name === "tinker",
+    keys: [
+      "engine.device",
+      "engine.softwareAdapter",
+      "engine.threads",
+      "sampler.threads",
+      "sampler.precision",
+      "model.lora.alpha",
+      "model.lora.targets",
+      "learner.gradClip",
+    ],
+  },
+  {
     choice: "warmStart.enabled",
     when: "without a warm start",
     holds: ({ warmStart }) => !warmStart.enabled,

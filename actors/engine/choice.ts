@@ -8,6 +8,8 @@
  * | eager       | the CPU   | refused                              | refused     |
  * | auto        | below     | tensorflow if installed, else compiled | compiled  |
  *
+ * Engine tinker is none of these: ../tinker/.
+ *
  * `auto` on device auto: the NVIDIA GPU if tensorflow or, second, compiled can use it; else compiled on the CPU.
  */
 import { deviceInWords } from "../../model/engine/compiled.ts";
@@ -44,6 +46,7 @@ export interface Choice {
   readonly reason: string | null;
 }
 
+const AT_SERVER = "engine tinker computes at its server; this command needs an engine of its own";
 const GET_TENSORFLOW = "get one: bun run setup tensorflow";
 
 /**
@@ -53,6 +56,7 @@ const GET_TENSORFLOW = "get one: bun run setup tensorflow";
  */
 export function learnerEngine({ engine }: RunConfig, threads: number, machine: Machine): Choice {
   const { name, device, softwareAdapter } = engine;
+  if (name === "tinker") throw new RunError(AT_SERVER);
   const cpu = { name: "compiled", threads } as const;
   if (name === "eager") return { engine: { name, threads }, reason: null };
   const compiled = (settings: CompiledSettings, reason: string | null) => ({
@@ -100,6 +104,7 @@ export function samplerEngine(
   guest = false,
 ): EngineSettings {
   const { name, device, softwareAdapter } = engine;
+  if (name === "tinker") throw new RunError(AT_SERVER);
   if (name === "eager") return { name, threads };
   const own = { name: "compiled", threads } as const;
   if (guest) return own;

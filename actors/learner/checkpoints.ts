@@ -66,6 +66,7 @@ export class LearnerCheckpoints {
       tokenizer,
       state: progress,
       policy: { ...policy, step: steps.policy },
+      served: steps.served,
       critic: critic === null ? null : { ...critic.memory, step: steps.critic! },
       criticHead: critic?.model.head === "both" ? "both" : "value",
     };
@@ -77,10 +78,15 @@ export class LearnerCheckpoints {
   /** Load the checkpoint of this update into the networks; later checkpoints are set aside. */
   async restore(update: number): Promise<Progress> {
     const { checkpoints, disk, networks, trainer } = this.#options;
-    const { policy, critic, state } = await loadCheckpoint(await goBackTo(checkpoints, update, disk), disk);
+    const {
+      policy,
+      critic,
+      state,
+      served = null,
+    } = await loadCheckpoint(await goBackTo(checkpoints, update, disk), disk);
     fill(networks.policy, policy);
     if (networks.critic !== null) fill(networks.critic.memory, critic!);
-    await trainer.goOnFrom({ policy: policy.step, critic: critic?.step ?? null });
+    await trainer.goOnFrom({ policy: policy.step, critic: critic?.step ?? null, served });
     return state as Progress;
   }
 

@@ -26,7 +26,13 @@ export interface Networks extends LearnerMemory {
   readonly model: ModelConfig;
   /** Parameters of the model that adapters belong to, which training does not change; null without adapters. */
   readonly frozen: Float32Array | null;
+  /** Name of the policy's saved state at the server of engine tinker; null for other engines, and in a new run. */
+  readonly served: string | null;
 }
+
+/** The memory of a policy that a server keeps. */
+const EMPTY = new Float32Array(0);
+const NOWHERE: NetworkMemory = { parameters: EMPTY, moment: EMPTY, variance: EMPTY, step: 0 };
 
 /** Contents come from a checkpoint; in a new run from another run's policy or a pretrained model, else they are fresh. @param model  the policy's */
 export async function startingNetworks(
@@ -34,10 +40,14 @@ export async function startingNetworks(
   model: ModelConfig,
   saved: Checkpoint | null,
 ): Promise<Networks> {
+  if (config.engine.name === "tinker") {
+    const policy = saved?.policy ?? NOWHERE;
+    return { policy, critic: null, model, frozen: null, served: saved?.served ?? null };
+  }
   const { backbone } = config.learner.critic;
   const memory = learnerMemory(model, needsCritic(config.learner) ? backbone : "none", saved);
   const frozen = model.lora === null ? null : await frozenBase(config.model.path!, baseOf(model));
-  const networks = { ...memory, model, frozen };
+  const networks = { ...memory, model, frozen, served: null };
   if (saved === null) {
     await fillFirst(config, networks);
     const { checkpoint } = config.model;

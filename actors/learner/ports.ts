@@ -5,18 +5,14 @@ import type { ActorContext } from "../actor.ts";
 import { type Disk, realDisk } from "../checkpoint/disk.ts";
 import type { RunConfig } from "../config/config.ts";
 import { learnerEngine, thisMachine } from "../engine/choice.ts";
-import { inThisThread, startThread, type Thread } from "../process/worker-rpc.ts";
+import { inThisThread, startThread } from "../process/worker-rpc.ts";
+import { startTinkerTrainer } from "../tinker/trainer.ts";
 import type { Report } from "../training/report.ts";
 import { isAlive, sweep, weightsFolder, weightsName } from "../weights/files.ts";
 import { WeightsPublisher } from "../weights/publisher.ts";
 import type { Networks } from "./networks.ts";
 import { TicketBook, type TicketBookOptions } from "./tickets.ts";
-import { type TrainerMethods, trainerMethods } from "./trainer.ts";
-
-export interface StartedTrainer extends Thread<TrainerMethods> {
-  /** "compiled, cpu, 2 threads" */
-  readonly engine: string;
-}
+import { type StartedTrainer, type TrainerMethods, trainerMethods } from "./trainer.ts";
 
 export interface LearnerPorts {
   readonly disk: Disk;
@@ -44,9 +40,13 @@ export const realPorts: LearnerPorts = {
 
 async function startTrainer(
   config: RunConfig,
-  { host, fail, log }: ActorContext,
-  { model, policy, critic, frozen }: Networks,
+  { host, fail, log, clock }: ActorContext,
+  { model, policy, critic, frozen, served }: Networks,
 ): Promise<StartedTrainer> {
+  if (config.engine.name === "tinker") {
+    const saved = served === null ? null : { steps: policy.step, served };
+    return startTinkerTrainer(config, saved, { clock, fetch, warn: (text) => log.warning("server", text) });
+  }
   const thread =
     host === "one-thread"
       ? inThisThread(trainerMethods())

@@ -115,7 +115,7 @@ export async function startLearner(
   meter.depth("weights/version", () => dispatcher.weights?.version ?? null);
 
   const { parameters } = networks.policy;
-  const { engine, methods } = trainer;
+  const { engine, methods, publish = (version: number) => weights.publish(version, parameters) } = trainer;
   const training = new Training({
     run,
     config,
@@ -129,12 +129,12 @@ export async function startLearner(
     reporter,
     dispatcher,
     trainer: methods,
-    publisher: new PolicyPublisher({ parameters, weights, dispatcher, acks, clock, meter }),
+    publisher: new PolicyPublisher({ publish, dispatcher, acks, clock, meter }),
     checkpoints,
     warmStart(hooks) {
       const demonstrations = { lessons: lessonsOf(config), context: rulesOf(config), dialogue };
       const notice = (text: string) => runLog.event("warning", "warm-start", text);
-      const laid = layParameters(model, parameters);
+      const laid = config.engine.name === "tinker" ? null : layParameters(model, parameters);
       return warmStart({
         ...hooks,
         config,
@@ -175,7 +175,7 @@ export async function startLearner(
       await complete.catch(() => {});
       await listener.close();
       sink.close(reason);
-      trainer.stop();
+      await trainer.stop();
       weights.close();
       await complete;
     },

@@ -14,6 +14,8 @@ import { layFrozen, layParameters } from "../../model/policy/parameters.ts";
 import { baseOf, type ModelConfig } from "../../model/policy/transformer.ts";
 import type { SavedNetwork } from "../checkpoint/checkpoint.ts";
 import { type EngineSettings, startEngine } from "../engine/start-engine.ts";
+import type { Thread } from "../process/worker-rpc.ts";
+import type { Published } from "../weights/publisher.ts";
 
 /** A network's memory. The learner's main thread publishes and saves it while the trainer thread changes it. */
 export type NetworkMemory = SavedNetwork;
@@ -97,19 +99,28 @@ export function trainerMethods(openEngine = startEngine) {
     crossScore: (turns: readonly Reasoned[], limits: BatchLimits, temperature: number): Promise<CrossScores> =>
       crossScores(networks.policy, turns, limits, temperature),
     /** The shared memory was overwritten from a checkpoint; continue from it. @param steps  optimizer steps of the checkpoint */
-    goOnFrom(steps: { policy: number; critic: number | null }): void {
+    goOnFrom(steps: { policy: number; critic: number | null; served?: string | null }): void {
       networks.policy.optimizerState.step = steps.policy;
       if (networks.critic !== null) networks.critic.optimizerState.step = steps.critic!;
       for (const network of trained()) network.toDevice();
     },
-    /** Copy parameters and moments to the shared memory, for a checkpoint. @returns optimizer steps taken */
-    steps() {
+    /** Copy parameters and moments to the shared memory, for a checkpoint. @returns optimizer steps taken, and the checkpoint's `served` */
+    steps(): { policy: number; critic: number | null; served: string | null } {
       for (const network of trained()) network.toHost({ moments: true });
       return {
         policy: networks.policy.optimizerState.step,
         critic: networks.critic?.optimizerState.step ?? null,
+        served: null,
       };
     },
   };
 }
 export type TrainerMethods = ReturnType<typeof trainerMethods>;
+
+export interface StartedTrainer extends Thread<TrainerMethods> {
+  /** "compiled, cpu, 2 threads" */
+  readonly engine: string;
+  /** Publishes the policy where a server has it; left out where its parameters are in the networks' memory. */
+  readonly publish?: (version: number) => Promise<Published>;
+  stop(): void | Promise<void>;
+}

@@ -1,4 +1,6 @@
 /** A ticket that has ended, as the learner and an evaluation see it. Pure. */
+import type { RunConfig } from "../config/config.ts";
+import { RunError } from "../errors.ts";
 import type { Outcome, PlayedOutcome, Ticket } from "../protocol.ts";
 
 export interface FinishedTicket {
@@ -28,4 +30,14 @@ export function unplayedText(finished: readonly FinishedTicket[]): string {
   const reason =
     first !== undefined && "detail" in first.outcome ? `; ${first.ticket.episode}: ${first.outcome.detail}` : "";
   return `${unplayed.length} of ${finished.length} episodes could not be played${reason}`;
+}
+
+/** A restart of the learner would not help, unless the policy is at a server that lost it: then the learner loads it again. */
+export function unplayedError(
+  { engine }: Pick<RunConfig, "engine">,
+  what: string,
+  finished: readonly FinishedTicket[],
+): Error {
+  const text = `${what}: ${unplayedText(finished)}`;
+  return engine.name === "tinker" ? new Error(text) : new RunError(text);
 }

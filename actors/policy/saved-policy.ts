@@ -72,7 +72,11 @@ export async function savedPolicy(folder: string, config: RunConfig, checkpoint:
       throw new Error(`no checkpoint of ${folder} can be used; ${newest.path}: ${newest.reason}`);
     throw new Error(`${folder} has no checkpoint yet; a run saves its first after its warm start`);
   }
-  const { update, state, model: saved, tokenizer: digest, policy } = await loadCheckpoint(found);
+  const { update, state, model: saved, tokenizer: digest, policy, served = null } = await loadCheckpoint(found);
+  if (served !== null)
+    throw new Error(
+      `cannot use ${found}: its weights are at the server of engine tinker, as ${served}; export them there`,
+    );
   const { model, dialogue } = policyOf(config);
   for (const key of Object.keys(model) as (keyof ModelConfig)[]) {
     if (isDeepStrictEqual(saved[key], model[key])) continue;

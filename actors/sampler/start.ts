@@ -10,6 +10,8 @@ import { rulesOf } from "../play/play-episode.ts";
 import { policyOf } from "../policy/policy-of-run.ts";
 import { inThisThread, type Remote, startThread, type Thread, withMethods } from "../process/worker-rpc.ts";
 import { connectByRoster } from "../supervisor/roster.ts";
+import { tinkerPolicy } from "../tinker/policy.ts";
+import { openServer } from "../tinker/server.ts";
 import { connectForever } from "../transport/reconnect.ts";
 import { EnvServers } from "./env-connections.ts";
 import { type PolicyMethods, policyMethods } from "./policy.ts";
@@ -82,7 +84,12 @@ export const sampler = {
   },
 } satisfies ActorKind;
 
-async function startPolicy(config: RunConfig, { host, guest, token, fail }: ActorContext) {
+async function startPolicy(
+  config: RunConfig,
+  { host, guest, token, fail, clock, log }: ActorContext,
+): Promise<Thread<PolicyMethods>> {
+  if (config.engine.name === "tinker")
+    return tinkerPolicy(openServer(config, { clock, fetch, warn: (text) => log.warning("server", text) }));
   const thread =
     host === "one-thread"
       ? inThisThread(policyMethods())

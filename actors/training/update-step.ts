@@ -15,7 +15,7 @@ import {
   type PlayedTicket,
   playedActions,
   playedOf,
-  unplayedText,
+  unplayedError,
 } from "../play/finished-ticket.ts";
 import type { EpisodeRow } from "../protocol.ts";
 import { behaviorMetrics } from "./behavior.ts";
@@ -66,7 +66,7 @@ export class UpdateStep {
   /** @throws {RunError} if no episode could be played, or the gradient stays broken */
   async run(before: Progress, finished: readonly FinishedTicket[]): Promise<StepResult> {
     const played = playedOf(finished);
-    if (played.length === 0) throw new RunError(`update ${before.update + 1}: ${unplayedText(finished)}`);
+    if (played.length === 0) throw unplayedError(this.#context.config, `update ${before.update + 1}`, finished);
     const fresh = this.#fresh(played, before);
     const trained =
       fresh.length > 0 ? await this.#train(before, finished, fresh) : this.#nothingFresh(before, finished);

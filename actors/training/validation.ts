@@ -1,9 +1,8 @@
 /** Plays the validation boards and reports how many were solved. */
 import { writtenTokens } from "../../model/trajectory.ts";
-import { RunError } from "../errors.ts";
 import { percent } from "../percent.ts";
 import { tagOf } from "../play/envs-of-run.ts";
-import { type PlayedTicket, playedActions, playedOf, unplayedText } from "../play/finished-ticket.ts";
+import { type PlayedTicket, playedActions, playedOf, unplayedError } from "../play/finished-ticket.ts";
 import { behaviorMetrics } from "./behavior.ts";
 import type { TrainingContext } from "./context.ts";
 import type { Interruption } from "./interruption.ts";
@@ -47,7 +46,7 @@ export class Validation {
     const tickets = validationTickets(config, name, temperature, progress.version);
     const { finished } = await this.#interruption.race(this.#playTime.measure(dispatcher.play(tickets)));
     const played = playedOf(finished);
-    if (played.length < finished.length) throw new RunError(`validation ${name}: ${unplayedText(finished)}`);
+    if (played.length < finished.length) throw unplayedError(config, `validation ${name}`, finished);
     if (hasMetrics) {
       reporter.metrics(progress.update, {
         ...rolloutMetrics("validate", played),

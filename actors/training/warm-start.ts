@@ -41,7 +41,8 @@ export type Taught = Readonly<z.infer<typeof Taught>>;
 export interface WarmStartContext extends WarmStartHooks {
   readonly config: RunConfig;
   readonly model: ModelConfig;
-  readonly parameters: Parameters;
+  /** null where a server has them: then nothing is cached. */
+  readonly parameters: Parameters | null;
   readonly trainer: Remote<TrainerMethods>;
   /** "compiled, cpu, 2 threads": engine and threads decide the last digits of a sum. */
   readonly engine: string;
@@ -86,14 +87,14 @@ const SAMPLE_EVERY = 200;
 /** Demonstrations of a stage and an env that are part of the digest. */
 const PREVIEWED = 32;
 
-/** Fills `parameters`. */
+/** Fills `parameters`, or trains the policy that the server has. */
 export async function warmStart(context: WarmStartContext): Promise<WarmStartResult> {
   const { config, parameters, trainer, meter } = context;
   const digest = digestOf(context, await previews(context));
   const file = join(config.warmStart.cacheDir, `${digest}.safetensors`);
   const known = await readCached(file, context);
   if (known !== null) return { taught: known, cached: true };
-  initialize(parameters, sequence(config.seed, "initial weights"));
+  if (parameters !== null) initialize(parameters, sequence(config.seed, "initial weights"));
   let taught: Taught | null = null;
   let stepOverall = 0;
   const { stages } = config.warmStart;
@@ -160,7 +161,7 @@ async function solvedAt(stepOverall: number, { config, measureTaught }: WarmStar
 
 /** Fills the parameters from the file. @returns null if there is no usable file */
 async function readCached(file: string, { model, parameters, notice }: WarmStartContext): Promise<Taught | null> {
-  if (!(await Bun.file(file).exists())) return null;
+  if (parameters === null || !(await Bun.file(file).exists())) return null;
   try {
     const cached = readSafetensors(await Bun.file(file).bytes(), file);
     const taught = Taught.parse(JSON.parse(cached.metadata["taught"] ?? "null"));
@@ -230,6 +231,7 @@ function digestOf({ config, model, engine, demonstrations }: WarmStartContext, r
 
 /** Keep the result for other runs. A failure is a warning: this run does not need the file. */
 function save(file: string, { config, model, parameters, notice }: WarmStartContext, taught: Taught): void {
+  if (parameters === null) return;
   const bytes = writeSafetensors(huggingFaceViews(model, parameters), { taught: JSON.stringify(taught) });
   // Renamed when complete: another run may read it at any moment, or write it, also in this process.
   const partial = `${file}.${process.pid}.${crypto.randomUUID()}`;

@@ -25,6 +25,8 @@ export async function loadWeights(
   how: Download = downloading(),
 ): Promise<{ values: Float32Array; digest: string }> {
   const { version, byteLength, location } = message;
+  if (location.kind === "server")
+    throw new WeightsError(`cannot load ${location.name}: its weights stay at the server of engine tinker`, null);
   const what = `weights of version ${version} from ${location.kind === "shared" ? location.path : location.url}`;
   const refuse = (text: string, digest: string | null = null): never => {
     throw new WeightsError(`cannot load ${what}: ${text}`, digest);

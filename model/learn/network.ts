@@ -66,6 +66,9 @@ export interface TrainingOptions {
   readonly optimizer?: OptimizerName;
 }
 
+/** What an update asks of the policy in training. A server may keep its parameters: actors/tinker/trained-model.ts. */
+export type TrainedPolicy = Pick<Network, "accumulate" | "step" | "score">;
+
 export class Network {
   readonly config: ModelConfig;
   readonly parameters: Parameters;

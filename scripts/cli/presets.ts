@@ -55,7 +55,7 @@ export const configFlags = {
   engine: {
     type: "text",
     value: "NAME",
-    text: "Compute engine: auto, compiled, tensorflow or eager",
+    text: "Compute engine: auto, compiled, tensorflow, eager or tinker",
     key: "engine.name",
   },
   device: { type: "text", value: "NAME", text: "Device: auto, cpu, cuda or webgpu", key: "engine.device" },
@@ -76,7 +76,8 @@ export function chooseConfig({ flags, overrides }: ConfigChoice): RunConfig {
   const layers = presetLayers(flags.preset, pretrained ? PRETRAINED_PRESET : DEFAULT_PRESET);
   if (flags.config !== undefined) layers.push(fileLayer(flags.config));
   // These set further keys, so they must come before the other flags.
-  const setsOthers = ({ path }: Override) => Number(path === "learner.algorithm" || path === "prompt.compat");
+  const setsOthers = ({ path }: Override) =>
+    Number(["learner.algorithm", "prompt.compat", "engine.name"].includes(path));
   const ordered = overrides.toSorted((a, b) => setsOthers(b) - setsOthers(a));
   for (const { path, text, source } of ordered) layers.push(overrideLayer(path, text, source));
   return composeWithEnvFile(layers);

@@ -53,7 +53,8 @@ export class SimulatedPolicy {
 
   async #load({ version, digest, location }: Messages["weights"]): Promise<string> {
     const { world, memory, invariants, troubles } = this.#machine;
-    const path = location.kind === "shared" ? location.path : location.url;
+    if (location.kind !== "shared") throw new Error(`the simulation has no ${location.kind} weights`);
+    const { path } = location;
     await this.#life.sleep(world.between(5, 100), `loads ${path}`);
     const found = memory.get(path);
     if (found === undefined || !found.owner.alive) throw new Error(`no weights at ${path}`);

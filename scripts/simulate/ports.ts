@@ -2,7 +2,8 @@
 import type { RunConfig } from "../../actors/config/config.ts";
 import type { EnvServerPorts } from "../../actors/env-server/start.ts";
 import type { Networks } from "../../actors/learner/networks.ts";
-import type { LearnerPorts, StartedTrainer } from "../../actors/learner/ports.ts";
+import type { LearnerPorts } from "../../actors/learner/ports.ts";
+import type { StartedTrainer } from "../../actors/learner/trainer.ts";
 import { isLasting } from "../../actors/metrics/metrics.ts";
 import type { MetricsSinkPorts } from "../../actors/metrics-sink/start.ts";
 import { episodeOpener } from "../../actors/play/envs-of-run.ts";
@@ -90,7 +91,7 @@ async function startTrainer(state: LearnerState, { policy, critic }: Networks): 
       analyzeGradients: notSimulated,
       async steps() {
         invariants.saved(digestOf(parameters), state.version);
-        return { policy: steps, critic: critic === null ? null : steps };
+        return { policy: steps, critic: critic === null ? null : steps, served: null };
       },
       async update(episodes) {
         const { version } = state;

@@ -17,7 +17,7 @@ import { importanceWeights, rowLengths } from "../aggregation.ts";
 import { microBatches } from "../batch.ts";
 import { klInReward, klNumbers } from "../kl.ts";
 import { lossMask } from "../loss-mask.ts";
-import type { Network } from "../network.ts";
+import type { TrainedPolicy } from "../network.ts";
 import type { TokenInputs } from "../objective.ts";
 import { normalizeTurns } from "../reward.ts";
 import { type EpisodeRows, episodeRows, joinByEpisode, type Samples, samplesOf } from "../sequences.ts";
@@ -44,12 +44,12 @@ interface KeptEpisodes {
   /** (B)(W) log-probabilities recorded at sampling; of tokens that nothing sampled, the policy's. */
   readonly sampled: readonly Float32Array[];
   /** (B)(W) log-probabilities by a policy as it is now. */
-  logProbs(policy: Network): Promise<Float32Array[]>;
+  logProbs(policy: Pick<TrainedPolicy, "score">): Promise<Float32Array[]>;
 }
 
 /** @param keptShare  of all groups; for filter loss scaling */
 export async function prepare(
-  networks: UpdateNetworks,
+  networks: UpdateNetworks<TrainedPolicy>,
   episodes: readonly ScoredEpisode[],
   keptShare: number,
   settings: UpdateSettings,
@@ -61,7 +61,7 @@ export async function prepare(
   const rows = episodeRows(samples);
   const batches = microBatches(samples.flat(), settings.limits);
   const positions = trained.map(writtenPositions);
-  const logProbs = async (policy: Network) =>
+  const logProbs = async (policy: Pick<TrainedPolicy, "score">) =>
     joinByEpisode(samples, (await policy.score(batches, settings.temperature)).logProbs);
   const current = onReplies ? null : await logProbs(networks.policy);
   const kept: KeptEpisodes = {
@@ -172,7 +172,7 @@ interface AdvantageFactors {
 }
 
 async function advantageFactors(
-  { policy }: UpdateNetworks,
+  { policy }: UpdateNetworks<TrainedPolicy>,
   { episodes, rows, sampled, logProbs }: KeptEpisodes,
   keptShare: number,
   { scaling, importance }: UpdateSettings,

@@ -5,7 +5,7 @@
 import { groupPolicy } from "../advantage/tpo.ts";
 import type { Aggregation } from "../aggregation.ts";
 import { microBatches } from "../batch.ts";
-import type { Network } from "../network.ts";
+import type { TrainedPolicy } from "../network.ts";
 import { joinByEpisode, type Samples } from "../sequences.ts";
 import type { UpdateSettings } from "./types.ts";
 
@@ -28,7 +28,7 @@ export function episodeLogProb(tokens: ArrayLike<number>, aggregation: Aggregati
 /** (indices)(W) factor · (q - p) of each episode at `indices`. @param samples  (B) */
 export async function advantagesTowards(
   { groups, probabilities, factors }: TargetPolicy,
-  policy: Network,
+  policy: Pick<TrainedPolicy, "score">,
   samples: readonly Samples[],
   indices: readonly number[],
   { limits, temperature, aggregation }: UpdateSettings,

@@ -7,7 +7,7 @@ import type { BatchLimits } from "../batch.ts";
 import type { FilterRule } from "../filter/filter.ts";
 import type { KlTerm } from "../kl.ts";
 import type { LossOn } from "../loss-mask.ts";
-import type { Network } from "../network.ts";
+import type { Network, TrainedPolicy } from "../network.ts";
 import type { PolicySettings } from "../objective.ts";
 import type { OptimizerSettings } from "../optimizer.ts";
 import type { Normalization } from "../reward.ts";
@@ -77,12 +77,12 @@ export interface TrainingEpisode {
 }
 
 /** The networks of an update. */
-export interface UpdateNetworks {
-  readonly policy: Network;
+export interface UpdateNetworks<Policy extends TrainedPolicy = Network> {
+  readonly policy: Policy;
   /** For estimators with a critic; the policy itself if they share their backbone. */
   readonly critic: Network | null;
   /** What a KL term compares the policy with. */
-  readonly reference: Network | null;
+  readonly reference: Pick<Network, "score"> | null;
 }
 
 /** What an update did. Metrics are means over the update unless their name says otherwise. */

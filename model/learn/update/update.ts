@@ -13,7 +13,7 @@ import { isConstant, mean, positionsBy } from "../../statistics.ts";
 import { rawReward, trajectoryFault, writtenTokens } from "../../trajectory.ts";
 import { type MicroBatch, microBatches } from "../batch.ts";
 import { type Filtered, type FilterRule, filterGroups } from "../filter/filter.ts";
-import type { Network } from "../network.ts";
+import type { Network, TrainedPolicy } from "../network.ts";
 import { policyObjective, type TokenInputs, valueObjective } from "../objective.ts";
 import { joinByEpisode, samplesOf } from "../sequences.ts";
 import { minibatchOf, sampleInputs } from "./minibatch.ts";
@@ -29,7 +29,7 @@ import type { CriticSettings, TrainingEpisode, UpdateNetworks, UpdateResult, Upd
  * @throws {RangeError} if a trajectory is invalid (see `trajectoryFault`); then nothing has changed.
  */
 export async function update(
-  networks: UpdateNetworks,
+  networks: UpdateNetworks<TrainedPolicy>,
   episodes: readonly TrainingEpisode[],
   settings: UpdateSettings,
 ): Promise<UpdateResult> {
@@ -77,7 +77,7 @@ function rowsOfVariedGroups(rewards: readonly number[], groups: readonly number[
 type Selection = Pick<Filtered, "kept" | "rows" | "reason"> & Pick<Filtered["metrics"], "keptShare" | "keptRewardStd">;
 
 async function filter(
-  { policy }: UpdateNetworks,
+  { policy }: UpdateNetworks<TrainedPolicy>,
   episodes: readonly TrainingEpisode[],
   settings: UpdateSettings,
 ): Promise<Selection> {
@@ -100,7 +100,7 @@ const needsEntropies = (rule: FilterRule) => "metric" in rule && rule.metric.sta
 
 /** (episodes) mean entropy of the policy over the written tokens, in nats. */
 async function meanEntropies(
-  policy: Network,
+  policy: TrainedPolicy,
   episodes: readonly TrainingEpisode[],
   { limits, temperature }: UpdateSettings,
 ): Promise<number[]> {
@@ -109,7 +109,11 @@ async function meanEntropies(
   return joinByEpisode(samples, entropies).map(mean);
 }
 
-async function train({ policy, critic }: UpdateNetworks, prepared: PreparedUpdate, settings: UpdateSettings) {
+async function train(
+  { policy, critic }: UpdateNetworks<TrainedPolicy>,
+  prepared: PreparedUpdate,
+  settings: UpdateSettings,
+) {
   const { observationLoss } = settings;
   const objective = policyObjective(settings.policy, observationLoss > 0);
   const sums: Record<string, number> = {};

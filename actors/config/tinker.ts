@@ -1,0 +1,106 @@
+/** Engine tinker: settings that come with it, and those that a server of its protocol cannot compute. */
+import type { RunConfig } from "./config.ts";
+import { type Layer, lastToSet, merge, oneValue, type Tree } from "./layers.ts";
+
+/** What choosing the engine sets: the losses of skyrl-tx have these bounds, and no entropy bonus. */
+const SETTINGS = {
+  model: { lora: { rank: 32 } },
+  learner: { clipLow: 0.2, clipHigh: 0.2, dualClip: null, entropyCoefficient: 0 },
+} as const;
+
+/** The layers with the settings of engine tinker right below the layer that chose it. */
+export function withTinker(layers: readonly Layer[]): readonly Layer[] {
+  const at = lastToSet(layers, "engine.name");
+  if (at === -1 || (merge([layers[at]!])["engine"] as Tree)["name"] !== "tinker") return layers;
+  const sections = Object.entries(SETTINGS).map(([section, values]) => oneValue("engine.name tinker", section, values));
+  return layers.toSpliced(at, 0, ...sections);
+}
+
+interface Limit {
+  readonly path: string;
+  readonly holds: (config: RunConfig) => boolean;
+  readonly text: string;
+}
+
+const LIMITS: readonly Limit[] = [
+  {
+    path: "engine.url",
+    holds: ({ engine }) => engine.url !== null,
+    text: "engine tinker needs the address of its server; set it, as http://127.0.0.1:8801",
+  },
+  {
+    path: "model.path",
+    holds: ({ model }) => model.path !== null,
+    text: "engine tinker trains the server's model, whose tokenizer and chat template are read here; set --model to its folder",
+  },
+  {
+    path: "model.lora.rank",
+    holds: ({ model }) => model.lora.rank > 0,
+    text: "engine tinker trains adapters; set a rank above 0",
+  },
+  {
+    path: "model.checkpoint",
+    holds: ({ model }) => model.checkpoint === null,
+    text: "engine tinker cannot start from a policy of another run; leave it out",
+  },
+  {
+    path: "learner.mode",
+    holds: ({ learner }) => learner.mode === "sync",
+    text: "a server of engine tinker may keep one set of weights a policy, so an episode of an older version would be sampled by the newest; set it to sync",
+  },
+  {
+    path: "learner.loss",
+    holds: ({ learner }) => learner.loss === "ppo",
+    text: "the server's losses are cross_entropy, importance_sampling and ppo; set it to ppo",
+  },
+  {
+    path: "learner.clipLow",
+    holds: ({ learner }) => learner.clipLow === 0.2 && learner.clipHigh === 0.2,
+    text: "the server's ppo clips ratios at .8 and 1.2; set learner.clipLow and learner.clipHigh to .2",
+  },
+  {
+    path: "learner.dualClip",
+    holds: ({ learner }) => learner.dualClip === null,
+    text: "the server's ppo has no dual clip; set it to null",
+  },
+  {
+    path: "learner.entropyCoefficient",
+    holds: ({ learner }) => learner.entropyCoefficient === 0,
+    text: "the server's losses have no entropy bonus; set it to 0",
+  },
+  {
+    path: "learner.observationLoss",
+    holds: ({ learner }) => learner.observationLoss === 0,
+    text: "the server's losses have no term for the env's tokens; set it to 0",
+  },
+  {
+    path: "learner.kl.coefficient",
+    holds: ({ learner, health }) => learner.kl.coefficient === 0 && !health.ladder.includes("raise-kl"),
+    text: "engine tinker keeps no reference policy; set it to 0, and leave raise-kl out of health.ladder",
+  },
+  {
+    path: "learner.estimator",
+    holds: ({ learner }) => !["gae", "bi-level-gae", "hybrid"].includes(learner.estimator),
+    text: "the server trains no critic; take an estimator without one, as grpo, rloo or dr-grpo",
+  },
+  {
+    path: "learner.optimizer",
+    holds: ({ learner }) => learner.optimizer === "adamw",
+    text: "the server's optimizer is AdamW; set it to adamw",
+  },
+  {
+    path: "learner.gradientAnalysis.everyUpdates",
+    holds: ({ learner }) => learner.gradientAnalysis.everyUpdates === 0,
+    text: "the server returns no gradients; set it to 0",
+  },
+  {
+    path: "rollout.temperature",
+    holds: ({ rollout }) => rollout.temperature === 1,
+    text: "the server computes log-probabilities at temperature 1; set it to 1",
+  },
+];
+
+/** A fault for every setting that a server cannot compute. */
+export function tinkerRules(config: RunConfig): readonly Pick<Limit, "path" | "text">[] {
+  return config.engine.name === "tinker" ? LIMITS.filter(({ holds }) => !holds(config)) : [];
+}

@@ -1,0 +1,190 @@
+/**
+ * A client of a server that speaks Tinker's protocol: JSON over HTTP, with results that are fetched once they are ready. Knows no
+ * model and no episode.
+ *
+ * - A request that the server did not take is sent again until the deadline: it could not be reached, or answers 425, 429 or 503.
+ * - A request whose answer is lost is sent again only if it may be repeated. A second forward_backward or optim_step would train twice.
+ * - A result is asked for until it is there: 408, and any lost answer, means once more.
+ * - Answers are bounded. Redirects are errors.
+ *
+ * Source: the schemas of skyrl-tx 0.3.0 (tx/tinker/api.py), which serves the protocol of https://tinker-docs.thinkingmachines.ai.
+ */
+import { z } from "zod";
+import type { Clock } from "../clock.ts";
+import type { RunConfig } from "../config/config.ts";
+import { RunError } from "../errors.ts";
+
+export interface ServerPorts {
+  readonly fetch: (url: string, init: RequestInit) => Promise<Response>;
+  readonly clock: Clock;
+  /** Called with the reason of the first retry of a request. */
+  readonly warn: (text: string) => void;
+}
+
+export interface ServerOptions extends ServerPorts {
+  /** Without a path: "http://127.0.0.1:8801". */
+  readonly url: string;
+  /** From the first try of a request to its result. */
+  readonly deadlineMs: number;
+}
+
+/** The server of a run. @throws {RunError} if the config names none */
+export function openServer({ engine }: Pick<RunConfig, "engine">, ports: ServerPorts): TinkerServer {
+  if (engine.url === null) throw new RunError("engine tinker needs engine.url, the address of its server");
+  return new TinkerServer({ ...ports, url: engine.url.replace(/\/+$/, ""), deadlineMs: engine.deadlineMs });
+}
+
+/** A request that failed finally, in one line. */
+export class ServerError extends Error {
+  override readonly name = "ServerError";
+}
+
+const FIRST_WAIT_MS = 250;
+const WAIT_MS_MAX = 5000;
+/** Time of one try. The server answers a request for a result within 300 s, and all others at once. */
+const TRY_MS_MAX = 330_000;
+const ANSWER_BYTES_MAX = 2 ** 30;
+/** Characters of a server's error text in a message. */
+const DETAIL_LETTERS_MAX = 300;
+/** The server has not taken the request. */
+const NOT_TAKEN = new Set([425, 429, 503]);
+
+/** What a try came to, other than a good answer. */
+interface Failure {
+  readonly text: string;
+  /** none: it did not reach the server, or was not taken. pending: its result is not there yet. lost: it may have been taken. */
+  readonly taken: "none" | "pending" | "lost" | "final";
+}
+
+const Future = z.object({ request_id: z.string() });
+
+export class TinkerServer {
+  readonly #options: ServerOptions;
+  readonly #isLocal: boolean;
+  readonly #abort = new AbortController();
+
+  constructor(options: ServerOptions) {
+    this.#options = options;
+    this.#isLocal = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(new URL(options.url).hostname);
+  }
+
+  get url(): string {
+    return this.#options.url;
+  }
+
+  /** Open requests fail, and no more are sent. */
+  close(): void {
+    this.#abort.abort();
+  }
+
+  /** Sends a request that may be repeated. @throws {ServerError} */
+  async ask<T>(path: string, body: unknown, schema: z.ZodType<T>): Promise<T> {
+    return this.#parsed(path, await this.#send(path, body, true, this.#deadline()), schema);
+  }
+
+  /**
+   * The result of a request that is queued at the server.
+   *
+   * @param repeatable  a second one like it does no harm
+   * @throws {ServerError}
+   */
+  async result<T>(path: string, body: unknown, schema: z.ZodType<T>, repeatable: boolean): Promise<T> {
+    const deadline = this.#deadline();
+    const { request_id } = this.#parsed(path, await this.#send(path, body, repeatable, deadline), Future);
+    const answer = await this.#send("retrieve_future", { request_id }, true, deadline, path);
+    return this.#parsed(path, answer, schema);
+  }
+
+  #deadline(): number {
+    return this.#options.clock.now() + this.#options.deadlineMs;
+  }
+
+  async #send(path: string, body: unknown, repeatable: boolean, deadline: number, of = path): Promise<unknown> {
+    const { clock, deadlineMs, warn } = this.#options;
+    for (let tries = 1; ; tries++) {
+      const answer = await this.#try(path, body, deadline - clock.now());
+      if (!("text" in answer)) return answer.json;
+      const { text, taken } = answer;
+      const where = `the server at ${this.url}, ${of}: ${text}`;
+      if (this.#abort.signal.aborted) throw new ServerError(`the server at ${this.url}, ${of}: stopped`);
+      if (taken === "final") throw new ServerError(where);
+      if (taken === "lost" && !repeatable)
+        throw new ServerError(`${where}; the answer is lost, and a second ${of} would train twice`);
+      const waitMs = Math.min(WAIT_MS_MAX, FIRST_WAIT_MS * 2 ** (tries - 1));
+      if (clock.now() + waitMs >= deadline)
+        throw new ServerError(`${where}; no result in ${deadlineMs / 1000} s (engine.deadlineMs)`);
+      if (tries === 1 && taken !== "pending") warn(`${where}; trying again`);
+      await new Promise<void>((go) => clock.after(waitMs, go));
+    }
+  }
+
+  async #try(path: string, body: unknown, leftMs: number): Promise<{ readonly json: unknown } | Failure> {
+    const late = new AbortController();
+    const tryMs = Math.min(TRY_MS_MAX, leftMs);
+    const cancel = this.#options.clock.after(tryMs, () => late.abort());
+    try {
+      const response = await this.#options.fetch(`${this.url}/api/v1/${path}`, {
+        method: body === null ? "GET" : "POST",
+        ...(body === null ? {} : { body: JSON.stringify(body), headers: { "content-type": "application/json" } }),
+        redirect: "manual",
+        // Otherwise Bun asks HTTP_PROXY for this machine. Its types do not list false.
+        ...(this.#isLocal ? { proxy: false as never } : {}),
+        signal: AbortSignal.any([late.signal, this.#abort.signal]),
+      });
+      const text = await boundedText(response);
+      if (!response.ok) return failureOf(response.status, text);
+      return { json: JSON.parse(text) };
+    } catch (error) {
+      if (late.signal.aborted) return { text: `no answer in ${Math.round(tryMs / 1000)} s`, taken: "lost" };
+      const { code, message } = error as { code?: unknown; message: string };
+      if (error instanceof SyntaxError) return { text: `its answer is not JSON (${message})`, taken: "final" };
+      const refused = code === "ConnectionRefused" || code === "ECONNREFUSED" || code === "FailedToOpenSocket";
+      if (refused) return { text: "cannot be reached", taken: "none" };
+      if (error instanceof ServerError) return { text: message, taken: "final" };
+      return { text: `the connection broke (${typeof code === "string" ? code : message})`, taken: "lost" };
+    } finally {
+      cancel();
+    }
+  }
+
+  #parsed<T>(path: string, json: unknown, schema: z.ZodType<T>): T {
+    const result = schema.safeParse(json);
+    if (result.success) return result.data;
+    const faults = result.error.issues.map((issue) => `${issue.path.join(".") || "it"}: ${issue.message}`);
+    throw new ServerError(
+      `the server at ${this.url}, ${path}: answers in another format (${faults.slice(0, 3).join("; ")})`,
+    );
+  }
+}
+
+/** A failed result is a 400 or 500 with its reason. A 500 without one is a fault on the way, as a locked database of skyrl-tx. */
+function failureOf(status: number, text: string): Failure {
+  const detail = `answers ${status}: ${reasonIn(text)}`;
+  if (status < 400) return { text: "redirects, which is not followed", taken: "final" };
+  if (NOT_TAKEN.has(status)) return { text: detail, taken: "none" };
+  if (status === 408) return { text: detail, taken: "pending" };
+  const isLost = status > 500 || (status === 500 && !text.startsWith("{"));
+  return { text: detail, taken: isLost ? "lost" : "final" };
+}
+
+function reasonIn(text: string): string {
+  let detail: unknown = text;
+  try {
+    detail = (JSON.parse(text) as { detail?: unknown } | null)?.detail ?? text;
+  } catch {
+    // The whole text is the reason.
+  }
+  const line = typeof detail === "string" ? detail : JSON.stringify(detail);
+  return line.replaceAll(/\s+/g, " ").trim().slice(0, DETAIL_LETTERS_MAX) || "nothing";
+}
+
+async function boundedText(response: Response): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of response.body ?? []) {
+    bytes += chunk.length;
+    if (bytes > ANSWER_BYTES_MAX) throw new ServerError(`answers more than ${ANSWER_BYTES_MAX} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString("utf8");
+}

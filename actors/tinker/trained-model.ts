@@ -1,0 +1,174 @@
+/**
+ * The policy in training, as adapters on a model that a server keeps. It sends what one update of model/learn/ asks of a network, and
+ * computes losses and metrics here, from the log-probabilities that the server returns.
+ *
+ * - A loss is `sum(weights * loss per token)`, whatever mean a server takes: each sequence gets the same sum of the server's
+ *   weights, by one more position without advantage, and advantages are scaled by it. A server that takes sums gets the same gradient
+ *   times a constant, which AdamW ignores.
+ * - Imitation is the server's mean: skyrl-tx weighs demonstrations the same, another server their tokens.
+ * - The entropy is estimated by the surprise of the written tokens: servers return no other.
+ */
+import { z } from "zod";
+import { type MicroBatch, microBatches } from "../../model/learn/batch.ts";
+import type { TrainedPolicy } from "../../model/learn/network.ts";
+import { imitation, type TokenInputs } from "../../model/learn/objective.ts";
+import type { OptimizerSettings } from "../../model/learn/optimizer.ts";
+import type { TinkerServer } from "./server.ts";
+
+/** The server's name of a loss. */
+type LossName = "cross_entropy" | "ppo";
+
+/** One sequence as the server takes it. Lists of one length: a value for each token but the first, and one more at the end. */
+interface Datum {
+  /** Index of the sequence, and its written tokens as indices into the lists. */
+  readonly member: number;
+  readonly places: readonly number[];
+  readonly tokens: readonly number[];
+  readonly targets: readonly number[];
+}
+
+const Floats = z.object({ data: z.array(z.number()) });
+const Pass = z.object({ loss_fn_outputs: z.array(z.object({ logprobs: Floats })) });
+const Done = z.object({});
+
+/** The bounds of the ratio in the loss ppo, which skyrl-tx does not let a client set. */
+export const SERVER_CLIP = 0.2;
+
+export class TrainedModel implements TrainedPolicy {
+  readonly #server: TinkerServer;
+  readonly id: string;
+
+  constructor(server: TinkerServer, id: string) {
+    this.#server = server;
+    this.id = id;
+  }
+
+  async accumulate(
+    objective: Parameters<TrainedPolicy["accumulate"]>[0],
+    batches: readonly MicroBatch[],
+    inputs: TokenInputs,
+  ): Promise<Record<string, number>> {
+    const data = batches.flatMap(dataOf);
+    const weights = inputs["weights"]!;
+    if (objective.name === imitation.name) {
+      const logProbs = await this.#pass("forward_backward", data, "cross_entropy");
+      const loss = -total(data, (member, at) => weights[member]![at]! * logProbs[member]![at]!);
+      return { loss, entropy: loss };
+    }
+    const advantages = inputs["advantages"]!;
+    const old = inputs["oldLogProbs"]!;
+    const widest = Math.max(...data.map(({ places }) => places.length));
+    const scale = widest * data.length;
+    const logProbs = await this.#pass("forward_backward", data, "ppo", (member) => ({
+      advantages: Array.from(weights[member]!, (weight, at) => weight * advantages[member]![at]! * scale),
+      logProbs: old[member]!,
+      padding: widest - weights[member]!.length,
+    }));
+    return policyMetrics(data, logProbs, inputs);
+  }
+
+  async step({ learningRate, beta1, beta2, epsilon, weightDecay }: OptimizerSettings) {
+    const adam_params = { learning_rate: learningRate, beta1, beta2, eps: epsilon, weight_decay: weightDecay };
+    await this.#server.result("optim_step", { model_id: this.id, adam_params }, Done, false);
+    // Servers return no norm.
+    return { applied: true, gradientNorm: Number.NaN };
+  }
+
+  /** Entropies are the surprises of the written tokens: their mean estimates the policy's entropy. */
+  async score(batches: readonly MicroBatch[]): Promise<{ logProbs: Float32Array[]; entropies: Float32Array[] }> {
+    const logProbs = await this.#pass("forward", batches.flatMap(dataOf), "cross_entropy");
+    return { logProbs, entropies: logProbs.map((row) => row.map((logProb) => -logProb)) };
+  }
+
+  /** Sets the optimizer's moments to 0, by a step without a gradient, whose betas and step size are 0. Its count of steps stays. */
+  async resetOptimizer(): Promise<void> {
+    const sequence = { tokens: Int32Array.of(0, 0), written: Int32Array.of(1) };
+    const limits = { tokensMax: 2, lengthMultiple: 1, widthMultiple: 1 };
+    const nothing = () => ({ advantages: [0], logProbs: [0], padding: 0 });
+    await this.#pass("forward_backward", microBatches([sequence], limits).flatMap(dataOf), "ppo", nothing);
+    await this.step({ learningRate: 0, beta1: 0, beta2: 0, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 });
+  }
+
+  /** @returns (sequences)(written tokens) log-probabilities by the policy as it is */
+  async #pass(
+    path: "forward" | "forward_backward",
+    data: readonly Datum[],
+    loss_fn: LossName,
+    termsOf?: (member: number) => {
+      readonly advantages: readonly number[];
+      readonly logProbs: ArrayLike<number>;
+      /** The server's weight of the position behind the last token. */
+      readonly padding: number;
+    },
+  ): Promise<Float32Array[]> {
+    const body = data.map(({ member, places, tokens, targets }) => {
+      const lay = (values: ArrayLike<number>, last = 0) => {
+        const laid = new Array<number>(tokens.length).fill(0);
+        for (const [at, place] of places.entries()) laid[place] = values[at]!;
+        laid[tokens.length - 1] = last;
+        return { data: laid, dtype: "float32", shape: [laid.length] };
+      };
+      const ones = new Array<number>(places.length).fill(1);
+      const terms = termsOf?.(member);
+      return {
+        model_input: { chunks: [{ type: "encoded_text", tokens }] },
+        loss_fn_inputs: {
+          target_tokens: { data: targets, dtype: "int64", shape: [targets.length] },
+          weights: lay(ones, terms?.padding),
+          ...(terms === undefined ? {} : { advantages: lay(terms.advantages), logprobs: lay(terms.logProbs) }),
+        },
+      };
+    });
+    const config =
+      loss_fn === "ppo" ? { clip_low_threshold: 1 - SERVER_CLIP, clip_high_threshold: 1 + SERVER_CLIP } : {};
+    const input = { data: body, loss_fn, loss_fn_config: config };
+    const request = { model_id: this.id, [path === "forward" ? "forward_input" : "forward_backward_input"]: input };
+    const { loss_fn_outputs } = await this.#server.result(path, request, Pass, path === "forward");
+    const found: Float32Array[] = [];
+    for (const [i, { member, places }] of data.entries()) {
+      const values = loss_fn_outputs[i]?.logprobs.data;
+      if (values === undefined) throw new RangeError(`the server scored ${i} of ${data.length} sequences`);
+      found[member] = Float32Array.from(places, (place) => values[place]!);
+    }
+    return found;
+  }
+}
+
+/** The sequences of a micro-batch, without its padding. Tokens behind the last written one have no effect, and are left out. */
+function dataOf({ members, counts, width, length, picks, tokens, targets }: MicroBatch): Datum[] {
+  return members.map((member, row) => {
+    const at = row * width;
+    const places = Array.from(picks.subarray(at, at + counts[row]!), (pick) => pick - row * length);
+    const end = places.at(-1)! + 1;
+    const own = Array.from(tokens.subarray(row * length, row * length + end));
+    const last = targets[at + counts[row]! - 1]!;
+    return { member, places, tokens: [...own, last], targets: [...own.slice(1), last, 0] };
+  });
+}
+
+const total = (data: readonly Datum[], value: (member: number, at: number) => number): number =>
+  data.reduce((sum, { member, places }) => sum + places.reduce((own, _, at) => own + value(member, at), 0), 0);
+
+/** The metrics of `policyObjective`, by its formulas (model/learn/loss.ts). */
+function policyMetrics(data: readonly Datum[], logProbs: readonly Float32Array[], inputs: TokenInputs) {
+  const { oldLogProbs, advantages, weights, shares } = inputs as Record<string, readonly ArrayLike<number>[]>;
+  const [low, high] = [1 - SERVER_CLIP, 1 + SERVER_CLIP];
+  const share = (value: (logProb: number, gap: number, advantage: number) => number, by = shares!) =>
+    total(data, (member, at) => {
+      const logProb = logProbs[member]![at]!;
+      return by[member]![at]! * value(logProb, logProb - oldLogProbs![member]![at]!, advantages![member]![at]!);
+    });
+  const policyLoss = share((_, gap, advantage) => {
+    const ratio = Math.exp(gap);
+    return -Math.min(ratio * advantage, Math.min(high, Math.max(low, ratio)) * advantage);
+  }, weights!);
+  return {
+    loss: policyLoss,
+    policyLoss,
+    clipHigh: share((_, gap, advantage) => Number(advantage > 0 && Math.exp(gap) > high)),
+    clipLow: share((_, gap, advantage) => Number(advantage < 0 && Math.exp(gap) < low)),
+    ratioKl: share((_, gap) => -gap),
+    entropy: share((logProb) => -logProb),
+    logProbGap: share((_, gap) => Math.abs(gap)),
+  };
+}

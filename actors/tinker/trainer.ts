@@ -1,0 +1,129 @@
+/**
+ * The trainer of engine tinker: the same methods as learner/trainer.ts, whose policy a server keeps. Losses, advantages, filters and
+ * metrics are computed here; forward, backward, AdamW and checkpoints there.
+ *
+ * - A model lives as long as its session, which heartbeats keep. After a server's restart, or without heartbeats, its requests fail;
+ *   the learner then ends, is started again, and loads the state that its newest checkpoint names into a new model.
+ * - Every name at the server is used once, so a repeated request never meets what an earlier one left.
+ */
+import { z } from "zod";
+import { crossScores } from "../../model/health/cross-score.ts";
+import { microBatches } from "../../model/learn/batch.ts";
+import { imitation } from "../../model/learn/objective.ts";
+import { update } from "../../model/learn/update/update.ts";
+import type { RunConfig } from "../config/config.ts";
+import { RunError } from "../errors.ts";
+import type { StartedTrainer } from "../learner/trainer.ts";
+import { openServer, type ServerPorts, type TinkerServer } from "./server.ts";
+import { TrainedModel } from "./trained-model.ts";
+import { servedVersion } from "./version.ts";
+
+const HEARTBEAT_MS = 10_000;
+/** Time to give the model up when the learner leaves. */
+const UNLOAD_MS = 2000;
+
+const Capabilities = z.object({ supported_models: z.array(z.object({ model_name: z.string() })) });
+const Session = z.object({ session_id: z.string() });
+const Created = z.object({ model_id: z.string() });
+const Saved = z.object({ path: z.string() });
+const Done = z.object({});
+
+/** @param saved  the newest checkpoint's optimizer steps and the name of its state at the server; null for a new run */
+export async function startTinkerTrainer(
+  config: RunConfig,
+  saved: { readonly steps: number; readonly served: string } | null,
+  ports: ServerPorts,
+): Promise<StartedTrainer> {
+  const server = openServer(config, ports);
+  const base = await servedModel(server, config.model.path!);
+  const session = await server.ask(
+    "create_session",
+    { tags: [], user_metadata: {}, sdk_version: "0", type: "create_session" },
+    Session,
+  );
+  let steps = saved?.steps ?? 0;
+  let names = 0;
+  let cancelBeat = () => {};
+  const model = await create(server, session.session_id, base, config);
+  const beat = () => {
+    const body = { session_id: session.session_id, type: "session_heartbeat" };
+    // A session that is gone shows itself by the next request.
+    void server.ask("session_heartbeat", body, Done).catch(({ message }: Error) => ports.warn(message));
+    cancelBeat = ports.clock.after(HEARTBEAT_MS, beat);
+  };
+  beat();
+  const load = (path: string) =>
+    server.result("load_weights", { model_id: model.id, path, type: "load_weights" }, Done, true);
+  /** @returns its name at the server */
+  const save = async (how: "save_weights" | "save_weights_for_sampler", name: string) => {
+    const body = { model_id: model.id, path: `${name}-${names++}`, type: how };
+    // A second request of this name would be refused as taken.
+    return (await server.result(how, body, Saved, false)).path;
+  };
+  if (saved !== null) await load(saved.served);
+  const unused = () =>
+    Promise.reject(new Error("engine tinker has no such method; the config should have been refused"));
+  return {
+    engine: `tinker, ${server.url}, ${base}`,
+    workingMs: () => 0,
+    async stop() {
+      cancelBeat();
+      // Else the model would take one of the server's places until its session ends.
+      const gone = server.ask("unload_model", { model_id: model.id }, Done).catch(() => {});
+      const late = Promise.withResolvers<void>();
+      const cancel = ports.clock.after(UNLOAD_MS, late.resolve);
+      await Promise.race([gone, late.promise]);
+      cancel();
+      server.close();
+    },
+    publish: async (version) => servedVersion(version, await save("save_weights_for_sampler", `v${version}`)),
+    methods: {
+      start: unused,
+      keepReference: unused,
+      analyzeGradients: unused,
+      async resetOptimizer() {
+        if (steps > 0) await model.resetOptimizer();
+        steps = 0;
+      },
+      async imitate(demos, limits, optimizer) {
+        const tokens = demos.reduce((sum, { written }) => sum + written.length, 0);
+        const weights = demos.map(({ written }) => new Float32Array(written.length).fill(1 / tokens));
+        const { loss } = await model.accumulate(imitation, microBatches(demos, limits), { weights });
+        await model.step(optimizer);
+        steps++;
+        return loss!;
+      },
+      async update(played, settings) {
+        const result = await update({ policy: model, critic: null, reference: null }, played, settings);
+        steps += result.steps;
+        return result;
+      },
+      crossScore: (turns, limits, temperature) => crossScores(model, turns, limits, temperature),
+      async goOnFrom({ policy, served }) {
+        await load(served!);
+        steps = policy;
+      },
+      steps: async () => ({ policy: steps, critic: null, served: await save("save_weights", `u${steps}`) }),
+    },
+  };
+}
+
+/** The server's name of the run's model. @throws {RunError} naming the models that it has */
+async function servedModel(server: TinkerServer, path: string): Promise<string> {
+  const { supported_models } = await server.ask("get_server_capabilities", null, Capabilities);
+  const names = supported_models.map(({ model_name }) => model_name);
+  // A model of the Hub lies in …/models--OWNER--NAME/snapshots/REVISION.
+  const own = names.find((name) => name === path || path.includes(`/models--${name.replaceAll("/", "--")}/`));
+  if (own !== undefined) return own;
+  if (names.length === 1) return names[0]!;
+  throw new RunError(
+    `the server at ${server.url} has the models ${names.join(", ") || "(none)"}, and model.path is ${path}; take one of them`,
+  );
+}
+
+async function create(server: TinkerServer, session_id: string, base_model: string, { model, seed }: RunConfig) {
+  const lora_config = { rank: model.lora.rank, seed: seed % 2 ** 31 };
+  const body = { session_id, model_seq_id: 0, base_model, lora_config, type: "create_model" };
+  const { model_id } = await server.result("create_model", body, Created, true);
+  return new TrainedModel(server, model_id);
+}
