@@ -82,6 +82,14 @@ export const WarmStartConfig = z.strictObject({
     .positive()
     .default(60)
     .describe("Actions of a random play; the episode's budget does not bound it"),
+  plannedActions: z
+    .number()
+    .min(0)
+    .lt(1)
+    .default(0)
+    .describe(
+      "Share of the actions of a board's later plays that follow the plan of the plays before; the first quarter is random. 0: all of them are random. More than 0 helps where moves have random outcomes",
+    ),
   demonstrations: z
     .int()
     .positive()

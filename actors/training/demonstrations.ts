@@ -48,6 +48,8 @@ export interface RandomPlay {
   readonly playsMax: number;
   /** Actions of a play. The episode's budget does not bound it. */
   readonly actionsMax: number;
+  /** Share of the actions of later plays that follow the plan of the plays before; the first quarter of the plays is random. */
+  readonly plannedActions: number;
   /** Demonstrations of a board. */
   readonly demonstrations: number;
   /** Share of a demonstration's turns that are random. They show states beside the plan's way; only the others are imitated. */
@@ -88,15 +90,19 @@ export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
 export async function explore(
   tag: EnvTag,
   layout: number,
-  { plays, playsMax, actionsMax }: Pick<RandomPlay, "plays" | "playsMax" | "actionsMax">,
+  { plays, playsMax, actionsMax, plannedActions }: Omit<RandomPlay, "demonstrations" | "randomTurns">,
   uniform: Uniform,
 ): Promise<Experience> {
   const experience = new Experience(tag);
+  const quarter = Math.ceil(plays / 4);
   for (let played = 0; played < plays || (!experience.won && played < playsMax); played++) {
     // Heartbeats must not wait for many plays.
     if (played % plays === 0) await nextTurn();
-    await experience.play(tag.open({ layout, dynamics: drawSeed(uniform) }), actionsMax, uniform);
+    const planned = played < quarter ? 0 : plannedActions;
+    if (planned > 0 && played % quarter === 0) experience.learn();
+    await experience.play(tag.open({ layout, dynamics: drawSeed(uniform) }), actionsMax, uniform, planned);
   }
+  experience.learn();
   return experience;
 }
 

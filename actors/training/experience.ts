@@ -35,34 +35,39 @@ export class Experience {
   readonly #tag: EnvTag;
   readonly #states = new Map<string, number>();
   readonly #outcomes: Map<Action, Outcomes>[] = [];
-  /** By actions left, then by state; dropped by a further play. */
+  /** By actions left, then by state; as of the last `learn`. */
   #values: Float64Array[] = [];
 
   constructor(tag: EnvTag) {
     this.#tag = tag;
   }
 
-  /** Adds one play of at most `actionsMax` random actions, and closes the game. @param game  just opened */
-  async play(game: Game, actionsMax: number, uniform: Uniform): Promise<void> {
-    if (game.kind !== "outside") return this.#playStarted(game, actionsMax, uniform);
+  /**
+   * Adds one play of at most `actionsMax` actions, which plans ignore until `learn`, and closes the game.
+   *
+   * @param game     just opened
+   * @param planned  share of the actions that are planned; the others are random
+   */
+  async play(game: Game, actionsMax: number, uniform: Uniform, planned = 0): Promise<void> {
+    if (game.kind !== "outside") return this.#playStarted(game, actionsMax, uniform, planned);
     try {
       await game.start();
-      await this.#playStarted(game, actionsMax, uniform);
+      await this.#playStarted(game, actionsMax, uniform, planned);
     } finally {
       await game.close();
     }
   }
 
-  async #playStarted(game: Game, actionsMax: number, uniform: Uniform): Promise<void> {
-    this.#values = [];
+  async #playStarted(game: Game, actionsMax: number, uniform: Uniform, planned: number): Promise<void> {
     let state = this.#add(this.#describe(game));
     for (let left = actionsMax; left > 0; left--) {
-      const action = this.#tag.random(game, left, uniform);
+      const best = planned > 0 && uniform() < planned ? this.#best([[state, 1]], left) : null;
+      const action = best ?? this.#tag.random(game, left, uniform);
       const acted = act(game, action);
       const effect = acted instanceof Promise ? await acted : acted;
-      const known = this.#outcomes[state]!;
-      const outcomes = known.get(action) ?? { count: 0, reward: 0, next: new Map<number, number>() };
-      known.set(action, outcomes);
+      const tried = this.#outcomes[state]!;
+      const outcomes = tried.get(action) ?? { count: 0, reward: 0, next: new Map<number, number>() };
+      tried.set(action, outcomes);
       outcomes.count++;
       outcomes.reward += effect.reward;
       if (effect.done) {
@@ -72,6 +77,11 @@ export class Experience {
       state = this.#add(this.#describe(game));
       outcomes.next.set(state, (outcomes.next.get(state) ?? 0) + 1);
     }
+  }
+
+  /** From now on, plans go by all plays so far. */
+  learn(): void {
+    this.#values = [];
   }
 
   /**
@@ -147,7 +157,8 @@ export class Experience {
 
 function returnOf({ count, reward, next }: Outcomes, values: Float64Array): number {
   let sum = reward;
-  for (const [state, times] of next) sum += times * values[state]!;
+  // A state that came after the last `learn` is worth nothing yet.
+  for (const [state, times] of next) sum += times * (values[state] ?? 0);
   return sum / count;
 }
 

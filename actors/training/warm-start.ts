@@ -189,10 +189,10 @@ async function previews({ config, demonstrations }: WarmStartContext): Promise<S
 }
 
 function sourceOf({ warmStart }: RunConfig, skill: Skill): DemonstrationSource {
-  const { imitate, plays, playsMax, playActionsMax: actionsMax, demonstrations, randomTurns } = warmStart;
+  const { imitate, plays, playsMax, playActionsMax: actionsMax, plannedActions, demonstrations, randomTurns } = warmStart;
   return imitate === "demonstrator"
     ? fromDemonstrator(skill)
-    : fromRandomPlay({ plays, playsMax, actionsMax, demonstrations, randomTurns });
+    : fromRandomPlay({ plays, playsMax, actionsMax, plannedActions, demonstrations, randomTurns });
 }
 
 const boardsOf = ({ warmStart }: RunConfig) => ({ first: WARM_START_FIRST_SEED, count: warmStart.boards });

@@ -255,7 +255,7 @@ test("an env in another language is imitated by plans from its random play; each
   });
   const tag = envTag("Remote", { url: server.url });
   const options = optionsFor("Bandit", { tag, lessons: [{ tag, rules }] });
-  const random = { plays: 12, playsMax: 12, actionsMax: 20, demonstrations: 1, randomTurns: 0 };
+  const random = { plays: 12, playsMax: 12, actionsMax: 20, plannedActions: 0, demonstrations: 1, randomTurns: 0 };
   const demos = new Demonstrations(options, fromRandomPlay(random), { first: 100, count: 2 }, 1, 1, "learn");
   const written = replies(await demos.take(8)).map((reply) => tokenizer.decode(reply));
   const way = (name: string) => `try ${name}</think><answer>${name} || ${name}</answer><|im_end|>`;
@@ -264,7 +264,7 @@ test("an env in another language is imitated by plans from its random play; each
 });
 
 describe("a demonstration from random play", () => {
-  const settings = { plays: 60, playsMax: 600, actionsMax: 60, demonstrations: 1, randomTurns: 0 };
+  const settings = { plays: 60, playsMax: 600, actionsMax: 60, plannedActions: 0, demonstrations: 1, randomTurns: 0 };
   const stream = (name: string, random: Partial<RandomPlay> = {}, changed: Partial<Shown> = {}) =>
     new Demonstrations(optionsFor(name, changed), fromRandomPlay({ ...settings, ...random }), boards, 4, 1, "x");
 
@@ -285,6 +285,25 @@ describe("a demonstration from random play", () => {
     const extra = solved.filter(({ won }) => won).map(({ extra }) => extra);
     expect(Math.min(...extra)).toBeGreaterThanOrEqual(0);
     expect(extra.filter((more) => more === 0).length).toBeGreaterThanOrEqual(0.9 * extra.length);
+  });
+
+  test("from ice whose later plays follow the plan so far: two explorations of a board agree more often", async () => {
+    const tag = envTag("FrozenLake", { successRate: 0.8 });
+    const agreed = async (plannedActions: number) => {
+      let same = 0;
+      for (let layout = 0; layout < 20; layout++) {
+        const plans = await Promise.all(
+          ["a", "b"].map(async (name) => {
+            const random = { plays: 100, playsMax: 600, actionsMax: 40, plannedActions };
+            const experience = await explore(tag, layout, random, sequence(layout, name));
+            return experience.plan(openLocal(tag, { layout, dynamics: 0 }), rules.actionsMax, 2).join();
+          }),
+        );
+        if (plans[0] === plans[1]) same++;
+      }
+      return same;
+    };
+    expect(await agreed(0.5)).toBeGreaterThan(await agreed(0));
   });
 
   test("spreads its actions evenly over the turns, and its thoughts name the first action", async () => {
