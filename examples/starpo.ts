@@ -48,7 +48,14 @@ const TASKS = {
   SimpleSokoban: {
     turnsMax: 5,
     actionsMax: 10,
-    shown: fromRandomPlay({ plays: 60, playsMax: 600, actionsMax: 60, plannedActions: 0, demonstrations: 1, randomTurns: 0.15 }), // plans from random play
+    shown: fromRandomPlay({
+      plays: 60,
+      playsMax: 600,
+      actionsMax: 60,
+      plannedActions: 0,
+      demonstrations: 1,
+      randomTurns: 0.15,
+    }), // plans from random play
     lessons: 800,
     updates: 100,
     learningRate: 1e-4,

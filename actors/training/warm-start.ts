@@ -189,7 +189,15 @@ async function previews({ config, demonstrations }: WarmStartContext): Promise<S
 }
 
 function sourceOf({ warmStart }: RunConfig, skill: Skill): DemonstrationSource {
-  const { imitate, plays, playsMax, playActionsMax: actionsMax, plannedActions, demonstrations, randomTurns } = warmStart;
+  const {
+    imitate,
+    plays,
+    playsMax,
+    playActionsMax: actionsMax,
+    plannedActions,
+    demonstrations,
+    randomTurns,
+  } = warmStart;
   return imitate === "demonstrator"
     ? fromDemonstrator(skill)
     : fromRandomPlay({ plays, playsMax, actionsMax, plannedActions, demonstrations, randomTurns });
