@@ -7,7 +7,8 @@ import { type Exportable, exportGguf, exportHuggingFace, exportPeft } from "../a
 import { loadPretrained, readPretrained } from "../actors/policy/pretrained.ts";
 import { readRunConfig, savedPolicy } from "../actors/policy/saved-policy.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
-import { layParameters } from "../model/policy/parameters.ts";
+import { layParameters, parameterCount } from "../model/policy/parameters.ts";
+import { baseOf } from "../model/policy/transformer.ts";
 import { modelFolder } from "./cli/chosen-model.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { warn } from "./cli/say.ts";
@@ -104,8 +105,11 @@ async function exportPolicy(flags: Flags, to: keyof typeof FORMATS, out: string)
   const policy =
     run === undefined ? await pretrained(await modelFolder(folder!)) : await ofRun(run, checkpoint ?? null);
   await FORMATS[to](policy, out);
-  console.log(`wrote ${out}: ${policy.parameters.length} parameters, from ${policy.from}`);
-  if (json) console.log(JSON.stringify({ out, format: to, parameters: policy.parameters.length, from: policy.from }));
+  const { from, model } = policy;
+  // Other formats than peft hold the model with its adapters merged.
+  const parameters = parameterCount(to === "peft" ? model : baseOf(model));
+  console.log(`wrote ${out}: ${parameters} parameters, from ${from}`);
+  if (json) console.log(JSON.stringify({ out, format: to, parameters, from }));
   return 0;
 }
 

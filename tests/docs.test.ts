@@ -12,11 +12,13 @@
  *     scripts/commands);
  *   - what needs a model, a data set or a server from elsewhere: `cluster --model`, `cluster --device`, `cluster --env Remote`, `eval` of such envs and of hosted
  *     models (e2e/pretrained, model/engine/webgpu, envs/, scripts/eval-hosted, which bring small ones of their own).
+ * - A flag that stands alone is one of a command's page of help.
  * - Pages that write files (tutorial.md, new-env.md) are followed step by step in scripts/tutorial.
  */
 import { afterAll, describe, expect, test } from "bun:test";
 import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
+import { COMMANDS } from "../scripts/cli/commands.ts";
 import { playRun, tinyConfig } from "./actors/supervisor/tiny-run.ts";
 import { command, commandHere, root } from "./scripts/command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./scripts/temporary.ts";
@@ -247,6 +249,22 @@ describe("keys", async () => {
   );
 });
 
+describe("flags", async () => {
+  const pages = await Promise.all(Object.keys(COMMANDS).map((name) => commandHere([name, "--help"])));
+  const server = textOf("examples/remote-envs/env_server.py");
+  const ofOthers = "bun install --ignore-scripts, docker run --security-opt";
+  const texts = [...pages.map(({ out }) => out), server, ofOthers];
+  const known = new Set(texts.flatMap((text) => text.match(/--[a-z][a-z-]*/g) ?? []));
+
+  test.each(documents.filter((file) => file !== "CHANGELOG.md" && file !== "docs/log.md"))(
+    "%s names flags that a command has",
+    (file) => {
+      const named = inlineCode(file).flatMap((code) => /^(--[a-z][a-z-]*)(?![\w.])/.exec(code)?.[1] ?? []);
+      expect(named.filter((flag) => !known.has(flag))).toEqual([]);
+    },
+  );
+});
+
 describe("links and files", () => {
   const slug = (heading: string) =>
     heading
@@ -303,6 +321,21 @@ describe("links and files", () => {
       }
     }
     expect(rows.length).toBeGreaterThan(20);
+  });
+
+  test("every row of what was tried names tests that are there, by file and title", () => {
+    const tried = textOf("docs/operations.md").split("## What was tried against it")[1]!.split("\n## ")[0]!;
+    const rows = tried.split("\n").filter((line) => /^\| (?!what|---|\*\*)/.test(line));
+    for (const row of rows) {
+      let file = "";
+      const named = [...row.matchAll(/(?:`(tests\/[\w./-]+)` )?"([^"]+)"/g)].map(([, path, title]) => {
+        file = path ?? file;
+        return { file, title, there: existsSync(join(root, file)) && textOf(file).includes(title!) };
+      });
+      expect({ row, tests: named.length > 0 }).toEqual({ row, tests: true });
+      expect(named.filter(({ there }) => !there)).toEqual([]);
+    }
+    expect(rows.length).toBeGreaterThan(25);
   });
 
   test("the log is short: what its newest figures replace moves to docs/log/", () => {

@@ -12,6 +12,7 @@ import { withoutSecrets } from "../../actors/config/config.ts";
 import type { Tree } from "../../actors/config/layers.ts";
 import { policyOf } from "../../actors/policy/policy-of-run.ts";
 import { loadPretrained, readPretrained } from "../../actors/policy/pretrained.ts";
+import { readSafetensors } from "../../model/checkpoint/safetensors.ts";
 import { Decoder } from "../../model/decode/decoder.ts";
 import { compiledEngine } from "../../model/engine/compiled.ts";
 import { f32, i32 } from "../../model/engine/engine.ts";
@@ -163,6 +164,15 @@ test.each(["mistral", "smollm3", "gemma3"])("%s is refused as GGUF, in one line"
     code: 1,
     err: expect.stringMatching(/^error: only a policy that .* export this one to hf or peft\n$/),
   });
+});
+
+test.each(["hf", "peft"] as const)("the parameters of %s are counted as they are written", async (to) => {
+  const out = join(home, `count.${to}`);
+  const { out: text } = await commandHere(["export", "--policy", adapters, "--to", to, "--out", out]);
+  const weights = join(out, to === "hf" ? "model.safetensors" : "adapter_model.safetensors");
+  const { tensors } = readSafetensors(await Bun.file(weights).bytes(), weights);
+  const written = [...tensors.values()].reduce((sum, { values }) => sum + values.length, 0);
+  expect(text).toContain(`wrote ${out}: ${written} parameters, from `);
 });
 
 test("adapters change the model that they are merged into, where they should", async () => {
