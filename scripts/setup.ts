@@ -1,27 +1,41 @@
-/** `bun run setup`: installs the dependencies, as every command does by itself, and the optional libtensorflow. */
+/**
+ * `bun run setup`: installs the dependencies, as every command does by itself; libtensorflow; or a server that trains, and serves it until
+ * it is asked to stop.
+ */
 import { rmSync } from "node:fs";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { nvidiaGpus } from "../actors/engine/nvidia.ts";
 import { install } from "./cli/install.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { stopSignal } from "./cli/stop-signals.ts";
 import { packagesFinding } from "./doctor/project.ts";
 import { officialSources, setUpTensorflow } from "./setup/tensorflow.ts";
+import { setUpTinker, startTinkerServer, tinkerPlaces } from "./setup/tinker.ts";
 
 const root = join(import.meta.dir, "..");
 
 const command = {
   name: "setup",
-  words: { show: "[tensorflow]", text: "Also download libtensorflow, for a learner on an NVIDIA GPU", max: 1 },
-  flags: { again: { type: "switch", text: "Install again, even if the packages match the lock file" } },
-  examples: ["bun run setup", "bun run setup --again", "bun run setup tensorflow"],
+  words: {
+    show: "[tensorflow|tinker]",
+    text: "tensorflow: download libtensorflow, for a learner on an NVIDIA GPU; tinker: install and run a server for --engine tinker",
+    max: 1,
+  },
+  flags: {
+    again: { type: "switch", text: "Install again, even if the packages match the lock file" },
+    port: { type: "port", value: "N", text: "tinker: port of the server (8801)" },
+  },
+  examples: ["bun run setup", "bun run setup --again", "bun run setup tensorflow", "bun run setup tinker"],
 } as const satisfies Command;
 
 export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const { flags, words } = parseOptions(command, args);
-  if (words.length > 0 && words[0] !== "tensorflow") {
-    throw new UsageError(`setup does not know "${words[0]}"; it takes tensorflow`);
+  const [what] = words;
+  if (what !== undefined && what !== "tensorflow" && what !== "tinker") {
+    throw new UsageError(`setup does not know "${what}"; it takes tensorflow or tinker`);
   }
+  if (flags.port !== undefined && what !== "tinker") throw new UsageError("--port is the server's of setup tinker");
   if (flags.again) {
     rmSync(join(root, "node_modules", ".bunraku", "installed"), { force: true });
     await install(root);
@@ -29,9 +43,28 @@ export async function main(args: string[]): Promise<number> {
   const packages = packagesFinding(root);
   if (packages.state !== "ok") throw new Error(`${packages.found}; ${packages.means}`);
   console.log(`packages: ${packages.found}; ${packages.means}`);
-  if (words.length === 0) return 0;
+  if (what === undefined) return 0;
+  if (what === "tinker") return serveTinker(flags.port ?? 8801);
   const gpu = nvidiaGpus().length > 0;
   const path = await setUpTensorflow(officialSources(gpu, (text) => console.error(`tensorflow: ${text}`)));
   console.log(`tensorflow: ${path}`);
   return 0;
+}
+
+/** Until a signal asks it to stop, or the server ends. */
+async function serveTinker(port: number): Promise<number> {
+  const places = tinkerPlaces(join(root, "node_modules", ".bunraku", "tinker"));
+  await setUpTinker(places, (text) => console.error(`tinker: ${text}`));
+  const server = await startTinkerServer(places, port);
+  process.on("exit", () => server.kill("SIGKILL"));
+  console.log(`tinker: ${server.url} serves a tiny Qwen3 until Ctrl-C. In another terminal:`);
+  console.log(
+    `bun run cluster --preset tinker-bandit --engine.url=${server.url} --model ${relative(".", places.model)}`,
+  );
+  const ended = new Promise<number>((resolve) => server.process.once("exit", (code) => resolve(code ?? 1)));
+  const stopped = stopSignal().then(() => 0);
+  const code = await Promise.race([ended, stopped]);
+  server.kill("SIGTERM");
+  await ended;
+  return code;
 }

@@ -76,7 +76,7 @@ function* envFaults({ prompt, warmStart }: RunConfig, env: PlayedEnv, at: string
 }
 
 function* modelRules({ model, warmStart, engine }: RunConfig): Generator<Fault> {
-  const { path, checkpoint, lora, width, heads, kvHeads } = model;
+  const { path, checkpoint, lora, pretrainedOnly, width, heads, kvHeads } = model;
   if (checkpoint !== null && warmStart.enabled) {
     const text = "the policy of model.checkpoint would be overwritten; set it to false, or leave model.checkpoint out";
     yield { path: "warmStart.enabled", text };
@@ -86,7 +86,8 @@ function* modelRules({ model, warmStart, engine }: RunConfig): Generator<Fault> 
     if (warmStart.enabled && engine.name !== "tinker") yield { path: "warmStart.enabled", text };
     return;
   }
-  if (lora.rank > 0) {
+  // With pretrainedOnly no run starts without one.
+  if (lora.rank > 0 && !pretrainedOnly) {
     const text = "adapters need a pretrained model; set model.path, or set the rank to 0";
     yield { path: "model.lora.rank", text };
   }

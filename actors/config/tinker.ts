@@ -30,7 +30,7 @@ const LIMITS: readonly Limit[] = [
   },
   {
     path: "model.path",
-    holds: ({ model }) => model.path !== null,
+    holds: ({ model }) => model.path !== null || model.pretrainedOnly,
     text: "engine tinker trains the server's model, whose tokenizer and chat template are read here; set --model to its folder",
   },
   {

@@ -41,7 +41,7 @@ const usage: [string[], string][] = [
   [["--preset", "quikstart"], 'no preset "quikstart"; did you mean quickstart?'],
   [
     ["--engine", "compield"],
-    '--engine compield: engine.name: "compield" is none of auto, compiled, tensorflow, eager; did you mean compiled?',
+    '--engine compield: engine.name: "compield" is none of auto, compiled, tensorflow, eager, tinker; did you mean compiled?',
   ],
   [
     ["--engine", "eager", "--device", "cuda"],

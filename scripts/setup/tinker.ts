@@ -1,0 +1,124 @@
+/**
+ * A server of Tinker's protocol on this machine: skyrl-tx with jax on the CPU, in a Python environment of its own, and a tiny model for it.
+ *
+ * - skyrl-tx wants peft for one class, which writes a description of adapters; peft wants torch, 6 GB. A module of that name stands in.
+ * - skyrl-tx starts its engine by `uv run … -m MODULE`. A script of that name runs the environment's own Python.
+ * - The database waits for its locks. With SQLite's own limit of 5 s a busy machine ends the server.
+ */
+import { type ChildProcess, spawn } from "node:child_process";
+import { chmodSync, existsSync, mkdirSync, openSync, writeFileSync } from "node:fs";
+import { delimiter, join } from "node:path";
+import { run } from "./run.ts";
+import { writeTinyModel } from "./tiny-model.ts";
+
+const SKYRL_TX = "skyrl-tx==0.3.0";
+/** What its server and its jax engine import. */
+const PACKAGES = [
+  "jax==0.10.2",
+  "flax==0.12.8",
+  "optax==0.2.8",
+  "transformers==4.57.6",
+  "safetensors==0.8.0",
+  "fastapi==0.165.0",
+  "uvicorn==0.54.0",
+  "sqlmodel==0.0.50",
+  "sqlalchemy[asyncio]==2.1.9",
+  "aiosqlite==0.22.1",
+  "cloudpathlib==0.26.0",
+  "httpx==0.28.1",
+  "rich==15.0.0",
+];
+
+const PEFT = `"""What skyrl-tx uses of peft."""
+import json, os
+
+class LoraConfig:
+    def __init__(self, **settings):
+        self.settings = {"peft_type": "LORA", **settings}
+
+    def save_pretrained(self, folder):
+        with open(os.path.join(folder, "adapter_config.json"), "w") as file:
+            json.dump(self.settings, file, default=str)
+`;
+
+/** Replies and sequences of one batch: of constant size, because each new one is compiled. */
+const BACKEND = { max_lora_adapters: 8, max_lora_rank: 32, sample_max_num_sequences: 32, train_micro_batch_size: 32 };
+const READY_MS = 120_000;
+
+export interface TinkerPlaces {
+  readonly folder: string;
+  /** Of an environment with skyrl-tx. */
+  readonly python: string;
+  readonly model: string;
+}
+
+export const tinkerPlaces = (folder: string): TinkerPlaces => ({
+  folder,
+  python: join(folder, "venv", "bin", "python"),
+  model: join(folder, "model"),
+});
+
+/** Installs what is missing. @throws {Error} in one line */
+export async function setUpTinker({ folder, python, model }: TinkerPlaces, say: (text: string) => void): Promise<void> {
+  const installed = join(folder, "installed");
+  if (!existsSync(installed)) {
+    say(`installing ${SKYRL_TX} and ${PACKAGES.length} packages with pip`);
+    mkdirSync(folder, { recursive: true });
+    await run(["python3", "-m", "venv", join(folder, "venv")]);
+    await run([python, "-m", "pip", "install", "--quiet", ...PACKAGES]);
+    await run([python, "-m", "pip", "install", "--quiet", "--no-deps", SKYRL_TX]);
+    const script =
+      "import pathlib, site, sys; pathlib.Path(site.getsitepackages()[0], 'peft.py').write_text(sys.argv[1])";
+    await run([python, "-c", script, PEFT]);
+    writeFileSync(installed, `${SKYRL_TX}\n`);
+  }
+  if (!existsSync(model)) await writeTinyModel(model);
+}
+
+export interface TinkerProcess {
+  readonly url: string;
+  readonly process: ChildProcess;
+  /** Ends the server and its engine. */
+  kill(signal: NodeJS.Signals): void;
+}
+
+/**
+ * Starts the server. Its database, checkpoints, compiled functions and log are in the folder, so that a later server goes on.
+ *
+ * @throws {Error} if it does not answer in two minutes.
+ */
+export async function startTinkerServer({ folder, python, model }: TinkerPlaces, port: number): Promise<TinkerProcess> {
+  const bin = join(folder, "bin");
+  mkdirSync(bin, { recursive: true });
+  const uv = join(bin, "uv");
+  writeFileSync(uv, `#!/bin/sh\nwhile [ "$1" != "-m" ]; do shift; done\nexec "${python}" "$@"\n`);
+  chmodSync(uv, 0o755);
+  const log = join(folder, "server.log");
+  const file = openSync(log, "a");
+  const args = ["-m", "tx.tinker.api", "--base-model", model, "--host", "127.0.0.1", "--port", String(port)];
+  args.push("--checkpoints-base", join(folder, "checkpoints"), "--backend-config", JSON.stringify(BACKEND));
+  const server = spawn(python, args, {
+    // A group of its own, with the engine.
+    detached: true,
+    stdio: ["ignore", file, file],
+    env: {
+      ...process.env,
+      PATH: `${bin}${delimiter}${process.env["PATH"]}`,
+      JAX_PLATFORMS: "cpu",
+      JAX_COMPILATION_CACHE_DIR: join(folder, "compiled"),
+      JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS: "0",
+      TX_DATABASE_URL: `sqlite:///${join(folder, "tx.db")}?timeout=120`,
+    },
+  });
+  const url = `http://127.0.0.1:${port}`;
+  const kill = (signal: NodeJS.Signals) => {
+    if (server.exitCode === null && server.signalCode === null) process.kill(-server.pid!, signal);
+  };
+  for (const began = performance.now(); performance.now() - began < READY_MS; await Bun.sleep(200)) {
+    if (server.exitCode !== null) break;
+    const answer = await fetch(`${url}/api/v1/healthz`, { proxy: false as never }).catch(() => null);
+    if (answer?.ok) return { url, process: server, kill };
+  }
+  kill("SIGKILL");
+  throw new Error(`skyrl-tx does not answer at ${url}; its log is ${log}`);
+}
