@@ -1,50 +1,55 @@
 /** `train`: a run inside a program, from settings as in a YAML file. */
-import { resolve } from "node:path";
 import { realClock } from "../actors/clock.ts";
 import type { RunConfig } from "../actors/config/config.ts";
 import { ConfigError } from "../actors/config/error.ts";
-import type { Layer, Tree } from "../actors/config/layers.ts";
+import { type Layer, oneValue, type Tree } from "../actors/config/layers.ts";
 import { composeWithEnvFile, DEFAULT_PRESET, PRETRAINED_PRESET, presetLayer } from "../actors/config/preset-files.ts";
 import { checkPort } from "../actors/dashboard/serve.ts";
 import { importEnvs } from "../actors/play/env-modules.ts";
 import { lessonsOf } from "../actors/play/envs-of-run.ts";
-import { isHubName } from "../actors/policy/hub.ts";
-import { checkPretrained } from "../actors/policy/pretrained.ts";
 import type { ClusterOptions } from "../actors/supervisor/cluster.ts";
+import { withModel } from "./chosen-model.ts";
 import type { Settings } from "./config.ts";
+import { lengthenRun, oldRun } from "./old-run.ts";
 import { checkPresent } from "./policy.ts";
 import { type Run, startRun } from "./run.ts";
-import { newRun } from "./run-folder.ts";
+import { newRun, type RunFolder } from "./run-folder.ts";
 
 export interface TrainOptions extends Partial<Pick<ClusterOptions, "event" | "output">> {
   /** Folder of the new run. Default: the next free one under runs/. */
   readonly folder?: string;
   /** A file of configs/. Default: quickstart; with `model.path`, pretrained. */
   readonly preset?: string;
+  /** Folder of a run to continue, with its settings; `settings` may prolong it (`learner.updates`, `learner.minutes`). */
+  readonly resume?: string;
   /** Modules of envs: paths from the working directory that start with "./", or names of packages. */
   readonly envs?: readonly string[];
   /** Saves and ends the run when it is aborted. */
   readonly signal?: AbortSignal;
+  /** Called with the progress of a model's download (`model.path: hf:OWNER/NAME`). Default: ignored. */
+  readonly notice?: (text: string) => void;
 }
 
 /** Below the preset: a program may have several runs, and stays one process. */
 const PROGRAM: Layer = { source: "train", values: { actors: "workers", metrics: { port: 0 } } };
 
+const SETTINGS = "the settings";
+
 const POLL_MS = 20;
 
 /**
- * Starts a new run. Its actors are Bun workers of this process, unless `actors` says otherwise, and its page has any free port.
+ * Starts a new run, or continues one. Its actors are Bun workers of this process, unless `actors` says otherwise, and its page has any free port.
  *
  * @returns once the page is served
  * @throws {ConfigError} with one line for each fault of the settings; {Error} if the run fails before its page is served; the
  *   reason of `signal` if that was aborted before
  */
 export async function train(settings: Settings, options: TrainOptions = {}): Promise<Run> {
-  const { folder, preset, envs = [], signal, event = () => {}, output = () => {} } = options;
+  const { envs = [], signal, event = () => {}, output = () => {} } = options;
   signal?.throwIfAborted();
   for (const specifier of envs) await importEnvs(specifier, process.cwd());
-  const config = await settled(settings, preset);
-  const run = await startRun({ ...newRun(config, folder), event, output });
+  const chosen = await (options.resume === undefined ? newRunOf : resumed)(settings as Tree, options);
+  const run = await startRun({ ...chosen, event, output });
   const stop = () => void run.stop(`aborted: ${String(signal?.reason)}`).catch(() => {});
   signal?.addEventListener("abort", stop);
   let isOver = false;
@@ -59,16 +64,26 @@ export async function train(settings: Settings, options: TrainOptions = {}): Pro
   return run;
 }
 
-async function settled(settings: Settings, preset: string | undefined): Promise<RunConfig> {
-  const values = settings as Tree;
-  const standard = settings.model?.path == null ? DEFAULT_PRESET : PRETRAINED_PRESET;
-  const config = composeWithEnvFile([PROGRAM, presetLayer(preset ?? standard), { source: "the settings", values }]);
+async function newRunOf(values: Tree, { folder, preset, notice = () => {} }: TrainOptions): Promise<RunFolder> {
+  const { path } = (values["model"] ?? {}) as Tree;
+  const standard = path == null ? DEFAULT_PRESET : PRETRAINED_PRESET;
+  const config = composeWithEnvFile([PROGRAM, presetLayer(preset ?? standard), { source: SETTINGS, values }]);
+  await check(config);
+  return newRun(await withModel(config, notice), folder);
+}
+
+async function resumed(values: Tree, { resume = "", folder, preset }: TrainOptions): Promise<RunFolder> {
+  if (folder !== undefined || preset !== undefined) {
+    throw new ConfigError("resume names the folder of the run, which has its settings; leave folder and preset out");
+  }
+  const port = oneValue("train", "metrics.port", 0);
+  const run = oldRun(resume, [port, { source: SETTINGS, values }]);
+  await check(run.config);
+  lengthenRun(run);
+  return run;
+}
+
+async function check(config: RunConfig): Promise<void> {
   for (const { tag } of lessonsOf(config)) checkPresent(tag);
   await checkPort(config.metrics.host, config.metrics.port);
-  const { path } = config.model;
-  if (path === null) return config;
-  if (isHubName(path))
-    throw new ConfigError(`model.path: ${path} must be a folder here; bun run cluster --model downloads it`);
-  await checkPretrained(resolve(path));
-  return { ...config, model: { ...config.model, path: resolve(path) } };
 }

@@ -9,19 +9,20 @@ import { messageOf } from "../actors/errors.ts";
 import { envsText, tooSmallBudgets } from "../actors/play/envs-of-run.ts";
 import { recordedCosts } from "../actors/record/recorded-run.ts";
 import { addStart } from "../actors/record/starts.ts";
+import { withModel } from "../library/chosen-model.ts";
+import { lengthenRun, oldRun } from "../library/old-run.ts";
 import { startRun } from "../library/run.ts";
 import { newRun, type RunFolder } from "../library/run-folder.ts";
-import { withModel } from "./cli/chosen-model.ts";
 import { checkData } from "./cli/env-choice.ts";
 import { Memory } from "./cli/memory.ts";
 import { type Command, helped, type Override, type Parsed, parseOptions, UsageError } from "./cli/options.ts";
-import { chooseConfig, configFlags, runsFolder } from "./cli/presets.ts";
+import { chooseConfig, configFlags, overrideLayer, runsFolder } from "./cli/presets.ts";
 import { hasRecord, serveRecorded } from "./cli/recorded-page.ts";
-import { lengthenRun, oldRun, startFrom } from "./cli/run-folder.ts";
+import { startFrom } from "./cli/run-folder.ts";
 import { resultTable } from "./cli/run-result.ts";
 import { thisStart } from "./cli/run-start.ts";
 import { RunView } from "./cli/run-view.ts";
-import { warn } from "./cli/say.ts";
+import { say, warn } from "./cli/say.ts";
 import { smokeConfig } from "./cli/smoke.ts";
 import { onStopSignal, type StopSignal } from "./cli/stop-signals.ts";
 
@@ -163,7 +164,8 @@ async function openRun(options: Parsed<typeof command>): Promise<RunFolder> {
     if (runDir !== undefined) throw new UsageError("--resume names the folder; leave --run-dir out");
     if (from !== undefined) throw new UsageError("--from starts a new run; leave --resume out");
     if (smoke) throw new UsageError("--smoke starts a new run; leave --resume out");
-    const run = oldRun(resume, overrides);
+    const layers = overrides.map(({ path, text, source }) => overrideLayer(path, text, source));
+    const run = oldRun(resume, layers);
     if (!hasRecord(run.folder))
       warn(`${run.folder} has no run.sqlite: its record begins anew, without what was played before`);
     await check(run.config);
@@ -175,7 +177,7 @@ async function openRun(options: Parsed<typeof command>): Promise<RunFolder> {
   for (const line of tooSmallBudgets(chosen)) warn(line);
   const config = smoke ? smokeConfig(chosen) : chosen;
   await check(config);
-  return newRun(await withModel(config), runDir, runsFolder());
+  return newRun(await withModel(config, say), runDir, runsFolder());
 }
 
 /** @throws {UsageError} if the built-in policy cannot learn this. */

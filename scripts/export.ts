@@ -7,11 +7,11 @@ import { type Exportable, exportGguf, exportHuggingFace, exportPeft } from "../a
 import { loadPretrained, readPretrained } from "../actors/policy/pretrained.ts";
 import { readRunConfig, savedPolicy } from "../actors/policy/saved-policy.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
+import { modelFolder } from "../library/chosen-model.ts";
 import { layParameters, parameterCount } from "../model/policy/parameters.ts";
 import { baseOf } from "../model/policy/transformer.ts";
-import { modelFolder } from "./cli/chosen-model.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
-import { warn } from "./cli/say.ts";
+import { say, warn } from "./cli/say.ts";
 import { type Counts, exportChats, exportCsv, exportParquet, exportTensorboard } from "./export/records.ts";
 
 const FORMATS = { hf: exportHuggingFace, gguf: exportGguf, peft: exportPeft } as const;
@@ -103,7 +103,7 @@ async function exportPolicy(flags: Flags, to: keyof typeof FORMATS, out: string)
     if (flags[name] !== undefined)
       throw new UsageError(`--${name} chooses episodes of a record; name the run with --run`);
   const policy =
-    run === undefined ? await pretrained(await modelFolder(folder!)) : await ofRun(run, checkpoint ?? null);
+    run === undefined ? await pretrained(await modelFolder(folder!, say)) : await ofRun(run, checkpoint ?? null);
   await FORMATS[to](policy, out);
   const { from, model } = policy;
   // Other formats than peft hold the model with its adapters merged.

@@ -14,10 +14,11 @@ import { DEFAULT_PRESET } from "../../actors/config/preset-files.ts";
 import { messageOf, schemaFaults } from "../../actors/errors.ts";
 import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../../actors/metrics/metrics.ts";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
-import { withModel } from "../cli/chosen-model.ts";
+import { withModel } from "../../library/chosen-model.ts";
 import { checkData } from "../cli/env-choice.ts";
 import { type Override, UsageError } from "../cli/options.ts";
 import { chooseConfig } from "../cli/presets.ts";
+import { say } from "../cli/say.ts";
 import { settingsByPath } from "../cli/settings-compared.ts";
 
 const NAME_CHARACTERS_MAX = 48;
@@ -92,7 +93,7 @@ export async function planSweep(file: string, out: string, over: readonly Overri
     checkData(chosen);
     planned.push({
       group: name,
-      config: withoutSecrets(await withModel(chosen)),
+      config: withoutSecrets(await withModel(chosen, say)),
       flags: ["--preset", preset, ...set.map(({ path, text }) => `--${path}=${text}`)],
     });
   }

@@ -35,7 +35,7 @@ beforeAll(() => {
      import { merge } from ${JSON.stringify(join(root, "actors/config/layers.ts"))};
      export * from ${JSON.stringify(join(root, "library/index.ts"))};
      const tiny = ${JSON.stringify(tiny)};
-     export const train = (settings: Settings, options?: TrainOptions) => start(merge([
+     export const train = (settings: Settings, options?: TrainOptions) => start(options?.resume ? settings : merge([
        { source: "page", values: settings as never },
        { source: "tiny", values: tiny },
      ]) as Settings, options);`,
@@ -43,12 +43,13 @@ beforeAll(() => {
   symlinkSync(join(root, "tsconfig.json"), join(project, "tsconfig.json"));
 });
 
-test("the page has five programs", () => expect(programs).toHaveLength(5));
+test("the page has six programs", () => expect(programs).toHaveLength(6));
 
-/** What each prints, in the order of the page. The third and fourth use the run that the second leaves. */
+/** What each prints, in the order of the page. The third to fifth use the run that the second leaves. */
 const printed: readonly RegExp[] = [
   /^http:\/\/127\.0\.0\.1:\d+\S*\n1 [\d.]+\n2 [\d.]+\n3 [\d.]+\nsuccess after training: [\d.]+\n$/,
   /^\S+ Bandit (true|false) <\w+>[\s\S]*\n\S*runs\/mine\/checkpoints\/u\d+\nenough\n$/,
+  /^\d\n(\d\n)*$/,
   /^<(think|answer)>[\s\S]*\n(true|false) \d+\nhttp:\/\/\S+\/v1\n$/,
   /^[\d.]+ [\d.]+\n$/,
   /^[\d.]+\n[\d.]+\n$/,

@@ -2,10 +2,12 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { appendFileSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { ConfigError } from "../../actors/config/error.ts";
 import { addStart, readStarts } from "../../actors/record/starts.ts";
+import { lengthenRun, oldRun } from "../../library/old-run.ts";
 import { newRun } from "../../library/run-folder.ts";
-import { UsageError } from "../../scripts/cli/options.ts";
-import { lengthenRun, oldRun } from "../../scripts/cli/run-folder.ts";
+
+import { overrideLayer } from "../../scripts/cli/presets.ts";
 import { thisStart } from "../../scripts/cli/run-start.ts";
 import { configOf } from "../actors/training/stage.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
@@ -36,7 +38,7 @@ test("a folder that exists is refused for a new run, and stays as it was", () =>
 
 test("a resumed run keeps its config; its addresses and secrets may change", () => {
   const folder = begun();
-  const change = (path: string, text: string) => oldRun(folder, [{ path, text, source: `--${path}` }]).config;
+  const change = (path: string, text: string) => oldRun(folder, [overrideLayer(path, text, `--${path}`)]).config;
   expect(() => change("learner.learningRate", "1e-4")).toThrow(
     "--learner.learningRate: a resumed run keeps its config",
   );
@@ -53,7 +55,7 @@ describe("a finished run", () => {
     writeFileSync(join(folder, "report.json"), JSON.stringify({ updates, minutes }));
     return folder;
   };
-  const flag = (path: string, text: string) => ({ path, text, source: `--${path}=${text}` });
+  const flag = (path: string, text: string) => overrideLayer(path, text, `--${path}=${text}`);
 
   test("continues if it gets more updates: its config keeps them, and its report the name of its last update", () => {
     const folder = finishedAfter(6);
@@ -70,7 +72,7 @@ describe("a finished run", () => {
     const folder = finishedAfter(6);
     const text = `the run in ${folder} is finished; to continue it, give --updates N above 6, or start a new run`;
     for (const overrides of [[], [flag("learner.updates", "6")], [flag("metrics.port", "0")]]) {
-      expect(() => oldRun(folder, overrides)).toThrow(new UsageError(text));
+      expect(() => oldRun(folder, overrides)).toThrow(new ConfigError(text));
     }
     const limited = [flag("learner.updates", "9"), flag("learner.minutes", "2")];
     expect(() => oldRun(folder, limited)).toThrow("give --updates N above 6 and --minutes M above 2.5, or start");

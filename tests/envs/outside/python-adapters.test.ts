@@ -73,8 +73,9 @@ def agent(base_url, number):
     while True:
         body = json.dumps({"model": "policy", "messages": messages, "tools": [ADD]}).encode()
         with urllib.request.urlopen(f"{base_url}/chat/completions", body) as answer:
-            message = json.load(answer)["choices"][0]["message"]
-        if "tool_calls" not in message:
+            choice = json.load(answer)["choices"][0]
+        message = choice["message"]
+        if choice["finish_reason"] == "stop":
             if message["content"] == "fail":
                 raise KeyError("no such answer")
             return {"reward": float(message["content"]), "success": message["content"] == str(number + 1)}

@@ -1,0 +1,39 @@
+/** The pretrained model of a run: found or downloaded, and checked as far as possible without reading its weights. */
+import { homedir } from "node:os";
+import { resolve } from "node:path";
+import type { RunConfig } from "../actors/config/config.ts";
+import { hubCache, hubModel, isHubName, parseHubName } from "../actors/policy/hub.ts";
+import { checkPretrained } from "../actors/policy/pretrained.ts";
+
+/**
+ * The config with the model's absolute folder: a resumed run may start in another working directory.
+ *
+ * @param notice  called with lines of the progress of a download
+ */
+export async function withModel(config: RunConfig, notice: (line: string) => void): Promise<RunConfig> {
+  const { path } = config.model;
+  return path === null ? config : { ...config, model: { ...config.model, path: await modelFolder(path, notice) } };
+}
+
+/** @param model  a folder, or hf:OWNER/NAME[@REVISION] */
+export async function modelFolder(model: string, notice: (line: string) => void): Promise<string> {
+  const folder = isHubName(model) ? await download(model, notice) : resolve(model);
+  await checkPretrained(folder);
+  return folder;
+}
+
+function download(model: string, notice: (line: string) => void): Promise<string> {
+  const { HF_ENDPOINT, HF_TOKEN } = process.env;
+  let lastLine = "";
+  return hubModel(parseHubName(model), {
+    endpoint: (HF_ENDPOINT ?? "https://huggingface.co").replace(/\/$/, ""),
+    cache: hubCache(process.env, homedir()),
+    token: HF_TOKEN ?? null,
+    fetch: (url, options) => fetch(url, options),
+    progress(file, bytes, bytesTotal) {
+      const line = `${file}: ${Math.floor((10 * bytes) / bytesTotal) * 10} % of ${(bytesTotal / 2 ** 20).toFixed(1)} MiB`;
+      if (line !== lastLine) notice(line);
+      lastLine = line;
+    },
+  });
+}

@@ -1,0 +1,84 @@
+/** The folder of a run to resume. run-folder.ts makes new ones. Knows no processes. */
+import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { RunConfig } from "../actors/config/config.ts";
+import { ConfigError } from "../actors/config/error.ts";
+import { isTree, type Layer, merge, type Tree } from "../actors/config/layers.ts";
+import { brokenRules } from "../actors/config/rules.ts";
+import { messageOf } from "../actors/errors.ts";
+import { withLocalModules } from "../actors/play/env-modules.ts";
+import { readRunConfig } from "../actors/policy/saved-policy.ts";
+import type { Report } from "../actors/training/report.ts";
+import { CONFIG_FILE, type RunFolder, reportFile } from "./run-folder.ts";
+
+/** Sections that a resumed run may change: its addresses, and the secrets that its folder does not hold. */
+const CHANGEABLE = ["metrics.", "transport.", "join."];
+
+/** Its length may change too, and a finished run continues if it grows. */
+const LENGTH = ["learner.updates", "learner.minutes"];
+
+/**
+ * @param layers  of `CHANGEABLE` sections and of `LENGTH` only
+ * @throws {ConfigError} if there is no run, it cannot be resumed with these settings, or it is finished and they do not prolong it
+ */
+export function oldRun(folder: string, layers: readonly Layer[]): RunFolder {
+  const file = join(folder, CONFIG_FILE);
+  if (!existsSync(file)) throw new ConfigError(`no run in ${folder}: there is no ${CONFIG_FILE}`);
+  const set = layers.flatMap(({ source, values }) => pathsIn(values).map((path) => ({ source, path })));
+  const changeable = (path: string) => LENGTH.includes(path) || CHANGEABLE.some((section) => path.startsWith(section));
+  const fixed = set.find(({ path }) => !changeable(path));
+  if (fixed !== undefined) {
+    throw new ConfigError(
+      `${fixed.source}: a resumed run keeps its config, except for --updates, --minutes, metrics.*, transport.* and join.*; ${fixed.path} is fixed`,
+    );
+  }
+  const kept = { source: file, values: { ...readRunConfig(folder) } };
+  const config = resumable(file, [kept, ...layers]);
+  const [broken] = brokenRules(config);
+  if (broken !== undefined) throw new ConfigError(`${file}: ${broken.path}: ${broken.text}`);
+  const run = { folder, config };
+  const isLonger = set.some(({ path }) => LENGTH.includes(path));
+  if (existsSync(reportFile(run))) checkGrows(run, isLonger);
+  return run;
+}
+
+function resumable(file: string, layers: readonly Layer[]): RunConfig {
+  try {
+    return withLocalModules(RunConfig.parse(merge(layers)));
+  } catch (error) {
+    throw new ConfigError(`${file}: ${messageOf(error)}`);
+  }
+}
+
+/** Paths of all values: "learner.updates". */
+const pathsIn = (values: Tree): string[] =>
+  Object.entries(values).flatMap(([key, value]) =>
+    isTree(value) ? pathsIn(value).map((path) => `${key}.${path}`) : [key],
+  );
+
+/** @throws {ConfigError} if the run would end at once */
+function checkGrows({ folder, config: { learner } }: RunFolder, lengthGiven: boolean): void {
+  const { updates, minutes } = JSON.parse(readFileSync(reportFile({ folder }), "utf8")) as Report;
+  if (lengthGiven && learner.updates > updates && (learner.minutes === null || learner.minutes > minutes)) return;
+  const most = learner.minutes === null ? "" : ` and --minutes M above ${minutes.toFixed(1)}`;
+  throw new ConfigError(
+    `the run in ${folder} is finished; to continue it, give --updates N above ${updates}${most}, or start a new run`,
+  );
+}
+
+/** Keeps the new length of a run, and its report, if it had finished, under the name of its last update. */
+export function lengthenRun(run: RunFolder): void {
+  const { folder, config } = run;
+  const kept = readRunConfig(folder);
+  const { updates, minutes } = config.learner;
+  if (kept.learner.updates !== updates || kept.learner.minutes !== minutes) {
+    const file = join(folder, CONFIG_FILE);
+    const changed = { ...kept, learner: { ...kept.learner, updates, minutes } };
+    writeFileSync(`${file}.new`, `${JSON.stringify(changed, null, 2)}\n`, { flush: true });
+    renameSync(`${file}.new`, file);
+  }
+  const report = reportFile(run);
+  if (!existsSync(report)) return;
+  const made = (JSON.parse(readFileSync(report, "utf8")) as Report).updates;
+  renameSync(report, join(folder, `report-u${String(made).padStart(6, "0")}.json`));
+}

@@ -1,0 +1,41 @@
+/** What `train` refuses, and where it looks for a model. tests/library/programs.test.ts trains. */
+import { afterAll, expect, test } from "bun:test";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { train } from "../../library/train.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
+
+afterAll(removeTemporaryFolders);
+
+const messageOf = (failing: Promise<unknown>) => failing.then(String, ({ message }: Error) => message);
+
+test("a model of the Hub is asked of the Hub, and no run is left if it is not there", async () => {
+  const [HF_ENDPOINT, HF_HUB_CACHE] = [process.env["HF_ENDPOINT"], process.env["HF_HUB_CACHE"]];
+  const asked: string[] = [];
+  using hub = Bun.serve({
+    port: 0,
+    fetch(request) {
+      asked.push(new URL(request.url).pathname);
+      return new Response("no such model", { status: 404 });
+    },
+  });
+  Object.assign(process.env, { HF_ENDPOINT: hub.url.href, HF_HUB_CACHE: temporaryFolder() });
+  try {
+    const folder = join(temporaryFolder(), "run");
+    const settings = { env: { tag: "Bandit" }, model: { path: "hf:tiny/none" } };
+    expect(await messageOf(train(settings, { folder }))).toContain("hf:tiny/none");
+    expect(asked).toEqual(["/api/models/tiny/none/revision/main"]);
+    expect(existsSync(folder)).toBe(false);
+  } finally {
+    for (const [name, value] of Object.entries({ HF_ENDPOINT, HF_HUB_CACHE })) {
+      if (value === undefined) delete process.env[name];
+      else process.env[name] = value;
+    }
+  }
+});
+
+test("a run is resumed from its folder, with nothing that names another", async () => {
+  const folder = join(temporaryFolder(), "none");
+  expect(await messageOf(train({}, { resume: folder }))).toBe(`no run in ${folder}: there is no config.json`);
+  expect(await messageOf(train({}, { resume: folder, preset: "quickstart" }))).toStartWith("resume names the folder");
+});
