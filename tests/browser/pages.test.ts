@@ -177,6 +177,14 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the pages", () => {
         expect({ path, overflow: await stage.probe("overflow") }).toEqual({ path, overflow: 0 });
       }
       await stage.open("");
+      await stage.page.locator("#costs tr").first().waitFor();
+      const cells = await stage.page.locator("#costs-card").evaluate((card) => {
+        const { left, right } = card.getBoundingClientRect();
+        const all = [...card.querySelectorAll("th, td")].map((cell) => cell.getBoundingClientRect());
+        return all.map((cell) => cell.left >= left + 12 && cell.right <= right - 1);
+      });
+      expect(cells.length).toBeGreaterThanOrEqual(8);
+      expect(cells).not.toContain(false);
       await stage.page.locator("#success-plot").scrollIntoViewIfNeeded();
       expect(await stage.probe("pixels", "success", "--accent")).toBeGreaterThan(50);
     },

@@ -7,16 +7,18 @@ export const Costs = () => (
       <h2 id="costs-title">Costs</h2>
       <p class="note">a point is 1 % of the validation boards, gained since the first update</p>
     </header>
-    <table class="costs">
-      <thead>
-        <tr>
-          <td />
-          <th>in all</th>
-          <th>reinforcement</th>
-          <th>per point</th>
-        </tr>
-      </thead>
-      <tbody id="costs" />
-    </table>
+    <div class="table costs">
+      <table>
+        <thead>
+          <tr>
+            <td />
+            <th>in all</th>
+            <th>after the warm start</th>
+            <th>per point</th>
+          </tr>
+        </thead>
+        <tbody id="costs" />
+      </table>
+    </div>
   </section>
 );
