@@ -23,7 +23,7 @@ import { resultTable } from "./cli/run-result.ts";
 import { thisStart } from "./cli/run-start.ts";
 import { RunView } from "./cli/run-view.ts";
 import { say, warn } from "./cli/say.ts";
-import { smokeConfig } from "./cli/smoke.ts";
+import { smokeConfig, smokeText } from "./cli/smoke.ts";
 import { onStopSignal, type StopSignal } from "./cli/stop-signals.ts";
 
 const command = {
@@ -176,6 +176,7 @@ async function openRun(options: Parsed<typeof command>): Promise<RunFolder> {
   const chosen = chooseConfig({ ...options, overrides: [...before, ...overrides] });
   for (const line of tooSmallBudgets(chosen)) warn(line);
   const config = smoke ? smokeConfig(chosen) : chosen;
+  if (smoke && options.flags.quiet !== true) say(smokeText(config));
   await check(config);
   return newRun(await withModel(config, say), runDir, runsFolder());
 }

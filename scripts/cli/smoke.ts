@@ -51,3 +51,10 @@ export function smokeConfig(config: RunConfig): RunConfig {
     validate: { ...validate, episodes: 2, groupSize: 1 },
   };
 }
+
+/** What a smoke run does, in one line. @param config  of `smokeConfig` */
+export function smokeText({ env, rollout, learner }: RunConfig): string {
+  const { groups, groupSize, replyTokensMax } = rollout;
+  const episodes = `${groups} groups of ${groupSize} episodes`;
+  return `smoke run: ${learner.updates} updates of ${episodes}, at most ${env.turnsMax} turns and ${replyTokensMax} tokens a reply; it shows that the config works, and learns nothing`;
+}

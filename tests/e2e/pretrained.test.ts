@@ -84,8 +84,11 @@ test(
   "--smoke goes through two updates of the preset for pretrained models",
   async () => {
     const flags = ["--model", modelOf("qwen2"), "--smoke", "--port", "0", "--run-dir", join(home, "smoke"), "--json"];
-    const { code, out } = await new RunProcess(join(home, "smoke"), flags).ended;
+    const { code, out, err } = await new RunProcess(join(home, "smoke"), flags).ended;
     expect(code).toBe(0);
+    expect(err).toStartWith(
+      "smoke run: 2 updates of 2 groups of 2 episodes, at most 2 turns and 16 tokens a reply; it shows that the config works, and learns nothing\n",
+    );
     const report = JSON.parse(out.trimEnd().split("\n").at(-1)!);
     // 2 updates of 2 groups of 2; 2 boards before, after, and at temperature 1.
     expect(report).toMatchObject({ env: "SimpleSokoban", updates: 2, episodes: 2 * 4 + 3 * 2 });
