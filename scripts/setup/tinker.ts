@@ -46,16 +46,20 @@ const BACKEND = { max_lora_adapters: 8, max_lora_rank: 32, sample_max_num_sequen
 const READY_MS = 120_000;
 
 export interface TinkerPlaces {
+  /** Of the server's database, checkpoints and log. */
   readonly folder: string;
   /** Of an environment with skyrl-tx. */
   readonly python: string;
   readonly model: string;
+  /** Folder of compiled functions, for later servers. */
+  readonly compiled: string;
 }
 
 export const tinkerPlaces = (folder: string): TinkerPlaces => ({
   folder,
   python: join(folder, "venv", "bin", "python"),
   model: join(folder, "model"),
+  compiled: join(folder, "compiled"),
 });
 
 /** Installs what is missing. @throws {Error} in one line */
@@ -83,11 +87,12 @@ export interface TinkerProcess {
 }
 
 /**
- * Starts the server. Its database, checkpoints, compiled functions and log are in the folder, so that a later server goes on.
+ * Starts the server. A later server in the same folder goes on from its checkpoints.
  *
  * @throws {Error} if it does not answer in two minutes.
  */
-export async function startTinkerServer({ folder, python, model }: TinkerPlaces, port: number): Promise<TinkerProcess> {
+export async function startTinkerServer(places: TinkerPlaces, port: number): Promise<TinkerProcess> {
+  const { folder, python, model, compiled } = places;
   const bin = join(folder, "bin");
   mkdirSync(bin, { recursive: true });
   const uv = join(bin, "uv");
@@ -105,7 +110,7 @@ export async function startTinkerServer({ folder, python, model }: TinkerPlaces,
       ...process.env,
       PATH: `${bin}${delimiter}${process.env["PATH"]}`,
       JAX_PLATFORMS: "cpu",
-      JAX_COMPILATION_CACHE_DIR: join(folder, "compiled"),
+      JAX_COMPILATION_CACHE_DIR: compiled,
       JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS: "0",
       TX_DATABASE_URL: `sqlite:///${join(folder, "tx.db")}?timeout=120`,
     },

@@ -3,6 +3,7 @@ import { afterEach, expect, test } from "bun:test";
 import { z } from "zod";
 import type { Clock } from "../../../actors/clock.ts";
 import { TinkerServer } from "../../../actors/tinker/server.ts";
+import { figure, ms } from "../../figure.ts";
 
 const WAITS_MS = [250, 500, 1000, 2000, 4000, 5000];
 
@@ -102,6 +103,7 @@ test("a server that is away is asked until the deadline", async () => {
   );
   expect(clock.waits.slice(0, 6)).toEqual([250, 500, 1000, 2000, 4000, 5000]);
   expect(clock.now()).toBeLessThan(60_000);
+  figure("training server away", { "gave up after": ms(clock.now()) });
 });
 
 test("a lost answer: a step that trains is not repeated, a sample is", async () => {
@@ -118,6 +120,7 @@ test("a lost answer: a step that trains is not repeated, a sample is", async () 
     "optim_step: the connection broke (ECONNRESET); the answer is lost, and a second optim_step would train twice",
   );
   expect(step.paths).toHaveLength(1);
+  figure("answer to a training step lost", { "steps sent twice": step.paths.length - 1 });
   const sample = stage([queued, queued, done], loses("asample"));
   expect(await sample.client.result("asample", {}, Value, true)).toEqual({ value: 5 });
   expect(sample.paths.filter((path) => path.endsWith("asample"))).toHaveLength(2);
