@@ -69,6 +69,8 @@ export interface EnvTag {
   readonly instruction: string;
   /** RAGEN's action budget of an episode. */
   readonly actionsMax: number;
+  /** Turns of an episode, for an env from outside; omitted where the run's setting decides. */
+  readonly turnsMax?: number;
   /** Fewest actions of any success, on any board; omitted where unknown. */
   readonly actionsMin?: number;
   /** RAGEN's max_tokens: the reply length that the prompt asks for. Not enforced. */

@@ -104,6 +104,8 @@ export function agentEnv<Task, C extends Record<string, unknown> = Record<string
 ): TagSource {
   const { task, agent, ...definition } = env;
   return defineEnv<AgentGame<Task>, C>({
+    // A call is a turn.
+    turnsMax: definition.actionsMax,
     ...definition,
     external: true,
     browser: false,

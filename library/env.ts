@@ -41,6 +41,8 @@ export interface EnvDefinition<C extends Record<string, unknown>, G extends Game
   readonly legend?: Legend;
   /** Action budget of an episode. */
   readonly actionsMax: number;
+  /** Turns of an episode. Default: 5. */
+  readonly turnsMax?: number;
   /** Fewest actions of any success, on any board. */
   readonly actionsMin?: number;
   /** True if every action costs time of a server or another process. */
@@ -92,7 +94,7 @@ export function defineEnv<G extends Game, C extends Record<string, unknown> = Re
     stateOf,
     picture,
   } = env as unknown as EnvDefinition<C, Game>;
-  const { actionsMin, external, browser } = env;
+  const { turnsMax, actionsMin, external, browser } = env;
   return defineTag<C>({
     tag,
     type: tag.replaceAll(/(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])/g, "-").toLowerCase(),
@@ -111,6 +113,7 @@ export function defineEnv<G extends Game, C extends Record<string, unknown> = Re
       ...(expert && { expert }),
       ...(picture && { picture }),
       ...(missing && { missing: () => missing(config) }),
+      ...(turnsMax !== undefined && { turnsMax }),
       ...(actionsMin !== undefined && { actionsMin }),
       ...(external !== undefined && { external }),
       ...(browser !== undefined && { browser }),

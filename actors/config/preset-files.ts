@@ -1,6 +1,8 @@
 /** The files of configs/: presets, and settings that belong to one env. */
 import { readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
+import { envTag, moduleOf } from "../../envs/registry.ts";
+import { TagError } from "../../envs/tag.ts";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
 import { composeRunConfig } from "./compose.ts";
 import type { RunConfig } from "./config.ts";
@@ -41,12 +43,26 @@ export function composeWithEnvFile(layers: readonly Layer[]): RunConfig {
   return composeRunConfig([env, ...layers.toSpliced(lastToSet(layers, "env.tag"), 0, budgets)]);
 }
 
-/** Budgets and warm start of the chosen env; null if it has no file. */
+/** Budgets and warm start of the chosen env: from its file, or from the module that defines it; null if it has neither. */
 export function envLayer(layers: readonly Layer[]): Layer | null {
-  const tag = (merge(layers)["env"] as { tag?: unknown } | undefined)?.tag;
+  const { tag, options } = (merge(layers)["env"] ?? {}) as { tag?: unknown; options?: unknown };
   const folder = join(root, "env");
-  if (typeof tag !== "string" || !yamlNames(folder).includes(tag)) return null;
+  if (typeof tag !== "string") return null;
+  const module = moduleOf(tag);
+  if (module !== null) return { source: module.path, values: { env: moduleBudgets(tag, options) } };
+  if (!yamlNames(folder).includes(tag)) return null;
   return parseLayer(readFileSync(join(folder, `${tag}.yaml`), "utf8"), `configs/env/${tag}.yaml`);
+}
+
+/** Those of an env from outside; empty if its options are wrong, which the rules of a config report. */
+function moduleBudgets(tag: string, options: unknown): Tree {
+  try {
+    const { actionsMax, turnsMax } = envTag(tag, options ?? {});
+    return { actionsMax, ...(turnsMax !== undefined && { turnsMax }) };
+  } catch (error) {
+    if (error instanceof TagError) return {};
+    throw error;
+  }
 }
 
 /** The budgets in a tag's own file; empty if it has none. */

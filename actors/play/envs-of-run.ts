@@ -76,7 +76,7 @@ export function episodeRules(config: EnvSettings, name: string, tag: EnvTag): Ep
   return {
     formatPenalty,
     think,
-    turnsMax: turnsMax ?? config.env.turnsMax,
+    turnsMax: turnsMax ?? tag.turnsMax ?? config.env.turnsMax,
     actionsMax: actionsMax ?? tag.actionsMax,
     actionsPerTurnMax: actionsPerTurnMax ?? config.env.actionsPerTurnMax,
   };

@@ -54,9 +54,11 @@ test("the page shows this agent", async () => {
 
 test("an agent's calls are the turns of its episodes, with token ids; its result is their reward", () => {
   expect(updates).toEqual([1, 2]);
+  // The budgets are those of the env: a call is a turn and an action.
+  expect([policy.config.env.actionsMax, policy.config.env.turnsMax]).toEqual([3, 3]);
   const played = episodes.flatMap(({ seed, outcome }) => ("turns" in outcome ? [{ seed, ...outcome }] : []));
   expect(played.length).toBe(episodes.length);
-  const two = played.filter(({ turns }) => turns.length === 2 && turns[0]!.actions.length === 1);
+  const two = played.filter(({ turns }) => turns.length === 2 && turns[0]!.actions[0] === "peek {}");
   expect(two.length).toBeGreaterThan(10);
   for (const { seed, turns, trajectory, success, stop } of two) {
     const prize = DOORS[seed % 2]!;
