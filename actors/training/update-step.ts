@@ -45,6 +45,8 @@ type Trained = Omit<StepResult, "tokens">;
 
 /** The run ends after this many updates in a row whose gradient is not finite: its policy would never change again. */
 const BROKEN_UPDATES_MAX = 5;
+/** Mean difference in nats a token, between sampler and trainer of one version. Equal code differs by 1e-6, half precision by 1e-3. */
+const LOG_PROB_GAP_MAX = 0.05;
 
 export class UpdateStep {
   readonly #context: TrainingContext;
@@ -122,6 +124,13 @@ export class UpdateStep {
     this.#checkGradient(result, update);
     const { logProbGap = Number.NaN, kl: measuredKl } = result.metrics;
     if (Number.isFinite(logProbGap)) this.#logProbGap = logProbGap;
+    // Further steps move the policy, and so do versions between.
+    const isOneVersion = result.steps === 1 && fresh.every(({ outcome }) => outcome.trajectory.version === version);
+    if (isOneVersion && logProbGap > LOG_PROB_GAP_MAX && settings.importance === null) {
+      const gap = `the log-probabilities of samplers and learner differ by ${logProbGap.toFixed(3)} nats a token (bound ${LOG_PROB_GAP_MAX})`;
+      const advice = "their engines compute different policies; learner.importance.level token corrects for it";
+      this.#context.log.event("warning", "log-prob-gap", `update ${update + 1}: ${gap}: ${advice}`);
+    }
     const curriculum = scored(config.rollout.curriculum, before.curriculum, fresh);
     return {
       progress: advance(counted, {

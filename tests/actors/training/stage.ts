@@ -55,6 +55,8 @@ export class Stage {
   playMs = 1000;
   outcome: (ticket: Ticket) => Outcome = (ticket) => outcomeOf(ticket);
   kl = 0;
+  /** Between the log-probabilities of samplers and trainer. */
+  gap = 1e-6;
   skipped: string | null = null;
   /** Of the policy's gradient; without one that is finite no step is taken. */
   gradNorm = 0.5;
@@ -106,7 +108,7 @@ export class Stage {
           this.settings.push(settings);
           const inGroupStd = this.spreads[this.settings.length - 1];
           const measured = inGroupStd === undefined ? {} : { inGroupStd };
-          const metrics = { kl: this.kl, logProbGap: 1e-6, gradNorm: this.gradNorm, keptGroups: 1, ...measured };
+          const metrics = { kl: this.kl, logProbGap: this.gap, gradNorm: this.gradNorm, keptGroups: 1, ...measured };
           const steps = Number(Number.isFinite(this.gradNorm));
           return { skipped: this.skipped, advantages: played.map(() => 0.5), steps, metrics };
         },

@@ -121,6 +121,19 @@ describe("a run", () => {
   });
 });
 
+test("samplers that compute another policy than the learner are a warning, unless importance weights correct for them", async () => {
+  const other = async (changed: Sections) => {
+    const stage = new Stage({ learner: { updates: 1, filter: { strategy: "all" }, ...changed } });
+    stage.gap = 0.06;
+    await stage.training.run();
+    return stage.warnings;
+  };
+  expect(await other({})).toEqual([
+    "log-prob-gap: update 1: the log-probabilities of samplers and learner differ by 0.060 nats a token (bound 0.05): their engines compute different policies; learner.importance.level token corrects for it",
+  ]);
+  expect(await other({ importance: { level: "token" } })).toEqual([]);
+});
+
 test("a run that stops early ends like any other, and its report has the reason", async () => {
   const health = { stopEarly: ["reward_variance_collapse"], stops: { baselineUpdates: 2, collapseUpdates: 2 } };
   const stage = new Stage({ health });
