@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { latestCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
 import { isAlive } from "../../scripts/chaos/watch.ts";
 import { figure, ms } from "../figure.ts";
+import type { Ended } from "../scripts/command.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { exited, expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs, ready, updated } from "./run-process.ts";
 
@@ -31,64 +32,88 @@ function rewardsOfErrors(folder: string): number {
 }
 
 describe("SIGKILL in the middle", () => {
+  const { folder, args } = fresh();
+  let run: RunProcess;
+  let ended: Ended;
+  let [noticed, serving, noticedLearner, learning] = [0, 0, 0, 0];
+
+  beforeAll(async () => {
+    run = new RunProcess(folder, args);
+    await run.updated(2);
+    process.kill(run.pid("sampler-1"), "SIGKILL");
+    await run.updated(4);
+    const next = run.next(exited("env-server-0"), ready("env-server-0"));
+    process.kill(run.pid("env-server-0"), "SIGKILL");
+    [noticed, serving] = (await next) as [number, number];
+    // A checkpoint holds what was played without the env server: the next learner does not play it again.
+    await run.updated(8);
+    const after = run.next(exited("learner"), updated);
+    process.kill(run.pid("learner"), "SIGKILL");
+    [noticedLearner, learning] = (await after) as [number, number];
+    ended = await run.ended;
+  }, LONG);
+
+  test("of a sampler and an env server changes nothing but lines in the log", async () => {
+    expect(ended.code).toBe(0);
+    for (const actor of ["sampler-1", "env-server-0"]) {
+      expect(ended.err).toContain(`${actor} died (SIGKILL)\n`);
+      expect(ended.err).toContain(`${actor} was started again\n`);
+    }
+    await expectSameLearnt(folder, undisturbed);
+    const zeros = rewardsOfErrors(folder);
+    expect(zeros).toBe(0);
+    figure("env server SIGKILL", {
+      noticed: ms(noticed),
+      "serving again": ms(serving),
+      "errors with a reward": zeros,
+    });
+    expectNothingLeft(run);
+  });
+
+  test("of the learner loses what came after its last checkpoint, and makes it again", async () => {
+    expect(ended.code).toBe(0);
+    expect(ended.err).toContain("learner was started again\n");
+    await expectSameLearnt(folder, undisturbed);
+    figure("learner SIGKILL", {
+      noticed: ms(noticedLearner),
+      "next update": ms(learning),
+      "bits that differ at the end": 0,
+    });
+    expectNothingLeft(run);
+  });
+});
+
+describe("a run that is resumed twice", () => {
+  const { folder, args } = fresh();
+
   test(
-    "of a sampler and an env server changes nothing but lines in the log",
+    "SIGTERM saves and ends within 10 s with exit code 0",
     async () => {
-      const { folder, args } = fresh();
       const run = new RunProcess(folder, args);
-      await run.updated(2);
-      process.kill(run.pid("sampler-1"), "SIGKILL");
-      await run.updated(4);
-      const next = run.next(exited("env-server-0"), ready("env-server-0"));
-      process.kill(run.pid("env-server-0"), "SIGKILL");
-      const [noticed, serving] = (await next) as [number, number];
-      const { code, err } = await run.ended;
-      expect(code).toBe(0);
-      for (const actor of ["sampler-1", "env-server-0"]) {
-        expect(err).toContain(`${actor} died (SIGKILL)\n`);
-        expect(err).toContain(`${actor} was started again\n`);
-      }
-      await expectSameLearnt(folder, undisturbed);
-      const zeros = rewardsOfErrors(folder);
-      expect(zeros).toBe(0);
-      figure("env server SIGKILL", {
-        noticed: ms(noticed),
-        "serving again": ms(serving),
-        "errors with a reward": zeros,
+      await run.updated(3);
+      const began = performance.now();
+      run.kill("SIGTERM");
+      const { code, out, err } = await run.ended;
+      const took = performance.now() - began;
+      figure("SIGTERM", { "exit code 0": ms(took) });
+      expect(took).toBeLessThan(10_000);
+      expect({ code, out }).toEqual({
+        code: 0,
+        out: `stopped (SIGTERM); go on with: bun run cluster --resume ${folder}\n`,
       });
+      // Samplers leave on request, so their leaving is no warning.
+      expect(err).not.toContain("warning");
       expectNothingLeft(run);
+      const update = Number(/u(\d+)$/.exec((await latestCheckpoint(join(folder, "checkpoints"))).found!)![1]);
+      expect(update).toBeGreaterThanOrEqual(3);
     },
     LONG,
   );
 
   test(
-    "of the learner loses what came after its last checkpoint, and makes it again",
+    "SIGKILL of the supervisor ends every actor within 1 s; --resume takes the newest checkpoint that is whole, and says which is not",
     async () => {
-      const { folder, args } = fresh();
-      const run = new RunProcess(folder, args);
-      await run.updated(5);
-      const next = run.next(exited("learner"), updated);
-      process.kill(run.pid("learner"), "SIGKILL");
-      const [noticed, learning] = (await next) as [number, number];
-      const { code, err } = await run.ended;
-      expect(code).toBe(0);
-      expect(err).toContain("learner was started again\n");
-      await expectSameLearnt(folder, undisturbed);
-      figure("learner SIGKILL", {
-        noticed: ms(noticed),
-        "next update": ms(learning),
-        "bits that differ at the end": 0,
-      });
-      expectNothingLeft(run);
-    },
-    LONG,
-  );
-
-  test(
-    "of the supervisor ends every actor within 1 s; --resume takes the newest checkpoint that is whole, and says which is not",
-    async () => {
-      const { folder, args } = fresh();
-      const run = new RunProcess(folder, args);
+      const run = new RunProcess(folder, ["--resume", folder]);
       await run.updated(5);
       const began = performance.now();
       run.kill("SIGKILL");
@@ -110,13 +135,14 @@ describe("SIGKILL in the middle", () => {
       const { code, err } = await resumed.ended;
       expect(code).toBe(0);
       expect(err).toContain(`warning: learner: ${found} is not used: optimizer.safetensors is corrupt`);
-      await expectSameLearnt(folder, undisturbed);
       const again = UPDATES - Number(/u(\d+)$/.exec(found!)![1]);
       figure("run killed and resumed", { "first update": ms(learning), "updates equal to the bit": again });
       expectNothingLeft(resumed);
     },
     LONG,
   );
+
+  test("learns bit for bit what an undisturbed one learns", () => expectSameLearnt(folder, undisturbed));
 });
 
 test(
@@ -135,35 +161,6 @@ test(
 );
 
 describe("SIGTERM", () => {
-  test(
-    "saves and ends within 10 s with exit code 0, and --resume continues bit for bit",
-    async () => {
-      const { folder, args } = fresh();
-      const run = new RunProcess(folder, args);
-      await run.updated(5);
-      const began = performance.now();
-      run.kill("SIGTERM");
-      const { code, out, err } = await run.ended;
-      const took = performance.now() - began;
-      figure("SIGTERM", { "exit code 0": ms(took) });
-      expect(took).toBeLessThan(10_000);
-      expect({ code, out }).toEqual({
-        code: 0,
-        out: `stopped (SIGTERM); go on with: bun run cluster --resume ${folder}\n`,
-      });
-      // Samplers leave on request, so their leaving is no warning.
-      expect(err).not.toContain("warning");
-      expectNothingLeft(run);
-      const update = Number(/u(\d+)$/.exec((await latestCheckpoint(join(folder, "checkpoints"))).found!)![1]);
-      expect(update).toBeGreaterThanOrEqual(5);
-      const resumed = new RunProcess(folder, ["--resume", folder]);
-      expect((await resumed.ended).code).toBe(0);
-      await expectSameLearnt(folder, undisturbed);
-      expectNothingLeft(resumed);
-    },
-    LONG,
-  );
-
   test(
     "to every process at once, as from timeout or systemd, is one orderly stop",
     async () => {
