@@ -17,11 +17,12 @@ afterAll(removeTemporaryFolders);
 const UPDATES = 28;
 // A KL term needs a policy that no checkpoint of the middle holds, and a critic has an optimiser of its own.
 const learner = { updates: UPDATES, algorithm: "ppo", filter: { strategy: "all" }, kl: { coefficient: 0.01 } };
-const fresh = () => runs.fresh({ learner });
+const config = { learner, validate: { episodes: 8 } };
+const fresh = () => runs.fresh(config);
 
 let undisturbed: string;
 beforeAll(async () => {
-  undisturbed = await runs.undisturbed({ learner });
+  undisturbed = await runs.undisturbed(config);
 }, LONG);
 
 /** Episodes that failed and have a reward all the same. */

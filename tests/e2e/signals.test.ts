@@ -15,10 +15,13 @@ import { expectNothingLeft, LONG, RunProcess, Runs, updated } from "./run-proces
 const runs = new Runs();
 afterAll(removeTemporaryFolders);
 
+/** Little to play: what counts is how the run ends. */
+const small = { rollout: { groups: 4 }, validate: { episodes: 8 } };
+
 /** A run that saves only when it is stopped. */
 async function learning(options: StartOptions): Promise<RunProcess> {
   const learner = { updates: 1000, filter: { strategy: "all" } };
-  const { folder, args } = runs.fresh({ learner, checkpoint: { everyUpdates: 1_000_000 } });
+  const { folder, args } = runs.fresh({ ...small, learner, checkpoint: { everyUpdates: 1_000_000 } });
   const run = new RunProcess(folder, [...args, "--samplers", "1"], options);
   await run.updated(2);
   return run;
@@ -92,7 +95,7 @@ test(
 
 /** A run to its end. */
 function whole(options: StartOptions): RunProcess {
-  const { folder, args } = runs.fresh({ learner: { updates: 3, filter: { strategy: "all" } } });
+  const { folder, args } = runs.fresh({ ...small, learner: { updates: 3, filter: { strategy: "all" } } });
   return new RunProcess(folder, [...args, "--samplers", "1"], options);
 }
 
@@ -109,14 +112,13 @@ test.skipIf(!existsSync("/dev/full"))(
 test(
   "a standard error that is closed (EPIPE) does not end a run",
   async () => {
-    const { folder, args } = runs.fresh({ learner: { updates: 3, filter: { strategy: "all" } } });
-    const run = new RunProcess(folder, [...args, "--samplers", "1"], {
+    const run = whole({
       // The reader of standard error ends after its first line.
       wrap: ["sh", "-c", 'exec 3>&1; { "$@" 2>&1 >&3; echo "$?" >&3; } | head -n 1 >/dev/null', "sh"],
     });
     const { out } = await run.ended;
     expect(out.trimEnd().split("\n").at(-1)).toBe("0");
-    expect(statSync(join(folder, "report.json")).isFile()).toBe(true);
+    expect(statSync(join(run.folder, "report.json")).isFile()).toBe(true);
   },
   LONG,
 );
