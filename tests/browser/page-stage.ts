@@ -14,7 +14,7 @@ import { launch } from "../../bench/chromium.ts";
 import { builtinDialogue } from "../../model/text/chat.ts";
 import { FakeRun, play } from "../actors/metrics-sink/fake-run.ts";
 
-export const LONG = 60_000;
+export const LONG = 300_000;
 
 /** What probe.js can tell. */
 interface Probe {

@@ -32,7 +32,7 @@ beforeAll(async () => {
   for await (const { update } of run.updates()) updates.push(update);
   for await (const episode of run.episodes()) episodes.push(episode);
   policy = await loadPolicy(folder, { temperature: 0 });
-}, 120_000);
+}, 300_000);
 afterAll(() => {
   policy.close();
   removeTemporaryFolders();

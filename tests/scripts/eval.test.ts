@@ -81,7 +81,7 @@ describe("a run's policy", () => {
   beforeAll(async () => {
     folder = join(temporaryFolder(), "run");
     await playRun(folder, tinyConfig(folder, { samplers: 1 }));
-  }, 60_000);
+  }, 300_000);
 
   test("plays the run's env on its validation boards: its own last validation, with why episodes stopped", async () => {
     const { result, table } = await evaluate("--policy", folder);
@@ -157,7 +157,7 @@ describe("a run's policy", () => {
       2,
       "error: this run plays several envs; name one of them as env.tag, or leave env.… out for all: Bandit, Other\n",
     ]);
-  }, 60_000);
+  }, 300_000);
 
   test("stands beside other policies on several envs, with every episode in a file", async () => {
     const file = join(temporaryFolder(), "episodes.jsonl");
@@ -201,7 +201,7 @@ describe("a run's policy", () => {
     expect(replied.every(({ turns, entropy }) => typeof turns[0].reply === "string" && entropy >= 0)).toBe(true);
     expect(table).toMatch(/\nentropy: \d\.\d{3} nats per written token/);
     expect((await commandHere(["eval", ...asked])).err).toBe(`error: --results ${file} exists; name another file\n`);
-  }, 60_000);
+  }, 300_000);
 
   test("has only the checkpoints it has, and keeps its config", async () => {
     expect(await refused("--checkpoint", "u000099")).toMatchObject({ code: 2, out: "" });

@@ -25,7 +25,7 @@ beforeAll(async () => {
   const config = { ...tiny, metrics: { ...tiny.metrics, tensorboard: true } };
   await playRun(folder, config);
   run = new RecordedRun(folder);
-}, 60_000);
+}, 300_000);
 afterAll(() => run.close());
 
 async function exported(to: string, ...flags: string[]) {

@@ -14,7 +14,7 @@ const folder = join(home, "run");
 
 beforeAll(async () => {
   await playRun(folder, tinyConfig(folder, { samplers: 1 }));
-}, 60_000);
+}, 300_000);
 
 async function replay(episode: string, run = folder, ...flags: string[]) {
   const { code, out, err } = await command(["replay", episode, "--run", run, "--json", ...flags]);

@@ -58,7 +58,7 @@ beforeAll(async () => {
   writeFileSync(secret, "a secret of many letters\n");
   server = await serve("--token-file", secret);
   client = new OpenAI({ baseURL: server.url, apiKey: "a secret of many letters", maxRetries: 0 });
-}, 60_000);
+}, 300_000);
 afterAll(() => server.child.kill());
 
 describe("a served policy, asked by the openai client", () => {
@@ -224,7 +224,7 @@ describe("serve's own example", () => {
   beforeAll(async () => {
     const few = { learner: { updates: 1 }, validate: { episodes: 8 } };
     await playRun(sokoban, composeRunConfig([tinyLayer(sokoban), { source: "test", values: few }]));
-  }, 60_000);
+  }, 300_000);
 
   test("evaluates a served policy of SimpleSokoban in the form that it was trained in: as eval of the run", async () => {
     const example = (await command(["serve", "--help"])).out.split("\n").find((line) => line.includes("bun run eval"));
@@ -245,7 +245,7 @@ describe("serve's own example", () => {
     } finally {
       child.kill();
     }
-  }, 60_000);
+  }, 300_000);
 });
 
 describe("the app", () => {

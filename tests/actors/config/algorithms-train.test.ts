@@ -74,7 +74,7 @@ describe("two updates", () => {
       expect(metrics.has("train/critic_share")).toBe(name === "hybrid");
       expect(metrics.has("train/overlong_mean")).toBe(name === "dapo");
     },
-    60_000,
+    300_000,
   );
 
   test.each([
@@ -114,14 +114,14 @@ describe("two updates", () => {
       expect(metrics.get("total/skipped_updates")).toBe(0);
       expect(new Set(digests).size).toBeGreaterThanOrEqual(3);
     },
-    60_000,
+    300_000,
   );
 
   test("without any advantage move it by the entropy bonus alone", async () => {
     const { metrics, digests } = await train("{advantage: {zero: true}, entropyCoefficient: 0.01}");
     expect(metrics.get("train/advantage_abs")).toBe(0);
     expect(new Set(digests).size).toBeGreaterThanOrEqual(3);
-  }, 60_000);
+  }, 300_000);
 });
 
 test.each([
@@ -135,5 +135,5 @@ test.each([
     expect(whole.digests.length).toBeGreaterThanOrEqual(4);
     expect(resumed.digests).toEqual(whole.digests);
   },
-  60_000,
+  300_000,
 );

@@ -268,7 +268,7 @@ describe("other runs", () => {
       writeFileSync(join(root, `r${n}`, "config.json"), "{}");
     }
     for (let n = 0; n < 10; n++) expect(await json(`/run/r${n % 9}/api/run`)).toMatchObject({ run: `r${n % 9}` });
-  }, 60_000);
+  }, 300_000);
 
   test("are read and not written, and nothing outside their folder is", async () => {
     record("old", 0.25, 100);

@@ -26,7 +26,7 @@ const config = tinyConfig(folder, { samplers: 1, updates: 1 });
 afterAll(removeTemporaryFolders);
 beforeAll(async () => {
   await playRun(folder, config);
-}, 60_000);
+}, 300_000);
 
 async function evaluate(env: Partial<RunConfig["env"]>, warn = (text: string) => expect(text).toBe("")) {
   const validate = { ...config.validate, episodes: 48, firstSeed: 900, temperature: 1 };
@@ -138,5 +138,5 @@ describe("a policy on a remote env", () => {
     }
     expect(played.filter(({ trained_in }) => trained_in !== null).length).toBeGreaterThan(20);
     expect(games.size).toBe(0);
-  }, 60_000);
+  }, 300_000);
 });

@@ -21,7 +21,7 @@ beforeAll(async () => {
   folder = join(temporaryFolder(), "run");
   config = tinyConfig(folder, { samplers: 2 });
   await playRun(folder, config);
-}, 60_000);
+}, 300_000);
 
 const WHOLE = { slots: 16 };
 async function evaluate(changed: RunConfig, { slots } = WHOLE, progress = (_: number, __: number) => {}) {

@@ -78,7 +78,7 @@ test("acknowledged rows are there after SIGKILL, and the page continues after a 
   const answer = await fetch(`${await second.page}api/episodes?limit=200`);
   const { rows: listed } = (await answer.json()) as { rows: { episode: string }[] };
   expect(listed.map(({ episode }) => episode).sort()).toEqual(Array.from({ length: 101 }, (_, i) => `e${i}`).sort());
-}, 30_000);
+}, 300_000);
 
 test("SIGTERM writes what still waits and leaves with 0", async () => {
   const { child, connect } = await startSink();
@@ -91,7 +91,7 @@ test("SIGTERM writes what still waits and leaves with 0", async () => {
   const store = new Store({ path: join(directory, "run.sqlite"), durability: "normal", wallClock: () => 0 });
   expect(store.latest()).toEqual([{ name: "train/success", actor: "learner", step: 1, value: 0.5 }]);
   store.close();
-}, 30_000);
+}, 300_000);
 
 test("a port in use is one line that says which port and what to do", async () => {
   const taken = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response("mine") });
@@ -104,4 +104,4 @@ test("a port in use is one line that says which port and what to do", async () =
     ),
   ]);
   await taken.stop();
-}, 30_000);
+}, 300_000);

@@ -48,7 +48,7 @@ test.each(cases)(
     expect(prompt["overflow"] === "drop" ? dropped > 0 : dropped === 0).toBe(true);
     expectChatsAsSeen(folder, config);
   },
-  60_000,
+  300_000,
 );
 
 /** Of every episode: each exported chat is, letter by letter, what was in the policy's context, and every reply is learnt once. */

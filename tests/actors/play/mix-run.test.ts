@@ -60,7 +60,7 @@ describe("a run over a mix", () => {
   beforeAll(async () => {
     folder = await played(startSingleProcess);
     values = valuesOf(folder);
-  }, 60_000);
+  }, 300_000);
 
   test("plays k x P groups, in as many as each env is due, and learns from them in k steps", () => {
     for (const update of [1, 2, 3, 4]) {
@@ -136,10 +136,10 @@ describe("a run over a mix", () => {
     expect(await stopRunAt(other, config, "update 2/4")).toEqual({ ok: true, reason: "enough" });
     await playRun(other, config);
     expect([...valuesOf(other)].filter(lasting).sort()).toEqual([...values].filter(lasting).sort());
-  }, 60_000);
+  }, 300_000);
 
   test("is the same with any number of samplers", async () => {
     const other = valuesOf(await played(startCluster));
     expect([...other].filter(lasting).sort()).toEqual([...values].filter(lasting).sort());
-  }, 60_000);
+  }, 300_000);
 });

@@ -67,7 +67,7 @@ describe("a run on one thread", () => {
   beforeAll(async () => {
     single = await start(startSingleProcess, { samplers: 2 });
     expect(await single.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
-  }, 60_000);
+  }, 300_000);
 
   test("trains, validates and reports", () => {
     const names = stored(single.folder).metrics.map((row) => JSON.parse(row).slice(0, 3).join(" "));
@@ -97,7 +97,7 @@ describe("a run on one thread", () => {
       expect(ours.metrics.length).toBeGreaterThan(60);
       expect(ours.episodes.length).toBeGreaterThan(3 * 16);
     },
-    60_000,
+    300_000,
   );
 
   test("names its actors, where they are and what they do", async () => {
@@ -109,7 +109,7 @@ describe("a run on one thread", () => {
       ["learner", "memory:learner"],
       ["sampler-0", null],
     ]);
-  }, 60_000);
+  }, 300_000);
 });
 
 describe("stopping", () => {
@@ -124,7 +124,7 @@ describe("stopping", () => {
     const resumed = await start(startSingleProcess, { samplers: 1, updates: 6 }, folder);
     expect(await resumed.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
     expect(await learnt(folder)).toBe(await learnt(whole.folder));
-  }, 60_000);
+  }, 300_000);
 
   test("is no end: a finished run with more updates learns what a run of that length learns", async () => {
     const whole = await start(startSingleProcess, { samplers: 1, updates: 6 });
@@ -134,7 +134,7 @@ describe("stopping", () => {
     const longer = await start(startSingleProcess, { samplers: 1, updates: 6 }, folder);
     expect(await longer.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
     expect(await learnt(folder)).toBe(await learnt(whole.folder));
-  }, 60_000);
+  }, 300_000);
 
   test("leaves a policy that another run starts from", async () => {
     const first = await start(startSingleProcess, { samplers: 1, updates: 3 });
@@ -161,13 +161,13 @@ describe("stopping", () => {
     const other = { ...config, model: { ...config.model, hidden: 32 } };
     const text = "its hidden is 64, and this run's 32; set the section model as that run has it";
     await expect(playRun(join(temporaryFolder(), "run"), other)).rejects.toThrow(text);
-  }, 60_000);
+  }, 300_000);
 
   test("ends a run that has hardly begun", async () => {
     const { cluster, folder } = await start(startSingleProcess, { samplers: 1 });
     expect(await cluster.stop("never mind")).toEqual({ ok: true, reason: "never mind" });
     expect((await latestCheckpoint(join(folder, "checkpoints"))).found).toBeNull();
-  }, 60_000);
+  }, 300_000);
 
   test("follows the first error, and names its cause", async () => {
     using taken = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
@@ -176,5 +176,5 @@ describe("stopping", () => {
     expect(end.ok).toBe(false);
     expect(end.reason).toContain(`metrics-sink failed (Error: cannot serve the page on 127.0.0.1:${taken.port}`);
     expect(lines.some((line) => line.includes('"level":"error"') && line.includes("the port is in use"))).toBe(true);
-  }, 60_000);
+  }, 300_000);
 });

@@ -9,7 +9,7 @@ import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary
 import { Events, testActor, workerSupervisor } from "./stage-supervisor.ts";
 import { playRun, tinyConfig } from "./tiny-run.ts";
 
-const LONG = 60_000;
+const LONG = 300_000;
 
 const running: Supervisor[] = [];
 afterEach(async () => {

@@ -66,7 +66,7 @@ test("a run learns, saves its state at the server, and goes on after a stop with
   expect(success.after).toBeGreaterThan(0.9);
   const refused = savedPolicy(folder, configOf(12), null).then(String, (error: Error) => error.message);
   expect(await refused).toContain("its weights are at the server of engine tinker, as tinker://model_");
-}, 120_000);
+}, 300_000);
 
 test("a model that is gone ends the learner with one line", async () => {
   const folder = join(home, "gone");
@@ -78,4 +78,4 @@ test("a model that is gone ends the learner with one line", async () => {
   const end = await playRun(folder, configOf(12)).then(String, (error: Error) => error.message);
   expect(end).toMatch(/^learner failed \(.*optim_step: answers 400: Model model_\d+ not loaded\)$/);
   server.interfere = () => null;
-}, 120_000);
+}, 300_000);

@@ -124,4 +124,4 @@ test("rolls back once, with other coins, and logs why; equal seeds do the same",
 
   const policy = (at: string) => readFileSync(join(at, "checkpoints", checkpoints.at(-1)!, "policy.safetensors"));
   expect(policy(one).equals(policy(two))).toBe(true);
-}, 120_000);
+}, 300_000);

@@ -13,7 +13,7 @@ afterAll(removeTemporaryFolders);
 
 /** Importing these packages takes seconds. */
 const adapted = (module: string, name: string, body: () => Promise<void>) =>
-  testWhere(lackOfPython(module), name, body, 120_000);
+  testWhere(lackOfPython(module), name, body, 300_000);
 
 async function opened(url: string, options: object = {}, layout = 3, dynamics = 1): Promise<OutsideGame> {
   const game = envTag("Remote", { url, retryMs: 1, ...options }).open({ layout, dynamics }) as OutsideGame;

@@ -133,7 +133,7 @@ describeWhere(
       for await (const { loss } of steps) expect(loss).toBeFinite();
       for (let i = 0; i < 500; i++) await decoder.step(Int32Array.of(i % 12, (i * 7) % 12));
       expect({ handles: binding.getNumOfTensors(), tensors: tf.memory().numTensors }).toEqual(before);
-    }, 120_000);
+    }, 300_000);
 
     test("throws TensorFlow's message for an invalid operation", () => {
       const { binding } = tf.findBackend("tensorflow") as unknown as { binding: Library };

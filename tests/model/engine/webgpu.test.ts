@@ -90,7 +90,7 @@ describeWhere(typeof started === "string" ? started : null, "on a WebGPU adapter
 
   test("the start-up proof passes, and no operator falls back to the CPU", async () => {
     expect(await deviceCheck(webgpu)).toBe("no operator falls back to the CPU");
-  }, 120_000);
+  }, 300_000);
 
   test("5 training steps have the CPU's losses and weights", async () => {
     const uniform = sequence(5, "sequences");
@@ -120,7 +120,7 @@ describeWhere(typeof started === "string" ? started : null, "on a WebGPU adapter
     expect(expected.losses[4]!).toBeLessThan(expected.losses[0]!);
     expect(farthest(got.losses, expected.losses)).toBeLessThan(1e-4);
     expect(farthest(got.flat, expected.flat)).toBeLessThan(1e-4);
-  }, 120_000);
+  }, 300_000);
 
   /** Every kind of loss at once: clipped ratio, entropy, KL, and values clipped. */
   const ppo: UpdateSettings = {
@@ -141,7 +141,7 @@ describeWhere(typeof started === "string" ? started : null, "on a WebGPU adapter
     const [expected, got] = [await trained(cpu), await trained(webgpu)];
     expect(farthest(expected, flat)).toBeGreaterThan(1e-3);
     expect(farthest(got, expected)).toBeLessThan(1e-4);
-  }, 120_000);
+  }, 300_000);
 
   test.each([
     ["onnxruntime's own attention", 16],
@@ -175,7 +175,7 @@ describeWhere(typeof started === "string" ? started : null, "on a WebGPU adapter
       expect(got.said).toEqual(expected.said);
       expect(farthest(got.last, expected.last)).toBeLessThan(1e-3);
     },
-    120_000,
+    300_000,
   );
 
   test("no operator of these tests ran on the CPU", () => {
