@@ -15,12 +15,14 @@ export const EngineConfig = z.strictObject({
     .url({ protocol: /^https?$/ })
     .nullable()
     .default(null)
-    .describe("tinker: address of a server that speaks Tinker's protocol, as http://127.0.0.1:8801"),
+    .describe("Address of the server of engine tinker or of sampler.engine vllm and sglang, as http://127.0.0.1:8801"),
   deadlineMs: z
     .int()
     .positive()
     .default(900_000)
-    .describe("tinker: time from a request to its result, retries included; a server compiles new shapes for minutes"),
+    .describe(
+      "Time from a request to that server to its result, retries included; it may compile new shapes for minutes",
+    ),
   device: z
     .enum(["auto", "cpu", "cuda", "webgpu"])
     .default("auto")

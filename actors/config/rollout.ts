@@ -74,6 +74,12 @@ export const ValidateConfig = z.strictObject({
 export const SamplerConfig = z.strictObject({
   count: z.int().nonnegative().default(2).describe("Sampler processes on this machine; 0: other machines lend them"),
   slots: z.int().positive().default(64).describe("Episodes that one sampler decodes in one batch"),
+  engine: z
+    .enum(["own", "vllm", "sglang"])
+    .default("own")
+    .describe(
+      "own: the run's; vllm, sglang: an inference server at engine.url on the sampler's machine writes the replies, with the learner's adapters",
+    ),
   threads: z.int().positive().default(1).describe("Threads of one sampler's engine"),
   precision: z
     .enum(["full", "half"])

@@ -35,7 +35,24 @@ export function brokenRules(config: RunConfig): Fault[] {
     ...machineRules(config),
     ...joinRules(config),
     ...tinkerRules(config),
+    ...servedSamplerRules(config),
   ];
+}
+
+/** Of samplers whose replies an inference server writes. */
+function* servedSamplerRules({ sampler, engine, model, rollout }: RunConfig): Generator<Fault> {
+  if (sampler.engine === "own") return;
+  const faults: readonly (readonly [boolean, string, string])[] = [
+    [engine.name === "tinker", "sampler.engine", "the server of engine tinker samples itself; leave it out"],
+    [engine.url === null, "engine.url", `sampler.engine ${sampler.engine} needs the address of its server; set it`],
+    [model.path === null || model.lora.rank === 0, "model.lora.rank", "a server gets adapters; set --model and a rank"],
+    [
+      rollout.temperature !== 1,
+      "rollout.temperature",
+      "a server reports log-probabilities at temperature 1; set it to 1",
+    ],
+  ];
+  for (const [broken, path, text] of faults) if (broken) yield { path, text };
 }
 
 function* envRules(config: RunConfig): Generator<Fault> {

@@ -193,8 +193,8 @@ const table: readonly Unread[] = [
   },
   {
     choice: "engine.name",
-    when: "except by engine tinker",
-    holds: ({ engine }) => engine.name !== "tinker",
+    when: "except by engine tinker, and by sampler.engine vllm and sglang",
+    holds: ({ engine, sampler }) => engine.name !== "tinker" && sampler.engine === "own",
     keys: ["engine.url", "engine.deadlineMs"],
   },
   {
@@ -211,6 +211,12 @@ const table: readonly Unread[] = [
       "model.lora.targets",
       "learner.gradClip",
     ],
+  },
+  {
+    choice: "sampler.engine",
+    when: "while a server samples",
+    holds: ({ sampler }) => sampler.engine !== "own",
+    keys: ["sampler.threads"],
   },
   {
     choice: "warmStart.enabled",

@@ -75,7 +75,10 @@ export async function exportGguf(policy: Exportable, file: string): Promise<void
 }
 
 /** Writes a folder that peft loads beside the model. @throws {Error} if the policy has no adapters, or `folder` exists. */
-export async function exportPeft({ model, parameters, base }: Exportable, folder: string): Promise<void> {
+export async function exportPeft(
+  { model, parameters, base }: Pick<Exportable, "model" | "parameters" | "base">,
+  folder: string,
+): Promise<void> {
   if (model.lora === null) throw new Error("peft loads adapters, and this policy has none; export to hf instead");
   const { rank, alpha, targets } = model.lora;
   const config = {

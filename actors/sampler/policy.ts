@@ -45,16 +45,8 @@ export function policyMethods() {
     },
     /** Loads weights. @returns the digest of the bytes found; the policy uses them only if it is the published one */
     async load(message: Messages["weights"]): Promise<string> {
-      let loaded: Awaited<ReturnType<typeof loadWeights>>;
-      try {
-        const { guest, token } = settings;
-        const where = guest === null ? message : overHttp(message, guest.weightsFrom);
-        loaded = await loadWeights(where, parameterCount(settings.model), token, downloading(guest?.tls ?? {}));
-      } catch (error) {
-        if (error instanceof WeightsError && error.digest !== null) return error.digest;
-        throw error;
-      }
-      const { values, digest } = loaded;
+      const { values, digest } = await announcedValues(settings, message);
+      if (values === null) return digest;
       if (decoder === undefined) decoder = new Decoder(engine, settings.model, values, await decoderOptions(settings));
       else decoder.setParameters(values);
       generator ??= new Generator(decoder, settings.model.vocabulary, settings.slots);
@@ -66,6 +58,20 @@ export function policyMethods() {
     written: (sequence: string, from: number): Promise<number[]> => started().written(sequence, from),
     close: (sequence: string): void => started().close(sequence),
   };
+}
+
+/** The announced values, and the digest of the bytes found. null: they are not the published ones */
+export async function announcedValues(
+  { model, guest, token }: Pick<PolicySettings, "model" | "guest" | "token">,
+  message: Messages["weights"],
+): Promise<{ readonly values: Float32Array | null; readonly digest: string }> {
+  try {
+    const where = guest === null ? message : overHttp(message, guest.weightsFrom);
+    return await loadWeights(where, parameterCount(model), token, downloading(guest?.tls ?? {}));
+  } catch (error) {
+    if (error instanceof WeightsError && error.digest !== null) return { values: null, digest: error.digest };
+    throw error;
+  }
 }
 
 /** Reads the base model, if there is one. */

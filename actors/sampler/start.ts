@@ -16,6 +16,7 @@ import { connectForever } from "../transport/reconnect.ts";
 import { EnvServers } from "./env-connections.ts";
 import { type PolicyMethods, policyMethods } from "./policy.ts";
 import { Sampler } from "./sampler.ts";
+import { servedPolicy } from "./served-policy.ts";
 
 /** Tries of one episode on one sampler, each with a connected env server. */
 const TRIES_MAX = 3;
@@ -88,20 +89,23 @@ async function startPolicy(
   config: RunConfig,
   { host, guest, token, fail, clock, log }: ActorContext,
 ): Promise<Thread<PolicyMethods>> {
-  if (config.engine.name === "tinker")
-    return tinkerPolicy(openServer(config, { clock, fetch, warn: (text) => log.warning("server", text) }));
+  const ports = { clock, fetch, warn: (text: string) => log.warning("server", text) };
+  if (config.engine.name === "tinker") return tinkerPolicy(openServer(config, ports));
+  const { model } = policyOf(config);
+  const weights = { base: config.model.path, model, token: guest?.token ?? token, guest };
+  if (config.sampler.engine !== "own") {
+    log.warning("server", `sampler.engine ${config.sampler.engine} was not tried with a real server yet`);
+    return servedPolicy(config.sampler.engine, openServer(config, ports, "/"), weights);
+  }
   const thread =
     host === "one-thread"
       ? inThisThread(policyMethods())
       : startThread<PolicyMethods>(new URL("./policy-worker.ts", import.meta.url), fail);
   await thread.methods.start({
-    base: config.model.path,
-    model: policyOf(config).model,
+    ...weights,
     engine: samplerEngine(config, config.sampler.threads, thisMachine, guest !== null),
     slots: config.sampler.slots,
     capacity: config.rollout.contextTokensMax,
-    token: guest?.token ?? token,
-    guest,
   });
   return thread;
 }

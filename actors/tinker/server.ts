@@ -1,6 +1,6 @@
 /**
  * A client of a server that speaks Tinker's protocol: JSON over HTTP, with results that are fetched once they are ready. Knows no
- * model and no episode.
+ * model and no episode. Without its futures it is a client of an inference server, too.
  *
  * - A request that the server did not take is sent again until the deadline: it could not be reached, or answers 425, 429 or 503.
  * - A request whose answer is lost is sent again only if it may be repeated. A second forward_backward or optim_step would train twice.
@@ -26,17 +26,26 @@ export interface ServerOptions extends ServerPorts {
   readonly url: string;
   /** From the first try of a request to its result. */
   readonly deadlineMs: number;
+  /** Before the path of each request. Default: "/api/v1/". */
+  readonly root?: string;
 }
 
 /** The server of a run. @throws {RunError} if the config names none */
-export function openServer({ engine }: Pick<RunConfig, "engine">, ports: ServerPorts): TinkerServer {
-  if (engine.url === null) throw new RunError("engine tinker needs engine.url, the address of its server");
-  return new TinkerServer({ ...ports, url: engine.url.replace(/\/+$/, ""), deadlineMs: engine.deadlineMs });
+export function openServer({ engine }: Pick<RunConfig, "engine">, ports: ServerPorts, root = "/api/v1/"): TinkerServer {
+  if (engine.url === null) throw new RunError("engine.url is not set; it is the address of the run's server");
+  return new TinkerServer({ ...ports, url: engine.url.replace(/\/+$/, ""), deadlineMs: engine.deadlineMs, root });
 }
 
 /** A request that failed finally, in one line. */
 export class ServerError extends Error {
   override readonly name = "ServerError";
+  /** The server answered that it will not. */
+  readonly refused: boolean;
+
+  constructor(message: string, refused = false) {
+    super(message);
+    this.refused = refused;
+  }
 }
 
 const FIRST_WAIT_MS = 250;
@@ -82,6 +91,11 @@ export class TinkerServer {
     return this.#parsed(path, await this.#send(path, body, true, this.#deadline()), schema);
   }
 
+  /** The same, whatever the answer says. @throws {ServerError} if it is no good one */
+  async order(path: string, body: unknown): Promise<void> {
+    await this.#send(path, body, true, this.#deadline(), path, (text) => text);
+  }
+
   /**
    * The result of a request that is queued at the server.
    *
@@ -99,15 +113,22 @@ export class TinkerServer {
     return this.#options.clock.now() + this.#options.deadlineMs;
   }
 
-  async #send(path: string, body: unknown, repeatable: boolean, deadline: number, of = path): Promise<unknown> {
+  async #send(
+    path: string,
+    body: unknown,
+    repeatable: boolean,
+    deadline: number,
+    of = path,
+    parse: (text: string) => unknown = JSON.parse,
+  ): Promise<unknown> {
     const { clock, deadlineMs, warn } = this.#options;
     for (let tries = 1; ; tries++) {
-      const answer = await this.#try(path, body, deadline - clock.now());
+      const answer = await this.#try(path, body, deadline - clock.now(), parse);
       if (!("text" in answer)) return answer.json;
       const { text, taken } = answer;
       const where = `the server at ${this.url}, ${of}: ${text}`;
       if (this.#abort.signal.aborted) throw new ServerError(`the server at ${this.url}, ${of}: stopped`);
-      if (taken === "final") throw new ServerError(where);
+      if (taken === "final") throw new ServerError(where, true);
       if (taken === "lost" && !repeatable)
         throw new ServerError(`${where}; the answer is lost, and a second ${of} would train twice`);
       const waitMs = Math.min(WAIT_MS_MAX, FIRST_WAIT_MS * 2 ** (tries - 1));
@@ -118,12 +139,18 @@ export class TinkerServer {
     }
   }
 
-  async #try(path: string, body: unknown, leftMs: number): Promise<{ readonly json: unknown } | Failure> {
+  async #try(
+    path: string,
+    body: unknown,
+    leftMs: number,
+    parse: (text: string) => unknown,
+  ): Promise<{ readonly json: unknown } | Failure> {
+    const { root = "/api/v1/" } = this.#options;
     const late = new AbortController();
     const tryMs = Math.min(TRY_MS_MAX, leftMs);
     const cancel = this.#options.clock.after(tryMs, () => late.abort());
     try {
-      const response = await this.#options.fetch(`${this.url}/api/v1/${path}`, {
+      const response = await this.#options.fetch(`${this.url}${root}${path}`, {
         method: body === null ? "GET" : "POST",
         ...(body === null ? {} : { body: JSON.stringify(body), headers: { "content-type": "application/json" } }),
         redirect: "manual",
@@ -133,7 +160,7 @@ export class TinkerServer {
       });
       const text = await boundedText(response);
       if (!response.ok) return failureOf(response.status, text);
-      return { json: JSON.parse(text) };
+      return { json: parse(text) };
     } catch (error) {
       if (late.signal.aborted) return { text: `no answer in ${Math.round(tryMs / 1000)} s`, taken: "lost" };
       const { code, message } = error as { code?: unknown; message: string };

@@ -1,0 +1,154 @@
+/**
+ * The sampler's policy on an inference server: vLLM or SGLang writes the replies, with the learner's adapters. Tokens in, tokens and
+ * log-probabilities out.
+ *
+ * - A version is a folder of adapters on this machine, which the server loads under a new name; then the version before is unloaded.
+ * - A server that was started again has no adapters. The first refused reply loads them again, once.
+ * - Equal weights and coins make equal requests; whether they get equal tokens is up to the server.
+ *
+ * Source: docs.vllm.ai (OpenAI-compatible server, LoRA adapters), docs.sglang.io (native API, LoRA serving).
+ */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { z } from "zod";
+import type { ReplyRequest } from "../../model/decode/generate.ts";
+import { coin } from "../../model/rng.ts";
+import { exportPeft } from "../policy/export.ts";
+import type { Remote, Thread } from "../process/worker-rpc.ts";
+import { ServerError, type TinkerServer } from "../tinker/server.ts";
+import { announcedValues, type PolicyMethods, type PolicySettings } from "./policy.ts";
+
+interface Written {
+  readonly tokens: number[];
+  readonly logProbs: number[];
+}
+
+/** How a server is asked. */
+interface Api {
+  readonly load: string;
+  readonly unload: string;
+  readonly generate: string;
+  readonly body: (adapters: string, context: readonly number[], seed: number, request: ReplyRequest) => object;
+  readonly answer: z.ZodType<Written>;
+}
+
+/** Of every request, so that the server's defaults for the model do not count. */
+const common = ({ settings, stops }: ReplyRequest) => ({
+  temperature: settings.temperature,
+  top_p: settings.topP,
+  top_k: settings.topK === 0 ? -1 : settings.topK,
+  min_p: 0,
+  repetition_penalty: 1,
+  stop_token_ids: stops,
+});
+
+const Numbers = z.array(z.number());
+const Tokens = z.array(z.int());
+
+const APIS: Readonly<Record<"vllm" | "sglang", Api>> = {
+  vllm: {
+    load: "v1/load_lora_adapter",
+    unload: "v1/unload_lora_adapter",
+    generate: "v1/completions",
+    body: (model, prompt, seed, request) => ({
+      model,
+      prompt,
+      seed,
+      max_tokens: request.tokensMax,
+      logprobs: 1,
+      return_token_ids: true,
+      ...common(request),
+    }),
+    answer: z
+      .object({
+        choices: z.tuple([z.object({ token_ids: Tokens, logprobs: z.object({ token_logprobs: Numbers }) })]),
+      })
+      .transform(({ choices: [{ token_ids: tokens, logprobs }] }) => ({ tokens, logProbs: logprobs.token_logprobs })),
+  },
+  sglang: {
+    load: "load_lora_adapter",
+    unload: "unload_lora_adapter",
+    generate: "generate",
+    body: (lora_path, input_ids, seed, request) => ({
+      input_ids,
+      lora_path,
+      return_logprob: true,
+      sampling_params: { max_new_tokens: request.tokensMax, sampling_seed: seed, ...common(request) },
+    }),
+    answer: z
+      .object({ meta_info: z.object({ output_token_logprobs: z.array(z.tuple([z.number(), z.int()], z.unknown())) }) })
+      .transform(({ meta_info: { output_token_logprobs: pairs } }) => ({
+        tokens: pairs.map(([, token]) => token),
+        logProbs: pairs.map(([logProb]) => logProb),
+      })),
+  },
+};
+
+export function servedPolicy(
+  engine: keyof typeof APIS,
+  server: TinkerServer,
+  settings: Pick<PolicySettings, "model" | "base" | "token" | "guest">,
+): Thread<PolicyMethods> {
+  const { load, unload, generate, body, answer } = APIS[engine];
+  const folder = mkdtempSync(join(tmpdir(), "bunraku-adapters-"));
+  const sequences = new Map<string, readonly number[]>();
+  let adapters: string | null = null;
+  let loading: Promise<unknown> | null = null;
+  const pathOf = (name: string) => join(folder, name);
+  const loadAdapters = (name: string) => server.order(load, { lora_name: name, lora_path: pathOf(name) });
+  const drop = async (name: string) => {
+    // A server that was started again does not know it.
+    await server.order(unload, { lora_name: name }).catch(() => {});
+    rmSync(pathOf(name), { recursive: true, force: true });
+  };
+  const methods: Remote<PolicyMethods> = {
+    start: async () => `${engine}, ${server.url}`,
+    async load(message) {
+      const { values, digest } = await announcedValues(settings, message);
+      if (values === null) return digest;
+      const name = `bunraku-${crypto.randomUUID()}`;
+      await exportPeft({ ...settings, parameters: values }, pathOf(name));
+      await loadAdapters(name);
+      const before = adapters;
+      adapters = name;
+      if (before !== null) await drop(before);
+      return digest;
+    },
+    async open(sequence) {
+      sequences.set(sequence, []);
+    },
+    async close(sequence) {
+      sequences.delete(sequence);
+    },
+    // Nothing is shown while the server writes.
+    written: async () => [],
+    async reply(sequence, request) {
+      const before = sequences.get(sequence)!;
+      const context = [...before.slice(0, request.keep ?? before.length), ...request.prompt];
+      const seed = Math.floor(coin(request.coins, (request.coinsFrom ?? 0) + context.length) * 2 ** 31);
+      const name = adapters!;
+      const ask = () => server.ask(generate, body(name, context, seed, request), answer);
+      const { tokens, logProbs } = await ask().catch(async (error: unknown) => {
+        if (!(error instanceof ServerError && error.refused)) throw error;
+        loading ??= loadAdapters(name).finally(() => (loading = null));
+        // It fails if the adapters are there; then the second answer says why the reply is refused.
+        await loading.catch(() => {});
+        return ask();
+      });
+      if (tokens.length === 0 || tokens.length !== logProbs.length)
+        throw new RangeError(`the server wrote ${tokens.length} tokens with ${logProbs.length} log-probabilities`);
+      sequences.set(sequence, [...context, ...tokens]);
+      return { tokens, logProbs, cut: !request.stops.includes(tokens.at(-1)!) };
+    },
+  };
+  return {
+    methods,
+    workingMs: () => 0,
+    // The last version stays loaded: a request now could outlast the sampler.
+    stop() {
+      server.close();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
