@@ -42,6 +42,7 @@ export async function remoteRow(publisher: WeightsPublisher, version: number): P
     strangersMax: 8,
     strangerMs: 10_000,
     find: () => listener.address,
+    isActor: () => false,
     joinSettings: () => null,
     report: console.error,
   });

@@ -19,6 +19,7 @@ import { describeError } from "../errors.ts";
 import { httpOf, isBroker } from "../transport/address.ts";
 import { reportSeldom } from "../transport/refusals.ts";
 import { PING, type SilenceWatch, watchSilence } from "../transport/silence.ts";
+import { GUEST_HEADER } from "../transport/socket.ts";
 import {
   boundTo,
   CLOSED_BY_US,
@@ -63,6 +64,8 @@ export interface GateOptions {
   readonly clock: Clock;
   /** Address of an actor of this machine that guests may connect to; null: there is none of this name now. */
   readonly find: (name: string, roles: readonly GuestRole[]) => string | null;
+  /** True for a name that no guest may take. */
+  readonly isActor: (name: string) => boolean;
   /** Settings of a new guest, as JSON. */
   readonly joinSettings: (role: GuestRole) => unknown;
   readonly report: (problem: Problem) => void;
@@ -166,8 +169,9 @@ export class Gate {
     }
     if (place === "weights") return this.#weights(request, pathname);
     if (place !== "offer" && place !== "actors") return new Response("nothing here\n", { status: 404 });
-    if (!NAME.test(place === "offer" ? name : guest))
-      return new Response("say who you are: ?as=NAME\n", { status: 400 });
+    const who = place === "offer" ? name : guest;
+    if (!NAME.test(who)) return new Response("say who you are: ?as=NAME\n", { status: 400 });
+    if (this.#options.isActor(who)) return this.#refuse(from, `${who} is an actor of the run's own machine`, 409);
     if (this.#sockets.size >= this.#options.connectionsMax) {
       return this.#refuse(from, `join.connectionsMax, ${this.#options.connectionsMax}, connections are open`, 503);
     }
@@ -211,7 +215,7 @@ export class Gate {
     if (address === null) this.#offers.take(name, relay);
     else if (isBroker(address))
       relay.close(`${name} is reached through the broker, at the address that /join returned`);
-    else this.#dial(address, relay);
+    else this.#dial(address, relay, socket.data.guest);
   }
 
   #relay(socket: ServerWebSocket<SocketData>): Relay {
@@ -239,8 +243,9 @@ export class Gate {
     socket.data.withdraw = this.#offers.add(name, offer);
   }
 
-  #dial(address: string, relay: Relay): void {
-    const socket = new WebSocket(address, { headers: { Authorization: bearer(this.#options.actorsToken) } });
+  #dial(address: string, relay: Relay, guest: string): void {
+    const headers = { Authorization: bearer(this.#options.actorsToken), [GUEST_HEADER]: guest };
+    const socket = new WebSocket(address, { headers });
     socket.binaryType = "arraybuffer";
     const cancel = this.#options.clock.after(CONNECT_MS_MAX, () => socket.terminate());
     socket.onopen = () => {

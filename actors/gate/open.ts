@@ -14,6 +14,7 @@ import { heartbeatMs } from "../config/machine.ts";
 import type { JoinSettings } from "../process/join.ts";
 import { type ActorView, type Messages, PROTOCOL_VERSION, type Tell } from "../protocol.ts";
 import { Guests } from "../supervisor/guests.ts";
+import { actorsOf } from "../supervisor/roster.ts";
 import type { GuestEvent } from "../supervisor/supervision.ts";
 import { anyBeside, isBroker } from "../transport/address.ts";
 import { welcoming } from "../transport/handshake.ts";
@@ -97,6 +98,7 @@ export async function openGate(listen: string, options: OpenGateOptions): Promis
       strangerMs: config.join.strangerMs,
       find: (name, roles) =>
         name === "supervisor" ? (listeners.get(roles.join())?.address ?? null) : options.find(name),
+      isActor: (name) => name === "supervisor" || actorsOf(config).some((actor) => actor.name === name),
       joinSettings: (role): JoinSettings => ({
         protocol: PROTOCOL_VERSION,
         run,

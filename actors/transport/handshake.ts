@@ -3,7 +3,7 @@
  *
  * - A message before `hello` closes the connection.
  * - Both ends refuse another protocol version. The connecting end also refuses another run.
- * - An actor may repeat its `hello` to report its url.
+ * - An actor may repeat its `hello` to report its url. A guest's name is the one that the gate let in.
  */
 import { describeError } from "../errors.ts";
 import {
@@ -87,6 +87,9 @@ export function welcoming(run: string, handler: HostHandler): Handler {
   function welcome(peer: Peer, hello: Hello): Answer {
     if (hello.protocol !== PROTOCOL_VERSION) {
       return { type: "failed", code: "protocol", detail: otherVersion(hello.actor, hello.protocol, "this run speaks") };
+    }
+    if (peer.guest !== undefined && peer.guest !== hello.actor) {
+      return { type: "failed", code: "protocol", detail: `guest ${peer.guest} said hello as ${hello.actor}` };
     }
     const before = clients.get(peer)?.hello;
     if (before !== undefined && (before.actor !== hello.actor || before.role !== hello.role)) {

@@ -36,6 +36,7 @@ interface OpenAsk {
 
 export class WirePeer implements Peer {
   readonly name: string;
+  readonly guest: string | undefined;
   readonly #wire: Wire;
   readonly #handler: Handler;
   readonly #options: TransportOptions;
@@ -44,8 +45,9 @@ export class WirePeer implements Peer {
   #asksToAnswer = 0;
   #closed = false;
 
-  constructor(name: string, wire: Wire, handler: Handler, options: TransportOptions) {
+  constructor(name: string, wire: Wire, handler: Handler, options: TransportOptions, guest?: string) {
     this.name = name;
+    this.guest = guest;
     this.#wire = wire;
     this.#handler = handler;
     this.#options = options;

@@ -32,7 +32,11 @@ import type { Handler, Listener, ListenOptions, Peer, Transport } from "./transp
 /** Time for peers to read what was sent, when the listener closes. */
 const CLOSE_MS_MAX = 500;
 
+/** The gate names the guest whose bytes it passes on. */
+export const GUEST_HEADER = "X-Guest";
+
 interface Accepted {
+  readonly guest: string | undefined;
   peer: WirePeer;
   watch: SilenceWatch;
 }
@@ -94,7 +98,8 @@ export class SocketTransport implements Transport {
           refused(from, "a page in a browser");
           return new Response("browsers are not actors\n", { status: 403 });
         }
-        if (server.upgrade(request, { data: {} })) return undefined;
+        if (server.upgrade(request, { data: { guest: request.headers.get(GUEST_HEADER) ?? undefined } }))
+          return undefined;
         return new Response("not a WebSocket upgrade\n", { status: 400 });
       },
       websocket: {
@@ -125,7 +130,8 @@ export class SocketTransport implements Transport {
       close: (reason: string, drop: boolean) =>
         drop ? socket.terminate() : socket.close(CLOSED_BY_US, closeReason(reason)),
     };
-    const peer = peers.add(new WirePeer(socket.remoteAddress, wire, peers.handler, this.#options));
+    const { guest } = socket.data;
+    const peer = peers.add(new WirePeer(socket.remoteAddress, wire, peers.handler, this.#options, guest));
     socket.data.peer = peer;
     socket.data.watch = watchPeer(clock, silenceMsMax, peer, socket);
     peer.start();

@@ -16,6 +16,8 @@ import type { AnswerTo, Ask, Message, Tell } from "../protocol.ts";
 export interface Peer {
   /** Address or name of the other end, for logs. */
   readonly name: string;
+  /** The name under which the gate let in a guest; undefined: an actor of this machine. */
+  readonly guest?: string | undefined;
   /** Bytes sent and not yet accepted by the other end's system. Senders that can wait should do so above 1 MiB. */
   readonly queuedBytes: number;
   readonly closed: boolean;

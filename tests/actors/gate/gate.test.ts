@@ -8,6 +8,7 @@ import { Offers } from "../../../actors/gate/offers.ts";
 import { Relay, type RelayEnd } from "../../../actors/gate/relay.ts";
 import type { Tell } from "../../../actors/protocol.ts";
 import { createTransport } from "../../../actors/transport/create.ts";
+import { sayHello, welcoming } from "../../../actors/transport/handshake.ts";
 import { offering } from "../../../actors/transport/offer.ts";
 import type { ClientTls } from "../../../actors/transport/tls.ts";
 import { bearer } from "../../../actors/transport/token.ts";
@@ -62,6 +63,7 @@ async function stage(changed: Partial<GateOptions> = {}) {
       { token: ENV, roles: ["env-server"] },
     ],
     find: (name) => listeners[names.indexOf(name)]?.address ?? null,
+    isActor: (name) => name === "sampler-0",
     joinSettings: (role) => ({ hello: role }),
     report: (problem) => void problems.push(problem),
     ...changed,
@@ -181,6 +183,25 @@ describe("through the gate", () => {
     expect((await fetch(`${http}/weights/12`, { headers })).status).toBe(404);
     // Where it lies is no business of a guest.
     expect((await fetch(`${http}/weights/3/file`, { headers })).status).toBe(404);
+  });
+
+  test("no guest takes the name of an actor, or says hello under another name than the gate knows", async () => {
+    const { gate, actors, problems } = await stage({
+      find: () => named.address,
+    });
+    const joined: string[] = [];
+    const named = await actors.listen(
+      "ws://127.0.0.1:0",
+      welcoming("run-1", { ...answering("a learner"), joined: (_, { actor }) => void joined.push(actor) }),
+    );
+    ends.push(() => named.close());
+    const reach = (as: string) => guest(SAMPLER).connect(`${gate.address}/actors/learner?as=${as}`, silent);
+    await expect(reach("sampler-0")).rejects.toThrow("HTTP status 409 instead of a WebSocket");
+    expect(problems[0]).toMatchObject({ detail: "sampler-0 is an actor of the run's own machine" });
+    const me = (actor: string) => ({ actor, role: "sampler", url: null }) as const;
+    await expect(sayHello(await reach("g"), me("sampler-0"), 5000)).rejects.toThrow("guest g said hello as sampler-0");
+    await sayHello(await reach("g"), me("g"), 5000);
+    expect(joined).toEqual(["g"]);
   });
 
   test("guests and actors of this machine reach an env server that takes no connections", async () => {
