@@ -105,6 +105,15 @@ test(
   LONG,
 );
 
+test("a message of many bad items is refused by its first", async () => {
+  const { pack } = await import("msgpackr");
+  const nothing = Array.from({ length: 100_000 }, () => null);
+  const tickets = pack([0, { type: "tickets", tickets: nothing, leaseMs: 1 }]);
+  expect(() => decodeFrame(tickets)).toThrow(
+    new ProtocolError("bad tickets: ✖ Invalid input: expected object, received null\n  → at tickets[0]"),
+  );
+});
+
 test("a frame cannot carry code, prototypes or huge claims", () => {
   const frames: Record<string, string> = {
     "an error object by the name of eval": "9200c70ce593a46576616ca33131c0",
