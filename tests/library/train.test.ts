@@ -2,6 +2,7 @@
 import { afterAll, expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { evaluate, loadPolicy } from "../../library/policy.ts";
 import { train } from "../../library/train.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 
@@ -32,6 +33,14 @@ test("a model of the Hub is asked of the Hub, and no run is left if it is not th
       else process.env[name] = value;
     }
   }
+});
+
+test("an evaluation imports the modules that it names, and so does loadPolicy", async () => {
+  const envs = [join(import.meta.dir, "../../library/template/envs/street.ts")];
+  expect(await messageOf(evaluate("random", { tag: "Street" }))).toContain("Street");
+  const missing = [join(temporaryFolder(), "none.ts")];
+  expect(await messageOf(loadPolicy("runs/none", { envs: missing }))).toContain(missing[0]!);
+  expect((await evaluate("random", { tag: "Street" }, { envs, episodes: 8, seed: 1 })).tag.tag).toBe("Street");
 });
 
 test("a run is resumed from its folder, with nothing that names another", async () => {
