@@ -74,9 +74,10 @@ const LIMITS: readonly Limit[] = [
     text: "the server's losses have no term for the env's tokens; set it to 0",
   },
   {
-    path: "learner.kl.coefficient",
-    holds: ({ learner, health }) => learner.kl.coefficient === 0 && !health.ladder.includes("raise-kl"),
-    text: "engine tinker keeps no reference policy; set it to 0, and leave raise-kl out of health.ladder",
+    path: "learner.kl.place",
+    holds: ({ learner: { kl }, health }) =>
+      kl.place === "reward" || (kl.coefficient === 0 && !health.ladder.includes("raise-kl")),
+    text: "the server's losses have no KL term; set it to reward",
   },
   {
     path: "learner.estimator",

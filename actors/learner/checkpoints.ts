@@ -93,8 +93,8 @@ export class LearnerCheckpoints {
   /** From now on KL terms compare with the policy that reinforcement began with. */
   async keepReference(): Promise<void> {
     const { trainer, networks } = this.#options;
-    // With adapters the reference is the frozen model, which the trainer has.
-    await trainer.keepReference(networks.frozen === null ? await this.#reference() : null);
+    // With adapters the reference is the model without them, which the trainer has.
+    await trainer.keepReference(networks.model.lora === null ? await this.#reference() : null);
   }
 
   /** Checkpoints do not hold the reference, so it is saved once, in a folder of its own. */

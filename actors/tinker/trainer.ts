@@ -44,7 +44,10 @@ export async function startTinkerTrainer(
   let steps = saved?.steps ?? 0;
   let names = 0;
   let cancelBeat = () => {};
-  const model = await create(server, session.session_id, base, config);
+  const create = () => createModel(server, session.session_id, base, config);
+  const model = await create();
+  /** For KL terms: adapters that are never trained, which leave their model as it is. */
+  let reference: TrainedModel | null = null;
   const beat = () => {
     const body = { session_id: session.session_id, type: "session_heartbeat" };
     // A session that is gone shows itself by the next request.
@@ -68,8 +71,9 @@ export async function startTinkerTrainer(
     workingMs: () => 0,
     async stop() {
       cancelBeat();
-      // Else the model would take one of the server's places until its session ends.
-      const gone = server.ask("unload_model", { model_id: model.id }, Done).catch(() => {});
+      // Else a model would take one of the server's places until its session ends.
+      const unloaded = [model, reference].map((one) => one && server.ask("unload_model", { model_id: one.id }, Done));
+      const gone = Promise.all(unloaded).catch(() => {});
       const late = Promise.withResolvers<void>();
       const cancel = ports.clock.after(UNLOAD_MS, late.resolve);
       await Promise.race([gone, late.promise]);
@@ -79,7 +83,9 @@ export async function startTinkerTrainer(
     publish: async (version) => servedVersion(version, await save("save_weights_for_sampler", `v${version}`)),
     methods: {
       start: unused,
-      keepReference: unused,
+      async keepReference() {
+        reference ??= await create();
+      },
       analyzeGradients: unused,
       async resetOptimizer() {
         if (steps > 0) await model.resetOptimizer();
@@ -94,7 +100,7 @@ export async function startTinkerTrainer(
         return loss!;
       },
       async update(played, settings) {
-        const result = await update({ policy: model, critic: null, reference: null }, played, settings);
+        const result = await update({ policy: model, critic: null, reference }, played, settings);
         steps += result.steps;
         return result;
       },
@@ -121,7 +127,7 @@ async function servedModel(server: TinkerServer, path: string): Promise<string> 
   );
 }
 
-async function create(server: TinkerServer, session_id: string, base_model: string, { model, seed }: RunConfig) {
+async function createModel(server: TinkerServer, session_id: string, base_model: string, { model, seed }: RunConfig) {
   const lora_config = { rank: model.lora.rank, seed: seed % 2 ** 31 };
   const body = { session_id, model_seq_id: 0, base_model, lora_config, type: "create_model" };
   const { model_id } = await server.result("create_model", body, Created, true);

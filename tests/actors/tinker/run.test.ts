@@ -1,4 +1,5 @@
 /** Whole runs of engine tinker on one thread, against a server whose policy is a table of bigrams: they learn, stop and go on. */
+import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -35,7 +36,14 @@ const configOf = (updates: number): RunConfig =>
           boards: 100,
           stages: [{ name: "form", babble: 1, steps: 20, learningRate: 1, warmUpSteps: 0 }],
         },
-        learner: { algorithm: "rloo", updates, learningRate: 0.5, decay: "none", filter: { strategy: "all" } },
+        learner: {
+          algorithm: "rloo",
+          updates,
+          learningRate: 0.5,
+          decay: "none",
+          filter: { strategy: "all" },
+          kl: { coefficient: 0.01, place: "reward", estimator: "k1" },
+        },
         validate: { episodes: 32, everyUpdates: 100, temperature: 1 },
         checkpoint: { everyUpdates: 2 },
         metrics: { port: 0 },
@@ -53,6 +61,8 @@ test("a run learns, saves its state at the server, and goes on after a stop with
   const { served, steps } = JSON.parse(readFileSync(join(folder, "checkpoints", checkpoint, "state.json"), "utf8"));
   expect(served).toMatch(/^tinker:\/\/model_\d+\/weights\/u\d+-\d+$/);
   expect(server.models.size).toBe(0);
+  // Log-probabilities of the reference, for each update.
+  expect(server.asked.filter((path) => path === "forward").length).toBeGreaterThanOrEqual(5);
 
   server.restart();
   server.asked.length = 0;
@@ -62,6 +72,12 @@ test("a run learns, saves its state at the server, and goes on after a stop with
   const { success, engine, device, updates, logProbGap } = reportOf(folder);
   expect([updates, engine, device]).toEqual([12, "tinker", `${server.url}, bigrams`]);
   expect(logProbGap).toBeLessThan(1e-6);
+  const db = new Database(join(folder, "run.sqlite"), { readonly: true });
+  const kls = db.query("SELECT value FROM metrics WHERE name = 'loss/kl' ORDER BY step").values().map(Number);
+  db.close();
+  // From the model without adapters, which writes each token alike: the divergence is log(384) nats less the entropy.
+  expect(Math.min(...kls)).toBeGreaterThan(4);
+  expect(Math.max(...kls)).toBeLessThan(Math.log(384));
   expect(success.before).toBeGreaterThan(0.2);
   expect(success.after).toBeGreaterThan(0.9);
   const refused = savedPolicy(folder, configOf(12), null).then(String, (error: Error) => error.message);
