@@ -24,7 +24,7 @@ export class RestartLimit {
    * Counts a failure.
    *
    * @param worked  whether the child had started before it failed
-   * @returns null if the child may be started again, else why not, with the first cause
+   * @returns null if the child may be started again, else why not, with the first cause, and the last if it is of another kind
    */
   failed(nowMs: number, cause: string, worked: boolean): string | null {
     const failure = { atMs: nowMs, cause };
@@ -38,11 +38,16 @@ export class RestartLimit {
 
   #excess(failures: readonly ChildFailure[], what: string, when: string): string | null {
     if (failures.length <= this.#restartsMax) return null;
-    const [first] = failures;
-    const seconds = ((failures.at(-1)!.atMs - first!.atMs) / 1000).toFixed(1);
+    const [first, last] = [failures[0]!, failures.at(-1)!];
+    const seconds = ((last.atMs - first.atMs) / 1000).toFixed(1);
+    // A broker that is gone is first a silence, and then what the restarted actors say of it.
+    const other = kindOf(first.cause) === kindOf(last.cause) ? "" : `; last cause: ${last.cause}`;
     return (
       `${what} ${failures.length} times in ${seconds} s, and at most ${this.#restartsMax} restarts ${when} are allowed; ` +
-      `first cause: ${first!.cause}`
+      `first cause: ${first.cause}${other}`
     );
   }
 }
+
+/** A cause without its numbers. */
+const kindOf = (cause: string) => cause.replaceAll(/\d+/g, "");

@@ -359,7 +359,7 @@ test("a supervisor ends a run whose child never gets as far as working, though e
     await events.next("exited", "a", i + 1);
   }
   expect((await supervisor.ended).reason).toBe(
-    "a failed to start 3 times in 8.0 s, and at most 2 restarts in a row are allowed; first cause: exit code 1 (no model)",
+    "a failed to start 3 times in 8.0 s, and at most 2 restarts in a row are allowed; first cause: exit code 1 (no model); last cause: exit code 1 (no disk)",
   );
 });
 
@@ -370,6 +370,15 @@ describe("RestartLimit", () => {
     for (const second of [10, 20, 25, 29, 31]) expect(limit.failed(second * 1000, `at ${second}`, true)).toBeNull();
     expect(limit.failed(32_000, "at 32", true)).toBe(
       "failed 6 times in 22.0 s, and at most 5 restarts in 30 s are allowed; first cause: at 10",
+    );
+  });
+
+  test("names the last cause too, if it is of another kind than the first", () => {
+    const limit = new RestartLimit(2, 30_000);
+    limit.failed(0, "silent for 10401 ms", true);
+    limit.failed(1000, "silent for 10001 ms", true);
+    expect(limit.failed(2000, "exit code 1 (nothing answers there)", false)).toBe(
+      "failed 3 times in 2.0 s, and at most 2 restarts in 30 s are allowed; first cause: silent for 10401 ms; last cause: exit code 1 (nothing answers there)",
     );
   });
 
