@@ -150,6 +150,8 @@ export function readModelConfig(json: unknown, file: string): ModelConfig {
   const { hidden_size: width, num_attention_heads: heads, query_pre_attn_scalar: scalar } = config;
   const rope = config.rope_parameters?.full_attention ?? config.rope_parameters ?? config.rope_scaling ?? {};
   const local = config.rope_parameters?.sliding_attention;
+  const odd = config.layer_types?.find((kind) => !["full_attention", "sliding_attention"].includes(kind));
+  if (odd !== undefined) refuse(`layer_types has ${odd}; supported are full_attention, sliding_attention`);
   const kinds = Array.from({ length: config.num_hidden_layers }, (_, layer) => family.kindOf(config, layer));
   if ((local?.rope_type ?? "default") !== "default") refuse("only layers of full attention may scale their rotation");
   if ((rope.partial_rotary_factor ?? 1) !== 1) refuse("partial_rotary_factor; only whole heads are rotated");

@@ -127,9 +127,22 @@ test.each<[string, object, number, object]>([
   expect(parameterCount(model)).toBe(count);
 });
 
+const sizes = { hidden_size: 8, intermediate_size: 16, num_hidden_layers: 2, num_attention_heads: 2, vocab_size: 64 };
+const small = { ...sizes, rms_norm_eps: 1e-5, rope_theta: 1e6 };
+
+test("Qwen's upper layers slide if it says so, by layer_types or without", () => {
+  const qwen = { ...small, model_type: "qwen2", sliding_window: 4, max_window_layers: 1 };
+  const kindsOf = (more: object) => readModelConfig({ ...qwen, ...more }, "config.json").layerKinds;
+  expect(kindsOf({ use_sliding_window: true })).toEqual(["full", "sliding"]);
+  const layer_types = ["sliding_attention", "full_attention"];
+  expect(kindsOf({ use_sliding_window: true, layer_types })).toEqual(["sliding", "full"]);
+  expect(kindsOf({ use_sliding_window: false })).toEqual([]);
+  expect(() => kindsOf({ layer_types: ["chunked_attention", "full_attention"] })).toThrow(
+    "cannot use config.json: layer_types has chunked_attention; supported are full_attention, sliding_attention",
+  );
+});
+
 test("Mistral without a window, as version 0.3 has it, computes what Llama computes", () => {
-  const sizes = { hidden_size: 8, intermediate_size: 16, num_hidden_layers: 2, num_attention_heads: 2, vocab_size: 64 };
-  const config = { ...sizes, rms_norm_eps: 1e-5, rope_theta: 1e6 };
-  const mistral = readModelConfig({ ...config, model_type: "mistral", sliding_window: null }, "config.json");
-  expect(mistral).toEqual(readModelConfig({ ...config, model_type: "llama" }, "config.json"));
+  const mistral = readModelConfig({ ...small, model_type: "mistral", sliding_window: null }, "config.json");
+  expect(mistral).toEqual(readModelConfig({ ...small, model_type: "llama" }, "config.json"));
 });
