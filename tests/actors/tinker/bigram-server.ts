@@ -34,6 +34,8 @@ export class BigramServer {
   readonly #saved = new Map<string, BigramModel>();
   readonly #results = new Map<string, unknown>();
   #ids = 0;
+  /** Of the models that it serves. */
+  names: readonly string[] = ["bigrams"];
   /** Names of the requests so far, without those for results. */
   readonly asked: string[] = [];
   /** Answers in place of the server, if it returns a response. */
@@ -75,7 +77,7 @@ export class BigramServer {
   #answer(path: string, body: Body): unknown {
     switch (path) {
       case "get_server_capabilities":
-        return { supported_models: [{ model_name: "bigrams" }] };
+        return { supported_models: this.names.map((model_name) => ({ model_name })) };
       case "create_session":
         return { session_id: `session_${this.#ids++}` };
       case "session_heartbeat":
