@@ -6,11 +6,13 @@ import { expect, test } from "bun:test";
 import * as ai from "../../library/ai.ts";
 import * as config from "../../library/config.ts";
 import * as env from "../../library/env.ts";
+import * as bunraku from "../../library/index.ts";
 import * as testing from "../../library/testing.ts";
 
 const namesOf = (module: object): string[] => Object.keys(module).sort();
 
 test("modules export these names", () => {
+  expect(namesOf(bunraku)).toEqual(["defineConfig", "evaluate", "loadPolicy", "train"]);
   expect(namesOf(ai)).toEqual(["agentEnv", "bunraku"]);
   expect(namesOf(config)).toEqual(["defineConfig"]);
   expect(namesOf(env)).toEqual(["Pcg64", "defineEnv", "formatReply", "noisyReply", "withReward", "z"]);
@@ -77,4 +79,23 @@ test("a project's config is typed, and returned as it is", () => {
     runsFolder: "runs",
   };
   expect(config.defineConfig(project)).toBe(project);
+});
+
+test("a program's options and results are typed", () => {
+  const started: bunraku.TrainOptions = { resume: "runs/one", envs: ["./envs/coin.ts"], notice: () => {} };
+  const loaded: bunraku.PolicyOptions = { envs: ["./envs/coin.ts"], checkpoint: "u000002", temperature: 0 };
+  const success = (update: bunraku.Update): number => update.metrics["train/success"] ?? update.success;
+  const stop = (run: bunraku.Run): Promise<bunraku.RunResult> => run.stop("enough");
+  const reply = (policy: bunraku.Policy): Promise<string> =>
+    policy.reply([{ role: "user", content: "?" }], { seed: 1 });
+  expect([started, loaded, success, stop, reply]).toHaveLength(5);
+  const coin = ai.agentEnv({
+    tag: "Agent",
+    instruction: "",
+    actionsMax: 1,
+    task: (_, { layout }) => layout,
+    agent: async (_, task, signal) => ({ reward: task, success: !signal.aborted }),
+    random: ({ task }) => String(task),
+  });
+  expect(coin.make({}, "strict").turnsMax).toBe(1);
 });

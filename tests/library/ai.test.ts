@@ -9,6 +9,8 @@ import { train } from "../../library/train.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 import { DOORS, openDoor } from "./doors.ts";
 
+Object.assign(globalThis, { AI_SDK_LOG_WARNINGS: false });
+
 const folder = join(temporaryFolder(), "doors");
 const updates: number[] = [];
 const episodes: Episode[] = [];
