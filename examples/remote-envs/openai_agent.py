@@ -20,6 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 TOOL_CALL = re.compile(r"([\w-]+)\s*(\{.*\})?", re.DOTALL)
 TOOL_HINT = 'To call a tool, answer with its name and its arguments: NAME {"argument": value}. Any other answer ends the task.'
 OVER = object()
+BODY_BYTES_MAX = 1 << 24
 
 
 class Question:
@@ -136,11 +137,15 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         name, _, path = self.path.strip("/").partition("/")
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         episode = self.server.episodes.get(name)
-        if episode is None:
-            self.send(410, {"error": {"message": "the episode is over"}})
-        elif path != "v1/chat/completions" or body.get("stream"):
+        length = self.headers.get("Content-Length", "")
+        if episode is None or not length.isascii() or not length.isdigit() or int(length) > BODY_BYTES_MAX:
+            self.close_connection = True  # the unread body would be parsed as the next request
+            status, text = (410, "the episode is over") if episode is None else (413, f"a body has at most {BODY_BYTES_MAX} bytes")
+            self.send(status, {"error": {"message": text}})
+            return
+        body = json.loads(self.rfile.read(int(length)))
+        if path != "v1/chat/completions" or body.get("stream"):
             self.send(400, {"error": {"message": "only chat completions without streaming are answered"}})
         else:
             self.answer(episode, body)
@@ -148,8 +153,8 @@ class Handler(BaseHTTPRequestHandler):
     def answer(self, episode, body):
         try:
             answer = episode.complete(body)
-        except ValueError as error:
-            self.send(400, {"error": {"message": str(error)}})
+        except (KeyError, TypeError, ValueError) as error:
+            self.send(400, {"error": {"message": f"{type(error).__name__}: {error}"}})
             return
         self.send(*((410, {"error": {"message": "the episode is over"}}) if answer is None else (200, answer)))
 

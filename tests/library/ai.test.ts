@@ -2,7 +2,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import { generateText, streamText } from "ai";
-import { bunraku } from "../../library/ai.ts";
+import type { OutsideGame } from "../../envs/env.ts";
+import { agentEnv, bunraku } from "../../library/ai.ts";
 import type { Episode } from "../../library/index.ts";
 import { loadPolicy, type Policy } from "../../library/policy.ts";
 import { train } from "../../library/train.ts";
@@ -72,6 +73,24 @@ test("an agent's calls are the turns of its episodes, with token ids; its result
     expect([success, second!.reward]).toEqual([won, Number(won) - 0.1 * 2]);
     expect(trajectory.turns.map(({ end }) => trajectory.written[end])).toEqual([1, 1]);
   }
+});
+
+test("a result that is a number is the reward, and solved if it is positive", async () => {
+  const guess = agentEnv({
+    tag: "Guess",
+    instruction: "",
+    actionsMax: 2,
+    task: (_, { layout }) => layout,
+    agent: async (model, task) => Number((await generateText({ model, prompt: "?" })).text) - task,
+    random: () => "0",
+  });
+  const effectOf = async (answer: string) => {
+    const game = guess.make({}, "strict").open({ layout: 3, dynamics: 0 }) as OutsideGame;
+    await game.start();
+    return game.act(answer);
+  };
+  expect(await effectOf("5")).toMatchObject({ reward: 2, done: true, success: true });
+  expect(await effectOf("3")).toMatchObject({ reward: 0, done: true, success: false });
 });
 
 test("generateText: the trained policy calls the tool, reads its result and answers", async () => {

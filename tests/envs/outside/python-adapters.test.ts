@@ -61,14 +61,26 @@ adapted("verifiers, reasoning_gym", "an environment of verifiers rolls out with 
 });
 
 const AGENT = `
-import json, sys, urllib.request
+import json, sys, urllib.error, urllib.request
 sys.path.insert(0, ${JSON.stringify(join(import.meta.dir, "../../../examples/remote-envs"))})
 from env_server import main
 from openai_agent import AgentEpisode
 
 ADD = {"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}}
 
+def refusals(base_url):
+    found = []
+    for url, length in ((base_url.replace("/v1", "x/v1"), "2"), (base_url, str(1 << 30))):
+        asked = urllib.request.Request(f"{url}/chat/completions", b"{}", {"Content-Length": length})
+        try:
+            urllib.request.urlopen(asked)
+        except urllib.error.HTTPError as error:
+            found.append(error.code)
+    return found
+
 def agent(base_url, number):
+    if number == 0:
+        assert refusals(base_url) == [410, 413], refusals(base_url)
     messages = [{"role": "user", "content": [{"type": "text", "text": f"What is {number} + 1?"}]}]
     while True:
         body = json.dumps({"model": "policy", "messages": messages, "tools": [ADD]}).encode()
@@ -107,5 +119,6 @@ test("an agent with an OpenAI client is an env: its calls are observations, tool
   ];
   await closed.close();
   expect(await failing.act("fail").catch(String)).toContain("KeyError: 'no such answer'");
+  await opened(python.url, {}, 0);
   expect(await other.act("1")).toMatchObject({ reward: 1, done: true, success: false });
 });
