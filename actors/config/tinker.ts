@@ -44,11 +44,6 @@ const LIMITS: readonly Limit[] = [
     text: "engine tinker cannot start from a policy of another run; leave it out",
   },
   {
-    path: "learner.mode",
-    holds: ({ learner }) => learner.mode === "sync",
-    text: "a server of engine tinker may keep one set of weights a policy, so an episode of an older version would be sampled by the newest; set it to sync",
-  },
-  {
     path: "learner.loss",
     holds: ({ learner }) => learner.loss === "ppo",
     text: "the server's losses are cross_entropy, importance_sampling and ppo; set it to ppo",

@@ -130,7 +130,7 @@ export class TinkerServer {
       if (this.#abort.signal.aborted) throw new ServerError(`the server at ${this.url}, ${of}: stopped`);
       if (taken === "final") throw new ServerError(where, true);
       if (taken === "lost" && !repeatable)
-        throw new ServerError(`${where}; the answer is lost, and a second ${of} would train twice`);
+        throw new ServerError(`${where}; the answer is lost, and ${of} cannot be sent twice`);
       const waitMs = Math.min(WAIT_MS_MAX, FIRST_WAIT_MS * 2 ** (tries - 1));
       if (clock.now() + waitMs >= deadline)
         throw new ServerError(`${where}; no result in ${deadlineMs / 1000} s (engine.deadlineMs)`);

@@ -4,6 +4,8 @@
  *
  * - A model lives as long as its session, which heartbeats keep. After a server's restart, or without heartbeats, its requests fail;
  *   the learner then ends, is started again, and loads the state that its newest checkpoint names into a new model.
+ * - skyrl-tx keeps one set of weights a model, and samples every version from it. In async mode episodes of older versions are played
+ *   while newer ones are published: versions take turns on models of their own, and one is overwritten when it is too old to train on.
  * - Every name at the server is used once, so a repeated request never meets what an earlier one left.
  */
 import { z } from "zod";
@@ -44,8 +46,15 @@ export async function startTinkerTrainer(
   let steps = saved?.steps ?? 0;
   let names = 0;
   let cancelBeat = () => {};
-  const create = () => createModel(server, session.session_id, base, config);
+  const made: TrainedModel[] = [];
+  const create = async () => {
+    const one = await createModel(server, session.session_id, base, config);
+    made.push(one);
+    return one;
+  };
   const model = await create();
+  const { mode, stalenessMax } = config.learner;
+  const hosts = await Promise.all(Array.from({ length: mode === "async" ? stalenessMax + 1 : 0 }, create));
   /** For KL terms: adapters that are never trained, which leave their model as it is. */
   let reference: TrainedModel | null = null;
   const beat = () => {
@@ -55,13 +64,20 @@ export async function startTinkerTrainer(
     cancelBeat = ports.clock.after(HEARTBEAT_MS, beat);
   };
   beat();
-  const load = (path: string) =>
-    server.result("load_weights", { model_id: model.id, path, type: "load_weights" }, Done, true);
+  const load = (path: string, into = model) =>
+    server.result("load_weights", { model_id: into.id, path, type: "load_weights" }, Done, true);
   /** @returns its name at the server */
-  const save = async (how: "save_weights" | "save_weights_for_sampler", name: string) => {
-    const body = { model_id: model.id, path: `${name}-${names++}`, type: how };
+  const save = async (how: "save_weights" | "save_weights_for_sampler", name: string, from = model) => {
+    const body = { model_id: from.id, path: `${name}-${names++}`, type: how };
     // A second request of this name would be refused as taken.
     return (await server.result(how, body, Saved, false)).path;
+  };
+  /** @returns the name of the policy as it is, for samplers */
+  const publish = async (version: number) => {
+    if (hosts.length === 0) return save("save_weights_for_sampler", `v${version}`);
+    const host = hosts[version % hosts.length]!;
+    await load(await save("save_weights", `s${version}`), host);
+    return save("save_weights_for_sampler", `v${version}`, host);
   };
   if (saved !== null) await load(saved.served);
   const unused = () =>
@@ -72,7 +88,7 @@ export async function startTinkerTrainer(
     async stop() {
       cancelBeat();
       // Else a model would take one of the server's places until its session ends.
-      const unloaded = [model, reference].map((one) => one && server.ask("unload_model", { model_id: one.id }, Done));
+      const unloaded = made.map(({ id }) => server.ask("unload_model", { model_id: id }, Done));
       const gone = Promise.all(unloaded).catch(() => {});
       const late = Promise.withResolvers<void>();
       const cancel = ports.clock.after(UNLOAD_MS, late.resolve);
@@ -80,7 +96,7 @@ export async function startTinkerTrainer(
       cancel();
       server.close();
     },
-    publish: async (version) => servedVersion(version, await save("save_weights_for_sampler", `v${version}`)),
+    publish: async (version) => servedVersion(version, await publish(version)),
     methods: {
       start: unused,
       async keepReference() {

@@ -33,10 +33,6 @@ test.each([
   [{ model: { lora: { rank: 0 } } }, "model.lora.rank: engine tinker trains adapters; set a rank above 0"],
   [{ model: { checkpoint: "runs/a/checkpoints/u1" } }, "model.checkpoint: engine tinker cannot start from a policy"],
   [
-    { learner: { mode: "async", stalenessMax: 1 } },
-    "learner.mode: a server of engine tinker may keep one set of weights",
-  ],
-  [
     { learner: { loss: "gspo" } },
     "learner.loss: the server's losses are cross_entropy, importance_sampling and ppo; set it to ppo",
   ],

@@ -14,6 +14,8 @@ export interface BigramModel {
   readonly moment: Float64Array;
   readonly variance: Float64Array;
   steps: number;
+  /** The version that was loaded into the table last, to sample from it. */
+  sampled: string;
 }
 
 interface Datum {
@@ -34,6 +36,8 @@ export class BigramServer {
   readonly #saved = new Map<string, BigramModel>();
   readonly #results = new Map<string, unknown>();
   #ids = 0;
+  /** Replies by other weights than their version's. */
+  mixed = 0;
   /** Of the models that it serves. */
   names: readonly string[] = ["bigrams"];
   /** Names of the requests so far, without those for results. */
@@ -103,7 +107,7 @@ export class BigramServer {
         const zeros = () => new Float64Array(size);
         const model_id = `model_${this.#ids++}`;
         const arrays = { table: zeros(), gradient: zeros(), moment: zeros(), variance: zeros() };
-        this.models.set(model_id, { ...arrays, sequences: 0, steps: 0 });
+        this.models.set(model_id, { ...arrays, sequences: 0, steps: 0, sampled: "" });
         return { model_id };
       }
       case "forward":
@@ -196,10 +200,13 @@ export class BigramServer {
 
   #sample(body: Body) {
     const name = body.model_path as string;
-    const model = this.#saved.get(name);
-    if (model === undefined) throw new Error(`Checkpoint not found: ${name}`);
-    // As skyrl-tx: the model of the version must be loaded.
-    this.#model(name.split("/")[2]!);
+    const saved = this.#saved.get(name);
+    if (saved === undefined) throw new Error(`Checkpoint not found: ${name}`);
+    // As skyrl-tx: a version is sampled from its model's own table, whatever that is by now.
+    const model = this.#model(name.split("/")[2]!);
+    if (model.sampled !== name) model.table.set(saved.table);
+    model.sampled = name;
+    if (model.table.some((value, i) => value !== saved.table[i])) this.mixed++;
     const { max_tokens, seed, stop, temperature } = body.sampling_params as {
       readonly max_tokens: number;
       readonly seed: number;

@@ -95,3 +95,17 @@ test("a model that is gone ends the learner with one line", async () => {
   expect(end).toMatch(/^learner failed \(.*optim_step: answers 400: Model model_\d+ not loaded\)$/);
   server.interfere = () => null;
 }, 300_000);
+
+test("in async mode no reply is written by other weights than its version's, though newer ones are published meanwhile", async () => {
+  const folder = join(home, "async");
+  const config = configOf(12);
+  server.mixed = 0;
+  await playRun(folder, { ...config, learner: { ...config.learner, mode: "async", stalenessMax: 1 } });
+  const db = new Database(join(folder, "run.sqlite"), { readonly: true });
+  const [lag] = db.query("SELECT max(value) FROM metrics WHERE name = 'train/staleness'").values()[0] as [number];
+  db.close();
+  expect(lag).toBeGreaterThan(0);
+  expect(server.mixed).toBe(0);
+  expect(reportOf(folder).success.after).toBeGreaterThan(0.9);
+  expect(server.models.size).toBe(0);
+}, 120_000);

@@ -91,7 +91,7 @@ test("a fault on the way to a sample is tried again; with a step that trains it 
   expect(await sample.client.result("asample", {}, Value, true)).toEqual({ value: 5 });
   const step = stage([fault]);
   expect(await lines(step.client.result("forward_backward", {}, Value, false))).toContain(
-    "forward_backward: answers 500: Internal Server Error; the answer is lost, and a second forward_backward",
+    "forward_backward: answers 500: Internal Server Error; the answer is lost, and forward_backward cannot",
   );
 });
 
@@ -117,7 +117,7 @@ test("a lost answer: a step that trains is not repeated, a sample is", async () 
   };
   const step = stage([queued], loses("optim_step"));
   expect(await lines(step.client.result("optim_step", {}, Value, false))).toContain(
-    "optim_step: the connection broke (ECONNRESET); the answer is lost, and a second optim_step would train twice",
+    "optim_step: the connection broke (ECONNRESET); the answer is lost, and optim_step cannot be sent twice",
   );
   expect(step.paths).toHaveLength(1);
   figure("answer to a training step lost", { "steps sent twice": step.paths.length - 1 });
