@@ -53,6 +53,7 @@ const TASKS = {
       playsMax: 600,
       actionsMax: 60,
       plannedActions: 0,
+      exploreOnce: false,
       demonstrations: 1,
       randomTurns: 0.15,
     }), // plans from random play

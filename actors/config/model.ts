@@ -90,6 +90,12 @@ export const WarmStartConfig = z.strictObject({
     .describe(
       "Share of the actions of a board's later plays that follow the plan of the plays before; the first quarter is random. 0: all of them are random. More than 0 helps where moves have random outcomes",
     ),
+  exploreOnce: z
+    .boolean()
+    .default(false)
+    .describe(
+      "Keeps what the plays of a board showed for its next demonstrations, in the learner's memory; false: a board that comes again is played again. Boards of outside envs are always kept",
+    ),
   demonstrations: z
     .int()
     .positive()

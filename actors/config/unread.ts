@@ -18,7 +18,15 @@ interface Unread {
 
 type Estimator = RunConfig["learner"]["estimator"];
 
-const OF_RANDOM_PLAY = ["plays", "playsMax", "playActionsMax", "plannedActions", "demonstrations", "randomTurns"];
+const OF_RANDOM_PLAY = [
+  "plays",
+  "playsMax",
+  "playActionsMax",
+  "plannedActions",
+  "exploreOnce",
+  "demonstrations",
+  "randomTurns",
+];
 const CRITIC_KEYS = ["backbone", "learningRate", "warmUpUpdates", "valueClip"].map((key) => `critic.${key}`);
 const GAE_KEYS = [...CRITIC_KEYS, "lambda", "gamma"];
 

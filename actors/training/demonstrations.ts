@@ -50,7 +50,9 @@ export interface RandomPlay {
   readonly actionsMax: number;
   /** Share of the actions of later plays that follow the plan of the plays before; the first quarter of the plays is random. */
   readonly plannedActions: number;
-  /** Demonstrations of a board. */
+  /** Keeps what the plays of a board showed for its next demonstrations. */
+  readonly exploreOnce: boolean;
+  /** Demonstrations of a board at a time. */
   readonly demonstrations: number;
   /** Share of a demonstration's turns that are random. They show states beside the plan's way; only the others are imitated. */
   readonly randomTurns: number;
@@ -60,8 +62,8 @@ export interface RandomPlay {
 const LOST_BOARDS_MAX = 200;
 
 /**
- * Episodes that follow the best plan that random play of the board allows; boards that no play won are passed over. A board of an env
- * outside this process, where plays take time, is explored once.
+ * Episodes that follow the best plan that random play of the board allows; boards that no play won are passed over. Boards of an env
+ * outside this process, where plays take time, are always explored once.
  */
 export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
   const explored = new Map<string, Experience>();
@@ -70,7 +72,7 @@ export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
       const seeds = draw();
       const board = `${lesson.tag.tag} ${seeds.layout}`;
       const experience = explored.get(board) ?? (await explore(lesson.tag, seeds.layout, settings, uniform));
-      if (lesson.tag.external) explored.set(board, experience);
+      if (lesson.tag.external || settings.exploreOnce) explored.set(board, experience);
       if (!experience.won) continue;
       const written: Sequence[] = [];
       for (let i = 0; i < settings.demonstrations; i++) {
@@ -90,7 +92,7 @@ export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
 export async function explore(
   tag: EnvTag,
   layout: number,
-  { plays, playsMax, actionsMax, plannedActions }: Omit<RandomPlay, "demonstrations" | "randomTurns">,
+  { plays, playsMax, actionsMax, plannedActions }: Omit<RandomPlay, "exploreOnce" | "demonstrations" | "randomTurns">,
   uniform: Uniform,
 ): Promise<Experience> {
   const experience = new Experience(tag);

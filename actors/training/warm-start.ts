@@ -195,12 +195,13 @@ function sourceOf({ warmStart }: RunConfig, skill: Skill): DemonstrationSource {
     playsMax,
     playActionsMax: actionsMax,
     plannedActions,
+    exploreOnce,
     demonstrations,
     randomTurns,
   } = warmStart;
   return imitate === "demonstrator"
     ? fromDemonstrator(skill)
-    : fromRandomPlay({ plays, playsMax, actionsMax, plannedActions, demonstrations, randomTurns });
+    : fromRandomPlay({ plays, playsMax, actionsMax, plannedActions, exploreOnce, demonstrations, randomTurns });
 }
 
 const boardsOf = ({ warmStart }: RunConfig) => ({ first: WARM_START_FIRST_SEED, count: warmStart.boards });

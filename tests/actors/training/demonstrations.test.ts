@@ -18,7 +18,7 @@ import { openEpisode } from "../../../envs/episode.ts";
 import { envTag } from "../../../envs/registry.ts";
 import type { SokobanGame } from "../../../envs/sokoban/game.ts";
 import { shortestPath } from "../../../envs/sokoban/solve.ts";
-import { openLocal } from "../../../envs/tag.ts";
+import { type EnvTag, openLocal } from "../../../envs/tag.ts";
 import type { Sequence } from "../../../model/learn/batch.ts";
 import { samplesOf } from "../../../model/learn/sequences.ts";
 import { sequence } from "../../../model/rng.ts";
@@ -255,7 +255,15 @@ test("an env in another language is imitated by plans from its random play; each
   });
   const tag = envTag("Remote", { url: server.url });
   const options = optionsFor("Bandit", { tag, lessons: [{ tag, rules }] });
-  const random = { plays: 12, playsMax: 12, actionsMax: 20, plannedActions: 0, demonstrations: 1, randomTurns: 0 };
+  const random = {
+    plays: 12,
+    playsMax: 12,
+    actionsMax: 20,
+    plannedActions: 0,
+    exploreOnce: false,
+    demonstrations: 1,
+    randomTurns: 0,
+  };
   const demos = new Demonstrations(options, fromRandomPlay(random), { first: 100, count: 2 }, 1, 1, "learn");
   const written = replies(await demos.take(8)).map((reply) => tokenizer.decode(reply));
   const way = (name: string) => `try ${name}</think><answer>${name} || ${name}</answer><|im_end|>`;
@@ -264,7 +272,15 @@ test("an env in another language is imitated by plans from its random play; each
 });
 
 describe("a demonstration from random play", () => {
-  const settings = { plays: 60, playsMax: 600, actionsMax: 60, plannedActions: 0, demonstrations: 1, randomTurns: 0 };
+  const settings = {
+    plays: 60,
+    playsMax: 600,
+    actionsMax: 60,
+    plannedActions: 0,
+    exploreOnce: false,
+    demonstrations: 1,
+    randomTurns: 0,
+  };
   const stream = (name: string, random: Partial<RandomPlay> = {}, changed: Partial<Shown> = {}) =>
     new Demonstrations(optionsFor(name, changed), fromRandomPlay({ ...settings, ...random }), boards, 4, 1, "x");
 
@@ -304,6 +320,24 @@ describe("a demonstration from random play", () => {
       return same;
     };
     expect(await agreed(0.5)).toBeGreaterThan(await agreed(0));
+  });
+
+  test.each([
+    [true, 1],
+    [false, 8],
+  ])("explores a board once: %p; 8 demonstrations of a board explore it %i times", async (exploreOnce, times) => {
+    const ice = envTag("FrozenLake", { successRate: 0.8 });
+    let opened = 0;
+    const open: EnvTag["open"] = (seeds) => {
+      opened++;
+      return ice.open(seeds);
+    };
+    const tag = { ...ice, open };
+    const random = { ...settings, plays: 200, playsMax: 200, exploreOnce };
+    const options = optionsFor("FrozenLake", { tag, lessons: [{ tag, rules }] });
+    const demos = new Demonstrations(options, fromRandomPlay(random), { first: 101, count: 1 }, 1, 1, "x");
+    await demos.take(8);
+    expect(opened).toBe(times * 200 + 8);
   });
 
   test("spreads its actions evenly over the turns, and its thoughts name the first action", async () => {
