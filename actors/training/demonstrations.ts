@@ -27,19 +27,23 @@ export interface DemonstrationOptions {
   readonly dialogue: Dialogue;
 }
 
-/** Plays one demonstration. @param draw  the seeds of another board */
-export type DemonstrationSource = (
-  lesson: Lesson,
-  draw: () => Seeds,
-  uniform: Uniform,
-  options: DemonstrationOptions,
-) => Promise<readonly Sequence[]>;
+export interface DemonstrationSource {
+  /** Demonstrations of one board. */
+  readonly perBoard: number;
+  /** Plays the demonstrations of one board. @param draw  the seeds of another board */
+  play(
+    lesson: Lesson,
+    draw: () => Seeds,
+    uniform: Uniform,
+    options: DemonstrationOptions,
+  ): Promise<readonly Sequence[]>;
+}
 
 /** Episodes of the env's demonstrator. */
-export const fromDemonstrator =
-  (skill: Skill): DemonstrationSource =>
-  async (lesson, draw, uniform, options) =>
-    demonstrate(lesson.tag.open(draw()), lesson, skill, uniform, options);
+export const fromDemonstrator = (skill: Skill): DemonstrationSource => ({
+  perBoard: 1,
+  play: (lesson, draw, uniform, options) => demonstrate(lesson.tag.open(draw()), lesson, skill, uniform, options),
+});
 
 /** Random play of a board, before a plan is made from it. */
 export interface RandomPlay {
@@ -67,7 +71,7 @@ const LOST_BOARDS_MAX = 200;
  */
 export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
   const explored = new Map<string, Experience>();
-  return async (lesson, draw, uniform, options) => {
+  const play: DemonstrationSource["play"] = async (lesson, draw, uniform, options) => {
     for (let lost = 0; lost < LOST_BOARDS_MAX; lost++) {
       const seeds = draw();
       const board = `${lesson.tag.tag} ${seeds.layout}`;
@@ -86,6 +90,7 @@ export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
         `${LOST_BOARDS_MAX} boards; raise warmStart.playsMax or warmStart.playActionsMax, or set warmStart.enabled to false`,
     );
   };
+  return { perBoard: settings.demonstrations, play };
 }
 
 /** @returns what random plays of the board show; `won` is false if none of `playsMax` won */
@@ -166,8 +171,12 @@ export class Demonstrations {
   /** The next batch of demonstrations, of similar lengths. */
   async next(): Promise<Sequence[]> {
     if (this.#ready.length === 0) {
-      while (this.#drawn.length < this.#batch * BATCHES_SORTED) this.#drawn.push(...(await this.#play()));
-      const drawn = this.#drawn.splice(0, this.#batch * BATCHES_SORTED);
+      const { perBoard } = this.#source;
+      const count = this.#batch * BATCHES_SORTED;
+      while (this.#drawn.length < count * perBoard) this.#drawn.push(...(await this.#play()));
+      // Demonstrations of one board are much alike, and come in different batches.
+      if (perBoard > 1) shuffle(this.#drawn, this.#uniform);
+      const drawn = this.#drawn.splice(0, count);
       drawn.sort((a, b) => a.tokens.length - b.tokens.length);
       const batches = Array.from({ length: BATCHES_SORTED }, (_, i) =>
         drawn.slice(i * this.#batch, (i + 1) * this.#batch),
@@ -192,7 +201,7 @@ export class Demonstrations {
       layout: this.#boards.first + Math.floor(uniform() * this.#boards.count),
       dynamics: drawSeed(uniform),
     });
-    return this.#source(lesson, draw, uniform, this.#options);
+    return this.#source.play(lesson, draw, uniform, this.#options);
   }
 }
 
