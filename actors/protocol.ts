@@ -30,7 +30,7 @@
  */
 import { z } from "zod";
 
-export const PROTOCOL_VERSION = 2;
+export const PROTOCOL_VERSION = 3;
 
 const Id = z.string().min(1).max(64);
 const Count = z.number().int().nonnegative();
@@ -61,6 +61,8 @@ const Ticket = z.strictObject({
   exact: z.boolean(),
   /** How often the ticket was issued before. */
   attempt: Count,
+  /** Most actions of a turn; left out: the config's. */
+  actionsPerTurnMax: Count.optional(),
 });
 export type Ticket = z.infer<typeof Ticket>;
 
@@ -215,6 +217,7 @@ export const schemas = {
     env: Id,
     layoutSeed: z.uint32(),
     dynamicsSeed: z.uint32(),
+    actionsPerTurnMax: Count.optional(),
   }),
   /** Answers `env.open` with what the policy sees first. */
   "env.opened": z.strictObject({

@@ -9,6 +9,7 @@ export const RUNGS = [
   "raise-kl",
   "lower-step-size",
   "fresh-rollouts",
+  "fewer-actions",
   "roll-back",
   "stop",
 ] as const;

@@ -213,14 +213,21 @@ function* learnerRules({ learner, rollout, prompt, health }: RunConfig): Generat
 }
 
 /** A rung that has nothing to change would be taken in vain. */
-function* rungRules({ learner, rollout, health }: RunConfig): Generator<Fault> {
+function* rungRules({ env, learner, rollout, health }: RunConfig): Generator<Fault> {
   const { epochs, minibatch } = learner;
   const trajectories = groupsPerUpdate({ rollout }) * rollout.groupSize;
   const isFresh = epochs === 1 && rollout.onlineK === 1 && (minibatch === null || minibatch >= trajectories);
-  if (!health.ladder.includes("fresh-rollouts") || !isFresh) return;
-  const text =
-    "an update takes one gradient step already, so fresh-rollouts would change nothing; leave it out, or set learner.epochs, learner.minibatch or rollout.onlineK";
-  yield { path: "health.ladder", text };
+  if (health.ladder.includes("fresh-rollouts") && isFresh) {
+    const text =
+      "an update takes one gradient step already, so fresh-rollouts would change nothing; leave it out, or set learner.epochs, learner.minibatch or rollout.onlineK";
+    yield { path: "health.ladder", text };
+  }
+  const perTurn = playedEnvs({ env }).map((one) => one.actionsPerTurnMax ?? env.actionsPerTurnMax);
+  if (health.ladder.includes("fewer-actions") && Math.max(...perTurn) === 1) {
+    const text =
+      "a turn has one action already, so fewer-actions would change nothing; leave it out, or raise env.actionsPerTurnMax";
+    yield { path: "health.ladder", text };
+  }
 }
 
 function* filterRules(filter: RunConfig["learner"]["filter"], rollout: RunConfig["rollout"]): Generator<Fault> {

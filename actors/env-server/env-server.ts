@@ -144,7 +144,7 @@ export class EnvServer implements HostHandler {
       );
     }
     const make = within("protocol", `cannot open ${label}`, () => find(tag));
-    const opening = within("env", `${label} open`, () => make({ layout: layoutSeed, dynamics: dynamicsSeed }));
+    const opening = within("env", `${label} open`, () => make({ layout: layoutSeed, dynamics: dynamicsSeed }, ask));
     const limits = new AnswerLimits();
     const episode: Episode = { key, id, label, env: null, limits, last: null, touchedAtMs: 0 };
     this.#open.set(key, episode);

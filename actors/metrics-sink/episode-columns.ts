@@ -44,6 +44,7 @@ export function episodeColumns({ ticket, sampler, outcome, update, advantage }: 
     written_tokens: trajectory ? writtenTokens(trajectory) : 0,
     trained_in: update,
     advantage,
+    actions_per_turn: ticket.actionsPerTurnMax ?? null,
   };
 }
 
@@ -89,6 +90,7 @@ export function fromColumns(columns: Columns): EpisodeRow {
       version: count("asked_version"),
       exact: columns["exact"] === 1,
       attempt: count("attempt"),
+      ...(typeof columns["actions_per_turn"] === "number" && { actionsPerTurnMax: count("actions_per_turn") }),
     },
     sampler: text("sampler"),
     outcome: outcomeOf(columns),

@@ -64,6 +64,10 @@ const MIGRATIONS: readonly string[] = [
   -- Of the env's module; null for a built-in env.
   ALTER TABLE bodies ADD COLUMN env_digest TEXT;
   `,
+  `
+  -- Of the ticket; null: the config's.
+  ALTER TABLE episodes ADD COLUMN actions_per_turn INTEGER;
+  `,
 ];
 
 /** The oldest schema version with all that the page reads: later ones added what it can do without. */
@@ -100,7 +104,7 @@ const insert = (table: string, columns: string, verb = "INSERT") =>
 const EPISODE_COLUMNS =
   "episode, attempt, purpose, group_index, member, env, layout_seed, dynamics_seed, temperature, top_p, top_k, " +
   "asked_version, exact, sampler, status, stop, success, version, digest, reward, penalty, turn_count, " +
-  "written_tokens, trained_in, advantage, at_ms";
+  "written_tokens, trained_in, advantage, actions_per_turn, at_ms";
 const EVENT_COLUMNS = "id, at_ms AS atMs, actor, level, kind, text";
 
 /** Parameters have the names of their columns. */

@@ -11,6 +11,7 @@ import { envTag } from "../../envs/registry.ts";
 import { type EnvTag, TagError } from "../../envs/tag.ts";
 import type { EnvConfig, PromptConfig } from "../config/env.ts";
 import type { RolloutConfig } from "../config/rollout.ts";
+import type { Ticket } from "../protocol.ts";
 
 export interface PlayedEnv {
   readonly name: string;
@@ -34,7 +35,8 @@ interface PlaySettings extends EnvSettings {
 }
 
 /** Opens an episode of one env. */
-export type OpenEpisode = (seeds: Seeds) => Env | Promise<Env>;
+/** @param limit  the ticket's, in place of the config's */
+export type OpenEpisode = (seeds: Seeds, limit?: Pick<Ticket, "actionsPerTurnMax">) => Env | Promise<Env>;
 
 export function playedEnvs({ env }: EnvSettings): readonly PlayedEnv[] {
   if (env.mix.length > 0) return env.mix.map((one) => ({ ...one, name: one.name ?? one.tag }));
@@ -99,7 +101,8 @@ export function tooSmallBudgets(config: PlaySettings): string[] {
 export function episodeOpener(config: PlaySettings, name: string): OpenEpisode {
   const tag = tagOf(config, name);
   const rules = episodeRules(config, name, tag);
-  return (seeds) => openEpisode(tag.open(seeds), rules);
+  return (seeds, { actionsPerTurnMax = rules.actionsPerTurnMax } = {}) =>
+    openEpisode(tag.open(seeds), { ...rules, actionsPerTurnMax });
 }
 
 /** Every env of the run with its rules. */

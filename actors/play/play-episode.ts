@@ -67,7 +67,12 @@ export async function playEpisode(ticket: Ticket, context: PlayContext): Promise
   const sequence = `${ticket.episode} ${ticket.attempt}`;
   await policy.open(sequence);
   try {
-    const transcript = new Transcript(tag, dialogue, rules, rules.actionsPerTurnMax[ticket.env]);
+    const transcript = new Transcript(
+      tag,
+      dialogue,
+      rules,
+      ticket.actionsPerTurnMax ?? rules.actionsPerTurnMax[ticket.env],
+    );
     const played = await playTurns(ticket, tokenPlayer(ticket, sequence, transcript, context), context);
     if (played.turns.length === 0) {
       const detail = `the first prompt leaves no room in rollout.contextTokensMax, ${rules.contextTokensMax}`;

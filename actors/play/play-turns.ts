@@ -37,7 +37,7 @@ export interface PlayedTurns {
   readonly extra: Record<string, number>;
 }
 
-type EpisodeSeeds = Pick<Ticket, "episode" | "env" | "layoutSeed" | "dynamicsSeed">;
+type EpisodeSeeds = Pick<Ticket, "episode" | "env" | "layoutSeed" | "dynamicsSeed" | "actionsPerTurnMax">;
 
 /** @throws {EpisodeError} if the env failed or its server was lost, with the boundary at which it happened. */
 export async function playTurns(ticket: EpisodeSeeds, player: Player, env: EnvConnection): Promise<PlayedTurns> {
@@ -48,7 +48,8 @@ export async function playTurns(ticket: EpisodeSeeds, player: Player, env: EnvCo
   const played = (finalObservation: string) => ({ turns, finalObservation, extra: Object.fromEntries(extra) });
   let isOpen = true;
   try {
-    const opened = await askEnv(env, { type: "env.open", episode, env: ticket.env, layoutSeed, dynamicsSeed });
+    const board = { env: ticket.env, layoutSeed, dynamicsSeed, ...limitOf(ticket) };
+    const opened = await askEnv(env, { type: "env.open", episode, ...board });
     let { observation, actionsLeft } = opened;
     for (;;) {
       const reply = await player.reply(observation, actionsLeft);
@@ -67,6 +68,10 @@ export async function playTurns(ticket: EpisodeSeeds, player: Player, env: EnvCo
     if (isOpen) env.closeEnv({ type: "env.close", episode });
   }
 }
+
+/** An optional key may not be undefined. */
+export const limitOf = ({ actionsPerTurnMax }: Pick<Ticket, "actionsPerTurnMax">) =>
+  actionsPerTurnMax === undefined ? {} : { actionsPerTurnMax };
 
 /** The game's own endings are scored. A budget that ran out, or a full context, truncates the episode. */
 export const statusOf = (stop: StopReason): "scored" | "truncated" =>

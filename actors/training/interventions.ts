@@ -17,17 +17,20 @@ export interface Control {
   readonly stepSize: number;
   /** True: one gradient step per rollout. */
   readonly fresh: boolean;
+  /** Multiplies the actions of a turn in training. */
+  readonly actions: number;
   /** How often the run was rolled back. It is part of episode names, so the next rollouts get new coins. */
   readonly round: number;
 }
 
-export const CONTROL_START: Control = { filter: 1, entropy: 0, kl: 0, stepSize: 1, fresh: false, round: 0 };
+export const CONTROL_START: Control = { filter: 1, entropy: 0, kl: 0, stepSize: 1, fresh: false, actions: 1, round: 0 };
 
 /** What each rung changes. */
 const FILTER_FACTOR = 0.5;
 const ENTROPY_STEP = 0.003;
 const KL_STEP = 0.01;
 const STEP_SIZE_FACTOR = 0.5;
+const ACTIONS_FACTOR = 0.5;
 
 /** The control after a rung, and a text that says what changed. */
 export function controlAfter(rung: Rung, control: Control): { control: Control; text: string } {
@@ -56,6 +59,13 @@ export function controlAfter(rung: Rung, control: Control): { control: Control; 
     }
     case "fresh-rollouts":
       return { control: { ...control, fresh: true }, text: "every gradient step has rollouts of its own" };
+    case "fewer-actions": {
+      const actions = control.actions * ACTIONS_FACTOR;
+      return {
+        control: { ...control, actions },
+        text: `a turn of training has ${show(actions)} of its actions, and at least one`,
+      };
+    }
     case "roll-back":
       return { control: { ...control, round: control.round + 1 }, text: "back to the last healthy checkpoint" };
     case "stop":

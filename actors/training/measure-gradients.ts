@@ -13,6 +13,7 @@ import { boardsPerUpdate } from "../play/envs-of-run.ts";
 import { playedOf, unplayedText } from "../play/finished-ticket.ts";
 import type { Ticket } from "../protocol.ts";
 import type { TrainingContext } from "./context.ts";
+import type { Control } from "./interventions.ts";
 import { trainingTickets } from "./tickets-to-play.ts";
 import { trainerInput } from "./trained-episodes.ts";
 import { trainerMetrics } from "./update-metrics.ts";
@@ -24,7 +25,7 @@ export interface Moment {
   readonly update: number;
   readonly version: number;
   /** How often the run was rolled back. */
-  readonly round: number;
+  readonly control: Pick<Control, "round" | "actions">;
   /** Env of each group of the update. */
   readonly envs: readonly string[];
 }
@@ -55,11 +56,11 @@ async function playApart(
 }
 
 /** Groups numbered after all that the update may have, in the proportions of its envs. */
-function analysisTickets(config: RunConfig, { update, version, round, envs }: Moment): Ticket[] {
+function analysisTickets(config: RunConfig, { update, version, control: { round, actions }, envs }: Moment): Ticket[] {
   const first = boardsPerUpdate(config);
   const wanted = Array.from({ length: config.learner.gradientAnalysis.groups }, (_, i) => ({
     group: first + i,
     env: envs[i % envs.length]!,
   }));
-  return trainingTickets(config, update, version, round, wanted);
+  return trainingTickets(config, update, version, round, wanted, actions);
 }

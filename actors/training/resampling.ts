@@ -9,30 +9,32 @@
 import { rawReward } from "../../model/trajectory.ts";
 import { type FinishedTicket, playedOf } from "../play/finished-ticket.ts";
 import type { TrainingContext } from "./context.ts";
-import { trainingTickets, wantedGroups } from "./tickets-to-play.ts";
+import type { Control } from "./interventions.ts";
+import { trainingTickets, type WantedGroup, wantedGroups } from "./tickets-to-play.ts";
 
 /**
  * Play all episodes of an update.
  *
  * @param oldest  oldest policy version that may play them
- * @param round   how often the run was rolled back
  * @param envs    env of each group
  */
 export async function playUpdate(
   { config, dispatcher }: Pick<TrainingContext, "config" | "dispatcher">,
   update: number,
   oldest: number,
-  round: number,
+  { round, actions }: Pick<Control, "round" | "actions">,
   envs: readonly string[],
 ): Promise<readonly FinishedTicket[]> {
-  const finished = [...(await dispatcher.play(trainingTickets(config, update, oldest, round, wantedGroups(envs))))];
+  const play = (groups: readonly WantedGroup[]) =>
+    dispatcher.play(trainingTickets(config, update, oldest, round, groups, actions));
+  const finished = [...(await play(wantedGroups(envs)))];
   let last: readonly FinishedTicket[] = finished;
   let next = envs.length;
   for (let resampled = 0; resampled < config.learner.resampleRoundsMax; resampled++) {
     const wanted = constantGroups(last).map((env, i) => ({ env, group: next + i }));
     if (wanted.length === 0) break;
     next += wanted.length;
-    last = await dispatcher.play(trainingTickets(config, update, oldest, round, wanted));
+    last = await play(wanted);
     finished.push(...last);
   }
   return finished;

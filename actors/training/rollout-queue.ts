@@ -30,7 +30,7 @@ export class RolloutQueue {
       // When the trainer reaches update `#next`, `#next - update` more versions will be published.
       const oldest = mode === "sync" ? version : Math.max(0, version + (this.#next - update) - stalenessMax);
       const envs = groupEnvs(config, curriculum);
-      const played = playUpdate(this.#context, this.#next, oldest, health.control.round, envs);
+      const played = playUpdate(this.#context, this.#next, oldest, health.control, envs);
       this.#playing.push(this.#playTime.measure(played));
     }
     return this.#playing.shift()!;

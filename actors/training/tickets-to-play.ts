@@ -1,7 +1,7 @@
 /** Which tickets an update and a validation play. A function of config, update and round alone. */
 import { dynamicsSeed } from "../../envs/seeds.ts";
 import type { RunConfig } from "../config/config.ts";
-import { boardsPerUpdate, playedEnvs, tagOf } from "../play/envs-of-run.ts";
+import { boardsPerUpdate, episodeRules, playedEnvs, tagOf } from "../play/envs-of-run.ts";
 import type { Ticket } from "../protocol.ts";
 import { groupEnvs } from "./curriculum.ts";
 
@@ -33,6 +33,7 @@ function dynamicsOf(config: RunConfig, env: string, layoutSeed: number, member: 
  * @param version  oldest weights that may play them; in sync mode the only ones
  * @param round    how often the run was rolled back
  * @param wanted   groups numbered from 0; those from P on replace others (learner.resampleRoundsMax)
+ * @param actions  share of a turn's actions that a ticket has
  */
 export function trainingTickets(
   config: RunConfig,
@@ -40,6 +41,7 @@ export function trainingTickets(
   version: number,
   round = 0,
   wanted: readonly WantedGroup[] = wantedGroups(groupEnvs(config)),
+  actions = 1,
 ): Ticket[] {
   const { groupSize, firstSeed, temperature, topP, topK } = config.rollout;
   const exact = config.learner.mode === "sync";
@@ -60,8 +62,14 @@ export function trainingTickets(
       version,
       exact,
       attempt: 0,
+      ...(actions < 1 ? { actionsPerTurnMax: fewerActions(config, env, actions) } : {}),
     }));
   });
+}
+
+function fewerActions(config: RunConfig, env: string, share: number): number {
+  const { actionsPerTurnMax } = episodeRules(config, env, tagOf(config, env));
+  return Math.max(1, Math.floor(actionsPerTurnMax * share));
 }
 
 /**

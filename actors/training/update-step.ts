@@ -116,7 +116,7 @@ export class UpdateStep {
     const settings = intervened(updateSettings(config, update, kl, turnMarks), control, groupsPerUpdate(config));
     const episodes = trainerInput(fresh, settings);
     const envs = groupEnvs(config, before.curriculum);
-    const moment = { update, version, round: control.round, envs };
+    const moment = { update, version, control, envs };
     const gradients = await this.#interruption.race(measureGradients(this.#context, moment, episodes, settings));
     const result = await meter.during("time/update", trainer.update(episodes, settings));
     const measured = advance(before, { kind: "collapse measured", collapse: collapse.state });

@@ -8,6 +8,7 @@ import type { EpisodeSummary } from "../../actors/dashboard/answers.ts";
 import type { EpisodeFilter } from "../../actors/metrics-sink/records.ts";
 import { withLocalModules } from "../../actors/play/env-modules.ts";
 import { episodeRules, tagOf } from "../../actors/play/envs-of-run.ts";
+import { limitOf } from "../../actors/play/play-turns.ts";
 import { whole } from "../../actors/policy/export.ts";
 import { readRunConfig } from "../../actors/policy/saved-policy.ts";
 import { chatsOf } from "../../actors/record/chat-lines.ts";
@@ -54,7 +55,7 @@ export function exportChats({ folder, out, episodes }: RecordsExport): Promise<C
       if (!("trajectory" in row.outcome)) continue;
       const { tag, rules } = envOf(summary.env);
       counts.episodes++;
-      for (const messages of chatsOf(row.outcome, tag, config, rules)) {
+      for (const messages of chatsOf(row.outcome, tag, config, { ...rules, ...limitOf(row.ticket) })) {
         file.write(`${JSON.stringify({ messages, ...common(summary) })}\n`);
         counts.chats++;
       }

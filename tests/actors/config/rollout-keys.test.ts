@@ -18,9 +18,9 @@ const dialogue = builtinDialogue(tokenizer);
 type Sections = Record<string, Record<string, unknown>>;
 
 /** An update's first episode, by a policy that says the same each turn. @param said  behind the prefix */
-async function play(changed: Sections = {}, said = "go</think><answer>Up || Down || Dance</answer>") {
+async function play(changed: Sections = {}, said = "go</think><answer>Up || Down || Dance</answer>", actions = 1) {
   const config = composeRunConfig([{ source: "test", values: changed }]);
-  const [ticket] = trainingTickets(config, 0, 1);
+  const [ticket] = trainingTickets(config, 0, 1, 0, undefined, actions);
   const asked: ReplyRequest[] = [];
   const server = new EnvServer({
     find: (name) => episodeOpener(config, name),
@@ -134,6 +134,13 @@ test.each(cases)("%s acts", async (_, changed, see, before, after) => {
 });
 
 describe("a turn", () => {
+  test("has the ticket's share of the config's actions, and at least one", async () => {
+    const actions = async (share: number) =>
+      (await play({}, "go</think><answer>Up || Down || Up</answer>", share)).outcome.turns[0]!.actions;
+    const all = ["Up", "Down", "Up"];
+    expect([await actions(1), await actions(0.5), await actions(0.01)]).toEqual([all, ["Up", "Down"], ["Up"]]);
+  });
+
   test("without an answer that can be read costs the penalty, and is played all the same", async () => {
     const { outcome } = await play({}, "I would rather not");
     expect(outcome.turns.map(({ wellFormed, actions, penalty }) => [wellFormed, actions, penalty])).toEqual(

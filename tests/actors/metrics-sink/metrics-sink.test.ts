@@ -200,7 +200,7 @@ describe("episodes", () => {
     const floats = fc.float32Array({ minLength: 0, maxLength: 40, noNaN: true });
     fc.assert(
       fc.property(floats, fc.string({ unit: "grapheme" }), fc.integer(), (logProbs, reply, token) => {
-        const row = playedRow({ episode: `p${index++}` }, true, reply);
+        const row = playedRow({ episode: `p${index++}`, actionsPerTurnMax: 3 }, true, reply);
         if (!("trajectory" in row.outcome)) throw new Error("not played");
         const tokens = new Int32Array(logProbs.length).fill(token);
         const written = new Uint8Array(logProbs.length).fill(1);

@@ -173,7 +173,7 @@ describe("Store", () => {
     db.run("PRAGMA user_version = 99");
     db.close();
     expect(() => open()).toThrow(
-      `cannot read ${path}: it has schema 99, and this version of Bunraku reads up to 5. Use the version that wrote it, or a newer one.`,
+      `cannot read ${path}: it has schema 99, and this version of Bunraku reads up to 6. Use the version that wrote it, or a newer one.`,
     );
   });
 
@@ -185,6 +185,7 @@ describe("Store", () => {
     db.run("ALTER TABLE bodies DROP COLUMN contexts");
     db.run("ALTER TABLE bodies DROP COLUMN token_advantages");
     db.run("ALTER TABLE bodies DROP COLUMN env_digest");
+    db.run("ALTER TABLE episodes DROP COLUMN actions_per_turn");
     db.run("DROP TABLE words");
     db.run("DROP TABLE actors");
     db.run("DROP INDEX episodes_by_board");

@@ -12,6 +12,7 @@ import {
   measuredOf,
 } from "../../../actors/training/health.ts";
 import { CONTROL_START, controlAfter, intervened } from "../../../actors/training/interventions.ts";
+import { trainingTickets } from "../../../actors/training/tickets-to-play.ts";
 import type { FilterRule } from "../../../model/learn/filter/filter.ts";
 import type { UpdateSettings } from "../../../model/learn/update/types.ts";
 
@@ -153,6 +154,10 @@ describe("a config", () => {
       "health.ladder: an update takes one gradient step already, so fresh-rollouts would change nothing; leave it out, or set learner.epochs, learner.minibatch or rollout.onlineK",
     ],
     [
+      "env: {actionsPerTurnMax: 1}\nhealth: {ladder: [fewer-actions]}",
+      "health.ladder: a turn has one action already, so fewer-actions would change nothing; leave it out, or raise env.actionsPerTurnMax",
+    ],
+    [
       "env: {tag: Countdown, reasoningWeight: 1}\nwarmStart: {imitate: random-play}",
       "env.reasoningWeight: Countdown cannot judge thoughts; set it to 0",
     ],
@@ -223,6 +228,18 @@ describe("a rung", () => {
     const before = { ...settings({ strategy: "all" }), epochs: 4, minibatch: { parts: 2 } };
     const { control } = controlAfter("fresh-rollouts", CONTROL_START);
     expect(intervened(before, control, 16)).toMatchObject({ epochs: 1, minibatch: { parts: 1 } });
+  });
+
+  test("halves the actions of a training turn, each time once more, to one at least", () => {
+    const config = composeRunConfig([parseLayer("env: {tag: SimpleSokoban, actionsPerTurnMax: 5}", "test")]);
+    let control = CONTROL_START;
+    const limits: (number | undefined)[] = [];
+    for (let taken = 0; taken < 4; taken++) {
+      const [ticket] = trainingTickets(config, 0, 1, 0, [{ group: 0, env: "SimpleSokoban" }], control.actions);
+      limits.push(ticket!.actionsPerTurnMax);
+      ({ control } = controlAfter("fewer-actions", control));
+    }
+    expect(limits).toEqual([undefined, 2, 1, 1]);
   });
 
   test("raises entropy and lowers the step size, each time once more", () => {

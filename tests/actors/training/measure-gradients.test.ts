@@ -2,12 +2,13 @@
 import { describe, expect, test } from "bun:test";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { Outcome, Ticket } from "../../../actors/protocol.ts";
+import { CONTROL_START } from "../../../actors/training/interventions.ts";
 import { measureGradients } from "../../../actors/training/measure-gradients.ts";
 import { updateSettings } from "../../../actors/training/update-settings.ts";
 import type { TrainingEpisode } from "../../../model/learn/update/types.ts";
 
 /** Update 5 (from 0) of a run of 2 groups of 4, whose groups may be replaced once. */
-const moment = { update: 5, version: 9, round: 0, envs: ["Firm", "Slippery"] };
+const moment = { update: 5, version: 9, control: CONTROL_START, envs: ["Firm", "Slippery"] };
 const trajectory = { turns: [] } as unknown as TrainingEpisode["trajectory"];
 
 function stage(analysis: object, outcome: (ticket: Ticket) => Outcome = scored) {

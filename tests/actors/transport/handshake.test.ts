@@ -97,7 +97,7 @@ describe("a handshake", () => {
     expect(await peer.ask({ ...helloOf(me), protocol: 999 }, 1000)).toEqual({
       type: "failed",
       code: "protocol",
-      detail: "sampler-1 speaks protocol 999, this run speaks 2. Use the same version of Bunraku at both ends.",
+      detail: "sampler-1 speaks protocol 999, this run speaks 3. Use the same version of Bunraku at both ends.",
     });
   });
 
@@ -106,7 +106,7 @@ describe("a handshake", () => {
     await transport.listen("memory:old", { ...idle, asked: () => ({ type: "welcome", run: "run-1", protocol: 0 }) });
     await transport.listen("memory:other", welcoming("run-2", new Host()));
     expect(sayHello(await transport.connect("memory:old", idle), me, 1000)).rejects.toThrow(
-      "memory:old speaks protocol 0, we speak 2",
+      "memory:old speaks protocol 0, we speak 3",
     );
     expect(sayHello(await transport.connect("memory:other", idle), me, 1000, "run-1")).rejects.toThrow(
       "memory:other belongs to run run-2, and sampler-1 to run run-1",
