@@ -2,8 +2,8 @@
 import { homedir } from "node:os";
 import { resolve } from "node:path";
 import type { RunConfig } from "../actors/config/config.ts";
-import { hubCache, hubModel, isHubName, parseHubName } from "../actors/policy/hub.ts";
-import { checkPretrained } from "../actors/policy/pretrained.ts";
+import { type Hub, hubCache, hubModel, isHubName, parseHubName } from "../actors/policy/hub.ts";
+import { checkPretrained, readPretrained } from "../actors/policy/pretrained.ts";
 
 /**
  * The config with the model's absolute folder: a resumed run may start in another working directory.
@@ -12,20 +12,31 @@ import { checkPretrained } from "../actors/policy/pretrained.ts";
  */
 export async function withModel(config: RunConfig, notice: (line: string) => void): Promise<RunConfig> {
   const { path } = config.model;
-  return path === null ? config : { ...config, model: { ...config.model, path: await modelFolder(path, notice) } };
+  if (path === null) return config;
+  // The server has the weights.
+  const needs = config.engine.name === "tinker" ? "tokenizer" : "weights";
+  return { ...config, model: { ...config.model, path: await modelFolder(path, notice, needs) } };
 }
 
-/** @param model  a folder, or hf:OWNER/NAME[@REVISION] */
-export async function modelFolder(model: string, notice: (line: string) => void): Promise<string> {
-  const folder = isHubName(model) ? await download(model, notice) : resolve(model);
-  await checkPretrained(folder);
+/**
+ * @param model  a folder, or hf:OWNER/NAME[@REVISION]
+ * @param needs  all of it, or all but its weights
+ */
+export async function modelFolder(
+  model: string,
+  notice: (line: string) => void,
+  needs: "weights" | "tokenizer" = "weights",
+): Promise<string> {
+  const folder = isHubName(model) ? await download(model, notice, needs) : resolve(model);
+  if (needs === "weights") await checkPretrained(folder);
+  else readPretrained(folder);
   return folder;
 }
 
-function download(model: string, notice: (line: string) => void): Promise<string> {
+function download(model: string, notice: (line: string) => void, needs: "weights" | "tokenizer"): Promise<string> {
   const { HF_ENDPOINT, HF_TOKEN } = process.env;
   let lastLine = "";
-  return hubModel(parseHubName(model), {
+  const hub: Hub = {
     endpoint: (HF_ENDPOINT ?? "https://huggingface.co").replace(/\/$/, ""),
     cache: hubCache(process.env, homedir()),
     token: HF_TOKEN ?? null,
@@ -35,5 +46,6 @@ function download(model: string, notice: (line: string) => void): Promise<string
       if (line !== lastLine) notice(line);
       lastLine = line;
     },
-  });
+  };
+  return hubModel(parseHubName(model), hub, needs);
 }

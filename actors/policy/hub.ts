@@ -64,18 +64,27 @@ const REDIRECTS_MAX = 5;
 const INDEX = "model.safetensors.index.json";
 const COMMIT = /^[0-9a-f]{40}$/;
 
-/** The folder of a model, downloaded if it is not complete in the cache. @throws {HubError} naming the file and the reason */
-export async function hubModel({ repository, revision }: HubName, hub: Hub): Promise<string> {
+/**
+ * The folder of a model, downloaded if it is not complete in the cache.
+ *
+ * @param needs  all, or all but the weights
+ * @throws {HubError} naming the file and the reason
+ */
+export async function hubModel(
+  { repository, revision }: HubName,
+  hub: Hub,
+  needs: "weights" | "tokenizer" = "weights",
+): Promise<string> {
   const folder = join(hub.cache, `models--${repository.replace("/", "--")}`);
   const ref = join(folder, "refs", ...revision.split("/"));
   const known = COMMIT.test(revision) ? revision : existsSync(ref) ? readFileSync(ref, "utf8").trim() : null;
-  if (known !== null && isWhole(join(folder, "snapshots", known))) return join(folder, "snapshots", known);
+  if (known !== null && isWhole(join(folder, "snapshots", known), needs)) return join(folder, "snapshots", known);
 
   const { commit, files } = await listFiles(repository, revision, hub);
   const snapshot = join(folder, "snapshots", commit);
   const get = (file: string) => download(repository, commit, file, folder, hub);
   for (const file of ["config.json", INDEX, ...TOKENIZER_FILES].filter((file) => files.has(file))) await get(file);
-  for (const file of weightFiles(snapshot)) {
+  for (const file of needs === "weights" ? weightFiles(snapshot) : []) {
     if (!files.has(file)) throw new HubError(`${PREFIX}${repository} has no file ${file}; only safetensors are read`);
     await get(file);
   }
@@ -87,9 +96,10 @@ export async function hubModel({ repository, revision }: HubName, hub: Hub): Pro
 }
 
 /** A link to a missing file counts as missing. */
-function isWhole(snapshot: string): boolean {
+function isWhole(snapshot: string, needs: "weights" | "tokenizer"): boolean {
   const has = (file: string) => existsSync(join(snapshot, file));
-  return ["config.json", "tokenizer.json", "tokenizer_config.json"].every(has) && weightFiles(snapshot).every(has);
+  if (!["config.json", "tokenizer.json", "tokenizer_config.json"].every(has)) return false;
+  return needs === "tokenizer" || weightFiles(snapshot).every(has);
 }
 
 const Listing = z.looseObject({

@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Hub, hubCache, hubModel, parseHubName } from "../../../actors/policy/hub.ts";
-import { checkPretrained } from "../../../actors/policy/pretrained.ts";
+import { checkPretrained, readPretrained } from "../../../actors/policy/pretrained.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 
 const COMMIT = "0123456789abcdef0123456789abcdef01234567";
@@ -130,6 +130,16 @@ test("a model is laid down as the Hub's own tools do, and is then used without a
   expect(await get()).toBe(folder);
   expect(await hubModel(parseHubName(`hf:tiny/qwen2@${COMMIT}`), hub)).toBe(folder);
   expect(seen).toEqual([]);
+});
+
+test("for a server that has the weights only the other files are asked for; a later run gets the weights too", async () => {
+  const folder = await hubModel(parseHubName("hf:tiny/qwen2"), hub, "tokenizer");
+  expect(readdirSync(folder).filter((file) => file.endsWith(".safetensors"))).toEqual([]);
+  readPretrained(folder);
+  seen = [];
+  expect(await hubModel(parseHubName("hf:tiny/qwen2"), hub, "tokenizer")).toBe(folder);
+  expect(seen).toEqual([]);
+  await checkPretrained(await get());
 });
 
 test("the token is shown to the Hub and not to the store that it points to", async () => {
