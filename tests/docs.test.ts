@@ -120,6 +120,7 @@ const SHORT = [
   "--model.kvHeads=1",
   "--model.hidden=64",
   "--validate.episodes=8",
+  "--warmStart.boards=8",
   `--warmStart.stages=${JSON.stringify(["learn", "blur"].map((name) => ({ name, ...stage })))}`,
 ];
 
@@ -198,7 +199,7 @@ describe("commands", async () => {
       const { code, err } = await command([...words, ...SHORT, ...place, ...how]);
       expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
     },
-    60_000,
+    300_000,
   );
 
   const parsed = lines.filter((words) => !isCheap(words) && !isTest(words) && !isOfRun(words) && !isShortRun(words));
