@@ -11,8 +11,8 @@ import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import type { Report } from "../actors/training/report.ts";
 import { CONFIG_FILE, type RunFolder, reportFile } from "./run-folder.ts";
 
-/** Sections that a resumed run may change: its addresses, and the secrets that its folder does not hold. */
-const CHANGEABLE = ["metrics.", "transport.", "join."];
+/** Sections and keys that a resumed run may change: its addresses, and the secrets that its folder does not hold. */
+const CHANGEABLE = ["metrics.", "transport.", "join.", "engine.url"];
 
 /** Its length may change too, and a finished run continues if it grows. */
 const LENGTH = ["learner.updates", "learner.minutes"];
@@ -29,7 +29,7 @@ export function oldRun(folder: string, layers: readonly Layer[]): RunFolder {
   const fixed = set.find(({ path }) => !changeable(path));
   if (fixed !== undefined) {
     throw new ConfigError(
-      `${fixed.source}: a resumed run keeps its config, except for --updates, --minutes, metrics.*, transport.* and join.*; ${fixed.path} is fixed`,
+      `${fixed.source}: a resumed run keeps its config, except for --updates, --minutes, metrics.*, transport.*, join.* and engine.url; ${fixed.path} is fixed`,
     );
   }
   const kept = { source: file, values: { ...readRunConfig(folder) } };

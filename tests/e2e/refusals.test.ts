@@ -93,7 +93,7 @@ describe("wrong usage", () => {
     writeFileSync(join(folder, "config.json"), (await commandHere(["config", "--json"])).out);
     const { code, err } = await commandHere(["cluster", "--resume", folder, "--seed", "3"]);
     const message =
-      "--seed 3: a resumed run keeps its config, except for --updates, --minutes, metrics.*, transport.* and join.*";
+      "--seed 3: a resumed run keeps its config, except for --updates, --minutes, metrics.*, transport.*, join.* and engine.url; seed is fixed";
     expect({ code, err }).toEqual({ code: 2, err: `error: ${message}\n` });
     const open = await commandHere(["cluster", "--resume", folder, "--metrics.host=0.0.0.0"]);
     expect([open.code, open.err]).toEqual([2, expect.stringContaining("set metrics.token")]);

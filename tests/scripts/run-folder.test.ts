@@ -42,6 +42,8 @@ test("a resumed run keeps its config; its addresses and secrets may change", () 
   expect(() => change("learner.learningRate", "1e-4")).toThrow(
     "--learner.learningRate: a resumed run keeps its config",
   );
+  const moved = "http://127.0.0.1:8802";
+  expect(change("engine.url", moved).engine).toEqual({ ...config.engine, url: moved });
   expect(change("metrics.port", "0")).toEqual({
     ...config,
     metrics: { ...config.metrics, token: null, port: 0 },
