@@ -16,3 +16,14 @@ export function testWhere(lack: string | null, name: string, body: Body, timeout
   if (lack === null) test(name, body, timeoutMs);
   else test.skip(skippedName(name, lack), body);
 }
+
+/** The Python of tests; BUNRAKU_PYTHON may have packages that python3 lacks. */
+export const pythonHere = (): string | null => process.env["BUNRAKU_PYTHON"] ?? Bun.which("python3");
+
+/** Why tests that need these Python modules ("torch, transformers") cannot run; null if they can. */
+export function lackOfPython(modules: string): string | null {
+  const python = pythonHere();
+  if (python === null) return "no python3";
+  const { exitCode } = Bun.spawnSync([python, "-c", `import ${modules}`]);
+  return exitCode === 0 ? null : `no Python with ${modules}; BUNRAKU_PYTHON may name one`;
+}

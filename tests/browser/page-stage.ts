@@ -16,6 +16,9 @@ import { FakeRun, play } from "../actors/metrics-sink/fake-run.ts";
 
 export const LONG = 300_000;
 
+/** Other test files add network interfaces, at which Chromium drops what it is loading. */
+const DROPPED = "net::ERR_NETWORK_CHANGED";
+
 /** What probe.js can tell. */
 interface Probe {
   pixels(chart: string, property: string): number;
@@ -105,10 +108,15 @@ export class PageStage {
     this.page = await this.#context.newPage();
     await this.page.addInitScript({ path: join(import.meta.dir, "probe.js") });
     this.page.on("console", (message) => {
-      if (["error", "warning"].includes(message.type())) this.complaints.push(message.text());
+      if (!["error", "warning"].includes(message.type()) || message.text().includes(DROPPED)) return;
+      this.complaints.push(message.text());
     });
     this.page.on("pageerror", (error) => this.complaints.push(error.message));
     this.page.on("requestfailed", (request) => {
+      if (request.failure()?.errorText === DROPPED) {
+        void this.page.reload().catch(() => {});
+        return;
+      }
       if (!request.url().endsWith("/api/stream") && !request.failure()?.errorText.includes("ERR_ABORTED")) {
         this.complaints.push(`${request.url()} ${request.failure()?.errorText}`);
       }

@@ -9,11 +9,11 @@ import { join } from "node:path";
 import { asyncBufferFromFile, parquetReadObjects } from "hyparquet";
 import { RecordedRun } from "../../actors/record/recorded-run.ts";
 import { playRun, tinyConfig } from "../actors/supervisor/tiny-run.ts";
-import { testWhere } from "../needs.ts";
+import { lackOfPython, pythonHere, testWhere } from "../needs.ts";
 import { command } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
-const python = process.env["BUNRAKU_PYTHON"] ?? null;
+const python = pythonHere();
 
 afterAll(removeTemporaryFolders);
 const home = temporaryFolder();
@@ -152,7 +152,7 @@ function tfRecords(bytes: Buffer): string[] {
 }
 
 testWhere(
-  python === null ? "BUNRAKU_PYTHON is not set" : null,
+  lackOfPython("tensorboard, duckdb, pandas"),
   "TensorBoard, DuckDB and pandas read the same numbers",
   async () => {
     const [events, tables, texts] = [

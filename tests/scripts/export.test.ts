@@ -22,11 +22,11 @@ import { sequence } from "../../model/rng.ts";
 import { builtinDialogue } from "../../model/text/chat.ts";
 import { Tokenizer } from "../../model/text/tokenizer.ts";
 import { farthest } from "../model/farthest.ts";
-import { describeWhere, testWhere } from "../needs.ts";
+import { describeWhere, lackOfPython, pythonHere, testWhere } from "../needs.ts";
 import { command, commandHere } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
-const python = process.env["BUNRAKU_PYTHON"] ?? null;
+const python = pythonHere();
 const llama = process.env["BUNRAKU_LLAMA"] ?? null;
 
 const home = temporaryFolder();
@@ -132,7 +132,7 @@ async function ourLogits(model: ModelConfig, parameters: ReturnType<typeof layPa
   return out.read() as Float32Array;
 }
 
-describeWhere(python === null ? "BUNRAKU_PYTHON is not set" : null, "transformers", () => {
+describeWhere(lackOfPython("torch, transformers"), "transformers", () => {
   test.each([...all, ["gemma3", ["--model", modelOf("gemma3")]] as const])(
     "computes the same logits and tokens from a folder of %s",
     async (name, source) => {
@@ -191,7 +191,7 @@ test("adapters change the model that they are merged into, where they should", a
 });
 
 testWhere(
-  python === null ? "BUNRAKU_PYTHON is not set" : null,
+  lackOfPython("torch, transformers, peft"),
   "peft computes with the adapters what transformers computes with them merged",
   async () => {
     const [folder, whole] = [await exported("peft", "--policy", adapters), await exported("hf", "--policy", adapters)];

@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { evaluatePlayer } from "../../../envs/analysis/evaluate.ts";
 import type { OutsideGame } from "../../../envs/env.ts";
 import { envTag } from "../../../envs/registry.ts";
-import { testWhere } from "../../needs.ts";
+import { lackOfPython, testWhere } from "../../needs.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
-import { lackOfPython, startPython } from "./python-server.ts";
+import { startPython } from "./python-server.ts";
 
 afterAll(removeTemporaryFolders);
 

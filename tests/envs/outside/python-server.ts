@@ -1,21 +1,11 @@
 /** An env server in Python, as a process of its own on a free port. */
 import { join, resolve } from "node:path";
+import { pythonHere } from "../../needs.ts";
 
 const examples = join(import.meta.dir, "../../../examples/remote-envs");
 
 export interface PythonServer extends AsyncDisposable {
   readonly url: string;
-}
-
-/** BUNRAKU_PYTHON may have the packages of the examples. */
-const pythonHere = () => process.env["BUNRAKU_PYTHON"] ?? Bun.which("python3");
-
-/** Why the tests that need this Python module cannot run; null if they can. */
-export function lackOfPython(module: string): string | null {
-  const python = pythonHere();
-  if (python === null) return "no python3";
-  const { exitCode } = Bun.spawnSync([python, "-c", `import ${module}`]);
-  return exitCode === 0 ? null : `no Python package ${module}; BUNRAKU_PYTHON may name a Python that has it`;
 }
 
 /** @param script  its path from the examples. @throws {Error} if there is no Python, or the server ends before it listens. */

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# What a machine with one NVIDIA GPU can do, in under ten minutes and without a network: which engines work, Bandit and SimpleSokoban
+# trained on each device, and a training step and decoding beside PyTorch where Python has it. It needs node_modules.
+#
+# Usage: bash bench/gpu.sh [FOLDER]. Everything goes to FOLDER/figures.txt (bench-gpu). Exit code 0: every device trained.
+# BUN is the command of Bun (npx -y bun@1.4.4); BUNRAKU_PYTHON is a Python with torch, transformers, safetensors and numpy.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+folder=${1:-bench-gpu}
+mkdir -p "$folder"
+figures=$folder/figures.txt
+read -ra bun <<<"${BUN:-npx -y bun@1.4.4}"
+failed=0
+
+# part SECONDS NAME COMMAND …: runs it with a limit; its last lines and its exit code go to the figures.
+part() {
+  local seconds=$1 name=$2 code began=$SECONDS
+  shift 2
+  echo "== $name"
+  timeout -k 5 "$seconds" "$@" >"$folder/last.log" 2>&1
+  code=$?
+  { echo "== $name: exit code $code after $((SECONDS - began)) s"; tail -n 20 "$folder/last.log"; } >>"$figures"
+  return "$code"
+}
+
+: >"$figures"
+part 10 "GPU" nvidia-smi
+part 60 "doctor" "${bun[@]}" run doctor
+torch=$("${BUNRAKU_PYTHON:-python3}" -c "import torch, transformers, safetensors, numpy; print('yes')" 2>/dev/null)
+for device in cuda webgpu; do
+  train=("${bun[@]}" run cluster --json --exit --port 0 "--engine.device=$device")
+  part 60 "$device, Bandit" "${train[@]}" --preset bandit --updates 20 --run-dir "$folder/bandit-$device" || failed=1
+  part 120 "$device, SimpleSokoban, 300 steps of warm start" "${train[@]}" --updates 20 --run-dir "$folder/sokoban-$device" \
+    '--warmStart.stages=[{"name":"learn","steps":300,"batch":32,"learningRate":0.002,"finalFraction":0.1,"warmUpSteps":30}]' || failed=1
+  if [ "$torch" = yes ]; then
+    part 50 "$device, step" "${bun[@]}" run bench step "--step.device=$device"
+    part 40 "$device, decode" "${bun[@]}" run bench decode "--decode.device=$device"
+  else
+    echo "== $device: no step and no decode, as Python has no torch" >>"$figures"
+  fi
+done
+cat "$figures"
+exit "$failed"
