@@ -156,6 +156,13 @@ export class PageStage {
       count,
     ] as const);
   }
+  /** Waits until more than so many pixels of a chart have nearly the color of this custom property. */
+  async waitForPixels(chart: string, property: string, count: number): Promise<void> {
+    await this.page.waitForFunction(
+      ([chart, property, count]) => Number((globalThis as Inside).probe.pixels(chart, property)) > count,
+      [chart, property, count] as const,
+    );
+  }
   async waitForOther(selector: string, than: string): Promise<void> {
     await this.page.waitForFunction(([selector, than]) => (globalThis as Inside).probe.text(selector) !== than, [
       selector,

@@ -81,7 +81,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the pages", () => {
       await stage.waitForText("#envs-legend", "50.0 %");
       expect(await stage.text("#envs-legend")).toMatch(/Bandit.*50\.0 %.*Ice.*40\.0 %/s);
       for (const color of ["--accent", "--second"]) {
-        expect([color, (await stage.probe("pixels", "envs", color)) > 50]).toEqual([color, true]);
+        await stage.waitForPixels("envs", color, 50);
       }
     },
     LONG,
@@ -108,7 +108,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the pages", () => {
       stage.run.event("peer.lost", "sampler-1 left", "error", "learner");
       await stage.waitForText("#events", "sampler-1 left");
       expect(await stage.text("#events")).not.toContain("tighten");
-      expect(await stage.probe("pixels", "spread", "--accent")).toBeGreaterThan(50);
+      await stage.waitForPixels("spread", "--accent", 50);
       await stage.open("");
       await stage.waitForCount("#alarm-badge[data-level=warning]", 1);
     },
@@ -186,7 +186,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the pages", () => {
       expect(cells.length).toBeGreaterThanOrEqual(8);
       expect(cells).not.toContain(false);
       await stage.page.locator("#success-plot").scrollIntoViewIfNeeded();
-      expect(await stage.probe("pixels", "success", "--accent")).toBeGreaterThan(50);
+      await stage.waitForPixels("success", "--accent", 50);
     },
     LONG,
   );

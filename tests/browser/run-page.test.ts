@@ -20,7 +20,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
       expect((await top("warm"))!).toBeLessThan((await top("success"))!);
       expect(await top("kl")).toBeNull();
       await stage.waitForCount("#warm-plot[data-empty]", 0);
-      expect(await stage.probe("pixels", "warm", "--accent")).toBeGreaterThan(50);
+      await stage.waitForPixels("warm", "--accent", 50);
       await stage.run.episodes([playedRow({ episode: "sample", purpose: "validate", version: 0 })]);
       await stage.waitForText("#latest", "the box is right of me");
       await stage.trained(1);
@@ -41,13 +41,13 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
       expect(charts.length).toBe(11);
       for (const id of charts) {
         const chart = id.replace("-plot", "");
-        expect([chart, (await stage.probe("pixels", chart, "--accent")) > 50]).toEqual([chart, true]);
+        await stage.waitForPixels(chart, "--accent", 50);
       }
       for (const chart of ["success", "reward", "length", "validity", "filter"]) {
-        expect([chart, (await stage.probe("pixels", chart, "--second")) > 50]).toEqual([chart, true]);
+        await stage.waitForPixels(chart, "--second", 50);
       }
       // The dashed lines of the random and the best possible player.
-      expect(await stage.probe("pixels", "success", "--muted")).toBeGreaterThan(400);
+      await stage.waitForPixels("success", "--muted", 400);
       const label = await stage.page.locator("#success-plot").getAttribute("aria-label");
       expect(label).toMatch(/^Success: validation \d+\.\d %/);
     },
@@ -124,7 +124,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
       const flat = await stage.probe("pixels", "gradient", "--accent");
       await stage.page.locator("#tools [name=log]").check();
       await stage.waitForText("#gradient-legend", "3.00");
-      expect(await stage.probe("pixels", "gradient", "--accent")).toBeGreaterThan(50);
+      await stage.waitForPixels("gradient", "--accent", 50);
       expect(flat).toBeGreaterThan(50);
     },
     LONG,
@@ -142,7 +142,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
       await stage.page.locator("#compare-list input").check();
       await stage.waitForText("#compared", "run-0");
       await stage.waitForCount("#success-legend span", 3);
-      expect(await stage.probe("pixels", "success", "--run-1")).toBeGreaterThan(50);
+      await stage.waitForPixels("success", "--run-1", 50);
       expect(stage.page.url()).toEndWith("/?with=run-0");
       await stage.open("?with=run-0");
       await stage.waitForCount("#success-legend span", 3);
@@ -171,7 +171,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
       await stage.page.locator("#tools [name=seeds]").check();
       await stage.waitForText("#compared", "this run: mean of 3 seeds");
       await stage.waitForCount("#success-legend span", 3);
-      expect(await stage.probe("pixels", "success", "--ink")).toBeGreaterThan(50);
+      await stage.waitForPixels("success", "--ink", 50);
       await stage.open("?seeds=mean&with=other");
       await stage.waitForText("#compared", "other: no other seed");
       await stage.waitForCount("#success-legend span", 4);
@@ -188,14 +188,14 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
       await stage.waitForCount("#tools [name=add] option[value='total/episodes']", 1);
       await stage.page.locator("#tools [name=add]").selectOption("total/episodes");
       await stage.waitForText("#added-1-title", "total/episodes");
-      expect(await stage.probe("pixels", "added-1", "--accent")).toBeGreaterThan(50);
+      await stage.waitForPixels("added-1", "--accent", 50);
       expect(stage.page.url()).toEndWith("/?chart=total%2Fepisodes");
       await stage.open("?chart=total%2Fepisodes");
       await stage.waitForOther("#added-1-legend b", "–");
       const flat = await stage.probe("pixels", "success", "--accent");
       for (const axis of ["tokens", "minutes"]) {
         await stage.page.locator("#tools [name=axis]").selectOption(axis);
-        expect(await stage.probe("pixels", "success", "--accent")).toBeGreaterThan(50);
+        await stage.waitForPixels("success", "--accent", 50);
       }
       expect(flat).toBeGreaterThan(50);
     },
