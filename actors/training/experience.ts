@@ -26,6 +26,9 @@ interface Outcomes {
 /** Values closer than this are equal; the first action wins, so equal boards have equal plans. */
 const TIE = 1e-9;
 
+/** A reward after one more action is worth this much less, so that a plan wins soon where the reward does not ask for it. */
+const DISCOUNT = 0.99;
+
 /** Actions that a plan looks ahead. */
 const HORIZON_MAX = 100;
 
@@ -158,7 +161,7 @@ export class Experience {
 function returnOf({ count, reward, next }: Outcomes, values: Float64Array): number {
   let sum = reward;
   // A state that came after the last `learn` is worth nothing yet.
-  for (const [state, times] of next) sum += times * (values[state] ?? 0);
+  for (const [state, times] of next) sum += times * DISCOUNT * (values[state] ?? 0);
   return sum / count;
 }
 

@@ -45,6 +45,15 @@ describe("a plan", () => {
     expect(experience.plan(gameOf(corridor), 10, 4)).toEqual([1, 1, 1, 1]);
   });
 
+  test("is the shortest way where actions cost nothing and the budget is large", async () => {
+    const free: Rule = (state, action, coin) => {
+      const [next] = corridor(state, action, coin);
+      return [next, next === null ? 1 : 0];
+    };
+    const experience = await after(200, 20, free);
+    expect(experience.plan(gameOf(free), 20, 4)).toEqual([1, 1, 1, 1]);
+  });
+
   test("has as many actions as it is asked for, and goes on from where the game is", async () => {
     const experience = await after(200, 20, corridor);
     const game = gameOf(corridor);
