@@ -105,8 +105,8 @@ export function decodeCheckpoint(files: ReadonlyMap<string, Uint8Array>): Checkp
   if (!head.success) throw new Error(`${STATE}: ${schemaFaults(head.error, "state")}`);
   const { update, model, tokenizer, criticHead, steps, state, served } = head.data;
   if (served !== null) {
-    const [parameters, moment, variance] = [0, 0, 0].map(() => new Float32Array(0));
-    const policy = { parameters: parameters!, moment: moment!, variance: variance!, step: steps.policy };
+    const empty = new Float32Array(0);
+    const policy = { parameters: empty, moment: empty, variance: empty, step: steps.policy };
     return { update, model, tokenizer, policy, critic: null, state, served };
   }
   const parts = [{ name: "policy", model, step: steps.policy }];

@@ -4,7 +4,6 @@
  *
  * - A version is a folder of adapters on this machine, which the server loads under a new name; then the version before is unloaded.
  * - A server that was started again has no adapters. The first refused reply loads them again, once.
- * - Equal weights and coins make equal requests; whether they get equal tokens is up to the server.
  *
  * Source: docs.vllm.ai (OpenAI-compatible server, LoRA adapters), docs.sglang.io (native API, LoRA serving).
  */
@@ -13,11 +12,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
 import type { ReplyRequest } from "../../model/decode/generate.ts";
-import { coin } from "../../model/rng.ts";
 import { exportPeft } from "../policy/export.ts";
-import type { Remote, Thread } from "../process/worker-rpc.ts";
+import type { Thread } from "../process/worker-rpc.ts";
 import { ServerError, type TinkerServer } from "../tinker/server.ts";
 import { announcedValues, type PolicyMethods, type PolicySettings } from "./policy.ts";
+import { serverPolicy } from "./server-policy.ts";
 
 interface Written {
   readonly tokens: number[];
@@ -92,7 +91,6 @@ export function servedPolicy(
 ): Thread<PolicyMethods> {
   const { load, unload, generate, body, answer } = APIS[engine];
   const folder = mkdtempSync(join(tmpdir(), "bunraku-adapters-"));
-  const sequences = new Map<string, readonly number[]>();
   let adapters: string | null = null;
   let loading: Promise<unknown> | null = null;
   const pathOf = (name: string) => join(folder, name);
@@ -102,8 +100,8 @@ export function servedPolicy(
     await server.order(unload, { lora_name: name }).catch(() => {});
     rmSync(pathOf(name), { recursive: true, force: true });
   };
-  const methods: Remote<PolicyMethods> = {
-    start: async () => `${engine}, ${server.url}`,
+  return serverPolicy({
+    name: `${engine}, ${server.url}`,
     async load(message) {
       const { values, digest } = await announcedValues(settings, message);
       if (values === null) return digest;
@@ -115,18 +113,7 @@ export function servedPolicy(
       if (before !== null) await drop(before);
       return digest;
     },
-    async open(sequence) {
-      sequences.set(sequence, []);
-    },
-    async close(sequence) {
-      sequences.delete(sequence);
-    },
-    // Nothing is shown while the server writes.
-    written: async () => [],
-    async reply(sequence, request) {
-      const before = sequences.get(sequence)!;
-      const context = [...before.slice(0, request.keep ?? before.length), ...request.prompt];
-      const seed = Math.floor(coin(request.coins, (request.coinsFrom ?? 0) + context.length) * 2 ** 31);
+    async write(context, seed, request) {
       const name = adapters!;
       const ask = () => server.ask(generate, body(name, context, seed, request), answer);
       const { tokens, logProbs } = await ask().catch(async (error: unknown) => {
@@ -136,19 +123,12 @@ export function servedPolicy(
         await loading.catch(() => {});
         return ask();
       });
-      if (tokens.length === 0 || tokens.length !== logProbs.length)
-        throw new RangeError(`the server wrote ${tokens.length} tokens with ${logProbs.length} log-probabilities`);
-      sequences.set(sequence, [...context, ...tokens]);
       return { tokens, logProbs, cut: !request.stops.includes(tokens.at(-1)!) };
     },
-  };
-  return {
-    methods,
-    workingMs: () => 0,
     // The last version stays loaded: a request now could outlast the sampler.
     stop() {
       server.close();
       rmSync(folder, { recursive: true, force: true });
     },
-  };
+  });
 }
