@@ -167,7 +167,7 @@ async function openRun(options: Parsed<typeof command>): Promise<RunFolder> {
     const layers = overrides.map(({ path, text, source }) => overrideLayer(path, text, source));
     const run = oldRun(resume, layers);
     if (!hasRecord(run.folder))
-      warn(`${run.folder} has no run.sqlite: its record begins anew, without what was played before`);
+      warn(`${run.folder} has no run.sqlite: a new record starts, without the earlier episodes`);
     await check(run.config);
     lengthenRun(run);
     return run;

@@ -100,7 +100,7 @@ describe("wrong usage", () => {
     await using taken = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response() });
     const lost = await command(["cluster", "--resume", folder, `--metrics.port=${taken.port}`]);
     expect(lost.err).toStartWith(
-      `warning: ${folder} has no run.sqlite: its record begins anew, without what was played before\nerror: `,
+      `warning: ${folder} has no run.sqlite: a new record starts, without the earlier episodes\nerror: `,
     );
   });
 });

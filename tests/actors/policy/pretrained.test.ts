@@ -226,7 +226,7 @@ describe("a folder that is broken", () => {
       /expected number to be <=1000 → at num_hidden_layers/,
     ],
     [
-      "a chat template that counts for ever",
+      "a chat template with an endless loop",
       broken("llama", (at) =>
         writeFileSync(
           at("chat_template.jinja"),

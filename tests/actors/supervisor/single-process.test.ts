@@ -15,7 +15,7 @@ import { startSingleProcess } from "../../../actors/supervisor/single-process.ts
 import { overrideLayer } from "../../../scripts/cli/presets.ts";
 import { startFrom } from "../../../scripts/cli/run-folder.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
-import { playRun, stopRunAt, type TinyChoices, tinyConfig } from "./tiny-run.ts";
+import { learnt, playRun, stopRunAt, type TinyChoices, tinyConfig } from "./tiny-run.ts";
 
 afterAll(removeTemporaryFolders);
 
@@ -49,15 +49,6 @@ function stored(folder: string): { metrics: string[]; episodes: string[] } {
     .values();
   db.close();
   return { metrics: lasting.map((row) => JSON.stringify(row)), episodes: episodes.map((row) => JSON.stringify(row)) };
-}
-
-/** sha256 of what was learnt in the end: parameters and moments. */
-async function learnt(folder: string): Promise<string> {
-  const { found } = await latestCheckpoint(join(folder, "checkpoints"));
-  return readFileSync(join(found!, "SHA256SUMS"), "utf8")
-    .split("\n")
-    .filter((line) => line.endsWith(".safetensors"))
-    .join("\n");
 }
 
 const successes = (folder: string) => JSON.parse(readFileSync(join(folder, "report.json"), "utf8")).success;

@@ -1,6 +1,7 @@
 /** Runs of a second or two on one thread: a policy of one layer and a short warm start. */
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { latestCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { RunConfig } from "../../../actors/config/config.ts";
 import type { Layer } from "../../../actors/config/layers.ts";
@@ -79,4 +80,13 @@ async function runUntil(folder: string, config: RunConfig, text: string | null):
   const cluster = await startSingleProcess({ run: "run", folder, config, event: () => {}, output });
   await Promise.race([said.promise, cluster.ended]);
   return text === null ? cluster.ended : cluster.stop("enough");
+}
+
+/** sha256 of what a run learnt: parameters and moments of its newest checkpoint. */
+export async function learnt(folder: string): Promise<string> {
+  const { found } = await latestCheckpoint(join(folder, "checkpoints"));
+  return readFileSync(join(found!, "SHA256SUMS"), "utf8")
+    .split("\n")
+    .filter((line) => line.endsWith(".safetensors"))
+    .join("\n");
 }

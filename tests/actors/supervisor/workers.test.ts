@@ -1,13 +1,12 @@
 /** Actors as Bun workers of one process: what happens when one of them hangs, throws or is killed. */
 import { afterAll, afterEach, describe, expect, test } from "bun:test";
-import { mkdirSync, readFileSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { latestCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
 import { startCluster } from "../../../actors/supervisor/cluster.ts";
 import type { Supervisor } from "../../../actors/supervisor/supervisor.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 import { Events, testActor, workerSupervisor } from "./stage-supervisor.ts";
-import { playRun, tinyConfig } from "./tiny-run.ts";
+import { learnt, playRun, tinyConfig } from "./tiny-run.ts";
 
 const LONG = 300_000;
 
@@ -117,11 +116,3 @@ test(
   },
   LONG,
 );
-
-async function learnt(folder: string): Promise<string> {
-  const { found } = await latestCheckpoint(join(folder, "checkpoints"));
-  return readFileSync(join(found!, "SHA256SUMS"), "utf8")
-    .split("\n")
-    .filter((line) => line.endsWith(".safetensors"))
-    .join("\n");
-}
