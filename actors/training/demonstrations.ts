@@ -5,6 +5,7 @@
 import { formatReply } from "../../envs/demonstrator.ts";
 import type { DiscreteGame, EpisodeRules, Game, Seeds } from "../../envs/env.ts";
 import { openEpisode } from "../../envs/episode.ts";
+import { PythonRandom } from "../../envs/rng/mt19937.ts";
 import type { EnvTag, Skill } from "../../envs/tag.ts";
 import type { Sequence } from "../../model/learn/batch.ts";
 import { samplesOf } from "../../model/learn/sequences.ts";
@@ -102,12 +103,15 @@ export async function explore(
 ): Promise<Experience> {
   const experience = new Experience(tag);
   const quarter = Math.ceil(plays / 4);
+  // Exploring a board takes thousands of draws; a stateful generator makes one in a tenth of the time.
+  const random = new PythonRandom(drawSeed(uniform));
+  const draw = () => random.random();
   for (let played = 0; played < plays || (!experience.won && played < playsMax); played++) {
     // Heartbeats must not wait for many plays.
     if (played % plays === 0) await nextTurn();
     const planned = played < quarter ? 0 : plannedActions;
     if (planned > 0 && played % quarter === 0) experience.learn();
-    await experience.play(tag.open({ layout, dynamics: drawSeed(uniform) }), actionsMax, uniform, planned);
+    await experience.play(tag.open({ layout, dynamics: drawSeed(draw) }), actionsMax, draw, planned);
   }
   experience.learn();
   return experience;
@@ -168,12 +172,14 @@ export class Demonstrations {
     this.#uniform = sequence(seed, `demonstrations ${name}`);
   }
 
-  /** The next batch of demonstrations, of similar lengths. */
+  /** The next batch of demonstrations, of similar lengths. Each call plays a batch, so that no call but the first waits for many. */
   async next(): Promise<Sequence[]> {
-    if (this.#ready.length === 0) {
-      const { perBoard } = this.#source;
-      const count = this.#batch * BATCHES_SORTED;
-      while (this.#drawn.length < count * perBoard) this.#drawn.push(...(await this.#play()));
+    const { perBoard } = this.#source;
+    const count = this.#batch * BATCHES_SORTED;
+    const isEmpty = this.#ready.length === 0;
+    const wanted = isEmpty ? count * perBoard : Math.min(count * perBoard, this.#drawn.length + this.#batch);
+    while (this.#drawn.length < wanted) this.#drawn.push(...(await this.#play()));
+    if (isEmpty) {
       // Demonstrations of one board are much alike, and come in different batches.
       if (perBoard > 1) shuffle(this.#drawn, this.#uniform);
       const drawn = this.#drawn.splice(0, count);

@@ -21,6 +21,8 @@ export class SokobanGame implements DiscreteGame {
   readonly #state: SokobanState;
   readonly #config: SokobanConfig;
   readonly #rows: string[];
+  /** The rows in one text; null after a change. */
+  #grid: string | null = null;
 
   /** Takes ownership of the board. */
   constructor(board: Board, config: SokobanConfig) {
@@ -41,14 +43,19 @@ export class SokobanGame implements DiscreteGame {
   render(): string {
     switch (this.#config.observationFormat) {
       case "grid":
-        return this.#rows.join("\n");
+        return this.#renderGrid();
       case "coord":
         return renderCoordinates(this.board);
       case "grid_coord":
-        return withHeadings(renderCoordinates(this.board), this.#rows.join("\n"));
+        return withHeadings(renderCoordinates(this.board), this.#renderGrid());
       default:
         return this.#config.observationFormat satisfies never;
     }
+  }
+
+  #renderGrid(): string {
+    this.#grid ??= this.#rows.join("\n");
+    return this.#grid;
   }
 
   /** True if no solution is left. On large boards, where a search could take minutes, it only finds boxes in corners. */
@@ -63,6 +70,7 @@ export class SokobanGame implements DiscreteGame {
     const before = this.#rowOfPlayer();
     const effect = this.#state.act(action);
     if (effect.effective) {
+      this.#grid = null;
       const after = this.#rowOfPlayer();
       this.#draw(before);
       if (after !== before) {

@@ -219,6 +219,33 @@ describe("a stream of demonstrations", () => {
   });
 });
 
+test("a batch is played for each batch, so that none but the first waits for the plays of eight", async () => {
+  let opened = 0;
+  const options = optionsFor("Bandit");
+  const tag: EnvTag = {
+    ...options.tag,
+    open(seeds) {
+      opened++;
+      return options.tag.open(seeds);
+    },
+  };
+  const demos = new Demonstrations(
+    { ...options, lessons: [{ tag, rules }] },
+    fromDemonstrator(skill),
+    boards,
+    4,
+    1,
+    "x",
+  );
+  const played: number[] = [];
+  for (let i = 0; i < 12; i++) {
+    const before = opened;
+    await demos.next();
+    played.push(opened - before);
+  }
+  expect(played).toEqual([32, ...new Array(11).fill(4)]);
+});
+
 test("the envs of a mix are taught in turn", async () => {
   const [sokoban, bandit] = [optionsFor("SimpleSokoban"), optionsFor("Bandit")];
   const mixed = { ...sokoban, lessons: [...sokoban.lessons, ...bandit.lessons] };
