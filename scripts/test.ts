@@ -28,7 +28,7 @@ const FILES_AT_ONCE = availableParallelism() + 1;
 const TIMINGS = "tests/timings.json";
 /** `--quick` leaves out a file that takes longer. */
 const QUICK_MS_MAX = 1000;
-const SLOW_FOLDERS = /^tests\/(e2e|browser|scripts|golden|examples)\//;
+const SLOW_FOLDERS = /^tests\/(attack|e2e|browser|scripts|golden|examples)\//;
 
 const root = join(import.meta.dir, "..");
 

@@ -309,7 +309,7 @@ describe("links and files", () => {
         ...row
           .split("|")
           .at(-2)!
-          .matchAll(/\b(?:actors|e2e|envs|model|scripts)\/[\w/-]+/g),
+          .matchAll(/\b(?:actors|attack|e2e|envs|model|scripts)\/[\w/-]+/g),
       ];
       expect({ row, named: named.length > 0 }).toEqual({ row, named: true });
       const files = named.map(([name]) => `tests/${name}.test.ts`);

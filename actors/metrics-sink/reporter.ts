@@ -36,7 +36,7 @@ export interface ReporterOptions {
 const BUSY_BYTES = 1 << 20;
 /** Rows of one message. */
 const ROWS_AT_ONCE = 128;
-/** Part of a frame that the texts and arrays of one message fill at most; a larger row is sent alone. */
+/** Part of a frame that the rows of one message fill at most; a larger row is sent alone. */
 const FRAME_SHARE = 1 / 8;
 /** An episode is lost after it ended the connection this often while it was the only one in its message. */
 const CUTS_MAX = 10;
@@ -213,12 +213,18 @@ export class Reporter implements Handler {
 
 const EpisodeRowSchema = schemas.episodes.shape.rows.element;
 
-/** Bytes of the texts and arrays of a row. */
+/** Of a turn beside its texts: names and numbers. */
+const TURN_BYTES = 256;
+
+/** Bytes of a row in a message, a little more than they are. */
 function estimatedBytes({ outcome, tokenAdvantages }: EpisodeRow): number {
   if (!("trajectory" in outcome)) return Buffer.byteLength(outcome.detail);
   const { trajectory, turns, finalObservation } = outcome;
   const { tokens, written, logProbs } = trajectory;
   const arrays = tokens.byteLength + written.byteLength + logProbs.byteLength + (tokenAdvantages?.byteLength ?? 0);
   const texts = turns.flatMap(({ observation, reply, actions }) => [observation, reply, ...actions]);
-  return [finalObservation, ...texts].reduce((sum, text) => sum + Buffer.byteLength(text), arrays);
+  return [finalObservation, ...texts].reduce(
+    (sum, text) => sum + Buffer.byteLength(text),
+    arrays + turns.length * TURN_BYTES,
+  );
 }

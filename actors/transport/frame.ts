@@ -3,6 +3,7 @@
  *
  * - A decoded message shares no memory with the frame or with any other message.
  * - `parseMessage` checks every decoded message, and the kind of frame must fit the kind of message.
+ * - A frame with more than `VALUES_MAX` values is refused unread: 64 MiB of empty lists would take 25 s and 4.8 GB.
  */
 import { Packr } from "msgpackr";
 import {
@@ -19,6 +20,9 @@ export type Envelope =
   | { readonly kind: "tell"; readonly body: Tell }
   | { readonly kind: "ask"; readonly id: number; readonly body: Ask }
   | { readonly kind: "answer"; readonly id: number; readonly body: Answer };
+
+/** Values of a frame: numbers, texts, keys, lists and mappings, each with what is in it. An episode has about 30 a turn. */
+const VALUES_MAX = 2 ** 21;
 
 /** A frame owns its buffer, so it can be transferred to another thread. */
 export type Frame = Uint8Array<ArrayBuffer>;
@@ -69,11 +73,44 @@ export function decodeFrame(frame: Uint8Array): Envelope {
 }
 
 function unpack(frame: Uint8Array): unknown {
+  if (frame.byteLength > VALUES_MAX / ARRAY_VALUES && valuesOf(frame) > VALUES_MAX) {
+    throw new ProtocolError(`a frame of ${frame.byteLength} bytes has more than ${VALUES_MAX} values`);
+  }
   try {
     return codec.unpack(frame);
   } catch (error) {
     throw new ProtocolError("not msgpack", { cause: error });
   }
+}
+
+/** Bytes after msgpack's types 0xc0 to 0xdf, and how many of them say the length of what follows these. */
+const HEAD_BYTES = [0, 0, 0, 0, 1, 2, 4, 2, 3, 5, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 2, 3, 5, 9, 17, 1, 2, 4, 2, 4, 2, 4];
+const LENGTH_BYTES = [0, 0, 0, 0, 1, 2, 4, 1, 2, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4];
+const isExtension = (type: number) => (type >= 0xc7 && type <= 0xc9) || (type >= 0xd4 && type <= 0xd8);
+/** The codec's extensions that our messages use. Others are made of values that a count of bytes does not see. */
+const UNDEFINED = 0;
+const TYPED_ARRAY = 0x74;
+/** A typed array costs as much as so many values. */
+const ARRAY_VALUES = 64;
+
+/** Stops when there are too many. The codec checks the rest. @throws {ProtocolError} */
+function valuesOf(frame: Uint8Array): number {
+  let values = 0;
+  for (let at = 0; at < frame.length && values <= VALUES_MAX; values++) {
+    const type = frame[at++]!;
+    if (type >= 0xa0 && type < 0xc0) at += type & 31;
+    if (type < 0xc0 || type > 0xdf) continue;
+    const lengthBytes = LENGTH_BYTES[type - 0xc0] ?? 0;
+    let length = 0;
+    for (let i = 0; i < lengthBytes; i++) length = length * 256 + frame[at + i]!;
+    if (isExtension(type)) {
+      const extension = frame[at + lengthBytes];
+      if (extension === TYPED_ARRAY) values += ARRAY_VALUES;
+      else if (extension !== UNDEFINED) throw new ProtocolError("not data that a message may hold");
+    }
+    at += HEAD_BYTES[type - 0xc0]! + length;
+  }
+  return values;
 }
 
 export class FrameTooLargeError extends Error {

@@ -2,7 +2,7 @@
  * Transport through a NATS broker: only the broker needs to be reachable. A connection is a pair of subjects.
  *
  * - The broker gets the token. The other end gets a proof of it (HMAC), so that no other client of the broker can learn the
- *   token by answering. Nothing without a proof is parsed.
+ *   token by answering. Each parcel has a tag by a key made from the token. Nothing without proof is parsed.
  * - Several listeners may share an address; each connection goes to one of them.
  * - HTTP (weights) does not go through the broker: see routed.ts.
  */
@@ -49,21 +49,27 @@ export function parseNatsAddress(address: string): NatsAddress {
 export const proofOf = (token: string, id: string, name: string): string =>
   createHmac("sha256", token).update(`${id} ${name}`).digest("base64url");
 
+/** 32 bytes: of the tags of parcels for one end of a connection. */
+export const parcelKey = (token: string, end: string): Buffer =>
+  createHmac("sha256", token).update(`parcels for ${end}`).digest();
+
 export class NatsTransport implements Transport {
   readonly #options: SocketOptions;
   readonly #brokers = new Map<string, Promise<Broker>>();
+  readonly #refused: (from: string, why: string) => void;
   readonly #silenceMsMax: number;
   readonly #connectMsMax: number;
 
   constructor(options: SocketOptions) {
     this.#options = options;
+    this.#refused = reportSeldom(options.clock, options.report);
     this.#silenceMsMax = options.silenceMsMax ?? SILENCE_MS_MAX;
     this.#connectMsMax = options.connectMsMax ?? CONNECT_MS_MAX;
   }
 
   async listen(address: string, handler: Handler, { fetch }: ListenOptions = {}): Promise<Listener> {
     const { url, name } = parseNatsAddress(address);
-    const { clock, token, report } = this.#options;
+    const { token } = this.#options;
     if (!isLoopback(url.hostname) && token === "") {
       throw new Error(`cannot listen on ${address}: anyone could join. Set a token, or use a broker on 127.0.0.1.`);
     }
@@ -73,12 +79,11 @@ export class NatsTransport implements Transport {
     });
     const chosen = name ?? crypto.randomUUID();
     const peers = new ListenerPeers(handler);
-    const refused = reportSeldom(clock, report);
     const stop = await broker.answerDials(chosen, (request) => {
       const dial = Dial.safeParse(parseJson(request.data));
       const respond = (answer: z.infer<typeof DialAnswer>) => request.respond(JSON.stringify(answer));
       if (!dial.success) {
-        refused(url.host, "not a dial");
+        this.#refused(url.host, "not a dial");
         respond({ refused: "it is not a dial" });
         return;
       }
@@ -88,11 +93,11 @@ export class NatsTransport implements Transport {
       }
       const { inbox, id, proof } = dial.data;
       if (!sameSecret(proof, proofOf(token, id, chosen)) || broker.ends.has(`${id}h`)) {
-        refused(url.host, "wrong token");
+        this.#refused(url.host, "wrong token");
         respond({ refused: "the token was refused" });
         return;
       }
-      const wire = this.#wire(broker, url, `${id}h`, `${inbox}.${id}g`, false);
+      const wire = this.#wire(broker, url, [`${id}h`, `${id}g`], () => inbox, false);
       respond({ inbox: broker.inbox });
       wire.attach(peers.add(new WirePeer(`${url.host}/${chosen}#${id}`, wire, peers.handler, this.#options)));
     });
@@ -120,8 +125,8 @@ export class NatsTransport implements Transport {
 
   async #dial(broker: Broker, url: URL, name: string, address: string, handler: Handler): Promise<Peer> {
     const id = crypto.randomUUID();
-    let to = "";
-    const wire = this.#wire(broker, url, `${id}g`, () => to, true);
+    let inbox = "";
+    const wire = this.#wire(broker, url, [`${id}g`, `${id}h`], () => inbox, true);
     try {
       const proof = proofOf(this.#options.token, id, name);
       const dial = JSON.stringify({ inbox: broker.inbox, id, proof } satisfies z.infer<typeof Dial>);
@@ -134,7 +139,7 @@ export class NatsTransport implements Transport {
       const answer = DialAnswer.safeParse(parseJson(response.data));
       if (!answer.success) throw new Error("the program that answers there is no actor");
       if ("refused" in answer.data) throw new Error(answer.data.refused);
-      to = `${answer.data.inbox}.${id}h`;
+      inbox = answer.data.inbox;
     } catch (error) {
       wire.lose("never connected");
       throw error;
@@ -144,10 +149,13 @@ export class NatsTransport implements Transport {
     return peer;
   }
 
-  /** @param stores  whether finished episodes go through the work stream */
-  #wire(broker: Broker, url: URL, end: string, to: string | (() => string), stores: boolean): NatsWire {
-    const { clock, frameBytesMax, queuedBytesMax } = this.#options;
-    const other = typeof to === "string" ? () => to : to;
+  /**
+   * @param inbox  of the other end's process
+   * @param stores  whether finished episodes go through the work stream
+   */
+  #wire(broker: Broker, url: URL, [end, other]: [string, string], inbox: () => string, stores: boolean): NatsWire {
+    const { clock, token, frameBytesMax, queuedBytesMax } = this.#options;
+    const to = () => `${inbox()}.${other}`;
     const over = () => !broker.ends.has(end);
     const wire = new NatsWire({
       clock,
@@ -155,8 +163,10 @@ export class NatsTransport implements Transport {
       queuedBytesMax,
       silenceMsMax: this.#silenceMsMax,
       parcelBytesMax: broker.parcelBytesMax,
-      publish: (parcel) => broker.publish(other(), parcel),
-      store: stores ? (parcel, number, ask) => broker.store(other(), parcel, number, ask, over) : null,
+      publish: (parcel) => broker.publish(to(), parcel),
+      store: stores ? (parcel, number, ask) => broker.store(to(), parcel, number, ask, over) : null,
+      keys: { sent: parcelKey(token, other), taken: parcelKey(token, end) },
+      unproven: () => this.#refused(url.host, "a parcel without proof came for a connection"),
       gone: () => {
         broker.ends.delete(end);
         void this.#leave(broker, url);

@@ -4,8 +4,11 @@
  * - Parcels carry numbers, so each is processed once and in order, however often it is delivered.
  * - A broker has no flow control from end to end, so the reader reports how many bytes it took; `queuedBytes` counts the rest.
  *   A parcel that arrives early is held. With more than `queuedBytesMax` held, the connection is closed.
+ * - Each parcel has a tag (GMAC) by a key that both ends know. One without it came from another client of the broker: it is reported
+ *   and changes nothing.
  * - A stored parcel (see `isStored`) is acknowledged when its ask has been answered, and given back if the connection ends first.
  */
+import { createCipheriv, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Envelope, Frame } from "../frame.ts";
 import type { Wire, WirePeer } from "../peer.ts";
 import { type SilenceWatch, watchSilence } from "../silence.ts";
@@ -18,6 +21,9 @@ const kindOf = Object.keys(kinds) as Kind[];
 
 /** Kind, number from 1 (0: out of order, processed at once), bytes of the other end taken so far. */
 const HEAD_BYTES = 1 + 4 + 8;
+/** After the body: a nonce, and the tag. */
+const NONCE_BYTES = 12;
+const SEAL_BYTES = NONCE_BYTES + 16;
 
 /** From this many bytes taken, the reader reports at once; below, after `REPORT_MS`. */
 const REPORT_BYTES = 64 * 1024;
@@ -45,6 +51,10 @@ export interface NatsWireOptions extends Pick<TransportOptions, "clock" | "frame
   publish(parcel: Uint8Array): void;
   /** Like `publish`, but the broker keeps the parcel until the other end acknowledges it; null: this end stores nothing. */
   readonly store: ((parcel: Uint8Array, number: number, ask: number) => void) | null;
+  /** Of the tags of parcels, by direction. */
+  readonly keys: { readonly sent: Uint8Array; readonly taken: Uint8Array };
+  /** Called for a parcel that the other end did not make. */
+  unproven(): void;
   /** Called when this end is closed. */
   gone(): void;
 }
@@ -52,24 +62,40 @@ export interface NatsWireOptions extends Pick<TransportOptions, "clock" | "frame
 /** Whether the broker keeps a message on disk. A finished episode took minutes to play. */
 const isStored = (envelope: Envelope): boolean => envelope.kind === "ask" && envelope.body.type === "episode.finished";
 
-export function encodeParcel(kind: Kind, number: number, taken: number, body: Uint8Array): Uint8Array<ArrayBuffer> {
-  const bytes = new Uint8Array(HEAD_BYTES + body.byteLength);
+export function encodeParcel(
+  key: Uint8Array,
+  kind: Kind,
+  number: number,
+  taken: number,
+  body: Uint8Array,
+): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(HEAD_BYTES + body.byteLength + SEAL_BYTES);
   const head = new DataView(bytes.buffer);
   head.setUint8(0, kinds[kind]);
   head.setUint32(1, number);
   head.setFloat64(5, taken);
   bytes.set(body, HEAD_BYTES);
+  bytes.set(sealOf(key, bytes.subarray(0, -SEAL_BYTES), randomBytes(NONCE_BYTES)), bytes.length - SEAL_BYTES);
   return bytes;
 }
 
-/** @returns null if the bytes are no parcel */
-export function decodeParcel(bytes: Uint8Array): Parcel | null {
-  if (bytes.byteLength < HEAD_BYTES) return null;
+/** @returns null if the bytes are no parcel with a tag by this key */
+export function decodeParcel(key: Uint8Array, bytes: Uint8Array): Parcel | null {
+  if (bytes.byteLength < HEAD_BYTES + SEAL_BYTES) return null;
+  const seal = bytes.subarray(-SEAL_BYTES);
+  if (!timingSafeEqual(seal, sealOf(key, bytes.subarray(0, -SEAL_BYTES), seal.subarray(0, NONCE_BYTES)))) return null;
   const head = new DataView(bytes.buffer, bytes.byteOffset, HEAD_BYTES);
   const kind = kindOf[head.getUint8(0)];
   const taken = head.getFloat64(5);
   if (kind === undefined || !Number.isSafeInteger(taken) || taken < 0) return null;
-  return { kind, number: head.getUint32(1), taken, body: bytes.subarray(HEAD_BYTES) };
+  return { kind, number: head.getUint32(1), taken, body: bytes.subarray(HEAD_BYTES, -SEAL_BYTES) };
+}
+
+/** Nonce and tag. Ten times as fast as HMAC with sha256 for 8 KB. Source: NIST SP 800-38D, GMAC. */
+function sealOf(key: Uint8Array, bytes: Uint8Array, nonce: Uint8Array): Uint8Array {
+  const mac = createCipheriv("aes-256-gcm", key, nonce).setAAD(bytes);
+  mac.final();
+  return Buffer.concat([nonce, mac.getAuthTag()]);
 }
 
 const NOTHING = new Uint8Array(0);
@@ -117,7 +143,7 @@ export class NatsWire implements Wire {
   }
 
   send(frame: Frame, envelope: Envelope): boolean {
-    const partBytes = this.#options.parcelBytesMax - HEAD_BYTES;
+    const partBytes = this.#options.parcelBytesMax - HEAD_BYTES - SEAL_BYTES;
     const store = isStored(envelope) ? this.#options.store : null;
     for (let from = 0; from < frame.byteLength; from += partBytes) {
       const to = Math.min(frame.byteLength, from + partBytes);
@@ -145,12 +171,13 @@ export class NatsWire implements Wire {
 
   /** Called for each parcel, in any order; a parcel may come twice. */
   take(bytes: Uint8Array, stored: Stored | null): void {
-    const parcel = decodeParcel(bytes);
-    this.#watch?.heard();
+    const parcel = decodeParcel(this.#options.keys.taken, bytes);
     if (parcel === null) {
-      this.#peer?.refuse("badFrame", "bad frame: not a parcel");
+      this.#options.unproven();
+      stored?.ack();
       return;
     }
+    this.#watch?.heard();
     this.#takenByOther = Math.min(this.#sentBytes, Math.max(this.#takenByOther, parcel.taken));
     const { kind, number, body } = parcel;
     if (kind === "taken") return;
@@ -225,7 +252,7 @@ export class NatsWire implements Wire {
     this.#reportedTaken = this.#taken;
     this.#cancelReport?.();
     this.#cancelReport = null;
-    return encodeParcel(kind, number, this.#taken, body);
+    return encodeParcel(this.#options.keys.sent, kind, number, this.#taken, body);
   }
 
   #end(): void {

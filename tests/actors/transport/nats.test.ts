@@ -10,7 +10,7 @@ import type { Answer, Ask, Message, Messages, Tell } from "../../../actors/proto
 import { createTransport } from "../../../actors/transport/create.ts";
 import { encodeFrame } from "../../../actors/transport/frame.ts";
 import { DELIVERIES_MAX, QUARANTINE, WORK } from "../../../actors/transport/nats/broker.ts";
-import { proofOf } from "../../../actors/transport/nats/nats.ts";
+import { parcelKey, proofOf } from "../../../actors/transport/nats/nats.ts";
 import { encodeParcel } from "../../../actors/transport/nats/wire.ts";
 import type { SocketOptions } from "../../../actors/transport/socket-wire.ts";
 import type { Handler, Peer, Problem } from "../../../actors/transport/transport.ts";
@@ -179,7 +179,8 @@ describeWhere(natsServer === null ? "no nats-server" : null, "a NATS broker", ()
     const { inbox: to } = (await connection.request("bunraku.dial.learner", dial)).json<{ inbox: string }>();
     const send = async (number: number, episode: string, msgID: string) => {
       const frame = encodeFrame({ kind: "ask", id: number, body: finished(episode) }, 1000);
-      return js.publish(`bunraku.work.${to}.${id}h`, encodeParcel("last", number, 0, frame), { msgID });
+      const parcel = encodeParcel(parcelKey(TOKEN, `${id}h`), "last", number, 0, frame);
+      return js.publish(`bunraku.work.${to}.${id}h`, parcel, { msgID });
     };
     const told = [
       await send(1, "a", "1"),
@@ -190,6 +191,44 @@ describeWhere(natsServer === null ? "no nats-server" : null, "a NATS broker", ()
     expect(told.map(({ duplicate }) => duplicate)).toEqual([false, true, false, false]);
     await until(() => host.seen.length >= 2);
     expect(host.seen.map((message) => (message as Messages["episode.finished"]).episode)).toEqual(["a", "b"]);
+  });
+
+  test("takes no parcel of another client, which hears the connection and has not its token", async () => {
+    const broker = await brokerOf();
+    const host = actor();
+    const guest = actor();
+    const address = await host.listen(`${broker.address}/learner`);
+    const { connection, js, manager } = await streamsOf(broker);
+    const heard = new Map<string, Uint8Array>();
+    connection.subscribe("bunraku.to.>", { callback: (_, { subject, data }) => void heard.set(subject, data) });
+    await connection.flush();
+    const peer = await guest.connect(address);
+    expect(await peer.ask(open, 60_000)).toEqual(opened);
+    expect(heard.size).toBe(2);
+    const frame = encodeFrame({ kind: "tell", body: note(666) }, 1000);
+    const close = new TextEncoder().encode("forged");
+    for (const [subject, real] of heard) {
+      const end = subject.split(".").at(-1)!;
+      for (const key of [parcelKey("", end), parcelKey("not the token", end), parcelKey(TOKEN, `${end}x`)]) {
+        for (const number of [1, 2, 3]) connection.publish(subject, encodeParcel(key, "last", number, 0, frame));
+        for (const number of [0, 3]) connection.publish(subject, encodeParcel(key, "close", number, 0, close));
+        await js.publish(subject.replace(".to.", ".work."), encodeParcel(key, "last", 2, 0, frame));
+      }
+      // One that was sent, changed in a bit; again; and nothing.
+      for (const parcel of [real.map((byte, i) => (i === 5 ? byte ^ 1 : byte)), real, new Uint8Array(0)]) {
+        connection.publish(subject, parcel);
+      }
+    }
+    await connection.flush();
+    expect(await peer.ask(finished("e2"), 60_000)).toMatchObject({ type: "episode.taken" });
+    expect(host.seen.map(({ type }) => type)).toEqual(["env.open", "episode.finished"]);
+    expect(guest.seen).toEqual([]);
+    const refused = { kind: "refused", detail: "a parcel without proof came for a connection" };
+    expect([host.problems, guest.problems]).toEqual([
+      [expect.objectContaining(refused)],
+      [expect.objectContaining(refused)],
+    ]);
+    await until(async () => (await manager.streams.info(WORK)).state.messages <= 3);
   });
 
   test("keeps apart what no handler survives, after DELIVERIES_MAX deliveries, and everything else flows", async () => {

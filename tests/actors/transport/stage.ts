@@ -3,7 +3,7 @@ import { connect } from "@nats-io/transport-node";
 import { realClock } from "../../../actors/clock.ts";
 import { createTransport } from "../../../actors/transport/create.ts";
 import { MemoryNetwork } from "../../../actors/transport/memory.ts";
-import { proofOf } from "../../../actors/transport/nats/nats.ts";
+import { parcelKey, proofOf } from "../../../actors/transport/nats/nats.ts";
 import { decodeParcel, encodeParcel } from "../../../actors/transport/nats/wire.ts";
 import { bearer } from "../../../actors/transport/token.ts";
 import type { Problem, Transport, TransportOptions } from "../../../actors/transport/transport.ts";
@@ -133,7 +133,7 @@ export const natsStage =
         const [inbox, id] = [crypto.randomUUID(), crypto.randomUUID()];
         connection.subscribe(`bunraku.to.${inbox}.${id}g`, {
           callback(_, { data }) {
-            const parcel = decodeParcel(data);
+            const parcel = decodeParcel(parcelKey(host.token, `${id}g`), data);
             if (parcel?.kind === "close") close(new TextDecoder().decode(parcel.body));
           },
         });
@@ -141,7 +141,10 @@ export const natsStage =
         const { inbox: to } = (await connection.request(`bunraku.dial.${name}`, dial)).json<{ inbox: string }>();
         let sent = 0;
         const send = (bytes: Uint8Array) =>
-          connection.publish(`bunraku.to.${to}.${id}h`, encodeParcel("last", ++sent, 0, bytes));
+          connection.publish(
+            `bunraku.to.${to}.${id}h`,
+            encodeParcel(parcelKey(host.token, `${id}h`), "last", ++sent, 0, bytes),
+          );
         return { send, closed };
       },
       async end() {

@@ -2,9 +2,9 @@
 import { afterAll, expect, test } from "bun:test";
 import { mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
-import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 
-const root = join(import.meta.dir, "../../..");
+const root = join(import.meta.dir, "../..");
 afterAll(removeTemporaryFolders);
 
 /** Computes with the compiled engine in a process whose home, cache and temporary folder are empty. */

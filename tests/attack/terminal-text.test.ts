@@ -8,10 +8,10 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { startSingleProcess } from "../../actors/supervisor/single-process.ts";
 import { tinyConfig } from "../actors/supervisor/tiny-run.ts";
+import { LONG } from "../e2e/run-process.ts";
 import { jsonService } from "../envs/outside/json-service.ts";
 import { onTerminal } from "../scripts/command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
-import { LONG } from "./run-process.ts";
 
 afterAll(removeTemporaryFolders);
 

@@ -1,13 +1,14 @@
 /** Episodes that cannot be stored: the others are, and the loss is counted. */
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import { realClock } from "../../../actors/clock.ts";
-import { MetricsSink } from "../../../actors/metrics-sink/metrics-sink.ts";
-import { Reporter } from "../../../actors/metrics-sink/reporter.ts";
-import { Store } from "../../../actors/metrics-sink/store.ts";
-import type { Answer, EpisodeRow } from "../../../actors/protocol.ts";
-import { createTransport } from "../../../actors/transport/create.ts";
-import type { Handler, Listener, Peer } from "../../../actors/transport/transport.ts";
-import { playedRow, silentPeer } from "./fake-run.ts";
+import { realClock } from "../../actors/clock.ts";
+import { MetricsSink } from "../../actors/metrics-sink/metrics-sink.ts";
+import { Reporter } from "../../actors/metrics-sink/reporter.ts";
+import { Store } from "../../actors/metrics-sink/store.ts";
+import type { Answer, EpisodeRow } from "../../actors/protocol.ts";
+import { createTransport } from "../../actors/transport/create.ts";
+import type { Handler, Listener, Peer } from "../../actors/transport/transport.ts";
+import { playedRow, silentPeer } from "../actors/metrics-sink/fake-run.ts";
+import { aTurn } from "../fixtures.ts";
 
 const FRAME_BYTES_MAX = 1 << 20;
 let store: Store;
@@ -150,6 +151,15 @@ test("episodes that are large together go in several messages, and none is lost"
   expect(await reporter.drain(5000)).toMatchObject({ rows: 0 });
   expect(storedNames()).toEqual(names(large));
   expect([reporter.lost, notices]).toEqual([0, []]);
+});
+
+test("episodes of many short turns, whose names weigh more than their texts, go in several messages", async () => {
+  const reporter = await reporterTo(realSink());
+  const turns = Array.from({ length: 200 }, () => aTurn());
+  const many = rows(100).map((row) => ({ ...row, outcome: { ...row.outcome, turns } as EpisodeRow["outcome"] }));
+  await reporter.episodes(many);
+  expect(await reporter.drain(5000)).toMatchObject({ rows: 0 });
+  expect(storedNames()).toEqual(names(many));
 });
 
 test("a sink tells rows that it can never store from a disk that is full now", () => {

@@ -7,10 +7,10 @@ import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { latestCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
 import { isAlive } from "../../scripts/chaos/watch.ts";
+import { expectNothingLeft, LONG, RunProcess, Runs, updated } from "../e2e/run-process.ts";
 import { figure } from "../figure.ts";
 import { CommandProcess, type StartOptions } from "../scripts/command.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
-import { expectNothingLeft, LONG, RunProcess, Runs, updated } from "./run-process.ts";
 
 const runs = new Runs();
 afterAll(removeTemporaryFolders);

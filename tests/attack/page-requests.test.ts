@@ -1,11 +1,11 @@
 /** Requests that would make the page's server large, slow or unsafe are refused with one short line. */
 import { afterEach, describe, expect, test } from "bun:test";
 import { connect } from "node:net";
-import { realClock } from "../../../actors/clock.ts";
-import { READS_WAITING_MAX } from "../../../actors/dashboard/read-queue.ts";
-import { type Served, serveDashboard } from "../../../actors/dashboard/serve.ts";
-import { partName } from "../../../actors/metrics/metrics.ts";
-import { setStage } from "./stage.ts";
+import { realClock } from "../../actors/clock.ts";
+import { READS_WAITING_MAX } from "../../actors/dashboard/read-queue.ts";
+import { type Served, serveDashboard } from "../../actors/dashboard/serve.ts";
+import { partName } from "../../actors/metrics/metrics.ts";
+import { setStage } from "../actors/dashboard/stage.ts";
 
 const TOKEN = "a-long-enough-secret";
 const stage = setStage();
