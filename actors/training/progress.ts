@@ -39,6 +39,8 @@ export interface Progress {
   readonly skipped: number;
   /** Minutes of reinforcement. */
   readonly minutes: number;
+  /** Minutes of the run, earlier sessions included. */
+  readonly minutesInAll: number;
   /** Scores that the curriculum steers by. */
   readonly curriculum: Scores;
   readonly health: HealthState;
@@ -57,7 +59,7 @@ export type ProgressEvent =
   | { readonly kind: "judged"; readonly health: HealthState }
   | { readonly kind: "saved healthy" }
   | { readonly kind: "rolled back"; readonly saved: Progress }
-  | { readonly kind: "clock"; readonly minutes: number };
+  | { readonly kind: "clock"; readonly minutes: number; readonly minutesInAll: number };
 
 export const startOfRun = ({ learner }: Pick<RunConfig, "learner">): Progress => ({
   update: 0,
@@ -73,6 +75,7 @@ export const startOfRun = ({ learner }: Pick<RunConfig, "learner">): Progress =>
   klCoefficient: learner.kl.coefficient,
   skipped: 0,
   minutes: 0,
+  minutesInAll: 0,
   curriculum: {},
   health: HEALTH_START,
   collapse: COLLAPSE_START,
@@ -108,7 +111,7 @@ export function advance(progress: Progress, event: ProgressEvent): Progress {
     case "rolled back":
       return afterRollBack(event.saved, progress);
     case "clock":
-      return { ...progress, minutes: event.minutes };
+      return { ...progress, minutes: event.minutes, minutesInAll: event.minutesInAll };
     default:
       return event satisfies never;
   }

@@ -18,7 +18,7 @@ export interface Report {
   readonly updates: number;
   /** Of reinforcement, validation included. */
   readonly minutes: number;
-  /** Of this process. */
+  /** Of the run, earlier sessions included. */
   readonly minutesInAll: number;
   readonly success: Success;
   /** Of a mix, the same for each env by name; null for a single env. What was taught is measured over all of them. */
@@ -49,9 +49,9 @@ export interface Course {
   readonly logProbGap: number;
 }
 
-export function reportOf({ run, config, engine, clock, processStartedAtMs }: TrainingContext, course: Course): Report {
+export function reportOf({ run, config, engine }: TrainingContext, course: Course): Report {
   const { baselines, progress, after, atOne, stoppedEarly, tokensPerSecond, logProbGap } = course;
-  const { taught, before, beforeOf, update, minutes, episodes, tokens, actions } = progress;
+  const { taught, before, beforeOf, update, minutes, minutesInAll, episodes, tokens, actions } = progress;
   const [name = "", ...device] = engine.split(", ");
   const envs = [...baselines].map(
     ([env, chance]) => [env, { ...chance, before: beforeOf[env]!, after: after.envs[env]! }] as const,
@@ -61,7 +61,7 @@ export function reportOf({ run, config, engine, clock, processStartedAtMs }: Tra
     env: envsText(config),
     updates: update,
     minutes,
-    minutesInAll: (clock.now() - processStartedAtMs) / 60_000,
+    minutesInAll,
     success: { ...meanBaselines(baselines), taught: taught?.cool ?? null, before: before!, after: after.success },
     envs: envs.length > 1 ? Object.fromEntries(envs) : null,
     successAtOne: { taught: taught?.one ?? null, after: atOne.success },

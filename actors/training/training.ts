@@ -139,7 +139,7 @@ export class Training {
     const started = clock.now();
     const { progress, metrics, rows, tokens } = await this.#step.run(this.#progress, finished);
     this.#progress = progress;
-    this.#advance({ kind: "updated" }, { kind: "clock", minutes: this.#minutes() });
+    this.#advance({ kind: "updated" }, this.#time());
     const { acknowledged } = await this.#publish();
     const { update } = this.#progress;
     const values = {
@@ -199,19 +199,26 @@ export class Training {
     return (this.#context.clock.now() - this.#startedAtMs) / 60_000;
   }
 
+  #time(): ProgressEvent & { kind: "clock" } {
+    const { clock, processStartedAtMs, checkpoints } = this.#context;
+    const earlier = checkpoints.resumed?.minutesInAll ?? 0;
+    const minutesInAll = earlier + (clock.now() - processStartedAtMs) / 60_000;
+    return { kind: "clock", minutes: this.#minutes(), minutesInAll };
+  }
+
   #advance(...events: readonly ProgressEvent[]): void {
     this.#progress = events.reduce(advance, this.#progress);
   }
 
   /** The progress as a checkpoint keeps it. */
   #now(): Progress {
-    return advance(this.#progress, { kind: "clock", minutes: this.#minutes() });
+    return advance(this.#progress, this.#time());
   }
 
   async #report(baselines: ReadonlyMap<string, Baselines>, after: Solved): Promise<Report> {
     const minutes = this.#minutes();
     const atOne = await this.#validation.apart("end", 1, this.#progress);
-    this.#advance(atOne.played, { kind: "clock", minutes });
+    this.#advance(atOne.played, { ...this.#time(), minutes });
     return reportOf(this.#context, {
       baselines,
       progress: this.#progress,

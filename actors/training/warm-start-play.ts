@@ -37,7 +37,7 @@ function hooksOf(
   publish: () => Promise<Progress>,
 ): WarmStartHooks {
   const { config, dispatcher, log, reporter, clock } = context;
-  const startedMs = clock.now();
+  let begunMs = clock.now();
   const stepsInAll = config.warmStart.stages.reduce((sum, { steps }) => sum + steps, 0);
   return {
     // These validations are not counted, so a run that finds its warm start in the cache has the same totals.
@@ -62,11 +62,15 @@ function hooksOf(
       return success;
     },
     progress({ stage, stages, name, step, steps, stepOverall, loss }) {
-      const minutesLeft = ((clock.now() - startedMs) / 60_000 / stepOverall) * (stepsInAll - stepOverall);
+      const stepMinutes = (clock.now() - begunMs) / 60_000 / Math.max(1, stepOverall - 1);
+      const minutesLeft = stepMinutes * (stepsInAll - stepOverall);
       const values = { "warm/stage": stage, "warm/progress": step / steps, "warm/loss": loss };
       reporter.metrics(stepOverall, { ...values, "warm/left_s": minutesLeft * 60 });
       const done = `warm start ${stage}/${stages} "${name}" ${percent(step / steps)}`;
       log.line("warm", `${done} · loss ${loss.toFixed(3)} · ${timeLeft(minutesLeft)}`);
+    },
+    begun() {
+      begunMs = clock.now();
     },
     checkStop: () => interruption.check(),
   };

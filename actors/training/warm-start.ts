@@ -58,6 +58,8 @@ export interface WarmStartHooks {
   /** Let the policy play a few boards. @returns the share that it solves; null if none could be played */
   readonly sample: (stepOverall: number) => Promise<number | null>;
   readonly progress: (progress: WarmStartProgress) => void;
+  /** The first step is done. It takes longest: demonstrations are drawn before it, and the engine compiles in it. */
+  readonly begun: () => void;
   /** Throws when the run must end. */
   readonly checkStop: () => void;
 }
@@ -123,12 +125,13 @@ export async function warmStart(context: WarmStartContext): Promise<WarmStartRes
       batch = drawn;
       since++;
       stepOverall++;
+      if (stepOverall === 1) context.begun();
       const sampled = stepOverall % SAMPLE_EVERY === 0 ? await context.sample(stepOverall) : null;
       // Later stages do not aim at success: the last one may blur the policy.
       if (index === 0 && isEnough(sampled, config)) taught = await solvedAt(stepOverall, context);
       const isLast = step + 1 === stage.steps || (index === 0 && taught !== null);
       // The first report of a run tells how long the rest takes.
-      if (since < REPORT_EVERY && stepOverall > 1 && !isLast) continue;
+      if (since < REPORT_EVERY && stepOverall !== 2 && !isLast) continue;
       const { name, steps } = stage;
       context.progress({
         stage: index + 1,
@@ -226,7 +229,7 @@ function digestOf({ config, model, engine, demonstrations }: WarmStartContext, r
   const { cacheDir: _, ...chosen } = config.warmStart;
   const settings = { ...chosen, firstSeed: WARM_START_FIRST_SEED, optimizer: config.learner.optimizer };
   const { lessons, context, dialogue } = demonstrations;
-  const taught = lessons.map(({ tag, rules }) => [tag.tag, tag.config, rules]);
+  const taught = lessons.map(({ tag, rules }) => [tag.tag, tag.config, tag.digest, rules]);
   const shown = [context.layout, context.compat, context.context, context.contextTurnsMax, context.overflow];
   const decides = [RECIPE, config.seed, model, dialogue.digest, taught, shown, settings];
   // The result includes a validation, and the engine's last digits.

@@ -27,8 +27,8 @@ describe("an event", () => {
     expect(progress).toMatchObject({ klCoefficient: 0.3, curriculum: { Bandit: 0.5 } });
   });
 
-  test("of the clock sets the minutes of reinforcement", () => {
-    expect(after({ kind: "clock", minutes: 2.5 }).minutes).toBe(2.5);
+  test("of the clock sets the minutes of reinforcement and of the run", () => {
+    expect(after({ kind: "clock", minutes: 2.5, minutesInAll: 3 })).toMatchObject({ minutes: 2.5, minutesInAll: 3 });
   });
 });
 

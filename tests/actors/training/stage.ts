@@ -3,6 +3,7 @@ import { Meter } from "../../../actors/metrics/meter.ts";
 import { Reporter } from "../../../actors/metrics-sink/reporter.ts";
 import type { FinishedTicket } from "../../../actors/play/finished-ticket.ts";
 import type { Outcome, PlayedOutcome, Ticket } from "../../../actors/protocol.ts";
+import type { TrainingContext } from "../../../actors/training/context.ts";
 import type { Progress } from "../../../actors/training/progress.ts";
 import { Training } from "../../../actors/training/training.ts";
 import type { UpdateSettings } from "../../../model/learn/update/types.ts";
@@ -63,6 +64,7 @@ export class Stage {
   /** In-group reward std by update; not measured beyond them. */
   spreads: readonly number[] = [];
   saving: (progress: Progress) => void = () => {};
+  warmStart: TrainingContext["warmStart"] = () => Promise.reject(new Error("not part of this test"));
   /** False: the sink's disk is full. */
   storing = true;
   readonly training: Training;
@@ -143,7 +145,7 @@ export class Stage {
           return tickets.map((ticket) => ({ ticket, sampler: "s", outcome: this.outcome(ticket) }));
         },
       },
-      warmStart: unused,
+      warmStart: (hooks) => this.warmStart(hooks),
       checkpoints: {
         resumed,
         keepReference: async () => note("reference"),

@@ -60,7 +60,31 @@ describe("a run", () => {
     // Minutes of reinforcement begin with its first validation, and the report's own is not in them.
     expect(report!.minutes).toBeCloseTo(10 / 60, 9);
     expect(report!.minutesInAll).toBeCloseTo(11 / 60, 9);
+    expect(stage.saved.at(-1)!.minutesInAll).toBeCloseTo(10 / 60, 9);
     expect(stage.warnings).toEqual([]);
+  });
+
+  test("tells how long its warm start still takes, without what its first step alone takes", async () => {
+    const steps = { batch: 1, learningRate: 1 };
+    const stages = [
+      { ...steps, name: "learn", steps: 100 },
+      { ...steps, name: "blur", steps: 20 },
+    ];
+    const stage = new Stage({ warmStart: { enabled: true, stages } });
+    stage.warmStart = async ({ begun, progress }) => {
+      const at = { stage: 1, stages: 2, name: "learn", steps: 100, loss: 1 };
+      stage.clock.advance(60_000);
+      begun();
+      stage.clock.advance(1000);
+      progress({ ...at, step: 2, stepOverall: 2 });
+      stage.clock.advance(36_000);
+      progress({ ...at, step: 20, stepOverall: 20 });
+      return { taught: { cool: 1, one: 1 }, cached: false };
+    };
+    await stage.training.run();
+    // 118 steps of 1 s, then 100 of 37 s for 19.
+    expect(stage.metrics.get("warm/left_s 2")).toBe(118);
+    expect(stage.metrics.get("warm/left_s 20")).toBeCloseTo((100 * 37) / 19, 9);
   });
 
   test("tells its metrics by update", async () => {
@@ -267,6 +291,7 @@ describe("a run that is stopped", () => {
     const before = played(stage.calls.slice(0, stage.calls.lastIndexOf(call) + (call.startsWith("play") ? 0 : 1)));
     expect([...before, ...played(resumed.calls)]).toEqual(played(WHOLE));
     expect(report).toMatchObject({ updates: 6, episodes: 39, success: { before: 1, after: 1 } });
+    expect(report!.minutesInAll).toBeCloseTo(saved.minutesInAll + resumed.clock.now() / 60_000, 9);
     expect(resumed.saved.at(-1)?.update ?? saved.update).toBe(6);
   });
 

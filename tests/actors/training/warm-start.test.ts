@@ -88,6 +88,7 @@ function trainee(config: RunConfig, changed: Partial<WarmStartContext> = {}) {
     },
     progress: ({ name, step, steps, stepOverall, loss }) =>
       void calls.push(`${name} ${step}/${steps} ${stepOverall} ${loss}`),
+    begun: () => void calls.push("begun"),
     checkStop: () => {},
     notice: (text) => void notices.push(text),
     ...changed,
@@ -101,11 +102,12 @@ describe("a fresh warm start", () => {
   test("goes through its stages, each with a fresh optimizer, and measures success after the first", async () => {
     const { context, calls } = trainee(configOf());
     expect(await warmStart(context)).toEqual({ taught: { cool: 0.75, one: 0.5 }, cached: false });
-    // The loss is the mean of the steps since the last report: of 1, 2 to 6, 7 to 26 and 27 to 31.
+    // The loss is the mean of the steps since the last report: of 1 and 2, 3 to 6, 7 to 26 and 27 to 31.
     expect(calls).toEqual([
       "reset",
-      "learn 1/6 1 1",
-      "learn 6/6 6 4",
+      "begun",
+      "learn 2/6 2 1.5",
+      "learn 6/6 6 4.5",
       "measure",
       "reset",
       "blur 20/25 26 16.5",
@@ -232,6 +234,8 @@ describe("a warm start that was made before", () => {
     const changedCode: EnvTag[] = [
       { ...tag, demonstrator: { reply: () => other } },
       { ...tag, open: ({ layout, dynamics }) => tag.open({ layout: layout + 1, dynamics }) },
+      // A change that the previewed demonstrations do not show.
+      { ...tag, digest: "ab".repeat(32) },
     ];
     for (const [i, changed] of changedCode.entries()) {
       const demonstrations = { ...context.demonstrations, lessons: [{ tag: changed, rules }] };
