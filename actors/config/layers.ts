@@ -40,13 +40,20 @@ function holdsItself(value: unknown, within = new Set<unknown>(), seen = new Set
   return Object.values(value).some((inner) => holdsItself(inner, inside, seen));
 }
 
-/** The first key that a block sets twice; YAML forbids it, and Bun's parser takes the last one. Keys in {braces} are not checked. */
+/**
+ * The first key that a block sets twice; YAML forbids it, and Bun's parser takes the last one. Keys in {braces} are not checked, and
+ * lines of a text (| or >) are no keys.
+ */
 function keyTwice(text: string): string | null {
   let open: { readonly indent: number; readonly keys: Set<string> }[] = [];
+  let textBeyond = Number.POSITIVE_INFINITY;
   for (const line of text.split("\n")) {
-    const [, indent, dash, key] = /^( *)((?:- +)*)([A-Za-z_][\w.-]*) *:(?: |$)/.exec(line) ?? [];
+    const first = line.search(/\S/);
+    if (first === -1 || first > textBeyond) continue;
+    const [, indent, dash, , key] = /^( *)((?:- +)*)(["']?)([A-Za-z_][\w.-]*)\3 *:(?: |$)/.exec(line) ?? [];
+    const column = (indent ?? "").length + (dash ?? "").length;
+    textBeyond = /[\s:-][|>][-+\d]*\s*$/.test(line) ? (key === undefined ? first : column) : Number.POSITIVE_INFINITY;
     if (indent === undefined || dash === undefined || key === undefined) continue;
-    const column = indent.length + dash.length;
     // A dash begins a new item, whose keys are its own.
     open = open.filter((block) => block.indent < (dash === "" ? column + 1 : indent.length + 1));
     const block = open.find((one) => one.indent === column) ?? { indent: column, keys: new Set<string>() };

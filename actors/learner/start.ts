@@ -44,7 +44,7 @@ const LOGGED: ReadonlySet<string> = new Set<MetricName>([
   "total/updates",
   "health/verdict",
 ]);
-/** Time for the sink to store what is left when the learner leaves. */
+/** Time for the sink to store some of what is left when the learner leaves. */
 const DRAIN_MS = 4000;
 
 export const learner = {
@@ -183,12 +183,20 @@ export async function startLearner(
 }
 
 /**
- * Wait until the sink has stored everything.
+ * Wait until the sink has stored everything, or stores nothing.
  *
  * @throws {RunError} if episodes are lost, so that the run does not end as a good one
  */
-export async function drainLog(reporter: Pick<Reporter, "drain" | "lost">, log: Pick<Log, "warning">): Promise<void> {
-  const { rows, messages } = await reporter.drain(DRAIN_MS);
+export async function drainLog(
+  reporter: Pick<Reporter, "drain" | "lost" | "waiting">,
+  log: Pick<Log, "warning">,
+): Promise<void> {
+  let { rows, messages } = reporter.waiting;
+  let before: number;
+  do {
+    before = rows;
+    ({ rows, messages } = await reporter.drain(DRAIN_MS));
+  } while (rows > 0 && rows < before);
   if (messages > 0) log.warning("lost", `${messages} metrics and events could not be stored`);
   const { lost } = reporter;
   if (rows + lost === 0) return;

@@ -75,10 +75,14 @@ export function shareBody(policy: Parameters, critic: Parameters): void {
   }
 }
 
-/** A pipe or a device may never end. */
+/** A pipe or a device may never end. @throws {Error} */
+function checkRegular(file: string): void {
+  if (!statSync(file).isFile()) throw new Error("it is no regular file");
+}
+
 function readText(file: string): string {
   try {
-    if (!statSync(file).isFile()) throw new Error("it is no regular file");
+    checkRegular(file);
     return readFileSync(file, "utf8");
   } catch (error) {
     throw new CheckpointFormatError(`cannot read ${file}: ${(error as Error).message}`);
@@ -136,7 +140,7 @@ function readIndex(folder: string): ReadonlyMap<string, string> | null {
 async function openShard(file: string, handles: FileHandle[]): Promise<SafetensorsSource> {
   let handle: FileHandle;
   try {
-    if (!statSync(file).isFile()) throw new Error("it is no regular file");
+    checkRegular(file);
     handle = await open(file);
   } catch (error) {
     throw new CheckpointFormatError(`cannot read ${file}, a part of the model's weights: ${(error as Error).message}`);

@@ -65,6 +65,8 @@ describe("a YAML file", () => {
     ["seed: 1\nseed: 2", "seed is set twice; leave one out"],
     ["learner:\n  gamma: 1\nenv:\n  tag: Bandit\nlearner:\n  gamma: 0", "learner is set twice; leave one out"],
     ["env:\n  mix:\n    - tag: A\n      tag: B", "tag is set twice; leave one out"],
+    ['seed: 1\n"seed": 2', "seed is set twice; leave one out"],
+    ["a: |\n  k: 1\nb: 2\na: 3", "a is set twice; leave one out"],
   ])("%j is refused", (text, fault) => expect(() => layer(text)).toThrow(new ConfigError(`mine.yaml: ${fault}`)));
 
   test("may use a value twice, and a key in several blocks and items", () => {
@@ -75,6 +77,11 @@ describe("a YAML file", () => {
     ];
     expect(layer(text).values).toEqual({ a: { k: 1 }, b: { c: { k: 1 }, d: { k: 1 } }, e: { c: 1 }, f: items });
   });
+});
+
+test("a text of several lines in a YAML file has no keys", () => {
+  const text = "a: |\n  k: 1\n\n  k: 2\nb:\n  - >-\n    k: 1\n    k: 2\n  - c: |\n      k: 1\n      k: 2\n    d: 1";
+  expect(layer(text).values).toEqual({ a: "k: 1\n\nk: 2\n", b: ["k: 1 k: 2", { c: "k: 1\nk: 2\n", d: 1 }] });
 });
 
 describe("layers", () => {

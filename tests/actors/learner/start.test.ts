@@ -46,7 +46,8 @@ test("without a sampler it warns and waits, as one may come back", () => {
 test("a log that lacks episodes ends the run with an error that counts them", async () => {
   const ended = async (rows: number, lost: number, messages = 0) => {
     const warnings: string[] = [];
-    const reporter = { lost, drain: async () => ({ rows, messages }) };
+    const left = { rows, messages };
+    const reporter = { lost, waiting: left, drain: async () => left };
     const error = await drainLog(reporter, { warning: (_, text) => warnings.push(text) }).catch(
       (error: unknown) => error,
     );
@@ -62,4 +63,14 @@ test("a log that lacks episodes ends the run with an error that counts them", as
   expect((error as Error).message).toStartWith(
     "130 episodes are lost: the metrics sink did not store them in 4 s (2 can never be stored; the log says why).",
   );
+});
+
+test("a sink that is slow gets more time as long as it stores something", async () => {
+  let rows = 300;
+  const drain = async () => {
+    rows -= 100;
+    return { rows, messages: 0 };
+  };
+  await drainLog({ lost: 0, waiting: { rows, messages: 0 }, drain }, { warning: () => {} });
+  expect(rows).toBe(0);
 });
