@@ -35,6 +35,8 @@ import {
 } from "../policy/transformer.ts";
 
 const ROWS_MIN = 4;
+/** Fewest places of a cache that an append reads. */
+const REACH_MIN = 64;
 
 export interface DecoderOptions {
   /** Sequences open at once. */
@@ -120,6 +122,28 @@ export class Decoder {
     this.#lengths[slot] = 0;
   }
 
+  /** False where caches lie in a device's memory, which the host would have to copy whole. */
+  get canSwap(): boolean {
+    return this.#engine.onHost;
+  }
+
+  /** Exchanges the sequences of two slots. */
+  swap(a: number, b: number): void {
+    const { kvHeads, headWidth } = this.#config;
+    const tokens = Math.max(this.#lengths[a]!, this.#lengths[b]!);
+    const [headSize, used] = [this.#places * headWidth, tokens * headWidth];
+    const kept = new Float32Array(used);
+    for (const cache of this.#caches.values()) {
+      for (let head = 0; head < kvHeads; head++) {
+        const [inA, inB] = [a, b].map((slot) => (slot * kvHeads + head) * headSize) as [number, number];
+        kept.set(cache.subarray(inA, inA + used));
+        cache.copyWithin(inA, inB, inB + used);
+        cache.set(kept, inB);
+      }
+    }
+    [this.#lengths[a], this.#lengths[b]] = [this.#lengths[b]!, this.#lengths[a]!];
+  }
+
   /** Keeps the first `length` tokens of a sequence. @throws {RangeError} if it has fewer */
   truncate(slot: number, length: number): void {
     if (!Number.isInteger(length) || length < 0 || length > this.#lengths[slot]!)
@@ -138,11 +162,16 @@ export class Decoder {
     this.#checkAppend(slots, tokens);
     const { vocabulary } = this.#config;
     const all = new Float32Array(slots.length * vocabulary);
-    // Sequences of similar length run together, padded to one length.
-    const groups = Map.groupBy(slots.keys(), (index) => appendLength(tokens[index]!.length));
-    for (const [length, group] of groups) {
-      for (const members of this.#batches(length, group)) {
-        const shape = await this.#appendShape(appendRows(members.length), length);
+    // Sequences with as many new tokens, and as many in all, run together, padded to one length. What they read decides the order in
+    // which sums add up, so it depends on the sequence only.
+    const groups = Map.groupBy(slots.keys(), (index) => {
+      const added = tokens[index]!.length;
+      return `${appendLength(added)} ${this.#reach(this.#lengths[slots[index]!]! + added)}`;
+    });
+    for (const [key, group] of groups) {
+      const [length, reach] = key.split(" ").map(Number) as [number, number];
+      for (const members of this.#batches(length, reach, group)) {
+        const shape = await this.#appendShape(appendRows(members.length), length, reach);
         this.#feedAppend(shape, length, members, slots, tokens);
         await this.#engine.runLanes([[this.#job(shape)]]);
         const logits = shape.logits.read() as Float32Array;
@@ -155,9 +184,14 @@ export class Decoder {
     return all;
   }
 
-  /** Splits a group so that the scores of a batch, new tokens against the whole cache, fit into the limit. */
-  #batches(length: number, group: readonly number[]): number[][] {
-    const bytes = 4 * this.#config.heads * length * this.#places;
+  /** Places that an append reads for a sequence of this length: a power of two, so that few shapes are compiled. */
+  #reach(length: number): number {
+    return Math.min(this.#places, Math.max(REACH_MIN, powerOfTwo(length)));
+  }
+
+  /** Splits a group so that the scores of a batch, new tokens against what they read, fit into the limit. */
+  #batches(length: number, reach: number, group: readonly number[]): number[][] {
+    const bytes = 4 * this.#config.heads * length * reach;
     const most = 2 ** Math.floor(Math.log2(Math.max(1, this.#appendBytesMax / bytes)));
     return Array.from({ length: Math.ceil(group.length / most) }, (_, i) => group.slice(i * most, (i + 1) * most));
   }
@@ -241,22 +275,17 @@ export class Decoder {
     return this.#config.kvHeads * this.#places * this.#config.headWidth;
   }
 
-  #appendShape(rows: number, length: number): Promise<CompiledShape> {
-    return this.#known(`append ${rows} x ${length}`, async (name) => {
-      const [config, places] = [this.#config, this.#places];
+  #appendShape(rows: number, length: number, reach: number): Promise<CompiledShape> {
+    return this.#known(`append ${rows} x ${length} of ${reach}`, async (name) => {
+      const [config, capacity] = [this.#config, this.#places];
       const picks = Math.max(rows, ROWS_MIN);
       const feeds = { tokens: i32(rows, length), positions: i32(rows, length), slots: i32(rows), picks: i32(picks) };
-      const cache = f32(this.#lengths.length * config.kvHeads * places, config.headWidth);
+      const cache = f32(this.#lengths.length * config.kvHeads * capacity, config.headWidth);
       const run = await this.#compile(name, feeds, cache, (x, caches) => {
-        const { states, caches: next } = appendStates(
-          config,
-          x,
-          x["tokens"]!,
-          x["slots"]!,
-          x["positions"]!,
-          caches,
-          places,
-        );
+        const { states, caches: next } = appendStates(config, x, x["tokens"]!, x["slots"]!, x["positions"]!, caches, {
+          capacity,
+          reach,
+        });
         return { states: tf.gather(states, x["picks"]!), caches: next };
       });
       return this.#arrays(run, feeds, cache, 0, this.#engine.array(f32(picks, config.vocabulary)));
@@ -346,6 +375,6 @@ function partsOf(rows: number, lanes: number): { from: number; rows: number }[] 
 const powerOfTwo = (value: number) => 2 ** Math.ceil(Math.log2(value));
 
 // Sizes are rounded up so that few shapes are compiled. The cost of a step grows with its rows; an append costs mostly per run.
-const stepRows = (rows: number) => (rows <= 16 ? Math.max(powerOfTwo(rows), ROWS_MIN) : roundUp(rows, 16));
+export const stepRows = (rows: number) => (rows <= 16 ? Math.max(powerOfTwo(rows), ROWS_MIN) : roundUp(rows, 16));
 const appendRows = (rows: number) => powerOfTwo(rows);
 const appendLength = (tokens: number) => roundUp(tokens, tokens <= 32 ? 8 : tokens <= 128 ? 16 : 64);

@@ -10,7 +10,7 @@
  */
 
 import { type CoinKey, coin } from "../rng.ts";
-import type { Decoder } from "./decoder.ts";
+import { type Decoder, stepRows } from "./decoder.ts";
 import { type SampleSettings, TokenSampler } from "./token-sampler.ts";
 import { type TokenChoice, tokenChoice } from "./top-log-probs.ts";
 
@@ -42,9 +42,20 @@ export interface Reply {
   readonly choices?: readonly TokenChoice[];
 }
 
+/** An open sequence. */
+interface Sequence {
+  readonly name: string;
+  /** In the decoder. */
+  slot: number;
+  /** The last token of a reply, which is not in the cache yet. It goes in front of the next prompt. */
+  unfed: number | null;
+  /** The reply in progress. */
+  pending: PendingReply | null;
+}
+
 /** A reply in progress. */
 interface PendingReply {
-  readonly slot: number;
+  readonly sequence: Sequence;
   readonly request: ReplyRequest;
   readonly tokens: number[];
   readonly logProbs: number[];
@@ -60,12 +71,9 @@ export class Generator {
   readonly #decoder: Decoder;
   readonly #vocabulary: number;
   readonly #sampler: TokenSampler;
-  readonly #free: number[];
-  readonly #slots = new Map<string, number>();
-  /** By slot. */
-  readonly #pending = new Map<number, PendingReply>();
-  /** By slot: a reply's last token, which is not in the cache yet. It goes in front of the next prompt. */
-  readonly #unfed = new Map<number, number>();
+  readonly #open = new Map<string, Sequence>();
+  /** By slot; null where a slot is free. */
+  readonly #slots: (Sequence | null)[];
   /** Replies whose prompt is not in the cache yet. */
   readonly #waiting: PendingReply[] = [];
   #decoding: readonly PendingReply[] = [];
@@ -76,33 +84,35 @@ export class Generator {
     this.#decoder = decoder;
     this.#vocabulary = vocabulary;
     this.#sampler = new TokenSampler(vocabulary);
-    // Low slots first, so that a batch of few sequences has few rows.
-    this.#free = Array.from({ length: slots }, (_, i) => slots - 1 - i);
+    this.#slots = new Array<null>(slots).fill(null);
   }
 
   /** Tokens of an open sequence so far. */
   length(name: string): number {
-    const slot = this.#slotOf(name);
-    return this.#decoder.length(slot) + (this.#unfed.has(slot) ? 1 : 0);
+    return this.#lengthOf(this.#sequence(name));
+  }
+
+  #lengthOf({ slot, unfed }: Sequence): number {
+    return this.#decoder.length(slot) + (unfed === null ? 0 : 1);
   }
 
   /** @throws {RangeError} if the name is taken or every slot is. */
   open(name: string): void {
-    if (this.#slots.has(name)) throw new RangeError(`sequence ${name} is open already`);
-    const slot = this.#free.pop();
-    if (slot === undefined) throw new RangeError(`cannot open ${name}: all ${this.#slots.size} slots are taken`);
-    this.#decoder.clear(slot);
-    this.#slots.set(name, slot);
+    if (this.#open.has(name)) throw new RangeError(`sequence ${name} is open already`);
+    const slot = this.#slots.indexOf(null);
+    if (slot < 0) throw new RangeError(`cannot open ${name}: all ${this.#slots.length} slots are taken`);
+    const sequence = { name, slot, unfed: null, pending: null };
+    this.#open.set(name, sequence);
+    this.#slots[slot] = sequence;
   }
 
   /** @throws {RangeError} while a reply to the sequence is being written. */
   close(name: string): void {
-    const slot = this.#slotOf(name);
-    if (this.#pending.has(slot)) throw new RangeError(`cannot close ${name} while a reply to it is being written`);
-    this.#slots.delete(name);
-    this.#unfed.delete(slot);
-    this.#free.push(slot);
-    this.#free.sort((a, b) => b - a);
+    const { slot, pending } = this.#sequence(name);
+    if (pending !== null) throw new RangeError(`cannot close ${name} while a reply to it is being written`);
+    this.#open.delete(name);
+    this.#slots[slot] = null;
+    this.#decoder.clear(slot);
   }
 
   /**
@@ -112,15 +122,15 @@ export class Generator {
    * @throws {Error} if the engine failed; then close the sequence.
    */
   reply(name: string, request: ReplyRequest): Promise<Reply> {
-    const slot = this.#slotOf(name);
-    this.#check(name, slot, request);
-    if (request.keep !== undefined && request.keep < this.length(name)) {
-      this.#decoder.truncate(slot, request.keep);
-      this.#unfed.delete(slot);
+    const sequence = this.#sequence(name);
+    this.#check(sequence, request);
+    if (request.keep !== undefined && request.keep < this.#lengthOf(sequence)) {
+      this.#decoder.truncate(sequence.slot, request.keep);
+      sequence.unfed = null;
     }
     return new Promise<Reply>((resolve, reject) => {
-      const reply = {
-        slot,
+      const reply: PendingReply = {
+        sequence,
         request,
         tokens: [],
         logProbs: [],
@@ -130,22 +140,26 @@ export class Generator {
         resolve,
         reject,
       };
-      this.#pending.set(slot, reply);
+      sequence.pending = reply;
       this.#waiting.push(reply);
       if (!this.#running) void this.#run();
-    }).finally(() => this.#pending.delete(slot));
+    }).finally(() => {
+      sequence.pending = null;
+    });
   }
 
   /** Waits for token `from` of the reply in progress. @returns the tokens from there on; empty if the reply ended before */
   async written(name: string, from: number): Promise<number[]> {
-    const reply = this.#pending.get(this.#slotOf(name));
-    if (reply === undefined) return [];
+    const reply = this.#sequence(name).pending;
+    if (reply === null) return [];
     if (!reply.ended && reply.tokens.length <= from) await new Promise<void>((go) => reply.watchers.push(go));
     return reply.tokens.slice(from);
   }
 
-  #check(name: string, slot: number, { prompt, tokensMax, keep = this.length(name) }: ReplyRequest): void {
-    if (this.#pending.has(slot)) throw new RangeError(`sequence ${name} is writing a reply already; wait for it`);
+  #check(sequence: Sequence, { prompt, tokensMax, keep = this.#lengthOf(sequence) }: ReplyRequest): void {
+    const { name, slot, pending } = sequence;
+    const length = this.#lengthOf(sequence);
+    if (pending !== null) throw new RangeError(`sequence ${name} is writing a reply already; wait for it`);
     if (prompt.length === 0 || !Number.isInteger(tokensMax) || tokensMax < 1) {
       throw new RangeError(
         `sequence ${name}: ${tokensMax} tokens of reply to ${prompt.length} of prompt; at least 1 each`,
@@ -154,8 +168,8 @@ export class Generator {
     const stray = prompt.find((token) => !Number.isInteger(token) || token < 0 || token >= this.#vocabulary);
     if (stray !== undefined)
       throw new RangeError(`sequence ${name}: there is no token ${stray} in ${this.#vocabulary}`);
-    if (!Number.isInteger(keep) || keep < 0 || keep > this.length(name))
-      throw new RangeError(`sequence ${name}: cannot keep ${keep} of ${this.length(name)} tokens`);
+    if (!Number.isInteger(keep) || keep < 0 || keep > length)
+      throw new RangeError(`sequence ${name}: cannot keep ${keep} of ${length} tokens`);
     // The last token of a reply is fed with the next prompt.
     const needed = prompt.length + tokensMax - 1;
     const room = this.#decoder.length(slot) + this.#decoder.room(slot) - keep;
@@ -165,10 +179,10 @@ export class Generator {
     );
   }
 
-  #slotOf(name: string): number {
-    const slot = this.#slots.get(name);
-    if (slot === undefined) throw new RangeError(`sequence ${name} is not open`);
-    return slot;
+  #sequence(name: string): Sequence {
+    const sequence = this.#open.get(name);
+    if (sequence === undefined) throw new RangeError(`sequence ${name} is not open`);
+    return sequence;
   }
 
   /** Runs until no reply is pending. Between steps the thread does its other work. */
@@ -197,30 +211,54 @@ export class Generator {
 
   /** Append the waiting prompts, and write the first token of each reply. */
   async #admit(replies: readonly PendingReply[]): Promise<void> {
-    const prompts = replies.map(({ slot, request }) => {
-      const unfed = this.#unfed.get(slot);
-      return unfed === undefined ? request.prompt : [unfed, ...request.prompt];
+    const prompts = replies.map(({ sequence, request }) => {
+      const { unfed } = sequence;
+      sequence.unfed = null;
+      return unfed === null ? request.prompt : [unfed, ...request.prompt];
     });
-    const slots = replies.map(({ slot }) => slot);
-    for (const slot of slots) this.#unfed.delete(slot);
+    const slots = replies.map(({ sequence }) => sequence.slot);
     const logits = await this.#decoder.append(slots, prompts);
     this.#decoding = [...this.#decoding, ...replies];
     for (const [row, reply] of replies.entries()) this.#write(reply, logits, row * this.#vocabulary);
   }
 
   async #step(replies: readonly PendingReply[]): Promise<void> {
-    const rows = Math.max(...replies.map(({ slot }) => slot)) + 1;
+    this.#moveToFront(replies.map(({ sequence }) => sequence));
+    const rows = Math.max(...replies.map(({ sequence }) => sequence.slot)) + 1;
     const fed = new Int32Array(rows).fill(-1);
-    for (const { slot, tokens } of replies) fed[slot] = tokens.at(-1)!;
+    for (const { sequence, tokens } of replies) fed[sequence.slot] = tokens.at(-1)!;
     const logits = await this.#decoder.step(fed);
-    for (const reply of replies) this.#write(reply, logits, reply.slot * this.#vocabulary);
+    for (const reply of replies) this.#write(reply, logits, reply.sequence.slot * this.#vocabulary);
+  }
+
+  /** Gives these sequences the first slots if a step then computes fewer rows. */
+  #moveToFront(sequences: readonly Sequence[]): void {
+    const last = Math.max(...sequences.map(({ slot }) => slot));
+    if (!this.#decoder.canSwap || stepRows(last + 1) === stepRows(sequences.length)) return;
+    const stays = new Set(sequences.map(({ slot }) => slot));
+    let to = 0;
+    for (const sequence of sequences.filter(({ slot }) => slot >= sequences.length)) {
+      while (stays.has(to)) to++;
+      this.#swap(sequence.slot, to++);
+    }
+  }
+
+  #swap(a: number, b: number): void {
+    this.#decoder.swap(a, b);
+    for (const [slot, sequence] of [
+      [a, this.#slots[b]!],
+      [b, this.#slots[a]!],
+    ] as const) {
+      this.#slots[slot] = sequence;
+      if (sequence !== null) sequence.slot = slot;
+    }
   }
 
   /** Sample the next token of a reply. Its cache entry is computed when it is fed. */
   #write(reply: PendingReply, logits: Float32Array, offset: number): void {
-    const { slot, request, tokens, logProbs } = reply;
+    const { sequence, request, tokens, logProbs } = reply;
     try {
-      const drawn = coin(request.coins, (request.coinsFrom ?? 0) + this.#decoder.length(slot));
+      const drawn = coin(request.coins, (request.coinsFrom ?? 0) + this.#decoder.length(sequence.slot));
       const { token, logProb } = this.#sampler.sample(logits, offset, drawn, request.settings);
       tokens.push(token);
       logProbs.push(logProb);
@@ -234,7 +272,7 @@ export class Generator {
     for (const notify of reply.watchers.splice(0)) notify();
     if (!stopped && tokens.length < request.tokensMax) return;
     this.#end(reply);
-    this.#unfed.set(slot, tokens.at(-1)!);
+    sequence.unfed = tokens.at(-1)!;
     const choices = request.tops === undefined ? {} : { choices: reply.choices };
     reply.resolve({ tokens, logProbs, cut: !stopped, ...choices });
   }

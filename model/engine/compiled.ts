@@ -131,6 +131,7 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
   return {
     name: "compiled",
     device: described,
+    onHost: memory === hostMemory,
     onCpu,
 
     array: (spec, backing) => new OrtArray(spec, memoryFor(spec, backing), memory, device),

@@ -52,6 +52,8 @@ export interface Engine {
   readonly name: "compiled" | "eager" | "tensorflow";
   /** For messages: "cpu, 2 threads". */
   readonly device: string;
+  /** True if arrays are the host's memory, or every run copies it: what is written there needs no `toDevice`. */
+  readonly onHost: boolean;
   /** @param backing  memory of the right length; fresh zeros by default. */
   array(spec: Spec, backing?: Float32Array | Int32Array): DeviceArray;
   /** Copies host memory to the device's arrays over it; there must be one. */

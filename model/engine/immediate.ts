@@ -18,6 +18,7 @@ export function immediateEngine(name: Engine["name"], device: string, backend: s
   return {
     name,
     device,
+    onHost: true,
     toDevice: hostMemory.toDevice,
     toHost: hostMemory.toHost,
     release: hostMemory.release,

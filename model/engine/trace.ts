@@ -50,8 +50,9 @@ export class Recorder {
   }
 
   constant(shape: readonly number[], dtype: DType, values: Constant["values"]): string {
-    const small = values.length <= 256;
-    const name = small ? `c_${dtype}_${shape.join("x")}_${values.join("_")}` : `c${this.#count++}`;
+    // Equal constants have one name, so that equal nodes are recognized. Long ones are named by their hash.
+    const content = values.length <= 256 ? values.join("_") : `hash_${Bun.hash(values)}`;
+    const name = `c_${dtype}_${shape.join("x")}_${content}`;
     if (!this.#constants.has(name)) this.#constants.set(name, { shape, dtype, values: values.slice() as TypedArray });
     return name;
   }

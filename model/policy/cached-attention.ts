@@ -1,7 +1,8 @@
 /**
  * Attention of new tokens over the cached keys and values of earlier ones. Caches have a fixed size.
  *
- * B batch, S new tokens of a row, H query heads, K key/value heads, G = H / K, D head width, C capacity in tokens, N slots.
+ * B batch, S new tokens of a row, H query heads, K key/value heads, G = H / K, D head width, C capacity in tokens, N slots,
+ * R reach: the places of a cache that are read.
  *
  * - A row's result depends bit for bit on its own tokens and cache only: the number of rows does not change the order in which
  *   a product adds up.
@@ -47,7 +48,8 @@ export function stepAttention(
   const results = fused(kernel, { qkv, keys, values, last, total, cos, sin }, shape, () => {
     const flat = (cache: tf.Tensor) => tf.reshape(cache, [-1, shape.headWidth]);
     const positions = tf.reshape(last, [batch, 1]);
-    const result = appendAttention(qkv, flat(keys), flat(values), null, positions, { cos, sin }, shape, capacity);
+    const places = { capacity, reach: capacity };
+    const result = appendAttention(qkv, flat(keys), flat(values), null, positions, { cos, sin }, shape, places);
     return [result.out, tf.reshape(result.keys, keys.shape), tf.reshape(result.values, values.shape)];
   });
   const [out, nextKeys, nextValues] = results as [tf.Tensor, tf.Tensor, tf.Tensor];
@@ -61,6 +63,7 @@ export function stepAttention(
  * @param keys, values (N · K · C, D), of all slots; keys are rotated
  * @param slots        (B) int32: the slot of each row; null: row i is slot i, for all slots
  * @param positions    (B, S) int32: each token's index in its sequence; ascending, except for padding at the end of a row
+ * @param places       C, and R of at least the highest position + 1
  */
 export function appendAttention(
   qkv: tf.Tensor,
@@ -70,7 +73,7 @@ export function appendAttention(
   positions: tf.Tensor,
   { cos, sin }: Rotary,
   shape: Heads,
-  capacity: number,
+  { capacity, reach }: { readonly capacity: number; readonly reach: number },
 ): CachedAttention {
   const { heads, kvHeads, headWidth, window = null } = shape;
   const [batch, added] = qkv.shape as [number, number];
@@ -88,23 +91,24 @@ export function appendAttention(
     tf.tensorScatterUpdate(cache, tf.reshape(places, [-1, 1]), tf.reshape(fresh, [-1, headWidth]));
   const nextKeys = write(keys, rotate(k, c, s));
   const nextValues = write(values, v);
-  const own = (cache: tf.Tensor) => {
-    const all = tf.reshape(cache, [-1, kvHeads * capacity * headWidth]);
-    const bySlot = slots === null ? all : tf.gather(all, slots);
-    return tf.reshape(bySlot, [batch, kvHeads, capacity, headWidth]);
-  };
+  const read = tf.add(
+    tf.mul(tf.reshape(owner, [-1, kvHeads, 1]), length),
+    tf.reshape(tf.range(0, reach, 1, "int32"), [1, 1, reach]),
+  );
+  /** (B, K, R, D) */
+  const own = (cache: tf.Tensor) => tf.gather(cache, read);
   const group = heads / kvHeads;
   const byHead = tf.transpose(tf.reshape(rotate(q, c, s), [batch, added, heads, headWidth]), [0, 2, 1, 3]);
   const queries = tf.reshape(byHead, [batch, kvHeads, group * added, headWidth]);
   const scores = tf.mul(tf.matMul(queries, own(nextKeys), false, true), scoreScaleOf(shape));
-  const columns = tf.reshape(tf.range(0, capacity, 1, "int32"), [1, 1, capacity]);
+  const columns = tf.reshape(tf.range(0, reach, 1, "int32"), [1, 1, reach]);
   const rows = tf.reshape(positions, [batch, added, 1]);
   const later = tf.cast(tf.greater(columns, rows), "float32");
   const unseen =
     window === null
       ? later
       : tf.add(later, tf.cast(tf.lessEqual(columns, tf.sub(rows, tf.scalar(window, "int32"))), "float32"));
-  const mask = tf.tile(tf.reshape(tf.mul(unseen, -1e30), [batch, 1, added, capacity]), [1, 1, group, 1]);
+  const mask = tf.tile(tf.reshape(tf.mul(unseen, -1e30), [batch, 1, added, reach]), [1, 1, group, 1]);
   const mixed = tf.matMul(tf.softmax(tf.add(scores, mask), -1), own(nextValues));
   const byToken = tf.transpose(tf.reshape(mixed, [batch, heads, added, headWidth]), [0, 2, 1, 3]);
   return {

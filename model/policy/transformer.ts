@@ -306,6 +306,7 @@ export function stepStates(
  * @param slots      (B) int32
  * @param positions  (B, S) int32, index of each token in its sequence
  * @param caches     (slots · K · capacity, D) each
+ * @param places     the capacity, and how many places of a slot's cache are read: at least the highest position + 1
  */
 export function appendStates(
   config: ModelConfig,
@@ -314,10 +315,10 @@ export function appendStates(
   slots: tf.Tensor,
   positions: tf.Tensor,
   caches: Caches,
-  capacity: number,
+  places: { readonly capacity: number; readonly reach: number },
 ): Decoded {
-  return decode(config, parameters, tokens, caches, capacity, (qkv, keys, values, { shape, ...rotary }) =>
-    appendAttention(qkv, keys, values, slots, positions, rotary, shape, capacity),
+  return decode(config, parameters, tokens, caches, places.capacity, (qkv, keys, values, { shape, ...rotary }) =>
+    appendAttention(qkv, keys, values, slots, positions, rotary, shape, places),
   );
 }
 

@@ -136,6 +136,42 @@ describe.each(models)("a decoder with %s", (_, config) => {
     },
   );
 
+  test("reads more of its cache as a sequence grows, with the same bits beside shorter and longer ones", async () => {
+    const sequence = tokens(3, 150);
+    const expected = await whole(config, sequence);
+    const ends = [20, 60, 70, 130, 150];
+    const grow = async (decoder: Decoder, others: readonly number[]) => {
+      const said: Float32Array[] = [];
+      for (const [i, end] of ends.entries()) {
+        const company = others.map((slot) => tokens(slot, [5, 40, 28][(slot + i) % 3]!));
+        const all = await decoder.append([...others, 6], [...company, sequence.slice(ends[i - 1] ?? 0, end)]);
+        said.push(row(all, others.length));
+      }
+      return said;
+    };
+    const alone = await grow(make(config, 8, 260), []);
+    for (const [i, end] of ends.entries()) expect(farthest(alone[i]!, row(expected, end - 1))).toBeLessThan(1e-5);
+    const beside = await grow(make(config, 8, 260), [0, 1, 2, 3, 7]);
+    expect(beside.map(bits)).toEqual(alone.map(bits));
+  });
+
+  test("goes on with the same bits after two slots were exchanged, one of them free", async () => {
+    const slots = [1, 2, 4];
+    const pieces = slots.map((slot) => tokens(slot, 3 + 4 * slot));
+    const [moved, still] = [make(config), make(config)];
+    await moved.append(slots, pieces);
+    await still.append(slots, pieces);
+    moved.swap(1, 4);
+    moved.swap(2, 0);
+    expect([0, 1, 2, 4].map((slot) => moved.length(slot))).toEqual([11, 19, 0, 7]);
+    const places = [4, 0, 1];
+    const after = await moved.step(Int32Array.of(6, 7, -1, -1, 5));
+    const expected = await still.step(Int32Array.of(-1, 5, 6, -1, 7));
+    for (const [i, slot] of slots.entries()) expect(bits(row(after, places[i]!))).toEqual(bits(row(expected, slot)));
+    const more = slots.map((slot) => tokens(slot + 9, 6));
+    expect(bits(await moved.append(places, more))).toEqual(bits(await still.append(slots, more)));
+  });
+
   test("forgets a cleared sequence", async () => {
     const decoder = make(config);
     const fresh = await decoder.append([0], [tokens(1, 5)]);

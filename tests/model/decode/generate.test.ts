@@ -186,6 +186,35 @@ describe("a reply", () => {
   );
 });
 
+test("a step computes rows for the sequences that write, not for those that wait or were closed", async () => {
+  const decoder = new Decoder(engine, tinyModel, parameters.flat, { slots: 24, capacity: CAPACITY });
+  const rows: number[] = [];
+  const step = decoder.step.bind(decoder);
+  decoder.step = (tokens) => {
+    rows.push(tokens.length);
+    return step(tokens);
+  };
+  const writer = new Generator(decoder, tinyModel.vocabulary, 24);
+  const names = Array.from({ length: 24 }, (_, i) => `s${i}`);
+  for (const name of names) writer.open(name);
+  const reply = (name: string, tokensMax: number) =>
+    writer.reply(name, request(name, [3, 4, 5], { tokensMax, stops: [] }));
+  // Twenty write two tokens, and wait for their next prompt; the last four go on.
+  const replies = await Promise.all(names.map((name, i) => reply(name, i < 20 ? 2 : 6)));
+  expect(rows).toEqual([24, 4, 4, 4, 4]);
+  const alone = generator();
+  for (const i of [0, 21, 23]) {
+    alone.open(`s${i}`);
+    expect(await alone.reply(`s${i}`, request(`s${i}`, [3, 4, 5], { tokensMax: i < 20 ? 2 : 6, stops: [] }))).toEqual(
+      replies[i]!,
+    );
+  }
+  for (const name of names.slice(0, 12)) writer.close(name);
+  rows.length = 0;
+  await Promise.all(names.slice(12).map((name) => reply(name, 2)));
+  expect(rows).toEqual([12]);
+});
+
 test("a reply can be read while it is written", async () => {
   const writer = generator();
   writer.open("read");
