@@ -1,4 +1,4 @@
-/** How a share and a rest of time are written, in logs, reports and on the page. It imports nothing, so that the browser can load it. */
+/** How shares, counts and a rest of time are written, in logs, reports and on the page. It imports nothing, so that the browser can load it. */
 
 /** 0.1234 becomes "12.3 %"; null, which is not measured, a dash. @param digits  behind the point */
 export const percent = (share: number | null, digits = 1): string =>
@@ -6,3 +6,8 @@ export const percent = (share: number | null, digits = 1): string =>
 
 export const timeLeft = (minutes: number): string =>
   minutes < 1 ? "less than a minute left" : `about ${Math.round(minutes)} min left`;
+
+export const whole = (value: number): string => Math.round(value).toLocaleString("en");
+
+/** "1 turn", "1,200 turns". */
+export const plural = (count: number, word: string): string => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;

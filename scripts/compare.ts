@@ -5,7 +5,7 @@ import { percent } from "../actors/percent.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import type { Costs } from "../actors/record/costs.ts";
 import { RecordedRun } from "../actors/record/recorded-run.ts";
-import { aligned } from "./cli/aligned.ts";
+import { alignedWithin } from "./cli/aligned.ts";
 import { amountText, COST_NAMES } from "./cli/cost-texts.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { differingSettings } from "./cli/settings-compared.ts";
@@ -28,6 +28,7 @@ const COLUMNS: readonly (readonly [head: string, key: string, name: MetricName, 
   ["before", "before", "baseline/before", percent],
   ["success", "success", "validate/success", percent],
   ["best possible", "best", "baseline/best", percent],
+  ["expert", "expert", "baseline/expert", percent],
   ["reward", "reward", "train/reward_mean", (value) => value.toFixed(2)],
   ["in-group std", "inGroupStd", "train/in_group_std", (value) => value.toFixed(2)],
   ["entropy", "entropy", "train/entropy", (value) => value.toFixed(3)],
@@ -43,9 +44,10 @@ export async function main(args: string[]): Promise<number> {
   if (twice !== undefined) throw new UsageError(`${twice} is named twice`);
   const runs = words.map(read);
   const differences = differingSettings(runs.map(({ config }) => config));
-  console.log(table(runs));
-  console.log(`\ncosts of reinforcement, and per point of success gained:\n${costTable(runs)}`);
-  console.log(`\n${settingsText(words, differences)}`);
+  const width = Math.max(WIDTH, process.stdout.columns ?? WIDTH);
+  console.log(table(runs, width));
+  console.log(`\ncosts of reinforcement, and per point of success gained:\n${costTable(runs, width)}`);
+  console.log(`\n${settingsText(runs.length, differences, width)}`);
   if (flags.json) {
     const summaries = runs.map(({ folder, env, seed, highest, values, costs }) => ({
       run: folder,
@@ -92,38 +94,59 @@ function highestOf(run: RecordedRun): Compared["highest"] {
   return { success, update: curve.steps[curve.values.indexOf(success)]! };
 }
 
+/** Of a terminal, in characters. */
+const WIDTH = 80;
+/** Longer settings and values are not cells of a table. Both together fit into the narrowest terminal. */
+const CELL = { path: 50, value: 20 };
+
 /** Of a value that was not measured, and of a setting that is not set. */
 const UNKNOWN = "–";
 
-/** The runs by number, then a row for each value: a few runs fit a terminal. */
-function table(runs: readonly Compared[]): string {
+/** The runs by number, then a row for each value. */
+function table(runs: readonly Compared[], width: number): string {
   const names = runs.map(({ folder, env, seed }, i) => `${i + 1}  ${folder} (${env}, seed ${seed})`);
-  const rows = COLUMNS.map(([title, key, , show]) => [
+  const measured = COLUMNS.filter(([, key]) => runs.some(({ values }) => values[key] !== null));
+  const rows = measured.map(([title, key, , show]) => [
     title,
     ...runs.map(({ values }) => (values[key] === null ? UNKNOWN : show(values[key]!))),
   ]);
   const highest = runs.map((run) =>
     run.highest === null ? UNKNOWN : `${percent(run.highest.success)} (u${run.highest.update})`,
   );
-  return [...names, "", aligned([numbersOf(runs), ...rows, ["highest", ...highest]])].join("\n");
+  return [...names, "", alignedWithin(width, [numbersOf(runs.length), ...rows, ["highest", ...highest]])].join("\n");
 }
 
 /** What every run tells of; energy only if one does. */
-function costTable(runs: readonly Compared[]): string {
+function costTable(runs: readonly Compared[], width: number): string {
   const shown = COST_NAMES.filter(([key]) => key !== "joules" || runs.some(({ costs }) => costs.total[key] !== null));
-  const head = ["", ...shown.flatMap(([, title]) => [title, "/point"]), "points"];
-  const rows = runs.map(({ folder, costs: { reinforcement, perPoint, points } }) => [
-    folder,
-    ...shown.flatMap(([key]) => [amountText(reinforcement[key]), amountText(perPoint[key])]),
-    points === null ? "–" : points.toFixed(1),
+  const rows = shown.flatMap(([key, title]) => [
+    [title, ...runs.map(({ costs }) => amountText(costs.reinforcement[key]))],
+    ["  per point", ...runs.map(({ costs }) => amountText(costs.perPoint[key]))],
   ]);
-  return aligned([head, ...rows]);
+  const points = runs.map(({ costs }) => costs.points?.toFixed(1) ?? UNKNOWN);
+  return alignedWithin(width, [numbersOf(runs.length), ["points", ...points], ...rows]);
 }
-const numbersOf = (runs: readonly unknown[]) => ["", ...runs.map((_, i) => String(i + 1))];
 
-function settingsText(folders: readonly string[], differences: Readonly<Record<string, unknown[]>>): string {
+const numbersOf = (runs: number) => ["", ...Array.from({ length: runs }, (_, i) => String(i + 1))];
+
+/** Short values are a table. Long ones follow, each with the numbers of its runs. */
+function settingsText(runs: number, differences: Readonly<Record<string, unknown[]>>, width: number): string {
   const text = (value: unknown) => (value === null ? UNKNOWN : JSON.stringify(value));
-  const rows = Object.entries(differences).map(([path, values]) => [path, ...values.map(text)]);
+  const rows = Object.entries(differences).map(([path, values]) => [path, ...values.map(text)] as const);
   if (rows.length === 0) return "all settings are equal, the seed included";
-  return `settings that differ:\n${aligned([numbersOf(folders), ...rows])}`;
+  const isShort = ([path, ...values]: readonly string[]) =>
+    path!.length <= CELL.path && values.every((value) => value.length <= CELL.value);
+  const short = rows.filter(isShort);
+  const long = rows.filter((row) => !isShort(row)).map(([path, ...values]) => longText(path, values, width));
+  const tables = short.length === 0 ? [] : [alignedWithin(width, [numbersOf(runs), ...short])];
+  return ["settings that differ:", ...tables, ...long].join("\n");
+}
+
+function longText(path: string, values: readonly string[], width: number): string {
+  const lines = [...new Set(values)].map((value) => {
+    const owners = values.flatMap((one, i) => (one === value ? [i + 1] : []));
+    return `  ${owners.join(", ")}: ${value}`;
+  });
+  const parts = new RegExp(`.{1,${width - 4}}`, "gu");
+  return [path, ...lines].map((line) => line.match(parts)!.join("\n    ")).join("\n");
 }

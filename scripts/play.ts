@@ -3,7 +3,8 @@
  */
 
 import { runKeys } from "../actors/config/config.ts";
-import { plural, visible } from "../actors/dashboard/client/text.ts";
+import { visible } from "../actors/dashboard/client/text.ts";
+import { plural } from "../actors/percent.ts";
 import { episodeRules, tagOf } from "../actors/play/envs-of-run.ts";
 import type { Env, Turn } from "../envs/env.ts";
 import { openEpisode } from "../envs/episode.ts";
@@ -68,7 +69,7 @@ function opening({ wording }: EnvTag, actionsMax: number, turnsMax: number): str
     strict.v1.trim(),
     ...(legend === null ? [] : [`Symbols: ${legend.map(([symbol, meaning]) => `${symbol} ${meaning}`).join(", ")}`]),
     ...(actions === null ? [] : [`Actions: ${actions.join(", ")}; several in one turn with || between them`]),
-    `At most ${actionsMax} actions in ${turnsMax} turns. An empty line gives up.`,
+    `At most ${plural(actionsMax, "action")} in ${plural(turnsMax, "turn")}. An empty line gives up.`,
   ].join("\n");
 }
 
@@ -100,7 +101,7 @@ async function playByHand(env: Env, actions: readonly string[] | null, thought: 
 }
 
 function prompt(actionsLeft: number): void {
-  process.stdout.write(`${actionsLeft} actions left> `);
+  process.stdout.write(`${plural(actionsLeft, "action")} left> `);
 }
 
 const rounded = (value: number): string => String(Math.round(value * 1000) / 1000);

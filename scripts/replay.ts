@@ -5,8 +5,9 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { realClock } from "../actors/clock.ts";
-import { plural, visible } from "../actors/dashboard/client/text.ts";
+import { visible } from "../actors/dashboard/client/text.ts";
 import { type Difference, type Replay, replayEnv, replayWhole, weightsDifference } from "../actors/evaluate/replay.ts";
+import { plural } from "../actors/percent.ts";
 import { withLocalModules } from "../actors/play/env-modules.ts";
 import { policyOf } from "../actors/policy/policy-of-run.ts";
 import {

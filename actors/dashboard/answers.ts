@@ -29,9 +29,17 @@ export const Overview = z.strictObject({
   tokensPerSecond: z.number().nullable(),
   aliveMs: z.number().describe("Duration of the run over all its sessions"),
   success: z
-    .strictObject({ random: Share, taught: Share, before: Share, now: Share, nowUpdate: Count.nullable(), best: Share })
+    .strictObject({
+      random: Share,
+      taught: Share,
+      before: Share,
+      now: Share,
+      nowUpdate: Count.nullable(),
+      best: Share,
+      expert: Share,
+    })
     .describe(
-      "Validation success: of a random player, after the warm start's first stage, before the first update, now (measured at update `nowUpdate`), of the optimal player",
+      "Validation success: of a random player, after the warm start's first stage, before the first update, now (measured at update `nowUpdate`), of the optimal player, of the expert where no optimal one is known",
     ),
   alarm: z
     .strictObject({ level: Level, text: z.string() })

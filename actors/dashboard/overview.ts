@@ -5,7 +5,7 @@
  */
 import { EVENT_KINDS, type MetricName } from "../metrics/metrics.ts";
 import type { Store } from "../metrics-sink/store.ts";
-import { timeLeft } from "../percent.ts";
+import { plural, timeLeft } from "../percent.ts";
 import { STARTING } from "../protocol.ts";
 import type { Overview, StoredEvent } from "./answers.ts";
 
@@ -68,6 +68,7 @@ export function overviewOf(store: Store): Overview | null {
       now: value("validate/success"),
       nowUpdate: points.get("validate/success")?.step ?? null,
       best: value("baseline/best"),
+      expert: value("baseline/expert"),
     },
     alarm: alarmOf(event(EVENT_KINDS.health)),
   };
@@ -122,7 +123,7 @@ function trainingText(update: number, state: RunState): string {
   const { updates } = state;
   if (updates === null) return `Training: update ${update}`;
   const left = Math.max(0, updates - update);
-  return `Training: ${left} ${left === 1 ? "update" : "updates"} to go${leftText(state)}`;
+  return `Training: ${plural(left, "update")} to go${leftText(state)}`;
 }
 
 const leftText = ({ secondsLeft }: RunState) => (secondsLeft === null ? "" : `, ${timeLeft(secondsLeft / 60)}`);

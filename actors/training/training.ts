@@ -8,7 +8,7 @@
  */
 
 import { partName } from "../metrics/metrics.ts";
-import { percent } from "../percent.ts";
+import { percent, plural } from "../percent.ts";
 import { type Baselines, reportBaselines } from "./baselines.ts";
 import type { TrainingContext } from "./context.ts";
 import { type Due, endsRun } from "./health.ts";
@@ -72,7 +72,7 @@ export class Training {
       const after = await this.#validate();
       await this.#saving.atEnd(this.#now());
       const report = await this.#report(baselines, after);
-      reporter.event("info", "finished", `${report.updates} updates, success ${percent(after.success)}`);
+      reporter.event("info", "finished", `${plural(report.updates, "update")}, success ${percent(after.success)}`);
       return report;
     } catch (error) {
       if (!(error instanceof Stopped)) throw error;

@@ -5,3 +5,21 @@ export function aligned(rows: readonly (readonly string[])[]): string {
     column === 0 ? text.padEnd(widths[column]!) : text.padStart(widths[column]!);
   return rows.map((row) => row.map(cell).join("  ").trimEnd()).join("\n");
 }
+
+/** The same in tables of at most `width` characters under each other, each with the first column. A table has at least one other column. */
+export function alignedWithin(width: number, rows: readonly (readonly string[])[]): string {
+  const [first, ...widths] = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
+  const tables: number[][] = [];
+  let left = 0;
+  for (const [i, cells] of widths.entries()) {
+    if (left < cells + 2) {
+      tables.push([]);
+      left = width - first!;
+    }
+    tables.at(-1)!.push(i + 1);
+    left -= cells + 2;
+  }
+  return tables
+    .map((columns) => aligned(rows.map((row) => [0, ...columns].map((column) => row[column]!))))
+    .join("\n\n");
+}

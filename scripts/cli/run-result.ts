@@ -1,5 +1,5 @@
 /** What `bun run cluster` prints when a run has ended: success before and after, time and memory. */
-import { percent } from "../../actors/percent.ts";
+import { percent, plural } from "../../actors/percent.ts";
 import type { Costs } from "../../actors/record/costs.ts";
 import type { Report } from "../../actors/training/report.ts";
 import { amountText, COST_NAMES } from "./cost-texts.ts";
@@ -18,7 +18,7 @@ export function resultTable(
     ["random", success.random, null, "a player that chooses every action by chance"],
     ["taught", success.taught, successAtOne.taught, "the policy after the first stage of its warm start"],
     ["before", success.before, null, "the policy that reinforcement started from"],
-    ["after", success.after, successAtOne.after, `the policy after ${updates} updates`],
+    ["after", success.after, successAtOne.after, `the policy after ${plural(updates, "update")}`],
     ["best possible", success.best, null, "the optimal player on the same boards"],
   ];
   if (success.expert !== null) {

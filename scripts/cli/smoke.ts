@@ -3,6 +3,7 @@
  * checkpoint) within about a minute, and learns nothing.
  */
 import type { RunConfig } from "../../actors/config/config.ts";
+import { plural } from "../../actors/percent.ts";
 
 const UPDATES = 2;
 const TURNS = 2;
@@ -55,6 +56,7 @@ export function smokeConfig(config: RunConfig): RunConfig {
 /** What a smoke run does, in one line. @param config  of `smokeConfig` */
 export function smokeText({ env, rollout, learner }: RunConfig): string {
   const { groups, groupSize, replyTokensMax } = rollout;
-  const episodes = `${groups} groups of ${groupSize} episodes`;
-  return `smoke run: ${learner.updates} updates of ${episodes}, at most ${env.turnsMax} turns and ${replyTokensMax} tokens a reply; it shows that the config works, and learns nothing`;
+  const episodes = `${plural(groups, "group")} of ${plural(groupSize, "episode")}`;
+  const limits = `${plural(env.turnsMax, "turn")} and ${plural(replyTokensMax, "token")} a reply`;
+  return `smoke run: ${plural(learner.updates, "update")} of ${episodes}, at most ${limits}; it shows that the config works, and learns nothing`;
 }

@@ -1,5 +1,5 @@
 /** The tables of `bun run eval`: a player, chance and the best possible on the same boards. */
-import { percent } from "../../actors/percent.ts";
+import { percent, plural } from "../../actors/percent.ts";
 import { STOP_REASONS, type StopReason } from "../../actors/protocol.ts";
 import type { Thoughts } from "../../actors/training/behavior.ts";
 import { bestPossible, type Evaluation, evaluateRandom, expertSuccess } from "../../envs/analysis/evaluate.ts";
@@ -60,7 +60,7 @@ export function evaluationReport(policy: string, result: Result, { random, exper
       .trimEnd();
   const env = name === tag.tag ? name : `${name} (${tag.tag})`;
   return [
-    `${env}, ${episodes} boards from seed ${seed}${samples === 1 ? "" : `, ${samples} episodes each`}, at most ${actionsMax} actions each`,
+    `${env}, ${plural(episodes, "board")} from seed ${seed}${samples === 1 ? "" : `, ${samples} episodes each`}, at most ${plural(actionsMax, "action")} each`,
     "",
     line(head),
     ...rows.map(line),

@@ -13,6 +13,11 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
     async () => {
       await stage.open();
       expect(await stage.text("#status")).toBe("Waiting for the first update: the actors are starting");
+      // Of the best possible player and the expert, one is known and shown.
+      const isShown = (name: string) => stage.page.locator(`#number-${name}`).isVisible();
+      stage.run.metrics(0, { "baseline/random": 0.252, "baseline/expert": 0.453 });
+      await stage.waitForText("#number-expert", "45.3 %");
+      expect([await isShown("expert"), await isShown("best")]).toEqual([true, false]);
       stage.run.warm(0.4);
       await stage.waitForText("#status", "Waiting for the first update: warm start, stage 1, 44 %");
       // The chart that moves is the first, and one without values is not there.

@@ -114,7 +114,7 @@ describe("a run's policy", () => {
     expect(Object.keys(passAt)).toEqual(["1", "2", "4"]);
     expect(passAt["1"]).toBeCloseTo(result.success, 12);
     expect([passAt["1"]! < passAt["2"]!, passAt["2"]! < passAt["4"]!]).toEqual([true, true]);
-    expect(table).toContain("Bandit, 10 boards from seed 123, 4 episodes each, at most 1 actions each");
+    expect(table).toContain("Bandit, 10 boards from seed 123, 4 episodes each, at most 1 action each");
     expect(table).toMatch(/\nsolved by at least one of k tries: pass@1 \d+\.\d % · pass@2 .* · pass@4 .*\n/);
     // The first try at each board is the episode that there is without others.
     const alone = await evaluate(...args.slice(0, -2));

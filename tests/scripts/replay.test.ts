@@ -196,5 +196,29 @@ test("compare: last values, the highest success, and the settings that differ", 
   expect(out).toMatch(/^updates +3 +3$/m);
   expect(out).toMatch(/^learner\.minutes +– +90$/m);
   expect(out).toContain("settings that differ:");
+  // Eight runs and long settings fit a terminal of 80 characters too; values of runs that agree are there once.
+  const stages = config.warmStart.stages.map((one: object) => ({
+    ...one,
+    name: "a name that is longer than a column",
+  }));
+  const many = [1, 2, 3, 4, 5, 6].map((seed) => {
+    const copy = join(home, `seed-${seed}`);
+    cpSync(folder, copy, { recursive: true });
+    const changed = { ...config, seed, ...(seed === 6 && { warmStart: { ...config.warmStart, stages } }) };
+    writeFileSync(join(copy, "config.json"), JSON.stringify(changed));
+    return copy;
+  });
+  const wide = (await commandHere(["compare", folder, other, ...many])).out.trimEnd().split("\n");
+  expect(Math.max(...wide.slice(8).map((line) => line.length))).toBeLessThanOrEqual(80);
+  expect(
+    wide
+      .filter((line) => /^ +[1-8]( +[1-8])*$/.test(line))
+      .flatMap((line) => line.trim().split(/ +/))
+      .sort(),
+  ).toEqual(["1", "2", "3", "4", "5", "6", "7", "8"].flatMap((run) => [run, run, run]));
+  const stage = wide.indexOf("warmStart.stages");
+  expect(wide.slice(stage).join("").replaceAll("    ", "")).toContain(
+    `  1, 2, 3, 4, 5, 6, 7: ${JSON.stringify(config.warmStart.stages)}  8: ${JSON.stringify(stages)}`,
+  );
   expect((await commandHere(["compare", folder])).err).toBe("error: name two or more runs, got 1\n");
 });

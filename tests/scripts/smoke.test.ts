@@ -6,7 +6,7 @@ import { RunConfig } from "../../actors/config/config.ts";
 import { presetFiles } from "../../actors/config/preset-files.ts";
 import { brokenRules } from "../../actors/config/rules.ts";
 import { chooseConfig } from "../../scripts/cli/presets.ts";
-import { smokeConfig } from "../../scripts/cli/smoke.ts";
+import { smokeConfig, smokeText } from "../../scripts/cli/smoke.ts";
 import { command, root } from "./command.ts";
 
 const tags = readdirSync(join(root, "configs/env")).map((file) => file.replace(".yaml", ""));
@@ -22,6 +22,7 @@ test.each(choices)("%s %s", (flag, value) => {
   expect(RunConfig.parse(smoke)).toEqual(smoke);
   expect(brokenRules(smoke)).toEqual([]);
   const { rollout, env, learner, validate, warmStart } = smoke;
+  expect(smokeText(smoke)).not.toMatch(/\b1 [a-z]+s\b/);
   const turns = Math.max(env.turnsMax, ...env.mix.map(({ turnsMax }) => turnsMax!));
   // A warm start is for the built-in policy, which writes thousands of tokens a second.
   const tokensMax = warmStart.enabled ? 10_000 : 2000;

@@ -1,8 +1,8 @@
 /** What an actor does, in words; of a recorded run, what it did. */
 
-import { percent } from "../../percent.ts";
+import { percent, plural, whole } from "../../percent.ts";
 import type { ActorsAnswer } from "../answers.ts";
-import { bytes, plural, whole } from "./text.ts";
+import { bytes } from "./text.ts";
 
 type Actor = ActorsAnswer["actors"][number];
 

@@ -1,7 +1,6 @@
 /** What each chart draws: a table of metrics, labels, colors and number formats. */
 import type { MetricName } from "../../metrics/metrics.ts";
-import { percent } from "../../percent.ts";
-import { whole } from "./text.ts";
+import { percent, whole } from "../../percent.ts";
 
 export interface LineSpec {
   readonly name: MetricName;
@@ -75,6 +74,7 @@ export const RUN_CHARTS: ChartTable = {
     guides: [
       { name: "baseline/random", label: "random" },
       { name: "baseline/best", label: "best possible" },
+      { name: "baseline/expert", label: "expert" },
     ],
     range: [0, 1.06],
     format: share,

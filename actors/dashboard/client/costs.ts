@@ -1,8 +1,9 @@
 /** The panel of costs: what the run has spent, and how much of it for each point of success. */
+
+import { whole } from "../../percent.ts";
 import type { CostsAnswer } from "../answers.ts";
 import { read } from "./api.ts";
 import { byId, make } from "./dom.ts";
-import { whole } from "./text.ts";
 
 /** Time between two readings while the run goes on. */
 const EVERY_MS = 10_000;

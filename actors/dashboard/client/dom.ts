@@ -1,6 +1,8 @@
 /** Elements and formatted numbers, as all scripts of the page make them. */
+
+import { whole } from "../../percent.ts";
 import type { EventLine } from "./event-lines.ts";
-import { visible, whole } from "./text.ts";
+import { visible } from "./text.ts";
 
 export const byId = <T extends HTMLElement = HTMLElement>(id: string): T => document.getElementById(id) as T;
 

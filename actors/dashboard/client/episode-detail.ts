@@ -1,8 +1,10 @@
 /** One episode turn by turn, as elements. All text of a model or an env goes through `visible` into text nodes. */
+
+import { plural } from "../../percent.ts";
 import type { EpisodeAnswer, EpisodeSummary, WrittenToken } from "../answers.ts";
 import { observationOf, type Symbols } from "./board.ts";
 import { make } from "./dom.ts";
-import { plural, signed, splitReply, visible } from "./text.ts";
+import { signed, splitReply, visible } from "./text.ts";
 import { tokensOf } from "./tokens.ts";
 
 type Turn = Extract<EpisodeAnswer["row"]["outcome"], { turns: unknown }>["turns"][number];

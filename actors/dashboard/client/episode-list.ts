@@ -4,11 +4,13 @@
  * - The page's address holds the filters and the open episode, so that a view can be shared as a link.
  * - New episodes appear at once while the top of the first page is in view; otherwise the list does not move.
  */
+
+import { plural } from "../../percent.ts";
 import type { EpisodeSummary } from "../answers.ts";
 import { read } from "./api.ts";
 import { byId, make, put } from "./dom.ts";
 import { outcomeChip } from "./episode-detail.ts";
-import { plural, signed, visible } from "./text.ts";
+import { signed, visible } from "./text.ts";
 
 const PAGE_ROWS = 50;
 /** Least time between two reads of the first page while new episodes arrive. */

@@ -1,8 +1,10 @@
 /** The batch of a training episode as a table: a row for each group, a column for each member, the reward in each cell. */
+
+import { plural } from "../../percent.ts";
 import type { EpisodeSummary, EpisodesAnswer } from "../answers.ts";
 import { read } from "./api.ts";
 import { button, byId, make, put } from "./dom.ts";
-import { plural, signed, visible } from "./text.ts";
+import { signed, visible } from "./text.ts";
 
 /** Episodes of one request, and of one table. */
 const PAGE_ROWS = 200;

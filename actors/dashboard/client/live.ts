@@ -4,11 +4,11 @@
  * - The page shows a lost connection and what to do. The browser reconnects and resumes after the last message: nothing is missed.
  */
 
-import { percent } from "../../percent.ts";
+import { percent, whole } from "../../percent.ts";
 import type { News, Overview, RunAnswer } from "../answers.ts";
 import { read } from "./api.ts";
 import { byId, put } from "./dom.ts";
-import { visible, whole } from "./text.ts";
+import { visible } from "./text.ts";
 
 /** The newest overview, and when it arrived on the page's clock. */
 let overview: Overview | null = null;

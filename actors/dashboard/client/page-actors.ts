@@ -1,6 +1,6 @@
 /** The page about the actors: what each does, which weights it holds, and where its time goes. */
 
-import { percent } from "../../percent.ts";
+import { percent, plural } from "../../percent.ts";
 import type { ActorsAnswer, News } from "../answers.ts";
 import { doingText, rateTexts, summaryOf, timeShares } from "./actor-texts.ts";
 import { read } from "./api.ts";
@@ -8,7 +8,7 @@ import { ChartList, latestPoints } from "./chart-list.ts";
 import { ACTORS_CHARTS } from "./charts.ts";
 import { byId, make, put } from "./dom.ts";
 import { hasEnded, start } from "./live.ts";
-import { plural, visible } from "./text.ts";
+import { visible } from "./text.ts";
 
 type Actor = ActorsAnswer["actors"][number];
 type Weights = Actor["weights"];

@@ -29,11 +29,11 @@ const playing = read("api/play").catch(() => null);
 function showSuccess({ success, status }: Overview): void {
   const plot = byId("success-plot");
   if ("empty" in plot.dataset) plot.dataset["empty"] = visible(status);
-  const { random, taught, before, now, best, nowUpdate } = success;
-  const shares = { random, taught, before, now, best };
-  for (const [name, share] of Object.entries(shares)) put(byId(`number-${name}`), percent(share));
+  const { nowUpdate, now, ...baselines } = success;
+  for (const [name, share] of Object.entries({ ...baselines, now })) put(byId(`number-${name}`), percent(share));
+  for (const name of ["best", "expert"] as const) byId(`number-${name}`).parentElement!.hidden = success[name] === null;
   put(byId("now-note"), nowUpdate === null ? "latest validation" : `validation at update ${nowUpdate}`);
-  const marks = Object.entries({ fill: now, random, taught, before, best }).flatMap(([kind, share]) => {
+  const marks = Object.entries({ fill: now, ...baselines }).flatMap(([kind, share]) => {
     if (share === null) return [];
     const mark = make("i", kind);
     mark.style[kind === "fill" ? "width" : "left"] = `${share * 100}%`;

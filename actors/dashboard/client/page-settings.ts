@@ -1,9 +1,11 @@
 /** The page about the run's settings: how it was started, and its config. */
+
+import { plural } from "../../percent.ts";
 import type { SetupAnswer } from "../answers.ts";
 import { read } from "./api.ts";
 import { byId, make, put } from "./dom.ts";
 import { start } from "./live.ts";
-import { plural, visible } from "./text.ts";
+import { visible } from "./text.ts";
 
 const row = (kind: "td" | "th", texts: readonly string[]): HTMLElement =>
   make("tr", "", ...texts.map((text) => make(kind, "", visible(text))));

@@ -2,13 +2,15 @@
  * Replays an episode in the page with the env's own code: action by action, beside another episode on the same board, or continued
  * by hand. Knows frames and elements; stage.ts plays the game.
  */
+
+import { plural } from "../../percent.ts";
 import type { EpisodeAnswer, EpisodeSummary, PlayAnswer } from "../answers.ts";
 import { read } from "./api.ts";
 import { observationOf, type Symbols, symbolsOf } from "./board.ts";
 import { button, make, selectOf } from "./dom.ts";
 import { isTyping } from "./live.ts";
 import type { Frame, ManualGame, Recorded, Replay } from "./stage.ts";
-import { plural, signed, visible } from "./text.ts";
+import { signed, visible } from "./text.ts";
 
 /** The code of the envs, and how this run plays them. */
 export interface Stage {

@@ -80,9 +80,7 @@ export function blocksOf(observation: string): Block[] {
   return blocks;
 }
 
-export const whole = (value: number): string => Math.round(value).toLocaleString("en");
 export const signed = (value: number): string => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
-export const plural = (count: number, word: string): string => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;
 
 /** 1234 is "1.2 kB". */
 export function bytes(count: number): string {

@@ -12,7 +12,11 @@ const NUMBERS = [
   ["before", "Before", "before the first update"],
   ["now", "Now", "latest validation"],
   ["best", "Best possible", "optimal player"],
+  ["expert", "Expert", "a scripted player; the best possible is unknown"],
 ] as const;
+
+/** At most one of them is known, and only that one is shown. */
+const isCeiling = (id: string) => id === "best" || id === "expert";
 
 const CHARTS = [
   { id: "reward", title: "Reward" },
@@ -31,7 +35,7 @@ const Success = ({ view }: { view: Overview }) => (
   <section class="numbers card" aria-label="Success on the validation boards">
     <dl>
       {NUMBERS.map(([id, label, note]) => (
-        <div class={`number ${id}`}>
+        <div class={`number ${id}`} hidden={isCeiling(id) && view.success[id] === null}>
           <dt>{label}</dt>
           <dd id={`number-${id}`}>{percent(view.success[id])}</dd>
           <dd class="note" id={`${id}-note`}>
@@ -83,7 +87,6 @@ const Latest = () => (
   <section class="card wide latest" id="latest-card" aria-labelledby="latest-title">
     <header class="card-head">
       <h2 id="latest-title">Latest episode</h2>
-      <p class="note">updated while the run plays</p>
       <a href="episodes">All episodes</a>
     </header>
     <article id="latest" aria-live="off">

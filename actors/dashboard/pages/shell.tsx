@@ -144,8 +144,8 @@ export const Shell = ({ view, path, styles, script, main, children }: ShellProps
         {children}
         <footer>
           <p>
-            This run serves the page itself; nothing is loaded from elsewhere. For programs:{" "}
-            <a href="metrics">metrics</a> (Prometheus), <a href="api/openapi.json">api/openapi.json</a> (API).
+            This page loads nothing from other machines. For programs: <a href="metrics">metrics</a> (Prometheus),{" "}
+            <a href="api/openapi.json">api/openapi.json</a> (API).
           </p>
         </footer>
       </main>

@@ -73,7 +73,7 @@ describe("/api/run", () => {
     stage.startRun();
     const { success, update, tokensPerSecond, engine } = await json("/api/run");
     expect({ success, update, tokensPerSecond, engine }).toEqual({
-      success: { random: null, taught: null, before: null, now: null, nowUpdate: null, best: null },
+      success: { random: null, taught: null, before: null, now: null, nowUpdate: null, best: null, expert: null },
       update: null,
       tokensPerSecond: null,
       engine: null,
@@ -92,6 +92,7 @@ describe("/api/run", () => {
       now: 0.71,
       nowUpdate: 20,
       best: 1,
+      expert: null,
     });
   });
 });
