@@ -21,6 +21,7 @@ const COMMANDS = [
   "cluster",
   "eval",
   "page",
+  "new-env",
   "play",
   "replay",
   "serve",

@@ -23,6 +23,7 @@ export const COMMANDS = {
   setup: "install the dependencies, as every command does by itself, and optional libraries",
   board: "draw a board, or a player's way through it, as a PNG",
   init: "write a project of your own: an env, its test and a config",
+  "new-env": "write an env of your own and its test, to begin with",
   prepack: "write the package's declarations and manifest, as `bun pm pack` does first",
   postpack: "restore the clone's manifest, as `bun pm pack` does last",
   test: "run the test suite",

@@ -14,6 +14,14 @@ test("package.json and the files of scripts/ have the commands of the table", as
   expect(files.toSorted()).toEqual(names.map((name) => `${name}.ts`).toSorted());
 });
 
+/** People and scripts rely on these names. */
+const PROMISED =
+  "cluster sampler env-server eval bench golden chaos simulate export replay play doctor new-env test check".split(" ");
+
+test("every promised command is there", () => {
+  expect(PROMISED.filter((name) => !names.includes(name))).toEqual([]);
+});
+
 describe.each(names)("bun run %s", (name) => {
   test("has a page of help, with examples of flags that it has", async () => {
     const { code, out, err } = await commandHere([name, "--help"]);

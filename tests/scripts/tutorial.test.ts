@@ -94,3 +94,20 @@ test("init leaves what is there alone", async () => {
   const { code, err } = await commandHere(["init", "--no-install", folder]);
   expect({ code, err }).toEqual({ code: 2, err: expect.stringContaining("exists already; name a new folder") });
 });
+
+test("new-env writes an env whose test passes and which commands take by its path; it overwrites nothing", async () => {
+  const folder = await project();
+  for (const line of [
+    "bun run new-env envs/my-maze.ts",
+    "bun test ./envs/my-maze.test.ts",
+    "bun run eval --env ./envs/my-maze.ts --policy random --episodes 16",
+  ])
+    await typed(line, folder);
+  for (const [file, message] of [
+    [join(folder, "envs/my-maze.ts"), "exists already; name another file"],
+    ["envs/My Maze.ts", "new-env takes a file like envs/my-maze.ts"],
+  ] as const) {
+    const { code, err } = await commandHere(["new-env", file]);
+    expect({ code, err }).toEqual({ code: 2, err: expect.stringContaining(message) });
+  }
+}, 60_000);

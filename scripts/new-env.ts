@@ -1,0 +1,36 @@
+/** `bun run new-env`: writes an env of your own and its test, made from the template's. docs/new-env.md goes on from there. */
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { basename, dirname, join, relative, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { say } from "./cli/say.ts";
+
+const command = {
+  name: "new-env",
+  words: { show: "FILE", text: "Module to write, such as envs/maze.ts; its test lies beside it", max: 1 },
+  flags: {},
+  examples: ["bun run new-env envs/maze.ts", "bun run cluster --env ./envs/maze.ts"],
+} as const satisfies Command;
+
+const template = fileURLToPath(new URL("../library/template/envs/street", import.meta.url));
+
+export async function main(args: string[]): Promise<number> {
+  if (helped(command, args)) return 0;
+  const [file] = parseOptions(command, args).words;
+  const name = file === undefined ? "" : basename(file, ".ts");
+  if (file === undefined || !file.endsWith(".ts") || !/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(name))
+    throw new UsageError(`new-env takes a file like envs/my-maze.ts (small letters, digits, hyphens), got ${file}`);
+  const tag = name.replaceAll(/(?:^|-)(.)/g, (_, first: string) => first.toUpperCase());
+  const stem = join(dirname(resolve(file)), name);
+  const written = [".ts", ".test.ts"].map((end) => ({ from: template + end, to: stem + end }));
+  const taken = written.find(({ to }) => existsSync(to));
+  if (taken !== undefined) throw new UsageError(`${taken.to} exists already; name another file`);
+  mkdirSync(dirname(stem), { recursive: true });
+  for (const { from, to } of written) {
+    const text = readFileSync(from, "utf8").replaceAll("Street", tag).replaceAll("./street.ts", `./${name}.ts`);
+    writeFileSync(to, text, { flag: "wx" });
+  }
+  const path = `./${relative(process.cwd(), stem)}`;
+  say(`wrote ${path}.ts and its test; next: bun test ${path}.test.ts; bun run cluster --env ${path}.ts`);
+  return 0;
+}
