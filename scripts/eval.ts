@@ -6,7 +6,14 @@ import { appendFileSync, existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { runKeys } from "../actors/config/config.ts";
 import { entropyOf } from "../actors/evaluate/evaluate.ts";
-import { envsText, episodeRules, playedEnvs, tagOf, tooSmallBudgets } from "../actors/play/envs-of-run.ts";
+import {
+  actionsAllowed,
+  envsText,
+  episodeRules,
+  playedEnvs,
+  tagOf,
+  tooSmallBudgets,
+} from "../actors/play/envs-of-run.ts";
 import type { PlayedTicket } from "../actors/play/finished-ticket.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import type { PlayerEpisode } from "../envs/analysis/evaluate.ts";
@@ -189,7 +196,7 @@ async function policyResults(folder: string, { flags, overrides }: Options): Pro
   const evaluations = await policy.evaluate({ ...boards, progress });
   return [...evaluations].map(([name, evaluation]) => {
     const tag = tagOf(config, name);
-    const { actionsMax } = episodeRules(config, name, tag);
+    const actionsMax = actionsAllowed(episodeRules(config, name, tag));
     const lines = flags.results === undefined ? [] : evaluation.played.map(episodeLine);
     return { ...evaluation, lines, name, tag, episodes, seed, samples, actionsMax };
   });

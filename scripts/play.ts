@@ -5,7 +5,7 @@
 import { runKeys } from "../actors/config/config.ts";
 import { visible } from "../actors/dashboard/client/text.ts";
 import { plural } from "../actors/percent.ts";
-import { episodeRules, tagOf } from "../actors/play/envs-of-run.ts";
+import { actionsAllowed, episodeRules, tagOf } from "../actors/play/envs-of-run.ts";
 import type { Env, Turn } from "../envs/env.ts";
 import { openEpisode } from "../envs/episode.ts";
 import { envTags } from "../envs/registry.ts";
@@ -46,7 +46,7 @@ export async function main(args: string[]): Promise<number> {
   const tag = tagOf(config, name);
   const rules = episodeRules(config, name, tag);
   const game = tag.open({ layout: seed, dynamics: dynamicsSeed(seed, 0) });
-  const best = tag.best(game, rules.actionsMax);
+  const best = tag.best(game, actionsAllowed(rules));
   console.log(opening(tag, rules.actionsMax, rules.turnsMax));
   const played = await playByHand(
     await openEpisode(game, rules),

@@ -84,12 +84,17 @@ export function episodeRules(config: EnvSettings, name: string, tag: EnvTag): Ep
   };
 }
 
+/** Most actions that an episode can execute: its budget, or all that its turns may hold. */
+export const actionsAllowed = ({ turnsMax, actionsPerTurnMax, actionsMax }: EpisodeRules): number =>
+  Math.min(actionsMax, turnsMax * actionsPerTurnMax);
+
 /** One line for each env in which no episode can succeed, because its budget is smaller than any solution. */
 export function tooSmallBudgets(config: PlaySettings): string[] {
   return playedEnvs(config).flatMap(({ name }) => {
     const tag = tagOf(config, name);
-    const { turnsMax, actionsPerTurnMax, actionsMax } = episodeRules(config, name, tag);
-    const allowed = Math.min(actionsMax, turnsMax * actionsPerTurnMax);
+    const rules = episodeRules(config, name, tag);
+    const { turnsMax, actionsPerTurnMax, actionsMax } = rules;
+    const allowed = actionsAllowed(rules);
     if (tag.actionsMin === undefined || allowed >= tag.actionsMin) return [];
     return [
       `no episode of ${name} can succeed: that takes ${tag.actionsMin} actions or more, and ${turnsMax} turns of ${actionsPerTurnMax}, at most ${actionsMax}, allow ${allowed}; raise env.turnsMax, env.actionsPerTurnMax or env.actionsMax`,

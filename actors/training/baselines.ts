@@ -6,7 +6,7 @@ import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
 import { type MetricName, partName } from "../metrics/metrics.ts";
 import { percent } from "../percent.ts";
-import { episodeRules, playedEnvs, tagOf } from "../play/envs-of-run.ts";
+import { actionsAllowed, episodeRules, playedEnvs, tagOf } from "../play/envs-of-run.ts";
 import type { TrainingContext } from "./context.ts";
 
 export interface Baselines {
@@ -28,8 +28,7 @@ export async function measureBaselines(config: RunConfig): Promise<ReadonlyMap<s
   const measured = new Map<string, Baselines>();
   for (const { name } of playedEnvs(config)) {
     const tag = tagOf(config, name);
-    const { actionsMax } = episodeRules(config, name, tag);
-    const boards = { episodes, seed, actionsMax };
+    const boards = { episodes, seed, actionsMax: actionsAllowed(episodeRules(config, name, tag)) };
     try {
       const { success: random } = await evaluateRandom(tag, boards);
       measured.set(name, { random, best: bestPossible(tag, boards), expert: await expertSuccess(tag, boards) });

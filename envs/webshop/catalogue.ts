@@ -67,7 +67,7 @@ export class Catalogue {
     return this.#index.search(query, HITS_MAX).map((number) => this.products[number]!);
   }
 
-  /** The goal of a seed; RAGEN's choice if there are enough goals for RAGEN's splits. */
+  /** The goal of a seed; RAGEN's choice if there are goals beyond RAGEN's validation goals. */
   goalOfSeed(split: ShopSplit, seed: number): Goal {
     const [first, end] = rangeOf(split, this.goalCount);
     return this.goal(this.#order[first + (seed % (end - first))]!);
@@ -114,11 +114,15 @@ export class Catalogue {
   }
 }
 
-/** Bounds of a split in the order of goals: RAGEN's, or shares if the catalogue is too small for them. */
+/** Ends of RAGEN's goals for tests and for validation. */
+const TEST_END = 500;
+const VALIDATION_END = 1500;
+
+/** Bounds of a split in the order of goals: RAGEN's, or shares if that leaves no goal for training. */
 function rangeOf(split: ShopSplit, count: number): readonly [first: number, end: number] {
   if (split === "all" || count < 2) return [0, count];
-  const test = count >= 3000 ? 500 : Math.ceil(count / 16);
-  const validation = count >= 3000 ? 1500 : Math.ceil(count / 8) + test;
+  const test = count > VALIDATION_END ? TEST_END : Math.ceil(count / 16);
+  const validation = count > VALIDATION_END ? VALIDATION_END : Math.ceil(count / 8) + test;
   if (split === "test") return [0, test];
   return split === "validation" ? [test, Math.min(validation, count)] : [Math.min(validation, count - 1), count];
 }

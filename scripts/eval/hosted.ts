@@ -10,7 +10,7 @@ import { HostedClient, modelCard, type Usage } from "../../actors/evaluate/hoste
 import { evaluateHosted } from "../../actors/evaluate/hosted/play-hosted.ts";
 import { PROVIDERS, type Provider } from "../../actors/evaluate/hosted/provider.ts";
 import { Results, ResultsError } from "../../actors/evaluate/hosted/results.ts";
-import { tagOf, tooSmallBudgets } from "../../actors/play/envs-of-run.ts";
+import { actionsAllowed, episodeRules, tagOf, tooSmallBudgets } from "../../actors/play/envs-of-run.ts";
 import { ModelCard, type ServedCard } from "../../actors/policy/served-card.ts";
 import { isLoopback } from "../../actors/transport/address.ts";
 import { type Flag, type Override, UsageError } from "../cli/options.ts";
@@ -135,7 +135,7 @@ export async function hostedResult(
     throw new Error(`${error instanceof Error ? error.message : error}; ${advice}`, { cause: error });
   });
   const usage = { ...client.usage, cost: cost(client.usage, flags) };
-  const boards = { episodes, seed, samples, actionsMax: env.actionsMax };
+  const boards = { episodes, seed, samples, actionsMax: actionsAllowed(episodeRules(config, env.tag, tag)) };
   // The tokens are the server's, and with them their probabilities.
   return { result: { ...evaluation, ...boards, name: tag.tag, tag, entropy: null, lines: [] }, usage };
 }

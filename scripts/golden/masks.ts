@@ -117,7 +117,7 @@ function turnRewards(messages: Message[]): number[] {
 /** A reply without an action, or with an unknown one, costs the format penalty. */
 function isPunished({ role, content }: Message, tag: EnvTag): boolean {
   if (role !== "assistant") return false;
-  const { named, known } = actionsIn(tag, content);
+  const { named, known } = actionsIn(tag, content, true);
   return known.length === 0 || known.length < named.length;
 }
 

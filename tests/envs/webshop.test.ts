@@ -367,6 +367,18 @@ describe("WebShop", () => {
     expect(goals).toEqual(expected.map((number) => catalogue.products[number]!.asin));
   });
 
+  test("splits its goals where RAGEN does, if that leaves one for training", () => {
+    const items = (count: number) => madeUpProducts(count, 0).map((product) => ({ ...product, options: new Map() }));
+    const catalogue = new Catalogue(items(1514));
+    const chosen = (split: "all" | "train" | "validation" | "test", seed: number) => catalogue.goalOfSeed(split, seed);
+    // RAGEN: seed % 500, seed % 1000 + 500, seed % (goals - 1500) + 1500.
+    for (const seed of [0, 13, 499, 10_000]) {
+      expect(chosen("test", seed)).toEqual(chosen("all", seed % 500));
+      expect(chosen("validation", seed)).toEqual(chosen("all", (seed % 1000) + 500));
+      expect(chosen("train", seed)).toEqual(chosen("all", (seed % 14) + 1500));
+    }
+  });
+
   test("RAGEN v1 calls an action valid only as it is shown", () => {
     for (const literalValid of [false, true]) {
       const game = open(123, { literalValid });

@@ -133,11 +133,16 @@ describe("bun run golden", () => {
     expect((await golden(path)).lines.at(-1)).toEndWith(" passed, 0 failed");
   });
 
-  test("reads a limited context of v1, which numbers the turns that it shows", async () => {
+  test("reads a limited context of v1, which numbers the turns that it shows, and replies as their dialogue asks", async () => {
     const path = await copy("window.json", (file) => {
       const h6 = caseOf(file.cases, "H6");
       const entries = h6["v1"] as DialogueEntry[];
       const whole = entries.find(({ name }) => name === "generation")!;
+      // An answer behind other text is none where a thought is asked for, so RAGEN's reward is the int 0.
+      const [, , reply, next] = whole.messages[0]!;
+      reply!.content = "<think>up</think> so <answer>Up</answer>";
+      next!.content = next!.content.replace(/^Reward:\n.*\n/, "Reward:\n0\n");
+      whole.texts_tail = [];
       const messages = whole.messages.map((dialogue) => {
         const [system, first, ...later] = dialogue;
         const last = later.at(-1)!.content;

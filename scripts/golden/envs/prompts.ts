@@ -120,7 +120,7 @@ interface Shape {
 function dialogueChecks(name: string, expected: Dialogue, whole: Dialogue, shape: Shape, tail?: string): Check[] {
   const { layout, think, update } = shape;
   const tag = tagOf(whole, layout);
-  const got = contextMessages(tag, historyOf(tag, whole), { ...shape, compat: true });
+  const got = contextMessages(tag, historyOf(tag, whole, think), { ...shape, compat: true });
   const messages: Check = { name, expected, got };
   if (tail === undefined) return [messages];
   const text = chatml(got, update ? null : think ? "<think>" : "<answer>");
@@ -142,7 +142,7 @@ export function tagOf(dialogue: Dialogue, layout: RagenLayout): EnvTag {
 const STATE =
   /Turn \d+:\nState:\n([\s\S]*?)\n(?:No valid action provided previously[^\n]*\n)?You have (\d+) actions left\./;
 
-function historyOf(tag: EnvTag, dialogue: Dialogue): History {
+function historyOf(tag: EnvTag, dialogue: Dialogue, think: boolean): History {
   const answered: AnsweredTurn[] = [];
   let now: History["now"] = null;
   dialogue.forEach(({ role, content }, i) => {
@@ -152,7 +152,11 @@ function historyOf(tag: EnvTag, dialogue: Dialogue): History {
       now = { observation: match[1]!, actionsLeft: Number(match[2]) };
     } else if (role === "assistant" && now !== null) {
       const reward = /^Reward:\n(.*)\n/.exec(dialogue[i + 1]?.content ?? "")?.[1];
-      answered.push({ ...(now as NonNullable<History["now"]>), reply: content, ...earned(tag, content, reward) });
+      answered.push({
+        ...(now as NonNullable<History["now"]>),
+        reply: content,
+        ...earned(tag, content, think, reward),
+      });
       now = null;
     }
   });
@@ -160,19 +164,20 @@ function historyOf(tag: EnvTag, dialogue: Dialogue): History {
 }
 
 /** The known actions of a reply, and the reward in the next message. */
-function earned(tag: EnvTag, reply: string, reward = "0"): Pick<AnsweredTurn, "actions" | "reward"> {
-  return { actions: actionsIn(tag, reply).known, reward: Number(reward) };
+function earned(tag: EnvTag, reply: string, think: boolean, reward = "0"): Pick<AnsweredTurn, "actions" | "reward"> {
+  return { actions: actionsIn(tag, reply, think).known, reward: Number(reward) };
 }
 
-/** The actions in a reply, with or without a thought, and those of them that the env knows. */
-export function actionsIn(tag: EnvTag, reply: string): { readonly named: readonly string[]; readonly known: string[] } {
-  const parsed = ["think", "no think"].map((form) =>
-    parseReply(reply, { think: form === "think", actionsPerTurnMax: Number.POSITIVE_INFINITY }),
-  );
+/** The actions in a reply, and those of them that the env knows. */
+export function actionsIn(
+  tag: EnvTag,
+  reply: string,
+  think: boolean,
+): { readonly named: readonly string[]; readonly known: string[] } {
+  const { actions: named } = parseReply(reply, { think, actionsPerTurnMax: Number.POSITIVE_INFINITY });
   // A bandit's prompt lists no actions; its state names the arms.
   const listed = tag.type === "bandit" ? armsOf(tag) : tag.wording.actions;
   const names = listed?.map((name) => name.toLowerCase());
-  const named = parsed[0]!.formed ? parsed[0]!.actions : parsed[1]!.actions;
   return { named, known: named.filter((name) => names?.includes(name.toLowerCase()) ?? true) };
 }
 
