@@ -4,7 +4,7 @@
  *
  * - A position claim is an object and its "(row, column)", counted from 0 at the top left: "the box is at (2, 3)".
  * - A plan claim is a list of directions after verbs: "go left, then up". It holds if the plan and the actions agree up to
- *   the length of the shorter one. "push left" is a claim about the first push, after any number of walking steps.
+ *   the length of the shorter one; "left twice" is two steps. "push left" is a claim about the first push, after any number of walking steps.
  * - What is denied or only supposed is no plan: "if I go up". "I cannot go left" claims that a wall, or a box that nothing can
  *   push, is there.
  * - A relation is a claim: "the box is to my right", "the target is below the box". Without "directly" any distance will do,
@@ -146,8 +146,28 @@ const DIRECTIONS: Readonly<Record<string, readonly [row: number, column: number]
   left: [0, -1],
   right: [0, 1],
 };
-const STEP =
-  /\b(push|go|going|move|moving|step|walk|head|try|then|and)\s+(?:(?:the\s+box|it|to\s+the)\s+)?(up|down|left|right)\b/gi;
+const COUNTS: Readonly<Record<string, number>> = {
+  once: 1,
+  one: 1,
+  twice: 2,
+  two: 2,
+  thrice: 3,
+  three: 3,
+  four: 4,
+  five: 5,
+};
+const COUNT = `(${Object.keys(COUNTS).join("|")}|\\d)\\b`;
+const UNIT = `(?:times?|steps?|cells?|squares?|tiles?)`;
+/** "go down", "push it down twice", "move two cells to the right". */
+const STEP = new RegExp(
+  [
+    String.raw`\b(push|go|going|move|moving|step|walk|head|try|then|and)\s+(?:(?:the\s+box|it|to\s+the)\s+)?`,
+    String.raw`(?:${COUNT}\s+${UNIT}\s+(?:to\s+the\s+)?)?`,
+    String.raw`(up|down|left|right)(?:wards?)?\b(?:\s+${COUNT}(?:\s+${UNIT})?)?`,
+  ].join(""),
+  "gi",
+);
+const countOf = (word = "one"): number => COUNTS[word.toLowerCase()] ?? Number(word);
 
 function planClaims({ thought, actions }: ReasonedTurn, world: World): boolean[] {
   const taken = actions.map((action) => action.toLowerCase());
@@ -155,10 +175,10 @@ function planClaims({ thought, actions }: ReasonedTurn, world: World): boolean[]
   const steps: { push: boolean; direction: string }[] = [];
   const claims: boolean[] = [];
   for (const clause of clausesOf(thought)) {
-    const named = [...clause.matchAll(STEP)].map(([, verb, direction]) => ({
-      push: verb!.toLowerCase() === "push",
-      direction: direction!.toLowerCase(),
-    }));
+    const named = [...clause.matchAll(STEP)].flatMap(([, verb, before, direction, behind]) => {
+      const step = { push: verb!.toLowerCase() === "push", direction: direction!.toLowerCase() };
+      return Array.from({ length: countOf(before ?? behind) }, () => step);
+    });
     if (!isDenied(clause)) steps.push(...named);
     // Behind a step of the plan it would be about another place.
     else if (CANNOT.test(clause) && world.hasWalls && steps.length === 0) {

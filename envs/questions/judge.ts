@@ -5,6 +5,7 @@
  * Source: RAGEN ragen/env/metamathqa/env.py, ragen/env/static/utils.py.
  */
 
+import { SPACE } from "../text/answer.ts";
 import { asciiDigits } from "../text/numbers.ts";
 
 export interface Judgement {
@@ -15,7 +16,8 @@ export interface Judgement {
 
 export type Judge = (answer: string, label: string | null) => Judgement;
 
-const withoutSpace = (text: string) => text.toLowerCase().replaceAll(/\s+/g, "");
+const SPACES = new RegExp(`${SPACE}+`, "g");
+const withoutSpace = (text: string) => text.toLowerCase().replaceAll(SPACES, "");
 
 /** MetaMathQA's judge: equal up to case and white space. */
 export const judgeExact: Judge = (answer, label) => ({

@@ -70,7 +70,9 @@ function words(text: string): Set<string> {
 }
 
 /** 1 - indel distance / both lengths: twice the longest common subsequence over both lengths. */
-function similarity(a: string, b: string): number {
+function similarity(left: string, right: string): number {
+  // Python counts code points.
+  const [a, b] = [[...left], [...right]];
   const row = new Uint32Array(b.length + 1);
   for (const letter of a) {
     let diagonal = 0;

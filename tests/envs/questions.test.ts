@@ -49,6 +49,8 @@ describe("judges", () => {
     ["15", "1.5", false, true],
     ["5", "-5", false, true],
     ["7", null, false, false],
+    ["7\u001f3", "7 3", true, true],
+    ["1\ufeff5", "15", false, false],
   ])("text %j for %j: ours %p, RAGEN's %p", (answer, label, ours, ragen) => {
     expect(judgeExact(answer, label).correct).toBe(ours);
     expect(ragenExact(answer, label).correct).toBe(ragen);

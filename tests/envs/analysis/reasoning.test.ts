@@ -79,6 +79,10 @@ describe("a free thought", () => {
     ["If I go up I am stuck, so I go down", ["Down"], 1],
     ["I could go right but I go down", ["Down"], 1],
     ["I cannot go left so I go down", ["Up"], 0.5],
+    ["I'll go up twice, then right 3 times", ["Up", "Up", "Right", "Right", "Right"], 1],
+    ["I'll go up twice, then right", ["Up", "Right", "Right"], 0],
+    ["I move two cells down and one step to the right", ["Down", "Down", "Right", "Up"], 1],
+    ["I head downwards", ["Up"], 0],
   ] as const)("%p with %p: %p", (thought, actions, share) => {
     expect(judged(thought, ...actions)).toBe(share);
   });
