@@ -41,6 +41,8 @@ export interface StoreOptions {
 
 const PAGE_BYTES = 4096;
 
+type Values = Readonly<Record<string, string | number | null>>;
+
 export class Store {
   /** The file has all that the page reads. A writable older file is migrated; a read-only one is not. */
   readonly isCurrent: boolean;
@@ -126,7 +128,7 @@ export class Store {
 
   /** The run, or null if it never started. */
   run(): StoredRun | null {
-    const run = this.#prepared(SELECTS.run).get() as Omit<StoredRun, "silentMs"> | null;
+    const run = this.#select(SELECTS.run).get() as Omit<StoredRun, "silentMs"> | null;
     if (run === null) return null;
     const nowMs = this.#wallClock();
     // The session that this object started is alive now.
@@ -135,12 +137,12 @@ export class Store {
 
   /** The end of the record now. */
   cursor(): Cursor {
-    return this.#prepared(SELECTS.cursor).get() as Cursor;
+    return this.#select(SELECTS.cursor).get() as Cursor;
   }
 
   /** Values of metrics written after point id `since` (0: all), one series for each metric and actor. */
   series(names: readonly MetricName[], since: number): Series[] {
-    const read = this.#prepared(SELECTS.series);
+    const read = this.#select(SELECTS.series);
     return names.flatMap((name) => {
       const byActor = new Map<string, Series>();
       for (const { actor, step, value } of read.all({ name, since }) as Point[]) {
@@ -154,24 +156,24 @@ export class Store {
 
   /** At most `limit` points after id `since`, in the order they were written. */
   points(since: number, limit: number): StoredPoint[] {
-    return this.#prepared(SELECTS.points).all({ since, limit }) as StoredPoint[];
+    return this.#select(SELECTS.points).all({ since, limit }) as StoredPoint[];
   }
 
   /** The latest value of every metric and actor. */
   latest(): Point[] {
-    return this.#prepared(SELECTS.latest).all() as Point[];
+    return this.#select(SELECTS.latest).all() as Point[];
   }
 
   /** The supervisor's latest report of all actors, or null before the first. */
   actors(): StoredActors | null {
-    const rows = this.#prepared(SELECTS.actors).all() as { view: string; atMs: number }[];
+    const rows = this.#select(SELECTS.actors).all() as { view: string; atMs: number }[];
     if (rows.length === 0) return null;
     return { atMs: rows[0]!.atMs, actors: rows.map(({ view }) => JSON.parse(view) as ActorView) };
   }
 
   /** Newest first. */
   events({ before, since, limit }: Page, { kind, level = "info" }: EventFilter = {}): StoredEvent[] {
-    return this.#prepared(SELECTS.events).all({
+    return this.#select(SELECTS.events).all({
       before: before ?? Number.MAX_SAFE_INTEGER,
       since: since ?? 0,
       limit,
@@ -182,12 +184,12 @@ export class Store {
 
   /** The newest event of one kind, or null. */
   lastEvent(kind: string): StoredEvent | null {
-    return this.#prepared(SELECTS.lastEvent).get({ kind }) as StoredEvent | null;
+    return this.#select(SELECTS.lastEvent).get({ kind }) as StoredEvent | null;
   }
 
   /** One page of episodes, newest first. `next` is `before` of the next page, null on the last page. */
   episodes(filter: EpisodeFilter, { before, since, limit }: Page): { rows: EpisodeSummary[]; next: number | null } {
-    const columns = this.#prepared(SELECTS.episodes).all({
+    const columns = this.#select(SELECTS.episodes).all({
       env: filter.env ?? null,
       purpose: filter.purpose ?? null,
       status: filter.status ?? null,
@@ -212,22 +214,37 @@ export class Store {
 
   /** One whole episode as the learner sent it, or null. */
   episode(id: number): { summary: EpisodeSummary; row: EpisodeRow } | null {
-    const columns = this.#prepared(SELECTS.episode).get({ id }) as Columns | null;
+    const columns = this.#select(SELECTS.episode).get({ id }) as Columns | null;
     return columns && { summary: summaryOf(columns), row: fromColumns(columns) };
   }
 
   /** Id of the episode of this name, or null. */
   episodeNamed(episode: string): number | null {
-    return (this.#prepared(SELECTS.named).get({ episode }) as { id: number } | null)?.id ?? null;
+    return (this.#select(SELECTS.named).get({ episode }) as { id: number } | null)?.id ?? null;
   }
 
   /** What other episodes than `id` name as their weights, where they share the version or the digest. */
   weightsOfOthers(id: number, { version, digest }: PolicyVersion): PolicyVersion[] {
-    return this.#prepared(SELECTS.weightsOfOthers).all({ id, version, digest }) as PolicyVersion[];
+    return this.#select(SELECTS.weightsOfOthers).all({ id, version, digest }) as PolicyVersion[];
   }
 
   close(): void {
     this.#db.close();
+  }
+
+  /** Its errors name the file: a reader may be the first to meet a damaged page. */
+  #select(sql: string): { get(values?: Values): unknown; all(values?: Values): unknown[] } {
+    const named = <T>(read: (statement: Statement) => T): T => {
+      try {
+        return read(this.#prepared(sql));
+      } catch (error) {
+        throw new Error(`cannot read ${this.#db.filename}: ${(error as Error).message}`, { cause: error });
+      }
+    };
+    return {
+      get: (values = {}) => named((statement) => statement.get(values)),
+      all: (values = {}) => named((statement) => statement.all(values)),
+    };
   }
 
   // `query` caches compiled statements by their text.

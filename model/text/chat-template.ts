@@ -78,7 +78,8 @@ export function chatTemplate({ folder, tokenizerConfig, chatTemplate }: Tokenize
   );
 }
 
-/** Numbers that a template may count through in one rendering. */
+/** Parts of a template, each as often as a loop repeats it, that one rendering may evaluate; some thousands are common. */
+const STEPS_MAX = 200_000;
 const RANGE_MAX = 100_000;
 
 /**
@@ -96,18 +97,23 @@ const globals = () => ({
   raise_exception: (why: string) => {
     throw new RangeError(`it rejects these messages: ${why}`);
   },
-  range: boundedRange(),
+  range: boundedRange,
 });
 
-function boundedRange() {
-  let left = RANGE_MAX;
-  return (first: number, end?: number, step = 1) => {
-    const [from, to] = end === undefined ? [0, first] : [first, end];
-    const length = Math.max(0, Math.ceil((to - from) / step));
-    left -= length;
-    if (!(left >= 0)) throw new RangeError(`it counts through more than ${RANGE_MAX} numbers`);
-    return Array.from({ length }, (_, i) => from + i * step);
-  };
+function boundedRange(first: number, end?: number, step = 1): number[] {
+  const [from, to] = end === undefined ? [0, first] : [first, end];
+  const length = Math.max(0, Math.ceil((to - from) / step));
+  if (!(length <= RANGE_MAX)) throw new RangeError(`it counts through more than ${RANGE_MAX} numbers`);
+  return Array.from({ length }, (_, i) => from + i * step);
+}
+
+class BoundedInterpreter extends Interpreter {
+  #steps = 0;
+
+  override evaluate(...part: Parameters<Interpreter["evaluate"]>): ReturnType<Interpreter["evaluate"]> {
+    if (++this.#steps > STEPS_MAX) throw new RangeError(`it takes more than ${STEPS_MAX} steps`);
+    return super.evaluate(...part);
+  }
 }
 
 /** Private-use characters. One that no message contains is the placeholder of a reply, or splits a special token's name. */
@@ -204,7 +210,7 @@ class PretrainedDialogue implements Dialogue {
     const known = new Environment();
     const values = { ...globals(), ...this.#names, messages, add_generation_prompt: true };
     for (const [name, value] of Object.entries(values)) known.set(name, value);
-    return String(new Interpreter(known).run(this.#template.parsed).value);
+    return String(new BoundedInterpreter(known).run(this.#template.parsed).value);
   }
 
   /** Encodes the rendered messages. Names of special tokens in them are split in two parts, which are encoded separately. */

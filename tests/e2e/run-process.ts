@@ -154,7 +154,7 @@ export async function learnt(folder: string): Promise<string[]> {
   const { found } = await latestCheckpoint(join(folder, "checkpoints"));
   const sums = readFileSync(join(found!, "SHA256SUMS"), "utf8").split("\n");
   const state = JSON.parse(readFileSync(join(found!, "state.json"), "utf8"));
-  const { minutes: _, version: __, ...progress } = state.state;
+  const { minutes: _, minutesInAll: __, version: ___, ...progress } = state.state;
   return [...sums.filter((line) => line.endsWith(".safetensors")), JSON.stringify({ ...state, state: progress })];
 }
 

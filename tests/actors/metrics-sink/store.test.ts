@@ -164,6 +164,13 @@ describe("Store", () => {
     for (let at = (bytes.length >> 13) << 12; at < bytes.length; at += 4096) bytes.fill(0xff, at, at + 8);
     writeFileSync(path, bytes);
     expect(() => open()).toThrow(`cannot open ${path}: `);
+    const reader = openRecorded();
+    expect(() => reader.episodes({}, { limit: 1000 })).toThrow(`cannot read ${path}: database disk image is malformed`);
+    reader.close();
+    writeFileSync(path, "");
+    const empty = openRecorded();
+    expect(() => empty.cursor()).toThrow(`cannot read ${path}: no such table: `);
+    empty.close();
   });
 
   test("refuses a file of a newer schema and leaves it alone", () => {

@@ -233,7 +233,21 @@ describe("a folder that is broken", () => {
           "{% for i in range(60000) %}{% for j in range(60000) %}{{ j }}{% endfor %}{% endfor %}",
         ),
       ),
-      /cannot use the chat template of DIR: it counts through more than 100000 numbers/,
+      /cannot use the chat template of DIR: it takes more than 200000 steps/,
+    ],
+    [
+      "a chat template with loops over its own list in each other",
+      broken("llama", (at) => {
+        const loops = (depth: number): string =>
+          depth === 0 ? "x" : `{% for i${depth} in list %}${loops(depth - 1)}{% endfor %}`;
+        writeFileSync(at("chat_template.jinja"), `{% set list = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] %}${loops(9)}`);
+      }),
+      /cannot use the chat template of DIR: it takes more than 200000 steps/,
+    ],
+    [
+      "a chat template that counts far",
+      broken("llama", (at) => writeFileSync(at("chat_template.jinja"), "{% for i in range(10 ** 9) %}{% endfor %}")),
+      /cannot use the chat template of DIR: /,
     ],
     [
       "no weights",
