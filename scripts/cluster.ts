@@ -73,13 +73,13 @@ const command = {
 
 const MEMORY_SAMPLE_MS = 1000;
 
-export async function main(args: string[]): Promise<number> {
+export async function main(args: string[], typed: readonly string[] = args): Promise<number> {
   if (helped(command, args)) return 0;
   const options = parseOptions(command, args);
   const { quiet = false, json = false, exit = false } = options.flags;
   const prepared = await openRun(options);
   const { folder, config } = prepared;
-  const began = thisStart(command.name, args, new Date());
+  const began = thisStart(command.name, typed, new Date());
   const view = new RunView({
     config,
     folder,

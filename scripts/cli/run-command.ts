@@ -5,7 +5,8 @@ import { visible } from "../../actors/dashboard/client/text.ts";
 import { messageOf } from "../../actors/errors.ts";
 
 interface CommandModule {
-  main(args: string[]): Promise<number>;
+  /** @param typed  the same before a path of an env's module became its tag */
+  main(args: string[], typed: readonly string[]): Promise<number>;
 }
 
 /**
@@ -16,12 +17,10 @@ interface CommandModule {
  */
 export async function runCommand(name: string, args: readonly string[]): Promise<number> {
   try {
-    const words = await wordsInProject(
-      name,
-      args.filter((arg) => arg !== "--verbose"),
-    );
+    const typed = args.filter((arg) => arg !== "--verbose");
+    const words = await wordsInProject(name, typed);
     const command = (await import(`../${name}.ts`)) as CommandModule;
-    return await command.main(words);
+    return await command.main(words, typed);
   } catch (error) {
     return failed(error, args.includes("--verbose"));
   }

@@ -22,6 +22,10 @@ test("every promised command is there", () => {
   expect(PROMISED.filter((name) => !names.includes(name))).toEqual([]);
 });
 
+test.each(["cluster", "page", "serve", "setup"])("%s, which listens, has --port", async (name) => {
+  expect((await commandHere([name, "--help"])).out).toContain("\n  --port N ");
+});
+
 describe.each(names)("bun run %s", (name) => {
   test("has a page of help, with examples of flags that it has", async () => {
     const { code, out, err } = await commandHere([name, "--help"]);

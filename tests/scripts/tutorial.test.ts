@@ -8,6 +8,7 @@ import { Database } from "bun:sqlite";
 import { afterAll, expect, test } from "bun:test";
 import { existsSync, mkdirSync, readFileSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
+import { readStarts } from "../../actors/record/starts.ts";
 import { commandHere, root } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
@@ -64,9 +65,13 @@ test(
     for (const { path, text } of [...blocksOf(pageOf("tutorial.md")), ...blocksOf(pageOf("new-env.md"))]) {
       if (path !== undefined) await Bun.write(join(folder, path), text);
       const lines = path === undefined ? text.trim().split("\n") : [];
-      for (const line of lines) if (!/^bun (run play|create)|^cd /.test(line)) await typed(line, folder);
+      // A module may be named by its path too.
+      const byPath = (line: string) => line.replace(/(?<=^bun run cluster --env )Street/, "./envs/street.ts");
+      for (const line of lines) if (!/^bun (run play|create)|^cd /.test(line)) await typed(byPath(line), folder);
     }
     expect(existsSync(join(folder, "street.svg"))).toBe(true);
+    const [start] = readStarts(join(folder, "runs/long-street"));
+    expect(start!.command).toStartWith("bun run cluster --env ./envs/street.ts --env.options.houses=15 ");
     await typed("bun run config --preset small", folder);
     // Each process imported the env by itself, and each trajectory has its digest.
     const { env } = await Bun.file(join(folder, "runs/first/config.json")).json();
