@@ -99,6 +99,12 @@ const WIDTH = 80;
 /** Longer settings and values are not cells of a table. Both together fit into the narrowest terminal. */
 const CELL = { path: 50, value: 20 };
 
+const TIME_PARTS = [
+  ["rollout", "rollout s"],
+  ["update", "update s"],
+  ["validation", "validation s"],
+] as const;
+
 /** Of a value that was not measured, and of a setting that is not set. */
 const UNKNOWN = "–";
 
@@ -123,8 +129,9 @@ function costTable(runs: readonly Compared[], width: number): string {
     [title, ...runs.map(({ costs }) => amountText(costs.reinforcement[key]))],
     ["  per point", ...runs.map(({ costs }) => amountText(costs.perPoint[key]))],
   ]);
+  const seconds = TIME_PARTS.map(([key, title]) => [title, ...runs.map(({ costs }) => amountText(costs.seconds[key]))]);
   const points = runs.map(({ costs }) => costs.points?.toFixed(1) ?? UNKNOWN);
-  return alignedWithin(width, [numbersOf(runs.length), ["points", ...points], ...rows]);
+  return alignedWithin(width, [numbersOf(runs.length), ["points", ...points], ...rows, ...seconds]);
 }
 
 const numbersOf = (runs: number) => ["", ...Array.from({ length: runs }, (_, i) => String(i + 1))];

@@ -216,6 +216,14 @@ export const CostsAnswer = z.strictObject({
   reinforcement: Amounts.describe("Since the first update"),
   points: Share.describe("Percentage points of validation success gained since then; null before two validations"),
   perPoint: Amounts.describe("Reinforcement's costs for each point; null without a gain"),
+  seconds: z
+    .strictObject({
+      rollout: Share.describe("From the first ticket of an update to its last outcome"),
+      update: Share.describe("From the last outcome of an update to its new weights"),
+      validation: Share,
+      checkpoints: Share,
+    })
+    .describe("Seconds of reinforcement by what they were for; null where they were not measured"),
 });
 export type CostsAnswer = z.infer<typeof CostsAnswer>;
 

@@ -1,5 +1,6 @@
 /**
- * What a run has cost, from its record: tokens, actions, processor time, energy, and each per point of success gained. Pure.
+ * What a run has cost, from its record: tokens, actions, processor time, energy, and each per point of success gained; and what the
+ * time of its reinforcement was for. Pure.
  *
  * - Processor time and energy are counters of processes. A counter that falls belongs to a new process, so it counts from 0.
  * - What an actor's last process spent after its last report is missing: at most one heartbeat.
@@ -20,6 +21,14 @@ const METRIC_OF: Readonly<Record<keyof Amounts, MetricName>> = {
   joules: "machine/energy_joules",
 };
 
+/** The metric of each part of the learner's time. */
+const SECONDS_OF: Readonly<Record<keyof Costs["seconds"], MetricName>> = {
+  rollout: "speed/rollout_s",
+  update: "speed/update_s",
+  validation: "speed/validate_s",
+  checkpoints: "speed/checkpoint_s",
+};
+
 /** @param series  all values of a metric, one series for each actor */
 export function costsOf(series: (name: MetricName) => readonly Series[]): Costs {
   const amounts = (of: (one: Series) => number) => {
@@ -30,6 +39,10 @@ export function costsOf(series: (name: MetricName) => readonly Series[]): Costs 
     return Object.fromEntries(entries) as Amounts;
   };
   const reinforcement = amounts((one) => growth(one, 1));
+  const seconds = Object.entries(SECONDS_OF).map(([key, name]) => {
+    const found = series(name);
+    return [key, found.length === 0 ? null : found.reduce((sum, one) => sum + sumFrom(one, 1), 0)] as const;
+  });
   const before = series("baseline/before")[0]?.values.at(-1);
   const now = series("validate/success")[0]?.values.at(-1);
   const points = before === undefined || now === undefined ? null : 100 * (now - before);
@@ -42,8 +55,13 @@ export function costsOf(series: (name: MetricName) => readonly Series[]): Costs 
     perPoint: Object.fromEntries(
       Object.entries(reinforcement).map(([key, amount]) => [key, perPoint(amount)]),
     ) as Amounts,
+    seconds: Object.fromEntries(seconds) as Costs["seconds"],
   };
 }
+
+/** The sum of the values from step `first` on. */
+const sumFrom = ({ steps, values }: Series, first: number): number =>
+  values.reduce((sum, value, i) => (steps[i]! < first ? sum : sum + value), 0);
 
 /** How much a counter grew from step `first` on. */
 function growth({ steps, values }: Series, first: number): number {

@@ -185,6 +185,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the pages", () => {
       });
       expect(cells.length).toBeGreaterThanOrEqual(8);
       expect(cells).not.toContain(false);
+      await stage.waitForText("#time-spent", "s of reinforcement: rollouts");
       await stage.page.locator("#success-plot").scrollIntoViewIfNeeded();
       await stage.waitForPixels("success", "--accent", 50);
     },

@@ -1,6 +1,6 @@
 /** The panel of costs: what the run has spent, and how much of it for each point of success. */
 
-import { whole } from "../../percent.ts";
+import { percent, whole } from "../../percent.ts";
 import type { CostsAnswer } from "../answers.ts";
 import { read } from "./api.ts";
 import { byId, make } from "./dom.ts";
@@ -15,13 +15,21 @@ const ROWS: readonly (readonly [key: keyof CostsAnswer["total"], label: string])
   ["joules", "Joules"],
 ];
 
+/** Parts of reinforcement's time, with the color of what an actor does then. */
+const PARTS: readonly (readonly [key: keyof CostsAnswer["seconds"], label: string, kind: string])[] = [
+  ["rollout", "rollouts", "wait"],
+  ["update", "updates", "work"],
+  ["validation", "validations", "move"],
+  ["checkpoints", "checkpoints", "idle"],
+];
+
 let readAtMs = Number.NEGATIVE_INFINITY;
 
 /** Reads the costs anew, at most every ten seconds. */
 export async function showCosts(): Promise<void> {
   if (performance.now() - readAtMs < EVERY_MS) return;
   readAtMs = performance.now();
-  const { total, reinforcement, perPoint } = await read("api/costs");
+  const { total, reinforcement, perPoint, seconds } = await read("api/costs");
   // What was not measured has no row.
   const rows = ROWS.filter(([key]) => total[key] !== null).map(([key, label]) => {
     const cell = (amount: number | null) =>
@@ -29,5 +37,22 @@ export async function showCosts(): Promise<void> {
     return make("tr", "", make("th", "", label), cell(total[key]), cell(reinforcement[key]), cell(perPoint[key]));
   });
   byId("costs").replaceChildren(...rows);
+  byId("time-spent").replaceChildren(...timeBar(seconds));
   byId("costs-card").hidden = rows.length === 0;
+}
+
+/** What reinforcement's time was for, as a bar and in words. */
+function timeBar(seconds: CostsAnswer["seconds"]): HTMLElement[] {
+  const all = Object.values(seconds).reduce<number>((sum, part) => sum + (part ?? 0), 0);
+  if (all === 0) return [];
+  const bar = make("div", "time");
+  bar.setAttribute("aria-hidden", "true");
+  const parts = PARTS.map(([key, label, kind]) => ({ label, kind, share: (seconds[key] ?? 0) / all }));
+  for (const { kind, share } of parts) {
+    const part = make("i", kind);
+    part.style.width = `${share * 100}%`;
+    bar.append(part);
+  }
+  const texts = parts.filter(({ share }) => share > 0).map(({ label, share }) => `${label} ${percent(share, 0)}`);
+  return [bar, make("p", "note", `${whole(all)} s of reinforcement: ${texts.join(" · ")}`)];
 }

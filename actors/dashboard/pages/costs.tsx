@@ -7,6 +7,7 @@ export const Costs = () => (
       <h2 id="costs-title">Costs</h2>
       <p class="note">a point is 1 % of the validation boards, gained since the first update</p>
     </header>
+    <div class="times" id="time-spent" />
     <div class="table costs">
       <table>
         <thead>

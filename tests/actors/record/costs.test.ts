@@ -32,6 +32,16 @@ describe("costsOf", () => {
     expect(perPoint.cpuSeconds).toBeCloseTo(0.35, 9);
   });
 
+  test("adds up what the time of reinforcement was for, without the validation before it", () => {
+    const { seconds } = costs({
+      ...run,
+      "speed/rollout_s": [["learner", [1, 2, 3], [0.5, 0.25, 0.75]]],
+      "speed/update_s": [["learner", [1, 2, 3], [0.25, 0.25, 0.5]]],
+      "speed/validate_s": [["learner", [0, 3], [8, 2]]],
+    });
+    expect(seconds).toEqual({ rollout: 1.5, update: 1, validation: 2, checkpoints: null });
+  });
+
   test("what was not measured is null, and so is a share of a gain that there was not", () => {
     expect(costs(run).total.joules).toBeNull();
     const lost = costs({ ...run, "validate/success": [["learner", [0, 3], [0.2, 0.1]]] });
