@@ -169,7 +169,10 @@ export class Supervisor {
     child.peer = null;
     this.#options.event({ kind: "exited", child: name, pid, asked: this.#stopping, ...exit });
     if (this.#stopping) {
-      if (endsRun && exit.code !== 0) this.#stopFailure ??= `${name} could not leave: ${causeOf(child, exit)}`;
+      // Ctrl-C reaches every process. One that it ends before its first heartbeat had nothing to save.
+      const hadBegun = child.heartbeat !== null || exit.code !== null;
+      if (endsRun && exit.code !== 0 && hadBegun)
+        this.#stopFailure ??= `${name} could not leave: ${causeOf(child, exit)}`;
       return;
     }
     if (endsRun && exit.code === 0) {

@@ -35,8 +35,8 @@ class FakeProcess implements ChildProcess {
     if (signal === "SIGKILL") this.#exit.resolve({ code: null, signal });
   }
 
-  exit(code: number): void {
-    this.#exit.resolve({ code, signal: null });
+  exit(code: number | null, signal: string | null = null): void {
+    this.#exit.resolve({ code, signal });
   }
 
   /** Connects as this process would, and collects its messages. */
@@ -269,6 +269,20 @@ describe("a supervisor", () => {
     expect(processes[0]!.signals).toEqual(["SIGTERM"]);
     processes[0]!.exit(0);
     await ended;
+  });
+
+  test.each([
+    ["before its first heartbeat", false, { ok: true, reason: "enough" }],
+    ["later", true, { ok: false, reason: "a could not leave: killed by SIGINT" }],
+  ])("a learner that Ctrl-C kills %s", async (_, hadBegun, end) => {
+    const { supervisor, processes, transport } = await stage();
+    supervisor.start(child("a", { endsRun: true }));
+    if (hadBegun) (await processes[0]!.connect(transport, [])).tell(heartbeat);
+    await settle();
+    const ended = supervisor.stop("enough");
+    await settle();
+    processes[0]!.exit(null, "SIGINT");
+    expect(await ended).toEqual(end);
   });
 
   test("restarts nothing while the run ends, and starts nothing new", async () => {
