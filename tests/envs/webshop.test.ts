@@ -245,6 +245,7 @@ describe("reward", () => {
     ["大 号 码 abc", "大 号 码 abd", 89],
     ["café", "caf", 100],
     ["A·B", "ab", 100],
+    ["İmen's ", "İmxn's ", 83],
     ["𝟒 A·B blue_", "𝟒 A·B bue_", 94],
   ])("%j is like %j as thefuzz says: %i > 85", (a, b, percent) => {
     expect(similar(a, b)).toBe(percent > 85);
