@@ -186,7 +186,7 @@ function checkPolicy(config: RunConfig): void {
   const { path, checkpoint, pretrainedOnly } = config.model;
   if (path !== null || checkpoint !== null) return;
   if (pretrainedOnly) {
-    const text = `this config needs a pretrained model: the built-in policy knows none of the words of ${envsText(config)}`;
+    const text = `this config needs a pretrained model: the built-in policy knows nothing of ${envsText(config)}`;
     throw new UsageError(
       `${text}; use --model DIR (docs/models.md) or --from RUN, or set model.pretrainedOnly to false`,
     );

@@ -33,6 +33,13 @@ test("a tag that a flag chooses brings its budgets, whatever the preset has for 
   expect(envOf("ragen2-ppo", "FrozenLake")).toMatchObject({ turnsMax: 5, actionsMax: 10, actionsPerTurnMax: 2 });
 });
 
+test("a tag that the built-in policy has nothing to learn from asks for a pretrained model", () => {
+  const asks = (tag: string) =>
+    chooseConfig({ flags: {}, overrides: [{ path: "env.tag", text: tag, source: "--env" }] }).model.pretrainedOnly;
+  expect(["game_2048", "SimpleSudoku", "MediumSudoku", "Countdown", "WebShop"].filter((tag) => !asks(tag))).toEqual([]);
+  expect(["rubikscube", "Bandit", "FrozenLake"].filter(asks)).toEqual([]);
+});
+
 test("a tag without a file has no budgets of its own", () => {
   expect(fileBudgets("SimpleSokoban")).toEqual({});
 });
