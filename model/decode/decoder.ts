@@ -123,19 +123,16 @@ export class Decoder {
   }
 
   /** False where caches lie in a device's memory, which the host would have to copy whole. */
-  get canSwap(): boolean {
+  get canMove(): boolean {
     return this.#engine.onHost;
   }
 
   /** Exchanges the sequences of two slots. */
   swap(a: number, b: number): void {
-    const { kvHeads, headWidth } = this.#config;
-    const tokens = Math.max(this.#lengths[a]!, this.#lengths[b]!);
-    const [headSize, used] = [this.#places * headWidth, tokens * headWidth];
+    const used = Math.max(this.#lengths[a]!, this.#lengths[b]!) * this.#config.headWidth;
     const kept = new Float32Array(used);
     for (const cache of this.#caches.values()) {
-      for (let head = 0; head < kvHeads; head++) {
-        const [inA, inB] = [a, b].map((slot) => (slot * kvHeads + head) * headSize) as [number, number];
+      for (const [inA, inB] of this.#heads(a, b)) {
         kept.set(cache.subarray(inA, inA + used));
         cache.copyWithin(inA, inB, inB + used);
         cache.set(kept, inB);
@@ -164,7 +161,8 @@ export class Decoder {
     const all = new Float32Array(slots.length * vocabulary);
     // Sequences with as many new tokens, and as many in all, run together, padded to one length. What they read decides the order in
     // which sums add up, so it depends on the sequence only.
-    const groups = Map.groupBy(slots.keys(), (index) => {
+    const { computed, copied } = this.#distinct(slots, tokens);
+    const groups = Map.groupBy(computed, (index) => {
       const added = tokens[index]!.length;
       return `${appendLength(added)} ${this.#reach(this.#lengths[slots[index]!]! + added)}`;
     });
@@ -181,7 +179,45 @@ export class Decoder {
         }
       }
     }
+    for (const { index, of } of copied) {
+      this.#copy(slots[of]!, slots[index]!);
+      all.copyWithin(index * vocabulary, of * vocabulary, (of + 1) * vocabulary);
+    }
     return all;
+  }
+
+  /** Which pieces to compute, and which begin an empty slot as another one does: members of a group share their first prompt. */
+  #distinct(slots: readonly number[], tokens: readonly ArrayLike<number>[]) {
+    const first = new Map<string, number>();
+    const [computed, copied]: [number[], { index: number; of: number }[]] = [[], []];
+    for (const [index, slot] of slots.entries()) {
+      const isFirst = this.canMove && this.#lengths[slot] === 0;
+      const key = isFirst ? Array.from(tokens[index]!).join() : `${index}.`;
+      const of = first.get(key);
+      if (of === undefined) {
+        first.set(key, index);
+        computed.push(index);
+      } else copied.push({ index, of });
+    }
+    return { computed, copied };
+  }
+
+  /** Gives an empty slot the sequence of another one. */
+  #copy(from: number, to: number): void {
+    const used = this.#lengths[from]! * this.#config.headWidth;
+    for (const cache of this.#caches.values()) {
+      for (const [start, target] of this.#heads(from, to)) cache.copyWithin(target, start, start + used);
+    }
+    this.#lengths[to] = this.#lengths[from]!;
+  }
+
+  /** Where the heads of two slots begin in a cache. */
+  #heads(a: number, b: number): [inA: number, inB: number][] {
+    const size = this.#places * this.#config.headWidth;
+    return Array.from({ length: this.#config.kvHeads }, (_, head) => [
+      a * this.#slotSize() + head * size,
+      b * this.#slotSize() + head * size,
+    ]);
   }
 
   /** Places that an append reads for a sequence of this length: a power of two, so that few shapes are compiled. */

@@ -234,7 +234,7 @@ export class Generator {
   /** Gives these sequences the first slots if a step then computes fewer rows. */
   #moveToFront(sequences: readonly Sequence[]): void {
     const last = Math.max(...sequences.map(({ slot }) => slot));
-    if (!this.#decoder.canSwap || stepRows(last + 1) === stepRows(sequences.length)) return;
+    if (!this.#decoder.canMove || stepRows(last + 1) === stepRows(sequences.length)) return;
     const stays = new Set(sequences.map(({ slot }) => slot));
     let to = 0;
     for (const sequence of sequences.filter(({ slot }) => slot >= sequences.length)) {

@@ -172,6 +172,35 @@ describe.each(models)("a decoder with %s", (_, config) => {
     expect(bits(await moved.append(places, more))).toEqual(bits(await still.append(slots, more)));
   });
 
+  test("computes equal first prompts once, with the same bits", async () => {
+    const names: string[] = [];
+    const watched: typeof engine = {
+      ...engine,
+      compile(name, ...rest) {
+        names.push(name);
+        return engine.compile(name, ...rest);
+      },
+    };
+    const [shared, other] = [tokens(2, 11), tokens(4, 11)];
+    const decoder = make(config, 8, 40, watched);
+    await decoder.append([6], [tokens(9, 4)]);
+    names.length = 0;
+    // Slot 6 holds a sequence already, so its piece is its own.
+    const slots = [3, 1, 6, 5, 0];
+    const pieces = [shared, shared, shared, other, shared];
+    const together = await decoder.append(slots, pieces);
+    expect(names).toEqual(["decode: append 4 x 16 of 48"]);
+    const alone = make(config);
+    await alone.append([6], [tokens(9, 4)]);
+    const after = await decoder.step(Int32Array.of(7, 7, -1, 7, -1, 7, 7));
+    for (const [i, slot] of slots.entries()) {
+      expect(bits(row(together, i))).toEqual(bits(await alone.append([slot], [pieces[i]!])));
+      expect(decoder.length(slot)).toBe(alone.length(slot) + 1);
+    }
+    const stepped = await alone.step(Int32Array.of(7, 7, -1, 7, -1, 7, 7));
+    for (const slot of slots) expect(bits(row(after, slot))).toEqual(bits(row(stepped, slot)));
+  });
+
   test("forgets a cleared sequence", async () => {
     const decoder = make(config);
     const fresh = await decoder.append([0], [tokens(1, 5)]);
