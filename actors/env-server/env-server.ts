@@ -9,7 +9,8 @@
  * - Episodes belong to the actor that opened them. Opening one again starts it from the beginning.
  * - Every opened env is closed once, however its episode ended, even if it opens after its deadline.
  * - At most `episodesMax` episodes are open; the next open fails at once, so that the sampler waits and memory stays bounded. An
- *   episode without a step for `idleMs` is closed. The last answers of up to `episodesMax` ended episodes are kept for retries.
+ *   episode without a step for `idleMs` is closed. The last answers of up to `episodesMax` ended episodes, and of
+ *   `ENDED_CHARS_MAX` characters, are kept for retries.
  * - An env that answers at once gets its answer sent at once: no episode waits for another's env.
  */
 import type { z } from "zod";
@@ -46,6 +47,8 @@ interface PlayedTurn {
   readonly reply: string;
   readonly answer: MaybePromise<EnvAnswer>;
 }
+/** Of an ended episode. */
+type LastTurn = PlayedTurn & { readonly answer: EnvAnswer };
 
 interface Episode {
   /** Of owner and id. */
@@ -62,6 +65,8 @@ interface Episode {
 
 /** Of a failure's text: an env chooses the message of its error. */
 const DETAIL_CHARS_MAX = 4096;
+/** Characters of the last answers that are kept: an answer may have a million. */
+const ENDED_CHARS_MAX = 2 ** 26;
 /** Time for envs to close when the server stops: less than the supervisor's stopGraceMs. */
 const STOP_MS = 2000;
 
@@ -70,7 +75,8 @@ export class EnvServer implements HostHandler {
   /** By owner and episode. */
   readonly #open = new Map<string, Episode>();
   /** Last answers of ended episodes, oldest first. */
-  readonly #ended = new Map<string, PlayedTurn>();
+  readonly #ended = new Map<string, LastTurn>();
+  #endedChars = 0;
   readonly #closing = new Set<Promise<void>>();
   #cancelIdleCheck = () => {};
 
@@ -108,14 +114,14 @@ export class EnvServer implements HostHandler {
   forget(owner: string, episode: string): void {
     const key = keyOf(owner, episode);
     this.#drop(key);
-    this.#ended.delete(key);
+    this.#forgetLast(key);
   }
 
   /** Closes every episode. Resolves when all envs have closed, or after `STOP_MS`. */
   async stop(): Promise<void> {
     this.#cancelIdleCheck();
     for (const key of [...this.#open.keys()]) this.#drop(key);
-    this.#ended.clear();
+    for (const key of [...this.#ended.keys()]) this.#forgetLast(key);
     if (this.#closing.size === 0) return;
     await new Promise<void>((resolve) => {
       const cancel = this.#options.clock.after(STOP_MS, () => {
@@ -134,7 +140,7 @@ export class EnvServer implements HostHandler {
     const { episode: id, env: tag, layoutSeed, dynamicsSeed } = ask;
     const label = `${tag}#${layoutSeed}/${dynamicsSeed}`;
     this.#drop(key);
-    this.#ended.delete(key);
+    this.#forgetLast(key);
     if (this.#open.size >= episodesMax) this.#closeIdle();
     if (this.#open.size >= episodesMax) {
       throw new EpisodeError(
@@ -211,7 +217,7 @@ export class EnvServer implements HostHandler {
     return later;
   }
 
-  #settle(episode: Episode, played: PlayedTurn & { readonly answer: EnvAnswer }): EnvAnswer {
+  #settle(episode: Episode, played: LastTurn): EnvAnswer {
     const { key, label } = episode;
     if (this.#open.get(key) !== episode) return failure(closedEarly(label));
     if (played.answer.type === "env.stepped" && played.answer.ending === null) {
@@ -221,8 +227,17 @@ export class EnvServer implements HostHandler {
     }
     this.#remove(episode);
     this.#ended.set(key, played);
-    if (this.#ended.size > this.#options.episodesMax) this.#ended.delete(this.#ended.keys().next().value!);
+    this.#endedChars += charsOf(played);
+    while (this.#ended.size > this.#options.episodesMax || this.#endedChars > ENDED_CHARS_MAX) {
+      this.#forgetLast(this.#ended.keys().next().value!);
+    }
     return played.answer;
+  }
+
+  #forgetLast(key: string): void {
+    const last = this.#ended.get(key);
+    if (last !== undefined) this.#endedChars -= charsOf(last);
+    this.#ended.delete(key);
   }
 
   #afterEnd(key: string, ask: Messages["env.step"]): MaybePromise<EnvAnswer> {
@@ -320,6 +335,11 @@ function checked<T>(schema: z.ZodType<T>, value: unknown): T {
 
 /** Two owners may hold one episode: an expired ticket is issued again while its first sampler still plays. */
 const keyOf = (owner: string, episode: string): string => JSON.stringify([owner, episode]);
+
+const charsOf = ({ reply, answer }: LastTurn): number =>
+  answer.type === "env.stepped"
+    ? reply.length + answer.observation.length + answer.actions.join("").length
+    : reply.length;
 
 function repeated(last: PlayedTurn, { episode, turn, reply }: Messages["env.step"]): MaybePromise<EnvAnswer> {
   if (last.reply === reply) return last.answer;

@@ -253,6 +253,24 @@ describe("an env server", () => {
     expect(server.openCount).toBe(2);
   });
 
+  test("keeps the newest last answers, as far as their texts are not large in sum", () => {
+    const { server } = makeServer({ episodesMax: 1000 });
+    const long = "x".repeat(2 ** 19);
+    const play = (episode: string) => {
+      now(server, "s", open(episode));
+      for (const turn of [0, 1, 2]) now(server, "s", step(episode, turn, long));
+    };
+    for (let i = 0; i < 100; i++) play(`e${i}`);
+    expect(code(now(server, "s", step("e99", 2, long)))).toBe("env.stepped");
+    expect(detail(now(server, "s", step("e0", 2, long)))).toContain("episode e0 is not open here");
+    const isKept = (_: unknown, i: number) => code(now(server, "s", step(`e${i}`, 2, long))) === "env.stepped";
+    // Each has the text as reply, as action and in its observation.
+    expect(Array.from({ length: 100 }, isKept).filter(Boolean)).toHaveLength(42);
+    for (let i = 58; i < 100; i++) server.forget("s", `e${i}`);
+    for (let i = 0; i < 42; i++) play(`f${i}`);
+    expect(code(now(server, "s", step("f0", 2, long)))).toBe("env.stepped");
+  });
+
   test("starts an episode from the beginning when it is opened again", () => {
     const { server } = makeServer({ episodesMax: 1 });
     now(server, "s", open("e"));
