@@ -3,7 +3,7 @@
 import { percent, whole } from "../../percent.ts";
 import type { CostsAnswer } from "../answers.ts";
 import { read } from "./api.ts";
-import { byId, make } from "./dom.ts";
+import { byId, make, shareBar } from "./dom.ts";
 
 /** Time between two readings while the run goes on. */
 const EVERY_MS = 10_000;
@@ -45,14 +45,7 @@ export async function showCosts(): Promise<void> {
 function timeBar(seconds: CostsAnswer["seconds"]): HTMLElement[] {
   const all = Object.values(seconds).reduce<number>((sum, part) => sum + (part ?? 0), 0);
   if (all === 0) return [];
-  const bar = make("div", "time");
-  bar.setAttribute("aria-hidden", "true");
   const parts = PARTS.map(([key, label, kind]) => ({ label, kind, share: (seconds[key] ?? 0) / all }));
-  for (const { kind, share } of parts) {
-    const part = make("i", kind);
-    part.style.width = `${share * 100}%`;
-    bar.append(part);
-  }
   const texts = parts.filter(({ share }) => share > 0).map(({ label, share }) => `${label} ${percent(share, 0)}`);
-  return [bar, make("p", "note", `${whole(all)} s of reinforcement: ${texts.join(" · ")}`)];
+  return [shareBar(parts), make("p", "note", `${whole(all)} s of reinforcement: ${texts.join(" · ")}`)];
 }

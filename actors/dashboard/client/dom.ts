@@ -64,3 +64,15 @@ export function putInAddress(name: string, values: readonly string[]): void {
 }
 
 export const inAddress = (name: string): string[] => new URLSearchParams(location.search).getAll(name);
+
+/** Shares side by side, as a bar; words beside it say the same. @param kind  class of the color */
+export function shareBar(parts: readonly { readonly share: number; readonly kind: string }[]): HTMLElement {
+  const bar = make("div", "time");
+  bar.setAttribute("aria-hidden", "true");
+  for (const { share, kind } of parts) {
+    const part = make("i", kind);
+    part.style.width = `${share * 100}%`;
+    bar.append(part);
+  }
+  return bar;
+}

@@ -6,7 +6,7 @@ import { doingText, rateTexts, summaryOf, timeShares } from "./actor-texts.ts";
 import { read } from "./api.ts";
 import { ChartList, latestPoints } from "./chart-list.ts";
 import { ACTORS_CHARTS } from "./charts.ts";
-import { byId, make, put } from "./dom.ts";
+import { byId, make, put, shareBar } from "./dom.ts";
 import { hasEnded, start } from "./live.ts";
 import { visible } from "./text.ts";
 
@@ -53,15 +53,8 @@ function stateOf({ guest, pid, silentMs, doing }: Actor): keyof typeof CHIPS {
 function timeBar(actor: Actor): HTMLElement {
   const times = timeShares(actor, isRecord);
   if (times.length === 0) return make("p", "note", `${isRecord ? "reported" : "reports"} no time shares`);
-  const bar = make("div", "time");
-  bar.setAttribute("aria-hidden", "true");
-  for (const { share, kind } of times) {
-    const part = make("i", kind);
-    part.style.width = `${share * 100}%`;
-    bar.append(part);
-  }
   const texts = times.filter(({ share }) => share >= 0.005).map(({ share, text }) => `${text} ${percent(share, 0)}`);
-  return make("div", "times", bar, make("p", "note", texts.join(" · ")));
+  return make("div", "times", shareBar(times), make("p", "note", texts.join(" · ")));
 }
 
 function weightsText({ role, weights }: Actor, published: Weights): string {
