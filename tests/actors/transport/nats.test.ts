@@ -204,7 +204,7 @@ describeWhere(natsServer === null ? "no nats-server" : null, "a NATS broker", ()
     await connection.flush();
     const peer = await guest.connect(address);
     expect(await peer.ask(open, 60_000)).toEqual(opened);
-    expect(heard.size).toBe(2);
+    await until(() => heard.size === 2);
     const frame = encodeFrame({ kind: "tell", body: note(666) }, 1000);
     const close = new TextEncoder().encode("forged");
     for (const [subject, real] of heard) {
