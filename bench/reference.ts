@@ -1,7 +1,7 @@
 /** What benches share: the reference model, their options, the Python of the peers, statistics. */
 import { join } from "node:path";
 import type { Device } from "../model/engine/engine.ts";
-import { ModelConfig } from "../model/policy/transformer.ts";
+import { ModelConfig } from "../model/policy/model-config.ts";
 
 /** The model of every figure in the log. Each number is an option. */
 export const REFERENCE = { d: 128, layers: 4, heads: 4, kvHeads: 4, hidden: 352, vocabulary: 256 };

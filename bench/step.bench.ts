@@ -20,8 +20,8 @@ import { type MicroBatch, microBatches } from "../model/learn/batch.ts";
 import { Network } from "../model/learn/network.ts";
 import type { Objective } from "../model/learn/objective.ts";
 import { LORA_TARGETS } from "../model/policy/lora.ts";
+import { baseOf, type ModelConfig } from "../model/policy/model-config.ts";
 import { initialize, layFrozen, layParameters, type Parameters } from "../model/policy/parameters.ts";
-import { baseOf, type ModelConfig } from "../model/policy/transformer.ts";
 import { sequence } from "../model/rng.ts";
 import {
   checkPython,

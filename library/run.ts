@@ -14,7 +14,6 @@ import { Store } from "../actors/metrics-sink/store.ts";
 import type { ActorView, Outcome, PlayedOutcome, Ticket } from "../actors/protocol.ts";
 import { type Cluster, type ClusterOptions, startCluster } from "../actors/supervisor/cluster.ts";
 import { lockRun } from "../actors/supervisor/run-lock.ts";
-import { startSingleProcess } from "../actors/supervisor/single-process.ts";
 import type { Report } from "../actors/training/report.ts";
 import type { Message } from "../model/text/dialogue.ts";
 import { loadPolicy, type Policy, type ReplyOptions } from "./policy.ts";
@@ -71,7 +70,7 @@ export async function startRun({ folder, config, event = () => {}, output = () =
   const lock = lockRun(folder);
   try {
     const before = fromRecord(folder, (store) => store.cursor()) ?? { points: 0, events: 0, episodes: 0 };
-    const start = config.actors === "one-thread" ? startSingleProcess : startCluster;
+    const start = config.actors === "one-thread" ? await singleProcess() : startCluster;
     const cluster = await start({ run: basename(resolve(folder)), folder, config, event, output });
     return new Run({ folder, config }, cluster, before, () => lock.release());
   } catch (error) {
@@ -79,6 +78,9 @@ export async function startRun({ folder, config, event = () => {}, output = () =
     throw error;
   }
 }
+
+/** Imported on demand: it brings every actor into this process. */
+const singleProcess = async () => (await import("../actors/supervisor/single-process.ts")).startSingleProcess;
 
 export class Run {
   readonly folder: string;

@@ -4,7 +4,7 @@ import type { RunConfig } from "../actors/config/config.ts";
 import { ConfigError } from "../actors/config/error.ts";
 import { type Layer, oneValue, type Tree } from "../actors/config/layers.ts";
 import { composeWithEnvFile, DEFAULT_PRESET, PRETRAINED_PRESET, presetLayer } from "../actors/config/preset-files.ts";
-import { checkPort } from "../actors/dashboard/serve.ts";
+import { checkPort } from "../actors/dashboard/port.ts";
 import { importEnvs } from "../actors/play/env-modules.ts";
 import { lessonsOf } from "../actors/play/envs-of-run.ts";
 import type { ClusterOptions } from "../actors/supervisor/cluster.ts";

@@ -4,10 +4,10 @@
  */
 import { basename, join } from "node:path";
 import { type RunConfig, runKeys } from "../actors/config/config.ts";
-import { checkPort } from "../actors/dashboard/serve.ts";
+import { checkPort } from "../actors/dashboard/port.ts";
 import { messageOf } from "../actors/errors.ts";
 import { envsText, tooSmallBudgets } from "../actors/play/envs-of-run.ts";
-import { recordedCosts } from "../actors/record/recorded-run.ts";
+import { hasRecord, recordedCosts } from "../actors/record/recorded-run.ts";
 import { addStart } from "../actors/record/starts.ts";
 import { withModel } from "../library/chosen-model.ts";
 import { lengthenRun, oldRun } from "../library/old-run.ts";
@@ -17,7 +17,6 @@ import { checkData } from "./cli/env-choice.ts";
 import { Memory } from "./cli/memory.ts";
 import { type Command, helped, type Override, type Parsed, parseOptions, UsageError } from "./cli/options.ts";
 import { chooseConfig, configFlags, overrideLayer, runsFolder } from "./cli/presets.ts";
-import { hasRecord, serveRecorded } from "./cli/recorded-page.ts";
 import { startFrom } from "./cli/run-folder.ts";
 import { resultTable } from "./cli/run-result.ts";
 import { thisStart } from "./cli/run-start.ts";
@@ -138,6 +137,8 @@ export async function main(args: string[], typed: readonly string[] = args): Pro
 
 /** Serves the page of the finished run, at the address that it had, until the person asks to stop. */
 async function keepPage({ folder, config }: RunFolder, url: string | null, asked: Promise<StopSignal>): Promise<void> {
+  // Imported on demand: few runs need the page in this process.
+  const { serveRecorded } = await import("./cli/recorded-page.ts");
   const { host, port, token } = config.metrics;
   const page = await serveRecorded(folder, { host, port: url === null ? port : Number(new URL(url).port), token });
   console.log(`its page stays at ${page.url} until Ctrl-C (--exit: end with the run)`);

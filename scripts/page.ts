@@ -1,7 +1,8 @@
 /** `bun run page`: serves the page of a recorded run, or of a folder of runs. It only reads the records. */
 import { existsSync } from "node:fs";
+import { hasRecord } from "../actors/record/recorded-run.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
-import { hasRecord, serveRecorded } from "./cli/recorded-page.ts";
+import { serveRecorded } from "./cli/recorded-page.ts";
 import { stopSignal } from "./cli/stop-signals.ts";
 import { tokenIn } from "./cli/token-file.ts";
 

@@ -2,8 +2,8 @@
 import { z } from "zod";
 import { huggingFaceViews, readHuggingFace } from "../../model/checkpoint/hugging-face.ts";
 import { checkTensors, readSafetensors, safetensorsParts } from "../../model/checkpoint/safetensors.ts";
+import { ModelConfig } from "../../model/policy/model-config.ts";
 import { layParameters, parameterCount } from "../../model/policy/parameters.ts";
-import { ModelConfig } from "../../model/policy/transformer.ts";
 import { schemaFaults } from "../errors.ts";
 import { checkJson } from "./json.ts";
 

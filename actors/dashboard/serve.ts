@@ -5,6 +5,7 @@ import { isLoopback } from "../transport/address.ts";
 import type { ApiContext } from "./api.ts";
 import { dashboardApp } from "./app.tsx";
 import { loadAssets } from "./assets.ts";
+import { listen } from "./port.ts";
 
 export interface ServeOptions extends Partial<Omit<ApiContext, "store">> {
   /** null: only the list of runs, and their pages. */
@@ -43,26 +44,4 @@ export async function serveDashboard({ host, port, token, ...options }: ServeOpt
       await server.stop(true);
     },
   };
-}
-
-/** Check the port before a run starts. @throws {Error} as `serveDashboard` does, if the port is not free */
-export async function checkPort(host: string, port: number): Promise<void> {
-  if (port !== 0) await listen(host, port, () => new Response()).stop(true);
-}
-
-function listen(hostname: string, port: number, fetch: (request: Request) => Response | Promise<Response>) {
-  try {
-    // Longer than the streams' keep-alive, so that streams of a quiet run stay open.
-    return Bun.serve({ hostname, port, fetch, idleTimeout: 60 });
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    if (code === "EADDRINUSE") {
-      throw new Error(
-        `cannot serve the page on ${hostname}:${port}: the port is in use. ` +
-          "Stop the other program, or choose --port N (--port 0 for any free port).",
-        { cause: error },
-      );
-    }
-    throw new Error(`cannot serve the page on ${hostname}:${port}: ${message}`, { cause: error });
-  }
 }

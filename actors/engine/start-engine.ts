@@ -1,7 +1,5 @@
 /** Starts an engine in a compute thread; choice.ts has chosen it. */
 import { type CompiledOptions, compiledEngine } from "../../model/engine/compiled.ts";
-import { deviceCheck } from "../../model/engine/device-check.ts";
-import { eagerEngine } from "../../model/engine/eager.ts";
 import type { Engine } from "../../model/engine/engine.ts";
 import { selfCheck } from "../../model/engine/self-check.ts";
 
@@ -21,6 +19,7 @@ export async function startEngine(settings: EngineSettings): Promise<Engine> {
   if (settings.name === "compiled" && settings.device !== undefined) {
     const engine = compiledEngine(settings);
     await selfCheck(engine);
+    const { deviceCheck } = await import("../../model/engine/device-check.ts");
     return { ...engine, device: `${engine.device}; ${await deviceCheck(engine)}` };
   }
   const engine = await makeEngine(settings);
@@ -32,10 +31,10 @@ async function makeEngine(settings: EngineSettings): Promise<Engine> {
   switch (settings.name) {
     case "compiled":
       return compiledEngine(settings);
+    // Imported on demand: the packages are large, and few runs need them.
     case "eager":
-      return eagerEngine();
+      return (await import("../../model/engine/eager.ts")).eagerEngine();
     case "tensorflow": {
-      // Imported on demand: the package is large, and few runs need it.
       const { tensorflowEngine } = await import("../../model/engine/tensorflow.ts");
       return tensorflowEngine(settings.library, settings);
     }

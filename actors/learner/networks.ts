@@ -3,8 +3,8 @@
  * head of the policy's network; then the policy's memory is the first part of the critic's.
  */
 import { isDeepStrictEqual } from "node:util";
+import { baseOf, type ModelConfig } from "../../model/policy/model-config.ts";
 import { initialize, layParameters, type Parameters, parameterCount } from "../../model/policy/parameters.ts";
-import { baseOf, type ModelConfig } from "../../model/policy/transformer.ts";
 import { sequence, type Uniform } from "../../model/rng.ts";
 import { type Checkpoint, loadCheckpoint } from "../checkpoint/checkpoint.ts";
 import type { RunConfig } from "../config/config.ts";

@@ -6,13 +6,12 @@ import { type Disk, realDisk } from "../checkpoint/disk.ts";
 import type { RunConfig } from "../config/config.ts";
 import { learnerEngine, thisMachine } from "../engine/choice.ts";
 import { inThisThread, startThread } from "../process/worker-rpc.ts";
-import { startTinkerTrainer } from "../tinker/trainer.ts";
 import type { Report } from "../training/report.ts";
 import { isAlive, sweep, weightsFolder, weightsName } from "../weights/files.ts";
 import { WeightsPublisher } from "../weights/publisher.ts";
 import type { Networks } from "./networks.ts";
 import { TicketBook, type TicketBookOptions } from "./tickets.ts";
-import { type StartedTrainer, type TrainerMethods, trainerMethods } from "./trainer.ts";
+import type { StartedTrainer, TrainerMethods } from "./trainer.ts";
 
 export interface LearnerPorts {
   readonly disk: Disk;
@@ -38,18 +37,20 @@ export const realPorts: LearnerPorts = {
   reporterLimits: { waitingMax: 10_000, rowsMax: 4096 },
 };
 
+/** Imports on demand what computes: mostly another thread does. */
 async function startTrainer(
   config: RunConfig,
   { host, fail, log, clock }: ActorContext,
   { model, policy, critic, frozen, served }: Networks,
 ): Promise<StartedTrainer> {
   if (config.engine.name === "tinker") {
+    const { startTinkerTrainer } = await import("../tinker/trainer.ts");
     const saved = served === null ? null : { steps: policy.step, served };
     return startTinkerTrainer(config, saved, { clock, fetch, warn: (text) => log.warning("server", text) });
   }
   const thread =
     host === "one-thread"
-      ? inThisThread(trainerMethods())
+      ? inThisThread((await import("./trainer.ts")).trainerMethods())
       : startThread<TrainerMethods>(new URL("./trainer-worker.ts", import.meta.url), fail);
   const chosen = learnerEngine(config, learnerThreads(config), thisMachine);
   if (chosen.reason !== null) log.warning("engine", chosen.reason);

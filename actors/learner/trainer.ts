@@ -1,7 +1,8 @@
 /** The trainer: networks, imitation and updates. Runs in a thread of its own, or in the learner's. */
 
 import { crossScores, type Reasoned } from "../../model/health/cross-score.ts";
-import { analyzeGradients, type BucketRule } from "../../model/health/gradient-analysis.ts";
+import { analyzeGradients } from "../../model/health/gradient-analysis.ts";
+import type { BucketRule } from "../../model/health/gradient-buckets.ts";
 import type { CrossScores } from "../../model/health/mutual-information.ts";
 import type { BatchLimits, Sequence } from "../../model/learn/batch.ts";
 import { microBatches } from "../../model/learn/batch.ts";
@@ -10,8 +11,8 @@ import { imitation } from "../../model/learn/objective.ts";
 import type { OptimizerName, OptimizerSettings, OptimizerState } from "../../model/learn/optimizer.ts";
 import type { TrainingEpisode, UpdateResult, UpdateSettings } from "../../model/learn/update/types.ts";
 import { update } from "../../model/learn/update/update.ts";
+import { baseOf, type ModelConfig } from "../../model/policy/model-config.ts";
 import { layFrozen, layParameters } from "../../model/policy/parameters.ts";
-import { baseOf, type ModelConfig } from "../../model/policy/transformer.ts";
 import type { SavedNetwork } from "../checkpoint/checkpoint.ts";
 import { type EngineSettings, startEngine } from "../engine/start-engine.ts";
 import type { Thread } from "../process/worker-rpc.ts";

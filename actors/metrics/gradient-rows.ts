@@ -1,5 +1,5 @@
 /** RAGEN-2's gradient analysis as rows of the table of metrics, one per bucket of groups. See model/health/gradient-analysis.ts. */
-import { BUCKET_COUNT } from "../../model/health/gradient-analysis.ts";
+import { BUCKET_COUNT } from "../../model/health/gradient-buckets.ts";
 import type { Metric, Unit } from "./metric.ts";
 
 const ROWS = {

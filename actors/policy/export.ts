@@ -15,8 +15,8 @@ import { ggufSettings, ggufTensors, ggufTokenizer } from "../../model/checkpoint
 import { huggingFaceViews } from "../../model/checkpoint/hugging-face.ts";
 import { safetensorsParts } from "../../model/checkpoint/safetensors.ts";
 import { mergeAdapters } from "../../model/policy/lora.ts";
+import { baseOf, type ModelConfig } from "../../model/policy/model-config.ts";
 import { layParameters, type Parameters } from "../../model/policy/parameters.ts";
-import { baseOf, type ModelConfig } from "../../model/policy/transformer.ts";
 import { chatTemplate } from "../../model/text/chat-template.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
 import { Tokenizer } from "../../model/text/tokenizer.ts";

@@ -1,5 +1,5 @@
 /** The policy of a run: its dialogue format and the shape of its network, built in or from a pretrained model. */
-import { ModelConfig } from "../../model/policy/transformer.ts";
+import { ModelConfig } from "../../model/policy/model-config.ts";
 import { builtinDialogue } from "../../model/text/chat.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
 import { Tokenizer } from "../../model/text/tokenizer.ts";

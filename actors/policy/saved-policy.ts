@@ -10,7 +10,7 @@ import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
-import type { ModelConfig } from "../../model/policy/transformer.ts";
+import type { ModelConfig } from "../../model/policy/model-config.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
 import { latestCheckpoint, loadCheckpoint, type Skipped } from "../checkpoint/checkpoint.ts";
 import { RunConfig } from "../config/config.ts";

@@ -11,6 +11,9 @@ import { type Costs, costsOf } from "./costs.ts";
 /** Rows read at once. */
 const PAGE = 1000;
 
+/** Whether the folder is a run with a record. */
+export const hasRecord = (folder: string): boolean => existsSync(join(folder, "run.sqlite"));
+
 export interface RecordedEpisode {
   readonly summary: EpisodeSummary;
   readonly row: EpisodeRow;

@@ -2,16 +2,13 @@
 import { Decoder, type DecoderOptions } from "../../model/decode/decoder.ts";
 import { Generator, type Reply, type ReplyRequest } from "../../model/decode/generate.ts";
 import type { Engine } from "../../model/engine/engine.ts";
-import { layParameters, parameterCount } from "../../model/policy/parameters.ts";
-import { baseOf, type ModelConfig } from "../../model/policy/transformer.ts";
+import { baseOf, type ModelConfig } from "../../model/policy/model-config.ts";
+import { layParameters } from "../../model/policy/parameters.ts";
 import type { ActorContext } from "../actor.ts";
 import { type EngineSettings, startEngine } from "../engine/start-engine.ts";
 import { loadPretrained } from "../policy/pretrained.ts";
 import type { Messages } from "../protocol.ts";
-import { downloading } from "../weights/download.ts";
-import { WeightsError } from "../weights/error.ts";
-import { overHttp } from "../weights/http.ts";
-import { loadWeights } from "../weights/load.ts";
+import { announcedValues } from "../weights/announced.ts";
 
 export interface PolicySettings {
   readonly model: ModelConfig;
@@ -58,20 +55,6 @@ export function policyMethods() {
     written: (sequence: string, from: number): Promise<number[]> => started().written(sequence, from),
     close: (sequence: string): void => started().close(sequence),
   };
-}
-
-/** The announced values, and the digest of the bytes found. null: they are not the published ones */
-export async function announcedValues(
-  { model, guest, token }: Pick<PolicySettings, "model" | "guest" | "token">,
-  message: Messages["weights"],
-): Promise<{ readonly values: Float32Array | null; readonly digest: string }> {
-  try {
-    const where = guest === null ? message : overHttp(message, guest.weightsFrom);
-    return await loadWeights(where, parameterCount(model), token, downloading(guest?.tls ?? {}));
-  } catch (error) {
-    if (error instanceof WeightsError && error.digest !== null) return { values: null, digest: error.digest };
-    throw error;
-  }
 }
 
 /** Reads the base model, if there is one. */

@@ -15,7 +15,8 @@ import type { ReplyRequest } from "../../model/decode/generate.ts";
 import { exportPeft } from "../policy/export.ts";
 import type { Thread } from "../process/worker-rpc.ts";
 import { ServerError, type TinkerServer } from "../tinker/server.ts";
-import { announcedValues, type PolicyMethods, type PolicySettings } from "./policy.ts";
+import { announcedValues } from "../weights/announced.ts";
+import type { PolicyMethods, PolicySettings } from "./policy.ts";
 import { serverPolicy } from "./server-policy.ts";
 
 interface Written {

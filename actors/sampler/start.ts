@@ -14,7 +14,7 @@ import { tinkerPolicy } from "../tinker/policy.ts";
 import { openServer } from "../tinker/server.ts";
 import { connectForever } from "../transport/reconnect.ts";
 import { EnvServers } from "./env-connections.ts";
-import { type PolicyMethods, policyMethods } from "./policy.ts";
+import type { PolicyMethods } from "./policy.ts";
 import { Sampler } from "./sampler.ts";
 import { servedPolicy } from "./served-policy.ts";
 
@@ -97,9 +97,10 @@ async function startPolicy(
     log.warning("server", `sampler.engine ${config.sampler.engine} was not tried with a real server yet`);
     return servedPolicy(config.sampler.engine, openServer(config, ports, "/"), weights);
   }
+  // Imported on demand: mostly another thread computes.
   const thread =
     host === "one-thread"
-      ? inThisThread(policyMethods())
+      ? inThisThread((await import("./policy.ts")).policyMethods())
       : startThread<PolicyMethods>(new URL("./policy-worker.ts", import.meta.url), fail);
   await thread.methods.start({
     ...weights,

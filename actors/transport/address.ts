@@ -20,3 +20,20 @@ export const anyBeside = (address: string): string => (isBroker(address) ? new U
 /** The HTTP address of an actor that listens with `fetch`. */
 export const httpOf = (address: string): string =>
   isBroker(address) ? `http://${new URL(address).searchParams.get("http")}` : address.replace(/^ws/, "http");
+
+export interface NatsAddress {
+  /** The broker. */
+  readonly url: URL;
+  /** The listener at the broker; null: the address names none. */
+  readonly name: string | null;
+}
+
+/** @throws {Error} if the address is not `nats://HOST:PORT/NAME`, or `tls://` to require TLS. */
+export function parseNatsAddress(address: string): NatsAddress {
+  const url = URL.canParse(address) ? new URL(address) : null;
+  const name = /^\/?([\w-]{0,64})$/.exec(url?.pathname ?? "!")?.[1];
+  if (url === null || !["nats:", "tls:"].includes(url.protocol) || url.host === "" || name === undefined) {
+    throw new Error(`cannot use ${address}: expected nats://HOST:PORT/NAME, or tls://HOST:PORT/NAME for TLS`);
+  }
+  return { url, name: name === "" ? null : name };
+}

@@ -1,6 +1,5 @@
 /** Makes a transport of any kind. */
 import { MemoryNetwork, MemoryTransport } from "./memory.ts";
-import { NatsTransport } from "./nats/nats.ts";
 import { RoutedTransport } from "./routed.ts";
 import { SocketTransport } from "./socket.ts";
 import type { SocketOptions } from "./socket-wire.ts";
@@ -17,7 +16,6 @@ export interface OptionsOf {
   memory: MemoryOptions;
   worker: WorkerOptions;
   socket: SocketOptions;
-  nats: SocketOptions;
   /** Socket or NATS, by the scheme of each address. */
   routed: SocketOptions;
 }
@@ -27,7 +25,6 @@ const make: { [K in TransportKind]: (options: OptionsOf[K]) => Transport } = {
   memory: ({ network = new MemoryNetwork(), ...options }) => new MemoryTransport(network, options),
   worker: (options) => new WorkerTransport(options),
   socket: (options) => new SocketTransport(options),
-  nats: (options) => new NatsTransport(options),
   routed: (options) => new RoutedTransport(options),
 };
 

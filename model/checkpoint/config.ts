@@ -2,8 +2,8 @@
  * Converts between transformers' config.json and `ModelConfig`. It refuses every model that this code does not compute exactly.
  */
 import { z } from "zod";
+import { type LayerKind, ModelConfig } from "../policy/model-config.ts";
 import type { RopeScaling } from "../policy/rope.ts";
-import { type LayerKind, ModelConfig } from "../policy/transformer.ts";
 
 const Count = z.int().positive();
 const Flag = z.boolean().nullish();

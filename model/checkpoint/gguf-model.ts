@@ -3,8 +3,8 @@
  * Source: github.com/ggml-org/llama.cpp, convert_hf_to_gguf.py and gguf-py/gguf/constants.py.
  */
 import { z } from "zod";
+import type { ModelConfig } from "../policy/model-config.ts";
 import { rotaryFrequencies } from "../policy/rope.ts";
-import type { ModelConfig } from "../policy/transformer.ts";
 import { architectureOf, CheckpointFormatError } from "./config.ts";
 import type { GgufValue } from "./gguf.ts";
 import type { NamedTensor } from "./safetensors.ts";

@@ -3,8 +3,8 @@
  * below the other; the names of transformers are views of it.
  */
 import { sizeOf } from "../engine/graph.ts";
+import { type ModelConfig, parameterShapes } from "../policy/model-config.ts";
 import type { Parameters } from "../policy/parameters.ts";
-import { type ModelConfig, parameterShapes } from "../policy/transformer.ts";
 import { CheckpointFormatError } from "./config.ts";
 import { checkTensors, type NamedTensor, type Safetensors } from "./safetensors.ts";
 import type { SafetensorsSource } from "./safetensors-source.ts";

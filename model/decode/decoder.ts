@@ -22,17 +22,9 @@ import {
   type Spec,
 } from "../engine/engine.ts";
 import { roundUp, sizeOf } from "../engine/graph.ts";
+import { frozenShapes, type ModelConfig, parameterShapes } from "../policy/model-config.ts";
 import { layFrozen, layParameters, parameterArrays } from "../policy/parameters.ts";
-import {
-  appendStates,
-  type Caches,
-  type Decoded,
-  frozenShapes,
-  logits,
-  type ModelConfig,
-  parameterShapes,
-  stepStates,
-} from "../policy/transformer.ts";
+import { appendStates, type Caches, type Decoded, logits, stepStates } from "../policy/transformer.ts";
 
 const ROWS_MIN = 4;
 /** Fewest places of a cache that an append reads. */

@@ -15,12 +15,12 @@ import {
 } from "./engine.ts";
 import "./fused.ts";
 import "./lowerings.ts";
-import { cudaMemory, expectCudaProvider } from "./cuda.ts";
+import { cudaMemory } from "./cuda.ts";
+import { type DeviceOptions, deviceInWords } from "./device.ts";
 import { type ArrayMemory, hostMemory, TwinMemory } from "./memory.ts";
 import { encodeOnnx } from "./onnx.ts";
 import { type OrtCall, OrtSession, OrtTensor, runCalls } from "./onnxruntime.ts";
 import { trace } from "./trace.ts";
-import { vulkanAdapters, webgpuAdapter } from "./vulkan.ts";
 
 class OrtArray implements DeviceArray {
   readonly shape: readonly number[];
@@ -97,15 +97,11 @@ class Compiled implements CompiledFunction {
 
 const tensorOf = (array: DeviceArray | undefined): OrtTensor => (array as OrtArray).tensor;
 
-export interface CompiledOptions {
+export interface CompiledOptions extends DeviceOptions {
   /** Default: the CPU. */
   readonly device?: Device;
-  /** Allow webgpu on a software driver. */
-  readonly softwareAdapter?: boolean;
   /** Memory of its arrays, which the device must be able to read. Default: the device's own. */
   readonly memory?: ArrayMemory;
-  /** Threads on the CPU. */
-  readonly threads: number;
 }
 
 export interface CompiledEngine extends Engine {
@@ -153,19 +149,4 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
       runCalls(lists.map((list) => list.map(callOf)));
     },
   };
-}
-
-/** The device's name, for messages. @throws {Error} if it is missing. */
-export function deviceInWords(device: Device, { threads, softwareAdapter = false }: CompiledOptions): string {
-  switch (device) {
-    case "cpu":
-      return `cpu, ${threads} ${threads === 1 ? "thread" : "threads"}`;
-    case "webgpu":
-      return `webgpu, ${webgpuAdapter(process.platform === "linux" ? vulkanAdapters() : null, softwareAdapter)}`;
-    case "cuda":
-      expectCudaProvider();
-      return "cuda, onnxruntime's provider";
-    default:
-      return device satisfies never;
-  }
 }

@@ -13,20 +13,7 @@ import { scoreEpisodes } from "../learn/update/score.ts";
 import type { TrainingEpisode, UpdateNetworks, UpdateSettings } from "../learn/update/types.ts";
 import { deviation, mean, positionsBy } from "../statistics.ts";
 import { rawReward } from "../trajectory.ts";
-
-export const BUCKET_COUNT = 6;
-
-/** quantile: equal numbers of groups. fixed: bucket b has stds from b up to b + 1, the last one also all larger ones. */
-export type BucketRule = "quantile" | "fixed";
-
-/** (groups) bucket of each group, from 0, by its std of raw reward. Equal stds keep their order. */
-export function bucketsOf(stds: readonly number[], rule: BucketRule): number[] {
-  if (rule === "fixed") return stds.map((std) => Math.min(BUCKET_COUNT - 1, Math.floor(std)));
-  const ranked = [...stds.keys()].sort((a, b) => stds[a]! - stds[b]! || a - b);
-  const buckets = new Array<number>(stds.length);
-  for (const [rank, group] of ranked.entries()) buckets[group] = Math.floor((rank * BUCKET_COUNT) / stds.length);
-  return buckets;
-}
+import { type BucketRule, bucketsOf } from "./gradient-buckets.ts";
 
 /** Inputs of the policy's objective by part; `only` sets those of the other parts to 0. */
 const PARTS = {

@@ -3,17 +3,12 @@
  * (objective.ts) over micro-batches and adds the gradients up, so a minibatch of any size needs the memory of one micro-batch.
  */
 import * as tf from "@tensorflow/tfjs-core";
+import "@tensorflow/tfjs-core/dist/register_all_gradients.js";
 import { type DeviceArray, type Engine, f32, i32, type Job, lanesFor, type Spec } from "../engine/engine.ts";
+import { frozenShapes, type ModelConfig, parameterShapes } from "../policy/model-config.ts";
 import { tokenLogProbs } from "../policy/ops.ts";
 import { layParameters, type Parameters, parameterArrays } from "../policy/parameters.ts";
-import {
-  frozenShapes,
-  hiddenStates,
-  logits,
-  type ModelConfig,
-  parameterShapes,
-  stateValues,
-} from "../policy/transformer.ts";
+import { hiddenStates, logits, stateValues } from "../policy/transformer.ts";
 import { layRows, type MicroBatch } from "./batch.ts";
 import type { Head, Objective, TokenInputs } from "./objective.ts";
 import {

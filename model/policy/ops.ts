@@ -6,7 +6,6 @@
  * B batch, T tokens, H query heads, K key/value heads, G = H / K, D head width, N rows, M rows with a loss, V vocabulary.
  */
 import * as tf from "@tensorflow/tfjs-core";
-import "@tensorflow/tfjs-core/dist/register_all_gradients.js";
 
 /** Runs kernel `name` if the backend has it, else the definition. Both return the same number of tensors. */
 export function fused(

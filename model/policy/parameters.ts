@@ -5,7 +5,7 @@
 import { type DeviceArray, type Engine, f32 } from "../engine/engine.ts";
 import { sizeOf } from "../engine/graph.ts";
 import type { Uniform } from "../rng.ts";
-import { frozenShapes, type ModelConfig, parameterShapes } from "./transformer.ts";
+import { frozenShapes, type ModelConfig, parameterShapes } from "./model-config.ts";
 
 export interface Parameters {
   /** Every value, in the order of `parameterShapes`. */

@@ -1,6 +1,5 @@
 /** Serves the page of a recorded run, or the list of the runs in a folder. It only reads. */
-import { existsSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import { realClock } from "../../actors/clock.ts";
 import type { RunConfig } from "../../actors/config/config.ts";
 import { apiContextOf } from "../../actors/dashboard/api-of-run.ts";
@@ -9,11 +8,10 @@ import { type Served, type ServeOptions, serveDashboard } from "../../actors/das
 import { messageOf } from "../../actors/errors.ts";
 import { withLocalModules } from "../../actors/play/env-modules.ts";
 import { readRunConfig } from "../../actors/policy/saved-policy.ts";
+import { hasRecord } from "../../actors/record/recorded-run.ts";
 import { warn } from "./say.ts";
 
 type Place = Pick<ServeOptions, "host" | "port" | "token">;
-
-export const hasRecord = (folder: string): boolean => existsSync(join(folder, "run.sqlite"));
 
 /** @param folder  of a run; without a record in it, of runs. @throws {Error} in one line */
 export async function serveRecorded(folder: string, place: Place): Promise<Served> {

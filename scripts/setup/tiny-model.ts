@@ -1,7 +1,7 @@
 /** A Qwen3 of .1 M random parameters with the built-in tokenizer: a model that a server of engine tinker serves on a laptop. */
 import { exportHuggingFace } from "../../actors/policy/export.ts";
+import { ModelConfig } from "../../model/policy/model-config.ts";
 import { initialize, layParameters } from "../../model/policy/parameters.ts";
-import { ModelConfig } from "../../model/policy/transformer.ts";
 import { sequence } from "../../model/rng.ts";
 import { builtinDialogue } from "../../model/text/chat.ts";
 import { Tokenizer } from "../../model/text/tokenizer.ts";

@@ -1,7 +1,7 @@
 /** A real run in a real browser while it learns, and its page when the run has ended. */
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { chromiumPath, launch } from "../../bench/chromium.ts";
 import { LONG, RunProcess, Runs } from "../e2e/run-process.ts";
@@ -101,7 +101,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "a run in the browse
       await page!.waitForURL("**/runs");
       await page!.locator("table a").first().click();
       await page!.waitForSelector("#link[data-state=recorded]");
-      expect(page!.url()).toBe(`${url}run/r1/`);
+      expect(page!.url()).toBe(`${url}run/${basename(runs.folder)}-r1/`);
       await hasText("#success-legend", "validation");
       await page!.getByText("Episodes", { exact: true }).click();
       await hasText(".replay", "replayed here: the same as recorded");

@@ -62,8 +62,9 @@ const whole: Trained[] = [1, 2].flatMap((update) =>
 
 /** What `bun run chaos` finds in a log with these rows, of a run whose second learner began at 1000 ms. */
 async function found(trained: readonly Trained[], pids: readonly number[] = []): Promise<object> {
-  const folder = join(temporaryFolder(), "run");
-  mkdirSync(join(folder, "checkpoints"), { recursive: true });
+  // Weights in shared memory are named by the run: no other test may have a run of that name.
+  const folder = temporaryFolder();
+  mkdirSync(join(folder, "checkpoints"));
   let now = 0;
   const store = new Store({ path: join(folder, "run.sqlite"), durability: "normal", wallClock: () => now });
   store.startSession({ name: "run", env: "FrozenLake", updates: 2, seed: 1 });

@@ -2,7 +2,7 @@
 import { Database } from "bun:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import type { ActorView } from "../../actors/protocol.ts";
 import type { Ended } from "../scripts/command.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
@@ -56,7 +56,13 @@ describe("a run", () => {
     }
     const report = JSON.parse(lines.at(-1)!);
     // 8 updates of 32 episodes; 32 boards before, at 3, at 6, at 8, and at temperature 1.
-    const known = { run: "r1", env: "FrozenLake", updates: 8, engine: "compiled", episodes: 8 * 32 + 5 * 32 };
+    const known = {
+      run: basename(run.folder),
+      env: "FrozenLake",
+      updates: 8,
+      engine: "compiled",
+      episodes: 8 * 32 + 5 * 32,
+    };
     expect(report).toMatchObject(known);
     const { random, taught, before, after, best } = report.success;
     for (const share of [random, taught, before, after, best]) expect(share >= 0 && share <= 1).toBe(true);

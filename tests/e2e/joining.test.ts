@@ -4,7 +4,7 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { Guest } from "../../scripts/chaos/guest.ts";
 import { certificates } from "../actors/transport/certificates.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
@@ -97,7 +97,7 @@ describe("guests", () => {
       stopped.kill("SIGTERM");
       stoppedEnv.kill("SIGTERM");
       expect(await stopped.ended).toMatchObject({ code: 0 });
-      expect(JSON.parse((await stoppedEnv.ended).out)).toEqual({ run: "r2", actor: names[3], code: 0 });
+      expect(JSON.parse((await stoppedEnv.ended).out)).toEqual({ run: basename(folder), actor: names[3], code: 0 });
       const last = lend("sampler");
       await last.joined();
       const { code, out, err } = await run.ended;

@@ -1,7 +1,7 @@
 /** A real Prometheus scrapes a real run: names, help, types and values arrive, and the Grafana dashboard asks for what there is. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { prometheusName } from "../../actors/dashboard/prometheus.ts";
 import { METRIC_NAMES, metric } from "../../actors/metrics/metrics.ts";
 import { describeWhere } from "../needs.ts";
@@ -87,7 +87,7 @@ describeWhere(there ? null : "no prometheus and promtool", "Prometheus", () => {
     async () => {
       expect((await scraped("up{job='bunraku'} == 1")).length).toBe(1);
       const [updates] = await scraped("bunraku_updates_total >= 2");
-      expect(updates!.metric).toMatchObject({ run: "r1", job: "bunraku" });
+      expect(updates!.metric).toMatchObject({ run: basename(run.folder), job: "bunraku" });
       const [success] = await scraped("bunraku_baseline_random");
       const { success: known } = (await (
         await fetch(`${page}api/run`, { headers: { Authorization: `Bearer ${TOKEN}` } })

@@ -40,7 +40,8 @@ export class Runs {
 
   /** `--config` and `--run-dir` of a new run; `changed` goes over the tiny config, section by section. */
   fresh(changed: Record<string, object> = {}): { folder: string; args: string[] } {
-    const name = `r${++this.#count}`;
+    // No test file that goes at the same time has a run of this name: weights in shared memory are named by the run.
+    const name = `${basename(this.folder)}-r${++this.#count}`;
     const sections: Record<string, object> = {
       ...TINY,
       warmStart: { ...warmStart, cacheDir: join(this.folder, "warm-start") },

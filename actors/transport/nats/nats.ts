@@ -10,7 +10,7 @@ import { createHmac } from "node:crypto";
 import { NoRespondersError } from "@nats-io/transport-node";
 import { z } from "zod";
 import { messageOf } from "../../errors.ts";
-import { isLoopback } from "../address.ts";
+import { isLoopback, parseNatsAddress } from "../address.ts";
 import { WirePeer } from "../peer.ts";
 import { ListenerPeers } from "../peers.ts";
 import { reportSeldom } from "../refusals.ts";
@@ -27,23 +27,6 @@ const SILENCE_MS_MAX = 10_000;
 const Dial = z.strictObject({ inbox: z.uuid(), id: z.uuid(), proof: z.string().max(100) });
 /** The listener's inbox, or why it refuses. */
 const DialAnswer = z.union([z.strictObject({ inbox: z.uuid() }), z.strictObject({ refused: z.string().max(1000) })]);
-
-export interface NatsAddress {
-  /** The broker. */
-  readonly url: URL;
-  /** The listener at the broker; null: the address names none. */
-  readonly name: string | null;
-}
-
-/** @throws {Error} if the address is not `nats://HOST:PORT/NAME`, or `tls://` to require TLS. */
-export function parseNatsAddress(address: string): NatsAddress {
-  const url = URL.canParse(address) ? new URL(address) : null;
-  const name = /^\/?([\w-]{0,64})$/.exec(url?.pathname ?? "!")?.[1];
-  if (url === null || !["nats:", "tls:"].includes(url.protocol) || url.host === "" || name === undefined) {
-    throw new Error(`cannot use ${address}: expected nats://HOST:PORT/NAME, or tls://HOST:PORT/NAME for TLS`);
-  }
-  return { url, name: name === "" ? null : name };
-}
 
 /** Proves knowledge of the token. The id is new for each connection. */
 export const proofOf = (token: string, id: string, name: string): string =>

@@ -13,8 +13,8 @@ import {
 } from "../../../actors/checkpoint/checkpoint.ts";
 import { type Disk, realDisk } from "../../../actors/checkpoint/disk.ts";
 import { readSafetensors } from "../../../model/checkpoint/safetensors.ts";
+import { ModelConfig } from "../../../model/policy/model-config.ts";
 import { parameterCount } from "../../../model/policy/parameters.ts";
-import { ModelConfig } from "../../../model/policy/transformer.ts";
 import { figure } from "../../figure.ts";
 import { checkpointOf, type Fault, faultyDisk, model } from "./faulty-disk.ts";
 

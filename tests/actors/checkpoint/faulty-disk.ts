@@ -2,8 +2,8 @@
 import { writeFileSync } from "node:fs";
 import type { Checkpoint } from "../../../actors/checkpoint/checkpoint.ts";
 import { type Disk, realDisk } from "../../../actors/checkpoint/disk.ts";
+import { ModelConfig } from "../../../model/policy/model-config.ts";
 import { parameterCount } from "../../../model/policy/parameters.ts";
-import { ModelConfig } from "../../../model/policy/transformer.ts";
 import { sequence } from "../../../model/rng.ts";
 
 /** Where a disk goes wrong: at which of its calls (from 0), and how much of that call was done before (0 to 1). */

@@ -2,8 +2,8 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { loadCheckpoint, saveCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
 import { fill, learnerMemory, startingNetworks } from "../../../actors/learner/networks.ts";
 import { policyOf } from "../../../actors/policy/policy-of-run.ts";
+import { ModelConfig } from "../../../model/policy/model-config.ts";
 import { parameterCount } from "../../../model/policy/parameters.ts";
-import { ModelConfig } from "../../../model/policy/transformer.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 import { configOf } from "../training/stage.ts";
 

@@ -7,10 +7,9 @@ import { jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
 import { realClock } from "../../../actors/clock.ts";
 import type { Answer, Ask, Message, Messages, Tell } from "../../../actors/protocol.ts";
-import { createTransport } from "../../../actors/transport/create.ts";
 import { encodeFrame } from "../../../actors/transport/frame.ts";
 import { DELIVERIES_MAX, QUARANTINE, WORK } from "../../../actors/transport/nats/broker.ts";
-import { parcelKey, proofOf } from "../../../actors/transport/nats/nats.ts";
+import { NatsTransport, parcelKey, proofOf } from "../../../actors/transport/nats/nats.ts";
 import { encodeParcel } from "../../../actors/transport/nats/wire.ts";
 import type { SocketOptions } from "../../../actors/transport/socket-wire.ts";
 import type { Handler, Peer, Problem } from "../../../actors/transport/transport.ts";
@@ -61,7 +60,7 @@ function actor(options: Partial<SocketOptions> = {}, answer: (ask: Ask) => Answe
     closed: (_, reason) => left.resolve(reason),
   };
   const report = (problem: Problem) => void problems.push(problem);
-  const transport = createTransport("nats", { ...limits, report, ...options });
+  const transport = new NatsTransport({ ...limits, report, ...options });
   return {
     seen,
     problems,
@@ -303,7 +302,7 @@ describeWhere(natsServer === null ? "no nats-server" : null, "a NATS broker", ()
     const broker = await brokerOf();
     const hosts = [actor(), actor()];
     const address = await hosts[0]!.listen(`${broker.address}/env`);
-    const second = createTransport("nats", limits);
+    const second = new NatsTransport(limits);
     let served = 0;
     const listener = await second.listen(address, {
       told() {},

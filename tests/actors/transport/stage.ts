@@ -3,7 +3,7 @@ import { connect } from "@nats-io/transport-node";
 import { realClock } from "../../../actors/clock.ts";
 import { createTransport } from "../../../actors/transport/create.ts";
 import { MemoryNetwork } from "../../../actors/transport/memory.ts";
-import { parcelKey, proofOf } from "../../../actors/transport/nats/nats.ts";
+import { NatsTransport, parcelKey, proofOf } from "../../../actors/transport/nats/nats.ts";
 import { decodeParcel, encodeParcel } from "../../../actors/transport/nats/wire.ts";
 import { bearer } from "../../../actors/transport/token.ts";
 import type { Problem, Transport, TransportOptions } from "../../../actors/transport/transport.ts";
@@ -122,8 +122,8 @@ export const natsStage =
     const name = crypto.randomUUID();
     const leaving: (() => unknown)[] = [];
     return {
-      host: createTransport("nats", host),
-      guest: createTransport("nats", guest),
+      host: new NatsTransport(host),
+      guest: new NatsTransport(guest),
       address: `${broker}/${name}`,
       problems,
       async raw() {

@@ -1,8 +1,8 @@
 /** The config.json of published models: what is read from them, and transformers' number of parameters. */
 import { expect, test } from "bun:test";
 import { readModelConfig } from "../../../model/checkpoint/config.ts";
+import type { ModelConfig } from "../../../model/policy/model-config.ts";
 import { parameterCount } from "../../../model/policy/parameters.ts";
-import type { ModelConfig } from "../../../model/policy/transformer.ts";
 
 /** Every sixth layer is full. */
 const sixth = Array.from({ length: 26 }, (_, layer) => ((layer + 1) % 6 === 0 ? "full" : "sliding"));

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { analyzeGradients, BUCKET_COUNT, bucketsOf } from "../../../model/health/gradient-analysis.ts";
+import { analyzeGradients } from "../../../model/health/gradient-analysis.ts";
+import { BUCKET_COUNT, bucketsOf } from "../../../model/health/gradient-buckets.ts";
 import type { UpdateSettings } from "../../../model/learn/update/types.ts";
 import { update } from "../../../model/learn/update/update.ts";
 import { networks, play, rewards, settings, start } from "../learn/update/stage.ts";

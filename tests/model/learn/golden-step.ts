@@ -1,10 +1,12 @@
 /** One training step as Hugging Face computed it, on one of our engines: of the whole model, or of adapters beside it. */
 import { expect } from "bun:test";
 import * as tf from "@tensorflow/tfjs-core";
+import "@tensorflow/tfjs-core/dist/register_all_gradients.js";
 import { huggingFaceViews } from "../../../model/checkpoint/hugging-face.ts";
 import { type Engine, f32, i32 } from "../../../model/engine/engine.ts";
 import { Optimizer } from "../../../model/learn/optimizer.ts";
 import { LORA_TARGETS } from "../../../model/policy/lora.ts";
+import { frozenShapes, parameterShapes } from "../../../model/policy/model-config.ts";
 import { tokenLogProbs } from "../../../model/policy/ops.ts";
 import {
   layFrozen,
@@ -13,7 +15,7 @@ import {
   parameterArrays,
   parameterCount,
 } from "../../../model/policy/parameters.ts";
-import { frozenShapes, hiddenStates, logits, parameterShapes } from "../../../model/policy/transformer.ts";
+import { hiddenStates, logits } from "../../../model/policy/transformer.ts";
 import { farthest } from "../farthest.ts";
 import type { Golden } from "../policy/golden-model.ts";
 

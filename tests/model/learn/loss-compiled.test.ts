@@ -2,6 +2,7 @@
 import { expect, test } from "bun:test";
 import * as tf from "@tensorflow/tfjs-core";
 import "@tensorflow/tfjs-core/dist/register_all_gradients.js";
+import "@tensorflow/tfjs-core/dist/register_all_gradients.js";
 import { compiledEngine } from "../../../model/engine/compiled.ts";
 import { eagerEngine } from "../../../model/engine/eager.ts";
 import { type Engine, f32, type TensorFunction } from "../../../model/engine/engine.ts";

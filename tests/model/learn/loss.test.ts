@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import * as tf from "@tensorflow/tfjs-core";
+import "@tensorflow/tfjs-core/dist/register_all_gradients.js";
 import "@tensorflow/tfjs-backend-cpu";
 import "@tensorflow/tfjs-core/dist/register_all_gradients.js";
 import fc from "fast-check";

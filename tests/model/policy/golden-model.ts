@@ -2,8 +2,8 @@
 import { join } from "node:path";
 import { readHuggingFace } from "../../../model/checkpoint/hugging-face.ts";
 import { type NamedTensor, readSafetensors } from "../../../model/checkpoint/safetensors.ts";
+import { ModelConfig } from "../../../model/policy/model-config.ts";
 import { layParameters, type Parameters } from "../../../model/policy/parameters.ts";
-import { ModelConfig } from "../../../model/policy/transformer.ts";
 
 /** What a NAME.json holds; rows are sequences. */
 export interface GoldenRecord {

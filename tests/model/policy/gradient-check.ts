@@ -4,6 +4,7 @@
  */
 import { expect } from "bun:test";
 import * as tf from "@tensorflow/tfjs-core";
+import "@tensorflow/tfjs-core/dist/register_all_gradients.js";
 import { type Engine, f32, i32 } from "../../../model/engine/engine.ts";
 import { sizeOf } from "../../../model/engine/graph.ts";
 import { sequence } from "../../../model/rng.ts";

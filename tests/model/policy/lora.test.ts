@@ -2,12 +2,14 @@
 import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import * as tf from "@tensorflow/tfjs-core";
+import "@tensorflow/tfjs-core/dist/register_all_gradients.js";
 import { loadPretrained, readPretrained } from "../../../actors/policy/pretrained.ts";
 import { huggingFaceViews } from "../../../model/checkpoint/hugging-face.ts";
 import { Decoder } from "../../../model/decode/decoder.ts";
 import { compiledEngine } from "../../../model/engine/compiled.ts";
 import { f32, i32 } from "../../../model/engine/engine.ts";
 import { adapterShapes, LORA_TARGETS, mergeAdapters } from "../../../model/policy/lora.ts";
+import { ModelConfig, parameterShapes } from "../../../model/policy/model-config.ts";
 import { tokenLogProbs } from "../../../model/policy/ops.ts";
 import {
   initialize,
@@ -17,7 +19,7 @@ import {
   parameterArrays,
   parameterCount,
 } from "../../../model/policy/parameters.ts";
-import { hiddenStates, logits, ModelConfig, parameterShapes } from "../../../model/policy/transformer.ts";
+import { hiddenStates, logits } from "../../../model/policy/transformer.ts";
 import { sequence } from "../../../model/rng.ts";
 import { farthest } from "../farthest.ts";
 

@@ -2,8 +2,9 @@
  * A policy small enough to be checked by hand, and its forward pass in float64, loop by loop, as the Qwen2 paper has it. Slow and
  * obvious on purpose: it shares no line with model/.
  */
+
+import { ModelConfig, parameterShapes } from "../../../model/policy/model-config.ts";
 import { initialize, layParameters, type Parameters } from "../../../model/policy/parameters.ts";
-import { ModelConfig, parameterShapes } from "../../../model/policy/transformer.ts";
 import { sequence } from "../../../model/rng.ts";
 
 export const tinyModel = ModelConfig.parse({

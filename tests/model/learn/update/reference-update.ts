@@ -4,7 +4,7 @@
  */
 
 import type { TrainingEpisode, UpdateSettings } from "../../../../model/learn/update/types.ts";
-import type { ModelConfig } from "../../../../model/policy/transformer.ts";
+import type { ModelConfig } from "../../../../model/policy/model-config.ts";
 import { referenceLogProbs } from "../../policy/tiny-policy.ts";
 
 interface Reference {

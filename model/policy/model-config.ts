@@ -1,0 +1,127 @@
+/**
+ * The model's configuration, and the names and shapes of its parameters. `ModelConfig` has an option for each difference of a family;
+ * checkpoint/config.ts has the families. No tensors: who only reads a checkpoint loads no tfjs.
+ * Parameter names as in transformers. D head width, V vocabulary.
+ */
+import { z } from "zod";
+import { adapterShapes, Lora } from "./lora.ts";
+import { RopeScaling } from "./rope.ts";
+
+/** What a layer's tokens see: all before them, the last `window`, or all without positions (NoPE). */
+const LayerKind = z.enum(["full", "sliding", "unrotated"]);
+export type LayerKind = z.infer<typeof LayerKind>;
+
+export const ModelConfig = z
+  .strictObject({
+    /** V. A multiple of 64 keeps matrix products aligned. */
+    vocabulary: z.int().positive(),
+    width: z.int().positive().default(128),
+    layers: z.int().positive().default(3),
+    heads: z.int().positive().default(4),
+    kvHeads: z.int().positive().default(2),
+    headWidth: z.int().positive().default(32),
+    /** Width of the gated unit. */
+    hidden: z.int().positive().default(256),
+    ropeTheta: z.number().positive().default(10_000),
+    ropeScaling: RopeScaling.nullable().default(null),
+    /** The projections of queries, keys and values have biases (Qwen2). */
+    qkvBias: z.boolean().default(true),
+    /** Queries and keys are normalized by head before their rotation (Qwen3). */
+    qkNorm: z.boolean().default(false),
+    normEpsilon: z.number().positive().default(1e-6),
+    /** Added to the stored gains of norms (Gemma stores them less 1). */
+    gainOffset: z.number().default(0),
+    /** The outputs of attention and gated unit are normalized too (Gemma). */
+    outputNorms: z.boolean().default(false),
+    /** Of the gated unit; gelu is its tanh approximation. */
+    activation: z.enum(["silu", "gelu"]).default("silu"),
+    /** Embeddings are multiplied by the root of the width (Gemma). */
+    scaledEmbedding: z.boolean().default(false),
+    /** Factor of the attention scores; null: 1 / sqrt(D). */
+    scoreScale: z.number().positive().nullable().default(null),
+    /** By layer; empty: all are full. */
+    layerKinds: z.array(LayerKind).default([]),
+    /** Tokens that a token of a sliding layer sees, itself included. */
+    window: z.int().positive().nullable().default(null),
+    /** Rotary base of sliding layers, which then have no scaling; null: they rotate as full layers do. */
+    slidingRopeTheta: z.number().positive().nullable().default(null),
+    /** The output projection is the embedding itself. */
+    tiedEmbedding: z.boolean().default(true),
+    /** Output of the last layer for each state: a logit per token, one value (a critic), or both. */
+    head: z.enum(["tokens", "value", "both"]).default("tokens"),
+    /** Train adapters and freeze the rest. */
+    lora: Lora.nullable().default(null),
+  })
+  .refine(({ heads, kvHeads }) => heads % kvHeads === 0, {
+    path: ["kvHeads"],
+    error: "kvHeads must divide heads: each key/value head serves heads / kvHeads query heads",
+  })
+  .refine(({ headWidth }) => headWidth % 2 === 0, {
+    path: ["headWidth"],
+    error: "headWidth must be even for rotary positions",
+  })
+  .refine(({ layerKinds, layers }) => layerKinds.length === 0 || layerKinds.length === layers, {
+    path: ["layerKinds"],
+    error: "layerKinds must be empty or have an entry for each layer",
+  })
+  .refine(({ layerKinds, window }) => window !== null || !layerKinds.includes("sliding"), {
+    path: ["window"],
+    error: "sliding layers need a window",
+  });
+export type ModelConfig = z.infer<typeof ModelConfig>;
+
+/** Name of a parameter of a layer. */
+export const layerName = (layer: number, rest: string) => `model.layers.${layer}.${rest}`;
+
+type Shapes = ReadonlyMap<string, readonly number[]>;
+
+export const VALUE_HEAD = "value_head.weight";
+
+/**
+ * Names and shapes of the trained parameters, in the order of their memory. Matrices are (out, in).
+ * `qkv_proj` is q_proj, k_proj and v_proj, one below the other.
+ */
+export function parameterShapes(config: ModelConfig): Shapes {
+  if (config.lora === null) return wholeShapes(config);
+  const shapes = adapterShapes(config, config.lora);
+  return config.head === "tokens" ? shapes : shapes.set(VALUE_HEAD, [1, config.width]);
+}
+
+/** Names and shapes of the frozen parameters, the first ones of `baseOf(config)`. Empty without adapters. */
+export function frozenShapes(config: ModelConfig): Shapes {
+  if (config.lora === null) return new Map();
+  return new Map([...wholeShapes(config)].filter(([name]) => name !== VALUE_HEAD));
+}
+
+/** The model without its adapters. */
+export const baseOf = (config: ModelConfig): ModelConfig => ({ ...config, lora: null, head: "tokens" });
+
+function wholeShapes(config: ModelConfig): Shapes {
+  const { vocabulary, width, layers, heads, kvHeads, headWidth, hidden, qkvBias, qkNorm, tiedEmbedding, head } = config;
+  const { outputNorms } = config;
+  const packed = (heads + 2 * kvHeads) * headWidth;
+  const shapes = new Map<string, readonly number[]>([["model.embed_tokens.weight", [vocabulary, width]]]);
+  for (let layer = 0; layer < layers; layer++) {
+    shapes.set(layerName(layer, "input_layernorm.weight"), [width]);
+    shapes.set(layerName(layer, "self_attn.qkv_proj.weight"), [packed, width]);
+    if (qkvBias) shapes.set(layerName(layer, "self_attn.qkv_proj.bias"), [packed]);
+    if (qkNorm) {
+      shapes.set(layerName(layer, "self_attn.q_norm.weight"), [headWidth]);
+      shapes.set(layerName(layer, "self_attn.k_norm.weight"), [headWidth]);
+    }
+    shapes.set(layerName(layer, "self_attn.o_proj.weight"), [width, heads * headWidth]);
+    shapes.set(layerName(layer, "post_attention_layernorm.weight"), [width]);
+    if (outputNorms) {
+      shapes.set(layerName(layer, "pre_feedforward_layernorm.weight"), [width]);
+      shapes.set(layerName(layer, "post_feedforward_layernorm.weight"), [width]);
+    }
+    shapes.set(layerName(layer, "mlp.gate_proj.weight"), [hidden, width]);
+    shapes.set(layerName(layer, "mlp.up_proj.weight"), [hidden, width]);
+    shapes.set(layerName(layer, "mlp.down_proj.weight"), [width, hidden]);
+  }
+  shapes.set("model.norm.weight", [width]);
+  if (head !== "value" && !tiedEmbedding) shapes.set("lm_head.weight", [vocabulary, width]);
+  // Last, so that the memory of a network with both heads begins with the policy's.
+  if (head !== "tokens") shapes.set(VALUE_HEAD, [1, width]);
+  return shapes;
+}
