@@ -22,7 +22,7 @@ beforeAll(() => {
     sampler: { count: 1, slots: 8 },
     model: { width: 32, layers: 1, heads: 2, kvHeads: 1, hidden: 64 },
     warmStart: {
-      boards: 100,
+      boards: 20,
       stages: [{ name: "learn", babble: 0.5, noise: 0, steps: 60, batch: 16, learningRate: 1e-2, warmUpSteps: 10 }],
     },
     learner: { updates: 3, filter: { strategy: "all" } },

@@ -27,79 +27,116 @@ export function tinyParameters(config: ModelConfig = tinyModel, seed = 1, scale 
   return parameters;
 }
 
-type Row = number[];
-const dot = (a: ArrayLike<number>, b: ArrayLike<number>) => {
-  let sum = 0;
-  for (let i = 0; i < a.length; i++) sum += a[i]! * b[i]!;
-  return sum;
-};
+type Row = Float64Array<ArrayBuffer>;
+
+/** (rows, columns) of a parameter, where it lies. */
+interface Matrix {
+  readonly at: number;
+  readonly rows: number;
+  readonly columns: number;
+}
+
+const layouts = new WeakMap<ModelConfig, ReadonlyMap<string, Matrix>>();
+
+/** By name; kept, because central differences ask for it a thousand times. */
+function layoutOf(config: ModelConfig): ReadonlyMap<string, Matrix> {
+  const known = layouts.get(config);
+  if (known !== undefined) return known;
+  const named = new Map<string, Matrix>();
+  let at = 0;
+  for (const [name, shape] of parameterShapes(config)) {
+    const [rows, columns] = shape.length === 2 ? [shape[0]!, shape[1]!] : [1, shape[0]!];
+    named.set(name, { at, rows, columns });
+    at += rows * columns;
+  }
+  layouts.set(config, named);
+  return named;
+}
 
 /** @returns (T, V) logits, or (T, 1) values, for a sequence of T tokens. */
 export function referenceOutputs(config: ModelConfig, flat: ArrayLike<number>, tokens: ArrayLike<number>): Row[] {
   const { width, layers, heads, kvHeads, headWidth, ropeTheta, normEpsilon } = config;
-  const named = new Map<string, Row[]>();
-  let at = 0;
-  for (const [name, shape] of parameterShapes(config)) {
-    const [rows, columns] = shape.length === 2 ? [shape[0]!, shape[1]!] : [1, shape[0]!];
-    const matrix = Array.from({ length: rows }, (_, row) =>
-      Array.from({ length: columns }, (_, column) => flat[at + row * columns + column]!),
-    );
-    named.set(name, matrix);
-    at += rows * columns;
-  }
+  const named = layoutOf(config);
   const matrix = (name: string) => named.get(name)!;
-  const times = (name: string, x: Row) => matrix(name).map((row) => dot(row, x));
-  const norm = (x: Row, name: string) => {
-    const scale = 1 / Math.sqrt(dot(x, x) / width + normEpsilon);
-    return x.map((value, i) => value * scale * matrix(name)[0]![i]!);
+  const times = ({ at, rows, columns }: Matrix, x: Row): Row => {
+    const y = new Float64Array(rows);
+    for (let r = 0; r < rows; r++) {
+      let sum = 0;
+      for (let c = 0; c < columns; c++) sum += flat[at + r * columns + c]! * x[c]!;
+      y[r] = sum;
+    }
+    return y;
   };
-  const rotated = (x: Row, position: number) => {
+  /** Without `map`, which is slow on typed arrays. */
+  const row = (length: number, value: (i: number) => number): Row => {
+    const y = new Float64Array(length);
+    for (let i = 0; i < length; i++) y[i] = value(i);
+    return y;
+  };
+  const plus = (x: Row, y: Row): Row => row(x.length, (i) => x[i]! + y[i]!);
+  const norm = (x: Row, { at }: Matrix): Row => {
+    let squares = 0;
+    for (let i = 0; i < width; i++) squares += x[i]! * x[i]!;
+    const scale = 1 / Math.sqrt(squares / width + normEpsilon);
+    return row(width, (i) => x[i]! * scale * flat[at + i]!);
+  };
+  /** The head at `index` of a packed row, rotated by its position. */
+  const rotated = (packed: Row, index: number, position: number): Row => {
     const half = headWidth / 2;
-    return x.map((value, i) => {
+    const first = index * headWidth;
+    return row(headWidth, (i) => {
       const angle = position / ropeTheta ** ((2 * (i % half)) / headWidth);
-      const other = i < half ? -x[i + half]! : x[i - half]!;
-      return value * Math.cos(angle) + other * Math.sin(angle);
+      const other = i < half ? -packed[first + i + half]! : packed[first + i - half]!;
+      return packed[first + i]! * Math.cos(angle) + other * Math.sin(angle);
     });
   };
-  let states = Array.from(tokens, (token) => [...matrix("model.embed_tokens.weight")[token]!]);
+  const embedding = matrix("model.embed_tokens.weight");
+  let states = Array.from(tokens, (token) => row(width, (i) => flat[embedding.at + token * width + i]!));
   for (let layer = 0; layer < layers; layer++) {
-    const name = (rest: string) => `model.layers.${layer}.${rest}`;
-    const packed = states.map((x) => {
-      const bias = matrix(name("self_attn.qkv_proj.bias"))[0]!;
-      return times(name("self_attn.qkv_proj.weight"), norm(x, name("input_layernorm.weight"))).map(
-        (v, i) => v + bias[i]!,
-      );
-    });
-    const head = (row: Row, index: number) => row.slice(index * headWidth, (index + 1) * headWidth);
+    const part = (rest: string) => matrix(`model.layers.${layer}.${rest}`);
+    const [before, after] = [part("input_layernorm.weight"), part("post_attention_layernorm.weight")];
+    const [qkv, output] = [part("self_attn.qkv_proj.weight"), part("self_attn.o_proj.weight")];
+    const [wGate, wUp, wDown] = [
+      part("mlp.gate_proj.weight"),
+      part("mlp.up_proj.weight"),
+      part("mlp.down_proj.weight"),
+    ];
+    const bias = part("self_attn.qkv_proj.bias");
+    const packed = states.map((x) =>
+      plus(
+        times(qkv, norm(x, before)),
+        row(qkv.rows, (i) => flat[bias.at + i]!),
+      ),
+    );
+    const keys = packed.map((one, t) => Array.from({ length: kvHeads }, (_, k) => rotated(one, heads + k, t)));
     states = states.map((x, t) => {
-      const mixed: Row = [];
+      const mixed = new Float64Array(heads * headWidth);
       for (let h = 0; h < heads; h++) {
         const shared = Math.floor(h / (heads / kvHeads));
-        const query = rotated(head(packed[t]!, h), t);
-        const scores = packed
-          .slice(0, t + 1)
-          .map((row, s) => dot(query, rotated(head(row, heads + shared), s)) / Math.sqrt(headWidth));
+        const query = rotated(packed[t]!, h, t);
+        const scores: number[] = [];
+        for (let s = 0; s <= t; s++) {
+          let sum = 0;
+          for (let d = 0; d < headWidth; d++) sum += query[d]! * keys[s]![shared]![d]!;
+          scores.push(sum / Math.sqrt(headWidth));
+        }
         const most = Math.max(...scores);
         const weights = scores.map((score) => Math.exp(score - most));
         const total = weights.reduce((sum, weight) => sum + weight, 0);
+        const values = (heads + kvHeads + shared) * headWidth;
         for (let d = 0; d < headWidth; d++) {
-          mixed.push(
-            weights.reduce((sum, weight, s) => sum + weight * head(packed[s]!, heads + kvHeads + shared)[d]!, 0) /
-              total,
-          );
+          let sum = 0;
+          for (let s = 0; s <= t; s++) sum += weights[s]! * packed[s]![values + d]!;
+          mixed[h * headWidth + d] = sum / total;
         }
       }
-      const added = times(name("self_attn.o_proj.weight"), mixed);
-      return x.map((value, i) => value + added[i]!);
+      return plus(x, times(output, mixed));
     });
     states = states.map((x) => {
-      const wide = norm(x, name("post_attention_layernorm.weight"));
-      const [gate, up] = [times(name("mlp.gate_proj.weight"), wide), times(name("mlp.up_proj.weight"), wide)];
-      const added = times(
-        name("mlp.down_proj.weight"),
-        gate.map((g, i) => (g / (1 + Math.exp(-g))) * up[i]!),
-      );
-      return x.map((value, i) => value + added[i]!);
+      const wide = norm(x, after);
+      const [gate, up] = [times(wGate, wide), times(wUp, wide)];
+      const gated = row(wGate.rows, (i) => (gate[i]! / (1 + Math.exp(-gate[i]!))) * up[i]!);
+      return plus(x, times(wDown, gated));
     });
   }
   const last =
@@ -108,7 +145,7 @@ export function referenceOutputs(config: ModelConfig, flat: ArrayLike<number>, t
       : config.tiedEmbedding
         ? "model.embed_tokens.weight"
         : "lm_head.weight";
-  return states.map((x) => times(last, norm(x, "model.norm.weight")));
+  return states.map((x) => times(matrix(last), norm(x, matrix("model.norm.weight"))));
 }
 
 /** Natural-log probabilities of every token after each position, (T, V). */
@@ -117,9 +154,9 @@ export function referenceLogProbs(
   flat: ArrayLike<number>,
   tokens: ArrayLike<number>,
   temperature = 1,
-): Row[] {
+): number[][] {
   return referenceOutputs(config, flat, tokens).map((logits) => {
-    const scaled = logits.map((logit) => logit / temperature);
+    const scaled = Array.from(logits, (logit) => logit / temperature);
     const most = Math.max(...scaled);
     const total = Math.log(scaled.reduce((sum, logit) => sum + Math.exp(logit - most), 0));
     return scaled.map((logit) => logit - most - total);
