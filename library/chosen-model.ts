@@ -3,11 +3,13 @@ import { homedir } from "node:os";
 import { resolve } from "node:path";
 import type { RunConfig } from "../actors/config/config.ts";
 import { type Hub, hubCache, hubModel, isHubName, parseHubName } from "../actors/policy/hub.ts";
+import { policyOf } from "../actors/policy/policy-of-run.ts";
 import { checkPretrained, readPretrained } from "../actors/policy/pretrained.ts";
 
 /**
  * The config with the model's absolute folder: a resumed run may start in another working directory.
  *
+ * @throws {CheckpointFormatError} in one line, if this code does not compute the model, or a matrix cannot have an adapter
  * @param notice  called with lines of the progress of a download
  */
 export async function withModel(config: RunConfig, notice: (line: string) => void): Promise<RunConfig> {
@@ -15,7 +17,9 @@ export async function withModel(config: RunConfig, notice: (line: string) => voi
   if (path === null) return config;
   // The server has the weights.
   const needs = config.engine.name === "tinker" ? "tokenizer" : "weights";
-  return { ...config, model: { ...config.model, path: await modelFolder(path, notice, needs) } };
+  const chosen = { ...config, model: { ...config.model, path: await modelFolder(path, notice, needs) } };
+  policyOf(chosen);
+  return chosen;
 }
 
 /**

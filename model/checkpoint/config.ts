@@ -51,6 +51,15 @@ const HuggingFaceConfig = z.looseObject({
   final_logit_softcapping: z.number().nullish(),
   use_bidirectional_attention: z.union([z.boolean(), z.string()]).nullish(),
   quantization_config: z.unknown().optional(),
+  /** Of a mixture of experts; transformers 5 writes num_local_experts. */
+  num_experts: Count.nullish(),
+  num_local_experts: Count.nullish(),
+  num_experts_per_tok: Count.nullish(),
+  moe_intermediate_size: Count.nullish(),
+  norm_topk_prob: z.boolean().default(false),
+  /** Every one of so many layers is a mixture, but for mlp_only_layers. */
+  decoder_sparse_step: Count.default(1),
+  mlp_only_layers: z.array(z.int()).nullish(),
 });
 type HuggingFaceConfig = z.infer<typeof HuggingFaceConfig>;
 
@@ -78,6 +87,7 @@ const qwenKind: Family["kindOf"] = (config, layer) => (config.use_sliding_window
 const FAMILIES = {
   qwen2: { class: "Qwen2ForCausalLM", options: { qkvBias: true }, kindOf: qwenKind },
   qwen3: { class: "Qwen3ForCausalLM", options: { qkNorm: true }, kindOf: qwenKind },
+  qwen3_moe: { class: "Qwen3MoeForCausalLM", options: { qkNorm: true }, kindOf: qwenKind },
   llama: { class: "LlamaForCausalLM", options: {}, kindOf: () => "full" },
   mistral: {
     class: "MistralForCausalLM",
@@ -109,9 +119,8 @@ type Architecture = keyof typeof FAMILIES;
 /** What to say of types that people try. */
 const REFUSED: Readonly<Record<string, string>> = {
   gemma3: "it reads images too; take a text model, as gemma-3-270m-it or gemma-3-1b-it",
-  qwen3_moe: "mixtures of experts are not supported",
-  qwen2_moe: "mixtures of experts are not supported",
-  mixtral: "mixtures of experts are not supported",
+  qwen2_moe: "mixtures of experts are supported as qwen3_moe has them",
+  mixtral: "mixtures of experts are supported as qwen3_moe has them",
 };
 
 /** transformers' names of activations. */
@@ -162,7 +171,8 @@ export function readModelConfig(json: unknown, file: string): ModelConfig {
     heads,
     kvHeads: config.num_key_value_heads ?? heads,
     headWidth: config.head_dim ?? width / heads,
-    hidden: config.intermediate_size,
+    hidden: type === "qwen3_moe" ? config.moe_intermediate_size : config.intermediate_size,
+    experts: type === "qwen3_moe" ? expertsOf(config, refuse) : null,
     ropeTheta: rope.rope_theta ?? config.rope_theta ?? 10_000,
     ropeScaling: ropeScaling(rope, config.max_position_embeddings ?? null, refuse),
     normEpsilon: config.rms_norm_eps,
@@ -176,6 +186,22 @@ export function readModelConfig(json: unknown, file: string): ModelConfig {
     slidingRopeTheta: local?.rope_theta ?? config.rope_local_base_freq ?? null,
   });
   return model.success ? model.data : refuse(faultsOf(model.error));
+}
+
+function expertsOf(config: HuggingFaceConfig, refuse: (why: string) => never): ModelConfig["experts"] {
+  const { num_experts_per_tok: used, moe_intermediate_size: hidden, norm_topk_prob: normalized } = config;
+  const count = config.num_experts ?? config.num_local_experts;
+  if (!count || !used || !hidden) {
+    const found = JSON.stringify({ num_experts: count, num_experts_per_tok: used, moe_intermediate_size: hidden });
+    return refuse(
+      `a mixture of experts needs num_experts, num_experts_per_tok and moe_intermediate_size, found ${found}`,
+    );
+  }
+  if (config.decoder_sparse_step !== 1 || (config.mlp_only_layers ?? []).length > 0)
+    return refuse(
+      "decoder_sparse_step or mlp_only_layers leave layers without experts; supported are experts in every layer",
+    );
+  return { count, used, normalized };
 }
 
 function* unsupported(config: HuggingFaceConfig, type: Architecture): Generator<[keyof HuggingFaceConfig, string]> {
@@ -242,8 +268,9 @@ function ropeScaling(rope: Rope, longest: number | null, refuse: (why: string) =
 
 /** @throws {CheckpointFormatError} if the model is not what Qwen2, Qwen3 or Llama compute. */
 export function architectureOf(model: ModelConfig): "qwen2" | "qwen3" | "llama" {
-  const { qkvBias, qkNorm, layerKinds, outputNorms, activation } = model;
-  const plain = layerKinds.length === 0 && !outputNorms && activation === "silu" && !(qkvBias && qkNorm);
+  const { qkvBias, qkNorm, layerKinds, outputNorms, activation, experts } = model;
+  const plain =
+    experts === null && layerKinds.length === 0 && !outputNorms && activation === "silu" && !(qkvBias && qkNorm);
   if (plain) return qkvBias ? "qwen2" : qkNorm ? "qwen3" : "llama";
   throw new CheckpointFormatError(
     "only a policy that computes what Qwen2, Qwen3 or Llama compute can be written as GGUF; export this one to hf or peft",

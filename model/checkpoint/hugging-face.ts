@@ -1,6 +1,6 @@
 /**
  * Parameters under the names and shapes of transformers' causal models. In ours, q_proj, k_proj and v_proj are one matrix, one
- * below the other; the names of transformers are views of it.
+ * below the other, and so are the matrices of experts; the names of transformers are views of it.
  */
 import { sizeOf } from "../engine/graph.ts";
 import { type ModelConfig, parameterShapes } from "../policy/model-config.ts";
@@ -11,14 +11,18 @@ import type { SafetensorsSource } from "./safetensors-source.ts";
 
 /** Hugging Face's names and shapes, in the order of `parameterShapes`. */
 export function huggingFaceShapes(config: ModelConfig): ReadonlyMap<string, readonly number[]> {
-  const { heads, kvHeads, headWidth } = config;
+  const { heads, kvHeads, headWidth, experts } = config;
   const rows = { q_proj: heads * headWidth, k_proj: kvHeads * headWidth, v_proj: kvHeads * headWidth };
   const shapes = new Map<string, readonly number[]>();
   for (const [name, shape] of parameterShapes(config)) {
-    if (!name.includes("qkv_proj")) shapes.set(name, shape);
-    else
+    if (name.includes("qkv_proj")) {
       for (const [part, count] of Object.entries(rows))
         shapes.set(name.replace("qkv_proj", part), [count, ...shape.slice(1)]);
+    } else if (experts !== null && name.includes(".experts.")) {
+      const rest = sizeOf(shape) / experts.count / shape.at(-1)!;
+      for (let expert = 0; expert < experts.count; expert++)
+        shapes.set(name.replace(".experts.", `.experts.${expert}.`), [rest, shape.at(-1)!]);
+    } else shapes.set(name, shape);
   }
   return shapes;
 }

@@ -199,6 +199,11 @@ lower("TensorScatterUpdate", ({ tensor, indices, updates }, _, to) => {
   const inputs = [to.name(tensor!), cast(to, to.name(indices!), 7), to.name(updates!)];
   return to.tensor(to.recorder.emit("ScatterND", inputs)[0]!, tensor!.shape, tensor!.dtype);
 });
+lower<tf.TopKAttrs>("TopK", ({ x }, { k }, to) => {
+  const [values, indices] = to.recorder.emit("TopK", [to.name(x!), to.recorder.ints([k])], 2, { axis: -1 });
+  const shape = x!.shape.with(-1, k);
+  return [to.tensor(values!, shape), to.tensor(cast(to, indices!, 6), shape, "int32")];
+});
 lower<tf.OneHotAttrs>("OneHot", ({ indices }, { depth, onValue, offValue }, to) => {
   const inputs = [
     cast(to, to.name(indices!), 7),

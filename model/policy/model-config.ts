@@ -7,6 +7,17 @@ import { z } from "zod";
 import { adapterShapes, Lora } from "./lora.ts";
 import { RopeScaling } from "./rope.ts";
 
+/** A layer's gated unit as several, of which a router gives each token a few. */
+export const Experts = z.strictObject({
+  /** E. */
+  count: z.int().min(2),
+  /** Experts of a token. */
+  used: z.int().positive(),
+  /** The weights of a token's experts add up to 1; otherwise they are shares of all experts' weights. */
+  normalized: z.boolean(),
+});
+export type Experts = z.infer<typeof Experts>;
+
 /** What a layer's tokens see: all before them, the last `window`, or all without positions (NoPE). */
 const LayerKind = z.enum(["full", "sliding", "unrotated"]);
 export type LayerKind = z.infer<typeof LayerKind>;
@@ -20,8 +31,10 @@ export const ModelConfig = z
     heads: z.int().positive().default(4),
     kvHeads: z.int().positive().default(2),
     headWidth: z.int().positive().default(32),
-    /** Width of the gated unit. */
+    /** Width of the gated unit, or of that of each expert. */
     hidden: z.int().positive().default(256),
+    /** A mixture of experts in every layer; null: one gated unit. */
+    experts: Experts.nullable().default(null),
     ropeTheta: z.number().positive().default(10_000),
     ropeScaling: RopeScaling.nullable().default(null),
     /** The projections of queries, keys and values have biases (Qwen2). */
@@ -60,6 +73,10 @@ export const ModelConfig = z
     path: ["headWidth"],
     error: "headWidth must be even for rotary positions",
   })
+  .refine(({ experts }) => experts === null || experts.used <= experts.count, {
+    path: ["experts", "used"],
+    error: "a token cannot have more experts than there are",
+  })
   .refine(({ layerKinds, layers }) => layerKinds.length === 0 || layerKinds.length === layers, {
     path: ["layerKinds"],
     error: "layerKinds must be empty or have an entry for each layer",
@@ -79,7 +96,7 @@ export const VALUE_HEAD = "value_head.weight";
 
 /**
  * Names and shapes of the trained parameters, in the order of their memory. Matrices are (out, in).
- * `qkv_proj` is q_proj, k_proj and v_proj, one below the other.
+ * `qkv_proj` is q_proj, k_proj and v_proj, one below the other; `experts.gate_proj` and `experts.up_proj` are those of the experts.
  */
 export function parameterShapes(config: ModelConfig): Shapes {
   if (config.lora === null) return wholeShapes(config);
@@ -98,7 +115,7 @@ export const baseOf = (config: ModelConfig): ModelConfig => ({ ...config, lora: 
 
 function wholeShapes(config: ModelConfig): Shapes {
   const { vocabulary, width, layers, heads, kvHeads, headWidth, hidden, qkvBias, qkNorm, tiedEmbedding, head } = config;
-  const { outputNorms } = config;
+  const { outputNorms, experts } = config;
   const packed = (heads + 2 * kvHeads) * headWidth;
   const shapes = new Map<string, readonly number[]>([["model.embed_tokens.weight", [vocabulary, width]]]);
   for (let layer = 0; layer < layers; layer++) {
@@ -115,9 +132,16 @@ function wholeShapes(config: ModelConfig): Shapes {
       shapes.set(layerName(layer, "pre_feedforward_layernorm.weight"), [width]);
       shapes.set(layerName(layer, "post_feedforward_layernorm.weight"), [width]);
     }
-    shapes.set(layerName(layer, "mlp.gate_proj.weight"), [hidden, width]);
-    shapes.set(layerName(layer, "mlp.up_proj.weight"), [hidden, width]);
-    shapes.set(layerName(layer, "mlp.down_proj.weight"), [width, hidden]);
+    if (experts === null) {
+      shapes.set(layerName(layer, "mlp.gate_proj.weight"), [hidden, width]);
+      shapes.set(layerName(layer, "mlp.up_proj.weight"), [hidden, width]);
+      shapes.set(layerName(layer, "mlp.down_proj.weight"), [width, hidden]);
+    } else {
+      shapes.set(layerName(layer, "mlp.gate.weight"), [experts.count, width]);
+      shapes.set(layerName(layer, "mlp.experts.gate_proj.weight"), [experts.count * hidden, width]);
+      shapes.set(layerName(layer, "mlp.experts.up_proj.weight"), [experts.count * hidden, width]);
+      shapes.set(layerName(layer, "mlp.experts.down_proj.weight"), [experts.count, width, hidden]);
+    }
   }
   shapes.set("model.norm.weight", [width]);
   if (head !== "value" && !tiedEmbedding) shapes.set("lm_head.weight", [vocabulary, width]);

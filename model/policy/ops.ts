@@ -6,6 +6,7 @@
  * B batch, T tokens, H query heads, K key/value heads, G = H / K, D head width, N rows, M rows with a loss, V vocabulary.
  */
 import * as tf from "@tensorflow/tfjs-core";
+import type { Experts } from "./model-config.ts";
 
 /** Runs kernel `name` if the backend has it, else the definition. Both return the same number of tensors. */
 export function fused(
@@ -107,6 +108,34 @@ export function swiglu(gate: tf.Tensor, up: tf.Tensor): tf.Tensor {
 export function geglu(gate: tf.Tensor, up: tf.Tensor): tf.Tensor {
   const inner = tf.mul(tf.add(gate, tf.mul(tf.mul(tf.square(gate), gate), 0.044715)), Math.sqrt(2 / Math.PI));
   return tf.mul(tf.mul(tf.mul(gate, 0.5), tf.add(tf.tanh(inner), 1)), up);
+}
+
+/**
+ * Weights of the experts: softmax over all, less those that are not among the `used` largest.
+ *
+ * @param logits  (N, E)
+ * @returns (N, E), 0 where an expert is not used
+ */
+export function expertWeights(logits: tf.Tensor, { count, used, normalized }: Experts): tf.Tensor {
+  return tf.customGrad((...args) => {
+    const save = args.pop() as unknown as tf.GradSaveFunc;
+    const all = tf.softmax(args[0] as tf.Tensor, -1);
+    const { indices } = tf.topk(all, used);
+    const chosen = tf.sum(tf.oneHot(indices, count), 1);
+    const shares = tf.mul(all, chosen);
+    const weights = normalized ? tf.div(shares, tf.sum(shares, -1, true)) : shares;
+    const base = normalized ? weights : all;
+    save([chosen, base]);
+    return {
+      value: weights,
+      gradFunc: (dy: tf.Tensor, saved: tf.Tensor[]) => {
+        const [chosen, base] = saved as [tf.Tensor, tf.Tensor];
+        // The gradient of a softmax: over the chosen logits if the weights are normalized, else over all.
+        const d = tf.mul(dy, chosen);
+        return [tf.mul(base, tf.sub(d, tf.sum(tf.mul(d, base), -1, true)))];
+      },
+    };
+  })(logits);
 }
 
 /**

@@ -11,8 +11,8 @@ import * as tf from "@tensorflow/tfjs-core";
 import { attention } from "./attention.ts";
 import { appendAttention, type CachedAttention, type Rotary, stepAttention } from "./cached-attention.ts";
 import type { Lora } from "./lora.ts";
-import { type LayerKind, layerName, type ModelConfig, VALUE_HEAD } from "./model-config.ts";
-import { geglu, type Heads, linear, rmsNorm, swiglu } from "./ops.ts";
+import { type Experts, type LayerKind, layerName, type ModelConfig, VALUE_HEAD } from "./model-config.ts";
+import { expertWeights, geglu, type Heads, linear, rmsNorm, swiglu } from "./ops.ts";
 import { rotaryTables } from "./rope.ts";
 
 type ParameterTensors = Readonly<Record<string, tf.Tensor>>;
@@ -27,8 +27,9 @@ function norm({ gainOffset, normEpsilon }: ModelConfig, parameters: ParameterTen
 
 /** Embedding, layers and final norm. @returns (B · T, width) */
 function body(config: ModelConfig, parameters: ParameterTensors, tokens: tf.Tensor, attend: Attend): tf.Tensor {
-  const { width, layers, heads, headWidth, outputNorms, activation, scaledEmbedding, lora } = config;
+  const { width, layers, heads, headWidth, outputNorms, activation, scaledEmbedding, lora, experts } = config;
   const [batch, length] = tokens.shape as [number, number];
+  const unit = activation === "silu" ? swiglu : geglu;
   let x: tf.Tensor = tf.gather(parameters["model.embed_tokens.weight"]!, tf.reshape(tokens, [batch * length]));
   if (scaledEmbedding) x = tf.mul(x, Math.sqrt(width));
   for (let layer = 0; layer < layers; layer++) {
@@ -48,13 +49,36 @@ function body(config: ModelConfig, parameters: ParameterTensors, tokens: tf.Tens
     const rows = tf.reshape(mixed, [batch * length, heads * headWidth]);
     x = residual(x, rows, "self_attn.o_proj", "post_attention_layernorm");
     const wide = normed(x, outputNorms ? "pre_feedforward_layernorm" : "post_attention_layernorm");
-    const gated = (activation === "silu" ? swiglu : geglu)(
-      project(wide, "mlp.gate_proj"),
-      project(wide, "mlp.up_proj"),
-    );
+    if (experts !== null) {
+      x = tf.add(
+        x,
+        mixture(experts, unit, (rest) => parameters[name(`mlp.${rest}.weight`)]!, wide),
+      );
+      continue;
+    }
+    const gated = unit(project(wide, "mlp.gate_proj"), project(wide, "mlp.up_proj"));
     x = residual(x, gated, "mlp.down_proj", "post_feedforward_layernorm");
   }
   return norm(config, parameters, tf.reshape(x, [batch * length, width]), "model.norm");
+}
+
+/**
+ * A mixture of experts: `Σ weight_e(x) · expert_e(x)`. Every expert computes every row, as one gated unit of E · hidden; so it takes
+ * E / used times the arithmetic of the chosen ones.
+ * Source: https://arxiv.org/abs/2505.09388 (Qwen3), transformers' Qwen3MoeSparseMoeBlock.
+ *
+ * @param x  (N, width)
+ */
+function mixture(experts: Experts, unit: typeof swiglu, part: (rest: string) => tf.Tensor, x: tf.Tensor): tf.Tensor {
+  const { count } = experts;
+  const down = part("experts.down_proj");
+  const [, width, hidden] = down.shape as [number, number, number];
+  const times = (weight: tf.Tensor) => tf.matMul(x, weight, false, true);
+  const weights = expertWeights(times(part("gate")), experts);
+  const gated = unit(times(part("experts.gate_proj")), times(part("experts.up_proj")));
+  const weighted = tf.mul(tf.reshape(gated, [-1, count, hidden]), tf.expandDims(weights, -1));
+  const columns = tf.reshape(tf.transpose(down, [1, 0, 2]), [width, count * hidden]);
+  return tf.matMul(tf.reshape(weighted, [-1, count * hidden]), columns, false, true);
 }
 
 /**

@@ -4,6 +4,7 @@ Run: python tests/golden/checkpoints.py [NAME …]    (a Python with torch, tran
 
   qwen2   bfloat16 in two shards with an index, tied embeddings, biases of QKV; chat template inside tokenizer_config.json
   qwen3   float32 in one file, own head, norms of queries and keys, heads wider than width / heads; chat_template.jinja
+  qwen3_moe  float32 in one file, own head, 4 experts of which a token gets 2, weights that add up to 1
   llama   float16 in one file, own head, llama3 rope scaling, ignore_merges, a template that opens with <|begin_of_text|>
   mistral float16 in one file, own head, a window of 5 tokens; BPE with byte fallback and a space before the first text
   smollm3 bfloat16 in two shards, tied embeddings, a layer without positions; a template that prints today's date
@@ -46,6 +47,8 @@ from transformers import (
     Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
     SmolLM3Config,
     SmolLM3ForCausalLM,
 )
@@ -155,6 +158,19 @@ MODELS = {
         "dtype": torch.float32,
         "shard": "5GB",
         "tokens": qwen_tokens(["<think>", "</think>"]),
+        "template": CHATML.replace("CONTENT", FORGETFUL),
+        "inline_template": False,
+    },
+    "qwen3_moe": {
+        "make": lambda: Qwen3MoeForCausalLM(
+            Qwen3MoeConfig(
+                **SMALLER, head_dim=16, tie_word_embeddings=False, rope_parameters=plain(1e6), rms_norm_eps=1e-6,
+                num_experts=4, num_experts_per_tok=2, moe_intermediate_size=6, norm_topk_prob=True,
+            )
+        ),
+        "dtype": torch.float32,
+        "shard": "5GB",
+        "tokens": {**qwen_tokens(["<think>", "</think>"]), "size": SMALLER["vocab_size"], "strings": 120},
         "template": CHATML.replace("CONTENT", FORGETFUL),
         "inline_template": False,
     },
@@ -283,7 +299,7 @@ def make_tokenizer(spec: dict, template: str) -> PreTrainedTokenizerFast:
     added = len(spec["special"]) + len(spec["extra"])
     # Fewer ids than the model has rows, as real checkpoints pad theirs.
     trainer = trainers.BpeTrainer(
-        vocab_size=V - 16 - added, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False, min_frequency=1
+        vocab_size=spec.get("size", V) - 16 - added, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False, min_frequency=1
     )
     tokenizer.train_from_iterator(CORPUS, trainer)
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in spec["special"]])
@@ -320,10 +336,24 @@ def dialogues() -> list[list[dict]]:
     ]
 
 
+def apart(tensors: dict) -> dict:
+    """The experts' tensors under the names that checkpoints have."""
+    named = {}
+    for key, tensor in tensors.items():
+        if ".experts." not in key:
+            named[key] = tensor
+            continue
+        parts = dict(zip(("gate_proj", "up_proj"), tensor.chunk(2, dim=1))) if key.endswith("gate_up_proj") else {"down_proj": tensor}
+        for part, values in parts.items():
+            named |= {f"{key.rsplit('.', 1)[0]}.{expert}.{part}.weight": rows for expert, rows in enumerate(values)}
+    return named
+
+
 def adapt_once(folder: Path, data: dict, dtype: torch.dtype) -> tuple[dict, dict]:
     """One update of peft's adapters, all else frozen. Returns tensors, and settings with the loss."""
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
-    targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager", experts_implementation="eager").eval()
+    # Experts are one tensor in transformers, which peft does not adapt.
+    targets = ["q_proj", "k_proj", "v_proj", "o_proj", *([] if "moe" in folder.name else ["gate_proj", "up_proj", "down_proj"])]
     model = get_peft_model(model, LoraConfig(r=2, lora_alpha=6, target_modules=targets, lora_dropout=0.0)).eval()
     for p in model.parameters():
         if p.requires_grad:
@@ -363,14 +393,14 @@ def write(name: str, seed: int) -> None:
     (folder / "tokenizer.json").write_text(compact + "\n")
 
     dtype = torch.float32 if name in ("qwen2", "qwen3", "llama") else torch.float64
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager", experts_implementation="eager").eval()
     data = {"tokens": torch.randint(0, model.config.vocab_size, (B, T)), "mask": (torch.rand(B, T) < 0.6).int(), "weight": torch.randn(B, T)}
     data["mask"][:, 0] = 0
     decoded = golden.decode_greedily(model, data["tokens"][:, : golden.PROMPT], margin_least=0.002)
     logits, log_probs, loss, gradients, norm, after = golden.learn_once(model, golden.hugging_face, data)
     assert norm > golden.ADAMW["clipNorm"], f"clipping must be at work, norm is {norm}"
     expected = {"logits": logits, "logProbs": log_probs}
-    expected |= {f"grad.{key}": g for key, g in gradients.items()} | {f"after.{key}": p for key, p in after.items()}
+    expected |= {f"grad.{key}": g for key, g in apart(gradients).items()} | {f"after.{key}": p for key, p in apart(after).items()}
     adapted, lora = adapt_once(folder, data, dtype)
     expected |= adapted
     save_file({key: value.float().contiguous() for key, value in expected.items()}, folder / "expected.safetensors")

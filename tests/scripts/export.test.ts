@@ -134,7 +134,7 @@ async function ourLogits(model: ModelConfig, parameters: ReturnType<typeof layPa
 }
 
 describeWhere(lackOfPython("torch, transformers"), "transformers", () => {
-  test.each([...all, ["gemma3", ["--model", modelOf("gemma3")]] as const])(
+  test.each([...all, ...["gemma3", "qwen3_moe"].map((name) => [name, ["--model", modelOf(name)]] as const)])(
     "computes the same logits and tokens from a folder of %s",
     async (name, source) => {
       const folder = await exported("hf", ...source);
@@ -158,7 +158,7 @@ describeWhere(lackOfPython("torch, transformers"), "transformers", () => {
 
 const builtinIds = (text: string) => new Tokenizer().encode(text);
 
-test.each(["mistral", "smollm3", "gemma3"])("%s is refused as GGUF, in one line", async (name) => {
+test.each(["mistral", "smollm3", "gemma3", "qwen3_moe"])("%s is refused as GGUF, in one line", async (name) => {
   const out = join(home, `${name}.gguf`);
   const ended = await commandHere(["export", "--model", modelOf(name), "--to", "gguf", "--out", out]);
   expect(ended).toMatchObject({

@@ -7,6 +7,7 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, truncateSync, w
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { RunConfig } from "../../../actors/config/config.ts";
+import { policyOf } from "../../../actors/policy/policy-of-run.ts";
 import { checkPretrained, loadPretrained, readPretrained } from "../../../actors/policy/pretrained.ts";
 import { lossOnOf } from "../../../actors/training/update-settings.ts";
 import { readSafetensors } from "../../../model/checkpoint/safetensors.ts";
@@ -20,7 +21,7 @@ import type { Message } from "../../../model/text/dialogue.ts";
 import { expectGoldenAdapters, expectGoldenStep } from "../../model/learn/golden-step.ts";
 import type { Golden, GoldenRecord } from "../../model/policy/golden-model.ts";
 
-const NAMES = ["qwen2", "qwen3", "llama", "mistral", "smollm3", "gemma3"] as const;
+const NAMES = ["qwen2", "qwen3", "qwen3_moe", "llama", "mistral", "smollm3", "gemma3"] as const;
 const folderOf = (name: string) => join(import.meta.dir, "../../golden/checkpoints", name);
 
 interface Expected extends GoldenRecord {
@@ -111,7 +112,7 @@ describe.each(NAMES)("the tokenizer of %s", (name) => {
     const whole = [...prompt([dialogues[2]!.messages[0]!, before]), ...said, ...prompt([after], { first: false })];
     const think = dialogue.replyTokens("<think><think>", "<think>").slice(0, -1);
     // Qwen3's template forgets the thought, and Mistral's puts the system's message elsewhere; what was said stays.
-    if (name !== "qwen3" && name !== "mistral") expect(whole).toEqual([...dialogues[2]!.ids, ...think]);
+    if (!name.startsWith("qwen3") && name !== "mistral") expect(whole).toEqual([...dialogues[2]!.ids, ...think]);
     const { messages, ids } = dialogues[3]!;
     const last = prompt(messages.slice(-1), { first: false, cut: true });
     expect(last).toEqual([...ids, ...think].slice(-last.length));
@@ -272,7 +273,7 @@ describe("a folder that is broken", () => {
     [
       "an unknown architecture",
       broken("llama", (at) => set(at("config.json"), { model_type: "gpt2" })),
-      /cannot use DIR\/config.json: model_type "gpt2"; supported are qwen2, qwen3, llama/,
+      /cannot use DIR\/config.json: model_type "gpt2"; supported are qwen2, qwen3, qwen3_moe, llama/,
     ],
     [
       "another activation",
@@ -280,9 +281,24 @@ describe("a folder that is broken", () => {
       /cannot use DIR\/config.json: hidden_act "gelu"; supported are silu, gelu_pytorch_tanh/,
     ],
     [
-      "a mixture of experts",
-      broken("qwen3", (at) => set(at("config.json"), { model_type: "qwen3_moe" })),
-      /model_type "qwen3_moe"; mixtures of experts are not supported; supported are qwen2, .*, mistral, smollm3, gemma3_text$/,
+      "a mixture of experts of another kind",
+      broken("qwen3_moe", (at) => set(at("config.json"), { model_type: "mixtral" })),
+      /model_type "mixtral"; mixtures of experts are supported as qwen3_moe has them; supported are qwen2, .*, gemma3_text$/,
+    ],
+    [
+      "a mixture of experts that does not say how many a token gets",
+      broken("qwen3_moe", (at) => set(at("config.json"), { num_experts_per_tok: null })),
+      /needs num_experts, num_experts_per_tok and moe_intermediate_size, found {"num_experts":4,"num_experts_per_tok":null,/,
+    ],
+    [
+      "more experts for a token than there are",
+      broken("qwen3_moe", (at) => set(at("config.json"), { num_experts_per_tok: 5 })),
+      /a token cannot have more experts than there are/,
+    ],
+    [
+      "layers without experts",
+      broken("qwen3_moe", (at) => set(at("config.json"), { mlp_only_layers: [0] })),
+      /decoder_sparse_step or mlp_only_layers leave layers without experts; supported are experts in every layer/,
     ],
     [
       "a model that reads images",
@@ -417,4 +433,14 @@ describe("a folder that is broken", () => {
       rmSync(folder, { recursive: true });
     }
   });
+});
+
+test("adapters on experts are refused, but at a server, which chooses its own", () => {
+  const config = (engine: object, targets?: string[]) =>
+    RunConfig.parse({ model: { path: folderOf("qwen3_moe"), lora: { rank: 2, targets } }, engine });
+  expect(() => policyOf(config({}))).toThrow(
+    `experts have no adapters: model.lora.targets has gate_proj, up_proj, down_proj; set --model.lora.targets='["q_proj","k_proj","v_proj","o_proj"]'`,
+  );
+  expect(policyOf(config({}, ["q_proj", "o_proj"])).model.lora).toMatchObject({ rank: 2 });
+  expect(policyOf(config({ name: "tinker" })).model.lora).toMatchObject({ rank: 2 });
 });

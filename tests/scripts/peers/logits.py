@@ -14,7 +14,8 @@ folder, asked = sys.argv[1], json.loads(sys.argv[2])
 torch.set_num_threads(1)
 adapters = Path(folder, "adapter_config.json")
 base = json.loads(adapters.read_text())["base_model_name_or_path"] if adapters.exists() else folder
-model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32 if base != folder else "auto", attn_implementation="eager").eval()
+dtype = torch.float32 if base != folder else "auto"
+model = AutoModelForCausalLM.from_pretrained(base, dtype=dtype, attn_implementation="eager", experts_implementation="eager").eval()
 assert model.dtype == torch.float32, model.dtype
 if base != folder:
     from peft import PeftModel
