@@ -47,14 +47,19 @@ function withCompatLayout(layers: readonly Layer[]): readonly Layer[] {
   return layers.toSpliced(at, 0, oneValue(`prompt.compat ${compat}`, "prompt.layout", compat));
 }
 
+/** Unknown keys of a section that get a line each. */
+const UNKNOWN_KEYS_MAX = 20;
+
 function faultLines(issue: z.core.$ZodIssue, layers: readonly Layer[]): string[] {
   const path = issue.path.join(".");
   if (issue.code === "unrecognized_keys") {
-    return issue.keys.map((key) => {
+    const more = issue.keys.length - UNKNOWN_KEYS_MAX;
+    const lines = issue.keys.slice(0, UNKNOWN_KEYS_MAX).map((key) => {
       const unknown = path === "" ? key : `${path}.${key}`;
       const text = renamedText(unknown) ?? `unknown key ${unknown}${didYouMean(runKeys.nearest(unknown))}`;
       return `${setBy(layers, unknown)}${text}`;
     });
+    return more > 0 ? [...lines, `${path === "" ? "the config" : path} has ${more} more unknown keys`] : lines;
   }
   if (issue.code === "invalid_value") {
     const near = didYouMean(nearest(String(issue.input), issue.values.map(String)));

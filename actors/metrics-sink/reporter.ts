@@ -3,8 +3,8 @@
  *
  * - Metrics and events arrive in order. While they cannot be sent, at most `waitingMax` wait; then the oldest are dropped, and an
  *   event with their count is sent as soon as the sink is back.
- * - Episodes wait until they are stored; a caller that reports more than `rowsMax` must wait. If the sink cannot store them, the
- *   caller gets one notice, and another when it can again.
+ * - Episodes wait until they are stored; a caller that reports more than `rowsMax`, or more than FRAMES_WAITING full frames, must wait. If
+ *   the sink cannot store them, the caller gets one notice, and another when it can again.
  * - An episode that can never be stored is reported, counted in `lost` and dropped, so that it does not hold up the others. Such an
  *   episode is not valid, is larger than a frame, is refused by the sink, or ends the connection again and again.
  */
@@ -38,6 +38,8 @@ const BUSY_BYTES = 1 << 20;
 const ROWS_AT_ONCE = 128;
 /** Part of a frame that the rows of one message fill at most; a larger row is sent alone. */
 const FRAME_SHARE = 1 / 8;
+/** Frames that waiting episodes fill at most, before a caller must wait. */
+const FRAMES_WAITING = 4;
 /** An episode is lost after it ended the connection this often while it was the only one in its message. */
 const CUTS_MAX = 10;
 /** Lost episodes that are reported one by one. */
@@ -47,7 +49,7 @@ export class Reporter implements Handler {
   readonly #options: ReporterOptions;
   #waiting: Tell[] = [];
   #dropped = 0;
-  #rows: EpisodeRow[] = [];
+  #rows: WaitingRow[] = [];
   #storing: Promise<void> | null = null;
   #refused = false;
   #lost = 0;
@@ -81,11 +83,13 @@ export class Reporter implements Handler {
     for (const row of rows) {
       // The sink closes the connection to a sender of messages that are not valid.
       const { error } = EpisodeRowSchema.safeParse(row);
-      if (error === undefined) this.#rows.push(row);
+      if (error === undefined) this.#rows.push({ row, bytes: estimatedBytes(row) });
       else this.#lose(row, schemaFaults(error, "episode"));
     }
     if (this.#rows.length > 0) this.#storing ??= this.#store();
-    if (this.#rows.length > this.#options.rowsMax) await this.#storing;
+    const { rowsMax, frameBytesMax } = this.#options;
+    const isFull = this.#rows.length > rowsMax || bytesOf(this.#rows) > FRAMES_WAITING * frameBytesMax;
+    if (isFull) await this.#storing;
   }
 
   /** Wait until everything is stored or sent. @returns what is left after `withinMs` */
@@ -145,7 +149,8 @@ export class Reporter implements Handler {
     let cuts = 0;
     while (this.#rows.length > 0) {
       const rows = this.#batch(rowsMax);
-      const answer = await sink()?.ask({ type: "episodes", rows }, askDeadlineMs);
+      const message = { type: "episodes", rows: rows.map(({ row }) => row) } as const;
+      const answer = await sink()?.ask(message, askDeadlineMs);
       if (answer?.type === "episodes.stored") {
         this.#noteAnswer(answer);
         this.#rows.splice(0, rows.length);
@@ -159,7 +164,7 @@ export class Reporter implements Handler {
       if (isCut && rows.length === 1) cuts++;
       const reason = fault ?? (cuts > CUTS_MAX ? `it ended the connection ${cuts} times` : null);
       if (reason !== null && rows.length === 1) {
-        this.#lose(this.#rows.shift()!, reason);
+        this.#lose(this.#rows.shift()!.row, reason);
         cuts = 0;
       }
       if (fault !== null) continue;
@@ -170,22 +175,22 @@ export class Reporter implements Handler {
   }
 
   /** The first waiting rows that fit a message together; at least one. */
-  #batch(rowsMax: number): EpisodeRow[] {
+  #batch(rowsMax: number): WaitingRow[] {
     const bytesMax = this.#options.frameBytesMax * FRAME_SHARE;
-    let bytes = 0;
-    const end = this.#rows.findIndex((row, i) => {
-      bytes += estimatedBytes(row);
-      return i > 0 && (i >= rowsMax || bytes > bytesMax);
+    let sum = 0;
+    const end = this.#rows.findIndex(({ bytes }, i) => {
+      sum += bytes;
+      return i > 0 && (i >= rowsMax || sum > bytesMax);
     });
     return this.#rows.slice(0, end === -1 ? rowsMax : end);
   }
 
   /** Why these rows, or one of them, can never be stored; null if they may be stored later. */
-  #faultOf(rows: readonly EpisodeRow[], answer: Answer | undefined): string | null {
+  #faultOf(rows: readonly WaitingRow[], answer: Answer | undefined): string | null {
     if (answer?.type !== "failed") return null;
     if (answer.code === "protocol") return answer.detail;
     // Also the code of a full disk, but an episode of this size is not sent at all.
-    const isTooLarge = rows.some((row) => estimatedBytes(row) > this.#options.frameBytesMax * 0.9);
+    const isTooLarge = rows.some(({ bytes }) => bytes > this.#options.frameBytesMax * 0.9);
     return answer.code === "capacity" && isTooLarge ? answer.detail : null;
   }
 
@@ -210,6 +215,14 @@ export class Reporter implements Handler {
     return new Promise((resolve) => void this.#options.clock.after(this.#options.retryMs, resolve));
   }
 }
+
+interface WaitingRow {
+  readonly row: EpisodeRow;
+  /** In a message. */
+  readonly bytes: number;
+}
+
+const bytesOf = (rows: readonly WaitingRow[]): number => rows.reduce((sum, { bytes }) => sum + bytes, 0);
 
 const EpisodeRowSchema = schemas.episodes.shape.rows.element;
 

@@ -3,10 +3,10 @@
  * (configs/NAME.yaml); the project's own settings and preset (bunraku.config.ts); the file of --config; flags and
  * --section.key=value in the order given.
  */
-import { readFileSync } from "node:fs";
 import { type RunConfig, runKeys } from "../../actors/config/config.ts";
 import { ConfigError } from "../../actors/config/error.ts";
-import { type Layer, oneValue, parseLayer } from "../../actors/config/layers.ts";
+import { readLayer } from "../../actors/config/layer-file.ts";
+import { type Layer, oneValue } from "../../actors/config/layers.ts";
 import {
   composeWithEnvFile,
   DEFAULT_PRESET,
@@ -102,7 +102,7 @@ function presetLayers(name: string | undefined, standard: string): Layer[] {
 
 function fileLayer(file: string): Layer {
   try {
-    return parseLayer(readFileSync(file, "utf8"), file);
+    return readLayer(file);
   } catch (error) {
     if (error instanceof ConfigError) throw error;
     throw new UsageError(`cannot read --config ${file}: ${messageOf(error)}`);

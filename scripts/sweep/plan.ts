@@ -4,12 +4,12 @@
  * - A group is a preset with a variant's settings; its runs differ in their seeds only.
  * - Every run's config is composed before the first run starts, as `bun run cluster` composes it from the same flags.
  */
-import { readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { z } from "zod";
 import { type RunConfig, withoutSecrets } from "../../actors/config/config.ts";
 import { ConfigError } from "../../actors/config/error.ts";
-import { merge, parseLayer, type Tree } from "../../actors/config/layers.ts";
+import { readLayer } from "../../actors/config/layer-file.ts";
+import { merge, type Tree } from "../../actors/config/layers.ts";
 import { DEFAULT_PRESET } from "../../actors/config/preset-files.ts";
 import { messageOf, schemaFaults } from "../../actors/errors.ts";
 import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../../actors/metrics/metrics.ts";
@@ -109,7 +109,7 @@ export async function planSweep(file: string, out: string, over: readonly Overri
 function readSweepFile(file: string) {
   let values: Tree;
   try {
-    ({ values } = parseLayer(readFileSync(file, "utf8"), file));
+    ({ values } = readLayer(file));
   } catch (error) {
     if (error instanceof ConfigError) throw new UsageError(error.message);
     throw new UsageError(`cannot read the sweep ${file}: ${messageOf(error)}`);

@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { describeConfig, RunConfig, runKeys, withoutSecrets } from "../../../actors/config/config.ts";
 import { ConfigError } from "../../../actors/config/error.ts";
+import { readLayer } from "../../../actors/config/layer-file.ts";
 import { type Layer, lastToSet, merge, oneValue, parseLayer } from "../../../actors/config/layers.ts";
 import { RENAMED, upgraded } from "../../../actors/config/renamed.ts";
 import { filterRule } from "../../../actors/training/update-settings.ts";
@@ -77,6 +78,22 @@ describe("a YAML file", () => {
     ];
     expect(layer(text).values).toEqual({ a: { k: 1 }, b: { c: { k: 1 }, d: { k: 1 } }, e: { c: 1 }, f: items });
   });
+});
+
+test("a file without an end is refused by its size", () => {
+  expect(() => readLayer("/dev/zero")).toThrow(
+    new ConfigError("/dev/zero: is larger than 256 KiB; a config has a few"),
+  );
+});
+
+test("of very many unknown keys the first 20 are named", () => {
+  const keys = Array.from({ length: 3000 }, (_, i) => `  k${i}: 1`);
+  const lines = faults(layer(["learner:", ...keys].join("\n")));
+  expect([lines.length, lines[19], lines[20]]).toEqual([
+    21,
+    "mine.yaml: unknown key learner.k19; did you mean learner.kl?",
+    "learner has 2980 more unknown keys",
+  ]);
 });
 
 test("a text of several lines in a YAML file has no keys", () => {

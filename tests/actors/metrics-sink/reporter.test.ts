@@ -1,7 +1,7 @@
 /** What an actor reports arrives in order, or is counted; rows of the log arrive, however long the sink takes. */
 import { beforeEach, describe, expect, test } from "bun:test";
 import { Reporter } from "../../../actors/metrics-sink/reporter.ts";
-import type { Answer, Ask, Tell } from "../../../actors/protocol.ts";
+import type { Answer, Ask, EpisodeRow, Tell } from "../../../actors/protocol.ts";
 import type { Peer } from "../../../actors/transport/transport.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { playedRow } from "./fake-run.ts";
@@ -46,7 +46,7 @@ beforeEach(() => {
     actor: "learner",
     sink: sink.peer,
     clock,
-    frameBytesMax: 1 << 26,
+    frameBytesMax: 1 << 20,
     waitingMax: 5,
     rowsMax: 10,
     askDeadlineMs: 1000,
@@ -156,6 +156,25 @@ describe("episodes", () => {
     await waiting;
     expect(sink.rows.length).toBe(11);
   });
+});
+
+test("episodes that fill more than four frames make their reporter wait", async () => {
+  sink.full = true;
+  const large = rows(5).map((row) => ({
+    ...row,
+    outcome: { ...row.outcome, finalObservation: "x".repeat(900_000) } as EpisodeRow["outcome"],
+  }));
+  await reporter.episodes(large.slice(0, 4));
+  let done = false;
+  const waiting = reporter.episodes(large.slice(4)).then(() => {
+    done = true;
+  });
+  await after(1000);
+  expect(done).toBe(false);
+  sink.full = false;
+  for (let i = 0; i < 5; i++) await after(100);
+  await waiting;
+  expect(sink.rows.length).toBe(5);
 });
 
 describe("draining", () => {
