@@ -21,7 +21,7 @@ interface Node {
 export interface Key {
   /** "learner.kl.target". */
   readonly path: string;
-  /** "number", "true | false", "compact | ragen-v1", "list", … */
+  /** "number", "true | false", "compact | ragen-v1", "a JSON list", … */
   readonly type: string;
   readonly default: unknown;
   readonly description: string;

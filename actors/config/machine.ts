@@ -35,7 +35,9 @@ export const EngineConfig = z.strictObject({
     .int()
     .nonnegative()
     .default(0)
-    .describe("Threads of the learner's engine; 0: the cores that the samplers leave free"),
+    .describe(
+      "Threads of the learner's engine; 0: all cores in sync mode, and in async mode those that the samplers do not use",
+    ),
 });
 
 export const MetricsConfig = z.strictObject({

@@ -50,7 +50,7 @@ const WarmStartStage = z.strictObject({
   noise: z.number().min(0).max(1).default(0).describe("Share of random actions in the demonstrator's other turns"),
   steps: z.int().positive().describe("Optimizer steps"),
   batch: z.int().positive().default(32).describe("Demonstrations per step"),
-  learningRate: z.number().positive().describe("Peak step size of AdamW"),
+  learningRate: z.number().positive().describe("Peak step size of the optimizer"),
   finalFraction: z
     .number()
     .min(0)

@@ -4,8 +4,7 @@
  * - Two separate questions: does the env still answer the recorded replies in the same way, and does the policy still write them?
  *   The first is answered with the recorded tokens in place of a policy; the rest runs as in a sampler.
  * - Equal means equal bytes: every token, log-probability, reward and observation, and the version and digest of the weights.
- * - What is compared with the record never comes from the record, except for what the question takes as given: in `replayEnv`
- *   the replies and the weights' name.
+ * - The replay computes every value that it compares. `replayEnv` takes only the replies and the policy version from the record.
  */
 import { isDeepStrictEqual } from "node:util";
 import type { Dialogue } from "../../model/text/dialogue.ts";
@@ -52,8 +51,9 @@ export const replayWhole = (
 ): Promise<Difference | null> => playAgain(replay, policy, weights);
 
 /**
- * Compares the weights that an episode names with what else the run recorded. A version has one digest and a digest one version,
- * except that a resumed run publishes the weights of its checkpoint under a new version, and may use a version twice.
+ * Compares the weights that an episode names with what else the run recorded. Normally each policy version has one digest. A resumed run
+ * publishes the weights of its checkpoint again under a new version, and may use a version number again; so a pair that another record
+ * of the run names is no difference.
  *
  * @param others  the pairs that checkpoints and other episodes of the run name
  * @returns null if one of them is the same pair, or if none contradicts it

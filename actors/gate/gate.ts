@@ -11,7 +11,7 @@
  * - The gate compares the token of the Authorization header in constant time before it reads anything else. It refuses browser
  *   pages (an Origin header). It reports refusals at most once a second.
  * - A refusal closes its connection. door.ts counts and times connections that have shown no token.
- * - At most `connectionsMax` sockets of guests are open; the next is refused. relay.ts bounds what a slow end leaves unread.
+ * - At most `connectionsMax` sockets are open, of guests and of actors that connect to guests; the next is refused. relay.ts bounds what a slow end leaves unread.
  */
 import type { Server, ServerWebSocket } from "bun";
 import type { Clock } from "../clock.ts";
@@ -62,7 +62,7 @@ export interface GateOptions {
   readonly strangersMax: number;
   readonly strangerMs: number;
   readonly clock: Clock;
-  /** Address of an actor of this machine that guests may connect to; null: there is none of this name now. */
+  /** Address of an actor that guests may connect to, on this machine or at a broker; null: there is none of this name now. */
   readonly find: (name: string, roles: readonly GuestRole[]) => string | null;
   /** True for a name that no guest may take. */
   readonly isActor: (name: string) => boolean;
@@ -146,7 +146,7 @@ export class Gate {
     const port = server.requestIP(request)?.port ?? 0;
     const from = this.#door.fromOf(port);
     const authorization = request.headers.get("authorization") ?? "";
-    // Every token is compared, so that the time does not reveal which one is close.
+    // Every token is compared, so that the time of an answer does not reveal a partial match.
     const roles = this.#options.joinTokens
       .filter(({ token }) => sameSecret(authorization, bearer(token)))
       .flatMap((joinToken) => joinToken.roles);
@@ -192,7 +192,7 @@ export class Gate {
     return new Response(`${why}\n`, { status, headers: { Connection: "close" } });
   }
 
-  /** The learner names the file of a version; the gate serves the file itself, so that the bytes pass one process only. */
+  /** The learner names the file of a version; the gate serves the file itself, so that the weights do not also pass through the learner. */
   async #weights(request: Request, path: string): Promise<Response> {
     const learner = this.#options.find("learner", ["sampler"]);
     if (learner === null) return new Response("there is no learner now\n", { status: 503 });
@@ -211,7 +211,7 @@ export class Gate {
   #connectTo(name: string, roles: readonly GuestRole[], socket: ServerWebSocket<SocketData>): void {
     const relay = this.#relay(socket);
     const address = this.#options.find(name, roles);
-    // An actor that is not on this machine may be another guest.
+    // An actor without an address here may be another guest.
     if (address === null) this.#offers.take(name, relay);
     else if (isBroker(address))
       relay.close(`${name} is reached through the broker, at the address that /join returned`);

@@ -3,8 +3,8 @@
  *
  * - Metrics and events arrive in order. While they cannot be sent, at most `waitingMax` wait; then the oldest are dropped, and an
  *   event with their count is sent as soon as the sink is back.
- * - Episodes wait until they are stored; a caller that reports more than `rowsMax`, or more than FRAMES_WAITING full frames, must wait. If
- *   the sink cannot store them, the caller gets one notice, and another when it can again.
+ * - Episodes wait until they are stored. While more than `rowsMax` wait, or more than FRAMES_WAITING full frames, a caller that reports more
+ *   must wait. If the sink cannot store them, there is one notice, and another when it can again.
  * - An episode that can never be stored is reported, counted in `lost` and dropped, so that it does not hold up the others. Such an
  *   episode is not valid, is larger than a frame, is refused by the sink, or ends the connection again and again.
  */
@@ -40,7 +40,7 @@ const ROWS_AT_ONCE = 128;
 const FRAME_SHARE = 1 / 8;
 /** Frames that waiting episodes fill at most, before a caller must wait. */
 const FRAMES_WAITING = 4;
-/** An episode is lost after it ended the connection this often while it was the only one in its message. */
+/** An episode is lost when it has ended the connection more often than this while it was the only one in its message. */
 const CUTS_MAX = 10;
 /** Lost episodes that are reported one by one. */
 const NOTICES_MAX = 20;
@@ -189,7 +189,7 @@ export class Reporter implements Handler {
   #faultOf(rows: readonly WaitingRow[], answer: Answer | undefined): string | null {
     if (answer?.type !== "failed") return null;
     if (answer.code === "protocol") return answer.detail;
-    // Also the code of a full disk, but an episode of this size is not sent at all.
+    // A full disk answers so too, and then waiting helps. An episode larger than a frame never fits.
     const isTooLarge = rows.some(({ bytes }) => bytes > this.#options.frameBytesMax * 0.9);
     return answer.code === "capacity" && isTooLarge ? answer.detail : null;
   }
@@ -204,7 +204,8 @@ export class Reporter implements Handler {
 
   #noteAnswer(answer: Messages["episodes.stored" | "failed"] | undefined): void {
     const refused = answer?.type === "failed" && answer.code !== "closed" && answer.code !== "deadline";
-    if (refused && !this.#refused) this.#options.notice("warning", `${answer.detail} Until then they wait here.`);
+    if (refused && !this.#refused)
+      this.#options.notice("warning", `${answer.detail} The learner keeps its episodes until the sink can store them.`);
     if (!refused && this.#refused && answer?.type === "episodes.stored") {
       this.#options.notice("info", "episodes can be stored again");
     }
@@ -218,7 +219,7 @@ export class Reporter implements Handler {
 
 interface WaitingRow {
   readonly row: EpisodeRow;
-  /** In a message. */
+  /** Estimated size in a message. */
   readonly bytes: number;
 }
 
@@ -226,10 +227,10 @@ const bytesOf = (rows: readonly WaitingRow[]): number => rows.reduce((sum, { byt
 
 const EpisodeRowSchema = schemas.episodes.shape.rows.element;
 
-/** Of a turn beside its texts: names and numbers. */
+/** Size of a turn in a message, without its texts. */
 const TURN_BYTES = 256;
 
-/** Bytes of a row in a message, a little more than they are. */
+/** A little more than the bytes of a row in a message. */
 function estimatedBytes({ outcome, tokenAdvantages }: EpisodeRow): number {
   if (!("trajectory" in outcome)) return Buffer.byteLength(outcome.detail);
   const { trajectory, turns, finalObservation } = outcome;

@@ -1,6 +1,6 @@
 /**
  * A run from its first weights to its report: warm start, then updates with validations and checkpoints between them.
- * It knows neither samplers nor tensors: the dispatcher has episodes played, the trainer computes.
+ * It knows neither samplers nor tensors: the dispatcher sends tickets to samplers, the trainer computes updates.
  *
  * - In sync mode an update is a function of config and seed alone, not of time or of the samplers.
  * - A checkpoint holds all that the next update depends on.
@@ -82,7 +82,7 @@ export class Training {
     }
   }
 
-  /** Warm start, first weights, first validation. A resumed run publishes its weights only. */
+  /** Warm start, first weights, first validation. A resumed run only publishes its weights. */
   async #begin(): Promise<void> {
     const { config, checkpoints, clock, reporter } = this.#context;
     const isNew = checkpoints.resumed === null;
@@ -121,7 +121,7 @@ export class Training {
         return;
       }
       if (due?.kind === "rung" && due.rung === "roll-back") {
-        // Rollouts that have begun are played by the policy that is given up.
+        // The policy before the roll-back plays the rollouts that have begun.
         await this.#interruption.race(rollouts.drop());
         await this.#rollBack();
       }
@@ -133,7 +133,7 @@ export class Training {
     return this.#progress.update >= updates || (minutes !== null && this.#minutes() >= minutes);
   }
 
-  /** Train, publish, judge, report. @returns what the run's health asks for */
+  /** @returns what the run's health asks for */
   async #update({ finished, ms }: Rollout): Promise<Due | null> {
     const { config, reporter, clock, dispatcher, log } = this.#context;
     const started = clock.now();
@@ -179,7 +179,7 @@ export class Training {
     return published;
   }
 
-  /** Go back to the last healthy checkpoint. New coins make the next rollouts differ from those played before. */
+  /** Go back to the last healthy checkpoint. New random draws make the next rollouts differ from those played before. */
   async #rollBack(): Promise<void> {
     const { checkpoints, log } = this.#context;
     const { update, health } = this.#progress;

@@ -45,7 +45,7 @@ type Trained = Omit<StepResult, "tokens">;
 
 /** The run ends after this many updates in a row whose gradient is not finite: its policy would never change again. */
 const BROKEN_UPDATES_MAX = 5;
-/** Mean difference in nats a token, between sampler and trainer of one version. Equal code differs by 1e-6, half precision by 1e-3. */
+/** Mean difference in nats a token, between sampler and trainer of one version. The same engine in full precision differs by 1e-6, weights in half precision by 1e-3. */
 const LOG_PROB_GAP_MAX = 0.05;
 
 export class UpdateStep {
@@ -60,7 +60,7 @@ export class UpdateStep {
     this.#interruption = interruption;
   }
 
-  /** Mean difference between the sampler's log-probabilities and the trainer's, in the last update. */
+  /** Mean difference between the sampler's log-probabilities and the trainer's, in the last update that measured it. */
   get logProbGap(): number {
     return this.#logProbGap;
   }
@@ -124,7 +124,7 @@ export class UpdateStep {
     this.#checkGradient(result, update);
     const { logProbGap = Number.NaN, kl: measuredKl } = result.metrics;
     if (Number.isFinite(logProbGap)) this.#logProbGap = logProbGap;
-    // Further steps move the policy, and so do versions between.
+    // The gap says something only if the current policy version wrote every episode, and the update took one step.
     const isOneVersion = result.steps === 1 && fresh.every(({ outcome }) => outcome.trajectory.version === version);
     if (isOneVersion && logProbGap > LOG_PROB_GAP_MAX && settings.importance === null) {
       const gap = `the log-probabilities of samplers and learner differ by ${logProbGap.toFixed(3)} nats a token (bound ${LOG_PROB_GAP_MAX})`;

@@ -3,7 +3,7 @@
  * to the most scrambled position. Knows no game in play.
  *
  * - Equal configs and seeds give equal boards, the same as RAGEN's (reseeded boards: RAGEN with PYTHONHASHSEED=0).
- * - CPython's generator draws room and walk, numpy's the placement; each seed starts both once.
+ * - CPython's generator draws the room and the player's last steps, numpy's the places of player and targets. The tries of a seed share both.
  *
  * Source: RAGEN ragen/env/sokoban/utils.py, after gym_sokoban room_utils (Schrader 2018; Racaniere et al. 2017).
  */
@@ -35,7 +35,7 @@ type GeneratorConfig = Pick<SokobanConfig, "dimRoom" | "numBoxes" | "searchDepth
 
 export interface GeneratedBoard {
   readonly board: Board;
-  /** How many seeds were replaced because they gave no scrambled board. */
+  /** How many seeds were replaced because they gave no board. */
   readonly reseeds: number;
 }
 
@@ -49,7 +49,7 @@ export function generateBoard(config: GeneratorConfig, seed: number): GeneratedB
   }
   const [rows, cols] = config.dimRoom;
   throw new Error(
-    `cannot make a ${rows} by ${cols} Sokoban board with ${config.numBoxes} boxes from seed ${seed} in 100 reseeds; use a larger room, fewer boxes or a deeper search`,
+    `cannot make a ${rows} by ${cols} Sokoban board with ${config.numBoxes} boxes from seed ${seed} or the 99 seeds after it; use a larger room, fewer boxes or a deeper search`,
   );
 }
 

@@ -1,8 +1,8 @@
 /**
  * Plays Sokoban backwards from the solved position and keeps the most scrambled position. Deterministic. Knows no seeds.
  *
- * - Each position is visited once, at the depth where the search first finds it. As in RAGEN (codes 3 and 4), a box that
- *   was ever pulled makes another position than an untouched box on the same cell.
+ * - Each position is visited once, at the depth where the search first finds it. As in RAGEN (codes 3 and 4), two positions also differ if
+ *   a box was pulled in one and not in the other.
  */
 import { deltas, WALL } from "./rules.ts";
 
@@ -24,7 +24,7 @@ export interface Scrambled {
   readonly boxes: readonly number[];
 }
 
-/** @returns the first position with the highest score, box swaps times total displacement. */
+/** @returns the first position with the highest score: changes of the pulled box, times the sum of the boxes' distances from their targets. */
 export function scramble(solved: Solved, depthMax: number): Scrambled {
   return new ReversePlay(solved).run(depthMax);
 }
@@ -98,7 +98,7 @@ class ReversePlay {
     this.#pulled[box] = pulled;
   }
 
-  /** Player and boxes as one exact number; boxes are alike but for having been pulled. */
+  /** Player and boxes as one exact number; boxes are interchangeable, but for whether they were pulled. */
   #key(player: number): number {
     const cells = this.#solved.fixed.length;
     for (let i = 0; i < this.#boxes.length; i++) this.#keys[i] = this.#boxes[i]! * 2 + (this.#pulled[i] ? 1 : 0);

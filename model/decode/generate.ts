@@ -3,7 +3,7 @@
  * and no env.
  *
  * - A sequence keeps its cache until it is closed. A later turn appends to it, or to the beginning that the request keeps.
- * - A reply depends on parameters, sequence, coins and settings only, not on the other sequences of the batch.
+ * - A reply depends on parameters, sequence, coins (uniform random numbers, functions of seed, episode and token) and settings only, not on the other sequences of the batch.
  * - A reply tells whether the policy ended it or a limit cut it.
  * - An invalid request is refused before anything is computed. Logits that are not finite fail the one reply they belong to.
  *   A failure of the engine fails every reply of the batch.
@@ -27,7 +27,7 @@ export interface ReplyRequest {
   readonly stops: readonly number[];
   /** Most tokens to write, including the stop token. */
   readonly tokensMax: number;
-  /** Report this many likeliest tokens in place of each written one. Default: nothing is reported. */
+  /** For each written token, also report this many likeliest tokens at its position. Default: none. */
   readonly tops?: number;
 }
 
@@ -148,7 +148,7 @@ export class Generator {
     });
   }
 
-  /** Waits for token `from` of the reply in progress. @returns the tokens from there on; empty if the reply ended before */
+  /** Waits for token `from` of the reply in progress. @returns the tokens from there on; empty if there is no reply in progress, or it ends before that token */
   async written(name: string, from: number): Promise<number[]> {
     const reply = this.#sequence(name).pending;
     if (reply === null) return [];
@@ -162,12 +162,12 @@ export class Generator {
     if (pending !== null) throw new RangeError(`sequence ${name} is writing a reply already; wait for it`);
     if (prompt.length === 0 || !Number.isInteger(tokensMax) || tokensMax < 1) {
       throw new RangeError(
-        `sequence ${name}: ${tokensMax} tokens of reply to ${prompt.length} of prompt; at least 1 each`,
+        `sequence ${name}: the prompt has ${prompt.length} tokens and tokensMax is ${tokensMax}; both must be at least 1`,
       );
     }
     const stray = prompt.find((token) => !Number.isInteger(token) || token < 0 || token >= this.#vocabulary);
     if (stray !== undefined)
-      throw new RangeError(`sequence ${name}: there is no token ${stray} in ${this.#vocabulary}`);
+      throw new RangeError(`sequence ${name}: token ${stray} is outside the vocabulary of ${this.#vocabulary} tokens`);
     if (!Number.isInteger(keep) || keep < 0 || keep > length)
       throw new RangeError(`sequence ${name}: cannot keep ${keep} of ${length} tokens`);
     // The last token of a reply is fed with the next prompt.

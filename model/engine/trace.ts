@@ -24,11 +24,10 @@ interface Recorded {
   name?: string;
 }
 
-/** Builds a graph. */
 export class Recorder {
   readonly #nodes: Node[] = [];
   readonly #constants = new Map<string, Constant>();
-  /** Outputs by (op, inputs, attributes). */
+  /** Outputs of each node by all that tells it from others. */
   readonly #known = new Map<string, string[]>();
   #count = 0;
 
@@ -40,7 +39,7 @@ export class Recorder {
     attributes: Readonly<Record<string, Attribute>> = {},
     domain: Node["domain"] = "",
   ): string[] {
-    const key = JSON.stringify([op, inputs, attributes, outputCount]);
+    const key = JSON.stringify([domain, op, inputs, attributes, outputCount]);
     const known = this.#known.get(key);
     if (known !== undefined) return known;
     const outputs = Array.from({ length: outputCount }, () => `t${this.#count++}`);
@@ -170,7 +169,7 @@ export type Kernel<A> = (
   to: Lowering,
 ) => tf.TensorInfo | tf.TensorInfo[];
 
-/** Registers how a tfjs kernel becomes ONNX nodes. @param devices  the others run a fused kernel's definition */
+/** Registers how a tfjs kernel becomes ONNX nodes. @param devices  that have this kernel; on the others a fused kernel runs by its definition */
 export function lower<A = object>(kernelName: string, kernel: Kernel<A>, devices: readonly Device[] = DEVICES): void {
   for (const device of devices) {
     tf.registerKernel({

@@ -1,13 +1,13 @@
 /**
- * The model's configuration, and the names and shapes of its parameters. `ModelConfig` has an option for each difference of a family;
- * checkpoint/config.ts has the families. No tensors: who only reads a checkpoint loads no tfjs.
- * Parameter names as in transformers. D head width, V vocabulary.
+ * The model's configuration, and the names and shapes of its parameters. `ModelConfig` has an option for each difference between families;
+ * checkpoint/config.ts has the options of each family. This file does not import tfjs, so code that only reads checkpoints does not load it.
+ * Parameter names as in transformers, but for the packed `qkv_proj` and `experts`. D head width, E experts, V vocabulary.
  */
 import { z } from "zod";
 import { adapterShapes, Lora } from "./lora.ts";
 import { RopeScaling } from "./rope.ts";
 
-/** A layer's gated unit as several, of which a router gives each token a few. */
+/** A mixture of experts: each layer has `count` gated units, and a router chooses `used` of them for each token. */
 export const Experts = z.strictObject({
   /** E. */
   count: z.int().min(2),
@@ -104,7 +104,7 @@ export function parameterShapes(config: ModelConfig): Shapes {
   return config.head === "tokens" ? shapes : shapes.set(VALUE_HEAD, [1, config.width]);
 }
 
-/** Names and shapes of the frozen parameters, the first ones of `baseOf(config)`. Empty without adapters. */
+/** Names and shapes of the frozen parameters, which are the first parameters of `baseOf(config)`. Empty without adapters. */
 export function frozenShapes(config: ModelConfig): Shapes {
   if (config.lora === null) return new Map();
   return new Map([...wholeShapes(config)].filter(([name]) => name !== VALUE_HEAD));
@@ -145,7 +145,7 @@ function wholeShapes(config: ModelConfig): Shapes {
   }
   shapes.set("model.norm.weight", [width]);
   if (head !== "value" && !tiedEmbedding) shapes.set("lm_head.weight", [vocabulary, width]);
-  // Last, so that the memory of a network with both heads begins with the policy's.
+  // The value head is last, so the parameters of the policy come first in a network with both heads.
   if (head !== "tokens") shapes.set(VALUE_HEAD, [1, width]);
   return shapes;
 }

@@ -3,7 +3,7 @@
  *
  * - `encode` turns names of special tokens into these tokens, as transformers does with a rendered template.
  * - Only BPE with tokens for every text is accepted: byte-level (Qwen, Llama 3) or with byte fallback (Gemma, Mistral).
- * - A text continues another one here, so no space is put before it, as some tokenizers do at the beginning of a document.
+ * - Some tokenizers put a space before a document. This one puts none, because its texts continue other texts.
  */
 import { createHash } from "node:crypto";
 import { Tokenizer } from "@huggingface/tokenizers";
@@ -41,7 +41,7 @@ export interface Bpe {
  * @param settings    tokenizer_config.json, parsed.
  * @param vocabulary  of the model.
  * @param file        for messages.
- * @throws {CheckpointFormatError} if this is no byte-level BPE, or does not fit the model.
+ * @throws {CheckpointFormatError} if this is no BPE with tokens for every text, or does not fit the model.
  */
 export function readBpe(json: unknown, settings: object, vocabulary: number, file: string): Bpe {
   const refuse = (why: string): never => {
@@ -69,7 +69,7 @@ export function readBpe(json: unknown, settings: object, vocabulary: number, fil
   };
 }
 
-/** @returns tokenizer.json without the parts that add a space before a text and remove it again */
+/** @returns tokenizer.json without the parts that add a space before a text and remove it again. Refuses a tokenizer whose space cannot be left out */
 function withoutLeadingSpace(json: object, refuse: (why: string) => never): object {
   const reviver = (_: string, part: { type?: string; prepend_scheme?: string; add_prefix_space?: boolean } | null) => {
     const always = part?.type === "Metaspace" && (part.prepend_scheme ?? "always") === "always";
