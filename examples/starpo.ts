@@ -1,6 +1,6 @@
 /**
  * StarPO-S with Dr. GRPO's advantage on one page: a language-model agent learns a multi-turn env by reinforcement, in one process.
- * Its update is that of a real run, model/learn/update/update.ts (tests/examples/starpo.test.ts holds them equal, to the bit).
+ * Its update is that of model/learn/update/update.ts with a loss of mean tokens (tests/examples/starpo.test.ts: equal to the bit).
  *
  *   bun examples/starpo.ts                   Bandit, half a minute
  *   bun examples/starpo.ts SimpleSokoban     about five minutes

@@ -1,4 +1,5 @@
 /** Engine tinker: settings that come with it, and those that a server of its protocol cannot compute. */
+import { NEEDS_CRITIC } from "../../model/learn/advantage/advantage.ts";
 import type { RunConfig } from "./config.ts";
 import { type Layer, lastToSet, merge, oneValue, type Tree } from "./layers.ts";
 
@@ -76,7 +77,7 @@ const LIMITS: readonly Limit[] = [
   },
   {
     path: "learner.estimator",
-    holds: ({ learner }) => !["gae", "bi-level-gae", "hybrid"].includes(learner.estimator),
+    holds: ({ learner }) => !NEEDS_CRITIC[learner.estimator],
     text: "the server trains no critic; take an estimator without one, as grpo, rloo or dr-grpo",
   },
   {

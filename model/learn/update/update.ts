@@ -1,7 +1,7 @@
 /**
  * One StarPO update: from episodes to new parameters. It knows numbers only, no env and no actor.
  *
- *   rewards → filter groups (StarPO-S) → advantages → minibatches → micro-batches → gradients → AdamW
+ *   rewards → filter groups (StarPO-S) → advantages → minibatches → micro-batches → gradients → optimizer
  *
  * - The filter sees raw rewards; advantages see penalized and normalized ones (score.ts, prepare.ts).
  * - Rewards, advantages, aggregation and minibatches count episodes, also those of several contexts.

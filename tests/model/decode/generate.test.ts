@@ -254,10 +254,10 @@ describe("a sequence", () => {
   });
 
   test.each([
-    ["without a prompt", { prompt: [] }, "sequence s: 8 tokens of reply to 0 of prompt; at least 1 each"],
-    ["of no tokens", { tokensMax: 0 }, "sequence s: 0 tokens of reply to 2 of prompt; at least 1 each"],
+    ["without a prompt", { prompt: [] }, "sequence s: the prompt has 0 tokens and tokensMax is 8; both must be at least 1"],
+    ["of no tokens", { tokensMax: 0 }, "sequence s: the prompt has 2 tokens and tokensMax is 0; both must be at least 1"],
     ["behind more than there is", { keep: 1 }, "sequence s: cannot keep 1 of 0 tokens"],
-    ["to a token that does not exist", { prompt: [3, 12] }, "sequence s: there is no token 12 in 12"],
+    ["to a token that does not exist", { prompt: [3, 12] }, "sequence s: token 12 is outside the vocabulary of 12 tokens"],
     [
       "that does not fit",
       { tokensMax: 48 },
