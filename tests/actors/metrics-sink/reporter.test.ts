@@ -136,7 +136,10 @@ describe("episodes", () => {
     sink.full = true;
     await reporter.episodes(rows(3));
     for (let i = 0; i < 5; i++) await after(100);
-    expect([sink.rows, notices]).toEqual([[], ["warning: the disk is full. The learner keeps its episodes until the sink can store them."]]);
+    expect([sink.rows, notices]).toEqual([
+      [],
+      ["warning: the disk is full. The learner keeps its episodes until the sink can store them."],
+    ]);
     sink.full = false;
     await after(100);
     expect([sink.rows.length, notices.at(-1)]).toEqual([3, "info: episodes can be stored again"]);

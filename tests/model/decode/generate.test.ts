@@ -254,10 +254,22 @@ describe("a sequence", () => {
   });
 
   test.each([
-    ["without a prompt", { prompt: [] }, "sequence s: the prompt has 0 tokens and tokensMax is 8; both must be at least 1"],
-    ["of no tokens", { tokensMax: 0 }, "sequence s: the prompt has 2 tokens and tokensMax is 0; both must be at least 1"],
+    [
+      "without a prompt",
+      { prompt: [] },
+      "sequence s: the prompt has 0 tokens and tokensMax is 8; both must be at least 1",
+    ],
+    [
+      "of no tokens",
+      { tokensMax: 0 },
+      "sequence s: the prompt has 2 tokens and tokensMax is 0; both must be at least 1",
+    ],
     ["behind more than there is", { keep: 1 }, "sequence s: cannot keep 1 of 0 tokens"],
-    ["to a token that does not exist", { prompt: [3, 12] }, "sequence s: token 12 is outside the vocabulary of 12 tokens"],
+    [
+      "to a token that does not exist",
+      { prompt: [3, 12] },
+      "sequence s: token 12 is outside the vocabulary of 12 tokens",
+    ],
     [
       "that does not fit",
       { tokensMax: 48 },
