@@ -3,6 +3,8 @@
  *
  * - skyrl-tx wants peft for one class, which writes a description of adapters; peft wants torch, 6 GB. A module of that name stands in.
  * - skyrl-tx starts its engine by `uv run … -m MODULE`. A script of that name runs the environment's own Python.
+ * - skyrl-tx unpacks its own files with an argument that Python 3.11.2 of Debian 12 does not know. A module that each start of Python imports
+ *   lets it pass.
  * - The database waits for its locks. With SQLite's own limit of 5 s a busy machine ends the server.
  */
 import { type ChildProcess, spawn } from "node:child_process";
@@ -41,6 +43,16 @@ class LoraConfig:
             json.dump(self.settings, file, default=str)
 `;
 
+const TARFILE = `"""TarFile.extractall takes a filter, as since Python 3.11.4; the tar files are the server's own."""
+import tarfile
+
+if not hasattr(tarfile, "data_filter"):
+    plain = tarfile.TarFile.extractall
+    tarfile.TarFile.extractall = lambda self, *places, filter=None, **named: plain(self, *places, **named)
+`;
+/** By name. A .pth file whose line is an import runs at each start. */
+const MODULES = { "peft.py": PEFT, "bunraku_tarfile.py": TARFILE, "bunraku_tarfile.pth": "import bunraku_tarfile\n" };
+
 /** Replies and sequences of one batch: of constant size, because each new one is compiled. */
 const BACKEND = { max_lora_adapters: 8, max_lora_rank: 32, sample_max_num_sequences: 32, train_micro_batch_size: 32 };
 const READY_MS = 120_000;
@@ -72,8 +84,8 @@ export async function setUpTinker({ folder, python, model }: TinkerPlaces, say: 
     await run([python, "-m", "pip", "install", "--quiet", ...PACKAGES]);
     await run([python, "-m", "pip", "install", "--quiet", "--no-deps", SKYRL_TX]);
     const script =
-      "import pathlib, site, sys; pathlib.Path(site.getsitepackages()[0], 'peft.py').write_text(sys.argv[1])";
-    await run([python, "-c", script, PEFT]);
+      "import pathlib, site, sys; pathlib.Path(site.getsitepackages()[0], sys.argv[1]).write_text(sys.argv[2])";
+    for (const [name, text] of Object.entries(MODULES)) await run([python, "-c", script, name, text]);
     writeFileSync(installed, `${SKYRL_TX}\n`);
   }
   if (!existsSync(model)) await writeTinyModel(model);
