@@ -25,11 +25,12 @@ afterAll(removeTemporaryFolders);
 
 const learner = { updates: 14, filter: { strategy: "all" } };
 const supervisor = { heartbeatDeadlineMs: 4000, restartsMax: 20 };
-const fresh = () => runs.fresh({ learner, supervisor });
+const sampler = { count: 2 };
+const fresh = () => runs.fresh({ learner, supervisor, sampler });
 
 let undisturbed: string;
 beforeAll(async () => {
-  undisturbed = await runs.undisturbed({ learner, supervisor });
+  undisturbed = await runs.undisturbed({ learner, supervisor, sampler });
 }, LONG);
 
 /** How often each episode is in the trajectory log, but for those of the warm start: later runs find it in the cache. */
@@ -89,6 +90,7 @@ test(
   async () => {
     const { folder, args } = runs.fresh({
       learner,
+      sampler,
       supervisor: { ...supervisor, restartsMax: 3 },
     });
     const run = new RunProcess(folder, args);

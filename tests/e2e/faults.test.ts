@@ -17,7 +17,7 @@ afterAll(removeTemporaryFolders);
 const UPDATES = 28;
 // A KL term needs a policy that no checkpoint of the middle holds, and a critic has an optimiser of its own.
 const learner = { updates: UPDATES, algorithm: "ppo", filter: { strategy: "all" }, kl: { coefficient: 0.01 } };
-const config = { learner, validate: { episodes: 8 } };
+const config = { learner, validate: { episodes: 8 }, sampler: { count: 2 } };
 const fresh = () => runs.fresh(config);
 
 let undisturbed: string;

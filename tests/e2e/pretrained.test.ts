@@ -31,6 +31,7 @@ const small = [
   "--validate.episodes=8",
   "--metrics.port=0",
   "--checkpoint.everyUpdates=1",
+  "--sampler.count=1",
   "--sampler.slots=8",
 ];
 const start = (name: string, model: string, ...more: string[]) =>

@@ -28,7 +28,11 @@ describeWhere(there ? null : "no prometheus and promtool", "Prometheus", () => {
   let api: string;
 
   beforeAll(async () => {
-    const { folder, args } = runs.fresh({ learner: { updates: 100_000 }, metrics: { port: 0, token: TOKEN } });
+    const { folder, args } = runs.fresh({
+      learner: { updates: 100_000 },
+      sampler: { count: 2 },
+      metrics: { port: 0, token: TOKEN },
+    });
     run = new RunProcess(folder, args);
     page = (await run.entry(({ kind }) => kind === "page")).text!;
     const home = join(runs.folder, "prometheus");

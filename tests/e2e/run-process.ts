@@ -16,7 +16,7 @@ export const LONG = 300_000;
 const TINY = {
   env: { tag: "FrozenLake", options: { successRate: 0.8 }, turnsMax: 3, actionsMax: 6, actionsPerTurnMax: 3 },
   rollout: { groups: 8, groupSize: 4 },
-  sampler: { slots: 8 },
+  sampler: { count: 1, slots: 8 },
   model: { width: 32, layers: 1, heads: 2, kvHeads: 1, hidden: 64 },
   learner: { updates: 8, filter: { strategy: "top_ratio", value: 0.5 }, learningRate: 1e-3 },
   validate: { episodes: 32, everyUpdates: 3 },
