@@ -3,7 +3,7 @@ import { closeSync, openSync, readSync } from "node:fs";
 import { ConfigError } from "./error.ts";
 import { type Layer, parseLayer } from "./layers.ts";
 
-/** Characters of a preset: about 2,000. */
+/** A preset has about 2,000. */
 const FILE_BYTES_MAX = 1 << 18;
 
 /**
@@ -15,13 +15,15 @@ export function readLayer(file: string): Layer {
   const opened = openSync(file, "r");
   let length = 0;
   try {
-    for (let read = -1; read !== 0 && length < bytes.length; length += read) {
-      read = readSync(opened, bytes, length, bytes.length - length, null);
+    while (length < bytes.length) {
+      const read = readSync(opened, bytes, length, bytes.length - length, null);
+      if (read === 0) break;
+      length += read;
     }
   } finally {
     closeSync(opened);
   }
   if (length > FILE_BYTES_MAX)
-    throw new ConfigError(`${file}: is larger than ${FILE_BYTES_MAX / 2 ** 10} KiB; a config has a few`);
+    throw new ConfigError(`${file}: has more than ${FILE_BYTES_MAX / 2 ** 10} KiB, the most for a config`);
   return parseLayer(bytes.toString("utf8", 0, length), file);
 }

@@ -82,7 +82,7 @@ describe("a YAML file", () => {
 
 test("a file without an end is refused by its size", () => {
   expect(() => readLayer("/dev/zero")).toThrow(
-    new ConfigError("/dev/zero: is larger than 256 KiB; a config has a few"),
+    new ConfigError("/dev/zero: has more than 256 KiB, the most for a config"),
   );
 });
 
