@@ -4,7 +4,8 @@ import { resolve } from "node:path";
 import type { RunConfig } from "../actors/config/config.ts";
 import { type Hub, hubCache, hubModel, isHubName, parseHubName } from "../actors/policy/hub.ts";
 import { policyOf } from "../actors/policy/policy-of-run.ts";
-import { checkPretrained, readPretrained } from "../actors/policy/pretrained.ts";
+import { checkPretrained } from "../actors/policy/pretrained.ts";
+import { baseOf } from "../model/policy/model-config.ts";
 
 /**
  * The config with the model's absolute folder: a resumed run may start in another working directory.
@@ -17,27 +18,27 @@ export async function withModel(config: RunConfig, notice: (line: string) => voi
   if (path === null) return config;
   // The server has the weights.
   const needs = config.engine.name === "tinker" ? "tokenizer" : "weights";
-  const chosen = { ...config, model: { ...config.model, path: await modelFolder(path, notice, needs) } };
-  policyOf(chosen);
+  const folder = await find(path, notice, needs);
+  const chosen = { ...config, model: { ...config.model, path: folder } };
+  const { model } = policyOf(chosen);
+  if (needs === "weights") await checkPretrained(folder, baseOf(model));
   return chosen;
 }
 
-/**
- * @param model  a folder, or hf:OWNER/NAME[@REVISION]
- * @param needs  all of it, or all but its weights
- */
-export async function modelFolder(
-  model: string,
-  notice: (line: string) => void,
-  needs: "weights" | "tokenizer" = "weights",
-): Promise<string> {
-  const folder = isHubName(model) ? await download(model, notice, needs) : resolve(model);
-  if (needs === "weights") await checkPretrained(folder);
-  else readPretrained(folder);
+/** The checked folder of a model. @param model  a folder, or hf:OWNER/NAME[@REVISION] */
+export async function modelFolder(model: string, notice: (line: string) => void): Promise<string> {
+  const folder = await find(model, notice, "weights");
+  await checkPretrained(folder);
   return folder;
 }
 
-function download(model: string, notice: (line: string) => void, needs: "weights" | "tokenizer"): Promise<string> {
+/** All of the model, or all but its weights. */
+type Needs = "weights" | "tokenizer";
+
+const find = async (model: string, notice: (line: string) => void, needs: Needs): Promise<string> =>
+  isHubName(model) ? download(model, notice, needs) : resolve(model);
+
+function download(model: string, notice: (line: string) => void, needs: Needs): Promise<string> {
   const { HF_ENDPOINT, HF_TOKEN } = process.env;
   let lastLine = "";
   const hub: Hub = {

@@ -12,7 +12,6 @@
  *
  * `auto` on device auto: the NVIDIA GPU if tensorflow or, second, compiled can use it; else compiled on the CPU.
  */
-
 import { HOW_TO_GET_CUDA, hasCudaProvider } from "../../model/engine/cuda.ts";
 import { deviceInWords } from "../../model/engine/device.ts";
 import { findLibtensorflow, PLACES_IN_WORDS, type Places, placesOf } from "../../model/engine/tensorflow/find.ts";

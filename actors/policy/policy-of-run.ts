@@ -1,5 +1,6 @@
 /** The policy of a run: its dialogue format and the shape of its network, built in or from a pretrained model. */
 import { CheckpointFormatError } from "../../model/checkpoint/config.ts";
+import { ATTENTION_TARGETS, isOfAttention, type Lora } from "../../model/policy/lora.ts";
 import { ModelConfig } from "../../model/policy/model-config.ts";
 import { builtinDialogue } from "../../model/text/chat.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
@@ -27,10 +28,10 @@ export function policyOf({ model, engine }: RunConfig): { dialogue: Dialogue; mo
 }
 
 /** @throws {CheckpointFormatError} if a matrix cannot have an adapter */
-function checkTargets({ experts }: ModelConfig, targets: readonly string[]): void {
-  const odd = experts === null ? [] : targets.filter((target) => !/^[qkvo]_proj$/.test(target));
+function checkTargets({ experts }: ModelConfig, targets: Lora["targets"]): void {
+  const odd = experts === null ? [] : targets.filter((target) => !isOfAttention(target));
   if (odd.length === 0) return;
   throw new CheckpointFormatError(
-    `experts have no adapters: model.lora.targets has ${odd.join(", ")}; set --model.lora.targets='["q_proj","k_proj","v_proj","o_proj"]'`,
+    `experts have no adapters: model.lora.targets has ${odd.join(", ")}; set --model.lora.targets='${JSON.stringify(ATTENTION_TARGETS)}'`,
   );
 }

@@ -51,9 +51,8 @@ export function tokenizerFiles(folder: string): TokenizerFiles {
   };
 }
 
-/** Checks everything but the values of the weights. @throws {CheckpointFormatError} */
-export async function checkPretrained(folder: string): Promise<void> {
-  const { model } = readPretrained(folder);
+/** Checks everything but the values of the weights. @param model  of the folder, if it was read @throws {CheckpointFormatError} */
+export async function checkPretrained(folder: string, model = readPretrained(folder).model): Promise<void> {
   await withShards(folder, async (shards) => void findTensors(model, shards, folder));
 }
 

@@ -5,8 +5,10 @@
  */
 import { z } from "zod";
 
+/** Matrices of the attention. */
+export const ATTENTION_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj"] as const;
 /** Every matrix of a layer: what peft calls all-linear. */
-export const LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"] as const;
+export const LORA_TARGETS = [...ATTENTION_TARGETS, "gate_proj", "up_proj", "down_proj"] as const;
 type Target = (typeof LORA_TARGETS)[number];
 
 export const Lora = z.strictObject({
@@ -26,8 +28,10 @@ interface ModelSizes {
   readonly hidden: number;
 }
 
+export const isOfAttention = (target: Target): boolean => (ATTENTION_TARGETS as readonly Target[]).includes(target);
+
 const moduleName = (layer: number, target: Target) =>
-  `model.layers.${layer}.${/^[qkvo]_/.test(target) ? "self_attn" : "mlp"}.${target}`;
+  `model.layers.${layer}.${isOfAttention(target) ? "self_attn" : "mlp"}.${target}`;
 
 /** (out, in) of a matrix that can be adapted. */
 function matrixShape(target: Target, model: ModelSizes): readonly [out: number, inner: number] {

@@ -5,7 +5,7 @@ import "@tensorflow/tfjs-core/dist/register_all_gradients.js";
 import { huggingFaceViews } from "../../../model/checkpoint/hugging-face.ts";
 import { type Engine, f32, i32 } from "../../../model/engine/engine.ts";
 import { Optimizer } from "../../../model/learn/optimizer.ts";
-import { LORA_TARGETS } from "../../../model/policy/lora.ts";
+import { isOfAttention, LORA_TARGETS } from "../../../model/policy/lora.ts";
 import { frozenShapes, parameterShapes } from "../../../model/policy/model-config.ts";
 import { tokenLogProbs } from "../../../model/policy/ops.ts";
 import {
@@ -36,7 +36,7 @@ export async function expectGoldenStep(engine: Engine, golden: Golden): Promise<
 /** The step of peft's adapters on every matrix of `golden.model` but those of experts. */
 export async function expectGoldenAdapters(engine: Engine, golden: Golden): Promise<void> {
   const { rank, alpha, loss, gradNorm } = golden.record.lora!;
-  const targets = LORA_TARGETS.filter((target) => golden.model.experts === null || /^[qkvo]_/.test(target));
+  const targets = LORA_TARGETS.filter((target) => golden.model.experts === null || isOfAttention(target));
   const model = { ...golden.model, lora: { rank, alpha, targets } };
   const parameters = layParameters(model);
   for (const [name, { values }] of parameters.views) values.set(golden.expected.get(`lora.before.${name}`)!.values);
