@@ -56,6 +56,7 @@ const TASKS = {
       exploreOnce: false,
       demonstrations: 1,
       randomTurns: 0.15,
+      thought: "first-action",
     }), // plans from random play
     lessons: 800,
     updates: 100,

@@ -109,6 +109,12 @@ export const WarmStartConfig = z.strictObject({
     .describe(
       "Share of a planned demonstration's turns that are random; the policy sees them and does not imitate them",
     ),
+  thought: z
+    .enum(["first-action", "next-observation"])
+    .default("first-action")
+    .describe(
+      "What the thought of a planned demonstration says: first-action, the turn's first action; next-observation, what the env shows after the turn, which needs a longer rollout.replyTokensMax",
+    ),
   boards: z.int().positive().default(10_000).describe("Boards of the demonstrations"),
   solvedShare: z
     .number()

@@ -26,6 +26,7 @@ const OF_RANDOM_PLAY = [
   "exploreOnce",
   "demonstrations",
   "randomTurns",
+  "thought",
 ];
 const CRITIC_KEYS = ["backbone", "learningRate", "warmUpUpdates", "valueClip"].map((key) => `critic.${key}`);
 const GAE_KEYS = [...CRITIC_KEYS, "lambda", "gamma"];

@@ -3,7 +3,7 @@
  * Prompts and limits are those of a rollout; only the replies come from another player than the policy.
  */
 import { formatReply } from "../../envs/demonstrator.ts";
-import type { DiscreteGame, EpisodeRules, Game, Seeds } from "../../envs/env.ts";
+import type { DiscreteGame, EpisodeRules, Game, LocalEnv, Seeds } from "../../envs/env.ts";
 import { openEpisode } from "../../envs/episode.ts";
 import { PythonRandom } from "../../envs/rng/mt19937.ts";
 import type { EnvTag, Skill } from "../../envs/tag.ts";
@@ -61,7 +61,11 @@ export interface RandomPlay {
   readonly demonstrations: number;
   /** Share of a demonstration's turns that are random. They show states beside the plan's way; only the others are imitated. */
   readonly randomTurns: number;
+  readonly thought: Thought;
 }
+
+/** What a demonstration's thought says: the turn's first action, or what the next prompt shows (SPA, arXiv 2510.15047). */
+export type Thought = "first-action" | "next-observation";
 
 /** Boards without a win in a row after which random play is given up. */
 const LOST_BOARDS_MAX = 200;
@@ -98,7 +102,12 @@ export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
 export async function explore(
   tag: EnvTag,
   layout: number,
-  { plays, playsMax, actionsMax, plannedActions }: Omit<RandomPlay, "exploreOnce" | "demonstrations" | "randomTurns">,
+  {
+    plays,
+    playsMax,
+    actionsMax,
+    plannedActions,
+  }: Pick<RandomPlay, "plays" | "playsMax" | "actionsMax" | "plannedActions">,
   uniform: Uniform,
 ): Promise<Experience> {
   const experience = new Experience(tag);
@@ -122,22 +131,35 @@ function writePlanned(
   experience: Experience,
   lesson: Lesson,
   seeds: Seeds,
-  { randomTurns }: RandomPlay,
+  { randomTurns, thought }: RandomPlay,
   uniform: Uniform,
   options: Pick<DemonstrationOptions, "context" | "dialogue">,
 ): Promise<readonly Sequence[]> {
   const { tag, rules } = lesson;
   const game = tag.open(seeds);
   const nameOf = (action: Action) => (typeof action === "string" ? action : (game as DiscreteGame).actions[action]!);
+  const foreseen = thought === "next-observation" ? openForeseen(lesson, seeds) : null;
+  const shown = (observation: string) => (options.context.layout === "compact" ? tag.brief(observation) : observation);
+  const thoughtOf = (actions: readonly string[]) =>
+    foreseen === null ? `try ${actions[0]}` : shown(foreseen.step(formatReply("next", actions)).observation);
   let turnsLeft = rules.turnsMax;
   const replyTo = (actionsLeft: number) => {
     const count = Math.min(rules.actionsPerTurnMax, Math.ceil(actionsLeft / turnsLeft--));
     const planned = uniform() < randomTurns ? [] : experience.plan(game, actionsLeft, count);
     const random = () => Array.from({ length: count }, (_, i) => tag.random(game, actionsLeft - i, uniform));
     const actions = (planned.length > 0 ? planned : random()).map(nameOf);
-    return { reply: formatReply(`try ${actions[0]}`, actions), imitated: planned.length > 0 };
+    return { reply: formatReply(thoughtOf(actions), actions), imitated: planned.length > 0 };
   };
   return writeEpisode(game, lesson, replyTo, options);
+}
+
+/** The same episode once more. It plays each turn before the demonstration does. @throws {RunError} if the env is outside this process */
+function openForeseen({ tag, rules }: Lesson, seeds: Seeds): LocalEnv {
+  const game = tag.open(seeds);
+  if (game.kind !== "outside") return openEpisode(game, rules);
+  throw new RunError(
+    `warmStart.thought is next-observation, which needs an env inside this process; ${tag.tag} is outside; set it to first-action`,
+  );
 }
 
 const drawSeed = (uniform: Uniform) => Math.floor(uniform() * 2 ** 32);

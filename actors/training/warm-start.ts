@@ -201,10 +201,20 @@ function sourceOf({ warmStart }: RunConfig, skill: Skill): DemonstrationSource {
     exploreOnce,
     demonstrations,
     randomTurns,
+    thought,
   } = warmStart;
   return imitate === "demonstrator"
     ? fromDemonstrator(skill)
-    : fromRandomPlay({ plays, playsMax, actionsMax, plannedActions, exploreOnce, demonstrations, randomTurns });
+    : fromRandomPlay({
+        plays,
+        playsMax,
+        actionsMax,
+        plannedActions,
+        exploreOnce,
+        demonstrations,
+        randomTurns,
+        thought,
+      });
 }
 
 const boardsOf = ({ warmStart }: RunConfig) => ({ first: WARM_START_FIRST_SEED, count: warmStart.boards });

@@ -290,12 +290,17 @@ test("an env in another language is imitated by plans from its random play; each
     exploreOnce: false,
     demonstrations: 1,
     randomTurns: 0,
+    thought: "first-action" as const,
   };
   const demos = new Demonstrations(options, fromRandomPlay(random), { first: 100, count: 2 }, 1, 1, "learn");
   const written = replies(await demos.take(8)).map((reply) => tokenizer.decode(reply));
   const way = (name: string) => `try ${name}</think><answer>${name} || ${name}</answer><|im_end|>`;
   expect(new Set(written)).toEqual(new Set([way("left"), way("right")]));
   expect([opened.length, places.size]).toEqual([2 * 12 + 8, 0]);
+  const foreseen = fromRandomPlay({ ...random, thought: "next-observation" });
+  const foreseeing = new Demonstrations(options, foreseen, { first: 100, count: 2 }, 1, 1, "learn");
+  await expect(foreseeing.take(1)).rejects.toThrow("warmStart.thought is next-observation, which needs an env inside");
+  expect(places.size).toBe(0);
 });
 
 describe("a demonstration from random play", () => {
@@ -307,6 +312,7 @@ describe("a demonstration from random play", () => {
     exploreOnce: false,
     demonstrations: 1,
     randomTurns: 0,
+    thought: "first-action" as const,
   };
   const stream = (name: string, random: Partial<RandomPlay> = {}, changed: Partial<Shown> = {}) =>
     new Demonstrations(optionsFor(name, changed), fromRandomPlay({ ...settings, ...random }), boards, 4, 1, "x");
@@ -377,6 +383,21 @@ describe("a demonstration from random play", () => {
         );
       }
     }
+  });
+
+  test.each(["SimpleSokoban", "FrozenLake"])("of %s whose thoughts are what the env shows next", async (name) => {
+    const demos = await stream(name, { thought: "next-observation", randomTurns: 0 }).take(20);
+    let compared = 0;
+    for (const { tokens } of demos) {
+      const [, ...turns] = tokenizer.decode([...tokens]).split("<think>");
+      for (const turn of turns.slice(0, -1)) {
+        const thought = turn.slice(0, turn.indexOf("</think>"));
+        expect(thought).toMatch(/^\S{16}$/);
+        expect(turn.slice(thought.length)).toContain(thought);
+        compared++;
+      }
+    }
+    expect(compared).toBeGreaterThan(10);
   });
 
   test("shows random turns and does not imitate them", async () => {
