@@ -1,4 +1,4 @@
-/** The 95 % interval of a mean over a few runs. */
+/** 95 % intervals: of a mean over a few runs, and of a share. */
 import { deviation, mean as meanValue } from "../../model/statistics.ts";
 
 export interface Mean {
@@ -49,4 +49,40 @@ function shareWithin(t: number, degrees: number): number {
     sum += term;
   }
   return isOdd ? (2 / Math.PI) * (angle + Math.sin(angle) * sum) : Math.sin(angle) * sum;
+}
+
+/**
+ * The exact 95 % interval of a share, from so many hits of so many tries.
+ * Source: C. Clopper and E. Pearson, Biometrika 26 (1934).
+ *
+ * @throws {RangeError} unless 0 ≤ hits ≤ tries and tries > 0
+ */
+export function shareOf(hits: number, tries: number): { readonly low: number; readonly high: number } {
+  if (!(hits >= 0 && hits <= tries && tries > 0)) throw new RangeError(`no share of ${hits} hits in ${tries} tries`);
+  // P(X ≥ hits) rises with the share, and so does 1 - P(X ≤ hits).
+  const low = hits === 0 ? 0 : rootOf((share) => 1 - atMost(hits - 1, tries, share) - 0.025);
+  const high = hits === tries ? 1 : rootOf((share) => 0.025 - atMost(hits, tries, share));
+  return { low, high };
+}
+
+/** P(X ≤ hits) of a binomial X. */
+function atMost(hits: number, tries: number, share: number): number {
+  let sum = 0;
+  let logWays = 0;
+  for (let k = 0; k <= hits; k++) {
+    if (k > 0) logWays += Math.log((tries - k + 1) / k);
+    sum += Math.exp(logWays + k * Math.log(share) + (tries - k) * Math.log1p(-share));
+  }
+  return sum;
+}
+
+/** Where a rising function of (0, 1) is 0. */
+function rootOf(rising: (x: number) => number): number {
+  let [low, high] = [0, 1];
+  while (high - low > 1e-12) {
+    const middle = (low + high) / 2;
+    if (rising(middle) < 0) low = middle;
+    else high = middle;
+  }
+  return (low + high) / 2;
 }

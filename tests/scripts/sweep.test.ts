@@ -6,7 +6,7 @@ import { asyncBufferFromFile, parquetReadObjects } from "hyparquet";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import { lockRun } from "../../actors/supervisor/run-lock.ts";
 import { newRun } from "../../library/run-folder.ts";
-import { meanOf, studentT } from "../../scripts/sweep/interval.ts";
+import { meanOf, shareOf, studentT } from "../../scripts/sweep/interval.ts";
 import { planSweep } from "../../scripts/sweep/plan.ts";
 import { LONG } from "../e2e/run-process.ts";
 import { CommandProcess, command, commandHere, root } from "./command.ts";
@@ -43,6 +43,24 @@ describe("the interval of a mean", () => {
     expect(std).toBeCloseTo(1.5811388, 6);
     expect([low, high]).toEqual([expect.closeTo(1.036757, 5), expect.closeTo(4.963243, 5)]);
     expect(meanOf([7])).toEqual({ n: 1, mean: 7, std: null, low: null, high: null });
+  });
+});
+
+describe("the exact interval of a share", () => {
+  // binomtest(k, n).proportion_ci(method="exact") of scipy 1.16.
+  test.each([
+    [8, 10, 0.443905, 0.974789],
+    [1, 30, 0.000844, 0.172169],
+    [0, 30, 0, 0.11570331],
+    [59, 59, 0.939391, 1],
+  ])("of %p in %p is %p to %p", (hits, tries, low, high) => {
+    const { low: ours, high: above } = shareOf(hits, tries);
+    expect([ours, above]).toEqual([expect.closeTo(low, 5), expect.closeTo(high, 5)]);
+  });
+
+  test("needs tries", () => {
+    expect(() => shareOf(0, 0)).toThrow("no share of 0 hits in 0 tries");
+    expect(() => shareOf(3, 2)).toThrow("no share of 3 hits in 2 tries");
   });
 });
 

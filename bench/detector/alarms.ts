@@ -1,0 +1,77 @@
+/** The detectors. Each reads the log of a run and answers with the index of the update of its first alarm, or null. */
+import { HealthConfig } from "../../actors/config/health.ts";
+import type { MetricName, MetricValues } from "../../actors/metrics/metrics.ts";
+import { checkup, HEALTH_START, measuredOf } from "../../actors/training/health.ts";
+import { RAGEN_STOPS } from "../../model/health/early-stop.ts";
+import {
+  echoTrap,
+  TRAP_RULE,
+  TRAP_START,
+  type TrapRule,
+  type Verdict,
+} from "../../model/health/echo-trap/echo-trap.ts";
+import { deviation, mean } from "../../model/statistics.ts";
+
+export type Detector = (updates: readonly MetricValues[]) => number | null;
+
+/** Bunraku's Echo Trap detector. @param verdicts  those that count as an alarm */
+export const bunraku =
+  (verdicts: readonly Verdict[], rule: TrapRule = TRAP_RULE): Detector =>
+  (updates) => {
+    let state = TRAP_START;
+    for (const [i, values] of updates.entries()) {
+      const point = measuredOf(values, undefined);
+      if (point === null) continue;
+      const judged = echoTrap(state, point, rule);
+      state = judged.state;
+      if (verdicts.includes(judged.verdict)) return i;
+    }
+    return null;
+  };
+
+const defaults = HealthConfig.parse({});
+
+/** RAGEN-2's early stops. Validations are not in the logs, so its stop for a low validation is left out. */
+export const ragen: Detector = (updates) => {
+  let state = HEALTH_START;
+  for (const [i, values] of updates.entries()) {
+    const point = measuredOf(values, undefined);
+    if (point === null) continue;
+    const checked = checkup(state, point, { ...defaults, ladder: [], stopEarly: [...RAGEN_STOPS] });
+    state = checked.state;
+    if (checked.due !== null) return i;
+  }
+  return null;
+};
+
+/** An entropy below the floor for three updates. @param floor  in nats */
+export const entropyFloor =
+  (floor: number): Detector =>
+  (updates) =>
+    firstStreak(seriesOf(updates, "train/entropy"), 3, (entropy) => entropy < floor);
+
+/** A norm of the gradient above mean + 3 standard deviations of all updates before, from the 20th update on. */
+export const gradientThreeSigma: Detector = (updates) => {
+  const norms = seriesOf(updates, "train/grad_norm");
+  for (let i = 20; i < norms.length; i++) {
+    const before = norms.slice(0, i).filter((norm) => norm !== undefined);
+    const norm = norms[i];
+    if (norm !== undefined && before.length > 1 && norm > mean(before) + 3 * deviation(before)) return i;
+  }
+  return null;
+};
+
+const seriesOf = (updates: readonly MetricValues[], name: MetricName) => updates.map((values) => values[name]);
+
+function firstStreak(
+  series: readonly (number | undefined)[],
+  length: number,
+  holds: (value: number) => boolean,
+): number | null {
+  let streak = 0;
+  for (const [i, value] of series.entries()) {
+    streak = value !== undefined && holds(value) ? streak + 1 : 0;
+    if (streak === length) return i;
+  }
+  return null;
+}

@@ -1,0 +1,39 @@
+/** What became of a run, by its success alone. The detectors are judged against it. */
+import { mean } from "../../model/statistics.ts";
+
+export type Outcome =
+  | {
+      /** Success ends below half of its peak. */
+      readonly kind: "collapsed";
+      /** Index of the first update with success below half of the peak so far. */
+      readonly onset: number;
+    }
+  /** Success never fell below half of its peak, and ends near it. */
+  | { readonly kind: "healthy" }
+  /** Neither. Such runs count for no rate. */
+  | { readonly kind: "unclear" };
+
+/** Success of an update is the mean of so many updates up to it: that of 64 episodes varies by .06 by chance. */
+const WINDOW = 5;
+/** The end of a run is its last so many updates. */
+const LAST = 10;
+/** A fall from a peak of less than this may be chance. */
+const FALL_MIN = 0.1;
+/** A healthy run ends with this share of its peak or more. */
+const HEALTHY_SHARE = 0.8;
+
+/** @param success  share of an update's episodes that were solved, in the order of the updates */
+export function outcomeOf(success: readonly number[]): Outcome {
+  const smooth = success.map((_, i) => mean(success.slice(Math.max(0, i - WINDOW + 1), i + 1)));
+  let peak = 0;
+  let onset: number | null = null;
+  const fell = (value: number) => value < peak / 2 && peak - value >= FALL_MIN;
+  for (const [i, value] of smooth.entries()) {
+    // The first means are of few updates.
+    if (i >= WINDOW - 1) peak = Math.max(peak, value);
+    if (onset === null && fell(value)) onset = i;
+  }
+  const end = mean(success.slice(-LAST));
+  if (onset === null) return { kind: end >= HEALTHY_SHARE * peak ? "healthy" : "unclear" };
+  return fell(end) ? { kind: "collapsed", onset } : { kind: "unclear" };
+}

@@ -1,0 +1,82 @@
+"""First alarms of rlwatch and rldoctor (PyPI) on the runs of a log, as JSON for bench/detector/rates.ts.
+
+Run: pip install rlwatch==0.5.1 rldoctor==0.2.0 pyarrow
+     python bench/peers/alarms.py --logs logs.parquet > alarms.json
+Both have their default thresholds. rlwatch sees each update. rldoctor, which looks again every 25 updates by default, looks every 5, from
+its 60th update on. An alarm is the index of the update among the run's, or null.
+"""
+
+import argparse
+import json
+import sys
+from collections import defaultdict
+
+import pyarrow.parquet
+from rl_doctor import Severity
+from rl_doctor.live import LiveMonitor
+from rlwatch.config import load_config
+from rlwatch.detectors import DetectorSuite
+
+# By rldoctor's names.
+DOCTOR = {
+    "reward": "train/reward_mean",
+    "reward_std": "train/in_group_std",
+    "frac_reward_zero_std": "train/zero_std_groups",
+    "entropy": "train/entropy",
+    "grad_norm": "train/grad_norm",
+    "kl": "loss/kl",
+    "clip_ratio/high_mean": "loss/clip_fraction_high",
+    "policy_loss": "loss/policy",
+    "learning_rate": "train/learning_rate",
+    "completions/mean_length": "train/reply_tokens",
+}
+
+
+def rlwatch(updates: list[dict]) -> dict[str, int | None]:
+    suite = DetectorSuite(load_config(None))
+    first: dict[str, int | None] = {"rlwatch, warning or critical": None, "rlwatch, critical": None}
+    for index, update in enumerate(updates):
+        alerts = suite.check_step(
+            index,
+            entropy=update["train/entropy"],
+            kl_divergence=update["loss/kl"],
+            reward_mean=update["train/reward_mean"],
+            reward_std=update["train/in_group_std"],
+            loss=update["loss/policy"],
+            grad_norm=update["train/grad_norm"],
+        )
+        for alert in alerts:
+            kinds = ["rlwatch, warning or critical"]
+            if alert.severity == "critical":
+                kinds.append("rlwatch, critical")
+            for kind in kinds:
+                if first[kind] is None:
+                    first[kind] = index
+    return first
+
+
+def rldoctor(updates: list[dict]) -> dict[str, int | None]:
+    first: dict[str, int | None] = {"rldoctor, warning or critical": None, "rldoctor, critical": None}
+    monitor = LiveMonitor(config={"algorithm": "grpo"}, check_every=5, on_finding=lambda finding: None)
+    for index, update in enumerate(updates):
+        metrics = {name: update[ours] for name, ours in DOCTOR.items() if update[ours] is not None}
+        for finding in monitor.log(metrics, step=index):
+            kinds = ["rldoctor, warning or critical"]
+            if finding.severity >= Severity.CRITICAL:
+                kinds.append("rldoctor, critical")
+            for kind in kinds:
+                if first[kind] is None:
+                    first[kind] = index
+    return first
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--logs", required=True)
+runs: dict[str, list[dict]] = defaultdict(list)
+for row in pyarrow.parquet.read_table(parser.parse_args().logs).to_pylist():
+    runs[row["run"]].append(row)
+alarms: dict[str, dict[str, int | None]] = defaultdict(dict)
+for run, updates in runs.items():
+    for name, index in {**rlwatch(updates), **rldoctor(updates)}.items():
+        alarms[name][run] = index
+json.dump(alarms, sys.stdout)
