@@ -3,7 +3,7 @@
  *
  *   FOLDER/u000120/policy.safetensors      parameters under Hugging Face's names
  *                  critic.safetensors      the critic's, if there is one
- *                  optimizer.safetensors   AdamW's moments, flat, in the order of the parameters in memory
+ *                  optimizer.safetensors   the optimizer's moments, flat, in the order of the parameters in memory
  *                  state.json              model, tokenizer, optimizer steps, and the learner's own state
  *                  SHA256SUMS              digests of these files, in the format of sha256sum
  *
@@ -25,7 +25,7 @@ const NAME = /^u(\d{6,})(?:-(\d+))?$/;
 const PENDING = /^\.(writing|removing)-/;
 
 /**
- * Save the whole checkpoint, or nothing. The arrays are not copied: they must not change until this resolves.
+ * Saves the whole checkpoint, or nothing. The arrays are not copied: they must not change until the promise resolves.
  *
  * @returns the new checkpoint's folder
  * @throws {CheckpointError} if it cannot be written; its files are removed, if the disk allows it
@@ -88,7 +88,7 @@ export interface Skipped {
 export interface Latest {
   /** Folder of the newest intact checkpoint; null if there is none. */
   readonly found: string | null;
-  /** Newer checkpoints that are not intact. */
+  /** Newer checkpoints that are not intact, and folders that a killed process left. */
   readonly skipped: readonly Skipped[];
 }
 
@@ -111,8 +111,8 @@ export async function latestCheckpoint(folder: string, disk: Disk = realDisk): P
 }
 
 /**
- * Finds the newest checkpoint of this update, for a run that rolls back to it. Checkpoints of later updates are renamed, so that no
- * run resumes from them; they are not removed.
+ * Finds the newest checkpoint of this update, for a run that rolls back to it. Renames checkpoints of later updates, so that no run
+ * resumes from them.
  *
  * @throws {CheckpointError} if there is no checkpoint of this update
  */
@@ -132,7 +132,7 @@ export async function goBackTo(folder: string, update: number, disk: Disk = real
 }
 
 /**
- * Remove all checkpoints but the newest `keep` and those of the updates in `spared`, and folders that killed processes left.
+ * Removes all checkpoints but the newest `keep` and those of the updates in `spared`, and folders that killed processes left.
  *
  * @returns the removed paths
  */

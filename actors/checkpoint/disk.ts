@@ -7,7 +7,7 @@ export interface Disk {
   /** Makes parent folders too. An existing folder is no error. */
   makeFolder(folder: string): Promise<void>;
   read(file: string): Promise<Uint8Array>;
-  /** Writes a new file, synced to the disk when this resolves. Each piece is taken from the iterable after the one before is written. */
+  /** Writes a new file, synced to the disk when the promise resolves. Takes each piece once the one before is written. */
   write(file: string, pieces: Iterable<Uint8Array>): Promise<void>;
   /** Syncs the names in this folder to the disk. */
   syncFolder(folder: string): Promise<void>;

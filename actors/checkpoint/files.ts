@@ -25,7 +25,7 @@ export interface Checkpoint {
   readonly policy: SavedNetwork;
   /** The policy's model, with a value head instead of the logits or beside them. */
   readonly critic: SavedNetwork | null;
-  /** Name of the policy at the server of engine tinker, which keeps its parameters: the arrays of `policy` are empty. Default null. */
+  /** For engine tinker: name of the policy at the server, which keeps the parameters; `policy` has empty arrays. Default null. */
   readonly served?: string | null;
   /** Head of the critic's network; default "value". */
   readonly criticHead?: CriticHead;
@@ -55,7 +55,7 @@ const OPTIMIZER = "optimizer.safetensors";
 const MOMENTS = ["moment", "variance"] as const;
 
 /**
- * Parts of files, by name. They are views of `checkpoint`, because gigabytes should not be copied.
+ * Parts of each file, by its name. They are views of `checkpoint`'s arrays, because gigabytes should not be copied.
  *
  * @throws {TypeError} naming the part of `state` that JSON cannot hold
  * @throws {RangeError} if the length of an array differs from the number of parameters

@@ -14,7 +14,7 @@ function* piecesOf(bytes: Uint8Array): Generator<Uint8Array> {
 export class Sums {
   readonly #lines: string[] = [];
 
-  /** Yields the parts in small pieces and hashes each. The file is listed when all pieces were taken. */
+  /** Yields the parts in small pieces and hashes each. The file is listed once all pieces are taken. */
   *count(name: string, parts: Iterable<Uint8Array>): Generator<Uint8Array> {
     const hasher = new Bun.CryptoHasher("sha256");
     for (const part of parts) {

@@ -1,6 +1,6 @@
 /**
  * Algorithms by name: the estimator, the loss and the other settings of the learner that a paper's recipe consists of.
- * A name is a layer (layers.ts) above the layers before the one that chose it, and below that layer's own keys.
+ * A name adds a layer of settings (layers.ts) right below the layer that chose the name, so keys set beside the name win.
  */
 import { type Layer, lastToSet, merge, oneValue, type Tree } from "./layers.ts";
 
@@ -29,14 +29,14 @@ export const ALGORITHMS = {
   grpo: { estimator: "grpo", loss: "ppo" },
   "dr-grpo": { estimator: "dr-grpo", loss: "ppo", aggregation: "seq-mean-token-sum-norm" },
   rloo: { estimator: "rloo", loss: "ppo" },
-  // The log-probability of the whole episode, as in the paper; the filter of StarPO-S would drop the hard boards that it weighs up.
+  // The loss sums over the whole episode, as in the paper. The StarPO-S filter would drop the hard boards that max-rl gives more weight.
   "max-rl": {
     estimator: "max-rl",
     loss: "ppo",
     aggregation: "seq-mean-token-sum-norm",
     filter: { strategy: "all" },
   },
-  // Groups without a spread stay: after the first step they hold the policy near the one that played them.
+  // Groups without a spread of reward stay: after the first step they hold the policy near the policy that played them.
   tpo: {
     estimator: "tpo",
     loss: "reinforce",
@@ -68,7 +68,7 @@ export const ALGORITHMS = {
 
 export const ALGORITHM_NAMES = Object.keys(ALGORITHMS) as (keyof typeof ALGORITHMS)[];
 
-/** The layers with the settings of the chosen algorithm right below the layer that chose it. */
+/** Adds the settings of the chosen algorithm, right below the layer that chose it. */
 export function withAlgorithm(layers: readonly Layer[]): readonly Layer[] {
   const at = lastToSet(layers, "learner.algorithm");
   if (at === -1) return layers;

@@ -1,7 +1,7 @@
 /**
  * Makes a run's config from layers: presets, files and flags. Reads no disk; the caller passes the text of files.
  *
- * - A config that it returns can be run. Unknown and renamed keys, wrong types, broken rules and keys that the run would not read are
+ * - A composed config can be run. Unknown and renamed keys, wrong types, broken rules and keys that the run would not read are
  *   refused together, each with the file or flag that set it.
  * - A layer overrides the layers before it, key by key; below all of them are the defaults.
  */
@@ -38,7 +38,7 @@ export function composeRunConfig(given: readonly Layer[]): RunConfig {
   return { ...config, env: { ...config.env, modules: modulesOf(config) } };
 }
 
-/** A layer that sets `prompt.compat` to a version of RAGEN sets its layout too; its own layout and that of higher layers win. */
+/** `prompt.compat` of a RAGEN version also sets `prompt.layout` to that version, unless the same or a higher layer sets the layout. */
 function withCompatLayout(layers: readonly Layer[]): readonly Layer[] {
   const at = lastToSet(layers, "prompt.compat");
   if (at === -1) return layers;

@@ -41,7 +41,7 @@ export type RunConfig = z.infer<typeof RunConfig>;
 /** All keys with type, default and description. */
 export const runKeys = new Keys(RunConfig, renamedText);
 
-/** Never shown, logged or written to a run folder. */
+/** Keys whose values are never shown, logged or written to a run folder. */
 export const SECRETS: ReadonlySet<string> = new Set([
   "metrics.token",
   "transport.token",
@@ -61,7 +61,7 @@ export function describeConfig(config: RunConfig): string {
   return runKeys.all.map(({ path }) => `${path} = ${JSON.stringify(shownValue(config, path))}`).join("\n");
 }
 
-/** The value of a key; of a secret only whether there is one. */
+/** The value of a key; of a secret, only whether it is set. */
 export function shownValue(config: RunConfig, path: string): unknown {
   const value = path.split(".").reduce<unknown>((node, part) => (node as Tree)[part], config);
   return SECRETS.has(path) && value !== null ? "(hidden)" : value;

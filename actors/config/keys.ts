@@ -116,7 +116,7 @@ function typeName(node: Node): string {
   );
 }
 
-/** undefined if the text has none of the node's types. */
+/** The text as a value of one of the node's types; undefined if it fits none. */
 function typed(node: Node, text: string): unknown {
   const allowed = types(node);
   if (allowed.length === 0) return json(text) ?? text;

@@ -3,12 +3,12 @@ import { closeSync, openSync, readSync } from "node:fs";
 import { ConfigError } from "./error.ts";
 import { type Layer, parseLayer } from "./layers.ts";
 
-/** A preset has about 2,000. */
+/** A preset has about 2,000 bytes. */
 const FILE_BYTES_MAX = 1 << 18;
 
 /**
  * @throws {ConfigError} naming the file, if it is too large, not YAML or not a mapping
- * @throws {Error} of the system, if it cannot be read
+ * @throws {Error} of the system, if the file cannot be read
  */
 export function readLayer(file: string): Layer {
   const bytes = Buffer.alloc(FILE_BYTES_MAX + 1);

@@ -41,7 +41,7 @@ function holdsItself(value: unknown, within = new Set<unknown>(), seen = new Set
 }
 
 /**
- * The first key that a block sets twice; YAML forbids it, and Bun's parser takes the last one. Keys in {braces} are not checked, and
+ * The first key that a block sets twice. YAML forbids that, but Bun's parser takes the last value. Keys in {braces} are not checked, and
  * lines of a text (| or >) are no keys.
  */
 function keyTwice(text: string): string | null {
@@ -96,7 +96,7 @@ function over(lower: unknown, upper: unknown, source: string): unknown {
   return Object.fromEntries(merged);
 }
 
-/** Index of the highest layer that sets anything at or below `path`, or that replaced it whole; -1 if none does. */
+/** Index of the highest layer that sets anything at or below `path`, or a whole list that contains it; -1 if none does. */
 export function lastToSet(layers: readonly Layer[], path: string): number {
   return layers.findLastIndex((layer) => {
     let node: unknown = layer.values;

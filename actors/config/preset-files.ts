@@ -21,7 +21,7 @@ export const PRETRAINED_PRESET = "pretrained";
 /** Names of the presets of configs/. */
 export const presetFiles = (): string[] => yamlNames(root);
 
-/** @param names  for the error: all that there are. @throws {ConfigError} if there is no preset of this name */
+/** @param names  all presets, for the error. @throws {ConfigError} if there is no preset of this name */
 export function presetLayer(name: string, names = presetFiles()): Layer {
   if (!presetFiles().includes(name)) {
     const near = didYouMean(nearest(name, names)) || `; there are ${names.join(", ")}`;
@@ -31,10 +31,10 @@ export function presetLayer(name: string, names = presetFiles()): Layer {
 }
 
 /**
- * Composes a run's config, with the file of its env below the layers. The budgets in that file are a layer besides, right below
- * the layer that chose the tag.
+ * Composes a run's config. The file of its env is the lowest layer. The budgets in that file (limits of turns and actions) are one more
+ * layer, right below the layer that chose the tag.
  *
- * @throws {ConfigError} for the faults in it.
+ * @throws {ConfigError} with one line per fault.
  */
 export function composeWithEnvFile(layers: readonly Layer[]): RunConfig {
   const env = envLayer(layers);
@@ -54,7 +54,7 @@ export function envLayer(layers: readonly Layer[]): Layer | null {
   return parseLayer(readFileSync(join(folder, `${tag}.yaml`), "utf8"), `configs/env/${tag}.yaml`);
 }
 
-/** Those of an env from outside; empty if its options are wrong, which the rules of a config report. */
+/** Budgets of an env from outside; empty if its options are wrong, which rules.ts reports. */
 function moduleBudgets(tag: string, options: unknown): Tree {
   try {
     const { actionsMax, turnsMax } = envTag(tag, options ?? {});

@@ -56,7 +56,7 @@ export function renamedText(path: string): string | null {
   return `${path} is removed: ${fate.why ?? `it is always ${JSON.stringify(fate.constant)}`}; leave it out`;
 }
 
-/** A config that an earlier version stored, with its keys of today. A removed key stays, and is refused, if its value was another. */
+/** A config of an earlier version with today's keys. A removed key stays, and is refused, if it has another value and no `why`. */
 export function upgraded(stored: Tree): Tree {
   const config = structuredClone(stored);
   for (const [path, fate] of Object.entries(RENAMED)) {

@@ -1,4 +1,4 @@
-/** Sections `rollout`, `validate`, `sampler` and `envServer`: which episodes are played, and by how many processes. Shapes and defaults only. */
+/** Sections `rollout`, `validate`, `sampler` and `envServer`: which episodes are played, and by how many processes. Shapes and defaults. */
 import { z } from "zod";
 
 const CurriculumConfig = z.strictObject({
@@ -98,6 +98,6 @@ export const EnvServerConfig = z.strictObject({
     .describe("Time for a remote env to open an episode or play a turn; after it, the episode has failed"),
 });
 
-/** How long an actor waits for an answer of another: longer than an env server waits for its env. 30 s by default. */
+/** How long an actor waits for another actor's answer: longer than an env server waits for its env. 30 s by default. */
 export const askDeadlineMs = ({ envServer }: { readonly envServer: z.infer<typeof EnvServerConfig> }): number =>
   1.2 * envServer.answerMsMax;

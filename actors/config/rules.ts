@@ -1,4 +1,4 @@
-/** Rules across keys, for parsed configs. Each error has what was found against what is allowed, and what to do. */
+/** Rules across keys, for parsed configs. Each error says what was found, what is allowed and what to do. */
 import { envTag, envTags } from "../../envs/registry.ts";
 import { TagError } from "../../envs/tag.ts";
 import {
@@ -39,7 +39,7 @@ export function brokenRules(config: RunConfig): Fault[] {
   ];
 }
 
-/** Of samplers whose replies an inference server writes. */
+/** Rules for samplers whose replies an inference server writes. */
 function* servedSamplerRules({ sampler, engine, model, rollout }: RunConfig): Generator<Fault> {
   if (sampler.engine === "own") return;
   const faults: readonly (readonly [boolean, string, string])[] = [
@@ -67,7 +67,7 @@ function* envRules(config: RunConfig): Generator<Fault> {
   }
 }
 
-/** Most episodes that random play may open in an env outside this process: some minutes at a millisecond an action. */
+/** Most episodes that random play may open in an env outside this process: some minutes, at 1 ms per action. */
 const OUTSIDE_PLAYS_MAX = 20_000;
 
 function* envFaults({ prompt, warmStart }: RunConfig, env: PlayedEnv, at: string): Generator<Fault> {
@@ -103,7 +103,7 @@ function* modelRules({ model, warmStart, engine }: RunConfig): Generator<Fault> 
     if (warmStart.enabled && engine.name !== "tinker") yield { path: "warmStart.enabled", text };
     return;
   }
-  // With pretrainedOnly no run starts without one.
+  // With pretrainedOnly no run starts without a pretrained model.
   if (lora.rank > 0 && !pretrainedOnly) {
     const text = "adapters need a pretrained model; set model.path, or set the rank to 0";
     yield { path: "model.lora.rank", text };
@@ -212,7 +212,7 @@ function* learnerRules({ learner, rollout, prompt, health }: RunConfig): Generat
   yield* filterRules(learner.filter, rollout);
 }
 
-/** A rung that has nothing to change would be taken in vain. */
+/** Refuses rungs of `health.ladder` that would change nothing. */
 function* rungRules({ env, learner, rollout, health }: RunConfig): Generator<Fault> {
   const { epochs, minibatch } = learner;
   const trajectories = groupsPerUpdate({ rollout }) * rollout.groupSize;

@@ -1,15 +1,15 @@
-/** Engine tinker: settings that come with it, and those that a server of its protocol cannot compute. */
+/** Engine tinker: the settings that choosing it changes, and the settings that its server cannot compute. */
 import { NEEDS_CRITIC } from "../../model/learn/advantage/advantage.ts";
 import type { RunConfig } from "./config.ts";
 import { type Layer, lastToSet, merge, oneValue, type Tree } from "./layers.ts";
 
-/** What choosing the engine sets: the losses of skyrl-tx have these bounds, and no entropy bonus. */
+/** What choosing the engine sets. The losses of its server, skyrl-tx, have these bounds and no entropy bonus. */
 const SETTINGS = {
   model: { lora: { rank: 32 } },
   learner: { clipLow: 0.2, clipHigh: 0.2, dualClip: null, entropyCoefficient: 0 },
 } as const;
 
-/** The layers with the settings of engine tinker right below the layer that chose it. */
+/** Adds the settings of engine tinker, right below the layer that chose the engine. */
 export function withTinker(layers: readonly Layer[]): readonly Layer[] {
   const at = lastToSet(layers, "engine.name");
   if (at === -1 || (merge([layers[at]!])["engine"] as Tree)["name"] !== "tinker") return layers;

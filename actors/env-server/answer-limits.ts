@@ -1,14 +1,14 @@
 /**
- * What one episode may take from its env. Knows no particular env.
+ * Limits on the numbers and texts that an env returns in one episode. Knows no particular env.
  *
  * - A number that float32 cannot hold would become infinite in an update.
  * - A long text would not fit the message that carries the episode to the learner (TRANSPORT_LIMITS.frameBytesMax).
  */
 import type { Messages } from "../protocol.ts";
 
-/** Of one observation, and of the `extra` of one turn as JSON. */
+/** Limit of one observation, and of the `extra` of one turn as JSON. */
 const TEXT_BYTES_MAX = 2 ** 20;
-/** Of all observations and `extra` of an episode: a quarter of a message. */
+/** Limit of all observations and `extra` of an episode together: a quarter of a message. */
 const EPISODE_TEXT_BYTES_MAX = 16 * 2 ** 20;
 
 export class AnswerLimits {

@@ -3,15 +3,15 @@
  *
  * - Every ask gets exactly one answer: `env.opened`, `env.stepped` or `failed`. An env that throws, or does not answer within
  *   `answerMsMax`, gives `failed` with code "env", never a turn with reward 0. Its episode ends.
- * - An answer with a number beyond float32, or with too long a text, is such a failure too: see answer-limits.ts.
- * - A step is played once. Asked again (after a lost connection) it gets the same answer, also while it is being played. Any turn
- *   but the next is refused and changes nothing.
+ * - A number beyond float32, or too long a text, is such a failure too: see answer-limits.ts.
+ * - A step is played once. The same step asked again (after a lost connection) gets the same answer, also while it is being played. Any
+ *   turn but the next is refused and changes nothing.
  * - Episodes belong to the actor that opened them. Opening one again starts it from the beginning.
  * - Every opened env is closed once, however its episode ended, even if it opens after its deadline.
  * - At most `episodesMax` episodes are open; the next open fails at once, so that the sampler waits and memory stays bounded. An
  *   episode without a step for `idleMs` is closed. The last answers of up to `episodesMax` ended episodes, and of
  *   `ENDED_CHARS_MAX` characters, are kept for retries.
- * - An env that answers at once gets its answer sent at once: no episode waits for another's env.
+ * - Each answer is sent as soon as its env has answered: no episode waits for the env of another episode.
  */
 import type { z } from "zod";
 import type { Env } from "../../envs/env.ts";
@@ -28,7 +28,7 @@ export type EnvAnswer = Messages["env.opened" | "env.stepped" | "failed"];
 type MaybePromise<T> = T | Promise<T>;
 
 export interface EnvServerOptions {
-  /** How to open episodes of an env. @throws {Error} if the run plays none of this name */
+  /** How to open episodes of an env. @throws {Error} if the run plays no env of this name */
   readonly find: (tag: string) => OpenEpisode;
   /** Open episodes allowed at once. */
   readonly episodesMax: number;
@@ -37,7 +37,7 @@ export interface EnvServerOptions {
   /** Time for an env to answer. */
   readonly answerMsMax: number;
   readonly clock: Clock;
-  /** Called when an env fails to close: no ask waits for that answer. */
+  /** Called when an env fails to close: no ask waits for that, so no answer can report it. */
   readonly warn: (text: string) => void;
 }
 
@@ -47,11 +47,11 @@ interface PlayedTurn {
   readonly reply: string;
   readonly answer: MaybePromise<EnvAnswer>;
 }
-/** Of an ended episode. */
+/** The last turn of an ended episode. */
 type LastTurn = PlayedTurn & { readonly answer: EnvAnswer };
 
 interface Episode {
-  /** Of owner and id. */
+  /** Owner and id: see `keyOf`. */
   readonly key: string;
   readonly id: string;
   /** Its name in messages: "SimpleSokoban#123/7". */
@@ -63,11 +63,11 @@ interface Episode {
   touchedAtMs: number;
 }
 
-/** Of a failure's text: an env chooses the message of its error. */
+/** Longest text of a failure: an env's error may have a message of any length. */
 const DETAIL_CHARS_MAX = 4096;
-/** Characters of the last answers that are kept: an answer may have a million. */
+/** Most characters of all last answers that are kept: one answer may have a million. */
 const ENDED_CHARS_MAX = 2 ** 26;
-/** Time for envs to close when the server stops: less than the supervisor's stopGraceMs. */
+/** Time for envs to close when the server stops: less than the default supervisor.stopGraceMs. */
 const STOP_MS = 2000;
 
 export class EnvServer implements HostHandler {
@@ -254,7 +254,7 @@ export class EnvServer implements HostHandler {
         );
   }
 
-  /** The env fails if it throws, is late, or returns no valid turn (a reward that is no number). */
+  /** Plays a turn. The env fails if it throws, is late, or returns no valid turn (for example, a reward that is no number). */
   #turn(env: Env, { id, label, limits }: Episode, { turn, reply }: Messages["env.step"]): MaybePromise<EnvAnswer> {
     const what = `${label} turn ${turn}`;
     const answer = (played: object): EnvAnswer =>
@@ -287,7 +287,7 @@ export class EnvServer implements HostHandler {
     if (episode !== undefined) this.#remove(episode);
   }
 
-  /** Closes an episode and frees its place, unless another episode has taken the key already. */
+  /** Closes an episode's env, and frees the episode's place unless another episode has already taken its key. */
   #remove(episode: Episode): void {
     if (this.#open.get(episode.key) === episode) this.#open.delete(episode.key);
     if (episode.env !== null) this.#close(episode.label, episode.env);
@@ -333,7 +333,7 @@ function checked<T>(schema: z.ZodType<T>, value: unknown): T {
   throw new Error(schemaFaults(parsed.error, "turn"));
 }
 
-/** Two owners may hold one episode: an expired ticket is issued again while its first sampler still plays. */
+/** Two owners may hold one episode: an expired ticket is issued again while its first sampler still plays it. */
 const keyOf = (owner: string, episode: string): string => JSON.stringify([owner, episode]);
 
 const charsOf = ({ reply, answer }: LastTurn): number =>

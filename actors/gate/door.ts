@@ -1,10 +1,10 @@
 /**
- * The outer port of the gate. It counts connections before anything is read of them, which Bun.serve cannot: that shows a connection
- * once its request is complete. It passes the bytes of each connection to the gate's server on loopback. It reads none of them.
+ * The outer port of the gate. It counts a connection before it reads any byte. Bun.serve cannot: it shows a connection only once its
+ * request is complete. The door passes the bytes of each connection to the gate's server on loopback, without looking at them.
  *
- * - A connection is a stranger until the gate has seen a right token on it. One address has at most `strangersMax` strangers, and there
+ * - A connection is a stranger until the gate has seen a valid token on it. One address has at most `strangersMax` strangers, and there
  *   are at most `connectionsMax + strangersMax` connections; the next is closed at once. A stranger is closed after `strangerMs`.
- * - The server's side is opened at the first byte. An end that takes no bytes makes the other wait.
+ * - The door connects to the server at a client's first byte. While one end takes no bytes, the door reads none from the other end.
  */
 import type { Socket, TCPSocketListener } from "bun";
 import type { Clock } from "../clock.ts";
@@ -12,7 +12,7 @@ import type { Clock } from "../clock.ts";
 export interface DoorOptions {
   readonly hostname: string;
   readonly port: number;
-  /** Of the gate's server on 127.0.0.1. */
+  /** Port of the gate's server on 127.0.0.1. */
   readonly serverPort: number;
   readonly connectionsMax: number;
   readonly strangersMax: number;
@@ -31,7 +31,7 @@ interface End {
   rest: Uint8Array[];
   /** The other end is closed: this one closes when `rest` is empty. */
   last: boolean;
-  /** Ends the time that this end has to show a token, or to take the last bytes. */
+  /** Cancels the timer that closes this end unless it shows a token, or takes the last bytes. */
   cancel: () => void;
 }
 
@@ -43,7 +43,7 @@ interface Client extends End {
 export class Door {
   readonly #options: DoorOptions;
   readonly #clients = new Set<Client>();
-  /** By the port that the server sees. */
+  /** By the port from which the door connects to the server. */
   readonly #byPort = new Map<number, Client>();
   readonly #listener: TCPSocketListener<End>;
 
@@ -63,7 +63,7 @@ export class Door {
     return this.#byPort.get(portSeen)?.from ?? "unknown";
   }
 
-  /** A right token came on this connection. */
+  /** The gate calls this when the connection has shown a valid token. */
   admit(portSeen: number): void {
     const client = this.#byPort.get(portSeen);
     if (client === undefined) return;

@@ -1,17 +1,19 @@
 /**
- * The one address of a run that other machines reach. It checks the token of each request and passes bytes between the guest and
- * the actor that the path names. The actors stay on loopback, with another token. Reads no message.
+ * The one address of a run that other machines reach. The gate checks the token of each request and passes bytes between the guest (a
+ * sampler or env server on another machine) and the actor that the path names. The actors stay on loopback, with another token. Reads no
+ * message.
  *
  *   request                     what it is                                                       for guests of role
  *   GET /join?role=ROLE         the settings of a new guest                                      sampler, env server
  *   GET /weights/VERSION        the learner's weights                                            sampler
- *   WS  /actors/NAME?as=GUEST   a connection to the supervisor, the learner or an env server     sampler (env server: supervisor)
+ *   WS  /actors/NAME?as=GUEST   a connection to the supervisor, the learner or an env server     sampler (env server: supervisor only)
  *   WS  /offer/NAME             a connection that waits until a sampler wants this env server    env server
  *
  * - The gate compares the token of the Authorization header in constant time before it reads anything else. It refuses browser
  *   pages (an Origin header). It reports refusals at most once a second.
- * - A refusal closes its connection. door.ts counts and times connections that have shown no token.
- * - At most `connectionsMax` sockets are open, of guests and of actors that connect to guests; the next is refused. relay.ts bounds what a slow end leaves unread.
+ * - A refusal closes its connection. door.ts limits the number and the time of connections that have shown no token.
+ * - The gate refuses a guest's socket while `connectionsMax` are open, those of actors that connect to guests included. relay.ts bounds
+ *   what a slow end leaves unread.
  */
 import type { Server, ServerWebSocket } from "bun";
 import type { Clock } from "../clock.ts";
@@ -58,11 +60,11 @@ export interface GateOptions {
   readonly frameBytesMax: number;
   readonly queuedBytesMax: number;
   readonly connectionsMax: number;
-  /** Bounds of the connections that have shown no token: for each address, and in time. */
+  /** Limits of connections that have shown no token: how many from one address, and for how long. */
   readonly strangersMax: number;
   readonly strangerMs: number;
   readonly clock: Clock;
-  /** Address of an actor that guests may connect to, on this machine or at a broker; null: there is none of this name now. */
+  /** Address of an actor that guests may connect to, on this machine or at a broker; null: no such actor has one now. */
   readonly find: (name: string, roles: readonly GuestRole[]) => string | null;
   /** True for a name that no guest may take. */
   readonly isActor: (name: string) => boolean;
@@ -73,7 +75,7 @@ export interface GateOptions {
 
 /** The state of one socket. */
 interface SocketData {
-  /** The guest that it belongs to; "" for an actor of this machine. */
+  /** The guest that the socket belongs to; "" for an actor of this machine. */
   readonly guest: string;
   readonly side: Side;
   relay: Relay | null;
@@ -146,7 +148,7 @@ export class Gate {
     const port = server.requestIP(request)?.port ?? 0;
     const from = this.#door.fromOf(port);
     const authorization = request.headers.get("authorization") ?? "";
-    // Every token is compared, so that the time of an answer does not reveal a partial match.
+    // Every token is compared, so that the time of an answer does not reveal which one matched.
     const roles = this.#options.joinTokens
       .filter(({ token }) => sameSecret(authorization, bearer(token)))
       .flatMap((joinToken) => joinToken.roles);
@@ -211,7 +213,7 @@ export class Gate {
   #connectTo(name: string, roles: readonly GuestRole[], socket: ServerWebSocket<SocketData>): void {
     const relay = this.#relay(socket);
     const address = this.#options.find(name, roles);
-    // An actor without an address here may be another guest.
+    // An actor that `find` does not know may be a guest's env server.
     if (address === null) this.#offers.take(name, relay);
     else if (isBroker(address))
       relay.close(`${name} is reached through the broker, at the address that /join returned`);

@@ -33,7 +33,7 @@ export class Offers {
     this.#waitMsMax = waitMsMax;
   }
 
-  /** @returns withdraws the offer, if its connection ends unused */
+  /** @returns a function that withdraws the offer; call it when the offer's connection ends unused */
   add(name: string, offer: Offer): () => void {
     const queue = this.#queue(name);
     for (const first of queue.waiting) {

@@ -1,8 +1,8 @@
 /**
  * Opens a run's gate with its tokens, its certificates and its guests.
  *
- * - Without a token in the config (allowed on loopback only) the gate makes one. A file of the run's folder holds it while the run
- *   goes on; only the file's owner can read it.
+ * - Without a token in the config (allowed on loopback only) the gate makes one. A file in the run's folder holds that token until the
+ *   run ends; only the file's owner can read it.
  */
 
 import { randomBytes } from "node:crypto";
@@ -30,7 +30,7 @@ export interface OpenGateOptions {
   /** The supervisor's transport, with the token of the actors. */
   readonly transport: Transport;
   readonly actorsToken: string;
-  /** Address of an actor of this machine that guests may connect to; null: there is none of this name now. */
+  /** Address of an actor of this machine that guests may connect to; null: no such actor has one now. */
   readonly find: (name: string) => string | null;
   /** Messages for a guest that has joined. */
   readonly firstMessages: () => readonly Tell[];
@@ -110,7 +110,7 @@ export async function openGate(listen: string, options: OpenGateOptions): Promis
       }),
     });
   } catch (error) {
-    // Nothing may keep this process alive.
+    // An open listener or a timer would keep this process alive.
     void guests.stop("the gate did not open");
     for (const listener of listeners.values()) await listener.close();
     throw error;
@@ -139,7 +139,7 @@ export async function openGate(listen: string, options: OpenGateOptions): Promis
   };
 }
 
-/** Replaces what is there. A new file has the mode, and a file that must be new is not written through a link. */
+/** Deletes an old file first: only a new file gets the mode, and `wx` writes through no link. */
 function writeToken(file: string, text: string): void {
   rmSync(file, { force: true });
   writeFileSync(file, text, { flag: "wx", mode: 0o600 });

@@ -1,14 +1,14 @@
 /**
- * Joins two sockets: it sends each frame of one end to the other, unread. Knows no message and no token.
+ * Joins two sockets: sends each frame of one end to the other end without reading it. Knows no message and no token.
  *
  * - When one end closes, the relay closes the other with the same reason.
- * - Frames for an end that is not connected yet are held. With more than `queuedBytesMax` held or unsent, both ends are closed.
- * - The actors at the ends ping each other, so the relay watches for no silence.
+ * - The relay holds frames for an end that is not connected yet. With more than `queuedBytesMax` held or unsent, it closes both ends.
+ * - The actors at the ends ping each other, so the relay does not check for silence.
  */
 
 /** One socket. */
 export interface RelayEnd {
-  /** Bytes sent and not yet taken by the system. */
+  /** Bytes sent and not yet taken by the operating system. */
   readonly queuedBytes: number;
   /** @returns false if the frame was dropped */
   send(frame: Uint8Array): boolean;
@@ -20,7 +20,7 @@ export type Side = 0 | 1;
 export class Relay {
   readonly #queuedBytesMax: number;
   readonly #ends: [RelayEnd | null, RelayEnd | null] = [null, null];
-  /** Frames for the end that is not connected yet; only one can be missing. */
+  /** Frames for the end that is not connected yet; only one end can be missing. */
   #held: Uint8Array[] = [];
   #heldBytes = 0;
   #closed = false;

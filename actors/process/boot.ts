@@ -1,9 +1,9 @@
 /**
  * How a child of the supervisor begins. A process reads its settings from standard input, writes its log to standard error, and ends
- * with its parent. A Bun worker exchanges both with its main thread, and ends with it anyway.
+ * with its parent. A Bun worker gets its settings from its main thread, sends its log there, and ends with that thread.
  *
- * - Standard input ends when the supervisor does, and then this process exits. On Linux the kernel also kills it, in case it is
- *   stopped or too busy to notice.
+ * - Standard input ends when the supervisor does, and then this process exits. On Linux the kernel also kills this process, in case it
+ *   is stopped or too busy to notice.
  * - SIGINT and SIGHUP are ignored: Ctrl-C or a closed terminal reaches every process at once, and the supervisor stops the actors in
  *   order. SIGTERM may reach all processes too (timeout, systemd), so while the supervisor is connected the actor waits
  *   `STOP_WAIT_MS` for its `stop`.
@@ -58,7 +58,7 @@ export async function boot<S>({ role, settingsSchema, start }: BootOptions<S>): 
   await life.started;
 }
 
-/** @returns the first line of standard input. The end of the input, later, is the end of the supervisor */
+/** @returns the first line of standard input. At the end of the input the supervisor has ended, and this process exits */
 function firstLine(): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   void (async () => {

@@ -1,4 +1,4 @@
-/** Makes the kernel kill this process when its parent ends, even if it is stopped or in an endless loop. */
+/** Makes the kernel kill this process when its parent ends, even if this process is stopped or in an endless loop. */
 import { dlopen } from "bun:ffi";
 
 /** linux/prctl.h */

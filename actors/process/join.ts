@@ -1,9 +1,10 @@
 /**
- * Joins a run on another machine as a guest: a sampler or an env server. Its settings come from the run's gate, and all of its
- * connections go through that one address. It may leave at any time: the run issues its unfinished work again.
+ * Joins a run on another machine as a guest: a sampler or an env server. The guest gets its settings from the run's gate, and all of its
+ * connections go through that one address; in a run on a NATS broker, messages go through the broker. A guest may leave at any time: the
+ * run issues its unfinished work again.
  *
- * - It stays until the run ends or its owner stops it. If it cannot reach the run for `patienceMs`, it exits with code 1. A refused
- *   token ends it at once.
+ * - The guest stays until the run ends or its owner stops it. If it cannot reach the run for `patienceMs`, it exits with code 1. A
+ *   refused token ends it at once.
  */
 import { hostname } from "node:os";
 import { z } from "zod";

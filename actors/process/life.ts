@@ -1,6 +1,6 @@
 /**
- * The life of an actor's process or worker: it starts the actor, sends heartbeats, and leaves when the supervisor tells it to. Does not know
- * where its settings come from (boot.ts: from its parent; join.ts: from a run on another machine). `live` is the part that the
+ * The life of an actor's process or worker: starts the actor, sends heartbeats, and leaves when the supervisor tells it to. Does not
+ * know where the settings come from (boot.ts: from its parent; join.ts: from a run on another machine). `live` is the part that the
  * simulator runs too.
  *
  * - `process.exit` in a worker ends the worker only.
@@ -65,15 +65,15 @@ export interface LifeOptions extends Omit<LiveOptions, keyof ProcessPorts> {
 
 export interface ActorLife {
   readonly started: Promise<void>;
-  /** Drain, save, exit code 0. */
+  /** Drains, saves and exits with code 0. */
   leave(reason: string): Promise<void>;
-  /** Exit with the code of this error. */
+  /** Exits with the code of this error. */
   fail(error: unknown): void;
   /** Whether the supervisor is connected. */
   readonly isSupervised: boolean;
 }
 
-/** Messages of the supervisor that are kept while the actor starts. */
+/** Most messages of the supervisor that are kept while the actor starts. */
 const EARLY_MAX = 256;
 
 const tooManyEarly = `cannot keep another message of the supervisor: ${EARLY_MAX} came before the actor started, the most allowed; read in its log what its start waits for`;
@@ -118,7 +118,7 @@ export function runActorProcess(options: LifeOptions): ActorLife {
   return life;
 }
 
-/** The life of a process on any machine. */
+/** The life of a process, on a real or a simulated machine. */
 export function live(options: LiveOptions): ActorLife {
   const { actorSettings, role, log, clock, uniform, meter, transport, listen } = options;
   const { actor, run, token } = actorSettings;

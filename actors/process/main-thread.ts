@@ -1,4 +1,4 @@
-/** The main thread, as an actor in a Bun worker sees it: where its settings come from and its log lines go. */
+/** The main thread, as an actor in a Bun worker sees it: the source of its settings and the target of its log lines. */
 import type { Port } from "../transport/worker.ts";
 
 /** From the main thread: the settings, as one line of JSON. The first message that a worker gets. */
@@ -7,7 +7,7 @@ export interface SettingsMessage {
   readonly line: string;
 }
 
-/** To the main thread: a line of the log; and that the worker exits by itself, which `close` does not tell from a termination. */
+/** To the main thread: a log line, or the exit code of a worker that exits by itself; its `close` event follows a termination too. */
 export type ChildMessage =
   | { readonly kind: "line"; readonly line: string }
   | { readonly kind: "exit"; readonly code: number };

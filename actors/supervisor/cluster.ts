@@ -2,8 +2,8 @@
  * A run on one machine: the supervisor and its actors, each a process or a Bun worker of this process. Knows which actors to start
  * and their addresses, not what they do. After the run no weights are left in shared memory, even if a learner was killed.
  *
- * - With workers all actors end with this process, and no guest can join. What ends the process ends the run: a crash of native code,
- *   or no more memory. A learner or sampler that is replaced leaves its engine's memory to the process.
+ * - With workers all actors end with this process, and no guest can join. A crash of native code or a lack of memory ends the process
+ *   and so the run. The engine's memory of a replaced learner or sampler is not freed.
  */
 
 import { randomBytes } from "node:crypto";

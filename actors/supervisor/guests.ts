@@ -1,9 +1,9 @@
 /**
  * The guests of a run, as its supervisor sees them: samplers and env servers on other machines that joined the run. The supervisor
- * neither starts nor kills them; it gives up a guest that falls silent. Knows no sockets.
+ * neither starts nor kills them; it gives up a guest that is silent or stuck. Knows no sockets.
  *
- * - When a guest leaves or is given up, its connections are cut. So the learner and the samplers notice at once and issue its
- *   tickets and episodes again.
+ * - When a guest leaves or is given up, its connections are cut. So the learner notices at once and issues the guest's tickets again,
+ *   and samplers open its episodes at another env server.
  */
 import type { Clock } from "../clock.ts";
 import type { ActorView, Messages, Role, Tell } from "../protocol.ts";
@@ -28,7 +28,7 @@ interface Guest extends Watched {
   readonly name: string;
   readonly peer: Peer;
   readonly role: Role;
-  /** The address that it reports; null: not yet, or none. */
+  /** The address that the guest reports; null: not yet, or none. */
   readonly url: string | null;
 }
 

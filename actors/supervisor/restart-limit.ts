@@ -12,7 +12,7 @@ export class RestartLimit {
   readonly #restartsMax: number;
   readonly #windowMs: number;
   #failures: ChildFailure[] = [];
-  /** Failures since it last started. */
+  /** Failures since the child last started. */
   #failedStarts: ChildFailure[] = [];
 
   constructor(restartsMax: number, windowMs: number) {
@@ -40,7 +40,7 @@ export class RestartLimit {
     if (failures.length <= this.#restartsMax) return null;
     const [first, last] = [failures[0]!, failures.at(-1)!];
     const seconds = ((last.atMs - first.atMs) / 1000).toFixed(1);
-    // A broker that is gone is first a silence, and then what the restarted actors say of it.
+    // A lost broker first makes an actor silent; the restarted actors then report that they cannot reach the broker.
     const other = kindOf(first.cause) === kindOf(last.cause) ? "" : `; last cause: ${last.cause}`;
     return (
       `${what} ${failures.length} times in ${seconds} s, and at most ${this.#restartsMax} restarts ${when} are allowed; ` +

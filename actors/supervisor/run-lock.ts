@@ -1,9 +1,9 @@
 /**
  * A lock for a run's folder: two supervisors would write the same checkpoints and the same store.
  *
- * - The lock is a transaction on a SQLite file of the folder. The system ends it when its process dies, so no lock is ever stale.
- *   The file names its process for people only.
- * - It does not work on file systems without locks, such as some network file systems.
+ * - The lock is a transaction on a SQLite file in the folder. The operating system ends the transaction when the process dies, so no
+ *   lock outlives its process. The file names the process for people only.
+ * - The lock does not work on file systems without locks, such as some network file systems.
  */
 import { Database, SQLiteError } from "bun:sqlite";
 import { join } from "node:path";
@@ -37,7 +37,7 @@ function take(db: Database): void {
   db.run("CREATE TABLE IF NOT EXISTS holder (pid INTEGER, since TEXT)");
   db.run("DELETE FROM holder");
   db.run("INSERT INTO holder VALUES (?, datetime('now'))", [process.pid]);
-  // Committed, so that others can read it. If another process comes between the transactions, it gets the lock.
+  // Committed, so that other processes can read the holder. A process that comes between the two transactions gets the lock.
   db.run("COMMIT");
   db.run("BEGIN IMMEDIATE");
 }

@@ -4,13 +4,13 @@ import { realClock } from "../clock.ts";
 import type { ChildMessage, SettingsMessage } from "../process/main-thread.ts";
 
 export interface Exit {
-  /** null if a signal ended it. */
+  /** null if a signal ended the child. */
   readonly code: number | null;
   readonly signal: string | null;
 }
 
 export interface ChildProcess {
-  /** A worker's is that of this process. */
+  /** For a worker, the pid of this process. */
   readonly pid: number;
   /** Resolves when the child has ended and its last lines have been passed on. */
   readonly exited: Promise<Exit>;
@@ -31,7 +31,7 @@ export interface Spawner {
 /** Time for the last lines of a dead child: a grandchild may hold its streams open. */
 const LAST_LINES_MS = 200;
 
-/** Characters of one line; the rest of a longer line becomes the next line. */
+/** After this many characters an unfinished line is passed on; the rest becomes the next line. */
 const LINE_MAX = 1 << 16;
 
 export const processSpawner: Spawner = {

@@ -1,6 +1,6 @@
 /**
- * Starts the actors of a run as child processes, watches them, replaces those that fail, and stops them. Does not know what they
- * do.
+ * Starts the actors of a run as children (processes or Bun workers), watches them, replaces those that fail, and stops them. Does not
+ * know what they do.
  *
  * - A child fails when it exits without a stop message, is silent for `heartbeatDeadlineMs`, or computes without a result for
  *   `progressDeadlineMs`. The supervisor starts it again. If the system starts no process (no memory, too many open files), that
@@ -9,7 +9,7 @@
  *   `restartsMax` times in a row before it has started. If the child is critical, the run ends and names the first cause.
  * - The run ends once, and only when no child is left. A child gets the message `stop`, then SIGTERM, then SIGKILL. Roles leave
  *   in the reverse order of their start, so that an actor outlives those that send to it.
- * - The end of its standard input tells a child that the supervisor is gone, so no child outlives it.
+ * - A child's standard input ends with the supervisor, and then the child exits: no child outlives the supervisor.
  */
 
 import { describeError, RUN_ERROR_CODE } from "../errors.ts";
@@ -23,7 +23,7 @@ import { RestartLimit } from "./restart-limit.ts";
 import type { ChildProcess, Exit } from "./spawner.ts";
 import type { ChildSpec, RunEnd, SupervisorOptions } from "./supervision.ts";
 
-/** Time until the system may have files and memory again. With the default `restartsMax` longer than Bun's 12 s for a client's request. */
+/** Wait before a new try. All tries of the default `restartsMax` outlast the 12 s after which Bun ends an incomplete request. */
 const SPAWN_RETRY_MS = 3000;
 
 interface Child extends Watched {
@@ -33,7 +33,7 @@ interface Child extends Watched {
   peer: Peer | null;
   url: string | null;
   restarts: number;
-  /** Why the supervisor killed it; null if it did not. */
+  /** Why the supervisor killed the child; null if it did not. */
   killedFor: string | null;
   /** The child's last log line of level error: the cause of its exit. */
   lastError: string | null;
@@ -45,7 +45,7 @@ export class Supervisor {
   readonly #ended = Promise.withResolvers<RunEnd>();
   #listener: Listener | null = null;
   #stopping = false;
-  /** Why a child that `endsRun` failed while it was stopping. */
+  /** Why a child with `endsRun` failed while it was stopping. */
   #stopFailure: string | null = null;
   #stopWatch = () => {};
 
@@ -169,7 +169,7 @@ export class Supervisor {
     child.peer = null;
     this.#options.event({ kind: "exited", child: name, pid, asked: this.#stopping, ...exit });
     if (this.#stopping) {
-      // Ctrl-C reaches every process. One that it ends before its first heartbeat had nothing to save.
+      // Ctrl-C reaches every process. A child that it ends before the first heartbeat had nothing to save.
       const hadBegun = child.heartbeat !== null || exit.code !== null;
       if (endsRun && exit.code !== 0 && hadBegun)
         this.#stopFailure ??= `${name} could not leave: ${causeOf(child, exit)}`;
@@ -184,7 +184,7 @@ export class Supervisor {
     this.#failed(child, cause, worked, restart && exit.code !== RUN_ERROR_CODE);
   }
 
-  /** Starts a child that failed again, or gives it up. */
+  /** Starts a failed child again, or gives it up. */
   #failed(child: Child, cause: string, worked: boolean, mayRestart: boolean): void {
     const { name, critical } = child.spec;
     const giveUpReason = mayRestart ? child.limit.failed(this.#options.clock.now(), cause, worked) : cause;
@@ -262,7 +262,7 @@ export class Supervisor {
   }
 }
 
-/** An error that the system reported, and no bug. */
+/** Whether the operating system reported the error: then it is no bug. */
 const isSystemError = (error: unknown): boolean =>
   error instanceof Error && "errno" in error && typeof error.errno === "number";
 
@@ -282,7 +282,7 @@ function textOf(line: string): string {
   }
 }
 
-/** Children of one role, started one after another, leave together. */
+/** Children by role, in the order of their start; those of one role leave together. */
 function groupsByRole(children: readonly Child[]): Child[][] {
   const groups: Child[][] = [];
   for (const child of children) {

@@ -1,4 +1,4 @@
-/** The sampler's policy of engine tinker. Every reply of a sampler is one request, so the server batches as many as it plays episodes. */
+/** The sampler's policy of engine tinker. Every reply is one request, so the server can batch one request of each episode in play. */
 import { z } from "zod";
 import type { Thread } from "../process/worker-rpc.ts";
 import type { PolicyMethods } from "../sampler/policy.ts";

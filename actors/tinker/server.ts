@@ -1,10 +1,10 @@
 /**
  * A client of a server that speaks Tinker's protocol: JSON over HTTP, with results that are fetched once they are ready. Knows no
- * model and no episode. Without its futures it is a client of an inference server, too.
+ * model and no episode. `ask` and `order`, which wait for no queued result, serve for an inference server too.
  *
- * - A request that the server did not take is sent again until the deadline: it could not be reached, or answers 425, 429 or 503.
+ * - A request that the server did not take is sent again until the deadline: the server could not be reached, or answers 425, 429 or 503.
  * - A request whose answer is lost is sent again only if it may be repeated. A second forward_backward or optim_step would train twice.
- * - A result is asked for until it is there: 408, and any lost answer, means once more.
+ * - The client asks for a result until it is ready: again after a 408 (not ready yet) and after any lost answer.
  * - Answers are bounded. Redirects are errors.
  *
  * Source: the schemas of skyrl-tx 0.3.0 (tx/tinker/api.py), which serves the protocol of https://tinker-docs.thinkingmachines.ai.
@@ -39,7 +39,7 @@ export function openServer({ engine }: Pick<RunConfig, "engine">, ports: ServerP
 /** A request that failed finally, in one line. */
 export class ServerError extends Error {
   override readonly name = "ServerError";
-  /** The server answered that it will not. */
+  /** Whether the server answered with an error that ends the retries. */
   readonly refused: boolean;
 
   constructor(message: string, refused = false) {
@@ -55,13 +55,13 @@ const TRY_MS_MAX = 330_000;
 const ANSWER_BYTES_MAX = 2 ** 30;
 /** Characters of a server's error text in a message. */
 const DETAIL_LETTERS_MAX = 300;
-/** The server has not taken the request. */
+/** Statuses of a request that the server has not taken. */
 const NOT_TAKEN = new Set([425, 429, 503]);
 
-/** What a try came to, other than a good answer. */
+/** Why a try gave no good answer. */
 interface Failure {
   readonly text: string;
-  /** none: it did not reach the server, or was not taken. pending: its result is not there yet. lost: it may have been taken. */
+  /** none: the request was not taken. pending: no result yet. lost: perhaps taken, its answer lost. final: another try is no use. */
   readonly taken: "none" | "pending" | "lost" | "final";
 }
 
@@ -91,7 +91,7 @@ export class TinkerServer {
     return this.#parsed(path, await this.#send(path, body, true, this.#deadline()), schema);
   }
 
-  /** The same, whatever the answer says. @throws {ServerError} if it is no good one */
+  /** Like `ask`, but ignores the content of the answer. @throws {ServerError} */
   async order(path: string, body: unknown): Promise<void> {
     await this.#send(path, body, true, this.#deadline(), path, (text) => text);
   }
@@ -99,7 +99,7 @@ export class TinkerServer {
   /**
    * The result of a request that is queued at the server.
    *
-   * @param repeatable  a second one like it does no harm
+   * @param repeatable  whether the server may take the request twice
    * @throws {ServerError}
    */
   async result<T>(path: string, body: unknown, schema: z.ZodType<T>, repeatable: boolean): Promise<T> {
@@ -154,7 +154,7 @@ export class TinkerServer {
         method: body === null ? "GET" : "POST",
         ...(body === null ? {} : { body: JSON.stringify(body), headers: { "content-type": "application/json" } }),
         redirect: "manual",
-        // Otherwise Bun asks HTTP_PROXY for this machine. Its types do not list false.
+        // Otherwise Bun sends requests to this machine through HTTP_PROXY. Bun's types do not list `false`.
         ...(this.#isLocal ? { proxy: false as never } : {}),
         signal: AbortSignal.any([late.signal, this.#abort.signal]),
       });
@@ -184,7 +184,7 @@ export class TinkerServer {
   }
 }
 
-/** A failed result is a 400 or 500 with its reason. A 500 without one is a fault on the way, as a locked database of skyrl-tx. */
+/** A failed result is a 400 or 500 with a reason in JSON. A 500 without one is a passing fault, such as a locked database of skyrl-tx. */
 function failureOf(status: number, text: string): Failure {
   const detail = `answers ${status}: ${reasonIn(text)}`;
   if (status < 400) return { text: "redirects, which is not followed", taken: "final" };

@@ -1,12 +1,12 @@
 /**
- * The policy in training, as adapters on a model that a server keeps. It sends what one update of model/learn/ asks of a network, and
- * computes losses and metrics here, from the log-probabilities that the server returns.
+ * The policy in training, as adapters on a model that a server keeps. An update of model/learn/ uses it like a network. The server
+ * computes gradients; losses and metrics are computed here, from the log-probabilities that the server returns.
  *
- * - A loss is `sum(weights * loss per token)`, whatever mean a server takes: each sequence gets the same sum of the server's
- *   weights, by one more position without advantage, and advantages are scaled by it. A server that takes sums gets the same gradient
- *   times a constant, which AdamW ignores.
- * - Imitation is the server's mean: skyrl-tx weighs demonstrations the same, another server their tokens.
- * - The entropy is estimated by the surprise of the written tokens: servers return no other.
+ * - A loss is `sum(weights * loss per token)`, though servers take a mean. One more position, without advantage, gives every sequence
+ *   the same sum of the server's weights. Advantages are multiplied by that sum and by the number of sequences. A server that takes sums
+ *   gets the same gradient times a constant, which AdamW ignores.
+ * - Imitation takes the server's mean: skyrl-tx weighs all demonstrations the same, another server may weigh all tokens the same.
+ * - The entropy is estimated by the mean of -log p over the written tokens: servers return no entropy.
  */
 import { z } from "zod";
 import { type MicroBatch, microBatches } from "../../model/learn/batch.ts";
@@ -18,9 +18,9 @@ import type { TinkerServer } from "./server.ts";
 /** The server's name of a loss. */
 type LossName = "cross_entropy" | "ppo";
 
-/** One sequence as the server takes it. Lists of one length: a value for each token but the first, and one more at the end. */
+/** One sequence as the server takes it. `targets` has the next token of each position, and 0 at the last one. */
 interface Datum {
-  /** Index of the sequence, and its written tokens as indices into the lists. */
+  /** Index of the sequence, and the positions that predict its written tokens. */
   readonly member: number;
   readonly places: readonly number[];
   readonly tokens: readonly number[];
@@ -31,7 +31,7 @@ const Floats = z.object({ data: z.array(z.number()) });
 const Pass = z.object({ loss_fn_outputs: z.array(z.object({ logprobs: Floats })) });
 const Done = z.object({});
 
-/** The bounds of the ratio in the loss ppo, which skyrl-tx does not let a client set. */
+/** The loss ppo clips the ratio at 1 - this and 1 + this. skyrl-tx does not let a client set it. */
 export const SERVER_CLIP = 0.2;
 
 export class TrainedModel implements TrainedPolicy {
@@ -70,17 +70,17 @@ export class TrainedModel implements TrainedPolicy {
   async step({ learningRate, beta1, beta2, epsilon, weightDecay }: OptimizerSettings) {
     const adam_params = { learning_rate: learningRate, beta1, beta2, eps: epsilon, weight_decay: weightDecay };
     await this.#server.result("optim_step", { model_id: this.id, adam_params }, Done, false);
-    // Servers return no norm.
+    // Servers return no gradient norm.
     return { applied: true, gradientNorm: Number.NaN };
   }
 
-  /** Entropies are the surprises of the written tokens: their mean estimates the policy's entropy. */
+  /** `entropies` has -log p of each written token: the mean estimates the policy's entropy. */
   async score(batches: readonly MicroBatch[]): Promise<{ logProbs: Float32Array[]; entropies: Float32Array[] }> {
     const logProbs = await this.#pass("forward", batches.flatMap(dataOf), "cross_entropy");
     return { logProbs, entropies: logProbs.map((row) => row.map((logProb) => -logProb)) };
   }
 
-  /** Sets the optimizer's moments to 0, by a step without a gradient, whose betas and step size are 0. Its count of steps stays. */
+  /** Sets the optimizer's moments to 0, by a step with no gradient, betas of 0 and a step size of 0. The server's step count stays. */
   async resetOptimizer(): Promise<void> {
     const sequence = { tokens: Int32Array.of(0, 0), written: Int32Array.of(1) };
     const limits = { tokensMax: 2, lengthMultiple: 1, widthMultiple: 1 };
@@ -89,7 +89,7 @@ export class TrainedModel implements TrainedPolicy {
     await this.step({ learningRate: 0, beta1: 0, beta2: 0, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 });
   }
 
-  /** @returns (sequences)(written tokens) log-probabilities by the policy as it is */
+  /** @returns (sequences)(written tokens) log-probabilities by the current policy */
   async #pass(
     path: "forward" | "forward_backward",
     data: readonly Datum[],
@@ -97,7 +97,7 @@ export class TrainedModel implements TrainedPolicy {
     termsOf?: (member: number) => {
       readonly advantages: readonly number[];
       readonly logProbs: ArrayLike<number>;
-      /** The server's weight of the position behind the last token. */
+      /** The server's weight of the added last position. */
       readonly padding: number;
     },
   ): Promise<Float32Array[]> {

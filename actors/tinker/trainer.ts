@@ -1,12 +1,13 @@
 /**
- * The trainer of engine tinker: the same methods as learner/trainer.ts, whose policy a server keeps. Losses, advantages, filters and
- * metrics are computed here; forward, backward, AdamW and checkpoints there.
+ * The trainer of engine tinker: the methods of learner/trainer.ts for a policy that a server keeps. Losses, advantages, filters and
+ * metrics are computed here; the server runs forward, backward and AdamW, and keeps the saved parameters.
  *
- * - A model lives as long as its session, which heartbeats keep. After a server's restart, or without heartbeats, its requests fail;
- *   the learner then ends, is started again, and loads the state that its newest checkpoint names into a new model.
- * - skyrl-tx keeps one set of weights a model, and samples every version from it. In async mode episodes of older versions are played
- *   while newer ones are published: versions take turns on models of their own, and one is overwritten when it is too old to train on.
- * - Every name at the server is used once, so a repeated request never meets what an earlier one left.
+ * - A model lives as long as its session, which heartbeats keep alive. After a server's restart, or without heartbeats, requests for the
+ *   model fail; the learner then ends, is started again, and loads the state that its newest checkpoint names into a new model.
+ * - skyrl-tx keeps one set of weights per model, and samples every version from that set. In async mode samplers still play older
+ *   versions while newer ones are published. So `stalenessMax + 1` more models hold the versions in turn: a version is overwritten only
+ *   when its episodes are too old to train on.
+ * - Every name at the server is used once, so a save never meets what an earlier save left.
  */
 import { z } from "zod";
 import { crossScores } from "../../model/health/cross-score.ts";
@@ -21,7 +22,7 @@ import { TrainedModel } from "./trained-model.ts";
 import { servedVersion } from "./version.ts";
 
 const HEARTBEAT_MS = 10_000;
-/** Time to give the model up when the learner leaves. */
+/** Time to unload the models when the learner leaves. */
 const UNLOAD_MS = 2000;
 
 const Capabilities = z.object({ supported_models: z.array(z.object({ model_name: z.string() })) });
@@ -55,24 +56,24 @@ export async function startTinkerTrainer(
   const model = await create();
   const { mode, stalenessMax } = config.learner;
   const hosts = await Promise.all(Array.from({ length: mode === "async" ? stalenessMax + 1 : 0 }, create));
-  /** For KL terms: adapters that are never trained, which leave their model as it is. */
+  /** For KL terms: the base model, with adapters that are never trained. */
   let reference: TrainedModel | null = null;
   const beat = () => {
     const body = { session_id: session.session_id, type: "session_heartbeat" };
-    // A session that is gone shows itself by the next request.
+    // If the session is gone, the next request for a model fails.
     void server.ask("session_heartbeat", body, Done).catch(({ message }: Error) => ports.warn(message));
     cancelBeat = ports.clock.after(HEARTBEAT_MS, beat);
   };
   beat();
   const load = (path: string, into = model) =>
     server.result("load_weights", { model_id: into.id, path, type: "load_weights" }, Done, true);
-  /** @returns its name at the server */
+  /** @returns the name of the saved weights at the server */
   const save = async (how: "save_weights" | "save_weights_for_sampler", name: string, from = model) => {
     const body = { model_id: from.id, path: `${name}-${names++}`, type: how };
     // A second request of this name would be refused as taken.
     return (await server.result(how, body, Saved, false)).path;
   };
-  /** @returns the name of the policy as it is, for samplers */
+  /** @returns the name of the current policy, for samplers */
   const publish = async (version: number) => {
     if (hosts.length === 0) return save("save_weights_for_sampler", `v${version}`);
     const host = hosts[version % hosts.length]!;
@@ -87,7 +88,7 @@ export async function startTinkerTrainer(
     workingMs: () => 0,
     async stop() {
       cancelBeat();
-      // Else a model would take one of the server's places until its session ends.
+      // A model that is not unloaded occupies one of the server's places until its session ends.
       const unloaded = made.map(({ id }) => server.ask("unload_model", { model_id: id }, Done));
       const gone = Promise.all(unloaded).catch(() => {});
       const late = Promise.withResolvers<void>();

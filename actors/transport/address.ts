@@ -1,4 +1,4 @@
-/** Questions about addresses: does only this machine reach it, is it at a broker? Knows no transport. */
+/** What an address says: whether only this machine can reach it, whether it is at a NATS broker. Knows no transport. */
 
 /**
  * Whether only this machine can reach the host.

@@ -3,7 +3,7 @@
  *
  * - A decoded message shares no memory with the frame or with any other message.
  * - `parseMessage` checks every decoded message, and the kind of frame must fit the kind of message.
- * - A frame with more than `VALUES_MAX` values is refused unread: 64 MiB of empty lists would take 25 s and 4.8 GB.
+ * - A frame with more than `VALUES_MAX` values is refused before it is decoded: 64 MiB of empty lists would take 25 s and 4.8 GB.
  */
 import { Packr } from "msgpackr";
 import {
@@ -21,7 +21,7 @@ export type Envelope =
   | { readonly kind: "ask"; readonly id: number; readonly body: Ask }
   | { readonly kind: "answer"; readonly id: number; readonly body: Answer };
 
-/** Values of a frame: numbers, texts, keys, lists and mappings, each with what is in it. An episode has about 30 a turn. */
+/** Most values of a frame: numbers, texts, keys, lists and mappings, nested ones included. An episode has about 30 a turn. */
 const VALUES_MAX = 2 ** 21;
 
 /** A frame owns its buffer, so it can be transferred to another thread. */
@@ -83,17 +83,17 @@ function unpack(frame: Uint8Array): unknown {
   }
 }
 
-/** Bytes after msgpack's types 0xc0 to 0xdf, and how many of them say the length of what follows these. */
+/** For msgpack's types 0xc0 to 0xdf: bytes after the type, and how many of these bytes give the length of the data behind them. */
 const HEAD_BYTES = [0, 0, 0, 0, 1, 2, 4, 2, 3, 5, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 2, 3, 5, 9, 17, 1, 2, 4, 2, 4, 2, 4];
 const LENGTH_BYTES = [0, 0, 0, 0, 1, 2, 4, 1, 2, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4];
 const isExtension = (type: number) => (type >= 0xc7 && type <= 0xc9) || (type >= 0xd4 && type <= 0xd8);
-/** The codec's extensions that our messages use. Others are made of values that a count of bytes does not see. */
+/** The codec's extensions that messages use. `valuesOf` refuses others: it cannot count the values inside them. */
 const UNDEFINED = 0;
 const TYPED_ARRAY = 0x74;
-/** A typed array costs as much as so many values. */
+/** A typed array costs as much as this many values. */
 const ARRAY_VALUES = 64;
 
-/** Stops when there are too many. The codec checks the rest. @throws {ProtocolError} */
+/** Counts the values of a frame, and stops when there are too many. The codec finds other faults. @throws {ProtocolError} */
 function valuesOf(frame: Uint8Array): number {
   let values = 0;
   for (let at = 0; at < frame.length && values <= VALUES_MAX; values++) {

@@ -3,7 +3,7 @@
  *
  * - A message before `hello` closes the connection.
  * - Both ends refuse another protocol version. The connecting end also refuses another run.
- * - An actor may repeat its `hello` to report its url. A guest's name is the one that the gate let in.
+ * - An actor may repeat its `hello` to report its url. A guest must use the name under which the gate let it in.
  */
 import { describeError } from "../errors.ts";
 import {

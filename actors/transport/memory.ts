@@ -1,7 +1,7 @@
 /**
  * Transport between actors of one thread. It packs, copies and checks messages as a socket does.
  *
- * - A network delivers everything in the order it was sent, each message in a later turn of the event loop.
+ * - A network delivers messages in the order they were sent, in a later turn of the event loop.
  * - `queuedBytes` counts the bytes not yet delivered.
  */
 import type { Frame } from "./frame.ts";
@@ -32,7 +32,7 @@ export class MemoryNetwork {
     if (this.#waiting.push(run) === 1) this.#defer(() => this.#drain());
   }
 
-  /** Delivers only what waits now. What a delivery sends waits for a later turn, so that timers and sockets get theirs. */
+  /** Delivers only the messages that wait now. Those sent meanwhile wait for a later turn, so that timers and sockets run in between. */
   #drain(): void {
     const due = this.#waiting;
     this.#waiting = [];

@@ -1,6 +1,6 @@
 /**
- * Listening behind a firewall. `listen` offers connections: it connects to the run's gate and waits until a sampler at the other
- * side uses the connection. `connect` is that of the transport underneath.
+ * Listening behind a firewall. `listen` offers connections: it connects to the run's gate and waits until a sampler uses the
+ * connection. `connect` is that of the transport underneath.
  *
  * - `SPARE` offers wait unused. When one is used, the next is made. A lost offer is made again, with growing delays.
  */
@@ -9,14 +9,14 @@ import { describeError } from "../errors.ts";
 import type { Answer, Ask, Tell } from "../protocol.ts";
 import type { Handler, Listener, Peer, Transport } from "./transport.ts";
 
-/** So many samplers can connect at once without waiting. */
+/** Number of samplers that can connect at once without waiting. */
 const SPARE = 4;
 const BACKOFF_MS = { first: 100, max: 2000 };
 
 export interface OfferOptions {
   readonly transport: Transport;
   readonly clock: Clock;
-  /** An offer could not be made. */
+  /** Called when an offer could not be made. */
   readonly failed: (detail: string) => void;
 }
 

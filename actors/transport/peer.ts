@@ -14,7 +14,7 @@ import type { Handler, Peer, Problem, TransportOptions } from "./transport.ts";
 /** Asks that wait for their answer at once, in one direction. */
 export const ASKS_MAX = 4096;
 
-/** Characters of the report on a bad frame. */
+/** Most characters of the report on a bad frame. */
 const BAD_FRAME_TEXT_MAX = 1000;
 
 /** What each transport implements for one connection. */
@@ -23,7 +23,7 @@ export interface Wire {
   readonly queuedBytes: number;
   /** Takes ownership of the frame. @returns false if the frame was dropped: the connection must end */
   send(frame: Frame, envelope: Envelope): boolean;
-  /** @param drop  at once, without sending what is queued */
+  /** @param drop  closes at once, without sending what is queued */
   close(reason: string, drop: boolean): void;
 }
 
@@ -118,7 +118,7 @@ export class WirePeer implements Peer {
     try {
       envelope = decodeFrame(frame);
     } catch (error) {
-      // The list of faults grows with the frame.
+      // The text of a fault may be as long as the frame.
       this.#endWith("badFrame", `bad frame: ${describeError(error)}`.slice(0, BAD_FRAME_TEXT_MAX));
       return;
     }

@@ -22,7 +22,7 @@ export interface ReconnectOptions {
   readonly clock: Clock;
   /** Uniform in [0, 1), for the jitter. */
   readonly uniform: () => number;
-  /** An attempt failed. `attempt` counts from 1 since the last connection; 0: our own handler threw. */
+  /** Called when an attempt failed. `attempt` counts from 1 since the last connection; 0: our own handler threw. */
   readonly failed?: (detail: string, attempt: number) => void;
 }
 
@@ -32,7 +32,7 @@ export interface Connection {
   close(reason: string): void;
 }
 
-/** The first and the longest delay between attempts; each is up to twice the one before. */
+/** The first and the longest delay between attempts, before jitter: each is twice the one before. */
 const BACKOFF_MS = { first: 50, max: 1000 };
 export const HELLO_DEADLINE_MS = 5000;
 

@@ -1,4 +1,4 @@
-/** Refusals: of connections, reported at a limited rate so that strangers cannot fill the log, and of asks. */
+/** Reports refused connections at a limited rate, so that strangers cannot fill the log; refuses asks. */
 import type { Clock } from "../clock.ts";
 import type { Ask, Messages } from "../protocol.ts";
 import type { Peer, Problem } from "./transport.ts";
@@ -6,7 +6,7 @@ import type { Peer, Problem } from "./transport.ts";
 /** At most one report in this time. */
 const REPORT_MS = 1000;
 
-/** @returns reports a refusal at most once in `REPORT_MS`, with the number of refusals since the last report */
+/** @returns a function that reports a refusal at most once in `REPORT_MS`, with the number of refusals since the last report */
 export function reportSeldom(
   clock: Clock,
   report: ((problem: Problem) => void) | undefined,

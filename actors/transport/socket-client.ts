@@ -53,7 +53,7 @@ export function dial(address: string, handler: Handler, options: SocketOptions):
 
 export const lostBy = (code: number): string => `the connection was lost (WebSocket code ${code})`;
 
-/** Bun reports the status that refused the upgrade only in its message. */
+/** Bun reports the status that refused the upgrade only in the error's message. */
 function whyRefused(event: Event): string {
   const message = "message" in event ? String(event.message) : "";
   const status = /Expected 101 status code: (\d+)/.exec(message)?.[1];

@@ -23,7 +23,7 @@ export const CLOSED_BY_US = 4000;
 /** Bun's close reason for a frame over `maxPayloadLength`. */
 export const TOO_BIG = "Received too big message";
 
-/** Limits of `Bun.serve`. Every send is bounded before it as well. */
+/** Limits of `Bun.serve`. Senders check the same limits before each send. */
 export const serverLimits = ({
   frameBytesMax,
   queuedBytesMax,

@@ -1,8 +1,8 @@
 /**
  * Transport between processes: one WebSocket per peer, one binary message per frame.
  *
- * - The token is in the Authorization header. The listener compares it before it reads any payload, for plain HTTP too, and
- *   refuses browser pages (an Origin header).
+ * - The token is in the Authorization header. The listener compares it before it reads any payload, for plain HTTP too. It refuses
+ *   WebSockets of browser pages (an Origin header).
  * - Without a token a listener binds to loopback only.
  * - A frame over frameBytesMax ends its connection only.
  * - Both ends close a connection on which nothing arrives for `silenceMsMax`.
@@ -32,7 +32,7 @@ import type { Handler, Listener, ListenOptions, Peer, Transport } from "./transp
 /** Time for peers to read what was sent, when the listener closes. */
 const CLOSE_MS_MAX = 500;
 
-/** The gate names the guest whose bytes it passes on. */
+/** Header with the name of the guest whose bytes the gate passes on. */
 export const GUEST_HEADER = "X-Guest";
 
 interface Accepted {

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { messageOf } from "../errors.ts";
 
-/** Of the connecting end. */
+/** Certificates of the connecting end. */
 export interface ClientTls {
   /** CA certificate; left out: the system's. */
   readonly ca?: string;
@@ -11,7 +11,7 @@ export interface ClientTls {
   readonly key?: string;
 }
 
-/** Of the listening end. */
+/** Certificates of the listening end. */
 export interface ServerTls {
   readonly cert: string;
   readonly key: string;
@@ -19,7 +19,7 @@ export interface ServerTls {
   readonly clientCa: string | null;
 }
 
-/** @param what  name of the setting, for the message. @throws {Error} in one line, if the file is no PEM text */
+/** @param what  name of the setting, for the message. @throws {Error} in one line, if the file cannot be read or is no PEM text */
 export function readPem(file: string, what: string): string {
   let text: string;
   try {

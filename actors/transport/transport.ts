@@ -3,7 +3,7 @@
  * suite (tests/actors/transport/transport.test.ts).
  *
  * 1. Messages of one peer arrive in the order they were sent.
- * 2. Every ask gets exactly one answer: the other end's, or `failed` with code "deadline" or "closed".
+ * 2. Every ask gets exactly one answer: the other end's, or `failed` with code "deadline", "closed", "capacity" or "protocol".
  * 3. Messages are serialized, also in memory: no two actors share an object.
  * 4. Queues are bounded: with more than `queuedBytesMax` waiting to be sent, the transport closes the peer with a reason. The
  *    sender sees `queuedBytes` grow before that.
@@ -21,9 +21,9 @@ export interface Peer {
   /** Bytes sent and not yet accepted by the other end's system. Senders that can wait should do so above 1 MiB. */
   readonly queuedBytes: number;
   readonly closed: boolean;
-  /** Sends without an answer. On a closed peer it does nothing; the sender checks `closed`. */
+  /** Sends a message that gets no answer. Does nothing on a closed peer; the sender checks `closed`. */
   tell(message: Tell): void;
-  /** Never rejects: without an answer in time it resolves to `{type: "failed", code: "deadline"}`. */
+  /** Never rejects: without an answer in time the promise resolves to `{type: "failed", code: "deadline"}`. */
   ask<A extends Ask>(message: A, deadlineMs: number): Promise<AnswerTo<A>>;
   /** Messages sent before still arrive; then the other end gets the reason. */
   close(reason: string): void;
@@ -57,7 +57,7 @@ export interface Problem {
     | "badAnswer"
     /** Our handler threw. The peer is closed. */
     | "handlerThrew"
-    /** A stored message was not answered in any of its deliveries; the broker keeps it apart. NATS only. */
+    /** A stored message was not answered in any of its deliveries; it is in the broker's quarantine stream. NATS only. */
     | "quarantined"
     /** A connection was refused before any payload was parsed. At most one report a second, with a count. */
     | "refused";
@@ -67,7 +67,7 @@ export interface Problem {
   readonly stack?: string;
 }
 
-/** Limits of a run's connections. A larger message closes its connection; so does a peer that leaves more bytes unread. */
+/** Limits of a run's connections. A larger ask or answer becomes `failed`. A larger tell, or more unread bytes, closes the connection. */
 export const TRANSPORT_LIMITS = { frameBytesMax: 64 * 2 ** 20, queuedBytesMax: 256 * 2 ** 20 } as const;
 
 export interface TransportOptions {

@@ -126,7 +126,7 @@ export class WorkerTransport implements Transport {
     else if (notice.kind === "connect") this.#route(notice, this.#options.port);
   }
 
-  /** Accepts the connection here, or passes it on. @param cameFrom  goes no way back */
+  /** Accepts the connection here, or passes it on. @param cameFrom  the port that sent the request, which does not get it back */
   #route(request: Connect, cameFrom?: Port): void {
     const { address, port, token } = request;
     const peers = this.#listeners.get(address);
@@ -151,7 +151,7 @@ export class WorkerTransport implements Transport {
     peer.start();
   }
 
-  /** @param answer  of the listening end; null at that end */
+  /** @param answer  called with the listening end's answer; null at the listening end */
   #open(
     port: MessagePort,
     name: string,

@@ -41,7 +41,7 @@ export const DELIVERIES_MAX = 5;
 /** The work stream holds this many bytes; refused parcels wait at the sampler. */
 const WORK_BYTES_MAX = 256 * 2 ** 20;
 const QUARANTINE_BYTES_MAX = 64 * 2 ** 20;
-/** Asks have passed their deadline long before. */
+/** The broker drops older parcels. Their asks have passed the deadline long before. */
 const WORK_AGE_MS_MAX = 3_600_000;
 const DUPLICATES_MS = 120_000;
 const ACK_MS = 30_000;
@@ -73,7 +73,7 @@ export class Broker {
   readonly #js: JetStreamClient;
   readonly #manager: JetStreamManager;
   #connected = true;
-  /** Connected, and the broker has both streams. */
+  /** The broker is connected and has both streams. */
   #ready = true;
   #listeners = 0;
   #reading: ConsumerMessages | null = null;
@@ -163,8 +163,8 @@ export class Broker {
   }
 
   /**
-   * Puts a parcel into the work stream; tries until the broker takes it, or `over`. The broker keeps parcels of one number once.
-   * Parcels for one end are stored one after another: later ones could fill the stream, and it would refuse the earlier one.
+   * Puts a parcel into the work stream; tries until the broker takes it, or `over` is true. A parcel sent twice is stored once.
+   * Parcels for one end are stored one after another: later parcels could fill the stream, and an earlier one would be refused.
    */
   store(to: string, parcel: Uint8Array, number: number, ask: number, over: () => boolean): void {
     const stored = (this.#storing.get(to) ?? Promise.resolve()).then(async () => {

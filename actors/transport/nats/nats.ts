@@ -2,7 +2,7 @@
  * Transport through a NATS broker: only the broker needs to be reachable. A connection is a pair of subjects.
  *
  * - The broker gets the token. The other end gets a proof of it (HMAC), so that no other client of the broker can learn the
- *   token by answering. Each parcel has a tag by a key made from the token. Nothing without proof is parsed.
+ *   token by answering. Each parcel has a tag by a key made from the token. No message of an actor is parsed without such a tag.
  * - Several listeners may share an address; each connection goes to one of them.
  * - HTTP (weights) does not go through the broker: see routed.ts.
  */
@@ -32,7 +32,7 @@ const DialAnswer = z.union([z.strictObject({ inbox: z.uuid() }), z.strictObject(
 export const proofOf = (token: string, id: string, name: string): string =>
   createHmac("sha256", token).update(`${id} ${name}`).digest("base64url");
 
-/** 32 bytes: of the tags of parcels for one end of a connection. */
+/** 32 bytes: the key for the tags of parcels to one end of a connection. */
 export const parcelKey = (token: string, end: string): Buffer =>
   createHmac("sha256", token).update(`parcels for ${end}`).digest();
 

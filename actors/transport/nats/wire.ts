@@ -1,12 +1,14 @@
 /**
  * One end of a connection over a broker's subjects: order, parts of frames, flow control, silence. Knows no broker.
  *
- * - Parcels carry numbers, so each is processed once and in order, however often it is delivered.
+ * - A parcel is one message of the broker: a frame, a part of a frame, a report, or the end of the connection. Parcels have numbers,
+ *   so each is processed once and in order, however often it is delivered.
  * - A broker has no flow control from end to end, so the reader reports how many bytes it took; `queuedBytes` counts the rest.
  *   A parcel that arrives early is held. With more than `queuedBytesMax` held, the connection is closed.
- * - Each parcel has a tag (GMAC) by a key that both ends know. One without it came from another client of the broker: it is reported
- *   and changes nothing.
- * - A stored parcel (see `isStored`) is acknowledged when its ask has been answered, and given back if the connection ends first.
+ * - Each parcel has a tag (GMAC) by a key that both ends know. A parcel without a right tag came from another client of the broker: it
+ *   is reported and changes nothing.
+ * - A stored parcel (see `isStored`) is acknowledged when its ask has been answered. If the connection ends first, the broker delivers
+ *   the parcel again.
  */
 import { createCipheriv, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Envelope, Frame } from "../frame.ts";
@@ -14,7 +16,7 @@ import type { Wire, WirePeer } from "../peer.ts";
 import { type SilenceWatch, watchSilence } from "../silence.ts";
 import type { TransportOptions } from "../transport.ts";
 
-/** A part of a frame, the last part, a count of bytes taken (also the ping), the end of the connection. */
+/** A part of a frame, its last part, a report of the bytes taken (also the ping), the end of the connection. */
 const kinds = { part: 0, last: 1, taken: 2, close: 3 } as const;
 type Kind = keyof typeof kinds;
 const kindOf = Object.keys(kinds) as Kind[];
@@ -40,7 +42,7 @@ interface Parcel {
 export interface Stored {
   readonly ask: number;
   ack(): void;
-  /** Makes the broker deliver it again. */
+  /** Makes the broker deliver the parcel again. */
   giveBack(): void;
 }
 
@@ -51,7 +53,7 @@ export interface NatsWireOptions extends Pick<TransportOptions, "clock" | "frame
   publish(parcel: Uint8Array): void;
   /** Like `publish`, but the broker keeps the parcel until the other end acknowledges it; null: this end stores nothing. */
   readonly store: ((parcel: Uint8Array, number: number, ask: number) => void) | null;
-  /** Of the tags of parcels, by direction. */
+  /** Keys for the tags of parcels, by direction. */
   readonly keys: { readonly sent: Uint8Array; readonly taken: Uint8Array };
   /** Called for a parcel that the other end did not make. */
   unproven(): void;
