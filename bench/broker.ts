@@ -3,11 +3,11 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** null if it is not installed. */
+/** Path of the program; null if it is not installed. */
 export const natsServer = Bun.which("nats-server");
 export const NO_BROKER = "no NATS: nats-server is not installed (on Debian: apt-get install nats-server)";
 
-/** Ends with `ends`. */
+/** The broker ends when `ends` is disposed. */
 export async function startBroker(ends: AsyncDisposableStack): Promise<{ address: string; pid: number }> {
   const disk = mkdtempSync(join(tmpdir(), "bench-broker-"));
   ends.defer(() => rmSync(disk, { recursive: true, force: true }));

@@ -1,4 +1,4 @@
-/** Loads a model as a learner does, and prints speed and memory, beside the speed of disk and page cache. Argument: folder. */
+/** Loads a model as a learner does, and prints speed and memory, and the speed of disk and page cache. Argument: folder. */
 import { dlopen } from "bun:ffi";
 import { readFileSync, statSync } from "node:fs";
 import { open } from "node:fs/promises";
@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { loadPretrained, readPretrained } from "../actors/policy/pretrained.ts";
 import { layParameters, parameterCount } from "../model/policy/parameters.ts";
 
-/** Peak resident memory of this process in bytes, as Linux has it. */
+/** Peak resident memory of this process in bytes, as Linux reports it. */
 const peakBytes = () => 1024 * Number(/VmHWM:\s+(\d+)/.exec(readFileSync("/proc/self/status", "utf8"))![1]);
 
 const [folder] = process.argv.slice(2) as [string];

@@ -27,7 +27,7 @@ export async function run(): Promise<{ name: string; sokobanPerSecond: number; f
   return { name: "envs", sokobanPerSecond, frozenLakePerSecond };
 }
 
-/** Median over rounds of random actions with their observations; a new game replaces each finished one. */
+/** Median over rounds of random actions with their observations; a new game begins when one ends, or after 10 actions. */
 function stepsPerSecond(name: string): number {
   const tag = envTag(name);
   const random = new Pcg64(SEED);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # What a machine with one NVIDIA GPU can do, in under ten minutes and without a network: which engines work, Bandit and SimpleSokoban
-# trained on each device, and a training step and decoding beside PyTorch where Python has it. It needs node_modules.
+# trained on each device, and a training step and decoding beside PyTorch if Python has PyTorch. node_modules must be installed.
 #
-# Usage: bash bench/gpu.sh [FOLDER]. Everything goes to FOLDER/figures.txt (bench-gpu). Exit code 0: every device trained.
+# Usage: bash bench/gpu.sh [FOLDER], by default bench-gpu. The figures go to FOLDER/figures.txt. Exit code 0: every device trained.
 # BUN is the command of Bun (npx -y bun@1.4.4); BUNRAKU_PYTHON is a Python with torch, transformers, safetensors and numpy.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -12,7 +12,7 @@ figures=$folder/figures.txt
 read -ra bun <<<"${BUN:-npx -y bun@1.4.4}"
 failed=0
 
-# part SECONDS NAME COMMAND …: runs it with a limit; its last lines and its exit code go to the figures.
+# part SECONDS NAME COMMAND …: runs COMMAND for at most SECONDS; its last lines of output and its exit code go to the figures.
 part() {
   local seconds=$1 name=$2 code began=$SECONDS
   shift 2

@@ -1,5 +1,5 @@
 /**
- * The page of a large run: the time to answer lists of episodes, and the time until a browser shows the run.
+ * Measures the page of a large run: the time to answer lists of episodes, and the time until a browser shows the run.
  * Run: `bun run bench page` (`--page.episodes=N`).
  * Budget, with 100,000 episodes and 50,000 metric points: any list in 200 ms, first paint in 1 s.
  */
@@ -21,7 +21,7 @@ const BATCH = 1000;
 const UPDATES = 2500;
 const ROUNDS = 5;
 
-/** 20 of the metrics that the page draws: 50,000 points. */
+/** 20 metrics, most of which the page draws: 50,000 points. */
 const METRICS: readonly MetricName[] = [
   "validate/success",
   "train/success",
@@ -45,7 +45,7 @@ const METRICS: readonly MetricName[] = [
   "train/turns",
 ];
 
-/** Queries of the page, with the slowest ones. */
+/** Queries of the page, including the slowest. */
 const QUERIES: Readonly<Record<string, string>> = {
   newest: "",
   "far down": "before=5000",

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { Device } from "../model/engine/engine.ts";
 import { ModelConfig } from "../model/policy/model-config.ts";
 
-/** The model of every figure in the log. Each number is an option. */
+/** The default model of `step` and `decode`, and of their figures in the log. Each number is an option. */
 export const REFERENCE = { d: 128, layers: 4, heads: 4, kvHeads: 4, hidden: 352, vocabulary: 256 };
 
 const DEVICES = ["cpu", "cuda", "webgpu"] as const satisfies Device[];

@@ -11,7 +11,7 @@ import { welcoming } from "../actors/transport/handshake.ts";
 import { Acks } from "../actors/weights/acks.ts";
 
 const LEASE_MS = 60_000;
-/** More than the samplers, so that none waits for the end of a batch. */
+/** More tickets than samplers, so that no sampler waits for the end of a batch. */
 const BATCH = 4000;
 
 const [address = ""] = process.argv.slice(2);
@@ -67,7 +67,7 @@ function ticket(): Ticket {
 async function playBatches(): Promise<never> {
   for (;;) await dispatcher.play(Array.from({ length: BATCH }, ticket));
 }
-// Two at a time: one has tickets left while the last episodes of the other are played.
+// Two batches at a time: one has tickets left while the last episodes of the other are played.
 void playBatches();
 void playBatches();
 

@@ -4,7 +4,7 @@
  * Budget: 1.3 times as fast as the faster of PyTorch's eager variants (one has SDPA). The two sides take turns, because a shared
  * machine changes its speed by the minute. Equal first losses prove that both do the same work.
  *
- * With a rank, adapters of that rank are trained and the embedding is tied. In the shape of Qwen2.5-0.5B, both within 20 GB:
+ * With a rank, adapters of that rank are trained and the embedding is tied. In the shape of Qwen2.5-0.5B, each side within 20 GB:
  * bun run bench step --step.rank=64 --step.d=896 --step.layers=24 --step.heads=14 --step.kvHeads=2 --step.hidden=4864
  *   --step.vocabulary=151936 --step.batch=2 --step.length=512 --step.microBatchTokens=1024 --step.rounds=1 --step.steps=1
  */
@@ -52,7 +52,7 @@ const DEFAULTS = {
 };
 type Numbers = { readonly [K in keyof typeof DEFAULTS]: number };
 
-/** As bench/peers/step.py. */
+/** The same settings as in bench/peers/step.py. */
 const ADAMW = { learningRate: 1e-3, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0.01, clipNorm: 1 };
 const LOSSES_COMPARED = 3;
 const LOSS_TOLERANCE = 1e-4;
@@ -141,19 +141,19 @@ async function compare(numbers: Numbers, device: Device, python: string, folder:
     name: "step",
     ms: round(ms),
     peerMs: round(median(turns.map((turn) => turn.eager))),
-    // Ratio per turn: in a turn both sides have the same machine.
+    // Ratio per turn: within a turn the machine's speed is the same for both sides.
     ratio: round(median(turns.map((turn) => turn.eager / turn.ms)), 2),
     ...(compiled === undefined
       ? {}
       : { compiledPeerMs: round(compiled), compiledRatio: round(compiled / turns[0]!.ms, 2) }),
-    // The peer has a model for each of its variants.
+    // The peer's peak includes a model for each of its variants.
     peakGigabytes: round(process.resourceUsage().maxRSS / 1e6, 2),
     peerPeakGigabytes: round(peerBytes / 1e9, 2),
     ...(numbers.rank === 0 ? { gflops: round((flops(numbers) / ms) * 1e-6) } : {}),
   };
 }
 
-/** `trained` is `base`, or adapters. */
+/** `trained` is `base` itself, or its adapters. */
 interface Model {
   readonly config: ModelConfig;
   readonly base: Parameters;
@@ -171,7 +171,7 @@ function makeModel(numbers: Numbers): Model {
   return { config, base, trained };
 }
 
-/** Written in parts, so the step has the peak of memory. */
+/** Writes the file in parts, so that the peak of memory is that of the step. */
 async function writeWeights(path: string, { config, base, trained }: Model): Promise<void> {
   const adapters = config.lora === null ? [] : trained.views;
   const file = await open(path, "wx");

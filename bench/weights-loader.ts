@@ -1,4 +1,4 @@
-/** A sampler that only loads weights and acknowledges them. Arguments: address, name. The token is its standard input. */
+/** A sampler that only loads weights and acknowledges them. Arguments: address, name. The token is on standard input. */
 import { realClock } from "../actors/clock.ts";
 import { createTransport } from "../actors/transport/create.ts";
 import { sayHello } from "../actors/transport/handshake.ts";

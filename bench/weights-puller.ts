@@ -1,4 +1,4 @@
-/** Pulls published weights once and prints how many milliseconds it took. Arguments: URL, bytes, sha256. The token is its standard input. */
+/** Pulls published weights once and prints the milliseconds. Arguments: URL, bytes, sha256. The token is on standard input. */
 import { loadWeights } from "../actors/weights/load.ts";
 
 const [url, bytes, digest] = process.argv.slice(2) as [string, string, string];

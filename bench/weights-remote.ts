@@ -1,6 +1,6 @@
 /**
- * The same bytes for a sampler of another host, over loopback: pulled from the learner, through the run's gate, and beside them a
- * bare TCP copy with a sha256. Each is pulled by a process of its own, in turns. Part of `bun run bench weights`.
+ * Part of `bun run bench weights`: the time in which a sampler of another host downloads the same bytes, over loopback, from the
+ * learner and through the run's gate. A bare TCP copy with a sha256 is the comparison. A process of its own pulls each, in turns.
  */
 import { join } from "node:path";
 import { realClock } from "../actors/clock.ts";

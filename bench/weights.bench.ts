@@ -1,10 +1,11 @@
 /**
- * Time of new weights from `publish` to the last acknowledgement of 4 samplers on this host, and where it goes. Each sampler is a
- * process that maps the bytes and checks their seal. Run: bun bench/weights.bench.ts, or `bun run bench weights [--weights.megabytes=100]`
+ * Time from `publish` of new weights to the last acknowledgement of 4 samplers on this host, by stage. Each sampler is a process
+ * that maps the bytes and checks their seal (actors/weights/seal.ts).
+ * Run: bun bench/weights.bench.ts, or `bun run bench weights [--weights.megabytes=100]`
  *
- * Budget: the built-in policy (2 MB) under 50 ms; 100 MB and more within twice a copy of the bytes plus one hash, measured in turns.
+ * Budget: the built-in policy (2 MB) under 50 ms; 100 MB and more within twice the time of a copy and one hash, measured in turns.
  * `fiveHashes` is the least time if each of the five processes computed the sha256 on the cores of this machine.
- * A sampler of another host downloads at half of the speed of a bare TCP copy with a hash, or faster: see weights-remote.ts.
+ * A sampler of another host downloads at half the speed of a bare TCP copy with a hash, or faster: see weights-remote.ts.
  */
 import { mkdtemp, rm } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
@@ -129,7 +130,7 @@ class Stage {
       this.#children.push(Bun.spawn(command, { stdio: [new Blob([token]), "inherit", "inherit"] }));
     }
     await complete;
-    // The last one is still to be answered, which would wait for the values of a gigabyte.
+    // The last sampler's hello is not answered yet, and making a gigabyte of values would delay the answer.
     await new Promise((next) => setImmediate(next));
   }
 
@@ -146,7 +147,7 @@ class Stage {
       const hash = timed(() => void new Bun.CryptoHasher("sha256").update(bytes).digest());
       const published = await this.#publish(values);
       const ours = published.last;
-      // The first round warms the code of both.
+      // The first round warms the code of both sides.
       if (turn === 0) continue;
       stages.push(published);
       for (const [name, ms] of Object.entries({ ours, copy, freshCopy, hash }))
@@ -166,7 +167,7 @@ class Stage {
     };
   }
 
-  /** The newest version, as another host gets it. */
+  /** Measures how another host gets the newest version. */
   pull(): Promise<RemoteRow> {
     return remoteRow(this.#publisher, this.#version - 1);
   }

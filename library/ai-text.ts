@@ -27,7 +27,7 @@ export interface Spoken {
 const TOOL_HINT =
   'To call a tool, answer with its name and its arguments: NAME {"argument": value}. Any other answer ends the task.';
 
-/** The tools of a call, and the form of its answer; empty if it asks for neither. */
+/** The tools of a call, and the form of its answer; empty if the call has neither. */
 export function requestText({ tools = [], toolChoice, responseFormat }: Call): string {
   const listed = toolChoice?.type === "none" ? [] : tools.filter((tool) => tool.type === "function");
   const lines = listed.map(({ name, description, inputSchema }) => {
@@ -41,7 +41,7 @@ export function requestText({ tools = [], toolChoice, responseFormat }: Call): s
   return [...(lines.length === 0 ? [] : ["Tools:", ...lines, TOOL_HINT]), ...form].join("\n");
 }
 
-/** A message that the policy has not written. @throws {TypeError} if it has a part that is no text */
+/** Text of a message that the policy has not written. @throws {TypeError} if the message has a part that is not text */
 export function messageText(message: Exclude<SdkMessage, { role: "assistant" }>): string {
   switch (message.role) {
     case "system":
@@ -99,10 +99,10 @@ function replyText({ content }: Extract<SdkMessage, { role: "assistant" }>, thin
 /**
  * Thought and answer of a reply.
  *
- * @param isWhole  false while it is being written: then each of the two is a beginning of what it becomes
+ * @param isWhole  false while the reply is being written: then thought and answer are the beginnings of their final texts
  */
 export function spoken(reply: string, isWhole: boolean): Spoken {
-  // The end may be the beginning of a tag.
+  // The end of an unfinished reply may be the beginning of a tag.
   const known = isWhole ? reply : reply.replace(/<[^>]{0,8}$/, "");
   const [opening = "", thought = ""] = /^<think>(.*?)(?:<\/think>|$)/s.exec(known) ?? [];
   const rest = known.slice(opening.length);
@@ -112,7 +112,7 @@ export function spoken(reply: string, isWhole: boolean): Spoken {
 
 const TOOL_CALL = /^([\w-]+)\s*(\{.*\})?$/s;
 
-/** @param nextId  names the calls of tools */
+/** @param nextId  names each call of a tool */
 export function contentOf({ thought, answer }: Spoken, { tools = [] }: Call, nextId: () => string): Content[] {
   const names = new Set(tools.map(({ name }) => name));
   const parts = answer.split(ACTION_SEPARATOR).map((part) => TOOL_CALL.exec(part.trim()));
@@ -144,7 +144,7 @@ export function generated(
   };
 }
 
-/** What a policy cannot be asked for. */
+/** Settings of a call that a policy does not support. */
 export function warningsOf({ toolChoice, presencePenalty, frequencyPenalty }: Call): Generated["warnings"] {
   const asked = {
     toolChoice: toolChoice?.type === "required" || toolChoice?.type === "tool",
@@ -154,7 +154,7 @@ export function warningsOf({ toolChoice, presencePenalty, frequencyPenalty }: Ca
   return Object.entries(asked).flatMap(([feature, isAsked]) => (isAsked ? [{ type: "unsupported", feature }] : []));
 }
 
-/** The stream of a result that is whole already. */
+/** The stream of a result that is already complete. */
 export function streamOf({ content, finishReason, usage, warnings }: Generated): StreamPart[] {
   const parts = content.flatMap((part, i): StreamPart[] => {
     if (part.type !== "reasoning" && part.type !== "text") return [part as StreamPart];

@@ -32,8 +32,8 @@ export type { AgentGame, AgentResult } from "../envs/outside/agent-game.ts";
 
 export interface BunrakuOptions {
   /**
-   * Tag of an env that the policy was trained on. Its prompts have the form of that env, and the model is one episode: it keeps the
-   * dialogue of its calls, and fails when the budgets of the episode are used up. Default: each call is a dialogue of its own, as it is.
+   * Tag of an env that the policy was trained on. Prompts then have the form of that env, and the model plays one episode: it keeps
+   * the dialogue of its calls, and fails when the episode's budgets are used up. Default: each call is a separate dialogue.
    */
   readonly env?: string;
 }
@@ -74,7 +74,7 @@ export function bunraku(policy: Policy, { env }: BunrakuOptions = {}): LanguageM
   );
 }
 
-/** An agent as an env. C: its options. Task: what it works on. */
+/** An agent as an env. C: the env's options. Task: what the agent works on. */
 export interface AgentDefinition<C extends Record<string, unknown>, Task>
   extends Omit<EnvDefinition<C, AgentGame<Task>>, "open" | "actions" | "external" | "browser" | "random" | "best"> {
   /** Most calls of the model in an episode. */
@@ -82,20 +82,20 @@ export interface AgentDefinition<C extends Record<string, unknown>, Task>
   /** What the agent works on. Equal options and layout seeds give equal tasks. */
   task(options: C, seeds: Seeds): Task;
   /**
-   * The agent: equal tasks and equal replies of the model make it ask the same. An error that it throws fails the episode.
+   * Runs the agent. With equal tasks and equal replies of the model it must ask the same. An error that it throws fails the episode.
    *
    * @param model  each call is a turn of the policy in training
    * @param signal  aborted when the episode is over
-   * @returns the reward of the episode, and whether the task is solved; a number alone is solved if it is positive
+   * @returns the reward of the episode, and whether the task is solved; a number alone counts as solved if it is positive
    */
   agent(model: LanguageModel, task: Task, signal: AbortSignal): Promise<number | AgentResult>;
-  /** Chance, which every report compares with: an answer of the model, such as `add {"a": 1, "b": 2}`. */
+  /** The random player, which every report compares with. It returns an answer of the model, such as `add {"a": 1, "b": 2}`. */
   readonly random: PlayerOf<AgentGame<Task>>;
 }
 
 /**
- * An env whose game is an agent. An observation is what a call of the model adds to the one before: messages, results of tools, and at
- * first the tools; a call that does not go on from the one before is shown whole.
+ * An env whose game is an agent. An observation is what a call of the model adds to the call before: messages, results of tools, and
+ * at first the list of tools. A call that does not continue the call before is shown whole.
  *
  * @throws {TypeError} if the tag is not a name.
  */
@@ -119,7 +119,7 @@ export function agentEnv<Task, C extends Record<string, unknown> = Record<string
   });
 }
 
-/** A model that asks with what each call adds to the one before. */
+/** A model that asks the policy with what each call adds to the call before. */
 function agentModel(name: string, ask: AskPolicy): Model {
   const nextId = callNames();
   let before = { prompt: [] as Call["prompt"], request: "" };
@@ -157,7 +157,7 @@ function episodeOf(policy: Policy, name: string): AskPolicy {
       const reply = await policy.reply(contextMessages(tag, { answered, now: { observation, actionsLeft } }, shown));
       const { actions } = parseReply(reply, { think, actionsPerTurnMax, wholeAnswer: true });
       answered.push({ observation, actionsLeft, reply, reward: 0, actions });
-      // A reply without an answer is a turn, after which the env shows the same again.
+      // A reply without an answer is a turn too; afterwards the env shows the same observation again.
       if (actions[0] !== undefined) return actions[0];
     }
   };
@@ -188,7 +188,7 @@ const streamFrom = (parts: Iterable<StreamPart> | AsyncIterable<StreamPart>) =>
     },
   });
 
-/** Names for calls of tools: an agent whose prompts have them asks the same again. */
+/** Names calls of tools by a count, so that prompts with these names are equal in equal episodes. */
 function callNames(): () => string {
   let count = 0;
   return () => `call-${++count}`;

@@ -8,15 +8,15 @@ import { checkPretrained } from "../actors/policy/pretrained.ts";
 import { baseOf } from "../model/policy/model-config.ts";
 
 /**
- * The config with the model's absolute folder: a resumed run may start in another working directory.
+ * The config with the absolute path of the model's folder: a resumed run may start in another working directory.
  *
- * @throws {CheckpointFormatError} in one line, if this code does not compute the model, or a matrix cannot have an adapter
- * @param notice  called with lines of the progress of a download
+ * @throws {CheckpointFormatError} in one line, if this code does not support the model, or a matrix cannot have an adapter
+ * @param notice  called with the progress of a download, in lines
  */
 export async function withModel(config: RunConfig, notice: (line: string) => void): Promise<RunConfig> {
   const { path } = config.model;
   if (path === null) return config;
-  // The server has the weights.
+  // Tinker's server has the weights.
   const needs = config.engine.name === "tinker" ? "tokenizer" : "weights";
   const folder = await find(path, notice, needs);
   const chosen = { ...config, model: { ...config.model, path: folder } };

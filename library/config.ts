@@ -8,15 +8,15 @@ export type Settings = z.input<typeof RunConfig>;
 export interface BunrakuConfig {
   /** Modules of envs: paths from the folder of bunraku.config.ts that start with "./", or names of packages. */
   readonly envs?: readonly string[];
-  /** The preset below `run`. Default: that of the command. */
+  /** The preset that `run` overrides. Default: that of the command. */
   readonly preset?: string;
   /** Settings of a run without --preset, or with one of `presets`. */
   readonly run?: Settings;
-  /** Values of --preset; each overrides `run`. */
+  /** More presets for --preset; each overrides `run`. */
   readonly presets?: Readonly<Record<string, Settings>>;
   /** Folder of new runs. Default: runs. */
   readonly runsFolder?: string;
 }
 
-/** Returns its argument, which gets types this way. */
+/** Returns its argument, whose type it checks. */
 export const defineConfig = (config: BunrakuConfig): BunrakuConfig => config;

@@ -1,7 +1,7 @@
 /**
- * `bunraku/env`: what a module of envs needs. No engine, model or process stands behind it, so it also loads in a browser.
+ * `bunraku/env`: what a module of envs needs. It imports no engine, model or process, so it also loads in a browser.
  *
- * The default export of an env's module is what `defineEnv` returns, or an array of such.
+ * The default export of an env's module is what `defineEnv` returns, or an array of these.
  */
 import { z } from "zod";
 import type { Game, Seeds, Uniform } from "../envs/env.ts";
@@ -57,13 +57,13 @@ export interface EnvDefinition<C extends Record<string, unknown>, G extends Game
   brief?(observation: string): string;
   /** The part of an observation that identifies the state; null if it shows none. Default: all of it. */
   stateOf?(observation: string): string | null;
-  /** Chance, which every report compares with. Default for a game with a list of actions: uniform over them. */
+  /** The random player, which every report compares with. Default for a game with a list of actions: uniform over the list. */
   readonly random?: PlayerOf<G>;
   /** A best possible player. */
   readonly optimal?: PlayerOf<G>;
   /** A good player where no best one is known. */
   readonly expert?: PlayerOf<G>;
-  /** Highest success probability on this board, just opened; null where unknown. */
+  /** Highest success probability on the board of a game that was just opened; null where unknown. */
   best?(game: G, actionsMax: number): number | null;
   /** A player that replies in text. The warm start can imitate it instead of random play. */
   readonly demonstrator?: { reply(game: G, actionsLeft: number, skill: Skill, uniform: Uniform): string };

@@ -14,12 +14,12 @@ import { CONFIG_FILE, type RunFolder, reportFile } from "./run-folder.ts";
 /** Sections and keys that a resumed run may change: its addresses, and the secrets that its folder does not hold. */
 const CHANGEABLE = ["metrics.", "transport.", "join.", "engine.url"];
 
-/** Its length may change too, and a finished run continues if it grows. */
+/** The length of a resumed run may change too: a finished run continues if its length grows. */
 const LENGTH = ["learner.updates", "learner.minutes"];
 
 /**
  * @param layers  of `CHANGEABLE` sections and of `LENGTH` only
- * @throws {ConfigError} if there is no run, it cannot be resumed with these settings, or it is finished and they do not prolong it
+ * @throws {ConfigError} if there is no run, a setting is fixed or invalid, or the run is finished and the settings do not prolong it
  */
 export function oldRun(folder: string, layers: readonly Layer[]): RunFolder {
   const file = join(folder, CONFIG_FILE);
@@ -66,7 +66,7 @@ function checkGrows({ folder, config: { learner } }: RunFolder, lengthGiven: boo
   );
 }
 
-/** Keeps the new length of a run, and its report, if it had finished, under the name of its last update. */
+/** Writes a run's new length into its config. Adds the number of the last update to the name of a finished run's report. */
 export function lengthenRun(run: RunFolder): void {
   const { folder, config } = run;
   const kept = readRunConfig(folder);

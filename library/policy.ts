@@ -1,6 +1,6 @@
 /**
  * A run's saved policy in a program: it replies, plays and is evaluated, in a thread of its own. `bun run eval` and `serve` use it.
- * Knows no running run.
+ * Does not connect to a running run.
  */
 import { basename } from "node:path";
 import { realClock } from "../actors/clock.ts";
@@ -28,28 +28,28 @@ import { type Compat, type EnvTag, TagError } from "../envs/tag.ts";
 import type { Message } from "../model/text/dialogue.ts";
 
 export interface PolicyOptions {
-  /** Modules of its envs, as in `train`; those that the program has imported are known. */
+  /** Modules of the run's envs, as in `train`; modules that the program has imported can be left out. */
   readonly envs?: readonly string[];
-  /** One of the run's, as u000120. Default: its newest. */
+  /** Name of one of the run's checkpoints, such as u000120. Default: the newest. */
   readonly checkpoint?: string;
   /** Replies and episodes at once. Default: 16. */
   readonly slots?: number;
   /** Replies that wait for a slot; a further one fails. Default: 256. */
   readonly queueMax?: number;
-  /** Of replies that ask for none. Default: the run's `rollout.temperature`. */
+  /** Temperature of replies that ask for none. Default: the run's `rollout.temperature`. */
   readonly temperature?: number;
   /** Bearer token that `fetch` asks for. Default: none, and `fetch` answers loopback names only. */
   readonly token?: string | null;
-  /** Called with what does not prevent the policy's use, such as a damaged checkpoint that is skipped. Default: ignored. */
+  /** Called with problems that do not prevent the policy's use, such as a damaged checkpoint that is skipped. Default: ignored. */
   readonly notice?: (text: string) => void;
 }
 
 export interface ReplyOptions {
   /** Default: that of the policy. */
   readonly temperature?: number;
-  /** Of the coins; equal seeds give equal replies. Default: chosen by chance. */
+  /** Seed of the random numbers that choose tokens; equal seeds give equal replies. Default: random. */
   readonly seed?: number;
-  /** Tokens of the reply. Default: the run's `rollout.replyTokensMax`, or what the context leaves. */
+  /** Most tokens of the reply. Default: the run's `rollout.replyTokensMax`, or what the context leaves if that is less. */
   readonly tokensMax?: number;
 }
 
@@ -84,7 +84,7 @@ const QUEUE_MAX = 256;
  * Loads a run's saved policy. The run may still be going on.
  *
  * @param folder  the run's
- * @throws {Error} in one line: there is no run or checkpoint, it is damaged, or of another run.
+ * @throws {Error} in one line: there is no run or checkpoint, or the checkpoint is damaged or of another run.
  */
 export async function loadPolicy(folder: string, options: PolicyOptions = {}): Promise<Policy> {
   const { envs = [], checkpoint = null, slots = SLOTS, notice = () => {} } = options;
@@ -96,9 +96,9 @@ export async function loadPolicy(folder: string, options: PolicyOptions = {}): P
 }
 
 export class Policy {
-  /** That of its run. */
+  /** Config of its run. */
   readonly config: RunConfig;
-  /** That of its run. It is the model's name in `fetch`. */
+  /** Name of its run, which is the model's name in `fetch`. */
   readonly name: string;
   /** Name of its checkpoint. */
   readonly checkpoint: string;
@@ -168,7 +168,7 @@ export class Policy {
   }
 
   /**
-   * Plays one episode: the board of this layout seed, with the coins of an evaluation that begins with it.
+   * Plays one episode on the board of this layout seed. Its random numbers are those of an evaluation that begins with this board.
    *
    * @param env  a tag; null: that of the run
    * @throws {Error} if the env or its options are unknown, or the episode could not be played
@@ -184,7 +184,7 @@ export class Policy {
   }
 
   /**
-   * Plays fixed boards. With the run's own boards and temperature the result is exactly what the run's validation reported.
+   * Plays fixed boards. With the run's own boards and temperature the result is exactly that of the run's validation at this checkpoint.
    *
    * @returns the result of each env of the run, by name; of the chosen env only, if there is one
    * @throws {Error} if the env or its options are unknown, or an episode could not be played
@@ -193,7 +193,7 @@ export class Policy {
     return evaluatePolicy(this.#evaluation(boards));
   }
 
-  /** The run's config with what was asked for instead. @throws {ConfigError} */
+  /** The run's config, in which `boards` overrides keys. @throws {ConfigError} */
   evaluated({ env = {}, temperature, ...boards }: PolicyBoards): RunConfig {
     const { validate } = this.config;
     const { episodes = validate.episodes, seed = validate.firstSeed, samples = 1 } = boards;
@@ -238,7 +238,7 @@ export class Policy {
   }
 }
 
-/** Players that an env may have besides a policy. */
+/** Scripted players that an env may have. */
 export type PlayerName = "random" | "optimal" | "expert";
 
 /**
@@ -266,8 +266,8 @@ export async function evaluate(
 }
 
 /**
- * The run's env with what was asked for instead. Another env has its own options and budget of actions. A mix is played whole,
- * unless one of its envs is chosen by the name that it has there.
+ * The run's env, in which `asked` overrides keys. Another env has its own options and budget of actions. A mix is played whole,
+ * unless `asked.tag` is the name of one of its envs.
  */
 function askedEnv({ env: ran, prompt }: RunConfig, asked: Tree): RunConfig["env"] {
   if (ran.mix.length > 0 && Object.keys(asked).length === 0) return ran;
@@ -280,7 +280,7 @@ function askedEnv({ env: ran, prompt }: RunConfig, asked: Tree): RunConfig["env"
   return checkedEnv({ ...trained, ...budgets, ...asked, tag: name, options });
 }
 
-/** A run's env as if it had played that alone. */
+/** One env of a run's mix, as if the run had played that env alone. */
 function oneOf(env: RunConfig["env"], asked: unknown): RunConfig["env"] {
   if (env.mix.length === 0) return env;
   const all = playedEnvs({ env });
@@ -329,7 +329,7 @@ export function checkPresent(tag: EnvTag): void {
   if (missing !== null) throw new ConfigError(missing);
 }
 
-/** @throws {ConfigError} if a count is below 1 or a seed above 2^32 - 1 */
+/** @throws {ConfigError} if a count is below 1 or the last board's seed above 2^32 - 1 */
 export function checkBoards(episodes: number, seed: number, samples: number): void {
   for (const [name, count] of Object.entries({ episodes, samples })) {
     if (count < 1) throw new ConfigError(`${name} must be at least 1, got ${count}`);

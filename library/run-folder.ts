@@ -1,7 +1,7 @@
 /**
  * The folder of a new run.
  *
- * - It is created with its config in it, or not at all. An existing folder is never used for a new run.
+ * - The folder is created with its config in it, or not at all. An existing folder is never used for a new run.
  */
 import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
@@ -20,10 +20,10 @@ export const CONFIG_FILE = "config.json";
 
 export const reportFile = ({ folder }: Pick<RunFolder, "folder">): string => join(folder, "report.json");
 
-/** Messages carry the name. */
+/** Longest name of a run, in characters: messages carry the name. */
 const NAME_MAX = 64;
 
-/** @param wanted  its path; without it the first free one under `runs` */
+/** @param wanted  path of the folder; default: the first free one under `runs` */
 export function newRun(config: RunConfig, wanted: string | undefined, runs = "runs"): RunFolder {
   const folder = wanted ?? freshFolder(runs, shortText(config));
   const name = basename(folder);

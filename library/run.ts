@@ -1,8 +1,8 @@
 /**
- * A run in this program: its actors, what it records, and how it ends. `bun run cluster` shows it, `train` hands it out.
+ * A run in this program: its actors, what it records, and how it ends. `bun run cluster` shows a run; `train` returns one.
  *
  * - A run holds nothing global: a program may have several at once, each with a folder of its own.
- * - The record is read from the run's store, so nothing is lost or kept in memory when the program reads late.
+ * - Updates and episodes are read from the run's store: a program that reads late loses none and keeps none in memory.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
@@ -25,7 +25,7 @@ export interface Update {
   readonly update: number;
   /** Share of its training episodes that ended in success. */
   readonly success: number;
-  /** What the learner reported since the update before: this update, and validations before it. docs/metrics.md lists the names. */
+  /** Values that the learner reported since the update before, of this update and of validations. docs/metrics.md lists the names. */
   readonly metrics: Readonly<Partial<Record<MetricName, number>>>;
 }
 
@@ -38,7 +38,7 @@ export interface Episode {
   readonly purpose: Ticket["purpose"];
   /** Layout seed of its board. */
   readonly seed: number;
-  /** Policy version that it was asked of. */
+  /** Policy version that its ticket asked for. */
   readonly version: number;
   /** Its turns, tokens and rewards; or why it could not be played. */
   readonly outcome: Outcome;
@@ -47,7 +47,7 @@ export interface Episode {
 /** How a run ended. */
 export interface RunResult {
   readonly reason: string;
-  /** null if it was stopped before its last update; `bun run cluster --resume FOLDER` goes on. */
+  /** null if the run was stopped before its last update; `bun run cluster --resume FOLDER` continues it. */
   readonly report: Report | null;
 }
 
@@ -56,7 +56,7 @@ export type RunOptions = RunFolder & Partial<Pick<ClusterOptions, "event" | "out
 /** The last value that the learner reports of an update. */
 const UPDATE_DONE: MetricName = "total/updates";
 
-/** Wait before what is not there yet is looked for again. */
+/** Time between two looks for new rows or a new checkpoint. */
 const POLL_MS = 100;
 /** Rows read at once. */
 const PAGE = 256;
@@ -79,7 +79,7 @@ export async function startRun({ folder, config, event = () => {}, output = () =
   }
 }
 
-/** Imported on demand: it brings every actor into this process. */
+/** Imported on demand, because the module loads every actor into this process. */
 const singleProcess = async () => (await import("../actors/supervisor/single-process.ts")).startSingleProcess;
 
 export class Run {
@@ -89,7 +89,7 @@ export class Run {
   readonly ended: Promise<RunResult>;
   readonly policy: NewestPolicy;
   readonly #cluster: Cluster;
-  /** The end of the record when this program's run began. */
+  /** The end of the record when this program started or resumed the run. */
   readonly #before: Cursor;
   #isOver = false;
 
@@ -125,8 +125,8 @@ export class Run {
   }
 
   /**
-   * Each update of this program's run, from its first on, also those made before the call. Ends with the run. After a restart of the
-   * learner, updates since its last checkpoint come again, with equal values in sync mode.
+   * Each update since this program started or resumed the run, including those made before the call. Ends with the run. After a
+   * restart of the learner, updates since its last checkpoint come again, with equal values in sync mode.
    *
    * @throws {Error} if the run failed
    */
@@ -145,7 +145,11 @@ export class Run {
     }
   }
 
-  /** Each episode of this program's run, in the order they were stored. Ends with the run. @throws {Error} if the run failed */
+  /**
+   * Each episode since this program started or resumed the run, in the order of storing. Ends with the run.
+   *
+   * @throws {Error} if the run failed
+   */
   async *episodes(): AsyncGenerator<Episode, void> {
     const read = (store: Store, since: number) => {
       const end = Math.min(since + PAGE, store.cursor().episodes);
@@ -161,7 +165,7 @@ export class Run {
   /**
    * Writes a checkpoint after the update that is being made.
    *
-   * @returns its folder. It holds every update that `updates` has given
+   * @returns the checkpoint's folder. The checkpoint includes every update that `updates` has given
    * @throws {Error} if the run failed, or ended before its first checkpoint
    */
   async save(): Promise<string> {
@@ -169,7 +173,7 @@ export class Run {
     const made = latest.find(({ name }) => name === UPDATE_DONE)?.value ?? 0;
     this.#cluster.save();
     for (;;) {
-      // The last checkpoint of a run is written before its end.
+      // Read first: a run writes its last checkpoint before it ends.
       const isOver = this.#isOver;
       const newest = newestCheckpoint(this.folder);
       if (newest !== null && (newest.update >= made || isOver)) return newest.path;
@@ -189,7 +193,7 @@ export class Run {
     let store: Store | null = null;
     try {
       for (let since = from; ; ) {
-        // What was written before the end is read after it.
+        // Read first, so that the rows written before the end are read too.
         const isOver = this.#isOver;
         store ??= recordIn(this.folder);
         const page = store === null ? { rows: [], since } : read(store, since);
@@ -268,7 +272,7 @@ function fromRecord<T>(folder: string, read: (store: Store) => T): T | null {
   }
 }
 
-/** By its name alone: null if there is none. */
+/** The newest checkpoint by its name alone; null if there is none. */
 function newestCheckpoint(folder: string): { readonly path: string; readonly update: number } | null {
   const checkpoints = join(folder, "checkpoints");
   const names = existsSync(checkpoints) ? readdirSync(checkpoints).filter((name) => /^u\d+(-\d+)?$/.test(name)) : [];

@@ -9,7 +9,7 @@ import { envTag, tagsOf } from "../envs/registry.ts";
 import { Pcg64 } from "../envs/rng/pcg64.ts";
 import type { EnvTag, Player } from "../envs/tag.ts";
 
-/** Turns of a random episode at most. */
+/** Most actions of a random episode. */
 const ACTIONS_MAX = 40;
 const BOARDS = { episodes: 100, seed: 123 };
 
@@ -17,7 +17,7 @@ const BOARDS = { episodes: 100, seed: 123 };
  * Tests the envs of a module, which it imports as a run does.
  *
  * @param module  its file: `import.meta.resolve("./street.ts")`
- * @param options  of its envs, where the defaults do not do
+ * @param options  of its envs, if the defaults do not fit
  */
 export async function checkEnv(module: string, options: Readonly<Record<string, unknown>> = {}): Promise<void> {
   const imported = await importEnvs(module, process.cwd());

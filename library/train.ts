@@ -18,7 +18,7 @@ import { newRun, type RunFolder } from "./run-folder.ts";
 export interface TrainOptions extends Partial<Pick<ClusterOptions, "event" | "output">> {
   /** Folder of the new run. Default: the next free one under runs/. */
   readonly folder?: string;
-  /** A file of configs/. Default: quickstart; with `model.path`, pretrained. */
+  /** Name of a file of configs/. Default: quickstart; with `model.path`, pretrained. */
   readonly preset?: string;
   /** Folder of a run to continue, with its settings; `settings` may prolong it (`learner.updates`, `learner.minutes`). */
   readonly resume?: string;
@@ -30,7 +30,7 @@ export interface TrainOptions extends Partial<Pick<ClusterOptions, "event" | "ou
   readonly notice?: (text: string) => void;
 }
 
-/** Below the preset: a program may have several runs, and stays one process. */
+/** Defaults that the preset overrides: a program may have several runs, and stays one process. */
 const PROGRAM: Layer = { source: "train", values: { actors: "workers", metrics: { port: 0 } } };
 
 const SETTINGS = "the settings";
@@ -38,11 +38,11 @@ const SETTINGS = "the settings";
 const POLL_MS = 20;
 
 /**
- * Starts a new run, or continues one. Its actors are Bun workers of this process, unless `actors` says otherwise, and its page has any free port.
+ * Starts a new run, or continues one. By default its actors are Bun workers of this process, and its page has any free port.
  *
  * @returns once the page is served
  * @throws {ConfigError} with one line for each fault of the settings; {Error} if the run fails before its page is served; the
- *   reason of `signal` if that was aborted before
+ *   reason of `signal` if the signal was aborted before the call
  */
 export async function train(settings: Settings, options: TrainOptions = {}): Promise<Run> {
   const { envs = [], signal, event = () => {}, output = () => {} } = options;

@@ -1,9 +1,9 @@
 /**
  * Decides who may read the page.
  *
- * - With a token: requests with `Authorization: Bearer TOKEN`, or with `?token=TOKEN` once, which sets a cookie.
- * - Without a token: only requests to a loopback name, so that a web page whose name resolves to 127.0.0.1 reads nothing.
- * - The API and /metrics refuse requests that a page of another site makes.
+ * - With a token: requests with `Authorization: Bearer TOKEN`, or with a cookie, which `?token=TOKEN` sets.
+ * - Without a token: only requests to a loopback name, so that a site whose name resolves to 127.0.0.1 (DNS rebinding) reads nothing.
+ * - The API, /metrics and /runs refuse requests that a page of another site makes.
  * - Tokens are compared in constant time. The cookie holds a digest, not the token.
  */
 import { createHash } from "node:crypto";
@@ -43,11 +43,11 @@ const loopbackOnly: MiddlewareHandler = (c, next) => {
   return Promise.resolve(c.text(`Host "${hostname}" is refused. ${advice}\n`, 403));
 };
 
-/** Requests whose Host is no host name have no URL. */
+/** Refuses requests whose Host is not a host name: they have no URL. */
 export const validHostOnly: MiddlewareHandler = (c, next) =>
   URL.canParse(c.req.url) ? next() : Promise.resolve(c.text("The Host header is not a host name.\n", 400));
 
-/** Browsers tell where a request comes from; programs send neither header. */
+/** Browsers name the site of a request in Sec-Fetch-Site or Origin; programs send neither header. */
 export const sameSiteOnly: MiddlewareHandler = (c, next) => {
   const site = c.req.header("Sec-Fetch-Site");
   const origin = c.req.header("Origin");

@@ -1,4 +1,4 @@
-/** The API's answers as schemas: the types of server and page, and the description in /api/openapi.json. */
+/** Schemas of the API's answers. The types of server and page and the description in /api/openapi.json come from them. */
 import { z } from "zod";
 import { COMPATS } from "../../envs/tag.ts";
 import { ActorView, schemas } from "../protocol.ts";
@@ -93,7 +93,7 @@ export type StoredEvent = z.infer<typeof StoredEvent>;
 export const EventsAnswer = z.strictObject({ events: z.array(StoredEvent).describe("Newest first") });
 export type EventsAnswer = z.infer<typeof EventsAnswer>;
 
-/** An episode in a list. Null: an env error or an aborted episode has no such value. */
+/** An episode in a list. A value that an env error or an aborted episode does not have is null. */
 export const EpisodeSummary = z.strictObject({
   id: Count.describe("Grows with every stored episode"),
   episode: z.string(),
@@ -230,13 +230,13 @@ export type CostsAnswer = z.infer<typeof CostsAnswer>;
 export const ErrorAnswer = z.strictObject({ error: z.string() });
 export type ErrorAnswer = z.infer<typeof ErrorAnswer>;
 
-/** One message of /api/stream: what was stored since the message before. */
+/** One message of /api/stream: what was stored since the message before (stream.ts has the limits). */
 export interface News {
   readonly run: Overview;
   readonly points: readonly (readonly [name: string, actor: string, step: number, value: number])[];
   /** Newest first. */
   readonly events: readonly StoredEvent[];
   readonly episodes: readonly EpisodeSummary[];
-  /** Left out if the supervisor has not reported since. */
+  /** Left out if the supervisor has not reported since that message. */
   readonly actors?: ActorsAnswer;
 }

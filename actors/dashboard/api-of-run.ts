@@ -41,7 +41,7 @@ function playOf(config: RunConfig): PlayAnswer {
   return { compat: config.prompt.compat, envs };
 }
 
-/** Meanings of symbols; the first that fits counts. */
+/** The kind of a symbol, by the first pattern that its meaning matches. */
 const KINDS: readonly (readonly [RegExp, CellKind])[] = [
   [/^(box on target|player on goal|success)/, "done"],
   [/^player/, "player"],

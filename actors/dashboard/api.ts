@@ -1,6 +1,6 @@
 /**
  * The API of a run's page: one table of routes with their schemas. The HTTP routes and the OpenAPI description come from it.
- * Reads the store and changes nothing. Knows no HTTP.
+ * Reads the store, changes nothing, and handles no HTTP.
  */
 import type { z } from "zod";
 import type { Dialogue } from "../../model/text/dialogue.ts";
@@ -41,7 +41,7 @@ export interface ApiContext {
   readonly dialogue: Dialogue | null;
   /** Runs to compare with; null if there are none. */
   readonly nearby: NearbyRuns | null;
-  /** Where people's ratings go; null if there is no folder for them. */
+  /** People's ratings; null if there is no folder for them. */
   readonly ratings: Ratings | null;
 }
 

@@ -1,9 +1,9 @@
 /** @jsxImportSource hono/jsx */
 /**
- * The routes of the page. It reads stores and changes nothing, so only GET and HEAD are allowed; POST adds a rating.
+ * The routes of the page. They read stores and change nothing, so only GET and HEAD are allowed; a POST can only add a rating.
  *
  *   / /actors /episodes …   the run's pages (run-routes.tsx)     /runs              the runs of the parent folder
- *   /api/… /metrics         the run's API, for programs          /run/NAME/…        all of this for another of these runs
+ *   /api/… /metrics         the run's API, for programs          /run/NAME/…        the same for another of these runs
  *   /assets/…               files of the pages                   /healthz           this process is alive
  *                                                                /readyz            a learner and a sampler have started
  *
@@ -34,7 +34,7 @@ const HEADERS = {
 };
 
 export interface DashboardOptions extends Omit<ApiContext, "store"> {
-  /** Of the run that the page is about; null: the page lists the runs of a folder. */
+  /** Store of the run that the page is about; null: the page lists the runs of a folder. */
   readonly store: Store | null;
   readonly clock: Clock;
   /** null: everyone who reaches a loopback address may read. */
@@ -94,7 +94,7 @@ export function dashboardApp({ store, clock, token, assets, signal, ...context }
   });
   if (store === null) app.get("/", listRuns);
   else app.route("/", runRoutes({ context: { ...context, store }, clock, reads, signal }));
-  // For example, the file of another run cannot be read.
+  // For example, if the file of another run cannot be read.
   app.onError((error, c) => c.json({ error: error.message }, 500));
   app.notFound((c) => {
     const isBrowser = c.req.header("Accept")?.includes("text/html") && !/^\/(api|assets)\//.test(c.req.path);

@@ -2,7 +2,7 @@
  * The page's files: styles, scripts, and uPlot from its package. Nothing is loaded from elsewhere.
  *
  * - Scripts are served under their own names with their types removed; there is no build step.
- * - A script may import SHARED files of actors/, which import nothing; they are served beside the scripts.
+ * - A script may import the SHARED files of actors/. They import nothing, and are served beside the scripts.
  * - The envs are one bundle, made at the first request and kept.
  */
 import { createHash } from "node:crypto";
@@ -35,7 +35,7 @@ const STAGE = "stage.js";
 export interface Asset {
   readonly text: string;
   readonly type: string;
-  /** In quotes, as the header needs it. */
+  /** In quotes, as the header ETag requires. */
   readonly etag: string;
 }
 

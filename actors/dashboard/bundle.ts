@@ -1,15 +1,15 @@
-/** Bundles the envs for the browser, so that an episode is replayed there by the code that played it. */
+/** Bundles the envs for the browser, so that the code that played an episode also replays it there. */
 import { builtinModules } from "node:module";
 import { fileURLToPath } from "node:url";
 import type { BunPlugin } from "bun";
 import { type EnvModule, envModules } from "../../envs/registry.ts";
 
-/** Modules replaced by stubs: Node's, Bun's, and language models, which are larger than all envs. */
+/** Modules replaced by stubs: Node's, Bun's, and the wink packages, which are larger than all envs. */
 export const STUBBED = new RegExp(
   `^(node:|bun:|wink-|(${builtinModules.filter((name) => /^\\w+$/.test(name)).join("|")}|bun)$)`,
 );
 
-/** Stubs are inert while modules load, because some modules use them then; afterwards using one throws an error that names it. */
+/** Stubs are inert while modules load, because some modules call theirs then. Afterwards a call throws an error that names the module. */
 const stubs: BunPlugin = {
   name: "stubs",
   setup(build) {
@@ -36,7 +36,7 @@ const stubs: BunPlugin = {
 
 const pathOf = (file: string) => JSON.stringify(fileURLToPath(new URL(file, import.meta.url)));
 
-/** The stage, last, because it ends the time in which stubs are inert; before it the modules of envs from outside. */
+/** The bundle's entry: modules of envs from outside, then stage.ts, which comes last because it ends the time of inert stubs. */
 const stageWith = (modules: readonly EnvModule[]): BunPlugin => ({
   name: "stage",
   setup(build) {
@@ -61,7 +61,7 @@ export async function bundleStage(modules: readonly EnvModule[] = envModules()):
   const { success, outputs, logs } = await Bun.build({
     entrypoints: ["stage"],
     target: "browser",
-    // A module from outside imports "bunraku/env", whose sources the exports name under this condition.
+    // A module from outside imports "bunraku/env". The package's exports name the sources of bunraku/env under this condition.
     conditions: ["bun"],
     minify: true,
     plugins: [stageWith(modules), stubs],

@@ -1,7 +1,7 @@
 /**
- * The pages of the other runs of a folder, under /run/NAME/. A run is opened at its first request, to be read only.
+ * The pages of the other runs of a folder, under /run/NAME/. The first request opens a run, read-only.
  *
- * - At most `RUNS_OPEN_MAX` are open; the one that was opened first is closed for the next.
+ * - At most `RUNS_OPEN_MAX` runs are open. Opening one more closes the run that was opened first.
  */
 
 import { join } from "node:path";

@@ -8,7 +8,7 @@ export async function checkPort(host: string, port: number): Promise<void> {
 /** @throws {Error} in one line, if the port is not free or the host is unknown */
 export function listen(hostname: string, port: number, fetch: (request: Request) => Response | Promise<Response>) {
   try {
-    // Longer than the streams' keep-alive, so that streams of a quiet run stay open.
+    // `idleTimeout`, in seconds, is longer than the streams' keep-alive, so that streams of a quiet run stay open.
     return Bun.serve({ hostname, port, fetch, idleTimeout: 60 });
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;

@@ -2,7 +2,7 @@
  * The run's latest values in Prometheus' text format. Names, help and units come from the table of metrics.
  *
  * - A metric without a value has no sample, never a 0.
- * - An actor that is gone has no samples.
+ * - An actor that has ended has no samples of its own metrics.
  * - Times are in seconds, as Prometheus expects, whatever the table's unit.
  */
 import { Counter, Gauge, Registry } from "prom-client";

@@ -8,9 +8,9 @@ const Count = z.coerce.number().int().nonnegative();
 const Truth = z.stringbool({ truthy: ["true"], falsy: ["false"] });
 const Limit = (most: number, usual: number) => z.coerce.number().int().min(1).max(most).default(usual);
 
-/** Metrics of one request; a run has about 200, with those of its envs. */
+/** Most metrics of one request; a run has about 200, those of its envs included. */
 const NAMES_MAX = 500;
-/** Characters of an error. */
+/** Longest error, in characters. */
 const ERROR_MAX = 1000;
 
 const Names = z
@@ -31,7 +31,7 @@ function faultOf(names: readonly string[]): string | null {
   return `no metric named "${first.slice(0, 100)}"${others}; docs/metrics.md lists them`;
 }
 
-/** SQLite ends a text at a NUL, so that the rest would not be searched for. */
+/** SQLite ends a text at a NUL and would not search for the rest. */
 const withoutNul = (text: string) => !text.includes("\0");
 const NUL = "the text has a NUL; leave it out";
 

@@ -14,7 +14,7 @@ export const ratingLimit = bodyLimit({
   onError: (c) => c.json({ error: `a rating has at most ${BYTES_MAX} bytes` }, 413),
 });
 
-/** Only JSON is taken, which a form of another site cannot send. */
+/** Accepts only JSON, which a form of another site cannot send. */
 export async function rate(c: Context, { store, ratings }: ApiContext): Promise<Response> {
   if (ratings === null) return c.json({ error: "this page has no folder for ratings" }, 404);
   if (c.req.header("Content-Type")?.split(";")[0] !== "application/json")

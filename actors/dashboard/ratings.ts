@@ -1,14 +1,14 @@
 /**
- * People's ratings of episodes and turns, beside the run: `ratings.jsonl`, one line a rating, only ever appended to. A later rating
- * of the same episode and turn replaces the earlier one.
+ * People's ratings of episodes and turns, in `ratings.jsonl` of the run's folder: one line a rating. Lines are only appended. A later
+ * rating of the same episode and turn replaces the earlier one.
  *
- * - The file is bounded; a line that is no rating is an error that names it.
+ * - The file has at most `RATINGS_MAX` lines. A line that is not a rating is an error that names the line.
  */
 import { closeSync, constants, existsSync, openSync, readFileSync, writeSync } from "node:fs";
 import { z } from "zod";
 import { schemaFaults } from "../errors.ts";
 
-/** Lines of the file. */
+/** Most lines of the file. */
 const RATINGS_MAX = 10_000;
 
 export const NewRating = z
@@ -28,7 +28,7 @@ export const Rating = z.strictObject({
 });
 export type Rating = z.infer<typeof Rating>;
 
-/** The file has as many ratings as it may have. */
+/** The file has `RATINGS_MAX` ratings already. */
 export class TooManyRatings extends Error {
   override readonly name = "TooManyRatings";
 }

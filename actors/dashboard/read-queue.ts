@@ -1,5 +1,5 @@
 /**
- * Reads of the store, one at a time. A read blocks the process that also takes the run's episodes and beats to the supervisor.
+ * Runs reads of the store one at a time. A read blocks its process, which also stores the run's episodes and sends heartbeats.
  *
  * - After a read, the process has as much time for its other work as the read took.
  * - At most `READS_WAITING_MAX` reads wait; the next is refused at once.

@@ -1,6 +1,7 @@
 /** @jsxImportSource hono/jsx */
 /**
- * The pages and the API of one run. Reads the store and changes nothing; a POST adds a rating (rate.ts). Text of a model is sent as JSON or escaped, never as HTML.
+ * The pages and the API of one run. They read the store and change nothing; only a POST adds a rating (rate.ts).
+ * Text of a model is sent as JSON or escaped, never as HTML.
  */
 import { type Context, Hono } from "hono";
 import { html } from "hono/html";
@@ -25,7 +26,7 @@ import { cursorText, parseCursor, streamRun } from "./stream.ts";
 /** Open live streams at once; a browser tab holds one. */
 const STREAMS_MAX = 64;
 
-/** When a reader who was refused should ask again. */
+/** Seconds after which a refused reader should ask again. */
 const RETRY_AFTER_S = 2;
 
 const PAGES = {

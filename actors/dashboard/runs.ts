@@ -12,11 +12,11 @@ import { readRunConfig } from "../policy/saved-policy.ts";
 import type { OtherRun, RunsAnswer, Series } from "./answers.ts";
 import { overviewOf } from "./overview.ts";
 
-/** Most folders that are read, newest first; there may be thousands. */
+/** Most runs that are read, those changed last; a folder may have thousands. */
 const RUNS_MAX = 100;
 
 export class NearbyRuns {
-  /** Of the runs. */
+  /** Folder that has the runs. */
   readonly parent: string;
   /** Folder name of the page's own run, which is not listed; null: all are listed. */
   readonly own: string | null;
@@ -80,7 +80,7 @@ export class NearbyRuns {
 const storeIn = (folder: string) =>
   new Store({ path: join(folder, "run.sqlite"), durability: "normal", wallClock: Date.now, readOnly: true });
 
-/** For the whole page. @throws {Error} if the file is no record, or an older version made it */
+/** The record of a run for its whole page. @throws {Error} if the file is no record, or an older version made it */
 export function openRecord(folder: string): Store {
   const store = storeIn(folder);
   if (store.isCurrent) return store;
@@ -115,7 +115,7 @@ function settingsDigest(folder: string): string | null {
     const { seed: _, metrics: __, join: ___, transport: ____, supervisor: _____, ...settings } = readRunConfig(folder);
     return createHash("sha256").update(JSON.stringify(settings)).digest("hex").slice(0, 16);
   } catch {
-    // Its metrics can be read all the same.
+    // The run's metrics can be read without its config.
     return null;
   }
 }

@@ -8,7 +8,7 @@ import { loadAssets } from "./assets.ts";
 import { listen } from "./port.ts";
 
 export interface ServeOptions extends Partial<Omit<ApiContext, "store">> {
-  /** null: only the list of runs, and their pages. */
+  /** null: the page has only the list of runs, and the page of each. */
   readonly store: Store | null;
   readonly host: string;
   /** 0: any free port. */

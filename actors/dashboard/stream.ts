@@ -1,8 +1,9 @@
 /**
- * The live stream of a run (server-sent events): everything stored since a cursor, then new data as it is stored.
+ * The live stream of a run (server-sent events): what was stored since a cursor, then new data as it is stored.
  *
- * - There is no queue: a slow reader gets larger pieces of the store, less often.
- * - The id of a message is the cursor after it, so a reader that reconnects (`Last-Event-ID`) misses nothing.
+ * - There is no queue: a slow reader gets larger messages, less often.
+ * - The id of a message is the cursor after it, where a reader that reconnects (`Last-Event-ID`) continues.
+ * - Every metric value is sent. Of more than `EVENTS_MAX` events or `EPISODES_MAX` episodes at once, only the newest are sent.
  */
 import type { SSEStreamingApi } from "hono/streaming";
 import type { Clock } from "../clock.ts";
@@ -56,7 +57,7 @@ export async function streamRun(
       if (next !== null) {
         cursor = next.cursor;
         actorsAtMs = next.actorsAtMs;
-        // There may be more than one round holds.
+        // More may be stored than one message holds.
         continue;
       }
       const cancel = clock.after(KEEP_ALIVE_MS, () => void stream.write(": still here\n\n").then(wake));
@@ -89,7 +90,7 @@ async function sendNews(
   if (points.length + events.length + episodes.length === 0 && actors === null) return null;
   const next: Cursor = {
     points: points.at(-1)?.id ?? cursor.points,
-    // Newest first: if there are more events or episodes than one message holds, only the newest are sent.
+    // Events and episodes are newest first.
     events: events[0]?.id ?? cursor.events,
     episodes: episodes[0]?.id ?? cursor.episodes,
   };

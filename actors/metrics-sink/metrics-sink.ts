@@ -1,12 +1,12 @@
 /**
- * Metrics sink: takes metrics, events and finished episodes from all actors and writes them to the store. Does not know what the
- * numbers mean.
+ * Metrics sink: takes metrics, events and finished episodes from all actors and writes them to the store. Of the numbers it
+ * interprets only the count of updates and processor time.
  *
- * - `episodes` is answered only after its rows are committed. On a full disk the answer is `failed` ("capacity"); the learner keeps
- *   the rows and asks again, so no answered row is lost. Rows that can never be stored are answered `failed` ("protocol").
+ * - The sink answers `episodes` only after it has committed the rows, so no answered row is lost. On a full disk it answers `failed`
+ *   ("capacity"), and the learner keeps the rows and asks again. For rows that can never be stored it answers `failed` ("protocol").
  * - Metrics and events are committed in one transaction, at most `flushMs` after they arrive.
- * - At most `queuedMax` of them wait; then they are written at once. If the store cannot be written, newer ones are dropped and
- *   counted, and the count is stored when writing works again.
+ * - At most `queuedMax` metrics and events wait; then they are written at once. If the store cannot be written, newer ones are
+ *   dropped and counted, and the count is stored when writing works again.
  */
 import { SQLiteError } from "bun:sqlite";
 import type { Clock } from "../clock.ts";
@@ -55,7 +55,7 @@ export class MetricsSink implements HostHandler {
     this.#options = options;
   }
 
-  /** For the heartbeat. */
+  /** Text for the heartbeat. */
   doing(): string {
     const trouble = this.#failing ? `, store not writable, ${this.#dropped} messages dropped` : "";
     return `${this.#storedEpisodes} episodes stored${trouble}`;
@@ -94,7 +94,7 @@ export class MetricsSink implements HostHandler {
     return written;
   }
 
-  /** Writes what waits, and that this is the end of the session's record. @returns false if the store could not be written */
+  /** Writes what waits, and an event that ends the session's record. @returns false if the store could not be written */
   close(): boolean {
     const { actor } = this.#options;
     this.#events.push({
@@ -145,7 +145,7 @@ export class MetricsSink implements HostHandler {
     const error = this.#commit(rows);
     if (error !== null) {
       const what = `cannot store ${rows.length} episodes: ${error.message}`;
-      // The rest of the transaction may be at fault; then the rows are stored later.
+      // If the rest of the transaction fails too, the rows may be valid: the learner sends them again.
       if (isOfRows(error) && this.flush()) return failed("protocol", what);
       const advice = "Free space on the disk of the run folder; the learner sends them again.";
       return failed("capacity", `${what}. ${advice}`);
@@ -202,7 +202,7 @@ export class MetricsSink implements HostHandler {
   }
 }
 
-/** Whether sqlite refuses the values, and not the disk, the lock or the memory. */
+/** Whether the values are at fault, and not the disk, a lock or memory. */
 const isOfRows = ({ code }: SQLiteError): boolean => /^SQLITE_(CONSTRAINT|TOOBIG|MISMATCH|RANGE)/.test(code ?? "");
 
 const failed = (code: Messages["failed"]["code"], detail: string): Messages["failed"] => ({

@@ -7,7 +7,6 @@ export interface Point {
   readonly step: number;
   readonly value: number;
 }
-/** A point as stored. */
 export interface StoredPoint extends Point {
   readonly id: number;
   readonly atMs: number;

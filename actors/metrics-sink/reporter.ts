@@ -1,12 +1,12 @@
 /**
  * Sends an actor's metrics, events and episodes to the metrics sink. Knows no store and no page.
  *
- * - Metrics and events arrive in order. While they cannot be sent, at most `waitingMax` wait; then the oldest are dropped, and an
- *   event with their count is sent as soon as the sink is back.
- * - Episodes wait until they are stored. While more than `rowsMax` wait, or more than FRAMES_WAITING full frames, a caller that reports more
- *   must wait. If the sink cannot store them, there is one notice, and another when it can again.
+ * - Metrics and events arrive in order. While they cannot be sent, at most `waitingMax` of them wait. Beyond that the oldest are
+ *   dropped, and an event reports their count as soon as the sink is back.
+ * - Episodes wait until they are stored. While more than `rowsMax` wait, or they fill more than FRAMES_WAITING frames, a caller that
+ *   reports more must wait. If the sink refuses episodes, there is one notice, and another when it stores them again.
  * - An episode that can never be stored is reported, counted in `lost` and dropped, so that it does not hold up the others. Such an
- *   episode is not valid, is larger than a frame, is refused by the sink, or ends the connection again and again.
+ *   episode is invalid, is larger than a frame, is refused by the sink, or ends the connection repeatedly.
  */
 import type { Clock } from "../clock.ts";
 import { schemaFaults } from "../errors.ts";
@@ -28,13 +28,13 @@ export interface ReporterOptions {
   readonly retryMs: number;
   /** Reports what cannot be sent through the sink. */
   readonly notice: (level: "info" | "warning", text: string) => void;
-  /** Also gets all metrics. */
+  /** Called with all metrics too. */
   readonly watch?: (step: number, values: Readonly<Record<string, number>>) => void;
 }
 
 /** While more bytes than this wait in the connection, metrics wait here. */
 const BUSY_BYTES = 1 << 20;
-/** Rows of one message. */
+/** Most rows of one message. */
 const ROWS_AT_ONCE = 128;
 /** Part of a frame that the rows of one message fill at most; a larger row is sent alone. */
 const FRAME_SHARE = 1 / 8;
@@ -189,7 +189,7 @@ export class Reporter implements Handler {
   #faultOf(rows: readonly WaitingRow[], answer: Answer | undefined): string | null {
     if (answer?.type !== "failed") return null;
     if (answer.code === "protocol") return answer.detail;
-    // A full disk answers so too, and then waiting helps. An episode larger than a frame never fits.
+    // The sink answers the same on a full disk, where waiting helps. An episode larger than a frame never fits.
     const isTooLarge = rows.some(({ bytes }) => bytes > this.#options.frameBytesMax * 0.9);
     return answer.code === "capacity" && isTooLarge ? answer.detail : null;
   }

@@ -3,7 +3,7 @@
  *
  * - The tables are a list of migrations: entry i takes a file from version i to i + 1 (`PRAGMA user_version`). A released entry is
  *   never edited.
- * - Blobs are little-endian, as every machine that Bun runs on.
+ * - Blobs are little-endian, like every machine that Bun runs on.
  */
 import type { Database } from "bun:sqlite";
 
@@ -70,7 +70,7 @@ const MIGRATIONS: readonly string[] = [
   `,
 ];
 
-/** The oldest schema version with all that the page reads: later ones added what it can do without. */
+/** The oldest schema version with all that the page needs: later versions added columns that may be absent. */
 export const READABLE_SCHEMA = 4;
 
 export class SchemaError extends Error {

@@ -1,4 +1,4 @@
-/** Wires the metrics sink: the store, the actor that fills it, and the page that shows it. */
+/** Starts the metrics sink: the store, the actor that fills it, and the page that shows it. */
 import { join } from "node:path";
 import type { ActorContext, ActorKind, Running } from "../actor.ts";
 import type { RunConfig } from "../config/config.ts";
@@ -16,18 +16,18 @@ const FLUSH_MS = 200;
 /** Points read at once. */
 const PAGE = 1000;
 
-/** Where the sink's rows go, and where people see them. */
+/** The store that the sink fills, and the page that shows it. */
 export interface OpenedStore {
   readonly store: Pick<Store, "write">;
-  /** Of the page. */
+  /** Address of the page. */
   readonly url: string;
   close(): Promise<void>;
 }
 
-/** The sink's door to the outside. A simulation replaces it. */
+/** The sink's access to disk and network. A simulation replaces it. */
 export interface MetricsSinkPorts {
   openStore(config: RunConfig, context: ActorContext): Promise<OpenedStore>;
-  /** Bound of the metrics and events that wait to be written. */
+  /** Most metrics and events that wait to be written. */
   readonly queuedMax: number;
 }
 

@@ -57,7 +57,7 @@ export class Store {
     try {
       this.#db = new Database(path, readOnly ? { readonly: true, strict: true } : { create: true, strict: true });
       this.#db.run(readOnly ? "PRAGMA query_only = 1" : "PRAGMA journal_mode = WAL");
-      // Rows of a damaged page would be lost without a word, or the run would end in its middle.
+      // Without this check, rows of a damaged page would be lost silently, or the run would fail in the middle.
       const found = readOnly ? "ok" : (this.#db.query("PRAGMA quick_check(1)").values()[0]![0] as string);
       if (found !== "ok")
         throw new Error(`it is damaged (${found.replaceAll("\n", " ")}); move it away to begin a new record`);
@@ -223,7 +223,7 @@ export class Store {
     return (this.#select(SELECTS.named).get({ episode }) as { id: number } | null)?.id ?? null;
   }
 
-  /** What other episodes than `id` name as their weights, where they share the version or the digest. */
+  /** Policy versions of the episodes other than `id` that have this version or this digest. */
   weightsOfOthers(id: number, { version, digest }: PolicyVersion): PolicyVersion[] {
     return this.#select(SELECTS.weightsOfOthers).all({ id, version, digest }) as PolicyVersion[];
   }
@@ -232,7 +232,7 @@ export class Store {
     this.#db.close();
   }
 
-  /** Its errors name the file: a reader may be the first to meet a damaged page. */
+  /** Errors of its reads name the file: a reader may be the first to find a damaged page. */
   #select(sql: string): { get(values?: Values): unknown; all(values?: Values): unknown[] } {
     const named = <T>(read: (statement: Statement) => T): T => {
       try {

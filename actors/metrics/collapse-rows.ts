@@ -4,7 +4,7 @@
  */
 import type { Metric, Unit } from "./metric.ts";
 
-/** Unit and meaning by name. The matched prompt of a reasoning is its own; the marginal is over the prompts of all turns. */
+/** Unit and meaning by name. The marginal, "under the mean prompt", is the log of a reasoning's mean probability over all prompts. */
 const ROWS = {
   mi_estimate: ["nats", "How much more likely a reasoning token is under its own prompt than under the mean prompt."],
   mi_upper_bound: ["nats", "Upper bound of mi_estimate: the logarithm of the number of distinct prompts."],

@@ -1,7 +1,7 @@
 /**
- * Energy of the machine's processor packages, by Linux's power capping interface (RAPL). It covers every program on the machine.
+ * Energy of the machine's processor packages, from Linux's power capping interface (RAPL). It covers every program on the machine.
  *
- * Source: https://docs.kernel.org/power/powercap/powercap.html: energy_uj counts microjoules and begins again at 0 behind
+ * Source: https://docs.kernel.org/power/powercap/powercap.html: energy_uj counts microjoules and begins again at 0 after
  * max_energy_range_uj.
  */
 import { readdirSync, readFileSync } from "node:fs";
@@ -9,11 +9,11 @@ import { readdirSync, readFileSync } from "node:fs";
 export interface PowerFiles {
   /** Names in a folder; empty if it cannot be read. */
   readonly names: (folder: string) => readonly string[];
-  /** A file's text; null if it cannot be read, as for other users than root. */
+  /** A file's text; null if it cannot be read, for example by a user other than root. */
   readonly text: (path: string) => string | null;
 }
 
-/** Of this machine. */
+/** The files of this machine. */
 export const POWER_FILES: PowerFiles = {
   names: (folder) => unlessAbsent(() => readdirSync(folder)) ?? [],
   text: (path) => unlessAbsent(() => readFileSync(path, "utf8")),
@@ -29,7 +29,7 @@ function unlessAbsent<T>(read: () => T): T | null {
 
 const ROOT = "/sys/class/powercap";
 
-/** @returns a function that gives the joules since this call, or null on a machine that does not tell */
+/** @returns a function that gives the joules since this call, or null on a machine that does not report them */
 export function energyReader({ names, text }: PowerFiles): () => number | null {
   const number = (path: string) => {
     const found = text(path)?.trim() ?? "";

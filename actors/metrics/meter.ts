@@ -27,7 +27,7 @@ export class Meter {
   readonly #clock: Clock;
   readonly #totals = new Map<MetricName, number>();
   readonly #depths = new Map<MetricName, () => number | null>();
-  /** Number of running works by activity. */
+  /** Number of running pieces of work, by activity. */
   readonly #active = new Map<MetricName, number>();
   #precedence: readonly MetricName[] = [];
   /** The activity that time counts for while no work runs. */
@@ -59,12 +59,12 @@ export class Meter {
     this.#add(name, amount);
   }
 
-  /** Report a number that is read at each heartbeat; while it is null it is left out. */
+  /** Report a number that each heartbeat reads; null is left out. */
   depth(name: MetricName, read: () => number | null): void {
     this.#depths.set(name, read);
   }
 
-  /** Count the time until `work` settles for `name`. @returns the same promise */
+  /** Count the time for `name` until `work` settles. @returns the same promise */
   during<T>(name: MetricName, work: Promise<T>): Promise<T> {
     this.#begin(name, 1);
     const end = () => this.#begin(name, -1);

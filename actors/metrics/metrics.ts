@@ -306,8 +306,8 @@ export function metricValues(values: Partial<Record<MetricName, number>>): Recor
  * - `engine`: text is the engine and device chosen, "compiled on cpu".
  * - `phase`: text is what the run does now: "measuring the baselines", "warm start, stage 1".
  * - `finished`: the run is over; text says why.
- * - `closed`: the metrics sink left in order; nothing follows in this session.
- * - `health`: the Echo Trap detector's verdict changed; text is "collapsed: reason; reason".
+ * - `closed`: the metrics sink stopped normally; this session has no later event.
+ * - `health`: the Echo Trap detector's verdict changed; text is "update 12: collapsed: reason; reason".
  * - `intervention`: an intervention of health.ladder was taken; text says which, what it changed, and why.
  * - `early-stop`: the run ends before its last update; text says why.
  */

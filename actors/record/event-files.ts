@@ -1,4 +1,4 @@
-/** Writes metrics as TensorBoard event files: the run's metrics at the top of the folder, those per actor in a folder of its name. */
+/** Writes metrics as TensorBoard event files: the run's at the top of the folder, an actor's own in a folder named after the actor. */
 import { appendFileSync, mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { isMetricName, metric } from "../metrics/metrics.ts";

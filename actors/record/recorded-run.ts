@@ -82,7 +82,7 @@ export class RecordedRun {
     return this.#store.episodes({}, { limit: PAGE }).rows.map(({ episode }) => episode);
   }
 
-  /** What other episodes than `id` name as their weights, where they share the version or the digest. */
+  /** Policy versions of the episodes other than `id` that have this version or this digest. */
   weightsOfOthers(id: number, weights: PolicyVersion): PolicyVersion[] {
     return this.#store.weightsOfOthers(id, weights);
   }
@@ -102,7 +102,7 @@ export function recordedCosts(folder: string): Costs {
   }
 }
 
-/** Reverse a list that comes in pages, newest first. @param keep  what to keep of each row */
+/** Read all pages of a list that is newest first. @returns its rows, oldest first. @param keep  what to keep of each row */
 function backwards<T extends { readonly id: number }, K = T>(
   read: (before: number | undefined) => readonly T[],
   keep: (row: T) => K = (row) => row as unknown as K,

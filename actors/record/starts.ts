@@ -1,4 +1,4 @@
-/** How a run was started: a line of `starts.jsonl` in its folder for its first start and for each resume. */
+/** How a run was started: `starts.jsonl` in its folder has a line for its first start and for each resume. */
 import { appendFileSync, existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
@@ -21,7 +21,7 @@ const fileIn = (folder: string) => join(folder, "starts.jsonl");
 export const addStart = (folder: string, start: RunStart): void =>
   appendFileSync(fileIn(folder), `${JSON.stringify(start)}\n`);
 
-/** Oldest first; empty for a run of an earlier version. @throws {Error} naming the line that is none */
+/** Oldest first; empty for a run of an earlier version. @throws {Error} naming a line that is not a start */
 export function readStarts(folder: string): RunStart[] {
   const file = fileIn(folder);
   if (!existsSync(file)) return [];

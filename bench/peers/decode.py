@@ -6,10 +6,10 @@ The model of step.py, float32, random weights, no stop token, sampled at tempera
   loop      keys and values written into arrays made once; attention (SDPA) reads the part that is filled
   generate  transformers' model.generate with its SDPA attention: its growing cache, or --static-cache
 
-The prompt's own forward is inside the measured time, as it is for a turn of an episode. Median of --rounds after one to warm up.
+The forward pass of the prompt is inside the measured time, as it is for a turn of an episode. Median of --rounds after one to warm up.
 With --greedy both must give the same tokens, and the program exits 1 if they do not.
 
-Prints one JSON line: {"name", "torch", "transformers", "threads", "config", "tokensPerSecond": {"loop", "generate"}}.
+Prints one JSON line: {"name", "torch", "transformers", "threads", "device", "config", "tokensPerSecond": {"loop", "generate"}}.
 """
 
 import argparse
@@ -37,7 +37,7 @@ class Cache:
 
 
 def advance(model: Qwen2, cache: Cache, tokens: Tensor) -> Tensor:
-    """Feed (B, T) tokens behind what is cached. Returns the last position's logits (B, V)."""
+    """Feed (B, T) tokens after what is cached. Returns the last position's logits (B, V)."""
     start, end = cache.filled, cache.filled + tokens.shape[1]
     cos, sin = cache.cos[start:end], cache.sin[start:end]
     x = model.model.embed_tokens(tokens)

@@ -1,9 +1,9 @@
-"""PPO with a small MLP on SimpleSokoban: what a plain agent from outside Bunraku learns from as many episodes, without imitation.
+"""PPO with a small MLP on SimpleSokoban: what a plain agent outside Bunraku learns from a given number of episodes, without imitation.
 
 Run: bun bench/peers/boards.ts > boards.json
      python bench/peers/ppo_mlp.py --boards boards.json --seeds 1 2 3 4 5
 The boards, rewards and the budget of 10 actions are those of the default run. The agent sees the cells one-hot and the actions left, and
-acts once an observation. It prints one JSON line per seed: success on the validation boards after so many episodes, greedy and sampled.
+takes one action per observation. Prints one JSON line per seed: validation success after each count of --episodes, greedy and sampled.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """The Qwen2 architecture in plain PyTorch, to measure and check Bunraku's.
 
-Parameter names are Hugging Face's, so a checkpoint of either loads into the other. tests/golden/qwen2.py compares it to
-transformers' Qwen2ForCausalLM. It knows no data, no optimizer and no clock.
+Parameter names are Hugging Face's, so that this model and Hugging Face's load each other's checkpoints. tests/golden/qwen2.py
+compares it to transformers' Qwen2ForCausalLM. This module knows no data, no optimizer and no clock.
 
 Shapes: B batch, T tokens, D width, H heads, K key/value heads, C head width (D / H), V vocabulary.
 """
@@ -47,7 +47,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def attend_naively(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Causal attention, every score in memory: (B, H, T, C) each."""
+    """Causal attention, every score in memory; q, k and v are (B, H, T, C)."""
     t = q.shape[2]
     scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
     future = torch.ones(t, t, dtype=torch.bool, device=q.device).triu(1)

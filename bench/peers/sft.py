@@ -3,8 +3,8 @@
 Run: bun run export --run runs/NAME --to jsonl --out chats.jsonl
      bun run export --policy runs/NAME --to hf --out policy
      python bench/peers/sft.py --chats chats.jsonl --policy policy
-Takes the tokenizer and the shape of the exported policy, with new random weights, and `SFTTrainer` for some steps on the CPU. The loss is
-taken over replies only; those of weight 0 are shown but not learned; the chat template does this, because trl ignores the key.
+Runs `SFTTrainer` for some steps on the CPU, with the tokenizer and the shape of the exported policy and new random weights. The loss
+covers replies only; replies of weight 0 are shown but not learned. The chat template does this, because trl ignores the key.
 """
 
 import argparse
@@ -47,7 +47,7 @@ chats = load_dataset("json", data_files=options.chats, split="train")
 failed = []
 replies = shown = 0
 for chat in chats.select(range(min(len(chats), 500)))["messages"]:
-    # What datasets adds where a message has no weight must not matter to the template.
+    # `datasets` adds an empty weight to a message without one; the template must ignore it.
     text = tokenizer.apply_chat_template(chat, tokenize=False)
     if text != tokenizer.apply_chat_template(chat, tokenize=False, chat_template=exported):
         failed.append(f"the two templates differ: {text}")

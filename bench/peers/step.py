@@ -6,13 +6,13 @@ The step: a Qwen2-architecture decoder in float32; loss = -mean(advantage * log-
 each sequence; backward; clip the global norm to 1; AdamW (betas 0.9 and 0.99, eps 1e-8, weight decay 0.01 on every parameter).
 The same batch every step. Variants take turns, a few steps at a time, so that a busy moment of the machine hits all of them.
 
-Prints one JSON line: {"name", "torch", "threads", "parameters", "config", "steps",
+Prints one JSON line: {"name", "torch", "threads", "device", "parameters", "config", "steps",
 "ms": {variant: median}, "losses": {variant: of the first 3 steps}, "gradNorms": {variant: before clipping, the same 3}, "peakBytes"}.
 
-Files are safetensors. --weights: Hugging Face's Qwen2 names, an own head. --data: tokens (B,T) as whole numbers in float32,
-advantages (B,T), of which column 0 is not used. Without them both come from --seed; --save DIR writes them there, as
-weights.safetensors and data.safetensors. With --rank R the head is the embedding, and what is trained is an adapter (R / R · B · A)
-beside each matrix of a layer, as peft names them.
+Files are safetensors. --weights: Hugging Face's Qwen2 names, with a separate head. --data: tokens (B,T) as whole numbers in float32,
+advantages (B,T), of which column 0 is not used. Without these files, weights and data come from --seed; --save DIR writes them as
+DIR/weights.safetensors and DIR/data.safetensors. With --rank R the head is the embedding, and only an adapter (R / R · B · A) beside
+each matrix of a layer is trained, under peft's names.
 """
 
 import argparse
@@ -83,7 +83,7 @@ def model_config(options: argparse.Namespace) -> Config:
 
 
 def random_weights(config: Config, seed: int) -> dict[str, torch.Tensor]:
-    """As Hugging Face initialises: normal of 0.02, biases 0, norms 1."""
+    """As Hugging Face initializes: normal with standard deviation 0.02, biases 0, norms 1."""
     generator = torch.Generator().manual_seed(seed)
     weights = {}
     for name, p in Qwen2(config).named_parameters():
@@ -161,7 +161,7 @@ class Run:
 
 
 def peak_bytes(device: str) -> int:
-    """Of the device's memory where it has its own."""
+    """Peak of the device's own memory, else of the process's."""
     return torch.cuda.max_memory_reserved() if device == "cuda" else 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 

@@ -1,4 +1,4 @@
-/** What an actor does, in words; of a recorded run, what it did. */
+/** Describes in words what an actor does or, for a run that has ended, what it did. */
 
 import { percent, plural, whole } from "../../percent.ts";
 import type { ActorsAnswer } from "../answers.ts";
@@ -12,7 +12,7 @@ interface TimeShare {
   readonly share: number;
 }
 
-/** Activities in the order of the bar, each as it is and as it was. */
+/** Activities in the order of the bar, each in the present and in the past tense. */
 const TIMES = [
   { name: "time/update", texts: ["computes updates", "computed updates"], kind: "work" },
   { name: "time/policy", texts: ["generates replies", "generated replies"], kind: "work" },

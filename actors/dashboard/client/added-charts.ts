@@ -29,7 +29,7 @@ export class AddedCharts {
     this.#select.addEventListener("focus", () => void this.#list());
   }
 
-  /** Add the charts of the address. Their values are not read yet. */
+  /** Add the charts that the page's address names. Does not read their values. */
   async show(): Promise<void> {
     await this.#list();
     for (const name of inAddress("chart")) this.#add(name);

@@ -1,4 +1,4 @@
-/** Reads the API of the run, which is beside the page. The types of answers are those of the server's schemas. */
+/** Reads the run's API, at addresses relative to the page. The types of answers are those of the server's schemas. */
 import type {
   ActorsAnswer,
   CostsAnswer,

@@ -22,7 +22,7 @@ function boardOf(rows: readonly (readonly string[])[], symbols: Symbols): HTMLEl
 }
 
 export function observationOf(text: string, symbols: Symbols): HTMLElement {
-  // One line may be a board too, as ". . H . P".
+  // An observation of one line may be a board, such as ". . H . P".
   const said = text.trim().includes("\n") ? "said" : "said line";
   const blocks = blocksOf(text).map((block) =>
     block.kind === "board" ? boardOf(block.rows, symbols) : make("p", said, visible(block.text)),

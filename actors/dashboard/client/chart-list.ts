@@ -14,14 +14,14 @@ export interface Comparison {
   readonly color: string;
   /** Folder names of the other runs. */
   readonly runs: readonly string[];
-  /** This run is one of the seeds. */
+  /** The mean includes this run. */
   readonly withOwn: boolean;
 }
 
 export class ChartList {
   readonly #curves = new Map<string, Curve>(TIME_METRICS.map((name) => [name, new Curve()]));
   readonly #charts: { readonly chart: Chart; readonly metrics: readonly string[] }[] = [];
-  /** The first metric of each chart, which is drawn of compared runs, and those that tell their time. */
+  /** Metrics that are read from compared runs: the first of each chart, and `TIME_METRICS`. */
   readonly #comparedMetrics = new Set<string>(TIME_METRICS);
   readonly #look: Look = { smoothing: 0, isLogarithmic: false, xAxis: "update", runs: [] };
 
@@ -63,7 +63,7 @@ export class ChartList {
     for (const { chart } of this.#charts) chart.rebuild();
   }
 
-  /** Draw these too. @throws {Error} naming a run that cannot be read */
+  /** Draw these comparisons in every chart. @throws {Error} naming a run that cannot be read */
   async compare(comparisons: readonly Comparison[]): Promise<void> {
     const compared: ComparedRun[] = [];
     for (const { name, color, runs, withOwn } of comparisons) {
@@ -82,7 +82,7 @@ export class ChartList {
   }
 }
 
-/** By metric the mean of the seeds, and its band; a metric that one of them lacks is left out. */
+/** Mean and band of the seeds, by metric; a metric that one of the seeds lacks is left out. */
 function meanOf(seeds: readonly ReadonlyMap<string, Curve>[]): Pick<ComparedRun, "curves" | "band"> {
   const bands = [...seeds[0]!.keys()].flatMap((name) => {
     const band = bandOf(seeds.map((curves) => curves.get(name) ?? new Curve()));

@@ -2,7 +2,7 @@
  * One chart: draws its lines, those of compared runs, and its guides, in the page's colors. Knows curves; does not know where
  * values come from.
  *
- * - Hovering over one chart of updates reads all of them.
+ * - While the pointer is over one chart of updates, all of these charts show their values at that update.
  * - Sizes come from the style sheet, so nothing moves when values arrive.
  * - It redraws when a value that it shows has changed, at most once a frame, with no more points than it has room for.
  */
@@ -31,7 +31,7 @@ export interface Look {
 /** A low and a high for each pixel of width. */
 const POINTS_PER_PIXEL = 2;
 
-/** A chart of updates is at least this many wide, so that the first values do not stretch over all of it. */
+/** A chart of updates spans at least this many updates, so that the first values do not fill its whole width. */
 const UPDATES_MIN = 10;
 const BAND_ALPHA = "2e";
 
@@ -46,7 +46,7 @@ export class Chart {
   readonly #place: HTMLElement;
   #plot: uPlot;
   #isWaiting = false;
-  /** What the legend reads: this run's curves, then one of each compared run; and their elements in the legend. */
+  /** Curves whose values the legend shows: this run's, then one of each compared run. `#legend` has their elements. */
   #shown: readonly Curve[] = [];
   #legend: readonly HTMLElement[] = [];
 
@@ -64,7 +64,7 @@ export class Chart {
     new ResizeObserver(() => this.#resize()).observe(this.#place);
   }
 
-  /** Colors, lines or the axis have changed. */
+  /** Call after a change of colors, lines or the axis. */
   rebuild(): void {
     this.#plot.destroy();
     this.#plot = this.#build();
@@ -108,7 +108,7 @@ export class Chart {
     return [steps, ...(isLogarithmic ? rows.map((row) => row.map(positive)) : rows)];
   }
 
-  /** A line over the chosen axis. @param times  curves of the run that tell its time and its tokens */
+  /** A line over the chosen axis. @param times  curves that give the run's time and tokens */
   #drawn(curves: Curves, { name, isComplement = false }: LineSpec, times = curves): Curve {
     const curve = curves.get(name) ?? new Curve();
     const values = isComplement ? curve.map((value) => 1 - value) : curve;
@@ -195,7 +195,7 @@ export class Chart {
   }
 }
 
-/** A logarithmic axis has no place for the others. */
+/** Null for a value that a logarithmic axis cannot show. */
 const positive = (value: number | null) => (value !== null && value > 0 ? value : null);
 const tickText = (tick: number) => tick.toLocaleString("en", { maximumSignificantDigits: 4 });
 
@@ -209,7 +209,7 @@ function rangeOf(min: number | null, max: number | null, from0: boolean): uPlot.
 function seriesOf({ label, color, width, hasDots = false }: LineSpec, alpha: number): uPlot.Series {
   const stroke = property(color);
   const points = { show: hasDots, size: 7, width: 1.5, stroke, fill: property("--card") };
-  // A metric with a value every tenth update is still one line.
+  // A metric that has a value at every tenth update only is still one line.
   return { label, stroke, width, spanGaps: true, points, alpha };
 }
 

@@ -31,12 +31,12 @@ export interface ChartSpec {
 
 export type XAxis = "update" | "minutes" | "tokens";
 
-/** The metrics that place a step on the other axes. */
+/** The metrics that give a step's place on the axes `minutes` and `tokens`. */
 export const TIME_METRICS = ["speed/updates_per_minute", "total/tokens"] as const satisfies MetricName[];
 
 type Place = (step: number, value: (name: (typeof TIME_METRICS)[number]) => number | null) => number | null;
 
-/** The place of a step, by the values of `TIME_METRICS` there; null: unknown, and not drawn. An axis without a place shows the step itself. */
+/** A step's place on an axis, from the values of `TIME_METRICS` at that step; null: not drawn. The axis `update` shows the step itself. */
 export const PLACES: Readonly<Record<XAxis, Place | null>> = {
   update: null,
   minutes(step, value) {

@@ -1,6 +1,6 @@
 /**
- * Chooses the runs that are drawn beside this one, and keeps the choice in the page's address. With "seeds" each run, and this one,
- * stands for all runs of the folder that differ from it only in their seed: a mean with a band.
+ * Chooses the runs that are drawn beside this one, and keeps the choice in the page's address. With "seeds", the
+ * mean, with a band, of all runs in the folder that differ only in their seed replaces each chosen run, and is drawn beside this run.
  */
 
 import { percent } from "../../percent.ts";

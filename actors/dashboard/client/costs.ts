@@ -15,7 +15,7 @@ const ROWS: readonly (readonly [key: keyof CostsAnswer["total"], label: string])
   ["joules", "Joules"],
 ];
 
-/** Parts of reinforcement's time, with the color of what an actor does then. */
+/** Parts of the time of reinforcement; the colors are those of an actor's activities. */
 const PARTS: readonly (readonly [key: keyof CostsAnswer["seconds"], label: string, kind: string])[] = [
   ["rollout", "rollouts", "wait"],
   ["update", "updates", "work"],
@@ -25,7 +25,7 @@ const PARTS: readonly (readonly [key: keyof CostsAnswer["seconds"], label: strin
 
 let readAtMs = Number.NEGATIVE_INFINITY;
 
-/** Reads the costs anew, at most every ten seconds. */
+/** Reads the costs again, at most every ten seconds. */
 export async function showCosts(): Promise<void> {
   if (performance.now() - readAtMs < EVERY_MS) return;
   readAtMs = performance.now();
@@ -41,7 +41,7 @@ export async function showCosts(): Promise<void> {
   byId("costs-card").hidden = rows.length === 0;
 }
 
-/** What reinforcement's time was for, as a bar and in words. */
+/** How the time of reinforcement was spent, as a bar and in words. */
 function timeBar(seconds: CostsAnswer["seconds"]): HTMLElement[] {
   const all = Object.values(seconds).reduce<number>((sum, part) => sum + (part ?? 0), 0);
   if (all === 0) return [];

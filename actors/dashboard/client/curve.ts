@@ -42,7 +42,7 @@ export class Curve {
       const at = x(step);
       return at === null ? [] : [[at, this.values[i]!] as const];
     });
-    // After a roll-back the time of a repeated update is later than that of its successors.
+    // After a roll-back, a repeated update is later in time than the old values at higher steps.
     points.sort(([a], [b]) => a - b);
     return new Curve(
       points.map(([at]) => at),

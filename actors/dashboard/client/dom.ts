@@ -1,4 +1,4 @@
-/** Elements and formatted numbers, as all scripts of the page make them. */
+/** What the scripts of all pages share: making elements, and keeping choices in the page's address. */
 
 import { whole } from "../../percent.ts";
 import type { EventLine } from "./event-lines.ts";

@@ -1,4 +1,4 @@
-/** The batch of a training episode as a table: a row for each group, a column for each member, the reward in each cell. */
+/** The episodes played for one update, its batch, as a table: a row for each group, a column for each member, rewards in the cells. */
 
 import { plural } from "../../percent.ts";
 import type { EpisodeSummary, EpisodesAnswer } from "../answers.ts";
@@ -20,7 +20,7 @@ export class GroupTable {
     this.#open = open;
   }
 
-  /** Show the batch of this episode; nothing for validations. */
+  /** Show the batch of this episode; hide the table for a validation episode. */
   async show(one: EpisodeSummary): Promise<void> {
     this.#section.hidden = one.purpose !== "train";
     if (this.#section.hidden) return;
@@ -72,7 +72,7 @@ export class GroupTable {
 /** "u12" of "u12.g0.m3". */
 const batchOf = ({ episode }: EpisodeSummary): string => episode.split(".")[0]!;
 
-/** What the same policy version played in the same batch. */
+/** Episodes of the same batch that the same policy version played. */
 async function episodesOf(one: EpisodeSummary): Promise<EpisodeSummary[]> {
   const found: EpisodeSummary[] = [];
   let before: number | null = null;

@@ -1,7 +1,7 @@
 /**
  * Shared by the scripts of all pages: reads the run once, follows its stream, and passes on what is new.
  *
- * - The page shows a lost connection and what to do. The browser reconnects and resumes after the last message: nothing is missed.
+ * - The page shows a lost connection and what to do. The browser reconnects, and the stream resumes after the last message.
  */
 
 import { percent, whole } from "../../percent.ts";
@@ -30,7 +30,7 @@ function showElapsed(): void {
 }
 
 function showRun(next: Overview): void {
-  // Another run took over this port: all data on the page is of the old one.
+  // Another run took over this port: all data on the page is of the old run.
   if (overview !== null && next.run !== overview.run) location.reload();
   overview = next;
   overviewAtMs = performance.now();
@@ -96,7 +96,7 @@ function follow(cursor: string, take: (news: News) => void): void {
 }
 
 /**
- * @param load  fills the page; what is stored meanwhile also comes in the stream, so nothing is missed
+ * @param load  fills the page; the stream also sends what is stored meanwhile
  * @param take  gets each message of the stream
  */
 export async function start(load: (run: RunAnswer) => Promise<unknown>, take: (news: News) => void): Promise<void> {

@@ -105,7 +105,7 @@ export class Player {
     this.#showReplay();
   }
 
-  /** The player has left the page. */
+  /** Call when the player leaves the page. */
   close(): void {
     this.#pause();
   }

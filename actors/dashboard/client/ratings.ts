@@ -1,4 +1,4 @@
-/** The form that rates and annotates the open episode, and what people have said of it. */
+/** The form that rates and annotates the open episode, and the ratings that people have given it. */
 import type { EpisodeAnswer } from "../answers.ts";
 import { read } from "./api.ts";
 import { make } from "./dom.ts";
@@ -6,7 +6,7 @@ import { visible } from "./text.ts";
 
 const WHOLE = "the whole episode";
 
-/** The form for one episode; below it the ratings that it has. */
+/** The form for one episode, and below the form the episode's ratings. */
 export async function ratingOf({ summary, row }: EpisodeAnswer): Promise<HTMLElement> {
   const turns = "turns" in row.outcome ? row.outcome.turns.length : 0;
   const turn = make("select", "", ...[WHOLE, ...turnNames(turns)].map((text) => make("option", "", text)));

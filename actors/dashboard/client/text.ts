@@ -8,7 +8,7 @@
 /** Longest text that is shown, in UTF-16 units. /api/episodes/ID has the whole text. */
 const SHOWN_MAX = 4000;
 
-// Controls, formats (bidirectional, zero width, tags), line and paragraph separators, half surrogates; but \n and \t.
+// Controls, formats (bidirectional, zero width, tags), line and paragraph separators, half surrogates. \n and \t stay.
 const HIDDEN = /(?![\n\t])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 
 /** "\u001b[31m" becomes "‹1B›[31m". */
@@ -28,7 +28,7 @@ export interface Reply {
   readonly raw: string | null;
 }
 
-/** Split a reply for display. What counts as an answer is decided by the env's parser. */
+/** Split a reply for display. The env's parser decides what counts as an answer. */
 export function splitReply(reply: string): Reply {
   const thought = /<think>(.*?)<\/think>/s.exec(reply)?.[1]?.trim() ?? null;
   const answer = /<answer>(.*?)<\/answer>/s.exec(reply)?.[1]?.trim() ?? null;
@@ -39,7 +39,7 @@ export type Block =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "board"; readonly rows: string[][] };
 
-/** Least rows and columns of a grid that counts as a board. */
+/** Fewest rows and columns of a grid that counts as a board. */
 const BOARD_MIN = 3;
 
 /** Cells of a line of a grid, as "#_P#" or "# _ P #"; null for other lines. */

@@ -1,8 +1,8 @@
 /**
  * Thins a long curve to what a chart can show. Runs on the server and in the browser.
  *
- * Of each of equally wide stretches of steps it keeps the first, the last, the lowest and the highest point: no spike is lost, and no
- * point is invented. Source: Jugel et al. 2014, "M4: A Visualization-Oriented Time Series Data Aggregation".
+ * It divides the steps into stretches of equal width, and keeps the first, last, lowest and highest point of each: no spike is lost,
+ * and no point is invented. Source: Jugel et al. 2014, "M4: A Visualization-Oriented Time Series Data Aggregation".
  */
 
 /**

@@ -11,7 +11,7 @@ const LEVELS = 5;
 /** Advantage of the strongest color. */
 const ADVANTAGE_MAX = 2;
 
-/** 0 for a certain token, up to `LEVELS` for a probability below 2 %. */
+/** From 0 for a probability above 67 % to `LEVELS` for one below 2.7 %. */
 const surpriseLevel = (logProb: number) => Math.min(LEVELS, Math.floor((-logProb * LEVELS) / 4 + 0.5));
 
 /** From -`LEVELS` to `LEVELS`. */

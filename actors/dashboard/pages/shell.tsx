@@ -12,7 +12,7 @@ export interface PageProps {
   readonly view: Overview;
 }
 
-/** Relative, as another run's pages are under /run/NAME/. */
+/** Relative, because the pages of another run are under /run/NAME/. */
 const PAGES = [
   ["./", "Run"],
   ["actors", "Actors"],

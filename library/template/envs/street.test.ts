@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { checkEnv } from "bunraku/testing";
 import { Street } from "./street.ts";
 
-// Equal seeds give equal episodes, limits hold, random players reach the end, the page can replay it, …
+// Tests, among others, that equal seeds give equal episodes, that limits hold, and that the page can replay the env.
 await checkEnv(import.meta.resolve("./street.ts"));
 
 test("Street is won by walking to the house", () => {
