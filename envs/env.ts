@@ -40,12 +40,12 @@ export interface LanguageGame {
 }
 
 /**
- * A game that runs elsewhere: behind HTTP or in another process. Its calls are asynchronous, may reject for reasons
- * outside the game, and it holds a resource that `close` releases.
+ * A game that runs elsewhere: behind HTTP or in another process. Its calls are asynchronous and may reject for reasons
+ * outside the game. The game holds a resource that `close` releases.
  */
 export interface OutsideGame {
   readonly kind: "outside";
-  /** Starts the game. Call it once, first. The game holds no resource before this call, or if it rejects. */
+  /** Starts the game. Call it once, first. The game holds no resource before this call, nor after it rejects. */
   start(): Promise<void>;
   /** Action names, known after `start`; null if the game takes any text. */
   readonly actions: readonly string[] | null;
@@ -63,7 +63,7 @@ export type LocalGame = DiscreteGame | LanguageGame;
 
 export type Game = LocalGame | OutsideGame;
 
-/** Equal seeds make equal episodes. Members of a group share the layout; their dynamics differ. */
+/** Equal seeds make equal episodes. Episodes of a group share the layout seed; their dynamics seeds differ. */
 export interface Seeds {
   /** uint32: boards, arms, questions. */
   readonly layout: number;
@@ -95,7 +95,7 @@ export interface Turn {
   readonly actionsLeft: number;
   /** True if the reply had the required form and every action in it was known. */
   readonly wellFormed: boolean;
-  /** Of the last executed action, like the next two; false if there was none. */
+  /** Of the last executed action, as are `valid` and `success`; all false if there was none. */
   readonly effective: boolean;
   readonly valid: boolean;
   readonly success: boolean;

@@ -1,6 +1,6 @@
 /**
- * Remembers what was made last, by its seed. The members of a group, and the random plays of a board, open one board many times, and
- * to make it takes ten times as long as to play it.
+ * Keeps the last result of `make`, for calls with the same seed. The episodes of a group and the random plays of a board open the same
+ * board many times, and making a board takes ten times as long as playing it.
  */
 export function lastMade<T>(make: (seed: number) => T): (seed: number) => T {
   let last: { readonly seed: number; readonly made: T } | null = null;

@@ -52,7 +52,7 @@ const known = new Map<string, Known>(
   ].map((source) => [source.tag, { source, module: null }]),
 );
 
-/** In the order that help texts list them. */
+/** All tags, in the order in which help texts list them. */
 export const envTags = (): readonly string[] => [...known.keys()];
 
 /** Where the env comes from; null if it is built in or unknown. */
@@ -63,7 +63,7 @@ export const envModules = (): EnvModule[] => [
   ...new Set([...known.values()].flatMap(({ module }) => (module === null ? [] : [module]))),
 ];
 
-/** Its envs. */
+/** Tags of the module's envs. */
 export const tagsOf = (module: EnvModule): string[] => envTags().filter((tag) => moduleOf(tag) === module);
 
 /** Adds the envs of a module. @throws {TagError} if another module or Bunraku itself has one of its tags */
@@ -77,14 +77,14 @@ export function addEnvs(sources: readonly TagSource[], module: EnvModule): void 
   for (const source of sources) known.set(source.tag, { source, module });
 }
 
-/** Takes the envs of a module away again. */
+/** Removes the envs of a module. */
 export function removeEnvs(module: EnvModule): void {
   for (const tag of tagsOf(module)) known.delete(tag);
 }
 
 /**
  * @param options  the env's own settings: `{successRate: 0.8}` for FrozenLake.
- * @param compat  the version of RAGEN whose settings are the defaults, its shared random streams included.
+ * @param compat  the version of RAGEN whose settings, shared random streams included, become the defaults; strict: none.
  * @throws {TagError} one line: the nearest known tags, or what is wrong with the options.
  */
 export function envTag(name: string, options: unknown = {}, compat: Compat = "strict"): EnvTag {

@@ -1,6 +1,6 @@
 /**
- * A reward of one's own over an existing env: the same games, prompts and endings under another tag. The reward is a function in a
- * module; a config only names the tag, so data never choose code.
+ * Defines a tag with a custom reward over an existing env: the games, prompts and endings stay the same. The reward is a function in a
+ * module. A config only names the tag, so no config file can choose which code runs.
  */
 import type { Effect, Game } from "./env.ts";
 import { envTag } from "./registry.ts";
@@ -8,19 +8,19 @@ import type { TagSource } from "./tag.ts";
 
 /** One action, as a reward sees it. */
 export interface RewardedAction {
-  /** Its name, or the text of a game that takes any text. */
+  /** The action's name; its text if the game takes any text. */
   readonly action: string;
-  /** The observation before it and after it. */
+  /** The observations before and after the action. */
   readonly before: string;
   readonly after: string;
-  /** What the env made of it, its own reward included. */
+  /** The env's result of the action, with the env's own reward. */
   readonly effect: Effect;
 }
 
 /** The reward of one action. A value that is not finite ends the episode with an error. */
 export type RewardFunction = (action: RewardedAction) => number;
 
-/** @param of  tag of the env whose games are played; its options stay those of the new tag */
+/** @param of  tag of the env whose games are played; the new tag takes the same options */
 export function withReward(tag: string, of: string, reward: RewardFunction): TagSource {
   return {
     tag,
@@ -31,7 +31,7 @@ export function withReward(tag: string, of: string, reward: RewardFunction): Tag
   };
 }
 
-/** The same object, so that players and solvers of the env still know its game. */
+/** Changes and returns the same object: players and solvers of the env check the class of the game. */
 function rewarded(game: Game, reward: RewardFunction): Game {
   const priced = (action: string, before: string, effect: Effect): Effect => {
     const after = effect.message ?? game.render();

@@ -2,8 +2,8 @@
 import { createHash } from "node:crypto";
 
 /**
- * The dynamics seed of one episode on a board. It is a hash, so that a game which seeds one generator with each of its
- * seeds gets two unrelated streams.
+ * The dynamics seed of one episode on a board. It is a hash, so that a generator seeded with it and one seeded with the
+ * layout seed are unrelated.
  *
  * @param member  which of the board's episodes, from 0
  */

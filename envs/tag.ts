@@ -15,11 +15,11 @@ export type Player = (game: Game, actionsLeft: number, uniform: Uniform) => numb
 export interface Skill {
   /** Probability that a whole turn is random. */
   readonly babble: number;
-  /** Probability that a random action replaces one action of a planned turn. */
+  /** Probability, for each action of a planned turn, that a random action replaces it. */
   readonly noise: number;
 }
 
-/** A scripted player that replies in text; the warm start imitates it. Before noise, its thoughts are true. */
+/** A scripted player that replies in text; the warm start imitates the replies. Before noise, their thoughts are true. */
 export interface Demonstrator {
   reply(game: Game, actionsLeft: number, skill: Skill, uniform: Uniform): string;
 }
@@ -31,7 +31,7 @@ export interface Wording {
   /** The instruction of RAGEN v1 and of RAGEN-2. */
   readonly v1: string;
   readonly v2: string;
-  /** The same, corrected where RAGEN's text is wrong for these settings. */
+  /** Both instructions, corrected where RAGEN's text is wrong for these settings. */
   readonly strict: { readonly v1: string; readonly v2: string };
   /** The meaning of each symbol, in the prompt's order; null if observations have no symbols. */
   readonly legend: Legend | null;
@@ -69,7 +69,7 @@ export interface EnvTag {
   readonly instruction: string;
   /** RAGEN's action budget of an episode. */
   readonly actionsMax: number;
-  /** Turns of an episode, for an env from outside; omitted where the run's setting decides. */
+  /** Turn limit of an episode, for an env of a project; omitted where the run's setting decides. */
   readonly turnsMax?: number;
   /** Fewest actions of any success, on any board; omitted where unknown. */
   readonly actionsMin?: number;
@@ -78,11 +78,11 @@ export interface EnvTag {
   readonly wording: Wording;
   /** True if every action costs time of a server or another process. Baselines then play fewer rounds, several episodes at once. */
   readonly external?: boolean;
-  /** False if its module needs what browsers lack: the page then shows its episodes without replay. */
+  /** False if the env's module does not run in a browser: the page then shows its episodes without replay. */
   readonly browser?: boolean;
   /** Which required file or program this machine lacks, and how to get it; null if it lacks none. */
   missing?(): string | null;
-  /** An `OutsideGame` still has to be started. @throws {DataError} if something is missing. */
+  /** The caller still has to start an `OutsideGame`. @throws {DataError} if a file or program is missing. */
   open(seeds: Seeds): Game;
   /** The observation without its constant parts; by default all of it. Equal briefs mean equal observations of this tag. */
   brief(observation: string): string;
@@ -95,7 +95,7 @@ export interface EnvTag {
   readonly optimal: Player | null;
   /** A scripted player for an env without an optimal one: good, but not proven to be the best. */
   readonly expert?: Player;
-  /** Highest success probability on this board, just opened, within the budget; null where unknown. */
+  /** Highest success probability within the budget, for a game just opened; null where unknown. */
   best(game: Game, actionsMax: number): number | null;
   readonly demonstrator: Demonstrator | null;
   /** sha256 (hex) of the sources of its module; omitted for a built-in env. */
@@ -136,7 +136,7 @@ export class TagError extends Error {
 
 /**
  * @param defaults  the tag's own defaults; they override the schema's, and the user's options override them.
- * @param compatDefaults  further defaults for reproducing RAGEN byte for byte; of its two versions, or of each.
+ * @param compatDefaults  further defaults for reproducing RAGEN byte for byte: for both versions, or a function of the version.
  */
 export function defineTag<C extends Record<string, unknown>>(source: {
   readonly tag: string;

@@ -79,7 +79,7 @@ async function load(name: string): Promise<Bench> {
   return (await import(join(root, "bench", `${name}.bench.ts`))) as Bench;
 }
 
-/** Runs the benchmark in a process. Prints its lines as they come; the last one is its result. */
+/** Runs the benchmark in its own process. Prints its lines as they come; the last line is its result. */
 async function runInProcess(name: string, overrides: readonly string[]): Promise<unknown> {
   const child = Bun.spawn([process.execPath, join(root, "scripts", "run.ts"), "bench", name, "--here", ...overrides], {
     cwd: root,

@@ -1,6 +1,6 @@
 /**
- * `bun run chaos`: a real training run whose processes are killed at seeded moments, checked for what it promises. Exit code 0 only if
- * no episode was lost or trained twice, no versions were mixed, nothing was left behind, and every actor recovered.
+ * `bun run chaos`: starts a real training run, kills its processes at seeded moments, and checks the run's promises. Exit code 0 only if
+ * no episode was lost or trained twice, no update mixed policy versions, no process or file was left behind, and every actor recovered.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

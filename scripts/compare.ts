@@ -94,9 +94,9 @@ function highestOf(run: RecordedRun): Compared["highest"] {
   return { success, update: curve.steps[curve.values.indexOf(success)]! };
 }
 
-/** Of a terminal, in characters. */
+/** Least width of the tables, in characters. */
 const WIDTH = 80;
-/** Longer settings and values are not cells of a table. Both together fit into the narrowest terminal. */
+/** Longer settings and values follow below the table. Both together fit into `WIDTH`. */
 const CELL = { path: 50, value: 20 };
 
 const TIME_PARTS = [
@@ -105,7 +105,7 @@ const TIME_PARTS = [
   ["validation", "validation s"],
 ] as const;
 
-/** Of a value that was not measured, and of a setting that is not set. */
+/** Stands for a value that was not measured and a setting that is not set. */
 const UNKNOWN = "–";
 
 /** The runs by number, then a row for each value. */
@@ -122,7 +122,7 @@ function table(runs: readonly Compared[], width: number): string {
   return [...names, "", alignedWithin(width, [numbersOf(runs.length), ...rows, ["highest", ...highest]])].join("\n");
 }
 
-/** What every run tells of; energy only if one does. */
+/** Costs by run; energy only if at least one run measured it. */
 function costTable(runs: readonly Compared[], width: number): string {
   const shown = COST_NAMES.filter(([key]) => key !== "joules" || runs.some(({ costs }) => costs.total[key] !== null));
   const rows = shown.flatMap(([key, title]) => [
@@ -136,7 +136,7 @@ function costTable(runs: readonly Compared[], width: number): string {
 
 const numbersOf = (runs: number) => ["", ...Array.from({ length: runs }, (_, i) => String(i + 1))];
 
-/** Short values are a table. Long ones follow, each with the numbers of its runs. */
+/** A table of the settings with short values, then the others, each value with the numbers of its runs. */
 function settingsText(runs: number, differences: Readonly<Record<string, unknown[]>>, width: number): string {
   const text = (value: unknown) => (value === null ? UNKNOWN : JSON.stringify(value));
   const rows = Object.entries(differences).map(([path, values]) => [path, ...values.map(text)] as const);

@@ -1,4 +1,4 @@
-/** `bun run config`: prints the config that a run would have, every key of it, with what each means. Runs nothing. */
+/** `bun run config`: prints every key of the config that a run would have, with its value and meaning. Runs nothing. */
 import { describeConfig, runKeys, withoutSecrets } from "../actors/config/config.ts";
 import { type Command, helped, parseOptions } from "./cli/options.ts";
 import { chooseConfig, configFlags } from "./cli/presets.ts";

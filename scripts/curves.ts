@@ -1,6 +1,6 @@
 /**
- * `bun run curves`: draws metrics of recorded runs as SVG or PNG. One panel for each metric, one line for each run; the runs of a
- * group are one line, their mean, with a band from the lowest to the highest.
+ * `bun run curves`: draws metrics of recorded runs as SVG or PNG. One panel for each metric, one line for each run. A group of runs is
+ * one line, their mean, with a band from the lowest to the highest run.
  */
 import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../actors/metrics/metrics.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";

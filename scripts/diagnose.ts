@@ -1,6 +1,7 @@
 /**
  * `bun run diagnose`: feeds recorded runs, and logs of other trainers, through the Echo Trap detector and the early stops. Shows when and
- * why the verdict changed, what a ladder or an early stop would have done, and what a log did not show. Flags set other thresholds.
+ * why the verdict changed, what a ladder of interventions or an early stop would have done, and which quantities a log lacks. Flags
+ * change the thresholds.
  */
 
 import { existsSync, readFileSync } from "node:fs";
@@ -79,13 +80,13 @@ interface Diagnosis {
   readonly told: readonly Said[];
   /** The first time that each of RAGEN-2's early stops would have ended the run. */
   readonly earlyStops: readonly Said[];
-  /** Of the log of another trainer; null for a run. */
+  /** Facts on the log of another trainer; null for a run. */
   readonly log: LogFacts | null;
 }
 
 interface LogFacts {
   readonly kind: string;
-  /** By what they measure, the names in the log. */
+  /** The names in the log, by the quantity that they measure. */
   readonly columns: Readonly<Record<string, string>>;
   readonly unseen: readonly string[];
   /** Values that are NaN or infinite. */
@@ -111,7 +112,7 @@ function recorded(run: string): Updates {
   const measured = updates
     .sort((a, b) => a - b)
     .flatMap((update) => {
-      // A validation is recorded at the update that it came before.
+      // A validation is recorded under the number of the update before it.
       const one = measuredOf(values.get(update)!, lowestSuccess(values.get(update - 1)));
       return one === null ? [] : [[update, one] as const];
     });

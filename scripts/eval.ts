@@ -1,5 +1,5 @@
 /**
- * `bun run eval`: plays fixed boards with the random player, the best one or a run's policy. Shows for each env how good it is beside
+ * `bun run eval`: plays fixed boards with a scripted player, a run's policy or a hosted model. Shows its results in each env beside
  * chance and the best possible on the same boards, with 95 % intervals, and why a policy's episodes stopped and failed.
  */
 import { appendFileSync, existsSync, writeFileSync } from "node:fs";
@@ -125,7 +125,7 @@ function forEachEnv(options: Options): Options[] {
   });
 }
 
-/** @throws {UsageError} if there is something already: it may be the results of another evaluation */
+/** @throws {UsageError} if the file exists: it may hold the results of another evaluation */
 function newFile(file: string, policies: readonly string[]): void {
   if (policies.some(isHosted))
     throw new UsageError("--results keeps one hosted model, or runs and players; evaluate the hosted model alone");
@@ -143,7 +143,7 @@ async function hosted(policy: string, { flags, overrides }: Options) {
   return { results: [result], usage };
 }
 
-/** Of a run over a mix one for each of its envs, unless one of them is chosen. */
+/** One result; for a run over a mix, one for each of its envs unless the options choose one. */
 async function ownResults(policy: string, options: Options): Promise<readonly Result[]> {
   const foreign = Object.keys(hostedFlags).find((name) => name !== "results" && Object.hasOwn(options.flags, name));
   if (foreign !== undefined)

@@ -64,7 +64,7 @@ async function installIn(folder: string): Promise<void> {
 
 type Part = Readonly<Record<string, string>>;
 
-/** @param kept  the manifest that is there, whose entries win */
+/** @param kept  the existing manifest, whose entries win */
 function manifestOf(folder: string, kept: { scripts?: Part; dependencies?: Part; devDependencies?: Part }): object {
   const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
   return {

@@ -1,4 +1,4 @@
-/** `bun run new-env`: writes an env of your own and its test, made from the template's. docs/new-env.md goes on from there. */
+/** `bun run new-env`: writes a new env and its test, from those of the project template. docs/new-env.md goes on from there. */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";

@@ -1,4 +1,4 @@
-/** `bun run postpack`, which `bun pm pack` runs last: the clone's manifest again. */
+/** `bun run postpack`, which `bun pm pack` runs last: restores the clone's manifest. */
 import { existsSync, renameSync } from "node:fs";
 import { type Command, helped, parseOptions } from "./cli/options.ts";
 import { KEPT_MANIFEST, MANIFEST } from "./prepack.ts";

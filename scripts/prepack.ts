@@ -1,6 +1,6 @@
 /**
  * `bun run prepack`, which `bun pm pack` runs first: writes the declarations of library/ to types/, and the manifest of the package.
- * The clone's manifest is kept beside it until `bun run postpack`.
+ * types/ keeps the clone's manifest until `bun run postpack`.
  */
 import { renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ const root = join(import.meta.dir, "..");
 export const MANIFEST = join(root, "package.json");
 export const KEPT_MANIFEST = join(root, "types/package.clone.json");
 
-/** Only another engine than the default one uses it. */
+/** The default engine does not use this package. */
 const GPU = "@tensorflow/tfjs-node-gpu";
 /** Versions of the AI SDK that `bunraku/ai` fits. */
 const AI_SDK = "6 || 7";
@@ -31,7 +31,7 @@ export async function main(args: string[]): Promise<number> {
     // Bun reads this manifest before it runs postpack.
     scripts: { postpack: scripts.postpack },
     dependencies: needed,
-    // An install from the package leaves these out.
+    // An install of the package leaves these out.
     peerDependencies: { [GPU]: gpu, ai: AI_SDK },
     peerDependenciesMeta: { [GPU]: { optional: true }, ai: { optional: true } },
   };

@@ -1,6 +1,6 @@
 /**
- * `bun run replay`: plays a recorded episode again and compares it with its record, byte for byte. The env always; the policy if a
- * checkpoint still holds the weights that wrote the episode.
+ * `bun run replay`: plays a recorded episode again and compares it with its record, byte for byte. Replays the env always, and the
+ * policy if a checkpoint still holds the weights that wrote the episode.
  */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
@@ -81,9 +81,9 @@ function recordedEpisode(run: RecordedRun, folder: string, name: string): Record
 }
 
 /**
- * With the weights that wrote the episode, if a checkpoint still holds them.
+ * Replays with the weights that wrote the episode, if a checkpoint still holds them.
  *
- * @param others  weights that other episodes of the run name
+ * @param others  weights recorded with other episodes of the run
  */
 async function replayPolicy(
   folder: string,

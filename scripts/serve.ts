@@ -1,5 +1,5 @@
 /**
- * `bun run serve`: serves a run's policy by OpenAI's chat completions API. It serves the checkpoint that is the newest when it starts.
+ * `bun run serve`: serves a run's policy by OpenAI's chat completions API: one checkpoint, by default the newest when the command starts.
  */
 import { basename, resolve } from "node:path";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";

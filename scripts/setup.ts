@@ -1,6 +1,6 @@
 /**
- * `bun run setup`: installs the dependencies, as every command does by itself; libtensorflow; or a server that trains, and serves it until
- * it is asked to stop.
+ * `bun run setup`: installs the dependencies, as every command does by itself. `setup tensorflow` also downloads libtensorflow; `setup
+ * tinker` also installs a server of Tinker's protocol, and runs it until a stop signal.
  */
 import { rmSync } from "node:fs";
 import { join, relative } from "node:path";
@@ -51,7 +51,7 @@ export async function main(args: string[]): Promise<number> {
   return 0;
 }
 
-/** Until a signal asks it to stop, or the server ends. */
+/** Runs the server until a stop signal, or until the server ends. */
 async function serveTinker(port: number): Promise<number> {
   const places = tinkerPlaces(join(root, "node_modules", ".bunraku", "tinker"));
   await setUpTinker(places, (text) => console.error(`tinker: ${text}`));

@@ -2,7 +2,7 @@
  * `bun run sweep`: plays the runs of a YAML file (presets × variants × seeds) and prints one table, with the mean of each group over its
  * seeds and the 95 % interval.
  *
- * - It may be killed at any time. The next call leaves finished runs as they are and goes on with the others.
+ * - The command may be killed at any time. The next call leaves finished runs as they are and goes on with the others.
  */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -71,7 +71,7 @@ interface Failed {
   readonly reason: string;
 }
 
-/** @returns the runs that ended badly */
+/** @returns the runs that failed */
 async function playSweep(sweep: Sweep, out: string, atOnce: number): Promise<Failed[]> {
   const lock = lockRun(out);
   const failed: Failed[] = [];
@@ -99,11 +99,11 @@ async function playSweep(sweep: Sweep, out: string, atOnce: number): Promise<Fai
   return failed;
 }
 
-/** Lines on standard error, with one at the foot of a terminal that is redrawn: how much is done, and the time left. */
+/** Prints lines on standard error. On a terminal the last line is redrawn: how much is done, and the time left. */
 class SweepView {
   readonly #runs: readonly PlannedRun[];
   readonly #startedMs = performance.now();
-  /** Runs that were done when this process started, as shares. */
+  /** Sum over the runs of the share that was done when this process started. */
   readonly #doneBefore: number;
   #foot = "";
 

@@ -1,5 +1,5 @@
 /**
- * `bun run test`: runs the test suite, several files at once. What follows goes to `bun test`. The last lines list what this machine
+ * `bun run test`: runs the test suite, several files at once. Its arguments go to `bun test`. The last lines list what this machine
  * could not test and why, then `N passed, M failed, K skipped`.
  *
  * `--quick` leaves out the files that start processes or browsers and those that take long, and says how many it left out.
@@ -20,7 +20,7 @@ const command = {
   examples: ["bun run test", "bun run test --quick", "bun run test envs", "bun run test tests/tidy.test.ts --bail"],
 } as const satisfies Command;
 
-/** A test that takes so long hangs. No test asserts a time, and a busy machine is no failure. */
+/** A test that takes longer hangs. No test asserts a time, so a busy machine fails none. */
 const HANG_MS = 300_000;
 /** Test files that wait for processes leave a core idle, so there is one more than there are cores. */
 const FILES_AT_ONCE = availableParallelism() + 1;
@@ -69,10 +69,10 @@ interface Summary {
   readonly lacks: ReadonlyMap<string, number>;
 }
 
-/** Copy a stream to standard error, and read the counts and the names of the skipped tests off it. */
+/** Copies a stream to standard error, and reads the counts and the names of the skipped tests from it. */
 async function passOn(stream: ReadableStream<Uint8Array>): Promise<Summary> {
   const decoder = new TextDecoder();
-  /** By lack: the names of the tests. Bun prints each twice, in its file and at the end. */
+  /** Names of the skipped tests, by what they lack. Bun prints each test twice, in its file and at the end. */
   const lacking = new Map<string, Set<string>>();
   const counts = new Map<string, number>();
   let line = "";

@@ -7,7 +7,7 @@ import type { RemoteGame } from "../remote/game.ts";
 
 export class AlfworldGame implements OutsideGame {
   readonly kind = "outside";
-  /** It takes any text; only `admissible` actions have an effect. */
+  /** The game takes any text; only `admissible` actions are valid. */
   readonly actions = null;
   readonly remote: RemoteGame;
   readonly #score: number;

@@ -38,13 +38,13 @@ export interface EvaluationOptions {
   readonly episodes: number;
   /** Layout seed of the first board; each board takes the next. */
   readonly seed: number;
-  /** Episodes per board, default 1. Each has its own coins and dynamics. */
+  /** Episodes per board, default 1. Each has its own coins (the player's random numbers) and dynamics. */
   readonly tries?: number;
-  /** Number of the round, default 0. Another round has other coins and dynamics on the same boards. */
+  /** Number of the round, default 0. Rounds differ in coins and dynamics, not in boards. */
   readonly round?: number;
   /** Action budget of an episode, default the tag's. */
   readonly actionsMax?: number;
-  /** Called with each episode in the order of boards, after the last. */
+  /** Called with each episode, in the order of boards, after all have ended. */
   readonly record?: (episode: PlayerEpisode) => void;
 }
 
@@ -115,7 +115,7 @@ interface Played extends Pick<PlayerEpisode, "success" | "turns" | "finalObserva
   readonly actions: number;
 }
 
-/** @param records  keep the turns, which costs their rendering */
+/** @param records  keep the turns; each of them is then rendered */
 async function play(
   game: Game,
   player: Player,

@@ -1,6 +1,7 @@
 /**
  * Classifies failed episodes. Each failure has one class, so the shares of classes and of successes add up to 1. A pure
- * function over observations and extras; games report `dead_end` and `premature_stop` in the extras of their effects.
+ * function over observations and extras. Games report `dead_end` and `premature_stop` in the extras of their effects, and
+ * `dead_end` also by `isLost`.
  *
  * The first class that applies counts:
  * - invalid_format: at least half of the turns did not have the required form.

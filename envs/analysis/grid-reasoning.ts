@@ -4,11 +4,12 @@
  *
  * - A position claim is an object and its "(row, column)", counted from 0 at the top left: "the box is at (2, 3)".
  * - A plan claim is a list of directions after verbs: "go left, then up". It holds if the plan and the actions agree up to
- *   the length of the shorter one; "left twice" is two steps. "push left" is a claim about the first push, after any number of walking steps.
- * - What is denied or only supposed is no plan: "if I go up". "I cannot go left" claims that a wall, or a box that nothing can
- *   push, is there.
- * - A relation is a claim: "the box is to my right", "the target is below the box". Without "directly" any distance will do,
- *   but walls are everywhere, so a wall must be in the next cell.
+ *   the length of the shorter one; "left twice" is two steps. "push left" is a claim about the first push, after any number of
+ *   walking steps.
+ * - A step that is denied or only supposed ("if I go up") is no part of the plan. "I cannot go left" claims that a wall, or a
+ *   box that nothing can push, is there.
+ * - A relation is a claim: "the box is to my right", "the target is below the box". Without "directly" any distance counts. A
+ *   wall must be in the next cell, because some wall lies in every direction.
  * - The score is the share of claims that hold; the whole plan is one claim.
  */
 import { clausesOf, isDenied, isSupposed, type ReasonedTurn, type ReasoningScorer, shareOf } from "./reasoning.ts";
@@ -122,7 +123,7 @@ function relationClaims(thought: string, { cells }: World): boolean[] {
     .filter((clause) => !isSupposed(clause))
     .flatMap((clause) => [...clause.matchAll(RELATION)])
     .flatMap(([, there, object, is, not, directly, whose, word, other]) => {
-      // "push the box up" and "move to the right" place nothing.
+      // "push the box up" and "move to the right" state no position.
       const places = there !== undefined || is !== undefined || /^i'm$/i.test(object!) || /^my$/i.test(whose ?? "");
       if (!places) return [];
       const way = word!.toLowerCase();
@@ -180,7 +181,7 @@ function planClaims({ thought, actions }: ReasonedTurn, world: World): boolean[]
       return Array.from({ length: countOf(before ?? behind) }, () => step);
     });
     if (!isDenied(clause)) steps.push(...named);
-    // Behind a step of the plan it would be about another place.
+    // After a step of the plan, the claim would be about another cell.
     else if (CANNOT.test(clause) && world.hasWalls && steps.length === 0) {
       claims.push(...named.map(({ direction }) => isBlocked(direction, world)));
     }

@@ -1,6 +1,6 @@
 /**
- * The interface of reasoning scorers: whether a thought is true of the observation and matches the actions that follow.
- * A tag brings its env's scorer; grid-reasoning.ts has one for grid worlds. The quality of the plan does not count.
+ * The interface of reasoning scorers, which check whether a thought is true of the observation and matches the actions that
+ * follow. The quality of the plan does not count. A tag names its env's scorer; grid-reasoning.ts has one for grid worlds.
  */
 
 export interface ReasonedTurn {
@@ -14,7 +14,7 @@ export interface ReasonedTurn {
 /** @returns the share of true claims in the thought, 0 to 1; null if it contains no checkable claim. */
 export type ReasoningScorer = (turn: ReasonedTurn) => number | null;
 
-/** Parts of a thought that a negation or an "if" does not reach beyond. */
+/** The clauses of a thought. A negation or an "if" applies only within its clause. */
 export const clausesOf = (thought: string): string[] =>
   thought
     .split(/[.;:!?\n](?!\d)|,|\b(?:because|since|so|but|therefore|hence)\b/i)

@@ -64,7 +64,7 @@ export class BanditGame implements DiscreteGame {
   readonly kind = "discrete";
   /** The names in shown order. */
   readonly actions: readonly [string, string];
-  /** Index of the risky arm, which pays more on average. */
+  /** Index of the risky arm, which pays more on average with the default settings. */
   readonly high: number;
   readonly low: string;
   readonly #config: BanditConfig;

@@ -1,5 +1,5 @@
 /**
- * Scores thoughts about a bandit: what they say of an arm is held against its true rewards, and the choice they announce against
+ * Scores thoughts about a bandit: compares what they say of an arm with its true rewards, and the choice that they announce with
  * the arm that is pulled. "Dragon pays more on average, so I pull Dragon" has two claims.
  */
 import { clausesOf, isDenied, isSupposed, type ReasoningScorer, shareOf } from "../analysis/reasoning.ts";
@@ -7,7 +7,7 @@ import { clausesOf, isDenied, isSupposed, type ReasoningScorer, shareOf } from "
 export interface Arms {
   /** True for the arm that pays more on average. */
   readonly paysMore: (name: string) => boolean;
-  /** True for the arm whose reward is drawn. */
+  /** True for the arm whose reward is random. */
   readonly isRisky: (name: string) => boolean;
 }
 

@@ -44,13 +44,13 @@ function parts(config: BanditConfig): Parts {
   };
 }
 
-/** The two names in order; the observation of a pull is short already. */
+/** The two names in shown order. An observation after a pull is short already and stays as it is. */
 function brief(observation: string): string {
   const named = /^1\. There are 2 arms, named (.+) and (.+)$/m.exec(observation);
   return named === null ? observation : `${named[1]} ${named[2]}`;
 }
 
-/** @param split  of RAGEN-2's names, one pair a board; null: RAGEN-2 has no tag of this name */
+/** @param split  the split of RAGEN-2's names for this tag, one pair a board; null: RAGEN-2 has no such tag */
 const bandit = (tag: string, defaults: Partial<BanditConfig>, split: BanditConfig["split"]): TagSource =>
   defineTag({
     tag,

@@ -6,7 +6,7 @@
  *
  * - Pages follow each other within the column, and their values add up to `num_values`.
  * - Runs of levels and indices add up to the values of their page.
- * - A page with a checksum is compared with it.
+ * - A page that has a checksum matches it.
  *
  * Source: apache/parquet-format README.md, Encodings.md; google/snappy format_description.txt.
  */
@@ -36,7 +36,7 @@ const PAGE_VALUES_MAX = 2 ** 24;
 
 const INT32_MAX = 2 ** 31 - 1;
 
-/** Writers fill the last bit-packed run up to at most this many values. */
+/** Writers pad the last bit-packed run with at most this many values. */
 const PADDING_MAX = 504;
 
 /** The page codecs of published data sets. */
@@ -55,7 +55,7 @@ const compressors: Compressors = {
 /**
  * @param chunk  the bytes of the column
  * @param schemaPath  from the root to the column
- * @returns its values, lists as arrays
+ * @returns the values of the column; lists are arrays
  * @throws {Error} if the bytes are damaged
  */
 export function decodeColumn(
@@ -197,7 +197,7 @@ function fullLevels(bytes: Uint8Array, count: number, max: number): number {
   return full;
 }
 
-/** Checks the counts inside of encoded values. */
+/** Checks the counts inside encoded values. */
 function checkValues(bytes: Uint8Array, encoding: Encoding, count: number, { type, element }: ColumnDecoder): void {
   switch (encoding) {
     case "PLAIN":
@@ -256,7 +256,7 @@ function checkDelta(bytes: Uint8Array, count: number): void {
   checkRange("delta values", total, count, count);
 }
 
-/** Checks strings that each share a prefix with the one before: the prefixes can declare any amount of memory. */
+/** Checks strings that each share a prefix with the previous string: the prefixes can declare any amount of memory. */
 function checkDeltaStrings(bytes: Uint8Array, count: number): void {
   if (count === 0) return;
   const reader = { view: viewOf(bytes), offset: 0 };
@@ -276,7 +276,7 @@ function checkDeltaStrings(bytes: Uint8Array, count: number): void {
   checkRange("bytes of a page's strings", sum, 0, INT32_MAX);
 }
 
-/** Checks that a snappy stream holds `length` bytes: hyparquet goes backward at a literal of a negative length. */
+/** Checks that a snappy stream holds `length` bytes: at a literal of a negative length, hyparquet goes backward. */
 function checkSnappy(bytes: Uint8Array, length: number): void {
   let [declared, offset] = varInt(bytes, 0);
   checkRange("bytes of a snappy page", declared, length, length);

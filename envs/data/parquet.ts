@@ -17,7 +17,7 @@ const FOOTER_BYTES = 8;
 
 export interface Column {
   readonly name: string;
-  /** Missing from the rows if the file has no such column. */
+  /** True if the file may lack the column; its rows then lack it too. */
   readonly optional: boolean;
 }
 
@@ -26,7 +26,7 @@ export function* parquetRows(path: string, wanted: readonly Column[]): Generator
   const file = openSync(path, "r");
   try {
     const size = fstatSync(file).size;
-    // hyparquet can loop in its search for columns of geometry, which no data set here has.
+    // hyparquet can loop forever in its search for geometry columns. No data set here has any.
     const metadata = parquetMetadata(readFooter(file, size), { geoparquet: false });
     const schema = parquetSchema(metadata);
     checkFooter(metadata, schema, size);

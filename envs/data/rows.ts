@@ -19,7 +19,7 @@ export class DataError extends Error {
 const LINE_BYTES_MAX = 64 * 2 ** 20;
 const CHUNK_BYTES = 2 ** 20;
 
-/** Why `path` is no readable file, in one line; null if it is one. @param how  how to get the file */
+/** Why `path` is not a file, in one line; null if it is one. @param how  how to get the file */
 export function missingFile(path: string | null, what: string, how: string): string | null {
   if (path === null) return `${what} needs a file: ${how}`;
   if (!existsSync(path)) return `${what}: there is no file ${path}; ${how}`;
@@ -45,7 +45,7 @@ export function* readRows<S extends z.ZodObject>(path: string, schema: S): Gener
   } catch (error) {
     if (error instanceof DataError) throw error;
     const where = number === 0 ? path : `${path}, after row ${number}`;
-    // An engine's error may quote lines of code.
+    // An error of the JavaScript engine may have further lines that quote code.
     const [reason] = (error instanceof Error ? error.message : String(error)).split("\n");
     throw new DataError(`${where}: ${reason}`, { cause: error });
   }

@@ -1,6 +1,6 @@
 /**
- * Splits data sets into training and validation items, which share no item; RAGEN draws both from the same rows. Knows no
- * data set.
+ * Splits the items of a data set into training and validation, which share none; RAGEN draws both from the same rows. Knows
+ * no data set.
  */
 import { z } from "zod";
 import { DataError } from "./rows.ts";

@@ -1,10 +1,10 @@
 /**
  * Runs an untrusted Python program. Knows no expected outputs and no rewards.
  *
- * - bubblewrap gives it namespaces of its own: no network, no other process, and no file of this machine but the system's
- *   programs, read-only. It can write only to a folder in memory of `filesMax` files and `filesBytesMax` bytes.
- * - The kernel limits CPU time, address space and processes; this file limits wall-clock time and bytes of output. Beyond
- *   a limit, the program and all of its processes are killed.
+ * - bubblewrap gives the program namespaces of its own: no network, no other process, and no file of this machine but the
+ *   system's programs, read-only. It can write only to a folder in memory of `filesMax` files and `filesBytesMax` bytes.
+ * - The kernel limits CPU time, address space and processes of the program. This file limits wall-clock time and bytes of
+ *   output; beyond these two it kills all processes of the program.
  * - Results have a pipe of their own, with at most one line per test. The program's output is counted and not kept.
  * - seccomp refuses system calls that hold memory outside these limits or look into the kernel.
  * - If this process is root, the sandbox first becomes `nobody`: the process limit does not apply to root.
@@ -42,7 +42,7 @@ export interface SandboxTask {
 export interface SandboxRun {
   /** The lines of harness.py up to the end of the program: "ready", then one line per test. */
   readonly lines: readonly string[];
-  /** Why it was killed; null if it ended by itself. */
+  /** Why this file killed the program; null if it did not. */
   readonly stopped: "time" | "output" | "closed" | null;
 }
 
@@ -64,7 +64,7 @@ function command(limits: SandboxLimits, source: string): string[] {
   const asNobody = [SETPRIV, `--reuid=${NOBODY}`, `--regid=${NOBODY}`, "--clear-groups"];
   const folders = ["lib", "lib64", "bin"].flatMap((name) => ["--symlink", `usr/${name}`, `/${name}`]);
   const devices = ["null", "zero", "urandom"].flatMap((name) => ["--dev-bind", `/dev/${name}`, `/dev/${name}`]);
-  // bubblewrap cannot limit the files of a folder in memory, so it inherits one. The folder itself counts as a file.
+  // bubblewrap cannot limit the number of files of a tmpfs, so this mounts one for it. Its root counts as a file.
   const files = [MOUNT, "-t", "tmpfs", "-o", `size=${filesBytesMax},nr_inodes=${filesMax + 1}`, "tmpfs", "/tmp"];
   return [
     process.getuid?.() === 0 ? asNobody : [],
@@ -73,7 +73,7 @@ function command(limits: SandboxLimits, source: string): string[] {
     ["--uid", NOBODY, "--gid", NOBODY, "--hostname", "sandbox", "--cap-drop", "ALL"],
     ["--ro-bind", "/usr", "/usr", ...folders, ...devices],
     ["--bind", "/tmp", "/tmp", "--remount-ro", "/", "--chdir", "/tmp"],
-    // So that equal programs print sets in equal order.
+    // A fixed hash seed: equal programs print sets in equal order.
     ["--setenv", "PYTHONHASHSEED", "0", "--setenv", "HOME", "/tmp"],
     ["--seccomp", String(FILTER_FD)],
     [PRLIMIT, `--cpu=${cpuSecondsMax}`, `--as=${memoryBytesMax}`, `--nproc=${processesMax + OWN_PROCESSES}`],
@@ -145,7 +145,7 @@ export function runSandboxed(task: SandboxTask, limits: SandboxLimits): RunningS
     }
     return text;
   };
-  // A program that ends early closes the pipe; its results up to then count.
+  // A program that ends early closes the pipe. Its lines up to then are still read.
   const writeTask = async () => {
     child.stdin.write(JSON.stringify(task));
     await child.stdin.end();

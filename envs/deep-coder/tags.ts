@@ -15,7 +15,7 @@ const MIB = 2 ** 20;
 const DeepCoderConfig = z.strictObject({
   /** A parquet, jsonl or json file with `problem`, `tests` and optionally `starter_code` and `metadata`. */
   dataPath: z.string().min(1).nullable().default(null),
-  /** Rows read from the file. */
+  /** Most rows read from the file. */
   problemsMax: z.int().positive().default(1000),
   /** `seed`: layout seeds below 10,000 play validation problems, others training problems; `all`: every problem for both. */
   split: SplitChoice.default("seed"),
@@ -23,7 +23,7 @@ const DeepCoderConfig = z.strictObject({
   maxSteps: z.int().positive().default(1),
   /** CPU time of a program for all tests of a problem. */
   cpuSecondsMax: z.int().positive().default(3),
-  /** Wall-clock time of the same. */
+  /** Wall-clock time of a program for all tests of a problem. */
   wallMsMax: z.int().positive().default(10_000),
   /** Address space of each process. */
   memoryBytesMax: z

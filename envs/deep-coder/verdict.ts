@@ -4,8 +4,8 @@
  *
  * - A program that does not finish all of its tests has passed none, as in RAGEN. The lines of a stopped program are not
  *   parsed.
- * - A program can write lines as harness.py does. It gains nothing: it could print the same outputs. Lines that take long to parse, with
- *   nested values or a value much longer than the expected one, are no results.
+ * - A program can forge lines of harness.py. It gains nothing: a forged line passes only with the right output, which the program could
+ *   as well print. Lines that take long to parse (nested values, or a value much longer than the expected one) do not count.
  * - RAGEN compares `str(result)` of a called function; here equal JSON counts as well.
  */
 import { z } from "zod";
@@ -30,7 +30,7 @@ type Result = z.infer<typeof Result>;
 /** A verdict quotes at most this many characters of a program's output. */
 const QUOTED_MAX = 300;
 
-/** A value longer than this and this many times the expected one differs from it; Python writes numbers of up to 309 digits. */
+/** A value longer than this plus `JSON_FACTOR` times the expected one is wrong. Python writes numbers of up to 309 digits. */
 const JSON_CHARS_MIN = 1024;
 const JSON_FACTOR = 64;
 
@@ -83,7 +83,7 @@ function isFlat(line: string): boolean {
   return true;
 }
 
-/** Index behind the closing quote. @param at  behind the opening one */
+/** Index after the closing quote. @param at  index after the opening quote */
 function stringEnd(line: string, at: number): number {
   for (let quote = line.indexOf('"', at); quote !== -1; quote = line.indexOf('"', quote + 1)) {
     let before = quote;
@@ -93,7 +93,7 @@ function stringEnd(line: string, at: number): number {
   return line.length;
 }
 
-/** Why a test failed; null if it passed. Unlike RAGEN it hides the expected output, which a second answer could print. */
+/** Why a test failed; null if it passed. Unlike RAGEN's, the text hides the expected output, which a second answer could print. */
 function faultOf({ kind, output }: Test, result: Result): string | null {
   if (!result.ok) return `exception ${quoted(result.error)}`;
   const expected = joinedLines(output);

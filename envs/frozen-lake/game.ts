@@ -55,7 +55,7 @@ export class FrozenLakeGame implements DiscreteGame {
   readonly #rows: readonly string[];
   /** Rendered grids by the player's cell. */
   readonly #grids: (string | undefined)[];
-  /** Cumulative probabilities of slipping to (a - 1) mod 4 and of going to a. */
+  /** Cumulative probabilities of the moves (a - 1) mod 4 and a, for the action a. */
   readonly #slipLeft: number;
   readonly #slipNone: number;
   #player: number;

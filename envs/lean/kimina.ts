@@ -39,7 +39,7 @@ export interface Verdict {
 
 /**
  * @param timeoutSeconds  Lean's time limit; a timeout is a verdict, not an error.
- * @throws {Error} if the server or its Lean fails, whatever the code.
+ * @throws {Error} if the server or its Lean fails for a reason outside the code.
  */
 export async function checkLean(
   server: JsonServer,

@@ -1,7 +1,7 @@
 /** Parses a theorem of a data set and writes its proofs as Lean code. Source: RAGEN-2 ragen/env/lean/env.py. */
 
 export interface Theorem {
-  /** May be empty, like the preamble: the other lines before the statement. */
+  /** May be empty, as may `preamble`, the other lines before the statement. */
   readonly imports: string;
   readonly preamble: string;
   /** From `theorem` on. */

@@ -1,14 +1,14 @@
 /**
- * A game that a function plays: what it asks the policy is the next observation, the action is the answer, and its result ends the game.
- * Knows no language-model API.
+ * Turns a function that asks a policy into a game. Each question of the function is an observation, the policy's action is the answer,
+ * and the function's result ends the game. Knows no language-model API.
  *
  * - One question is open at a time. Questions asked together wait, in the order they were asked.
- * - A function that throws fails the episode; it never earns a reward of 0.
+ * - If the function throws, the episode fails. It does not count as an episode with reward 0.
  * - `close` rejects the open questions and aborts the signal, so that a function whose episode is over stops.
  */
 import type { Effect, OutsideGame } from "../env.ts";
 
-/** What the function makes of its episode. */
+/** The function's result for its episode. */
 export interface AgentResult {
   /** Reward of the whole episode; the last turn gets it. */
   readonly reward: number;
@@ -32,16 +32,16 @@ const GOES_ON = { reward: 0, done: false, effective: true, valid: true, success:
 
 export class AgentGame<Task = unknown> implements OutsideGame {
   readonly kind = "outside";
-  /** It takes any text. */
+  /** The game takes any text. */
   readonly actions = null;
   readonly takesWholeAnswer = true;
   /** What the function works on. */
   readonly task: Task;
   readonly #play: PlayAgent;
   readonly #closing = new AbortController();
-  /** The first is the open one. */
+  /** In the order asked; the first is the open question. */
   readonly #questions: Question[] = [];
-  /** How the function ended. */
+  /** How the function ended; null while it runs. */
   #end: AgentEnd | null = null;
   #isOver = false;
   /** Resolves at the next question, and when the function has ended. */
@@ -73,7 +73,7 @@ export class AgentGame<Task = unknown> implements OutsideGame {
     if (question === undefined) return this.#effect();
     this.#turn = Promise.withResolvers();
     question.answer.resolve(action);
-    // Asked before, together with the one that is answered now.
+    // A question asked together with the answered one is the next observation.
     if (this.#questions.length > 0) this.#turn.resolve();
     await this.#turn.promise;
     return this.#effect();
@@ -93,7 +93,7 @@ export class AgentGame<Task = unknown> implements OutsideGame {
     return answer.promise;
   }
 
-  /** The first end counts. */
+  /** Records how the function ended; only the first call counts. */
   #ended(end: AgentEnd): void {
     this.#end ??= end;
     const over = new Error("the episode is over");

@@ -3,7 +3,7 @@
  *
  * - A request whose answer is lost is sent again, so requests must be idempotent. A refusal is final.
  * - The time of a try, the number of tries and the bytes of an answer are limited.
- * - Redirects are errors. A token travels over https, or to this machine without a proxy.
+ * - Redirects are errors. A token is sent only over https, or to this machine without a proxy.
  */
 import { setTimeout as wait } from "node:timers/promises";
 import { z } from "zod";
@@ -20,7 +20,7 @@ export const serverOptions = {
   timeoutMs: z.int().positive().default(8000),
   /** Further tries after a lost answer or a busy server. */
   retriesMax: z.int().nonnegative().max(10).default(2),
-  /** Delay before the first of them; it doubles with each. */
+  /** Delay before the first further try; it doubles with each try. */
   retryMs: z.int().positive().default(200),
   /** Longer answers are refused. */
   answerBytesMax: z
@@ -45,7 +45,7 @@ function isServerUrl(text: string): boolean {
 export interface ServerOptions {
   /** For error messages: "the Lean server". */
   readonly name: string;
-  /** For error messages: how to get one. */
+  /** For error messages: how to start or reach the server. */
   readonly help: string;
   readonly url: string;
   readonly tokenVariable: string | null;
@@ -119,7 +119,7 @@ export class JsonServer {
         method: body === null ? "GET" : "POST",
         body: body === null ? null : JSON.stringify(body),
         redirect: "manual",
-        // Otherwise Bun asks HTTP_PROXY for this machine. Its types do not list false.
+        // Otherwise Bun uses HTTP_PROXY even for this machine. Bun's types do not list false.
         ...(this.#isLocal ? { proxy: false as never } : {}),
         signal: signal === undefined ? timeout : AbortSignal.any([signal, timeout]),
       });

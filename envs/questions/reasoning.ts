@@ -1,6 +1,6 @@
 /**
- * Scores thoughts about a question: sums that they state ("12 * 3 = 36"), and whether the answer that they arrive at is the one
- * that is given. Whether it is right is the reward's business.
+ * Scores thoughts about a question: whether the sums in them hold ("12 * 3 = 36"), and whether the answer that they state is the
+ * one given. The reward judges whether that answer is right.
  */
 import { type ReasoningScorer, shareOf } from "../analysis/reasoning.ts";
 import { ArithmeticError, evaluateArithmetic } from "../countdown/arithmetic.ts";

@@ -49,7 +49,7 @@ export class RemoteGame implements OutsideGame {
       this.#actions = opened.actions;
       this.#state = opened;
     } catch (error) {
-      // Only the answer may be lost. If this close is lost too, the server forgets the idle episode.
+      // The server may hold the episode, if only its answer was lost. If this close is lost too, the server drops the idle episode.
       void this.close().catch(() => {});
       throw error;
     }

@@ -7,7 +7,7 @@
  *   POST /step    Step  -> Stepped
  *   POST /close   Close -> Closed
  *
- * - A client may repeat a request, as an answer can be lost. The server gives the first answer again to an `open` of an
+ * - An answer can be lost, so a client may repeat a request. The server then repeats its first answer: to an `open` of an
  *   episode without steps, to a `step` with the number and action of the last step, and to any `close`.
  * - An error has a status other than 2xx and a Failed as its body.
  */
@@ -16,7 +16,7 @@ import { z } from "zod";
 export const REMOTE_PROTOCOL = 1;
 
 const Episode = z.string().min(1).max(64).describe("Chosen by the client; unique");
-/** Every open episode keeps its lists. */
+/** Most actions of a list, which the client keeps for every open episode. */
 const ACTIONS_MAX = 4096;
 
 const Observation = z.string().describe("What the agent sees now");

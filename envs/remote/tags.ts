@@ -62,7 +62,7 @@ export const remoteExpert: Player = (game) => {
   return expert;
 };
 
-/** One action a turn, as the server's expert knows the next only after its answer. */
+/** One action a turn: the server reports its expert's next action only after this one. */
 const remoteDemonstrator: Demonstrator = {
   reply(game, actionsLeft, { babble, noise }, uniform) {
     const isRandom = uniform() < babble || uniform() < noise;

@@ -15,7 +15,7 @@ type Pair = readonly [number, number];
 interface Spin {
   /** The face that is turned. */
   readonly face: number;
-  /** Pairs of stickers around the face; each takes from the next, the last from the first. */
+  /** Pairs of stickers around the face; each takes the stickers of the next pair, the last those of the first. */
   readonly ring: readonly [Pair, Pair, Pair, Pair];
 }
 
@@ -93,7 +93,7 @@ function search(
 ): number[] | null {
   if (depth === 0) return isSolved(state) ? [] : null;
   for (let turn = 0; turn < all.length; turn++) {
-    // Undoing the last turn leads back.
+    // This turn would undo the last one.
     if ((turn ^ 1) === last) continue;
     const rest = search(turned(state, all[turn]!), all, depth - 1, turn);
     if (rest !== null) return [turn, ...rest];

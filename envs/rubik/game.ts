@@ -10,7 +10,7 @@ export const RubikConfig = z.strictObject({
   maxSteps: z.int().positive().default(20),
   /** RAGEN-2's B turn, which no real cube makes. */
   shippedBack: z.boolean().default(false),
-  /** RAGEN-2 renders the cube again after a turn, and then a finished one shows no ending. */
+  /** Show no ending after the last turn, as RAGEN-2 does, which renders the cube again. */
   endingHidden: z.boolean().default(false),
 });
 export type RubikConfig = z.infer<typeof RubikConfig>;

@@ -2,7 +2,7 @@
  * A question to be answered by searching: `search[query]` shows documents, `finish[answer]` ends the game. Knows no data
  * set and no server.
  *
- * - Any other text is an invalid action that is judged as an answer; an empty action is only invalid.
+ * - Any other text is an invalid action, but is judged as an answer. An empty action is invalid and is not judged.
  * - A search has no reward. After `stepsMax` actions the game is over.
  *
  * Source: RAGEN-2 ragen/env/search/env.py.

@@ -24,7 +24,7 @@ const THINGS = ["Lantern", "Harbour", "Orchard", "Compass", "Mirror", "Bridge", 
 const PEOPLE = LAST.flatMap((last) => FIRST.map((first) => `${first} ${last}`));
 const BOOKS = THINGS.flatMap((thing) => COLORS.map((color) => `The ${color} ${thing}`));
 
-/** Sixty authors with one book each, six per town. The step widths share no factor with the counts, so they mix. */
+/** Sixty authors, six from each town, with one book each: the steps 7 and 3 share no factor with the counts. */
 const AUTHORS = PEOPLE.map((person, i) => ({
   person,
   book: BOOKS[(i * 7 + 3) % BOOKS.length]!,

@@ -3,7 +3,8 @@
  * to the most scrambled position. Knows no game in play.
  *
  * - Equal configs and seeds give equal boards, the same as RAGEN's (reseeded boards: RAGEN with PYTHONHASHSEED=0).
- * - CPython's generator draws the room and the player's last steps, numpy's the places of player and targets. The tries of a seed share both.
+ * - CPython's generator draws the room and the player's last steps, numpy's the places of player and targets. All tries of a seed continue
+ *   the same two generators.
  *
  * Source: RAGEN ragen/env/sokoban/utils.py, after gym_sokoban room_utils (Schrader 2018; Racaniere et al. 2017).
  */

@@ -43,7 +43,7 @@ export function renderCoordinates(board: Board): string {
   return lines.join("\n");
 }
 
-/** Both under RAGEN's headings, each of which ends in a space. */
+/** Coordinates and grid under RAGEN's headings, each of which ends in a space. */
 export function withHeadings(coordinates: string, grid: string): string {
   return `Coordinates: \n${coordinates}\nGrid Map: \n${grid}`;
 }

@@ -24,7 +24,7 @@ export interface Scrambled {
   readonly boxes: readonly number[];
 }
 
-/** @returns the first position with the highest score: changes of the pulled box, times the sum of the boxes' distances from their targets. */
+/** @returns the first position with the highest score: changes of the pulled box, times the sum of the boxes' distances from targets. */
 export function scramble(solved: Solved, depthMax: number): Scrambled {
   return new ReversePlay(solved).run(depthMax);
 }
@@ -72,7 +72,7 @@ class ReversePlay {
     for (const delta of this.#deltas) this.#move(player, delta, swaps, lastPulled, depthLeft - 1);
   }
 
-  /** One step of the player, which pulls the box behind it if there is one. Undone before it returns. */
+  /** Searches on from one step of the player, which pulls the box behind it if there is one, and undoes the step. */
   #move(player: number, delta: number, swaps: number, lastPulled: number, depthLeft: number): void {
     const next = player + delta;
     if (this.#solved.fixed[next] === WALL || this.#boxAt[next] !== 0) {
@@ -98,7 +98,7 @@ class ReversePlay {
     this.#pulled[box] = pulled;
   }
 
-  /** Player and boxes as one exact number; boxes are interchangeable, but for whether they were pulled. */
+  /** Player and boxes as one exact number. Boxes are interchangeable, except for whether they were pulled. */
   #key(player: number): number {
     const cells = this.#solved.fixed.length;
     for (let i = 0; i < this.#boxes.length; i++) this.#keys[i] = this.#boxes[i]! * 2 + (this.#pulled[i] ? 1 : 0);

@@ -2,7 +2,7 @@
  * Sudoku. The layout seed decides the puzzle; the dynamics are deterministic.
  *
  * - Every action is a step, and the game ends at the limit. RAGEN-2 checks the limit only after a legal placement
- *   (`refusedEnd: false`), so a player of invalid actions never ends.
+ *   (`refusedEnd: false`), so a game of invalid actions never ends.
  *
  * Source: RAGEN-2 ragen/env/sudoku.
  */
@@ -29,7 +29,7 @@ export type SudokuConfig = z.infer<typeof SudokuConfig>;
 const BLANK_SHARE = { easy: 0.4, medium: 0.5, hard: 0.6 } as const;
 export const blankCount = ({ difficulty, gridSize }: SudokuConfig): number =>
   Math.floor(BLANK_SHARE[difficulty] * gridSize * gridSize);
-/** For a legal placement that differs from the solution. */
+/** Share of the score for a legal placement that differs from the solution. */
 const DIFFERENT_SCORE_SHARE = 0.5;
 
 export class SudokuGame implements LanguageGame {

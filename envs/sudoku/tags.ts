@@ -1,8 +1,8 @@
 /**
  * The Sudoku tags. Source: RAGEN-2 config/envs.yaml.
  *
- * RAGEN-2 blanks 32 and 40 of 81 cells and allows 20 and 30 actions, so its boards cannot be solved; only compat has them.
- * Otherwise the boards are 4 by 4, which these budgets suffice for.
+ * RAGEN-2 blanks 32 and 40 of 81 cells and allows 20 and 30 actions, so its boards cannot be solved; only compat plays them.
+ * Otherwise the boards are 4 by 4, and these budgets suffice.
  */
 import type { Uniform } from "../env.ts";
 import { defineTag, expectGame, plainWording, type TagSource } from "../tag.ts";
@@ -29,7 +29,7 @@ const sudoku = (tag: string, defaults: Partial<SudokuConfig>, actionsMax: number
       wording: { ...plainWording(INSTRUCTION, null, false), v1: RAGEN_INSTRUCTION, v2: RAGEN_INSTRUCTION },
       open: (seeds) => new SudokuGame(config, seeds),
       brief,
-      // A rare board with a unique solution has fewer blank cells.
+      // With `unique`, rare boards have fewer blank cells and need fewer actions.
       actionsMin: blankCount(config),
       random: (_game, _actionsLeft, uniform) => randomPlacement(config.gridSize, uniform),
       optimal: (game, _actionsLeft, uniform) => {
@@ -59,7 +59,7 @@ function placement(value: number, cell: number, size: number): string {
   return `place ${value} at row ${Math.floor(cell / size) + 1} col ${(cell % size) + 1}`;
 }
 
-/** Without frame, legend and hints, which are constant or follow from the board. */
+/** The observation without frame, legend and hints, which are constant or follow from the board. */
 function brief(observation: string): string {
   return observation
     .slice(observation.indexOf("SUDOKU PUZZLE"))

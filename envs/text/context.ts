@@ -81,7 +81,7 @@ export function turnMessages(
   const warn = !compat || now !== null;
   const before = answered[turn - 1];
   const { observation, actionsLeft } = answered[turn] ?? now!;
-  // RAGEN v1 numbers the turns that it shows.
+  // RAGEN v1 numbers turns from the first one that it shows.
   const number = layout === "ragen-v1" && compat ? turn - from + 1 : turn + 1;
   if (turn > from) {
     const { reward, actions } = before!;

@@ -17,7 +17,7 @@ export type ShopSplit = "train" | "validation" | "test" | "all";
 /** Most results of a search. */
 const HITS_MAX = 50;
 
-/** Most goals: their order is in memory. */
+/** Most goals, because their order is kept in memory. */
 const GOALS_MAX = 2 ** 26;
 
 /** WebShop's seed for the order of goals, and RAGEN's for its permutation. */
@@ -135,7 +135,7 @@ function orderOf(count: number): Uint32Array {
   return Uint32Array.from(permutation, (place) => shuffled[place]!);
 }
 
-/** The larger of two of the next four multiples of 10 above the price; NaN for prices from 980. */
+/** Draws two of the next four multiples of 10 above the price and takes the larger; NaN for prices from 980. */
 function drawPriceMax(price: number, random: PythonRandom): number {
   const next = 10 * (Math.floor(price / 10) + 1);
   const above = [next, next + 10, next + 20, next + 30].filter((limit) => limit < 1000);

@@ -23,7 +23,7 @@ export interface WebShopRules {
   readonly showAttributes: boolean;
   /** RAGEN v1's text, which joins two of the lines below. */
   readonly joinedLines: boolean;
-  /** RAGEN v1's `valid`: only actions exactly as shown. Otherwise the case of a label does not matter. */
+  /** RAGEN v1's `valid`: true only for actions exactly as shown. Otherwise the case of a label does not matter. */
   readonly literalValid: boolean;
 }
 

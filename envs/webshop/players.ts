@@ -53,7 +53,7 @@ function nextOption(goal: Goal, chosen: ReadonlyMap<string, string>, actions: re
   return null;
 }
 
-/** 1 if buying the wanted product with the wanted options is a perfect purchase and fits the budget; else unknown. */
+/** 1 if buying the wanted product with the wanted options is a perfect purchase and fits the budget; else null, unknown. */
 export function bestPurchase(game: Game, actionsMax: number): number | null {
   const { goal, catalogue } = expectGame(game, WebShopGame);
   if (actionsMax < goal.options.length + 3) return null;

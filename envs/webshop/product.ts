@@ -13,12 +13,12 @@ export interface Product {
   /** Values by name, in lower case and shown order. */
   readonly options: ReadonlyMap<string, readonly string[]>;
   readonly attributes: readonly string[];
-  /** The search that found it when the catalogue was collected. */
+  /** The search that found the product when the catalogue was collected. */
   readonly query: string;
   /** "A › B › C". */
   readonly productCategory: string;
   readonly category: string;
-  /** The requests for it. */
+  /** The requests for this product. */
   readonly wishes: readonly Wish[];
 }
 

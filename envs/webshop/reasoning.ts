@@ -1,13 +1,13 @@
 /**
- * Scores thoughts in the shop: products and prices that they name must be on the page or in the request, and what they announce
- * ("I search for …", "buy it now", "click B07XYZ1234") must be done.
+ * Scores thoughts in the shop: products and prices that they name must be on the page or in the request, and the step that they
+ * announce ("I search for …", "buy it now", "click B07XYZ1234") must be the action taken.
  */
 import { clausesOf, isDenied, type ReasoningScorer, shareOf } from "../analysis/reasoning.ts";
 
 const PRODUCT = /\bB[0-9A-Z]{9}\b/gi;
 const PRICE = /\$\s?(\d+(?:\.\d+)?)|\b(\d+(?:\.\d+)?) dollars\b/gi;
 
-/** Announcements, and the action that each must be. */
+/** Announcements, and the action that each requires. */
 const STEPS: readonly (readonly [said: RegExp, done: RegExp])[] = [
   [/\b(?:i|i'll|will|to|let me|let's) search\b/i, /^search\[/i],
   [/\bbuy (?:it|this|now|the)\b/i, /^click\[buy now\]/i],
@@ -34,6 +34,6 @@ export const shopScorer: ReasoningScorer = ({ thought, observation, actions }) =
   return shareOf([...products, ...prices, ...plan.slice(0, 1)]);
 };
 
-/** Of the actions that the observation offers, longest first: "red" is part of "dark red". */
+/** The labels that the observation offers to click, longest first: "red" is part of "dark red". */
 const labelsOf = (page: string) =>
   [...page.matchAll(/click\[([^\]]+)\]/g)].map(([, label]) => label!).sort((a, b) => b.length - a.length);

@@ -11,7 +11,7 @@ import { analyzed } from "./text.ts";
 const K1 = 0.9;
 const B = 0.4;
 
-/** Bits of a posting for a word's count in the document; greater counts are cut. */
+/** Bits of a posting for a word's count in the document; greater counts are capped. */
 const COUNT_BITS = 8;
 const COUNT_MAX = 2 ** COUNT_BITS - 1;
 const DOCUMENTS_MAX = 2 ** (32 - COUNT_BITS);

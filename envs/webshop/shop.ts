@@ -188,7 +188,7 @@ export class Visit {
       case "Description":
         return [description];
       case "Features":
-        // WebShop's template puts a space before each, so an empty one is an empty field.
+        // WebShop's template puts a space before each bullet, so an empty bullet is an empty field.
         return bullets.map((bullet) => ` ${bullet}`);
       case "Reviews":
         // WebShop loads no reviews.

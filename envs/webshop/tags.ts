@@ -27,7 +27,7 @@ const WebShopConfig = z.strictObject({
   rewardForm: RewardForm.default("whole"),
   /** RAGEN v1's text, which joins two lines of the advice. */
   joinedLines: z.boolean().default(false),
-  /** RAGEN v1's `valid`: only actions exactly as shown; otherwise the case of a label does not matter. */
+  /** RAGEN v1's `valid`: true only for actions exactly as shown; otherwise the case of a label does not matter. */
   literalValid: z.boolean().default(false),
   /** `seed`: layout seeds below 10,000 play validation goals, others training goals. */
   split: z.enum(["seed", "train", "validation", "test", "all"]).default("seed"),

@@ -65,7 +65,7 @@ export function similar(a: string, b: string): boolean {
 
 function words(text: string): Set<string> {
   // thefuzz removes Latin-1's upper half only, and separates words at underscores too.
-  // It lowers İ to one letter, JavaScript to two.
+  // thefuzz lowers İ to one letter, JavaScript to two.
   const plain = text.replaceAll(/[\x80-\xff]/g, "").replaceAll("İ", "i");
   return new Set(plain.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []);
 }

@@ -1,4 +1,4 @@
-/** A tiny training run as processes, observed by its log and its process ids. Its supervisor is our child. */
+/** A tiny training run as processes, observed by its log and its process ids. Its supervisor is a child of this process. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { RemoteGuests } from "./remote-guests.ts";
@@ -103,7 +103,7 @@ export class ChaosRun {
     }
   }
 
-  /** @throws {Error} naming `what`, if it does not happen in time or the run ends before. */
+  /** @throws {Error} naming `what` if it does not happen in time; saying how the run ended, if it ends before. */
   async until(happened: () => boolean, withinMs: number, what: string): Promise<void> {
     const endsAtMs = performance.now() + withinMs;
     for (;;) {
@@ -129,7 +129,7 @@ export class ChaosRun {
   }
 
   async #poll(): Promise<void> {
-    // No event that exists on every system announces that another process appended to a file.
+    // Polls, because no event on every system announces that another process appended to a file.
     await Bun.sleep(POLL_MS);
     this.#read();
     const { exitCode, signalCode } = this.#child!;

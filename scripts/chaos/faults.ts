@@ -1,4 +1,4 @@
-/** The faults that a run is given, and what its log says of each: when it was noticed and when the actor served again. */
+/** The faults injected into a run, and what its log says of each: when the fault was noticed and when the actor served again. */
 import { type ChaosRun, ENV_SERVERS, isStart, SAMPLERS } from "./chaos-run.ts";
 import { isAlive, type LogEntry } from "./watch.ts";
 
@@ -16,9 +16,9 @@ export interface Fault extends Target {
   recoversFromMs: number;
   /** Lines in the log at `atMs`. */
   readonly line: number;
-  /** Milliseconds until the supervisor noticed; of the supervisor itself, until its last actor was gone. */
+  /** Milliseconds until the supervisor noticed; after a fault of the supervisor, until its last actor had ended. */
   noticedMs: number | null;
-  /** Milliseconds until the actor served again; of learner and supervisor, until the next update. */
+  /** Milliseconds until the actor served again; after a fault of learner or supervisor, until the next update. */
   recoveredMs: number | null;
 }
 
@@ -27,7 +27,7 @@ export const NETWORK: Target = { actor: "network", fault: "cut" };
 const numbered = (kind: string, count: number, fault: Target["fault"]): Target[] =>
   Array.from({ length: count }, (_, i) => ({ actor: `${kind}-${i}`, fault }));
 
-/** Each is drawn with the same chance; the learner stands twice. */
+/** Each entry is drawn with the same chance; the learner has two. */
 export const TARGETS: readonly Target[] = [
   ...numbered("sampler", SAMPLERS, "SIGKILL"),
   ...numbered("env-server", ENV_SERVERS, "SIGKILL"),

@@ -27,7 +27,7 @@ export class Guest {
     return this.#child.pid;
   }
 
-  /** Resolves with its name in the run. @throws {Error} with its messages, if it ends before it has joined. */
+  /** Resolves with the guest's name in the run. @throws {Error} with the guest's messages, if it ends before it has joined. */
   async joined(): Promise<string> {
     for (;;) {
       const name = /^joined \S+ at \S+ as (\S+)$/m.exec(this.#err)?.[1];

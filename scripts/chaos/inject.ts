@@ -2,7 +2,7 @@
  * Starts a tiny training run, injects faults, and measures how soon the run noticed each and recovered.
  *
  * - The seed decides which fault comes when. Every actor is killed (SIGKILL); env servers are also frozen (SIGSTOP).
- * - With remote guests, the network is cut before any other fault, and again when a draw says so.
+ * - With remote guests, the network is cut before any other fault, and later at random like the other faults.
  */
 import { messageOf } from "../../actors/errors.ts";
 import { sequence } from "../../model/rng.ts";
@@ -87,7 +87,7 @@ export async function injectFaults(options: ChaosOptions): Promise<ChaosResult> 
   };
 }
 
-/** Adds to `faults` as it goes, so that they are known if it throws. */
+/** Adds each fault to `faults` at once, so that the caller knows them if this throws. */
 async function inject(run: ChaosRun, options: ChaosOptions, faults: Fault[]): Promise<void> {
   const { minutes, seed, say, guests, cutMs, only } = options;
   const look = () => observe(run, faults);

@@ -1,4 +1,4 @@
-/** What a finished run left behind: its trajectory log against what it should hold, and processes and files that should be gone. */
+/** Inspects a finished run: compares its recorded episodes with those it must hold, and counts processes and files left behind. */
 import { Database } from "bun:sqlite";
 import { existsSync, readdirSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -11,7 +11,7 @@ export interface Violations {
   readonly episodesLost: number;
   /** Episodes that two updates used, or that one learner trained on twice. */
   readonly duplicatesTrained: number;
-  /** Updates for which one learner used episodes of more than one policy. Sync mode allows one. */
+  /** Updates for which one learner used episodes of more than one policy version. Sync mode allows one. */
   readonly mixedVersions: number;
   /** Processes, files in shared memory and unfinished checkpoints. */
   readonly orphans: number;
@@ -47,7 +47,7 @@ export function inspect(
     episodesLost,
     duplicatesTrained: count(
       Map.groupBy(rows, ({ episode }) => episode),
-      // A learner that resumes from a checkpoint computes later updates again: another process, the same update.
+      // A learner that resumes from a checkpoint repeats later updates: another process, but the same update.
       (group) => distinct(group, ({ trainedIn }) => trainedIn) > 1 || distinct(group, learnerOf) < group.length,
     ),
     mixedVersions: count(

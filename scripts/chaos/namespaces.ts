@@ -1,6 +1,6 @@
 /**
  * Hosts on one machine: network namespaces with an address each, connected by virtual cables (veth) and a bridge. A cable can be cut.
- * They share only the disk. Needs Linux and root.
+ * Only the network is separate: the hosts share disk and memory. Needs Linux and root.
  */
 export class Hosts {
   readonly #bridge = `bun${process.pid}`;
@@ -27,7 +27,7 @@ export class Hosts {
     return ["ip", "netns", "exec", this.#names[host]!];
   }
 
-  /** Packets are lost; connections stay open. */
+  /** Cuts the host's cable: packets are lost, connections stay open. */
   cut(host: number): void {
     ip("link", "set", this.#cable(host), "down");
   }

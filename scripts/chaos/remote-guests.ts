@@ -1,4 +1,4 @@
-/** A sampler and an env server on two other hosts (network namespaces), lent to a run. The network between can be cut. */
+/** A sampler and an env server on two other hosts (network namespaces), lent to a run. The network to the run can be cut. */
 import { Guest } from "./guest.ts";
 import { Hosts } from "./namespaces.ts";
 

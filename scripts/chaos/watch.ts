@@ -1,4 +1,4 @@
-/** What can be seen of a run's processes from outside: its growing log, which processes live, its files in shared memory. */
+/** Observes a run from outside: its growing log, which of its processes live, its files in shared memory. */
 import { closeSync, existsSync, openSync, readdirSync, readSync } from "node:fs";
 import { runningSince } from "../../actors/weights/files.ts";
 
@@ -54,7 +54,7 @@ export class LogTail {
   }
 }
 
-/** True while the process runs; a zombie does not. */
+/** True while the process runs; false for a zombie. */
 export const isAlive = (pid: number): boolean => runningSince(pid) !== null;
 
 /** Weights of a run that are still in shared memory. */

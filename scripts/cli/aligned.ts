@@ -1,4 +1,4 @@
-/** Rows of text under each other: the first column to the left, the others to the right. */
+/** Aligns the columns of rows of text: the first to the left, the others to the right. */
 export function aligned(rows: readonly (readonly string[])[]): string {
   const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
   const cell = (text: string, column: number) =>
@@ -6,7 +6,7 @@ export function aligned(rows: readonly (readonly string[])[]): string {
   return rows.map((row) => row.map(cell).join("  ").trimEnd()).join("\n");
 }
 
-/** The same in tables of at most `width` characters under each other, each with the first column. A table has at least one other column. */
+/** As several tables of at most `width` characters, one below the other. Each has the first column and at least one other. */
 export function alignedWithin(width: number, rows: readonly (readonly string[])[]): string {
   const [first, ...widths] = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
   const tables: number[][] = [];

@@ -11,11 +11,11 @@ import { join, sep } from "node:path";
 
 const OTHER_INSTALL_MS_MAX = 15 * 60_000;
 
-/** Whether this is an installed package, whose dependencies its project installs, and not a clone. */
+/** True in an installed package, whose dependencies its project installs; false in a clone. */
 export const isPackage = import.meta.dir.split(sep).includes("node_modules");
 
 /**
- * Makes node_modules match bun.lock. Takes about a millisecond if it does already.
+ * Makes node_modules match bun.lock. Takes about a millisecond if the two match already.
  *
  * @param root  folder of package.json and bun.lock.
  * @returns true if packages were installed since this process started; Bun may still think that they are missing.

@@ -27,7 +27,7 @@ type LendFlags = FlagValues<typeof lendFlags>;
 const PATIENCE_SECONDS = 60;
 
 /**
- * Lends an actor of this kind until the run is over or a signal stops us. Ends the process.
+ * Lends an actor of this kind until the run is over or a signal stops this command. Ends the process.
  *
  * @param adapt  changes the run's config for this machine.
  */

@@ -1,4 +1,4 @@
-/** Resident memory of a run's processes: the peak, and the slope that tells a leak. Knows no processes. */
+/** Resident memory of a run's processes: the peak, and the slope, which shows a leak. Knows no processes. */
 import { mean } from "../../model/statistics.ts";
 
 export interface MemoryUse {

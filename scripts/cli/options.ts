@@ -10,7 +10,7 @@ import { COMMANDS, type CommandName } from "./commands.ts";
 import { isPackage } from "./install.ts";
 
 export interface Flag {
-  /** "list" may be repeated and collects its values; of the others the last value counts. */
+  /** "list" may be repeated and collects its values; for the other types the last value counts. */
   readonly type: "text" | "number" | "count" | "port" | "switch" | "list";
   /** Placeholder in help: "FILE", "N". */
   readonly value?: string;
@@ -23,7 +23,7 @@ export interface Command {
   readonly name: CommandName;
   readonly flags: Readonly<Record<string, Flag>>;
   readonly examples: readonly string[];
-  /** Words that are no flags: their placeholder in help, and how many there may be. Without it there may be none. */
+  /** Words that are no flags: their placeholder in help, and how many there may be. Omitted: none. */
   readonly words?: { readonly show: string; readonly text: string; readonly max: number };
   /** Present if the command takes `--section.key=value`; suggests a key for a mistyped one. */
   readonly overrides?: { nearest(path: string): string | null };
@@ -153,7 +153,7 @@ export function helpText(command: Command): string {
   return asTyped(page);
 }
 
-/** The text with commands as one types them here: an installed package has no scripts of its own. */
+/** The text with commands in the form that works here: an installed package has no `bun run` scripts. */
 export const asTyped = (text: string): string => (isPackage ? text.replaceAll("bun run ", "bunx bunraku ") : text);
 
 /** Prints the help and returns true if `args` ask for it. */

@@ -69,7 +69,7 @@ export interface ConfigChoice {
 
 /**
  * @throws {UsageError} if the preset or file does not exist.
- * @throws {ConfigError} for the faults in it.
+ * @throws {ConfigError} for the faults in the config.
  */
 export function chooseConfig({ flags, overrides }: ConfigChoice): RunConfig {
   const pretrained = overrides.some(({ path }) => path === "model.path");
@@ -88,7 +88,7 @@ export function presetNames(): string[] {
   return [...Object.keys(project.presets), ...presetFiles()];
 }
 
-/** A built-in preset replaces the project's settings. One of the project's own overrides them. */
+/** A built-in preset replaces the project's settings. A preset of the project overrides them. */
 function presetLayers(name: string | undefined, standard: string): Layer[] {
   const own = name === undefined ? {} : project.presets[name];
   if (own === undefined) return [presetLayer(name!, presetNames())];

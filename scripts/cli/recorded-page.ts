@@ -13,7 +13,7 @@ import { warn } from "./say.ts";
 
 type Place = Pick<ServeOptions, "host" | "port" | "token">;
 
-/** @param folder  of a run; without a record in it, of runs. @throws {Error} in one line */
+/** @param folder  the folder of a run; without a record in it, a folder of runs. @throws {Error} in one line */
 export async function serveRecorded(folder: string, place: Place): Promise<Served> {
   if (!hasRecord(folder)) {
     const nearby = new NearbyRuns(resolve(folder), null);
@@ -36,7 +36,7 @@ export async function serveRecorded(folder: string, place: Place): Promise<Serve
   }
 }
 
-/** The config, with a warning if its envs are not those of the record. The page shows episodes without their envs, too. */
+/** The config; warns if its envs are not those of the record. The page can show episodes without their envs. */
 function known(config: RunConfig): RunConfig {
   try {
     return withLocalModules(config);

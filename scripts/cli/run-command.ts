@@ -5,7 +5,7 @@ import { visible } from "../../actors/dashboard/client/text.ts";
 import { messageOf } from "../../actors/errors.ts";
 
 interface CommandModule {
-  /** @param typed  the same before a path of an env's module became its tag */
+  /** @param typed  the arguments as typed: `args` has the env's tag in place of a path of its module */
   main(args: string[], typed: readonly string[]): Promise<number>;
 }
 
@@ -31,7 +31,7 @@ async function wordsInProject(name: string, words: string[]): Promise<string[]> 
   const folder = process.cwd();
   const namesModule = words.some((word) => /^(--env=)?\.{0,2}\/.*\.[mc]?[jt]sx?$/.test(word));
   if (!namesModule && !existsSync(join(folder, "bunraku.config.ts"))) return words;
-  // Their packages may not have been installed when this file was imported.
+  // Imported here: their packages may not have been installed when this file was imported.
   const { loadProject, withTagsForPaths } = await import("../../library/project.ts");
   const { inProject } = await import("./presets.ts");
   inProject(await loadProject(folder));
@@ -45,7 +45,7 @@ export function failed(error: unknown, verbose: boolean): number {
   return wrongUsage ? printErrors(error.message, 2) : printErrors(messageOf(error), 1);
 }
 
-/** Prints each line of the message as an error. It may quote a model or a server, so control characters are made visible. */
+/** Prints each line of the message as an error. A message may quote a model or a server, so control characters are made visible. */
 export function printErrors(message: string, code: number): number {
   for (const line of message.split("\n")) console.error(visible(`error: ${line}`));
   return code;

@@ -1,4 +1,4 @@
-/** A run to start from. library/run-folder.ts makes new ones, library/old-run.ts resumes old ones. Knows no processes. */
+/** Starts a run from another run's policy. library/run-folder.ts makes new runs, library/old-run.ts resumes runs. Knows no processes. */
 import { existsSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { latestCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
@@ -7,10 +7,10 @@ import { CONFIG_FILE } from "../../library/run-folder.ts";
 import { type Override, UsageError } from "./options.ts";
 
 /**
- * What a run sets to start from the policy of another run.
+ * The settings of a run that starts from the policy of another run.
  *
  * @param from       a run's folder, or one of its checkpoints
- * @param overrides  of the new run; one that contradicts the policy is refused
+ * @param overrides  settings of the new run; one that contradicts the policy is refused
  */
 export async function startFrom(from: string, overrides: readonly Override[]): Promise<Override[]> {
   const isCheckpoint = basename(dirname(resolve(from))) === "checkpoints";

@@ -1,6 +1,6 @@
 /**
- * Shows a run on standard error and writes its log. On a terminal a few status lines stay at the foot and are redrawn; elsewhere it
- * prints plain lines.
+ * Shows a run on standard error and writes its log. On a terminal a few status lines stay at the foot and are redrawn; elsewhere the
+ * view prints plain lines.
  *
  * - An error is one line. Its stack is in the log only.
  * - Text of a model cannot move the cursor or color the terminal: control characters are made visible.
@@ -23,10 +23,10 @@ export interface RunViewOptions {
   readonly columns: () => number;
 }
 
-/** Kinds of frequent lines. A terminal shows them in its status lines; elsewhere one of this many is printed. */
+/** Kinds of frequent lines. A terminal shows them in its status lines; elsewhere one line of this many is printed. */
 const FREQUENT: Readonly<Record<string, number>> = { update: 10, warm: 5 };
 
-/** The default gate. Its address is in the log only. */
+/** The default gate. Its address goes to the log only. */
 const DEFAULT_GATE = "ws://127.0.0.1:0";
 
 export class RunView {
@@ -90,7 +90,7 @@ export class RunView {
     if (text !== null) this.note(text);
   }
 
-  /** The learner logs which samplers come and go. */
+  /** The line to print for an event; null for none. The learner logs which samplers come and go. */
   #noteOn(event: SupervisorEvent): string | null {
     switch (event.kind) {
       case "exited":

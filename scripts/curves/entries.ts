@@ -1,4 +1,4 @@
-/** The runs that a picture shows, read from their folders. Runs are only read; a run that is still going may be drawn. */
+/** Reads the runs that a picture shows from their folders. A run may still be going. */
 import { resolve, sep } from "node:path";
 import type { MetricName } from "../../actors/metrics/metrics.ts";
 import { RecordedRun } from "../../actors/record/recorded-run.ts";

@@ -1,10 +1,10 @@
-/** A picture as PNG, photographed by the Chromium of this machine. Nothing is downloaded. */
+/** Renders a picture as PNG with the Chromium of this machine. Nothing is downloaded. */
 import { existsSync } from "node:fs";
 import { UsageError } from "../cli/options.ts";
 
 const PLACES = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 
-/** Pixels of the PNG for one of the SVG. */
+/** Pixels of the PNG for one pixel of the SVG, in each direction. */
 const SCALE = 2;
 
 /**

@@ -1,7 +1,7 @@
 /**
  * Draws metrics of recorded runs as one SVG: a panel for each metric, a line for each entry. Knows no files.
  *
- * - The line of an entry with several runs is their mean, its band their lowest and highest value, at the steps that all of them have.
+ * - An entry with several runs has a line, their mean, and a band from their lowest to their highest value, at the steps that all have.
  * - Every run is drawn, or a note in the panel says why not.
  * - Text is escaped, so a folder's name or a title never becomes markup. Equal input gives equal bytes.
  */
@@ -58,7 +58,7 @@ const words = (text: string, attributes: Attributes) => element("text", attribut
 const rounded = (value: number) => String(Math.round(value * 100) / 100);
 
 const ESCAPES: Readonly<Record<string, string>> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
-/** Control characters become visible; U+FFFE and U+FFFF may not stand in XML at all. */
+/** Control characters become visible; XML allows neither U+FFFE nor U+FFFF. */
 const escaped = (text: string) =>
   visible(text.replaceAll(/[\ufffe\uffff]/g, "\ufffd")).replaceAll(/[&<>"]/g, (char) => ESCAPES[char]!);
 
@@ -117,7 +117,7 @@ interface Row {
   readonly columns: number;
 }
 
-/** Validation success has a row of its own; two rows of two panels are better than three and one. */
+/** Validation success, if first, has a row of its own. Four panels are two rows of two rather than three and one. */
 function rowsOf(metrics: readonly MetricName[]): Row[] {
   const wide = metrics[0] === SUCCESS || metrics.length === 1;
   const small = metrics.slice(wide ? 1 : 0);
@@ -283,7 +283,7 @@ function axisOf(values: readonly number[], unit: Unit, ticksMax: number): Axis {
   return { low: ticks[0]!, high: ticks.at(-1)!, ticks };
 }
 
-/** @param digits  behind the point of a percentage */
+/** @param digits  after the point of a percentage */
 function valueText(value: number, unit: Unit, digits = 0): string {
   if (unit === "share") return percent(value, digits);
   const notation = Math.abs(value) >= 10_000 ? "compact" : "standard";

@@ -61,7 +61,7 @@ function ofFolder(path: string, log: LogBuilder): Log {
   throw new Error("the folder has no run.sqlite, no trainer_state.json and no TensorBoard event file");
 }
 
-/** Hugging Face's Trainer, which TRL's trainers are: `log_history` is a list of {step, name: value}. Python writes NaN into JSON. */
+/** The state of Hugging Face's Trainer, which TRL extends: `log_history` is a list of {step, name: value}. Python writes NaN into JSON. */
 function ofTrainerState(text: string, log: LogBuilder): Log {
   const state: unknown = JSON.parse(text.replaceAll(/([:[,]\s*)(?:-?Infinity|NaN)(?=\s*[,}\]])/g, '$1"NaN"'));
   const history = isTree(state) ? state["log_history"] : undefined;
@@ -94,7 +94,7 @@ function ofJsonLines(text: string, log: LogBuilder): Log {
   return log.finish("JSON Lines");
 }
 
-/** A column for each metric. W&B's page names it "RUN - METRIC", with "…__MIN" and "…__MAX" beside it. */
+/** A column for each metric. An export of W&B's page names it "RUN - METRIC", with "…__MIN" and "…__MAX" beside it. */
 function ofCsv(text: string, log: LogBuilder): Log {
   const [head, ...rows] = csvRows(text);
   if (head === undefined) throw new Error("it is empty");
@@ -124,7 +124,7 @@ class LogBuilder {
   readonly #steps = new Map<number, Map<string, number>>();
   #notFinite = 0;
 
-  /** Text that is no number is no metric. Of a repeated step the last value counts. */
+  /** Leaves out a value that is not finite, and counts it. Of a repeated step the last value counts. */
   add(step: number, name: string, value: number): void {
     if (!Number.isFinite(value)) {
       this.#notFinite++;
@@ -134,6 +134,7 @@ class LogBuilder {
     this.#steps.set(step, known.set(name, value));
   }
 
+  /** Leaves out text that is no number. */
   addRow(row: Readonly<Record<string, unknown>>): void {
     const key = Object.keys(row).find((name) => STEPS.includes(name.toLowerCase()));
     if (key === undefined) throw new Error(`it has no column of steps (${STEPS.join(", ")})`);

@@ -10,7 +10,7 @@ import { UsageError } from "../cli/options.ts";
 import type { Log } from "./logs.ts";
 
 interface Quantity {
-  /** Of the flag `--column`. */
+  /** The quantity's name in the flag `--column`. */
   readonly name: string;
   readonly text: string;
   readonly key: keyof Measured;
@@ -18,7 +18,7 @@ interface Quantity {
   readonly known: readonly RegExp[];
   /** Names that count only if all values are from 0 to 1. */
   readonly ifShare?: readonly RegExp[];
-  /** The log holds 1 less the quantity. */
+  /** The name of a metric that is 1 minus the quantity. */
   readonly opposite?: RegExp;
 }
 
@@ -95,7 +95,7 @@ const QUANTITIES: readonly Quantity[] = [
 ];
 
 export interface Seen {
-  /** By the quantity's name, the log's. */
+  /** Names in the log, by the quantity's name. */
   readonly columns: Readonly<Record<string, string>>;
   readonly unseen: readonly string[];
   /** By step; a step without any of the columns is left out. */

@@ -9,10 +9,10 @@ import type { Finding } from "./finding.ts";
 const GIB = 2 ** 30;
 const gib = (bytes: number) => `${(bytes / GIB).toFixed(1)} GiB`;
 
-/** The default run uses less. */
+/** The default run needs less memory and disk than this. */
 const MEMORY_BYTES_MIN = 4 * GIB;
 const DISK_BYTES_MIN = 2 * GIB;
-/** A few versions of the built-in policy's weights. A container's default is 64 MiB. */
+/** Holds a few versions of the built-in policy's weights. A container's default is 64 MiB. */
 const SHARED_BYTES_MIN = 128 * 2 ** 20;
 
 const SIMD = ["avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve"];

@@ -43,7 +43,7 @@ export function packagesFinding(root: string): Finding {
   };
 }
 
-/** In the nearest node_modules: a project may share its packages with Bunraku. */
+/** The version in the nearest node_modules: a project may share its packages with Bunraku. */
 function installedVersion(folder: string, name: string): string | null {
   try {
     return readPackage(join(folder, "node_modules", name)).version;

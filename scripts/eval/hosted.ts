@@ -19,10 +19,10 @@ import { say, warn } from "../cli/say.ts";
 import { progressLine } from "./progress.ts";
 import type { Result } from "./report.ts";
 
-/** Tokens of a reply. */
+/** Default limit of a reply, in tokens. */
 const REPLY_TOKENS_MAX = 512;
 
-/** Flags that only hosted models take. */
+/** Flags of hosted models. Other policies take only `results` of them. */
 export const hostedFlags = {
   "base-url": {
     type: "text",
@@ -106,7 +106,7 @@ export async function hostedResult(
   const client = new HostedClient({
     ...server,
     temperature,
-    // A policy that bunraku serves knows its own, and shortens it where the context ends.
+    // A policy that bunraku serves knows its own limit, and lowers it near the end of the context.
     replyTokensMax: card === null ? replyTokensMax : asked,
     timeoutMs,
     warn,
@@ -136,7 +136,7 @@ export async function hostedResult(
   });
   const usage = { ...client.usage, cost: cost(client.usage, flags) };
   const boards = { episodes, seed, samples, actionsMax: actionsAllowed(episodeRules(config, env.tag, tag)) };
-  // The tokens are the server's, and with them their probabilities.
+  // Only the server knows the tokens and their probabilities, so there is no entropy.
   return { result: { ...evaluation, ...boards, name: tag.tag, tag, entropy: null, lines: [] }, usage };
 }
 
@@ -145,7 +145,7 @@ export function usageLine({ requests, retries, inputTokens, outputTokens, cost }
   return `asked: ${requests} requests, ${retries} of them again · ${inputTokens} tokens sent, ${outputTokens} answered · ${price}`;
 }
 
-/** Of this session; the results file has the tokens of earlier sessions. */
+/** The cost of this session; the results file has the tokens of earlier sessions. */
 function cost({ inputTokens, outputTokens }: Usage, flags: HostedFlags): number | null {
   const { "price-in": priceIn, "price-out": priceOut } = flags;
   if (priceIn === undefined || priceOut === undefined) return null;
@@ -167,7 +167,7 @@ function addressOf(provider: Provider, flag: string | undefined): string {
   return asked.replace(/\/+$/, "");
 }
 
-/** From the environment only, because every user of this machine can read flags. */
+/** The key, from the environment only: every user of this machine can read flags. */
 function keyOf(provider: Provider, baseUrl: string, flags: HostedFlags): string | null {
   const own = baseUrl === provider.baseUrl;
   const name = flags["key-env"] ?? (flags["base-url"] === undefined ? provider.keyName : null);
@@ -214,7 +214,7 @@ function hostedConfig(
   return { ...config, validate: { ...config.validate, episodes, firstSeed: seed, groupSize: samples } };
 }
 
-/** Of another env than the policy's only the prompts are its own. */
+/** The policy's settings from training; for another env than its own, only those of prompts and replies. */
 function trainedForm({ env, prompt, replyTokensMax, contextTokensMax }: ServedCard, overrides: readonly Override[]) {
   const tag = overrides.find(({ path }) => path === "env.tag")?.text ?? env.tag;
   const { modules: _, ...settings } = env;
@@ -228,7 +228,7 @@ function trainedForm({ env, prompt, replyTokensMax, contextTokensMax }: ServedCa
   };
 }
 
-/** The keys that are not at their defaults: a key that its context does not read must not be given. */
+/** The keys that are not at their defaults: a config that sets a key which its context does not read is refused. */
 function promptChanges(prompt: ServedCard["prompt"]): Partial<ServedCard["prompt"]> {
   const defaults: Record<string, unknown> = PromptConfig.parse({});
   const changed = Object.entries(prompt).filter(([key, value]) => key !== "overflow" && value !== defaults[key]);

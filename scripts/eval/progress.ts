@@ -1,6 +1,6 @@
-/** How far an evaluation is. */
+/** The progress of an evaluation. */
 
-/** On a terminal a line that moves; elsewhere four lines. */
+/** On a terminal one line that is redrawn; elsewhere four lines. */
 export function progressLine(episodes: number): (played: number, solved: number) => void {
   const terminal = process.stderr.isTTY === true;
   const step = Math.ceil(episodes / 4);

@@ -17,7 +17,7 @@ export interface Result extends Evaluation {
   readonly samples: number;
   readonly actionsMax: number;
   readonly formatErrors: number;
-  /** null for scripted players, which choose single actions. */
+  /** null, as are the next two, for scripted players, which choose single actions. */
   readonly stops: Readonly<Record<StopReason, number>> | null;
   readonly failures: Readonly<Record<Failure, number>> | null;
   readonly thoughts: Thoughts | null;
@@ -74,7 +74,7 @@ export function evaluationReport(policy: string, result: Result, { random, exper
   ].join("\n");
 }
 
-/** The same as data. */
+/** The report as data. */
 export function evaluationData(result: Result, { random, expert, best }: Beside) {
   const { tag, episodes, seed, samples, success, ci95, meanReward, meanTurns, meanActions, formatErrors } = result;
   const { failures, thoughts, entropy } = result;
@@ -103,7 +103,7 @@ function row(name: string, { success, ci95, meanReward, meanTurns, meanActions }
   return [name, percent(success), interval, ...means, percent(formatErrors)];
 }
 
-/** Chance on these boards is a mean over rounds, so it has no interval. */
+/** The random player's success is a mean over rounds, so it has no interval. */
 function randomRow({ success, meanReward, meanTurns, meanActions }: Beside["random"]): string[] {
   const means = [meanReward, meanTurns, meanActions].map((value) => value.toFixed(2));
   return ["random", percent(success), "", ...means, ""];

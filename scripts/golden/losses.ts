@@ -74,7 +74,7 @@ export function lossChecks(body: unknown): Check[] {
   ];
 }
 
-/** Without the notes, which may stand between the vectors and in them. */
+/** The vectors without notes, which may stand between the vectors and in them. */
 function lossVectors(vectors: Record<string, unknown>): [string, unknown][] {
   return Object.entries(vectors)
     .filter(([name]) => name !== "note")
@@ -91,7 +91,7 @@ interface Borrowed {
   scores: ScoreVectors | undefined;
 }
 
-/** @param over  the columns that the version's GAE steps over */
+/** @param over  the columns that this version's GAE visits */
 function lossCheck(over: "all" | "written", name: string, vector: unknown, { gae, policy, scores }: Borrowed): Check[] {
   if (name.startsWith("bilevel")) return tokenChecks(name, vector as TokenVectors, biLevel);
   if (name.startsWith("gae")) {
@@ -138,7 +138,7 @@ function tokenChecks(
     .map((key) => ({ name: `${name}: ${key}`, expected: vector[key as keyof TokenVectors], got: got[key] }));
 }
 
-/** One score per sample, of one group or of a group each (RAGEN v1's unique uid), on a full mask. */
+/** One score per sample, on a full mask. The samples form one group, or each forms its own (RAGEN v1's unique uid). */
 function scoreChecks(name: string, vector: ScoreVectors): Check[] {
   const { scores, episode_ids, norm_adv_by_std_in_grpo = true, advantages, advantage_per_row } = vector;
   const width = advantages?.[0]?.length ?? 1;
@@ -151,7 +151,7 @@ function scoreChecks(name: string, vector: ScoreVectors): Check[] {
 
 function estimate(name: string, scores: number[], rows: Rows, episodes: number[]): Float32Array | null {
   const isDrGrpo = /dr_?grpo|no_std/.test(name);
-  // For a group's only member verl subtracts nothing, and GRPO divides its reward by 1 + epsilon.
+  // For a group of one, verl subtracts nothing from the reward, and GRPO divides it by 1 + epsilon.
   if (/^\w*grpo\w*unique_uid/.test(name)) {
     const divisor = isDrGrpo ? 1 : 1 + 1e-6;
     return overTokens(

@@ -2,7 +2,7 @@
  * Golden case H8: the loss masks of `learner.lossOn`, and reward positions as RAGEN derives them, by counting turn-start tokens.
  * Only this check computes those positions: our trajectories record where turns end.
  *
- * The case has no inputs. They are H6's update messages in ChatML, through a toy tokenizer.
+ * The case has no inputs of its own. Its inputs are H6's update messages in ChatML, through a toy tokenizer.
  */
 
 import type { EnvTag } from "../../envs/tag.ts";
@@ -101,12 +101,12 @@ export function maskChecks(body: unknown, file: unknown): Check[] {
 
 const average = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
-/** For training, RAGEN drops the messages behind the last reply. */
+/** For training, RAGEN drops the messages after the last reply. */
 function updateMessages(messages: Message[]): Message[] {
   return messages.slice(0, 1 + messages.findLastIndex(({ role }) => role === "assistant"));
 }
 
-/** Each turn's reward, from the first line of the user message behind its reply. */
+/** Each turn's reward, from the first line of the user message after its reply. */
 function turnRewards(messages: Message[]): number[] {
   return messages.flatMap(({ role, content }) => {
     const reward = role === "user" ? /^Reward:\n(\S+)\n/.exec(content)?.[1] : undefined;
@@ -181,7 +181,7 @@ function predictionMask(tokens: Int32Array, chat: ChatTokens, turns: "assistant"
 }
 
 /**
- * (L - 1) rewards on target tokens: the sum on the last column, or each turn's on the token behind its turn-end token
+ * (L - 1) rewards on target tokens: the sum on the last column, or each turn's reward on the token after its turn-end token
  * (Qwen's newline). The reward of a turn that is not in the tokens is lost.
  *
  * Source: RAGEN ctx_manager get_masks_and_scores, use_turn_scores False and True, for Qwen.

@@ -1,14 +1,14 @@
-/** What RAGEN and its verl compute otherwise than this project does. Only their golden vectors need it. */
+/** Computations in which RAGEN and its verl differ from this project. Only their golden vectors need them. */
 import type { Rows, Turns } from "../../model/learn/advantage/rows.ts";
 import { type Candidates, type Filtered, filterGroups } from "../../model/learn/filter/filter.ts";
 import { type FilterRule, hasOnlyTies, select } from "../../model/learn/filter/selection.ts";
 import { positionsBy } from "../../model/statistics.ts";
 
-/** The same rows with every column written: GAE of RAGEN v1 steps over observations too. */
+/** The same rows with every column written: GAE of RAGEN v1 visits observations too. */
 export const everyColumn = ({ width, written }: Rows): Rows => ({ width, written: written.map(() => 1) });
 
 /**
- * Turns as RAGEN v1 finds them: wherever a token's reward is not 0. It overlooks turns that earned 0.
+ * Turns as RAGEN v1 finds them: wherever a token's reward is not 0. RAGEN v1 overlooks turns that earned 0.
  *
  * @param rewards (B, T) rewards on tokens.
  */
@@ -21,7 +21,7 @@ export function turnsFromRewards({ width, written }: Rows, rewards: Float32Array
 }
 
 /**
- * (B) advantages of samples of one group, where an episode has several samples: it counts once in the group's statistics.
+ * (B) advantages of samples of one group. An episode that has several samples counts once in the group's statistics.
  *
  * @param estimate  an estimator of group.ts
  */

@@ -112,7 +112,7 @@ function filterChecks({ defaults, scores, group_size, num_groups }: H9["v2_filte
     ...perKey(name, measured, {
       kept_ratio: metrics.keptShare,
       zero_count: metrics.zeroScoreCount,
-      // RAGEN-2 calls the mean of no group 0.
+      // Where no group is kept, RAGEN-2 reports a mean of 0.
       chosen_in_group_std: metrics.keptRewardStd ?? 0,
     }),
   ];

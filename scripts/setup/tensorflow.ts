@@ -88,7 +88,7 @@ async function fromArchive({ archives, gpu, folder, say }: Sources): Promise<voi
   }
 }
 
-/** The same response; says each tenth of its body. */
+/** The same response; reports each tenth of its body. */
 function withProgress(response: Response, say: (text: string) => void): Response {
   const total = Number(response.headers.get("content-length"));
   let [bytes, tenths] = [0, 0];

@@ -1,11 +1,11 @@
 /**
  * A server of Tinker's protocol on this machine: skyrl-tx with jax on the CPU, in a Python environment of its own, and a tiny model for it.
  *
- * - skyrl-tx wants peft for one class, which writes a description of adapters; peft wants torch, 6 GB. A module of that name stands in.
- * - skyrl-tx starts its engine by `uv run … -m MODULE`. A script of that name runs the environment's own Python.
- * - skyrl-tx unpacks its own files with an argument that Python 3.11.2 of Debian 12 does not know. A module that each start of Python imports
- *   lets it pass.
- * - The database waits for its locks. With SQLite's own limit of 5 s a busy machine ends the server.
+ * - skyrl-tx needs one class of peft, which writes a description of adapters, and peft needs torch, 6 GB. A module named peft replaces it.
+ * - skyrl-tx starts its engine by `uv run … -m MODULE`. A script named uv runs the environment's own Python instead.
+ * - skyrl-tx unpacks its own files with an argument that Python 3.11.2 of Debian 12 does not know. A module that each start of Python
+ *   imports removes the argument.
+ * - The database waits up to 120 s for a lock. With SQLite's default of 5 s, the server ends on a busy machine.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, openSync, writeFileSync } from "node:fs";
@@ -14,7 +14,7 @@ import { run } from "./run.ts";
 import { writeTinyModel } from "./tiny-model.ts";
 
 const SKYRL_TX = "skyrl-tx==0.3.0";
-/** What its server and its jax engine import. */
+/** What skyrl-tx's server and jax engine import. */
 const PACKAGES = [
   "jax==0.10.2",
   "flax==0.12.8",
@@ -50,10 +50,10 @@ if not hasattr(tarfile, "data_filter"):
     plain = tarfile.TarFile.extractall
     tarfile.TarFile.extractall = lambda self, *places, filter=None, **named: plain(self, *places, **named)
 `;
-/** By name. A .pth file whose line is an import runs at each start. */
+/** Files by name. Each start of Python runs a line of a .pth file that is an import. */
 const MODULES = { "peft.py": PEFT, "bunraku_tarfile.py": TARFILE, "bunraku_tarfile.pth": "import bunraku_tarfile\n" };
 
-/** Replies and sequences of one batch: of constant size, because each new one is compiled. */
+/** Replies and sequences of one batch: constant numbers, because the server compiles each new size. */
 const BACKEND = { max_lora_adapters: 8, max_lora_rank: 32, sample_max_num_sequences: 32, train_micro_batch_size: 32 };
 const READY_MS = 120_000;
 
@@ -115,7 +115,7 @@ export async function startTinkerServer(places: TinkerPlaces, port: number): Pro
   const args = ["-m", "tx.tinker.api", "--base-model", model, "--host", "127.0.0.1", "--port", String(port)];
   args.push("--checkpoints-base", join(folder, "checkpoints"), "--backend-config", JSON.stringify(BACKEND));
   const server = spawn(python, args, {
-    // A group of its own, with the engine.
+    // A process group of its own, with the engine, so that `kill` ends both.
     detached: true,
     stdio: ["ignore", file, file],
     env: {

@@ -1,6 +1,6 @@
 /**
- * The disk of a simulated machine. It outlives every process and is full at times. Of a file that a process was writing when it died,
- * the first half remains.
+ * The disk of a simulated machine. It outlives every process and is full at times. If a process dies while it writes a file, the first
+ * half of the file remains.
  */
 import { Database, SQLiteError } from "bun:sqlite";
 import type { Disk } from "../../actors/checkpoint/disk.ts";
@@ -10,7 +10,7 @@ export class SimulatedDisk {
   readonly #files = new Map<string, Uint8Array>();
   full = false;
 
-  /** The disk as one process sees it. Each call takes time, and never ends in a dead process. */
+  /** The disk as one process sees it. Each call takes time, and never returns if the process dies meanwhile. */
   of(life: Life): Disk {
     const files = this.#files;
     const takesTime = (what: string) => life.sleep(life.world.between(0.5, 10), what);

@@ -30,7 +30,7 @@ export class GrantWitness {
     }
   }
 
-  /** The handler, which hears every message after this witness. */
+  /** A handler that shows every message to this witness before `handler`. */
   hearing(handler: Handler): Handler {
     return {
       opened: (peer) => handler.opened?.(peer),

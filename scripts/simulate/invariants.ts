@@ -1,13 +1,13 @@
 /**
- * Checks the invariants of docs/architecture.md from outside, with records of its own. The first one broken ends the run.
- * Simulated runs have no tensors, so invariant 8 is about open sequences here.
+ * Checks the invariants of docs/architecture.md from outside, with records of its own. The first broken invariant ends the run.
+ * Simulated runs have no tensors, so here invariant 8 says that sequences are closed.
  */
 
 import type { Ticket } from "../../actors/protocol.ts";
 import type { Trajectory } from "../../model/trajectory.ts";
 import type { Life } from "./world.ts";
 
-/** The log-probability of every token that a policy with these weights writes: it identifies them. Exact in single precision. */
+/** The log-probability of every token that a policy with these weights writes. It identifies the weights. Exact in single precision. */
 export const markOf = (digest: string): number => -(Number.parseInt(digest.slice(0, 6), 16) + 1) / 2 ** 24;
 
 interface OpenAsk {
@@ -16,7 +16,7 @@ interface OpenAsk {
   readonly dueAtMs: number;
 }
 
-/** A bound that is checked after every event. */
+/** A queue whose length is checked after every event. */
 export interface Queue {
   readonly name: string;
   readonly life: Life;
@@ -44,7 +44,7 @@ export class Invariants {
   readonly #saved = new Map<string, { readonly lineage: Lineage; readonly version: number }>();
   /** Metrics that the learner reported, by "name step". */
   readonly metrics = new Map<string, number>();
-  /** Rows that the sink said were stored: "episode attempt". */
+  /** Rows that the sink acknowledged as stored: "episode attempt". */
   readonly acknowledged = new Set<string>();
   /** History of the newest policy. */
   lineage = new Map<string, string>();
@@ -58,7 +58,7 @@ export class Invariants {
     this.#broken ??= invariant === 0 ? text : `invariant ${invariant}: ${text}`;
   }
 
-  /** @returns to be called when the answer arrives */
+  /** Records an ask. @returns a function to call when the answer arrives */
   asked(life: Life, type: string, deadlineMs: number): () => void {
     const ask: OpenAsk = { life, type, dueAtMs: life.clock.now() + deadlineMs };
     this.#asks.add(ask);
@@ -71,12 +71,12 @@ export class Invariants {
     this.#queues.push(queue);
   }
 
-  /** Call `check` after every event while the process lives. */
+  /** Calls `check` after every event while the process lives. */
   always(life: Life, check: () => void): void {
     this.#checks.push({ life, check });
   }
 
-  /** After every event. */
+  /** Called after every event. */
   check(nowMs: number): void {
     for (const ask of this.#asks) {
       const { life, type, dueAtMs } = ask;

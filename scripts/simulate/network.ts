@@ -1,7 +1,7 @@
 /**
  * A simulated network: real frames and peers, on connections with delays.
  *
- * - As with TCP, messages of one connection arrive in order, and a broken connection has delivered the first of them.
+ * - As with TCP, messages of one connection arrive in order, and a broken connection has delivered the earliest of them.
  * - Messages of different connections overtake each other. The two ends of a cut connection notice at different times.
  * - A frozen process keeps its connections; messages to it wait.
  */
@@ -45,7 +45,7 @@ export class Network {
     return this.slowness * (world.uniform() < 0.05 ? world.between(20, 200) : world.between(0.2, 8));
   }
 
-  /** Pull the cable of some processes: messages wait and no connection is made; neither end notices. */
+  /** Pulls the cable of some processes: messages wait and no connection is made; neither end notices. */
   pull(ms: number, carries: (name: string) => boolean): void {
     this.#cable = { untilMs: this.world.now + ms, carries };
     for (const link of this.links) link.stall(this.pulledMs(...link.ends));
@@ -79,7 +79,7 @@ export class Link {
     network.links.add(this);
   }
 
-  /** Deliver nothing more. Each end notices after its own delay. */
+  /** Delivers nothing more. Each end notices after its own delay. */
   break(reason: string, noticeMs = NOTICE_MS): void {
     if (this.cut) return;
     this.cut = true;
@@ -87,7 +87,7 @@ export class Link {
     for (const wire of this.wires) wire.lose(reason, this.#network.world.between(0, noticeMs));
   }
 
-  /** Delay all messages sent from now on. */
+  /** Delays all messages sent from now on. */
   stall(ms: number): void {
     for (const wire of this.wires) wire.stall(ms);
   }
@@ -160,7 +160,7 @@ class SimulatedWire implements Wire {
     return this.#arrivesAtMs - world.now;
   }
 
-  /** Each ask gets one answer. */
+  /** Checks that each ask gets one answer. */
   #watch(id: number): void {
     if (this.#answered.has(id)) this.#network.invariants.broken(2, `${this.#life.name} answered ask ${id} twice`);
     this.#answered.add(id);

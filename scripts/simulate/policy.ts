@@ -26,7 +26,7 @@ export class SimulatedPolicy {
   readonly #life: Life;
   readonly #machine: Machine;
   readonly #open = new Set<string>();
-  /** Digest of the weights in use; empty without. */
+  /** Digest of the weights in use; empty before the first load. */
   #digest = "";
   /** Version of the weights in use, and the process that published it. */
   #held: { readonly owner: Life; readonly version: number } | null = null;

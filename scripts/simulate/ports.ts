@@ -19,7 +19,7 @@ export interface SimulatedProcess {
   readonly machine: Machine;
   readonly life: Life;
   readonly meter: WatchedMeter;
-  /** Counts all processes of the run. */
+  /** Number of this process among all that the run has started, from 1. */
   readonly incarnation: number;
 }
 
@@ -61,7 +61,7 @@ interface LearnerState {
   readonly process: SimulatedProcess;
   /** Digests of the versions that this learner published. */
   readonly published: Map<number, string>;
-  /** Published last, by this learner or by the one that it resumed from. */
+  /** The version published last, by this learner or by the one that it resumed from. */
   version: number;
   tickets: WatchedTickets | null;
   parameters: Float32Array | null;
@@ -73,7 +73,7 @@ async function startTrainer(state: LearnerState, { policy, critic }: Networks): 
   const { world, invariants } = machine;
   const { parameters } = policy;
   let steps = policy.step;
-  // A process that dies meanwhile gets no further.
+  // If the process dies meanwhile, this never returns.
   await life.sleep(world.between(5, 50), "starts its trainer");
   state.parameters = parameters;
   state.version = invariants.resumed(steps === 0 ? null : digestOf(parameters));
@@ -109,7 +109,7 @@ async function startTrainer(state: LearnerState, { policy, critic }: Networks): 
   };
 }
 
-/** Weights lie in memory that is gone when the process dies. */
+/** Publishes weights in memory that is lost when the process dies. */
 async function publish(state: LearnerState, version: number, values: Float32Array) {
   const { process, published } = state;
   const { life, machine, incarnation } = process;

@@ -1,6 +1,6 @@
 /**
- * The processes of the simulated machine: what actors/supervisor/spawner.ts is for real ones. A killed process does nothing more; a
- * frozen one continues later.
+ * The processes of the simulated machine, in place of actors/supervisor/spawner.ts for real ones. A killed process does nothing more; a
+ * frozen process continues later.
  */
 import type { ActorContext, Running } from "../../actors/actor.ts";
 import type { RunConfig } from "../../actors/config/config.ts";
@@ -55,7 +55,7 @@ export function simulatedSpawner(
       const process: Process = {
         life,
         role,
-        // Of a frozen process SIGTERM waits, as everything does.
+        // SIGTERM to a frozen process waits, as all its events do.
         kill: (signal) =>
           signal === "SIGKILL"
             ? exit({ code: null, signal })
@@ -80,7 +80,7 @@ interface NewProcess {
   readonly exit: (how: Exit) => void;
 }
 
-/** @returns how it leaves. */
+/** @returns a function that makes the actor leave. */
 function begin(
   machine: Machine,
   config: RunConfig,
@@ -116,7 +116,7 @@ function begin(
   return (reason) => void running.leave(reason);
 }
 
-/** Lines go into the trace. */
+/** A log whose lines go into the trace. */
 function simulatedLog(machine: Machine, life: Life): ActorContext["log"] {
   const at = (level: Level) => (kind: string, text: string) => {
     machine.world.note(`${life.name}: ${level} ${kind}: ${text}`);

@@ -4,14 +4,14 @@ import { type Result, simulate } from "./simulate.ts";
 
 export interface Summary {
   readonly seeds: number;
-  /** With the end of the trace of the first that failed. */
+  /** Each with the end of its trace. */
   readonly failed: readonly { readonly seed: number; readonly broken: string; readonly tail: readonly string[] }[];
   readonly events: number;
   readonly simulatedMs: number;
   readonly faults: Readonly<Record<FaultKind, number>>;
 }
 
-/** Simulate one seed. In sync mode the result must equal that of a run without faults (invariant 7). */
+/** Simulates one seed. In sync mode the result must equal that of a run without faults (invariant 7). */
 export async function simulateSeed(seed: number): Promise<Result> {
   const mode = seed % 2 === 0 ? "sync" : "async";
   const result = await simulate({ seed, faults: true, mode });

@@ -30,7 +30,7 @@ export interface Simulation {
   readonly faults: boolean;
   readonly mode: "sync" | "async";
   readonly defect?: Defect;
-  /** Cut samplers and env servers off from all but the supervisor, once, for this time. */
+  /** Cuts samplers and env servers off from all but the supervisor, once, for this time. */
   readonly cutMs?: number;
   /** envServer.answerMsMax, which sets the deadline of every ask; 1250 if left out. */
   readonly answerMsMax?: number;
@@ -145,7 +145,7 @@ export async function simulate(simulation: Simulation): Promise<Result> {
   };
 }
 
-/** Check what a run promises at its end. */
+/** Checks what a run promises at its end. */
 function checkEnd(
   { invariants, finished, store, failedForDisk, undelivered }: Machine,
   end: RunEnd,
@@ -178,7 +178,7 @@ const lastingMetrics = (reported: ReadonlyMap<string, number>): string =>
     .sort()
     .join("\n");
 
-/** As actors/supervisor/cluster.ts. */
+/** Starts a supervisor and its actors, as actors/supervisor/cluster.ts does. */
 async function startSupervisor(
   { world, network, supervisor: life }: Machine,
   config: RunConfig,

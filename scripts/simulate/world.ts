@@ -1,6 +1,6 @@
 /**
  * Time, random numbers and processes of a simulated run. One seed decides everything: events happen one at a time, ordered by time,
- * and all promises that an event resolves are followed to their ends before the next event.
+ * and every callback of a promise that an event resolves runs before the next event.
  *
  * - A `Life` is one process. Its timers and messages are events. A killed process has none; those of a frozen one (SIGSTOP) wait.
  * - The trace lists every event: equal traces mean equal runs.
@@ -22,7 +22,7 @@ export class World {
   readonly #key: readonly [number, number];
   readonly #trace = new Bun.CryptoHasher("sha256");
   readonly #tail: string[] = [];
-  /** By time; of one time in the order they were scheduled. */
+  /** Ordered by time; events of equal time in the order in which they were scheduled. */
   readonly #events: Event[] = [];
   #draws = 0;
   now = 0;
@@ -43,7 +43,7 @@ export class World {
     return from[Math.floor(this.uniform() * from.length)];
   }
 
-  /** @returns cancels the event */
+  /** @returns a function that cancels the event */
   schedule(life: Life, delayMs: number, what: string, run: () => void): () => void {
     const event: Event = { at: this.now + delayMs, life, what, run, cancelled: false };
     const events = this.#events;
@@ -59,7 +59,7 @@ export class World {
     };
   }
 
-  /** Add a line to the trace. */
+  /** Adds a line to the trace. */
   note(what: string): void {
     const line = `${this.now.toFixed(3)} ${what}`;
     this.#trace.update(`${line}\n`);
@@ -67,7 +67,7 @@ export class World {
     if (this.#tail.length > TAIL_LINES) this.#tail.shift();
   }
 
-  /** Run the next event and the promises that it resolves. @returns false if there is no event */
+  /** Runs the next event and the callbacks of the promises that it resolves. @returns false if there is no event */
   async step(): Promise<boolean> {
     for (;;) {
       const event = this.#events.shift();
@@ -101,10 +101,10 @@ export class World {
 export class Life {
   readonly world: World;
   readonly name: string;
-  /** Events that came while it was frozen. */
+  /** Events that came while the process was frozen. */
   readonly held: (() => void)[] = [];
   readonly clock: Clock;
-  /** Called once when it dies. */
+  /** Called once when the process dies. */
   readonly onDeath: (() => void)[] = [];
   alive = true;
   frozen = false;

@@ -4,9 +4,9 @@ import { deviation, mean as meanValue } from "../../model/statistics.ts";
 export interface Mean {
   readonly n: number;
   readonly mean: number;
-  /** Sample standard deviation (divisor n - 1); null of one value. */
+  /** Sample standard deviation (divisor n - 1); null for one value. */
   readonly std: number | null;
-  /** Ends of the 95 % interval; null of one value. */
+  /** Ends of the 95 % interval; null for one value. */
   readonly low: number | null;
   readonly high: number | null;
 }

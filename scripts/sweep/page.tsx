@@ -85,7 +85,7 @@ const Table = ({ rows: [head, ...rows] }: { rows: readonly (readonly string[])[]
   </section>
 );
 
-/** One picture for every few groups, as a picture has so many colors. */
+/** One picture for at most `ENTRIES_MAX` groups: a picture has no more colors. */
 function picturesOf(sweep: Sweep, { runs }: SweepTable): string[] {
   const metrics = [...new Set([...METRICS, ...sweep.metrics])].filter((name) => !metric(name).perActor);
   const entries = sweep.groups.flatMap((label): Entry[] => {

@@ -34,12 +34,12 @@ const SweepFile = z.strictObject({
   seeds: z.array(z.uint32()).min(1).refine(distinct, "names a seed twice"),
   /** Settings of every run, as a preset has them. */
   set: Settings.default({}),
-  /** By name, settings that go over `set`. Without variants every preset is one group. */
+  /** Settings by the variant's name; they override `set`. Without variants every preset is one group. */
   variants: z
     .record(Name, Settings.nullable())
     .refine((variants) => Object.keys(variants).length > 0, "has no variant; leave it out")
     .default({ "": null }),
-  /** Metrics whose latest values the table has too. */
+  /** Further metrics of the table, by their latest values. */
   metrics: z.array(z.string()).refine(distinct, "names a metric twice").default([]),
 });
 
@@ -47,7 +47,7 @@ export interface PlannedRun {
   readonly group: string;
   readonly seed: number;
   readonly folder: string;
-  /** As the run's folder has it. */
+  /** As the run's folder keeps it. */
   readonly config: RunConfig;
   /** Flags for `bun run cluster`, without its folder. */
   readonly flags: readonly string[];
@@ -66,8 +66,8 @@ export const sweepName = (file: string): string => basename(file).replace(/\.ya?
 
 /**
  * @param out   folder of the sweep; each run gets a folder in it
- * @param over  settings of every run, above those of the file
- * @throws {UsageError} for the faults of the file, with its name. @throws {ConfigError} for a config that no run takes
+ * @param over  settings of every run; they override those of the file
+ * @throws {UsageError} for the faults of the file, with its name. @throws {ConfigError} for a config that is not valid
  */
 export async function planSweep(file: string, out: string, over: readonly Override[]): Promise<Sweep> {
   const { presets, seeds, set, variants, metrics } = readSweepFile(file);

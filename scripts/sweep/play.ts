@@ -1,7 +1,7 @@
 /**
  * Plays the runs of a sweep, each as `bun run cluster` in a process of its own, some at once.
  *
- * - A run that ends badly does not stop the others.
+ * - A run that fails does not stop the others.
  * - A run that has begun goes on with `--resume`: from its newest checkpoint, or from its start if it has none.
  */
 import { existsSync } from "node:fs";
@@ -29,7 +29,7 @@ export function checkFolder({ folder, config }: PlannedRun): void {
 }
 
 export interface Player {
-  /** @param line  of a run's standard error */
+  /** @param line  a line of the run's standard error */
   readonly said: (run: PlannedRun, line: string) => void;
   /** @param failure  null if the run has its report */
   readonly ended: (run: PlannedRun, failure: string | null) => void;
@@ -54,13 +54,13 @@ export class Playing {
     await Promise.all(Array.from({ length: Math.min(atOnce, runs.length) }, player));
   }
 
-  /** The runs that are going save their progress and end; no other begins. */
+  /** Makes the runs that are going save their progress and end. No other run begins. */
   stop(signal: StopSignal): void {
     this.stopped = true;
     for (const child of this.#children.values()) child.kill(signal);
   }
 
-  /** The runs that are going, with the share that is done of each. */
+  /** The runs that are going, each with the share of it that is done. */
   get going(): { run: PlannedRun; share: number }[] {
     return [...this.#children.keys()].map((run) => ({ run, share: shareDone(run) }));
   }
@@ -91,7 +91,7 @@ export class Playing {
   }
 }
 
-/** Of a run's updates, or of its minutes; 0 before its first update. */
+/** Share of a run that is done, of its updates or of its minutes; 0 before its first update. */
 export function shareDone({ folder, config }: PlannedRun): number {
   if (!existsSync(join(folder, "run.sqlite"))) return 0;
   let record: RecordedRun;

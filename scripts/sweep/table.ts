@@ -14,7 +14,7 @@ import type { PlannedRun, Sweep } from "./plan.ts";
 
 interface Figure {
   readonly name: string;
-  /** Of the printed table; it has percentages for shares. */
+  /** Head of the column in the printed table, which shows shares as percentages. */
   readonly head: string;
   readonly isShare: boolean;
   /** null if the run did not measure it. */
@@ -29,7 +29,7 @@ interface Measured {
 
 const share = (name: string, head: string, of: Figure["of"]): Figure => ({ name, head, of, isShare: true });
 
-/** Success is of the validation boards, at the temperature of validation unless it says T 1. */
+/** Success is that on the validation boards, at the temperature of validation unless the head says T 1. */
 const FIGURES: readonly Figure[] = [
   share("random", "random", ({ report }) => report.success.random),
   share("taught", "taught", ({ report }) => report.success.taught),
@@ -47,7 +47,7 @@ const FIGURES: readonly Figure[] = [
     return malformed === undefined ? null : 1 - malformed;
   }),
   { name: "updates", head: "updates", isShare: false, of: ({ report }) => report.updates },
-  // From the start of the run to its end, all its sessions; the warm start too, unless an earlier run had cached it.
+  // All sessions of the run, from its start to its end; the warm start too, unless an earlier run had cached it.
   { name: "minutes", head: "minutes", isShare: false, of: ({ record }) => minutesOf(record) },
 ];
 
@@ -72,8 +72,8 @@ export interface GroupFigure extends Mean {
   readonly group: string;
   readonly figure: string;
   /**
-   * The mean of group less first group, over the seeds that both have, and its 95 % interval: equal seeds have equal boards, so the
-   * differences vary less than the groups. Null without such seeds, and for the first group.
+   * Mean of this group's value minus the first group's, over the seeds that both have, and its 95 % interval. Equal seeds have equal
+   * boards, so the differences vary less than the groups. Null without such seeds, and for the first group.
    */
   readonly change: number | null;
   readonly change_low: number | null;
@@ -88,7 +88,7 @@ export interface SweepTable {
 
 export const isFinished = (run: PlannedRun): boolean => existsSync(reportFile(run));
 
-/** Of the finished runs. */
+/** The table of the finished runs. */
 export function sweepTable(sweep: Sweep): SweepTable {
   const figures = [...FIGURES, ...sweep.metrics.map(latestOf)];
   const runs = sweep.runs.filter(isFinished).map((run) => ({ run, figures: measure(run, figures) }));
@@ -126,7 +126,7 @@ function measure(run: PlannedRun, figures: readonly Figure[]): RunFigures["figur
   }
 }
 
-/** One row a group: mean ± half of the 95 % interval; n is the number of finished runs. Figures that no run measured are left out. */
+/** One row a group: mean ± half of the 95 % interval. n is the number of finished runs. Figures that no run measured are left out. */
 export function tableRows({ groups: names, seeds }: Sweep, { figures, groups, runs }: SweepTable): string[][] {
   const measured = figures.filter(({ name }) => groups.some(({ figure }) => figure === name));
   const after = figures.find(({ name }) => name === "after")!;
