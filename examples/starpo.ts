@@ -1,6 +1,7 @@
 /**
- * StarPO-S with Dr. GRPO's advantage on one page: a language-model agent learns a multi-turn env by reinforcement, in one process.
- * Its update is that of model/learn/update/update.ts with a loss of mean tokens (tests/examples/starpo.test.ts: equal to the bit).
+ * StarPO-S with Dr. GRPO's advantage on one page and in one process: reinforcement learning of a language-model agent in a
+ * multi-turn env. The update equals that of model/learn/update/update.ts with the aggregation token-mean, bit for bit
+ * (tests/examples/starpo.test.ts).
  *
  *   bun examples/starpo.ts                   Bandit, half a minute
  *   bun examples/starpo.ts SimpleSokoban     about five minutes
@@ -8,7 +9,8 @@
  *   playGroups()  a rollout: P boards, and on each N episodes of several turns (play)
  *   update()      rewards → filter groups → advantages → loss → one optimizer step → new weights
  *
- * The policy starts from random weights and first imitates: on Sokoban plans made from random play of other boards. No solver plays.
+ * The policy starts from random weights and first imitates demonstrations. On Sokoban these are plans made from random play of
+ * other boards; no solver plays.
  *
  * Source: RAGEN, https://arxiv.org/abs/2504.20073 (StarPO, StarPO-S).
  */
@@ -39,7 +41,7 @@ const TASKS = {
   Bandit: {
     turnsMax: 1,
     actionsMax: 1,
-    shown: fromDemonstrator({ babble: 1, noise: 0 }), // arms pulled by chance: only the form of a reply
+    shown: fromDemonstrator({ babble: 1, noise: 0 }), // random arms, which show only the form of a reply
     lessons: 100,
     updates: 60,
     learningRate: 1e-3,
@@ -87,7 +89,7 @@ interface Episode {
   readonly trajectory: Trajectory;
 }
 
-/** A policy of random weights (a Qwen2-style decoder of .5 M parameters) with all that trains it and lets it play. */
+/** A policy with random weights (a Qwen2-style decoder of .5 M parameters), and the functions that train it and play with it. */
 export async function starpo(task: keyof typeof TASKS, seed: number) {
   const { turnsMax, actionsMax, shown, lessons, updates, learningRate, keep } = TASKS[task];
   const tag = envTag(task);
@@ -109,7 +111,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
     const transcript = new Transcript(tag, dialogue, CONTEXT);
     generator.open(name);
     for (let observation = env.opening; ; ) {
-      // Five turns fit into contextTokensMax, so there is always room for a question.
+      // Five turns fit into contextTokensMax, so `ask` never returns null.
       const { prompt, tokensMax } = transcript.ask(observation, env.actionsLeft)!;
       const settings = { temperature, topP: 1, topK: 0 };
       const coins = { seed, episode: hash64(name) };
@@ -124,7 +126,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
     }
   }
 
-  /** A rollout. The episodes of a group share the board; what differs is what the policy samples. */
+  /** A rollout. The episodes of a group share the board; they differ in what the policy samples, and in Bandit's payouts. */
   function playGroups(update: number): Promise<Episode[]> {
     const playMember = (_: unknown, i: number) => {
       const group = Math.floor(i / GROUP_SIZE);
@@ -133,21 +135,22 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
     return Promise.all(Array.from({ length: SLOTS }, playMember));
   }
 
-  /** One update of StarPO-S. @returns mean entropy of the policy, in nats; null if no group has a spread to learn from */
+  /** One update of StarPO-S. @returns mean entropy of the policy, in nats; null if the filter keeps no group */
   async function update(episodes: readonly Episode[], rate: number): Promise<number | null> {
-    // Filter: keep the groups whose raw reward varies most. Where all members earn the same, there is nothing to compare.
+    // Filter: keep the groups whose raw reward varies most. If all members earn the same, their advantages are 0.
     const groups = episodes.map(({ group }) => group);
     const rewards = episodes.map(({ trajectory }) => rawReward(trajectory));
     const filtered = filterGroups({ groups, rewards }, { strategy: "top_ratio", ratio: keep, type: "std" });
     const kept = filtered.rows.map((row) => episodes[row]!);
     if (kept.length === 0) return null;
 
-    // Advantage: an episode's reward less the mean of its group. Each of its written tokens gets it.
+    // Advantage: an episode's reward minus the mean reward of its group. Every written token of the episode gets this number.
     const earned = kept.map(({ trajectory }) => penalizedReward(trajectory));
     const groupOf = kept.map(({ group }) => group);
     const advantages = drGrpo(earned, groupOf);
 
-    // Loss: -min(r A, clip(r, .8, 1.28) A) - entropy bonus, r = exp(logProb - oldLogProb); mean over all written tokens.
+    // Loss: -min(r A, clip(r, .8, 1.28) A), at most -3 A where A < 0, minus an entropy bonus; r = exp(logProb - oldLogProb).
+    // The loss is a mean over all written tokens.
     const sequences = kept.map(({ trajectory }) => samplesOf(trajectory)[0]!);
     const tokens = sequences.reduce((sum, { written }) => sum + written.length, 0);
     const perToken = (value: (episode: number, position: number) => number) =>
@@ -162,14 +165,14 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
     const rule = { kind: "ppo", clipLow: 0.2, clipHigh: 0.28, dualClip: 3 } as const;
     const objective = policyObjective({ rule, entropyCoefficient: ENTROPY_COEFFICIENT, kl: null });
 
-    // Gradient over micro-batches, one optimizer step, and the decoder plays on with the new weights.
+    // Sum the gradient over micro-batches, take one optimizer step, and give the new weights to the decoder.
     const metrics = await network.accumulate(objective, microBatches(sequences, MICRO_BATCH), inputs);
     await network.step({ ...ADAM, learningRate: rate });
     publish();
     return metrics["entropy"]!;
   }
 
-  /** The start: cross-entropy of the replies that are shown. */
+  /** The warm start: minimizes the cross-entropy of demonstrated replies. */
   async function imitate(batches: number, say: (line: string) => void): Promise<void> {
     const lesson = { tag, rules };
     const options = { lessons: [lesson], context: CONTEXT, dialogue };
@@ -186,7 +189,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
     publish();
   }
 
-  /** The share of fixed boards that the policy solves; it is never trained on them. */
+  /** The share of the validation boards that the policy solves. The policy is never trained on these boards. */
   async function validate(name: string): Promise<number> {
     const { boards, firstSeed, temperature } = VALIDATION;
     let solved = 0;

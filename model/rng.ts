@@ -1,6 +1,7 @@
 /**
- * Counter-based random numbers: a function of (seed, name, index) without state. Any process gets the same coin 17 of episode
- * "e3", regardless of earlier draws. RAGEN's generators, for its boards, are in envs/rng.
+ * Counter-based random numbers: each is a function of (seed, name, index), without state. A coin is the random number that decides
+ * a token. Any process gets the same coin 17 of episode "e3", whatever it drew before. RAGEN's generators, which make its boards,
+ * are in envs/rng.
  *
  * Philox4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011; constants as in its Random123 library.
  */
@@ -64,7 +65,7 @@ export interface CoinKey {
   readonly episode: Hash64;
 }
 
-/** Second key word: a coin never equals a sequence's draw of the same name. */
+/** Second key word: coins and the draws of a sequence come from different streams, even under one name. */
 const COINS = 0;
 const SEQUENCES = 1;
 

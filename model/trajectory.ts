@@ -22,8 +22,8 @@ export interface Trajectory {
   /** (T) natural-log probability at sampling temperature, recorded when the token was sampled; 0 where not written. */
   readonly logProbs: Float32Array;
   /**
-   * Where each context begins in `tokens`; the first is 0. A context is one text for the policy: the whole episode, or a new
-   * one whenever earlier turns are left out. Each written token is in exactly one context.
+   * Index in `tokens` where each context begins; the first is 0. A context is one text that the policy reads: the whole episode,
+   * or a new text each time that earlier turns are left out. Each written token is in exactly one context.
    */
   readonly contexts: readonly number[];
   /** In order. Turn ends are recorded, never inferred from rewards. */

@@ -1,5 +1,5 @@
 /**
- * The built-in policy's tokenizer and layout as the files of a Hugging Face folder, so that other tools can open its policies.
+ * The built-in policy's tokenizer and layout as the files of a Hugging Face folder, so that other tools can open an export.
  * Literals become added tokens, which these tools match as our tokenizer does: leftmost, longest first. The 256 bytes are a BPE
  * without merges.
  *
@@ -21,7 +21,7 @@ export function builtinFiles(tokenizer: Tokenizer): ReadonlyMap<string, string> 
     normalized: false,
     special,
   });
-  // With the added tokens: a reader assigns new ids to those that are missing in the vocabulary.
+  // With the added tokens: a tool assigns new ids to those that are missing in the vocabulary.
   const vocab = Object.fromEntries([...SPECIALS, ...bytes, ...tokenizer.literals].map((piece, id) => [piece, id]));
   const end = tokenizer.id("<|im_end|>");
   const files = {

@@ -41,9 +41,9 @@ const HuggingFaceConfig = z.looseObject({
   /** Layers before this one are full, if there is no layer_types. */
   max_window_layers: z.int().nonnegative().default(28),
   layer_types: z.array(z.string()).nullish(),
-  /** Every one of so many layers is full. */
+  /** Layers whose number, counted from 1, is a multiple of this are full. */
   sliding_window_pattern: Count.default(6),
-  /** By layer: 0 for one without rotation. */
+  /** By layer: 0 if the layer does not rotate. */
   no_rope_layers: z.array(z.int()).nullish(),
   no_rope_layer_interval: Count.default(4),
   query_pre_attn_scalar: z.number().positive().nullish(),
@@ -51,13 +51,13 @@ const HuggingFaceConfig = z.looseObject({
   final_logit_softcapping: z.number().nullish(),
   use_bidirectional_attention: z.union([z.boolean(), z.string()]).nullish(),
   quantization_config: z.unknown().optional(),
-  /** Of a mixture of experts; transformers 5 writes num_local_experts. */
+  /** Experts of a layer; transformers 5 writes num_local_experts. */
   num_experts: Count.nullish(),
   num_local_experts: Count.nullish(),
   num_experts_per_tok: Count.nullish(),
   moe_intermediate_size: Count.nullish(),
   norm_topk_prob: z.boolean().default(false),
-  /** Every one of so many layers is a mixture, but for mlp_only_layers. */
+  /** Layers whose number, counted from 1, is a multiple of this have experts, except mlp_only_layers. */
   decoder_sparse_step: Count.default(1),
   mlp_only_layers: z.array(z.int()).nullish(),
 });
@@ -66,7 +66,7 @@ type HuggingFaceConfig = z.infer<typeof HuggingFaceConfig>;
 interface Family {
   /** transformers' class. */
   readonly class: string;
-  /** What tells its layers from Llama's. */
+  /** How its layers differ from Llama's. */
   readonly options: Partial<ModelConfig>;
   /** transformers' values of keys that config.json may lack. */
   readonly defaults?: Partial<HuggingFaceConfig>;
@@ -116,7 +116,7 @@ const FAMILIES = {
 } as const satisfies Record<string, Family>;
 type Architecture = keyof typeof FAMILIES;
 
-/** What to say of types that people try. */
+/** Advice for unsupported types that users try. */
 const REFUSED: Readonly<Record<string, string>> = {
   gemma3: "it reads images too; take a text model, as gemma-3-270m-it or gemma-3-1b-it",
   qwen2_moe: "mixtures of experts are supported as qwen3_moe has them",
@@ -136,7 +136,7 @@ export const faultsOf = (error: z.ZodError): string => z.prettifyError(error).re
 
 /**
  * @param json  of the file, parsed.
- * @param file  for messages.
+ * @param file  for error texts.
  * @throws {CheckpointFormatError} if the model is not supported exactly.
  */
 export function readModelConfig(json: unknown, file: string): ModelConfig {
@@ -214,7 +214,7 @@ function* unsupported(config: HuggingFaceConfig, type: Architecture): Generator<
   if (config.attention_bias && type !== "qwen2")
     yield ["attention_bias", `biases in the attention of ${type} are not supported`];
   if (config.mlp_bias) yield ["mlp_bias", "biases in the gated unit are not supported"];
-  // Only transformers' Qwen slides by this key; SmolLM3's layers without positions would.
+  // Besides Qwen, only SmolLM3 reads this key in transformers: its layers without positions then slide.
   if (config.use_sliding_window && type === "smollm3")
     yield ["use_sliding_window", "layers without positions cannot slide"];
   if (config.attn_logit_softcapping) yield ["attn_logit_softcapping", "soft caps are not supported"];
@@ -266,7 +266,7 @@ function ropeScaling(rope: Rope, longest: number | null, refuse: (why: string) =
   }
 }
 
-/** @throws {CheckpointFormatError} if the model is not what Qwen2, Qwen3 or Llama compute. */
+/** @throws {CheckpointFormatError} if the model computes what none of Qwen2, Qwen3 and Llama computes. */
 export function architectureOf(model: ModelConfig): "qwen2" | "qwen3" | "llama" {
   const { qkvBias, qkNorm, layerKinds, outputNorms, activation, experts } = model;
   const plain =

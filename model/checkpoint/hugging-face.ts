@@ -1,6 +1,6 @@
 /**
- * Parameters under the names and shapes of transformers' causal models. In ours, q_proj, k_proj and v_proj are one matrix, one
- * below the other, and so are the matrices of experts; the names of transformers are views of it.
+ * Parameters under the names and shapes of transformers' causal models. Bunraku stacks q_proj, k_proj and v_proj in one matrix, and
+ * the matrices of the experts likewise; each name of transformers is a view of a part.
  */
 import { sizeOf } from "../engine/graph.ts";
 import { type ModelConfig, parameterShapes } from "../policy/model-config.ts";
@@ -63,7 +63,7 @@ type Places = ReadonlyMap<string, SafetensorsSource>;
 /**
  * Finds the tensors of a pretrained model in its files.
  *
- * @param folder  for messages.
+ * @param folder  for error texts.
  * @throws {CheckpointFormatError} if a tensor is missing, extra, in two files or of another shape.
  */
 export function findTensors(config: ModelConfig, files: readonly SafetensorsSource[], folder: string): Places {

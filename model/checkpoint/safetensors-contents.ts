@@ -42,8 +42,8 @@ export interface Contents {
 
 /**
  * @param header     without the prefix.
- * @param dataBytes  number of bytes behind the header.
- * @param file       for messages.
+ * @param dataBytes  number of bytes after the header.
+ * @param file       for error texts.
  * @throws {SafetensorsError} if the header is invalid, does not fit the data, or has another type than F32, F16 and BF16.
  */
 export function readContents(header: Uint8Array, dataBytes: number, file: string): Contents {
@@ -143,8 +143,8 @@ const isTextByKey = (value: unknown): value is Record<string, string> =>
   Object.values(value).every((text) => typeof text === "string");
 
 /**
- * Widens the halves at the end of `values` to float32, in place. Each value is written where its half was already read. Halves
- * are read in pairs, because a word is read as fast as a half.
+ * Widens the halves at the end of `values` to float32, in place. Each write overwrites only halves that were already read.
+ * Halves are read in pairs, because a word is read as fast as a half.
  */
 export function widen(dtype: Dtype, { buffer, byteOffset, length }: Float32Array): void {
   const words = new Int32Array(buffer, byteOffset, length);
@@ -178,7 +178,7 @@ export function widen(dtype: Dtype, { buffer, byteOffset, length }: Float32Array
   }
 }
 
-/** The float32's bits by the float16's: a table is twice as fast as converting. */
+/** The bits of each float16 as a float32: a table is twice as fast as converting. */
 const FLOAT16 = new Int32Array(
   Float32Array.from(new Float16Array(Uint16Array.from({ length: 2 ** 16 }, (_, bits) => bits).buffer)).buffer,
 );

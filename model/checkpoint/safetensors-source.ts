@@ -1,23 +1,23 @@
 /**
  * Reads a safetensors file tensor by tensor into existing memory, so a checkpoint of gigabytes needs no second copy. The file is
- * an argument; this knows no disk.
+ * an argument: the reader knows no disk.
  *
  * - It checks the whole header before it reads a value.
  * - It needs no buffer: half precision is read into the end of the destination and widened there.
- * - Several reads run at once, because page faults of new memory cost the reader more time than the copy.
+ * - Several reads run in parallel, because page faults of new memory cost the reader more time than the copy.
  */
 import { sizeOf } from "../engine/graph.ts";
 import { DTYPE_BYTES, headerLength, type Place, PREFIX_BYTES, readContents, widen } from "./safetensors-contents.ts";
 
 export interface ByteSource {
-  /** For messages. */
+  /** For error texts. */
   readonly name: string;
   readonly byteLength: number;
   /** Fills `into` with the bytes from `at` on. @throws {Error} if there are fewer */
   read(into: Uint8Array, at: number): Promise<void>;
 }
 
-/** Bytes of destination per read, and reads at once. */
+/** Bytes of destination per read, and reads in parallel. */
 const READ_BYTES = 2 ** 23;
 const READS = 4;
 

@@ -24,7 +24,7 @@ export interface NamedTensor {
 }
 
 export interface Safetensors {
-  /** For messages. */
+  /** For error texts. */
   readonly file: string;
   /** Free text by key. */
   readonly metadata: Readonly<Record<string, string>>;
@@ -33,7 +33,7 @@ export interface Safetensors {
 }
 
 /**
- * @param file  for messages.
+ * @param file  for error texts.
  * @throws {SafetensorsError} if the file is not complete and valid, or has another type than F32, F16 and BF16.
  */
 export function readSafetensors(bytes: Uint8Array, file: string): Safetensors {

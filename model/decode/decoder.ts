@@ -5,10 +5,10 @@
  * - A token's logits depend bit for bit on its own sequence and on how that was split into appends and steps, and on nothing
  *   else: not on the batch, the slot or the other sequences. So a rollout is the same for any number of samplers.
  *   onnxruntime adds up a product in the same order for two or more rows, so no product has one row. On several threads it
- *   splits sums by the size of the product, so each thread computes rows of its own, in a lane. Models too large for lanes
- *   keep this promise on one thread only.
+ *   splits sums by the size of the product, so each thread computes rows of its own, in a lane (engine/lanes.ts). Models
+ *   too large for lanes keep this promise on one thread only.
  * - A cache entry is computed once: a later turn only appends.
- * - Padding rows write behind the capacity, where nothing reads.
+ * - Padding of an append writes past the capacity, which no token attends to.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import {
@@ -33,15 +33,15 @@ const REACH_MIN = 64;
 export interface DecoderOptions {
   /** Sequences open at once. */
   readonly slots: number;
-  /** Tokens of one sequence. */
+  /** Most tokens of a sequence. */
   readonly capacity: number;
   /** Parameters of `baseOf(config)`, which adapters do not change; needed if the config has adapters. */
   readonly frozen?: Float32Array;
-  /** Memory for the attention scores of one layer while appending; one sequence at a time may exceed it. */
+  /** Memory for the attention scores of one layer while appending; a batch of one sequence may exceed it. */
   readonly appendBytesMax?: number;
 }
 
-/** A compiled shape, its small inputs by name, and its logits. */
+/** A function compiled for one shape, and its arrays: small inputs by name, caches, logits. */
 interface CompiledShape {
   readonly run: CompiledFunction;
   readonly feeds: Readonly<Record<string, DeviceArray>>;
@@ -55,11 +55,11 @@ export class Decoder {
   readonly #config: ModelConfig;
   readonly #capacity: number;
   readonly #appendBytesMax: number;
-  /** Tokens of a slot's cache: the capacity, and at least one more for the writes of padding. */
+  /** Places of a slot's cache: the capacity, and at least one more for the writes of padding. */
   readonly #places: number;
   readonly #caches: ReadonlyMap<string, Float32Array>;
   readonly #shapes = new Map<string, Promise<CompiledShape>>();
-  /** By shape, with the current parameters: an engine checks a job once. */
+  /** By shape, with the current parameters. Reused, because an engine checks a job only at its first run. */
   readonly #jobs = new Map<CompiledShape, Job>();
   readonly #lengths: Int32Array;
   readonly #frozen: Readonly<Record<string, DeviceArray>>;
@@ -151,8 +151,8 @@ export class Decoder {
     this.#checkAppend(slots, tokens);
     const { vocabulary } = this.#config;
     const all = new Float32Array(slots.length * vocabulary);
-    // Sequences with as many new tokens, and as many in all, run together, padded to one length. What they read decides the order in
-    // which sums add up, so it depends on the sequence only.
+    // Sequences run together if their numbers of new tokens, and of places to read, are equal after rounding up. The number of places
+    // decides the order in which sums add up, so it depends on the sequence only.
     const { computed, copied } = this.#distinct(slots, tokens);
     const groups = Map.groupBy(computed, (index) => {
       const added = tokens[index]!.length;
@@ -178,7 +178,7 @@ export class Decoder {
     return all;
   }
 
-  /** Which pieces to compute, and which begin an empty slot as another one does: members of a group share their first prompt. */
+  /** Which pieces to compute, and which to copy from an equal piece in another empty slot: members of a group share their first prompt. */
   #distinct(slots: readonly number[], tokens: readonly ArrayLike<number>[]) {
     const first = new Map<string, number>();
     const [computed, copied]: [number[], { index: number; of: number }[]] = [[], []];
@@ -194,7 +194,7 @@ export class Decoder {
     return { computed, copied };
   }
 
-  /** Gives an empty slot the sequence of another one. */
+  /** Copies the sequence of a slot into an empty one. */
   #copy(from: number, to: number): void {
     const used = this.#lengths[from]! * this.#config.headWidth;
     for (const cache of this.#caches.values()) {
@@ -217,7 +217,7 @@ export class Decoder {
     return Math.min(this.#places, Math.max(REACH_MIN, powerOfTwo(length)));
   }
 
-  /** Splits a group so that the scores of a batch, new tokens against what they read, fit into the limit. */
+  /** Splits a group so that a batch's attention scores (new tokens by places that they read) fit into `appendBytesMax`. */
   #batches(length: number, reach: number, group: readonly number[]): number[][] {
     const bytes = 4 * this.#config.heads * length * reach;
     const most = 2 ** Math.floor(Math.log2(Math.max(1, this.#appendBytesMax / bytes)));
@@ -225,7 +225,7 @@ export class Decoder {
   }
 
   /**
-   * Append one token to each of some sequences, all in slots 0 … rows - 1.
+   * Append one token to each of some sequences, all of them in slots 0 … rows - 1.
    *
    * @param tokens  (rows) the token for each slot; a negative one leaves the slot unchanged.
    * @returns (rows, V) logits, valid for rows that got a token; the next call overwrites them.
@@ -241,7 +241,7 @@ export class Decoder {
       partsOf(stepRows(tokens.length), this.#lanes).map(async ({ from, rows }) => {
         const shape = await this.#stepShape(rows, from);
         const last = this.#lengths.slice(from, from + rows);
-        // A slot without a token gets token 0: its cache entry lies behind the sequence, and the next real token overwrites it.
+        // A slot without a token gets token 0, whose cache entry lies after the sequence; the next real token overwrites that entry.
         const fed = last.map((_, row) => Math.max(tokens[from + row] ?? 0, 0));
         shape.feeds["tokens"]!.write(fed);
         shape.feeds["last"]!.write(last);
@@ -320,7 +320,7 @@ export class Decoder {
     });
   }
 
-  /** For the slots from … from + rows - 1. */
+  /** For the slots `from` to `from + rows - 1`. */
   #stepShape(rows: number, from: number): Promise<CompiledShape> {
     const config = this.#config;
     const feeds = { tokens: i32(rows, 1), last: i32(rows), total: i32() };
@@ -392,7 +392,7 @@ export class Decoder {
   }
 }
 
-/** Splits the rows of a step among lanes, in multiples of 16: a lane with few rows would only wait for another. */
+/** Splits the rows of a step among lanes, in multiples of 16: a lane with few rows would mostly wait for the others. */
 function partsOf(rows: number, lanes: number): { from: number; rows: number }[] {
   const most = roundUp(Math.ceil(rows / lanes), 16);
   const parts: { from: number; rows: number }[] = [];

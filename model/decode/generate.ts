@@ -2,8 +2,9 @@
  * Writes replies to all sequences that wait for one, in one batch, one token a step. Tokens in, tokens out: it knows no text
  * and no env.
  *
- * - A sequence keeps its cache until it is closed. A later turn appends to it, or to the beginning that the request keeps.
- * - A reply depends on parameters, sequence, coins (uniform random numbers, functions of seed, episode and token) and settings only, not on the other sequences of the batch.
+ * - A sequence keeps its cache until the sequence is closed. A later turn appends to the cache, or to the part that the request keeps.
+ * - A reply depends only on parameters, sequence, coins and settings, not on the other sequences of the batch. A coin is a uniform
+ *   random number, a function of seed, episode and token index.
  * - A reply tells whether the policy ended it or a limit cut it.
  * - An invalid request is refused before anything is computed. Logits that are not finite fail the one reply they belong to.
  *   A failure of the engine fails every reply of the batch.
@@ -15,7 +16,7 @@ import { type SampleSettings, TokenSampler } from "./token-sampler.ts";
 import { type TokenChoice, tokenChoice } from "./top-log-probs.ts";
 
 export interface ReplyRequest {
-  /** What came since the last reply; never empty. */
+  /** The tokens since the last reply; never empty. */
   readonly prompt: readonly number[];
   /** Tokens of the sequence to keep in front of the prompt; the rest is dropped. Default: all. */
   readonly keep?: number;
@@ -45,7 +46,7 @@ export interface Reply {
 /** An open sequence. */
 interface Sequence {
   readonly name: string;
-  /** In the decoder. */
+  /** Its slot in the decoder. */
   slot: number;
   /** The last token of a reply, which is not in the cache yet. It goes in front of the next prompt. */
   unfed: number | null;
@@ -87,7 +88,7 @@ export class Generator {
     this.#slots = new Array<null>(slots).fill(null);
   }
 
-  /** Tokens of an open sequence so far. */
+  /** Number of tokens in an open sequence. */
   length(name: string): number {
     return this.#lengthOf(this.#sequence(name));
   }
@@ -118,7 +119,7 @@ export class Generator {
   /**
    * Append the prompt to a sequence and write a reply to it. One at a time per sequence.
    *
-   * @throws {RangeError} if the request is invalid, or does not fit into the rest of the sequence; then nothing changed.
+   * @throws {RangeError} if the request is invalid, or does not fit into the rest of its slot; then nothing changed.
    * @throws {Error} if the engine failed; then close the sequence.
    */
   reply(name: string, request: ReplyRequest): Promise<Reply> {
@@ -148,7 +149,11 @@ export class Generator {
     });
   }
 
-  /** Waits for token `from` of the reply in progress. @returns the tokens from there on; empty if there is no reply in progress, or it ends before that token */
+  /**
+   * Waits for token `from` of the reply in progress.
+   *
+   * @returns the tokens from there on; empty if no reply is in progress, or the reply ends before that token.
+   */
   async written(name: string, from: number): Promise<number[]> {
     const reply = this.#sequence(name).pending;
     if (reply === null) return [];
@@ -170,7 +175,7 @@ export class Generator {
       throw new RangeError(`sequence ${name}: token ${stray} is outside the vocabulary of ${this.#vocabulary} tokens`);
     if (!Number.isInteger(keep) || keep < 0 || keep > length)
       throw new RangeError(`sequence ${name}: cannot keep ${keep} of ${length} tokens`);
-    // The last token of a reply is fed with the next prompt.
+    // The last token of the reply needs no place yet: it enters the cache with the next prompt.
     const needed = prompt.length + tokensMax - 1;
     const room = this.#decoder.length(slot) + this.#decoder.room(slot) - keep;
     if (needed <= room) return;
@@ -254,7 +259,7 @@ export class Generator {
     }
   }
 
-  /** Sample the next token of a reply. Its cache entry is computed when it is fed. */
+  /** Sample the next token of a reply. The token's cache entry is computed when the next step feeds the token. */
   #write(reply: PendingReply, logits: Float32Array, offset: number): void {
     const { sequence, request, tokens, logProbs } = reply;
     try {

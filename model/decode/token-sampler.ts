@@ -1,8 +1,8 @@
 /**
- * Samples a token from a row of logits with a given coin. It knows no engine, no generator and no stop rules.
+ * Samples a token from a row of logits with a given coin (a random number from [0, 1)). It knows no engine and no stop rules.
  *
  * - The log-probability is that of softmax(logits / temperature) before top-p and top-k, which is what the learner recomputes.
- *   With top-p or top-k the tokens come from a sharper distribution than the recorded one; training runs leave both off.
+ *   With top-p or top-k the tokens come from a sharper distribution than the recorded one; by default training runs leave both off.
  * - At temperature 0 it takes the most likely token (the lowest id of equals), with its log-probability in softmax(logits).
  * - Sums are float64 in a fixed order, so equal logits and coins give equal tokens and log-probabilities, bit for bit.
  * - It allocates nothing per token.
@@ -26,9 +26,9 @@ export interface Sampled {
 export class TokenSampler {
   /** V */
   readonly #vocab: number;
-  /** (V) exp(logit / temperature - the largest of them). */
+  /** (V) exp((logit - largest logit) / temperature). */
   readonly #weights: Float64Array;
-  /** (V) token ids: a heap with the likeliest on top; behind it the popped ones, the likeliest last. */
+  /** (V) token ids: a heap with the likeliest on top; after the heap the popped ids, the likeliest last. */
   readonly #heap: Uint32Array;
   #heapSize = 0;
   readonly #sampled: Sampled = { token: 0, logProb: 0 };
@@ -140,7 +140,7 @@ export class TokenSampler {
     for (let at = (this.#vocab >>> 1) - 1; at >= 0; at--) this.#sink(at);
   }
 
-  /** The token of a rank; 0 is the likeliest, equals are in the order of their ids. */
+  /** The token of a rank: 0 is the likeliest; equally likely tokens are in the order of their ids. */
   #ranked(rank: number): number {
     while (this.#vocab - this.#heapSize <= rank) {
       const top = this.#heap[0]!;

@@ -1,4 +1,4 @@
-/** Log-probabilities of a row of logits, in softmax(logits): temperature, top-p and top-k do not change them. */
+/** Log-probabilities of a row of logits under softmax(logits): temperature, top-p and top-k do not change them. */
 
 export interface TokenLogProb {
   readonly token: number;
@@ -6,9 +6,9 @@ export interface TokenLogProb {
   readonly logProb: number;
 }
 
-/** A written token, and the likeliest ones in its place. */
+/** A written token, and the likeliest tokens at its position. */
 export interface TokenChoice extends TokenLogProb {
-  /** Likeliest first; the lower id of equals. */
+  /** Likeliest first; of equally likely tokens, the lower id first. */
   readonly top: readonly TokenLogProb[];
 }
 

@@ -1,6 +1,6 @@
 /**
- * NVIDIA GPUs for onnxruntime: its CUDA provider, two libraries that the package's post-install script downloads, and the
- * memory of the first GPU, through the CUDA runtime that the provider is linked to.
+ * NVIDIA GPUs for onnxruntime: its CUDA provider (two libraries that onnxruntime-node's post-install script downloads), and the
+ * memory of the first GPU (through the CUDA runtime that the provider is linked to).
  * Source: CUDA Runtime API, "Memory Management".
  */
 import { CString, dlopen, type Pointer, ptr } from "bun:ffi";
@@ -41,7 +41,7 @@ export function expectCudaProvider(folder = libraryFolder()): void {
   }
 }
 
-/** Of the CUDA releases that the provider is built for. */
+/** The runtime library of each CUDA release that the provider is built for. */
 const RUNTIMES = ["libcudart.so.13", "libcudart.so.12"] as const;
 
 /** cudaMemcpyKind. */
@@ -74,7 +74,7 @@ export function cudaMemory(): DeviceMemory {
   };
   const copy = (to: Pointer, from: Pointer, bytes: number, kind: number) => {
     check(cuda.cudaMemcpy(to, from, bytes, kind), `copying ${bytes} bytes`);
-    // A copy to the device may be unfinished, and graphs run in another stream.
+    // cudaMemcpy may return before a copy to the device ends, and graphs run in another stream.
     check(cuda.cudaDeviceSynchronize(), `waiting for a copy of ${bytes} bytes`);
   };
   return {

@@ -1,6 +1,6 @@
 /**
- * A check at start-up of GPUs: compares a gradient and a decoding step of a tiny model with the CPU's. One known product is not
- * enough: WebGPU's norm in onnxruntime 1.30 left a result unwritten, which made only the gradients wrong.
+ * A check of a GPU at start-up: compares a gradient and a decoding step of a tiny model with the CPU's. The known product of
+ * self-check.ts is not enough: WebGPU's norm in onnxruntime 1.30 left a result unwritten, which made only the gradients wrong.
  */
 
 import { Decoder } from "../decode/decoder.ts";
@@ -25,12 +25,12 @@ const MODEL = ModelConfig.parse({
 });
 const TOKENS = Int32Array.of(3, 60, 1, 4, 1, 59, 26, 5);
 const LIMITS = { tokensMax: 8, lengthMultiple: 8, widthMultiple: 8 };
-/** Relative to the CPU's values; a GPU adds up in another order. */
+/** Relative to the largest of the CPU's values; a GPU adds up in another order. */
 const RELATIVE_ERROR_MAX = 1e-3;
 
 /**
- * @returns a text: the operators that run on the CPU instead, for lack of a kernel.
- * @throws {Error} with the first value that differs from the CPU's, and by how much.
+ * @returns a text: the operators that run on the CPU instead, for lack of a GPU kernel.
+ * @throws {Error} naming the first result that differs from the CPU's, and by how much.
  */
 export async function deviceCheck(engine: CompiledEngine): Promise<string> {
   const [expected, found] = [await samples(compiledEngine({ threads: 1 })), await samples(engine)];

@@ -1,4 +1,4 @@
-/** Devices of engine compiled: whether they are there, and their names. */
+/** Devices of the compiled engine: whether each exists, and its name. */
 import { expectCudaProvider } from "./cuda.ts";
 import type { Device } from "./engine.ts";
 import { vulkanAdapters, webgpuAdapter } from "./vulkan.ts";
@@ -10,7 +10,7 @@ export interface DeviceOptions {
   readonly threads: number;
 }
 
-/** The device's name, for messages. @throws {Error} if it is missing. */
+/** The device in words. @throws {Error} if it is missing. */
 export function deviceInWords(device: Device, { threads, softwareAdapter = false }: DeviceOptions): string {
   switch (device) {
     case "cpu":

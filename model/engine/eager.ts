@@ -1,4 +1,4 @@
-/** The reference engine: each operation runs at once on tfjs' plain JavaScript backend. Slow but simple. */
+/** The reference engine: each operation runs immediately on tfjs' plain JavaScript backend. Slow but simple. */
 import * as tf from "@tensorflow/tfjs-core";
 import "@tensorflow/tfjs-backend-cpu";
 import type { Engine } from "./engine.ts";

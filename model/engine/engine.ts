@@ -22,11 +22,11 @@ export type Device = "cpu" | "webgpu" | "cuda";
 export type TensorFunction = (inputs: Readonly<Record<string, tf.Tensor>>) => Readonly<Record<string, tf.Tensor>>;
 
 /**
- * A tensor that outlives a run. On a CPU it is a view of host memory, so weights in shared memory are used in place. On a GPU
- * it is a copy of that memory; `Engine.toDevice` and `Engine.toHost` copy between the two.
+ * A tensor that outlives a run. If `Engine.onHost`, it is a view of host memory, so weights in shared memory are used in place.
+ * Otherwise it is a copy of that memory on the device; `Engine.toDevice` and `Engine.toHost` copy between the two.
  */
 export interface DeviceArray extends Spec {
-  /** The current values; on a CPU the live memory, on a GPU a copy. */
+  /** The host memory, with the current values: if not `Engine.onHost`, they are copied from the device first. */
   read(): TypedArray;
   write(values: TypedArray): void;
 }
@@ -50,13 +50,13 @@ export interface Job {
 
 export interface Engine {
   readonly name: "compiled" | "eager" | "tensorflow";
-  /** For messages: "cpu, 2 threads". */
+  /** In words: "cpu, 2 threads". */
   readonly device: string;
-  /** True if arrays are the host's memory, or every run copies it: what is written there needs no `toDevice`. */
+  /** True if a run reads host memory itself, in place or as a copy: values written there need no `toDevice`. */
   readonly onHost: boolean;
   /** @param backing  memory of the right length; fresh zeros by default. */
   array(spec: Spec, backing?: Float32Array | Int32Array): DeviceArray;
-  /** Copies host memory to the device's arrays over it; there must be one. */
+  /** Copies this host memory to the device's arrays over it. */
   toDevice(values: TypedArray): void;
   /** Copies the device's arrays over this host memory to it. */
   toHost(values: TypedArray): void;
@@ -77,7 +77,7 @@ export interface Engine {
   runLanes(lists: readonly (readonly Job[])[]): Promise<void>;
 }
 
-/** Largest model for parallel lanes, which need a gradient each. For a larger one, threads share each product. */
+/** Largest model for parallel lanes, each of which needs a gradient of its own. For a larger model, threads share each product. */
 const LANE_MODEL_BYTES_MAX = 128 * 2 ** 20;
 
 /** Lanes for a model of these parameters. */

@@ -20,7 +20,7 @@ lower<{ epsilon: number }>("RmsNorm", ({ x, gain }, { epsilon }, to) => {
   const inverse = fusedInverse ?? inverseByDefinition();
   return [to.tensor(y!, x!.shape), to.tensor(inverse, [...x!.shape.slice(0, -1), 1])];
 
-  /** WebGPU's operator does not write its second result (onnxruntime 1.30). A forward pass prunes these nodes. */
+  /** WebGPU's operator does not write its second result (onnxruntime 1.30). `prune` drops these nodes where no gradient needs them. */
   function inverseByDefinition(): string {
     const [square] = recorder.emit("Mul", [inputs[0]!, inputs[0]!]);
     const [mean] = recorder.emit("ReduceMean", [square!, recorder.ints([-1])], 1, { keepdims: 1 });
@@ -40,7 +40,7 @@ lower("Rotate", ({ x, cos, sin }, _, to) => {
   return to.tensor(to.recorder.emit("RotaryEmbedding", inputs, 1, {}, MICROSOFT)[0]!, x!.shape);
 });
 
-/** onnxruntime has no such operator for 32-bit numbers on CUDA. */
+/** On CUDA, onnxruntime has no such operator for 32-bit floats. */
 lower<Heads>(
   "CachedAttention",
   ({ qkv, keys, values, last, total, cos, sin }, { heads, kvHeads, headWidth, scoreScale, window }, to) => {

@@ -40,7 +40,7 @@ export interface Graph {
 
 export const roundUp = (value: number, multiple: number): number => Math.ceil(value / multiple) * multiple;
 
-/** Values of a tensor. */
+/** Number of values in a tensor. */
 export const sizeOf = (shape: readonly number[]): number => shape.reduce((size, dim) => size * dim, 1);
 
 /** Drops nodes and constants that no output depends on. */

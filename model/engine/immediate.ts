@@ -1,5 +1,5 @@
 /**
- * An engine that runs each operation at once on a tfjs backend; eager.ts and tensorflow.ts use it.
+ * An engine that runs each operation immediately on a tfjs backend; eager.ts and tensorflow.ts use it.
  *
  * - Arrays are host memory, which threads share. A run copies its inputs from there and its outputs to there.
  * - Between runs no tensor is alive.
@@ -12,7 +12,7 @@ import { trace } from "./trace.ts";
 
 /**
  * @param backend  name of a registered backend.
- * @param copies   copy inputs, because tensors of this backend share the memory of their values, and an output may overwrite it.
+ * @param copies   true: copy inputs, because tensors of this backend share the memory of their values, and an output may overwrite it.
  */
 export function immediateEngine(name: Engine["name"], device: string, backend: string, copies: boolean): Engine {
   return {
@@ -41,7 +41,7 @@ export function immediateEngine(name: Engine["name"], device: string, backend: s
           void tf.engine().setBackend(backend);
           tf.tidy(() => {
             const tensors = Object.entries(inputs).map(([key, { shape, dtype }]) => {
-              // Without a copy, the backend uploads it at its first use in this run, before any output is written.
+              // Without a copy, the backend uploads the values at their first use in this run, before any output is written.
               const values = given[key]!.read();
               return [key, tf.tensor((copies ? values.slice() : values) as Float32Array, [...shape], dtype)] as const;
             });

@@ -27,7 +27,7 @@ for (const [kernel, op] of Object.entries(UNARY)) {
   lower(kernel, ({ x }, _, to) => to.tensor(to.recorder.emit(op, [to.name(x!)])[0]!, x!.shape, x!.dtype));
 }
 
-// tfjs' comparisons give numbers 0 and 1, which it multiplies by; ONNX' give booleans.
+// tfjs' comparisons give the numbers 0 and 1, which tfjs multiplies by; ONNX's comparisons give booleans.
 const COMPARE = {
   Greater: "Greater",
   GreaterEqual: "GreaterOrEqual",

@@ -1,4 +1,4 @@
-/** Environment variables of native libraries. Bun's `process.env` does not reach them. */
+/** Environment variables for native libraries, which do not see changes of Bun's `process.env`. */
 import { dlopen, ptr } from "bun:ffi";
 
 const C_LIBRARIES: Partial<Record<NodeJS.Platform, string>> = { linux: "libc.so.6", darwin: "libSystem.B.dylib" };

@@ -1,7 +1,7 @@
 /**
  * onnxruntime's C API through bun:ffi, on the library of the onnxruntime-node package. That package's binding copies every
- * output of every run (measured: 67 MB a decode step, docs/log/2026-11.md). Here a tensor is a view of our memory, and a run writes
- * into it.
+ * output of every run (measured: 67 MB a decode step, docs/log/2026-11.md). Here a tensor is a view of existing memory, and a run
+ * writes into it.
  *
  * - The memory of a tensor must outlive it and must not move, so an `OrtTensor` keeps the memory's owner alive.
  * - A failed call throws onnxruntime's message.
@@ -176,12 +176,12 @@ interface SessionOptions {
   readonly threads: number;
 }
 
-/** Lets a GPU compute the nodes that it can. @throws {Error} if it is missing */
+/** Lets a GPU compute the nodes that it can. @throws {Error} if the GPU or its provider is missing */
 function appendProvider(api: Api, settings: Pointer, device: Exclude<Device, "cpu">): void {
   check(api, api.addSessionConfigEntry(settings, zeroEnded(RECORD_ASSIGNMENT), zeroEnded("1")));
   if (device === "webgpu") {
     try {
-      // It chooses the fastest adapter itself.
+      // The provider chooses the fastest adapter itself.
       check(api, api.appendProvider(settings, zeroEnded("WebGPU"), null, null, 0));
     } catch (cause) {
       const words = (cause as Error).message.trim().split(" was false. ").at(-1);
@@ -301,7 +301,7 @@ export class OrtSession {
 export interface OrtCall {
   readonly session: OrtSession;
   readonly words: LaneCall;
-  /** Keeps the memory that the words point at alive. */
+  /** Keeps alive the memory that the words point at. */
   readonly alive: readonly unknown[];
 }
 

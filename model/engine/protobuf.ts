@@ -69,7 +69,7 @@ export class ProtobufMessage {
   }
 }
 
-/** A field as it stands on the wire. Numbers of 64 bits and fixed fields are their bytes. */
+/** A field as it stands on the wire: a varint as a number, any other field as its bytes. */
 export type Field = readonly [field: number, value: number | Uint8Array];
 
 /** The fields of a message, in their order. @throws {RangeError} if the bytes are no message */

@@ -1,4 +1,4 @@
-/** A check at start-up that an engine computes: some devices accept work and return zeros. */
+/** A check at start-up that an engine computes correctly: some devices accept work and return zeros. */
 import * as tf from "@tensorflow/tfjs-core";
 import { type Engine, f32 } from "./engine.ts";
 

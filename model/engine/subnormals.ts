@@ -1,6 +1,6 @@
 /**
- * Treats subnormal numbers (smaller than 1.2e-38) as zero on the calling thread. Attention's softmax makes one of every masked
- * place, and a CPU is a hundred times slower with them.
+ * Treats subnormal numbers (smaller than 1.2e-38) as zero on the calling thread. Attention's softmax gives
+ * one at every masked place, and a CPU is a hundred times slower with such numbers.
  *
  * The switch is in the thread's floating-point environment (C's fegetenv and fesetenv). It is on only while `run` runs, so
  * JavaScript's own arithmetic does not change.
@@ -14,7 +14,7 @@ const MXCSR = 7;
 const FLUSH_TO_ZERO = 1 << 15;
 const SUBNORMALS_ARE_ZERO = 1 << 6;
 
-/** @returns a function that runs another one with subnormals as zero; on unknown machines it only runs it. */
+/** @returns a function that runs its argument with subnormals as zero; on machines other than Linux x64 they stay as they are. */
 export function subnormalsAsZero(): <T>(run: () => T) => T {
   if (process.platform !== "linux" || process.arch !== "x64") return (run) => run();
   const { fegetenv, fesetenv } = dlopen("libm.so.6", {

@@ -1,6 +1,6 @@
 /**
- * The tensorflow engine: each operation runs at once on libtensorflow, through the kernels of @tensorflow/tfjs-node-gpu. Meant
- * for a learner on an NVIDIA GPU; it runs on a CPU too.
+ * The tensorflow engine: each operation runs immediately on libtensorflow, through the kernels of @tensorflow/tfjs-node-gpu. It is
+ * meant for a learner on an NVIDIA GPU; it runs on a CPU too.
  */
 import { createRequire } from "node:module";
 import * as tf from "@tensorflow/tfjs-core";

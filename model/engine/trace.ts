@@ -1,5 +1,5 @@
 /**
- * A tfjs backend that records instead of computing: every kernel call becomes a node of a `Graph`. Gradients work too, because
+ * A tfjs backend that records instead of computing: kernel calls become nodes of a `Graph`. Gradients work too, because
  * tfjs' autodiff calls kernels.
  */
 import * as tf from "@tensorflow/tfjs-core";
@@ -27,7 +27,7 @@ interface Recorded {
 export class Recorder {
   readonly #nodes: Node[] = [];
   readonly #constants = new Map<string, Constant>();
-  /** Outputs of each node by all that tells it from others. */
+  /** Outputs of each node, by its operator, inputs and attributes. */
   readonly #known = new Map<string, string[]>();
   #count = 0;
 
@@ -169,7 +169,11 @@ export type Kernel<A> = (
   to: Lowering,
 ) => tf.TensorInfo | tf.TensorInfo[];
 
-/** Registers how a tfjs kernel becomes ONNX nodes. @param devices  that have this kernel; on the others a fused kernel runs by its definition */
+/**
+ * Registers how a tfjs kernel becomes ONNX nodes, its "lowering".
+ *
+ * @param devices  that have this kernel; on the others a fused kernel runs by its definition.
+ */
 export function lower<A = object>(kernelName: string, kernel: Kernel<A>, devices: readonly Device[] = DEVICES): void {
   for (const device of devices) {
     tf.registerKernel({

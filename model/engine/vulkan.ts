@@ -1,6 +1,6 @@
 /**
- * The GPUs that Vulkan lists. On Linux onnxruntime's WebGPU runs on Vulkan; it does not name its adapter, and silently takes a
- * software driver.
+ * The GPUs that Vulkan lists. On Linux onnxruntime's WebGPU runs on Vulkan; WebGPU does not name its adapter, and silently takes a
+ * software driver if Vulkan lists no GPU.
  * Source: vulkan_core.h (VkInstanceCreateInfo, VkPhysicalDeviceProperties).
  */
 import { dlopen, type Pointer, ptr } from "bun:ffi";
@@ -65,7 +65,7 @@ function load() {
 }
 
 /**
- * The adapter that WebGPU takes for high performance, in Dawn's order.
+ * The adapter that WebGPU takes for high performance: the first in the order of Dawn, onnxruntime's WebGPU library.
  *
  * @param adapters  null where the system does not list them: macOS (Metal) and Windows (Direct3D).
  * @returns its name.

@@ -2,7 +2,7 @@
  * Scores each reasoning under its own prompt and under the others' by teacher forcing, for mutual-information.ts. Knows no
  * episode; the caller chooses the turns.
  *
- * - N reasonings under M distinct prompts cost N * M scored rows of prompt and reasoning.
+ * - M reasonings under N distinct prompts cost M * N scored rows of prompt and reasoning.
  *
  * Source: RAGEN-2, https://arxiv.org/abs/2604.06268, CollapseDetector.
  */

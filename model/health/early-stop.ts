@@ -1,7 +1,8 @@
 /**
- * RAGEN-2's three early stops with a success gate, and one of ours for a solved task, whose further training can only spoil it. A pure reducer over recorded numbers; knows no clock, no run and no log.
+ * RAGEN-2's three early stops, and one of Bunraku's own once the task is solved, because further training can then only make the
+ * policy worse. A pure reducer over recorded numbers; it knows no clock, no run and no log.
  *
- * - With success at or above `solvedAt`, constant groups and empty selections are expected, and their counts restart.
+ * - With success at or above `solvedAt`, a collapsed spread and empty selections are expected, and their counts restart.
  * - The state is plain data, so it can be saved, and a recorded run gives the same answer offline.
  */
 import { mean } from "../statistics.ts";
@@ -9,21 +10,21 @@ import { mean } from "../statistics.ts";
 export interface StopRule {
   /** The baseline is the mean in-group std of these first updates. */
   readonly baselineUpdates: number;
-  /** Stop after so many updates in a row below `collapseShare` of the baseline. */
+  /** Stop after this many updates in a row below `collapseShare` of the baseline. */
   readonly collapseUpdates: number;
   readonly collapseShare: number;
-  /** Stop after so many validations in a row with success below `validationMin` in any env. */
+  /** Stop after this many validations in a row with success below `validationMin` in any env. */
   readonly validations: number;
   readonly validationMin: number;
-  /** Stop after so many updates in a row whose filter kept nothing. */
+  /** Stop after this many updates in a row whose filter kept nothing. */
   readonly emptyUpdates: number;
   readonly solvedAt: number;
-  /** Stop after so many validations in a row with success of at least `solvedShare` in every env. */
+  /** Stop after this many validations in a row with success of at least `solvedShare` in every env. */
   readonly solvedValidations: number;
   readonly solvedShare: number;
 }
 
-/** RAGEN-2's numbers; the gate and the stop of a solved task are ours. */
+/** RAGEN-2's numbers; `solvedAt` and the stop of a solved task are Bunraku's own. */
 export const STOP_RULE: StopRule = {
   baselineUpdates: 10,
   collapseUpdates: 10,
@@ -39,7 +40,7 @@ export const STOP_RULE: StopRule = {
 export interface StopState {
   /** In-group stds of the first `baselineUpdates` updates. */
   readonly baseline: readonly number[];
-  /** Present streaks. */
+  /** Current streaks, in updates or validations. */
   readonly collapsed: number;
   readonly failed: number;
   readonly empty: number;

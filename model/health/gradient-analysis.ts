@@ -1,5 +1,5 @@
 /**
- * Norms of the gradients of the loss's reward, entropy and KL parts, for buckets of groups with a small to a large spread of
+ * Norms of the gradients of the loss's reward, entropy and KL parts, for buckets of groups from a small to a large spread of
  * rewards. It takes no step, and leaves out the observation loss.
  *
  * Source: RAGEN-2's gradient analysis, https://arxiv.org/abs/2604.06268: with a small spread, noise and regularization move the
@@ -24,8 +24,8 @@ const PARTS = {
 
 /**
  * Analyzes all groups, before any filter: each bucket as a minibatch of its own, and all groups as one. `gradient.std.2` is the
- * mean std of the second bucket's groups, `gradient.task.2` the norm of its gradient by advantages, `gradient.task.all` that of
- * all groups. Empty buckets are absent.
+ * mean std of the second bucket's groups, `gradient.task.2` the norm of its gradient from the advantages, `gradient.task.all`
+ * that norm over all groups. Empty buckets are absent.
  */
 export async function analyzeGradients(
   networks: UpdateNetworks,

@@ -1,4 +1,4 @@
-/** Buckets of groups with a small to a large spread of rewards. Source: RAGEN-2, https://arxiv.org/abs/2604.06268. */
+/** Buckets of groups, from a small to a large spread of rewards. Source: RAGEN-2, https://arxiv.org/abs/2604.06268. */
 
 export const BUCKET_COUNT = 6;
 

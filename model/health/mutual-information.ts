@@ -36,9 +36,9 @@ const RANKS = [2, 4, 8];
 
 /**
  * With matched_i = score under the own prompt and marginal_i = logsumexp_j score_ij - log N:
- * `mi_estimate = mean(matched - marginal)`, at most log N; `conditional_entropy_est = -mean(matched)`, about H(Z|X);
+ * `mi_estimate = mean(matched - marginal)`, at most log N; `conditional_entropy_est = -mean(matched)`, about H(reasoning | prompt);
  * `mi_zscore = mean(matched - marginal) / (population std of marginal + epsilon)`, also with the std's running mean.
- * Retrieval: the share of reasonings whose own prompt scores best, or among the k best; of equals the lower column wins.
+ * Retrieval: the share of reasonings whose own prompt scores best, or among the k best; of equal scores the lower column wins.
  *
  * @param before  the spread of the call before; null at the first.
  *
@@ -140,7 +140,7 @@ function checkScores({ perToken, lengths, own }: CrossScores): number {
 }
 
 /**
- * Chooses prompts and reasonings to score. Identical prompts share a column; it takes the first `promptsMax` columns, so
+ * Chooses prompts and reasonings to score. Identical prompts share a column. Only the first `promptsMax` columns are taken, so
  * shuffle before.
  *
  * @param prompts (M) names the prompt of each reasoning.

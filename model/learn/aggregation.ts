@@ -15,7 +15,7 @@ export type Aggregation =
   | "seq-mean-token-sum"
   /** Each row counts the same: 1 / (rows * tokens of the row). */
   | "seq-mean-token-mean"
-  /** 1 / tokensMax, summed over rows, as verl does despite the name. An update passes tokensMax times the rows, so that it is a mean. */
+  /** 1 / tokensMax, summed over rows, as verl does despite the name. An update passes tokensMax times the row count: a mean. */
   | "seq-mean-token-sum-norm";
 
 /**
@@ -63,8 +63,8 @@ export interface ImportanceRule {
 }
 
 /**
- * Truncated importance sampling: `min(exp(learner - sampler), cap)` where written, 0 elsewhere. As a factor on the weights
- * it corrects for tokens that another policy sampled: an older one, or one computed differently.
+ * Truncated importance sampling: `min(exp(learner - sampler), cap)` where written, 0 elsewhere. As a factor on a
+ * token's loss it corrects for tokens that another policy sampled: an older one, or one computed differently.
  *
  * Source: https://fengyao.notion.site/off-policy-rl; truncation https://arxiv.org/abs/1802.01561 (V-trace).
  *

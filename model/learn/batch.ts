@@ -46,7 +46,7 @@ const ROW_MULTIPLE = 4;
 
 /**
  * @returns micro-batches that hold every sequence once, longest first.
- * @throws {RangeError} if a sequence has no written token, or the first token is written, or they do not ascend.
+ * @throws {RangeError} if a sequence has no written token, its first token is written, or its written positions do not ascend.
  */
 export function microBatches(sequences: readonly Sequence[], limits: BatchLimits): MicroBatch[] {
   const { tokensMax, lengthMultiple, widthMultiple } = limits;

@@ -71,7 +71,7 @@ export type KlController =
  * Source: https://arxiv.org/abs/1909.08593, section 2.2.
  *
  * @param kl      mean KL of the update, in nats.
- * @param samples trajectories in it.
+ * @param samples number of trajectories in the update.
  */
 export function controlKl(controller: KlController, kl: number, samples: number): KlController {
   if (controller.kind === "fixed") return controller;

@@ -1,16 +1,16 @@
 /**
  * The tokens that the loss is on, by `learner.lossOn`. Source: RAGEN ctx_manager get_masks_and_scores, which counts turn-start
- * tokens; here a turn is the assistant's if the policy wrote in it, so a reply that is only shown is not trained.
+ * tokens. Here a turn is the assistant's if the policy wrote in it, so a reply that only stands in a prompt is not trained.
  */
 import type { TurnMarks } from "../text/dialogue.ts";
 import type { Trajectory } from "../trajectory.ts";
 
-/** `turns`: the assistant's (RAGEN's enable_response_mask True), or all behind the system message (False). */
+/** `turns`: the assistant's (RAGEN's enable_response_mask True), or all after the system message (False). */
 export type LossOn = "replies" | { readonly turns: "assistant" | "all"; readonly marks: TurnMarks };
 
 /**
- * (T) 1 where the loss is on the token. An assistant's turn has its role header, what stands behind the reply, and the next
- * turn's start; RAGEN's mask is of predictions, one place earlier.
+ * (T) 1 where the loss is on the token. An assistant's turn includes its role header, the tokens after the reply, and the token
+ * that starts the next turn. RAGEN's mask marks predictions, which are one place earlier.
  */
 export function lossMask(trajectory: Pick<Trajectory, "tokens" | "written" | "contexts">, lossOn: LossOn): Uint8Array {
   const { tokens, written, contexts } = trajectory;

@@ -14,7 +14,7 @@ export type PolicyRule =
   | { readonly kind: "ppo"; readonly clipLow: number; readonly clipHigh: number; readonly dualClip: number | null }
   /** The ratio of the whole sequence, to the power of 1 / its length, clipped likewise. */
   | { readonly kind: "gspo"; readonly clipLow: number; readonly clipHigh: number }
-  /** REINFORCE weighted by the clipped ratio, which has no gradient: clipped tokens still get one. */
+  /** REINFORCE weighted by the clipped ratio. The gradient takes the ratio as a constant, so clipped tokens get one too. */
   | { readonly kind: "cispo"; readonly clipLow: number; readonly clipHigh: number }
   /** The log-probability itself, without a ratio. */
   | { readonly kind: "reinforce" };
@@ -121,7 +121,7 @@ export interface ValueTensors {
  * Source: PPO's clipped value loss; RAGEN's c is 0.5.
  */
 export function valueLoss({ values, oldValues, returns, weights, shares }: ValueTensors, clip: number) {
-  // Bounds around v_old keep a value within them exact; v_old + clip(v - v_old) rounds it, and then counts it as clipped.
+  // These bounds leave a value within them exact; v_old + clip(v - v_old) would round the value and count it as clipped.
   const clipped = tf.maximum(tf.minimum(values, tf.add(oldValues, clip)), tf.sub(oldValues, clip));
   const free = tf.square(tf.sub(values, returns));
   const bounded = tf.square(tf.sub(clipped, returns));
@@ -138,7 +138,7 @@ interface WeightedTerm {
   readonly weights: tf.Tensor;
 }
 
-/** `policy - sum(entropy) + sum(KL)`, each weighted per token; an absent one is not computed. */
+/** `policy - sum(entropy) + sum(KL)`, each weighted per token; an absent term is not computed. */
 export function regularized(
   policy: tf.Scalar,
   { entropy, kl }: { readonly entropy: WeightedTerm | null; readonly kl: WeightedTerm | null },

@@ -53,15 +53,15 @@ interface Shared {
 const NONE = new Float32Array(0);
 
 export interface TrainingOptions {
-  /** Of the optimizer, to continue with. */
+  /** The optimizer's state to continue from. */
   readonly state?: OptimizerState;
   /** Parameters that adapters do not change; needed if the config has adapters. */
   readonly frozen?: Parameters | null;
-  /** What moves the matrices of the layers: AdamW, as everything else, or Muon. Default adamw. */
+  /** What moves the matrices of the layers: Muon, or AdamW, which moves all other parameters. Default adamw. */
   readonly optimizer?: OptimizerName;
 }
 
-/** What an update asks of the policy in training. A server may keep its parameters: actors/tinker/trained-model.ts. */
+/** What an update needs of the policy in training. Its parameters may be on a server: actors/tinker/trained-model.ts. */
 export type TrainedPolicy = Pick<Network, "accumulate" | "step" | "score">;
 
 export class Network {
@@ -131,7 +131,7 @@ export class Network {
     return this.#optimizer;
   }
 
-  /** Adds the objective's gradients over these micro-batches to the present ones. @returns sums of loss and metrics */
+  /** Adds the objective's gradients over these micro-batches to those accumulated so far. @returns sums of loss and metrics */
   async accumulate(
     objective: Objective,
     batches: readonly MicroBatch[],

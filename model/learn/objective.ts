@@ -54,13 +54,13 @@ export const imitation: Objective = {
 export interface PolicySettings {
   readonly rule: PolicyRule;
   readonly entropyCoefficient: number;
-  /** null: no KL term in the loss. The gradient of k1 is zero on average: only for comparisons with RAGEN. */
+  /** null: no KL term in the loss. The gradient of k1 is zero on average, so k1 is here only for comparisons with RAGEN. */
   readonly kl: KlTerm | null;
 }
 
 /**
  * Policy gradient on sampled tokens: clipped ratio, entropy bonus, KL to a reference.
- * The ratio starts from `oldLogProbs`. `weights` are aggregation.ts's; `entropyWeights` and `klWeights` are these times the
+ * The ratio is exp(logProbs - oldLogProbs). `weights` are aggregation.ts's; `entropyWeights` and `klWeights` are these times the
  * coefficients.
  *
  * @param observes  adds the cross-entropy of the env's tokens, by `observationWeights` (update/observations.ts)

@@ -1,9 +1,10 @@
 /**
- * AdamW or Muon, with global-norm clipping over all parameters as one vector. Muon moves the hidden matrices; what it does not move
- * (embeddings, output layer, norms, biases) AdamW does.
+ * AdamW or Muon, with global-norm clipping over all parameters as one vector. Muon moves only the hidden matrices; beside it, AdamW
+ * moves the rest (embeddings, output layer, norms, biases).
  *
  * Source: AdamW https://arxiv.org/abs/1711.05101, bias correction as torch.optim.AdamW. Muon https://kellerjordan.github.io/posts/muon/
- * (Nesterov momentum, quintic Newton-Schulz iteration), its steps as large as AdamW's by https://arxiv.org/abs/2502.16982, section 2.2.
+ * (Nesterov momentum, quintic Newton-Schulz iteration), steps scaled to the size of AdamW's as in https://arxiv.org/abs/2502.16982,
+ * section 2.2.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import {
@@ -53,7 +54,7 @@ export interface Matrix {
   readonly shape: readonly [number, number];
 }
 
-/** Scalars of one step, in the order they are packed: clip, step size, decay, beta1, beta2, 1 / sqrt(correction2), epsilon, learning rate. */
+/** Scalars of one step, as they are packed: clip, step size, decay, beta1, beta2, 1 / sqrt(correction2), epsilon, learning rate. */
 const SCALARS = 8;
 
 const MUON_MOMENTUM = 0.95;
@@ -62,7 +63,7 @@ const NEWTON_SCHULZ = { steps: 5, a: 3.4445, b: -4.775, c: 2.0315 };
 /** Root mean square of AdamW's usual steps, in units of the learning rate. */
 const ADAMW_STEP = 0.2;
 
-/** A piece costs a dozen small objects. */
+/** Most pieces of a region; each piece costs a dozen small objects. */
 const PIECES_MAX = 1024;
 
 /** Graph names of the lanes' gradients. */
@@ -178,7 +179,7 @@ export class Optimizer {
     }
   }
 
-  /** Takes a step in place and sets the gradients to zero. A gradient that is not finite changes nothing else. */
+  /** Takes a step in place and sets the gradients to zero. If the gradient is not finite, nothing else changes. */
   async step(settings: OptimizerSettings): Promise<OptimizerResult> {
     const gradientNorm = await this.norm();
     if (!Number.isFinite(gradientNorm)) {
@@ -262,7 +263,7 @@ function unpack(scalars: tf.Tensor): tf.Tensor[] {
 
 /** Sets the gradients to zero after `move` is known. */
 function cleared(inputs: Tensors, move: tf.Tensor): Record<string, tf.Tensor> {
-  // It overwrites the gradients in place, so it must depend on all nodes that read them; a constant 0 could be written first.
+  // This zero overwrites the gradients in place, so it must depend on all nodes that read them; a constant could be written too early.
   const zero = tf.sub(move, move);
   return Object.fromEntries(gradientsOf(inputs).map(([name]) => [name, zero]));
 }
@@ -283,7 +284,7 @@ function adamW(inputs: Tensors): Record<string, tf.Tensor> {
   };
 }
 
-/** Moves a matrix by its momentum with all singular values near 1. */
+/** Moves a matrix by its momentum, after bringing all singular values of the momentum near 1. */
 function muon([rows, columns]: Matrix["shape"]): TensorFunction {
   const { steps, a, b, c } = NEWTON_SCHULZ;
   return (inputs) => {

@@ -6,7 +6,7 @@
 import { deviation, mean, positionsBy } from "../statistics.ts";
 import { checkLength, type Turns } from "./advantage/rows.ts";
 
-/** A group with a smaller standard deviation is constant; also added before dividing. In reward units. */
+/** A group with at most this standard deviation is constant; also added before dividing. In reward units. */
 const EPSILON = 1e-6;
 
 export interface Normalization {
@@ -34,8 +34,8 @@ export interface Earnings {
 }
 
 /**
- * Adds the penalty, then normalizes. If every group has one member, the method is identity, as in RAGEN; the only member of
- * a group among larger groups gets 0.
+ * Adds the penalty, then normalizes. If every group has one member, the method is identity, as in RAGEN. If only some groups
+ * have one member, that member gets 0.
  *
  * Source: RAGEN ctx_manager reward_normalization; standard deviations with divisor n - 1.
  *

@@ -2,9 +2,10 @@
  * An episode as the network sees it: one sequence per context.
  *
  * Rewards and advantages belong to the whole episode; only the prediction of a token stays within its context. So estimators
- * and aggregation get one row per episode, with the written tokens of all its contexts in order, and the network gets samples.
+ * and aggregation get one row per episode, with the written tokens of all its contexts in order. The network gets one sample per
+ * context.
  *
- * Source: RAGEN-2's turn-level samples (context_window_mode), where each carries the episode's id and its reward.
+ * Source: RAGEN-2's turn-level samples (context_window_mode), where each sample carries its episode's id and reward.
  */
 import type { Trajectory } from "../trajectory.ts";
 import type { Rows } from "./advantage/rows.ts";

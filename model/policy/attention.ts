@@ -3,10 +3,10 @@
  *
  * B batch, T tokens, H query heads, K key/value heads, G = H / K, D head width.
  *
- * - Queries are computed in blocks; a block sees no keys behind its end. At T 256 this saves a quarter of the products and of
- *   the (T, T) memory. (The reference step in blocks of 64, 128 and 256: 149, 132 and 144 ms; docs/log/2026-11.md.)
- * - A product with a transposed left factor of width T runs at half speed, so the gradients of keys and values are (D, T):
- *   then the transposed factor is narrow.
+ * - Queries are computed in blocks; a block sees no keys after its end. At T 256 this saves a quarter of the products and of
+ *   the (T, T) memory. (The reference step takes 149, 132 and 144 ms in blocks of 64, 128 and 256; docs/log/2026-11.md.)
+ * - A product with a transposed left factor of width T runs at half speed. So the gradients of keys and values are computed as
+ *   (D, T): their transposed left factor has width D.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import { type Heads, rotate, scoreScaleOf } from "./ops.ts";

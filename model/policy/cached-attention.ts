@@ -14,7 +14,7 @@ import { fused, type Heads, rotate, scoreScaleOf } from "./ops.ts";
 export interface CachedAttention {
   /** (B, S, H · D) */
   readonly out: tf.Tensor;
-  /** In the shape of the inputs, with the new tokens. */
+  /** In the shape of the input caches, with the new tokens written. */
   readonly keys: tf.Tensor;
   readonly values: tf.Tensor;
 }
@@ -43,7 +43,7 @@ export function stepAttention(
   shape: Heads,
 ): CachedAttention {
   const [batch, , capacity] = keys.shape as [number, number, number];
-  // onnxruntime's attention takes head widths that are multiples of 16; others run by definition.
+  // onnxruntime's attention takes head widths that are multiples of 16; for others the definition runs.
   const kernel = shape.headWidth % 16 === 0 ? "CachedAttention" : "CachedAttention by definition";
   const results = fused(kernel, { qkv, keys, values, last, total, cos, sin }, shape, () => {
     const flat = (cache: tf.Tensor) => tf.reshape(cache, [-1, shape.headWidth]);
@@ -57,7 +57,7 @@ export function stepAttention(
 }
 
 /**
- * Several new tokens for each of some slots.
+ * Several new tokens in each of the given slots.
  *
  * @param qkv          (B, S, (H + 2K) · D)
  * @param keys, values (N · K · C, D), of all slots; keys are rotated

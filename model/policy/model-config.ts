@@ -1,7 +1,8 @@
 /**
- * The model's configuration, and the names and shapes of its parameters. `ModelConfig` has an option for each difference between families;
- * checkpoint/config.ts has the options of each family. This file does not import tfjs, so code that only reads checkpoints does not load it.
- * Parameter names as in transformers, but for the packed `qkv_proj` and `experts`. D head width, E experts, V vocabulary.
+ * The model's configuration, and the names and shapes of its parameters. `ModelConfig` has an option for each difference between
+ * model families; checkpoint/config.ts has the options of each family. This file does not import tfjs, so code that only reads
+ * checkpoints does not load tfjs. Parameter names are those of transformers, except the packed `qkv_proj` and `experts`.
+ * D head width, E experts, V vocabulary.
  */
 import { z } from "zod";
 import { adapterShapes, Lora } from "./lora.ts";
@@ -11,9 +12,9 @@ import { RopeScaling } from "./rope.ts";
 export const Experts = z.strictObject({
   /** E. */
   count: z.int().min(2),
-  /** Experts of a token. */
+  /** Experts chosen for a token. */
   used: z.int().positive(),
-  /** The weights of a token's experts add up to 1; otherwise they are shares of all experts' weights. */
+  /** True: the weights of a token's chosen experts add up to 1. False: they are their values in the softmax over all experts. */
   normalized: z.boolean(),
 });
 export type Experts = z.infer<typeof Experts>;
@@ -31,7 +32,7 @@ export const ModelConfig = z
     heads: z.int().positive().default(4),
     kvHeads: z.int().positive().default(2),
     headWidth: z.int().positive().default(32),
-    /** Width of the gated unit, or of that of each expert. */
+    /** Width of the gated unit; in a mixture of experts, of each expert's gated unit. */
     hidden: z.int().positive().default(256),
     /** A mixture of experts in every layer; null: one gated unit. */
     experts: Experts.nullable().default(null),
@@ -42,13 +43,13 @@ export const ModelConfig = z
     /** Queries and keys are normalized by head before their rotation (Qwen3). */
     qkNorm: z.boolean().default(false),
     normEpsilon: z.number().positive().default(1e-6),
-    /** Added to the stored gains of norms (Gemma stores them less 1). */
+    /** Added to the stored gains of norms (Gemma stores gain - 1). */
     gainOffset: z.number().default(0),
     /** The outputs of attention and gated unit are normalized too (Gemma). */
     outputNorms: z.boolean().default(false),
-    /** Of the gated unit; gelu is its tanh approximation. */
+    /** Of the gated unit; gelu is the tanh approximation of GELU. */
     activation: z.enum(["silu", "gelu"]).default("silu"),
-    /** Embeddings are multiplied by the root of the width (Gemma). */
+    /** Embeddings are multiplied by the square root of the width (Gemma). */
     scaledEmbedding: z.boolean().default(false),
     /** Factor of the attention scores; null: 1 / sqrt(D). */
     scoreScale: z.number().positive().nullable().default(null),
@@ -96,7 +97,7 @@ export const VALUE_HEAD = "value_head.weight";
 
 /**
  * Names and shapes of the trained parameters, in the order of their memory. Matrices are (out, in).
- * `qkv_proj` is q_proj, k_proj and v_proj, one below the other; `experts.gate_proj` and `experts.up_proj` are those of the experts.
+ * `qkv_proj` stacks q_proj, k_proj and v_proj, one below the other; `experts.gate_proj` and `experts.up_proj` stack the experts' matrices.
  */
 export function parameterShapes(config: ModelConfig): Shapes {
   if (config.lora === null) return wholeShapes(config);
@@ -110,7 +111,7 @@ export function frozenShapes(config: ModelConfig): Shapes {
   return new Map([...wholeShapes(config)].filter(([name]) => name !== VALUE_HEAD));
 }
 
-/** The model without its adapters. */
+/** The model without its adapters and value head. */
 export const baseOf = (config: ModelConfig): ModelConfig => ({ ...config, lora: null, head: "tokens" });
 
 function wholeShapes(config: ModelConfig): Shapes {

@@ -1,7 +1,7 @@
 /**
- * The operations of a transformer that are worth fusing. Each is defined by ordinary tfjs ops (so any backend runs it) with
- * an explicit gradient. A backend with a kernel of that name runs the kernel instead; engine/fused.ts writes these kernels as
- * onnxruntime operators.
+ * Operations of the transformer. Each is defined by ordinary tfjs ops, so any backend runs it; most have an explicit gradient.
+ * Those that call `fused` name a kernel: a backend that has the kernel runs it instead of the definition. engine/fused.ts writes
+ * these kernels as onnxruntime operators.
  *
  * B batch, T tokens, H query heads, K key/value heads, G = H / K, D head width, N rows, M rows with a loss, V vocabulary.
  */
@@ -111,7 +111,8 @@ export function geglu(gate: tf.Tensor, up: tf.Tensor): tf.Tensor {
 }
 
 /**
- * Weights of the experts: softmax over all, less those that are not among the `used` largest.
+ * Weights of the experts: the softmax over all experts, with 0 for all but the `used` largest. If `normalized`, they are divided by
+ * their sum.
  *
  * @param logits  (N, E)
  * @returns (N, E), 0 where an expert is not used
@@ -146,7 +147,7 @@ export function expertWeights(logits: tf.Tensor, { count, used, normalized }: Ex
  * @param cos, sin  (T, D / 2), or (B, T, D / 2) if each row has its own positions
  */
 export function rotate(x: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor): tf.Tensor {
-  // onnxruntime's operator takes one table for all rows; tables per row run by definition.
+  // onnxruntime's operator takes one table for all rows; with a table per row, the definition runs.
   const kernel = cos.rank === 2 ? "Rotate" : "Rotate by definition";
   const [rotated] = fused(kernel, { x, cos, sin }, {}, () => {
     const half = cos.shape.at(-1)!;

@@ -11,13 +11,13 @@ const Factor = z.number().positive();
 export const RopeScaling = z.discriminatedUnion("kind", [
   /** Positions are divided by the factor. */
   z.strictObject({ kind: z.literal("linear"), factor: Factor }),
-  /** Llama 3.1: slow frequencies are divided, fast ones kept, those between blended. */
+  /** Llama 3.1: low frequencies are divided by the factor, high ones are kept, and those between are blended. */
   z.strictObject({
     kind: z.literal("llama3"),
     factor: Factor,
     lowFrequencyFactor: Factor,
     highFrequencyFactor: Factor,
-    /** Longest sequence of the first training, in tokens. */
+    /** Longest sequence of the original training, in tokens. */
     originalLength: z.int().positive(),
   }),
   /** Source: https://arxiv.org/abs/2309.00071. */
@@ -91,7 +91,7 @@ function llama3(frequency: number, scaling: Of<"llama3">): number {
 
 function yarn(plain: Float64Array, headWidth: number, theta: number, scaling: Of<"yarn">): Float64Array {
   const { factor, originalLength, betaFast, betaSlow, truncate } = scaling;
-  /** The dimension that makes this many turns over the original length. */
+  /** The dimension that rotates this many times over the original length. */
   const dimension = (turns: number) =>
     (headWidth * Math.log(originalLength / (turns * 2 * Math.PI))) / (2 * Math.log(theta));
   const [first, last] = [dimension(betaFast), dimension(betaSlow)];

@@ -5,7 +5,8 @@
  * (Llama 3), https://arxiv.org/abs/2310.06825 (Mistral), https://arxiv.org/abs/2503.19786 (Gemma 3),
  * https://huggingface.co/blog/smollm3; parameter names as in transformers.
  *
- * B batch, T tokens, H query heads, K key/value heads, D head width, M rows with a loss, V vocabulary.
+ * B batch, T tokens, S new tokens of a slot, N rows, M rows with a loss, H query heads, K key/value heads, D head width, E experts,
+ * V vocabulary.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import { attention } from "./attention.ts";
@@ -63,8 +64,8 @@ function body(config: ModelConfig, parameters: ParameterTensors, tokens: tf.Tens
 }
 
 /**
- * A mixture of experts: `Σ weight_e(x) · expert_e(x)`. Every expert computes every row, as one gated unit of E · hidden; so it takes
- * E / used times the arithmetic of the chosen ones.
+ * A mixture of experts: `Σ weight_e(x) · expert_e(x)`. Every expert computes every row, as one gated unit of E · hidden. This
+ * takes E / used times the arithmetic of the chosen experts alone.
  * Source: https://arxiv.org/abs/2505.09388 (Qwen3), transformers' Qwen3MoeSparseMoeBlock.
  *
  * @param x  (N, width)
@@ -134,7 +135,7 @@ function attentions(config: ModelConfig, length: number): (layer: number) => Lay
   };
   const attentionOf = (kind: LayerKind): LayerAttention => {
     const { cos, sin } = tables(kind);
-    // A window that no token leaves is none.
+    // A window of at least `length` tokens hides nothing.
     const window = kind === "sliding" && config.window! < length ? config.window : null;
     return {
       cos: tf.tensor(cos, [length, headWidth / 2]),
@@ -178,7 +179,7 @@ export type Caches = Readonly<Record<string, tf.Tensor>>;
 export interface Decoded {
   /** (B · S, width) of the new tokens. */
   readonly states: tf.Tensor;
-  /** With the new tokens. */
+  /** Including the new tokens. */
   readonly caches: Caches;
 }
 
@@ -205,7 +206,7 @@ export function stepStates(
 }
 
 /**
- * Hidden states of several new tokens for each of some slots.
+ * Hidden states of several new tokens in each of the given slots.
  *
  * @param tokens     (B, S) int32
  * @param slots      (B) int32

@@ -2,8 +2,8 @@
  * The tokenizer of a pretrained model: checks a tokenizer.json and runs it with @huggingface/tokenizers.
  *
  * - `encode` turns names of special tokens into these tokens, as transformers does with a rendered template.
- * - Only BPE with tokens for every text is accepted: byte-level (Qwen, Llama 3) or with byte fallback (Gemma, Mistral).
- * - Some tokenizers put a space before a document. This one puts none, because its texts continue other texts.
+ * - Only BPE that can encode every text is accepted: byte-level (Qwen, Llama 3) or with byte fallback (Gemma, Mistral).
+ * - Some tokenizers put a space before a document. This one does not, because its texts continue other texts.
  */
 import { createHash } from "node:crypto";
 import { Tokenizer } from "@huggingface/tokenizers";
@@ -40,8 +40,8 @@ export interface Bpe {
  * @param json        tokenizer.json, parsed.
  * @param settings    tokenizer_config.json, parsed.
  * @param vocabulary  of the model.
- * @param file        for messages.
- * @throws {CheckpointFormatError} if this is no BPE with tokens for every text, or does not fit the model.
+ * @param file        for error texts.
+ * @throws {CheckpointFormatError} if the tokenizer is not a BPE that can encode every text, or does not fit the model.
  */
 export function readBpe(json: unknown, settings: object, vocabulary: number, file: string): Bpe {
   const refuse = (why: string): never => {
@@ -69,7 +69,10 @@ export function readBpe(json: unknown, settings: object, vocabulary: number, fil
   };
 }
 
-/** @returns tokenizer.json without the parts that add a space before a text and remove it again. Refuses a tokenizer whose space cannot be left out */
+/**
+ * @returns tokenizer.json without the parts that add a space before a text and remove it again. Refuses a tokenizer whose space
+ * cannot be left out.
+ */
 function withoutLeadingSpace(json: object, refuse: (why: string) => never): object {
   const reviver = (_: string, part: { type?: string; prepend_scheme?: string; add_prefix_space?: boolean } | null) => {
     const always = part?.type === "Metaspace" && (part.prepend_scheme ?? "always") === "always";

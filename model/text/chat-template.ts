@@ -4,8 +4,8 @@
  *   template(system, user) <think> reply <|im_end|> \n<|im_start|>user … <|im_start|>assistant\n <think> reply <|im_end|> …
  *   `--- first prompt ----------´         `stop´ `----------------- next prompt -----------------´
  *
- * - The template is rendered once per prompt, with a placeholder for the reply before it; the text behind the placeholder is the
- *   prompt. So a template cannot rewrite older turns (Qwen3's drops their thoughts).
+ * - The template is rendered once per prompt, with a placeholder for the reply before it; the text after the placeholder is the
+ *   prompt. So a template cannot rewrite older turns (Qwen3's template would drop their thoughts).
  * - The name of a special token inside a message is encoded as plain characters.
  */
 import { createHash } from "node:crypto";
@@ -24,7 +24,7 @@ import {
 
 /** The small files of a Hugging Face folder, parsed. */
 export interface TokenizerFiles {
-  /** For messages. */
+  /** For error texts. */
   readonly folder: string;
   readonly tokenizer: unknown;
   readonly tokenizerConfig: unknown;
@@ -78,13 +78,14 @@ export function chatTemplate({ folder, tokenizerConfig, chatTemplate }: Tokenize
   );
 }
 
-/** Parts of a template, each as often as a loop repeats it, that one rendering may evaluate; some thousands are common. */
+/** Evaluations of template parts that one rendering may make; a loop evaluates its parts at each pass. Some thousands are common. */
 const STEPS_MAX = 200_000;
 const RANGE_MAX = 100_000;
 
 /**
- * Globals of a template. `strftime_now` is missing, because a run must be reproducible; a template that asks whether it is defined
- * prints a date of its own then, and others (SmolLM3's) get that of Llama 3.2's.
+ * Globals of a template. No template gets today's date, because a run must be reproducible. A template that asks whether
+ * `strftime_now` is defined finds that it is not, and prints a date of its own. Other templates (SmolLM3's) get this date, which
+ * is the one in Llama 3.2's template.
  */
 const FIXED_DATE = "26 Jul 2024";
 const globals = () => ({
@@ -116,7 +117,7 @@ class BoundedInterpreter extends Interpreter {
   }
 }
 
-/** Private-use characters. One that no message contains is the placeholder of a reply, or splits a special token's name. */
+/** Private-use characters. One that no message contains serves as the placeholder of a reply, or splits a special token's name. */
 const MARKS = { first: 0xe000, last: 0xf8ff };
 
 class PretrainedDialogue implements Dialogue {
@@ -127,7 +128,7 @@ class PretrainedDialogue implements Dialogue {
   readonly #bpe: Bpe;
   readonly #template: Template;
   readonly #names: Readonly<Record<string, unknown>>;
-  /** The token that the template puts behind every reply. */
+  /** The token that the template puts after every reply. */
   readonly #turnEnd: number;
 
   constructor(bpe: Bpe, source: string, settings: TokenizerConfig, eos: readonly number[], folder: string) {
@@ -152,7 +153,7 @@ class PretrainedDialogue implements Dialogue {
     }
     this.#turnEnd = end;
     const turnStart = behind.find((token) => bpe.specials.has(token) && token !== end) ?? -1;
-    // The trial prompt is a message of the user and the header of a reply.
+    // The trial prompt has one user message and the header of a reply.
     const beforeReplies = behind.filter((token) => token === turnStart).length === 2;
     this.turnMarks = { turnStart, system: bpe.encode("system"), beforeReplies };
     const named = typeof eos_token === "string" ? bpe.id(eos_token) : undefined;
@@ -166,7 +167,7 @@ class PretrainedDialogue implements Dialogue {
       .digest("hex");
   }
 
-  /** A prompt behind a reply, to check that the template can render one. */
+  /** A prompt after a reply, to check that the template can render it. */
   #trialPrompt(folder: string): number[] {
     try {
       return this.#next([{ role: "user", content: "x" }]);
@@ -191,7 +192,7 @@ class PretrainedDialogue implements Dialogue {
     return prefix + this.#bpe.decode([...(ended ? written.slice(0, -1) : written)]);
   }
 
-  /** The tokens behind a reply: the end of its turn, these messages, and the prefix of the next reply. */
+  /** The tokens after a reply: the end of its turn, these messages, and the prefix of the next reply. */
   #next(messages: readonly Message[], prefix = ""): number[] {
     const reply = unused(messages, MARKS.last, -1);
     const before: Message[] = [

@@ -7,7 +7,8 @@
  * It knows tokens and text, not envs and not how a reply is sampled.
  *
  * - Append-only: each turn's prompt follows the tokens of the reply before it, and no text is encoded twice.
- * - One `<|im_end|>` closes every reply before another turn: the policy's own, or an unwritten one if the reply was cut.
+ * - Exactly one `<|im_end|>` stands between a reply and the next prompt: the policy writes it, or the prompt adds it if the reply
+ *   was cut.
  * - A demonstration (`replyTokens`) has the tokens that sampling the same reply would give.
  */
 import { checkPrompt, type Dialogue, withoutPrefix } from "./dialogue.ts";

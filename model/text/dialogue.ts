@@ -11,7 +11,7 @@ export interface Message {
   readonly content: string;
 }
 
-/** The forced beginning of every reply; its tokens are not written by the policy. */
+/** The forced beginning of every reply; the policy does not write its tokens. */
 export type ReplyPrefix = "<think>" | "<answer>";
 
 export interface PromptOptions {
@@ -22,18 +22,18 @@ export interface PromptOptions {
   readonly prefix: ReplyPrefix;
 }
 
-/** How an episode's tokens show whose turn it is. */
+/** How an episode's tokens show which role wrote each message. */
 export interface TurnMarks {
-  /** The token that begins each message: `<|im_start|>`. -1: there is none. */
+  /** The token that begins each message, such as `<|im_start|>`; -1 if there is none. */
   readonly turnStart: number;
-  /** The tokens behind `turnStart` that make it a system message. */
+  /** The tokens after `turnStart` that mark a system message. */
   readonly system: readonly number[];
   /** True if `turnStart` and a role stand before each reply too. */
   readonly beforeReplies: boolean;
 }
 
 export interface Dialogue {
-  /** sha256 (hex) of tokenizer and layout. A checkpoint records it. */
+  /** sha256 (hex) of the tokenizer and, for a pretrained model, its chat template and stops. A checkpoint records it. */
   readonly digest: string;
   /** Tokens that end a reply. A demonstration ends with the first one. */
   readonly stops: readonly number[];
@@ -70,7 +70,7 @@ export function checkPrompt(messages: readonly Message[], { first, cut = false }
     throw new RangeError("a system message must be in the first prompt, found one in a later prompt");
 }
 
-/** The reply behind its prefix. @throws {RangeError} if it does not begin with the prefix */
+/** The reply without its prefix. @throws {RangeError} if it does not begin with the prefix */
 export function withoutPrefix(reply: string, prefix: ReplyPrefix): string {
   if (reply.startsWith(prefix)) return reply.slice(prefix.length);
   throw new RangeError(`a reply must begin with ${prefix}, found ${JSON.stringify(reply.slice(0, 40))}`);

@@ -12,7 +12,7 @@ export interface Places {
   readonly pythonRoots: readonly string[];
 }
 
-/** The package @tensorflow/tfjs-node-gpu; null where it is not installed: it is optional beside the packaged Bunraku. */
+/** The package @tensorflow/tfjs-node-gpu; null if it is not installed: the Bunraku package does not require it. */
 export function kernelsFolder(): string | null {
   try {
     return dirname(Bun.resolveSync("@tensorflow/tfjs-node-gpu/package.json", import.meta.dir));
@@ -31,13 +31,13 @@ export const placesOf = (environment: Readonly<Record<string, string | undefined
   pythonRoots: [environment["VIRTUAL_ENV"], environment["CONDA_PREFIX"]].filter((root) => root !== undefined),
 });
 
-/** In the official tarball, and in a Python wheel, whose libtensorflow_cc has the same C functions. */
+/** File names in the official tarball, and in a Python wheel, whose libtensorflow_cc has the same C functions. */
 const NAMES = ["libtensorflow.so.2", "libtensorflow.so", "libtensorflow.2.dylib", "libtensorflow.dylib"];
 const WHEEL_NAMES = ["libtensorflow_cc.so.2", "libtensorflow_cc.2.dylib"];
 
 const SYSTEM_FOLDERS = ["/usr/local/lib", "/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/opt/homebrew/lib"];
 
-/** The searched places, for messages. */
+/** The searched places, for error texts. */
 export const PLACES_IN_WORDS =
   "LIBTENSORFLOW_PATH, node_modules/@tensorflow/tfjs-node-gpu/deps/lib, the system's library folders and Python's tensorflow";
 

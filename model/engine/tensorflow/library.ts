@@ -165,7 +165,7 @@ export class Library {
     return this.#tensors.size;
   }
 
-  /** @param values  copied before this returns. @returns its id */
+  /** @param given  the values, copied before this returns. @returns the tensor's id */
   createTensor(shape: readonly number[], dtype: number, given: Values | number[]): number {
     const values = Array.isArray(given) ? typed(given, dtype) : given;
     shape.forEach((size, i) => {

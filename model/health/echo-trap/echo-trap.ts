@@ -1,12 +1,12 @@
 /**
  * Detects the Echo Trap: agents repeat what once worked until nothing varies. It combines several signs into one verdict with
- * reasons. A pure reducer over recorded numbers, which runs live and offline.
+ * reasons. It is a pure reducer over recorded numbers, and runs live and offline.
  *
  * - One sign is no collapse: "collapsed" needs a fall of success and a second sign, or constant groups without success.
- * - A solved task is not collapsed, and success near its best explains a small spread and low entropy.
+ * - A solved task is not collapsed, and high success near its best explains a small spread, low entropy and a low likelihood.
  * - The state is plain data. Signs are relative to the start of a run, so begin with `TRAP_START` after a rollback.
  *
- * Source: signs of https://arxiv.org/abs/2504.20073 (section 4) and https://arxiv.org/abs/2604.06268; thresholds are ours.
+ * Source: signs of https://arxiv.org/abs/2504.20073 (section 4) and https://arxiv.org/abs/2604.06268; the thresholds are Bunraku's.
  */
 import { TRAP_RULE, type TrapRule } from "./rule.ts";
 import { type Alarm, alarms, type Signal } from "./signals.ts";
@@ -24,7 +24,7 @@ const SOLVED_MARGIN = 0.1;
 export interface Judgement {
   readonly state: TrapState;
   readonly verdict: Verdict;
-  /** Signs that lasted `patience` updates; empty if healthy or solved. */
+  /** Signs that lasted long enough (`patience`); empty if healthy or solved. */
   readonly reasons: readonly Alarm[];
 }
 

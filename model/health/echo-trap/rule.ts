@@ -1,7 +1,7 @@
 /**
  * Thresholds of the Echo Trap detector. They are fitted to three recorded runs (one that collapsed, two that learned;
  * tests/model/health/echo-trap-runs.json) and to noise like theirs, and were right for two more (docs/log/2026-11.md). Those runs
- * did not record the likelihood of solved episodes: its thresholds are not fitted.
+ * did not record the likelihood of solved episodes, so the thresholds of that sign are not fitted.
  */
 
 export interface TrapRule {
@@ -9,11 +9,11 @@ export interface TrapRule {
   readonly startUpdates: number;
   /** Weight of the newest value in the moving average. */
   readonly smoothing: number;
-  /** Updates in a row that a sign must last; a gradient spike counts at once. */
+  /** Updates in a row that a sign must last; a gradient spike counts immediately. */
   readonly patience: number;
   /** Smoothed success from which the task is solved. */
   readonly solvedAt: number;
-  /** Success from which, near its best, it explains a small spread and low entropy. */
+  /** At least this success, if near its best, explains a small spread, low entropy and a low likelihood. */
   readonly explainedAt: number;
   /** Limits as shares of the start: spread and constant groups, entropy, information. */
   readonly spreadShare: number;
@@ -26,10 +26,10 @@ export interface TrapRule {
   /** Limits of absolute change since the start. */
   readonly repetitionRise: number;
   readonly validityFall: number;
-  /** Surprise (less log-probability) of solved episodes: this many times its lowest, and by at least `likelihoodFall` nats. */
+  /** Surprise (-log-probability) of solved episodes: above this many times its lowest, and by at least `likelihoodFall` nats. */
   readonly surpriseRise: number;
   readonly likelihoodFall: number;
-  /** Success below this share of its best, and by at least `successFall`; `successFallAlone` without another sign. */
+  /** Success is below this share of its best, and by at least `successFall`, or `successFallAlone` without another sign. */
   readonly successShare: number;
   readonly successFall: number;
   readonly successFallAlone: number;

@@ -79,7 +79,7 @@ export function alarms(tracks: Tracks, rule: TrapRule): Alarm[] {
   return [...found, ...gradientSpike(tracks.gradNorms, rule)];
 }
 
-/** Share of the start; 1 if the start is 0. */
+/** Share of the start; 1 if the start is not above 0. */
 const share = ({ smooth, start }: Track) => (start > 0 ? smooth / start : 1);
 
 const show = (value: number) => Number(value.toPrecision(3)).toString();

@@ -150,13 +150,13 @@ function whitened(batch: AdvantageInputs, { advantages, returns }: Estimate): Ad
 
 const plain = (advantages: Float32Array): Advantages => ({ advantages, returns: null, measured: {} });
 
-/** (B, T) rewards of turns where `rewardAt` puts them, and the extras where they are. */
+/** (B, T) turn rewards where `rewardAt` puts them, plus the extras of each token. */
 function onTokens(batch: AdvantageInputs, rewardAt: "turns" | "end"): Float32Array {
   const rewards = tokenRewards(batch, batch.turns, rewardAt);
   return batch.tokenExtras === undefined ? rewards : rewards.map((reward, i) => reward + batch.tokenExtras![i]!);
 }
 
-/** Turns with their tokens' extras added to their rewards, for estimators of turns and episodes. */
+/** Turns whose rewards include the extras of their tokens, for estimators of turns and episodes. */
 function earnings(batch: AdvantageInputs): readonly Turns[] {
   const { turns, tokenExtras, width } = batch;
   if (tokenExtras === undefined) return turns;

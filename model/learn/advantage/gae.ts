@@ -68,9 +68,9 @@ export interface BiLevelGae {
  * GAE from turn to turn first, then from token to token inside each turn.
  *
  * With turn ends e_1 < ... < e_m: `A(e_i) = r_i + gammaTurn V(e_i+1) - V(e_i) + gammaTurn lambda A(e_i+1)`. The turn's
- * last token then earns `A(e_i) + V(e_i)`, and token-level GAE restarts behind it.
+ * last token then earns `A(e_i) + V(e_i)`, and token-level GAE, which runs backwards, restarts at that token.
  *
- * Source: RAGEN's bi-level GAE (https://arxiv.org/abs/2504.20073, revision of May 2025), ends carried.
+ * Source: RAGEN's bi-level GAE (https://arxiv.org/abs/2504.20073, revision of May 2025), with recorded turn ends.
  *
  * @param turns  (B) turn ends and turn rewards.
  * @param values (B, T) critic's value before each token.

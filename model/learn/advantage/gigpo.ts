@@ -11,7 +11,7 @@ export interface Gigpo {
   readonly gammaTurn: number;
   /** Weight of the turn-level advantage; 1 in the paper. */
   readonly turnWeight: number;
-  /** Divide by the standard deviation of the group (of trajectories, of turns), or only subtract its mean. */
+  /** mean_std: subtract the mean of the group (of trajectories, of turns) and divide by its standard deviation. mean: only subtract. */
   readonly normalize: "mean_std" | "mean";
 }
 

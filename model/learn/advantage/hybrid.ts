@@ -1,5 +1,5 @@
 /**
- * A mix of critic and group baseline: the one that predicted this batch's returns better has the larger weight.
+ * A mix of critic and group baseline: the better predictor of this batch's returns has the larger weight.
  * This project's own estimator: inverse-variance weights of GAE (https://arxiv.org/abs/1506.02438) and RLOO.
  */
 import { positionsBy } from "../../statistics.ts";

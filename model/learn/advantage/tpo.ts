@@ -1,6 +1,7 @@
 /**
  * Target policy optimization: within a group the policy's own probabilities, tilted towards the better episodes, are the target.
- * The loss is the cross-entropy to it, whose gradient on an episode's log-probability is `p - q`: 0 once the policy is there.
+ * The loss is the cross-entropy to the target q. Its gradient on an episode's log-probability is `p - q`, with p the policy's
+ * probability of the episode: 0 once the policy reaches the target.
  *
  * Source: TPO, https://arxiv.org/abs/2604.06159, with temperature 1.
  */
@@ -11,12 +12,12 @@ import { checkLength } from "./rows.ts";
 const SPREAD_MIN = 1e-6;
 
 /**
- * `q_i = p_i exp(u_i) / sum`, with u the group's rewards less their mean, over their population std; 0 if they are equal.
+ * `q_i = p_i exp(u_i) / sum`, with u = (reward - group mean) / population std, and 0 if the group's rewards are equal.
  *
  * @param rewards  (B) episode rewards, any unit.
  * @param logProbs (B) log-probability of each episode by the policy that played it, in nats.
  * @param groups   (B) the group of each row.
- * @returns (B) the target, 1 in each group together.
+ * @returns (B) the target; it sums to 1 in each group.
  */
 export function tpoTarget(
   rewards: ArrayLike<number>,

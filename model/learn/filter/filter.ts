@@ -3,8 +3,8 @@
  *
  * - Scores are raw episode rewards, before penalty and normalization: after mean_std every group would have a std of 1.
  * - If no group is kept, `kept` is empty and `reason` explains it; this is no error.
- * - The order of trajectories and groups never changes; of equal groups the first one wins.
- * - If a rule ranks by spread and no group has any, nothing is kept; RAGEN keeps the first groups then.
+ * - The order of trajectories and groups never changes; of groups with equal scores the first wins.
+ * - If a rule ranks by spread and no group has a spread, nothing is kept; RAGEN then keeps the first groups.
  */
 
 import { deviation, mean, positionsBy } from "../../statistics.ts";

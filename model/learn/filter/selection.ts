@@ -19,7 +19,7 @@ export type FilterMetric = (typeof FILTER_METRICS)[number];
 
 interface Ranking {
   readonly metric: FilterMetric;
-  /** The end of the metric that is kept. */
+  /** Which values of the metric are best, and kept. */
   readonly order: "largest" | "smallest";
   /** False: groups that score 0 (within 1e-10) are dropped first. */
   readonly includeZero: boolean;
@@ -36,11 +36,11 @@ export type FilterRule =
       readonly mode: "linear" | "softmax";
       readonly epsilon: number;
     } & Ranking)
-  /** `value` is a share of all the groups, rounded down, at least one. */
+  /** Keeps `value` times the number of all groups, rounded down, at least one. */
   | ({ readonly strategy: "top_k"; readonly value: number } & Ranking)
-  /** `value` is a number of groups. */
+  /** Keeps `value` groups. */
   | ({ readonly strategy: "top_k_abs"; readonly value: number } & Ranking)
-  /** Groups that score at least `value` times the best (largest), or at most the least divided by `value` (smallest). */
+  /** largest: groups that score at least `value` times the best. smallest: groups that score at most the best divided by `value`. */
   | ({ readonly strategy: "min_p"; readonly value: number } & Ranking);
 
 /** What a selection reads of a group. */

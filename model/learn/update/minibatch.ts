@@ -18,7 +18,7 @@ export function sampleInputs({ samples, inputs }: Minibatch, settings: UpdateSet
   const { aggregation, policy, writtenTokensMax } = settings;
   const rows = episodeRows(samples);
   const bySample = (laid: Float32Array) => splitBySample(samples, rows.split(laid));
-  // By the number of samples too: verl's seq-mean-token-sum-norm is a sum over rows, ours a mean.
+  // Times the number of episodes, because verl's seq-mean-token-sum-norm is a sum over rows and Bunraku's a mean.
   const weights = tokenWeights(rows, aggregation, writtenTokensMax * samples.length);
   const times = (coefficient: number) => bySample(weights.map((weight) => weight * coefficient));
   return {

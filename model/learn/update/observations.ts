@@ -1,6 +1,6 @@
 /**
- * The env's tokens as targets beside the policy's own: every token behind the first reply of its context. They are in the forward
- * pass already. A context's first prompt is no target: no action of the policy led to it.
+ * The env's tokens as targets beside the policy's own: those after the first reply of a context. The forward pass reads them
+ * already. A context's first prompt is no target: no action of the policy led to it.
  *
  * Source: ECHO, https://arxiv.org/abs/2605.24517.
  */
@@ -15,8 +15,8 @@ export interface WithObservations {
 }
 
 /**
- * Widens sequences and inputs by the env's tokens. There every input is 0, and `observationWeights` is coefficient / observed,
- * so that the term is the coefficient times their mean cross-entropy over the minibatch.
+ * Widens sequences and inputs by the env's tokens. At these tokens every input is 0, and `observationWeights` is
+ * coefficient / observed. So the term is the coefficient times the mean cross-entropy of the env's tokens in the minibatch.
  *
  * @param inputs [sequence][written token]
  */

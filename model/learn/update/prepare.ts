@@ -3,10 +3,10 @@
  * reference's log-probabilities; [episode][written token] each, over all contexts of an episode.
  *
  * - Advantages are estimated over the whole update, never over a minibatch.
- * - "Written tokens" are those that the loss is on, which may be more than the replies (loss-mask.ts). The policy's
- *   log-probabilities as it is now stand in for those that no sampler recorded, so their ratios start at 1.
+ * - "Written tokens" are those that the loss is on, which may be more than the replies (loss-mask.ts). A token that no sampler
+ *   wrote has no recorded log-probability; the current policy's stands in for it, so the token's ratio starts at 1.
  * - Every factor on the policy loss of an episode or a token is a factor on its advantages: each policy loss is linear in
- *   them. Entropy and KL terms do not change.
+ *   the advantages. These factors do not change the entropy and KL terms.
  */
 import { explainedVariance } from "../../health/diagnostics.ts";
 import { mean } from "../../statistics.ts";
@@ -30,7 +30,7 @@ export interface PreparedUpdate {
   /** Of the tokens that the policy wrote, whatever the loss is on. */
   readonly advantages: readonly Float32Array[];
   readonly inputs: TokenInputs;
-  /** For tpo: advantages follow the policy from step to step. */
+  /** For tpo, whose advantages are recomputed before each step. */
   readonly target: TargetPolicy | null;
   readonly metrics: Readonly<Record<string, number>>;
 }
@@ -41,9 +41,9 @@ interface KeptEpisodes {
   readonly rows: EpisodeRows;
   /** (B)(W) positions of the written tokens. */
   readonly positions: readonly Int32Array[];
-  /** (B)(W) log-probabilities recorded at sampling; of tokens that nothing sampled, the policy's. */
+  /** (B)(W) log-probabilities recorded at sampling; of tokens that no sampler wrote, those of the current policy. */
   readonly sampled: readonly Float32Array[];
-  /** (B)(W) log-probabilities by a policy as it is now. */
+  /** (B)(W) log-probabilities by this policy, as it is now. */
   logProbs(policy: Pick<TrainedPolicy, "score">): Promise<Float32Array[]>;
 }
 

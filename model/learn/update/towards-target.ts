@@ -1,6 +1,6 @@
 /**
- * TPO's advantages before a gradient step: the target less the policy as it is now, which takes a forward pass over every group
- * that the step's episodes belong to.
+ * TPO's advantages before a gradient step: the target probabilities minus those of the policy as it is now. The latter take a
+ * forward pass over every group that the step's episodes belong to.
  */
 import { groupPolicy } from "../advantage/tpo.ts";
 import type { Aggregation } from "../aggregation.ts";
@@ -9,7 +9,7 @@ import type { TrainedPolicy } from "../network.ts";
 import { joinByEpisode, type Samples } from "../sequences.ts";
 import type { UpdateSettings } from "./types.ts";
 
-/** What the policy is to become over the episodes of each group. */
+/** The policy that training aims at, as probabilities of the episodes of each group. */
 export interface TargetPolicy {
   /** (B) */
   readonly groups: readonly number[];
@@ -19,7 +19,7 @@ export interface TargetPolicy {
   readonly factors: readonly Float32Array[];
 }
 
-/** Log-probability of an episode as the aggregation adds its tokens up: their mean where each episode counts the same, else their sum. */
+/** Log-probability of an episode: the mean over its tokens if the aggregation is seq-mean-token-mean, else their sum. */
 export function episodeLogProb(tokens: ArrayLike<number>, aggregation: Aggregation): number {
   const sum = Array.from(tokens).reduce((total, logProb) => total + logProb, 0);
   return aggregation === "seq-mean-token-mean" ? sum / tokens.length : sum;

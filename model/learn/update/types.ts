@@ -14,7 +14,7 @@ import type { Normalization } from "../reward.ts";
 
 export interface UpdateSettings {
   readonly filter: FilterRule;
-  /** Drop groups whose raw rewards are all equal before the filter (DAPO); the caller has played groups to replace them. */
+  /** Before the filter, drop groups whose raw rewards are all equal (DAPO); the caller has played groups to replace them. */
   readonly dropConstant: boolean;
   readonly normalization: Normalization;
   /** Penalty for long replies; null: none. */
@@ -51,7 +51,7 @@ export interface OverlongRule {
   /** Reward that a reply of `tokensMax` tokens loses. */
   readonly weight: number;
   readonly tokensMax: number;
-  /** Tokens below `tokensMax` over which the loss grows from 0. */
+  /** Tokens below `tokensMax` over which this penalty grows from 0. */
   readonly margin: number;
 }
 
@@ -79,7 +79,7 @@ export interface TrainingEpisode {
 /** The networks of an update. */
 export interface UpdateNetworks<Policy extends TrainedPolicy = Network> {
   readonly policy: Policy;
-  /** For estimators with a critic; the policy itself if they share their backbone. */
+  /** For estimators with a critic; the policy itself if critic and policy share a backbone. */
   readonly critic: Network | null;
   /** What a KL term compares the policy with. */
   readonly reference: Pick<Network, "score"> | null;

@@ -4,8 +4,8 @@
  *   rewards → filter groups (StarPO-S) → advantages → minibatches → micro-batches → gradients → optimizer
  *
  * - The filter sees raw rewards; advantages see penalized and normalized ones (score.ts, prepare.ts).
- * - Rewards, advantages, aggregation and minibatches count episodes, also those of several contexts.
- * - The ratio starts from the log-probabilities recorded at sampling. They are recomputed only for importance weights.
+ * - Rewards, advantages, aggregation and minibatches count an episode once, even if it has several contexts.
+ * - The ratio's old log-probabilities are those recorded at sampling. They are recomputed only for importance weights.
  * - A gradient that is not finite changes nothing, and the result names it.
  */
 import { rewardSpread } from "../../health/diagnostics.ts";
@@ -147,7 +147,7 @@ async function train(
       }
       if (!settings.trainPolicy) continue;
       const { loss: _, ...result } = await policy.accumulate(objective, batches, inputs, settings.temperature);
-      // Without its weight; dropped as not finite where the env wrote nothing behind a reply.
+      // Reported without its weight. NaN, which the metrics leave out, if the env wrote nothing after a reply.
       if (observationLoss > 0) result["observationLoss"]! /= observed === 0 ? 0 : observationLoss;
       const step = await policy.step(settings.optimizer);
       if (step.applied) steps++;
