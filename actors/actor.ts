@@ -8,8 +8,8 @@ import type { ClientTls } from "./transport/tls.ts";
 import type { Transport } from "./transport/transport.ts";
 
 /**
- * What an actor has to itself: a process; a Bun worker of the run's process; or nothing, on the one thread of all actors. With a
- * process or a worker it computes in one more thread, so that its event loop always answers.
+ * Where an actor runs: in a process of its own, in a Bun worker of the run's process, or on one thread with all actors. In a process
+ * or a worker, the engine of a sampler or learner computes in a further thread, so that the actor's event loop always answers.
  */
 export type Host = "process" | "worker" | "one-thread";
 
@@ -21,7 +21,7 @@ export interface ActorContext {
   readonly token: string;
   readonly clock: Clock;
   readonly log: Log;
-  /** Its measurements are part of each heartbeat. */
+  /** Measures the actor. Each heartbeat carries the measurements. */
   readonly meter: Meter;
   /** Uses the run's token and limits, and logs problems. */
   readonly transport: Transport;
@@ -31,7 +31,7 @@ export interface ActorContext {
   /** How an actor on another machine gets the weights; null on the run's own machine. */
   readonly guest: {
     readonly weightsFrom: string;
-    /** For the weights. */
+    /** Bearer token for the weights. */
     readonly token: string;
     readonly tls: ClientTls;
   } | null;
@@ -39,7 +39,7 @@ export interface ActorContext {
   readonly uniform: () => number;
   /** The actor is done: drain, save, exit code 0. */
   finish(reason: string): void;
-  /** The actor cannot continue: exit code 1. */
+  /** The actor cannot continue: exit code 1, or `RUN_ERROR_CODE` for a `RunError`. */
   fail(error: unknown): void;
 }
 
@@ -49,17 +49,17 @@ export interface Running {
   readonly url: string | null;
   /** For people: "playing 64 episodes", "update 12". */
   doing(): string;
-  /** Milliseconds since its computation last gave a result; 0 if it computes nothing. */
+  /** Milliseconds since the actor's computation last gave a result; 0 if it computes nothing. */
   workingMs?(): number;
-  /** Drain and save. The actor is gone when it resolves. */
+  /** Drain and save. The actor is gone when the promise resolves. */
   stop(reason: string): Promise<void>;
-  /** The policy that it holds, or published last. */
+  /** The policy that the actor holds, or published last. */
   weights?(): PolicyVersion | null;
   /** The supervisor sent a message other than `stop`, for example the roster. */
   told?(message: Tell): void;
 }
 
-/** Starts a kind of actor. `start` may take ports as a third argument, which a simulation replaces. */
+/** Starts a kind of actor. `start` may take ports as a third argument; a simulation passes its own. */
 export interface ActorKind {
   readonly role: Role;
   start(config: RunConfig, context: ActorContext): Promise<Running>;

@@ -2,7 +2,7 @@
 export interface Clock {
   /** Milliseconds. Monotonic: changes of the wall clock do not matter. */
   now(): number;
-  /** Calls `run` once after `delayMs`. @returns cancels it */
+  /** Calls `run` once after `delayMs`. @returns a function that cancels the call */
   after(delayMs: number, run: () => void): () => void;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Errors, and their words. The failure of one episode is data: an `EpisodeError` with the boundary where it happened. Anything
- * else that an actor throws is a bug, and its supervisor restarts it.
+ * Errors, and their texts. The failure of one episode is data: an `EpisodeError` with the boundary where it happened. After a
+ * `RunError` a restart would not help. Any other error of an actor is a bug, and the supervisor restarts the actor.
  */
 import { relative } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -20,8 +20,8 @@ export class EpisodeError extends Error {
 }
 
 /**
- * Runs foreign code and names the boundary that it failed at, now or when its promise rejects. Envs throw plain errors; only this
- * function types them. An `EpisodeError` passes unchanged, because it has crossed a nearer boundary.
+ * Runs foreign code. If it throws, or its promise rejects, the error becomes an `EpisodeError` that names the boundary; envs throw
+ * plain errors. An `EpisodeError` passes unchanged, because it has crossed a nearer boundary.
  */
 export function within<T>(boundary: Boundary, what: string, run: () => T): T {
   const fail = (error: unknown): never => {
@@ -50,7 +50,7 @@ const OWN = fileURLToPath(new URL("..", import.meta.url));
 
 /** " (FILE:LINE:COLUMN)": where code outside of Bunraku failed, or called what failed; "" if no such code did. */
 export function placeOf(error: unknown): string {
-  // An error of Bun's parser or linker has a position, other errors have calls.
+  // Errors of Bun's parser and linker have a position; other errors have a stack.
   const { position } = error as { position?: { file: string; line: number; column: number } };
   if (position?.file) return ` (${fromHere(position.file)}:${position.line}:${position.column})`;
   const calls = stackOf(error).matchAll(/(?:\(|at (?:async )?)(\/[^()\n]+):(\d+):(\d+)\)?$/gm);
@@ -66,7 +66,7 @@ function fromHere(file: string): string {
 /**
  * One line for people: every fault that a zod schema found, as `path: message`.
  *
- * @param whole  name of the value, for a fault of the value itself: "body"
+ * @param whole  stands for the path in a fault of the whole value: "body"
  */
 export const schemaFaults = ({ issues }: SchemaError, whole: string): string =>
   issues.map(({ path, message }) => `${path.join(".") || whole}: ${message}`).join("; ");
@@ -77,7 +77,7 @@ interface SchemaError {
 
 export const oneLine = (text: string): string => text.trim().replaceAll(/\s*\n\s*/g, " ");
 
-/** For a log: the calls of an error's stack, one a line, and those of its causes. The message is left out. */
+/** For a log: the calls of an error's stack, one per line, and those of its causes. The message is left out. */
 export function stackOf(error: unknown): string {
   if (!(error instanceof Error)) return "";
   const calls = (error.stack ?? "").split("\n").filter((line) => /^\s+at /.test(line));

@@ -29,7 +29,7 @@ export interface LogOptions {
 /** A pipe takes this many bytes in one piece. */
 const LINE_BYTES = 4096;
 
-/** A text is cut to `max` characters, and halved until its line fits, down to `min`. */
+/** Texts of a line are cut to `max` characters. The limit is halved until the line fits, but not below `min`. */
 const TEXT_CHARACTERS = { max: 3000, min: 100 };
 
 export function makeLog({ actor, level: lowest, secrets, write, date }: LogOptions): Log {

@@ -1,6 +1,6 @@
-/** How shares, counts and a rest of time are written, in logs, reports and on the page. It imports nothing, so that the browser can load it. */
+/** Texts of shares, counts and remaining time, for logs, reports and the page. Imports nothing, so that the browser can load it. */
 
-/** 0.1234 becomes "12.3 %"; null, which is not measured, a dash. @param digits  behind the point */
+/** 0.1234 becomes "12.3 %". null means not measured, and becomes a dash. @param digits  after the decimal point */
 export const percent = (share: number | null, digits = 1): string =>
   share === null ? "–" : `${(share * 100).toFixed(digits)} %`;
 

@@ -1,5 +1,5 @@
 /**
- * Every message between actors. Read this file first: it is the system.
+ * Every message between actors. Read this file first.
  *
  *   supervisor    starts the actors of a run, restarts those that die, stops them       actors/supervisor/
  *   learner       hands out tickets and weights, takes episodes, updates the policy     actors/learner/, actors/training/
@@ -8,7 +8,7 @@
  *   metrics sink  stores metrics, events and episodes, and serves the page              actors/metrics-sink/, actors/dashboard/
  *   guest         a sampler or env server on another machine that joined the run        actors/process/join.ts, actors/gate/
  *
- * A `tell` is sent once and gets no answer. An `ask` gets exactly one: the one that `answerTypes` names, or `failed`.
+ * A `tell` is sent once and gets no answer. An `ask` gets exactly one answer: the one that `answerTypes` names, or `failed`.
  *
  *   from         message               to            kind
  *   any actor    hello                 any listener  ask, answered with welcome
@@ -39,9 +39,9 @@ const Digest = z.string().regex(/^[0-9a-f]{64}$/);
 const Role = z.enum(["supervisor", "learner", "sampler", "env-server", "metrics-sink"]);
 export type Role = z.infer<typeof Role>;
 
-/** One episode to play. A ticket gives the same episode on every sampler, for the same weights and run seed. */
+/** One episode to play. On one machine a ticket gives the same episode on every sampler, for the same weights and run seed. */
 const Ticket = z.strictObject({
-  /** Unique in the run. It also names the random numbers: coin = f(run seed, episode, token index). */
+  /** Unique in the run. Decides the coins, which are the random numbers that choose tokens: coin = f(run seed, episode, token index). */
   episode: Id,
   purpose: z.enum(["train", "validate"]),
   /** Index of the group in its batch. */
@@ -61,7 +61,7 @@ const Ticket = z.strictObject({
   exact: z.boolean(),
   /** How often the ticket was issued before. */
   attempt: Count,
-  /** Most actions of a turn; left out: the config's. */
+  /** Most actions of a turn; if left out, the config's limit. */
   actionsPerTurnMax: Count.optional(),
 });
 export type Ticket = z.infer<typeof Ticket>;
@@ -73,7 +73,7 @@ export type PolicyVersion = z.infer<typeof PolicyVersion>;
 /** Key and tag of a GMAC over the weights: see actors/weights/seal.ts. */
 const Seal = z.strictObject({ key: z.string().regex(/^[0-9a-f]{32}$/), tag: z.string().regex(/^[0-9a-f]{32}$/) });
 
-/** Where a policy version is: in shared memory of this host, behind a URL, or by its name at the server of engine tinker. */
+/** Where a policy version is: in shared memory of this host, at a URL, or under a name at the server of engine tinker. */
 const WeightsLocation = z.discriminatedUnion("kind", [
   z.strictObject({ kind: z.literal("shared"), path: z.string().max(4096), byteOffset: Count, seal: Seal }),
   z.strictObject({ kind: z.literal("http"), url: z.url() }),
@@ -92,7 +92,7 @@ export const TurnRecord = z.strictObject({
   valid: z.boolean(),
   /** True if the reply ran into replyTokensMax. */
   cut: z.boolean(),
-  /** Number of earlier turns that the context left out for want of room. */
+  /** Number of earlier turns that the context left out for lack of room. */
   dropped: Count,
 });
 export type TurnRecord = z.infer<typeof TurnRecord>;
@@ -139,7 +139,7 @@ const EpisodeRow = z.strictObject({
   ticket: Ticket,
   sampler: Id,
   outcome: Outcome,
-  /** The update that trained on it; null for validation and for episodes that a filter dropped. */
+  /** The update that trained on it; null if none did, as for validation and for episodes that a filter dropped. */
   update: Count.nullable(),
   /** Mean over written tokens. */
   advantage: z.number().nullable(),
@@ -172,19 +172,19 @@ export const ActorView = z.strictObject({
   restarts: Count,
   /** Where others connect to it; null if no one does, or not yet. */
   url: z.string().nullable(),
-  /** Milliseconds since the actor was started or last heard. */
+  /** Milliseconds since the actor was started or last heard from. */
   silentMs: z.number(),
   ...actorState,
 });
 export type ActorView = z.infer<typeof ActorView>;
 
-/** One row per message. The types, the checks and the encoding all come from this table. */
+/** One row per message. The types and the checks come from this table. */
 export const schemas = {
   // Connections, and the supervisor.
 
   /** Sent first on every connection, and again when the actor's url is known. The listener welcomes or refuses the actor. */
   hello: z.strictObject({ type: z.literal("hello"), protocol: Count, actor: Id, role: Role, url: z.url().nullable() }),
-  /** Answers `hello`. The actor closes the connection if the protocol or the run is another. */
+  /** Answers `hello`. The actor closes the connection if the protocol or the run differs from its own. */
   welcome: z.strictObject({ type: z.literal("welcome"), run: Id, protocol: Count }),
   /** Every actor tells the supervisor every heartbeatMs. The supervisor replaces an actor that stays silent or stuck. */
   heartbeat: z.strictObject({
@@ -194,7 +194,7 @@ export const schemas = {
     /** How long the actor's computation has gone without a result; 0 if it computes nothing. */
     workingMs: z.number().nonnegative(),
   }),
-  /** The supervisor tells learner and samplers whenever an address changes. They connect to the new addresses. */
+  /** The supervisor tells learner and samplers whenever an address changes. Both connect to the new addresses. */
   roster: z.strictObject({
     type: z.literal("roster"),
     learner: z.url().nullable(),
@@ -203,14 +203,14 @@ export const schemas = {
   }),
   /** The supervisor tells the metrics sink every second. The sink shows the actors on the page. */
   actors: z.strictObject({ type: z.literal("actors"), actors: z.array(ActorView) }),
-  /** The supervisor tells the learner to write a checkpoint after the update that it makes now. */
+  /** The supervisor tells the learner to write a checkpoint after its current update. */
   save: z.strictObject({ type: z.literal("save") }),
   /** The supervisor tells an actor when the run ends. The actor drains, saves and exits with code 0. */
   stop: z.strictObject({ type: z.literal("stop"), reason: z.string() }),
 
   // Episodes at an env server.
 
-  /** A sampler asks when it begins a ticket. The env server opens the episode, or opens it again from the start. */
+  /** A sampler asks when it begins a ticket. The env server opens the episode, or starts it again. */
   "env.open": z.strictObject({
     type: z.literal("env.open"),
     episode: Id,
@@ -246,23 +246,23 @@ export const schemas = {
     ending: z.enum(["success", "over", "actions", "turns"]).nullable(),
     extra: z.record(z.string(), z.number()),
   }),
-  /** A sampler tells when it gives up an episode. The env server closes it. */
+  /** A sampler tells when it gives up an episode. The env server closes the episode. */
   "env.close": z.strictObject({ type: z.literal("env.close"), episode: Id }),
 
   // Tickets and weights, between the learner and its samplers.
 
-  /** A sampler tells when it has connected. The learner sends it weights, and tickets once it has acknowledged them. */
+  /** A sampler tells when it has connected. The learner sends it tickets once it has acknowledged weights. */
   "sampler.ready": z.strictObject({
     type: z.literal("sampler.ready"),
     actor: Id,
-    /** Episodes that it plays at once. */
+    /** Episodes that the sampler plays at once. */
     slots: z.number().int().positive(),
   }),
-  /** A sampler sends it when it stops on request. The learner issues its unfinished tickets to others. */
+  /** A sampler tells when it stops on request. The learner issues the sampler's unfinished tickets again. */
   "sampler.leaving": z.strictObject({ type: z.literal("sampler.leaving"), actor: Id, reason: z.string().max(1000) }),
-  /** The learner tells a sampler with free slots. The sampler plays them; after leaseMs the learner issues them again. */
+  /** The learner tells a sampler with free slots. The sampler plays them; after leaseMs the learner issues unfinished ones again. */
   tickets: z.strictObject({ type: z.literal("tickets"), tickets: z.array(Ticket), leaseMs: z.number().positive() }),
-  /** A sampler asks when a ticket has ended, and asks again until it is answered. The learner takes the outcome once. */
+  /** A sampler asks when a ticket has ended, and asks again until the learner answers. The learner takes the outcome once. */
   "episode.finished": z.strictObject({
     type: z.literal("episode.finished"),
     actor: Id,
@@ -270,9 +270,9 @@ export const schemas = {
     attempt: Count,
     outcome: Outcome,
   }),
-  /** Answers `episode.finished`. `fresh` is false for an outcome that the learner does not use: known, expired or unasked. */
+  /** Answers `episode.finished`. `fresh` is false for an outcome that the learner does not use: duplicate, expired or unknown. */
   "episode.taken": z.strictObject({ type: z.literal("episode.taken"), episode: Id, fresh: z.boolean() }),
-  /** The learner tells every sampler of a new policy version. The sampler loads it once it plays nothing; the newest wins. */
+  /** The learner tells every sampler of a new policy version. A sampler loads the newest one once it plays no episode. */
   weights: z.strictObject({
     type: z.literal("weights"),
     version: Count,
@@ -280,7 +280,7 @@ export const schemas = {
     byteLength: Count,
     location: WeightsLocation,
   }),
-  /** A sampler tells when it has loaded `weights`. The learner quarantines a sampler whose digest is another. */
+  /** A sampler tells when it has loaded `weights`. The learner quarantines a sampler whose digest is not the published one. */
   "weights.loaded": z.strictObject({
     type: z.literal("weights.loaded"),
     actor: Id,
@@ -308,7 +308,7 @@ export const schemas = {
     kind: Id,
     text: z.string().max(4096),
   }),
-  /** The learner asks with the episodes of each update and validation. The metrics sink writes them to the trajectory log. */
+  /** The learner sends the episodes of each update and validation. The metrics sink writes them to the trajectory log. */
   episodes: z.strictObject({ type: z.literal("episodes"), rows: z.array(EpisodeRow) }),
   /** Answers `episodes` when the rows are on disk. */
   "episodes.stored": z.strictObject({ type: z.literal("episodes.stored"), count: Count }),
@@ -342,8 +342,8 @@ export type Tell = Exclude<Message, Ask | Answer>;
 export type EnvAsk = Messages["env.open" | "env.step"];
 
 /**
- * Ends a check at the first bad item of a list: a frame of 4 MiB may hold four million, and a list of their faults takes 5 GB.
- * zod's `validate` sets this option; its types do not have it for `safeParse`.
+ * Ends a check at the first bad item of a list: a frame of 4 MiB may hold four million bad items, and a list of their faults takes
+ * 5 GB. zod's `validate` sets this option; zod's types lack it for `safeParse`.
  */
 const FIRST_FAULT: object = { abortEarly: true };
 
@@ -355,7 +355,7 @@ const FIRST_FAULT: object = { abortEarly: true };
 export function parseMessage(raw: unknown): Message {
   const type = (raw as { type?: unknown } | null)?.type;
   if (typeof type !== "string" || !Object.hasOwn(schemas, type)) {
-    // Any program may have sent it, so the value may be long, or one that JSON cannot write.
+    // Any program may have sent the message, so its type may be long, or a value that JSON cannot write.
     const found = typeof type === "string" ? JSON.stringify(type.slice(0, 64)) : `of kind ${typeof type}`;
     throw new ProtocolError(`unknown message type ${found}; expected one of ${Object.keys(schemas).join(", ")}`);
   }

@@ -8,9 +8,9 @@
  * | eager       | the CPU   | refused                              | refused     |
  * | auto        | below     | tensorflow if installed, else compiled | compiled  |
  *
- * Engine tinker is none of these: ../tinker/.
+ * Engine tinker computes at its server: see ../tinker/.
  *
- * `auto` on device auto: the NVIDIA GPU if tensorflow or, second, compiled can use it; else compiled on the CPU.
+ * `auto` on device cpu: compiled. On device auto: the NVIDIA GPU if tensorflow or, second, compiled can use it; else compiled on the CPU.
  */
 import { HOW_TO_GET_CUDA, hasCudaProvider } from "../../model/engine/cuda.ts";
 import { deviceInWords } from "../../model/engine/device.ts";

@@ -151,12 +151,12 @@ export function summary(played: readonly PlayedTicket[], tag: EnvTag): PolicyEva
   };
 }
 
-/** Mean of -log p over the written tokens of episodes; null if there are none, or nothing was sampled by chance. */
+/** Mean of -log p over the written tokens of episodes; null if there are none, or the temperature is 0. */
 export function entropyOf(played: readonly PlayedTicket[]): number | null {
   if (played.some(({ ticket }) => ticket.temperature === 0)) return null;
   const trajectories = played.map(({ outcome }) => outcome.trajectory);
   const tokens = trajectories.reduce((total, trajectory) => total + writtenTokens(trajectory), 0);
-  // Recorded as 0 where the policy did not write.
+  // A log-probability is 0 where the policy did not write the token.
   const sum = trajectories.reduce((total, { logProbs }) => logProbs.reduce((part, one) => part - one, total), 0);
   return tokens === 0 ? null : sum / tokens;
 }

@@ -137,7 +137,7 @@ function repliesOf({ trajectory, turns }: PlayedOutcome): ReplyTokens[] {
   });
 }
 
-/** Depth first, in the order of the record's keys. */
+/** The first difference: depth first, in the order of the record's keys. */
 export function firstDifference(recorded: unknown, replayed: unknown, where = ""): Difference | null {
   if (isDeepStrictEqual(recorded, replayed)) return null;
   if (!isTree(recorded) || !isTree(replayed)) return { where, recorded, replayed };

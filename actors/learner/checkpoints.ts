@@ -1,6 +1,6 @@
 /**
  * The learner's files: checkpoints of its networks, and the reference policy, if a KL term needs one.
- * training/saving.ts decides when they are written; checkpoint/ knows their format.
+ * training/saving.ts decides when checkpoints are written; checkpoint/ knows their format.
  */
 import {
   type Checkpoint,
@@ -17,7 +17,7 @@ import type { Progress } from "../training/progress.ts";
 import { fill, type Networks } from "./networks.ts";
 import type { TrainerMethods } from "./trainer.ts";
 
-/** The newest intact checkpoint; null if there is none. @param skipped  called for each newer one, with the reason */
+/** The newest intact checkpoint; null if there is none. @param skipped  called for each newer, damaged one, with the reason */
 export async function newestCheckpoint(
   folder: string,
   disk: Disk,

@@ -65,7 +65,7 @@ export class Dispatcher implements HostHandler {
     return this.#weights && { version: this.#weights.version, digest: this.#weights.digest };
   }
 
-  /** Have these played. Resolves in their order when all have ended. */
+  /** Issues the tickets. Resolves when all have ended, in the order of the tickets. */
   play(tickets: readonly Ticket[]): Promise<readonly FinishedTicket[]> {
     const finished = this.#options.tickets.issue([...tickets]);
     this.#noteActivity();

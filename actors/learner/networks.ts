@@ -1,6 +1,6 @@
 /**
- * Memory of the learner's networks, shared between its threads, and its first contents. A critic is a network of its own, or one more
- * head of the policy's network; then the policy's memory is the first part of the critic's.
+ * Memory of the learner's networks, which the learner's threads share, and its first contents. A critic is a network of its own, or one
+ * more head of the policy's network; in the latter case the policy's memory is the first part of the critic's.
  */
 import { isDeepStrictEqual } from "node:util";
 import { baseOf, type ModelConfig } from "../../model/policy/model-config.ts";
@@ -34,7 +34,11 @@ export interface Networks extends LearnerMemory {
 const EMPTY = new Float32Array(0);
 const NOWHERE: NetworkMemory = { parameters: EMPTY, moment: EMPTY, variance: EMPTY, step: 0 };
 
-/** Contents come from a checkpoint; in a new run from another run's policy or a pretrained model, else they are fresh. @param model  the policy's */
+/**
+ * Contents come from a checkpoint; in a new run from another run's policy or a pretrained model, else they are fresh.
+ *
+ * @param model  the policy's
+ */
 export async function startingNetworks(
   config: RunConfig,
   model: ModelConfig,
@@ -56,7 +60,7 @@ export async function startingNetworks(
   return networks;
 }
 
-/** The policy of another run. @throws {RunError} if it is damaged, or of another shape or tokenizer */
+/** Fills in the policy of another run. @throws {RunError} if it is damaged, or of another shape or tokenizer */
 async function fillPolicy(path: string, tokenizer: string, { policy, model }: Networks): Promise<void> {
   const {
     model: its,
@@ -82,7 +86,7 @@ async function fillFirst({ seed, model: { path } }: RunConfig, { policy, critic,
   const parameters = layParameters(model, policy.parameters);
   const pretrained = path !== null && frozen === null;
   const valued = critic === null ? null : layParameters(critic.model, critic.memory.parameters);
-  // With a shared body the policy is part of the critic, so the policy is filled last. A pretrained body is copied.
+  // With a shared body the policy is part of the critic, so the policy is filled last. A separate critic gets a copy of a pretrained body.
   if (valued !== null) await begin(pretrained ? beside(parameters, valued) : valued, sequence(seed, "critic"));
   if (pretrained) await loadPretrained(path, model, parameters);
   else await begin(parameters, sequence(seed, "initial weights"));
@@ -97,7 +101,7 @@ async function begin({ flat, views }: Parameters, uniform: Uniform): Promise<voi
   }
 }
 
-/** In memory shared with the trainer thread. */
+/** The base model's parameters, in memory shared with the trainer thread. */
 async function frozenBase(folder: string, base: ModelConfig): Promise<Float32Array> {
   const values = new Float32Array(new SharedArrayBuffer(4 * parameterCount(base)));
   await loadPretrained(folder, base, layParameters(base, values));

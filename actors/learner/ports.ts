@@ -1,4 +1,4 @@
-/** What the learner gets from its machine: disk, trainer thread and weights. A simulation replaces it. */
+/** What the learner gets from its machine: disk, trainer thread and weights. A simulation passes its own. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ActorContext } from "../actor.ts";
@@ -37,7 +37,7 @@ export const realPorts: LearnerPorts = {
   reporterLimits: { waitingMax: 10_000, rowsMax: 4096 },
 };
 
-/** Starts the trainer in a thread of its own, or with `host: one-thread` in this one, which imports it only then. */
+/** Starts the trainer in a thread of its own, or with `host: one-thread` in this one, which imports it in that case only. */
 async function startTrainer(
   config: RunConfig,
   { host, fail, log, clock }: ActorContext,
@@ -75,7 +75,7 @@ function learnerThreads({ engine, learner: { mode }, sampler }: RunConfig): numb
   return Math.max(1, mode === "sync" ? cores : cores - sampler.count * sampler.threads);
 }
 
-/** Opens the publisher of weights. Before, it deletes files that ended runs, or an earlier learner of this run, left in shared memory. */
+/** Opens the publisher of weights. First deletes files that ended runs, or an earlier learner of this run, left in shared memory. */
 function openWeights({ sampler }: RunConfig, { run, folder, host, log }: ActorContext): WeightsPublisher {
   const notice = (text: string) => log.warning("shared-memory", text);
   const shared = weightsFolder(folder, notice);

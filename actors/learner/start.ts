@@ -183,9 +183,9 @@ export async function startLearner(
 }
 
 /**
- * Wait until the sink has stored everything, or stores nothing.
+ * Wait until the sink has stored everything, or makes no progress.
  *
- * @throws {RunError} if episodes are lost, so that the run does not end as a good one
+ * @throws {RunError} if episodes are lost: the run must not end as a success
  */
 export async function drainLog(
   reporter: Pick<Reporter, "drain" | "lost" | "waiting">,
@@ -235,7 +235,7 @@ function connectReporter(config: RunConfig, context: ActorContext, ports: Learne
   return { reporter, sink };
 }
 
-/** While this process lives: check that open tickets are played. */
+/** While this process lives, checks that open tickets are played. */
 export function watchProgress(
   config: Pick<RunConfig, "supervisor">,
   context: Pick<ActorContext, "clock" | "fail">,
@@ -247,7 +247,7 @@ export function watchProgress(
   const { stalledMs } = dispatcher;
   if (stalledMs < progressDeadlineMs) return;
   const text = `nothing was played for ${Math.round(stalledMs)} ms (limit ${progressDeadlineMs} ms): ${dispatcher.state}`;
-  // A missing sampler may come back; samplers that are there and do not play are hung.
+  // A missing sampler may come back; connected samplers that do not play are stuck.
   if (dispatcher.samplerCount === 0) log.event("warning", "stalled", text);
   else context.fail(new Error(text));
 }

@@ -1,5 +1,5 @@
 /**
- * The tickets that are open: which wait, which sampler plays which, and until when. Knows no connections and no weights.
+ * The open tickets: which ones wait, which sampler plays which one, and until when. Knows no connections and no weights.
  *
  * 1. Every issued ticket ends exactly once. `issue` resolves when all its tickets have ended, in the order they were given.
  * 2. At most one sampler holds the lease of a ticket. Only its holder can end the ticket, and only with the right attempt
@@ -7,7 +7,7 @@
  * 3. Only `attempt` of a ticket changes, never its seeds, settings or name. An episode does not depend on who plays it, or how
  *    often it was begun.
  * 4. The oldest tickets are granted first. A ticket that comes back (sampler lost, lease expired, episode failed) keeps its age.
- * 5. A ticket is issued at most `attemptsMax` times. Memory is bounded by what training issues, which waits for its batches.
+ * 5. A ticket is issued at most `attemptsMax` times. Memory is bounded by what training issues; training waits for its batches.
  */
 import type { Clock } from "../clock.ts";
 import type { FinishedTicket } from "../play/finished-ticket.ts";
@@ -51,7 +51,7 @@ export class TicketBook {
   /** Episodes of all tickets that have not ended. */
   readonly #open = new Set<string>();
   readonly #waiting = new WaitingTickets<Entry>();
-  /** By episode. Ordered by their ends, because all leases are equally long. */
+  /** By episode. In the order in which they end, because all leases are equally long. */
   readonly #leases = new Map<string, Lease>();
   readonly #leasesOf = new Map<string, Set<Lease>>();
   #nextSerial = 0;

@@ -18,7 +18,7 @@ import { type EngineSettings, startEngine } from "../engine/start-engine.ts";
 import type { Thread } from "../process/worker-rpc.ts";
 import type { Published } from "../weights/publisher.ts";
 
-/** A network's memory. The learner's main thread publishes and saves it while the trainer thread changes it. */
+/** A network's memory. The trainer thread changes it; between updates the learner's main thread publishes and saves it. */
 export type NetworkMemory = SavedNetwork;
 
 export interface TrainerSettings {
@@ -29,11 +29,11 @@ export interface TrainerSettings {
   readonly policy: NetworkMemory;
   /** Parameters of the model that adapters belong to; null without adapters. */
   readonly frozen: Float32Array | null;
-  /** A critic with a network of its own. */
+  /** A critic with a network of its own; null without one. */
   readonly critic: { readonly model: ModelConfig; readonly memory: NetworkMemory } | null;
 }
 
-/** The methods of a trainer. `start` comes first. */
+/** The methods of a trainer. Call `start` first. */
 export function trainerMethods(openEngine = startEngine) {
   let networks: { policy: Network; critic: Network | null; reference: Network | null };
   let engine: Awaited<ReturnType<typeof startEngine>>;
@@ -121,7 +121,7 @@ export type TrainerMethods = ReturnType<typeof trainerMethods>;
 export interface StartedTrainer extends Thread<TrainerMethods> {
   /** "compiled, cpu, 2 threads" */
   readonly engine: string;
-  /** Publishes the policy where a server has it; left out where its parameters are in the networks' memory. */
+  /** Publishes a policy that a server keeps; left out where the policy's parameters are in the networks' memory. */
   readonly publish?: (version: number) => Promise<Published>;
   stop(): void | Promise<void>;
 }

@@ -1,6 +1,6 @@
 /**
- * Tickets without a lease, oldest first. They are kept apart by the policy versions that may play them; there are few such kinds
- * at a time, so the search for the oldest does not slow down with the number of tickets.
+ * Tickets without a lease, oldest first. They are kept apart by the policy versions that may play them. There are few such kinds at
+ * a time, so the search for the oldest ticket does not slow down with the number of tickets.
  */
 import type { Ticket } from "../protocol.ts";
 
@@ -66,5 +66,5 @@ export class WaitingTickets<T extends Waiting> {
 
 const kindOf = ({ ticket }: Waiting): string => `${ticket.version} ${ticket.exact}`;
 
-/** Of the oldest; infinite without any. */
+/** Serial of the oldest entry; infinite without entries. */
 const serialOf = (entries: readonly Waiting[]): number => entries.at(-1)?.serial ?? Number.POSITIVE_INFINITY;

@@ -1,10 +1,10 @@
 /**
- * Modules of envs from outside: a user's files and packages. The one that defines an env is imported by every process that plays it.
+ * Modules of envs from outside: a user's files and packages. Every process that plays an env imports the module that defines it.
  *
  * - A module's digest covers its own text and the files that it imports by relative path. It does not cover packages, whose versions a
  *   lock file fixes, nor files that the env reads.
- * - A run's config names its modules with their digests. A process whose parent made the config imports them from there. A config from
- *   a folder or from another machine makes nothing run: its modules must be known here already.
+ * - A run's config names its modules by path, with their digests. A process whose parent made the config imports them by these paths. A
+ *   config from a folder or from another machine makes no code run: its modules must be known here already.
  */
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -16,7 +16,7 @@ import type { RunConfig } from "../config/config.ts";
 import { messageOf, placeOf } from "../errors.ts";
 import { playedEnvs } from "./envs-of-run.ts";
 
-/** Files of a module, itself included. */
+/** Most files of a module, itself included. */
 const FILES_MAX = 10_000;
 
 const CODE = ["ts", "tsx", "js", "jsx"];
@@ -58,7 +58,7 @@ export async function importEnvs(specifier: string, folder: string): Promise<Env
 const isSource = (value: unknown): value is TagSource =>
   typeof value === "object" && value !== null && "tag" in value && "make" in value && typeof value.make === "function";
 
-/** The texts of a module and of what it imports by relative path, by file; and the packages that they import. */
+/** The texts of a module and of what it imports by relative path, by file; and the packages that these files import. */
 export function sourcesOf(path: string): {
   readonly texts: ReadonlyMap<string, Buffer>;
   readonly packages: Set<string>;
@@ -80,7 +80,7 @@ export function sourcesOf(path: string): {
   return { texts, packages };
 }
 
-/** sha256 (hex) over the paths and texts of `sourcesOf`. It does not depend on where they are. */
+/** sha256 (hex) over the paths and texts of `sourcesOf`. It does not depend on where the module is. */
 export function digestOf(path: string): string {
   const hash = createHash("sha256");
   for (const [file, text] of sourcesOf(path).texts) {

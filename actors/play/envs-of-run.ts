@@ -19,7 +19,7 @@ export interface PlayedEnv {
   readonly options: Readonly<Record<string, unknown>>;
   /** Groups of an update; null: an even share of those that no env fixes. */
   readonly groups: number | null;
-  /** null: the run's limit; for `actionsMax` the tag's own. */
+  /** null: the tag's own limit, or else the run's. */
   readonly turnsMax: number | null;
   readonly actionsMax: number | null;
   readonly actionsPerTurnMax: number | null;
@@ -34,8 +34,7 @@ interface PlaySettings extends EnvSettings {
   readonly prompt: z.infer<typeof PromptConfig>;
 }
 
-/** Opens an episode of one env. */
-/** @param limit  the ticket's, in place of the config's */
+/** Opens an episode of one env. @param limit  the ticket's, in place of the config's */
 export type OpenEpisode = (seeds: Seeds, limit?: Pick<Ticket, "actionsPerTurnMax">) => Env | Promise<Env>;
 
 export function playedEnvs({ env }: EnvSettings): readonly PlayedEnv[] {

@@ -11,7 +11,7 @@ export interface FinishedTicket {
   readonly outcome: Outcome;
 }
 
-/** One whose outcome may enter a loss. */
+/** A finished ticket whose outcome may enter a loss. */
 export interface PlayedTicket extends FinishedTicket {
   readonly outcome: PlayedOutcome;
 }
@@ -32,7 +32,10 @@ export function unplayedText(finished: readonly FinishedTicket[]): string {
   return `${unplayed.length} of ${finished.length} episodes could not be played${reason}`;
 }
 
-/** A restart of the learner would not help, unless the policy is at a server that lost it: then the learner loads it again. */
+/**
+ * A `RunError`, because a restart of the learner would not help. With engine tinker it might: the server may have lost the policy, which
+ * a restarted learner loads again.
+ */
 export function unplayedError(
   { engine }: Pick<RunConfig, "engine">,
   what: string,

@@ -2,7 +2,7 @@
  * One episode by a policy, from its ticket to its outcome. `play-turns.ts` plays the turns; `transcript.ts` makes prompts of
  * them and keeps the tokens.
  *
- * - The outcome is a function of ticket, weights and run seed: played again, on any machine, it is the same.
+ * - On one machine with one engine and thread count, the outcome is a function of ticket, weights and run seed.
  * - An error of the env is the outcome `envError`; it never becomes a turn with reward 0.
  */
 import { faithfulness } from "../../envs/analysis/reasoning.ts";
@@ -22,7 +22,7 @@ export interface PlayRules extends ContextRules {
   readonly actionsPerTurnMax: Readonly<Record<string, number>>;
   /** Seed of the run. With the episode's name it makes the coins of sampling. */
   readonly seed: number;
-  /** Penalty of a turn whose thought is all untrue; 0: thoughts are not judged. */
+  /** Penalty of a turn whose thought makes only false claims; 0: thoughts are not judged. */
   readonly reasoningWeight: number;
 }
 
@@ -78,7 +78,7 @@ export async function playEpisode(ticket: Ticket, context: PlayContext): Promise
       const detail = `the first prompt leaves no room in rollout.contextTokensMax, ${rules.contextTokensMax}`;
       return { status: "aborted", detail };
     }
-    // Named one by one, so that no other column of `weights` replaces what was played.
+    // Named one by one, so that no other field of `weights` replaces what was played.
     const { version, digest } = weights;
     const module = tag.digest === undefined ? {} : { envDigest: tag.digest };
     return {
@@ -119,7 +119,7 @@ function tokenPlayer(
       return { text: transcript.text(lastReply.tokens), cut: lastReply.cut, dropped: transcript.dropped };
     },
     turnPlayed: (turn) => transcript.played(lastReply, turn),
-    // A cost and no gain, so that neither talk nor further turns are rewarded.
+    // Only a penalty, never a reward: otherwise longer thoughts and further turns would pay.
     penalty(turn) {
       if (rules.reasoningWeight === 0 || tag.reasoning === undefined) return 0;
       return rules.reasoningWeight * (1 - (faithfulness(tag.reasoning, turn) ?? 1));

@@ -11,7 +11,7 @@ import type { AnswerTo, EnvAsk, Messages, StopReason, Ticket, TurnRecord } from 
 /** The env server that holds the episode. */
 export interface EnvConnection {
   askEnv<A extends EnvAsk>(ask: A): AnswerTo<A> | Promise<AnswerTo<A>>;
-  /** Make it forget the episode. */
+  /** Make the env server forget the episode. */
   closeEnv(close: Messages["env.close"]): void;
 }
 
@@ -39,7 +39,7 @@ export interface PlayedTurns {
 
 type EpisodeSeeds = Pick<Ticket, "episode" | "env" | "layoutSeed" | "dynamicsSeed" | "actionsPerTurnMax">;
 
-/** @throws {EpisodeError} if the env failed or its server was lost, with the boundary at which it happened. */
+/** @throws {EpisodeError} if the env failed or its server was lost, with the boundary where it happened. */
 export async function playTurns(ticket: EpisodeSeeds, player: Player, env: EnvConnection): Promise<PlayedTurns> {
   const { episode, layoutSeed, dynamicsSeed } = ticket;
   const turns: TurnRecord[] = [];
@@ -69,7 +69,7 @@ export async function playTurns(ticket: EpisodeSeeds, player: Player, env: EnvCo
   }
 }
 
-/** An optional key may not be undefined. */
+/** An object without the key where it is undefined: an optional key may not be undefined. */
 export const limitOf = ({ actionsPerTurnMax }: Pick<Ticket, "actionsPerTurnMax">) =>
   actionsPerTurnMax === undefined ? {} : { actionsPerTurnMax };
 

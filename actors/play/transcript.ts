@@ -2,14 +2,14 @@
  * One episode as tokens: the prompt of each turn, the context it is shown in, and the replies. Knows no env server and no policy:
  * the caller passes observations and replies.
  *
- * - A reply is never encoded again: every context shows it as the token ids that were sampled. (single_turn quotes replies
- *   inside a question; it encodes the quotation with the question.)
- * - Except with `compat`: a later turn shows a reply as RAGEN rebuilds it. Where that differs from what was sampled, a new context
+ * - A reply is never encoded again: every context shows it as the token ids that were sampled. (Context single_turn quotes replies
+ *   inside a question, and encodes the quotation with the question.)
+ * - `compat` is an exception: a later turn shows a reply as RAGEN rebuilds it. Where that differs from what was sampled, a new context
  *   begins. The policy still trains on the tokens that it sampled.
  * - A turn extends the current context where it can; otherwise a new context begins, and the policy keeps the part of its cache
  *   that both contexts begin with.
- * - With overflow "drop", a context that is too long loses its oldest turns, each a question and its reply. They are counted and
- *   do not come back.
+ * - With overflow "drop", a context that is too long loses its oldest turns, each a question and its reply. Dropped turns are counted
+ *   and do not come back.
  *
  * Source: RAGEN-2's context_window_mode. There each turn is a sample of its own. Here a new sample starts only where history was
  * cut; otherwise turns extend the current one.
@@ -30,7 +30,7 @@ export interface ContextRules {
   readonly context: ContextMode;
   /** Turns of a context, the current one included; null: all. */
   readonly contextTurnsMax: number | null;
-  /** A context too long: the episode stops, or the context drops its oldest turns. */
+  /** If a context is too long: the episode stops, or the context drops its oldest turns. */
   readonly overflow: "stop" | "drop";
   readonly replyTokensMax: number;
   readonly contextTokensMax: number;
@@ -41,7 +41,7 @@ export interface TurnPrompt {
   /** Number of tokens that the policy's sequence keeps; `prompt` follows them. */
   readonly keep: number;
   readonly prompt: readonly number[];
-  /** Index in the episode's tokens of the context's first token: names its coin. */
+  /** Index of the context's first token in the episode's tokens. Decides the coins. */
   readonly start: number;
   /** Room for the reply. */
   readonly tokensMax: number;
@@ -69,7 +69,7 @@ export class Transcript {
   readonly #actionsPerTurnMax: number;
   readonly #answered: HistoryTurn[] = [];
   #now: { observation: string; actionsLeft: number } = { observation: "", actionsLeft: 0 };
-  /** True if the last reply is shown otherwise than it was sampled. */
+  /** True if the last reply is not shown as it was sampled. */
   #rewritten = false;
   /** First turn of the context. */
   #from = 0;
@@ -91,7 +91,7 @@ export class Transcript {
     this.#prefix = rules.think ? "<think>" : "<answer>";
   }
 
-  /** Number of earlier turns that the last prompt left out for want of room. */
+  /** Number of earlier turns that the last prompt left out for lack of room. */
   get dropped(): number {
     return this.#dropped;
   }
@@ -173,7 +173,7 @@ export class Transcript {
     return this.#promptTokens(this.#asked(turn, from), false, this.#answered[turn - 1]!.cut);
   }
 
-  /** The whole context, with its replies as they were sampled. */
+  /** The whole context, with its replies as later turns show them. */
   #wholePrompt(from: number): number[] {
     const now = this.#answered.length;
     if (this.#rules.context === "single_turn") {

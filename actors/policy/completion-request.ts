@@ -1,5 +1,5 @@
 /**
- * Requests of OpenAI's API as this server takes them: POST /v1/chat/completions and /v1/completions. Knows no policy and no HTTP.
+ * Requests of OpenAI's API as `bun run serve` takes them: POST /v1/chat/completions and /v1/completions. Knows no policy and no HTTP.
  *
  * - A field that is unknown or not supported is refused, with its name in `param` and a sentence that says what is allowed.
  * - The prompt of /v1/completions is one message of the user: a policy reads dialogues only.
@@ -26,7 +26,7 @@ export class RequestError extends Error {
 
 export type RequestForm = "chat" | "text";
 
-/** A checked request. null: the server's own value. */
+/** A checked request. null stands for the server's own value. */
 export interface Asked {
   readonly form: RequestForm;
   readonly model: string;
@@ -39,7 +39,7 @@ export interface Asked {
   readonly seed: number | null;
   /** A reply ends before the first of these texts. */
   readonly stops: readonly string[];
-  /** Likeliest tokens to report beside each written one; null: no log-probabilities. */
+  /** Number of likeliest tokens to report beside each written one; null: no log-probabilities. */
   readonly tops: number | null;
   /** The answer has the tokens of prompt and replies. */
   readonly tokenIds: boolean;
@@ -64,7 +64,7 @@ const common = {
   model: z.string(),
   temperature: z.number().min(0).max(TEMPERATURE_MAX).nullish(),
   top_p: z.number().positive().max(1).nullish(),
-  /** From other servers of this API, as vLLM; not OpenAI's. */
+  /** top_k and return_token_ids are not OpenAI's; other servers of this API, such as vLLM, have them. */
   top_k: z.int().nonnegative().nullish(),
   return_token_ids: z.boolean().nullish(),
   max_tokens: z.int().positive().nullish(),

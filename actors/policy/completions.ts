@@ -1,13 +1,13 @@
 /**
- * Serves a policy by OpenAI's API: POST /v1/chat/completions and /v1/completions, GET /v1/models, /healthz and /metrics. Knows no run
+ * Serves a policy through OpenAI's API: POST /v1/chat/completions and /v1/completions, GET /v1/models, /healthz and /metrics. Knows no run
  * folder and opens no port. completion-request.ts checks the requests.
  *
  * - A reply is the text that an env would read: `<think>…</think><answer>…</answer>`. The client keeps the dialogue and sends earlier
  *   replies back unchanged.
  * - At most `slots` replies are written at once, and at most `queueMax` wait for a slot, oldest first. A further request gets 429.
- * - When a client disconnects, its waiting replies are dropped; one that is being written is written to its end, which `tokensMax` bounds.
- * - Without a token, only requests to a loopback name are answered. Only JSON is accepted, so that a web page's request needs the
- *   browser's preflight.
+ * - When a client disconnects, its waiting replies are dropped. A reply that has begun is written to its end, which `tokensMax` bounds.
+ * - Without a token, only requests to a loopback name are answered; /healthz always is. Only JSON is accepted, so that a web page's
+ *   request needs the browser's preflight.
  *
  * Source: platform.openai.com/docs/api-reference/chat; return_token_ids, prompt_token_ids and token_ids as in vLLM
  * (docs.vllm.ai, OpenAI-compatible server).
@@ -38,7 +38,7 @@ export interface CompletionsOptions {
   readonly slots: number;
   /** Replies that wait for a slot. */
   readonly queueMax: number;
-  /** Part of the model's card: what an evaluation plays by itself. JSON. */
+  /** The `bunraku` part of the model's card: see served-card.ts. JSON. */
   readonly card: object;
   /** Tokens of a dialogue, reply included. */
   readonly contextTokensMax: number;
@@ -152,15 +152,15 @@ interface Completion {
   readonly created: number;
   readonly model: string;
   readonly prompt: readonly number[];
-  /** Being written. */
+  /** They are still being written. */
   readonly choices: readonly Choice[];
 }
 
 interface Choice {
   readonly reply: Promise<Reply>;
-  /** The text of the first tokens of the reply, up to a stop of the request. */
+  /** The text of these first tokens of the reply, up to a stop of the request. */
   text(tokens: readonly number[]): string;
-  /** Whether this text has ended with a stop of the request. */
+  /** True if a stop of the request ends this text. */
   stopped(tokens: readonly number[]): boolean;
   written(from: number): Promise<readonly number[]>;
   /** The text of one token. */
@@ -207,7 +207,7 @@ class Completions {
     const { dialogue, prefix } = this.#options;
     let tokens: number[] = [];
     let prompt: Message[] = [];
-    // concat, as a long text has more tokens than a call may have arguments.
+    // concat instead of push: a long text has more tokens than a call may have arguments.
     const pushPrompt = () => {
       tokens = tokens.concat(dialogue.promptTokens(prompt, { first: tokens.length === 0, prefix }));
       prompt = [];
@@ -300,7 +300,7 @@ function cutAt(text: string, from: number, stops: readonly string[]): string {
   return found.length === 0 ? text : text.slice(0, Math.min(...found));
 }
 
-/** The text without an end that may be the beginning of a stop. */
+/** The text without a last part that may be the beginning of a stop. */
 function heldBack(text: string, from: number, stops: readonly string[]): string {
   for (let at = from; at < text.length; at++) {
     const end = text.slice(at);
@@ -392,7 +392,7 @@ function streamed(c: Context, completion: Completion, { form, includeUsage, stop
       if (includeUsage) await send([], { usage: usageOf(completion, replies) });
       await stream.writeSSE({ data: "[DONE]" });
     } catch (error) {
-      // The status was sent before.
+      // The status is sent already, so the error goes into the stream.
       const { message } = error as Error;
       await stream.writeSSE({ data: JSON.stringify({ error: { message, type: "server_error", code: "failed" } }) });
     }

@@ -29,7 +29,7 @@ export interface Exportable {
   readonly parameters: Float32Array;
   /** Folder of the pretrained model that training started from; null for the built-in policy. */
   readonly base: string | null;
-  /** Tokens of a sequence, for the built-in policy, which has no config.json. */
+  /** Most tokens of a sequence, for the built-in policy, which has no config.json. */
   readonly contextTokensMax: number;
 }
 

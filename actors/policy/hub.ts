@@ -1,14 +1,14 @@
 /**
- * Downloads models of the Hugging Face Hub into the cache of its own tools: hf:OWNER/NAME, or hf:OWNER/NAME@REVISION.
+ * Downloads models of the Hugging Face Hub into the cache of the Hub's own tools: hf:OWNER/NAME, or hf:OWNER/NAME@REVISION.
  *
  *   CACHE/models--OWNER--NAME/refs/REVISION           commit of the revision at the last download
  *                            /blobs/ETAG              bytes of a file; ETAG.incomplete during the download
- *                            /snapshots/COMMIT/FILE   link to them
+ *                            /snapshots/COMMIT/FILE   link to the blob
  *
  * - A model that is complete in the cache is used without a request.
- * - A broken download continues where it broke. A file gets its name only after its size, and its hash if the server names one, are
- *   the server's.
- * - The token goes to the Hub only, not to servers that it redirects to.
+ * - A broken download continues where it broke. A file gets its name only after its size, and its hash if the server names one,
+ *   match the server's.
+ * - The token goes to the Hub only, not to servers that the Hub redirects to.
  *
  * Source: huggingface_hub, file_download.py.
  */
@@ -37,7 +37,7 @@ export interface Hub {
   readonly progress: (file: string, bytes: number, bytesTotal: number) => void;
 }
 
-/** A model that cannot be downloaded, in one line. */
+/** Why a model cannot be downloaded, in one line. */
 export class HubError extends Error {
   override readonly name = "HubError";
 }
@@ -52,7 +52,7 @@ export function parseHubName(text: string): HubName {
   throw new HubError(`${text} is not the name of a model on the Hub; write hf:OWNER/NAME or hf:OWNER/NAME@REVISION`);
 }
 
-/** Cache folder of the Hub's own tools. @param home  of the user */
+/** Cache folder of the Hub's own tools. @param home  the user's home folder */
 export function hubCache(env: Readonly<Record<string, string | undefined>>, home: string): string {
   const { HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME } = env;
   return HF_HUB_CACHE ?? join(HF_HOME ?? join(XDG_CACHE_HOME ?? join(home, ".cache"), "huggingface"), "hub");
@@ -156,7 +156,7 @@ interface Remote {
   readonly size: number;
 }
 
-/** Downloads what is missing of a file, checks it, and renames it. */
+/** Downloads what is missing of a file, checks the file, and renames it. */
 async function fill(part: string, blob: string, remote: Remote, hub: Hub): Promise<void> {
   const { file, etag, size } = remote;
   let reason = "";
@@ -204,7 +204,7 @@ async function append(part: string, { url, file, size }: Remote, hub: Hub): Prom
   }
 }
 
-/** The hash that the etag contains: sha256 for a large file, git's sha1 for a small one; null if it is neither. */
+/** The file's hash of the etag's kind: sha256 for a large file, git's sha1 for a small one; null if the etag is neither. */
 async function digestOf(path: string, etag: string, size: number): Promise<string | null> {
   const kind = etag.length === 64 ? "sha256" : COMMIT.test(etag) ? "sha1" : null;
   if (kind === null) return null;

@@ -14,7 +14,7 @@ export function policyOf({ model, engine }: RunConfig): { dialogue: Dialogue; mo
   if (path !== null) {
     const read = readPretrained(path);
     if (lora.rank === 0) return read;
-    // A server of Tinker's protocol chooses the matrices itself.
+    // A server of Tinker's protocol chooses the adapted matrices itself.
     if (engine.name !== "tinker") checkTargets(read.model, lora.targets);
     return { ...read, model: { ...read.model, lora } };
   }

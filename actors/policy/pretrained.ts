@@ -51,7 +51,7 @@ export function tokenizerFiles(folder: string): TokenizerFiles {
   };
 }
 
-/** Checks everything but the values of the weights. @param model  of the folder, if it was read @throws {CheckpointFormatError} */
+/** Checks everything but the values of the weights. @param model  of the folder, if it was read already @throws {CheckpointFormatError} */
 export async function checkPretrained(folder: string, model = readPretrained(folder).model): Promise<void> {
   await withShards(folder, async (shards) => void findTensors(model, shards, folder));
 }
@@ -61,7 +61,7 @@ export async function loadPretrained(folder: string, model: ModelConfig, paramet
   await withShards(folder, (shards) => readTensors(model, parameters, findTensors(model, shards, folder)));
 }
 
-/** The parameters that a critic has and its policy has not: the head. */
+/** The parameters that a critic has and its policy lacks: the head. */
 export function beside(policy: Parameters, critic: Parameters): Parameters {
   return { flat: critic.flat, views: new Map([...critic.views].filter(([name]) => !policy.views.has(name))) };
 }
@@ -74,7 +74,7 @@ export function shareBody(policy: Parameters, critic: Parameters): void {
   }
 }
 
-/** A pipe or a device may never end. @throws {Error} */
+/** Refuses pipes and devices, which may never end. @throws {Error} */
 function checkRegular(file: string): void {
   if (!statSync(file).isFile()) throw new Error("it is no regular file");
 }

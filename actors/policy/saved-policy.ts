@@ -40,13 +40,13 @@ export function readRunConfig(folder: string): RunConfig {
 }
 
 export interface SavedPolicy {
-  /** Folder of the checkpoint it is from. */
+  /** Folder of the policy's checkpoint. */
   readonly path: string;
-  /** Updates before it was saved. */
+  /** Updates before the checkpoint. */
   readonly update: number;
   /** Version that these weights were published as when the checkpoint was saved. */
   readonly version: number;
-  /** Name of the run's own validation of it. */
+  /** Name of the run's own validation of this policy. */
   readonly validation: string;
   readonly model: ModelConfig;
   readonly dialogue: Dialogue;
@@ -57,7 +57,7 @@ export interface SavedPolicy {
 }
 
 /**
- * @param checkpoint  its name, as u000120; null for the newest undamaged one
+ * @param checkpoint  its name, such as u000120; null for the newest undamaged one
  * @throws {Error} in one line: there is none, it is damaged, or it is of another run.
  */
 export async function savedPolicy(folder: string, config: RunConfig, checkpoint: string | null): Promise<SavedPolicy> {
@@ -86,7 +86,7 @@ export async function savedPolicy(folder: string, config: RunConfig, checkpoint:
   if (digest !== dialogue.digest) {
     throw new Error(`cannot use ${found}: it has another tokenizer; use the version of Bunraku that made it`);
   }
-  // Checkpoints written before rolling back existed have no round.
+  // Checkpoints of a Bunraku without roll-backs have no round.
   const { version = update, health } = state as Partial<Progress>;
   const round = health?.control.round ?? 0;
   return {
@@ -150,7 +150,7 @@ export interface PolicyThread {
   stop(): void;
 }
 
-/** @param notice  called with what does not prevent its use */
+/** @param notice  called with problems that do not prevent the policy's use */
 export async function startPolicyThread(
   saved: SavedPolicy,
   config: RunConfig,

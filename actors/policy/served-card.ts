@@ -1,6 +1,6 @@
 /**
- * What `bun run serve` tells of its policy in GET /v1/models/MODEL, so that `bun run eval` asks it in the form that it was trained in:
- * prompts, budgets of the env, lengths.
+ * What `bun run serve` tells of its policy in GET /v1/models/MODEL. With it `bun run eval` prompts the policy as in training: prompts,
+ * budgets of the env, lengths.
  */
 import { z } from "zod";
 import type { RunConfig } from "../config/config.ts";

@@ -1,4 +1,4 @@
-/** Slots for replies, and a bounded queue in front of them, oldest first. */
+/** Slots for replies, and a queue in front of them, oldest first. A caller that checks `room` before `take` bounds the queue. */
 
 export interface Slot {
   free(): void;

@@ -7,7 +7,7 @@ import { refuseAsks } from "../transport/refusals.ts";
 import type { Handler, Peer } from "../transport/transport.ts";
 
 export interface EnvServersOptions {
-  /** Opens a connection that is made again whenever it is lost. */
+  /** Opens a connection that reconnects whenever it is lost. */
   readonly connect: (url: string, handler: Handler) => Connection;
   /** Time to wait for an env server while none is connected. */
   readonly waitMsMax: number;

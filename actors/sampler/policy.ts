@@ -1,4 +1,4 @@
-/** The sampler's computation: one policy and its open sequences. It runs in a worker thread, or in the actor's in a single process. */
+/** The sampler's computation: one policy and its open sequences. It runs in a worker thread, or in the actor's thread (`one-thread`). */
 import { Decoder, type DecoderOptions } from "../../model/decode/decoder.ts";
 import { Generator, type Reply, type ReplyRequest } from "../../model/decode/generate.ts";
 import type { Engine } from "../../model/engine/engine.ts";
@@ -40,7 +40,7 @@ export function policyMethods() {
       engine = await startEngine(settings.engine);
       return `${engine.name}, ${engine.device}`;
     },
-    /** Loads weights. @returns the digest of the bytes found; the policy uses them only if it is the published one */
+    /** Loads weights. @returns the digest of the bytes found; the policy uses the bytes only if it is the published digest */
     async load(message: Messages["weights"]): Promise<string> {
       const { values, digest } = await announcedValues(settings, message);
       if (values === null) return digest;

@@ -118,7 +118,7 @@ export class Sampler implements Handler {
       const { version } = message;
       const digest = this.#weights?.digest === message.digest ? message.digest : await this.#load(message);
       if (digest === message.digest) this.#weights = { version, digest };
-      // A learner on another connection counts its own versions.
+      // Another connection may lead to another learner, with versions of its own.
       if (learner === this.#learner)
         learner?.tell({ type: "weights.loaded", actor: this.#options.actor, version, digest });
     } catch (error) {
@@ -143,7 +143,7 @@ export class Sampler implements Handler {
   }
 
   #play(): void {
-    // Tickets wait for newer weights, so that a stream of tickets does not keep them out.
+    // Tickets wait for newer weights, which are loaded only while no episode is played.
     if (this.#loading || this.#next !== null || this.#weights === null || this.#stopped) return;
     const waiting = this.#waiting;
     this.#waiting = [];

@@ -3,7 +3,7 @@
  * log-probabilities out.
  *
  * - A version is a folder of adapters on this machine, which the server loads under a new name; then the version before is unloaded.
- * - A server that was started again has no adapters. The first refused reply loads them again, once.
+ * - A server that was restarted has no adapters. A refused request loads them again, and is sent once more.
  *
  * Source: docs.vllm.ai (OpenAI-compatible server, LoRA adapters), docs.sglang.io (native API, LoRA serving).
  */
@@ -24,7 +24,7 @@ interface Written {
   readonly logProbs: number[];
 }
 
-/** How a server is asked. */
+/** The API of an inference server. */
 interface Api {
   readonly load: string;
   readonly unload: string;
@@ -33,7 +33,7 @@ interface Api {
   readonly answer: z.ZodType<Written>;
 }
 
-/** Of every request, so that the server's defaults for the model do not count. */
+/** Settings of every request, so that the server's defaults for the model do not apply. */
 const common = ({ settings, stops }: ReplyRequest) => ({
   temperature: settings.temperature,
   top_p: settings.topP,
@@ -97,7 +97,7 @@ export function servedPolicy(
   const pathOf = (name: string) => join(folder, name);
   const loadAdapters = (name: string) => server.order(load, { lora_name: name, lora_path: pathOf(name) });
   const drop = async (name: string) => {
-    // A server that was started again does not know it.
+    // A server that was restarted does not know the adapters.
     await server.order(unload, { lora_name: name }).catch(() => {});
     rmSync(pathOf(name), { recursive: true, force: true });
   };
@@ -120,13 +120,13 @@ export function servedPolicy(
       const { tokens, logProbs } = await ask().catch(async (error: unknown) => {
         if (!(error instanceof ServerError && error.refused)) throw error;
         loading ??= loadAdapters(name).finally(() => (loading = null));
-        // It fails if the adapters are there; then the second answer says why the reply is refused.
+        // Loading fails if the adapters are there; then the second answer says why the request is refused.
         await loading.catch(() => {});
         return ask();
       });
       return { tokens, logProbs, cut: !request.stops.includes(tokens.at(-1)!) };
     },
-    // The last version stays loaded: a request now could outlast the sampler.
+    // The last version stays loaded: a request to unload it could outlast the sampler.
     stop() {
       server.close();
       rmSync(folder, { recursive: true, force: true });

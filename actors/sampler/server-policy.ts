@@ -1,6 +1,7 @@
 /**
  * The sampler's policy where a server writes the replies. It keeps the tokens of each open sequence, because a request sends them all.
- * The seed of a reply is the coin of its first token: equal weights and coins make equal requests. Equal tokens are up to the server.
+ * The seed of a reply is the coin of its first token: equal weights and coins make equal requests. The server decides whether equal
+ * requests give equal tokens.
  */
 import type { Reply, ReplyRequest } from "../../model/decode/generate.ts";
 import { coin } from "../../model/rng.ts";
@@ -27,7 +28,7 @@ export function serverPolicy({ name, load, write, stop }: ReplyServer): Thread<P
     async close(sequence) {
       sequences.delete(sequence);
     },
-    // Nothing is shown while the server writes.
+    // No tokens are known while the server writes.
     written: async () => [],
     async reply(sequence, request) {
       const { keep, prompt, coins, coinsFrom = 0 } = request;

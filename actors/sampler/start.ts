@@ -21,7 +21,7 @@ import { servedPolicy } from "./served-policy.ts";
 /** Tries of one episode on one sampler, each with a connected env server. */
 const TRIES_MAX = 3;
 
-/** What the sampler gets from its machine. The simulator replaces it. */
+/** What the sampler gets from its machine. A simulation passes its own. */
 export interface SamplerPorts {
   /** Starts the policy, which has no weights yet. */
   startPolicy(config: RunConfig, context: ActorContext): Promise<Thread<PolicyMethods>>;
@@ -97,7 +97,7 @@ async function startPolicy(
     log.warning("server", `sampler.engine ${config.sampler.engine} was not tried with a real server yet`);
     return servedPolicy(config.sampler.engine, openServer(config, ports, "/"), weights);
   }
-  // Imported on demand: mostly another thread computes.
+  // Imported on demand, because usually another thread computes.
   const thread =
     host === "one-thread"
       ? inThisThread((await import("./policy.ts")).policyMethods())

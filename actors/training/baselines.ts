@@ -21,7 +21,7 @@ export interface Baselines {
  * By env, in the order of the mix.
  *
  * @throws {RunError} if an env's server refuses, because a restarted learner would be refused again. Other errors of the server
- *   may pass.
+ *   may be temporary.
  */
 export async function measureBaselines(config: RunConfig): Promise<ReadonlyMap<string, Baselines>> {
   const { episodes, firstSeed: seed } = config.validate;

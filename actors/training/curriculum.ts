@@ -15,10 +15,10 @@ import { type MetricValues, partName } from "../metrics/metrics.ts";
 import { groupsPerUpdate, playedEnvs, sharedGroups } from "../play/envs-of-run.ts";
 import type { PlayedTicket } from "../play/finished-ticket.ts";
 
-/** By env, a moving mean: of the in-group standard deviation of reward or success; by difficulty, of success. */
+/** By env, a moving mean: of success in a curriculum by difficulty, else of the in-group standard deviation of reward or success. */
 export type Scores = Readonly<Record<string, number>>;
 
-/** (groups) the env of each group of an update, sorted by env. @throws {RangeError} if the groups cannot be split evenly */
+/** (groups) the env of each group of an update, in the order of the mix. @throws {RangeError} if the groups cannot be split evenly */
 export function groupEnvs(config: Pick<RunConfig, "env" | "rollout">, scores: Scores = {}): string[] {
   const envs = playedEnvs(config);
   const counts = allotted(config, scores) ?? sharedGroups(envs, groupsPerUpdate(config));
@@ -53,7 +53,7 @@ function levelOf(config: Pick<RunConfig, "env" | "rollout">, scores: Scores): nu
   return level === -1 ? envs.length - 1 : level;
 }
 
-/** The scores after an update. An env without a group of two episodes keeps its score. */
+/** The scores after an update. An env keeps its score if it has no episode, or, for a spread, no group of two episodes. */
 export function scored(
   { by, smoothing }: RunConfig["rollout"]["curriculum"],
   before: Scores,

@@ -1,6 +1,6 @@
 /**
- * Episodes as token sequences for the warm start to imitate: those of the env's demonstrator, or those of plans from random play.
- * Prompts and limits are those of a rollout; only the replies come from another player than the policy.
+ * Episodes as token sequences for the warm start to imitate: played by the env's demonstrator, or by plans from random play.
+ * Prompts and budgets of turns and actions are those of a rollout; only the replies come from another player than the policy.
  */
 import { formatReply } from "../../envs/demonstrator.ts";
 import type { DiscreteGame, EpisodeRules, Game, LocalEnv, Seeds } from "../../envs/env.ts";
@@ -29,9 +29,9 @@ export interface DemonstrationOptions {
 }
 
 export interface DemonstrationSource {
-  /** Demonstrations of one board. */
+  /** Number of demonstrations of one board. */
   readonly perBoard: number;
-  /** Plays the demonstrations of one board. @param draw  the seeds of another board */
+  /** Plays the demonstrations of one board. @param draw  draws the seeds of a board */
   play(
     lesson: Lesson,
     draw: () => Seeds,
@@ -46,12 +46,12 @@ export const fromDemonstrator = (skill: Skill): DemonstrationSource => ({
   play: (lesson, draw, uniform, options) => demonstrate(lesson.tag.open(draw()), lesson, skill, uniform, options),
 });
 
-/** Random play of a board, before a plan is made from it. */
+/** Settings of random play, and of the demonstrations that are planned from it. */
 export interface RandomPlay {
-  /** Plays of a board; again as many while none has won, up to `playsMax`. */
+  /** Plays of a board. If none has won, more follow until one wins, at most `playsMax` in all. */
   readonly plays: number;
   readonly playsMax: number;
-  /** Actions of a play. The episode's budget does not bound it. */
+  /** Most actions of a play. The episode's budget does not bound a play. */
   readonly actionsMax: number;
   /** Share of the actions of later plays that follow the plan of the plays before; the first quarter of the plays is random. */
   readonly plannedActions: number;
@@ -59,7 +59,7 @@ export interface RandomPlay {
   readonly exploreOnce: boolean;
   /** Demonstrations of a board at a time. */
   readonly demonstrations: number;
-  /** Share of a demonstration's turns that are random. They show states beside the plan's way; only the others are imitated. */
+  /** Share of a demonstration's turns that are random. They lead to states off the plan; only planned turns are imitated. */
   readonly randomTurns: number;
   readonly thought: Thought;
 }
@@ -67,11 +67,11 @@ export interface RandomPlay {
 /** What a demonstration's thought says: the turn's first action, or what the next prompt shows (SPA, arXiv 2510.15047). */
 export type Thought = "first-action" | "next-observation";
 
-/** Boards without a win in a row after which random play is given up. */
+/** Random play is given up after this many boards in a row without a win. */
 const LOST_BOARDS_MAX = 200;
 
 /**
- * Episodes that follow the best plan that random play of the board allows; boards that no play won are passed over. Boards of an env
+ * Episodes that follow the best plan that random play of the board allows; boards that no play won are skipped. Boards of an env
  * outside this process, where plays take time, are always explored once.
  */
 export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
@@ -112,7 +112,7 @@ export async function explore(
 ): Promise<Experience> {
   const experience = new Experience(tag);
   const quarter = Math.ceil(plays / 4);
-  // Exploring a board takes thousands of draws; a stateful generator makes one in a tenth of the time.
+  // Exploring a board takes thousands of draws; a stateful generator makes each in a tenth of the time.
   const random = new PythonRandom(drawSeed(uniform));
   const draw = () => random.random();
   for (let played = 0; played < plays || (!experience.won && played < playsMax); played++) {
@@ -153,7 +153,7 @@ function writePlanned(
   return writeEpisode(game, lesson, replyTo, options);
 }
 
-/** The same episode once more. It plays each turn before the demonstration does. @throws {RunError} if the env is outside this process */
+/** A copy of the episode, which plays each turn before the demonstration does. @throws {RunError} if the env is outside this process */
 function openForeseen({ tag, rules }: Lesson, seeds: Seeds): LocalEnv {
   const game = tag.open(seeds);
   if (game.kind !== "outside") return openEpisode(game, rules);
@@ -194,7 +194,7 @@ export class Demonstrations {
     this.#uniform = sequence(seed, `demonstrations ${name}`);
   }
 
-  /** The next batch of demonstrations, of similar lengths. Each call plays a batch, so that no call but the first waits for many. */
+  /** The next batch of demonstrations, of similar lengths. Each call plays about one batch; only the first plays more. */
   async next(): Promise<Sequence[]> {
     const { perBoard } = this.#source;
     const count = this.#batch * BATCHES_SORTED;
@@ -202,7 +202,7 @@ export class Demonstrations {
     const wanted = isEmpty ? count * perBoard : Math.min(count * perBoard, this.#drawn.length + this.#batch);
     while (this.#drawn.length < wanted) this.#drawn.push(...(await this.#play()));
     if (isEmpty) {
-      // Demonstrations of one board are much alike, and come in different batches.
+      // Demonstrations of one board are much alike, so they are spread over batches.
       if (perBoard > 1) shuffle(this.#drawn, this.#uniform);
       const drawn = this.#drawn.splice(0, count);
       drawn.sort((a, b) => a.tokens.length - b.tokens.length);
@@ -214,7 +214,7 @@ export class Demonstrations {
     return this.#ready.pop()!;
   }
 
-  /** The next demonstrations, in the order in which they are played. */
+  /** The demonstrations of the next `count` boards, in the order in which they are played. */
   async take(count: number): Promise<Sequence[]> {
     const taken: Sequence[] = [];
     for (let i = 0; i < count; i++) taken.push(...(await this.#play()));
@@ -233,7 +233,7 @@ export class Demonstrations {
   }
 }
 
-/** @throws {RunError} if a reply is longer than a policy's may be: its imitator would never finish an answer */
+/** @throws {RunError} if a reply is longer than a policy's may be: a policy that imitates it would never finish an answer */
 export function checkReplyLengths(name: string, demonstrations: readonly Sequence[], replyTokensMax: number): void {
   const longest = Math.max(0, ...demonstrations.map(longestReply));
   if (longest <= replyTokensMax) return;
@@ -243,7 +243,7 @@ export function checkReplyLengths(name: string, demonstrations: readonly Sequenc
   );
 }
 
-/** Tokens of the longest reply, a run of written positions. */
+/** Tokens of the longest reply. A reply is a run of consecutive positions. */
 function longestReply({ written }: Sequence): number {
   let longest = 0;
   let length = 0;
@@ -274,8 +274,8 @@ export async function demonstrate(
 }
 
 /**
- * One episode with these replies: one sequence per context, whose written tokens are those to imitate. The context limit is ignored;
- * the demonstration stays valid.
+ * One episode with these replies: one sequence per context, whose written tokens are those to imitate. With overflow "stop" the
+ * context limit is ignored; the demonstration stays valid.
  *
  * @param replyTo  writes the next reply, thought included
  * @throws {RangeError} if a single prompt does not fit into the context

@@ -1,10 +1,10 @@
 /**
- * What random play of one board showed, as a table: in each observed state, where each action led and what it paid. A plan is the
- * best sequence of actions by this table (value iteration over a finite horizon). It needs nothing of an env but its observation, its
- * reward and its reset to a seed: no rule, no solver.
+ * What random play of one board showed, as a table: in each observed state, where each action led and which reward it earned. A plan
+ * is the best sequence of actions by this table (value iteration over a finite horizon). The table needs only the env's observations,
+ * rewards and seeds: no rules, no solver.
  *
- * - With deterministic dynamics the plan is the shortest way to the best reward that any mixture of the plays found.
- * - With random dynamics the table's shares stand for probabilities, so it needs more plays.
+ * - With deterministic dynamics the plan is the shortest way to the best reward that the actions of all plays together lead to.
+ * - With random dynamics the table's shares stand for probabilities, so the table needs more plays.
  * - Where no state comes twice, the plan is the best single play.
  *
  * Source: certainty equivalence over a tabular maximum-likelihood model, Sutton and Barto 2018, section 6.3.
@@ -13,20 +13,20 @@ import type { Effect, Game } from "../../envs/env.ts";
 import type { EnvTag } from "../../envs/tag.ts";
 import type { Uniform } from "../../model/rng.ts";
 
-/** An index into the env's actions, or its text. */
+/** An index into the env's actions, or an action's text. */
 export type Action = number | string;
 
 interface Outcomes {
   count: number;
   reward: number;
-  /** How often each state followed. A game that ended has none. */
+  /** How often each state followed. No state follows the end of a game. */
   readonly next: Map<number, number>;
 }
 
 /** Values closer than this are equal; the first action wins, so equal boards have equal plans. */
 const TIE = 1e-9;
 
-/** A reward after one more action is worth this much less, so that a plan wins soon where the reward does not ask for it. */
+/** Factor of a reward that comes one action later, so that a plan wins early even where the env's rewards do not demand it. */
 const DISCOUNT = 0.99;
 
 /** Actions that a plan looks ahead. */
@@ -46,7 +46,7 @@ export class Experience {
   }
 
   /**
-   * Adds one play of at most `actionsMax` actions, which plans ignore until `learn`, and closes the game.
+   * Adds one play of at most `actionsMax` actions, and closes the game. The values of states include it from the next `learn` on.
    *
    * @param game     just opened
    * @param planned  share of the actions that are planned; the others are random
@@ -82,16 +82,16 @@ export class Experience {
     }
   }
 
-  /** From now on, plans go by all plays so far. */
+  /** Recomputes the values of states from all plays so far. */
   learn(): void {
     this.#values = [];
   }
 
   /**
-   * The next actions from the game's present state: each the best by the states that may be reached by then.
+   * The next actions from the game's present state: each is the best over the states that may be reached by then.
    *
    * @param actionsLeft  of the episode
-   * @param count        actions to plan; fewer where random play knows nothing more
+   * @param count        most actions to plan; the plan ends where the table does
    * @returns no action in a state that random play never saw
    */
   plan(game: Game, actionsLeft: number, count: number): Action[] {
@@ -112,7 +112,7 @@ export class Experience {
     return plan;
   }
 
-  /** The action with the highest value over these states; null if there is none that was tried in all of them. */
+  /** The action with the highest value over these states; null if no action was tried in all of them. */
   #best(states: readonly (readonly [state: number, share: number])[], actionsLeft: number): Action | null {
     const values = this.#valuesWith(actionsLeft - 1);
     let best: { action: Action; value: number } | null = null;
@@ -127,7 +127,7 @@ export class Experience {
     return best?.action ?? null;
   }
 
-  /** The value of every state with so many actions left. */
+  /** The value of every state with this many actions left. */
   #valuesWith(actionsLeft: number): Float64Array {
     const horizon = Math.min(actionsLeft, HORIZON_MAX);
     const states = this.#outcomes.length;

@@ -1,9 +1,10 @@
 /**
- * A run's health: each update's numbers go through the Echo Trap detector and RAGEN-2's early stops, and a bad verdict takes the next
- * rung of the run's ladder. A pure reducer over recorded numbers, so `bun run diagnose` gives the same answers as the live run.
+ * A run's health: each update's numbers go through the Echo Trap detector and RAGEN-2's early stops. After a bad verdict the run takes
+ * the next rung of `health.ladder`, the list of interventions. A pure reducer over recorded numbers, so `bun run diagnose` gives the
+ * same answers as the live run.
  *
  * - The state is plain data in every checkpoint: a resumed run takes the same rungs at the same updates.
- * - Each rung is taken once, in order, and has `settleUpdates` to act before the next.
+ * - Each rung is taken once, in order, and has `settleUpdates` updates to take effect before the next.
  * - The detector compares with the start of the run, so it starts again after a roll-back.
  */
 import { STOP_RULE, STOP_START, type StopPoint, type StopState, watchForStop } from "../../model/health/early-stop.ts";
@@ -60,7 +61,7 @@ export type Due =
 
 /** A line for the log and the page. */
 export interface HealthNotice {
-  /** Good news; else a warning. */
+  /** True for good news, false for a warning. */
   readonly good: boolean;
   readonly kind: "health" | "intervention" | "early-stop";
   readonly text: string;

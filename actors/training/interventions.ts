@@ -6,7 +6,7 @@ import type { FilterRule } from "../../model/learn/filter/filter.ts";
 import type { UpdateSettings } from "../../model/learn/update/types.ts";
 import type { Rung } from "../config/health.ts";
 
-/** The sum of all rungs taken. Saved with every checkpoint. */
+/** The combined effect of all rungs taken. Saved with every checkpoint. */
 export interface Control {
   /** Share of the groups kept by the configured filter that are still kept. */
   readonly filter: number;
@@ -17,7 +17,7 @@ export interface Control {
   readonly stepSize: number;
   /** True: one gradient step per rollout. */
   readonly fresh: boolean;
-  /** Multiplies the actions of a turn in training. */
+  /** Multiplies the allowed actions of a training turn. */
   readonly actions: number;
   /** How often the run was rolled back. It is part of episode names, so the next rollouts get new coins. */
   readonly round: number;
@@ -25,7 +25,7 @@ export interface Control {
 
 export const CONTROL_START: Control = { filter: 1, entropy: 0, kl: 0, stepSize: 1, fresh: false, actions: 1, round: 0 };
 
-/** What each rung changes. */
+/** How much each rung changes. */
 const FILTER_FACTOR = 0.5;
 const ENTROPY_STEP = 0.003;
 const KL_STEP = 0.01;
@@ -87,9 +87,9 @@ export function intervened(settings: UpdateSettings, control: Control, groups: n
   };
 }
 
-/** A filter that keeps about `factor` of the groups it kept, and at least one. One that kept all becomes StarPO-S. */
+/** A filter that keeps about `factor` of the groups that `filter` keeps, and at least one. `all` becomes the filter of StarPO-S. */
 function tightened(filter: FilterRule, factor: number, groups: number): FilterRule {
-  // A share of the groups is rounded down: one and a half of them are one, whatever a double makes of 1 / groups.
+  // Filters round a share of the groups down: 1.5 / groups keeps one group, but 1 / groups may keep none.
   const atLeastOne = (share: number) => Math.min(1, Math.max(share * factor, 1.5 / groups));
   switch (filter.strategy) {
     case "all":
@@ -102,7 +102,7 @@ function tightened(filter: FilterRule, factor: number, groups: number): FilterRu
     case "top_k_abs":
       return { ...filter, value: Math.max(1, Math.floor(filter.value * factor)) };
     case "min_p":
-      // Keeps scores of at least this share of the best one, so that fewer are kept the higher it is.
+      // min_p keeps groups that score at least this share of the best score: a higher share keeps fewer.
       return { ...filter, value: 1 - (1 - filter.value) * factor };
     default:
       return filter satisfies never;

@@ -1,8 +1,8 @@
 /**
  * Measures template collapse: whether thoughts still depend on the prompt. It draws turns of an update's episodes, has the trainer
- * score each thought under the other turns' prompts, and returns RAGEN-2's metrics (model/health/mutual-information.ts).
+ * score each thought under the prompts of all drawn turns, and returns RAGEN-2's metrics (model/health/mutual-information.ts).
  *
- * - The policy is the one before the update. The draw is a function of run seed and update.
+ * - The policy that scores is the one before the update. The draw is a function of run seed and update.
  * - Two samples, as in RAGEN-2: one turn from each of some episodes, and the first turns of some episodes.
  */
 import type { Reasoned } from "../../model/health/cross-score.ts";

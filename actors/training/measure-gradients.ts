@@ -1,6 +1,6 @@
 /**
- * Gradient analysis: when the policy's gradients are measured (model/health/gradient-analysis.ts), and on which episodes. These are
- * the update's own, or groups played for the analysis alone, because an update may have too few for six buckets.
+ * Gradient analysis: when the policy's gradients are measured (model/health/gradient-analysis.ts), and on which episodes: on the
+ * update's own, or on groups played for the analysis alone, because an update may have too few episodes for six buckets.
  *
  * - Episodes played for the analysis enter no loss, no count and no record. Their boards come again in later updates.
  *
@@ -24,7 +24,7 @@ export interface Moment {
   /** From 0. */
   readonly update: number;
   readonly version: number;
-  /** How often the run was rolled back. */
+  /** How often the run was rolled back, and the factor of a turn's actions. */
   readonly control: Pick<Control, "round" | "actions">;
   /** Env of each group of the update. */
   readonly envs: readonly string[];
@@ -55,7 +55,7 @@ async function playApart(
   return trainerInput(played, settings);
 }
 
-/** Groups numbered after all that the update may have, in the proportions of its envs. */
+/** Groups numbered after all that the update may have, in the proportions of the update's envs. */
 function analysisTickets(config: RunConfig, { update, version, control: { round, actions }, envs }: Moment): Ticket[] {
   const first = boardsPerUpdate(config);
   const wanted = Array.from({ length: config.learner.gradientAnalysis.groups }, (_, i) => ({

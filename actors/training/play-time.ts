@@ -1,4 +1,4 @@
-/** How long rollouts take, and how fast tokens come. Rollouts that overlap do not count each other's time. */
+/** How long rollouts take, and how many tokens they write per second. Time in which rollouts overlap counts once. */
 import { writtenTokens } from "../../model/trajectory.ts";
 import { type FinishedTicket, playedOf } from "../play/finished-ticket.ts";
 import type { TrainingContext } from "./context.ts";

@@ -41,7 +41,7 @@ export interface Progress {
   readonly minutes: number;
   /** Minutes of the run, earlier sessions included. */
   readonly minutesInAll: number;
-  /** Scores that the curriculum steers by. */
+  /** Scores by which the curriculum shares out groups. */
   readonly curriculum: Scores;
   readonly health: HealthState;
   readonly collapse: CollapseState;
@@ -125,7 +125,7 @@ function afterValidation(progress: Progress, solved: Solved): Progress {
   return { ...progress, ...first, validated, best: isBest ? validated : progress.best };
 }
 
-/** Policy and judgment go back to the checkpoint. Totals and versions only grow. */
+/** Update, validations and scores go back to the checkpoint. Totals and versions only grow; the health detectors start again. */
 const afterRollBack = (saved: Progress, now: Progress): Progress => ({
   ...saved,
   version: now.version,

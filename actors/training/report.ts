@@ -21,7 +21,7 @@ export interface Report {
   /** Of the run, earlier sessions included. */
   readonly minutesInAll: number;
   readonly success: Success;
-  /** Of a mix, the same for each env by name; null for a single env. What was taught is measured over all of them. */
+  /** Of a mix, the same for each env by name; null for a single env. `taught` is measured over all envs together. */
   readonly envs: Readonly<Record<string, Omit<Success, "taught">>> | null;
   /** The same at temperature 1. */
   readonly successAtOne: Pick<Success, "taught" | "after">;

@@ -1,8 +1,8 @@
 /**
- * Dynamic sampling: groups whose episodes all earned the same are replaced by groups on new boards, for a few rounds.
+ * Dynamic sampling: groups whose episodes all earned the same reward are replaced by groups on new boards, for a few rounds.
  * Source: DAPO, https://arxiv.org/abs/2503.14476, section 3.2.
  *
- * - The boards depend on earned rewards alone, so equal seeds give equal runs.
+ * - The episodes' outcomes alone decide which groups are replaced, so equal seeds give equal runs.
  * - Replaced groups are returned too. They count in the metrics of play and enter no loss (UpdateSettings.dropConstant).
  */
 
@@ -48,6 +48,6 @@ function constantGroups(finished: readonly FinishedTicket[]): string[] {
   return groups.filter((group) => rewards(group).size < 2).map(([first]) => first!.ticket.env);
 }
 
-/** How many groups replaced others. @param groups  groups of an update, without replacements */
+/** How many groups replaced others. @param groups  number of groups of an update, without replacements */
 export const replacedGroups = (finished: readonly FinishedTicket[], groups: number): number =>
   new Set(finished.map(({ ticket }) => ticket.group).filter((group) => group >= groups)).size;

@@ -75,7 +75,7 @@ function numbersOf(purpose: Ticket["purpose"], played: readonly PlayedTicket[], 
   });
 }
 
-/** pass@k; nothing unless all boards have the same number of tries, and more than one. */
+/** pass@k; empty unless all boards have the same number of tries, and more than one. */
 function passes(solved: readonly number[], played: number): MetricValues {
   const tries = played / solved.length;
   if (tries < 2 || !Number.isInteger(tries)) return {};
@@ -100,7 +100,7 @@ function repetitionOf(outcomes: readonly PlayedOutcome[]): Record<string, number
   return shares.length === 0 ? {} : { repetition: shares.reduce((sum, share) => sum + share, 0) / shares.length };
 }
 
-/** Nothing if no episode is solved. */
+/** Mean log-probability of the written tokens of solved episodes; empty if none is solved. */
 function likelihoodOf(outcomes: readonly PlayedOutcome[]): Record<string, number> {
   const solved = outcomes.filter(({ success }) => success).map(({ trajectory }) => trajectory);
   const tokens = solved.reduce((sum, trajectory) => sum + writtenTokens(trajectory), 0);

@@ -27,7 +27,7 @@ export class RolloutQueue {
     const ahead = mode === "sync" ? 0 : stalenessMax;
     if (this.#playing.length === 0) this.#next = update;
     for (; this.#next <= Math.min(update + ahead, updates - 1); this.#next++) {
-      // When the trainer reaches update `#next`, `#next - update` more versions will be published.
+      // When the trainer reaches update `#next`, `#next - update` more versions will have been published.
       const oldest = mode === "sync" ? version : Math.max(0, version + (this.#next - update) - stalenessMax);
       const envs = groupEnvs(config, curriculum);
       const played = playUpdate(this.#context, this.#next, oldest, health.control, envs);

@@ -1,8 +1,8 @@
 /**
  * When a run saves checkpoints, and what happens if one cannot be written.
  *
- * - A resumed run does not repeat the updates before its checkpoint, so their episodes must be in the trajectory log before it is
- *   written. While they cannot be stored no checkpoint is written, except the last one.
+ * - A resumed run does not repeat the updates before its checkpoint, so the trajectory log must hold their episodes before the
+ *   checkpoint is written. While episodes cannot be stored no checkpoint is written, except the last one.
  * - A failed checkpoint is a warning and training continues; if the last one fails, the run fails.
  */
 import { TRAP_RULE } from "../../model/health/echo-trap/echo-trap.ts";
@@ -13,14 +13,14 @@ import type { TrainingContext } from "./context.ts";
 import { isWell } from "./health.ts";
 import { advance, type Progress } from "./progress.ts";
 
-/** A verdict comes only after a sign has lasted; a fall in validation success shows earlier that a policy is no target to roll back to. */
+/** True if validation success fell: the policy is then no target of a roll-back, even if no sign has lasted long enough for a verdict. */
 function hasFallen({ validated, best }: Progress, { successFall }: HealthConfig["trap"]): boolean {
   if (validated === null || best === null) return false;
   const fall = best.success - validated.success;
   return validated.success < TRAP_RULE.successShare * best.success && fall >= successFall;
 }
 
-/** Time for the sink to store the episodes reported so far. A sink that died is restarted within it. */
+/** Time for the sink to store the episodes reported so far. A sink that died is restarted within this time. */
 const STORED_MS_MAX = { onTheWay: 4000, atEnd: 1000 };
 
 export class Saving {
@@ -57,7 +57,7 @@ export class Saving {
     return this.onTheWay(progress);
   }
 
-  /** Before the first validation there is nothing to save. @throws {RunError} if it cannot be written */
+  /** Before the first validation there is nothing to save. @throws {RunError} if the checkpoint cannot be written */
   async atEnd(progress: Progress): Promise<void> {
     const { update, before } = progress;
     if (before === null) return;

@@ -1,4 +1,4 @@
-/** Which tickets an update and a validation play. A function of config, update and round alone. */
+/** Which tickets an update and a validation play. Pure. */
 import { dynamicsSeed } from "../../envs/seeds.ts";
 import type { RunConfig } from "../config/config.ts";
 import { boardsPerUpdate, episodeRules, playedEnvs, tagOf } from "../play/envs-of-run.ts";
@@ -14,14 +14,15 @@ export interface WantedGroup {
 export const wantedGroups = (envs: readonly string[]): WantedGroup[] => envs.map((env, group) => ({ group, env }));
 
 /**
- * Prefix of the episode names of an update ("u12") or a validation ("v12"). Names decide the coins.
+ * Prefix of the episode names of an update ("u12") or a validation ("v12"). An episode's name decides its coins, the random numbers
+ * that choose tokens.
  *
  * @param round  how often the run was rolled back
  */
 export const batchName = (purpose: "u" | "v", update: number, round: number): string =>
   `${purpose}${update}${round === 0 ? "" : `r${round}`}`;
 
-/** Seed of an env's random events. RAGEN shares them within a group, except in RAGEN-2's Bandit; strict gives each member its own. */
+/** Seed of an env's random events. As in RAGEN a group shares it, except RAGEN-2's Bandit; with compat strict each member has its own. */
 function dynamicsOf(config: RunConfig, env: string, layoutSeed: number, member: number): number {
   const shared = config.prompt.compat !== "strict" && tagOf(config, env).config["sharedStream"] !== false;
   return shared ? layoutSeed : dynamicsSeed(layoutSeed, member);
@@ -33,7 +34,7 @@ function dynamicsOf(config: RunConfig, env: string, layoutSeed: number, member: 
  * @param version  oldest weights that may play them; in sync mode the only ones
  * @param round    how often the run was rolled back
  * @param wanted   groups numbered from 0; those from P on replace others (learner.resampleRoundsMax)
- * @param actions  share of a turn's actions that a ticket has
+ * @param actions  share of the configured actions per turn that a ticket allows
  */
 export function trainingTickets(
   config: RunConfig,

@@ -1,4 +1,4 @@
-/** What the trainer gets of played tickets, and rows of the trajectory log with the advantages that it returns. Pure. */
+/** Played tickets as the trainer's input, and rows of the trajectory log with the trainer's advantages. Pure. */
 import type { TrainingEpisode, UpdateResult, UpdateSettings } from "../../model/learn/update/types.ts";
 import type { FinishedTicket, PlayedTicket } from "../play/finished-ticket.ts";
 import type { EpisodeRow } from "../protocol.ts";
@@ -15,12 +15,12 @@ export const trainerInput = (
     ...(estimator.kind === "gigpo" ? { anchors: outcome.turns.map(({ observation }) => observation) } : {}),
   }));
 
-/** Rows of episodes that no update was trained on. */
+/** Rows of episodes that no update trains on. */
 export const episodeRows = (finished: readonly FinishedTicket[]): EpisodeRow[] =>
   finished.map(({ ticket, sampler, outcome }) => ({ ticket, sampler, outcome, update: null, advantage: null }));
 
 /**
- * Rows of all that an update played; those that it was trained on have their advantages.
+ * Rows of all episodes that an update played; those that it trained on have their advantages.
  *
  * @param trained  a part of `finished`, in the order of the result's advantages
  * @param update   from 1

@@ -42,7 +42,7 @@ export class Training {
     this.#validation = new Validation(context, this.#interruption, this.#playTime);
     this.#step = new UpdateStep(context, this.#interruption);
     this.#saving = new Saving(context);
-    // A checkpoint of an earlier version may lack some fields.
+    // A checkpoint that an earlier Bunraku wrote may lack some fields.
     this.#progress = { ...startOfRun(context.config), ...context.checkpoints.resumed };
   }
 
@@ -50,7 +50,7 @@ export class Training {
     return `update ${this.#progress.update} of ${this.#context.config.learner.updates}`;
   }
 
-  /** The run saves its progress and ends at its next step. */
+  /** Ends the run at its current or next wait; its progress is saved. */
   stop(reason: string): void {
     this.#interruption.stop(reason);
   }
@@ -82,7 +82,7 @@ export class Training {
     }
   }
 
-  /** Warm start, first weights, first validation. A resumed run only publishes its weights. */
+  /** Warm start, first weights, first validation. A resumed run needs neither warm start nor first validation. */
   async #begin(): Promise<void> {
     const { config, checkpoints, clock, reporter } = this.#context;
     const isNew = checkpoints.resumed === null;
@@ -164,7 +164,7 @@ export class Training {
     return due;
   }
 
-  /** Once for each update, even if the run was stopped and resumed there. */
+  /** Validates once for each update, even if the run was stopped and resumed there. */
   async #validate(): Promise<Solved> {
     const { update, validated } = this.#progress;
     if (validated?.update === update) return validated;

@@ -6,7 +6,7 @@ import { isMetricName, type MetricName, type MetricValues } from "../metrics/met
 import { percent } from "../percent.ts";
 import type { Progress } from "./progress.ts";
 
-/** Metrics by the trainer's own names. */
+/** Metric of each number that the trainer returns, by the trainer's name. */
 const TRAINER_METRICS: Readonly<Record<string, MetricName>> = {
   policyLoss: "loss/policy",
   valueLoss: "loss/value",
@@ -39,7 +39,7 @@ export function trainerMetrics(metrics: Readonly<Record<string, number>>): Metri
   return Object.fromEntries(finite.map(([name, value]) => [metricOf(name), value]));
 }
 
-/** No optimizer step was taken, because no gradient was finite. */
+/** True if no optimizer step was taken because no gradient was finite. */
 export const hasBrokenGradient = ({ steps, metrics: { gradNorm = 0, criticGradNorm = 0 } }: UpdateResult): boolean =>
   steps === 0 && !Number.isFinite(gradNorm + criticGradNorm);
 
@@ -51,7 +51,7 @@ function metricOf(name: string): MetricName {
   return metric;
 }
 
-/** @param lags  of each episode trained on: updates between the version that played it and the newest; at least one */
+/** @param lags  of each episode trained on: versions between the one that played it and the newest; not empty */
 export function lagShares(lags: readonly number[]): MetricValues {
   const share = (of: (lag: number) => boolean) => lags.filter(of).length / lags.length;
   return {
@@ -88,7 +88,7 @@ export const speedMetrics = ({ update, tokens, rolloutMs, updateMs, minutes, len
     ),
 });
 
-/** `total/updates` is the last value of an update: who reads the store then has them all. */
+/** `total/updates` is the last value of an update: a reader of the store that finds it finds the others too. */
 export const totalMetrics = (progress: Progress, { expired, retried, ignored }: TicketCounts): MetricValues => ({
   "total/episodes": progress.episodes,
   "total/tokens": progress.tokens,

@@ -16,7 +16,7 @@ type LearnerConfig = RunConfig["learner"];
 
 /** GiGPO: weight of the comparison of turns that began in the same state; the paper's value. */
 const GIGPO_TURN_WEIGHT = 1;
-/** Taken off the share of the sum that top_p, linear, must reach; RAGEN-2's value. */
+/** Subtracted from the share of the sum that linear top_p must reach; RAGEN-2's value. */
 const TOP_P_EPSILON = 0.01;
 /** Weight of the value loss where the critic shares the policy's network. */
 const SHARED_CRITIC_COEFFICIENT = 0.5;
@@ -146,7 +146,7 @@ function criticOf(critic: LearnerConfig["critic"], optimizer: OptimizerSettings)
 const turnsMaxOf = ({ env }: Pick<RunConfig, "env">): number =>
   Math.max(...playedEnvs({ env }).map(({ turnsMax }) => turnsMax ?? env.turnsMax));
 
-/** Linear to a tenth at the last update. */
+/** Factor of the learning rate: 1, or linear from 1 to a tenth at the last update. */
 function decay({ decay, updates }: LearnerConfig, update: number): number {
   return decay === "none" ? 1 : 1 - 0.9 * (update / Math.max(1, updates - 1));
 }
@@ -154,7 +154,7 @@ function decay({ decay, updates }: LearnerConfig, update: number): number {
 /**
  * The KL coefficient after an update: an adaptive one follows the measured KL.
  *
- * @param measured  KL of this update; a value that is not finite is ignored, because it would stay in the coefficient
+ * @param measured  KL of this update; a value that is not finite is ignored: the coefficient would never be finite again
  */
 export function steeredKl(
   { control, target }: LearnerConfig["kl"],

@@ -43,9 +43,12 @@ export interface StepResult {
 /** What training on an update's episodes gives. */
 type Trained = Omit<StepResult, "tokens">;
 
-/** The run ends after this many updates in a row whose gradient is not finite: its policy would never change again. */
+/** The run fails after this many updates in a row without a finite gradient: the policy would never change again. */
 const BROKEN_UPDATES_MAX = 5;
-/** Mean difference in nats a token, between sampler and trainer of one version. The same engine in full precision differs by 1e-6, weights in half precision by 1e-3. */
+/**
+ * Bound of the mean difference between the log-probabilities of sampler and trainer at one policy version, in nats per token. The
+ * same engine in full precision differs by 1e-6, weights in half precision by 1e-3.
+ */
 const LOG_PROB_GAP_MAX = 0.05;
 
 export class UpdateStep {
@@ -60,7 +63,7 @@ export class UpdateStep {
     this.#interruption = interruption;
   }
 
-  /** Mean difference between the sampler's log-probabilities and the trainer's, in the last update that measured it. */
+  /** Mean difference between the log-probabilities of samplers and trainer in nats per token, in the last update that measured it. */
   get logProbGap(): number {
     return this.#logProbGap;
   }

@@ -1,4 +1,4 @@
-/** The warm start as part of a run: validations of what the first stage taught, and a few boards played now and then. */
+/** The warm start as part of a run: validations of what the first stage taught, and a few boards played at intervals. */
 import { percent, timeLeft } from "../percent.ts";
 import { playedOf } from "../play/finished-ticket.ts";
 import type { TrainingContext } from "./context.ts";

@@ -1,6 +1,6 @@
 /**
- * The warm start: a fresh policy imitates demonstrations in stages. They follow the best plan that random play of each board allows, or
- * the env's demonstrator plays them. Finished warm starts are cached by the digest of everything they depend on.
+ * The warm start: a fresh policy imitates demonstrations in stages. The demonstrations follow the best plan that random play of each
+ * board allows, or the env's demonstrator plays them. Finished warm starts are cached by the digest of everything they depend on.
  *
  * Success after the first stage ("taught") is reported beside every later success, because reinforcement of a small policy mostly
  * sharpens what imitation taught.
@@ -41,7 +41,7 @@ export type Taught = Readonly<z.infer<typeof Taught>>;
 export interface WarmStartContext extends WarmStartHooks {
   readonly config: RunConfig;
   readonly model: ModelConfig;
-  /** null where a server has them: then nothing is cached. */
+  /** null where a server has the parameters: then nothing is cached. */
   readonly parameters: Parameters | null;
   readonly trainer: Remote<TrainerMethods>;
   /** "compiled, cpu, 2 threads": engine and threads decide the last digits of a sum. */
@@ -58,7 +58,7 @@ export interface WarmStartHooks {
   /** Let the policy play a few boards. @returns the share that it solves; null if none could be played */
   readonly sample: (stepOverall: number) => Promise<number | null>;
   readonly progress: (progress: WarmStartProgress) => void;
-  /** The first step is done. It takes longest: demonstrations are drawn before it, and the engine compiles in it. */
+  /** The first step is done. That step takes longest: demonstrations are drawn before it, and the engine compiles in it. */
   readonly begun: () => void;
   /** Throws when the run must end. */
   readonly checkStop: () => void;
@@ -86,7 +86,7 @@ export interface WarmStartProgress {
 const REPORT_EVERY = 20;
 const SAMPLE_EVERY = 200;
 
-/** Demonstrations of a stage and an env that are part of the digest. */
+/** Boards of a stage and an env whose demonstrations are part of the digest. */
 const PREVIEWED = 32;
 
 /** Fills `parameters`, or trains the policy that the server has. */
@@ -127,10 +127,10 @@ export async function warmStart(context: WarmStartContext): Promise<WarmStartRes
       stepOverall++;
       if (stepOverall === 1) context.begun();
       const sampled = stepOverall % SAMPLE_EVERY === 0 ? await context.sample(stepOverall) : null;
-      // Later stages do not aim at success: the last one may blur the policy.
+      // Only the first stage aims at success: a later stage, such as `blur`, may lower it.
       if (index === 0 && isEnough(sampled, config)) taught = await solvedAt(stepOverall, context);
       const isLast = step + 1 === stage.steps || (index === 0 && taught !== null);
-      // The first report of a run tells how long the rest takes.
+      // Step 2 is reported too: it is the first that shows how long the rest takes.
       if (since < REPORT_EVERY && stepOverall !== 2 && !isLast) continue;
       const { name, steps } = stage;
       context.progress({
@@ -156,7 +156,7 @@ export async function warmStart(context: WarmStartContext): Promise<WarmStartRes
 const isEnough = (success: number | null, { warmStart: { solvedShare } }: RunConfig): boolean =>
   success !== null && solvedShare !== null && success >= solvedShare;
 
-/** After a sample that was solved: the validation, if it is solved too; else null, and imitation goes on. */
+/** Validates after a sample with enough success. @returns null if the validation has too little, so that imitation goes on */
 async function solvedAt(stepOverall: number, { config, measureTaught }: WarmStartContext): Promise<Taught | null> {
   const taught = await measureTaught(`taught${stepOverall}`);
   return isEnough(taught.cool, config) ? taught : null;
@@ -234,7 +234,7 @@ export const limitsOf = ({ microTokensMax }: RunConfig["learner"]) => ({
   widthMultiple: 16,
 });
 
-/** Of all that decides the result. @param replies  some demonstrations: they change with the code of the env and its players */
+/** Digest of all that decides the result. @param replies  some demonstrations: they change with the code of the env and its players */
 function digestOf({ config, model, engine, demonstrations }: WarmStartContext, replies: readonly Sequence[]): string {
   const { cacheDir: _, ...chosen } = config.warmStart;
   const settings = { ...chosen, firstSeed: WARM_START_FIRST_SEED, optimizer: config.learner.optimizer };
@@ -242,7 +242,7 @@ function digestOf({ config, model, engine, demonstrations }: WarmStartContext, r
   const taught = lessons.map(({ tag, rules }) => [tag.tag, tag.config, tag.digest, rules]);
   const shown = [context.layout, context.compat, context.context, context.contextTurnsMax, context.overflow];
   const decides = [RECIPE, config.seed, model, dialogue.digest, taught, shown, settings];
-  // The result includes a validation, and the engine's last digits.
+  // The result includes a validation, and the engine decides its last digits.
   const { replyTokensMax, contextTokensMax } = config.rollout;
   const measured = [config.validate, replyTokensMax, contextTokensMax, engine];
   const hash = createHash("sha256");
@@ -255,7 +255,7 @@ function digestOf({ config, model, engine, demonstrations }: WarmStartContext, r
 function save(file: string, { config, model, parameters, notice }: WarmStartContext, taught: Taught): void {
   if (parameters === null) return;
   const bytes = writeSafetensors(huggingFaceViews(model, parameters), { taught: JSON.stringify(taught) });
-  // Renamed when complete: another run may read it at any moment, or write it, also in this process.
+  // Renamed when complete: another run, even one of this process, may read or write the file at any moment.
   const partial = `${file}.${process.pid}.${crypto.randomUUID()}`;
   try {
     mkdirSync(config.warmStart.cacheDir, { recursive: true });

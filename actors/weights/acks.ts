@@ -15,7 +15,7 @@ type Held = number | null | "quarantined";
 
 interface Wait {
   readonly version: number;
-  /** Samplers that have joined, are not quarantined, and do not hold it yet. */
+  /** Samplers that have joined, are not quarantined, and do not hold the version yet. */
   readonly missing: Set<string>;
   readonly resolve: () => void;
 }
@@ -41,7 +41,7 @@ export class Acks {
     if (this.#published.size > PUBLISHED_MAX) this.#published.delete(this.#published.keys().next().value!);
   }
 
-  /** What was published as this version; undefined if nothing was, or too long ago. */
+  /** The digest published for this version; undefined if none was, or too long ago. */
   digestOf(version: number): string | undefined {
     return this.#published.get(version);
   }
@@ -68,7 +68,7 @@ export class Acks {
   /**
    * A sampler reports what it has loaded.
    *
-   * @returns false if the sampler is quarantined, now or already: this was never published.
+   * @returns false if the sampler is quarantined, for this report or an earlier one, or has not joined.
    */
   loaded(sampler: string, version: number, digest: string): boolean {
     const held = this.#held.get(sampler);

@@ -16,7 +16,7 @@ interface Reader {
   readonly token: string;
 }
 
-/** The announced values, and the digest of the bytes found. null: they are not the published ones */
+/** The announced values, and the digest of the bytes found. `values` is null if these are not the published bytes. */
 export async function announcedValues(
   { model, guest, token }: Reader,
   message: Messages["weights"],

@@ -1,4 +1,4 @@
-/** Downloads a version from a URL of the run and hashes it on the way. A broken connection is continued from where it broke. */
+/** Downloads a version from a URL of the run and hashes it on the way. After a broken connection the download continues where it broke. */
 import { type Clock, realClock } from "../clock.ts";
 import { describeError } from "../errors.ts";
 import type { ClientTls } from "../transport/tls.ts";
@@ -25,12 +25,12 @@ export const downloading = (tls: ClientTls = {}): Download => ({
   pauseMs: 200,
 });
 
-/** An answer that stays the same however often we ask. */
+/** An answer that a further try would not change. */
 class Refused extends Error {}
 
 /**
  * @returns exactly `byteLength` bytes and their sha256 (hex).
- * @throws {Error} with the reason, if they cannot be had.
+ * @throws {Error} with the reason, if the download fails.
  */
 export async function download(
   url: string,

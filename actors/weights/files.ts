@@ -57,7 +57,7 @@ export const weightsName = (run: string, runFolder: string): string =>
 /**
  * Removes the files of dead learners.
  *
- * @param ended  `weightsName` of a run of this process whose learner has ended; it was a worker, and the process lives
+ * @param ended  `weightsName` of a run of this process whose learner has ended: the learner was a worker, and the process lives on
  * @returns their names
  */
 export function sweep(folder: string, isAlive: (owner: Owner) => boolean, ended: string | null = null): string[] {
@@ -104,7 +104,7 @@ function pidNamespace(): number {
   }
 }
 
-/** Field 22 of /proc/PID/stat; null if no such process runs. Source: proc_pid_stat(5). */
+/** Start time in clock ticks, field 22 of /proc/PID/stat; null if no such process runs. Source: proc_pid_stat(5). */
 export function runningSince(pid: number): number | null {
   let stat: string;
   try {
@@ -112,7 +112,7 @@ export function runningSince(pid: number): number | null {
   } catch {
     return null;
   }
-  // The program's name, in parentheses, may contain spaces and parentheses; the fields behind the last one are regular.
+  // The program's name, in parentheses, may contain spaces and parentheses; no field after the last parenthesis does.
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   const state = fields[0]!;
   return state === "Z" || state === "X" ? null : Number(fields[19]);

@@ -1,9 +1,9 @@
 /**
- * Weights in half precision (IEEE 754 binary16). A publisher with `half` rounds every value before it hashes and writes them, so half
- * of the bytes is enough to send them to another host; what is decoded there is the published bytes, bit for bit.
+ * Weights in half precision (IEEE 754 binary16). A publisher with `half` rounds every value before it hashes and writes the weights. So
+ * half as many bytes are sent to another host, where they decode to the published bytes, bit for bit.
  */
 
-/** The values as half precision holds them. @throws {RangeError} naming the first one that is too large for it */
+/** The values as half precision holds them. @throws {RangeError} naming the first value that is too large */
 export function roundToHalf(values: Float32Array): Float32Array<ArrayBuffer> {
   const rounded = Float32Array.from(Float16Array.from(values));
   const lost = rounded.findIndex((value, i) => !Number.isFinite(value) && Number.isFinite(values[i]!));
@@ -20,7 +20,7 @@ export async function* encodeHalf(stream: AsyncIterable<Uint8Array>): AsyncGener
   }
 }
 
-/** Decodes it again. The stream drops a last value of which only one byte arrived. */
+/** float16 bytes as float32 bytes. Drops a last value of which only one byte arrived. */
 export async function* decodeHalf(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   for await (const bytes of wholeValues(stream, 2)) {
     yield new Uint8Array(Float32Array.from(new Float16Array(bytes)).buffer);

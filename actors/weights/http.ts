@@ -1,6 +1,6 @@
 /**
- * Published weights over plain HTTP, for samplers of other hosts. Whether the request may be answered was decided before: the socket
- * listener has compared the run's token.
+ * Published weights over plain HTTP, for samplers of other hosts. The socket listener has checked the run's token before a request
+ * comes here.
  */
 import { encodeHalf } from "./half.ts";
 import type { Published, WeightsPublisher } from "./publisher.ts";
@@ -40,7 +40,7 @@ export function serveWeights(publisher: Pick<WeightsPublisher, "file">): (reques
   };
 }
 
-/** The bytes that a request asks for; in half precision if the version has it and the request accepts it. */
+/** The bytes that a request asks for. A whole version comes in half precision if its values fit and the request accepts it. */
 export function serveFile({ path, digest, byteLength, half }: ServedFile, request: Request): Response {
   if (request.method !== "GET" && request.method !== "HEAD") {
     return new Response("weights can only be read\n", { status: 405, headers: { Allow: "GET, HEAD" } });

@@ -1,7 +1,7 @@
 /**
  * The learner's side of weights: a file per version that other processes of this host map, identified by version and sha256.
  * A seal (seal.ts) lets samplers prove what they mapped without computing the sha256 again.
- * Knows no networks of layers: a policy is one array of numbers here.
+ * Knows no layers of networks: a policy is one array of numbers here.
  *
  * - A file is complete before its digest is announced, and never changes afterwards.
  * - A file may be unlinked while it is mapped; the mapping stays valid.
@@ -20,7 +20,7 @@ export type Published = Messages["weights"];
 export interface PublisherOptions {
   /** Shared memory or its substitute: see `weightsFolder`. */
   readonly folder: string;
-  /** Used from then on when `folder` is full. Without it, a full folder is an error. */
+  /** Used from the moment `folder` is full. Without it, a full folder is an error. */
   readonly spareFolder?: string;
   readonly run: string;
   /** Newest versions kept; at least 1, default 2: the one before the newest may still be loading somewhere. */
@@ -30,7 +30,7 @@ export interface PublisherOptions {
   readonly half?: boolean;
   /** Use files without a name where the system has them: they end with this process. Default false. */
   readonly nameless?: boolean;
-  /** Makes a file with a name, whole or not at all. */
+  /** Writes a file with a name, whole or not at all. */
   readonly write?: (path: string, bytes: Uint8Array) => Promise<Written>;
   readonly notice?: (text: string) => void;
 }

@@ -3,8 +3,8 @@
  * computes the tag in the same pass as the sha256, and every sampler of the host computes it again from the bytes it mapped.
  *
  * - An equal tag stands for an equal sha256: other bytes have the same tag with a probability of about their count / 2^132.
- * - Seven times as fast as sha256 (docs/log/2026-11.md), so that the samplers of a host do not each compute the sha256.
- * - It finds accidents, not attacks: a reader of the message has the key and can forge a tag.
+ * - The tag takes a seventh of sha256's time (docs/log/2026-11.md), so that the samplers of a host do not each compute the sha256.
+ * - The seal finds accidents, not attacks: a reader of the message has the key and can forge a tag.
  *
  * Source: NIST SP 800-38D, GMAC (GCM with no plaintext; the bytes are the additional data).
  */
@@ -36,7 +36,7 @@ export class Sealer {
     for (let at = 0; at < bytes.length; at += CHUNK_BYTES) this.#mac.setAAD(bytes.subarray(at, at + CHUNK_BYTES));
   }
 
-  /** Nothing can be added after it. */
+  /** No bytes can be added after this call. */
   seal(): Seal {
     this.#mac.final();
     return { key: this.#key, tag: this.#mac.getAuthTag().toString("hex") };

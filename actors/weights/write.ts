@@ -1,8 +1,8 @@
 /**
- * Writes bytes to a file that other processes of this host can map, whole or not at all, and hashes and seals them meanwhile.
+ * Writes bytes, whole or not at all, to a file that other processes of this host can map. Meanwhile hashes and seals them.
  *
- * - On Linux the file has no name: others open it through this process's descriptor, and the system frees it when this process ends,
- *   however it ends. Elsewhere it has a name, and the next learner sweeps what a dead one left: see files.ts.
+ * - On Linux a file needs no name: other processes open it through this process's descriptor, and the system frees it when this process
+ *   ends, however it ends. A file with a name stays after a crash; the next learner deletes the files of a dead one (files.ts).
  */
 import { closeSync, openSync, renameSync, rmSync, statSync, unlinkSync, write } from "node:fs";
 import { promisify } from "node:util";
@@ -28,7 +28,7 @@ const CHUNK_BYTES = 8 * 2 ** 20;
 /** O_TMPFILE (with O_DIRECTORY) and O_RDWR, as Linux has them on the architectures that Bun runs on: open(2). */
 const NAMELESS = (process.arch === "arm64" ? 0o20040000 : 0o20200000) | 2;
 
-/** Whether this folder's file system has files without a name, and /proc gives other processes a path to them. */
+/** True if this folder's file system has files without a name, and /proc gives other processes a path to them. */
 export function canBeNameless(folder: string): boolean {
   if (process.platform !== "linux") return false;
   try {

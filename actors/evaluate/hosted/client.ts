@@ -42,7 +42,7 @@ export interface Usage {
   readonly outputTokens: number;
 }
 
-/** A request that failed finally. The message contains no secret. */
+/** A request that is not tried again. The message contains no secret. */
 export class HostedError extends Error {
   override readonly name = "HostedError";
   /** The code of an OpenAI error, as "context_length_exceeded"; null if the server named none. */
@@ -58,7 +58,7 @@ const FIRST_WAIT_MS = 1000;
 const WAIT_MS_MAX = 60_000;
 /** A longer Retry-After is a failure. */
 const RETRY_AFTER_MS_MAX = 600_000;
-/** Time to describe a model. */
+/** Time limit of a request for a model's description. */
 const CARD_MS_MAX = 10_000;
 const ANSWER_BYTES_MAX = 4 << 20;
 /** Characters of a server's error text in our message. */
@@ -131,7 +131,7 @@ export class HostedClient {
     const { uniform, clock } = this.#options;
     if (retryAfterMs === null) return uniform() * Math.min(WAIT_MS_MAX, FIRST_WAIT_MS * 2 ** (tries - 1));
     this.#notBeforeMs = Math.max(this.#notBeforeMs, clock.now() + retryAfterMs);
-    // Jitter, because all waiting requests have the same time.
+    // Jitter, because all waiting requests wait until the same time.
     return retryAfterMs + uniform() * FIRST_WAIT_MS;
   }
 

@@ -1,5 +1,5 @@
 /**
- * Evaluates a hosted model on fixed boards, with the envs, prompts and parsing of any policy. It exchanges text instead of tokens.
+ * Evaluates a hosted model on fixed boards, with the envs, prompts and parsing of other policies. It exchanges text instead of tokens.
  *
  * - At most `requestsMax` episodes are played at once, each with one request at a time.
  * - An episode that could not be played ends the evaluation with an error; it does not count as a failure of the model. The episodes
@@ -26,7 +26,7 @@ export interface HostedEvaluation {
   readonly config: RunConfig;
   readonly tag: EnvTag;
   readonly client: Pick<HostedClient, "complete" | "stop">;
-  /** Its boards are not played again. */
+  /** Boards that have a result are not played again. */
   readonly results: Results;
   readonly requestsMax: number;
   readonly clock: Clock;
@@ -100,7 +100,7 @@ async function playOne(
       now = { observation, actionsLeft };
       const messages = contextMessages(tag, { answered, now }, context);
       const reply = await client.complete(messages).catch((error) => {
-        // As in training: an episode whose dialogue no longer fits ends, unless its first prompt does not.
+        // As in training, an episode ends when its dialogue no longer fits. A first prompt that does not fit is an error.
         const full = error instanceof HostedError && error.code === "context_length_exceeded";
         if (full && answered.length > 0) return null;
         throw error;

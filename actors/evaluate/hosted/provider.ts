@@ -59,7 +59,7 @@ export const openai: Provider = {
   body: ({ model, messages, replyTokensMax, temperature }, own) => ({
     model,
     messages: messages.map(said),
-    // OpenAI's newer models refuse the old name; other servers know only that.
+    // OpenAI's newer models refuse the old name; other servers know only the old one.
     ...(replyTokensMax === null ? {} : { [own ? "max_completion_tokens" : "max_tokens"]: replyTokensMax }),
     ...(temperature === null ? {} : { temperature }),
   }),

@@ -46,7 +46,7 @@ export class Results {
     this.#file = file;
   }
 
-  /** Not stored on disk. */
+  /** Results that are not stored on disk. */
   static none(): Results {
     return new Results(null);
   }
