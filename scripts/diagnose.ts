@@ -28,6 +28,8 @@ import { type Command, helped, type Override, parseOptions, UsageError } from ".
 import { overrideLayer } from "./cli/presets.ts";
 import { readLog } from "./diagnose/logs.ts";
 import { seenIn } from "./diagnose/names.ts";
+import { ratesReport, ratesText } from "./diagnose/rates.ts";
+import { readLogs, writeLogs } from "./diagnose/run-logs.ts";
 
 const command = {
   name: "diagnose",
@@ -42,6 +44,17 @@ const command = {
       value: "QUANTITY=NAME",
       text: "What a log calls success, spread, constant, entropy, gradient, repetition, information, form, likelihood or kept; may be repeated",
     },
+    rates: {
+      type: "switch",
+      text: "Rates of error of this and other detectors over many runs: a folder of finished runs, or a file of their logs",
+    },
+    "held-out": { type: "text", value: "ENV", text: "With --rates: an env on which no threshold is chosen" },
+    alarms: {
+      type: "text",
+      value: "FILE",
+      text: "With --rates: first alarms of other detectors (bench/peers/alarms.py)",
+    },
+    "logs-to": { type: "text", value: "FILE", text: "With --rates: also write the logs as one Parquet file" },
     json: { type: "switch", text: "End standard output with one JSON object" },
   },
   examples: [
@@ -49,6 +62,7 @@ const command = {
     "bun run diagnose runs/a runs/b --health.trap.spreadShare=0.3",
     "bun run diagnose outputs/checkpoint-500/trainer_state.json",
     "bun run diagnose wandb-export.csv --column success=critic/score/mean",
+    "bun run diagnose --rates runs/error-rates --held-out FrozenLake --logs-to logs.parquet",
     'bun run diagnose runs/a --health.ladder=\'["lower-step-size","roll-back"]\' --health.interveneAt=warning',
   ],
   overrides: runKeys,
@@ -58,6 +72,15 @@ export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const { flags, words, overrides } = parseOptions(command, args);
   if (words.length === 0) throw new UsageError("say which: the folders of runs, or logs of other trainers");
+  if (flags.rates) {
+    const { "held-out": heldOut = null, alarms = null, "logs-to": logsTo } = flags;
+    const logs = words.flatMap(readLogs);
+    if (logsTo !== undefined) await writeLogs(logsTo, logs);
+    const report = ratesReport(logs, { heldOut, alarms });
+    console.log(ratesText(report));
+    if (flags.json) console.log(JSON.stringify(report));
+    return 0;
+  }
   const diagnoses = words.map((path) => {
     const isRun = existsSync(join(path, "run.sqlite")) || existsSync(join(path, "config.json"));
     return diagnose(path, healthConfig(path, overrides), isRun ? recorded(path) : logged(path, flags.column ?? []));

@@ -1,4 +1,4 @@
-"""First alarms of rlwatch and rldoctor (PyPI) on the runs of a log, as JSON for bench/detector/rates.ts.
+"""First alarms of rlwatch and rldoctor (PyPI) on the runs of a log, as JSON for `bun run diagnose --rates`.
 
 Run: pip install rlwatch==0.5.1 rldoctor==0.2.0 pyarrow
      python bench/peers/alarms.py --logs logs.parquet > alarms.json

@@ -32,7 +32,7 @@ export const bunraku =
 const defaults = HealthConfig.parse({});
 
 /** RAGEN-2's early stops. Validations are not in the logs, so its stop for a low validation is left out. */
-export const ragen: Detector = (updates) => {
+export const ragenStops: Detector = (updates) => {
   let state = HEALTH_START;
   for (const [i, values] of updates.entries()) {
     const point = measuredOf(values, undefined);

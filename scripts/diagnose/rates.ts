@@ -1,0 +1,205 @@
+/**
+ * How often each detector of a collapse is right: true and false positive rates over many runs, with exact intervals.
+ *
+ * - Thresholds of Bunraku's detector and of the entropy floor are chosen on the runs of odd seeds, without those of the env held out. The
+ *   rates are of the other runs.
+ * - A true positive is an alarm in a collapsed run, at most ten updates after success fell below half of its peak. Its lead is the number
+ *   of updates from the alarm to that moment; a late alarm's is negative.
+ */
+import { readFileSync } from "node:fs";
+import { z } from "zod";
+import { TRAP_RULE, type TrapRule } from "../../model/health/echo-trap/echo-trap.ts";
+import { aligned } from "../cli/aligned.ts";
+import { UsageError } from "../cli/options.ts";
+import { shareOf } from "../sweep/interval.ts";
+import { bunraku, type Detector, entropyFloor, gradientThreeSigma, ragenStops } from "./detectors.ts";
+import { type Outcome, outcomeOf } from "./outcome.ts";
+import type { RunLog } from "./run-logs.ts";
+
+/** An alarm so many updates after the onset still counts as true. */
+const LATE_MAX = 10;
+
+/** First alarms of detectors elsewhere, as bench/peers/alarms.py writes them: by detector and run, the index of the update, or null. */
+const Alarms = z.record(z.string(), z.record(z.string(), z.int().nullable()));
+
+export interface RatesOptions {
+  readonly heldOut: string | null;
+  /** A file of first alarms of other detectors. */
+  readonly alarms: string | null;
+}
+
+interface JudgedRun {
+  readonly log: RunLog;
+  readonly outcome: Outcome;
+}
+
+type FirstAlarm = (log: RunLog) => number | null;
+
+interface Rates {
+  readonly alarm: string;
+  readonly collapsed: number;
+  /** Collapsed runs with a true alarm. */
+  readonly caught: number;
+  readonly healthy: number;
+  /** Healthy runs with an alarm. */
+  readonly raised: number;
+  /** Of the true alarms, in updates. */
+  readonly leads: readonly number[];
+}
+
+export interface RatesReport {
+  /** Runs by setting, which is the folder's name without its seed. */
+  readonly outcomes: readonly (Readonly<Record<Outcome["kind"], number>> & { readonly setting: string })[];
+  /** What was chosen, and on how many runs: thresholds that differ from the default, and the floor in nats. */
+  readonly chosen: {
+    readonly runs: number;
+    readonly collapsed: object;
+    readonly warning: object;
+    readonly floor: number;
+  };
+  readonly parts: readonly { readonly of: string; readonly runs: number; readonly rates: readonly Rates[] }[];
+}
+
+export function ratesReport(logs: readonly RunLog[], { heldOut, alarms }: RatesOptions): RatesReport {
+  const runs = logs.map((log) => {
+    return { log, outcome: outcomeOf(log.updates.map(({ values }) => values["train/success"]!)) };
+  });
+  const isHeldOut = ({ log }: JudgedRun) => log.env === heldOut;
+  const chosenOn = runs.filter((run) => run.log.seed % 2 === 1 && !isHeldOut(run));
+  const others = runs.filter((run) => !chosenOn.includes(run));
+  const rule = bestOf(trapRules(), (candidate) => bunraku(["collapsed"], candidate), chosenOn);
+  const warningRule = bestOf(trapRules(), (candidate) => bunraku(["warning", "collapsed"], candidate), chosenOn);
+  const floor = bestOf([0.02, 0.05, 0.1, 0.15, 0.2, 0.3], entropyFloor, chosenOn);
+  const detectors: [string, FirstAlarm][] = [
+    ["collapsed, default thresholds", ofValues(bunraku(["collapsed"]))],
+    ["warning or collapsed, default", ofValues(bunraku(["warning", "collapsed"]))],
+    ["collapsed, chosen thresholds", ofValues(bunraku(["collapsed"], rule))],
+    ["warning or collapsed, chosen", ofValues(bunraku(["warning", "collapsed"], warningRule))],
+    ["RAGEN-2's early stops", ofValues(ragenStops)],
+    ["entropy below the chosen floor", ofValues(entropyFloor(floor))],
+    ["gradient above 3 σ", ofValues(gradientThreeSigma)],
+    ...(alarms === null ? [] : readAlarms(alarms)),
+  ];
+  const part = (of: string, part: readonly JudgedRun[]) => {
+    return { of, runs: part.length, rates: detectors.map(([alarm, first]) => ratesOf(part, alarm, first)) };
+  };
+  const seeds = part(
+    "even seeds",
+    others.filter((run) => !isHeldOut(run)),
+  );
+  const env = part(`${heldOut}, held out`, others.filter(isHeldOut));
+  return {
+    outcomes: outcomesOf(runs),
+    chosen: { runs: chosenOn.length, collapsed: changesOf(rule), warning: changesOf(warningRule), floor },
+    parts: heldOut === null ? [seeds] : [seeds, env, part("both", others)],
+  };
+}
+
+export function ratesText({ outcomes, chosen, parts }: RatesReport): string {
+  const { runs, ...choice } = chosen;
+  const head = ["alarm", "true positives", "95 %", "false positives", "95 %", "median lead"];
+  return [
+    aligned([["runs", ...KINDS], ...outcomes.map((row) => [row.setting, ...KINDS.map((kind) => String(row[kind]))])]),
+    `chosen on ${runs} runs: ${JSON.stringify(choice)}`,
+    ...parts.map(({ of, runs, rates }) => `${of}: ${runs} runs\n${aligned([head, ...rates.map(rateRow)])}`),
+  ].join("\n\n");
+}
+
+const ofValues =
+  (detector: Detector): FirstAlarm =>
+  ({ updates }) =>
+    detector(updates.map(({ values }) => values));
+
+function readAlarms(path: string): [string, FirstAlarm][] {
+  const parsed = Alarms.safeParse(JSON.parse(readFileSync(path, "utf8")));
+  if (!parsed.success) throw new UsageError(`${path} is no file of alarms: bench/peers/alarms.py writes one`);
+  return Object.entries(parsed.data).map(([name, byRun]) => [name, ({ run }) => alarmOf(byRun, run, path)]);
+}
+
+function alarmOf(byRun: Readonly<Record<string, number | null>>, run: string, path: string): number | null {
+  const alarm = byRun[run];
+  if (alarm === undefined) throw new UsageError(`${path} has no alarm of the run ${run}; make it from the same logs`);
+  return alarm;
+}
+
+function ratesOf(part: readonly JudgedRun[], name: string, firstAlarm: FirstAlarm): Rates {
+  let [collapsed, caught, healthy, raised] = [0, 0, 0, 0];
+  const leads: number[] = [];
+  for (const { log, outcome } of part) {
+    if (outcome.kind === "unclear") continue;
+    const alarm = firstAlarm(log);
+    if (outcome.kind === "healthy") {
+      healthy++;
+      if (alarm !== null) raised++;
+      continue;
+    }
+    collapsed++;
+    if (alarm === null || alarm > outcome.onset + LATE_MAX) continue;
+    caught++;
+    leads.push(outcome.onset - alarm);
+  }
+  return { alarm: name, collapsed, caught, healthy, raised, leads };
+}
+
+/** The candidate with the largest true minus false positive rate; the first of equals. */
+function bestOf<T>(candidates: readonly T[], detectorOf: (candidate: T) => Detector, on: readonly JudgedRun[]): T {
+  const judged = candidates.map((candidate) => {
+    const { collapsed, caught, healthy, raised } = ratesOf(on, "", ofValues(detectorOf(candidate)));
+    return { candidate, quality: caught / Math.max(1, collapsed) - raised / Math.max(1, healthy) };
+  });
+  return judged.reduce((best, other) => (other.quality > best.quality ? other : best)).candidate;
+}
+
+/** The default comes first, so that an equal rule does not replace it. */
+function trapRules(): TrapRule[] {
+  const rules: TrapRule[] = [TRAP_RULE];
+  for (const patience of [3, 2, 5])
+    for (const successShare of [0.65, 0.5, 0.8])
+      for (const validityFall of [0.2, 0.1, 0.4])
+        for (const repetitionRise of [0.1, 0.05, 0.2])
+          for (const share of [1, 0.5])
+            for (const entropyRise of [2, 3]) {
+              const spreadShare = share * TRAP_RULE.spreadShare;
+              const entropyShare = share * TRAP_RULE.entropyShare;
+              const changes = {
+                patience,
+                successShare,
+                validityFall,
+                repetitionRise,
+                spreadShare,
+                entropyShare,
+                entropyRise,
+              };
+              rules.push({ ...TRAP_RULE, ...changes });
+            }
+  return rules;
+}
+
+function changesOf(rule: TrapRule) {
+  const changed = ([name, value]: [string, number]) => value !== TRAP_RULE[name as keyof TrapRule];
+  return Object.fromEntries(Object.entries(rule).filter(changed));
+}
+
+const KINDS = ["healthy", "collapsed", "unclear"] as const;
+
+function outcomesOf(runs: readonly JudgedRun[]): RatesReport["outcomes"] {
+  const settingOf = ({ log }: JudgedRun) => log.run.replace(/-s\d+$/, "");
+  return [...new Set(runs.map(settingOf))].map((setting) => {
+    const count = (kind: Outcome["kind"]) =>
+      runs.filter((run) => settingOf(run) === setting && run.outcome.kind === kind).length;
+    return { setting, healthy: count("healthy"), collapsed: count("collapsed"), unclear: count("unclear") };
+  });
+}
+
+function rateRow({ alarm, collapsed, caught, healthy, raised, leads }: Rates): string[] {
+  const median = leads.toSorted((a, b) => a - b)[Math.floor(leads.length / 2)];
+  const positives = [`${caught}/${collapsed}`, intervalText(caught, collapsed)];
+  const negatives = [`${raised}/${healthy}`, intervalText(raised, healthy)];
+  return [alarm, ...positives, ...negatives, median === undefined ? "–" : String(median)];
+}
+
+function intervalText(hits: number, tries: number): string {
+  if (tries === 0) return "–";
+  const { low, high } = shareOf(hits, tries);
+  return `${low.toFixed(2)} to ${high.toFixed(2)}`;
+}

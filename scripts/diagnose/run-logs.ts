@@ -1,0 +1,101 @@
+/** Logs of many runs, from a folder of runs or from one Parquet file, which has one row for each update. */
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { MetricName, MetricValues } from "../../actors/metrics/metrics.ts";
+import { hasRecord, RecordedRun } from "../../actors/record/recorded-run.ts";
+import { MEASURED } from "../../actors/training/health.ts";
+import { parquetRows } from "../../envs/data/parquet.ts";
+import { reportFile } from "../../library/run-folder.ts";
+import { UsageError } from "../cli/options.ts";
+import { named, type Row, writeParquet } from "../export/tables.ts";
+
+/** What Bunraku's detector reads, and what others read beside it (bench/peers/alarms.py). */
+const METRICS = [
+  ...MEASURED,
+  "train/reward_mean",
+  "train/reply_tokens",
+  "train/learning_rate",
+  "loss/policy",
+  "loss/kl",
+  "loss/clip_fraction_high",
+] as const satisfies MetricName[];
+
+export interface RunLog {
+  /** The run's folder. */
+  readonly run: string;
+  readonly env: string;
+  readonly seed: number;
+  /** Ascending. */
+  readonly updates: readonly { readonly update: number; readonly values: MetricValues }[];
+}
+
+/**
+ * @param path  a folder whose finished runs are read, or a file that `writeLogs` wrote
+ * @throws {UsageError} if there are no logs
+ */
+export function readLogs(path: string): RunLog[] {
+  if (!existsSync(path)) throw new UsageError(`no folder of runs and no file at ${path}`);
+  const logs = path.endsWith(".parquet") ? ofParquet(path) : ofFolder(path);
+  if (logs.length === 0) throw new UsageError(`no finished run in ${path}; give a folder of runs, as of bun run sweep`);
+  return logs;
+}
+
+/** @throws {Error} if the file cannot be written */
+export async function writeLogs(path: string, logs: readonly RunLog[]): Promise<void> {
+  const columns = [
+    ...named("STRING", "run", "env"),
+    ...named("DOUBLE", "seed"),
+    ...named("INT32", "update"),
+    ...named("DOUBLE", ...METRICS),
+  ];
+  await writeParquet(path, columns, rowsOf(logs));
+}
+
+function* rowsOf(logs: readonly RunLog[]): Generator<Row> {
+  for (const { run, env, seed, updates } of logs) {
+    for (const { update, values } of updates) {
+      const measured = METRICS.map((name) => [name, values[name] ?? null] as const);
+      yield { run, env, seed, update, ...Object.fromEntries(measured) };
+    }
+  }
+}
+
+function ofFolder(path: string): RunLog[] {
+  const finished = readdirSync(path).filter((name) => {
+    const folder = join(path, name);
+    return hasRecord(folder) && existsSync(reportFile({ folder }));
+  });
+  return finished.sort().map((run) => ofRun(run, join(path, run)));
+}
+
+function ofRun(run: string, folder: string): RunLog {
+  const { env, seed } = JSON.parse(readFileSync(join(folder, "config.json"), "utf8")) as {
+    readonly env: { readonly tag: string };
+    readonly seed: number;
+  };
+  const record = new RecordedRun(folder);
+  const byUpdate = new Map<number, Record<string, number>>();
+  for (const name of METRICS) {
+    const curve = record.curve(name);
+    for (const [i, step] of (curve?.steps ?? []).entries()) {
+      byUpdate.set(step, { ...byUpdate.get(step), [name]: curve!.values[i]! });
+    }
+  }
+  record.close();
+  const updates = [...byUpdate].filter(([, values]) => values["train/success"] !== undefined);
+  updates.sort(([a], [b]) => a - b);
+  return { run, env: env.tag, seed, updates: updates.map(([update, values]) => ({ update, values })) };
+}
+
+function ofParquet(path: string): RunLog[] {
+  const logs = new Map<string, RunLog & { readonly updates: { update: number; values: MetricValues }[] }>();
+  const wanted = ["run", "env", "seed", "update", ...METRICS].map((name) => ({ name, optional: false }));
+  for (const row of parquetRows(path, wanted)) {
+    const run = String(row["run"]);
+    const log = logs.get(run) ?? { run, env: String(row["env"]), seed: Number(row["seed"]), updates: [] };
+    logs.set(run, log);
+    const measured = METRICS.map((name) => [name, row[name]] as const).filter(([, value]) => typeof value === "number");
+    log.updates.push({ update: Number(row["update"]), values: Object.fromEntries(measured) });
+  }
+  return [...logs.values()];
+}

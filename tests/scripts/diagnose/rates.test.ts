@@ -1,0 +1,150 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { join } from "node:path";
+import type { MetricValues } from "../../../actors/metrics/metrics.ts";
+import { bunraku, entropyFloor, gradientThreeSigma, ragenStops } from "../../../scripts/diagnose/detectors.ts";
+import { outcomeOf } from "../../../scripts/diagnose/outcome.ts";
+import { ratesReport } from "../../../scripts/diagnose/rates.ts";
+import { type RunLog, readLogs, writeLogs } from "../../../scripts/diagnose/run-logs.ts";
+import { removeTemporaryFolders, temporaryFolder } from "../temporary.ts";
+
+const repeat = <T>(count: number, value: T): T[] => Array.from({ length: count }, () => value);
+
+describe("the outcome of a run", () => {
+  test("is a collapse where success ends below half of its peak, from the update in which it first fell so far", () => {
+    // The mean of five falls below .4 when three of them are 0: (2 · .8) / 5 = .32.
+    const success = [...repeat(20, 0.8), ...repeat(20, 0)];
+    expect(outcomeOf(success)).toEqual({ kind: "collapsed", onset: 22 });
+  });
+
+  test("is unclear where success fell and came back, or ends between", () => {
+    expect(outcomeOf([...repeat(20, 0.8), ...repeat(20, 0), ...repeat(20, 0.8)]).kind).toBe("unclear");
+    expect(outcomeOf([...repeat(20, 0.8), ...repeat(20, 0.5)]).kind).toBe("unclear");
+  });
+
+  test("is healthy at the ceiling, while it rises, and at chance", () => {
+    for (const success of [
+      repeat(40, 1),
+      Array.from({ length: 40 }, (_, i) => i / 40),
+      Array.from({ length: 40 }, (_, i) => 0.05 + 0.04 * (i % 2)),
+    ]) {
+      expect(outcomeOf(success).kind).toBe("healthy");
+    }
+  });
+});
+
+describe("the first alarm", () => {
+  const learns = {
+    "train/success": 0.5,
+    "train/in_group_std": 1,
+    "train/kept_groups": 1,
+    "train/entropy": 0.5,
+    "train/grad_norm": 1,
+  };
+
+  test("of a healthy run is none", () => {
+    const updates = repeat(50, learns);
+    for (const detector of [bunraku(["warning", "collapsed"]), ragenStops, entropyFloor(0.1), gradientThreeSigma]) {
+      expect(detector(updates)).toBeNull();
+    }
+  });
+
+  test("of the entropy floor is the third update in a row below it", () => {
+    const low = { ...learns, "train/entropy": 0.05 };
+    expect(entropyFloor(0.1)([...repeat(10, learns), low, low, learns, low, low, low])).toBe(15);
+  });
+
+  test("of the gradient is the update above mean + 3 σ, from the twentieth on", () => {
+    const updates = Array.from({ length: 30 }, (_, i) => ({ ...learns, "train/grad_norm": i % 2 === 0 ? 1 : 2 }));
+    expect(gradientThreeSigma(updates.with(5, { ...learns, "train/grad_norm": 9 }))).toBeNull();
+    expect(gradientThreeSigma(updates.with(25, { ...learns, "train/grad_norm": 9 }))).toBe(25);
+  });
+
+  test("of Bunraku comes when success and form fall, and of RAGEN-2's stops when no group has a spread", () => {
+    const malformed = { ...learns, "train/success": 0, "train/format_errors": 1, "train/in_group_std": 0 };
+    const updates = [...repeat(20, { ...learns, "train/format_errors": 0 }), ...repeat(30, malformed)];
+    const alarm = bunraku(["collapsed"])(updates)!;
+    expect(alarm).toBeGreaterThanOrEqual(20);
+    expect(alarm).toBeLessThan(30);
+    // Ten updates in a row below a tenth of the baseline.
+    expect(ragenStops(updates)).toBe(29);
+  });
+});
+
+describe("the rates over many runs", () => {
+  const folder = temporaryFolder();
+  afterAll(removeTemporaryFolders);
+  const update = (success: number, formErrors: number) => ({
+    "train/success": success,
+    "train/format_errors": formErrors,
+    "train/in_group_std": 1,
+    "train/kept_groups": 1,
+    "train/entropy": 0.5,
+    "train/grad_norm": 1,
+  });
+  const run = (name: string, env: string, seed: number, series: readonly MetricValues[]): RunLog => ({
+    run: `${name}-s${seed}`,
+    env,
+    seed,
+    updates: series.map((values, i) => ({ update: i + 1, values })),
+  });
+  const falls = [...repeat(20, update(0.8, 0)), ...repeat(20, update(0, 1))];
+  const stays = repeat(40, update(0.8, 0));
+  // The form is lost and success is not: an alarm in a healthy run.
+  const rambles = [...repeat(20, update(0.8, 0)), ...repeat(20, update(0.8, 1))];
+  const logs = [
+    ...[1, 2, 3, 4].flatMap((seed) => [run("falls", "Bandit", seed, falls), run("stays", "Bandit", seed, stays)]),
+    run("rambles", "FrozenLake", 2, rambles),
+    run("falls-on-ice", "FrozenLake", 1, falls),
+  ];
+
+  test("count alarms in collapsed runs and in healthy ones, of seeds and envs that no threshold was chosen on", () => {
+    const { outcomes, chosen, parts } = ratesReport(logs, { heldOut: "FrozenLake", alarms: null });
+    expect(outcomes).toEqual([
+      { setting: "falls", healthy: 0, collapsed: 4, unclear: 0 },
+      { setting: "stays", healthy: 4, collapsed: 0, unclear: 0 },
+      { setting: "rambles", healthy: 1, collapsed: 0, unclear: 0 },
+      { setting: "falls-on-ice", healthy: 0, collapsed: 1, unclear: 0 },
+    ]);
+    expect([chosen.runs, chosen.collapsed, chosen.warning]).toEqual([4, {}, {}]);
+    expect(parts.map(({ of, runs }) => [of, runs])).toEqual([
+      ["even seeds", 4],
+      ["FrozenLake, held out", 2],
+      ["both", 6],
+    ]);
+    const counts = (part: number, alarm: string) => {
+      const { collapsed, caught, healthy, raised } = parts[part]!.rates.find((rates) => rates.alarm === alarm)!;
+      return [caught, collapsed, raised, healthy];
+    };
+    expect(counts(0, "warning or collapsed, default")).toEqual([2, 2, 0, 2]);
+    expect(counts(1, "warning or collapsed, default")).toEqual([1, 1, 1, 1]);
+    expect(counts(1, "collapsed, default thresholds")).toEqual([1, 1, 0, 1]);
+    expect(counts(2, "gradient above 3 σ")).toEqual([0, 3, 0, 3]);
+  });
+
+  test("are the same of the Parquet file", async () => {
+    const file = join(folder, "logs.parquet");
+    await writeLogs(file, logs);
+    expect(readLogs(file)).toEqual(logs);
+  });
+
+  test("take alarms of other detectors, one for each run", async () => {
+    const file = join(folder, "alarms.json");
+    // Success falls below half in update 22; an alarm eleven updates later is no true one.
+    const alarms = (onset: number) =>
+      Object.fromEntries(logs.map(({ run }) => [run, /falls/.test(run) ? onset : null]));
+    await Bun.write(file, JSON.stringify({ late: alarms(33), early: alarms(12) }));
+    const { parts } = ratesReport(logs, { heldOut: null, alarms: file });
+    const [late, early] = parts[0]!.rates.slice(-2);
+    expect([late!.caught, late!.collapsed]).toEqual([0, 2]);
+    expect([early!.caught, early!.leads]).toEqual([2, [10, 10]]);
+    await Bun.write(file, JSON.stringify({ other: { elsewhere: 3 } }));
+    expect(() => ratesReport(logs, { heldOut: null, alarms: file })).toThrow(
+      "has no alarm of the run falls-s2; make it from the same logs",
+    );
+  });
+
+  test("need runs", () => {
+    expect(() => readLogs(join(folder, "nowhere"))).toThrow("no folder of runs and no file at");
+    expect(() => readLogs(folder)).toThrow("no finished run in");
+  });
+});
