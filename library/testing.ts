@@ -65,7 +65,7 @@ export function checkTag(tag: EnvTag): void {
       }
     });
 
-    test("has players no worse than random play, and an optimal one whose success is the best possible", async () => {
+    test("has players that beat random play, and an optimal one whose success is the best possible", async () => {
       const possible = bestPossible(tag, BOARDS);
       const player = tag.optimal ?? tag.expert;
       if (player === undefined) return;

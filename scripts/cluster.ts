@@ -53,7 +53,7 @@ const command = {
       text: "processes; workers of one process; or one-thread, for debugging (processes)",
       key: "actors",
     },
-    exit: { type: "switch", text: "End with the run; on a terminal its page would stay until Ctrl-C" },
+    exit: { type: "switch", text: "End with the run, instead of serving its page until Ctrl-C (on a terminal)" },
     quiet: { type: "switch", text: "Print warnings and the result only" },
     json: { type: "switch", text: "End standard output with one JSON object" },
   },

@@ -71,7 +71,7 @@ const command = {
 export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const { flags, words, overrides } = parseOptions(command, args);
-  if (words.length === 0) throw new UsageError("say which: the folders of runs, or logs of other trainers");
+  if (words.length === 0) throw new UsageError("name folders of runs, or logs of other trainers");
   if (flags.rates) {
     const { "held-out": heldOut = null, alarms = null, "logs-to": logsTo } = flags;
     const logs = words.flatMap(readLogs);
@@ -222,7 +222,7 @@ function logLines({ columns, unseen, notFinite }: LogFacts): string[] {
   const read = Object.entries(columns).map(([quantity, name]) => `${quantity} = ${name}`);
   return [
     `  read: ${read.join(", ")}`,
-    ...(unseen.length === 0 ? [] : [`  not seen, so without its signs: ${unseen.join(", ")}`]),
+    ...(unseen.length === 0 ? [] : [`  not in the log, so signs that need these are missing: ${unseen.join(", ")}`]),
     ...("success" in columns
       ? []
       : ["  without success a solved task cannot be told from a collapse; --column success=NAME"]),

@@ -48,7 +48,7 @@ const command = {
     temperature: {
       type: "number",
       value: "T",
-      text: "Of a policy, 0 is greedy; the run's, or the server's, if left out",
+      text: "Sampling temperature of a policy; 0 is greedy; the run's, or the server's, if left out",
     },
     ...hostedFlags,
     json: { type: "switch", text: "End standard output with one JSON object" },
@@ -128,7 +128,9 @@ function forEachEnv(options: Options): Options[] {
 /** @throws {UsageError} if the file exists: it may hold the results of another evaluation */
 function newFile(file: string, policies: readonly string[]): void {
   if (policies.some(isHosted))
-    throw new UsageError("--results keeps one hosted model, or runs and players; evaluate the hosted model alone");
+    throw new UsageError(
+      "--results takes either one hosted model, or runs and players; evaluate the hosted model alone",
+    );
   if (existsSync(file)) throw new UsageError(`--results ${file} exists; name another file`);
   writeFileSync(file, "");
 }
@@ -147,7 +149,7 @@ async function hosted(policy: string, { flags, overrides }: Options) {
 async function ownResults(policy: string, options: Options): Promise<readonly Result[]> {
   const foreign = Object.keys(hostedFlags).find((name) => name !== "results" && Object.hasOwn(options.flags, name));
   if (foreign !== undefined)
-    throw new UsageError(`--${foreign} is for hosted models, as openai:MODEL, not for ${policy}`);
+    throw new UsageError(`--${foreign} is for hosted models, such as openai:MODEL, not for ${policy}`);
   if (policy === "random" || policy === "optimal" || policy === "expert") return [await playerResult(policy, options)];
   return policyResults(policy, options);
 }

@@ -18,8 +18,10 @@ export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const [file] = parseOptions(command, args).words;
   const name = file === undefined ? "" : basename(file, ".ts");
-  if (file === undefined || !file.endsWith(".ts") || !/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(name))
-    throw new UsageError(`new-env takes a file like envs/my-maze.ts (small letters, digits, hyphens), got ${file}`);
+  if (file === undefined || !file.endsWith(".ts") || !/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(name)) {
+    const found = file === undefined ? "" : `, got ${file}`;
+    throw new UsageError(`new-env takes a file like envs/my-maze.ts (small letters, digits, hyphens)${found}`);
+  }
   const tag = name.replaceAll(/(?:^|-)(.)/g, (_, first: string) => first.toUpperCase());
   const stem = join(dirname(resolve(file)), name);
   const written = [".ts", ".test.ts"].map((end) => ({ from: template + end, to: stem + end }));

@@ -8,12 +8,12 @@ import { tokenIn } from "./cli/token-file.ts";
 
 const command = {
   name: "page",
-  words: { show: "RUN", text: "Folder of the run, or of runs, which it then lists (runs)", max: 1 },
+  words: { show: "RUN", text: "Folder of a run, or a folder of runs to list (runs)", max: 1 },
   flags: {
     host: {
       type: "text",
       value: "HOST",
-      text: "Where to listen; another than loopback needs --token-file (127.0.0.1)",
+      text: "Address to listen on; other than loopback needs --token-file (127.0.0.1)",
     },
     port: { type: "port", value: "N", text: "Port; 0 for any free one (7001)" },
     "token-file": { type: "text", value: "FILE", text: "Holds the secret that the page asks for" },
@@ -28,7 +28,9 @@ export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const { flags, words } = parseOptions(command, args);
   const [folder = RUNS] = words;
-  if (!existsSync(folder)) throw new UsageError(`there is no folder ${folder}; name a run's, or one of runs`);
+  if (!existsSync(folder)) {
+    throw new UsageError(`there is no folder ${folder}; name the folder of a run, or a folder of runs`);
+  }
   if (existsSync(`${folder}/config.json`) && !hasRecord(folder)) {
     throw new UsageError(`no run in ${folder}: there is no run.sqlite`);
   }

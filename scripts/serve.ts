@@ -46,7 +46,7 @@ export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const { flags, words } = parseOptions(command, args);
   const [given] = words;
-  if (given === undefined) throw new UsageError("say which: the folder of a run");
+  if (given === undefined) throw new UsageError("name the folder of a run");
   const { host = "127.0.0.1", port = PORT, slots = SLOTS, queue = QUEUE, checkpoint } = flags;
   const token = tokenIn(flags["token-file"]);
   if (token === null && !isLoopback(host))

@@ -35,7 +35,8 @@ export async function main(args: string[]): Promise<number> {
   if (what !== undefined && what !== "tensorflow" && what !== "tinker") {
     throw new UsageError(`setup does not know "${what}"; it takes tensorflow or tinker`);
   }
-  if (flags.port !== undefined && what !== "tinker") throw new UsageError("--port is the server's of setup tinker");
+  if (flags.port !== undefined && what !== "tinker")
+    throw new UsageError("--port is the port of the tinker server; use it with setup tinker");
   if (flags.again) {
     rmSync(join(root, "node_modules", ".bunraku", "installed"), { force: true });
     await install(root);

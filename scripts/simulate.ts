@@ -9,7 +9,7 @@ const command = {
   name: "simulate",
   flags: {
     seeds: { type: "count", value: "N", text: "Runs; 200 if left out" },
-    seed: { type: "count", value: "S", text: "The first one's seed, the others follow; 1 if left out" },
+    seed: { type: "count", value: "S", text: "Seed of the first run; the others count up from it; 1 if left out" },
     json: { type: "switch", text: "End standard output with one JSON object" },
   },
   examples: ["bun run simulate", "bun run simulate --seeds 10000 --seed 1001", "bun run simulate --seed 77 --seeds 1"],
@@ -35,10 +35,9 @@ export async function main(args: string[]): Promise<number> {
   }
   const { events, simulatedMs, faults, failed } = summary;
   const counts = Object.entries(faults).map(([kind, count]) => `${count} × ${kind}`);
-  console.log(
-    `${seeds - failed.length} of ${seeds} seeds hold: ${events} events in ${(simulatedMs / 3_600_000).toFixed(1)} h of their ` +
-      `own time, ${seconds.toFixed(0)} s of ours; ${counts.join(", ")}`,
-  );
+  const times = `${(simulatedMs / 3_600_000).toFixed(1)} h of simulated time, ${seconds.toFixed(0)} s of real time`;
+  const passed = `${seeds - failed.length} of ${seeds} seeds passed`;
+  console.log(`${passed}: ${events} events in ${times}; ${counts.join(", ")}`);
   if (json) {
     const named = failed.map(({ seed, broken }) => ({ seed, broken }));
     console.log(JSON.stringify({ seeds, first: seed, failed: named, events, simulatedMs, faults, seconds }));

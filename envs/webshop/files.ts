@@ -127,7 +127,7 @@ function priced({ asin, pricing }: Item, random: PythonRandom): Pick<Product, "p
     .map((text) => Number(text.replaceAll(/[^\d.]/g, "") || Number.NaN));
   const [low, high] = prices;
   if (low === undefined || prices.some(Number.isNaN))
-    throw new DataError(`product ${asin} has the price ${JSON.stringify(pricing)}, which is none`);
+    throw new DataError(`product ${asin} has the price ${JSON.stringify(pricing)}, which is not a price`);
   if (high === undefined) return { price: low, priceTag: `$${pythonFloat(low)}` };
   return { price: low + (high - low) * random.random(), priceTag: `$${pythonFloat(low)} to $${pythonFloat(high)}` };
 }

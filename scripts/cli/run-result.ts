@@ -15,7 +15,7 @@ export function resultTable(
 ): string {
   const { success, successAtOne, minutes, minutesInAll, updates, tokensPerSecond } = report;
   const rows: [string, number | null, number | null, string][] = [
-    ["random", success.random, null, "a player that chooses every action by chance"],
+    ["random", success.random, null, "a player that chooses every action at random"],
     ["taught", success.taught, successAtOne.taught, "the policy after the first stage of its warm start"],
     ["before", success.before, null, "the policy that reinforcement started from"],
     ["after", success.after, successAtOne.after, `the policy after ${plural(updates, "update")}`],

@@ -99,13 +99,13 @@ export class RunView {
       case "restarted":
         return `${event.child} was started again`;
       case "startFailed":
-        return `${event.child} could not be started, and is tried again (${event.reason})`;
+        return `${event.child} could not be started; trying again (${event.reason})`;
       case "wedged":
-        return `${event.child} is silent for ${event.silentMs} ms (${event.doing}); replacing it`;
+        return `${event.child} has been silent for ${event.silentMs} ms (${event.doing}); replacing it`;
       case "stuck": {
         const { child, workingMs, doing, lastMessage } = event;
         const where = `${doing}; last message ${lastMessage}`;
-        return `${child} computes without a result for ${workingMs} ms (${where}); replacing it`;
+        return `${child} has computed for ${workingMs} ms without a result (${where}); replacing it`;
       }
       case "joined":
         return event.role === "sampler" ? null : `${event.child} joined`;

@@ -32,20 +32,20 @@ export const hostedFlags = {
   "key-env": {
     type: "text",
     value: "NAME",
-    text: "Environment variable with the key; with --base-url none if left out, else the API's own",
+    text: "Environment variable that holds the key; if left out, the API's own, or no key with --base-url",
   },
   results: {
     type: "text",
     value: "FILE",
-    text: "A new file for the episodes, a JSON line each; a hosted model goes on from those that are in it",
+    text: "File for the episodes, one JSON line each; new, or for a hosted model one to continue",
   },
   concurrency: { type: "count", value: "N", text: "Requests at once; 8 if left out" },
   "reply-tokens": {
     type: "count",
     value: "N",
-    text: `Longest reply; ${REPLY_TOKENS_MAX}, or what a policy of bunraku serve has, if left out`,
+    text: `Most tokens of a reply; if left out ${REPLY_TOKENS_MAX}, or the limit of the served policy`,
   },
-  tries: { type: "count", value: "N", text: "Tries of a request that fails in passing; 6 if left out" },
+  tries: { type: "count", value: "N", text: "Tries of a request whose failure may be temporary; 6 if left out" },
   "timeout-s": { type: "number", value: "S", text: "Longest wait for one answer; 120 if left out" },
   "price-in": { type: "number", value: "USD", text: "Price of a million tokens sent, for the cost" },
   "price-out": { type: "number", value: "USD", text: "Price of a million tokens answered" },
@@ -130,8 +130,8 @@ export async function hostedResult(
     warn,
     progress: progressLine(episodes * samples),
   }).catch((error) => {
-    const kept = `${results.episodes.size} episodes are in ${flags.results}; the same command goes on from there`;
-    const advice = flags.results === undefined ? "with --results FILE it could go on from here" : kept;
+    const kept = `${results.episodes.size} episodes are in ${flags.results}; the same command continues from there`;
+    const advice = flags.results === undefined ? "with --results FILE the same command could continue" : kept;
     throw new Error(`${error instanceof Error ? error.message : error}; ${advice}`, { cause: error });
   });
   const usage = { ...client.usage, cost: cost(client.usage, flags) };
@@ -142,7 +142,8 @@ export async function hostedResult(
 
 export function usageLine({ requests, retries, inputTokens, outputTokens, cost }: HostedUsage): string {
   const price = cost === null ? "cost unknown (--price-in, --price-out)" : `${cost.toFixed(4)} USD`;
-  return `asked: ${requests} requests, ${retries} of them again · ${inputTokens} tokens sent, ${outputTokens} answered · ${price}`;
+  const tokens = `${inputTokens} tokens sent, ${outputTokens} answered`;
+  return `${requests} requests, ${retries} of them retries · ${tokens} · ${price}`;
 }
 
 /** The cost of this session; the results file has the tokens of earlier sessions. */

@@ -126,7 +126,7 @@ function stopLine(stops: Readonly<Record<StopReason, number>>, episodes: number)
 }
 
 const thoughtLine = ({ faithful, claiming }: Thoughts): string =>
-  `thoughts: ${percent(claiming)} claim something, and ${percent(faithful)} of that holds`;
+  `thoughts: ${percent(claiming)} make a checkable claim; on average ${percent(faithful)} of the claims are true`;
 
 export const FAILED: Readonly<Record<Failure, string>> = {
   invalid_format: "invalid format",

@@ -87,7 +87,7 @@ export class Playing {
     const code = await child.exited;
     this.#children.delete(run);
     if (isFinished(run)) this.#player.ended(run, null);
-    else if (!this.stopped) this.#player.ended(run, `exit code ${code}: ${last === "" ? "it said nothing" : last}`);
+    else if (!this.stopped) this.#player.ended(run, `exit code ${code}: ${last === "" ? "no output" : last}`);
   }
 }
 

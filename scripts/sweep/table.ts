@@ -145,7 +145,7 @@ export function tableRows({ groups: names, seeds }: Sweep, { figures, groups, ru
     "",
     "n",
     ...measured.map(({ head }) => head),
-    ...(names.length > 1 ? [`after, less ${names[0]}`] : []),
+    ...(names.length > 1 ? [`after minus ${names[0]}`] : []),
   ];
   return [heads, ...rows];
 }

@@ -116,5 +116,6 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "a run in the browse
 
 test("`bun run page` of no folder is refused", async () => {
   const ended = await commandHere(["page", "no/such/run"]);
-  expect([ended.code, ended.err]).toEqual([2, "error: there is no folder no/such/run; name a run's, or one of runs\n"]);
+  const refusal = "error: there is no folder no/such/run; name the folder of a run, or a folder of runs\n";
+  expect([ended.code, ended.err]).toEqual([2, refusal]);
 });

@@ -237,7 +237,7 @@ test(
     const reason = "Error: too many open files";
     expect({ code, err }).toEqual({
       code: 1,
-      err: expect.stringContaining(`metrics-sink could not be started, and is tried again (${reason})\n`),
+      err: expect.stringContaining(`metrics-sink could not be started; trying again (${reason})\n`),
     });
     const last = err.trimEnd().split("\n").at(-1)!;
     expect(last).toStartWith("error: the run ended: metrics-sink failed 2 times in 3.");

@@ -144,7 +144,9 @@ describe("the log of another trainer", () => {
   const expectVerl = (out: string, path: string, kind: string) => {
     expect(out).toContain(`${path}: collapsed after 40 points of ${kind}\n`);
     expect(out).toContain(`  read: success = ${VERL[0]}, entropy = ${VERL[1]}, gradient = ${VERL[2]}\n`);
-    expect(out).toMatch(/not seen, so without its signs: in-group std of the reward \(spread\), share of groups/);
+    expect(out).toMatch(
+      /not in the log, so signs that need these are missing: in-group std of the reward \(spread\), share of groups/,
+    );
   };
 
   test("a CSV from W&B's page with verl's names", async () => {
@@ -216,7 +218,7 @@ describe("the log of another trainer", () => {
 });
 
 test.each([
-  [[], /say which: the folders of runs, or logs/],
+  [[], /name folders of runs, or logs/],
   [["nowhere"], /no run and no log at nowhere/],
   [[healthy, "--learner.gamma=1"], /only health\.… can be changed/],
   [[healthy, "--health.trap.patiense=1"], /unknown key health\.trap\.patiense/],

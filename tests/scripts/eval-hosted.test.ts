@@ -69,7 +69,7 @@ test("plays the env's own prompts, counts tokens and money, and keeps to the con
     formatErrors: 0,
     usage: { requests: 12, retries: 0, inputTokens: 1200, outputTokens: 120, cost: (1200 * 2 + 120 * 8) / 1e6 },
   });
-  expect(out).toContain("asked: 12 requests, 0 of them again · 1200 tokens sent, 120 answered · 0.0034 USD");
+  expect(out).toContain("12 requests, 0 of them retries · 1200 tokens sent, 120 answered · 0.0034 USD");
   expect(most).toBe(3);
   expect(prompts[0]).toContain("Always output: <think> [Your thoughts] </think> <answer> [your answer] </answer>");
 });
@@ -151,7 +151,10 @@ describe("refused with exit code 2 and one line", () => {
     ],
     [["--policy", "openai:m", "--base-url", "http://127.0.0.1:1", "--learner.gamma=1"], /takes env\.… and prompt\.…/],
     [["--policy", "random", "--tries", "2"], /--tries is for hosted models/],
-    [["--policy", "random,openai:m", "--results", "x.jsonl"], /--results keeps one hosted model, or runs and players/],
+    [
+      ["--policy", "random,openai:m", "--results", "x.jsonl"],
+      /--results takes either one hosted model, or runs and players/,
+    ],
     [["--policy", "openai:m", "--checkpoint", "u1"], /--checkpoint is for a run's policy/],
   ])("%p", async (args, told) => {
     const { code, out, err } = await command(["eval", ...args], undefined, {

@@ -451,7 +451,7 @@ describe("the app", () => {
 });
 
 test.each([
-  [["serve"], "say which: the folder of a run"],
+  [["serve"], "name the folder of a run"],
   [
     ["serve", "runs/a", "--host", "0.0.0.0"],
     "--host 0.0.0.0: other machines could use the policy without a secret; set one with --token-file",

@@ -204,7 +204,7 @@ test("the table has the mean, the interval and n of every group and figure, as t
   const alone = { group: "fast", figure: "after", n: 1, mean: 0.8, ...none };
   // Of seed 1 alone: .8 - .5.
   expect(rows).toContainEqual({ ...alone, change: expect.closeTo(0.3, 9), change_low: null, change_high: null });
-  expect(cell(2, "after, less slow")).toBe("30.0 %");
+  expect(cell(2, "after minus slow")).toBe("30.0 %");
   const csv = readFileSync(join(out, "table.csv"), "utf8");
   expect(csv).toMatch(/\r\nfast,after,1,0\.8,,,,0\.3\d*,,\r\n/);
   expect(readFileSync(join(out, "runs.csv"), "utf8").split("\r\n").length).toBe(1 + 4 + 1);
