@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { writeModelConfig } from "../model/checkpoint/config.ts";
 import { huggingFaceShapes } from "../model/checkpoint/hugging-face.ts";
 import { ModelConfig } from "../model/policy/model-config.ts";
-import { numbersOf, round } from "./reference.ts";
+import { numbersOf, round } from "./shared.ts";
 
 export const summary = "read a pretrained model of 1 GB, beside disk and page cache; memory besides the parameters'";
 

@@ -12,7 +12,7 @@ import { initialize, layParameters } from "../model/policy/parameters.ts";
 import { hash64, sequence } from "../model/rng.ts";
 import {
   checkPython,
-  DEVICE_WORDS,
+  DEVICE_OPTIONS,
   deviceOf,
   median,
   numbersOf,
@@ -23,7 +23,7 @@ import {
   referenceModel,
   round,
   runPeer,
-} from "./reference.ts";
+} from "./shared.ts";
 
 export const summary = "batched decoding with a key/value cache, tokens a second of one core, beside PyTorch's";
 
@@ -39,7 +39,7 @@ interface PeerReport {
 }
 
 export async function run(options: Readonly<Record<string, string>> = {}): Promise<{ name: string }> {
-  const numbers = numbersOf("decode", DEFAULTS, options, DEVICE_WORDS);
+  const numbers = numbersOf("decode", DEFAULTS, options, DEVICE_OPTIONS);
   const python = pythonOf(options);
   await checkPython(python, ["torch", "numpy", "safetensors", "transformers"]);
   const { batch, prompt, tokens, threads } = numbers;

@@ -14,7 +14,7 @@ import { Store } from "../actors/metrics-sink/store.ts";
 import type { EpisodeRow } from "../actors/protocol.ts";
 import { Pcg64 } from "../envs/rng/pcg64.ts";
 import { chromiumPath, launch } from "./chromium.ts";
-import { median } from "./reference.ts";
+import { median } from "./shared.ts";
 
 const EPISODES = 100_000;
 const BATCH = 1000;

@@ -25,7 +25,7 @@ import { initialize, layFrozen, layParameters, type Parameters } from "../model/
 import { sequence } from "../model/rng.ts";
 import {
   checkPython,
-  DEVICE_WORDS,
+  DEVICE_OPTIONS,
   deviceOf,
   median,
   numbersOf,
@@ -36,7 +36,7 @@ import {
   referenceModel,
   round,
   runPeer,
-} from "./reference.ts";
+} from "./shared.ts";
 
 export const summary = "one training step of the reference model, beside PyTorch eager, SDPA and compiled";
 
@@ -73,7 +73,7 @@ interface PeerReport {
 }
 
 export async function run(options: Readonly<Record<string, string>> = {}): Promise<{ name: string }> {
-  const numbers = numbersOf("step", DEFAULTS, options, DEVICE_WORDS);
+  const numbers = numbersOf("step", DEFAULTS, options, DEVICE_OPTIONS);
   const python = pythonOf(options);
   await checkPython(python, ["torch", "numpy", "safetensors"]);
   const folder = await mkdtemp(join(tmpdir(), "bunraku-step-"));

@@ -17,7 +17,7 @@ import type { Peer } from "../actors/transport/transport.ts";
 import { Acks } from "../actors/weights/acks.ts";
 import { isAlive, sweep, weightsFolder } from "../actors/weights/files.ts";
 import { WeightsPublisher } from "../actors/weights/publisher.ts";
-import { median, numbersOf, round } from "./reference.ts";
+import { median, numbersOf, round } from "./shared.ts";
 import { type RemoteRow, remoteRow } from "./weights-remote.ts";
 
 export const summary = "publish to last acknowledgement of 4 samplers, beside a copy and one hash of the same bytes";
@@ -40,24 +40,24 @@ interface Row {
   readonly ratio: number;
   readonly freshRatio: number;
   readonly fiveHashesMs: number;
-  readonly stagesMs: Readonly<Record<Stages, number>>;
+  readonly stagesMs: Readonly<Record<Stage, number>>;
 }
 
 /** Moments of one version as the learner sees them, in this order. */
 const STAGES = ["published", "announced", "first", "last"] as const;
-type Stages = (typeof STAGES)[number];
+type Stage = (typeof STAGES)[number];
 
 export async function run(
   options: Readonly<Record<string, string>> = {},
 ): Promise<{ name: string; builtInMs: number; cores: number; rows: Row[]; remote: RemoteRow[] }> {
   const { megabytes } = numbersOf("weights", { megabytes: SIZES[0]! }, options);
   const sizes = "megabytes" in options ? [megabytes] : SIZES;
-  const stage = await Stage.open();
+  const bench = await SamplerBench.open();
   try {
     const rows: Row[] = [];
     const remote: RemoteRow[] = [];
     for (const size of sizes) {
-      const row = await stage.measure(size);
+      const row = await bench.measure(size);
       rows.push(row);
       const { ms, referenceMs, ratio, freshReferenceMs, freshRatio, fiveHashesMs, stagesMs: at } = row;
       console.log(
@@ -67,7 +67,7 @@ export async function run(
       console.log(
         `  written and hashed after ${at.published} ms, announced ${at.announced}, acknowledged first ${at.first}, last ${at.last}`,
       );
-      const pulled = await stage.pull();
+      const pulled = await bench.pull();
       remote.push(pulled);
       console.log(
         `  to another host: ${pulled.httpMs} ms, through the gate ${pulled.gateMs} ms; bare TCP with a hash ${pulled.tcpMs} ms ` +
@@ -76,12 +76,12 @@ export async function run(
     }
     return { name: "weights", builtInMs: rows[0]!.ms, cores: availableParallelism(), rows, remote };
   } finally {
-    await stage.close();
+    await bench.close();
   }
 }
 
 /** A learner without a policy, and its samplers. */
-class Stage {
+class SamplerBench {
   readonly #folder: string;
   readonly #publisher: WeightsPublisher;
   readonly #acks = new Acks();
@@ -99,10 +99,10 @@ class Stage {
     this.#publisher = new WeightsPublisher({ folder: shared, run: "bench", keep: 1, nameless: true });
   }
 
-  static async open(): Promise<Stage> {
-    const stage = new Stage(await mkdtemp(join(tmpdir(), "bunraku-weights-bench-")));
-    await stage.#start();
-    return stage;
+  static async open(): Promise<SamplerBench> {
+    const bench = new SamplerBench(await mkdtemp(join(tmpdir(), "bunraku-weights-bench-")));
+    await bench.#start();
+    return bench;
   }
 
   async #start(): Promise<void> {
@@ -140,7 +140,7 @@ class Stage {
     const bytes = new Uint8Array(values.buffer);
     const target = new Uint8Array(bytes.length).fill(1);
     const times = { ours: [] as number[], copy: [] as number[], freshCopy: [] as number[], hash: [] as number[] };
-    const stages: Record<Stages, number>[] = [];
+    const stages: Record<Stage, number>[] = [];
     for (let turn = 0; turn <= roundsOf(megabytes); turn++) {
       const copy = timed(() => target.set(bytes));
       const freshCopy = timed(() => void bytes.slice());
@@ -156,7 +156,7 @@ class Stage {
     const [ms, copy, freshCopy, hash] = [times.ours, times.copy, times.freshCopy, times.hash].map(median) as number[];
     const stagesMs = STAGES.map((stage) => [stage, round(median(stages.map((one) => one[stage])))]);
     return {
-      stagesMs: Object.fromEntries(stagesMs) as Record<Stages, number>,
+      stagesMs: Object.fromEntries(stagesMs) as Record<Stage, number>,
       megabytes,
       ms: round(ms!),
       referenceMs: round(copy! + hash!),
@@ -173,7 +173,7 @@ class Stage {
   }
 
   /** @returns milliseconds until each stage was over */
-  async #publish(values: Float32Array): Promise<Record<Stages, number>> {
+  async #publish(values: Float32Array): Promise<Record<Stage, number>> {
     this.#acknowledged.length = 0;
     const started = performance.now();
     const message = await this.#publisher.publish(this.#version++, values);

@@ -17,10 +17,10 @@ import {
 } from "../envs/tag.ts";
 
 export { z } from "zod";
+export { type RewardedAction, type RewardFunction, withReward } from "../envs/custom-reward.ts";
 export { formatReply, noisyReply, type Plan } from "../envs/demonstrator.ts";
 export type { DiscreteGame, Effect, Game, LanguageGame, OutsideGame, Seeds, Uniform } from "../envs/env.ts";
 export type { Picture } from "../envs/picture.ts";
-export { type RewardedAction, type RewardFunction, withReward } from "../envs/reward.ts";
 export { Pcg64 } from "../envs/rng/pcg64.ts";
 export type { Skill, TagSource } from "../envs/tag.ts";
 

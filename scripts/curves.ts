@@ -6,8 +6,8 @@ import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../actors/m
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { readEntries } from "./curves/entries.ts";
-import { photograph } from "./curves/photograph.ts";
 import { BASELINES, ENTRIES_MAX, picture } from "./curves/picture.ts";
+import { renderPng } from "./curves/render-png.ts";
 
 const DEFAULT_METRICS: readonly MetricName[] = [
   "validate/success",
@@ -60,7 +60,7 @@ export async function main(args: string[]): Promise<number> {
     );
   }
   const svg = picture(entries, metrics, title);
-  const content = format === "svg" ? svg : await photograph(svg);
+  const content = format === "svg" ? svg : await renderPng(svg);
   try {
     await Bun.write(out, content);
   } catch (error) {

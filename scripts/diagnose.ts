@@ -90,7 +90,7 @@ export async function main(args: string[]): Promise<number> {
   return 0;
 }
 
-interface Said extends HealthNotice {
+interface UpdateNotice extends HealthNotice {
   readonly update: number;
 }
 
@@ -100,9 +100,9 @@ interface Diagnosis {
   /** The last verdict; null if no update could be judged. */
   readonly verdict: string | null;
   /** Changes of the verdict, and the rungs that the ladder would have taken. */
-  readonly told: readonly Said[];
+  readonly told: readonly UpdateNotice[];
   /** The first time that each of RAGEN-2's early stops would have ended the run. */
-  readonly earlyStops: readonly Said[];
+  readonly earlyStops: readonly UpdateNotice[];
   /** Facts on the log of another trainer; null for a run. */
   readonly log: LogFacts | null;
 }
@@ -143,8 +143,8 @@ function recorded(run: string): Updates {
 }
 
 function diagnose(run: string, config: HealthConfig, { measured, updates, log }: Updates): Diagnosis {
-  const told: Said[] = [];
-  const earlyStops: Said[] = [];
+  const notices: UpdateNotice[] = [];
+  const earlyStops: UpdateNotice[] = [];
   let verdict: string | null = null;
   let state = HEALTH_START;
   let watched = HEALTH_START;
@@ -153,15 +153,15 @@ function diagnose(run: string, config: HealthConfig, { measured, updates, log }:
     const one = checkup(state, point, { ...config, stopEarly: [] });
     state = one.state;
     verdict = state.verdict;
-    if (!over) told.push(...one.notices.map((said) => ({ update, ...said })));
+    if (!over) notices.push(...one.notices.map((notice) => ({ update, ...notice })));
     over ||= one.due !== null && endsRun(one.due);
     const all = checkup(watched, point, { ...config, ladder: [], stopEarly: [...RAGEN_STOPS] });
     watched = all.state;
     const [stop] = all.notices.filter(({ kind }) => kind === "early-stop");
-    const known = ({ text }: Said) => text.split(":")[0] === stop?.text.split(":")[0];
+    const known = ({ text }: UpdateNotice) => text.split(":")[0] === stop?.text.split(":")[0];
     if (stop !== undefined && !earlyStops.some(known)) earlyStops.push({ update, ...stop });
   }
-  return { run, updates, verdict, told, earlyStops, log };
+  return { run, updates, verdict, told: notices, earlyStops, log };
 }
 
 /** Lowest validation success over the envs. */
@@ -207,12 +207,13 @@ function readValues(run: string): Map<number, MetricValues> {
   }
 }
 
-function described({ run, updates, verdict, told, earlyStops, log }: Diagnosis): string {
+function described({ run, updates, verdict, told: notices, earlyStops, log }: Diagnosis): string {
   if (verdict === null) return `${run}: no update was recorded that could be judged`;
-  const line = ({ update, kind, text }: Said) => `  update ${update}: ${kind === "health" ? "" : `${kind}: `}${text}`;
+  const line = ({ update, kind, text }: UpdateNotice) =>
+    `  update ${update}: ${kind === "health" ? "" : `${kind}: `}${text}`;
   return [
     `${run}: ${verdict} after ${updates} ${log === null ? "updates" : `points of ${log.kind}`}`,
-    ...(told.length === 0 ? ["  healthy all the time"] : told.map(line)),
+    ...(notices.length === 0 ? ["  healthy all the time"] : notices.map(line)),
     ...earlyStops.map(({ update, text }) => `  RAGEN-2 would have stopped it at update ${update}: ${text}`),
     ...(log === null ? [] : logLines(log)),
   ].join("\n");

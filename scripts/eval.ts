@@ -25,7 +25,7 @@ import { say, warn } from "./cli/say.ts";
 import { acrossEnvs, type Evaluated } from "./eval/across.ts";
 import { hostedFlags, hostedResult, isHosted, usageLine } from "./eval/hosted.ts";
 import { progressLine } from "./eval/progress.ts";
-import { besideOf, evaluationData, evaluationReport, type Result } from "./eval/report.ts";
+import { evaluationData, evaluationReport, type Result, referencesOf } from "./eval/report.ts";
 
 const command = {
   name: "eval",
@@ -94,11 +94,11 @@ export async function main(args: string[]): Promise<number> {
         ? await hosted(who, one)
         : { results: await ownResults(who, one), usage: null };
       for (const result of results) {
-        const beside = await besideOf(result);
+        const references = await referencesOf(result);
         if (all.length > 0) console.log();
-        console.log(evaluationReport(who, result, beside));
-        played.push([result.name, evaluationData(result, beside)]);
-        all.push({ policy: who, trained: trainedOn(who), result, beside });
+        console.log(evaluationReport(who, result, references));
+        played.push([result.name, evaluationData(result, references)]);
+        all.push({ policy: who, trained: trainedOn(who), result, references });
         const lines = result.lines.map((line) => `${JSON.stringify({ policy: who, env: result.name, ...line })}\n`);
         if (file !== undefined) appendFileSync(file, lines.join(""));
       }

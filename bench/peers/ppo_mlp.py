@@ -110,25 +110,25 @@ def train(seed: int, training: Boards, validation: Boards, options: argparse.Nam
                 acted.append(action)
                 log_probs.append(policy.log_prob(action))
                 rewards.append(torch.from_numpy(play.act(action.numpy())))
-            advantages = [torch.zeros(options.batch)] * ACTIONS_MAX
-            following, after = torch.zeros(options.batch), torch.zeros(options.batch)
+            advantages_by_step = [torch.zeros(options.batch)] * ACTIONS_MAX
+            gae, after = torch.zeros(options.batch), torch.zeros(options.batch)
             for t in reversed(range(ACTIONS_MAX)):
                 ongoing = (alive[t + 1] if t + 1 < ACTIONS_MAX else torch.zeros(options.batch)).float()
                 error = rewards[t] + ongoing * after - values[t]
-                following = error + 0.95 * ongoing * following
-                advantages[t] = following
+                gae = error + 0.95 * ongoing * gae
+                advantages_by_step[t] = gae
                 after = values[t]
             mask = torch.cat(alive)
             flat = lambda parts: torch.cat(parts)[mask]  # noqa: E731
-            states, actions, old, gains, known = map(flat, (seen, acted, log_probs, advantages, values))
-            returns = gains + known
-            gains = (gains - gains.mean()) / (gains.std() + 1e-8)
+            states, actions, old, advantages, known = map(flat, (seen, acted, log_probs, advantages_by_step, values))
+            returns = advantages + known
+            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
             for _ in range(4):
                 for chosen in torch.randperm(len(states)).split(256):
                     policy = torch.distributions.Categorical(logits=actor(states[chosen]))
                     ratio = (policy.log_prob(actions[chosen]) - old[chosen]).exp()
-                    gain = gains[chosen]
-                    surrogate = torch.minimum(ratio * gain, ratio.clamp(0.8, 1.2) * gain).mean()
+                    advantage = advantages[chosen]
+                    surrogate = torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage).mean()
                     value_loss = (critic(states[chosen])[:, 0] - returns[chosen]).square().mean()
                     loss = -surrogate + 0.5 * value_loss - options.entropy * policy.entropy().mean()
                     optimizer.zero_grad()

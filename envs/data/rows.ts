@@ -56,7 +56,7 @@ function rowsOf(path: string, schema: z.ZodObject): Iterable<unknown> {
     case ".parquet": {
       const mayLack = (name: string) => (schema.shape[name] as z.ZodType).safeParse(undefined).success;
       const columns = Object.keys(schema.shape).map((name) => ({ name, optional: mayLack(name) }));
-      return numbered(parquetRows(path, columns));
+      return withoutBigints(parquetRows(path, columns));
     }
     case ".jsonl":
       return jsonLines(path);
@@ -68,7 +68,7 @@ function rowsOf(path: string, schema: z.ZodObject): Iterable<unknown> {
 }
 
 /** Converts parquet's 64-bit integers to numbers. */
-function* numbered(rows: Iterable<Record<string, unknown>>): Generator<unknown> {
+function* withoutBigints(rows: Iterable<Record<string, unknown>>): Generator<unknown> {
   for (const row of rows) {
     for (const [name, value] of Object.entries(row)) row[name] = asNumbers(value);
     yield row;

@@ -11,7 +11,7 @@ export type Split = "train" | "validation";
 const VALIDATION_SEEDS_BELOW = 10_000;
 
 /** One of this many items is for validation. */
-const VALIDATION_SHARE = 8;
+const VALIDATION_ONE_IN = 8;
 
 /** The env option: `seed` derives the split from the layout seed; `all` uses every item for both, as RAGEN does. */
 export const SplitChoice = z.enum(["seed", "train", "validation", "all"]);
@@ -24,7 +24,7 @@ export function splitOfSeed(choice: SplitChoice, layoutSeed: number): Split | "a
 
 /** The split of an item by its content, so that the order of a file and duplicates in it do not matter. */
 export function splitOfItem(content: string): Split {
-  return fnv1a(content) % VALIDATION_SHARE === 0 ? "validation" : "train";
+  return fnv1a(content) % VALIDATION_ONE_IN === 0 ? "validation" : "train";
 }
 
 /**

@@ -1,6 +1,6 @@
 /** The FrozenLake tags. Source: RAGEN config/envs.yaml, both versions. */
 import { gridScorer } from "../analysis/grid-reasoning.ts";
-import { lastMade } from "../last-made.ts";
+import { cacheLast } from "../cache-last.ts";
 import { defineTag, type Legend, type Parts, type TagSource, uniformPlayer } from "../tag.ts";
 import { FROZEN_LAKE_ACTIONS, FrozenLakeConfig, FrozenLakeGame, LAKE_MEANINGS } from "./game.ts";
 import { generateLake } from "./map.ts";
@@ -32,7 +32,7 @@ function legendOf(lookup: readonly string[]): Legend {
 
 function parts(config: FrozenLakeConfig, coordinates: boolean): Parts {
   const coord = (cell: string) => ({ v1: coordLines(cell).trimEnd(), v2: coordLines(cell) });
-  const lakeOf = lastMade((seed) => generateLake(config.size, config.p, seed));
+  const lakeOf = cacheLast((seed) => generateLake(config.size, config.p, seed));
   const legend = config.observationFormat === "coord" ? null : legendOf(config.gridLookup);
   return {
     wording: {

@@ -60,8 +60,8 @@ function tryBoard(config: GeneratorConfig, seed: number): Board | null {
   const placement = new NumpyLegacyRandom(seed);
   const [rows, cols] = config.dimRoom;
   for (let attempt = 0; attempt < TRIES; attempt++) {
-    const room = carve(rows, cols, random);
-    const floor = floorCells(room);
+    const fixed = carve(rows, cols, random);
+    const floor = floorCells(fixed);
     if (floor.length <= config.numBoxes + 1) return null;
     const player = floor[placement.randint(floor.length)]!;
     const targets: number[] = [];
@@ -69,7 +69,6 @@ function tryBoard(config: GeneratorConfig, seed: number): Board | null {
       const free = floor.filter((cell) => cell !== player && !targets.includes(cell));
       targets.push(free[placement.randint(free.length)]!);
     }
-    const fixed = room;
     for (const target of targets) fixed[target] = TARGET;
     const scrambled = scramble({ fixed, cols, player, targets }, config.searchDepth);
     const displacement = scrambled.boxes.reduce((sum, box, i) => sum + distance(box, targets[i]!, cols), 0);

@@ -1,6 +1,6 @@
 /** The Sokoban tags. Source: RAGEN config/envs.yaml, both versions. */
 import { gridScorer } from "../analysis/grid-reasoning.ts";
-import { lastMade } from "../last-made.ts";
+import { cacheLast } from "../cache-last.ts";
 import { defineTag, expectGame, type Legend, type Parts, type TagSource, uniformPlayer } from "../tag.ts";
 import { SokobanConfig, SYMBOL_MEANINGS } from "./config.ts";
 import { SokobanGame } from "./game.ts";
@@ -38,7 +38,7 @@ function legendOf(lookup: readonly string[]): Legend {
 
 function parts(config: SokobanConfig, coordinates: boolean): Parts {
   const [rows, cols] = config.dimRoom;
-  const boardOf = lastMade((seed) => generateBoard(config, seed).board);
+  const boardOf = cacheLast((seed) => generateBoard(config, seed).board);
   const plain = { v1: LINES.join(""), v2: `${LINES.join("\n")}\n` };
   const coord = (cell: string) => ({ v1: coordLines(cell).trimEnd(), v2: coordLines(cell) });
   const shipped = coordinates ? coord("(5, 5)") : plain;

@@ -21,6 +21,7 @@ export const SudokuConfig = z.strictObject({
   completionBonus: z.number().default(10),
   /** Blank only cells that keep the solution unique. */
   unique: z.boolean().default(true),
+  /** Check the limit after a refused action too. */
   refusedEnd: z.boolean().default(true),
 });
 export type SudokuConfig = z.infer<typeof SudokuConfig>;

@@ -1,7 +1,7 @@
 /**
  * A shop's products, its search index and its goals. Knows no files and no pages.
  *
- * - A goal is a wish for a product, with one combination of options if the wish names none. A full catalogue has millions of
+ * - A goal is a request for a product, with one combination of options if the request names none. A full catalogue has millions of
  *   goals, so they are numbered and built on demand.
  * - The order of goals comes from RAGEN's two shuffles. Price limits have a generator of their own with a fixed seed; RAGEN
  *   draws others in each process.
@@ -9,7 +9,7 @@
  * Source: WebShop web_agent_site/engine/goal.py (get_goals); RAGEN ragen/env/webshop/env.py (splits).
  */
 import { PythonRandom } from "../rng/mt19937.ts";
-import type { Goal, Product, Wish } from "./product.ts";
+import type { Goal, Product, ShopRequest } from "./product.ts";
 import { SearchIndex } from "./search.ts";
 
 export type ShopSplit = "train" | "validation" | "test" | "all";
@@ -46,7 +46,7 @@ export class Catalogue {
     for (const [number, product] of products.entries()) {
       this.#numbers.set(product.asin, number);
       this.#index.add(indexedText(product));
-      this.#priceMax[number] = product.wishes.length === 0 ? Number.NaN : drawPriceMax(product.price, random);
+      this.#priceMax[number] = product.requests.length === 0 ? Number.NaN : drawPriceMax(product.price, random);
       this.#goalsBefore[number + 1] = this.#goalsBefore[number]! + goalsOf(product);
     }
     this.goalCount = this.#goalsBefore.at(-1)!;
@@ -73,14 +73,14 @@ export class Catalogue {
     return this.goal(this.#order[first + (seed % (end - first))]!);
   }
 
-  /** @param number  0 to `goalCount` - 1, ordered by product, wish and combination. */
+  /** @param number  0 to `goalCount` - 1, ordered by product, request and combination. */
   goal(number: number): Goal {
     const owner = this.#productOf(number);
     const product = this.products[owner]!;
     let left = number - this.#goalsBefore[owner]!;
-    for (const wish of product.wishes) {
-      const count = goalsOfWish(product, wish);
-      if (left < count) return this.#build(product, wish, left, this.#priceMax[owner]!);
+    for (const request of product.requests) {
+      const count = goalsOfRequest(product, request);
+      if (left < count) return this.#build(product, request, left, this.#priceMax[owner]!);
       left -= count;
     }
     throw new RangeError(`there are goals 0 to ${this.goalCount - 1}, got ${number}`);
@@ -97,8 +97,8 @@ export class Catalogue {
     return low;
   }
 
-  #build(product: Product, wish: Wish, combination: number, priceMax: number): Goal {
-    const chosen = wish.options === null ? combine(product, combination) : null;
+  #build(product: Product, request: ShopRequest, combination: number, priceMax: number): Goal {
+    const chosen = request.options === null ? combine(product, combination) : null;
     const withOptions = chosen?.map(([name, value]) => `${name}: ${value}`).join(", and ") ?? "";
     const priced = Number.isNaN(priceMax) ? "" : `, and price lower than ${priceMax.toFixed(2)} dollars`;
     return {
@@ -106,9 +106,9 @@ export class Catalogue {
       title: product.title,
       query: product.query,
       productCategory: product.productCategory,
-      instruction: `${wish.text}${withOptions === "" ? "" : ` with ${withOptions}`}${priced}`,
-      attributes: wish.attributes,
-      options: chosen ?? wish.options!,
+      instruction: `${request.text}${withOptions === "" ? "" : ` with ${withOptions}`}${priced}`,
+      attributes: request.attributes,
+      options: chosen ?? request.options!,
       priceMax: Number.isNaN(priceMax) ? null : priceMax,
     };
   }
@@ -143,11 +143,11 @@ function drawPriceMax(price: number, random: PythonRandom): number {
 }
 
 function goalsOf(product: Product): number {
-  return product.wishes.reduce((sum, wish) => sum + goalsOfWish(product, wish), 0);
+  return product.requests.reduce((sum, request) => sum + goalsOfRequest(product, request), 0);
 }
 
-function goalsOfWish({ options }: Product, wish: Wish): number {
-  if (wish.options !== null) return 1;
+function goalsOfRequest({ options }: Product, request: ShopRequest): number {
+  if (request.options !== null) return 1;
   return [...options.values()].reduce((product, values) => product * values.length, 1);
 }
 

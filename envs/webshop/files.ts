@@ -12,7 +12,7 @@ import { jsonElements, jsonEntries } from "../data/json-parts.ts";
 import { DataError } from "../data/rows.ts";
 import { PythonRandom } from "../rng/mt19937.ts";
 import { pythonFloat } from "../text/numbers.ts";
-import type { Product, Wish } from "./product.ts";
+import type { Product, ShopRequest } from "./product.ts";
 
 export interface ShopFiles {
   readonly products: string;
@@ -43,7 +43,7 @@ const Attributes = z.object({
   instruction_attributes: z.array(z.string()).nullish(),
 });
 
-const PeopleWish = z.object({
+const PeopleRequest = z.object({
   instruction: z.string(),
   instruction_attributes: z.array(z.string()),
   instruction_options: z.array(z.string()),
@@ -72,19 +72,19 @@ export function readShop(files: ShopFiles, productsMax: number | null): Product[
   const random = new PythonRandom(PRICE_SEED);
   return [...items.values()].map((item) => {
     const known = attributes.get(item.asin);
-    const wishes = people === null ? ownWishes(known) : (people.get(item.asin) ?? []);
-    return product(item, known?.attributes ?? NO_ATTRIBUTES, wishes, random);
+    const requests = people === null ? ownRequests(known) : (people.get(item.asin) ?? []);
+    return product(item, known?.attributes ?? NO_ATTRIBUTES, requests, random);
   });
 }
 
-function readPeople(path: string, items: ReadonlyMap<string, Item>): Map<string, Wish[]> {
-  const wishes = new Map<string, Wish[]>();
+function readPeople(path: string, items: ReadonlyMap<string, Item>): Map<string, ShopRequest[]> {
+  const requests = new Map<string, ShopRequest[]>();
   for (const [asin, raw] of within(path, jsonEntries(path))) {
     if (!items.has(asin)) continue;
-    const requests = parsed(z.array(PeopleWish), raw, `${path}, ${asin}`);
+    const written = parsed(z.array(PeopleRequest), raw, `${path}, ${asin}`);
     // As in WebShop, a request without attributes is no goal.
-    const usable = requests.filter(({ instruction_attributes: wanted }) => wanted.length > 0);
-    wishes.set(
+    const usable = written.filter(({ instruction_attributes: wanted }) => wanted.length > 0);
+    requests.set(
       asin,
       usable.map(({ instruction, instruction_attributes: wanted, instruction_options: options }) => ({
         text: instruction.replace(/^\.+|\.+$/g, ""),
@@ -93,16 +93,21 @@ function readPeople(path: string, items: ReadonlyMap<string, Item>): Map<string,
       })),
     );
   }
-  return wishes;
+  return requests;
 }
 
-function ownWishes(known: z.infer<typeof Attributes> | undefined): Wish[] {
+function ownRequests(known: z.infer<typeof Attributes> | undefined): ShopRequest[] {
   const { instruction, instruction_attributes: attributes } = known ?? {};
   if (instruction == null || attributes == null || attributes.length === 0) return [];
   return [{ text: instruction, attributes, options: null }];
 }
 
-function product(item: Item, attributes: readonly string[], wishes: readonly Wish[], random: PythonRandom): Product {
+function product(
+  item: Item,
+  attributes: readonly string[],
+  requests: readonly ShopRequest[],
+  random: PythonRandom,
+): Product {
   const { small_description: small } = item;
   return {
     asin: item.asin.toUpperCase(),
@@ -115,7 +120,7 @@ function product(item: Item, attributes: readonly string[], wishes: readonly Wis
     query: item.query.toLowerCase().trim(),
     productCategory: item.product_category,
     category: item.category,
-    wishes,
+    requests,
   };
 }
 

@@ -118,7 +118,7 @@ function madeUp(kind: Kind, number: number, random: Pcg64): Product {
     query: kind.name,
     productCategory: kind.place,
     category: kind.place.split(" › ")[0]!.toLowerCase(),
-    wishes: [{ text: `Find me ${wanted.join(", ")} ${kind.name}`, attributes: wanted, options: null }],
+    requests: [{ text: `Find me ${wanted.join(", ")} ${kind.name}`, attributes: wanted, options: null }],
   };
 }
 

@@ -19,11 +19,11 @@ export interface Product {
   readonly productCategory: string;
   readonly category: string;
   /** The requests for this product. */
-  readonly wishes: readonly Wish[];
+  readonly requests: readonly ShopRequest[];
 }
 
 /** A request for a product. */
-export interface Wish {
+export interface ShopRequest {
   readonly text: string;
   readonly attributes: readonly string[];
   /** The wanted values; null if every combination of the product's options makes a goal. */

@@ -2,14 +2,14 @@
 import { percent } from "../../actors/percent.ts";
 import { FAILURES } from "../../envs/analysis/failure.ts";
 import { aligned } from "../cli/aligned.ts";
-import { type Beside, FAILED, type Result } from "./report.ts";
+import { FAILED, type References, type Result } from "./report.ts";
 
 export interface Evaluated {
   readonly policy: string;
   /** The envs that the policy was trained on; null for players and hosted models. */
   readonly trained: string | null;
   readonly result: Result;
-  readonly beside: Beside;
+  readonly references: References;
 }
 
 /** A row for each policy and a column for each env; then a row of failures for each policy and env. */
@@ -22,16 +22,16 @@ export function acrossEnvs(all: readonly Evaluated[]): string {
     const found = all.find((one) => one.policy === policy && one.result.name === env);
     return found === undefined ? "" : percent(found.result.success);
   };
-  const beside = (of: (one: Beside) => number | null) =>
+  const referenceRow = (of: (one: References) => number | null) =>
     envs.map((env) => {
-      const value = of(all.find(({ result }) => result.name === env)!.beside);
+      const value = of(all.find(({ result }) => result.name === env)!.references);
       return value === null ? "unknown" : percent(value);
     });
   const success = [
     ["success", ...envs],
     ...[...titles].map(([policy, title]) => [title, ...envs.map((env) => cell(policy, env))]),
-    ["random", ...beside(({ random }) => random.success)],
-    ["best possible", ...beside(({ best }) => best)],
+    ["random", ...referenceRow(({ random }) => random.success)],
+    ["best possible", ...referenceRow(({ best }) => best)],
   ];
   const failed = all.flatMap(({ policy, result: { name, failures, episodes, samples } }) =>
     failures === null

@@ -28,7 +28,7 @@ export interface Result extends Evaluation {
 }
 
 /** Reference values on the same boards. */
-export interface Beside {
+export interface References {
   readonly random: Omit<Evaluation, "ci95" | "passAt">;
   /** Success of the env's expert; null if it has none, or if the best possible is known. */
   readonly expert: number | null;
@@ -36,7 +36,7 @@ export interface Beside {
   readonly best: number | null;
 }
 
-export async function besideOf({ tag, episodes, seed, actionsMax }: Result): Promise<Beside> {
+export async function referencesOf({ tag, episodes, seed, actionsMax }: Result): Promise<References> {
   const boards = { episodes, seed, actionsMax };
   return {
     random: await evaluateRandom(tag, boards),
@@ -46,7 +46,7 @@ export async function besideOf({ tag, episodes, seed, actionsMax }: Result): Pro
 }
 
 /** @param policy  title of the first row */
-export function evaluationReport(policy: string, result: Result, { random, expert, best }: Beside): string {
+export function evaluationReport(policy: string, result: Result, { random, expert, best }: References): string {
   const { name, tag, episodes, seed, samples, actionsMax, stops, failures, thoughts, entropy } = result;
   const rows = [row(policy, result, result.formatErrors)];
   if (policy !== "random") rows.push(randomRow(random));
@@ -75,7 +75,7 @@ export function evaluationReport(policy: string, result: Result, { random, exper
 }
 
 /** The report as data. */
-export function evaluationData(result: Result, { random, expert, best }: Beside) {
+export function evaluationData(result: Result, { random, expert, best }: References) {
   const { tag, episodes, seed, samples, success, ci95, meanReward, meanTurns, meanActions, formatErrors } = result;
   const { failures, thoughts, entropy } = result;
   return {
@@ -104,7 +104,7 @@ function row(name: string, { success, ci95, meanReward, meanTurns, meanActions }
 }
 
 /** The random player's success is a mean over rounds, so it has no interval. */
-function randomRow({ success, meanReward, meanTurns, meanActions }: Beside["random"]): string[] {
+function randomRow({ success, meanReward, meanTurns, meanActions }: References["random"]): string[] {
   const means = [meanReward, meanTurns, meanActions].map((value) => value.toFixed(2));
   return ["random", percent(success), "", ...means, ""];
 }

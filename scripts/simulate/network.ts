@@ -19,7 +19,8 @@ const QUEUED_BYTES_MAX = 4 << 20;
 /** Both ends of a cut connection notice within this time. */
 const NOTICE_MS = 3000;
 
-interface Door {
+/** What listens at an address. */
+interface Listening {
   readonly life: Life;
   accept(name: string, wire: SimulatedWire): WirePeer;
 }
@@ -27,11 +28,12 @@ interface Door {
 export class Network {
   readonly world: World;
   readonly invariants: Invariants;
-  readonly doors = new Map<string, Door>();
+  /** By address. */
+  readonly listening = new Map<string, Listening>();
   readonly links = new Set<Link>();
   /** Factor on every delay. */
   slowness = 1;
-  #cable: { readonly untilMs: number; readonly carries: (name: string) => boolean } | null = null;
+  #isolation: { readonly untilMs: number; readonly isIsolated: (name: string) => boolean } | null = null;
   #ports = 0;
 
   constructor(world: World, invariants: Invariants) {
@@ -45,16 +47,16 @@ export class Network {
     return this.slowness * (world.uniform() < 0.05 ? world.between(20, 200) : world.between(0.2, 8));
   }
 
-  /** Pulls the cable of some processes: messages wait and no connection is made; neither end notices. */
-  pull(ms: number, carries: (name: string) => boolean): void {
-    this.#cable = { untilMs: this.world.now + ms, carries };
-    for (const link of this.links) link.stall(this.pulledMs(...link.ends));
+  /** Isolates some processes: messages wait and no connection is made; neither end notices. */
+  isolate(ms: number, isIsolated: (name: string) => boolean): void {
+    this.#isolation = { untilMs: this.world.now + ms, isIsolated };
+    for (const link of this.links) link.stall(this.isolatedMs(...link.ends));
   }
 
   /** Milliseconds until these two reach each other again. The supervisor reaches every process. */
-  pulledMs(...ends: readonly string[]): number {
-    if (this.#cable === null || ends.includes("supervisor") || !ends.some(this.#cable.carries)) return 0;
-    return Math.max(0, this.#cable.untilMs - this.world.now);
+  isolatedMs(...ends: readonly string[]): number {
+    if (this.#isolation === null || ends.includes("supervisor") || !ends.some(this.#isolation.isIsolated)) return 0;
+    return Math.max(0, this.#isolation.untilMs - this.world.now);
   }
 
   nextAddress(life: Life): string {
@@ -205,14 +207,13 @@ class WatchedPeer extends WirePeer {
 
 const simulatedTransport = (network: Network, life: Life): Transport => ({
   async listen(address, handler): Promise<Listener> {
-    const { doors } = network;
+    const { listening } = network;
     const peers = new ListenerPeers(handler);
-    const door: Door = {
+    listening.set(address, {
       life,
       accept: (name, wire) => peers.add(new WatchedPeer(name, wire, peers.handler, network, life)),
-    };
-    doors.set(address, door);
-    const close = () => void doors.delete(address);
+    });
+    const close = () => void listening.delete(address);
     life.onDeath.push(close);
     return {
       address,
@@ -225,16 +226,16 @@ const simulatedTransport = (network: Network, life: Life): Transport => ({
 
   async connect(address, handler): Promise<Peer> {
     const host = new URL(address).hostname;
-    await life.sleep(Math.max(network.delayMs(), network.pulledMs(life.name, host)), `connects to ${address}`);
-    const door = network.doors.get(address);
-    if (door === undefined) throw new Error(`cannot connect to ${address}: nothing listens there`);
-    const link = new Link(network, life.name, door.life.name);
-    const [nearWire, farWire] = [new SimulatedWire(network, link, life), new SimulatedWire(network, link, door.life)];
+    await life.sleep(Math.max(network.delayMs(), network.isolatedMs(life.name, host)), `connects to ${address}`);
+    const server = network.listening.get(address);
+    if (server === undefined) throw new Error(`cannot connect to ${address}: nothing listens there`);
+    const link = new Link(network, life.name, server.life.name);
+    const [nearWire, farWire] = [new SimulatedWire(network, link, life), new SimulatedWire(network, link, server.life)];
     const near = new WatchedPeer(address, nearWire, handler, network, life);
-    const far = door.accept(life.name, farWire);
-    nearWire.join(near, far, door.life);
+    const far = server.accept(life.name, farWire);
+    nearWire.join(near, far, server.life);
     farWire.join(far, near, life);
-    network.world.schedule(door.life, 0, `accepts ${life.name}`, () => far.start());
+    network.world.schedule(server.life, 0, `accepts ${life.name}`, () => far.start());
     near.start();
     return near;
   },

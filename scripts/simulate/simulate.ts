@@ -116,8 +116,8 @@ export async function simulate(simulation: Simulation): Promise<Result> {
     end = how;
   });
   if (cutMs !== undefined) {
-    const pull = () => network.pull(cutMs, (name) => /^(sampler|env-server)-/.test(name));
-    world.schedule(machine.supervisor, world.between(1000, 4000), `a cut of ${cutMs} ms`, pull);
+    const isolate = () => network.isolate(cutMs, (name) => /^(sampler|env-server)-/.test(name));
+    world.schedule(machine.supervisor, world.between(1000, 4000), `a cut of ${cutMs} ms`, isolate);
   }
   const chaos = faults ? new Faults(machine, spawner.processes) : null;
   try {

@@ -28,7 +28,7 @@ export function checkFolder({ folder, config }: PlannedRun): void {
   );
 }
 
-export interface Player {
+export interface SweepListener {
   /** @param line  a line of the run's standard error */
   readonly said: (run: PlannedRun, line: string) => void;
   /** @param failure  null if the run has its report */
@@ -36,22 +36,22 @@ export interface Player {
 }
 
 export class Playing {
-  readonly #player: Player;
+  readonly #listener: SweepListener;
   readonly #children = new Map<PlannedRun, Bun.Subprocess>();
   #waiting: readonly PlannedRun[] = [];
   stopped = false;
 
-  constructor(player: Player) {
-    this.#player = player;
+  constructor(listener: SweepListener) {
+    this.#listener = listener;
   }
 
   /** Resolves when every run has ended, or after `stop`. */
   async play(runs: readonly PlannedRun[], atOnce: number): Promise<void> {
     this.#waiting = runs;
-    const player = async () => {
+    const slot = async () => {
       for (let run = this.#next(); run !== null; run = this.#next()) await this.#playOne(run);
     };
-    await Promise.all(Array.from({ length: Math.min(atOnce, runs.length) }, player));
+    await Promise.all(Array.from({ length: Math.min(atOnce, runs.length) }, slot));
   }
 
   /** Makes the runs that are going save their progress and end. No other run begins. */
@@ -82,12 +82,12 @@ export class Playing {
     let last = "";
     for await (const line of linesOf(child.stderr)) {
       last = line;
-      this.#player.said(run, line);
+      this.#listener.said(run, line);
     }
     const code = await child.exited;
     this.#children.delete(run);
-    if (isFinished(run)) this.#player.ended(run, null);
-    else if (!this.stopped) this.#player.ended(run, `exit code ${code}: ${last === "" ? "no output" : last}`);
+    if (isFinished(run)) this.#listener.ended(run, null);
+    else if (!this.stopped) this.#listener.ended(run, `exit code ${code}: ${last === "" ? "no output" : last}`);
   }
 }
 

@@ -9,7 +9,7 @@ export const REFERENCE = { d: 128, layers: 4, heads: 4, kvHeads: 4, hidden: 352,
 const DEVICES = ["cpu", "cuda", "webgpu"] as const satisfies Device[];
 
 /** Options that are not numbers, for benches that compute on a device. */
-export const DEVICE_WORDS = ["python", "device"];
+export const DEVICE_OPTIONS = ["python", "device"];
 
 /** The option `device`, cpu by default. @throws {RangeError} naming the devices. */
 export function deviceOf(options: Readonly<Record<string, string>>): Device {

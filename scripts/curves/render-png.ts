@@ -11,7 +11,7 @@ const SCALE = 2;
  * @returns the bytes of a PNG, twice as wide and high as the SVG says
  * @throws {UsageError} if there is no Chromium
  */
-export async function photograph(svg: string): Promise<Uint8Array> {
+export async function renderPng(svg: string): Promise<Uint8Array> {
   const asked = process.env["BUNRAKU_CHROMIUM"];
   const path = [...(asked === undefined ? PLACES : [asked])].find((place) => existsSync(place));
   if (path === undefined) {
