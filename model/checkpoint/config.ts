@@ -119,8 +119,8 @@ type Architecture = keyof typeof FAMILIES;
 /** Advice for unsupported types that users try. */
 const REFUSED: Readonly<Record<string, string>> = {
   gemma3: "it reads images too; take a text model, as gemma-3-270m-it or gemma-3-1b-it",
-  qwen2_moe: "mixtures of experts are supported as qwen3_moe has them",
-  mixtral: "mixtures of experts are supported as qwen3_moe has them",
+  qwen2_moe: "of mixtures of experts, only qwen3_moe is supported",
+  mixtral: "of mixtures of experts, only qwen3_moe is supported",
 };
 
 /** transformers' names of activations. */
@@ -162,8 +162,11 @@ export function readModelConfig(json: unknown, file: string): ModelConfig {
   const odd = config.layer_types?.find((kind) => !["full_attention", "sliding_attention"].includes(kind));
   if (odd !== undefined) refuse(`layer_types has ${odd}; supported are full_attention, sliding_attention`);
   const kinds = Array.from({ length: config.num_hidden_layers }, (_, layer) => family.kindOf(config, layer));
-  if ((local?.rope_type ?? "default") !== "default") refuse("only layers of full attention may scale their rotation");
-  if ((rope.partial_rotary_factor ?? 1) !== 1) refuse("partial_rotary_factor; only whole heads are rotated");
+  const slidingRope = local?.rope_type ?? "default";
+  if (slidingRope !== "default")
+    refuse(`rope scaling ${JSON.stringify(slidingRope)} of sliding-attention layers is not supported`);
+  const rotatedShare = rope.partial_rotary_factor ?? 1;
+  if (rotatedShare !== 1) refuse(`partial_rotary_factor ${rotatedShare} is not supported; it must be 1`);
   const model = ModelConfig.safeParse({
     vocabulary: config.vocab_size,
     width,
@@ -273,7 +276,8 @@ export function architectureOf(model: ModelConfig): "qwen2" | "qwen3" | "llama" 
     experts === null && layerKinds.length === 0 && !outputNorms && activation === "silu" && !(qkvBias && qkNorm);
   if (plain) return qkvBias ? "qwen2" : qkNorm ? "qwen3" : "llama";
   throw new CheckpointFormatError(
-    "only a policy that computes what Qwen2, Qwen3 or Llama compute can be written as GGUF; export this one to hf or peft",
+    "only a policy that computes what Qwen2, Qwen3 or Llama computes can be written as GGUF or with a " +
+      "new config.json; a pretrained model can be exported to hf",
   );
 }
 

@@ -180,7 +180,8 @@ export class Generator {
     const room = this.#decoder.length(slot) + this.#decoder.room(slot) - keep;
     if (needed <= room) return;
     throw new RangeError(
-      `sequence ${name}: ${prompt.length} tokens of prompt and ${tokensMax} of reply need ${needed} places, ${room} are left`,
+      `sequence ${name}: ${prompt.length} tokens of prompt and ${tokensMax} of reply need room for ${needed} tokens, ` +
+        `but only ${room} fit`,
     );
   }
 

@@ -185,8 +185,8 @@ function appendProvider(api: Api, settings: Pointer, device: Exclude<Device, "cp
       check(api, api.appendProvider(settings, zeroEnded("WebGPU"), null, null, 0));
     } catch (cause) {
       const words = (cause as Error).message.trim().split(" was false. ").at(-1);
-      const text = `device webgpu: ${words}; the GPU's driver may be missing, or too old (Mesa 22 is, 25 is not)`;
-      throw new Error(text, { cause });
+      const advice = "the GPU's driver may be missing, or too old (Mesa 25 works, Mesa 22 does not)";
+      throw new Error(`device webgpu: ${words}; ${advice}`, { cause });
     }
     return;
   }

@@ -36,6 +36,8 @@ export interface Bpe {
   decode(ids: readonly number[]): string;
 }
 
+const SUPPORTED = "only byte-level BPE, or BPE with byte fallback, is supported";
+
 /**
  * @param json        tokenizer.json, parsed.
  * @param settings    tokenizer_config.json, parsed.
@@ -51,7 +53,7 @@ export function readBpe(json: unknown, settings: object, vocabulary: number, fil
   if (!parsed.success) return refuse(faultsOf(parsed.error).slice(0, 300));
   const { model, added_tokens: added } = parsed.data;
   if (model.type !== undefined && model.type !== "BPE")
-    return refuse(`its model is ${JSON.stringify(model.type)}; only BPE over bytes is read`);
+    return refuse(`its model is ${JSON.stringify(model.type)}; ${SUPPORTED}`);
   checkPieces(parsed.data, vocabulary, refuse);
   const tokenizer = new Tokenizer(withoutLeadingSpace(json as object, refuse), settings);
   const specials = new Map(added.filter(({ special }) => special).map(({ id, content }) => [id, content]));
@@ -77,7 +79,7 @@ function withoutLeadingSpace(json: object, refuse: (why: string) => never): obje
   const reviver = (_: string, part: { type?: string; prepend_scheme?: string; add_prefix_space?: boolean } | null) => {
     const always = part?.type === "Metaspace" && (part.prepend_scheme ?? "always") === "always";
     if (part?.type === "Prepend" || (always && part.add_prefix_space !== false))
-      refuse("it puts a space before every text, also behind a special token; take a newer model of the family");
+      refuse("it puts a space before every text, even after a special token; take a newer model of the family");
     if (part?.type === "Metaspace") return { ...part, prepend_scheme: "never", add_prefix_space: false };
     return part?.type === "Strip" ? { ...part, start: 0 } : part;
   };
@@ -102,7 +104,7 @@ function checkPieces(
   const pieces = model.byte_fallback ? octets : byteLevelAlphabet();
   const missing = pieces.find((piece) => !Object.hasOwn(vocab, piece));
   if (missing !== undefined)
-    refuse(`it has no piece ${JSON.stringify(missing)} for one of the 256 bytes; only BPE over bytes is read`);
+    refuse(`it has no piece ${JSON.stringify(missing)} for one of the 256 bytes; ${SUPPORTED}`);
   for (const merge of merges) {
     const [left, right] = typeof merge === "string" ? (merge.split(" ") as [string, string]) : merge;
     const unknown = [left, right, left + right].find((piece) => !Object.hasOwn(vocab, piece));

@@ -44,7 +44,7 @@ test("says when a run fell, why, and what would have been done about it", async 
   const { code, out } = await commandHere(["diagnose", trapped, healthy, "--json"]);
   expect(code).toBe(0);
   expect(out).toContain(`${trapped}: collapsed after 40 updates`);
-  expect(out).toMatch(/update \d+: warning: in-group reward std is \d\.\d+, at the start \d\.\d+/);
+  expect(out).toMatch(/update \d+: warning: in-group reward std is \d\.\d+; at the start it was \d\.\d+/);
   expect(out).toMatch(/update \d+: intervention: stop \(rung 1 of 1\): the run ends here; collapsed: /);
   expect(out).toMatch(/RAGEN-2 would have stopped it at update \d+: reward_variance_collapse: /);
   expect(out).toContain(`${healthy}: healthy after 40 updates\n  healthy all the time`);
@@ -103,7 +103,7 @@ describe("the log of another trainer", () => {
     const { code, out } = await commandHere(["diagnose", path, join(folder, "checkpoint-400"), "--json"]);
     expect(code).toBe(0);
     expect(out).toContain(`${path}: collapsed after 40 points of TRL's trainer_state.json\n`);
-    expect(out).toMatch(/update \d+0: warning: in-group reward std is 0\.\d+, at the start 0\.\d+/);
+    expect(out).toMatch(/update \d+0: warning: in-group reward std is 0\.\d+; at the start it was 0\.\d+/);
     expect(out).toContain("  1 values are NaN or infinite; they are left out");
     const { runs } = JSON.parse(out.trimEnd().split("\n").at(-1)!);
     expect(runs[0].log.columns).toEqual({

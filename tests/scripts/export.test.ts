@@ -163,7 +163,7 @@ test.each(["mistral", "smollm3", "gemma3", "qwen3_moe"])("%s is refused as GGUF,
   const ended = await commandHere(["export", "--model", modelOf(name), "--to", "gguf", "--out", out]);
   expect(ended).toMatchObject({
     code: 1,
-    err: expect.stringMatching(/^error: only a policy that .* export this one to hf or peft\n$/),
+    err: expect.stringMatching(/^error: only a policy that .* as GGUF .*; a pretrained model can be exported to hf\n$/),
   });
 });
 

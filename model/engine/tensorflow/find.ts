@@ -43,13 +43,15 @@ export const PLACES_IN_WORDS =
 
 /**
  * @returns the library's path; null if there is none.
- * @throws {Error} if LIBTENSORFLOW_PATH has no libtensorflow.
+ * @throws {Error} if LIBTENSORFLOW_PATH names neither a libtensorflow file nor a folder with one.
  */
 export function findLibtensorflow({ named, own, home, pythonRoots }: Places): string | null {
   if (named !== undefined && named !== "") {
     const found = existsSync(named) && statSync(named).isFile() ? named : first([named], [...NAMES, ...WHEEL_NAMES]);
     if (found === null)
-      throw new Error(`LIBTENSORFLOW_PATH is ${named}, which has no libtensorflow; correct or unset it`);
+      throw new Error(
+        `LIBTENSORFLOW_PATH (${named}) names neither a libtensorflow file nor a folder with one; correct or unset it`,
+      );
     return found;
   }
   const roots = [...pythonRoots, ...(home === undefined ? [] : [join(home, ".local")]), "/usr/local", "/usr"];

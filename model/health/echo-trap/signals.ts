@@ -49,8 +49,10 @@ export function alarms(tracks: Tracks, rule: TrapRule): Alarm[] {
     "constant",
     (track) =>
       !explained && (share(track) < rule.constantShare || (zeroStdShare !== undefined && constant(zeroStdShare))),
-    ({ smooth }) =>
-      `nothing is left to compare: in-group reward std ${show(smooth)}${zeroStdShare ? `, ${show(zeroStdShare.smooth)} of the groups constant` : ""}`,
+    ({ smooth }) => {
+      const constantText = zeroStdShare ? `, ${show(zeroStdShare.smooth)} of the groups constant` : "";
+      return `groups have almost no spread left: in-group reward std ${show(smooth)}${constantText}`;
+    },
   );
   check(entropy, "entropy-low", (track) => !explained && share(track) < rule.entropyShare, ofStart("entropy"));
   check(entropy, "entropy-high", (track) => share(track) > rule.entropyRise, ofStart("entropy"));
@@ -59,7 +61,7 @@ export function alarms(tracks: Tracks, rule: TrapRule): Alarm[] {
     mutualInformation,
     "information",
     (track) => share(track) < rule.informationShare,
-    ofStart("information of the reasoning about its prompt"),
+    ofStart("mutual information of prompt and reasoning"),
   );
   check(
     validity,
@@ -87,7 +89,7 @@ const show = (value: number) => Number(value.toPrecision(3)).toString();
 const ofStart =
   (what: string) =>
   ({ smooth, start }: Track) =>
-    `${what} is ${show(smooth)}, at the start ${show(start)}`;
+    `${what} is ${show(smooth)}; at the start it was ${show(start)}`;
 
 function gradientSpike(norms: readonly number[], { gradientSpike: factor, startUpdates }: TrapRule): Alarm[] {
   const newest = norms.at(-1);

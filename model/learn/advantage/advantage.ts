@@ -96,7 +96,7 @@ export function estimateAdvantages(batch: AdvantageInputs, estimator: Estimator)
     case "tpo": {
       const { logProbs, groups } = batch;
       if (logProbs === undefined)
-        throw new RangeError("tpo tilts the policy's probabilities of whole episodes: pass logProbs");
+        throw new RangeError("tpo needs the log-probability of each episode: pass logProbs");
       const target = tpoTarget(episodeRewards(batch), logProbs, groups);
       const before = groupPolicy(logProbs, groups);
       return {

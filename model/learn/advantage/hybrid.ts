@@ -39,7 +39,7 @@ export function hybrid(
     criticSquares += (critic.returns[i]! - critic.values[i]!) ** 2;
     tokens++;
   }
-  if (tokens === 0) throw new RangeError("no token of the minibatch is written");
+  if (tokens === 0) throw new RangeError("no token of the update is written");
   const groupSquares = relative.reduce((sum, error, row) => sum + (alone.has(row) ? 0 : error ** 2), 0);
   const compared = relative.length - alone.size;
   const criticError = criticSquares / tokens;

@@ -126,8 +126,9 @@ function explain(groups: readonly Group[], rule: FilterRule): string {
   if (rule.strategy === "top_ratio")
     return `${what}: ratio ${rule.ratio} of ${groups.length} groups is less than one group`;
   if (rule.strategy === "all") throw new Error("filtering by all kept nothing");
-  if (rule.strategy === "top_k_abs") return `${what}: value ${rule.value} is less than one group`;
   const scores = groups.map((group) => group.score);
+  if (!rule.includeZero && scores.every((score) => Math.abs(score) <= ZERO))
+    return `${what}: every group scores 0 by ${rule.metric}, and includeZero is false`;
   const range = `${rule.metric} from ${Math.min(...scores)} to ${Math.max(...scores)}`;
   return `${what}: ${rule.strategy} ${rule.value} (${rule.order}) selects nothing from ${range}`;
 }

@@ -74,7 +74,8 @@ export async function prepare(
     logProbs,
   };
   const hasKlTerm = settings.policy.kl !== null || settings.klInReward !== null;
-  if (hasKlTerm && reference === null) throw new RangeError("a KL term needs a reference policy: keep one first");
+  if (hasKlTerm && reference === null)
+    throw new RangeError("a KL term needs a reference policy: set networks.reference");
   const referenceLogProbs = hasKlTerm ? await kept.logProbs(reference!) : null;
   const values =
     critic !== null && settings.critic !== null ? joinByEpisode(samples, await critic.values(batches)) : null;

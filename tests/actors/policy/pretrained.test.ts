@@ -283,7 +283,7 @@ describe("a folder that is broken", () => {
     [
       "a mixture of experts of another kind",
       broken("qwen3_moe", (at) => set(at("config.json"), { model_type: "mixtral" })),
-      /model_type "mixtral"; mixtures of experts are supported as qwen3_moe has them; supported are qwen2, .*, gemma3_text$/,
+      /model_type "mixtral"; of mixtures of experts, only qwen3_moe is supported; supported are qwen2, .*, gemma3_text$/,
     ],
     [
       "a mixture of experts that does not say how many a token gets",
@@ -323,7 +323,7 @@ describe("a folder that is broken", () => {
           rope_parameters: { ...(rope as object), sliding_attention: { rope_type: "linear", factor: 2 } },
         })),
       ),
-      /only layers of full attention may scale their rotation/,
+      /rope scaling "linear" of sliding-attention layers is not supported/,
     ],
     [
       "a tokenizer that puts spaces everywhere",
@@ -340,7 +340,7 @@ describe("a folder that is broken", () => {
           (json) => void delete (json as { model: { vocab: Record<string, number> } }).model.vocab["<0x7F>"],
         ),
       ),
-      /it has no piece "<0x7F>" for one of the 256 bytes; only BPE over bytes is read/,
+      /it has no piece "<0x7F>" for one of the 256 bytes; only byte-level BPE, or BPE with byte fallback, is supported/,
     ],
     [
       "an unknown rope scaling",
@@ -382,7 +382,7 @@ describe("a folder that is broken", () => {
       broken("qwen2", (at) =>
         edit(at("tokenizer.json"), (json) => ({ ...json, model: { type: "Unigram", vocab: {}, merges: [] } })),
       ),
-      /cannot use DIR\/tokenizer.json: its model is "Unigram"; only BPE over bytes is read/,
+      /cannot use DIR\/tokenizer.json: its model is "Unigram"; only byte-level BPE, or BPE with byte fallback/,
     ],
     [
       "a merge with an unknown piece",

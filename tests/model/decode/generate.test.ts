@@ -273,7 +273,7 @@ describe("a sequence", () => {
     [
       "that does not fit",
       { tokensMax: 48 },
-      "sequence s: 2 tokens of prompt and 48 of reply need 49 places, 48 are left",
+      "sequence s: 2 tokens of prompt and 48 of reply need room for 49 tokens, but only 48 fit",
     ],
   ])("refuses a reply %s, and goes on unharmed", async (_, fields, message) => {
     const writer = generator();

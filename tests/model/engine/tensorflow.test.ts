@@ -42,7 +42,9 @@ describe("finding libtensorflow", () => {
     expect(findLibtensorflow({ ...nowhere, named: dirname(wheel) })).toBe(wheel);
     const missing = join(folder, "missing");
     expect(() => findLibtensorflow({ ...nowhere, named: missing })).toThrow(
-      new Error(`LIBTENSORFLOW_PATH is ${missing}, which has no libtensorflow; correct or unset it`),
+      new Error(
+        `LIBTENSORFLOW_PATH (${missing}) names neither a libtensorflow file nor a folder with one; correct or unset it`,
+      ),
     );
   });
 

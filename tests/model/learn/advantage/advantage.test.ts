@@ -159,7 +159,7 @@ describe("estimateAdvantages", () => {
       "max-rl divides by a group's share of successes: pass successes",
     );
     expect(() => estimateAdvantages(bare, { kind: "tpo" })).toThrow(
-      "tpo tilts the policy's probabilities of whole episodes: pass logProbs",
+      "tpo needs the log-probability of each episode: pass logProbs",
     );
   });
 });
