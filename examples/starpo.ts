@@ -36,13 +36,13 @@ import { builtinDialogue } from "../model/text/chat.ts";
 import { Tokenizer } from "../model/text/tokenizer.ts";
 import { penalizedReward, rawReward, type Trajectory } from "../model/trajectory.ts";
 
-/** shown: what the policy imitates first. keep: share of the groups that the filter keeps. */
+/** demonstrationSource: what the policy imitates first. keep: share of the groups that the filter keeps. */
 const TASKS = {
   Bandit: {
     turnsMax: 1,
     actionsMax: 1,
-    shown: fromDemonstrator({ babble: 1, noise: 0 }), // random arms, which show only the form of a reply
-    lessons: 100,
+    demonstrationSource: fromDemonstrator({ babble: 1, noise: 0 }), // random arms, which show only the form of a reply
+    imitationSteps: 100,
     updates: 60,
     learningRate: 1e-3,
     keep: 1,
@@ -50,7 +50,7 @@ const TASKS = {
   SimpleSokoban: {
     turnsMax: 5,
     actionsMax: 10,
-    shown: fromRandomPlay({
+    demonstrationSource: fromRandomPlay({
       plays: 60,
       playsMax: 600,
       actionsMax: 60,
@@ -60,7 +60,7 @@ const TASKS = {
       randomTurns: 0.15,
       thought: "first-action",
     }), // plans from random play
-    lessons: 800,
+    imitationSteps: 800,
     updates: 100,
     learningRate: 1e-4,
     keep: 0.5,
@@ -91,7 +91,7 @@ interface Episode {
 
 /** A policy with random weights (a Qwen2-style decoder of .5 M parameters), and the functions that train it and play with it. */
 export async function starpo(task: keyof typeof TASKS, seed: number) {
-  const { turnsMax, actionsMax, shown, lessons, updates, learningRate, keep } = TASKS[task];
+  const { turnsMax, actionsMax, demonstrationSource, imitationSteps, updates, learningRate, keep } = TASKS[task];
   const tag = envTag(task);
   const actionsPerTurnMax = Math.min(5, actionsMax);
   const rules = { turnsMax, actionsMax, actionsPerTurnMax, formatPenalty: -0.1, think: true };
@@ -111,13 +111,13 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
     const transcript = new Transcript(tag, dialogue, CONTEXT);
     generator.open(name);
     for (let observation = env.opening; ; ) {
-      // Five turns fit into contextTokensMax, so `ask` never returns null.
-      const { prompt, tokensMax } = transcript.ask(observation, env.actionsLeft)!;
+      // Five turns fit into contextTokensMax, so `addPrompt` never returns null.
+      const { prompt, tokensMax } = transcript.addPrompt(observation, env.actionsLeft)!;
       const settings = { temperature, topP: 1, topK: 0 };
       const coins = { seed, episode: hash64(name) };
       const reply = await generator.reply(name, { prompt, tokensMax, settings, coins, stops: dialogue.stops });
       const turn = env.step(transcript.text(reply.tokens));
-      transcript.played(reply, turn);
+      transcript.addTurn(reply, turn);
       observation = turn.observation;
       if (turn.ending === null) continue;
       generator.close(name);
@@ -177,7 +177,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
     const lesson = { tag, rules };
     const options = { lessons: [lesson], context: CONTEXT, dialogue };
     const boards = { first: 1_000_000, count: 1_000_000 };
-    const demonstrations = new Demonstrations(options, shown, boards, 32, seed, "shown");
+    const demonstrations = new Demonstrations(options, demonstrationSource, boards, 32, seed, "shown");
     for (let step = 0; step < batches; step++) {
       const batch = await demonstrations.next();
       const tokens = batch.reduce((sum, { written }) => sum + written.length, 0);
@@ -203,7 +203,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
   async function train(say: (line: string) => void): Promise<{ random: number; start: number; end: number }> {
     const options = { episodes: VALIDATION.boards, seed: VALIDATION.firstSeed, actionsMax: rules.actionsMax };
     const { success: random } = await evaluateRandom(tag, options);
-    await imitate(lessons, say);
+    await imitate(imitationSteps, say);
     const start = await validate("start");
     say(`random play solves ${percent(random)}; the policy that imitates ${percent(start)}`);
     for (let number = 0; number < updates; number++) {

@@ -61,7 +61,7 @@ export async function startLearner(
   const processStartedAtMs = clock.now();
   const { dialogue, model } = policyOf(config);
   checkCollapse(config, dialogue.thinkEnd);
-  lossOnOf(config.learner, dialogue.turnMarks);
+  lossOnOf(config.learner, dialogue.roleMarks);
   const folders = { checkpoints: join(folder, "checkpoints"), reference: join(folder, "reference") };
   const saved = await newestCheckpoint(folders.checkpoints, ports.disk, (path, reason) =>
     log.warning("checkpoint", `${path} is not used: ${reason}`),
@@ -123,7 +123,7 @@ export async function startLearner(
     processStartedAtMs,
     engine,
     thinkEnd: config.env.think ? dialogue.thinkEnd : null,
-    turnMarks: dialogue.turnMarks,
+    roleMarks: dialogue.roleMarks,
     log: runLog,
     meter,
     reporter,

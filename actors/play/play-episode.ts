@@ -105,7 +105,7 @@ function tokenPlayer(
   let lastReply: ReplyTokens = { tokens: [], logProbs: [], cut: false };
   return {
     async reply(observation, actionsLeft) {
-      const prompt = transcript.ask(observation, actionsLeft);
+      const prompt = transcript.addPrompt(observation, actionsLeft);
       if (prompt === null) return null;
       lastReply = await policy.reply(sequence, {
         keep: prompt.keep,
@@ -118,7 +118,7 @@ function tokenPlayer(
       });
       return { text: transcript.text(lastReply.tokens), cut: lastReply.cut, dropped: transcript.dropped };
     },
-    turnPlayed: (turn) => transcript.played(lastReply, turn),
+    turnPlayed: (turn) => transcript.addTurn(lastReply, turn),
     // Only a penalty, never a reward: otherwise longer thoughts and further turns would pay.
     penalty(turn) {
       if (rules.reasoningWeight === 0 || tag.reasoning === undefined) return 0;

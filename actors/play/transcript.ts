@@ -96,8 +96,8 @@ export class Transcript {
     return this.#dropped;
   }
 
-  /** The prompt of the next turn. @returns null if the context has no room for it and one token of reply. */
-  ask(observation: string, actionsLeft: number): TurnPrompt | null {
+  /** Adds the prompt of the next turn. @returns null if the context has no room for it and one token of reply. */
+  addPrompt(observation: string, actionsLeft: number): TurnPrompt | null {
     const { context, contextTurnsMax, contextTokensMax, replyTokensMax, overflow } = this.#rules;
     this.#now = { observation, actionsLeft };
     const turn = this.#answered.length;
@@ -123,7 +123,7 @@ export class Transcript {
   }
 
   /** Adds the reply to the last prompt, and what the env made of it. */
-  played({ tokens, logProbs, cut }: ReplyTokens, turn: Pick<Turn, "reward" | "penalty" | "actions">): void {
+  addTurn({ tokens, logProbs, cut }: ReplyTokens, turn: Pick<Turn, "reward" | "penalty" | "actions">): void {
     const { reward, penalty, actions } = turn;
     this.#push(tokens, 1, logProbs);
     this.#context.push(...tokens);

@@ -1,5 +1,5 @@
 /** The collaborators of a training run. Types only. */
-import type { TurnMarks } from "../../model/text/dialogue.ts";
+import type { RoleMarks } from "../../model/text/dialogue.ts";
 import type { Clock } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
 import type { LearnerCheckpoints } from "../learner/checkpoints.ts";
@@ -20,7 +20,7 @@ export interface TrainingContext {
   readonly engine: string;
   /** The token that closes a thought; null if the policy is not asked to think. */
   readonly thinkEnd: number | null;
-  readonly turnMarks: TurnMarks;
+  readonly roleMarks: RoleMarks;
   readonly log: RunLog;
   readonly meter: Meter;
   readonly reporter: Reporter;

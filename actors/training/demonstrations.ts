@@ -293,7 +293,7 @@ async function writeEpisode(
   const imitated: Uint8Array[] = [];
   let observation = env.opening;
   for (;;) {
-    if (transcript.ask(observation, env.actionsLeft) === null) {
+    if (transcript.addPrompt(observation, env.actionsLeft) === null) {
       throw new RangeError(
         `a prompt of ${tag.tag} leaves no room for a reply in rollout.contextTokensMax, ${contextTokensMax}; raise it`,
       );
@@ -302,7 +302,7 @@ async function writeEpisode(
     const text = rules.think ? next.reply : next.reply.slice(next.reply.indexOf("<answer>"));
     const stepped = await env.step(text);
     const tokens = dialogue.replyTokens(text, prefix);
-    transcript.played({ tokens, logProbs: [], cut: false }, stepped);
+    transcript.addTurn({ tokens, logProbs: [], cut: false }, stepped);
     imitated.push(new Uint8Array(tokens.length).fill(next.imitated ? 1 : 0));
     if (stepped.ending !== null) break;
     observation = stepped.observation;

@@ -76,13 +76,13 @@ export interface Checkup {
 
 /** Judge one more update. */
 export function checkup(before: HealthState, measured: Measured, config: HealthConfig): Checkup {
-  const { state: trap, verdict, reasons: alarms } = echoTrap(before.trap, measured, { ...TRAP_RULE, ...config.trap });
+  const { state: trap, verdict, reasons: signs } = echoTrap(before.trap, measured, { ...TRAP_RULE, ...config.trap });
   const point = stopPoint(measured);
   const rule = { ...STOP_RULE, ...config.stops };
   const { state: stops, stop } =
     point === null ? { state: before.stops, stop: null } : watchForStop(before.stops, point, rule, config.stopEarly);
   const settling = Math.max(0, before.settling - 1);
-  const reasons = alarms.map(({ text }) => text).join("; ");
+  const reasons = signs.map(({ text }) => text).join("; ");
   const notices: HealthNotice[] = [];
   if (verdict !== before.verdict) {
     const text = reasons === "" ? `health: ${verdict}` : `${verdict}: ${reasons}`;

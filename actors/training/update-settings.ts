@@ -6,7 +6,7 @@ import type { PolicyRule } from "../../model/learn/loss.ts";
 import type { LossOn } from "../../model/learn/loss-mask.ts";
 import type { OptimizerSettings } from "../../model/learn/optimizer.ts";
 import type { CriticSettings, UpdateSettings } from "../../model/learn/update/types.ts";
-import type { TurnMarks } from "../../model/text/dialogue.ts";
+import type { RoleMarks } from "../../model/text/dialogue.ts";
 import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
 import { playedEnvs } from "../play/envs-of-run.ts";
@@ -33,7 +33,7 @@ export function updateSettings(
   config: RunConfig,
   update: number,
   klCoefficient: number,
-  marks: TurnMarks,
+  marks: RoleMarks,
 ): UpdateSettings {
   const { learner, rollout } = config;
   const { betas, weightDecay, gradClip, kl, critic, advantage, importance } = learner;
@@ -75,7 +75,7 @@ export function updateSettings(
 }
 
 /** @throws {RunError} if a reply of this policy has no role header to train on */
-export function lossOnOf({ lossOn }: LearnerConfig, marks: TurnMarks): LossOn {
+export function lossOnOf({ lossOn }: LearnerConfig, marks: RoleMarks): LossOn {
   if (lossOn === "replies") return lossOn;
   if (lossOn === "everything") return { turns: "all", marks };
   if (marks.beforeReplies) return { turns: "assistant", marks };

@@ -110,13 +110,13 @@ export class UpdateStep {
     finished: readonly FinishedTicket[],
     fresh: readonly PlayedTicket[],
   ): Promise<Trained> {
-    const { config, trainer, meter, turnMarks } = this.#context;
+    const { config, trainer, meter, roleMarks } = this.#context;
     const { update, version, klCoefficient, health } = before;
     const { control } = health;
     const trajectories = fresh.map(({ outcome }) => outcome.trajectory);
     const collapse = await measureCollapse(this.#context, update, trajectories, before.collapse);
     const kl = klCoefficient + control.kl;
-    const settings = intervened(updateSettings(config, update, kl, turnMarks), control, groupsPerUpdate(config));
+    const settings = intervened(updateSettings(config, update, kl, roleMarks), control, groupsPerUpdate(config));
     const episodes = trainerInput(fresh, settings);
     const envs = groupEnvs(config, before.curriculum);
     const moment = { update, version, control, envs };

@@ -58,7 +58,7 @@ const COMPUTED = /\.rotary_emb\.inv_freq$/;
 const COMPARED = 2 ** 20;
 
 /** The file of each tensor. */
-type Places = ReadonlyMap<string, SafetensorsSource>;
+type FileOfTensor = ReadonlyMap<string, SafetensorsSource>;
 
 /**
  * Finds the tensors of a pretrained model in its files.
@@ -66,7 +66,7 @@ type Places = ReadonlyMap<string, SafetensorsSource>;
  * @param folder  for error texts.
  * @throws {CheckpointFormatError} if a tensor is missing, extra, in two files or of another shape.
  */
-export function findTensors(config: ModelConfig, files: readonly SafetensorsSource[], folder: string): Places {
+export function findTensors(config: ModelConfig, files: readonly SafetensorsSource[], folder: string): FileOfTensor {
   const shapes = huggingFaceShapes(config);
   const found = new Map<string, SafetensorsSource>();
   for (const source of files) {
@@ -88,7 +88,7 @@ export function findTensors(config: ModelConfig, files: readonly SafetensorsSour
 }
 
 /** Reads the weights of a pretrained model. @param found  from `findTensors` */
-export async function readTensors(config: ModelConfig, parameters: Parameters, found: Places): Promise<void> {
+export async function readTensors(config: ModelConfig, parameters: Parameters, found: FileOfTensor): Promise<void> {
   const views = huggingFaceViews(config, parameters);
   for (const [name, { values }] of views) await found.get(name)!.read(name, values);
   const own = views.has(OUTPUT) ? undefined : found.get(OUTPUT);

@@ -28,7 +28,7 @@ import { appendStates, type Caches, type Decoded, logits, stepStates } from "../
 
 const ROWS_MIN = 4;
 /** Fewest places of a cache that an append reads. */
-const REACH_MIN = 64;
+const PLACES_READ_MIN = 64;
 
 export interface DecoderOptions {
   /** Sequences open at once. */
@@ -42,7 +42,7 @@ export interface DecoderOptions {
 }
 
 /** A function compiled for one shape, and its arrays: small inputs by name, caches, logits. */
-interface CompiledShape {
+interface DecodeFunction {
   readonly run: CompiledFunction;
   readonly feeds: Readonly<Record<string, DeviceArray>>;
   readonly caches: Readonly<Record<string, DeviceArray>>;
@@ -58,9 +58,9 @@ export class Decoder {
   /** Places of a slot's cache: the capacity, and at least one more for the writes of padding. */
   readonly #places: number;
   readonly #caches: ReadonlyMap<string, Float32Array>;
-  readonly #shapes = new Map<string, Promise<CompiledShape>>();
-  /** By shape, with the current parameters. Reused, because an engine checks a job only at its first run. */
-  readonly #jobs = new Map<CompiledShape, Job>();
+  readonly #functions = new Map<string, Promise<DecodeFunction>>();
+  /** By function, with the current parameters. Reused, because an engine checks a job only at its first run. */
+  readonly #jobs = new Map<DecodeFunction, Job>();
   readonly #lengths: Int32Array;
   readonly #frozen: Readonly<Record<string, DeviceArray>>;
   /** (slots, V) of the last step. */
@@ -116,7 +116,7 @@ export class Decoder {
 
   /** False where caches lie in a device's memory, which the host would have to copy whole. */
   get canMove(): boolean {
-    return this.#engine.onHost;
+    return this.#engine.runsReadHostMemory;
   }
 
   /** Exchanges the sequences of two slots. */
@@ -156,15 +156,15 @@ export class Decoder {
     const { computed, copied } = this.#distinct(slots, tokens);
     const groups = Map.groupBy(computed, (index) => {
       const added = tokens[index]!.length;
-      return `${appendLength(added)} ${this.#reach(this.#lengths[slots[index]!]! + added)}`;
+      return `${appendLength(added)} ${this.#placesRead(this.#lengths[slots[index]!]! + added)}`;
     });
     for (const [key, group] of groups) {
-      const [length, reach] = key.split(" ").map(Number) as [number, number];
-      for (const members of this.#batches(length, reach, group)) {
-        const shape = await this.#appendShape(appendRows(members.length), length, reach);
-        this.#feedAppend(shape, length, members, slots, tokens);
-        await this.#engine.runLanes([[this.#job(shape)]]);
-        const logits = shape.logits.read() as Float32Array;
+      const [length, placesRead] = key.split(" ").map(Number) as [number, number];
+      for (const members of this.#batches(length, placesRead, group)) {
+        const compiled = await this.#appendFunction(appendRows(members.length), length, placesRead);
+        this.#feedAppend(compiled, length, members, slots, tokens);
+        await this.#engine.runLanes([[this.#job(compiled)]]);
+        const logits = compiled.logits.read() as Float32Array;
         for (const [row, index] of members.entries()) {
           all.set(logits.subarray(row * vocabulary, (row + 1) * vocabulary), index * vocabulary);
           this.#lengths[slots[index]!]! += tokens[index]!.length;
@@ -213,13 +213,13 @@ export class Decoder {
   }
 
   /** Places that an append reads for a sequence of this length: a power of two, so that few shapes are compiled. */
-  #reach(length: number): number {
-    return Math.min(this.#places, Math.max(REACH_MIN, powerOfTwo(length)));
+  #placesRead(length: number): number {
+    return Math.min(this.#places, Math.max(PLACES_READ_MIN, powerOfTwo(length)));
   }
 
   /** Splits a group so that a batch's attention scores (new tokens by places that they read) fit into `appendBytesMax`. */
-  #batches(length: number, reach: number, group: readonly number[]): number[][] {
-    const bytes = 4 * this.#config.heads * length * reach;
+  #batches(length: number, placesRead: number, group: readonly number[]): number[][] {
+    const bytes = 4 * this.#config.heads * length * placesRead;
     const most = 2 ** Math.floor(Math.log2(Math.max(1, this.#appendBytesMax / bytes)));
     return Array.from({ length: Math.ceil(group.length / most) }, (_, i) => group.slice(i * most, (i + 1) * most));
   }
@@ -239,18 +239,18 @@ export class Decoder {
     let total = 0;
     const parts = await Promise.all(
       partsOf(stepRows(tokens.length), this.#lanes).map(async ({ from, rows }) => {
-        const shape = await this.#stepShape(rows, from);
+        const compiled = await this.#stepFunction(rows, from);
         const last = this.#lengths.slice(from, from + rows);
         // A slot without a token gets token 0, whose cache entry lies after the sequence; the next real token overwrites that entry.
         const fed = last.map((_, row) => Math.max(tokens[from + row] ?? 0, 0));
-        shape.feeds["tokens"]!.write(fed);
-        shape.feeds["last"]!.write(last);
+        compiled.feeds["tokens"]!.write(fed);
+        compiled.feeds["last"]!.write(last);
         total = Math.max(total, Math.max(...last) + 1);
-        return shape;
+        return compiled;
       }),
     );
     for (const { feeds } of parts) feeds["total"]!.write(Int32Array.of(total));
-    await this.#engine.runLanes(parts.map((shape) => [this.#job(shape)]));
+    await this.#engine.runLanes(parts.map((compiled) => [this.#job(compiled)]));
     this.#engine.toHost(this.#logits);
     for (const [slot, token] of tokens.entries()) if (token >= 0) this.#lengths[slot]! += 1;
     return this.#logits.subarray(0, tokens.length * this.#config.vocabulary);
@@ -267,7 +267,7 @@ export class Decoder {
   }
 
   #feedAppend(
-    { feeds }: CompiledShape,
+    { feeds }: DecodeFunction,
     length: number,
     members: readonly number[],
     slots: readonly number[],
@@ -288,14 +288,14 @@ export class Decoder {
     for (const [name, values] of Object.entries(fed)) feeds[name]!.write(values);
   }
 
-  #job(shape: CompiledShape): Job {
-    const { run, feeds, caches, logits } = shape;
-    const job = this.#jobs.get(shape) ?? {
+  #job(compiled: DecodeFunction): Job {
+    const { run, feeds, caches, logits } = compiled;
+    const job = this.#jobs.get(compiled) ?? {
       run,
       inputs: { ...this.#frozen, ...this.#parameters.arrays, ...caches, ...feeds },
       outputs: { ...caches, logits },
     };
-    this.#jobs.set(shape, job);
+    this.#jobs.set(compiled, job);
     return job;
   }
 
@@ -303,8 +303,8 @@ export class Decoder {
     return this.#config.kvHeads * this.#places * this.#config.headWidth;
   }
 
-  #appendShape(rows: number, length: number, reach: number): Promise<CompiledShape> {
-    return this.#known(`append ${rows} x ${length} of ${reach}`, async (name) => {
+  #appendFunction(rows: number, length: number, placesRead: number): Promise<DecodeFunction> {
+    return this.#cached(`append ${rows} x ${length} of ${placesRead}`, async (name) => {
       const [config, capacity] = [this.#config, this.#places];
       const picks = Math.max(rows, ROWS_MIN);
       const feeds = { tokens: i32(rows, length), positions: i32(rows, length), slots: i32(rows), picks: i32(picks) };
@@ -312,7 +312,7 @@ export class Decoder {
       const run = await this.#compile(name, feeds, cache, (x, caches) => {
         const { states, caches: next } = appendStates(config, x, x["tokens"]!, x["slots"]!, x["positions"]!, caches, {
           capacity,
-          reach,
+          placesRead,
         });
         return { states: tf.gather(states, x["picks"]!), caches: next };
       });
@@ -321,11 +321,11 @@ export class Decoder {
   }
 
   /** For the slots `from` to `from + rows - 1`. */
-  #stepShape(rows: number, from: number): Promise<CompiledShape> {
+  #stepFunction(rows: number, from: number): Promise<DecodeFunction> {
     const config = this.#config;
     const feeds = { tokens: i32(rows, 1), last: i32(rows), total: i32() };
     const cache = f32(rows, config.kvHeads, this.#places, config.headWidth);
-    return this.#known(`step ${rows} from ${from}`, async () => {
+    return this.#cached(`step ${rows} from ${from}`, async () => {
       const { run } =
         from === 0
           ? {
@@ -333,17 +333,17 @@ export class Decoder {
                 stepStates(config, x, x["tokens"]!, x["last"]!, x["total"]!, caches),
               ),
             }
-          : await this.#stepShape(rows, 0);
+          : await this.#stepFunction(rows, 0);
       const { vocabulary } = config;
       const logits = this.#logits.subarray(from * vocabulary, (from + rows) * vocabulary);
       return this.#arrays(run, feeds, cache, from, this.#engine.array(f32(rows, vocabulary), logits));
     });
   }
 
-  #known(name: string, make: (name: string) => Promise<CompiledShape>): Promise<CompiledShape> {
-    const known = this.#shapes.get(name) ?? make(name);
-    this.#shapes.set(name, known);
-    return known;
+  #cached(name: string, make: (name: string) => Promise<DecodeFunction>): Promise<DecodeFunction> {
+    const compiled = this.#functions.get(name) ?? make(name);
+    this.#functions.set(name, compiled);
+    return compiled;
   }
 
   /** @param cache  the shape in which the function sees each cache */
@@ -378,7 +378,7 @@ export class Decoder {
     cache: Spec,
     from: number,
     logits: DeviceArray,
-  ): CompiledShape {
+  ): DecodeFunction {
     const start = from * this.#slotSize();
     const size = sizeOf(cache.shape);
     const view = ([key, values]: [string, Float32Array]) =>

@@ -127,7 +127,7 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
   return {
     name: "compiled",
     device: described,
-    onHost: memory === hostMemory,
+    runsReadHostMemory: memory === hostMemory,
     onCpu,
 
     array: (spec, backing) => new OrtArray(spec, memoryFor(spec, backing), memory, device),
@@ -136,8 +136,8 @@ export function compiledEngine(options: CompiledOptions): CompiledEngine {
     release: (values) => memory.release(values),
 
     // A GPU runs one graph at a time.
-    lanes: device === "cpu" ? threads : 1,
-    pieceValues: device === "cpu" ? 2 ** 15 : 2 ** 24,
+    lanesMax: device === "cpu" ? threads : 1,
+    valuesPerPiece: device === "cpu" ? 2 ** 15 : 2 ** 24,
 
     async compile(name, build, inputs, inLane = false) {
       const compiled = new Compiled(name, build, inputs, { ...options, threads: inLane ? 1 : threads });

@@ -22,11 +22,11 @@ export type Device = "cpu" | "webgpu" | "cuda";
 export type TensorFunction = (inputs: Readonly<Record<string, tf.Tensor>>) => Readonly<Record<string, tf.Tensor>>;
 
 /**
- * A tensor that outlives a run. If `Engine.onHost`, it is a view of host memory, so weights in shared memory are used in place.
- * Otherwise it is a copy of that memory on the device; `Engine.toDevice` and `Engine.toHost` copy between the two.
+ * A tensor that outlives a run. If `Engine.runsReadHostMemory`, it is a view of host memory, so weights in shared memory are used
+ * in place. Otherwise it is a copy of that memory on the device; `Engine.toDevice` and `Engine.toHost` copy between the two.
  */
 export interface DeviceArray extends Spec {
-  /** The host memory, with the current values: if not `Engine.onHost`, they are copied from the device first. */
+  /** The host memory, with the current values: if not `Engine.runsReadHostMemory`, they are copied from the device first. */
   read(): TypedArray;
   write(values: TypedArray): void;
 }
@@ -53,7 +53,7 @@ export interface Engine {
   /** In words: "cpu, 2 threads". */
   readonly device: string;
   /** True if a run reads host memory itself, in place or as a copy: values written there need no `toDevice`. */
-  readonly onHost: boolean;
+  readonly runsReadHostMemory: boolean;
   /** @param backing  memory of the right length; fresh zeros by default. */
   array(spec: Spec, backing?: Float32Array | Int32Array): DeviceArray;
   /** Copies this host memory to the device's arrays over it. */
@@ -62,10 +62,10 @@ export interface Engine {
   toHost(values: TypedArray): void;
   /** Frees the device's memory for these values; do not use arrays over them afterwards. */
   release(values: TypedArray): void;
-  /** Number of functions that can run in parallel. */
-  readonly lanes: number;
+  /** Most functions that can run in parallel. */
+  readonly lanesMax: number;
   /** Best number of values to process at once in a long vector: it fits a core's cache, or a GPU's spare memory. */
-  readonly pieceValues: number;
+  readonly valuesPerPiece: number;
   /** @param inLane  the function runs on one thread, in parallel with others. */
   compile(
     name: string,
@@ -73,7 +73,7 @@ export interface Engine {
     inputs: Readonly<Record<string, Spec>>,
     inLane?: boolean,
   ): Promise<CompiledFunction>;
-  /** Runs at most `lanes` lists in parallel, each in order. No list may write what another one reads or writes. */
+  /** Runs at most `lanesMax` lists in parallel, each in order. No list may write what another one reads or writes. */
   runLanes(lists: readonly (readonly Job[])[]): Promise<void>;
 }
 
@@ -81,9 +81,9 @@ export interface Engine {
 const LANE_MODEL_BYTES_MAX = 128 * 2 ** 20;
 
 /** Lanes for a model of these parameters. */
-export function lanesFor({ lanes }: Engine, ...parameters: readonly Float32Array[]): number {
+export function lanesFor({ lanesMax }: Engine, ...parameters: readonly Float32Array[]): number {
   const bytes = parameters.reduce((sum, { byteLength }) => sum + byteLength, 0);
-  return bytes > LANE_MODEL_BYTES_MAX ? 1 : lanes;
+  return bytes > LANE_MODEL_BYTES_MAX ? 1 : lanesMax;
 }
 
 /** The memory of an array on a CPU. @throws {RangeError} if the given memory does not fit the shape. */

@@ -2,7 +2,7 @@
  * The model's fused kernels as onnxruntime operators.
  * Source: github.com/microsoft/onnxruntime, docs/ContribOperators.md.
  */
-import type { Heads } from "../policy/ops.ts";
+import type { AttentionShape } from "../policy/ops.ts";
 import { lower } from "./trace.ts";
 
 const MICROSOFT = "com.microsoft";
@@ -41,7 +41,7 @@ lower("Rotate", ({ x, cos, sin }, _, to) => {
 });
 
 /** On CUDA, onnxruntime has no such operator for 32-bit floats. */
-lower<Heads>(
+lower<AttentionShape>(
   "CachedAttention",
   ({ qkv, keys, values, last, total, cos, sin }, { heads, kvHeads, headWidth, scoreScale, window }, to) => {
     const [batch, added] = qkv!.shape as [number, number];

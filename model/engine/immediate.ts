@@ -18,12 +18,12 @@ export function immediateEngine(name: Engine["name"], device: string, backend: s
   return {
     name,
     device,
-    onHost: true,
+    runsReadHostMemory: true,
     toDevice: hostMemory.toDevice,
     toHost: hostMemory.toHost,
     release: hostMemory.release,
-    lanes: 1,
-    pieceValues: 2 ** 24,
+    lanesMax: 1,
+    valuesPerPiece: 2 ** 24,
 
     array(spec, backing): DeviceArray {
       const values = memoryFor(spec, backing);

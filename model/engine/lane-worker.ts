@@ -2,7 +2,7 @@
  * The thread of a lane: it waits for calls, makes them and signals the end. It owns nothing: a call is the addresses that
  * onnxruntime's `Run` takes, and the requesting thread keeps their memory alive until the end.
  */
-import { CALL_WORDS, type Call, DONE, type LaneMemory, ROUND, runner } from "./lanes.ts";
+import { DONE, type LaneMemory, ROUND, RUN_ARGUMENT_COUNT, type RunArguments, runner } from "./lanes.ts";
 
 declare const self: Worker;
 
@@ -11,7 +11,7 @@ self.onmessage = ({ data }: MessageEvent<LaneMemory>) => {
   const words = new BigUint64Array(data.calls);
   const runHere = runner(data.run);
   const callAt = (index: number) =>
-    words.subarray(1 + index * CALL_WORDS, 1 + (index + 1) * CALL_WORDS) as unknown as Call;
+    words.subarray(1 + index * RUN_ARGUMENT_COUNT, 1 + (index + 1) * RUN_ARGUMENT_COUNT) as unknown as RunArguments;
   for (let round = 0; ; ) {
     Atomics.wait(signals, ROUND, round);
     round = Atomics.load(signals, ROUND);

@@ -9,9 +9,9 @@
 import { CFunction, type Pointer } from "bun:ffi";
 import { subnormalsAsZero } from "./subnormals.ts";
 
-/** One call of onnxruntime's `Run`: session, input names, inputs, their count, output names, outputs, their count. */
-export type Call = readonly [bigint, bigint, bigint, bigint, bigint, bigint, bigint];
-export const CALL_WORDS = 7;
+/** Arguments of a call of onnxruntime's `Run`: session, input names, inputs, their count, output names, outputs, their count. */
+export type RunArguments = readonly [bigint, bigint, bigint, bigint, bigint, bigint, bigint];
+export const RUN_ARGUMENT_COUNT = 7;
 
 /** Most calls of a round; more take several rounds. */
 const CALLS_MAX = 256;
@@ -33,7 +33,7 @@ export interface LaneMemory {
  * @param run  address of onnxruntime's `Run`.
  * @returns a function that makes calls in order on this thread, up to the first that fails, and returns its error status or null.
  */
-export function runner(run: number): (calls: Iterable<Call>) => Pointer | null {
+export function runner(run: number): (calls: Iterable<RunArguments>) => Pointer | null {
   const args = ["ptr", "ptr", "ptr", "ptr", "u64", "ptr", "u64", "ptr"] as const;
   const runCall = CFunction({ ptr: run as Pointer, args, returns: "ptr" });
   const address = (word: bigint) => Number(word) as Pointer;
@@ -59,7 +59,7 @@ export function runner(run: number): (calls: Iterable<Call>) => Pointer | null {
 
 class Lane {
   readonly #signals = new Int32Array(new SharedArrayBuffer(8));
-  readonly #calls = new BigUint64Array(new SharedArrayBuffer(8 * (1 + CALLS_MAX * CALL_WORDS)));
+  readonly #calls = new BigUint64Array(new SharedArrayBuffer(8 * (1 + CALLS_MAX * RUN_ARGUMENT_COUNT)));
   #round = 0;
 
   constructor(run: number) {
@@ -69,10 +69,10 @@ class Lane {
     worker.unref();
   }
 
-  start(calls: readonly Call[]): void {
+  start(calls: readonly RunArguments[]): void {
     this.#calls[0] = BigInt(calls.length);
     calls.forEach((call, i) => {
-      this.#calls.set(call, 1 + i * CALL_WORDS);
+      this.#calls.set(call, 1 + i * RUN_ARGUMENT_COUNT);
     });
     this.#round = (this.#round + 1) & 0x3fffffff;
     Atomics.store(this.#signals, ROUND, this.#round);
@@ -105,13 +105,13 @@ export class Lanes {
    *
    * @returns the error statuses, for the caller to release; empty without errors.
    */
-  run(lists: readonly (readonly Call[])[]): Pointer[] {
+  run(lists: readonly (readonly RunArguments[])[]): Pointer[] {
     const [own = [], ...rest] = lists;
     while (this.#others.length < rest.length) this.#others.push(new Lane(this.#runAddress));
     const failed: Pointer[] = [];
     const longest = Math.max(...lists.map((list) => list.length));
     for (let from = 0; from < longest && failed.length === 0; from += CALLS_MAX) {
-      const part = (list: readonly Call[]) => list.slice(from, from + CALLS_MAX);
+      const part = (list: readonly RunArguments[]) => list.slice(from, from + CALLS_MAX);
       rest.forEach((list, i) => {
         this.#others[i]!.start(part(list));
       });

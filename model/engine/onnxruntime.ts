@@ -11,7 +11,7 @@ import { CFunction, CString, dlopen, type FFITypeOrString, type Pointer, ptr, re
 import { dirname, join } from "node:path";
 import type { Device, ElementType, Spec } from "./engine.ts";
 import { sizeOf } from "./graph.ts";
-import { type Call as LaneCall, Lanes } from "./lanes.ts";
+import { Lanes, type RunArguments } from "./lanes.ts";
 import { setNativeVariable } from "./native-environment.ts";
 
 /** Version of the function table; later libraries support it too. */
@@ -49,8 +49,8 @@ const FUNCTIONS = {
   operatorOfNode: [412, ["ptr", "ptr"], "ptr"],
 } as const satisfies Record<string, readonly [number, readonly FFITypeOrString[], FFITypeOrString]>;
 
-type Call = (...args: (number | bigint | NodeJS.TypedArray | Pointer | null)[]) => Pointer | null;
-type Api = Record<keyof typeof FUNCTIONS, Call>;
+type ApiFunction = (...args: (number | bigint | NodeJS.TypedArray | Pointer | null)[]) => Pointer | null;
+type Api = Record<keyof typeof FUNCTIONS, ApiFunction>;
 
 /** OrtLoggingLevel: 3 is errors. */
 const LOG_ERRORS = 3;
@@ -184,9 +184,9 @@ function appendProvider(api: Api, settings: Pointer, device: Exclude<Device, "cp
       // The provider chooses the fastest adapter itself.
       check(api, api.appendProvider(settings, zeroEnded("WebGPU"), null, null, 0));
     } catch (cause) {
-      const words = (cause as Error).message.trim().split(" was false. ").at(-1);
+      const reason = (cause as Error).message.trim().split(" was false. ").at(-1);
       const advice = "the GPU's driver may be missing, or too old (Mesa 25 works, Mesa 22 does not)";
-      throw new Error(`device webgpu: ${words}; ${advice}`, { cause });
+      throw new Error(`device webgpu: ${reason}; ${advice}`, { cause });
     }
     return;
   }
@@ -273,7 +273,7 @@ export class OrtSession {
     const [given, results] = [handles(inputs), handles(outputs)];
     return {
       session: this,
-      words: [
+      runArguments: [
         BigInt(this.#handle!),
         addressOf(this.#inputNamePointers),
         addressOf(given),
@@ -281,7 +281,7 @@ export class OrtSession {
         addressOf(this.#outputNamePointers),
         addressOf(results),
         BigInt(outputs.length),
-      ] as unknown as LaneCall,
+      ] as unknown as RunArguments,
       alive: [inputs, outputs, given, results],
     };
   }
@@ -300,8 +300,8 @@ export class OrtSession {
 /** A session with its tensors, ready to run. */
 export interface OrtCall {
   readonly session: OrtSession;
-  readonly words: LaneCall;
-  /** Keeps alive the memory that the words point at. */
+  readonly runArguments: RunArguments;
+  /** Keeps alive the memory that the arguments point at. */
   readonly alive: readonly unknown[];
 }
 
@@ -313,12 +313,12 @@ export interface OrtCall {
 export function runCalls(lists: readonly (readonly OrtCall[])[]): void {
   const { api, lanes } = runtime();
   for (const { session } of lists.flat()) session.expectOpen();
-  const [first, ...others] = lanes.run(lists.map((list) => list.map(({ words }) => words)));
+  const [first, ...others] = lanes.run(lists.map((list) => list.map(({ runArguments }) => runArguments)));
   for (const status of others) api.releaseStatus(status);
   check(api, first ?? null);
 }
 
-const addressOf = (words: BigUint64Array) => (words.length === 0 ? 0n : BigInt(ptr(words)));
+const addressOf = (values: BigUint64Array) => (values.length === 0 ? 0n : BigInt(ptr(values)));
 
 /** C strings as an array of pointers; the strings must outlive it. */
 const pointers = (strings: readonly Uint8Array[]) => BigUint64Array.from(strings, (bytes) => BigInt(ptr(bytes)));

@@ -28,7 +28,7 @@ export class Recorder {
   readonly #nodes: Node[] = [];
   readonly #constants = new Map<string, Constant>();
   /** Outputs of each node, by its operator, inputs and attributes. */
-  readonly #known = new Map<string, string[]>();
+  readonly #emitted = new Map<string, string[]>();
   #count = 0;
 
   /** Adds a node, unless there is an equal one. @returns the names of its outputs */
@@ -40,11 +40,11 @@ export class Recorder {
     domain: Node["domain"] = "",
   ): string[] {
     const key = JSON.stringify([domain, op, inputs, attributes, outputCount]);
-    const known = this.#known.get(key);
-    if (known !== undefined) return known;
+    const earlier = this.#emitted.get(key);
+    if (earlier !== undefined) return earlier;
     const outputs = Array.from({ length: outputCount }, () => `t${this.#count++}`);
     this.#nodes.push({ op, domain, inputs, outputs, attributes });
-    this.#known.set(key, outputs);
+    this.#emitted.set(key, outputs);
     return outputs;
   }
 

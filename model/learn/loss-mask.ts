@@ -2,11 +2,11 @@
  * The tokens that the loss is on, by `learner.lossOn`. Source: RAGEN ctx_manager get_masks_and_scores, which counts turn-start
  * tokens. Here a turn is the assistant's if the policy wrote in it, so a reply that only stands in a prompt is not trained.
  */
-import type { TurnMarks } from "../text/dialogue.ts";
+import type { RoleMarks } from "../text/dialogue.ts";
 import type { Trajectory } from "../trajectory.ts";
 
 /** `turns`: the assistant's (RAGEN's enable_response_mask True), or all after the system message (False). */
-export type LossOn = "replies" | { readonly turns: "assistant" | "all"; readonly marks: TurnMarks };
+export type LossOn = "replies" | { readonly turns: "assistant" | "all"; readonly marks: RoleMarks };
 
 /**
  * (T) 1 where the loss is on the token. An assistant's turn includes its role header, the tokens after the reply, and the token
@@ -20,8 +20,8 @@ export function lossMask(trajectory: Pick<Trajectory, "tokens" | "written" | "co
   for (const [i, from] of contexts.entries()) {
     const to = contexts[i + 1] ?? tokens.length;
     const starts: number[] = [];
-    // A policy may sample the token that starts a turn.
-    for (let at = from; at < to; at++) if (tokens[at] === marks.turnStart && written[at] === 0) starts.push(at);
+    // A policy may sample the token that starts a message.
+    for (let at = from; at < to; at++) if (tokens[at] === marks.messageStart && written[at] === 0) starts.push(at);
     if (turns === "all") {
       const hasSystem = starts.length > 1 && marks.system.every((token, k) => tokens[starts[0]! + 1 + k] === token);
       // Nothing predicts the first token of a context.

@@ -44,10 +44,10 @@ interface LaneGradients {
   readonly arrays: Arrays;
 }
 
-/** Arrays that all runs of a function in one lane share. Those written are also read. */
+/** Arrays that all runs of a function in one lane share. The outputs are inputs too. */
 interface Shared {
-  readonly read: Arrays;
-  readonly written: Arrays;
+  readonly inputs: Arrays;
+  readonly outputs: Arrays;
 }
 
 const NONE = new Float32Array(0);
@@ -254,7 +254,7 @@ export class Network {
   }
 
   /** The parameters, or their gradients, that a head depends on. */
-  #of(head: Head, arrays: Arrays, prefix = ""): Arrays {
+  #arraysOfHead(head: Head, arrays: Arrays, prefix = ""): Arrays {
     const config = { ...this.config, head };
     const frozen = prefix === "" ? frozenShapes(config).keys() : [];
     const names = [...frozen, ...parameterShapes(config).keys()].map((name) => prefix + name);
@@ -284,10 +284,10 @@ export class Network {
       const { rows, width } = batch;
       const given: Record<string, Spec> = batchSpecs(batch);
       for (const name of objective.inputs) given[name] = f32(rows, width);
-      const own = this.#of(head, this.#parameterArrays);
+      const own = this.#arraysOfHead(head, this.#parameterArrays);
       const shared = this.#gradients.map(({ arrays }) => {
-        const written = this.#of(head, arrays, "gradient.");
-        return { read: { ...own, ...written }, written };
+        const outputs = this.#arraysOfHead(head, arrays, "gradient.");
+        return { inputs: { ...own, ...outputs }, outputs };
       });
       return this.#compile(name, given, shared, (x) => {
         let metrics: Record<string, tf.Tensor> = {};
@@ -308,7 +308,7 @@ export class Network {
 
   #scoreFunction(head: Head, batch: MicroBatch, temperature: number): Promise<Compiled> {
     return this.#cached(`score ${head} ${shapeKey(batch, temperature)}`, (name) => {
-      const shared = { read: this.#of(head, this.#parameterArrays), written: {} };
+      const shared = { inputs: this.#arraysOfHead(head, this.#parameterArrays), outputs: {} };
       const everyLane = new Array<Shared>(this.#lanes).fill(shared);
       return this.#compile(name, batchSpecs(batch), everyLane, (x) => ({
         ...this.#scores(head, x, x, { ...batch, temperature }),
@@ -339,15 +339,15 @@ export class Network {
     shared: readonly Shared[],
     build: (x: Readonly<Record<string, tf.Tensor>>) => Record<string, tf.Tensor>,
   ): Promise<Compiled> {
-    const run = await this.#engine.compile(name, build, { ...given, ...shared[0]!.read }, this.#lanes > 1);
+    const run = await this.#engine.compile(name, build, { ...given, ...shared[0]!.inputs }, this.#lanes > 1);
     const arrays = (specs: readonly [string, Spec][]) =>
       Object.fromEntries(specs.map(([key, spec]) => [key, this.#engine.array(spec)]));
-    const results = Object.entries(run.outputs).filter(([key]) => !(key in shared[0]!.written));
+    const results = Object.entries(run.outputs).filter(([key]) => !(key in shared[0]!.outputs));
     const jobs = shared.map((): LaneJob[] => []);
     const taken = shared.map(() => 0);
-    const make = ({ read, written }: Shared): LaneJob => {
+    const make = ({ inputs, outputs }: Shared): LaneJob => {
       const own = { inputs: arrays(Object.entries(given)), results: arrays(results) };
-      const job = { run, inputs: { ...read, ...own.inputs }, outputs: { ...written, ...own.results } };
+      const job = { run, inputs: { ...inputs, ...own.inputs }, outputs: { ...outputs, ...own.results } };
       return { ...own, job };
     };
     return {

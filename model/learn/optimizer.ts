@@ -111,8 +111,8 @@ export class Optimizer {
       };
       return { run, inputs: { ...changed, scalars: this.#scalars }, outputs: changed };
     });
-    this.#norms = byLane(norms, engine.lanes);
-    this.#steps = byLane(steps, engine.lanes);
+    this.#norms = byLane(norms, engine.lanesMax);
+    this.#steps = byLane(steps, engine.lanesMax);
   }
 
   /**
@@ -225,9 +225,9 @@ interface Region {
   readonly size: number;
 }
 
-function piecesOf(regions: readonly Region[], { pieceValues }: Engine): Region[] {
+function piecesOf(regions: readonly Region[], { valuesPerPiece }: Engine): Region[] {
   return regions.flatMap(({ start, size }) => {
-    const most = Math.max(pieceValues, Math.ceil(size / PIECES_MAX));
+    const most = Math.max(valuesPerPiece, Math.ceil(size / PIECES_MAX));
     return Array.from({ length: Math.ceil(size / most) }, (_, i) => ({
       start: start + i * most,
       size: Math.min(most, size - i * most),

@@ -23,7 +23,7 @@ export interface NormalizedRewards {
   readonly scales: Float64Array;
 }
 
-export interface Earnings {
+export interface RewardsAndPenalties {
   /** (B) summed rewards of the turns, in the env's unit. */
   readonly rewards: ArrayLike<number>;
   /** (B) summed format penalties, 0 or negative. */
@@ -41,11 +41,11 @@ export interface Earnings {
  *
  * @throws {RangeError} if a list has the wrong length.
  */
-export function normalizeRewards(earned: Earnings, { grouping, method }: Normalization): NormalizedRewards {
-  const { rewards, penalties } = earned;
+export function normalizeRewards(given: RewardsAndPenalties, { grouping, method }: Normalization): NormalizedRewards {
+  const { rewards, penalties } = given;
   checkLength("penalties", penalties, rewards.length);
   const scores = Float64Array.from(rewards, (reward, i) => reward + penalties[i]!);
-  const groups = [...positionsBy(keys(earned, grouping)).values()];
+  const groups = [...positionsBy(keys(given, grouping)).values()];
   const scales = new Float64Array(scores.length).fill(1);
   if (method === "identity" || groups.length >= scores.length) return { scores, scales };
   for (const rows of groups) {
@@ -62,7 +62,7 @@ export function normalizeRewards(earned: Earnings, { grouping, method }: Normali
   return { scores, scales };
 }
 
-function keys({ rewards, groups, tags }: Earnings, grouping: Normalization["grouping"]): ArrayLike<unknown> {
+function keys({ rewards, groups, tags }: RewardsAndPenalties, grouping: Normalization["grouping"]): ArrayLike<unknown> {
   checkLength("groups", groups, rewards.length);
   checkLength("tags", tags, rewards.length);
   switch (grouping) {

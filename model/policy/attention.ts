@@ -9,7 +9,7 @@
  *   (D, T): their transposed left factor has width D.
  */
 import * as tf from "@tensorflow/tfjs-core";
-import { type Heads, rotate, scoreScaleOf } from "./ops.ts";
+import { type AttentionShape, rotate, scoreScaleOf } from "./ops.ts";
 
 /** Queries that are computed together. */
 const BLOCK = 128;
@@ -52,7 +52,7 @@ type Saved = [
  * @param cos, sin  (T, D / 2)
  * @returns (B, T, H · D)
  */
-export function attention(qkv: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor, shape: Heads): tf.Tensor {
+export function attention(qkv: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor, shape: AttentionShape): tf.Tensor {
   return tf.customGrad((...args) => {
     const save = args.pop() as unknown as tf.GradSaveFunc;
     const { out, queries, keys, values, weights } = forward(args[0] as tf.Tensor, cos, sin, shape);
@@ -67,7 +67,7 @@ export function attention(qkv: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor, shape:
   })(qkv);
 }
 
-function forward(qkv: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor, shape: Heads): Forward {
+function forward(qkv: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor, shape: AttentionShape): Forward {
   const { heads, kvHeads, headWidth } = shape;
   const widths = [heads * headWidth, kvHeads * headWidth, kvHeads * headWidth];
   const [q, k, v] = tf.split(qkv, widths, -1) as [tf.Tensor, tf.Tensor, tf.Tensor];
@@ -92,7 +92,7 @@ function forward(qkv: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor, shape: Heads): 
 }
 
 /** @returns the gradient of `qkv`. */
-function backward(dOut: tf.Tensor, forward: Forward, cos: tf.Tensor, sin: tf.Tensor, shape: Heads): tf.Tensor {
+function backward(dOut: tf.Tensor, forward: Forward, cos: tf.Tensor, sin: tf.Tensor, shape: AttentionShape): tf.Tensor {
   const { out, queries, keys, values, weights } = forward;
   const { heads, headWidth } = shape;
   const [batch, length] = dOut.shape as [number, number];
@@ -151,7 +151,7 @@ function blocksOf(length: number): Block[] {
 }
 
 /** (G · block, end): 0 where a query sees the key, elsewhere so low that softmax gives exactly 0. */
-function causalMask({ start, end }: Block, { heads, kvHeads, window }: Heads): tf.Tensor {
+function causalMask({ start, end }: Block, { heads, kvHeads, window }: AttentionShape): tf.Tensor {
   const [group, rows] = [heads / kvHeads, end - start];
   const mask = new Float32Array(group * rows * end);
   for (let row = 0; row < group * rows; row++) {
@@ -163,7 +163,7 @@ function causalMask({ start, end }: Block, { heads, kvHeads, window }: Heads): t
 }
 
 /** (B, T, heads · D) to (B, heads, T, D). */
-function byHead(rows: tf.Tensor, { headWidth }: Heads): tf.Tensor {
+function byHead(rows: tf.Tensor, { headWidth }: AttentionShape): tf.Tensor {
   const [batch, length] = rows.shape as [number, number];
   return tf.transpose(tf.reshape(rows, [batch, length, -1, headWidth]), [0, 2, 1, 3]);
 }
@@ -180,13 +180,17 @@ function cut(x: tf.Tensor, start: number, end: number): tf.Tensor {
 }
 
 /** The block's rows of (B, H, T, width) as (B, K, G · block, width): rows of the same key/value head are adjacent. */
-function blockRows(x: tf.Tensor, { start, end }: Block, { heads, kvHeads }: Heads): tf.Tensor {
+function blockRows(x: tf.Tensor, { start, end }: Block, { heads, kvHeads }: AttentionShape): tf.Tensor {
   const rows = (heads / kvHeads) * (end - start);
   return tf.reshape(cut(x, start, end), [x.shape[0]!, kvHeads, rows, x.shape[3]!]);
 }
 
 /** The inverse of `blockRows` for all blocks: (B, K, G · block, D) each to (B, H, T, D). */
-function fromBlocks(parts: readonly tf.Tensor[], blocks: readonly Block[], { heads, headWidth }: Heads): tf.Tensor {
+function fromBlocks(
+  parts: readonly tf.Tensor[],
+  blocks: readonly Block[],
+  { heads, headWidth }: AttentionShape,
+): tf.Tensor {
   const perHead = parts.map((part, i) =>
     tf.reshape(part, [part.shape[0]!, heads, blocks[i]!.end - blocks[i]!.start, headWidth]),
   );

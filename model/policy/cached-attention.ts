@@ -2,14 +2,14 @@
  * Attention of new tokens over the cached keys and values of earlier ones. Caches have a fixed size.
  *
  * B batch, S new tokens of a row, H query heads, K key/value heads, G = H / K, D head width, C capacity in tokens, N slots,
- * R reach: the places of a cache that are read.
+ * R places of a cache that are read.
  *
  * - A row's result depends bit for bit on its own tokens and cache only: the number of rows does not change the order in which
  *   a product adds up.
  * - Caches are written in place if the engine's output array is the input array.
  */
 import * as tf from "@tensorflow/tfjs-core";
-import { fused, type Heads, rotate, scoreScaleOf } from "./ops.ts";
+import { type AttentionShape, fused, rotate, scoreScaleOf } from "./ops.ts";
 
 export interface CachedAttention {
   /** (B, S, H · D) */
@@ -40,7 +40,7 @@ export function stepAttention(
   last: tf.Tensor,
   total: tf.Tensor,
   { cos, sin }: Rotary,
-  shape: Heads,
+  shape: AttentionShape,
 ): CachedAttention {
   const [batch, , capacity] = keys.shape as [number, number, number];
   // onnxruntime's attention takes head widths that are multiples of 16; for others the definition runs.
@@ -48,7 +48,7 @@ export function stepAttention(
   const results = fused(kernel, { qkv, keys, values, last, total, cos, sin }, shape, () => {
     const flat = (cache: tf.Tensor) => tf.reshape(cache, [-1, shape.headWidth]);
     const positions = tf.reshape(last, [batch, 1]);
-    const places = { capacity, reach: capacity };
+    const places = { capacity, placesRead: capacity };
     const result = appendAttention(qkv, flat(keys), flat(values), null, positions, { cos, sin }, shape, places);
     return [result.out, tf.reshape(result.keys, keys.shape), tf.reshape(result.values, values.shape)];
   });
@@ -72,8 +72,8 @@ export function appendAttention(
   slots: tf.Tensor | null,
   positions: tf.Tensor,
   { cos, sin }: Rotary,
-  shape: Heads,
-  { capacity, reach }: { readonly capacity: number; readonly reach: number },
+  shape: AttentionShape,
+  { capacity, placesRead }: { readonly capacity: number; readonly placesRead: number },
 ): CachedAttention {
   const { heads, kvHeads, headWidth, window = null } = shape;
   const [batch, added] = qkv.shape as [number, number];
@@ -93,7 +93,7 @@ export function appendAttention(
   const nextValues = write(values, v);
   const read = tf.add(
     tf.mul(tf.reshape(owner, [-1, kvHeads, 1]), length),
-    tf.reshape(tf.range(0, reach, 1, "int32"), [1, 1, reach]),
+    tf.reshape(tf.range(0, placesRead, 1, "int32"), [1, 1, placesRead]),
   );
   /** (B, K, R, D) */
   const own = (cache: tf.Tensor) => tf.gather(cache, read);
@@ -101,14 +101,14 @@ export function appendAttention(
   const byHead = tf.transpose(tf.reshape(rotate(q, c, s), [batch, added, heads, headWidth]), [0, 2, 1, 3]);
   const queries = tf.reshape(byHead, [batch, kvHeads, group * added, headWidth]);
   const scores = tf.mul(tf.matMul(queries, own(nextKeys), false, true), scoreScaleOf(shape));
-  const columns = tf.reshape(tf.range(0, reach, 1, "int32"), [1, 1, reach]);
+  const columns = tf.reshape(tf.range(0, placesRead, 1, "int32"), [1, 1, placesRead]);
   const rows = tf.reshape(positions, [batch, added, 1]);
   const later = tf.cast(tf.greater(columns, rows), "float32");
   const unseen =
     window === null
       ? later
       : tf.add(later, tf.cast(tf.lessEqual(columns, tf.sub(rows, tf.scalar(window, "int32"))), "float32"));
-  const mask = tf.tile(tf.reshape(tf.mul(unseen, -1e30), [batch, 1, added, reach]), [1, 1, group, 1]);
+  const mask = tf.tile(tf.reshape(tf.mul(unseen, -1e30), [batch, 1, added, placesRead]), [1, 1, group, 1]);
   const mixed = tf.matMul(tf.softmax(tf.add(scores, mask), -1), own(nextValues));
   const byToken = tf.transpose(tf.reshape(mixed, [batch, heads, added, headWidth]), [0, 2, 1, 3]);
   return {

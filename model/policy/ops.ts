@@ -160,7 +160,7 @@ export function rotate(x: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor): tf.Tensor 
   return rotated!;
 }
 
-export interface Heads {
+export interface AttentionShape {
   readonly heads: number;
   readonly kvHeads: number;
   readonly headWidth: number;
@@ -171,7 +171,8 @@ export interface Heads {
 }
 
 /** Factor of the attention scores. */
-export const scoreScaleOf = ({ scoreScale, headWidth }: Heads): number => scoreScale ?? 1 / Math.sqrt(headWidth);
+export const scoreScaleOf = ({ scoreScale, headWidth }: AttentionShape): number =>
+  scoreScale ?? 1 / Math.sqrt(headWidth);
 
 /**
  * Log-probability of one token per row, and the entropy of the row's distribution, both in nats.

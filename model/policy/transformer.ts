@@ -13,7 +13,7 @@ import { attention } from "./attention.ts";
 import { appendAttention, type CachedAttention, type Rotary, stepAttention } from "./cached-attention.ts";
 import type { Lora } from "./lora.ts";
 import { type Experts, type LayerKind, layerName, type ModelConfig, VALUE_HEAD } from "./model-config.ts";
-import { expertWeights, geglu, type Heads, linear, rmsNorm, swiglu } from "./ops.ts";
+import { type AttentionShape, expertWeights, geglu, linear, rmsNorm, swiglu } from "./ops.ts";
 import { rotaryTables } from "./rope.ts";
 
 type ParameterTensors = Readonly<Record<string, tf.Tensor>>;
@@ -122,7 +122,7 @@ function queriesKeysValues(config: ModelConfig, parameters: ParameterTensors, x:
 }
 
 interface LayerAttention extends Rotary {
-  readonly shape: Heads;
+  readonly shape: AttentionShape;
 }
 
 /** The attention of each layer at positions 0 … length - 1. Layers of a kind share their tables. */
@@ -144,8 +144,8 @@ function attentions(config: ModelConfig, length: number): (layer: number) => Lay
     };
   };
   const kinds: readonly LayerKind[] = layerKinds.length === 0 ? ["full"] : layerKinds;
-  const known = new Map([...new Set(kinds)].map((kind) => [kind, attentionOf(kind)]));
-  return (layer) => known.get(layerKinds[layer] ?? "full")!;
+  const byKind = new Map([...new Set(kinds)].map((kind) => [kind, attentionOf(kind)]));
+  return (layer) => byKind.get(layerKinds[layer] ?? "full")!;
 }
 
 /** @param states (M, width). @returns (M, V) */
@@ -221,7 +221,7 @@ export function appendStates(
   slots: tf.Tensor,
   positions: tf.Tensor,
   caches: Caches,
-  places: { readonly capacity: number; readonly reach: number },
+  places: { readonly capacity: number; readonly placesRead: number },
 ): Decoded {
   return decode(config, parameters, tokens, caches, places.capacity, (qkv, keys, values, { shape, ...rotary }) =>
     appendAttention(qkv, keys, values, slots, positions, rotary, shape, places),

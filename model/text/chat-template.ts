@@ -18,7 +18,7 @@ import {
   type Dialogue,
   type Message,
   type PromptOptions,
-  type TurnMarks,
+  type RoleMarks,
   withoutPrefix,
 } from "./dialogue.ts";
 
@@ -124,12 +124,12 @@ class PretrainedDialogue implements Dialogue {
   readonly digest: string;
   readonly stops: readonly number[];
   readonly thinkEnd: number | null;
-  readonly turnMarks: TurnMarks;
+  readonly roleMarks: RoleMarks;
   readonly #bpe: Bpe;
   readonly #template: Template;
   readonly #names: Readonly<Record<string, unknown>>;
   /** The token that the template puts after every reply. */
-  readonly #turnEnd: number;
+  readonly #replyEnd: number;
 
   constructor(bpe: Bpe, source: string, settings: TokenizerConfig, eos: readonly number[], folder: string) {
     this.#bpe = bpe;
@@ -151,11 +151,11 @@ class PretrainedDialogue implements Dialogue {
         `the chat template of ${folder} does not end a reply with a special token; take another instruct model`,
       );
     }
-    this.#turnEnd = end;
-    const turnStart = behind.find((token) => bpe.specials.has(token) && token !== end) ?? -1;
+    this.#replyEnd = end;
+    const messageStart = behind.find((token) => bpe.specials.has(token) && token !== end) ?? -1;
     // The trial prompt has one user message and the header of a reply.
-    const beforeReplies = behind.filter((token) => token === turnStart).length === 2;
-    this.turnMarks = { turnStart, system: bpe.encode("system"), beforeReplies };
+    const beforeReplies = behind.filter((token) => token === messageStart).length === 2;
+    this.roleMarks = { messageStart, system: bpe.encode("system"), beforeReplies };
     const named = typeof eos_token === "string" ? bpe.id(eos_token) : undefined;
     if (typeof eos_token === "string" && named === undefined)
       throw new CheckpointFormatError(`${folder}: eos_token ${JSON.stringify(eos_token)} is not in tokenizer.json`);
@@ -184,7 +184,7 @@ class PretrainedDialogue implements Dialogue {
   }
 
   replyTokens(reply: string, prefix: PromptOptions["prefix"]): number[] {
-    return [...this.#bpe.encode(withoutPrefix(reply, prefix)), this.#turnEnd];
+    return [...this.#bpe.encode(withoutPrefix(reply, prefix)), this.#replyEnd];
   }
 
   replyText(written: readonly number[] | Int32Array, prefix: PromptOptions["prefix"]): string {

@@ -21,7 +21,7 @@ export function builtinDialogue(tokenizer = new Tokenizer()): Dialogue {
     digest: tokenizer.digest,
     stops: [end],
     thinkEnd: tokenizer.encode("</think>")[0]!,
-    turnMarks: { turnStart: start, system: tokenizer.encode("system\n"), beforeReplies: false },
+    roleMarks: { messageStart: start, system: tokenizer.encode("system\n"), beforeReplies: false },
 
     promptTokens(messages, options) {
       checkPrompt(messages, options);

@@ -23,12 +23,12 @@ export interface PromptOptions {
 }
 
 /** How an episode's tokens show which role wrote each message. */
-export interface TurnMarks {
+export interface RoleMarks {
   /** The token that begins each message, such as `<|im_start|>`; -1 if there is none. */
-  readonly turnStart: number;
-  /** The tokens after `turnStart` that mark a system message. */
+  readonly messageStart: number;
+  /** The tokens after `messageStart` that mark a system message. */
   readonly system: readonly number[];
-  /** True if `turnStart` and a role stand before each reply too. */
+  /** True if `messageStart` and a role stand before each reply too. */
   readonly beforeReplies: boolean;
 }
 
@@ -39,7 +39,7 @@ export interface Dialogue {
   readonly stops: readonly number[];
   /** The token that closes a thought; null if there is no such token. */
   readonly thinkEnd: number | null;
-  readonly turnMarks: TurnMarks;
+  readonly roleMarks: RoleMarks;
 
   /**
    * @param messages  the new ones since the last reply, in order; system messages only in the first prompt.

@@ -176,7 +176,7 @@ function predictionMask(tokens: Int32Array, chat: ChatTokens, turns: "assistant"
     if (token !== chat.turnStart || tokens[at + 1] !== chat.assistant) continue;
     written.fill(1, at + 3, tokens.indexOf(chat.turnEnd, at) + 1);
   }
-  const marks = { turnStart: chat.turnStart, system: [chat.system], beforeReplies: true };
+  const marks = { messageStart: chat.turnStart, system: [chat.system], beforeReplies: true };
   return lossMask({ tokens, written, contexts: [0] }, { turns, marks }).subarray(1);
 }
 

@@ -1,4 +1,4 @@
-/** The page about alarms: the Echo Trap detector's verdict, signals and history, and other warnings and errors. */
+/** The page about alarms: the Echo Trap detector's verdict, signs and history, and other warnings and errors. */
 import type { News, StoredEvent } from "../answers.ts";
 import { read } from "./api.ts";
 import { ChartList, latestPoints } from "./chart-list.ts";

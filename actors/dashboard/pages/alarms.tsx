@@ -1,5 +1,5 @@
 /** @jsxImportSource hono/jsx */
-/** The page about alarms: the Echo Trap detector's verdict with its reasons and signals, and the interventions. */
+/** The page about alarms: the Echo Trap detector's verdict with its reasons and signs, and the interventions. */
 import { ChartFrame, EventsFrame, type PageProps, Shell } from "./shell.tsx";
 
 const SIGNALS = [

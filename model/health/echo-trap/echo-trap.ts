@@ -9,11 +9,11 @@
  * Source: signs of https://arxiv.org/abs/2504.20073 (section 4) and https://arxiv.org/abs/2604.06268; the thresholds are Bunraku's.
  */
 import { TRAP_RULE, type TrapRule } from "./rule.ts";
-import { type Alarm, alarms, type Signal } from "./signals.ts";
+import { type Sign, type SignKind, signs } from "./signs.ts";
 import { observe, type TrapPoint, type TrapState } from "./tracks.ts";
 
 export { TRAP_RULE, type TrapRule } from "./rule.ts";
-export type { Alarm, Signal } from "./signals.ts";
+export type { Sign, SignKind } from "./signs.ts";
 export { TRAP_START, type TrapPoint, type TrapState } from "./tracks.ts";
 
 export type Verdict = "healthy" | "solved" | "warning" | "collapsed";
@@ -21,37 +21,37 @@ export type Verdict = "healthy" | "solved" | "warning" | "collapsed";
 /** A solved task stays solved until success is this far below `solvedAt`, so the verdict does not flip by chance. */
 const SOLVED_MARGIN = 0.1;
 
-export interface Judgement {
+export interface TrapJudgment {
   readonly state: TrapState;
   readonly verdict: Verdict;
   /** Signs that lasted long enough (`patience`); empty if healthy or solved. */
-  readonly reasons: readonly Alarm[];
+  readonly reasons: readonly Sign[];
 }
 
 /** The verdict after one more update. */
-export function echoTrap(state: TrapState, point: TrapPoint, rule: TrapRule = TRAP_RULE): Judgement {
+export function echoTrap(state: TrapState, point: TrapPoint, rule: TrapRule = TRAP_RULE): TrapJudgment {
   const tracks = observe(state.tracks, point, rule);
-  const current = alarms(tracks, rule);
+  const current = signs(tracks, rule);
   const streaks = Object.fromEntries(
-    current.map(({ signal }) => [signal, (state.streaks[signal] ?? 0) + 1]),
+    current.map(({ kind }) => [kind, (state.streaks[kind] ?? 0) + 1]),
   ) as TrapState["streaks"];
   const solvedAt = rule.solvedAt - (state.solved ? SOLVED_MARGIN : 0);
   const solved = tracks.success !== undefined && tracks.success.smooth >= solvedAt;
   const next: TrapState = { tracks, streaks, solved };
   if (solved) return { state: next, verdict: "solved", reasons: [] };
-  const long = current.filter(({ signal }) => streaks[signal]! >= (signal === "gradient" ? 1 : rule.patience));
+  const long = current.filter(({ kind }) => streaks[kind]! >= (kind === "gradient" ? 1 : rule.patience));
   const lasting = isChance(long, tracks, rule) ? [] : long;
-  return { state: next, verdict: judge(new Set(lasting.map(({ signal }) => signal))), reasons: lasting };
+  return { state: next, verdict: judge(new Set(lasting.map(({ kind }) => kind))), reasons: lasting };
 }
 
 /** Success varies with the boards, so without another sign a small fall does not count. */
-function isChance(found: readonly Alarm[], { success }: TrapState["tracks"], { successFallAlone }: TrapRule): boolean {
+function isChance(found: readonly Sign[], { success }: TrapState["tracks"], { successFallAlone }: TrapRule): boolean {
   const [only, another] = found;
-  return only?.signal === "success" && another === undefined && success!.best - success!.smooth < successFallAlone;
+  return only?.kind === "success" && another === undefined && success!.best - success!.smooth < successFallAlone;
 }
 
-function judge(signals: ReadonlySet<Signal>): Verdict {
-  if (signals.size === 0) return "healthy";
-  if (signals.has("constant") || (signals.has("success") && signals.size > 1)) return "collapsed";
+function judge(kinds: ReadonlySet<SignKind>): Verdict {
+  if (kinds.size === 0) return "healthy";
+  if (kinds.has("constant") || (kinds.has("success") && kinds.size > 1)) return "collapsed";
   return "warning";
 }

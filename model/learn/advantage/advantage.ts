@@ -50,7 +50,7 @@ export interface Advantages {
   /** (B, T) targets of the critic; null for estimators without one. */
   readonly returns: Float32Array | null;
   /** (B) probabilities within the groups that the policy is trained towards; for tpo. */
-  readonly target?: ArrayLike<number>;
+  readonly targetProbabilities?: ArrayLike<number>;
   /** Further metrics, by name. */
   readonly measured: Readonly<Record<string, number>>;
 }
@@ -81,7 +81,7 @@ export function estimateAdvantages(batch: AdvantageInputs, estimator: Estimator)
     case "gae":
       return whitened(batch, credit(batch, estimator));
     case "bi-level-gae":
-      return whitened(batch, biLevelGae(batch, earnings(batch), valuesOf(batch, kind), estimator));
+      return whitened(batch, biLevelGae(batch, turnsWithExtras(batch), valuesOf(batch, kind), estimator));
     case "grpo":
       return plain(overTokens(batch, grpo(episodeRewards(batch), batch.groups)));
     case "dr-grpo":
@@ -95,18 +95,17 @@ export function estimateAdvantages(batch: AdvantageInputs, estimator: Estimator)
     }
     case "tpo": {
       const { logProbs, groups } = batch;
-      if (logProbs === undefined)
-        throw new RangeError("tpo needs the log-probability of each episode: pass logProbs");
-      const target = tpoTarget(episodeRewards(batch), logProbs, groups);
+      if (logProbs === undefined) throw new RangeError("tpo needs the log-probability of each episode: pass logProbs");
+      const targetProbabilities = tpoTarget(episodeRewards(batch), logProbs, groups);
       const before = groupPolicy(logProbs, groups);
       return {
         ...plain(
           overTokens(
             batch,
-            target.map((q, row) => q - before[row]!),
+            targetProbabilities.map((q, row) => q - before[row]!),
           ),
         ),
-        target,
+        targetProbabilities,
       };
     }
     case "reinforce++-baseline":
@@ -118,7 +117,7 @@ export function estimateAdvantages(batch: AdvantageInputs, estimator: Estimator)
     case "gigpo": {
       if (batch.anchors === undefined)
         throw new RangeError("gigpo compares turns by the state they began in: pass anchors");
-      const rewards = earnings(batch).map((turns) => turns.rewards);
+      const rewards = turnsWithExtras(batch).map((turns) => turns.rewards);
       const perTurn = gigpo(rewards, batch.anchors, batch.groups, estimator);
       return plain(
         overTurns(
@@ -157,7 +156,7 @@ function onTokens(batch: AdvantageInputs, rewardAt: "turns" | "end"): Float32Arr
 }
 
 /** Turns whose rewards include the extras of their tokens, for estimators of turns and episodes. */
-function earnings(batch: AdvantageInputs): readonly Turns[] {
+function turnsWithExtras(batch: AdvantageInputs): readonly Turns[] {
   const { turns, tokenExtras, width } = batch;
   if (tokenExtras === undefined) return turns;
   return turns.map(({ ends, rewards }, row) => {
@@ -172,7 +171,7 @@ function earnings(batch: AdvantageInputs): readonly Turns[] {
 }
 
 const episodeRewards = (batch: AdvantageInputs) =>
-  earnings(batch).map(({ rewards }) => rewards.reduce((sum, reward) => sum + reward, 0));
+  turnsWithExtras(batch).map(({ rewards }) => rewards.reduce((sum, reward) => sum + reward, 0));
 
 function valuesOf({ values }: AdvantageInputs, kind: string): Float32Array {
   if (values === undefined)

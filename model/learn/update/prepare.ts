@@ -28,7 +28,7 @@ import type { TrainingEpisode, UpdateNetworks, UpdateSettings } from "./types.ts
 export interface PreparedUpdate {
   readonly samples: readonly Samples[];
   /** Of the tokens that the policy wrote, whatever the loss is on. */
-  readonly advantages: readonly Float32Array[];
+  readonly replyAdvantages: readonly Float32Array[];
   readonly inputs: TokenInputs;
   /** For tpo, whose advantages are recomputed before each step. */
   readonly target: TargetPolicy | null;
@@ -83,7 +83,7 @@ export async function prepare(
   const estimate = advantagesOf(kept, values, referenceLogProbs, settings);
   const factors = await advantageFactors(networks, kept, keptShare, settings);
   const perToken = rows.split(estimate.advantages.map((advantage, i) => advantage * factors.weights[i]!));
-  const advantages = perToken.map((row, i) =>
+  const replyAdvantages = perToken.map((row, i) =>
     row.filter((_, w) => episodes[i]!.trajectory.written[positions[i]![w]!] === 1),
   );
   const metrics: Record<string, number> = {
@@ -103,14 +103,14 @@ export async function prepare(
     if (explained !== null) metrics["explainedVariance"] = explained;
   }
   const target =
-    estimate.target === undefined
+    estimate.targetProbabilities === undefined
       ? null
       : {
           groups: episodes.map(({ group }) => group),
-          probabilities: estimate.target,
-          factors: rows.split(factors.weights),
+          targetProbabilities: estimate.targetProbabilities,
+          advantageFactors: rows.split(factors.weights),
         };
-  return { samples, advantages, inputs, target, metrics };
+  return { samples, replyAdvantages, inputs, target, metrics };
 }
 
 const writtenPositions = ({ written }: Trajectory) => Int32Array.from(written.keys().filter((i) => written[i] === 1));

@@ -14,9 +14,9 @@ export interface TargetPolicy {
   /** (B) */
   readonly groups: readonly number[];
   /** (B) */
-  readonly probabilities: ArrayLike<number>;
+  readonly targetProbabilities: ArrayLike<number>;
   /** (B)(W) factors on the advantages. */
-  readonly factors: readonly Float32Array[];
+  readonly advantageFactors: readonly Float32Array[];
 }
 
 /** Log-probability of an episode: the mean over its tokens if the aggregation is seq-mean-token-mean, else their sum. */
@@ -27,7 +27,7 @@ export function episodeLogProb(tokens: ArrayLike<number>, aggregation: Aggregati
 
 /** (indices)(W) factor · (q - p) of each episode at `indices`. @param samples  (B) */
 export async function advantagesTowards(
-  { groups, probabilities, factors }: TargetPolicy,
+  { groups, targetProbabilities, advantageFactors }: TargetPolicy,
   policy: Pick<TrainedPolicy, "score">,
   samples: readonly Samples[],
   indices: readonly number[],
@@ -42,5 +42,7 @@ export async function advantagesTowards(
     now,
     members.map((i) => groups[i]!),
   );
-  return indices.map((i) => factors[i]!.map((factor) => factor * (probabilities[i]! - present[members.indexOf(i)]!)));
+  return indices.map((i) =>
+    advantageFactors[i]!.map((factor) => factor * (targetProbabilities[i]! - present[members.indexOf(i)]!)),
+  );
 }

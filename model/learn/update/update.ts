@@ -61,7 +61,7 @@ export async function update(
   Object.assign(metrics, trained.metrics, prepared.metrics);
   const tokenAdvantages: (Float32Array<ArrayBuffer> | null)[] = episodes.map(() => null);
   for (const [i, row] of rows.entries()) {
-    const perToken = Float32Array.from(prepared.advantages[i]!);
+    const perToken = Float32Array.from(prepared.replyAdvantages[i]!);
     advantages[row] = mean(perToken);
     if (!isConstant(perToken)) tokenAdvantages[row] = perToken;
   }

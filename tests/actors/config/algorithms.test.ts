@@ -118,7 +118,7 @@ const at = (tree: unknown, path: string) =>
 const ON = `{kl: {coefficient: 0.1, estimator: k3+}, overlong: {weight: 1}, importance: {level: token, cap: 4},
   filter: {strategy: top_p, value: 0.5, mode: linear}, rewardNormalization: {method: mean}}`;
 
-const marks = { turnStart: 1, system: [2], beforeReplies: true };
+const marks = { messageStart: 1, system: [2], beforeReplies: true };
 
 describe.each(ALGORITHM_NAMES)("with %s", (name) => {
   test.each([

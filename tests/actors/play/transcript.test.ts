@@ -30,7 +30,7 @@ function play(changed: Partial<ContextRules>, turns: number, cut = -1) {
   const shown: { text: string; keep: number; start: number; prompt: readonly number[]; dropped: number }[] = [];
   let sequence: number[] = [];
   for (let turn = 0; turn < turns; turn++) {
-    const question = transcript.ask(board(turn), 10 - turn);
+    const question = transcript.addPrompt(board(turn), 10 - turn);
     if (question === null) break;
     const { keep, prompt, start } = question;
     sequence = [...sequence.slice(0, keep), ...prompt];
@@ -41,7 +41,7 @@ function play(changed: Partial<ContextRules>, turns: number, cut = -1) {
     if (turn !== cut) tokens.push(END);
     sequence.push(...tokens);
     const logProbs = tokens.map((_, i) => -(i + 1) / 16);
-    transcript.played({ tokens, logProbs, cut: turn === cut }, { reward: turn, penalty: 0, actions: [action] });
+    transcript.addTurn({ tokens, logProbs, cut: turn === cut }, { reward: turn, penalty: 0, actions: [action] });
   }
   return { shown, trajectory: transcript.trajectory(), texts: shown.map(({ text }) => text) };
 }
@@ -175,13 +175,13 @@ describe("compat", () => {
     const transcript = new Transcript(tag, dialogue, { ...rules, compat: true, ...changed }, actionsPerTurnMax);
     let sequence: number[] = [];
     const texts = replies.map((reply, turn) => {
-      const { keep, prompt } = transcript.ask(board(turn), 10 - turn)!;
+      const { keep, prompt } = transcript.addPrompt(board(turn), 10 - turn)!;
       const tokens = [...tokenizer.encode(reply), END];
       sequence = [...sequence.slice(0, keep), ...prompt];
       const text = tokenizer.decode(sequence);
       sequence.push(...tokens);
       const logProbs = tokens.map(() => -1);
-      transcript.played({ tokens, logProbs, cut: false }, { reward: 0, penalty: 0, actions: ["Up"] });
+      transcript.addTurn({ tokens, logProbs, cut: false }, { reward: 0, penalty: 0, actions: ["Up"] });
       return text;
     });
     return { texts, samples: samplesOf(transcript.trajectory()), trajectory: transcript.trajectory() };

@@ -122,13 +122,13 @@ describe.each(NAMES)("the tokenizer of %s", (name) => {
   });
 
   test("marks system messages, and the beginnings of messages and replies", () => {
-    const { turnStart, system, beforeReplies } = dialogue.turnMarks;
+    const { messageStart, system, beforeReplies } = dialogue.roleMarks;
     const asked = prompt([
       { role: "system", content: "a" },
       { role: "user", content: "b" },
     ]);
-    const first = asked.indexOf(turnStart);
-    const count = asked.filter((token) => token === turnStart).length;
+    const first = asked.indexOf(messageStart);
+    const count = asked.filter((token) => token === messageStart).length;
     const behind = asked.slice(first + 1, first + 1 + system.length);
     // Gemma and Mistral put the system's text into the user's message, and Mistral's replies have no header.
     const merged = name === "gemma3" || name === "mistral";
@@ -156,9 +156,9 @@ describe.each(NAMES)("the tokenizer of %s", (name) => {
 
 test("the loss is on role headers only where replies have one", () => {
   const { learner } = RunConfig.parse({ learner: { lossOn: "assistant-turns" } });
-  const marks = readPretrained(folderOf("qwen2")).dialogue.turnMarks;
+  const marks = readPretrained(folderOf("qwen2")).dialogue.roleMarks;
   expect(lossOnOf(learner, marks)).toEqual({ turns: "assistant", marks });
-  expect(() => lossOnOf(learner, builtinDialogue().turnMarks)).toThrow(
+  expect(() => lossOnOf(learner, builtinDialogue().roleMarks)).toThrow(
     "learner.lossOn is assistant-turns, but nothing marks the beginning of a reply in this policy's prompts; use replies, or another --model",
   );
 });

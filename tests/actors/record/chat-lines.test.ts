@@ -27,11 +27,11 @@ function exported(prompt: object, moves: readonly string[]) {
   const turns = moves.map((move, turn) => {
     const observation = `#####\n#${"_".repeat(turn)}P${"_".repeat(2 - turn)}#\n#####`;
     const played = moves.slice(0, turn).filter((earlier) => earlier !== "").length;
-    expect(transcript.ask(observation, 10 - played)).not.toBeNull();
+    expect(transcript.addPrompt(observation, 10 - played)).not.toBeNull();
     const tokens = [...tokenizer.encode(`${move}</answer>`), tokenizer.id("<|im_end|>")];
     const actions = move === "" ? [] : [move];
     const logProbs = tokens.map(() => 0);
-    transcript.played({ tokens, logProbs, cut: false }, { reward: 0, penalty: 0, actions });
+    transcript.addTurn({ tokens, logProbs, cut: false }, { reward: 0, penalty: 0, actions });
     const reply = `<answer>${move}</answer>`;
     return { observation, reply, actions, reward: 0, penalty: 0, dropped: transcript.dropped };
   });

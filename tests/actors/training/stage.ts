@@ -127,7 +127,7 @@ export class Stage {
         retryMs: 100,
       }),
       thinkEnd: null,
-      turnMarks: { turnStart: -1, system: [], beforeReplies: false },
+      roleMarks: { messageStart: -1, system: [], beforeReplies: false },
       meter: new Meter(this.clock),
       publisher: {
         publish: async (version) => {

@@ -1,16 +1,16 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { echoTrap, type Judgement, TRAP_START, type TrapPoint } from "../../../model/health/echo-trap/echo-trap.ts";
+import { echoTrap, TRAP_START, type TrapJudgment, type TrapPoint } from "../../../model/health/echo-trap/echo-trap.ts";
 import { sequence } from "../../../model/rng.ts";
 import recorded from "./echo-trap-runs.json";
 
 /** Judge a whole run. */
-function run(points: readonly TrapPoint[]): Judgement[] {
+function run(points: readonly TrapPoint[]): TrapJudgment[] {
   let state = TRAP_START;
   return points.map((point) => {
-    const judgement = echoTrap(state, point);
-    state = judgement.state;
-    return judgement;
+    const judgment = echoTrap(state, point);
+    state = judgment.state;
+    return judgment;
   });
 }
 const last = (points: readonly TrapPoint[]) => run(points).at(-1)!;
@@ -60,7 +60,7 @@ describe("echoTrap", () => {
     );
     const { verdict, reasons } = last(trapped);
     expect(verdict).toBe("collapsed");
-    expect(reasons.map(({ signal }) => signal)).toEqual(["success", "spread", "constant"]);
+    expect(reasons.map(({ kind }) => kind)).toEqual(["success", "spread", "constant"]);
     expect(reasons[0]!.text).toMatch(/^success fell to 0\.0\d+ from its best 0\.2\d+$/);
   });
 
@@ -68,13 +68,13 @@ describe("echoTrap", () => {
     const early = course({ success: [0.2, 0.25], rewardStd: [2, 0.6] });
     const { verdict, reasons } = last(early);
     expect(verdict).toBe("warning");
-    expect(reasons.map(({ signal }) => signal)).toEqual(["spread"]);
+    expect(reasons.map(({ kind }) => kind)).toEqual(["spread"]);
   });
 
   test("warns of a fall from the best, even a high one, by its gradients", () => {
     const calm = course({ success: [0.3, 0.88], rewardStd: [2.5, 1.5], entropy: [0.4, 0.2], gradNorm: [0.5, 0.5] });
     const spike = { success: 0.75, rewardStd: 1.4, entropy: 0.2, gradNorm: 4.8 };
-    expect(last([...calm, spike])).toMatchObject({ verdict: "warning", reasons: [{ signal: "gradient" }] });
+    expect(last([...calm, spike])).toMatchObject({ verdict: "warning", reasons: [{ kind: "gradient" }] });
     expect(last([...calm, spike]).reasons[0]!.text).toBe("gradient norm 4.8 is 9.6 times its median 0.5");
   });
 
@@ -86,9 +86,9 @@ describe("echoTrap", () => {
     ["likelihood", { success: [0.2, 0.2], rewardStd: [2, 2], likelihood: [-0.25, -0.8] }],
     ["entropy-low", { success: [0.2, 0.2], rewardStd: [2, 2], entropy: [1, 0.05] }],
     ["entropy-high", { success: [0.2, 0.2], rewardStd: [2, 2], entropy: [1, 4] }],
-  ])("hears %s on its own, and only warns", (signal, ends) => {
+  ])("hears %s on its own, and only warns", (sign, ends) => {
     const { verdict, reasons } = last(course(ends as { [K in keyof TrapPoint]: [number, number] }));
-    expect([verdict, reasons.map((reason) => reason.signal as string)]).toEqual(["warning", [signal]]);
+    expect([verdict, reasons.map((reason) => reason.kind as string)]).toEqual(["warning", [sign]]);
   });
 
   test("a likelihood that rises, or that falls a little from near 0, is no sign", () => {
@@ -129,9 +129,9 @@ describe("echoTrap", () => {
     const trapped = course({ success: [0.4, 0], rewardStd: [2, 0], entropy: [1, 0.1], gradNorm: [1, 9] });
     let saved = TRAP_START;
     const replayed = trapped.map((point) => {
-      const judgement = echoTrap(JSON.parse(JSON.stringify(saved)), point);
-      saved = judgement.state;
-      return judgement.verdict;
+      const judgment = echoTrap(JSON.parse(JSON.stringify(saved)), point);
+      saved = judgment.state;
+      return judgment.verdict;
     });
     expect(replayed).toEqual(run(trapped).map(({ verdict }) => verdict));
   });
@@ -163,7 +163,7 @@ describe("over recorded runs of SimpleSokoban", () => {
     const points = pointsOf("trap");
     expect(changes(points)[0]).toEqual([18, "collapsed"]);
     const { reasons } = run(points)[17]!;
-    expect(reasons.map(({ signal }) => signal)).toEqual(["success", "repetition"]);
+    expect(reasons.map(({ kind }) => kind)).toEqual(["success", "repetition"]);
   });
 
   test("detects the run that it was not fitted to, and is healthy for its cure", () => {

@@ -5,7 +5,7 @@ import { builtinDialogue } from "../../../model/text/chat.ts";
 
 const START = 1;
 const SYSTEM = 7;
-const marks = { turnStart: START, system: [SYSTEM], beforeReplies: true };
+const marks = { messageStart: START, system: [SYSTEM], beforeReplies: true };
 /** S: turn start, E: turn end, s u a: roles, x: text, w: written by the policy, n: a line break behind a turn end. */
 const WORDS: Record<string, number> = { S: START, E: 2, s: SYSTEM, u: 8, a: 9, x: 10, w: 11, n: 12, W: START };
 
@@ -43,7 +43,7 @@ describe("everything", () => {
   );
 
   test("of the built-in policy's prompts leaves the system message out too", () => {
-    const { promptTokens, turnMarks } = builtinDialogue();
+    const { promptTokens, roleMarks } = builtinDialogue();
     const user = { role: "user", content: "_#" } as const;
     const prompt = (messages: Parameters<typeof promptTokens>[0]) =>
       promptTokens(messages, { first: true, prefix: "<think>" });
@@ -51,7 +51,7 @@ describe("everything", () => {
     const alone = prompt([user]);
     const count = (tokens: number[]) => {
       const made = { tokens: Int32Array.from(tokens), written: new Uint8Array(tokens.length), contexts: [0] };
-      return lossMask(made, { turns: "all", marks: turnMarks }).reduce((sum, one) => sum + one, 0);
+      return lossMask(made, { turns: "all", marks: roleMarks }).reduce((sum, one) => sum + one, 0);
     };
     expect([count(system), count(alone)]).toEqual([alone.length - 1, alone.length - 1]);
   });

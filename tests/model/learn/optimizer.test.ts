@@ -69,7 +69,7 @@ describe.each(engines)("AdamW on the %s engine", (_, engine) => {
   });
 
   test("moves every value of a vector of several pieces by the learning rate, in its first step", async () => {
-    const length = 2 * Math.min(engine.pieceValues, 2 ** 15) + 5;
+    const length = 2 * Math.min(engine.valuesPerPiece, 2 ** 15) + 5;
     const parameters = new Float32Array(length);
     const gradients = [0.5, -0.25].map((value) => new Float32Array(length).fill(value));
     const optimizer = await Optimizer.create(engine, parameters, gradients);

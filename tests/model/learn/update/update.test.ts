@@ -131,7 +131,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
       const all = await networks(start, { reference: other });
       const result = await update(all, played, {
         ...given,
-        lossOn: { turns: "all", marks: { turnStart: -1, system: [], beforeReplies: false } },
+        lossOn: { turns: "all", marks: { messageStart: -1, system: [], beforeReplies: false } },
       });
       const written = played.map(({ trajectory, ...rest }) => {
         const scores = referenceScores(model, start, trajectory, 1);

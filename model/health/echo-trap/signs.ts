@@ -2,7 +2,7 @@
 import type { TrapRule } from "./rule.ts";
 import type { Track, Tracks } from "./tracks.ts";
 
-export type Signal =
+export type SignKind =
   | "success"
   | "spread"
   | "constant"
@@ -14,8 +14,9 @@ export type Signal =
   | "validity"
   | "likelihood";
 
-export interface Alarm {
-  readonly signal: Signal;
+/** A sign that is present. */
+export interface Sign {
+  readonly kind: SignKind;
   /** A sentence with the measurement and its limit. */
   readonly text: string;
 }
@@ -27,18 +28,18 @@ export interface Alarm {
 const NEAR_BEST = 0.15;
 
 /** The present signs, in a fixed order. */
-export function alarms(tracks: Tracks, rule: TrapRule): Alarm[] {
+export function signs(tracks: Tracks, rule: TrapRule): Sign[] {
   const { success, rewardStd, zeroStdShare, entropy, repetition, mutualInformation, validity, likelihood } = tracks;
   const explained =
     success !== undefined && success.smooth >= rule.explainedAt && success.smooth >= success.best - NEAR_BEST;
-  const found: Alarm[] = [];
+  const found: Sign[] = [];
   const check = (
     track: Track | undefined,
-    signal: Signal,
+    kind: SignKind,
     holds: (track: Track) => boolean,
     text: (track: Track) => string,
   ) => {
-    if (track && track.count > rule.startUpdates && holds(track)) found.push({ signal, text: text(track) });
+    if (track && track.count > rule.startUpdates && holds(track)) found.push({ kind, text: text(track) });
   };
   const fell = ({ smooth, best }: Track) => smooth < rule.successShare * best && best - smooth >= rule.successFall;
   check(success, "success", fell, ({ smooth, best }) => `success fell to ${show(smooth)} from its best ${show(best)}`);
@@ -91,7 +92,7 @@ const ofStart =
   ({ smooth, start }: Track) =>
     `${what} is ${show(smooth)}; at the start it was ${show(start)}`;
 
-function gradientSpike(norms: readonly number[], { gradientSpike: factor, startUpdates }: TrapRule): Alarm[] {
+function gradientSpike(norms: readonly number[], { gradientSpike: factor, startUpdates }: TrapRule): Sign[] {
   const newest = norms.at(-1);
   const earlier = norms.slice(0, -1).sort((a, b) => a - b);
   if (newest === undefined || earlier.length < startUpdates) return [];
@@ -99,7 +100,7 @@ function gradientSpike(norms: readonly number[], { gradientSpike: factor, startU
   if (newest <= factor * median) return [];
   return [
     {
-      signal: "gradient",
+      kind: "gradient",
       text: `gradient norm ${show(newest)} is ${show(newest / median)} times its median ${show(median)}`,
     },
   ];
