@@ -64,7 +64,7 @@ function faultLines(issue: z.core.$ZodIssue, layers: readonly Layer[]): string[]
   if (issue.code === "invalid_value") {
     const near = didYouMean(nearest(String(issue.input), issue.values.map(String)));
     const known = issue.values.join(", ");
-    return [`${setBy(layers, path)}${path}: ${JSON.stringify(issue.input)} is none of ${known}${near}`];
+    return [`${setBy(layers, path)}${path}: must be one of ${known}; got ${JSON.stringify(issue.input)}${near}`];
   }
   const got = issue.input === undefined ? "" : `, got ${JSON.stringify(SECRETS.has(path) ? "(hidden)" : issue.input)}`;
   return [`${setBy(layers, path)}${path}: ${issue.message}${got}`];

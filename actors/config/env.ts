@@ -58,7 +58,9 @@ export const EnvConfig = z.strictObject({
     .number()
     .nonnegative()
     .default(0)
-    .describe("Reward taken off a turn, times the share of false statements in its thought; 0: only measured"),
+    .describe(
+      "Weight of the share of false statements in a thought, subtracted from the turn's reward; 0: the share is only measured",
+    ),
 });
 
 export const PromptConfig = z.strictObject({
@@ -70,7 +72,7 @@ export const PromptConfig = z.strictObject({
     .enum(COMPATS)
     .default("strict")
     .describe(
-      "strict: RAGEN's known defects are fixed; ragen-*: that version's layout, prompts byte for byte, env settings and shared random streams (docs/algorithms.md has what of training)",
+      "strict: RAGEN's known defects are fixed; ragen-*: that version's layout, prompts byte for byte, env settings and shared random streams (docs/algorithms.md lists which parts of training it covers)",
     ),
   context: z
     .enum(CONTEXT_MODES)

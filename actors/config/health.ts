@@ -29,7 +29,9 @@ const TrapConfig = z.strictObject({
   solvedAt: share.default(TRAP_RULE.solvedAt).describe("Smoothed success from which the task counts as solved"),
   explainedAt: share
     .default(TRAP_RULE.explainedAt)
-    .describe("From this smoothed success on, within .15 of its best, a smaller spread or entropy is no sign"),
+    .describe(
+      "While smoothed success is at least this, and within .15 of its best, a smaller spread or entropy is no sign",
+    ),
   spreadShare: share
     .default(TRAP_RULE.spreadShare)
     .describe("A sign: the in-group std of the reward is below this share of its start"),

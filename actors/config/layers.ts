@@ -26,7 +26,7 @@ export function parseLayer(text: string, file: string): Layer {
   }
   if (!isTree(values)) throw new ConfigError(`${file}: must be a mapping of sections, as "learner: {gamma: 1}"`);
   if (holdsItself(values))
-    throw new ConfigError(`${file}: an anchor (&) holds itself by its alias (*); write its values out`);
+    throw new ConfigError(`${file}: an anchor (&) contains its own alias (*); write the values out`);
   const twice = keyTwice(text);
   if (twice !== null) throw new ConfigError(`${file}: ${twice} is set twice; leave one out`);
   return { source: file, values };

@@ -71,7 +71,11 @@ export const WarmStartConfig = z.strictObject({
     .describe(
       "What the policy imitates: random-play, the best plan that random play of a board allows; or the env's scripted demonstrator",
     ),
-  plays: z.int().positive().default(60).describe("Random plays of a board; again as many while none of them has won"),
+  plays: z
+    .int()
+    .positive()
+    .default(60)
+    .describe("Random plays of a board; if none has won, more follow until one wins, up to playsMax"),
   playsMax: z
     .int()
     .positive()
@@ -88,7 +92,7 @@ export const WarmStartConfig = z.strictObject({
     .lt(1)
     .default(0)
     .describe(
-      "Share of the actions of a board's later plays that follow the plan of the plays before; the first quarter is random. 0: all of them are random. More than 0 helps where moves have random outcomes",
+      "Share of actions that follow the best plan so far, in all plays of a board but the first quarter; 0: all actions are random. More than 0 helps where moves have random outcomes",
     ),
   exploreOnce: z
     .boolean()

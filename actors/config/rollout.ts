@@ -19,7 +19,9 @@ const CurriculumConfig = z.strictObject({
     .min(0)
     .lt(1)
     .default(0.8)
-    .describe("Weight of the past in the moving average of that difference, or of success; lower reacts faster"),
+    .describe(
+      "Weight of the past in the moving average of the spread within groups, or of success; lower reacts faster",
+    ),
   groupsMin: z
     .int()
     .positive()

@@ -79,8 +79,8 @@ function* envFaults({ prompt, warmStart }: RunConfig, env: PlayedEnv, at: string
       if (external !== true || boards * plays <= OUTSIDE_PLAYS_MAX) return;
       const other = demonstrator === null ? "set warmStart.enabled to false" : "set it to demonstrator";
       const text =
-        `random play opens ${boards * plays} episodes (warmStart.boards x plays), and ${env.tag}, which runs outside this process, ` +
-        `is asked for at most ${OUTSIDE_PLAYS_MAX}; lower warmStart.boards, or ${other}`;
+        `random play would open ${boards * plays} episodes (warmStart.boards x plays) of ${env.tag}, ` +
+        `which runs outside this process; at most ${OUTSIDE_PLAYS_MAX} are allowed; lower warmStart.boards, or ${other}`;
       yield { path: "warmStart.imitate", text };
     } else if (demonstrator === null) {
       const text = `${env.tag} has no scripted player to imitate; set warmStart.imitate to random-play, or this to false`;
@@ -345,7 +345,7 @@ function* joinRules({ actors, join, transport, sampler, envServer }: RunConfig):
   if (new Set(tokens).size < tokens.length) {
     yield {
       path: "join.token",
-      text: "two of join's tokens are equal, so the one for a single role would allow both; make them different",
+      text: "two of join.token, join.samplerToken and join.envServerToken are equal, so a token for one role would allow both; make them different",
     };
   }
   const open = join.listen !== null && !isLoopback(new URL(join.listen).hostname);

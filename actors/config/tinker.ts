@@ -73,7 +73,7 @@ const LIMITS: readonly Limit[] = [
     path: "learner.kl.place",
     holds: ({ learner: { kl }, health }) =>
       kl.place === "reward" || (kl.coefficient === 0 && !health.ladder.includes("raise-kl")),
-    text: "the server's losses have no KL term; set it to reward",
+    text: "the server's losses have no KL term; set learner.kl.place to reward",
   },
   {
     path: "learner.estimator",

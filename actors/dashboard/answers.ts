@@ -179,7 +179,9 @@ export type SetupAnswer = z.infer<typeof SetupAnswer>;
 const Settings = z
   .string()
   .nullable()
-  .describe("Digest of the config without seed and addresses: equal for the seeds of one setting; null if unknown");
+  .describe(
+    "Digest of the config without seed and addresses; equal for runs that differ only in these; null if unknown",
+  );
 
 export const OtherRun = z.strictObject({
   name: z.string().describe("Name of its folder"),
@@ -209,7 +211,7 @@ const Amounts = z.strictObject({
   tokens: Share.describe("Written by the policy, validation included"),
   actions: Share.describe("Executed by envs, validation included"),
   cpuSeconds: Share.describe("Of the processes of all actors"),
-  joules: Share.describe("Of the machine's processor packages; null where the machine does not tell"),
+  joules: Share.describe("Of the machine's processor packages; null where the machine does not report it"),
 });
 export const CostsAnswer = z.strictObject({
   total: Amounts.describe("Since the start of the run"),

@@ -111,14 +111,15 @@ export const API: readonly ApiRoute[] = [
   }),
   route({
     path: "/api/costs",
-    summary: "Tokens, actions, processor time and energy of the run, and each per point of success gained",
+    summary:
+      "Tokens, actions, processor time and energy of the run, in total and per percentage point of success gained",
     query: NoQuery,
     answer: CostsAnswer,
     read: ({ store }) => costsOf((name) => store.series([name], 0)),
   }),
   route({
     path: "/api/names",
-    summary: "Metrics that this run has recorded, but those with a value for each actor",
+    summary: "Metrics that this run has recorded, except those that each actor reports",
     query: NoQuery,
     answer: NamesAnswer,
     read({ store }) {

@@ -54,7 +54,7 @@ export function dashboardApp({ store, clock, token, assets, signal, ...context }
     const takesRatings = c.req.path === RATINGS_PATH || /^\/run\/[^/]+\/api\/ratings$/.test(c.req.path);
     const allowed = ["GET", "HEAD", ...(takesRatings ? ["POST"] : [])];
     if (!allowed.includes(c.req.method)) {
-      const text = `Only ${allowed.join(" and ")} are allowed: this page is read-only, but for ratings.\n`;
+      const text = `Only ${allowed.join(" and ")} are allowed: this page is read-only, except for ratings.\n`;
       return c.text(text, 405, { Allow: allowed.join(", ") });
     }
     await next();

@@ -63,7 +63,7 @@ export function openApiOf(routes: readonly ApiRoute[]): Json {
       title: "Bunraku: one run",
       version: "1",
       description:
-        "Read-only, but for POST /api/ratings (an id of an episode, a turn or null, a score from 1 to 5, a note). With metrics.token set, requests need it as a bearer token.",
+        "Read-only, except POST /api/ratings. Its body: the episode's id, a turn (null: the whole episode), a score from 1 to 5, a note. With metrics.token set, requests need it as a bearer token.",
     },
     components: { securitySchemes: { token: { type: "http", scheme: "bearer" } } },
     security: [{}, { token: [] }],

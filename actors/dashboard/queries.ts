@@ -45,7 +45,7 @@ const Points = z.coerce
   .max(20_000)
   .optional()
   .describe(
-    "At most this many points per series; of a longer one, the lows, highs and ends of equal stretches are kept",
+    "At most this many points per series; a longer series keeps the first, last, lowest and highest point of equal stretches",
   );
 
 export const MetricsQuery = z.strictObject({

@@ -72,10 +72,10 @@ export function learnerEngine({ engine }: RunConfig, threads: number, machine: M
   }
   const gpu = device === "auto" ? machine.gpu() : null;
   if (device === "cpu" || (device === "auto" && gpu === null)) return { engine: cpu, reason: null };
-  const reason = gpu === null ? null : `the learner takes ${gpu}`;
+  const reason = gpu === null ? null : `the learner computes on ${gpu}`;
   if (library !== null) return { engine: { name: "tensorflow", threads, library, device: "cuda" }, reason };
   if (machine.cudaProvider()) return compiled({ ...cpu, device: "cuda" }, reason);
-  const lack = `neither a libtensorflow (${GET_TENSORFLOW}) nor onnxruntime's CUDA libraries (${HOW_TO_GET_CUDA}) are there`;
+  const lack = `neither libtensorflow (${GET_TENSORFLOW}) nor onnxruntime's CUDA libraries (${HOW_TO_GET_CUDA}) were found`;
   if (gpu === null) throw new RunError(`device cuda: ${lack}`);
   return { engine: cpu, reason: `${gpu} is not used: ${lack}` };
 }

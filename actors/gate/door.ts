@@ -82,11 +82,16 @@ export class Door {
     const client: Client = { socket, other: null, rest: [], last: false, cancel, from, stranger: true };
     socket.data = client;
     const strangers = [...this.#clients].filter((one) => one.stranger && one.from === from).length;
-    if (strangers < strangersMax && this.#clients.size < connectionsMax + strangersMax) {
+    const open = this.#clients.size;
+    if (strangers >= strangersMax) {
+      const why = `${strangers} connections from this address have shown no token; join.strangersMax is ${strangersMax}`;
+      refused(from, why);
+    } else if (open >= connectionsMax + strangersMax) {
+      refused(from, `${open} connections are open, the most allowed (join.connectionsMax + join.strangersMax)`);
+    } else {
       this.#clients.add(client);
       return;
     }
-    refused(from, `${strangers} connections of it show no token, and join.strangersMax is ${strangersMax}`);
     socket.terminate();
   }
 

@@ -174,8 +174,9 @@ export class Gate {
     const who = place === "offer" ? name : guest;
     if (!NAME.test(who)) return new Response("say who you are: ?as=NAME\n", { status: 400 });
     if (this.#options.isActor(who)) return this.#refuse(from, `${who} is an actor of the run's own machine`, 409);
-    if (this.#sockets.size >= this.#options.connectionsMax) {
-      return this.#refuse(from, `join.connectionsMax, ${this.#options.connectionsMax}, connections are open`, 503);
+    const open = this.#sockets.size;
+    if (open >= this.#options.connectionsMax) {
+      return this.#refuse(from, `${open} connections are open, the most allowed (join.connectionsMax)`, 503);
     }
     if (place === "offer") return upgrade(request, server, name, 1, (socket) => this.#offered(name, socket));
     return upgrade(request, server, guest, 0, (socket) => this.#connectTo(name, roles, socket));

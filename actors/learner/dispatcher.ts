@@ -88,7 +88,7 @@ export class Dispatcher implements HostHandler {
       if (quarantined.has(name)) return `${name} is quarantined`;
       return version === null ? `${name} has not loaded its weights` : `${name} plays ${tickets.leased(name)}`;
     });
-    return `${tickets.waiting} tickets wait; ${samplers.join(", ") || "no sampler is there"}`;
+    return `${tickets.waiting} tickets wait; ${samplers.join(", ") || "no sampler is connected"}`;
   }
 
   /** The run ends: grant no more tickets, and log no departures. */
@@ -186,7 +186,7 @@ export class Dispatcher implements HostHandler {
       this.#grant(actor, sampler);
       return;
     }
-    const text = `${actor} loaded other bytes for version ${version} than were published (${digest.slice(0, 12)}…); it gets no tickets until it connects again`;
+    const text = `${actor} loaded bytes for version ${version} that are not the published ones (${digest.slice(0, 12)}…); it gets no tickets until it connects again`;
     this.#options.notice("error", "quarantined", text);
   }
 

@@ -80,7 +80,7 @@ function openWeights({ sampler }: RunConfig, { run, folder, host, log }: ActorCo
   const notice = (text: string) => log.warning("shared-memory", text);
   const shared = weightsFolder(folder, notice);
   const name = weightsName(run, folder);
-  for (const left of sweep(shared, isAlive, name)) log.info("sweep", `removed ${left}, which a dead run had left`);
+  for (const left of sweep(shared, isAlive, name)) log.info("sweep", `removed ${left}, left by a dead run`);
   return new WeightsPublisher({
     folder: shared,
     spareFolder: folder,

@@ -48,7 +48,7 @@ const MIGRATIONS: readonly string[] = [
   ALTER TABLE bodies ADD COLUMN contexts TEXT NOT NULL DEFAULT '[0]';
   `,
   `
-  -- Everyone in the run as last seen: one JSON object each.
+  -- The latest report of each actor, as a JSON object.
   CREATE TABLE actors (name TEXT PRIMARY KEY, view TEXT NOT NULL, at_ms INTEGER NOT NULL) WITHOUT ROWID;
   CREATE INDEX episodes_by_board ON episodes (layout_seed, env);
   -- Words of replies and of failures, for the filter by text. Holds no copy of them: the row is that of episodes.
@@ -57,11 +57,11 @@ const MIGRATIONS: readonly string[] = [
     coalesce((SELECT group_concat(json_extract(value, '$.reply'), ' ') FROM json_each(turns)), '') FROM bodies;
   `,
   `
-  -- Of written tokens, where they differ within an episode.
+  -- Advantages of written tokens, where they differ within an episode.
   ALTER TABLE bodies ADD COLUMN token_advantages BLOB;
   `,
   `
-  -- Of the env's module; null for a built-in env.
+  -- Digest of the env's module; null for a built-in env.
   ALTER TABLE bodies ADD COLUMN env_digest TEXT;
   `,
   `

@@ -101,7 +101,7 @@ export const METRICS = {
   "train/optimizer_steps": gauge("number", "Steps of the policy's optimizer in this update."),
   "curriculum/score": perEnv(
     "number",
-    "Moving mean that the curriculum steers by: of the standard deviation within a group, or, by difficulty, of success.",
+    "Moving mean that steers the curriculum: of the spread within a group; for the curriculum by difficulty, of success.",
   ),
   "curriculum/level": gauge("number", "Env of the mix that the curriculum by difficulty trains on, from 1."),
   "train/contexts": gauge("number", "Mean contexts of an episode; a new one begins where earlier turns are left out."),
@@ -114,7 +114,7 @@ export const METRICS = {
   "train/stop_actions": gauge("share", "Share of episodes that used up their actions."),
   "train/stop_turns": gauge("share", "Share of episodes that used up their turns."),
   "train/stop_context": gauge("share", "Share of episodes that ran out of context."),
-  "train/scored_episodes": gauge("episodes", "Tickets of the update whose game came to its own end."),
+  "train/scored_episodes": gauge("episodes", "Episodes of the update that the game ended, solved or not."),
   "train/truncated_episodes": gauge(
     "episodes",
     "Tickets of the update that a budget cut short; they are trained on too.",
@@ -154,11 +154,14 @@ export const METRICS = {
   "loss/clip_fraction_high": gauge("share", "Share of written tokens whose ratio was clipped at 1 + clipHigh."),
   "loss/clip_fraction_low": gauge("share", "Share of written tokens whose ratio was clipped at 1 - clipLow."),
   "loss/dual_clip_fraction": gauge("share", "Share of written tokens whose ratio was held at dualClip."),
-  "loss/value_clip_fraction": gauge("share", "Share of written tokens whose clipped value error was the larger."),
+  "loss/value_clip_fraction": gauge(
+    "share",
+    "Share of written tokens for which the clipped value error exceeded the unclipped one.",
+  ),
   "loss/kl": gauge("nats", "Mean KL estimate between the policy and its reference, over written tokens."),
   "loss/observation": gauge(
     "nats",
-    "Mean cross-entropy of the env's tokens behind the first reply of a context, over kept episodes; with learner.observationLoss.",
+    "Mean cross-entropy of the env's tokens after the first reply of a context, over kept episodes; with learner.observationLoss.",
   ),
   "loss/ratio_kl": gauge(
     "nats",
@@ -246,7 +249,7 @@ export const METRICS = {
   "process/cpu_seconds": own("seconds", "Processor time of the actor's process since it started."),
   "machine/energy_joules": own(
     "joules",
-    "Energy of the machine's processor packages (RAPL) since the learner's process started, all programs included; absent where the machine does not tell.",
+    "Energy of the machine's processor packages (RAPL) since the learner's process started, all programs included; absent where the machine does not report it.",
   ),
   "sink/dropped_messages": {
     ...counter("messages", "Metrics and events dropped because the store could not be written."),

@@ -35,7 +35,7 @@ export async function importEnvs(specifier: string, folder: string): Promise<Env
     const hint = /^(\.|\/)/.test(specifier)
       ? ""
       : '; a path starts with "./", and a package is installed with `bun add`';
-    throw new TagError(`there is no module ${specifier} for envs in ${folder}${hint}`);
+    throw new TagError(`no env module ${specifier} was found from ${folder}${hint}`);
   }
   const earlier = envModules().find((module) => module.path === path);
   if (earlier !== undefined) return earlier;

@@ -96,7 +96,7 @@ export function tooSmallBudgets(config: PlaySettings): string[] {
     const allowed = actionsAllowed(rules);
     if (tag.actionsMin === undefined || allowed >= tag.actionsMin) return [];
     return [
-      `no episode of ${name} can succeed: that takes ${tag.actionsMin} actions or more, and ${turnsMax} turns of ${actionsPerTurnMax}, at most ${actionsMax}, allow ${allowed}; raise env.turnsMax, env.actionsPerTurnMax or env.actionsMax`,
+      `no episode of ${name} can succeed: success takes at least ${tag.actionsMin} actions, but ${turnsMax} turns of ${actionsPerTurnMax} actions within a budget of ${actionsMax} allow only ${allowed}; raise env.turnsMax, env.actionsPerTurnMax or env.actionsMax`,
     ];
   });
 }
@@ -129,7 +129,7 @@ export function sharedGroups(envs: readonly Pick<PlayedEnv, "name" | "groups">[]
     const left = fixed === 0 ? `${total} groups` : `${total} groups less ${fixed}`;
     throw new RangeError(
       open === 0
-        ? `the mix asks for ${fixed} groups of ${total}; make them equal, or leave one out to take the rest`
+        ? `the envs of the mix ask for ${fixed} groups in all, but an update has ${total}; make the two equal, or omit \`groups\` of one env, which then gets the rest`
         : `${left} do not split evenly among ${open} envs; change rollout.groups, or give each env its groups`,
     );
   }

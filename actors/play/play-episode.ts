@@ -75,7 +75,7 @@ export async function playEpisode(ticket: Ticket, context: PlayContext): Promise
     );
     const played = await playTurns(ticket, tokenPlayer(ticket, sequence, transcript, context), context);
     if (played.turns.length === 0) {
-      const detail = `the first prompt leaves no room in rollout.contextTokensMax, ${rules.contextTokensMax}`;
+      const detail = `the first prompt leaves no room for a reply in rollout.contextTokensMax (${rules.contextTokensMax})`;
       return { status: "aborted", detail };
     }
     // Named one by one, so that no other field of `weights` replaces what was played.

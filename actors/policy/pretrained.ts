@@ -76,7 +76,7 @@ export function shareBody(policy: Parameters, critic: Parameters): void {
 
 /** Refuses pipes and devices, which may never end. @throws {Error} */
 function checkRegular(file: string): void {
-  if (!statSync(file).isFile()) throw new Error("it is no regular file");
+  if (!statSync(file).isFile()) throw new Error("it is not a regular file");
 }
 
 function readText(file: string): string {

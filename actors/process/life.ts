@@ -76,7 +76,7 @@ export interface ActorLife {
 /** Most messages of the supervisor that are kept while the actor starts. */
 const EARLY_MAX = 256;
 
-const tooManyEarly = `cannot keep another message of the supervisor: ${EARLY_MAX} came before the actor started, the most allowed; read in its log what its start waits for`;
+const tooManyEarly = `the actor has not started, and ${EARLY_MAX} messages of the supervisor wait, the most allowed; its log says what its start waits for`;
 
 export function runActorProcess(options: LifeOptions): ActorLife {
   const { token, frameBytesMax, queuedBytesMax, supervisor } = options.actorSettings;

@@ -44,8 +44,8 @@ function take(db: Database): void {
 
 function busy(folder: string, db: Database): string {
   const holder = db.query<{ pid: number; since: string }, []>("SELECT pid, since FROM holder").get();
-  const who = holder === null ? "another process" : `process ${holder.pid} since ${holder.since} UTC`;
-  return `the run in ${folder} is being run by ${who}; stop that one first`;
+  const who = holder === null ? "another process" : `process ${holder.pid} (since ${holder.since} UTC)`;
+  return `the run in ${folder} is in use by ${who}; stop that process first`;
 }
 
 const unusable = (folder: string, file: string, error: Error): string =>

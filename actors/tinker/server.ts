@@ -186,7 +186,8 @@ export class TinkerServer {
 
 /** A failed result is a 400 or 500 with a reason in JSON. A 500 without one is a passing fault, such as a locked database of skyrl-tx. */
 function failureOf(status: number, text: string): Failure {
-  const detail = `answers ${status}: ${reasonIn(text)}`;
+  const reason = reasonIn(text);
+  const detail = reason === "" ? `answers ${status} without a reason` : `answers ${status}: ${reason}`;
   if (status < 400) return { text: "redirects, which is not followed", taken: "final" };
   if (NOT_TAKEN.has(status)) return { text: detail, taken: "none" };
   if (status === 408) return { text: detail, taken: "pending" };
@@ -202,7 +203,7 @@ function reasonIn(text: string): string {
     // The whole text is the reason.
   }
   const line = typeof detail === "string" ? detail : JSON.stringify(detail);
-  return line.replaceAll(/\s+/g, " ").trim().slice(0, DETAIL_LETTERS_MAX) || "nothing";
+  return line.replaceAll(/\s+/g, " ").trim().slice(0, DETAIL_LETTERS_MAX);
 }
 
 async function boundedText(response: Response): Promise<string> {

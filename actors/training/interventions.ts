@@ -39,23 +39,23 @@ export function controlAfter(rung: Rung, control: Control): { control: Control; 
       const filter = control.filter * FILTER_FACTOR;
       return {
         control: { ...control, filter },
-        text: `the filter keeps ${show(filter)} of the groups it would keep`,
+        text: `the filter keeps ${show(filter)} of the groups that the configured filter keeps`,
       };
     }
     case "raise-entropy": {
       const entropy = control.entropy + ENTROPY_STEP;
       return {
         control: { ...control, entropy },
-        text: `the entropy coefficient is raised by ${show(entropy)} in all`,
+        text: `the entropy coefficient is raised by ${show(entropy)} in total`,
       };
     }
     case "raise-kl": {
       const kl = control.kl + KL_STEP;
-      return { control: { ...control, kl }, text: `the KL coefficient is raised by ${show(kl)} in all` };
+      return { control: { ...control, kl }, text: `the KL coefficient is raised by ${show(kl)} in total` };
     }
     case "lower-step-size": {
       const stepSize = control.stepSize * STEP_SIZE_FACTOR;
-      return { control: { ...control, stepSize }, text: `the step size is ${show(stepSize)} of what it would be` };
+      return { control: { ...control, stepSize }, text: `the step size is ${show(stepSize)} of the configured one` };
     }
     case "fresh-rollouts":
       return { control: { ...control, fresh: true }, text: "every gradient step has rollouts of its own" };
@@ -63,7 +63,7 @@ export function controlAfter(rung: Rung, control: Control): { control: Control; 
       const actions = control.actions * ACTIONS_FACTOR;
       return {
         control: { ...control, actions },
-        text: `a turn of training has ${show(actions)} of its actions, and at least one`,
+        text: `a training turn allows ${show(actions)} of its configured actions, at least one`,
       };
     }
     case "roll-back":

@@ -96,7 +96,7 @@ export class SocketTransport implements Transport {
         }
         if (request.headers.has("origin")) {
           refused(from, "a page in a browser");
-          return new Response("browsers are not actors\n", { status: 403 });
+          return new Response("a page in a browser cannot connect here\n", { status: 403 });
         }
         if (server.upgrade(request, { data: { guest: request.headers.get(GUEST_HEADER) ?? undefined } }))
           return undefined;

@@ -179,7 +179,7 @@ describe("a stranger", () => {
       }).ended;
       expect([code, err]).toEqual([
         1,
-        expect.stringMatching(/^error: the run in \S+ is being run by process \d+ since /),
+        expect.stringMatching(/^error: the run in \S+ is in use by process \d+ \(since /),
       ]);
     },
     LONG,

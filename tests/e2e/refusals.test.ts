@@ -41,7 +41,7 @@ const usage: [string[], string][] = [
   [["--preset", "quikstart"], 'no preset "quikstart"; did you mean quickstart?'],
   [
     ["--engine", "compield"],
-    '--engine compield: engine.name: "compield" is none of auto, compiled, tensorflow, eager, tinker; did you mean compiled?',
+    '--engine compield: engine.name: must be one of auto, compiled, tensorflow, eager, tinker; got "compield"; did you mean compiled?',
   ],
   [
     ["--engine", "eager", "--device", "cuda"],
@@ -254,7 +254,7 @@ test(
     expect(code).toBe(1);
     const last = err.trimEnd().split("\n").at(-1)!;
     expect(last).toContain("32 of 32 episodes could not be played");
-    expect(last).toContain("the first prompt leaves no room in rollout.contextTokensMax, 12");
+    expect(last).toContain("the first prompt leaves no room for a reply in rollout.contextTokensMax (12)");
   },
   LONG,
 );

@@ -105,7 +105,7 @@ test("continues from its results, and sends no request twice", async () => {
   const other = await evaluate(...args, "--seed", "7");
   expect([other.code, other.err]).toEqual([
     2,
-    expect.stringContaining("is of another evaluation: it has seed 123, and not 7"),
+    expect.stringContaining("belongs to another evaluation: seed is 123 there and 7 here"),
   ]);
 });
 

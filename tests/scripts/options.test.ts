@@ -128,7 +128,7 @@ describe("what was typed wrong is refused in one line, with exit code 2", () => 
     ],
     [
       ["--engine", "compield"],
-      '--engine compield: engine.name: "compield" is none of auto, compiled, tensorflow, eager, tinker; did you mean compiled?',
+      '--engine compield: engine.name: must be one of auto, compiled, tensorflow, eager, tinker; got "compield"; did you mean compiled?',
     ],
     [["--sampler.slots=0"], "--sampler.slots=0: sampler.slots: Too small: expected number to be >0, got 0"],
     [["--metrics.port=70000"], "--metrics.port=70000: metrics.port: Too big: expected number to be <=65535, got 70000"],

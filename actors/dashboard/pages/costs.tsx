@@ -5,7 +5,7 @@ export const Costs = () => (
   <section class="card" id="costs-card" aria-labelledby="costs-title" hidden>
     <header class="card-head">
       <h2 id="costs-title">Costs</h2>
-      <p class="note">a point is 1 % of the validation boards, gained since the first update</p>
+      <p class="note">a point is one percentage point of validation success gained since the first update</p>
     </header>
     <div class="times" id="time-spent" />
     <div class="table costs">

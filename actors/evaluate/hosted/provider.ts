@@ -118,5 +118,6 @@ function parsed<T>(schema: z.ZodType<T>, answer: unknown): T {
   const result = schema.safeParse(answer);
   if (result.success) return result.data;
   const [issue] = result.error.issues;
-  throw new Error(`the answer does not have the API's form: ${issue!.path.join(".") || "it"}: ${issue!.message}`);
+  const where = issue!.path.length === 0 ? "" : `${issue!.path.join(".")}: `;
+  throw new Error(`the answer does not have the API's form: ${where}${issue!.message}`);
 }

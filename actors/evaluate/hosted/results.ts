@@ -89,8 +89,8 @@ function checkSettings(file: string, head: string, wanted: HostedSettings): void
     (key) => !isDeepStrictEqual(asked[key], found[key]),
   );
   if (differs === undefined) return;
-  const values = `${differs} ${JSON.stringify(found[differs])}, and not ${JSON.stringify(asked[differs])}`;
-  throw new ResultsError(`${file} is of another evaluation: it has ${values}; name another file`);
+  const values = `${differs} is ${JSON.stringify(found[differs])} there and ${JSON.stringify(asked[differs])} here`;
+  throw new ResultsError(`${file} belongs to another evaluation: ${values}; name another file`);
 }
 
 function json(text: string): unknown {

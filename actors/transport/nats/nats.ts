@@ -66,8 +66,8 @@ export class NatsTransport implements Transport {
       const dial = Dial.safeParse(parseJson(request.data));
       const respond = (answer: z.infer<typeof DialAnswer>) => request.respond(JSON.stringify(answer));
       if (!dial.success) {
-        this.#refused(url.host, "not a dial");
-        respond({ refused: "it is not a dial" });
+        this.#refused(url.host, "not a request to connect");
+        respond({ refused: "the request is not a request to connect" });
         return;
       }
       if (!broker.ready) {

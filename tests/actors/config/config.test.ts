@@ -62,7 +62,7 @@ describe("a run's config", () => {
 
 describe("a YAML file", () => {
   test.each([
-    ["env: &a\n  options: *a", "an anchor (&) holds itself by its alias (*); write its values out"],
+    ["env: &a\n  options: *a", "an anchor (&) contains its own alias (*); write the values out"],
     ["seed: 1\nseed: 2", "seed is set twice; leave one out"],
     ["learner:\n  gamma: 1\nenv:\n  tag: Bandit\nlearner:\n  gamma: 0", "learner is set twice; leave one out"],
     ["env:\n  mix:\n    - tag: A\n      tag: B", "tag is set twice; leave one out"],
@@ -182,11 +182,11 @@ describe("rules across keys", () => {
     ],
     [
       "env: {tag: Remote, options: {url: 'http://127.0.0.1:1'}}",
-      "warmStart.imitate: random play opens 600000 episodes (warmStart.boards x plays), and Remote, which runs outside this process, is asked for at most 20000; lower warmStart.boards, or set warmStart.enabled to false",
+      "warmStart.imitate: random play would open 600000 episodes (warmStart.boards x plays) of Remote, which runs outside this process; at most 20000 are allowed; lower warmStart.boards, or set warmStart.enabled to false",
     ],
     [
       "env: {tag: Remote, options: {expert: true}}",
-      "warmStart.imitate: random play opens 600000 episodes (warmStart.boards x plays), and Remote, which runs outside this process, is asked for at most 20000; lower warmStart.boards, or set it to demonstrator",
+      "warmStart.imitate: random play would open 600000 episodes (warmStart.boards x plays) of Remote, which runs outside this process; at most 20000 are allowed; lower warmStart.boards, or set it to demonstrator",
     ],
     [
       "rollout: {replyTokensMax: 360}",
@@ -258,7 +258,7 @@ describe("rules across keys", () => {
     ],
     [
       "join: {token: a-long-enough-token, samplerToken: a-long-enough-token}",
-      "join.token: two of join's tokens are equal, so the one for a single role would allow both; make them different",
+      "join.token: two of join.token, join.samplerToken and join.envServerToken are equal, so a token for one role would allow both; make them different",
     ],
     [
       "sampler: {count: 0}\njoin: {listen: null}",

@@ -51,7 +51,7 @@ test.each([
   ],
   [
     { learner: { kl: { coefficient: 0.1 } } },
-    "learner.kl.place: the server's losses have no KL term; set it to reward",
+    "learner.kl.place: the server's losses have no KL term; set learner.kl.place to reward",
   ],
   [{ learner: { algorithm: "ppo" } }, "learner.estimator: the server trains no critic; take an estimator without one"],
   [{ learner: { optimizer: "muon" } }, "learner.optimizer: the server's optimizer is AdamW; set it to adamw"],

@@ -30,7 +30,7 @@ describe("the learner's engine", () => {
   test("is the GPU's where there is one and a libtensorflow, and says so", () => {
     expect(learnerEngine(config({}), 2, machine(H200, library))).toEqual({
       engine: { name: "tensorflow", threads: 2, library, device: "cuda" },
-      reason: "the learner takes NVIDIA H200",
+      reason: "the learner computes on NVIDIA H200",
     });
   });
 
@@ -67,14 +67,14 @@ describe("the learner's engine", () => {
   describe.skipIf(findLibtensorflow(bare) !== null)("without a libtensorflow", () => {
     test("is onnxruntime's CUDA provider where that is installed", () => {
       const cuda = { name: "compiled", threads: 2, device: "cuda" } as const;
-      const reason = "the learner takes NVIDIA H200";
+      const reason = "the learner computes on NVIDIA H200";
       expect(learnerEngine(config({}), 2, nowhere(H200, true))).toEqual({ engine: cuda, reason });
       expect(learnerEngine(config({ device: "cuda" }), 2, nowhere(H200, true))).toEqual({ engine: cuda, reason: null });
     });
 
     test("with nothing installed for it, a GPU is left alone with a word, and refused if it was asked for", () => {
       const lack =
-        "neither a libtensorflow (get one: bun run setup tensorflow) nor onnxruntime's CUDA libraries (on Linux x64, get them with: bun node_modules/onnxruntime-node/script/install.js) are there";
+        "neither libtensorflow (get one: bun run setup tensorflow) nor onnxruntime's CUDA libraries (on Linux x64, get them with: bun node_modules/onnxruntime-node/script/install.js) were found";
       expect(learnerEngine(config({}), 2, nowhere(H200))).toEqual({
         engine: { name: "compiled", threads: 2 },
         reason: `NVIDIA H200 is not used: ${lack}`,

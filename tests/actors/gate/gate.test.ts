@@ -158,7 +158,7 @@ describe("a token", () => {
     await turnedAway.promise;
     expect(open.size).toBe(3);
     expect(await ask(peer)).toBe("learner");
-    const why = "3 connections of it show no token, and join.strangersMax is 3";
+    const why = "3 connections from this address have shown no token; join.strangersMax is 3";
     expect(problems[0]).toEqual({ kind: "refused", peer: "127.0.0.1", detail: why });
   });
 

@@ -192,7 +192,7 @@ describe("weights", () => {
     expect([bad.granted, good.granted.length, acks.quarantined]).toEqual([[], 2, ["s0"]]);
     const digest = "ffffffffffff…";
     expect(notices).toContain(
-      `error quarantined: s0 loaded other bytes for version 1 than were published (${digest}); it gets no tickets until it connects again`,
+      `error quarantined: s0 loaded bytes for version 1 that are not the published ones (${digest}); it gets no tickets until it connects again`,
     );
     bad.load(1);
     await world.settle();
@@ -308,7 +308,7 @@ test("the dispatcher reports how long its tickets were idle, and why", async () 
   expect(dispatcher.stalledMs).toBe(0);
   void dispatcher.play(tickets(3));
   await world.after(300);
-  expect([dispatcher.stalledMs, dispatcher.state]).toEqual([300, "3 tickets wait; no sampler is there"]);
+  expect([dispatcher.stalledMs, dispatcher.state]).toEqual([300, "3 tickets wait; no sampler is connected"]);
   const [one, two] = [await hand("s0").ready(1), await hand("s1").connect()];
   two.load(1, "b");
   await hand("s2").connect();

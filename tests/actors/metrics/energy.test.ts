@@ -26,7 +26,7 @@ test("adds the packages' energy up, also where a counter begins again, worked by
   expect(joules()).toBeCloseTo(2 + 1.5, 9);
 });
 
-test("is null, never 0, where the machine does not tell", () => {
+test("is null, never 0, where the machine does not report it", () => {
   expect(energyReader({ names: () => [], text: () => null })()).toBeNull();
   const { reader } = machine();
   expect(energyReader({ ...reader, text: () => null })()).toBeNull();

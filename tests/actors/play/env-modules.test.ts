@@ -72,7 +72,7 @@ describe("importEnvs", () => {
   test("says which module is missing", async () => {
     const folder = project({});
     await expect(importEnvs("no-such-package", folder)).rejects.toThrow(
-      `there is no module no-such-package for envs in ${folder}; a path starts with "./"`,
+      `no env module no-such-package was found from ${folder}; a path starts with "./"`,
     );
   });
 });

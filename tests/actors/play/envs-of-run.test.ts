@@ -50,7 +50,11 @@ describe("groups of a mix", () => {
       16,
       "16 groups less 20 do not split evenly among 1 envs; change rollout.groups, or give each env its groups",
     ],
-    [of(4, 4), 16, "the mix asks for 8 groups of 16; make them equal, or leave one out to take the rest"],
+    [
+      of(4, 4),
+      16,
+      "the envs of the mix ask for 8 groups in all, but an update has 16; make the two equal, or omit `groups` of one env, which then gets the rest",
+    ],
   ])("of %j, %p in all, are refused", (envs, total, message) => {
     expect(() => sharedGroups(envs, total)).toThrow(new RangeError(message));
   });
@@ -146,7 +150,7 @@ describe("a budget smaller than any solution", () => {
 
   test("is reported in one line for each env", () => {
     expect(lines("game_2048", { turnsMax: 5, actionsMax: 700, actionsPerTurnMax: 5 })).toEqual([
-      "no episode of game_2048 can succeed: that takes 510 actions or more, and 5 turns of 5, at most 700, allow 25; raise env.turnsMax, env.actionsPerTurnMax or env.actionsMax",
+      "no episode of game_2048 can succeed: success takes at least 510 actions, but 5 turns of 5 actions within a budget of 700 allow only 25; raise env.turnsMax, env.actionsPerTurnMax or env.actionsMax",
     ]);
     expect(lines("SimpleSudoku", { turnsMax: 20, actionsMax: 20 }, "ragen-v2")).toHaveLength(1);
   });

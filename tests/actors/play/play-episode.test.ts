@@ -284,7 +284,7 @@ describe("the context's limit", () => {
 
   test("too small for the first prompt aborts the episode, which has nothing to learn from", async () => {
     const { play } = stage([LEFT], [], { contextTokensMax: 5 });
-    const detail = "the first prompt leaves no room in rollout.contextTokensMax, 5";
+    const detail = "the first prompt leaves no room for a reply in rollout.contextTokensMax (5)";
     expect(await play()).toEqual({ status: "aborted", detail });
   });
 });

@@ -211,7 +211,7 @@ describe("a folder that is broken", () => {
         rmSync(at("tokenizer.json"));
         Bun.spawnSync(["mkfifo", at("tokenizer.json")]);
       }),
-      /cannot read DIR\/tokenizer.json: it is no regular file/,
+      /cannot read DIR\/tokenizer.json: it is not a regular file/,
     ],
     [
       "a device in place of the weights",
@@ -219,7 +219,7 @@ describe("a folder that is broken", () => {
         rmSync(at("model.safetensors"));
         symlinkSync("/dev/zero", at("model.safetensors"));
       }),
-      /cannot read DIR\/model.safetensors, a part of the model's weights: it is no regular file/,
+      /cannot read DIR\/model.safetensors, a part of the model's weights: it is not a regular file/,
     ],
     [
       "a billion layers",

@@ -30,12 +30,12 @@ test("is held by one process at a time, which the refusal names; a killed proces
   const folder = temporaryFolder();
   const other = await holder(folder);
   expect(() => lockRun(folder)).toThrow(
-    new RegExp(`^the run in ${folder} is being run by process ${other.pid} since .* UTC; stop that one first$`),
+    new RegExp(`^the run in ${folder} is in use by process ${other.pid} \\(since .* UTC\\); stop that process first$`),
   );
   other.kill("SIGKILL");
   await other.exited;
   const mine = lockRun(folder);
-  expect(() => lockRun(folder)).toThrow(`process ${process.pid} since`);
+  expect(() => lockRun(folder)).toThrow(`process ${process.pid} (since`);
   mine.release();
   lockRun(folder).release();
   figure("two supervisors, one folder", { refused: 2, "free after its holder's SIGKILL": "at once" });

@@ -108,7 +108,7 @@ export function referenceUpdate(
     return 1 / kept.length / settings.writtenTokensMax;
   };
 
-  /** Positions of the env's tokens behind the first reply of their context. */
+  /** Positions of the env's tokens after the first reply of their context. */
   const observedOf = ({ trajectory: { written, contexts } }: TrainingEpisode) =>
     [...written.keys()].filter((t) => {
       const begin = contexts.findLast((start) => start <= t)!;
