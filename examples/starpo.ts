@@ -174,8 +174,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
 
   /** The warm start: minimizes the cross-entropy of demonstrated replies. */
   async function imitate(batches: number, say: (line: string) => void): Promise<void> {
-    const lesson = { tag, rules };
-    const options = { lessons: [lesson], context: CONTEXT, dialogue };
+    const options = { envs: [{ tag, rules }], context: CONTEXT, dialogue };
     const boards = { first: 1_000_000, count: 1_000_000 };
     const demonstrations = new Demonstrations(options, demonstrationSource, boards, 32, seed, "shown");
     for (let step = 0; step < batches; step++) {

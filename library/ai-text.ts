@@ -19,7 +19,7 @@ type Content = Generated["content"][number];
 type SdkMessage = Call["prompt"][number];
 type ToolResult = Extract<Extract<SdkMessage, { role: "tool" }>["content"][number], { type: "tool-result" }>;
 
-export interface Spoken {
+export interface ReplyParts {
   readonly thought: string;
   readonly answer: string;
 }
@@ -101,7 +101,7 @@ function replyText({ content }: Extract<SdkMessage, { role: "assistant" }>, thin
  *
  * @param isWhole  false while the reply is being written: then thought and answer are the beginnings of their final texts
  */
-export function spoken(reply: string, isWhole: boolean): Spoken {
+export function replyParts(reply: string, isWhole: boolean): ReplyParts {
   // The end of an unfinished reply may be the beginning of a tag.
   const known = isWhole ? reply : reply.replace(/<[^>]{0,8}$/, "");
   const [opening = "", thought = ""] = /^<think>(.*?)(?:<\/think>|$)/s.exec(known) ?? [];
@@ -113,7 +113,7 @@ export function spoken(reply: string, isWhole: boolean): Spoken {
 const TOOL_CALL = /^([\w-]+)\s*(\{.*\})?$/s;
 
 /** @param nextId  names each call of a tool */
-export function contentOf({ thought, answer }: Spoken, { tools = [] }: Call, nextId: () => string): Content[] {
+export function contentOf({ thought, answer }: ReplyParts, { tools = [] }: Call, nextId: () => string): Content[] {
   const names = new Set(tools.map(({ name }) => name));
   const parts = answer.split(ACTION_SEPARATOR).map((part) => TOOL_CALL.exec(part.trim()));
   const isCalls = parts.every((part) => part !== null && names.has(part[1]!));

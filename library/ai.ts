@@ -19,9 +19,9 @@ import {
   type Model,
   messagesOf,
   messageText,
+  replyParts,
   requestText,
   type StreamPart,
-  spoken,
   streamOf,
   warningsOf,
 } from "./ai-text.ts";
@@ -68,7 +68,7 @@ export function bunraku(policy: Policy, { env }: BunrakuOptions = {}): LanguageM
       const { error, choices, usage } = (await (await complete(call, false)).json()) as Completion;
       if (error !== undefined) throw new Error(`no reply: ${error.message}`);
       const { message, finish_reason: finish } = choices[0]!;
-      return generated(contentOf(spoken(message!.content, true), call, nextId), call, tokensOf(usage, finish));
+      return generated(contentOf(replyParts(message!.content, true), call, nextId), call, tokensOf(usage, finish));
     },
     async (call) => streamed(await complete(call, true), call, nextId),
   );
@@ -230,11 +230,11 @@ async function* streamed(response: Response, call: Call, nextId: () => string): 
     reply += choices[0]?.delta?.content ?? "";
     finish = choices[0]?.finish_reason ?? finish;
     usage = counted ?? usage;
-    const { thought, answer } = spoken(reply, false);
+    const { thought, answer } = replyParts(reply, false);
     yield* grown("reasoning", thought, false);
     if (!mayCall) yield* grown("text", answer, false);
   }
-  const whole = spoken(reply, true);
+  const whole = replyParts(reply, true);
   const {
     content,
     finishReason,

@@ -11,7 +11,7 @@ import type { Tree } from "../actors/config/layers.ts";
 import { fileBudgets } from "../actors/config/preset-files.ts";
 import { evaluatePolicy, type PolicyEvaluation } from "../actors/evaluate/evaluate.ts";
 import { importEnvs, withLocalModules } from "../actors/play/env-modules.ts";
-import { lessonsOf, playedEnvs } from "../actors/play/envs-of-run.ts";
+import { envsWithRules, playedEnvs } from "../actors/play/envs-of-run.ts";
 import { completionsApp } from "../actors/policy/completions.ts";
 import {
   type PolicyThread,
@@ -200,7 +200,7 @@ export class Policy {
     checkBoards(episodes, seed, samples);
     const config = {
       ...this.config,
-      env: askedEnv(this.config, env),
+      env: envWithOverrides(this.config, env),
       validate: {
         ...validate,
         episodes,
@@ -209,7 +209,7 @@ export class Policy {
         temperature: temperature ?? validate.temperature,
       },
     };
-    for (const { tag } of lessonsOf(config)) checkPresent(tag);
+    for (const { tag } of envsWithRules(config)) checkPresent(tag);
     return config;
   }
 
@@ -269,9 +269,9 @@ export async function evaluate(
  * The run's env, in which `asked` overrides keys. Another env has its own options and budget of actions. A mix is played whole,
  * unless `asked.tag` is the name of one of its envs.
  */
-function askedEnv({ env: ran, prompt }: RunConfig, asked: Tree): RunConfig["env"] {
+function envWithOverrides({ env: ran, prompt }: RunConfig, asked: Tree): RunConfig["env"] {
   if (ran.mix.length > 0 && Object.keys(asked).length === 0) return ran;
-  const trained = oneOf(ran, asked["tag"]);
+  const trained = envOfMix(ran, asked["tag"]);
   const name = asked["tag"] === undefined || ran.mix.length > 0 ? trained.tag : String(asked["tag"]);
   const same = name === trained.tag;
   const options = { ...(same ? trained.options : {}), ...(asked["options"] as Tree | undefined) };
@@ -281,7 +281,7 @@ function askedEnv({ env: ran, prompt }: RunConfig, asked: Tree): RunConfig["env"
 }
 
 /** One env of a run's mix, as if the run had played that env alone. */
-function oneOf(env: RunConfig["env"], asked: unknown): RunConfig["env"] {
+function envOfMix(env: RunConfig["env"], asked: unknown): RunConfig["env"] {
   if (env.mix.length === 0) return env;
   const all = playedEnvs({ env });
   const found = all.find(({ name }) => name === asked);

@@ -70,7 +70,7 @@ export async function startRun({ folder, config, event = () => {}, output = () =
   const lock = lockRun(folder);
   try {
     const before = fromRecord(folder, (store) => store.cursor()) ?? { points: 0, events: 0, episodes: 0 };
-    const start = config.actors === "one-thread" ? await singleProcess() : startCluster;
+    const start = config.actors === "one-thread" ? await oneThread() : startCluster;
     const cluster = await start({ run: basename(resolve(folder)), folder, config, event, output });
     return new Run({ folder, config }, cluster, before, () => lock.release());
   } catch (error) {
@@ -80,7 +80,7 @@ export async function startRun({ folder, config, event = () => {}, output = () =
 }
 
 /** Imported on demand, because the module loads every actor into this process. */
-const singleProcess = async () => (await import("../actors/supervisor/single-process.ts")).startSingleProcess;
+const oneThread = async () => (await import("../actors/supervisor/one-thread.ts")).startOneThread;
 
 export class Run {
   readonly folder: string;

@@ -6,7 +6,7 @@ import { type Layer, oneValue, type Tree } from "../actors/config/layers.ts";
 import { composeWithEnvFile, DEFAULT_PRESET, PRETRAINED_PRESET, presetLayer } from "../actors/config/preset-files.ts";
 import { checkPort } from "../actors/dashboard/port.ts";
 import { importEnvs } from "../actors/play/env-modules.ts";
-import { lessonsOf } from "../actors/play/envs-of-run.ts";
+import { envsWithRules } from "../actors/play/envs-of-run.ts";
 import type { ClusterOptions } from "../actors/supervisor/cluster.ts";
 import { withModel } from "./chosen-model.ts";
 import type { Settings } from "./config.ts";
@@ -84,6 +84,6 @@ async function resumed(values: Tree, { resume = "", folder, preset }: TrainOptio
 }
 
 async function check(config: RunConfig): Promise<void> {
-  for (const { tag } of lessonsOf(config)) checkPresent(tag);
+  for (const { tag } of envsWithRules(config)) checkPresent(tag);
   await checkPort(config.metrics.host, config.metrics.port);
 }

@@ -1,7 +1,7 @@
 /** `bun run compare`: prints the numbers of recorded runs side by side, and the settings that differ. A run may still be going. */
 import type { RunConfig } from "../actors/config/config.ts";
 import type { MetricName } from "../actors/metrics/metrics.ts";
-import { percent } from "../actors/percent.ts";
+import { percent } from "../actors/number-text.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import type { Costs } from "../actors/record/costs.ts";
 import { RecordedRun } from "../actors/record/recorded-run.ts";

@@ -7,9 +7,9 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { runKeys } from "../actors/config/config.ts";
+import { upgraded } from "../actors/config/former-keys.ts";
 import { HealthConfig } from "../actors/config/health.ts";
 import { type Layer, merge } from "../actors/config/layers.ts";
-import { upgraded } from "../actors/config/renamed.ts";
 import { schemaFaults } from "../actors/errors.ts";
 import { type MetricName, type MetricValues, partName, splitName } from "../actors/metrics/metrics.ts";
 import { Store } from "../actors/metrics-sink/store.ts";

@@ -4,7 +4,7 @@
 
 import { runKeys } from "../actors/config/config.ts";
 import { visible } from "../actors/dashboard/client/text.ts";
-import { plural } from "../actors/percent.ts";
+import { plural } from "../actors/number-text.ts";
 import { actionsAllowed, episodeRules, tagOf } from "../actors/play/envs-of-run.ts";
 import type { Env, Turn } from "../envs/env.ts";
 import { openEpisode } from "../envs/episode.ts";

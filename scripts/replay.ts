@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { realClock } from "../actors/clock.ts";
 import { visible } from "../actors/dashboard/client/text.ts";
 import { type Difference, type Replay, replayEnv, replayWhole, weightsDifference } from "../actors/evaluate/replay.ts";
-import { plural } from "../actors/percent.ts";
+import { plural } from "../actors/number-text.ts";
 import { withLocalModules } from "../actors/play/env-modules.ts";
 import { policyOf } from "../actors/policy/policy-of-run.ts";
 import {
@@ -53,7 +53,7 @@ export async function main(args: string[]): Promise<number> {
     if (!("trajectory" in outcome)) throw new Error(`${summary.episode} was not played: ${outcome.detail}`);
     if (show) printEpisode(outcome);
     const replay = { config, ticket, recorded: outcome, dialogue: policyOf(config).dialogue, clock: realClock, warn };
-    const others = run.weightsOfOthers(summary.id, outcome.trajectory);
+    const others = run.versionsSharing(summary.id, outcome.trajectory);
     const env = await replayEnv(replay);
     const policy = flags["env-only"] ? { skipped: "--env-only" } : await replayPolicy(folder, replay, others);
     console.log(
@@ -97,7 +97,7 @@ async function replayPolicy(
   const known: PolicyVersion[] = [...others];
   for (const name of names) {
     const saved = await savedPolicy(folder, config, name);
-    const weights = { version: saved.version, digest: publishedDigest(saved, config) };
+    const weights = { version: saved.publishedVersion, digest: publishedDigest(saved, config) };
     known.push(weights);
     if (weights.digest !== digest) continue;
     const difference = weightsDifference(recorded.trajectory, known);

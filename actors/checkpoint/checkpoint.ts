@@ -98,7 +98,7 @@ export async function latestCheckpoint(folder: string, disk: Disk = realDisk): P
   const skipped: Skipped[] = names
     .filter((name) => PENDING.test(name))
     .map((name) => ({ path: join(folder, name), reason: "the process ended while it was being written or removed" }));
-  for (const { name } of finished(names)) {
+  for (const { name } of newestFirst(names)) {
     const path = join(folder, name);
     try {
       await readVerified(path, disk);
@@ -116,9 +116,9 @@ export async function latestCheckpoint(folder: string, disk: Disk = realDisk): P
  *
  * @throws {CheckpointError} if there is no checkpoint of this update
  */
-export async function goBackTo(folder: string, update: number, disk: Disk = realDisk): Promise<string> {
+export async function rollBackTo(folder: string, update: number, disk: Disk = realDisk): Promise<string> {
   const names = await disk.list(folder);
-  const all = finished(names);
+  const all = newestFirst(names);
   const target = all.find((one) => one.update === update);
   if (target === undefined)
     throw new CheckpointError(`${folder} has no checkpoint of update ${update} to go back to`, null);
@@ -145,7 +145,7 @@ export async function keepCheckpoints(
   if (!Number.isInteger(keep) || keep < 1) throw new RangeError(`keep must be an integer of at least 1, got ${keep}`);
   const names = await disk.list(folder);
   for (const name of names.filter((name) => PENDING.test(name))) await disk.remove(join(folder, name));
-  const surplus = finished(names)
+  const surplus = newestFirst(names)
     .slice(keep)
     .filter(({ update }) => !spared.includes(update));
   for (const { name } of surplus) {
@@ -158,7 +158,7 @@ export async function keepCheckpoints(
 }
 
 /** Complete checkpoints, newest first. */
-function finished(names: readonly string[]): { name: string; update: number; copy: number }[] {
+function newestFirst(names: readonly string[]): { name: string; update: number; copy: number }[] {
   return names
     .filter((name) => NAME.test(name))
     .map((name) => ({ name, update: Number(NAME.exec(name)![1]), copy: copyNumber(name) }))

@@ -11,8 +11,8 @@ import { modulesOf } from "../play/env-modules.ts";
 import { withAlgorithm } from "./algorithms.ts";
 import { RunConfig, runKeys, SECRETS } from "./config.ts";
 import { ConfigError } from "./error.ts";
+import { formerKeyText } from "./former-keys.ts";
 import { type Layer, lastToSet, merge, oneValue, type Tree } from "./layers.ts";
-import { renamedText } from "./renamed.ts";
 import { brokenRules } from "./rules.ts";
 import { withTinker } from "./tinker.ts";
 import { unreadKeys } from "./unread.ts";
@@ -56,7 +56,7 @@ function faultLines(issue: z.core.$ZodIssue, layers: readonly Layer[]): string[]
     const more = issue.keys.length - UNKNOWN_KEYS_MAX;
     const lines = issue.keys.slice(0, UNKNOWN_KEYS_MAX).map((key) => {
       const unknown = path === "" ? key : `${path}.${key}`;
-      const text = renamedText(unknown) ?? `unknown key ${unknown}${didYouMean(runKeys.nearest(unknown))}`;
+      const text = formerKeyText(unknown) ?? `unknown key ${unknown}${didYouMean(runKeys.nearest(unknown))}`;
       return `${setBy(layers, unknown)}${text}`;
     });
     return more > 0 ? [...lines, `${path === "" ? "the config" : path} has ${more} more unknown keys`] : lines;

@@ -4,13 +4,13 @@
  */
 import { z } from "zod";
 import { EnvConfig, PromptConfig } from "./env.ts";
+import { formerKeyText } from "./former-keys.ts";
 import { HealthConfig } from "./health.ts";
 import { Keys } from "./keys.ts";
 import { merge, oneValue, type Tree } from "./layers.ts";
 import { LearnerConfig } from "./learner.ts";
 import { EngineConfig, JoinConfig, MetricsConfig, SupervisorConfig, TransportConfig } from "./machine.ts";
 import { CheckpointConfig, ModelConfig, WarmStartConfig } from "./model.ts";
-import { renamedText } from "./renamed.ts";
 import { EnvServerConfig, RolloutConfig, SamplerConfig, ValidateConfig } from "./rollout.ts";
 
 export const RunConfig = z.strictObject({
@@ -39,7 +39,7 @@ export const RunConfig = z.strictObject({
 export type RunConfig = z.infer<typeof RunConfig>;
 
 /** All keys with type, default and description. */
-export const runKeys = new Keys(RunConfig, renamedText);
+export const runKeys = new Keys(RunConfig, formerKeyText);
 
 /** Keys whose values are never shown, logged or written to a run folder. */
 export const SECRETS: ReadonlySet<string> = new Set([

@@ -29,14 +29,14 @@ export interface Key {
 
 export class Keys {
   readonly #root: Node;
-  readonly #renamedText: (path: string) => string | null;
+  readonly #formerKeyText: (path: string) => string | null;
   /** Every leaf, in the order of the schema. */
   readonly all: readonly Key[];
 
-  /** @param renamedText  the error for a key of an earlier version; null if the path is none */
-  constructor(schema: z.ZodType, renamedText: (path: string) => string | null = () => null) {
+  /** @param formerKeyText  the error for a key of an earlier version; null if the path is none */
+  constructor(schema: z.ZodType, formerKeyText: (path: string) => string | null = () => null) {
     this.#root = z.toJSONSchema(schema, { io: "input" }) as Node;
-    this.#renamedText = renamedText;
+    this.#formerKeyText = formerKeyText;
     this.all = leaves(this.#root, "");
   }
 
@@ -55,7 +55,7 @@ export class Keys {
   value(path: string, text: string): unknown {
     const node = this.#find(path);
     if (node === null) {
-      throw new ConfigError(this.#renamedText(path) ?? `unknown key ${path}${didYouMean(this.nearest(path))}`);
+      throw new ConfigError(this.#formerKeyText(path) ?? `unknown key ${path}${didYouMean(this.nearest(path))}`);
     }
     if (node.properties !== undefined) {
       throw new ConfigError(`${path} is a section; set one of ${Object.keys(node.properties).join(", ")}`);

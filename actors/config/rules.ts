@@ -340,7 +340,7 @@ function* joinRules({ actors, join, transport, sampler, envServer }: RunConfig):
     yield { path, text: `${address} is not an address; write ws://HOST:PORT${orBroker}` };
     return;
   }
-  yield* isBroker(transport.listen) ? brokerRules({ join, transport }) : hereRules(transport);
+  yield* isBroker(transport.listen) ? brokerRules({ join, transport }) : loopbackRules(transport);
   const tokens = [join.token, join.samplerToken, join.envServerToken].filter((token) => token !== null);
   if (new Set(tokens).size < tokens.length) {
     yield {
@@ -377,7 +377,7 @@ function* joinRules({ actors, join, transport, sampler, envServer }: RunConfig):
   }
 }
 
-function* hereRules({ listen }: RunConfig["transport"]): Generator<Fault> {
+function* loopbackRules({ listen }: RunConfig["transport"]): Generator<Fault> {
   if (isLoopback(new URL(listen).hostname)) return;
   const text = `${listen} can be reached from other machines, but only this machine's actors use it; use 127.0.0.1, and join.listen for other machines`;
   yield { path: "transport.listen", text };

@@ -9,13 +9,13 @@ import { createHash } from "node:crypto";
 import { readdirSync } from "node:fs";
 import { extname } from "node:path";
 import { fileURLToPath } from "node:url";
-import { bundleStage } from "./bundle.ts";
+import { bundleReplayCode } from "./bundle.ts";
 
 const CLIENT = new URL("client/", import.meta.url);
 const STYLES = ["style.css", "parts.css", "charts.css", "actors.css", "episodes.css", "player.css"];
-/** All scripts but stage.ts, which is the entry of the bundle. */
-const SCRIPTS = readdirSync(CLIENT).filter((name) => name.endsWith(".ts") && name !== "stage.ts");
-const SHARED = ["percent.ts"];
+/** All scripts but replay-code.ts, which is the entry of the bundle. */
+const SCRIPTS = readdirSync(CLIENT).filter((name) => name.endsWith(".ts") && name !== "replay-code.ts");
+const SHARED = ["number-text.ts"];
 const FILES: Readonly<Record<string, string>> = {
   ...Object.fromEntries([...STYLES, "icon.svg"].map((name) => [name, new URL(name, import.meta.url).href])),
   ...Object.fromEntries(SCRIPTS.map((name) => [name, new URL(name, CLIENT).href])),
@@ -30,7 +30,7 @@ const TYPES: Readonly<Record<string, string>> = {
   ".ts": "text/javascript; charset=utf-8",
 };
 /** Name of the bundle. */
-const STAGE = "stage.js";
+const REPLAY_CODE = "replay-code.js";
 
 export interface Asset {
   readonly text: string;
@@ -53,12 +53,12 @@ export async function loadAssets(): Promise<Assets> {
     return [name, assetOf(name, typescript.transformSync(source).replaceAll('"../../', '"./'))] as const;
   });
   const files = new Map(await Promise.all(entries));
-  let stage: Promise<Asset> | null = null;
+  let replayCode: Promise<Asset> | null = null;
   return {
     async get(name) {
-      if (name !== STAGE) return files.get(name) ?? null;
-      stage ??= bundleStage().then((text) => assetOf(name, text));
-      return stage;
+      if (name !== REPLAY_CODE) return files.get(name) ?? null;
+      replayCode ??= bundleReplayCode().then((text) => assetOf(name, text));
+      return replayCode;
     },
   };
 }

@@ -36,12 +36,12 @@ const stubs: BunPlugin = {
 
 const pathOf = (file: string) => JSON.stringify(fileURLToPath(new URL(file, import.meta.url)));
 
-/** The bundle's entry: modules of envs from outside, then stage.ts, which comes last because it ends the time of inert stubs. */
-const stageWith = (modules: readonly EnvModule[]): BunPlugin => ({
-  name: "stage",
+/** The bundle's entry: modules of envs from outside, then replay-code.ts, which comes last because it ends the time of inert stubs. */
+const replayCodeWith = (modules: readonly EnvModule[]): BunPlugin => ({
+  name: "replay-code",
   setup(build) {
-    build.onResolve({ filter: /^stage$/ }, ({ path }) => ({ path, namespace: "stage" }));
-    build.onLoad({ filter: /.*/, namespace: "stage" }, () => {
+    build.onResolve({ filter: /^replay-code$/ }, ({ path }) => ({ path, namespace: "replay-code" }));
+    build.onLoad({ filter: /.*/, namespace: "replay-code" }, () => {
       const lines = modules.flatMap((module, i) => [
         `import module${i} from ${JSON.stringify(module.path)};`,
         `addEnvs([module${i}].flat(), ${JSON.stringify(module)});`,
@@ -49,7 +49,7 @@ const stageWith = (modules: readonly EnvModule[]): BunPlugin => ({
       const contents = [
         `import { addEnvs } from ${pathOf("../../envs/registry.ts")};`,
         ...lines,
-        `export * from ${pathOf("client/stage.ts")};`,
+        `export * from ${pathOf("client/replay-code.ts")};`,
       ];
       return { contents: contents.join("\n"), loader: "ts" };
     });
@@ -57,14 +57,14 @@ const stageWith = (modules: readonly EnvModule[]): BunPlugin => ({
 });
 
 /** @throws {Error} naming what could not be bundled. */
-export async function bundleStage(modules: readonly EnvModule[] = envModules()): Promise<string> {
+export async function bundleReplayCode(modules: readonly EnvModule[] = envModules()): Promise<string> {
   const { success, outputs, logs } = await Bun.build({
-    entrypoints: ["stage"],
+    entrypoints: ["replay-code"],
     target: "browser",
     // A module from outside imports "bunraku/env". The package's exports name the sources of bunraku/env under this condition.
     conditions: ["bun"],
     minify: true,
-    plugins: [stageWith(modules), stubs],
+    plugins: [replayCodeWith(modules), stubs],
     throw: false,
   });
   if (!success) throw new Error(`cannot bundle the envs for the browser: ${logs.map(String).join("; ")}`);

@@ -5,7 +5,7 @@
  */
 import { EVENT_KINDS, type MetricName } from "../metrics/metrics.ts";
 import type { Store } from "../metrics-sink/store.ts";
-import { plural, timeLeft } from "../percent.ts";
+import { plural, timeLeft } from "../number-text.ts";
 import { STARTING } from "../protocol.ts";
 import type { Overview, StoredEvent } from "./answers.ts";
 

@@ -28,9 +28,9 @@ interface End {
   /** null: the client has sent nothing yet. */
   other: End | null;
   /** Bytes that this end has not taken yet. */
-  rest: Uint8Array[];
-  /** The other end is closed: this one closes when `rest` is empty. */
-  last: boolean;
+  unsent: Uint8Array[];
+  /** The other end is closed: this one closes when `unsent` is empty. */
+  otherClosed: boolean;
   /** Cancels the timer that closes this end unless it shows a token, or takes the last bytes. */
   cancel: () => void;
 }
@@ -79,7 +79,7 @@ export class Door {
     const { clock, connectionsMax, strangersMax, strangerMs, refused } = this.#options;
     const from = socket.remoteAddress;
     const cancel = clock.after(strangerMs, () => socket.terminate());
-    const client: Client = { socket, other: null, rest: [], last: false, cancel, from, stranger: true };
+    const client: Client = { socket, other: null, unsent: [], otherClosed: false, cancel, from, stranger: true };
     socket.data = client;
     const strangers = [...this.#clients].filter((one) => one.stranger && one.from === from).length;
     const open = this.#clients.size;
@@ -97,7 +97,7 @@ export class Door {
 
   /** Opens the server's side. */
   async #open(client: Client, first: Uint8Array): Promise<void> {
-    const server: End = { socket: null, other: client, rest: [first], last: false, cancel() {} };
+    const server: End = { socket: null, other: client, unsent: [first], otherClosed: false, cancel() {} };
     client.other = server;
     const place = { hostname: "127.0.0.1", port: this.#options.serverPort };
     try {
@@ -113,11 +113,11 @@ export class Door {
   }
 
   #drain(end: End): void {
-    const waiting = end.rest;
-    end.rest = [];
+    const waiting = end.unsent;
+    end.unsent = [];
     for (const bytes of waiting) send(end, bytes);
-    if (end.rest.length > 0) return;
-    if (end.last) end.socket?.end();
+    if (end.unsent.length > 0) return;
+    if (end.otherClosed) end.socket?.end();
     else end.other?.socket?.resume();
   }
 
@@ -127,8 +127,8 @@ export class Door {
     this.#clients.delete(end as Client);
     const { other } = end;
     if (other === null) return;
-    other.last = true;
-    if (other.rest.length === 0) other.socket?.end();
+    other.otherClosed = true;
+    if (other.unsent.length === 0) other.socket?.end();
     else other.cancel = this.#options.clock.after(this.#options.strangerMs, () => other.socket?.terminate());
   }
 
@@ -149,7 +149,7 @@ export class Door {
 
 /** @returns false if bytes wait */
 function send(end: End, bytes: Uint8Array): boolean {
-  const taken = end.rest.length > 0 ? 0 : Math.max(0, end.socket?.write(bytes) ?? 0);
-  if (taken < bytes.byteLength) end.rest.push(bytes.slice(taken));
-  return end.rest.length === 0;
+  const taken = end.unsent.length > 0 ? 0 : Math.max(0, end.socket?.write(bytes) ?? 0);
+  if (taken < bytes.byteLength) end.unsent.push(bytes.slice(taken));
+  return end.unsent.length === 0;
 }

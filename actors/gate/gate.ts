@@ -165,8 +165,8 @@ export class Gate {
       return Response.json(this.#options.joinSettings(role));
     }
     if (!NAME.test(name) || rest.length > 0) return new Response("nothing here\n", { status: 404 });
-    const mayReach = place === "offer" ? "env-server" : name === "supervisor" ? null : "sampler";
-    if (mayReach !== null && !roles.includes(mayReach)) {
+    const requiredRole = place === "offer" ? "env-server" : name === "supervisor" ? null : "sampler";
+    if (requiredRole !== null && !roles.includes(requiredRole)) {
       return this.#refuse(from, `its token may not reach ${place}/${name}`, 403);
     }
     if (place === "weights") return this.#weights(request, pathname);

@@ -4,10 +4,10 @@
  */
 import {
   type Checkpoint,
-  goBackTo,
   keepCheckpoints,
   latestCheckpoint,
   loadCheckpoint,
+  rollBackTo,
   saveCheckpoint,
 } from "../checkpoint/checkpoint.ts";
 import type { Disk } from "../checkpoint/disk.ts";
@@ -59,7 +59,7 @@ export class LearnerCheckpoints {
   async save(progress: Progress): Promise<void> {
     const { checkpoints, disk, keep, tokenizer, trainer, networks } = this.#options;
     const { model, policy, critic } = networks;
-    const steps = await trainer.steps();
+    const steps = await trainer.prepareCheckpoint();
     const checkpoint: Checkpoint = {
       update: progress.update,
       model,
@@ -83,10 +83,10 @@ export class LearnerCheckpoints {
       critic,
       state,
       served = null,
-    } = await loadCheckpoint(await goBackTo(checkpoints, update, disk), disk);
+    } = await loadCheckpoint(await rollBackTo(checkpoints, update, disk), disk);
     fill(networks.policy, policy);
     if (networks.critic !== null) fill(networks.critic.memory, critic!);
-    await trainer.goOnFrom({ policy: policy.step, critic: critic?.step ?? null, served });
+    await trainer.resumeFrom({ policy: policy.step, critic: critic?.step ?? null, served });
     return state as Progress;
   }
 

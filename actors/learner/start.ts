@@ -9,7 +9,7 @@ import { RunError } from "../errors.ts";
 import type { Log } from "../log.ts";
 import type { MetricName } from "../metrics/metrics.ts";
 import { Reporter } from "../metrics-sink/reporter.ts";
-import { lessonsOf } from "../play/envs-of-run.ts";
+import { envsWithRules } from "../play/envs-of-run.ts";
 import { rulesOf } from "../play/play-episode.ts";
 import { policyOf } from "../policy/policy-of-run.ts";
 import { connectByRoster } from "../supervisor/roster.ts";
@@ -132,7 +132,7 @@ export async function startLearner(
     publisher: new PolicyPublisher({ publish, dispatcher, acks, clock, meter }),
     checkpoints,
     warmStart(hooks) {
-      const demonstrations = { lessons: lessonsOf(config), context: rulesOf(config), dialogue };
+      const demonstrations = { envs: envsWithRules(config), context: rulesOf(config), dialogue };
       const notice = (text: string) => runLog.event("warning", "warm-start", text);
       const laid = config.engine.name === "tinker" ? null : layParameters(model, parameters);
       return warmStart({

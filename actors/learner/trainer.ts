@@ -100,13 +100,13 @@ export function trainerMethods(openEngine = startEngine) {
     crossScore: (turns: readonly Reasoned[], limits: BatchLimits, temperature: number): Promise<CrossScores> =>
       crossScores(networks.policy, turns, limits, temperature),
     /** The shared memory was overwritten from a checkpoint; continue from it. @param steps  optimizer steps of the checkpoint */
-    goOnFrom(steps: { policy: number; critic: number | null; served?: string | null }): void {
+    resumeFrom(steps: { policy: number; critic: number | null; served?: string | null }): void {
       networks.policy.optimizerState.step = steps.policy;
       if (networks.critic !== null) networks.critic.optimizerState.step = steps.critic!;
       for (const network of trained()) network.toDevice();
     },
     /** Copy parameters and moments to the shared memory, for a checkpoint. @returns optimizer steps taken, and the checkpoint's `served` */
-    steps(): { policy: number; critic: number | null; served: string | null } {
+    prepareCheckpoint(): { policy: number; critic: number | null; served: string | null } {
       for (const network of trained()) network.toHost({ moments: true });
       return {
         policy: networks.policy.optimizerState.step,

@@ -146,7 +146,7 @@ export class MetricsSink implements HostHandler {
     if (error !== null) {
       const what = `cannot store ${rows.length} episodes: ${error.message}`;
       // If the rest of the transaction fails too, the rows may be valid: the learner sends them again.
-      if (isOfRows(error) && this.flush()) return failed("protocol", what);
+      if (isRowFault(error) && this.flush()) return failed("protocol", what);
       const advice = "Free space on the disk of the run folder; the learner sends them again.";
       return failed("capacity", `${what}. ${advice}`);
     }
@@ -203,7 +203,7 @@ export class MetricsSink implements HostHandler {
 }
 
 /** Whether the values are at fault, and not the disk, a lock or memory. */
-const isOfRows = ({ code }: SQLiteError): boolean => /^SQLITE_(CONSTRAINT|TOOBIG|MISMATCH|RANGE)/.test(code ?? "");
+const isRowFault = ({ code }: SQLiteError): boolean => /^SQLITE_(CONSTRAINT|TOOBIG|MISMATCH|RANGE)/.test(code ?? "");
 
 const failed = (code: Messages["failed"]["code"], detail: string): Messages["failed"] => ({
   type: "failed",

@@ -138,7 +138,7 @@ export const SELECTS = {
   episode: "SELECT * FROM episodes JOIN bodies USING (id) WHERE id = $id",
   // The newest attempt that was played.
   named: "SELECT id FROM episodes WHERE episode = $episode ORDER BY stop IS NULL, id DESC LIMIT 1",
-  weightsOfOthers: `SELECT DISTINCT version, digest FROM episodes
+  versionsSharing: `SELECT DISTINCT version, digest FROM episodes
     WHERE id != $id AND (version = $version OR digest = $digest) ORDER BY version, digest`,
   episodes: `SELECT id, ${EPISODE_COLUMNS} FROM episodes WHERE id < $before AND id > $since
     AND ($env IS NULL OR env = $env) AND ($purpose IS NULL OR purpose = $purpose)

@@ -224,8 +224,8 @@ export class Store {
   }
 
   /** Policy versions of the episodes other than `id` that have this version or this digest. */
-  weightsOfOthers(id: number, { version, digest }: PolicyVersion): PolicyVersion[] {
-    return this.#select(SELECTS.weightsOfOthers).all({ id, version, digest }) as PolicyVersion[];
+  versionsSharing(id: number, { version, digest }: PolicyVersion): PolicyVersion[] {
+    return this.#select(SELECTS.versionsSharing).all({ id, version, digest }) as PolicyVersion[];
   }
 
   close(): void {

@@ -13,7 +13,7 @@ import type { Metric, Part, Unit } from "./metric.ts";
 
 const gauge = (unit: Unit, help: string) => ({ unit, help, kind: "gauge" }) as const satisfies Metric;
 const timed = (unit: Unit, help: string) => ({ unit, help, kind: "gauge", timed: true }) as const satisfies Metric;
-const own = (unit: Unit, help: string) =>
+const perActor = (unit: Unit, help: string) =>
   ({ unit, help, kind: "gauge", timed: true, perActor: true }) as const satisfies Metric;
 const perEnv = (unit: Unit, help: string) => ({ unit, help, kind: "gauge", parts: "env" }) as const satisfies Metric;
 const counter = (unit: Unit, help: string) => ({ unit, help, kind: "counter" }) as const satisfies Metric;
@@ -219,35 +219,38 @@ export const METRICS = {
     "Updates skipped because no episode was left to train on or a number was not finite.",
   ),
 
-  "time/policy": own("share", "Share of time in which a sampler generated replies or waited for the policy."),
-  "time/env": own("share", "Share of time in which all episodes of a sampler waited for env servers."),
-  "time/weights": own(
+  "time/policy": perActor("share", "Share of time in which a sampler generated replies or waited for the policy."),
+  "time/env": perActor("share", "Share of time in which all episodes of a sampler waited for env servers."),
+  "time/weights": perActor(
     "share",
     "Share of time spent on new weights: loading them at a sampler, publishing at the learner.",
   ),
-  "time/tickets": own("share", "Share of time in which a sampler waited for tickets."),
-  "time/rollout": own("share", "Share of time in which the learner waited for episodes."),
-  "time/update": own("share", "Share of time in which the learner computed an update."),
-  "time/save": own("share", "Share of time in which the learner wrote checkpoints or waited for the store."),
-  "time/busy": own("share", "Share of time in which an env server computed."),
-  "queue/waiting": own("episodes", "Waiting tickets: at the learner for a sampler, at a sampler for a free slot."),
-  "queue/playing": own(
+  "time/tickets": perActor("share", "Share of time in which a sampler waited for tickets."),
+  "time/rollout": perActor("share", "Share of time in which the learner waited for episodes."),
+  "time/update": perActor("share", "Share of time in which the learner computed an update."),
+  "time/save": perActor("share", "Share of time in which the learner wrote checkpoints or waited for the store."),
+  "time/busy": perActor("share", "Share of time in which an env server computed."),
+  "queue/waiting": perActor("episodes", "Waiting tickets: at the learner for a sampler, at a sampler for a free slot."),
+  "queue/playing": perActor(
     "episodes",
     "Episodes in play: leased by the learner, played by a sampler, or open at an env server.",
   ),
-  "queue/rows": own("episodes", "Finished episodes that wait at the learner to be stored."),
-  "queue/messages": own(
+  "queue/rows": perActor("episodes", "Finished episodes that wait at the learner to be stored."),
+  "queue/messages": perActor(
     "messages",
     "Waiting metrics and events: at the learner for the sink, at the sink for the store.",
   ),
-  "weights/version": own("number", "Policy version that the actor holds; at the learner, the version it published."),
-  "speed/actor_tokens_per_second": own("tokens/s", "Tokens that a sampler writes per second."),
-  "speed/env_steps_per_second": own("steps/s", "Turns that an env server plays per second."),
-  "speed/sent_bytes_per_second": own("bytes/s", "Bytes of messages that an actor sends per second."),
-  "speed/received_bytes_per_second": own("bytes/s", "Bytes of messages that an actor receives per second."),
-  "process/rss_bytes": own("bytes", "Resident memory of the actor's process."),
-  "process/cpu_seconds": own("seconds", "Processor time of the actor's process since it started."),
-  "machine/energy_joules": own(
+  "weights/version": perActor(
+    "number",
+    "Policy version that the actor holds; at the learner, the version it published.",
+  ),
+  "speed/actor_tokens_per_second": perActor("tokens/s", "Tokens that a sampler writes per second."),
+  "speed/env_steps_per_second": perActor("steps/s", "Turns that an env server plays per second."),
+  "speed/sent_bytes_per_second": perActor("bytes/s", "Bytes of messages that an actor sends per second."),
+  "speed/received_bytes_per_second": perActor("bytes/s", "Bytes of messages that an actor receives per second."),
+  "process/rss_bytes": perActor("bytes", "Resident memory of the actor's process."),
+  "process/cpu_seconds": perActor("seconds", "Processor time of the actor's process since it started."),
+  "machine/energy_joules": perActor(
     "joules",
     "Energy of the machine's processor packages (RAPL) since the learner's process started, all programs included; absent where the machine does not report it.",
   ),
@@ -282,7 +285,7 @@ export function isMetricName(name: string): name is MetricName {
 }
 
 /** Whether the metric does not depend on time: equal in every run of one seed. */
-export const isLasting = (name: string): boolean => isMetricName(name) && metric(name).timed !== true;
+export const isTimeIndependent = (name: string): boolean => isMetricName(name) && metric(name).timed !== true;
 
 /** The row of one metric, with the optional fields that literal types hide. */
 export const metric = (name: MetricName): Metric => METRICS[splitName(name).row as MetricName];

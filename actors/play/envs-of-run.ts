@@ -110,7 +110,7 @@ export function episodeOpener(config: PlaySettings, name: string): OpenEpisode {
 }
 
 /** Every env of the run with its rules. */
-export const lessonsOf = (config: PlaySettings): { tag: EnvTag; rules: EpisodeRules }[] =>
+export const envsWithRules = (config: PlaySettings): { tag: EnvTag; rules: EpisodeRules }[] =>
   playedEnvs(config).map(({ name }) => {
     const tag = tagOf(config, name);
     return { tag, rules: episodeRules(config, name, tag) };

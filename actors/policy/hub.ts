@@ -149,7 +149,7 @@ async function download(repository: string, commit: string, file: string, folder
   await symlink(join("..", "..", "blobs", etag), link);
 }
 
-interface Remote {
+interface RemoteFile {
   readonly url: string;
   readonly file: string;
   readonly etag: string;
@@ -157,7 +157,7 @@ interface Remote {
 }
 
 /** Downloads what is missing of a file, checks the file, and renames it. */
-async function fill(part: string, blob: string, remote: Remote, hub: Hub): Promise<void> {
+async function fill(part: string, blob: string, remote: RemoteFile, hub: Hub): Promise<void> {
   const { file, etag, size } = remote;
   let reason = "";
   for (let attempt = 0; attempt < ATTEMPTS && lengthOf(part) < size; attempt++) {
@@ -185,7 +185,7 @@ async function fill(part: string, blob: string, remote: Remote, hub: Hub): Promi
 
 const lengthOf = (path: string): number => (existsSync(path) ? statSync(path).size : 0);
 
-async function append(part: string, { url, file, size }: Remote, hub: Hub): Promise<void> {
+async function append(part: string, { url, file, size }: RemoteFile, hub: Hub): Promise<void> {
   const from = lengthOf(part);
   const answer = await ask("GET", url, hub, from > 0 ? { range: `bytes=${from}-` } : {});
   if (!answer.ok || answer.body === null) throw new HubError(`cannot get ${file}: ${refusal(answer, hub)}`);

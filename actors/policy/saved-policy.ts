@@ -14,7 +14,7 @@ import type { ModelConfig } from "../../model/policy/model-config.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
 import { latestCheckpoint, loadCheckpoint, type Skipped } from "../checkpoint/checkpoint.ts";
 import { RunConfig } from "../config/config.ts";
-import { upgraded } from "../config/renamed.ts";
+import { upgraded } from "../config/former-keys.ts";
 import { samplerEngine, thisMachine } from "../engine/choice.ts";
 import { describeError } from "../errors.ts";
 import { type Remote, startThread } from "../process/worker-rpc.ts";
@@ -45,7 +45,7 @@ export interface SavedPolicy {
   /** Updates before the checkpoint. */
   readonly update: number;
   /** Version that these weights were published as when the checkpoint was saved. */
-  readonly version: number;
+  readonly publishedVersion: number;
   /** Name of the run's own validation of this policy. */
   readonly validation: string;
   readonly model: ModelConfig;
@@ -87,12 +87,12 @@ export async function savedPolicy(folder: string, config: RunConfig, checkpoint:
     throw new Error(`cannot use ${found}: it has another tokenizer; use the version of Bunraku that made it`);
   }
   // Checkpoints of a Bunraku without roll-backs have no round.
-  const { version = update, health } = state as Partial<Progress>;
+  const { version: publishedVersion = update, health } = state as Partial<Progress>;
   const round = health?.control.round ?? 0;
   return {
     path: found,
     update,
-    version,
+    publishedVersion,
     validation: batchName("v", update, round),
     model,
     dialogue,

@@ -16,7 +16,7 @@ import { describeError, schemaFaults } from "../errors.ts";
 import { makeLog } from "../log.ts";
 import type { Role } from "../protocol.ts";
 import { dieWithParent } from "./die-with-parent.ts";
-import { type LifeContext, runActorProcess } from "./life.ts";
+import { type LifeContext, runActorLife } from "./life.ts";
 import { receivedSettings, sendToMain } from "./main-thread.ts";
 import { ActorSettings } from "./settings.ts";
 
@@ -41,7 +41,7 @@ export async function boot<S>({ role, settingsSchema, start }: BootOptions<S>): 
     write: writeLine,
     date: () => new Date(),
   });
-  const life = runActorProcess({
+  const life = runActorLife({
     actorSettings,
     role,
     log,

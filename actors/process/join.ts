@@ -20,7 +20,7 @@ import { parseAddress } from "../transport/socket-wire.ts";
 import type { ClientTls } from "../transport/tls.ts";
 import { bearer } from "../transport/token.ts";
 import type { Transport } from "../transport/transport.ts";
-import { runActorProcess } from "./life.ts";
+import { runActorLife } from "./life.ts";
 import { ActorSettings } from "./settings.ts";
 
 export interface JoinOptions {
@@ -78,7 +78,7 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
     },
   });
   let lostAtMs: number | null = realClock.now();
-  const life = runActorProcess({
+  const life = runActorLife({
     actorSettings,
     role: kind.role,
     log,

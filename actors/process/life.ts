@@ -78,7 +78,7 @@ const EARLY_MAX = 256;
 
 const tooManyEarly = `the actor has not started, and ${EARLY_MAX} messages of the supervisor wait, the most allowed; its log says what its start waits for`;
 
-export function runActorProcess(options: LifeOptions): ActorLife {
+export function runActorLife(options: LifeOptions): ActorLife {
   const { token, frameBytesMax, queuedBytesMax, supervisor } = options.actorSettings;
   const meter = new Meter(realClock);
   meter.depth("process/cpu_seconds", cpuSeconds);

@@ -116,7 +116,7 @@ export function withMethods<M extends Methods>(remote: Remote<M>, replaced: Part
   return new Proxy(remote, { get: (from, name: string) => replaced[name] ?? from[name] });
 }
 
-/** The methods without a thread, for a run in a single process. Each call first lets other work of the event loop run. */
+/** The methods without a thread, for a run on one thread. Each call first lets other work of the event loop run. */
 export function inThisThread<M extends Methods>(methods: M): Thread<M> {
   const asynchronous = Object.entries(methods).map(([name, method]) => [
     name,

@@ -14,7 +14,7 @@ export class EventFiles {
   /** Events to append, by path. */
   readonly #waiting = new Map<string, Uint8Array[]>();
   #waitingBytes = 0;
-  points = 0;
+  pointCount = 0;
 
   /** @param startedMs  start of the session, in milliseconds since the epoch; names the files */
   constructor(folder: string, startedMs: number) {
@@ -22,7 +22,7 @@ export class EventFiles {
     this.#name = eventFileName(startedMs);
   }
 
-  get files(): number {
+  get fileCount(): number {
     return this.#waiting.size;
   }
 
@@ -39,7 +39,7 @@ export class EventFiles {
     }
     const event = scalarEvent(atMs, step, [[name, value]]);
     waiting.push(event);
-    this.points++;
+    this.pointCount++;
     this.#waitingBytes += event.length;
     if (this.#waitingBytes > WAITING_BYTES_MAX) this.flush();
   }

@@ -83,8 +83,8 @@ export class RecordedRun {
   }
 
   /** Policy versions of the episodes other than `id` that have this version or this digest. */
-  weightsOfOthers(id: number, weights: PolicyVersion): PolicyVersion[] {
-    return this.#store.weightsOfOthers(id, weights);
+  versionsSharing(id: number, weights: PolicyVersion): PolicyVersion[] {
+    return this.#store.versionsSharing(id, weights);
   }
 
   close(): void {

@@ -6,7 +6,7 @@ import type { Connection } from "../transport/reconnect.ts";
 import { refuseAsks } from "../transport/refusals.ts";
 import type { Handler, Peer } from "../transport/transport.ts";
 
-export interface EnvServersOptions {
+export interface EnvServerConnectionsOptions {
   /** Opens a connection that reconnects whenever it is lost. */
   readonly connect: (url: string, handler: Handler) => Connection;
   /** Time to wait for an env server while none is connected. */
@@ -14,8 +14,8 @@ export interface EnvServersOptions {
   readonly clock: Clock;
 }
 
-export class EnvServers {
-  readonly #options: EnvServersOptions;
+export class EnvServerConnections {
+  readonly #options: EnvServerConnectionsOptions;
   readonly #handler: Handler = {
     opened: () => this.#changed(),
     told() {},
@@ -26,7 +26,7 @@ export class EnvServers {
   readonly #waiting = new Set<() => void>();
   #chosen = 0;
 
-  constructor(options: EnvServersOptions) {
+  constructor(options: EnvServerConnectionsOptions) {
     this.#options = options;
   }
 

@@ -19,7 +19,7 @@ import type { Remote } from "../process/worker-rpc.ts";
 import type { Messages, Outcome, PolicyVersion, Tell, Ticket } from "../protocol.ts";
 import { refuseAsks } from "../transport/refusals.ts";
 import type { Handler, Peer } from "../transport/transport.ts";
-import type { EnvServers } from "./env-connections.ts";
+import type { EnvServerConnections } from "./env-connections.ts";
 import type { PolicyMethods } from "./policy.ts";
 
 export interface SamplerOptions {
@@ -28,7 +28,7 @@ export interface SamplerOptions {
   readonly rules: PlayRules;
   readonly dialogue: Dialogue;
   readonly policy: EpisodePolicy & Pick<Remote<PolicyMethods>, "load">;
-  readonly envServers: EnvServers;
+  readonly envConnections: EnvServerConnections;
   readonly envTag: (name: string) => EnvTag;
   /** Tries of one episode on this sampler, each with a connected env server. */
   readonly triesMax: number;
@@ -167,10 +167,10 @@ export class Sampler implements Handler {
   }
 
   async #outcomeOf(ticket: Ticket, weights: PolicyVersion): Promise<Outcome> {
-    const { rules, dialogue, policy, envServers, envTag, triesMax, askDeadlineMs, meter } = this.#options;
+    const { rules, dialogue, policy, envConnections, envTag, triesMax, askDeadlineMs, meter } = this.#options;
     for (let attempt = 1; ; attempt++) {
       try {
-        const server = await envServers.choose(ticket.episode);
+        const server = await envConnections.choose(ticket.episode);
         return await playEpisode(ticket, {
           rules,
           dialogue,

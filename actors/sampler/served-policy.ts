@@ -14,7 +14,7 @@ import { z } from "zod";
 import type { ReplyRequest } from "../../model/decode/generate.ts";
 import { exportPeft } from "../policy/export.ts";
 import type { Thread } from "../process/worker-rpc.ts";
-import { ServerError, type TinkerServer } from "../tinker/server.ts";
+import { type ModelServer, ServerError } from "../tinker/server.ts";
 import { announcedValues } from "../weights/announced.ts";
 import type { PolicyMethods, PolicySettings } from "./policy.ts";
 import { serverPolicy } from "./server-policy.ts";
@@ -87,7 +87,7 @@ const APIS: Readonly<Record<"vllm" | "sglang", Api>> = {
 
 export function servedPolicy(
   engine: keyof typeof APIS,
-  server: TinkerServer,
+  server: ModelServer,
   settings: Pick<PolicySettings, "model" | "base" | "token" | "guest">,
 ): Thread<PolicyMethods> {
   const { load, unload, generate, body, answer } = APIS[engine];
@@ -118,7 +118,7 @@ export function servedPolicy(
       const name = adapters!;
       const ask = () => server.ask(generate, body(name, context, seed, request), answer);
       const { tokens, logProbs } = await ask().catch(async (error: unknown) => {
-        if (!(error instanceof ServerError && error.refused)) throw error;
+        if (!(error instanceof ServerError && error.isFinal)) throw error;
         loading ??= loadAdapters(name).finally(() => (loading = null));
         // Loading fails if the adapters are there; then the second answer says why the request is refused.
         await loading.catch(() => {});

@@ -13,7 +13,7 @@ import { connectByRoster } from "../supervisor/roster.ts";
 import { tinkerPolicy } from "../tinker/policy.ts";
 import { openServer } from "../tinker/server.ts";
 import { connectForever } from "../transport/reconnect.ts";
-import { EnvServers } from "./env-connections.ts";
+import { EnvServerConnections } from "./env-connections.ts";
 import type { PolicyMethods } from "./policy.ts";
 import { Sampler } from "./sampler.ts";
 import { servedPolicy } from "./served-policy.ts";
@@ -37,7 +37,7 @@ export const sampler = {
     const { slots } = config.sampler;
     const me = () => ({ actor, role: "sampler", url: null }) as const;
     const common = { transport, me, run, clock, uniform };
-    const envServers = new EnvServers({
+    const envConnections = new EnvServerConnections({
       connect: (url, handler) => connectForever({ ...common, address: () => url, handler }),
       waitMsMax: askDeadlineMs(config),
       clock,
@@ -47,7 +47,7 @@ export const sampler = {
       actor,
       slots,
       dialogue,
-      envServers,
+      envConnections,
       log,
       triesMax: TRIES_MAX,
       rules: rulesOf(config),
@@ -72,13 +72,13 @@ export const sampler = {
       weights: () => player.weights,
       told(message) {
         if (message.type !== "roster") return;
-        envServers.update(message);
+        envConnections.update(message);
         learner.at(message.learner);
       },
       async stop(reason) {
         player.stop(reason);
         learner.close(reason);
-        envServers.close();
+        envConnections.close();
         thread.stop();
       },
     };

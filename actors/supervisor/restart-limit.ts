@@ -23,13 +23,13 @@ export class RestartLimit {
   /**
    * Counts a failure.
    *
-   * @param worked  whether the child had started before it failed
+   * @param hadStarted  whether the child had started before it failed
    * @returns null if the child may be started again, else why not, with the first cause, and the last if it is of another kind
    */
-  failed(nowMs: number, cause: string, worked: boolean): string | null {
+  failed(nowMs: number, cause: string, hadStarted: boolean): string | null {
     const failure = { atMs: nowMs, cause };
     this.#failures = [...this.#failures.filter(({ atMs }) => nowMs - atMs <= this.#windowMs), failure];
-    this.#failedStarts = worked ? [] : [...this.#failedStarts, failure];
+    this.#failedStarts = hadStarted ? [] : [...this.#failedStarts, failure];
     const window = `in ${this.#windowMs / 1000} s`;
     return (
       this.#excess(this.#failures, "failed", window) ?? this.#excess(this.#failedStarts, "failed to start", "in a row")

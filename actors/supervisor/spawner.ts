@@ -9,7 +9,7 @@ export interface Exit {
   readonly signal: string | null;
 }
 
-export interface ChildProcess {
+export interface SpawnedChild {
   /** For a worker, the pid of this process. */
   readonly pid: number;
   /** Resolves when the child has ended and its last lines have been passed on. */
@@ -25,7 +25,7 @@ export interface Spawner {
    * @param output  called with each line that a process writes, on either stream, or that a worker logs
    * @throws {Error} with `errno`, if the system starts no process
    */
-  spawn(entry: string, settingsLine: string, output: (line: string) => void): ChildProcess;
+  spawn(entry: string, settingsLine: string, output: (line: string) => void): SpawnedChild;
 }
 
 /** Time for the last lines of a dead child: a grandchild may hold its streams open. */

@@ -20,7 +20,7 @@ import { refuseAsks } from "../transport/refusals.ts";
 import type { Listener, Peer } from "../transport/transport.ts";
 import { type HeartbeatFault, stateOf, takeHeartbeat, type Watched, watchHeartbeats } from "./heartbeats.ts";
 import { RestartLimit } from "./restart-limit.ts";
-import type { ChildProcess, Exit } from "./spawner.ts";
+import type { Exit, SpawnedChild } from "./spawner.ts";
 import type { ChildSpec, RunEnd, SupervisorOptions } from "./supervision.ts";
 
 /** Wait before a new try. All tries of the default `restartsMax` outlast the 12 s after which Bun ends an incomplete request. */
@@ -29,7 +29,7 @@ const SPAWN_RETRY_MS = 3000;
 interface Child extends Watched {
   readonly spec: ChildSpec;
   readonly limit: RestartLimit;
-  process: ChildProcess | null;
+  process: SpawnedChild | null;
   peer: Peer | null;
   url: string | null;
   restarts: number;
@@ -135,7 +135,7 @@ export class Supervisor {
       settings: settings(),
     };
     Object.assign(child, { url: null, heardAtMs: clock.now(), heartbeat: null, killedFor: null, lastError: null });
-    let process: ChildProcess;
+    let process: SpawnedChild;
     try {
       process = spawner.spawn(entry, JSON.stringify(actorSettings), (line) => {
         if (line.includes('"level":"error"')) child.lastError = line;
@@ -180,14 +180,14 @@ export class Supervisor {
       return;
     }
     const cause = causeOf(child, exit);
-    const worked = child.heartbeat !== null && child.heartbeat.doing !== STARTING;
-    this.#failed(child, cause, worked, restart && exit.code !== RUN_ERROR_CODE);
+    const hadStarted = child.heartbeat !== null && child.heartbeat.doing !== STARTING;
+    this.#failed(child, cause, hadStarted, restart && exit.code !== RUN_ERROR_CODE);
   }
 
   /** Starts a failed child again, or gives it up. */
-  #failed(child: Child, cause: string, worked: boolean, mayRestart: boolean): void {
+  #failed(child: Child, cause: string, hadStarted: boolean, mayRestart: boolean): void {
     const { name, critical } = child.spec;
-    const giveUpReason = mayRestart ? child.limit.failed(this.#options.clock.now(), cause, worked) : cause;
+    const giveUpReason = mayRestart ? child.limit.failed(this.#options.clock.now(), cause, hadStarted) : cause;
     if (giveUpReason === null) {
       child.restarts++;
       this.#spawn(child);

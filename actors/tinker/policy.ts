@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { Thread } from "../process/worker-rpc.ts";
 import type { PolicyMethods } from "../sampler/policy.ts";
 import { serverPolicy } from "../sampler/server-policy.ts";
-import type { TinkerServer } from "./server.ts";
+import type { ModelServer } from "./server.ts";
 import { digestOf } from "./version.ts";
 
 const Sampled = z.object({
@@ -12,7 +12,7 @@ const Sampled = z.object({
     .min(1),
 });
 
-export function tinkerPolicy(server: TinkerServer): Thread<PolicyMethods> {
+export function tinkerPolicy(server: ModelServer): Thread<PolicyMethods> {
   let version = "";
   return serverPolicy({
     name: `tinker, ${server.url}`,

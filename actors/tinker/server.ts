@@ -31,20 +31,20 @@ export interface ServerOptions extends ServerPorts {
 }
 
 /** The server of a run. @throws {RunError} if the config names none */
-export function openServer({ engine }: Pick<RunConfig, "engine">, ports: ServerPorts, root = "/api/v1/"): TinkerServer {
+export function openServer({ engine }: Pick<RunConfig, "engine">, ports: ServerPorts, root = "/api/v1/"): ModelServer {
   if (engine.url === null) throw new RunError("engine.url is not set; it is the address of the run's server");
-  return new TinkerServer({ ...ports, url: engine.url.replace(/\/+$/, ""), deadlineMs: engine.deadlineMs, root });
+  return new ModelServer({ ...ports, url: engine.url.replace(/\/+$/, ""), deadlineMs: engine.deadlineMs, root });
 }
 
-/** A request that failed finally, in one line. */
+/** A request that is given up, in one line. */
 export class ServerError extends Error {
   override readonly name = "ServerError";
   /** Whether the server answered with an error that ends the retries. */
-  readonly refused: boolean;
+  readonly isFinal: boolean;
 
-  constructor(message: string, refused = false) {
+  constructor(message: string, isFinal = false) {
     super(message);
-    this.refused = refused;
+    this.isFinal = isFinal;
   }
 }
 
@@ -62,12 +62,12 @@ const NOT_TAKEN = new Set([425, 429, 503]);
 interface Failure {
   readonly text: string;
   /** none: the request was not taken. pending: no result yet. lost: perhaps taken, its answer lost. final: another try is no use. */
-  readonly taken: "none" | "pending" | "lost" | "final";
+  readonly kind: "none" | "pending" | "lost" | "final";
 }
 
 const Future = z.object({ request_id: z.string() });
 
-export class TinkerServer {
+export class ModelServer {
   readonly #options: ServerOptions;
   readonly #isLocal: boolean;
   readonly #abort = new AbortController();
@@ -125,16 +125,16 @@ export class TinkerServer {
     for (let tries = 1; ; tries++) {
       const answer = await this.#try(path, body, deadline - clock.now(), parse);
       if (!("text" in answer)) return answer.json;
-      const { text, taken } = answer;
+      const { text, kind } = answer;
       const where = `the server at ${this.url}, ${of}: ${text}`;
       if (this.#abort.signal.aborted) throw new ServerError(`the server at ${this.url}, ${of}: stopped`);
-      if (taken === "final") throw new ServerError(where, true);
-      if (taken === "lost" && !repeatable)
+      if (kind === "final") throw new ServerError(where, true);
+      if (kind === "lost" && !repeatable)
         throw new ServerError(`${where}; the answer is lost, and ${of} cannot be sent twice`);
       const waitMs = Math.min(WAIT_MS_MAX, FIRST_WAIT_MS * 2 ** (tries - 1));
       if (clock.now() + waitMs >= deadline)
         throw new ServerError(`${where}; no result in ${deadlineMs / 1000} s (engine.deadlineMs)`);
-      if (tries === 1 && taken !== "pending") warn(`${where}; trying again`);
+      if (tries === 1 && kind !== "pending") warn(`${where}; trying again`);
       await new Promise<void>((go) => clock.after(waitMs, go));
     }
   }
@@ -162,13 +162,13 @@ export class TinkerServer {
       if (!response.ok) return failureOf(response.status, text);
       return { json: parse(text) };
     } catch (error) {
-      if (late.signal.aborted) return { text: `no answer in ${Math.round(tryMs / 1000)} s`, taken: "lost" };
+      if (late.signal.aborted) return { text: `no answer in ${Math.round(tryMs / 1000)} s`, kind: "lost" };
       const { code, message } = error as { code?: unknown; message: string };
-      if (error instanceof SyntaxError) return { text: `its answer is not JSON (${message})`, taken: "final" };
+      if (error instanceof SyntaxError) return { text: `its answer is not JSON (${message})`, kind: "final" };
       const refused = code === "ConnectionRefused" || code === "ECONNREFUSED" || code === "FailedToOpenSocket";
-      if (refused) return { text: "cannot be reached", taken: "none" };
-      if (error instanceof ServerError) return { text: message, taken: "final" };
-      return { text: `the connection broke (${typeof code === "string" ? code : message})`, taken: "lost" };
+      if (refused) return { text: "cannot be reached", kind: "none" };
+      if (error instanceof ServerError) return { text: message, kind: "final" };
+      return { text: `the connection broke (${typeof code === "string" ? code : message})`, kind: "lost" };
     } finally {
       cancel();
     }
@@ -188,11 +188,11 @@ export class TinkerServer {
 function failureOf(status: number, text: string): Failure {
   const reason = reasonIn(text);
   const detail = reason === "" ? `answers ${status} without a reason` : `answers ${status}: ${reason}`;
-  if (status < 400) return { text: "redirects, which is not followed", taken: "final" };
-  if (NOT_TAKEN.has(status)) return { text: detail, taken: "none" };
-  if (status === 408) return { text: detail, taken: "pending" };
+  if (status < 400) return { text: "redirects, which is not followed", kind: "final" };
+  if (NOT_TAKEN.has(status)) return { text: detail, kind: "none" };
+  if (status === 408) return { text: detail, kind: "pending" };
   const isLost = status > 500 || (status === 500 && !text.startsWith("{"));
-  return { text: detail, taken: isLost ? "lost" : "final" };
+  return { text: detail, kind: isLost ? "lost" : "final" };
 }
 
 function reasonIn(text: string): string {

@@ -13,7 +13,7 @@ import { type MicroBatch, microBatches } from "../../model/learn/batch.ts";
 import type { TrainedPolicy } from "../../model/learn/network.ts";
 import { imitation, type TokenInputs } from "../../model/learn/objective.ts";
 import type { OptimizerSettings } from "../../model/learn/optimizer.ts";
-import type { TinkerServer } from "./server.ts";
+import type { ModelServer } from "./server.ts";
 
 /** The server's name of a loss. */
 type LossName = "cross_entropy" | "ppo";
@@ -35,10 +35,10 @@ const Done = z.object({});
 export const SERVER_CLIP = 0.2;
 
 export class TrainedModel implements TrainedPolicy {
-  readonly #server: TinkerServer;
+  readonly #server: ModelServer;
   readonly id: string;
 
-  constructor(server: TinkerServer, id: string) {
+  constructor(server: ModelServer, id: string) {
     this.#server = server;
     this.id = id;
   }

@@ -17,7 +17,7 @@ import { update } from "../../model/learn/update/update.ts";
 import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
 import type { StartedTrainer } from "../learner/trainer.ts";
-import { openServer, type ServerPorts, type TinkerServer } from "./server.ts";
+import { type ModelServer, openServer, type ServerPorts } from "./server.ts";
 import { TrainedModel } from "./trained-model.ts";
 import { servedVersion } from "./version.ts";
 
@@ -55,7 +55,7 @@ export async function startTinkerTrainer(
   };
   const model = await create();
   const { mode, stalenessMax } = config.learner;
-  const hosts = await Promise.all(Array.from({ length: mode === "async" ? stalenessMax + 1 : 0 }, create));
+  const versionModels = await Promise.all(Array.from({ length: mode === "async" ? stalenessMax + 1 : 0 }, create));
   /** For KL terms: the base model, with adapters that are never trained. */
   let reference: TrainedModel | null = null;
   const beat = () => {
@@ -75,10 +75,10 @@ export async function startTinkerTrainer(
   };
   /** @returns the name of the current policy, for samplers */
   const publish = async (version: number) => {
-    if (hosts.length === 0) return save("save_weights_for_sampler", `v${version}`);
-    const host = hosts[version % hosts.length]!;
-    await load(await save("save_weights", `s${version}`), host);
-    return save("save_weights_for_sampler", `v${version}`, host);
+    if (versionModels.length === 0) return save("save_weights_for_sampler", `v${version}`);
+    const holder = versionModels[version % versionModels.length]!;
+    await load(await save("save_weights", `s${version}`), holder);
+    return save("save_weights_for_sampler", `v${version}`, holder);
   };
   if (saved !== null) await load(saved.served);
   const unused = () =>
@@ -122,17 +122,17 @@ export async function startTinkerTrainer(
         return result;
       },
       crossScore: (turns, limits, temperature) => crossScores(model, turns, limits, temperature),
-      async goOnFrom({ policy, served }) {
+      async resumeFrom({ policy, served }) {
         await load(served!);
         steps = policy;
       },
-      steps: async () => ({ policy: steps, critic: null, served: await save("save_weights", `u${steps}`) }),
+      prepareCheckpoint: async () => ({ policy: steps, critic: null, served: await save("save_weights", `u${steps}`) }),
     },
   };
 }
 
 /** The server's name of the run's model. @throws {RunError} naming the models that it has */
-async function servedModel(server: TinkerServer, path: string): Promise<string> {
+async function servedModel(server: ModelServer, path: string): Promise<string> {
   const { supported_models } = await server.ask("get_server_capabilities", null, Capabilities);
   const names = supported_models.map(({ model_name }) => model_name);
   // A model of the Hub lies in …/models--OWNER--NAME/snapshots/REVISION.
@@ -144,7 +144,7 @@ async function servedModel(server: TinkerServer, path: string): Promise<string> 
   );
 }
 
-async function createModel(server: TinkerServer, session_id: string, base_model: string, { model, seed }: RunConfig) {
+async function createModel(server: ModelServer, session_id: string, base_model: string, { model, seed }: RunConfig) {
   const lora_config = { rank: model.lora.rank, seed: seed % 2 ** 31 };
   const body = { session_id, model_seq_id: 0, base_model, lora_config, type: "create_model" };
   const { model_id } = await server.result("create_model", body, Created, true);

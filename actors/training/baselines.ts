@@ -5,7 +5,7 @@ import { mean } from "../../model/statistics.ts";
 import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
 import { type MetricName, partName } from "../metrics/metrics.ts";
-import { percent } from "../percent.ts";
+import { percent } from "../number-text.ts";
 import { actionsAllowed, episodeRules, playedEnvs, tagOf } from "../play/envs-of-run.ts";
 import type { TrainingContext } from "./context.ts";
 

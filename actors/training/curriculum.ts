@@ -54,7 +54,7 @@ function levelOf(config: Pick<RunConfig, "env" | "rollout">, scores: Scores): nu
 }
 
 /** The scores after an update. An env keeps its score if it has no episode, or, for a spread, no group of two episodes. */
-export function scored(
+export function scoresAfter(
   { by, smoothing }: RunConfig["rollout"]["curriculum"],
   before: Scores,
   played: readonly PlayedTicket[],

@@ -16,14 +16,14 @@ import { type ContextRules, Transcript } from "../play/transcript.ts";
 import { type Action, Experience } from "./experience.ts";
 
 /** An env, as the policy plays it later. */
-export interface Lesson {
+export interface DemonstratedEnv {
   readonly tag: EnvTag;
   readonly rules: EpisodeRules;
 }
 
 export interface DemonstrationOptions {
   /** Played in turn. */
-  readonly lessons: readonly Lesson[];
+  readonly envs: readonly DemonstratedEnv[];
   readonly context: ContextRules;
   readonly dialogue: Dialogue;
 }
@@ -33,7 +33,7 @@ export interface DemonstrationSource {
   readonly perBoard: number;
   /** Plays the demonstrations of one board. @param draw  draws the seeds of a board */
   play(
-    lesson: Lesson,
+    env: DemonstratedEnv,
     draw: () => Seeds,
     uniform: Uniform,
     options: DemonstrationOptions,
@@ -43,7 +43,7 @@ export interface DemonstrationSource {
 /** Episodes of the env's demonstrator. */
 export const fromDemonstrator = (skill: Skill): DemonstrationSource => ({
   perBoard: 1,
-  play: (lesson, draw, uniform, options) => demonstrate(lesson.tag.open(draw()), lesson, skill, uniform, options),
+  play: (env, draw, uniform, options) => demonstrate(env.tag.open(draw()), env, skill, uniform, options),
 });
 
 /** Settings of random play, and of the demonstrations that are planned from it. */
@@ -76,22 +76,22 @@ const LOST_BOARDS_MAX = 200;
  */
 export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
   const explored = new Map<string, Experience>();
-  const play: DemonstrationSource["play"] = async (lesson, draw, uniform, options) => {
+  const play: DemonstrationSource["play"] = async (env, draw, uniform, options) => {
     for (let lost = 0; lost < LOST_BOARDS_MAX; lost++) {
       const seeds = draw();
-      const board = `${lesson.tag.tag} ${seeds.layout}`;
-      const experience = explored.get(board) ?? (await explore(lesson.tag, seeds.layout, settings, uniform));
-      if (lesson.tag.external || settings.exploreOnce) explored.set(board, experience);
+      const board = `${env.tag.tag} ${seeds.layout}`;
+      const experience = explored.get(board) ?? (await explore(env.tag, seeds.layout, settings, uniform));
+      if (env.tag.external || settings.exploreOnce) explored.set(board, experience);
       if (!experience.won) continue;
       const written: Sequence[] = [];
       for (let i = 0; i < settings.demonstrations; i++) {
         const again = { ...seeds, dynamics: drawSeed(uniform) };
-        written.push(...(await writePlanned(experience, lesson, again, settings, uniform, options)));
+        written.push(...(await writePlanned(experience, env, again, settings, uniform, options)));
       }
       return written;
     }
     throw new RunError(
-      `random play of ${lesson.tag.tag} cannot be imitated: none of ${settings.playsMax} plays won on any of ` +
+      `random play of ${env.tag.tag} cannot be imitated: none of ${settings.playsMax} plays won on any of ` +
         `${LOST_BOARDS_MAX} boards; raise warmStart.playsMax or warmStart.playActionsMax, or set warmStart.enabled to false`,
     );
   };
@@ -129,16 +129,16 @@ export async function explore(
 /** One episode by plans and random turns. The actions are spread evenly over the turns. */
 function writePlanned(
   experience: Experience,
-  lesson: Lesson,
+  env: DemonstratedEnv,
   seeds: Seeds,
   { randomTurns, thought }: RandomPlay,
   uniform: Uniform,
   options: Pick<DemonstrationOptions, "context" | "dialogue">,
 ): Promise<readonly Sequence[]> {
-  const { tag, rules } = lesson;
+  const { tag, rules } = env;
   const game = tag.open(seeds);
   const nameOf = (action: Action) => (typeof action === "string" ? action : (game as DiscreteGame).actions[action]!);
-  const foreseen = thought === "next-observation" ? openForeseen(lesson, seeds) : null;
+  const foreseen = thought === "next-observation" ? openForeseen(env, seeds) : null;
   const shown = (observation: string) => (options.context.layout === "compact" ? tag.brief(observation) : observation);
   const thoughtOf = (actions: readonly string[]) =>
     foreseen === null ? `try ${actions[0]}` : shown(foreseen.step(formatReply("next", actions)).observation);
@@ -150,11 +150,11 @@ function writePlanned(
     const actions = (planned.length > 0 ? planned : random()).map(nameOf);
     return { reply: formatReply(thoughtOf(actions), actions), imitated: planned.length > 0 };
   };
-  return writeEpisode(game, lesson, replyTo, options);
+  return writeEpisode(game, env, replyTo, options);
 }
 
 /** A copy of the episode, which plays each turn before the demonstration does. @throws {RunError} if the env is outside this process */
-function openForeseen({ tag, rules }: Lesson, seeds: Seeds): LocalEnv {
+function openForeseen({ tag, rules }: DemonstratedEnv, seeds: Seeds): LocalEnv {
   const game = tag.open(seeds);
   if (game.kind !== "outside") return openEpisode(game, rules);
   throw new RunError(
@@ -222,14 +222,14 @@ export class Demonstrations {
   }
 
   async #play(): Promise<readonly Sequence[]> {
-    const { lessons } = this.#options;
-    const lesson = lessons[this.#played++ % lessons.length]!;
+    const { envs } = this.#options;
+    const env = envs[this.#played++ % envs.length]!;
     const uniform = this.#uniform;
     const draw = () => ({
       layout: this.#boards.first + Math.floor(uniform() * this.#boards.count),
       dynamics: drawSeed(uniform),
     });
-    return this.#source.play(lesson, draw, uniform, this.#options);
+    return this.#source.play(env, draw, uniform, this.#options);
   }
 }
 
@@ -257,12 +257,12 @@ function longestReply({ written }: Sequence): number {
 /** One episode by the demonstrator. @throws {Error} if the env has none */
 export async function demonstrate(
   game: Game,
-  lesson: Lesson,
+  env: DemonstratedEnv,
   skill: Skill,
   uniform: Uniform,
   options: Pick<DemonstrationOptions, "context" | "dialogue">,
 ): Promise<readonly Sequence[]> {
-  const { demonstrator, tag } = lesson.tag;
+  const { demonstrator, tag } = env.tag;
   if (demonstrator === null) {
     throw new Error(`${tag} has no demonstrator to imitate; set warmStart.imitate to random-play`);
   }
@@ -270,7 +270,7 @@ export async function demonstrate(
     reply: demonstrator.reply(game, actionsLeft, skill, uniform),
     imitated: true,
   });
-  return writeEpisode(game, lesson, replyTo, options);
+  return writeEpisode(game, env, replyTo, options);
 }
 
 /**
@@ -282,7 +282,7 @@ export async function demonstrate(
  */
 async function writeEpisode(
   game: Game,
-  { tag, rules }: Lesson,
+  { tag, rules }: DemonstratedEnv,
   replyTo: (actionsLeft: number) => { readonly reply: string; readonly imitated: boolean },
   { context, dialogue }: Pick<DemonstrationOptions, "context" | "dialogue">,
 ): Promise<readonly Sequence[]> {

@@ -49,5 +49,5 @@ function constantGroups(finished: readonly FinishedTicket[]): string[] {
 }
 
 /** How many groups replaced others. @param groups  number of groups of an update, without replacements */
-export const replacedGroups = (finished: readonly FinishedTicket[], groups: number): number =>
+export const replacementCount = (finished: readonly FinishedTicket[], groups: number): number =>
   new Set(finished.map(({ ticket }) => ticket.group).filter((group) => group >= groups)).size;

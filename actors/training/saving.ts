@@ -21,7 +21,7 @@ function hasFallen({ validated, best }: Progress, { successFall }: HealthConfig[
 }
 
 /** Time for the sink to store the episodes reported so far. A sink that died is restarted within this time. */
-const STORED_MS_MAX = { onTheWay: 4000, atEnd: 1000 };
+const STORED_MS_MAX = { duringRun: 4000, atEnd: 1000 };
 
 export class Saving {
   readonly #context: TrainingContext;
@@ -34,10 +34,10 @@ export class Saving {
   }
 
   /** @returns the progress, which may have a new healthy checkpoint */
-  async onTheWay(progress: Progress): Promise<Progress> {
+  async duringRun(progress: Progress): Promise<Progress> {
     if (this.#savedUpdate >= progress.update) return progress;
     const { log, reporter } = this.#context;
-    const { rows } = await reporter.drain(STORED_MS_MAX.onTheWay);
+    const { rows } = await reporter.drain(STORED_MS_MAX.duringRun);
     if (rows > 0) {
       log.event("warning", "checkpoint", `update ${progress.update} is not saved: ${rows} episodes are not stored yet`);
       return progress;
@@ -54,7 +54,7 @@ export class Saving {
   /** Save after a roll-back, though an earlier checkpoint of this update exists. */
   rolledBack(progress: Progress): Promise<Progress> {
     this.#savedUpdate = -1;
-    return this.onTheWay(progress);
+    return this.duringRun(progress);
   }
 
   /** Before the first validation there is nothing to save. @throws {RunError} if the checkpoint cannot be written */

@@ -8,7 +8,7 @@
  */
 
 import { partName } from "../metrics/metrics.ts";
-import { percent, plural } from "../percent.ts";
+import { percent, plural } from "../number-text.ts";
 import { type Baselines, reportBaselines } from "./baselines.ts";
 import type { TrainingContext } from "./context.ts";
 import { type Due, endsRun } from "./health.ts";
@@ -70,14 +70,14 @@ export class Training {
       await this.#begin();
       await this.#makeUpdates();
       const after = await this.#validate();
-      await this.#saving.atEnd(this.#now());
+      await this.#saving.atEnd(this.#progressToSave());
       const report = await this.#report(baselines, after);
       reporter.event("info", "finished", `${plural(report.updates, "update")}, success ${percent(after.success)}`);
       return report;
     } catch (error) {
       if (!(error instanceof Stopped)) throw error;
       log.line("stopped", `${error.message}; ${this.doing()}`);
-      await this.#saving.atEnd(this.#now());
+      await this.#saving.atEnd(this.#progressToSave());
       return null;
     }
   }
@@ -112,7 +112,7 @@ export class Training {
       if (update % validate.everyUpdates === 0) await this.#validate();
       if (this.#saveAsked || update % checkpoint.everyUpdates === 0) {
         this.#saveAsked = false;
-        this.#progress = await this.#saving.onTheWay(this.#now());
+        this.#progress = await this.#saving.duringRun(this.#progressToSave());
       }
       const rollout = await this.#interruption.race(rollouts.next(this.#progress));
       const due = await this.#update(rollout);
@@ -139,7 +139,7 @@ export class Training {
     const started = clock.now();
     const { progress, metrics, rows, tokens } = await this.#step.run(this.#progress, finished);
     this.#progress = progress;
-    this.#advance({ kind: "updated" }, this.#time());
+    this.#advance({ kind: "updated" }, this.#clockEvent());
     const { acknowledged } = await this.#publish();
     const { update } = this.#progress;
     const values = {
@@ -192,14 +192,14 @@ export class Training {
     log.line("roll-back", `went back from update ${update} to ${target}`);
     await this.#publish();
     // A run that resumes here must know that it was rolled back.
-    this.#progress = await this.#saving.rolledBack(this.#now());
+    this.#progress = await this.#saving.rolledBack(this.#progressToSave());
   }
 
   #minutes(): number {
     return (this.#context.clock.now() - this.#startedAtMs) / 60_000;
   }
 
-  #time(): ProgressEvent & { kind: "clock" } {
+  #clockEvent(): ProgressEvent & { kind: "clock" } {
     const { clock, processStartedAtMs, checkpoints } = this.#context;
     const earlier = checkpoints.resumed?.minutesInAll ?? 0;
     const minutesInAll = earlier + (clock.now() - processStartedAtMs) / 60_000;
@@ -211,14 +211,14 @@ export class Training {
   }
 
   /** The progress as a checkpoint keeps it. */
-  #now(): Progress {
-    return advance(this.#progress, this.#time());
+  #progressToSave(): Progress {
+    return advance(this.#progress, this.#clockEvent());
   }
 
   async #report(baselines: ReadonlyMap<string, Baselines>, after: Solved): Promise<Report> {
     const minutes = this.#minutes();
-    const atOne = await this.#validation.apart("end", 1, this.#progress);
-    this.#advance(atOne.played, { ...this.#time(), minutes });
+    const atOne = await this.#validation.withoutMetrics("end", 1, this.#progress);
+    this.#advance(atOne.played, { ...this.#clockEvent(), minutes });
     return reportOf(this.#context, {
       baselines,
       progress: this.#progress,

@@ -3,7 +3,7 @@ import type { UpdateResult } from "../../model/learn/update/types.ts";
 import { mean } from "../../model/statistics.ts";
 import type { TicketCounts } from "../learner/dispatcher.ts";
 import { isMetricName, type MetricName, type MetricValues } from "../metrics/metrics.ts";
-import { percent } from "../percent.ts";
+import { percent } from "../number-text.ts";
 import type { Progress } from "./progress.ts";
 
 /** Metric of each number that the trainer returns, by the trainer's name. */

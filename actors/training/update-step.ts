@@ -20,13 +20,13 @@ import {
 import type { EpisodeRow } from "../protocol.ts";
 import { behaviorMetrics } from "./behavior.ts";
 import type { TrainingContext } from "./context.ts";
-import { curriculumMetrics, groupEnvs, scored } from "./curriculum.ts";
+import { curriculumMetrics, groupEnvs, scoresAfter } from "./curriculum.ts";
 import type { Interruption } from "./interruption.ts";
 import { intervened } from "./interventions.ts";
 import { measureCollapse } from "./measure-collapse.ts";
 import { measureGradients } from "./measure-gradients.ts";
 import { advance, type Progress } from "./progress.ts";
-import { replacedGroups } from "./resampling.ts";
+import { replacementCount } from "./resampling.ts";
 import { endCounts, rolloutMetrics } from "./rollout-metrics.ts";
 import { episodeRows, trainedRows, trainerInput } from "./trained-episodes.ts";
 import { hasBrokenGradient, lagShares, trainerMetrics } from "./update-metrics.ts";
@@ -41,7 +41,7 @@ export interface StepResult {
 }
 
 /** What training on an update's episodes gives. */
-type Trained = Omit<StepResult, "tokens">;
+type TrainingResult = Omit<StepResult, "tokens">;
 
 /** The run fails after this many updates in a row without a finite gradient: the policy would never change again. */
 const BROKEN_UPDATES_MAX = 5;
@@ -100,7 +100,7 @@ export class UpdateStep {
     return fresh;
   }
 
-  #nothingFresh(before: Progress, finished: readonly FinishedTicket[]): Trained {
+  #nothingFresh(before: Progress, finished: readonly FinishedTicket[]): TrainingResult {
     const progress = this.#skip(before, "no episode could be used");
     return { progress, metrics: {}, rows: episodeRows(finished) };
   }
@@ -109,7 +109,7 @@ export class UpdateStep {
     before: Progress,
     finished: readonly FinishedTicket[],
     fresh: readonly PlayedTicket[],
-  ): Promise<Trained> {
+  ): Promise<TrainingResult> {
     const { config, trainer, meter, roleMarks } = this.#context;
     const { update, version, klCoefficient, health } = before;
     const { control } = health;
@@ -134,7 +134,7 @@ export class UpdateStep {
       const advice = "their engines compute different policies; learner.importance.level token corrects for it";
       this.#context.log.event("warning", "log-prob-gap", `update ${update + 1}: ${gap}: ${advice}`);
     }
-    const curriculum = scored(config.rollout.curriculum, before.curriculum, fresh);
+    const curriculum = scoresAfter(config.rollout.curriculum, before.curriculum, fresh);
     return {
       progress: advance(counted, {
         kind: "trained",
@@ -167,7 +167,7 @@ export class UpdateStep {
       ...lagShares(fresh.map(({ outcome }) => version - outcome.trajectory.version)),
       "train/optimizer_steps": result.steps,
       "train/learning_rate": optimizer.learningRate,
-      ...(dropConstant ? { "train/replaced_groups": replacedGroups(finished, groupsPerUpdate(config)) } : {}),
+      ...(dropConstant ? { "train/replaced_groups": replacementCount(finished, groupsPerUpdate(config)) } : {}),
     };
   }
 

@@ -1,6 +1,6 @@
 /** Plays the validation boards and reports how many were solved. */
 import { writtenTokens } from "../../model/trajectory.ts";
-import { percent } from "../percent.ts";
+import { percent } from "../number-text.ts";
 import { tagOf } from "../play/envs-of-run.ts";
 import { type PlayedTicket, playedActions, playedOf, unplayedError } from "../play/finished-ticket.ts";
 import { behaviorMetrics } from "./behavior.ts";
@@ -35,7 +35,7 @@ export class Validation {
   }
 
   /** A validation without metrics. @param name  unique among validations at this temperature */
-  apart(name: string, temperature: number, progress: Progress): Promise<Validated> {
+  withoutMetrics(name: string, temperature: number, progress: Progress): Promise<Validated> {
     return this.#validate(name, temperature, progress, false);
   }
 

@@ -1,5 +1,5 @@
 /** The warm start as part of a run: validations of what the first stage taught, and a few boards played at intervals. */
-import { percent, timeLeft } from "../percent.ts";
+import { percent, timeLeft } from "../number-text.ts";
 import { playedOf } from "../play/finished-ticket.ts";
 import type { TrainingContext } from "./context.ts";
 import type { Interruption } from "./interruption.ts";
@@ -43,9 +43,9 @@ function hooksOf(
     // These validations are not counted, so a run that finds its warm start in the cache has the same totals.
     async measureTaught(name) {
       const progress = await publish();
-      const cool = await validation.apart(name, config.validate.temperature, progress);
-      const one = await validation.apart(name, 1, progress);
-      return { cool: cool.solved.success, one: one.solved.success };
+      const configured = await validation.withoutMetrics(name, config.validate.temperature, progress);
+      const atOne = await validation.withoutMetrics(name, 1, progress);
+      return { cool: configured.solved.success, one: atOne.solved.success };
     },
     async sample(stepOverall) {
       const { version } = await publish();

@@ -32,7 +32,7 @@ import {
 } from "./demonstrations.ts";
 
 /** Increase it whenever a change of the code changes the result of equal settings: it is part of the digest. */
-const RECIPE = 3;
+const CACHE_VERSION = 3;
 
 /** Validation success after the first stage, at `validate.temperature` and at 1. */
 const Taught = z.strictObject({ cool: z.number(), one: z.number() });
@@ -180,11 +180,11 @@ async function readCached(file: string, { model, parameters, notice }: WarmStart
 async function previews({ config, demonstrations }: WarmStartContext): Promise<Sequence[]> {
   const all: Sequence[] = [];
   for (const stage of config.warmStart.stages) {
-    for (const lesson of demonstrations.lessons) {
-      const options = { ...demonstrations, lessons: [lesson] };
+    for (const env of demonstrations.envs) {
+      const options = { ...demonstrations, envs: [env] };
       const stream = new Demonstrations(options, sourceOf(config, stage), boardsOf(config), 1, config.seed, "preview");
       const preview = await stream.take(PREVIEWED);
-      checkReplyLengths(lesson.tag.tag, preview, config.rollout.replyTokensMax);
+      checkReplyLengths(env.tag.tag, preview, config.rollout.replyTokensMax);
       all.push(...preview);
     }
   }
@@ -238,10 +238,10 @@ export const limitsOf = ({ microTokensMax }: RunConfig["learner"]) => ({
 function digestOf({ config, model, engine, demonstrations }: WarmStartContext, replies: readonly Sequence[]): string {
   const { cacheDir: _, ...chosen } = config.warmStart;
   const settings = { ...chosen, firstSeed: WARM_START_FIRST_SEED, optimizer: config.learner.optimizer };
-  const { lessons, context, dialogue } = demonstrations;
-  const taught = lessons.map(({ tag, rules }) => [tag.tag, tag.config, tag.digest, rules]);
+  const { envs, context, dialogue } = demonstrations;
+  const demonstrated = envs.map(({ tag, rules }) => [tag.tag, tag.config, tag.digest, rules]);
   const shown = [context.layout, context.compat, context.context, context.contextTurnsMax, context.overflow];
-  const decides = [RECIPE, config.seed, model, dialogue.digest, taught, shown, settings];
+  const decides = [CACHE_VERSION, config.seed, model, dialogue.digest, demonstrated, shown, settings];
   // The result includes a validation, and the engine decides its last digits.
   const { replyTokensMax, contextTokensMax } = config.rollout;
   const measured = [config.validate, replyTokensMax, contextTokensMax, engine];

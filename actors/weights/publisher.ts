@@ -35,7 +35,7 @@ export interface PublisherOptions {
   readonly notice?: (text: string) => void;
 }
 
-export interface File {
+export interface PublishedFile {
   readonly path: string;
   /** Every value fits half precision. */
   readonly half: boolean;
@@ -49,7 +49,7 @@ export class WeightsPublisher {
   readonly #owner: Owner;
   #folder: string;
   /** By version, oldest first. */
-  readonly #files = new Map<number, File>();
+  readonly #files = new Map<number, PublishedFile>();
   #newest = -1;
   #busy = false;
   #closed = false;
@@ -65,7 +65,7 @@ export class WeightsPublisher {
   }
 
   /** undefined if this version is not kept. */
-  file(version: number): File | undefined {
+  file(version: number): PublishedFile | undefined {
     return this.#files.get(version);
   }
 
@@ -112,7 +112,7 @@ export class WeightsPublisher {
     }
   }
 
-  async #write(version: number, bytes: Uint8Array): Promise<File> {
+  async #write(version: number, bytes: Uint8Array): Promise<PublishedFile> {
     const { run, spareFolder, notice, half = false, nameless = false, write = writeNamed } = this.#options;
     const named = weightsPath(this.#folder, run, this.#owner, version);
     try {

@@ -2,7 +2,7 @@
 import { type RunConfig, runKeys } from "../../actors/config/config.ts";
 import { type Layer, merge, oneValue, type Tree } from "../../actors/config/layers.ts";
 import { messageOf } from "../../actors/errors.ts";
-import { lessonsOf } from "../../actors/play/envs-of-run.ts";
+import { envsWithRules } from "../../actors/play/envs-of-run.ts";
 import { checkPresent } from "../../library/policy.ts";
 import { type Override, UsageError } from "./options.ts";
 
@@ -18,7 +18,7 @@ export function envOverrides(overrides: readonly Override[]): Tree {
 
 /** @throws {ConfigError} if data or programs of one of the run's envs are missing. */
 export function checkData(config: RunConfig): void {
-  for (const { tag } of lessonsOf(config)) checkPresent(tag);
+  for (const { tag } of envsWithRules(config)) checkPresent(tag);
 }
 
 /** Turns an error of `run` into a `UsageError` that begins with what was typed. */

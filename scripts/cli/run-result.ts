@@ -1,5 +1,5 @@
 /** What `bun run cluster` prints when a run has ended: success before and after, time and memory. */
-import { percent, plural } from "../../actors/percent.ts";
+import { percent, plural } from "../../actors/number-text.ts";
 import type { Costs } from "../../actors/record/costs.ts";
 import type { Report } from "../../actors/training/report.ts";
 import { amountText, COST_NAMES } from "./cost-texts.ts";

@@ -1,7 +1,7 @@
 /** The status lines of a run at the foot of a terminal: progress, success, learning, page and alarm. Knows no terminal. */
 
 import type { MetricName } from "../../actors/metrics/metrics.ts";
-import { percent, timeLeft } from "../../actors/percent.ts";
+import { percent, timeLeft } from "../../actors/number-text.ts";
 
 /** Metrics of one update, as the learner logs them. */
 export type UpdateMetrics = { readonly step: number } & Partial<Readonly<Record<MetricName, number>>>;

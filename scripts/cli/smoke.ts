@@ -3,7 +3,7 @@
  * checkpoint) within about a minute, and learns nothing.
  */
 import type { RunConfig } from "../../actors/config/config.ts";
-import { plural } from "../../actors/percent.ts";
+import { plural } from "../../actors/number-text.ts";
 
 const UPDATES = 2;
 const TURNS = 2;

@@ -11,7 +11,7 @@ import { visible } from "../../actors/dashboard/client/text.ts";
 import { thin } from "../../actors/dashboard/client/thin.ts";
 import type { Unit } from "../../actors/metrics/metric.ts";
 import { type MetricName, metric } from "../../actors/metrics/metrics.ts";
-import { percent } from "../../actors/percent.ts";
+import { percent } from "../../actors/number-text.ts";
 import { mean } from "../../model/statistics.ts";
 import type { Entry } from "./entries.ts";
 

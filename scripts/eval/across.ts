@@ -1,5 +1,5 @@
 /** The tables of several evaluations: each policy on each env, and why its episodes failed there. */
-import { percent } from "../../actors/percent.ts";
+import { percent } from "../../actors/number-text.ts";
 import { FAILURES } from "../../envs/analysis/failure.ts";
 import { aligned } from "../cli/aligned.ts";
 import { FAILED, type References, type Result } from "./report.ts";

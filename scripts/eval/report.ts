@@ -1,5 +1,5 @@
 /** The tables of `bun run eval`: a player, chance and the best possible on the same boards. */
-import { percent, plural } from "../../actors/percent.ts";
+import { percent, plural } from "../../actors/number-text.ts";
 import { STOP_REASONS, type StopReason } from "../../actors/protocol.ts";
 import type { Thoughts } from "../../actors/training/behavior.ts";
 import { bestPossible, type Evaluation, evaluateRandom, expertSuccess } from "../../envs/analysis/evaluate.ts";

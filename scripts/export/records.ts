@@ -32,7 +32,7 @@ export function exportTensorboard({ folder, out }: RecordsExport): Promise<Count
     const events = new EventFiles(pending, run.facts.startedMs);
     for (const point of run.points()) events.add(point);
     events.flush();
-    return { points: events.points, files: events.files };
+    return { points: events.pointCount, files: events.fileCount };
   });
 }
 

@@ -128,11 +128,11 @@ export class Invariants {
     }
   }
 
-  /** A metric was reported. @param lasting  it does not depend on time, so a resumed learner must report the same value */
-  metric(name: string, step: number, value: number, lasting: boolean): void {
+  /** A metric was reported. @param isTimeIndependent  it does not depend on time, so a resumed learner must report the same value */
+  metric(name: string, step: number, value: number, isTimeIndependent: boolean): void {
     const key = `${name} ${step}`;
     const known = this.metrics.get(key);
-    if (lasting && known !== undefined && known !== value)
+    if (isTimeIndependent && known !== undefined && known !== value)
       this.broken(7, `${key} was ${known}, and after a resume it is ${value}`);
     this.metrics.set(key, value);
   }

@@ -4,7 +4,7 @@ import type { EnvServerPorts } from "../../actors/env-server/start.ts";
 import type { Networks } from "../../actors/learner/networks.ts";
 import type { LearnerPorts } from "../../actors/learner/ports.ts";
 import type { StartedTrainer } from "../../actors/learner/trainer.ts";
-import { isLasting } from "../../actors/metrics/metrics.ts";
+import { isTimeIndependent } from "../../actors/metrics/metrics.ts";
 import type { MetricsSinkPorts } from "../../actors/metrics-sink/start.ts";
 import { episodeOpener } from "../../actors/play/envs-of-run.ts";
 import type { SamplerPorts } from "../../actors/sampler/start.ts";
@@ -49,7 +49,7 @@ export function learnerPorts(process: SimulatedProcess, config: RunConfig): Lear
     },
     watchMetrics(step, values) {
       for (const [name, value] of Object.entries(values)) {
-        invariants.metric(name, step, value, isSync && isLasting(name));
+        invariants.metric(name, step, value, isSync && isTimeIndependent(name));
       }
     },
     reporterLimits: REPORTER_LIMITS,
@@ -86,10 +86,10 @@ async function startTrainer(state: LearnerState, { policy, critic }: Networks): 
       keepReference: notSimulated,
       resetOptimizer: notSimulated,
       imitate: notSimulated,
-      goOnFrom: notSimulated,
+      resumeFrom: notSimulated,
       crossScore: notSimulated,
       analyzeGradients: notSimulated,
-      async steps() {
+      async prepareCheckpoint() {
         invariants.saved(digestOf(parameters), state.version);
         return { policy: steps, critic: critic === null ? null : steps, served: null };
       },

@@ -7,7 +7,7 @@ import { composeRunConfig } from "../../actors/config/compose.ts";
 import type { RunConfig } from "../../actors/config/config.ts";
 import { envServer } from "../../actors/env-server/start.ts";
 import { learner } from "../../actors/learner/start.ts";
-import { isLasting } from "../../actors/metrics/metrics.ts";
+import { isTimeIndependent } from "../../actors/metrics/metrics.ts";
 import { metricsSink } from "../../actors/metrics-sink/start.ts";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import { sampler } from "../../actors/sampler/start.ts";
@@ -141,7 +141,7 @@ export async function simulate(simulation: Simulation): Promise<Result> {
     simulatedMs: world.now,
     faults: chaos?.counts ?? noFaults(),
     parameters: machine.finished?.parameters ?? null,
-    metrics: lastingMetrics(invariants.metrics),
+    metrics: timeIndependentMetrics(invariants.metrics),
   };
 }
 
@@ -171,9 +171,9 @@ function checkEnd(
 }
 
 /** The metrics that do not depend on time, as sorted lines. */
-const lastingMetrics = (reported: ReadonlyMap<string, number>): string =>
+const timeIndependentMetrics = (reported: ReadonlyMap<string, number>): string =>
   [...reported]
-    .filter(([key]) => isLasting(key.slice(0, key.lastIndexOf(" "))))
+    .filter(([key]) => isTimeIndependent(key.slice(0, key.lastIndexOf(" "))))
     .map(([key, value]) => `${key} ${value}`)
     .sort()
     .join("\n");

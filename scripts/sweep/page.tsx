@@ -2,7 +2,7 @@
 /** A sweep as one page in one file: its table, curves, the settings that differ between groups, and its runs. It has no script. */
 import { raw } from "hono/html";
 import { type MetricName, metric } from "../../actors/metrics/metrics.ts";
-import { percent } from "../../actors/percent.ts";
+import { percent } from "../../actors/number-text.ts";
 import { differingSettings } from "../cli/settings-compared.ts";
 import { type Entry, readRun } from "../curves/entries.ts";
 import { BASELINES, ENTRIES_MAX, picture, SUCCESS } from "../curves/picture.ts";

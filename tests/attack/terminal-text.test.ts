@@ -6,7 +6,7 @@ import { Database } from "bun:sqlite";
 import { afterAll, expect, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { startSingleProcess } from "../../actors/supervisor/single-process.ts";
+import { startOneThread } from "../../actors/supervisor/one-thread.ts";
 import { tinyConfig } from "../actors/supervisor/tiny-run.ts";
 import { LONG } from "../e2e/run-process.ts";
 import { jsonService } from "../envs/outside/json-service.ts";
@@ -120,7 +120,7 @@ test(
     mkdirSync(folder);
     const config = tinyConfig(folder, { samplers: 1, updates: 1 });
     writeFileSync(join(folder, "config.json"), JSON.stringify(config));
-    const run = await startSingleProcess({ run: "run", folder, config, event: () => {}, output: () => {} });
+    const run = await startOneThread({ run: "run", folder, config, event: () => {}, output: () => {} });
     expect((await run.ended).ok).toBe(true);
     const db = new Database(join(folder, "run.sqlite"));
     const [{ id, turns }] = db.query("SELECT id, turns FROM bodies ORDER BY id DESC LIMIT 1").all() as [

@@ -8,7 +8,7 @@ import { Guest } from "../../scripts/chaos/guest.ts";
 import { natsServer, startBroker } from "../actors/transport/broker.ts";
 import { describeWhere } from "../needs.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
-import { LONG, lastingMetrics, learnt, RunProcess, Runs } from "./run-process.ts";
+import { LONG, learnt, RunProcess, Runs, timeIndependentMetrics } from "./run-process.ts";
 
 const runs = new Runs();
 afterAll(removeTemporaryFolders);
@@ -45,7 +45,7 @@ describeWhere(natsServer === null ? "no nats-server" : null, "a run at a broker"
         }
         expect(names).toHaveLength(2);
         // Metrics are sent without an answer: those of the moment in which the broker died may be missing, none may differ.
-        expect(lastingMetrics(alone)).toEqual(expect.arrayContaining(lastingMetrics(folder)));
+        expect(timeIndependentMetrics(alone)).toEqual(expect.arrayContaining(timeIndependentMetrics(folder)));
         expect(await learnt(folder)).toEqual(await learnt(alone));
       } finally {
         await broker.end();

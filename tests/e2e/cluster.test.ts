@@ -6,7 +6,7 @@ import { basename, join } from "node:path";
 import type { ActorView } from "../../actors/protocol.ts";
 import type { Ended } from "../scripts/command.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
-import { expectNothingLeft, expectSameLearnt, LONG, lastingMetrics, RunProcess, Runs } from "./run-process.ts";
+import { expectNothingLeft, expectSameLearnt, LONG, RunProcess, Runs, timeIndependentMetrics } from "./run-process.ts";
 
 const runs = new Runs();
 afterAll(removeTemporaryFolders);
@@ -117,7 +117,7 @@ describe("a run", () => {
   });
 
   test("learnt something", () => {
-    const stored = lastingMetrics(run.folder).map((row) => JSON.parse(row) as [string, string, number, number]);
+    const stored = timeIndependentMetrics(run.folder).map((row) => JSON.parse(row) as [string, string, number, number]);
     const of = (name: string) => stored.filter(([other]) => other === name).map(([, , , value]) => value);
     expect(of("train/grad_norm").some((norm) => norm > 0)).toBe(true);
     expect(of("train/log_prob_gap").every((gap) => gap < 1e-4)).toBe(true);
@@ -144,7 +144,8 @@ test(
   async () => {
     const { folder, args } = runs.fresh({ learner: { updates: 1 } });
     expect((await new RunProcess(folder, [...args, "--seed", "2"]).ended).code).toBe(0);
-    const first = (of: string) => lastingMetrics(of).filter((row) => /"(validate|train)\/.*"learner",[01],/.test(row));
+    const first = (of: string) =>
+      timeIndependentMetrics(of).filter((row) => /"(validate|train)\/.*"learner",[01],/.test(row));
     expect(first(folder).length).toBeGreaterThan(10);
     expect(first(folder)).not.toEqual(first(run.folder));
   },
@@ -158,7 +159,7 @@ test(
     const { code, err } = await new RunProcess(folder, [...args, "--samplers", "2"]).ended;
     expect(code).toBe(0);
     expect(err).not.toMatch(/lag more than/);
-    const stale = lastingMetrics(folder)
+    const stale = timeIndependentMetrics(folder)
       .map((row) => JSON.parse(row) as [string, string, number, number])
       .filter(([name]) => name === "train/staleness")
       .map(([, , , value]) => value);

@@ -7,7 +7,7 @@ import { loadPretrained } from "../../actors/policy/pretrained.ts";
 import { layParameters } from "../../model/policy/parameters.ts";
 import { command } from "../scripts/command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
-import { LONG, lastingMetrics, learnt, RunProcess } from "./run-process.ts";
+import { LONG, learnt, RunProcess, timeIndependentMetrics } from "./run-process.ts";
 
 const home = temporaryFolder();
 afterAll(removeTemporaryFolders);
@@ -56,7 +56,9 @@ test(
     expect(report).toMatchObject({ env: "Bandit", updates: 3, episodes: 3 * 16 + 3 * 8 });
     // What samplers recorded is what the learner computes from the same tokens.
     expect(report.logProbGap).toBeLessThan(1e-4);
-    const stored = lastingMetrics(whole.folder).map((row) => JSON.parse(row) as [string, string, number, number]);
+    const stored = timeIndependentMetrics(whole.folder).map(
+      (row) => JSON.parse(row) as [string, string, number, number],
+    );
     const of = (name: string) => stored.filter(([other]) => other === name).map(([, , , value]) => value);
     expect(of("train/grad_norm").filter((norm) => norm > 0)).toHaveLength(3);
 

@@ -4,7 +4,7 @@ import { expect } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { latestCheckpoint } from "../../actors/checkpoint/checkpoint.ts";
-import { isLasting } from "../../actors/metrics/metrics.ts";
+import { isTimeIndependent } from "../../actors/metrics/metrics.ts";
 import { isAlive, type LogEntry, LogTail, weightFiles } from "../../scripts/chaos/watch.ts";
 import { CommandProcess, type Ended, type StartOptions } from "../scripts/command.ts";
 import { temporaryFolder } from "../scripts/temporary.ts";
@@ -138,13 +138,13 @@ export class RunProcess {
 }
 
 /** Every metric that must not depend on time, as the run stored it. */
-export function lastingMetrics(folder: string): string[] {
+export function timeIndependentMetrics(folder: string): string[] {
   const db = new Database(join(folder, "run.sqlite"), { readonly: true });
   const rows = db.query("SELECT name, actor, step, value FROM metrics ORDER BY name, actor, step").values();
   db.close();
-  const lasting = rows.filter(([name]) => isLasting(String(name)));
+  const timeIndependent = rows.filter(([name]) => isTimeIndependent(String(name)));
   // The warm start is measured in the run that makes it, and found in the cache by the others.
-  return lasting.filter(([name]) => !String(name).startsWith("warm/")).map((row) => JSON.stringify(row));
+  return timeIndependent.filter(([name]) => !String(name).startsWith("warm/")).map((row) => JSON.stringify(row));
 }
 
 /**
@@ -160,7 +160,7 @@ export async function learnt(folder: string): Promise<string[]> {
 }
 
 export async function expectSameLearnt(folder: string, other: string): Promise<void> {
-  expect(lastingMetrics(folder)).toEqual(lastingMetrics(other));
+  expect(timeIndependentMetrics(folder)).toEqual(timeIndependentMetrics(other));
   expect(await learnt(folder)).toEqual(await learnt(other));
 }
 

@@ -7,7 +7,7 @@ import { writeTinyModel } from "../../scripts/setup/tiny-model.ts";
 import { BigramServer } from "../actors/tinker/bigram-server.ts";
 import { figure, ms } from "../figure.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
-import { exited, LONG, lastingMetrics, RunProcess, Runs, updated } from "./run-process.ts";
+import { exited, LONG, RunProcess, Runs, timeIndependentMetrics, updated } from "./run-process.ts";
 
 const server = new BigramServer(new Tokenizer().size);
 const runs = new Runs();
@@ -49,7 +49,7 @@ test(
     expect({ code, err: code === 0 ? "" : err }).toEqual({ code: 0, err: "" });
     const learnt = ({ folder }: RunProcess) => ({
       success: JSON.parse(readFileSync(join(folder, "report.json"), "utf8")).success,
-      metrics: lastingMetrics(folder),
+      metrics: timeIndependentMetrics(folder),
     });
     expect(learnt(run)).toEqual(learnt(undisturbed));
     expect(server.asked.filter((asked) => asked === "load_weights")).toHaveLength(2);

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { realClock } from "../../actors/clock.ts";
 import { loadPretrained, readPretrained } from "../../actors/policy/pretrained.ts";
-import { TinkerServer } from "../../actors/tinker/server.ts";
+import { ModelServer } from "../../actors/tinker/server.ts";
 import { TrainedModel } from "../../actors/tinker/trained-model.ts";
 import { compiledEngine } from "../../model/engine/compiled.ts";
 import { microBatches, type Sequence } from "../../model/learn/batch.ts";
@@ -48,7 +48,7 @@ describeWhere(lack, "skyrl-tx", () => {
   test(
     "log-probabilities and loss of a fresh adapter equal our compiled engine's within 1e-3",
     async () => {
-      const client = new TinkerServer({ url: server.url, deadlineMs: LONG, fetch, clock: realClock, warn() {} });
+      const client = new ModelServer({ url: server.url, deadlineMs: LONG, fetch, clock: realClock, warn() {} });
       const begin = { tags: [], user_metadata: {}, sdk_version: "0", type: "create_session" };
       const { session_id } = await client.ask("create_session", begin, z.object({ session_id: z.string() }));
       const make = { session_id, base_model: places.model, lora_config: { rank: 8, seed: 1 } };

@@ -1,6 +1,6 @@
 /** Calls of the AI SDK as text, and replies as its content. */
 import { expect, test } from "bun:test";
-import { type Call, contentOf, messagesOf, spoken } from "../../library/ai-text.ts";
+import { type Call, contentOf, messagesOf, replyParts } from "../../library/ai-text.ts";
 
 const add = { type: "function", name: "add", description: "Adds.", inputSchema: { type: "object" } } as const;
 const call: Call = {
@@ -53,12 +53,12 @@ test("while a reply is written, its thought and its answer only grow", () => {
   const reply = "<think> so\n<b</think> <answer> 1 < 2 </answer>";
   let before = { thought: "", answer: "" };
   for (let length = 0; length <= reply.length; length++) {
-    const now = spoken(reply.slice(0, length), false);
+    const now = replyParts(reply.slice(0, length), false);
     expect(now.thought).toStartWith(before.thought);
     expect(now.answer).toStartWith(before.answer);
     before = now;
   }
-  expect(spoken(reply, true)).toEqual({ thought: " so\n<b", answer: "1 < 2" });
-  expect(spoken("<think>cut", true)).toEqual({ thought: "cut", answer: "" });
-  expect(spoken("<think>a</think> plain", true)).toEqual({ thought: "a", answer: "plain" });
+  expect(replyParts(reply, true)).toEqual({ thought: " so\n<b", answer: "1 < 2" });
+  expect(replyParts("<think>cut", true)).toEqual({ thought: "cut", answer: "" });
+  expect(replyParts("<think>a</think> plain", true)).toEqual({ thought: "a", answer: "plain" });
 });

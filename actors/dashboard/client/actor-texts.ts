@@ -1,6 +1,6 @@
 /** Describes in words what an actor does or, for a run that has ended, what it did. */
 
-import { percent, plural, whole } from "../../percent.ts";
+import { percent, plural, whole } from "../../number-text.ts";
 import type { ActorsAnswer } from "../answers.ts";
 import { bytes } from "./text.ts";
 

@@ -2,7 +2,7 @@
 import type { News, Series } from "../answers.ts";
 import { read } from "./api.ts";
 import { Chart, type ComparedRun, type Look } from "./chart.ts";
-import { type ChartSpec, type ChartTable, TIME_METRICS } from "./charts.ts";
+import { AXIS_METRICS, type ChartSpec, type ChartTable } from "./charts.ts";
 import { bandOf, Curve } from "./curve.ts";
 
 /** Points asked for per series; the server thins longer ones. */
@@ -19,10 +19,10 @@ export interface Comparison {
 }
 
 export class ChartList {
-  readonly #curves = new Map<string, Curve>(TIME_METRICS.map((name) => [name, new Curve()]));
+  readonly #curves = new Map<string, Curve>(AXIS_METRICS.map((name) => [name, new Curve()]));
   readonly #charts: { readonly chart: Chart; readonly metrics: readonly string[] }[] = [];
-  /** Metrics that are read from compared runs: the first of each chart, and `TIME_METRICS`. */
-  readonly #comparedMetrics = new Set<string>(TIME_METRICS);
+  /** Metrics that are read from compared runs: the first of each chart, and `AXIS_METRICS`. */
+  readonly #comparedMetrics = new Set<string>(AXIS_METRICS);
   readonly #look: Look = { smoothing: 0, isLogarithmic: false, xAxis: "update", runs: [] };
 
   constructor(table: ChartTable) {
@@ -35,7 +35,7 @@ export class ChartList {
     const metrics = metricsOf(spec);
     for (const name of metrics) if (!this.#curves.has(name)) this.#curves.set(name, new Curve());
     this.#comparedMetrics.add(spec.lines[0]!.name);
-    const needed = [...metrics, ...TIME_METRICS];
+    const needed = [...metrics, ...AXIS_METRICS];
     this.#charts.push({ chart: new Chart(id, spec, this.#curves, this.#look), metrics: needed });
   }
 

@@ -1,6 +1,6 @@
 /** What each chart draws: a table of metrics, labels, colors and number formats. */
 import type { MetricName } from "../../metrics/metrics.ts";
-import { percent, whole } from "../../percent.ts";
+import { percent, whole } from "../../number-text.ts";
 
 export interface LineSpec {
   readonly name: MetricName;
@@ -32,11 +32,11 @@ export interface ChartSpec {
 export type XAxis = "update" | "minutes" | "tokens";
 
 /** The metrics that give a step's place on the axes `minutes` and `tokens`. */
-export const TIME_METRICS = ["speed/updates_per_minute", "total/tokens"] as const satisfies MetricName[];
+export const AXIS_METRICS = ["speed/updates_per_minute", "total/tokens"] as const satisfies MetricName[];
 
-type Place = (step: number, value: (name: (typeof TIME_METRICS)[number]) => number | null) => number | null;
+type Place = (step: number, value: (name: (typeof AXIS_METRICS)[number]) => number | null) => number | null;
 
-/** A step's place on an axis, from the values of `TIME_METRICS` at that step; null: not drawn. The axis `update` shows the step itself. */
+/** A step's place on an axis, from the values of `AXIS_METRICS` at that step; null: not drawn. The axis `update` shows the step itself. */
 export const PLACES: Readonly<Record<XAxis, Place | null>> = {
   update: null,
   minutes(step, value) {

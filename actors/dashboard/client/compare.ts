@@ -3,7 +3,7 @@
  * mean, with a band, of all runs in the folder that differ only in their seed replaces each chosen run, and is drawn beside this run.
  */
 
-import { percent } from "../../percent.ts";
+import { percent } from "../../number-text.ts";
 import type { OtherRun } from "../answers.ts";
 import { read } from "./api.ts";
 import type { ChartList, Comparison } from "./chart-list.ts";

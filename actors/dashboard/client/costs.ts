@@ -1,6 +1,6 @@
 /** The panel of costs: what the run has spent, and how much of it for each point of success. */
 
-import { percent, whole } from "../../percent.ts";
+import { percent, whole } from "../../number-text.ts";
 import type { CostsAnswer } from "../answers.ts";
 import { read } from "./api.ts";
 import { byId, make, shareBar } from "./dom.ts";

@@ -1,6 +1,6 @@
 /** What the scripts of all pages share: making elements, and keeping choices in the page's address. */
 
-import { whole } from "../../percent.ts";
+import { whole } from "../../number-text.ts";
 import type { EventLine } from "./event-lines.ts";
 import { visible } from "./text.ts";
 

@@ -1,6 +1,6 @@
 /** One episode turn by turn, as elements. All text of a model or an env goes through `visible` into text nodes. */
 
-import { plural } from "../../percent.ts";
+import { plural } from "../../number-text.ts";
 import type { EpisodeAnswer, EpisodeSummary, WrittenToken } from "../answers.ts";
 import { observationOf, type Symbols } from "./board.ts";
 import { make } from "./dom.ts";

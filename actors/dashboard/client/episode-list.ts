@@ -5,7 +5,7 @@
  * - New episodes appear at once while the top of the first page is in view; otherwise the list does not move.
  */
 
-import { plural } from "../../percent.ts";
+import { plural } from "../../number-text.ts";
 import type { EpisodeSummary } from "../answers.ts";
 import { read } from "./api.ts";
 import { byId, make, put } from "./dom.ts";

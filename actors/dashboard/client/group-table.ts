@@ -1,6 +1,6 @@
 /** The episodes played for one update, its batch, as a table: a row for each group, a column for each member, rewards in the cells. */
 
-import { plural } from "../../percent.ts";
+import { plural } from "../../number-text.ts";
 import type { EpisodeSummary, EpisodesAnswer } from "../answers.ts";
 import { read } from "./api.ts";
 import { button, byId, make, put } from "./dom.ts";

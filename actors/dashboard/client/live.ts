@@ -4,7 +4,7 @@
  * - The page shows a lost connection and what to do. The browser reconnects, and the stream resumes after the last message.
  */
 
-import { percent, whole } from "../../percent.ts";
+import { percent, whole } from "../../number-text.ts";
 import type { News, Overview, RunAnswer } from "../answers.ts";
 import { read } from "./api.ts";
 import { byId, put } from "./dom.ts";

@@ -1,6 +1,6 @@
 /** The page about the actors: what each does, which weights it holds, and where its time goes. */
 
-import { percent, plural } from "../../percent.ts";
+import { percent, plural } from "../../number-text.ts";
 import type { ActorsAnswer, News } from "../answers.ts";
 import { doingText, rateTexts, summaryOf, timeShares } from "./actor-texts.ts";
 import { read } from "./api.ts";

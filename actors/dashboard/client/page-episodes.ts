@@ -7,8 +7,8 @@ import { detailOf } from "./episode-detail.ts";
 import { EpisodeList } from "./episode-list.ts";
 import { GroupTable } from "./group-table.ts";
 import { hasModifier, isTyping, start } from "./live.ts";
-import { Player, type Stage } from "./player.ts";
-import { ratingOf } from "./ratings.ts";
+import { Player, type ReplayCode } from "./player.ts";
+import { ratingForm } from "./ratings.ts";
 import { visible } from "./text.ts";
 
 const detail = byId("episode");
@@ -17,14 +17,14 @@ const groups = new GroupTable((id) => list.choose(id));
 let openId: number | null = null;
 let player: Player | null = null;
 
-/** The bundle with the code of the envs; the server makes it from stage.ts. */
-const STAGE = "/assets/stage.js";
-let loading: Promise<Stage> | null = null;
+/** The bundle with the code of the envs; the server makes it from replay-code.ts. */
+const REPLAY_CODE = "/assets/replay-code.js";
+let loading: Promise<ReplayCode> | null = null;
 const playing = read("api/play");
 
 /** Loads the bundle when a replay is first needed. */
-function loadStage(): Promise<Stage> {
-  loading ??= Promise.all([import(STAGE), playing]).then(([code, play]) => ({ code, play }));
+function loadReplayCode(): Promise<ReplayCode> {
+  loading ??= Promise.all([import(REPLAY_CODE), playing]).then(([code, play]) => ({ code, play }));
   return loading;
 }
 
@@ -33,7 +33,7 @@ async function replayOf(episode: EpisodeAnswer): Promise<{ player: Player | null
   const { outcome } = episode.row;
   if (!("turns" in outcome)) return { player: null, elements: [] };
   try {
-    const made = new Player(await loadStage(), episode, outcome);
+    const made = new Player(await loadReplayCode(), episode, outcome);
     return { player: made, elements: [made.element, tokenColors] };
   } catch (error) {
     const text = `Cannot replay this episode here: ${(error as Error).message}.`;
@@ -56,7 +56,7 @@ async function open(id: number): Promise<void> {
   try {
     const episode = await read(`api/episodes/${id}`);
     const symbols = symbolsOf(await playing.catch(() => null), episode.summary.env);
-    const [replay, rating] = await Promise.all([replayOf(episode), ratingOf(episode)]);
+    const [replay, rating] = await Promise.all([replayOf(episode), ratingForm(episode)]);
     if (openId !== id) return;
     player?.close();
     player = replay.player;

@@ -1,6 +1,6 @@
 /** The page about the run: success beside its baselines, the charts, the events, and the latest episode. */
 
-import { percent } from "../../percent.ts";
+import { percent } from "../../number-text.ts";
 import type { EpisodeSummary, Overview } from "../answers.ts";
 import { AddedCharts } from "./added-charts.ts";
 import { read } from "./api.ts";

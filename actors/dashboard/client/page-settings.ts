@@ -1,6 +1,6 @@
 /** The page about the run's settings: how it was started, and its config. */
 
-import { plural } from "../../percent.ts";
+import { plural } from "../../number-text.ts";
 import type { SetupAnswer } from "../answers.ts";
 import { read } from "./api.ts";
 import { byId, make, put } from "./dom.ts";

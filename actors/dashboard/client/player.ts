@@ -1,20 +1,20 @@
 /**
  * Replays an episode in the page with the env's own code: action by action, beside another episode on the same board, or continued
- * by hand. Knows frames and elements; stage.ts plays the game.
+ * by hand. Knows frames and elements; replay-code.ts plays the game.
  */
 
-import { plural } from "../../percent.ts";
+import { plural } from "../../number-text.ts";
 import type { EpisodeAnswer, EpisodeSummary, PlayAnswer } from "../answers.ts";
 import { read } from "./api.ts";
 import { observationOf, type Symbols, symbolsOf } from "./board.ts";
 import { button, make, selectOf } from "./dom.ts";
 import { isTyping } from "./live.ts";
-import type { Frame, ManualGame, Recorded, Replay } from "./stage.ts";
+import type { Frame, ManualGame, Recorded, Replay } from "./replay-code.ts";
 import { signed, visible } from "./text.ts";
 
 /** The code of the envs, and how this run plays them. */
-export interface Stage {
-  readonly code: typeof import("./stage.ts");
+export interface ReplayCode {
+  readonly code: typeof import("./replay-code.ts");
   readonly play: PlayAnswer;
 }
 
@@ -62,7 +62,7 @@ class Pane {
 
 export class Player {
   readonly element = make("section", "replay");
-  readonly #stage: Stage;
+  readonly #replayCode: ReplayCode;
   readonly #episode: EpisodeAnswer;
   readonly #recorded: Recorded;
   readonly #panes = make("div", "panes");
@@ -79,8 +79,8 @@ export class Player {
   #manual: ManualGame | null = null;
 
   /** @throws {Error} if the env cannot be played here */
-  constructor(stage: Stage, episode: EpisodeAnswer, recorded: Recorded) {
-    this.#stage = stage;
+  constructor(replayCode: ReplayCode, episode: EpisodeAnswer, recorded: Recorded) {
+    this.#replayCode = replayCode;
     this.#episode = episode;
     this.#recorded = recorded;
     this.#own = this.#paneOf(episode, recorded);
@@ -133,7 +133,7 @@ export class Player {
   }
 
   #paneOf({ summary, row }: EpisodeAnswer, recorded: Recorded): Pane {
-    const { code, play } = this.#stage;
+    const { code, play } = this.#replayCode;
     return new Pane(titleOf(summary), code.replay(row.ticket, recorded, play), symbolsOf(play, summary.env));
   }
 
@@ -200,7 +200,7 @@ export class Player {
       () => {},
     );
     const start = () => {
-      const { code, play } = this.#stage;
+      const { code, play } = this.#replayCode;
       this.#pause();
       this.#manual = code.takeOver(this.#episode.row.ticket, this.#recorded, turns.selectedIndex, play);
       this.#showManual(this.#manual, "");
@@ -223,7 +223,7 @@ export class Player {
       "div",
       "pane hand",
       make("h4", "", "you"),
-      observationOf(frame.observation, symbolsOf(this.#stage.play, this.#episode.summary.env)),
+      observationOf(frame.observation, symbolsOf(this.#replayCode.play, this.#episode.summary.env)),
       make("p", "caption", visible(`${frameText(frame)} · ${plural(actionsLeft, "action")} left`)),
       make("p", "bad", visible(problem)),
     );

@@ -7,7 +7,7 @@ import { visible } from "./text.ts";
 const WHOLE = "the whole episode";
 
 /** The form for one episode, and below the form the episode's ratings. */
-export async function ratingOf({ summary, row }: EpisodeAnswer): Promise<HTMLElement> {
+export async function ratingForm({ summary, row }: EpisodeAnswer): Promise<HTMLElement> {
   const turns = "turns" in row.outcome ? row.outcome.turns.length : 0;
   const turn = make("select", "", ...[WHOLE, ...turnNames(turns)].map((text) => make("option", "", text)));
   const score = make("select", "", ...["no score", "1", "2", "3", "4", "5"].map((text) => make("option", "", text)));

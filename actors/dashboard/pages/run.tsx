@@ -1,7 +1,7 @@
 /** @jsxImportSource hono/jsx */
 /** The page about the run: success beside its baselines, charts of training, events, and the latest episode. */
 
-import { percent } from "../../percent.ts";
+import { percent } from "../../number-text.ts";
 import type { Overview } from "../answers.ts";
 import { Costs } from "./costs.tsx";
 import { ChartFrame, EventsFrame, type PageProps, Shell } from "./shell.tsx";

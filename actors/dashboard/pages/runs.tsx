@@ -1,6 +1,6 @@
 /** @jsxImportSource hono/jsx */
 /** The list of runs in a folder, each with a link to its page. Needs no script. */
-import { percent } from "../../percent.ts";
+import { percent } from "../../number-text.ts";
 import type { OtherRun, RunsAnswer } from "../answers.ts";
 
 const STATES: Readonly<Record<OtherRun["phase"], string>> = {

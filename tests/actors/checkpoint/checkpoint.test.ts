@@ -5,10 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import {
-  goBackTo,
   keepCheckpoints,
   latestCheckpoint,
   loadCheckpoint,
+  rollBackTo,
   saveCheckpoint,
 } from "../../../actors/checkpoint/checkpoint.ts";
 import { type Disk, realDisk } from "../../../actors/checkpoint/disk.ts";
@@ -331,13 +331,13 @@ describe("a save that goes wrong", () => {
   });
 });
 
-describe("goBackTo", () => {
+describe("rollBackTo", () => {
   test("sets later checkpoints aside, so that no run resumes from them, and takes the newest of the update", async () => {
     for (const update of [10, 20, 20, 30]) await saveCheckpoint(folder, checkpointOf(update));
-    expect(await goBackTo(folder, 20)).toBe(join(folder, "u000020-2"));
+    expect(await rollBackTo(folder, 20)).toBe(join(folder, "u000020-2"));
     expect((await latestCheckpoint(folder)).found).toBe(join(folder, "u000020-2"));
     await saveCheckpoint(folder, checkpointOf(30));
-    await goBackTo(folder, 10);
+    await rollBackTo(folder, 10);
     expect(readdirSync(folder).sort()).toEqual([
       "given-up-1-u000030",
       "given-up-2-u000020",
@@ -349,7 +349,7 @@ describe("goBackTo", () => {
 
   test("needs a checkpoint of that update", async () => {
     await saveCheckpoint(folder, checkpointOf(10));
-    await expect(goBackTo(folder, 20)).rejects.toThrow("has no checkpoint of update 20 to go back to");
+    await expect(rollBackTo(folder, 20)).rejects.toThrow("has no checkpoint of update 20 to go back to");
   });
 });
 

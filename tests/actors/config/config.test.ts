@@ -3,9 +3,9 @@ import fc from "fast-check";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { describeConfig, RunConfig, runKeys, withoutSecrets } from "../../../actors/config/config.ts";
 import { ConfigError } from "../../../actors/config/error.ts";
+import { FORMER_KEYS, upgraded } from "../../../actors/config/former-keys.ts";
 import { readLayer } from "../../../actors/config/layer-file.ts";
 import { type Layer, lastToSet, merge, oneValue, parseLayer } from "../../../actors/config/layers.ts";
-import { RENAMED, upgraded } from "../../../actors/config/renamed.ts";
 import { filterRule } from "../../../actors/training/update-settings.ts";
 import type { FilterRule } from "../../../model/learn/filter/filter.ts";
 
@@ -411,7 +411,7 @@ describe("a key of an earlier version", () => {
 
   test("is none of today's, and a new name is one", () => {
     const today = runKeys.paths();
-    for (const [path, fate] of Object.entries(RENAMED)) {
+    for (const [path, fate] of Object.entries(FORMER_KEYS)) {
       expect(today).not.toContain(path);
       if ("to" in fate) expect(today).toContain(fate.to);
     }

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { loadAssets } from "../../../actors/dashboard/assets.ts";
 
 const client = join(import.meta.dir, "../../../actors/dashboard/client");
-const scripts = readdirSync(client).filter((name) => name.endsWith(".ts") && name !== "stage.ts");
+const scripts = readdirSync(client).filter((name) => name.endsWith(".ts") && name !== "replay-code.ts");
 const assets = await loadAssets();
 
 test.each(scripts)("%s imports only what is served beside it", async (name) => {

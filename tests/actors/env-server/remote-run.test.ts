@@ -12,7 +12,7 @@ import { evaluatePolicy } from "../../../actors/evaluate/evaluate.ts";
 import { savedPolicy, startSavedPolicy } from "../../../actors/policy/saved-policy.ts";
 import { inThisThread } from "../../../actors/process/worker-rpc.ts";
 import { policyMethods } from "../../../actors/sampler/policy.ts";
-import { startSingleProcess } from "../../../actors/supervisor/single-process.ts";
+import { startOneThread } from "../../../actors/supervisor/one-thread.ts";
 import type { DiscreteGame } from "../../../envs/env.ts";
 import { envTag } from "../../../envs/registry.ts";
 import type { RemoteAsk } from "../../../envs/remote/protocol.ts";
@@ -115,7 +115,7 @@ describe("a policy on a remote env", () => {
     await using server = service;
     const remote = { ...longer, env: { ...longer.env, tag: "Remote", options: { url: server.url } } };
     const lines: string[] = [];
-    const run = await startSingleProcess({
+    const run = await startOneThread({
       run: "run",
       folder: copy,
       config: remote,

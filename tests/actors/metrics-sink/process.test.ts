@@ -7,14 +7,14 @@ import { realClock } from "../../../actors/clock.ts";
 import { RunConfig } from "../../../actors/config/config.ts";
 import { Store } from "../../../actors/metrics-sink/store.ts";
 import type { RunActorSettings } from "../../../actors/process/run-actor.ts";
-import { type ChildProcess, processSpawner } from "../../../actors/supervisor/spawner.ts";
+import { processSpawner, type SpawnedChild } from "../../../actors/supervisor/spawner.ts";
 import { createTransport } from "../../../actors/transport/create.ts";
 import { type Hello, sayHello, welcoming } from "../../../actors/transport/handshake.ts";
 import { playedRow } from "./fake-run.ts";
 
 const limits = { frameBytesMax: 1 << 24, queuedBytesMax: 1 << 26 };
 const token = "a-secret-of-this-test";
-const children: ChildProcess[] = [];
+const children: SpawnedChild[] = [];
 let directory: string;
 
 beforeEach(() => {

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { bundleStage } from "../../../actors/dashboard/bundle.ts";
+import { bundleReplayCode } from "../../../actors/dashboard/bundle.ts";
 import { within } from "../../../actors/errors.ts";
 import { digestOf, importEnvs, importModules, withLocalModules } from "../../../actors/play/env-modules.ts";
 import { envModules, envTag, removeEnvs } from "../../../envs/registry.ts";
@@ -132,9 +132,9 @@ test("the page's bundle has the module, and names what a browser lacks", async (
   const reads = `import { readFileSync } from "node:fs";${envOf("Reader", "readFileSync('/etc/hosts');")}`;
   const folder = project({ "reader.ts": reads, "half.ts": HALF });
   const module = await importEnvs("./reader.ts", folder);
-  const file = join(folder, "stage.js");
-  writeFileSync(file, await bundleStage([module]));
-  const { replay } = (await import(file)) as typeof import("../../../actors/dashboard/client/stage.ts");
+  const file = join(folder, "replay-code.js");
+  writeFileSync(file, await bundleReplayCode([module]));
+  const { replay } = (await import(file)) as typeof import("../../../actors/dashboard/client/replay-code.ts");
   const ticket = { env: "Reader", layoutSeed: 1, dynamicsSeed: 0 };
   const turns = [{ observation: "a road", actions: ["Go"], reward: 0 }];
   const record = { turns, finalObservation: "" };

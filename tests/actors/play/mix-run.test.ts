@@ -11,7 +11,7 @@ import { savedPolicy, startSavedPolicy } from "../../../actors/policy/saved-poli
 import { inThisThread } from "../../../actors/process/worker-rpc.ts";
 import { policyMethods } from "../../../actors/sampler/policy.ts";
 import { startCluster } from "../../../actors/supervisor/cluster.ts";
-import { startSingleProcess } from "../../../actors/supervisor/single-process.ts";
+import { startOneThread } from "../../../actors/supervisor/one-thread.ts";
 import { groupEnvs, type Scores } from "../../../actors/training/curriculum.ts";
 import type { Report } from "../../../actors/training/report.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
@@ -58,7 +58,7 @@ describe("a run over a mix", () => {
   let folder: string;
   let values: Map<string, number>;
   beforeAll(async () => {
-    folder = await played(startSingleProcess);
+    folder = await played(startOneThread);
     values = valuesOf(folder);
   }, 300_000);
 

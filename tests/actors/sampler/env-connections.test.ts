@@ -1,6 +1,6 @@
 /** A sampler uses connected env servers in turn, and fails in time when none is connected. */
 import { describe, expect, test } from "bun:test";
-import { EnvServers } from "../../../actors/sampler/env-connections.ts";
+import { EnvServerConnections } from "../../../actors/sampler/env-connections.ts";
 import type { Handler, Peer } from "../../../actors/transport/transport.ts";
 import { FakeClock } from "../fake-clock.ts";
 
@@ -9,7 +9,7 @@ const peer = (name: string) => ({ name }) as Peer;
 function stage() {
   const clock = new FakeClock();
   const lines = new Map<string, { up: boolean; closed: string | null; handler: Handler }>();
-  const servers = new EnvServers({
+  const servers = new EnvServerConnections({
     connect(url, handler) {
       const line = { up: false, closed: null as string | null, handler };
       lines.set(url, line);

@@ -2,7 +2,7 @@
 import { EnvServer } from "../../../actors/env-server/env-server.ts";
 import type { Remote } from "../../../actors/process/worker-rpc.ts";
 import type { Messages, Outcome, Ticket } from "../../../actors/protocol.ts";
-import { EnvServers } from "../../../actors/sampler/env-connections.ts";
+import { EnvServerConnections } from "../../../actors/sampler/env-connections.ts";
 import type { PolicyMethods } from "../../../actors/sampler/policy.ts";
 import { Sampler } from "../../../actors/sampler/sampler.ts";
 import { welcoming } from "../../../actors/transport/handshake.ts";
@@ -134,13 +134,13 @@ export function startSampler(world: World, { actor = "sampler-0", slots = 4, env
   const errors: string[] = [];
   const failures: unknown[] = [];
   const quiet = () => {};
-  const envServers = new EnvServers({
+  const envConnections = new EnvServerConnections({
     connect: (url, handler) => world.connect(() => url, actor, handler),
     waitMsMax: ASK_MS,
     clock: world.clock,
   });
   const roster = (names: readonly string[]) =>
-    envServers.update({
+    envConnections.update({
       type: "roster",
       learner: null,
       metricsSink: null,
@@ -152,7 +152,7 @@ export function startSampler(world: World, { actor = "sampler-0", slots = 4, env
     slots,
     dialogue: builtinDialogue(tokenizer),
     policy: policy.methods,
-    envServers,
+    envConnections,
     triesMax,
     askDeadlineMs: ASK_MS,
     rules: somePlayRules({ Bandit: 1 }),

@@ -3,7 +3,7 @@ import { describe, expect, test } from "bun:test";
 import { ActorSettings } from "../../../actors/process/settings.ts";
 import { PROTOCOL_VERSION, type Tell } from "../../../actors/protocol.ts";
 import { RestartLimit } from "../../../actors/supervisor/restart-limit.ts";
-import type { ChildProcess, Exit, Spawner } from "../../../actors/supervisor/spawner.ts";
+import type { Exit, SpawnedChild, Spawner } from "../../../actors/supervisor/spawner.ts";
 import type { ChildSpec, SupervisorOptions } from "../../../actors/supervisor/supervision.ts";
 import { Supervisor } from "../../../actors/supervisor/supervisor.ts";
 import { createTransport } from "../../../actors/transport/create.ts";
@@ -13,7 +13,7 @@ import { FakeClock } from "../fake-clock.ts";
 import { Events } from "./stage-supervisor.ts";
 
 /** A process that does what the test makes it do. SIGKILL always ends it. */
-class FakeProcess implements ChildProcess {
+class FakeProcess implements SpawnedChild {
   readonly pid: number;
   readonly actorSettings: ActorSettings;
   readonly signals: string[] = [];

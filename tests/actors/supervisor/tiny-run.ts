@@ -5,7 +5,7 @@ import { latestCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { RunConfig } from "../../../actors/config/config.ts";
 import type { Layer } from "../../../actors/config/layers.ts";
-import { startSingleProcess } from "../../../actors/supervisor/single-process.ts";
+import { startOneThread } from "../../../actors/supervisor/one-thread.ts";
 import type { RunEnd } from "../../../actors/supervisor/supervision.ts";
 
 /** Settings of a short run. @param folder  the run's; it also caches the warm start, so that no run uses another's */
@@ -77,7 +77,7 @@ async function runUntil(folder: string, config: RunConfig, text: string | null):
   writeFileSync(join(folder, "config.json"), JSON.stringify(config));
   const said = Promise.withResolvers<void>();
   const output = (_: string, line: string) => void (text !== null && line.includes(text) && said.resolve());
-  const cluster = await startSingleProcess({ run: "run", folder, config, event: () => {}, output });
+  const cluster = await startOneThread({ run: "run", folder, config, event: () => {}, output });
   await Promise.race([said.promise, cluster.ended]);
   return text === null ? cluster.ended : cluster.stop("enough");
 }

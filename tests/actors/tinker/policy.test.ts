@@ -2,7 +2,7 @@
 import { afterAll, expect, test } from "bun:test";
 import { realClock } from "../../../actors/clock.ts";
 import { tinkerPolicy } from "../../../actors/tinker/policy.ts";
-import { TinkerServer } from "../../../actors/tinker/server.ts";
+import { ModelServer } from "../../../actors/tinker/server.ts";
 import { servedVersion } from "../../../actors/tinker/version.ts";
 import type { ReplyRequest } from "../../../model/decode/generate.ts";
 
@@ -20,7 +20,7 @@ const endpoint = Bun.serve({
 });
 afterAll(() => endpoint.stop(true));
 
-const server = new TinkerServer({
+const server = new ModelServer({
   url: `http://127.0.0.1:${endpoint.port}`,
   deadlineMs: 10_000,
   fetch,

@@ -2,7 +2,7 @@
 import { afterEach, expect, test } from "bun:test";
 import { z } from "zod";
 import type { Clock } from "../../../actors/clock.ts";
-import { TinkerServer } from "../../../actors/tinker/server.ts";
+import { ModelServer } from "../../../actors/tinker/server.ts";
 import { figure, ms } from "../../figure.ts";
 
 const WAITS_MS = [250, 500, 1000, 2000, 4000, 5000];
@@ -47,7 +47,7 @@ function stage(answers: readonly Answer[], afterFetch: (path: string) => void = 
   open.push(server);
   const clock = new SkippingClock();
   const warnings: string[] = [];
-  const client = new TinkerServer({
+  const client = new ModelServer({
     url: `http://127.0.0.1:${server.port}`,
     deadlineMs: 60_000,
     clock,

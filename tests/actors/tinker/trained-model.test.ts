@@ -2,7 +2,7 @@
 import { afterAll, expect, test } from "bun:test";
 import { z } from "zod";
 import { realClock } from "../../../actors/clock.ts";
-import { TinkerServer } from "../../../actors/tinker/server.ts";
+import { ModelServer } from "../../../actors/tinker/server.ts";
 import { TrainedModel } from "../../../actors/tinker/trained-model.ts";
 import { microBatches, type Sequence } from "../../../model/learn/batch.ts";
 import { imitation, policyObjective } from "../../../model/learn/objective.ts";
@@ -14,7 +14,7 @@ const V = 5;
 const bigrams = new BigramServer(V);
 afterAll(() => bigrams.stop());
 
-const server = new TinkerServer({ url: bigrams.url, deadlineMs: 10_000, fetch, clock: realClock, warn() {} });
+const server = new ModelServer({ url: bigrams.url, deadlineMs: 10_000, fetch, clock: realClock, warn() {} });
 
 async function newModel() {
   const id = `model_${bigrams.models.size}`;

@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { partName } from "../../../actors/metrics/metrics.ts";
 import type { PlayedTicket } from "../../../actors/play/finished-ticket.ts";
-import { curriculumMetrics, groupEnvs, scored } from "../../../actors/training/curriculum.ts";
+import { curriculumMetrics, groupEnvs, scoresAfter } from "../../../actors/training/curriculum.ts";
 import { aTicket } from "../../fixtures.ts";
 import { outcomeOf } from "./stage.ts";
 
@@ -49,9 +49,9 @@ describe("by difficulty", () => {
 
   test("scores are moving means of success", () => {
     const { curriculum } = config.rollout;
-    const first = scored(curriculum, {}, group("SimpleSokoban", 0, true, true, true, false));
+    const first = scoresAfter(curriculum, {}, group("SimpleSokoban", 0, true, true, true, false));
     expect(first).toEqual({ SimpleSokoban: 0.75 });
-    expect(scored(curriculum, first, group("SimpleSokoban", 1, true, false))).toEqual({ SimpleSokoban: 0.625 });
+    expect(scoresAfter(curriculum, first, group("SimpleSokoban", 1, true, false))).toEqual({ SimpleSokoban: 0.625 });
     expect(curriculumMetrics(config, first)).toEqual({
       [partName("curriculum/score", "env", "SimpleSokoban")]: 0.75,
       "curriculum/level": 2,
@@ -106,9 +106,9 @@ describe("a score", () => {
 
   test("is the mean spread within groups, and then a moving mean of it", () => {
     // Sample std of 1 and 0 is sqrt(1/2); of 1 and 1 it is 0. A group of one has no std.
-    const first = scored(by("success"), {}, played);
+    const first = scoresAfter(by("success"), {}, played);
     expect(first).toEqual({ Bandit: Math.SQRT1_2 / 2, FrozenLake: 0 });
-    const second = scored(by("success"), { Bandit: 0.8, FrozenLake: 0.4 }, played);
+    const second = scoresAfter(by("success"), { Bandit: 0.8, FrozenLake: 0.4 }, played);
     expect(second["Bandit"]).toBeCloseTo(0.75 * 0.8 + 0.25 * (Math.SQRT1_2 / 2), 12);
     expect(second["FrozenLake"]).toBeCloseTo(0.3, 12);
   });
@@ -124,7 +124,7 @@ describe("a score", () => {
         },
       },
     }));
-    expect(scored(by("reward"), {}, rich)["Bandit"]).toBeCloseTo(10 * (Math.SQRT1_2 / 2), 12);
-    expect(scored(by("none"), {}, played)).toEqual({});
+    expect(scoresAfter(by("reward"), {}, rich)["Bandit"]).toBeCloseTo(10 * (Math.SQRT1_2 / 2), 12);
+    expect(scoresAfter(by("none"), {}, played)).toEqual({});
   });
 });

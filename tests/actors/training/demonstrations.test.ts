@@ -5,13 +5,13 @@ import { playEpisode } from "../../../actors/play/play-episode.ts";
 import type { ContextRules } from "../../../actors/play/transcript.ts";
 import type { Messages, PlayedOutcome } from "../../../actors/protocol.ts";
 import {
+  type DemonstratedEnv,
   type DemonstrationOptions,
   Demonstrations,
   demonstrate,
   explore,
   fromDemonstrator,
   fromRandomPlay,
-  type Lesson,
   type RandomPlay,
 } from "../../../actors/training/demonstrations.ts";
 import { openEpisode } from "../../../envs/episode.ts";
@@ -44,10 +44,10 @@ const contextOf = (changed: Partial<ContextRules>): ContextRules => ({
   ...changed,
 });
 
-type Shown = DemonstrationOptions & Lesson;
+type Shown = DemonstrationOptions & DemonstratedEnv;
 const optionsFor = (name: string, changed: Partial<Shown> = {}): Shown => {
-  const lesson = { tag: envTag(name), rules };
-  return { ...lesson, lessons: [lesson], dialogue: builtinDialogue(tokenizer), context: contextOf({}), ...changed };
+  const env = { tag: envTag(name), rules };
+  return { ...env, envs: [env], dialogue: builtinDialogue(tokenizer), context: contextOf({}), ...changed };
 };
 
 /** The written tokens, reply by reply. */
@@ -149,8 +149,8 @@ test("an env in another language is imitated by the expert that it names", async
     return { ...answer, expert: step === 0 ? "right" : null };
   });
   const tag = envTag("Remote", { url: server.url, expert: true });
-  const lesson = { tag, rules };
-  const options = optionsFor("Bandit", { tag, lessons: [lesson] });
+  const env = { tag, rules };
+  const options = optionsFor("Bandit", { tag, envs: [env] });
   const demos = new Demonstrations(options, fromDemonstrator({ babble: 0, noise: 0 }), boards, 1, 1, "learn");
   const written = replies(await demos.take(1)).map((reply) => tokenizer.decode(reply));
   const reply = (action: string) => `try ${action}</think><answer>${action}</answer><|im_end|>`;
@@ -229,14 +229,7 @@ test("a batch is played for each batch, so that none but the first waits for the
       return options.tag.open(seeds);
     },
   };
-  const demos = new Demonstrations(
-    { ...options, lessons: [{ tag, rules }] },
-    fromDemonstrator(skill),
-    boards,
-    4,
-    1,
-    "x",
-  );
+  const demos = new Demonstrations({ ...options, envs: [{ tag, rules }] }, fromDemonstrator(skill), boards, 4, 1, "x");
   const played: number[] = [];
   for (let i = 0; i < 12; i++) {
     const before = opened;
@@ -248,7 +241,7 @@ test("a batch is played for each batch, so that none but the first waits for the
 
 test("the envs of a mix are taught in turn", async () => {
   const [sokoban, bandit] = [optionsFor("SimpleSokoban"), optionsFor("Bandit")];
-  const mixed = { ...sokoban, lessons: [...sokoban.lessons, ...bandit.lessons] };
+  const mixed = { ...sokoban, envs: [...sokoban.envs, ...bandit.envs] };
   const demos = new Demonstrations(mixed, fromDemonstrator(skill), boards, 4, 1, "x");
   // What is drawn together, in one order or another.
   const drawn = (await next(demos, 8)).flat();
@@ -281,7 +274,7 @@ test("an env in another language is imitated by plans from its random play; each
     return { observation: `cell ${place.at}`, reward: done ? 1 : -0.1, done, success: done };
   });
   const tag = envTag("Remote", { url: server.url });
-  const options = optionsFor("Bandit", { tag, lessons: [{ tag, rules }] });
+  const options = optionsFor("Bandit", { tag, envs: [{ tag, rules }] });
   const random = {
     plays: 12,
     playsMax: 12,
@@ -367,7 +360,7 @@ describe("a demonstration from random play", () => {
     };
     const tag = { ...ice, open };
     const random = { ...settings, plays: 200, playsMax: 200, exploreOnce };
-    const options = optionsFor("FrozenLake", { tag, lessons: [{ tag, rules }] });
+    const options = optionsFor("FrozenLake", { tag, envs: [{ tag, rules }] });
     const demos = new Demonstrations(options, fromRandomPlay(random), { first: 101, count: 1 }, 1, 1, "x");
     await demos.take(8);
     expect(opened).toBe(times * 200 + 8);
@@ -375,8 +368,8 @@ describe("a demonstration from random play", () => {
 
   test("spreads its actions evenly over the turns, and its thoughts name the first action", async () => {
     for (const think of [true, false]) {
-      const lesson = { tag: envTag("SimpleSokoban"), rules: { ...rules, think } };
-      const demos = stream("SimpleSokoban", {}, { ...lesson, lessons: [lesson], context: contextOf({ think }) });
+      const env = { tag: envTag("SimpleSokoban"), rules: { ...rules, think } };
+      const demos = stream("SimpleSokoban", {}, { ...env, envs: [env], context: contextOf({ think }) });
       for (const reply of (await demos.next()).flatMap((demo) => replies([demo]))) {
         expect(tokenizer.decode(reply)).toMatch(
           think ? /^try (\w+)<\/think><answer>\1( \|\| \w+)?<\/answer>/ : /^\w+( \|\| \w+)?<\/answer>/,
@@ -415,8 +408,8 @@ describe("a demonstration from random play", () => {
 
   test("of a language game writes its best random text", async () => {
     const options = optionsFor("Countdown", { rules: { ...rules, turnsMax: 1, actionsMax: 1 } });
-    const lessons = [{ tag: options.tag, rules: options.rules }];
-    const few = stream("Countdown", { actionsMax: 1, plays: 300 }, { ...options, lessons });
+    const envs = [{ tag: options.tag, rules: options.rules }];
+    const few = stream("Countdown", { actionsMax: 1, plays: 300 }, { ...options, envs });
     for (const demo of await few.take(5)) {
       const text = options.dialogue.replyText(replies([demo])[0]!, "<think>");
       const written = text.replace(/.*<answer>(.*)<\/answer>.*/, "$1");

@@ -8,7 +8,7 @@ import { loadCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
 import type { RunConfig } from "../../../actors/config/config.ts";
 import { HealthConfig } from "../../../actors/config/health.ts";
 import type { MetricName } from "../../../actors/metrics/metrics.ts";
-import { startSingleProcess } from "../../../actors/supervisor/single-process.ts";
+import { startOneThread } from "../../../actors/supervisor/one-thread.ts";
 import type { Progress } from "../../../actors/training/progress.ts";
 import { tinyConfig } from "../supervisor/tiny-run.ts";
 
@@ -73,7 +73,7 @@ const SIGNS = [
 ] as const satisfies readonly MetricName[];
 
 async function runIn(at: string): Promise<void> {
-  const end = await startSingleProcess({
+  const end = await startOneThread({
     run: "trapped",
     folder: at,
     config: trappedConfig(folder),

@@ -98,8 +98,8 @@ export class Stage {
         keepReference: unused,
         resetOptimizer: unused,
         imitate: unused,
-        steps: unused,
-        goOnFrom: unused,
+        prepareCheckpoint: unused,
+        resumeFrom: unused,
         crossScore: unused,
         analyzeGradients: async (played) => {
           note(`gradients of ${played.length}`);

@@ -6,10 +6,10 @@ import { composeRunConfig } from "../../../actors/config/compose.ts";
 import type { RunConfig } from "../../../actors/config/config.ts";
 import { RunError } from "../../../actors/errors.ts";
 import { Meter } from "../../../actors/metrics/meter.ts";
-import { lessonsOf } from "../../../actors/play/envs-of-run.ts";
+import { envsWithRules } from "../../../actors/play/envs-of-run.ts";
 import { rulesOf } from "../../../actors/play/play-episode.ts";
 import { policyOf } from "../../../actors/policy/policy-of-run.ts";
-import type { Lesson } from "../../../actors/training/demonstrations.ts";
+import type { DemonstratedEnv } from "../../../actors/training/demonstrations.ts";
 import { type WarmStartContext, warmStart } from "../../../actors/training/warm-start.ts";
 import type { EnvTag } from "../../../envs/tag.ts";
 import { layParameters } from "../../../model/policy/parameters.ts";
@@ -60,8 +60,8 @@ function trainee(config: RunConfig, changed: Partial<WarmStartContext> = {}) {
       start: unused,
       keepReference: unused,
       update: unused,
-      steps: unused,
-      goOnFrom: unused,
+      prepareCheckpoint: unused,
+      resumeFrom: unused,
       crossScore: unused,
       analyzeGradients: unused,
       resetOptimizer: async () => void calls.push("reset"),
@@ -72,7 +72,7 @@ function trainee(config: RunConfig, changed: Partial<WarmStartContext> = {}) {
       },
     },
     demonstrations: {
-      lessons: lessonsOf(config),
+      envs: envsWithRules(config),
       context: rulesOf(config),
       dialogue,
     },
@@ -229,7 +229,7 @@ describe("a warm start that was made before", () => {
   test("is not taken if the code of the demonstrator or of the env differs", async () => {
     const { context } = trainee(configOf());
     await warmStart(context);
-    const [{ tag, rules }] = context.demonstrations.lessons as [Lesson];
+    const [{ tag, rules }] = context.demonstrations.envs as [DemonstratedEnv];
     const other = "<think>pull Dragon</think><answer>Dragon</answer>";
     const changedCode: EnvTag[] = [
       { ...tag, demonstrator: { reply: () => other } },
@@ -238,7 +238,7 @@ describe("a warm start that was made before", () => {
       { ...tag, digest: "ab".repeat(32) },
     ];
     for (const [i, changed] of changedCode.entries()) {
-      const demonstrations = { ...context.demonstrations, lessons: [{ tag: changed, rules }] };
+      const demonstrations = { ...context.demonstrations, envs: [{ tag: changed, rules }] };
       const { cached } = await warmStart(trainee(configOf(), { demonstrations }).context);
       expect([cached, kept().length]).toEqual([false, i + 2]);
     }

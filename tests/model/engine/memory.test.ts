@@ -138,18 +138,18 @@ test("what a learner's other thread publishes, saves and restores is what the de
     for (let round = 0; round < 2; round++) {
       trainer.keepReference(memory.parameters);
       await update();
-      trainer.steps();
+      trainer.prepareCheckpoint();
       see();
     }
     // Back to where it began, as from a checkpoint.
     memory.parameters.set(start);
     memory.moment.fill(0);
     memory.variance.fill(0);
-    trainer.goOnFrom({ policy: 0, critic: null });
+    trainer.resumeFrom({ policy: 0, critic: null });
     await update();
     trainer.resetOptimizer();
     await trainer.imitate(sequences.slice(0, 1), LIMITS, ADAMW);
-    trainer.steps();
+    trainer.prepareCheckpoint();
     see();
     return seen;
   };

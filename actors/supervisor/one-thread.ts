@@ -33,8 +33,8 @@ const KINDS: Readonly<Record<ActorRole, ActorKind>> = {
 };
 
 /** Begins to start the actors. `ended` also reports a failed start. */
-export async function startSingleProcess(options: ClusterOptions): Promise<Cluster> {
-  const run = new SingleProcess(options);
+export async function startOneThread(options: ClusterOptions): Promise<Cluster> {
+  const run = new OneThread(options);
   void run.start();
   return run;
 }
@@ -49,7 +49,7 @@ interface Actor {
   lastMessage: string;
 }
 
-class SingleProcess implements Cluster {
+class OneThread implements Cluster {
   readonly #options: ClusterOptions;
   readonly #network = new MemoryNetwork();
   readonly #token: string;

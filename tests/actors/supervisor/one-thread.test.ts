@@ -9,9 +9,9 @@ import { join } from "node:path";
 import { latestCheckpoint, loadCheckpoint } from "../../../actors/checkpoint/checkpoint.ts";
 import { RunConfig } from "../../../actors/config/config.ts";
 import { merge } from "../../../actors/config/layers.ts";
-import { isLasting } from "../../../actors/metrics/metrics.ts";
+import { isTimeIndependent } from "../../../actors/metrics/metrics.ts";
 import { type Cluster, startCluster } from "../../../actors/supervisor/cluster.ts";
-import { startSingleProcess } from "../../../actors/supervisor/single-process.ts";
+import { startOneThread } from "../../../actors/supervisor/one-thread.ts";
 import { overrideLayer } from "../../../scripts/cli/presets.ts";
 import { startFrom } from "../../../scripts/cli/run-folder.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
@@ -40,7 +40,7 @@ async function start(how: typeof startCluster, values: Choices, old?: string): P
 function stored(folder: string): { metrics: string[]; episodes: string[] } {
   const db = new Database(join(folder, "run.sqlite"), { readonly: true });
   const rows = db.query("SELECT name, actor, step, value FROM metrics ORDER BY name, actor, step").values();
-  const lasting = rows.filter(([name]) => isLasting(String(name)));
+  const timeIndependent = rows.filter(([name]) => isTimeIndependent(String(name)));
   const episodes = db
     .query(
       `SELECT episode, attempt, layout_seed, dynamics_seed, version, digest, reward, stop, trained_in, advantage,
@@ -48,7 +48,10 @@ function stored(folder: string): { metrics: string[]; episodes: string[] } {
     )
     .values();
   db.close();
-  return { metrics: lasting.map((row) => JSON.stringify(row)), episodes: episodes.map((row) => JSON.stringify(row)) };
+  return {
+    metrics: timeIndependent.map((row) => JSON.stringify(row)),
+    episodes: episodes.map((row) => JSON.stringify(row)),
+  };
 }
 
 const successes = (folder: string) => JSON.parse(readFileSync(join(folder, "report.json"), "utf8")).success;
@@ -56,7 +59,7 @@ const successes = (folder: string) => JSON.parse(readFileSync(join(folder, "repo
 describe("a run on one thread", () => {
   let single: Run;
   beforeAll(async () => {
-    single = await start(startSingleProcess, { samplers: 2 });
+    single = await start(startOneThread, { samplers: 2 });
     expect(await single.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
   }, 300_000);
 
@@ -92,7 +95,7 @@ describe("a run on one thread", () => {
   );
 
   test("names its actors, where they are and what they do", async () => {
-    const run = await start(startSingleProcess, { samplers: 1, updates: 1 });
+    const run = await start(startOneThread, { samplers: 1, updates: 1 });
     await run.cluster.ended;
     expect(run.cluster.children().map(({ name, url }) => [name, url])).toEqual([
       ["metrics-sink", "memory:metrics-sink"],
@@ -105,30 +108,30 @@ describe("a run on one thread", () => {
 
 describe("stopping", () => {
   test("saves what was learnt, and going on leads to where it would have been", async () => {
-    const whole = await start(startSingleProcess, { samplers: 1, updates: 6 });
+    const whole = await start(startOneThread, { samplers: 1, updates: 6 });
     await whole.cluster.ended;
     const folder = join(temporaryFolder(), "run");
     const config = tinyConfig(folder, { samplers: 1, updates: 6 });
     expect(await stopRunAt(folder, config, "update 2/6")).toEqual({ ok: true, reason: "enough" });
     const { found } = await latestCheckpoint(join(folder, "checkpoints"));
     expect(found).not.toBeNull();
-    const resumed = await start(startSingleProcess, { samplers: 1, updates: 6 }, folder);
+    const resumed = await start(startOneThread, { samplers: 1, updates: 6 }, folder);
     expect(await resumed.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
     expect(await learnt(folder)).toBe(await learnt(whole.folder));
   }, 300_000);
 
   test("is no end: a finished run with more updates learns what a run of that length learns", async () => {
-    const whole = await start(startSingleProcess, { samplers: 1, updates: 6 });
+    const whole = await start(startOneThread, { samplers: 1, updates: 6 });
     await whole.cluster.ended;
-    const { folder, cluster } = await start(startSingleProcess, { samplers: 1, updates: 3 });
+    const { folder, cluster } = await start(startOneThread, { samplers: 1, updates: 3 });
     expect(await cluster.ended).toEqual({ ok: true, reason: "learner finished" });
-    const longer = await start(startSingleProcess, { samplers: 1, updates: 6 }, folder);
+    const longer = await start(startOneThread, { samplers: 1, updates: 6 }, folder);
     expect(await longer.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
     expect(await learnt(folder)).toBe(await learnt(whole.folder));
   }, 300_000);
 
   test("leaves a policy that another run starts from", async () => {
-    const first = await start(startSingleProcess, { samplers: 1, updates: 3 });
+    const first = await start(startOneThread, { samplers: 1, updates: 3 });
     expect(await first.cluster.ended).toEqual({ ok: true, reason: "learner finished" });
     const folder = join(temporaryFolder(), "run");
     writeFileSync(join(first.folder, "config.json"), JSON.stringify(tinyConfig(first.folder, { samplers: 1 })));
@@ -155,14 +158,14 @@ describe("stopping", () => {
   }, 300_000);
 
   test("ends a run that has hardly begun", async () => {
-    const { cluster, folder } = await start(startSingleProcess, { samplers: 1 });
+    const { cluster, folder } = await start(startOneThread, { samplers: 1 });
     expect(await cluster.stop("never mind")).toEqual({ ok: true, reason: "never mind" });
     expect((await latestCheckpoint(join(folder, "checkpoints"))).found).toBeNull();
   }, 300_000);
 
   test("follows the first error, and names its cause", async () => {
     using taken = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
-    const { cluster, lines } = await start(startSingleProcess, { samplers: 1, port: taken.port });
+    const { cluster, lines } = await start(startOneThread, { samplers: 1, port: taken.port });
     const end = await cluster.ended;
     expect(end.ok).toBe(false);
     expect(end.reason).toContain(`metrics-sink failed (Error: cannot serve the page on 127.0.0.1:${taken.port}`);

@@ -4,8 +4,8 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type { PlayAnswer } from "../../../actors/dashboard/answers.ts";
-import { bundleStage } from "../../../actors/dashboard/bundle.ts";
-import { replay, takeOver } from "../../../actors/dashboard/client/stage.ts";
+import { bundleReplayCode } from "../../../actors/dashboard/bundle.ts";
+import { replay, takeOver } from "../../../actors/dashboard/client/replay-code.ts";
 import type { EpisodeRow, PlayedOutcome } from "../../../actors/protocol.ts";
 import { play } from "../metrics-sink/fake-run.ts";
 import { recordedRow } from "../record/recorded-episode.ts";
@@ -103,10 +103,10 @@ describe("takeOver", () => {
 });
 
 test("the bundle needs nothing that a browser lacks, and makes no code from text", async () => {
-  const code = await bundleStage();
+  const code = await bundleReplayCode();
   expect(code).not.toMatch(/\brequire\(|from\s*"(node|bun):|import\s*\(\s*"node/);
   expect(code.length).toBeLessThan(600_000);
-  const file = join(mkdtempSync(join(tmpdir(), "bunraku-stage-")), "stage.js");
+  const file = join(mkdtempSync(join(tmpdir(), "bunraku-replay-code-")), "replay-code.js");
   writeFileSync(file, code);
   const bundled = (await import(file)) as { replay: typeof replay };
   const row = recordedRow({ babble: 0 });

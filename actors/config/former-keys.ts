@@ -8,7 +8,7 @@ import { isTree, type Tree } from "./layers.ts";
 /** What became of a key: a new path, or a constant that the run computes with now. */
 type Fate = { readonly to: string } | { readonly constant: unknown; readonly why?: string };
 
-export const RENAMED: Readonly<Record<string, Fate>> = {
+export const FORMER_KEYS: Readonly<Record<string, Fate>> = {
   "learner.gigpo.normalise": { to: "learner.gigpo.normalize" },
   "learner.gigpo.turnWeight": { constant: 1 },
   "learner.kl.horizon": { constant: 10_000 },
@@ -49,9 +49,9 @@ export const RENAMED: Readonly<Record<string, Fate>> = {
 };
 
 /** The error for a key of an earlier version; null if the path is none. */
-export function renamedText(path: string): string | null {
-  if (!Object.hasOwn(RENAMED, path)) return null;
-  const fate = RENAMED[path]!;
+export function formerKeyText(path: string): string | null {
+  if (!Object.hasOwn(FORMER_KEYS, path)) return null;
+  const fate = FORMER_KEYS[path]!;
   if ("to" in fate) return `${path} is now ${fate.to}`;
   return `${path} is removed: ${fate.why ?? `it is always ${JSON.stringify(fate.constant)}`}; leave it out`;
 }
@@ -59,7 +59,7 @@ export function renamedText(path: string): string | null {
 /** A config of an earlier version with today's keys. A removed key stays, and is refused, if it has another value and no `why`. */
 export function upgraded(stored: Tree): Tree {
   const config = structuredClone(stored);
-  for (const [path, fate] of Object.entries(RENAMED)) {
+  for (const [path, fate] of Object.entries(FORMER_KEYS)) {
     const section = at(config, path.split(".").slice(0, -1));
     const name = path.split(".").at(-1)!;
     if (section === null || !Object.hasOwn(section, name)) continue;
