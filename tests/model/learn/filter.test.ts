@@ -19,6 +19,12 @@ const four = groupsOf([
   [0, 4],
   [0, 8],
 ]);
+// Both groups have a mean reward of 0.
+const level = groupsOf([
+  [-1, 1],
+  [-2, 2],
+]);
+const byReward = { metric: "reward", order: "largest", includeZero: false } as const;
 
 describe("filterGroups", () => {
   test.each<[string, FilterRule, number[]]>([
@@ -91,15 +97,18 @@ describe("filterGroups", () => {
       topP(0.9, { order: "smallest" }),
       "0 of 4 groups kept: top_p 0.9 (smallest) selects nothing from reward_variance from 0 to 5.656854249492381",
     ],
-    ...(["top_k_abs", "min_p"] as const).map((strategy): [string, Candidates, FilterRule, string] => [
-      `${strategy} without groups that score 0, where all do,`,
-      groupsOf([
-        [-1, 1],
-        [-2, 2],
-      ]),
-      { strategy, value: 1, ...ranking, metric: "reward", includeZero: false },
+    [
+      "top_k_abs without groups that score 0, where all do,",
+      level,
+      { strategy: "top_k_abs", value: 1, ...byReward },
       "0 of 2 groups kept: every group scores 0 by reward, and includeZero is false",
-    ]),
+    ],
+    [
+      "min_p without groups that score 0, where all do,",
+      level,
+      { strategy: "min_p", value: 1, ...byReward },
+      "0 of 2 groups kept: every group scores 0 by reward, and includeZero is false",
+    ],
   ])("explains that %s leaves nothing", (_, candidates, rule, reason) => {
     const filtered = filterGroups(candidates, rule);
     expect(filtered).toMatchObject({ kept: [], rows: [], reason });
