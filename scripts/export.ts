@@ -1,6 +1,6 @@
 /**
- * `bun run export`: writes a run's record or policy for other tools. The record: metrics and episodes for TensorBoard, DuckDB, pandas
- * or a spreadsheet, and episodes as chats. The policy, or a pretrained model: a Hugging Face folder, a GGUF file, or peft adapters,
+ * `bun run export`: writes a run's record or policy for other tools. The record: metrics for TensorBoard; metrics and episodes for
+ * DuckDB, pandas or a spreadsheet; episodes as chats. The policy, or a pretrained model: a Hugging Face folder, a GGUF file, or peft adapters,
  * all in float32, the precision of training.
  */
 import { type Exportable, exportGguf, exportHuggingFace, exportPeft } from "../actors/policy/export.ts";
@@ -27,10 +27,14 @@ const WITH_EPISODES = ["parquet", "csv", "jsonl"];
 const command = {
   name: "export",
   flags: {
-    run: { type: "text", value: "RUN", text: "Write the record of the run in this folder" },
-    policy: { type: "text", value: "RUN", text: "Write the policy of the run in this folder" },
-    checkpoint: { type: "text", value: "NAME", text: "With --policy: a checkpoint, as u000120 (newest)" },
-    model: { type: "text", value: "DIR", text: "Write a Hugging Face model: a folder, or hf:OWNER/NAME" },
+    run: { type: "text", value: "RUN", text: "Folder of the run whose record to write" },
+    policy: { type: "text", value: "RUN", text: "Folder of the run whose policy to write" },
+    checkpoint: {
+      type: "text",
+      value: "NAME",
+      text: "With --policy: a checkpoint of the run, such as u000120; the newest if left out",
+    },
+    model: { type: "text", value: "DIR", text: "Pretrained model to write: its folder, or hf:OWNER/NAME" },
     to: {
       type: "text",
       value: "FORMAT",
@@ -71,7 +75,8 @@ function wrongFormat(to: string | undefined, formats: readonly string[]): string
   if (to === "wandb-offline")
     return "--to wandb-offline was removed; use --to tensorboard, and `wandb sync` the folder it writes";
   if (Object.hasOwn(RECORDS, to)) return `--to ${to} writes the record of a run; name the run with --run`;
-  if (Object.hasOwn(FORMATS, to)) return `--to ${to} writes a policy; name its run with --policy`;
+  if (Object.hasOwn(FORMATS, to))
+    return `--to ${to} writes a policy; name its run with --policy, or a pretrained model with --model`;
   return `${takes}, got "${to}"${didYouMean(nearest(to, formats))}`;
 }
 

@@ -4,7 +4,7 @@ import { huggingFaceViews, readHuggingFace } from "../../model/checkpoint/huggin
 import { checkTensors, readSafetensors, safetensorsParts } from "../../model/checkpoint/safetensors.ts";
 import { ModelConfig } from "../../model/policy/model-config.ts";
 import { layParameters, parameterCount } from "../../model/policy/parameters.ts";
-import { schemaFaults } from "../errors.ts";
+import { messageOf, schemaFaults } from "../errors.ts";
 import { checkJson } from "./json.ts";
 
 /** A network and its optimizer; arrays in the order of `layParameters`. */
@@ -94,6 +94,14 @@ function momentTensors(name: "policy" | "critic", network: SavedNetwork) {
   });
 }
 
+function parseJson(name: string, bytes: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder().decode(bytes));
+  } catch (error) {
+    throw new Error(`${name} is not JSON: ${messageOf(error)}`);
+  }
+}
+
 /** @throws {Error} naming the file that is missing or invalid */
 export function decodeCheckpoint(files: ReadonlyMap<string, Uint8Array>): Checkpoint {
   const file = (name: string) => {
@@ -101,7 +109,7 @@ export function decodeCheckpoint(files: ReadonlyMap<string, Uint8Array>): Checkp
     if (bytes === undefined) throw new Error(`${name} is missing`);
     return bytes;
   };
-  const head = StateFile.safeParse(JSON.parse(new TextDecoder().decode(file(STATE))));
+  const head = StateFile.safeParse(parseJson(STATE, file(STATE)));
   if (!head.success) throw new Error(`${STATE}: ${schemaFaults(head.error, "state")}`);
   const { update, model, tokenizer, criticHead, steps, state, served } = head.data;
   if (served !== null) {

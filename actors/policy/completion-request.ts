@@ -26,7 +26,7 @@ export class RequestError extends Error {
 
 export type RequestForm = "chat" | "text";
 
-/** A checked request. null stands for the server's own value. */
+/** A checked request. Where nothing else is said, null stands for the server's own value. */
 export interface Asked {
   readonly form: RequestForm;
   readonly model: string;
@@ -36,6 +36,7 @@ export interface Asked {
   readonly topK: number;
   readonly tokensMax: number | null;
   readonly count: number;
+  /** null: a random one. */
   readonly seed: number | null;
   /** A reply ends before the first of these texts. */
   readonly stops: readonly string[];

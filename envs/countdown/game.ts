@@ -1,7 +1,8 @@
 /**
  * Countdown: write an equation that makes the target from all numbers. One answer ends the game.
  *
- * - The layout seed decides the instance; its digest decides the split, so training and validation share no instance.
+ * - The layout seed decides the instance and, by default, the split. The digest of an instance says which split it belongs to, so training
+ *   and validation share no instance, unless `split` is `all`.
  * - Every instance has a solution with + and - only, as in RAGEN.
  *
  * Source: RAGEN ragen/env/countdown.

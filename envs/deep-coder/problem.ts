@@ -75,7 +75,7 @@ function problemOf({ problem, tests, starter_code: starter, metadata }: z.infer<
 
 /**
  * Joins starter code and answer as RAGEN does. One exception: starter code that ends in the head of a function, as in
- * LiveCodeBench. RAGEN keeps that head without a body, which is a syntax error.
+ * LiveCodeBench. RAGEN keeps that head without a body, which is a syntax error; here the answer replaces the head.
  */
 export function wholeProgram(starterCode: string, answer: string): string {
   const outer = /^\n+|\n+$/g;

@@ -19,7 +19,7 @@ export const SudokuConfig = z.strictObject({
   correctPlacementScore: z.number().default(1),
   invalidActionScore: z.number().default(-0.1),
   completionBonus: z.number().default(10),
-  /** Blank only cells that keep the solution unique. */
+  /** Makes a cell blank only if the solution stays unique; there may then be fewer blanks than `blankCount`. */
   unique: z.boolean().default(true),
   /** Check the limit after a refused action too. */
   refusedEnd: z.boolean().default(true),
@@ -30,7 +30,7 @@ export type SudokuConfig = z.infer<typeof SudokuConfig>;
 const BLANK_SHARE = { easy: 0.4, medium: 0.5, hard: 0.6 } as const;
 export const blankCount = ({ difficulty, gridSize }: SudokuConfig): number =>
   Math.floor(BLANK_SHARE[difficulty] * gridSize * gridSize);
-/** Share of the score for a legal placement that differs from the solution. */
+/** A legal placement that differs from the solution earns this share of `correctPlacementScore`. */
 const DIFFERENT_SCORE_SHARE = 0.5;
 
 export class SudokuGame implements LanguageGame {

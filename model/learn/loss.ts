@@ -14,7 +14,7 @@ export type PolicyRule =
   | { readonly kind: "ppo"; readonly clipLow: number; readonly clipHigh: number; readonly dualClip: number | null }
   /** The ratio of the whole sequence, to the power of 1 / its length, clipped likewise. */
   | { readonly kind: "gspo"; readonly clipLow: number; readonly clipHigh: number }
-  /** REINFORCE weighted by the clipped ratio. The gradient takes the ratio as a constant, so clipped tokens get one too. */
+  /** REINFORCE weighted by the clipped ratio. The gradient takes the ratio as a constant, so clipped tokens have a gradient too. */
   | { readonly kind: "cispo"; readonly clipLow: number; readonly clipHigh: number }
   /** The log-probability itself, without a ratio. */
   | { readonly kind: "reinforce" };
@@ -25,9 +25,9 @@ export interface PolicyTensors {
   /** By the policy that the ratio compares with. */
   readonly oldLogProbs: tf.Tensor;
   readonly advantages: tf.Tensor;
-  /** `tokenWeights` by the loss's aggregation. */
+  /** From `tokenWeights` (aggregation.ts), by the loss's aggregation. */
   readonly weights: tf.Tensor;
-  /** `tokenWeights` "token-mean": the weights of the metrics' averages. */
+  /** From `tokenWeights` by "token-mean": the weights of the metrics' averages. */
   readonly shares: tf.Tensor;
   /** 1 / written tokens of the row; for gspo. */
   readonly sequenceShares?: tf.Tensor;
@@ -36,7 +36,7 @@ export interface PolicyTensors {
 /** Scalars. Like the loss, metrics of micro-batches add up to the minibatch's. */
 export interface PolicyLoss {
   readonly loss: tf.Scalar;
-  /** Share of tokens clipped at 1 + clipHigh (advantage above 0), and at 1 - clipLow (below 0). */
+  /** Share of tokens with a ratio above 1 + clipHigh and an advantage above 0; and of those below 1 - clipLow with one below 0. */
   readonly clipHighShare: tf.Scalar;
   readonly clipLowShare: tf.Scalar;
   /** Share of tokens that the dual clip bounds. */
@@ -51,7 +51,7 @@ export interface PolicyLoss {
  * cispo: `-A stop(clip(rho, 1 - clipLow, 1 + clipHigh)) logProb`.
  * reinforce: `-A logProb`.
  *
- * Written with A+ = max(A, 0) and A- = min(A, 0): `-A+ min(rho, 1 + clipHigh) - A- clip(rho, 1 - clipLow, dualClip)`.
+ * ppo and gspo are computed with A+ = max(A, 0) and A- = min(A, 0): `-A+ min(rho, 1 + clipHigh) - A- clip(rho, 1 - clipLow, dualClip)`.
  *
  * Source: PPO https://arxiv.org/abs/1707.06347; dual clip https://arxiv.org/abs/1912.09729; clip-higher
  * https://arxiv.org/abs/2503.14476; GSPO https://arxiv.org/abs/2507.18071; CISPO https://arxiv.org/abs/2506.13585; REINFORCE
@@ -155,7 +155,7 @@ export function regularized(
  * - k1: d. Unbiased, but its gradient is zero on average: use it in the reward, not in a loss.
  * - abs: |d|.
  * - k2: d^2 / 2.
- * - k3: exp(-d) + d - 1, the exponent clamped to [-20, 20] and the result to [-10, 10]. Never negative.
+ * - k3: exp(-d) + d - 1, the exponent clamped to [-20, 20] and the result, which is not negative, to at most 10.
  * - k3+: the value of k3 with the gradient of k2.
  *
  * Source: http://joschu.net/blog/kl-approx.html; clamps as verl.

@@ -4,9 +4,9 @@
  * B batch, T tokens, H query heads, K key/value heads, G = H / K, D head width.
  *
  * - Queries are computed in blocks; a block sees no keys after its end. At T 256 this saves a quarter of the products and of
- *   the (T, T) memory. (The reference step takes 149, 132 and 144 ms in blocks of 64, 128 and 256; docs/log/2026-11.md.)
- * - A product with a transposed left factor of width T runs at half speed. So the gradients of keys and values are computed as
- *   (D, T): their transposed left factor has width D.
+ *   the (T, T) memory. (The reference step takes 149, 132 and 144 ms in blocks of 64, 128 and 256.)
+ * - `matMul(a, b, transposeA)` is slow if a has T columns. So the gradients of keys and values are computed transposed, as (D, T): then a
+ *   has D columns.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import { type AttentionShape, rotate, scoreScaleOf } from "./ops.ts";
@@ -111,7 +111,7 @@ function backward(dOut: tf.Tensor, forward: Forward, cos: tf.Tensor, sin: tf.Ten
       values: tf.matMul(dBlock, weight, true, false),
     };
   });
-  // (B, K, D, end) of each block, added up to (B, K, D, T), as rows.
+  // Pads (B, K, D, end) of each block to (B, K, D, T), adds the blocks up, and returns (B, T, K · D).
   const total = (name: "keys" | "values") => {
     const padded = parts.map((part, i) =>
       tf.pad(part[name], [

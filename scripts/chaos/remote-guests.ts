@@ -12,17 +12,19 @@ export class RemoteGuests {
   #guests: Guest[] = [];
   names: readonly string[] = [];
 
-  /** @throws {Error} if this account cannot make network namespaces. */
+  /** @throws {Error} if network namespaces cannot be made: they need Linux and root */
   constructor() {
     const hosts = Hosts.build(1 + LENT.length);
     if (hosts === null) {
-      throw new Error("--cut-seconds needs network namespaces (ip netns), which this account cannot make; run as root");
+      throw new Error(
+        "--cut-seconds needs network namespaces, and `ip netns` could not make them; run on Linux, as root",
+      );
     }
     this.#hosts = hosts;
     this.#address = `ws://${hosts.address(0)}:7000`;
   }
 
-  /** Words before the run's command. */
+  /** Words to put before the run's command, so that the run is on host 0. */
   get wrap(): string[] {
     return this.#hosts.on(0);
   }
@@ -51,13 +53,14 @@ export class RemoteGuests {
     for (const i of LENT.keys()) this.#hosts.heal(i + 1);
   }
 
-  /** After the run: resolves when both guests have ended. @throws {Error} if one ended badly. */
+  /** After the run: resolves when both guests have ended. After `withinMs` it kills them. @throws {Error} if one ended badly */
   async ended(withinMs: number): Promise<void> {
     const late = setTimeout(() => this.remove(), withinMs);
-    for (const { code, err } of await Promise.all(this.#guests.map((guest) => guest.ended))) {
+    const ended = await Promise.all(this.#guests.map((guest) => guest.ended));
+    clearTimeout(late);
+    for (const { code, err } of ended) {
       if (code !== 0) throw new Error(`a guest ended with ${code}: ${err.trim().split("\n").at(-1)}`);
     }
-    clearTimeout(late);
   }
 
   /** Kills the guests and removes their hosts. */

@@ -47,7 +47,7 @@ export interface PlannedRun {
   readonly group: string;
   readonly seed: number;
   readonly folder: string;
-  /** As the run's folder keeps it. */
+  /** Without secrets, as in the run's `config.json`. */
   readonly config: RunConfig;
   /** Flags for `bun run cluster`, without its folder. */
   readonly flags: readonly string[];
@@ -118,8 +118,10 @@ function readSweepFile(file: string) {
   if (!parsed.success) throw new UsageError(`${file}: ${schemaFaults(parsed.error, "the sweep")}`);
   const metrics = parsed.data.metrics.map((name) => {
     if (!isMetricName(name) || metric(name).perActor) {
-      const why = isMetricName(name) ? "has a value for each actor" : "is no metric";
-      throw new UsageError(`${file}: metrics: ${name} ${why}${didYouMean(nearest(name, METRIC_NAMES))}`);
+      const why = isMetricName(name)
+        ? "has a value for each actor, so a run has no single one"
+        : `is no metric${didYouMean(nearest(name, METRIC_NAMES))}`;
+      throw new UsageError(`${file}: metrics: ${name} ${why}`);
     }
     return name;
   });

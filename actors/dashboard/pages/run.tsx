@@ -8,7 +8,7 @@ import { ChartFrame, EventsFrame, type PageProps, Shell } from "./shell.tsx";
 
 const NUMBERS = [
   ["random", "Random", "uniform-random player"],
-  ["taught", "Taught", "after the warm start's first stage"],
+  ["taught", "Taught", "after imitation"],
   ["before", "Before", "before the first update"],
   ["now", "Now", "latest validation"],
   ["best", "Best possible", "optimal player"],
@@ -22,7 +22,7 @@ const CHARTS = [
   { id: "reward", title: "Reward" },
   { id: "entropy", title: "Entropy", note: "nats per token" },
   { id: "gradient", title: "Gradient norm", note: "before clipping" },
-  { id: "length", title: "Reply length", note: "tokens per episode" },
+  { id: "length", title: "Tokens written", note: "per episode" },
   { id: "validity", title: "Reply quality", note: "share of turns" },
   { id: "kl", title: "KL", note: "nats per token" },
   { id: "clip", title: "Clipped ratios", note: "share of tokens" },

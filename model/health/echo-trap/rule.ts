@@ -1,7 +1,7 @@
 /**
  * Thresholds of the Echo Trap detector. They are fitted to three recorded runs (one that collapsed, two that learned;
- * tests/model/health/echo-trap-runs.json) and to noise like theirs, and were right for two more (docs/log/2026-11.md). Those runs
- * did not record the likelihood of solved episodes, so the thresholds of that sign are not fitted.
+ * tests/model/health/echo-trap-runs.json) and to noise like theirs; `gradientSpike` also to one of two further runs, for which the
+ * others were right (docs/log/2026-11.md). None of the five recorded the likelihood of solved episodes: its thresholds are not fitted.
  */
 
 export interface TrapRule {
@@ -13,9 +13,9 @@ export interface TrapRule {
   readonly patience: number;
   /** Smoothed success from which the task is solved. */
   readonly solvedAt: number;
-  /** At least this success, if near its best, explains a small spread, low entropy and a low likelihood. */
+  /** While success is at least this, and near its best, a small spread, low entropy or a low likelihood is no sign. */
   readonly explainedAt: number;
-  /** Limits as shares of the start: spread and constant groups, entropy, information. */
+  /** Relative to the start: signs of a small spread, of groups without one, of low and high entropy, of little information. */
   readonly spreadShare: number;
   readonly constantShare: number;
   readonly entropyShare: number;
@@ -29,7 +29,7 @@ export interface TrapRule {
   /** Surprise (-log-probability) of solved episodes: above this many times its lowest, and by at least `likelihoodFall` nats. */
   readonly surpriseRise: number;
   readonly likelihoodFall: number;
-  /** Success is below this share of its best, and by at least `successFall`, or `successFallAlone` without another sign. */
+  /** A sign: success is below this share of its best, and lower by `successFall` or more (`successFallAlone` if it is the only sign). */
   readonly successShare: number;
   readonly successFall: number;
   readonly successFallAlone: number;

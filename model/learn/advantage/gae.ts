@@ -2,8 +2,8 @@
  * Generalized advantage estimation over tokens, and over turns and tokens (bi-level). Whitening is in rows.ts.
  *
  * - Turn ends are given, never inferred: a turn that earned 0 is still a turn.
- * - The next state of a written token is that of the next written token: observations and padding do not count, and their
- *   values are not read.
+ * - The next state of a written token is that of the next written token. Rewards and values of observations and padding change no
+ *   advantage, and no target of a written token.
  */
 import { checkLength, checkTurns, type Rows, rowCount, type Turns } from "./rows.ts";
 
@@ -67,7 +67,7 @@ export interface BiLevelGae {
 /**
  * GAE from turn to turn first, then from token to token inside each turn.
  *
- * With turn ends e_1 < ... < e_m: `A(e_i) = r_i + gammaTurn V(e_i+1) - V(e_i) + gammaTurn lambda A(e_i+1)`. The turn's
+ * With turn ends e_1 < ... < e_m: `A(e_i) = r_i + gammaTurn V(e_{i+1}) - V(e_i) + gammaTurn lambda A(e_{i+1})`. The turn's
  * last token then earns `A(e_i) + V(e_i)`, and token-level GAE, which runs backwards, restarts at that token.
  *
  * Source: RAGEN's bi-level GAE (https://arxiv.org/abs/2504.20073, revision of May 2025), with recorded turn ends.
