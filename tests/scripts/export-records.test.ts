@@ -194,7 +194,10 @@ describe("refuses in one line", () => {
   test.each([
     [["--run", "runs/none", "--to", "csv", "--out", "x"], "no run in runs/none: there is no run.sqlite"],
     [["--to", "csv", "--out", "x"], "name one source: --run RUN, --policy RUN or --model DIR"],
-    [["--run", "r", "--to", "gguf", "--out", "x"], "--to gguf writes a policy; name its run with --policy"],
+    [
+      ["--run", "r", "--to", "gguf", "--out", "x"],
+      "--to gguf writes a policy; name its run with --policy, or a pretrained model with --model",
+    ],
     [
       ["--run", "r", "--to", "parket", "--out", "x"],
       '--to takes tensorboard, parquet, csv, jsonl, got "parket"; did you mean parquet?',

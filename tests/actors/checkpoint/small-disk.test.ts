@@ -57,7 +57,7 @@ describeWhere(mounted ? null : "this account may not mount a file system", "a fu
       const names = stored();
       expect([names.length, new Set(names).size]).toEqual([acknowledged + 20, acknowledged + 20]);
       const kept = { acknowledged, lost: 0, "stored when there was room": 20 };
-      figure("disk full in the trajectory log", { durability, ...kept });
+      figure("disk full under `run.sqlite`", { durability, ...kept });
       store.close();
       for (const file of ["", "-wal", "-shm"]) rmSync(path + file, { force: true });
     },
