@@ -51,7 +51,7 @@ class AgentEpisode:
             self.events.put(error)
 
     def wait(self):
-        """The next question; returns the result if the function has ended."""
+        """Waits for the next question; returns the result if the function has ended instead."""
         event = self.events.get()
         if isinstance(event, Question):
             self.question = event
@@ -72,7 +72,7 @@ class AgentEpisode:
         return {"reward": 0.0, "done": False, "success": False} if result is None else {**result, "done": True}
 
     def close(self):
-        """Open and later calls fail."""
+        """Calls in progress and later calls fail."""
         self.over = True
         endpoint().episodes.pop(self.name, None)
         if self.question is not None:

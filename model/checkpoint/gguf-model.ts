@@ -9,7 +9,7 @@ import { architectureOf, CheckpointFormatError } from "./config.ts";
 import type { GgufValue } from "./gguf.ts";
 import type { NamedTensor } from "./safetensors.ts";
 
-/** llama.cpp's name by Hugging Face's, without the number of the layer. */
+/** From Hugging Face's names to llama.cpp's, both without the number of the layer. */
 const LAYER_TENSORS: Readonly<Record<string, string>> = {
   "input_layernorm.weight": "attn_norm.weight",
   "self_attn.q_proj.weight": "attn_q.weight",

@@ -5,8 +5,8 @@
  *
  * - It checks lengths, offsets and names before it copies a value.
  * - Every data byte belongs to exactly one tensor: no overlaps, no holes, no tail.
- * - Equal tensors and metadata give equal bytes, in any order.
- * - Returned arrays have their own memory.
+ * - Equal tensors and metadata, given in any order, give equal bytes.
+ * - Arrays that it reads have their own memory.
  *
  * Source: https://huggingface.co/docs/safetensors (format). For little-endian machines, the only ones that Bun supports.
  */

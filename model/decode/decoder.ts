@@ -8,7 +8,7 @@
  *   splits sums by the size of the product, so each thread computes rows of its own, in a lane (engine/lanes.ts). Models
  *   too large for lanes keep this promise on one thread only.
  * - A cache entry is computed once: a later turn only appends.
- * - Padding of an append writes past the capacity, which no token attends to.
+ * - Padding of an append writes to places past the capacity, which no token attends to.
  */
 import * as tf from "@tensorflow/tfjs-core";
 import {
@@ -59,7 +59,7 @@ export class Decoder {
   readonly #places: number;
   readonly #caches: ReadonlyMap<string, Float32Array>;
   readonly #functions = new Map<string, Promise<DecodeFunction>>();
-  /** By function, with the current parameters. Reused, because an engine checks a job only at its first run. */
+  /** By function, with the current parameters. Reused, because the compiled engine checks a job only at its first run. */
   readonly #jobs = new Map<DecodeFunction, Job>();
   readonly #lengths: Int32Array;
   readonly #frozen: Readonly<Record<string, DeviceArray>>;
@@ -402,7 +402,7 @@ function partsOf(rows: number, lanes: number): { from: number; rows: number }[] 
 
 const powerOfTwo = (value: number) => 2 ** Math.ceil(Math.log2(value));
 
-// Sizes are rounded up so that few shapes are compiled. The cost of a step grows with its rows; an append costs mostly per run.
+// Sizes are rounded up so that few shapes are compiled. The cost of a step grows with its rows; that of an append is mostly fixed.
 export const stepRows = (rows: number) => (rows <= 16 ? Math.max(powerOfTwo(rows), ROWS_MIN) : roundUp(rows, 16));
 const appendRows = (rows: number) => powerOfTwo(rows);
 const appendLength = (tokens: number) => roundUp(tokens, tokens <= 32 ? 8 : tokens <= 128 ? 16 : 64);

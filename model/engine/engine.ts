@@ -26,7 +26,7 @@ export type TensorFunction = (inputs: Readonly<Record<string, tf.Tensor>>) => Re
  * in place. Otherwise it is a copy of that memory on the device; `Engine.toDevice` and `Engine.toHost` copy between the two.
  */
 export interface DeviceArray extends Spec {
-  /** The host memory, with the current values: if not `Engine.runsReadHostMemory`, they are copied from the device first. */
+  /** The host memory with the current values; values on a device are copied to it first. */
   read(): TypedArray;
   write(values: TypedArray): void;
 }
@@ -41,7 +41,7 @@ export interface CompiledFunction {
   dispose(): Promise<void>;
 }
 
-/** A function with its arrays, as `CompiledFunction.run` takes them. Reuse a job: an engine checks it at its first run only. */
+/** A function with its arrays, as `CompiledFunction.run` takes them. Reuse a job: the compiled engine checks it at its first run only. */
 export interface Job {
   readonly run: CompiledFunction;
   readonly inputs: Readonly<Record<string, DeviceArray>>;
@@ -56,9 +56,9 @@ export interface Engine {
   readonly runsReadHostMemory: boolean;
   /** @param backing  memory of the right length; fresh zeros by default. */
   array(spec: Spec, backing?: Float32Array | Int32Array): DeviceArray;
-  /** Copies this host memory to the device's arrays over it. */
+  /** Copies these host values over their copy on the device. */
   toDevice(values: TypedArray): void;
-  /** Copies the device's arrays over this host memory to it. */
+  /** Copies the device's copy of these values back to the host. */
   toHost(values: TypedArray): void;
   /** Frees the device's memory for these values; do not use arrays over them afterwards. */
   release(values: TypedArray): void;

@@ -194,7 +194,7 @@ lower<tf.UnsortedSegmentSumAttrs>("UnsortedSegmentSum", ({ x, segmentIds }, { nu
   const inputs = [zeros!, cast(to, to.name(column), 7), to.name(x!)];
   return to.tensor(to.recorder.emit("ScatterND", inputs, 1, { reduction: "add" })[0]!, shape);
 });
-/** Rows of `tensor` replaced by those of `updates`; every index names a place in the first axes. */
+/** Rows of `tensor` replaced by those of `updates`; each row of `indices` is a place in the first axes. */
 lower("TensorScatterUpdate", ({ tensor, indices, updates }, _, to) => {
   const inputs = [to.name(tensor!), cast(to, to.name(indices!), 7), to.name(updates!)];
   return to.tensor(to.recorder.emit("ScatterND", inputs)[0]!, tensor!.shape, tensor!.dtype);

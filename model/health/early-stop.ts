@@ -44,7 +44,7 @@ export interface StopState {
   readonly collapsed: number;
   readonly failed: number;
   readonly empty: number;
-  /** Absent in a checkpoint of 0.1. */
+  /** Absent in a checkpoint of version 0.1. */
   readonly solved?: number;
 }
 

@@ -26,7 +26,7 @@ export interface MicroBatch {
   readonly counts: readonly number[];
   /** (B, T) */
   readonly tokens: Int32Array;
-  /** (B · W) index into the B · T states of the state that predicts each written token. */
+  /** (B · W) for each written token, the index among the B · T states of the one that predicts it. */
   readonly picks: Int32Array;
   /** (B · W) the written tokens themselves. */
   readonly targets: Int32Array;
@@ -41,7 +41,7 @@ export interface BatchLimits {
   readonly widthMultiple: number;
 }
 
-/** B is padded to a multiple of this. */
+/** B is padded to a multiple of this where `tokensMax` allows. */
 const ROW_MULTIPLE = 4;
 
 /**

@@ -36,7 +36,7 @@ export interface PolicyTensors {
 /** Scalars. Like the loss, metrics of micro-batches add up to the minibatch's. */
 export interface PolicyLoss {
   readonly loss: tf.Scalar;
-  /** Share of tokens with a ratio above 1 + clipHigh and an advantage above 0; and of those below 1 - clipLow with one below 0. */
+  /** Shares of tokens: those with a ratio above 1 + clipHigh and a positive advantage, those below 1 - clipLow with a negative one. */
   readonly clipHighShare: tf.Scalar;
   readonly clipLowShare: tf.Scalar;
   /** Share of tokens that the dual clip bounds. */

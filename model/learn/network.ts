@@ -57,7 +57,7 @@ export interface TrainingOptions {
   readonly state?: OptimizerState;
   /** Parameters that adapters do not change; needed if the config has adapters. */
   readonly frozen?: Parameters | null;
-  /** What moves the matrices of the layers: Muon, or AdamW, which moves all other parameters. Default adamw. */
+  /** What moves the matrices of the layers: AdamW or Muon. AdamW moves the other parameters in either case. Default adamw. */
   readonly optimizer?: OptimizerName;
 }
 
@@ -390,7 +390,7 @@ function writeBatch(arrays: Readonly<Record<string, DeviceArray>>, batch: MicroB
   arrays["targets"]!.write(batch.targets);
 }
 
-/** The matrices of the layers, in the order of their memory. Not the embedding and the output layers. */
+/** The matrices of the layers, in the order of their memory; not the embedding, the output layers and the stack experts.down_proj. */
 function hiddenMatrices({ flat, views }: Parameters): Matrix[] {
   return [...views]
     .filter(([name, { shape }]) => name.startsWith("model.layers.") && shape.length === 2)

@@ -44,7 +44,7 @@ export interface OptimizerState {
 export interface OptimizerResult {
   /** Norm of the gradient before clipping. */
   readonly gradientNorm: number;
-  /** False if the norm is not finite; then nothing changed. */
+  /** False if the norm is not finite; then only the gradients changed, to zero. */
   readonly applied: boolean;
 }
 

@@ -35,7 +35,7 @@ export interface RewardsAndPenalties {
 
 /**
  * Adds the penalty, then normalizes. If every group has one member, the method is identity, as in RAGEN. If only some groups
- * have one member, that member gets 0.
+ * have one member, these members get 0.
  *
  * Source: RAGEN ctx_manager reward_normalization; standard deviations with divisor n - 1.
  *

@@ -4,7 +4,7 @@
  * B batch, T tokens, H query heads, K key/value heads, G = H / K, D head width.
  *
  * - Queries are computed in blocks; a block sees no keys after its end. At T 256 this saves a quarter of the products and of
- *   the (T, T) memory. (The reference step takes 149, 132 and 144 ms in blocks of 64, 128 and 256.)
+ *   the (T, T) memory. (The step of bench/step.bench.ts takes 149, 132 and 144 ms in blocks of 64, 128 and 256.)
  * - `matMul(a, b, transposeA)` is slow if a has T columns. So the gradients of keys and values are computed transposed, as (D, T): then a
  *   has D columns.
  */
@@ -150,7 +150,7 @@ function blocksOf(length: number): Block[] {
   }));
 }
 
-/** (G · block, end): 0 where a query sees the key, elsewhere so low that softmax gives exactly 0. */
+/** (G · block, end): 0 where a query sees the key, elsewhere so low that softmax gives 0 or a subnormal number (engine/subnormals.ts). */
 function causalMask({ start, end }: Block, { heads, kvHeads, window }: AttentionShape): tf.Tensor {
   const [group, rows] = [heads / kvHeads, end - start];
   const mask = new Float32Array(group * rows * end);

@@ -80,7 +80,7 @@ export function appendAttention(
   const widths = [heads * headWidth, kvHeads * headWidth, kvHeads * headWidth];
   const [q, k, v] = tf.split(qkv, widths, -1) as [tf.Tensor, tf.Tensor, tf.Tensor];
   const [c, s] = [tf.gather(cos, positions), tf.gather(sin, positions)];
-  // (slot, head, position) as one row number, for each (row, token, head) in the order of the projections.
+  // (slot, head, position) as one row number of the cache, for each (row, token, head) in the order of the projections.
   const [headCount, length] = [tf.scalar(kvHeads, "int32"), tf.scalar(capacity, "int32")];
   const owner = tf.add(
     tf.mul(tf.reshape(slots ?? tf.range(0, batch, 1, "int32"), [batch, 1, 1]), headCount),

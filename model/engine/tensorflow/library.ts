@@ -97,10 +97,10 @@ export interface LibraryOptions {
   readonly device: "auto" | "cpu" | "cuda";
 }
 
-/** ConfigProto: a message field of `number` holding `bytes`. */
+/** A field of ConfigProto with this number, whose value is a message of these bytes. */
 const field = (number: number, bytes: readonly number[]) => [(number << 3) | 2, bytes.length, ...bytes];
 
-/** ConfigProto of tensorflow/core/protobuf/config.proto: threads (2), no GPU (1), allocate memory as needed (6.4). */
+/** ConfigProto of tensorflow/core/protobuf/config.proto: threads (field 2), no GPU (1), allocate memory as needed (6.4). */
 function configProto({ threads, device }: LibraryOptions): Uint8Array {
   const noGpu = field(1, [...field(1, [...new TextEncoder().encode("GPU")]), 2 << 3, 0]);
   return Uint8Array.from([2 << 3, threads, ...(device === "cpu" ? noGpu : []), ...field(6, [4 << 3, 1])]);

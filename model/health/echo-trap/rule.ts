@@ -1,7 +1,8 @@
 /**
  * Thresholds of the Echo Trap detector. They are fitted to three recorded runs (one that collapsed, two that learned;
- * tests/model/health/echo-trap-runs.json) and to noise like theirs; `gradientSpike` also to one of two further runs, for which the
- * others were right (docs/log/2026-11.md). None of the five recorded the likelihood of solved episodes: its thresholds are not fitted.
+ * tests/model/health/echo-trap-runs.json) and to noise like theirs. For two further runs all thresholds but
+ * `gradientSpike` were right; it is fitted to one of these too (docs/log/2026-11.md). None of the five recorded the likelihood of
+ * solved episodes: its thresholds are not fitted.
  */
 
 export interface TrapRule {

@@ -1,4 +1,4 @@
-/** The signs of the Echo Trap; each compares a run with its own start. */
+/** The signs of the Echo Trap; most compare a run with its own past. */
 import type { TrapRule } from "./rule.ts";
 import type { Track, Tracks } from "./tracks.ts";
 

@@ -1,7 +1,7 @@
 /**
  * From a batch of episodes to one advantage per token. The formulas are in the other files of this folder.
  *
- * - Pass all episodes of the update: whitening and mixing look at all rows.
+ * - Pass all episodes of the update: whitening and the mix of `hybrid` look at all rows.
  * - Group ids and turn ends come from the episodes; nothing is inferred from rewards or positions.
  */
 import { biLevelGae, type Estimate, gae } from "./gae.ts";
@@ -49,7 +49,7 @@ export interface Advantages {
   readonly advantages: Float32Array;
   /** (B, T) targets of the critic; null for estimators without one. */
   readonly returns: Float32Array | null;
-  /** (B) probabilities within the groups that the policy is trained towards; for tpo. */
+  /** (B) the probability within its group that training moves each episode towards; for tpo. */
   readonly targetProbabilities?: ArrayLike<number>;
   /** Further metrics, by name. */
   readonly measured: Readonly<Record<string, number>>;

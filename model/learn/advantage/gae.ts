@@ -2,8 +2,8 @@
  * Generalized advantage estimation over tokens, and over turns and tokens (bi-level). Whitening is in rows.ts.
  *
  * - Turn ends are given, never inferred: a turn that earned 0 is still a turn.
- * - The next state of a written token is that of the next written token. Rewards and values of observations and padding change no
- *   advantage, and no target of a written token.
+ * - The next state of a written token is that of the next written token. Values of observations and padding change no advantage,
+ *   and no target of a written token; a reward there is refused.
  */
 import { checkLength, checkTurns, type Rows, rowCount, type Turns } from "./rows.ts";
 

@@ -42,7 +42,7 @@ export function grpo(rewards: ArrayLike<number>, groups: ArrayLike<number | stri
 }
 
 /**
- * `R - mean` within the group. Without the division, easy and hard groups keep their weight. Also the baseline of
+ * `R - mean` within the group. Without the division, easy and hard groups keep their weight. Also the advantage of
  * REINFORCE++ with baseline, before whitening.
  *
  * Source: Dr.GRPO, https://arxiv.org/abs/2503.20783.

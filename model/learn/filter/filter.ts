@@ -1,7 +1,7 @@
 /**
- * StarPO-S: selects the groups of a rollout to learn from. It knows scores of trajectories, not trajectories.
+ * StarPO-S: selects the groups of a rollout to learn from. It knows numbers of trajectories, not trajectories.
  *
- * - Scores are raw episode rewards, before penalty and normalization: after mean_std every group would have a std of 1.
+ * - Rewards are raw episode rewards, before penalty and normalization: after mean_std every group would have a std of 1.
  * - If no group is kept, `kept` is empty and `reason` explains it; this is no error.
  * - The order of trajectories and groups never changes; of groups with equal scores the first wins.
  * - If a rule ranks by spread and no group has a spread, nothing is kept; RAGEN then keeps the first groups.
@@ -46,7 +46,7 @@ export interface FilterMetrics {
   readonly keptShare: number;
   /** Groups whose score is 0 within 1e-10. */
   readonly zeroScoreCount: number;
-  /** Mean in-group sample std of the reward, before and after; after is null if nothing is kept. */
+  /** Mean in-group sample std of the reward, of all groups and of the kept ones; null if nothing is kept. */
   readonly rewardStd: number;
   readonly keptRewardStd: number | null;
 }

@@ -1,4 +1,4 @@
-/** The inputs and weights of one gradient: some of the prepared episodes, for every written token. */
+/** The inputs and weights of one gradient, for every written token of some of the prepared episodes. */
 import { tokenWeights } from "../aggregation.ts";
 import type { TokenInputs } from "../objective.ts";
 import { episodeRows, splitBySample } from "../sequences.ts";

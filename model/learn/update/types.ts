@@ -87,11 +87,11 @@ export interface UpdateNetworks<Policy extends TrainedPolicy = Network> {
 
 /** What an update did. Metrics are means over the update unless their name says otherwise. */
 export interface UpdateResult {
-  /** Why the update took no step; null if it took one. */
+  /** Why the update, or a minibatch of it, took no step; else null. */
   readonly skipped: string | null;
   /** Mean advantage of each episode; null if the filter dropped it. */
   readonly advantages: readonly (number | null)[];
-  /** (written tokens) advantages of each episode; null where all are equal. Absent if the filter kept no episode. */
+  /** (written tokens) advantages of each episode; null if all are equal or the filter dropped it. Absent if it kept none. */
   readonly tokenAdvantages?: readonly (Float32Array<ArrayBuffer> | null)[];
   readonly steps: number;
   readonly metrics: Readonly<Record<string, number>>;
