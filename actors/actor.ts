@@ -25,7 +25,7 @@ export interface ActorContext {
   readonly meter: Meter;
   /** Uses the run's token and limits, and logs problems. */
   readonly transport: Transport;
-  /** Makes `transport.listen` choose a free address. */
+  /** What the actor passes to `transport.listen`. */
   readonly listen: string;
   readonly host: Host;
   /** How an actor on another machine gets the weights; null on the run's own machine. */
@@ -49,7 +49,7 @@ export interface Running {
   readonly url: string | null;
   /** For people: "playing 64 episodes", "update 12". */
   doing(): string;
-  /** Milliseconds since the actor's computation last gave a result; 0 if it computes nothing. */
+  /** Milliseconds that the actor's computation has gone without a result; 0 while nothing is computed. */
   workingMs?(): number;
   /** Drain and save. The actor is gone when the promise resolves. */
   stop(reason: string): Promise<void>;

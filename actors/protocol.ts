@@ -191,10 +191,10 @@ export const schemas = {
     type: z.literal("heartbeat"),
     actor: Id,
     ...actorState,
-    /** How long the actor's computation has gone without a result; 0 if it computes nothing. */
+    /** How long the actor's computation has gone without a result; 0 while nothing is computed. */
     workingMs: z.number().nonnegative(),
   }),
-  /** The supervisor tells learner and samplers whenever an address changes. Both connect to the new addresses. */
+  /** The supervisor tells each actor that connects, and learner and samplers at every change. These two connect to the addresses. */
   roster: z.strictObject({
     type: z.literal("roster"),
     learner: z.url().nullable(),

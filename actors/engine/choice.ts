@@ -1,5 +1,6 @@
 /**
- * Chooses the engine and device of a run. An engine or device that the config names is never replaced; `auto` reports its reason.
+ * Chooses the engine and device of learner and samplers. The table is the learner's: what the config names is never replaced; `auto`
+ * reports its reason.
  *
  * | engine.name | auto, cpu | cuda                                 | webgpu      |
  * | ----------- | --------- | ------------------------------------ | ----------- |
@@ -91,8 +92,8 @@ function checked(settings: CompiledSettings, { expectDevice }: Pick<Machine, "ex
 }
 
 /**
- * A sampler's engine. Many samplers share a host, and the learner uses its GPU: samplers compute on the CPU unless the config names engine
- * compiled and a device.
+ * A sampler's engine. Many samplers share a host, and the learner uses its GPU: samplers compute on the CPU unless the config names device
+ * webgpu, or engine compiled and device cuda.
  *
  * @param guest  the sampler is on another machine; its devices are not the config's
  * @throws {RunError} if the device that the config names is missing.

@@ -90,10 +90,10 @@ export class LearnerCheckpoints {
     return state as Progress;
   }
 
-  /** From now on KL terms compare with the policy that reinforcement began with. */
+  /** From now on KL terms compare with the policy that reinforcement began with; with adapters, with the model without them. */
   async keepReference(): Promise<void> {
     const { trainer, networks } = this.#options;
-    // With adapters the reference is the model without them, which the trainer has.
+    // The trainer has the model without adapters.
     await trainer.keepReference(networks.model.lora === null ? await this.#reference() : null);
   }
 

@@ -37,7 +37,7 @@ export const realPorts: LearnerPorts = {
   reporterLimits: { waitingMax: 10_000, rowsMax: 4096 },
 };
 
-/** Starts the trainer in a thread of its own, or with `host: one-thread` in this one, which imports it in that case only. */
+/** Starts the trainer at a server (engine tinker), in a thread of its own, or (host one-thread) in this one, which imports it only then. */
 async function startTrainer(
   config: RunConfig,
   { host, fail, log, clock }: ActorContext,

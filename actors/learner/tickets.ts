@@ -7,7 +7,7 @@
  * 3. Only `attempt` of a ticket changes, never its seeds, settings or name. An episode does not depend on who plays it, or how
  *    often it was begun.
  * 4. The oldest tickets are granted first. A ticket that comes back (sampler lost, lease expired, episode failed) keeps its age.
- * 5. A ticket is issued at most `attemptsMax` times. Memory is bounded by what training issues; training waits for its batches.
+ * 5. A ticket is granted at most `attemptsMax` times. Memory is bounded by what training issues; training waits for its batches.
  */
 import type { Clock } from "../clock.ts";
 import type { FinishedTicket } from "../play/finished-ticket.ts";

@@ -60,7 +60,7 @@ export function rulesOf({ seed, prompt, env, rollout }: RunConfig): PlayRules {
 }
 
 /**
- * @throws {EpisodeError} with boundary "closed" if the env server was lost: the episode may be played again.
+ * @throws {EpisodeError} if the env server was lost ("closed") or is full ("capacity"): the episode may be played again.
  */
 export async function playEpisode(ticket: Ticket, context: PlayContext): Promise<Outcome> {
   const { policy, tag, dialogue, rules, weights } = context;

@@ -11,8 +11,7 @@
  * - With overflow "drop", a context that is too long loses its oldest turns, each a question and its reply. Dropped turns are counted
  *   and do not come back.
  *
- * Source: RAGEN-2's context_window_mode. There each turn is a sample of its own. Here a new sample starts only where history was
- * cut; otherwise turns extend the current one.
+ * Source: RAGEN-2's context_window_mode. There each turn is a sample of its own. Here a turn extends the current sample where it can.
  */
 
 import type { Turn } from "../../envs/env.ts";

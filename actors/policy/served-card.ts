@@ -1,6 +1,6 @@
 /**
- * What `bun run serve` tells of its policy in GET /v1/models/MODEL. With it `bun run eval` prompts the policy as in training: prompts,
- * budgets of the env, lengths.
+ * What `bun run serve` tells of its policy in GET /v1/models/MODEL. From it `bun run eval` takes the prompts, budgets and lengths of
+ * training.
  */
 import { z } from "zod";
 import type { RunConfig } from "../config/config.ts";

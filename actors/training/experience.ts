@@ -38,7 +38,7 @@ export class Experience {
   readonly #tag: EnvTag;
   readonly #states = new Map<string, number>();
   readonly #outcomes: Map<Action, Outcomes>[] = [];
-  /** By actions left, then by state; as of the last `learn`. */
+  /** By actions left, then by state; computed when first needed after `learn`. */
   #values: Float64Array[] = [];
 
   constructor(tag: EnvTag) {
@@ -82,7 +82,7 @@ export class Experience {
     }
   }
 
-  /** Recomputes the values of states from all plays so far. */
+  /** Discards the values of states. The next plan computes them from all plays so far. */
   learn(): void {
     this.#values = [];
   }

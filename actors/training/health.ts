@@ -29,7 +29,7 @@ export interface HealthState {
   /** Updates left before the next rung may be taken. */
   readonly settling: number;
   readonly control: Control;
-  /** Update of the newest checkpoint with a good verdict; null without one. */
+  /** Update of the newest checkpoint that a roll-back may go to (saving.ts decides); null without one. */
   readonly healthyCheckpoint: number | null;
 }
 

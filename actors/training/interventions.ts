@@ -8,7 +8,7 @@ import type { Rung } from "../config/health.ts";
 
 /** The combined effect of all rungs taken. Saved with every checkpoint. */
 export interface Control {
-  /** Share of the groups kept by the configured filter that are still kept. */
+  /** Of the groups that the configured filter keeps, the share that is still kept. */
   readonly filter: number;
   /** Added to the coefficients of entropy and KL. */
   readonly entropy: number;
@@ -75,7 +75,7 @@ export function controlAfter(rung: Rung, control: Control): { control: Control; 
   }
 }
 
-/** The settings of an update after all rungs taken. The KL coefficient is not changed here: `settings` already includes it. */
+/** The settings of an update after all rungs taken. The KL coefficient of `settings` already includes `control.kl`. */
 export function intervened(settings: UpdateSettings, control: Control, groups: number): UpdateSettings {
   const { policy, optimizer } = settings;
   return {

@@ -26,7 +26,7 @@ export interface Progress {
   readonly tokens: number;
   /** Actions that envs executed. */
   readonly actions: number;
-  /** Validation success after the first stage of the warm start; null without one. */
+  /** Validation success after the first stage of the warm start; null without a warm start. */
   readonly taught: Taught | null;
   /** Validation success before the first update; null until it is measured. */
   readonly before: number | null;
@@ -35,7 +35,7 @@ export interface Progress {
   readonly validated: ValidatedUpdate | null;
   readonly best: ValidatedUpdate | null;
   readonly klCoefficient: number;
-  /** Updates that changed nothing. */
+  /** Updates that trained on nothing, or left out a step because a number was not finite. */
   readonly skipped: number;
   /** Minutes of reinforcement. */
   readonly minutes: number;

@@ -20,7 +20,7 @@ function hasFallen({ validated, best }: Progress, { successFall }: HealthConfig[
   return validated.success < TRAP_RULE.successShare * best.success && fall >= successFall;
 }
 
-/** Time for the sink to store the episodes reported so far. A sink that died is restarted within this time. */
+/** Time for the sink to store the episodes reported so far. During a run it covers the restart of a sink that died. */
 const STORED_MS_MAX = { duringRun: 4000, atEnd: 1000 };
 
 export class Saving {

@@ -29,11 +29,11 @@ function dynamicsOf(config: RunConfig, env: string, layoutSeed: number, member: 
 }
 
 /**
- * The tickets of update `update` (from 0): P groups of N, each group on the next board.
+ * The tickets of update `update` (from 0): `rollout.groupSize` for each wanted group. Each group has the next board.
  *
  * @param version  oldest weights that may play them; in sync mode the only ones
  * @param round    how often the run was rolled back
- * @param wanted   groups numbered from 0; those from P on replace others (learner.resampleRoundsMax)
+ * @param wanted   groups numbered from 0. Later ones replace others (resampling.ts), or are only measured (measure-gradients.ts)
  * @param actions  share of the configured actions per turn that a ticket allows
  */
 export function trainingTickets(
@@ -76,7 +76,7 @@ function fewerActions(config: RunConfig, env: string, share: number): number {
 /**
  * The tickets of one validation: the same boards every time, in each env, `validate.groupSize` tries on each.
  *
- * @param name  unique among the validations of a run
+ * @param name  unique among the run's validations at this temperature
  */
 export function validationTickets(config: RunConfig, name: string, temperature: number, version: number): Ticket[] {
   const { episodes, groupSize, firstSeed } = config.validate;

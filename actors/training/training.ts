@@ -121,7 +121,7 @@ export class Training {
         return;
       }
       if (due?.kind === "rung" && due.rung === "roll-back") {
-        // The policy before the roll-back plays the rollouts that have begun.
+        // The rollouts that have begun are played by the policy before the roll-back.
         await this.#interruption.race(rollouts.drop());
         await this.#rollBack();
       }

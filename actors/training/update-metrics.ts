@@ -51,7 +51,7 @@ function metricOf(name: string): MetricName {
   return metric;
 }
 
-/** @param lags  of each episode trained on: versions between the one that played it and the newest; not empty */
+/** @param lags  for each episode trained on, how many versions its policy is behind the newest; not empty */
 export function lagShares(lags: readonly number[]): MetricValues {
   const share = (of: (lag: number) => boolean) => lags.filter(of).length / lags.length;
   return {

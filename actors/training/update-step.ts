@@ -2,8 +2,8 @@
  * One update: from the episodes played for it to new parameters, metrics and rows of the trajectory log.
  *
  * - Episodes that lag more than `learner.stalenessMax` updates are not trained on.
- * - An update that changes nothing is counted as skipped. After `BROKEN_UPDATES_MAX` updates in a row without a finite gradient
- *   the run fails.
+ * - An update that trains on nothing, or leaves out a step, is counted as skipped. After `BROKEN_UPDATES_MAX` updates in a row without
+ *   a finite gradient the run fails.
  */
 import type { UpdateResult, UpdateSettings } from "../../model/learn/update/types.ts";
 import { writtenTokens } from "../../model/trajectory.ts";

@@ -86,7 +86,7 @@ export interface WarmStartProgress {
 const REPORT_EVERY = 20;
 const SAMPLE_EVERY = 200;
 
-/** Boards of a stage and an env whose demonstrations are part of the digest. */
+/** For each stage and env: number of boards whose demonstrations are part of the digest. */
 const PREVIEWED = 32;
 
 /** Fills `parameters`, or trains the policy that the server has. */

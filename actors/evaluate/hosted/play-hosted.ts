@@ -1,5 +1,5 @@
 /**
- * Evaluates a hosted model on fixed boards, with the envs, prompts and parsing of other policies. It exchanges text instead of tokens.
+ * Evaluates a hosted model on fixed boards. Envs, prompts and parsing are those of other policies; text takes the place of tokens.
  *
  * - At most `requestsMax` episodes are played at once, each with one request at a time.
  * - An episode that could not be played ends the evaluation with an error; it does not count as a failure of the model. The episodes
@@ -26,7 +26,7 @@ export interface HostedEvaluation {
   readonly config: RunConfig;
   readonly tag: EnvTag;
   readonly client: Pick<HostedClient, "complete" | "stop">;
-  /** Boards that have a result are not played again. */
+  /** Tickets that have a result are not played again. */
   readonly results: Results;
   readonly requestsMax: number;
   readonly clock: Clock;

@@ -2,7 +2,7 @@
  * Stores the finished episodes of an evaluation, so that an interrupted evaluation continues without paying twice. One JSON object
  * per line: first the settings, then each episode when it ends.
  *
- * - A file with other settings is refused; boards in the file are not played again.
+ * - A file with other settings is refused; episodes in the file are not played again.
  * - An incomplete last line is cut off: its writer was killed. Any other invalid line is an error.
  */
 import { appendFileSync, existsSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
@@ -16,7 +16,7 @@ const Count = z.number().int().nonnegative();
 const HostedTurn = TurnRecord.extend({ dropped: Count.default(0) });
 
 export const HostedEpisode = z.strictObject({
-  /** Index of its board. */
+  /** Index of its ticket in the evaluation. */
   index: Count,
   layoutSeed: Count,
   stop: StopReason,
