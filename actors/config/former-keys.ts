@@ -5,7 +5,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { isTree, type Tree } from "./layers.ts";
 
-/** What became of a key: a new path, or a constant that the run computes with now. */
+/** What became of a key: a new path, or a constant that the run computes with now; with `why`, the constant is the former default only. */
 type Fate = { readonly to: string } | { readonly constant: unknown; readonly why?: string };
 
 export const FORMER_KEYS: Readonly<Record<string, Fate>> = {

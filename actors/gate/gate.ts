@@ -1,7 +1,6 @@
 /**
- * The one address of a run that other machines reach. The gate checks the token of each request and passes bytes between the guest (a
- * sampler or env server on another machine) and the actor that the path names. The actors stay on loopback, with another token. Reads no
- * message.
+ * The one address of a run that other machines reach. The gate checks the token of each request and passes bytes, unread, between the
+ * guest (a sampler or env server on another machine) and the actor that the path names. The actors stay on loopback, with another token.
  *
  *   request                     what it is                                                       for guests of role
  *   GET /join?role=ROLE         the settings of a new guest                                      sampler, env server
@@ -12,8 +11,8 @@
  * - The gate compares the token of the Authorization header in constant time before it reads anything else. It refuses browser
  *   pages (an Origin header). It reports refusals at most once a second.
  * - A refusal closes its connection. door.ts limits the number and the time of connections that have shown no token.
- * - The gate refuses a guest's socket while `connectionsMax` are open, those of actors that connect to guests included. relay.ts bounds
- *   what a slow end leaves unread.
+ * - The gate refuses a guest's socket while `connectionsMax` sockets are open; those of actors that connect to guests count too.
+ *   relay.ts bounds what a slow end leaves unread.
  */
 import type { Server, ServerWebSocket } from "bun";
 import type { Clock } from "../clock.ts";

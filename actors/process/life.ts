@@ -33,7 +33,7 @@ interface ProcessPorts {
   /** Uniform in [0, 1). */
   readonly uniform: () => number;
   readonly meter: Meter;
-  /** Reaches the supervisor. */
+  /** Reaches the supervisor and, unless `wrap` replaces it, the other actors. */
   readonly transport: Transport;
   /** Where the actor listens. */
   readonly listen: string;
@@ -54,7 +54,7 @@ interface LiveOptions extends ProcessPorts {
   /** Changes a message of the supervisor before the actor gets it. */
   readonly translate?: (message: Tell) => Tell;
   readonly connected?: () => void;
-  /** An attempt to reach the supervisor failed. `attempt` counts from 1. */
+  /** An attempt to reach the supervisor failed. `attempt`: as in `ReconnectOptions.failed`. */
   readonly unreachable?: (detail: string, attempt: number) => void;
 }
 

@@ -7,7 +7,7 @@ export interface SettingsMessage {
   readonly line: string;
 }
 
-/** To the main thread: a log line, or the exit code of a worker that exits by itself; its `close` event follows a termination too. */
+/** To the main thread: a log line, or the exit code of a worker that exits by itself. A termination gives a `close` event only. */
 export type ChildMessage =
   | { readonly kind: "line"; readonly line: string }
   | { readonly kind: "exit"; readonly code: number };

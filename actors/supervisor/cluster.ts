@@ -3,7 +3,7 @@
  * and their addresses, not what they do. After the run no weights are left in shared memory, even if a learner was killed.
  *
  * - With workers all actors end with this process, and no guest can join. A crash of native code or a lack of memory ends the process
- *   and so the run. The engine's memory of a replaced learner or sampler is not freed.
+ *   and so the run. When a learner or sampler is replaced, the memory of its engine is not freed.
  */
 
 import { randomBytes } from "node:crypto";

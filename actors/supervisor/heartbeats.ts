@@ -13,7 +13,7 @@ export interface Watched {
   heartbeat: Messages["heartbeat"] | null;
 }
 
-/** Why an actor is given up. */
+/** What is wrong with an actor. */
 export interface HeartbeatFault {
   readonly kind: "silent" | "stuck";
   /** How long the actor was silent, or its computation without a result. */
@@ -24,11 +24,11 @@ export interface HeartbeatFault {
 
 export interface HeartbeatLimits {
   readonly heartbeatMs: number;
-  /** Silence after which an actor is given up. */
+  /** Silence after which an actor is faulty. */
   readonly heartbeatDeadlineMs: number;
   /** Time from the start to the first heartbeat; left out: `heartbeatDeadlineMs`. */
   readonly startDeadlineMs?: number;
-  /** Time without a result of its computation after which an actor is given up. */
+  /** Time without a result of its computation after which an actor is faulty. */
   readonly progressDeadlineMs: number;
 }
 
@@ -36,7 +36,7 @@ export interface HeartbeatLimits {
  * Checks every `heartbeatMs`.
  *
  * @param faulty  called for each actor past a limit, at every check
- * @returns stops it
+ * @returns a function that ends the checks
  */
 export function watchHeartbeats<A extends Watched>(
   clock: Clock,

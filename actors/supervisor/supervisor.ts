@@ -2,9 +2,9 @@
  * Starts the actors of a run as children (processes or Bun workers), watches them, replaces those that fail, and stops them. Does not
  * know what they do.
  *
- * - A child fails when it exits without a stop message, is silent for `heartbeatDeadlineMs`, or computes without a result for
- *   `progressDeadlineMs`. The supervisor starts it again. If the system starts no process (no memory, too many open files), that
- *   is a failed start, and the supervisor tries again after `SPAWN_RETRY_MS`.
+ * - A child fails when it exits without a stop message (except with code 0 if it has `endsRun`), is silent for `heartbeatDeadlineMs`,
+ *   or computes without a result for `progressDeadlineMs`. The supervisor starts it again. If the system starts no process (no memory,
+ *   too many open files), that is a failed start, and the supervisor tries again after `SPAWN_RETRY_MS`.
  * - A child is given up when it fails with a `RunError`, more than `restartsMax` times in `restartWindowMs`, or more than
  *   `restartsMax` times in a row before it has started. If the child is critical, the run ends and names the first cause.
  * - The run ends once, and only when no child is left. A child gets the message `stop`, then SIGTERM, then SIGKILL. Roles leave
@@ -23,7 +23,7 @@ import { RestartLimit } from "./restart-limit.ts";
 import type { Exit, SpawnedChild } from "./spawner.ts";
 import type { ChildSpec, RunEnd, SupervisorOptions } from "./supervision.ts";
 
-/** Wait before a new try. All tries of the default `restartsMax` outlast the 12 s after which Bun ends an incomplete request. */
+/** Wait before a new try. The last try of the default `restartsMax` comes after the 12 s in which Bun ends an incomplete request. */
 const SPAWN_RETRY_MS = 3000;
 
 interface Child extends Watched {

@@ -2,9 +2,9 @@
  * The policy in training, as adapters on a model that a server keeps. An update of model/learn/ uses it like a network. The server
  * computes gradients; losses and metrics are computed here, from the log-probabilities that the server returns.
  *
- * - A loss is `sum(weights * loss per token)`, though servers take a mean. One more position, without advantage, gives every sequence
- *   the same sum of the server's weights. Advantages are multiplied by that sum and by the number of sequences. A server that takes sums
- *   gets the same gradient times a constant, which AdamW ignores.
+ * - A loss is `sum(weights * loss per token)`, but servers take a mean. So each sequence gets one more position, without advantage, whose
+ *   weight makes the sums of the server's weights equal; and advantages are multiplied by that sum and by the number of sequences. From a
+ *   server that takes sums the gradient is the same times a constant, which AdamW ignores.
  * - Imitation takes the server's mean: skyrl-tx weighs all demonstrations the same, another server may weigh all tokens the same.
  * - The entropy is estimated by the mean of -log p over the written tokens: servers return no entropy.
  */

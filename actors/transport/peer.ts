@@ -19,7 +19,7 @@ const BAD_FRAME_TEXT_MAX = 1000;
 
 /** What each transport implements for one connection. */
 export interface Wire {
-  /** Bytes sent and not yet accepted by the other end's system. */
+  /** As in `Peer`. */
   readonly queuedBytes: number;
   /** Takes ownership of the frame. @returns false if the frame was dropped: the connection must end */
   send(frame: Frame, envelope: Envelope): boolean;

@@ -32,11 +32,11 @@ export interface Connection {
   close(reason: string): void;
 }
 
-/** The first and the longest delay between attempts, before jitter: each is twice the one before. */
+/** The first and the longest delay between attempts, before jitter; in between, each delay is twice the one before. */
 const BACKOFF_MS = { first: 50, max: 1000 };
 export const HELLO_DEADLINE_MS = 5000;
 
-/** Messages that may arrive between the welcome and `opened`. */
+/** Most messages that are held back until `opened`. */
 const EARLY_MAX = 1024;
 
 export function connectForever(options: ReconnectOptions): Connection {

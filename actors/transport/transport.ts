@@ -16,9 +16,9 @@ import type { AnswerTo, Ask, Message, Tell } from "../protocol.ts";
 export interface Peer {
   /** Address or name of the other end, for logs. */
   readonly name: string;
-  /** The name under which the gate let in a guest; undefined: an actor of this machine. */
+  /** The name under which the gate let in a guest; undefined: the connection did not come through the gate. */
   readonly guest?: string | undefined;
-  /** Bytes sent and not yet accepted by the other end's system. Senders that can wait should do so above 1 MiB. */
+  /** Bytes sent and not yet taken: over a socket by this end's system, else by the other end. Senders that can wait do so above 1 MiB. */
   readonly queuedBytes: number;
   readonly closed: boolean;
   /** Sends a message that gets no answer. Does nothing on a closed peer; the sender checks `closed`. */

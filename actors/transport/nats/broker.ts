@@ -138,7 +138,7 @@ export class Broker {
     return (this.connection.info?.max_payload ?? 2 ** 20) - 512;
   }
 
-  /** Calls `answer` with each request to connect to `name`. @returns stops it */
+  /** Calls `answer` with each request to connect to `name`. @returns a function that ends this */
   async answerDials(name: string, answer: (dial: Msg) => void): Promise<() => Promise<void>> {
     this.#listeners++;
     if (this.#listeners === 1) await this.#read();

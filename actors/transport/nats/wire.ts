@@ -21,7 +21,7 @@ const kinds = { part: 0, last: 1, taken: 2, close: 3 } as const;
 type Kind = keyof typeof kinds;
 const kindOf = Object.keys(kinds) as Kind[];
 
-/** Kind, number from 1 (0: out of order, processed at once), bytes of the other end taken so far. */
+/** A parcel's head: kind; number from 1, or 0 for a parcel outside the order, processed at once; bytes taken from the other end so far. */
 const HEAD_BYTES = 1 + 4 + 8;
 /** After the body: a nonce, and the tag. */
 const NONCE_BYTES = 12;
