@@ -3,8 +3,6 @@
  *
  * - The thought of a planned turn is true of the plan before noise; the thought of a random turn names its first action.
  * - The draws have a fixed order: babble or plan, then the actions. Equal generators give equal replies.
- *
- * Source: the warm start recipe of docs/algorithms.md, where the lengths of random turns were measured.
  */
 import type { DiscreteGame, Uniform } from "./env.ts";
 import { randomAction, type Skill } from "./tag.ts";

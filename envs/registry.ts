@@ -84,7 +84,7 @@ export function removeEnvs(module: EnvModule): void {
 
 /**
  * @param options  the env's own settings: `{successRate: 0.8}` for FrozenLake.
- * @param compat  the version of RAGEN whose settings, shared random streams included, become the defaults; strict: none.
+ * @param compat  the version of RAGEN whose settings become the defaults, such as one random stream for board and chance; strict: none.
  * @throws {TagError} one line: the nearest known tags, or what is wrong with the options.
  */
 export function envTag(name: string, options: unknown = {}, compat: Compat = "strict"): EnvTag {

@@ -96,7 +96,7 @@ function highestOf(run: RecordedRun): Compared["highest"] {
 
 /** Least width of the tables, in characters. */
 const WIDTH = 80;
-/** Longer settings and values follow below the table. Both together fit into `WIDTH`. */
+/** A longer path or value follows below the table. One path and one value fit into `WIDTH`. */
 const CELL = { path: 50, value: 20 };
 
 const TIME_PARTS = [

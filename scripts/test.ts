@@ -22,7 +22,7 @@ const command = {
 
 /** A test that takes longer hangs. No test asserts a time, so a busy machine fails none. */
 const HANG_MS = 300_000;
-/** Test files that wait for processes leave a core idle, so there is one more than there are cores. */
+/** One more than there are cores, because a file that waits for processes leaves its core idle. */
 const FILES_AT_ONCE = availableParallelism() + 1;
 /** Durations of the files, in milliseconds, as `bun test --update-timings` writes them. The slowest start first. */
 const TIMINGS = "tests/timings.json";

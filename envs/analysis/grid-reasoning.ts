@@ -6,8 +6,8 @@
  * - A plan claim is a list of directions after verbs: "go left, then up". It holds if the plan and the actions agree up to
  *   the length of the shorter one; "left twice" is two steps. "push left" is a claim about the first push, after any number of
  *   walking steps.
- * - A step that is denied or only supposed ("if I go up") is no part of the plan. "I cannot go left" claims that a wall, or a
- *   box that nothing can push, is there.
+ * - A step that is denied or only supposed ("if I go up") is no part of the plan. "I cannot go left" claims that a wall is
+ *   there, or a box without a free cell behind it.
  * - A relation is a claim: "the box is to my right", "the target is below the box". Without "directly" any distance counts. A
  *   wall must be in the next cell, because some wall lies in every direction.
  * - The score is the share of claims that hold; the whole plan is one claim.

@@ -67,6 +67,6 @@ const bandit = (tag: string, defaults: Partial<BanditConfig>, split: BanditConfi
 export const banditTags: readonly TagSource[] = [
   bandit("Bandit", {}, "train"),
   bandit("BanditTest", { loArmName: "trader", hiArmName: "librarian" }, "test"),
-  // RAGEN's scripts reverse the arms of BanditTest; its paper calls this order the forward one.
+  // BanditTest with its arms reversed, as in RAGEN's scripts. RAGEN's paper calls the order of BanditRev the forward one.
   bandit("BanditRev", { loArmName: "librarian", hiArmName: "trader" }, null),
 ];

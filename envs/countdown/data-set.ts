@@ -1,4 +1,4 @@
-/** Reads Countdown instances from a file as RAGEN does: of the first rows, those that + and - solve. */
+/** Reads Countdown instances from a file as RAGEN does: it takes the first rows, and keeps those that + and - alone can solve. */
 import { z } from "zod";
 import { cached } from "../data/cached.ts";
 import { readRows } from "../data/rows.ts";

@@ -1,7 +1,7 @@
 /**
  * Decodes the pages of one parquet column with hyparquet's decoders. Knows no file and no data set.
  *
- * hyparquet trusts the counts that a file declares: a damaged count makes it loop for hours or fill the memory. This file
+ * hyparquet trusts the counts that a file declares: a damaged count makes it loop for hours or fill the memory. This module
  * checks each count before it decodes, so that the work is bounded by the bytes of the column and its declared values.
  *
  * - Pages follow each other within the column, and their values add up to `num_values`.

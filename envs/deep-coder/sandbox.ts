@@ -3,7 +3,7 @@
  *
  * - bubblewrap gives the program namespaces of its own: no network, no other process, and no file of this machine but the
  *   system's programs, read-only. It can write only to a folder in memory of `filesMax` files and `filesBytesMax` bytes.
- * - The kernel limits CPU time, address space and processes of the program. This file limits wall-clock time and bytes of
+ * - The kernel limits CPU time, address space and processes of the program. This module limits wall-clock time and bytes of
  *   output; beyond these two it kills all processes of the program.
  * - Results have a pipe of their own, with at most one line per test. The program's output is counted and not kept.
  * - seccomp refuses system calls that hold memory outside these limits or look into the kernel.
@@ -42,7 +42,7 @@ export interface SandboxTask {
 export interface SandboxRun {
   /** The lines of harness.py up to the end of the program: "ready", then one line per test. */
   readonly lines: readonly string[];
-  /** Why this file killed the program; null if it did not. */
+  /** Why this module killed the program; null if it did not. */
   readonly stopped: "time" | "output" | "closed" | null;
 }
 

@@ -43,7 +43,7 @@ function parts(instruction: string, source: Source): Parts {
       return new QuestionGame(all[new PythonRandom(layout).randint(0, all.length - 1)]!, judge, all);
     },
     reasoning: questionScorer(),
-    // "Incorrect" does not identify a state: each wrong answer may be another one.
+    // "Incorrect" does not identify a state: the wrong answers before it may differ.
     stateOf: () => null,
     // A random answer is the answer of another question.
     random: (game, _actionsLeft, uniform) => {

@@ -10,7 +10,7 @@ export const RubikConfig = z.strictObject({
   maxSteps: z.int().positive().default(20),
   /** RAGEN-2's B turn, which no real cube makes. */
   shippedBack: z.boolean().default(false),
-  /** Show no ending after the last turn, as RAGEN-2 does, which renders the cube again. */
+  /** After the last turn show the cube as before, without "Game Over", as RAGEN-2 does. */
   endingHidden: z.boolean().default(false),
 });
 export type RubikConfig = z.infer<typeof RubikConfig>;

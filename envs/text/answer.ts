@@ -29,7 +29,7 @@ export function shownReply(reply: string, rules: ReplyRules & { readonly compat:
   return rules.compat ? parseReply(reply, rules).cleaned : reply;
 }
 
-/** One of the characters that Python's `strip` removes and its `\\s` matches. */
+/** One of the characters that Python's `strip` removes and its `\s` matches. */
 export const SPACE = "[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
 const EDGES = new RegExp(`^${SPACE}+|${SPACE}+$`, "g");
 const THOUGHT_AND_ANSWER = new RegExp(`<think>(.*?)</think>${SPACE}*<answer>(.*?)</answer>`, "s");

@@ -27,7 +27,7 @@ export function pythonFixed(value: number, digits: number): string {
   return tie ? ((below % 2 === 0 ? below : below + 1) / 10 ** digits).toFixed(digits) : value.toFixed(digits);
 }
 
-/** Replaces every Unicode decimal digit, which Python's `\\d` matches and `int` reads, by its ASCII digit. */
+/** Replaces every Unicode decimal digit, which Python's `\d` matches and `int` reads, by its ASCII digit. */
 export function asciiDigits(text: string): string {
   return text.replaceAll(/\p{Nd}/gu, (digit) => {
     // Unicode's decimal digits lie in runs of ten from 0 to 9.

@@ -3,7 +3,7 @@
  *
  * - A goal is a request for a product, with one combination of options if the request names none. A full catalogue has millions of
  *   goals, so they are numbered and built on demand.
- * - The order of goals comes from RAGEN's two shuffles. Price limits have a generator of their own with a fixed seed; RAGEN
+ * - The order of goals comes from two shuffles, WebShop's and RAGEN's. Price limits have a generator of their own with a fixed seed; RAGEN
  *   draws others in each process.
  *
  * Source: WebShop web_agent_site/engine/goal.py (get_goals); RAGEN ragen/env/webshop/env.py (splits).
@@ -67,7 +67,7 @@ export class Catalogue {
     return this.#index.search(query, HITS_MAX).map((number) => this.products[number]!);
   }
 
-  /** The goal of a seed; RAGEN's choice if there are goals beyond RAGEN's validation goals. */
+  /** The goal of a seed. It is RAGEN's choice if the catalogue has more goals than RAGEN's tests and validation take. */
   goalOfSeed(split: ShopSplit, seed: number): Goal {
     const [first, end] = rangeOf(split, this.goalCount);
     return this.goal(this.#order[first + (seed % (end - first))]!);

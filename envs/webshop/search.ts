@@ -2,7 +2,7 @@
  * Full text search with Lucene's default ranking: BM25 over one field. Documents are numbers.
  *
  * - Equal scores rank by document number, as in Lucene.
- * - A posting takes 4 bytes. Lengths are rounded to their four highest bits, as in Lucene.
+ * - A posting takes 4 bytes. Lengths of documents are rounded as in Lucene.
  *
  * Source: Robertson and Zaragoza (2009); Lucene BM25Similarity with pyserini's k1 = 0.9, b = 0.4.
  */

@@ -129,7 +129,7 @@ export class ChaosRun {
   }
 
   async #poll(): Promise<void> {
-    // Polls, because no event on every system announces that another process appended to a file.
+    // Polls, because not every system reports that another process appended to a file.
     await Bun.sleep(POLL_MS);
     this.#read();
     const { exitCode, signalCode } = this.#child!;

@@ -7,7 +7,7 @@ import type { ChaosResult } from "./inject.ts";
 import { isAlive, weightFiles } from "./watch.ts";
 
 export interface Violations {
-  /** Episodes of finished updates that are missing from the log. */
+  /** Episodes of finished updates that are missing from the record. */
   readonly episodesLost: number;
   /** Episodes that two updates used, or that one learner trained on twice. */
   readonly duplicatesTrained: number;

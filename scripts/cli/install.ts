@@ -2,7 +2,7 @@
  * Installs the dependencies if they differ from the lock file. Imports built-in modules only, as nothing else may be installed yet.
  *
  * - Two commands that start at once install once: the lock is a sqlite transaction, which ends with its process.
- * - The stamp is written last, so an interrupted install is repeated.
+ * - The file `installed` is written last, so an interrupted install is repeated.
  * - The running executable installs, so no `bun` in PATH is needed. No post-install script of a package runs.
  */
 import { Database } from "bun:sqlite";

@@ -1,7 +1,7 @@
 /**
  * Makes a run's config from files and flags. Layers, lowest first: defaults; the env's file (configs/env/TAG.yaml); the preset
  * (configs/NAME.yaml); the project's own settings and preset (bunraku.config.ts); the file of --config; flags and
- * --section.key=value in the order given.
+ * --section.key=value in the order given, those that set further keys before the others.
  */
 import { type RunConfig, runKeys } from "../../actors/config/config.ts";
 import { ConfigError } from "../../actors/config/error.ts";

@@ -50,7 +50,7 @@ export const entropyFloor =
   (updates) =>
     firstStreak(seriesOf(updates, "train/entropy"), 3, (entropy) => entropy < floor);
 
-/** A norm of the gradient above mean + 3 standard deviations of all updates before, from the 20th update on. */
+/** A norm of the gradient above mean + 3 standard deviations of all updates before; the first 20 raise no alarm. */
 export const gradientThreeSigma: Detector = (updates) => {
   const norms = seriesOf(updates, "train/grad_norm");
   for (let i = 20; i < norms.length; i++) {

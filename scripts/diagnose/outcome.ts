@@ -13,11 +13,11 @@ export type Outcome =
   /** Neither. Such runs count for no rate. */
   | { readonly kind: "unclear" };
 
-/** Success of an update is the mean of so many updates up to it: that of 64 episodes varies by .06 by chance. */
+/** Success is averaged over this many updates, up to the current one: in one update of 64 episodes it varies by .06 by chance. */
 const WINDOW = 5;
 /** The end of a run is its last so many updates. */
 const LAST = 10;
-/** A fall from a peak of less than this may be chance. */
+/** A smaller fall from the peak may be chance. */
 const FALL_MIN = 0.1;
 /** A healthy run ends with this share of its peak or more. */
 const HEALTHY_SHARE = 0.8;

@@ -21,7 +21,7 @@ const METRICS = [
 ] as const satisfies MetricName[];
 
 export interface RunLog {
-  /** The run's folder. */
+  /** Name of the run's folder. */
   readonly run: string;
   readonly env: string;
   readonly seed: number;

@@ -20,7 +20,7 @@ export function bunFinding(root: string): Finding {
   return { name: "bun", state: good ? "ok" : "broken", found: `Bun ${Bun.version}`, means };
 }
 
-/** Every direct dependency has the version of package.json, and the last install used this lock file. */
+/** Ok if every direct dependency has the version of package.json, and the last install used this lock file. */
 export function packagesFinding(root: string): Finding {
   const { dependencies = {}, devDependencies = {} } = readPackage(root);
   const wrong = Object.entries({ ...dependencies, ...devDependencies }).flatMap(([name, wanted]) => {
