@@ -42,7 +42,7 @@ const command = {
     column: {
       type: "list",
       value: "QUANTITY=NAME",
-      text: "What a log calls success, spread, constant, entropy, gradient, repetition, information, form, likelihood or kept; may be repeated",
+      text: "The log's name for a quantity: success, spread, constant, entropy, gradient, repetition, information, form, likelihood or kept; may be repeated",
     },
     rates: {
       type: "switch",

@@ -128,9 +128,7 @@ function forEachEnv(options: Options): Options[] {
 /** @throws {UsageError} if the file exists: it may hold the results of another evaluation */
 function newFile(file: string, policies: readonly string[]): void {
   if (policies.some(isHosted))
-    throw new UsageError(
-      "--results takes either one hosted model, or runs and players; evaluate the hosted model alone",
-    );
+    throw new UsageError("--results cannot mix a hosted model with other policies; evaluate the hosted model alone");
   if (existsSync(file)) throw new UsageError(`--results ${file} exists; name another file`);
   writeFileSync(file, "");
 }

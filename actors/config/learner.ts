@@ -198,7 +198,7 @@ export const LearnerConfig = z.strictObject({
     .max(1)
     .default(0.2)
     .describe(
-      "With a negative advantage, a ratio below 1 - clipLow gives no gradient; cispo: least weight; 1: no bound",
+      "With a negative advantage, a ratio below 1 - clipLow gives no gradient; cispo: 1 - clipLow is the least weight, and 1 means no bound",
     ),
   clipHigh: z
     .number()
@@ -226,7 +226,7 @@ export const LearnerConfig = z.strictObject({
     .enum(["replies", "assistant-turns", "everything"])
     .default("replies")
     .describe(
-      "replies: the tokens that the policy sampled; assistant-turns: RAGEN's response mask, with role headers; everything: all behind the system message, RAGEN's ablation of it",
+      "replies: the tokens that the policy sampled; assistant-turns: RAGEN's response mask, with role headers; everything: all tokens after the system message, RAGEN's ablation of its mask",
     ),
   aggregation: z
     .enum(AGGREGATIONS)

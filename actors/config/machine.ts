@@ -15,7 +15,9 @@ export const EngineConfig = z.strictObject({
     .url({ protocol: /^https?$/ })
     .nullable()
     .default(null)
-    .describe("Address of the server of engine tinker or of sampler.engine vllm and sglang, as http://127.0.0.1:8801"),
+    .describe(
+      "Address of the server of engine tinker or of sampler.engine vllm and sglang, such as http://127.0.0.1:8801",
+    ),
   deadlineMs: z
     .int()
     .positive()

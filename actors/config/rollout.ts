@@ -26,7 +26,7 @@ const CurriculumConfig = z.strictObject({
     .int()
     .positive()
     .default(1)
-    .describe("Groups that every env of the mix keeps; by difficulty, every learned one"),
+    .describe("Groups that every env of the mix keeps; with `by` difficulty, that every learned env keeps"),
 });
 
 export const RolloutConfig = z.strictObject({
@@ -62,7 +62,7 @@ export const RolloutConfig = z.strictObject({
     .int()
     .positive()
     .default(3)
-    .describe("Attempts at an episode; after that many failures it is left out and counted"),
+    .describe("Attempts at an episode; after that many failures the episode is left out and counted"),
 });
 
 export const ValidateConfig = z.strictObject({

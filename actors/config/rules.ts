@@ -281,7 +281,7 @@ function* reasoningRules(config: RunConfig): Generator<Fault> {
   if (!env.think) yield { path, text: "env.think is false, so there are no thoughts to judge; set it to 0" };
   try {
     const mute = playedEnvs(config).find(({ name }) => tagOf(config, name).reasoning === undefined);
-    if (mute !== undefined) yield { path, text: `${mute.tag} cannot judge thoughts; set it to 0` };
+    if (mute !== undefined) yield { path, text: `no judge of thoughts knows the env ${mute.tag}; set it to 0` };
   } catch (error) {
     // envRules reports it.
     if (!(error instanceof TagError)) throw error;

@@ -27,7 +27,7 @@ const LIMITS: readonly Limit[] = [
   {
     path: "engine.url",
     holds: ({ engine }) => engine.url !== null,
-    text: "engine tinker needs the address of its server; set it, as http://127.0.0.1:8801",
+    text: "engine tinker needs the address of its server; set engine.url, such as http://127.0.0.1:8801",
   },
   {
     path: "model.path",
@@ -78,7 +78,7 @@ const LIMITS: readonly Limit[] = [
   {
     path: "learner.estimator",
     holds: ({ learner }) => !NEEDS_CRITIC[learner.estimator],
-    text: "the server trains no critic; take an estimator without one, as grpo, rloo or dr-grpo",
+    text: "the server trains no critic; take an estimator without one, such as grpo, rloo or dr-grpo",
   },
   {
     path: "learner.optimizer",

@@ -39,7 +39,11 @@ export class Saving {
     const { log, reporter } = this.#context;
     const { rows } = await reporter.drain(STORED_MS_MAX.duringRun);
     if (rows > 0) {
-      log.event("warning", "checkpoint", `update ${progress.update} is not saved: ${rows} episodes are not stored yet`);
+      log.event(
+        "warning",
+        "checkpoint",
+        `the checkpoint of update ${progress.update} is left out: ${rows} of its episodes are not stored yet`,
+      );
       return progress;
     }
     try {

@@ -134,7 +134,8 @@ class Session implements Handler {
   }
 
   #holdBack(run: () => void): void {
-    if (this.#early.length >= EARLY_MAX) throw new Error(`more than ${EARLY_MAX} messages before the welcome`);
+    if (this.#early.length >= EARLY_MAX)
+      throw new Error(`more than ${EARLY_MAX} messages came before the connection was ready`);
     this.#early.push(run);
   }
 }

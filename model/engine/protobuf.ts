@@ -93,7 +93,8 @@ export function* fieldsOf(bytes: Uint8Array): Generator<Field> {
     }
     const length = kind === 1 ? 8 : kind === 5 ? 4 : kind === 2 ? varint() : Number.NaN;
     const value = bytes.subarray(at, at + length);
-    if (value.length !== length) throw new RangeError(`a field of a protobuf message is cut, or of kind ${kind}`);
+    if (value.length !== length)
+      throw new RangeError(`a field of a protobuf message is cut, or has the unknown wire type ${kind}`);
     at += length;
     yield [Math.floor(key / 8), value];
   }

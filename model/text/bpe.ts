@@ -79,7 +79,9 @@ function withoutLeadingSpace(json: object, refuse: (why: string) => never): obje
   const reviver = (_: string, part: { type?: string; prepend_scheme?: string; add_prefix_space?: boolean } | null) => {
     const always = part?.type === "Metaspace" && (part.prepend_scheme ?? "always") === "always";
     if (part?.type === "Prepend" || (always && part.add_prefix_space !== false))
-      refuse("it puts a space before every text, even after a special token; take a newer model of the family");
+      refuse(
+        "the tokenizer puts a space before every text, even after a special token; take a newer model of the family",
+      );
     if (part?.type === "Metaspace") return { ...part, prepend_scheme: "never", add_prefix_space: false };
     return part?.type === "Strip" ? { ...part, start: 0 } : part;
   };

@@ -42,7 +42,7 @@ export function memoryFinding(): Finding {
   const free = Math.min(freemem(), total);
   const found = `${gib(total)}, ${gib(free)} free now`;
   const enough = total >= MEMORY_BYTES_MIN;
-  const means = enough ? "enough for the default run" : `the default run needs up to ${gib(MEMORY_BYTES_MIN)}`;
+  const means = enough ? "enough for the default run" : `${gib(MEMORY_BYTES_MIN)} are enough for the default run`;
   return { name: "memory", state: enough ? "ok" : "low", found, means };
 }
 

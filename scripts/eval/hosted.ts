@@ -27,7 +27,7 @@ export const hostedFlags = {
   "base-url": {
     type: "text",
     value: "URL",
-    text: "openai: another server of its API, as http://127.0.0.1:8000/v1; OPENAI_BASE_URL if left out",
+    text: "openai: another server of its API, such as http://127.0.0.1:8000/v1; OPENAI_BASE_URL if left out",
   },
   "key-env": {
     type: "text",

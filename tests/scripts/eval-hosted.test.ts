@@ -153,7 +153,7 @@ describe("refused with exit code 2 and one line", () => {
     [["--policy", "random", "--tries", "2"], /--tries is for hosted models/],
     [
       ["--policy", "random,openai:m", "--results", "x.jsonl"],
-      /--results takes either one hosted model, or runs and players/,
+      /--results cannot mix a hosted model with other policies/,
     ],
     [["--policy", "openai:m", "--checkpoint", "u1"], /--checkpoint is for a run's policy/],
   ])("%p", async (args, told) => {

@@ -82,7 +82,7 @@ async function filter(
   settings: UpdateSettings,
 ): Promise<Selection> {
   if (episodes.length === 0) {
-    const reason = "all rewards are equal within every group, including the groups played as replacements";
+    const reason = "all rewards are equal within every group, and in any groups that were played as replacements";
     return { kept: [], rows: [], reason, keptShare: 0, keptRewardStd: null };
   }
   const candidates = {

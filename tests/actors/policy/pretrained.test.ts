@@ -330,7 +330,7 @@ describe("a folder that is broken", () => {
       broken("mistral", (at) =>
         edit(at("tokenizer.json"), (json) => ({ ...json, normalizer: { type: "Prepend", prepend: "▁" } })),
       ),
-      /cannot use DIR\/tokenizer.json: it puts a space before every text/,
+      /cannot use DIR\/tokenizer.json: the tokenizer puts a space before every text/,
     ],
     [
       "a byte without a piece",

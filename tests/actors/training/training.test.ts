@@ -200,7 +200,9 @@ test("a checkpoint waits until the episodes of its updates are stored; only the 
     stage.clock.advance(100);
   }
   expect(stage.calls.filter((call) => call.startsWith("save"))).toEqual(["save 6"]);
-  expect(stage.warnings).toContain("checkpoint: update 3 is not saved: 18 episodes are not stored yet");
+  expect(stage.warnings).toContain(
+    "checkpoint: the checkpoint of update 3 is left out: 18 of its episodes are not stored yet",
+  );
 });
 
 test("a checkpoint whose validation has fallen is none to go back to, whatever the verdict", async () => {

@@ -107,7 +107,7 @@ describe("the rates over many runs", () => {
     ]);
     expect([chosen.runs, chosen.collapsed, chosen.warning]).toEqual([4, {}, {}]);
     expect(parts.map(({ of, runs }) => [of, runs])).toEqual([
-      ["even seeds", 4],
+      ["even seeds, other envs", 4],
       ["FrozenLake, held out", 2],
       ["both", 6],
     ]);

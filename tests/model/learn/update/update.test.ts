@@ -174,7 +174,9 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     expect(advantages.map((advantage) => advantage === null)).toEqual([0, 0, 0, 1, 1, 1, 0, 0, 0].map(Boolean));
     expect(metrics).toMatchObject({ keptGroups: 2 / 3, zeroStdGroups: 1 / 3 });
     const none = await update(await networks(start), play(start, [1, 1, 1], 3), given);
-    expect(none.skipped).toBe("all rewards are equal within every group, including the groups played as replacements");
+    expect(none.skipped).toBe(
+      "all rewards are equal within every group, and in any groups that were played as replacements",
+    );
   });
 
   test("normalizes over all that was played, also what the filter drops", async () => {
