@@ -40,7 +40,7 @@ export interface EvaluationOptions {
   readonly seed: number;
   /** Episodes per board, default 1. Each has its own coins (the player's random numbers) and dynamics. */
   readonly tries?: number;
-  /** Number of the round, default 0. Rounds differ in coins and dynamics, not in boards. */
+  /** Number of the round, default 0. With one try a board, rounds differ in coins and dynamics, and not in boards. */
   readonly round?: number;
   /** Action budget of an episode, default the tag's. */
   readonly actionsMax?: number;

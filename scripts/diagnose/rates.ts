@@ -84,7 +84,7 @@ export function ratesReport(logs: readonly RunLog[], { heldOut, alarms }: RatesO
     return { of, runs: part.length, rates: detectors.map(([alarm, first]) => ratesOf(part, alarm, first)) };
   };
   const seeds = part(
-    heldOut === null ? "even seeds" : "even seeds, other envs",
+    heldOut === null ? (heldOut === null ? "even seeds" : "even seeds, other envs") : "even seeds, other envs",
     others.filter((run) => !isHeldOut(run)),
   );
   const env = part(`${heldOut}, held out`, others.filter(isHeldOut));

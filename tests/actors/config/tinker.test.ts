@@ -28,7 +28,10 @@ test("a warm start of the server's model is allowed", () => {
 });
 
 test.each([
-  [{ engine: { name: "tinker" } }, "engine.url: engine tinker needs the address of its server; set it"],
+  [
+    { engine: { name: "tinker" } },
+    "engine.url: engine tinker needs the address of its server; set engine.url, such as http://127.0.0.1:8801",
+  ],
   [{ model: { path: null } }, "model.path: engine tinker trains the server's model"],
   [{ model: { lora: { rank: 0 } } }, "model.lora.rank: engine tinker trains adapters; set a rank above 0"],
   [{ model: { checkpoint: "runs/a/checkpoints/u1" } }, "model.checkpoint: engine tinker cannot start from a policy"],
