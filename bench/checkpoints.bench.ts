@@ -26,7 +26,7 @@ interface Row {
   readonly diskShare: number;
   /** Share of the speed of one thread that reads the file and touches new memory for the parameters. */
   readonly freshShare: number;
-  /** Share of the parameters' memory. */
+  /** Memory besides the parameters', as a share of theirs. */
   readonly extraMemoryShare: number;
 }
 

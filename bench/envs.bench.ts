@@ -27,7 +27,7 @@ export async function run(): Promise<{ name: string; sokobanPerSecond: number; f
   return { name: "envs", sokobanPerSecond, frozenLakePerSecond };
 }
 
-/** Median over rounds of random actions with their observations; a new game begins when one ends, or after 10 actions. */
+/** Random actions per second, each with its observation: median over rounds. A game lasts until its end, at most 10 actions. */
 function stepsPerSecond(name: string): number {
   const tag = envTag(name);
   const random = new Pcg64(SEED);
@@ -45,7 +45,7 @@ function stepsPerSecond(name: string): number {
     const started = performance.now();
     for (let step = 0; step < STEPS; step++) {
       const effect = game.act(actions[step & 4095]!);
-      // Reading a character forces the engine to build the string.
+      // Reading a character forces JavaScript to build the string.
       characters += game.render().charCodeAt(5);
       if (effect.done || ++taken === 10) {
         game = games[next++]!;

@@ -57,7 +57,7 @@ const ADAMW = { learningRate: 1e-3, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weig
 const LOSSES_COMPARED = 3;
 const LOSS_TOLERANCE = 1e-4;
 
-/** Policy gradient: each input is the written token's weight. */
+/** Policy gradient: the input holds the weight of each written token. */
 const OBJECTIVE = {
   head: "tokens",
   name: "reference loss",
@@ -101,7 +101,7 @@ async function compare(numbers: Numbers, device: Device, python: string, folder:
     "--rank",
     String(numbers.rank),
   ];
-  // Each variant has a model of its own. With adapters, whose memory is measured, there is only one.
+  // Each variant has a model of its own. With adapters, where memory is measured, only one variant runs.
   const variants = numbers.rank > 0 ? "eagerSdpa" : "eager,eagerSdpa";
   const peer = (variants: string) =>
     runPeer<PeerReport>(python, "step.py", [

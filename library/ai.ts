@@ -1,7 +1,7 @@
 /**
  * `bunraku/ai`: a policy as a language model of the Vercel AI SDK, and an agent that is written with the SDK as an env.
  *
- * - Only types of `ai` are imported: the caller's own version runs. An env's process loads no engine for this module.
+ * - Only types of `ai` are imported: the caller's own version runs. A process that loads this module for an env loads no engine.
  * - In training an agent's settings (temperature, length) are those of the run, not of its calls.
  */
 import type { LanguageModel } from "ai";

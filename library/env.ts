@@ -41,7 +41,7 @@ export interface EnvDefinition<C extends Record<string, unknown>, G extends Game
   readonly legend?: Legend;
   /** Action budget of an episode. */
   readonly actionsMax: number;
-  /** Turns of an episode. Default: 5. */
+  /** Turns of an episode. Default: the run's `env.turnsMax`, which is 5 if not set. */
   readonly turnsMax?: number;
   /** Fewest actions of any success, on any board. */
   readonly actionsMin?: number;
@@ -71,7 +71,7 @@ export interface EnvDefinition<C extends Record<string, unknown>, G extends Game
   picture?(game: G): Picture;
 }
 
-/** RAGEN's max_tokens, which its prompts ask for. */
+/** RAGEN's max_tokens: the reply length that its prompts ask for. */
 const REPLY_WORDS_HINT = 100;
 
 /** @throws {TypeError} if the tag is not a name. */

@@ -184,7 +184,7 @@ export class Policy {
   }
 
   /**
-   * Plays fixed boards. With the run's own boards and temperature the result is exactly that of the run's validation at this checkpoint.
+   * Plays fixed boards. With the run's own boards, samples and temperature the result is exactly that of its validation at this checkpoint.
    *
    * @returns the result of each env of the run, by name; of the chosen env only, if there is one
    * @throws {Error} if the env or its options are unknown, or an episode could not be played
@@ -266,8 +266,8 @@ export async function evaluate(
 }
 
 /**
- * The run's env, in which `asked` overrides keys. Another env has its own options and budget of actions. A mix is played whole,
- * unless `asked.tag` is the name of one of its envs.
+ * The run's env, in which `asked` overrides keys. Another env has its own options and budget of actions. A mix is played whole if
+ * `asked` is empty; otherwise `asked.tag` must be the name of one of its envs.
  */
 function envWithOverrides({ env: ran, prompt }: RunConfig, asked: Tree): RunConfig["env"] {
   if (ran.mix.length > 0 && Object.keys(asked).length === 0) return ran;

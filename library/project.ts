@@ -49,7 +49,7 @@ export async function loadProject(folder: string): Promise<Project> {
 /** A path of a module. */
 const MODULE = /^(--env=)?(\.{0,2}\/.*\.[mc]?[jt]sx?)$/;
 
-/** Replaces each path of an env's module in a command's words by the env's tag: "--env ./envs/street.ts". @throws {ConfigError} */
+/** In a command's words, such as "--env ./envs/street.ts", puts an env's tag in place of its module's path. @throws {ConfigError} */
 export async function withTagsForPaths(command: string, args: readonly string[], folder: string): Promise<string[]> {
   const changed: string[] = [];
   for (const [i, arg] of args.entries()) {

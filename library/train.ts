@@ -24,7 +24,7 @@ export interface TrainOptions extends Partial<Pick<ClusterOptions, "event" | "ou
   readonly resume?: string;
   /** Modules of envs: paths from the working directory that start with "./", or names of packages. */
   readonly envs?: readonly string[];
-  /** Saves and ends the run when it is aborted. */
+  /** Aborting it saves and ends the run. */
   readonly signal?: AbortSignal;
   /** Called with the progress of a model's download (`model.path: hf:OWNER/NAME`). Default: ignored. */
   readonly notice?: (text: string) => void;

@@ -62,7 +62,7 @@ export interface ApiRoute {
   readonly summary: string;
   readonly query: z.ZodObject;
   readonly answer: z.ZodType;
-  /** @throws {NoAnswer} */
+  /** @param part  what the request has for {…} in `path`. @throws {NoAnswer} */
   read(context: ApiContext, query: never, part: string): object;
 }
 

@@ -1,5 +1,5 @@
 /**
- * The pages of the other runs of a folder, under /run/NAME/. The first request opens a run, read-only.
+ * The pages of the other runs of a folder, under /run/NAME/. The first request for a run opens it, read-only.
  *
  * - At most `RUNS_OPEN_MAX` runs are open. Opening one more closes the run that was opened first.
  */

@@ -23,7 +23,7 @@ import { RATINGS_PATH, rate, ratingLimit } from "./rate.ts";
 import { READS_WAITING_MAX, type ReadQueue } from "./read-queue.ts";
 import { cursorText, parseCursor, streamRun } from "./stream.ts";
 
-/** Open live streams at once; a browser tab holds one. */
+/** Most live streams that are open at once; a browser tab holds one. */
 const STREAMS_MAX = 64;
 
 /** Seconds after which a refused reader should ask again. */

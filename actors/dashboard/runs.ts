@@ -12,7 +12,7 @@ import { readRunConfig } from "../policy/saved-policy.ts";
 import type { OtherRun, RunsAnswer, Series } from "./answers.ts";
 import { overviewOf } from "./overview.ts";
 
-/** Most runs that are read, those changed last; a folder may have thousands. */
+/** At most so many runs are read, those that changed last; a folder may have thousands. */
 const RUNS_MAX = 100;
 
 export class NearbyRuns {
@@ -41,7 +41,7 @@ export class NearbyRuns {
     return { settings, runs: runs.sort((a, b) => b.startedMs - a.startedMs), unreadable };
   }
 
-  /** The store of a run, to be closed; null if there is no such run. @throws {Error} if it cannot be read */
+  /** The store of a run, which the caller closes; null if there is no such run. @throws {Error} if it cannot be read */
   open(name: string): Store | null {
     return this.#names().includes(name) ? openRecord(join(this.parent, name)) : null;
   }
@@ -109,7 +109,7 @@ function summaryOf(parent: string, name: string, store: Store): OtherRun | null 
   };
 }
 
-/** Equal for runs that differ only in their seed and their addresses; null if the config cannot be read. */
+/** Equal for runs that differ only in seed, addresses and supervision; null if the config cannot be read. */
 function settingsDigest(folder: string): string | null {
   try {
     const { seed: _, metrics: __, join: ___, transport: ____, supervisor: _____, ...settings } = readRunConfig(folder);

@@ -8,7 +8,7 @@ import { loadAssets } from "./assets.ts";
 import { listen } from "./port.ts";
 
 export interface ServeOptions extends Partial<Omit<ApiContext, "store">> {
-  /** null: the page has only the list of runs, and the page of each. */
+  /** null: there is no run of its own, only the list of `nearby` runs and the page of each. */
   readonly store: Store | null;
   readonly host: string;
   /** 0: any free port. */

@@ -42,7 +42,7 @@ const FRAME_SHARE = 1 / 8;
 const FRAMES_WAITING = 4;
 /** An episode is lost when it has ended the connection more often than this while it was the only one in its message. */
 const CUTS_MAX = 10;
-/** Lost episodes that are reported one by one. */
+/** Lost episodes that are reported; later ones are only counted. */
 const NOTICES_MAX = 20;
 
 export class Reporter implements Handler {
@@ -189,7 +189,7 @@ export class Reporter implements Handler {
   #faultOf(rows: readonly WaitingRow[], answer: Answer | undefined): string | null {
     if (answer?.type !== "failed") return null;
     if (answer.code === "protocol") return answer.detail;
-    // The sink answers the same on a full disk, where waiting helps. An episode larger than a frame never fits.
+    // "capacity" may also mean a full disk, where waiting helps. An episode larger than a frame never fits.
     const isTooLarge = rows.some(({ bytes }) => bytes > this.#options.frameBytesMax * 0.9);
     return answer.code === "capacity" && isTooLarge ? answer.detail : null;
   }

@@ -57,7 +57,7 @@ export class Store {
     try {
       this.#db = new Database(path, readOnly ? { readonly: true, strict: true } : { create: true, strict: true });
       this.#db.run(readOnly ? "PRAGMA query_only = 1" : "PRAGMA journal_mode = WAL");
-      // Without this check, rows of a damaged page would be lost silently, or the run would fail in the middle.
+      // Without this check, rows in a damaged part of the file would be lost silently, or the run would fail in the middle.
       const found = readOnly ? "ok" : (this.#db.query("PRAGMA quick_check(1)").values()[0]![0] as string);
       if (found !== "ok")
         throw new Error(`it is damaged (${found.replaceAll("\n", " ")}); move it away to begin a new record`);
@@ -232,7 +232,7 @@ export class Store {
     this.#db.close();
   }
 
-  /** Errors of its reads name the file: a reader may be the first to find a damaged page. */
+  /** A statement whose errors name the file, because a reader may be the first to find damage in it. */
   #select(sql: string): { get(values?: Values): unknown; all(values?: Values): unknown[] } {
     const named = <T>(read: (statement: Statement) => T): T => {
       try {

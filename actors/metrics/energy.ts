@@ -29,7 +29,7 @@ function unlessAbsent<T>(read: () => T): T | null {
 
 const ROOT = "/sys/class/powercap";
 
-/** @returns a function that gives the joules since this call, or null on a machine that does not report them */
+/** @returns a function that gives the joules since `energyReader` was called; null on a machine that does not report them */
 export function energyReader({ names, text }: PowerFiles): () => number | null {
   const number = (path: string) => {
     const found = text(path)?.trim() ?? "";

@@ -106,7 +106,7 @@ export class Meter {
     this.#active.set(name, (this.#active.get(name) ?? 0) + by);
   }
 
-  /** Count the time since the last call for the activity that ran. */
+  /** Add the time since the last `#settle` to the activity that ran in it. */
   #settle(): void {
     const now = this.#clock.now();
     const activity = this.#precedence.find((name) => (this.#active.get(name) ?? 0) > 0) ?? this.#idle;

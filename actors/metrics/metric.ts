@@ -9,7 +9,7 @@ export interface Metric {
   readonly timed?: true;
   /** Every actor reports its own value; shown with the actor's name. */
   readonly perActor?: true;
-  /** The metric also has values per env of a mix, or per k. */
+  /** The metric also has values per env of a mix, or per k of pass@k. */
   readonly parts?: Part;
 }
 

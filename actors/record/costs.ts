@@ -3,7 +3,8 @@
  * gained; and how the time of its reinforcement (from the first update on) was spent. Pure.
  *
  * - Processor time and energy are counters of processes. A counter that falls belongs to a new process, so it counts from 0.
- * - What an actor's last process spent after its last report is missing: at most one heartbeat.
+ * - What an actor's last process spent after its last report is missing: at most one heartbeat. If a process is replaced during an
+ *   update, what the old process spent in this update is missing.
  * - An update that was repeated after a resume counts once.
  */
 import type { z } from "zod";

@@ -1,4 +1,4 @@
-/** Prints boards of SimpleSokoban as JSON, for programs outside Bunraku: of training, of RAGEN's validation, and to choose settings on. */
+/** Prints boards of SimpleSokoban as JSON, for programs outside Bunraku: to train on, to validate on (RAGEN's), to choose settings on. */
 
 import { envTag } from "../../envs/registry.ts";
 import { openLocal } from "../../envs/tag.ts";

@@ -1,6 +1,6 @@
 /**
- * Chooses the runs that are drawn beside this one, and keeps the choice in the page's address. With "seeds", the
- * mean, with a band, of all runs in the folder that differ only in their seed replaces each chosen run, and is drawn beside this run.
+ * Chooses the runs that are drawn beside this one, and keeps the choice in the page's address. With "seeds", each line is a mean with
+ * a band: in place of a chosen run, the mean of it and the folder's runs that differ from it only in their seed; beside this run, its own.
  */
 
 import { percent } from "../../number-text.ts";
