@@ -50,9 +50,7 @@ test(
       expect(success).toMatch(/^success \d+\.\d % validated, \d+\.\d % trained \(random /);
       expect(learning).toMatch(/^reward -?\d+\.\d\d · in-group std \d+\.\d\d · entropy \d\.\d{3}/);
       expect(page).toMatch(
-        update === 1
-          ? /^http:\/\/127\.0\.0\.1:\d+\/$/
-          : /^ALARM update 2: collapsed: groups have almost no spread left/,
+        update === 1 ? /^http:\/\/127\.0\.0\.1:\d+\/$/ : /^ALARM update 2: collapsed: groups hardly differ/,
       );
       for (const line of screen.slice(-4)) expect(line.length).toBeLessThan(COLUMNS);
     }

@@ -52,7 +52,7 @@ export function signs(tracks: Tracks, rule: TrapRule): Sign[] {
       !explained && (share(track) < rule.constantShare || (zeroStdShare !== undefined && constant(zeroStdShare))),
     ({ smooth }) => {
       const constantText = zeroStdShare ? `, ${show(zeroStdShare.smooth)} of the groups constant` : "";
-      return `groups have almost no spread left: in-group reward std ${show(smooth)}${constantText}`;
+      return `groups hardly differ: in-group reward std ${show(smooth)}${constantText}`;
     },
   );
   check(entropy, "entropy-low", (track) => !explained && share(track) < rule.entropyShare, ofStart("entropy"));
