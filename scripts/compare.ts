@@ -96,7 +96,7 @@ function highestOf(run: RecordedRun): Compared["highest"] {
 
 /** Least width of the tables, in characters. */
 const WIDTH = 80;
-/** A longer path or value follows below the table. One path and one value fit into `WIDTH`. */
+/** Longest path and value in the table, in characters: both fit into `WIDTH`. Settings with longer ones follow below the table. */
 const CELL = { path: 50, value: 20 };
 
 const TIME_PARTS = [
@@ -136,7 +136,7 @@ function costTable(runs: readonly Compared[], width: number): string {
 
 const numbersOf = (runs: number) => ["", ...Array.from({ length: runs }, (_, i) => String(i + 1))];
 
-/** A table of the settings with short values, then the others, each value with the numbers of its runs. */
+/** A table of the settings whose path and values are short. Then each other setting: a line for each value, with the runs that have it. */
 function settingsText(runs: number, differences: Readonly<Record<string, unknown[]>>, width: number): string {
   const text = (value: unknown) => (value === null ? UNKNOWN : JSON.stringify(value));
   const rows = Object.entries(differences).map(([path, values]) => [path, ...values.map(text)] as const);

@@ -42,12 +42,18 @@ export const METRICS = {
     "Mean share of a thought's claims that hold, over thoughts that claim something.",
   ),
   "validate/claiming_thoughts": gauge("share", "Share of turns whose thought claims something that can be checked."),
-  "validate/fail_invalid_format": gauge("share", "Share of episodes that failed with half of their turns malformed."),
+  "validate/fail_invalid_format": gauge(
+    "share",
+    "Share of episodes that failed with at least half of their turns malformed.",
+  ),
   "validate/fail_dead_end": gauge(
     "share",
     "Share of episodes that failed in a state from which success was impossible.",
   ),
-  "validate/fail_premature_stop": gauge("share", "Share of episodes that failed by an early final answer or choice."),
+  "validate/fail_premature_stop": gauge(
+    "share",
+    "Share of episodes that failed because the policy ended the game with a wrong answer or choice.",
+  ),
   "validate/fail_local_cycle": gauge("share", "Share of episodes that failed repeating the same states."),
   "validate/fail_budget": gauge(
     "share",
@@ -101,7 +107,7 @@ export const METRICS = {
   "train/optimizer_steps": gauge("number", "Steps of the policy's optimizer in this update."),
   "curriculum/score": perEnv(
     "number",
-    "Moving mean that steers the curriculum: of the spread within a group; for the curriculum by difficulty, of success.",
+    "Moving mean that steers the curriculum: for the curriculum by difficulty of success, else of the spread within a group.",
   ),
   "curriculum/level": gauge("number", "Env of the mix that the curriculum by difficulty trains on, from 1."),
   "train/contexts": gauge("number", "Mean contexts of an episode; a new one begins where earlier turns are left out."),
@@ -147,9 +153,12 @@ export const METRICS = {
   "train/importance_mean": gauge("number", "Mean importance weight, learner against sampler, over written tokens."),
   "train/importance_capped": gauge("share", "Share of written tokens whose importance weight was cut to the cap."),
   "train/kl_coefficient": gauge("number", "Weight of the KL term in this update."),
-  "train/replaced_groups": gauge("groups", "Groups with zero reward spread that were replaced by new groups."),
+  "train/replaced_groups": gauge(
+    "groups",
+    "Groups without reward spread, or that could not be played, that new groups replaced.",
+  ),
 
-  "loss/policy": gauge("number", "Clipped policy loss of the update, without entropy and KL terms."),
+  "loss/policy": gauge("number", "Policy loss of the update, without entropy and KL terms."),
   "loss/value": gauge("number", "Clipped value loss of the critic."),
   "loss/clip_fraction_high": gauge("share", "Share of written tokens whose ratio was clipped at 1 + clipHigh."),
   "loss/clip_fraction_low": gauge("share", "Share of written tokens whose ratio was clipped at 1 - clipLow."),
@@ -211,7 +220,10 @@ export const METRICS = {
     timed: true,
   },
   "total/ignored_outcomes": {
-    ...counter("episodes", "Outcomes ignored because their ticket had ended or been reissued to another sampler."),
+    ...counter(
+      "episodes",
+      "Outcomes ignored because their ticket had ended, was unknown, or had been reissued to another sampler.",
+    ),
     timed: true,
   },
   "total/skipped_updates": counter(
@@ -287,7 +299,7 @@ export function isMetricName(name: string): name is MetricName {
 /** Whether the metric does not depend on time: equal in every run of one seed. */
 export const isTimeIndependent = (name: string): boolean => isMetricName(name) && metric(name).timed !== true;
 
-/** The row of one metric, with the optional fields that literal types hide. */
+/** The row of one metric, as a Metric, so that fields which the row leaves out can be read. */
 export const metric = (name: MetricName): Metric => METRICS[splitName(name).row as MetricName];
 
 /**

@@ -7,6 +7,7 @@
  * - Pages follow each other within the column, and their values add up to `num_values`.
  * - Runs of levels and indices add up to the values of their page.
  * - A page that has a checksum matches it.
+ * - Error texts begin with a verb: the caller puts the file's name before them.
  *
  * Source: apache/parquet-format README.md, Encodings.md; google/snappy format_description.txt.
  */
@@ -31,7 +32,7 @@ import type {
 } from "hyparquet/src/types.js";
 import { flatten } from "hyparquet/src/utils.js";
 
-/** Most values of a page: hyparquet allocates an array of them. */
+/** The largest number of values of a page: hyparquet allocates an array of them. */
 const PAGE_VALUES_MAX = 2 ** 24;
 
 const INT32_MAX = 2 ** 31 - 1;

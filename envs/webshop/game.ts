@@ -23,7 +23,7 @@ export interface WebShopRules {
   readonly showAttributes: boolean;
   /** RAGEN v1's text, which joins two of the lines below. */
   readonly joinedLines: boolean;
-  /** RAGEN v1's `valid`: true only for actions exactly as shown. Otherwise the case of a label does not matter. */
+  /** An action is valid only as it is shown, as in RAGEN v1. If false, the case of a label does not matter. */
   readonly literalValid: boolean;
 }
 
@@ -41,7 +41,7 @@ const LINES = [
 
 /** The advice in every observation between the page and the actions. */
 export const ADVICE = LINES.join("\n");
-const JOINED_ADVICE = ADVICE.replace(`${LINES[5]}\n`, LINES[5]!);
+export const JOINED_ADVICE = ADVICE.replace(`${LINES[5]}\n`, LINES[5]!);
 
 export const ACTIONS_HEADING = "\n You must choose from these actions:";
 

@@ -7,7 +7,7 @@ import { splitOfSeed } from "../data/split.ts";
 import { defineTag, type Parts, plainWording, type TagSource } from "../tag.ts";
 import { Catalogue } from "./catalogue.ts";
 import { readShop, type ShopFiles } from "./files.ts";
-import { ACTIONS_HEADING, ADVICE, RewardForm, WebShopGame } from "./game.ts";
+import { ACTIONS_HEADING, ADVICE, JOINED_ADVICE, RewardForm, WebShopGame } from "./game.ts";
 import { madeUpProducts } from "./made-up.ts";
 import { bestPurchase, expertShopper, randomShopper } from "./players.ts";
 import { shopScorer } from "./reasoning.ts";
@@ -17,7 +17,7 @@ const WebShopConfig = z.strictObject({
   dataPath: z.string().min(1).nullable().default(null),
   /** WebShop's 1,000 products, or all of them. */
   dataset: z.enum(["small", "full"]).default("small"),
-  /** Most products read, or products generated; null for all (a full catalogue takes gigabytes). */
+  /** Most products read, or number generated. null: all of the files (a full catalogue takes gigabytes), or 1,000 generated. */
   productsMax: z.int().min(24).nullable().default(1000),
   /** Use the requests written by people (items_human_ins.json) instead of those made of attributes and options. */
   humanGoals: z.boolean().default(false),
@@ -27,7 +27,7 @@ const WebShopConfig = z.strictObject({
   rewardForm: RewardForm.default("whole"),
   /** RAGEN v1's text, which joins two lines of the advice. */
   joinedLines: z.boolean().default(false),
-  /** RAGEN v1's `valid`: true only for actions exactly as shown; otherwise the case of a label does not matter. */
+  /** An action is valid only as it is shown, as in RAGEN v1. If false, the case of a label does not matter. */
   literalValid: z.boolean().default(false),
   /** `seed`: layout seeds below 10,000 play validation goals, others training goals. */
   split: z.enum(["seed", "train", "validation", "test", "all"]).default("seed"),
@@ -41,8 +41,9 @@ const INSTRUCTION =
 // The hyphen is RAGEN's: U+2011.
 const INSTRUCTION_FULL = "You are an expert autonomous agent operating in the WebShop e\u2011commerce environment.";
 
-const HOME =
-  "download WebShop's data (its setup.sh, https://github.com/princeton-nlp/WebShop) and set env.options.dataPath to their folder, or to null for a generated catalogue";
+const DOWNLOAD =
+  "download WebShop's data (its setup.sh, https://github.com/princeton-nlp/WebShop) and set env.options.dataPath to their folder";
+const HOME = `${DOWNLOAD}, or to null for a generated catalogue`;
 
 /** Generated products if productsMax is null. */
 const GENERATED_PRODUCTS = 1000;
@@ -60,7 +61,9 @@ function filesOf({ dataset, humanGoals }: WebShopConfig, folder: string): ShopFi
 
 function missing(config: WebShopConfig): string | null {
   if (config.dataPath === null) {
-    return config.humanGoals ? `WebShop: a generated catalogue has no humanGoals; ${HOME}` : null;
+    return config.humanGoals
+      ? `WebShop: a generated catalogue has no humanGoals; set env.options.humanGoals to false, or ${DOWNLOAD}`
+      : null;
   }
   const { products, attributes, people } = filesOf(config, config.dataPath);
   const wanted = [products, attributes, ...(people === null ? [] : [people])];
@@ -93,9 +96,9 @@ function parts(config: WebShopConfig, instruction: string): Parts {
   };
 }
 
-/** Without the advice, which is constant. */
+/** Without the advice and the heading of the actions, which are constant. */
 function brief(observation: string): string {
-  return observation.replace(ADVICE, "").replace(ACTIONS_HEADING, "");
+  return observation.replace(ADVICE, "").replace(JOINED_ADVICE, "").replace(ACTIONS_HEADING, "");
 }
 
 const webShop = (tag: string, instruction: string, actionsMax: number, defaults: Partial<WebShopConfig>): TagSource =>

@@ -4,14 +4,14 @@ import type { Engine } from "./engine.ts";
 import type { TypedArray } from "./graph.ts";
 
 export interface ArrayMemory extends Pick<Engine, "toDevice" | "toHost" | "release"> {
-  /** Address of the array over these values. @throws {Error} if there is no memory for it. */
+  /** Address of the array over these values. @throws {Error} if there are no values, or no memory for them. */
   addressOf(values: TypedArray): Pointer;
 }
 
 /** Arrays are the host's memory. */
 export const hostMemory: ArrayMemory = {
   addressOf(values) {
-    // The access to `buffer` moves a small array to its final memory; only then does the pointer stay valid.
+    // Its side effect is needed too: reading `buffer` moves a small array to its final memory. A pointer taken before becomes invalid.
     if (values.buffer.byteLength === 0) throw new RangeError("a tensor needs at least one value");
     return ptr(values);
   },
@@ -31,7 +31,7 @@ export interface DeviceMemory {
 }
 
 /**
- * Keeps a copy (twin) on the device of every host buffer with arrays. So inputs stay on the device between runs, and arrays
+ * For each host buffer that arrays lie in, keeps one copy on the device, its twin. So inputs stay on the device between runs, and arrays
  * over parts of one buffer share memory there too.
  */
 export class TwinMemory implements ArrayMemory {

@@ -354,6 +354,12 @@ describe("WebShop", () => {
     expect(game.render()).toStartWith(`Instruction: ${told}.We must buy a product within 10 actions.`);
     expect(game.render()).toEndWith("Never click description.\n You must choose from these actions:search[<content>].");
     expect(open(123, { joinedLines: true }).render()).toContain("more than 2 times.Almost never click[< prev]");
+    // A brief leaves out the advice in both forms.
+    const [brief, joined] = [false, true].map((joinedLines) => {
+      return envTag("WebShop", { joinedLines }).brief(open(123, { joinedLines }).render());
+    });
+    expect(brief).not.toContain("Almost never click");
+    expect(joined).toBe(brief!);
     game.act("search[long sleeve]");
     expect(game.render()).toContain(" [SEP] Page 1 (Total results: 50) [SEP] Next > [SEP] MU");
     expect(game.render()).toMatch(/actions:click\[back to search\], click\[next >\], click\[mu/);

@@ -15,7 +15,7 @@ import type { PlayAnswer } from "../answers.ts";
 z.config({ jitless: true });
 
 export interface Frame {
-  /** Turn of the action, from 0. */
+  /** Turn of the action, from 0; of a game that was taken over, the turn from which. */
   readonly turn: number;
   /** Null for the first observation, before any action. */
   readonly action: string | null;
@@ -97,7 +97,7 @@ export interface ManualGame {
   play(action: string): Frame;
 }
 
-/** Play the turns before `turn` as recorded; the rest is played by hand. @throws {Error} as `replay` does */
+/** Play the turns before `turn` as recorded; the rest is played by hand. @throws {Error} as `replay` does, and if the game ends before that turn */
 export function takeOver(ticket: Ticket, { turns }: Recorded, turn: number, play: PlayAnswer): ManualGame {
   const game = openGame(ticket, play);
   const before = turns.slice(0, turn).flatMap(({ actions }) => actions);
@@ -125,5 +125,5 @@ export function takeOver(ticket: Ticket, { turns }: Recorded, turn: number, play
   };
 }
 
-// All modules are loaded: from now on, using a stubbed module is an error (bundle.ts).
+// All modules are loaded. Until here a call of a stubbed module did nothing; from here it throws (bundle.ts).
 Object.assign(globalThis, { [Symbol.for(import.meta.url)]: true });

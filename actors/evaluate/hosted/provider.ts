@@ -9,7 +9,7 @@ import type { Message } from "../../../envs/text/prompt.ts";
 export interface Asked {
   readonly model: string;
   readonly messages: readonly Message[];
-  /** null: the server's default. */
+  /** null: the server's default, which Anthropic's API does not have. */
   readonly replyTokensMax: number | null;
   /** null: the server's default. */
   readonly temperature: number | null;
@@ -26,14 +26,14 @@ export interface Completion {
 export interface Provider {
   readonly name: "openai" | "anthropic";
   readonly baseUrl: string;
-  /** Environment variable with another base address, as the provider's own client reads it; null if there is none. */
+  /** Environment variable with another base address; null if none is read. */
   readonly baseUrlName: string | null;
   /** Environment variable that holds the key. */
   readonly keyName: string;
   /** Appended to the base address. */
   readonly path: string;
   headers(key: string | null): Record<string, string>;
-  /** @param own  the server is the provider's own, not another one of the same API */
+  /** @param own  true for the provider's own server, false for another server with the same API */
   body(asked: Asked, own: boolean): unknown;
   /** @throws {Error} if the answer is not of the API's form. */
   read(answer: unknown): Completion;
@@ -59,7 +59,7 @@ export const openai: Provider = {
   body: ({ model, messages, replyTokensMax, temperature }, own) => ({
     model,
     messages: messages.map(said),
-    // OpenAI's newer models refuse the old name; other servers know only the old one.
+    // OpenAI's newer models refuse the old name; some other servers know only the old one.
     ...(replyTokensMax === null ? {} : { [own ? "max_completion_tokens" : "max_tokens"]: replyTokensMax }),
     ...(temperature === null ? {} : { temperature }),
   }),
@@ -111,7 +111,7 @@ export const anthropic: Provider = {
 
 export const PROVIDERS: Readonly<Record<string, Provider>> = { openai, anthropic };
 
-/** An empty reply is replaced, because the APIs refuse empty messages. */
+/** Replaces an empty message, mostly a reply: the APIs refuse empty messages. */
 const said = ({ role, content }: Message) => ({ role, content: content.trim() === "" ? "(no answer)" : content });
 
 function parsed<T>(schema: z.ZodType<T>, answer: unknown): T {

@@ -91,7 +91,7 @@ test("rolls back once, with other coins, and logs why; equal seeds do the same",
   const db = new Database(join(one, "run.sqlite"), { readonly: true });
   const events = db.query("SELECT text FROM events WHERE kind = 'intervention'").all() as { text: string }[];
   expect(events[0]!.text).toMatch(
-    /^update 3: roll-back \(rung 1 of 2\): back to the last healthy checkpoint; collapsed: groups have almost no spread/,
+    /^update 3: roll-back \(rung 1 of 2\): back to the last healthy checkpoint; collapsed: groups hardly differ/,
   );
   expect(events[1]!.text).toMatch(/^update \d: lower-step-size \(rung 2 of 2\)/);
   const played = (
