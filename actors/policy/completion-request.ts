@@ -26,7 +26,7 @@ export class RequestError extends Error {
 
 export type RequestForm = "chat" | "text";
 
-/** A checked request. Where nothing else is said, null stands for the server's own value. */
+/** A checked request. A null field takes the server's own value, unless the field's comment says otherwise. */
 export interface Asked {
   readonly form: RequestForm;
   readonly model: string;

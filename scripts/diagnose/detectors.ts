@@ -1,7 +1,7 @@
 /** The detectors. Each reads the log of a run and answers with the index of the update of its first alarm, or null. */
 import { HealthConfig } from "../../actors/config/health.ts";
 import type { MetricName, MetricValues } from "../../actors/metrics/metrics.ts";
-import { checkup, HEALTH_START, measuredOf } from "../../actors/training/health.ts";
+import { checkup, HEALTH_START, type Measured, measuredOf } from "../../actors/training/health.ts";
 import { RAGEN_STOPS } from "../../model/health/early-stop.ts";
 import {
   echoTrap,
@@ -17,32 +17,20 @@ export type Detector = (updates: readonly MetricValues[]) => number | null;
 /** Bunraku's Echo Trap detector. @param verdicts  those that count as an alarm */
 export const bunraku =
   (verdicts: readonly Verdict[], rule: TrapRule = TRAP_RULE): Detector =>
-  (updates) => {
-    let state = TRAP_START;
-    for (const [i, values] of updates.entries()) {
-      const point = measuredOf(values, undefined);
-      if (point === null) continue;
-      const judged = echoTrap(state, point, rule);
-      state = judged.state;
-      if (verdicts.includes(judged.verdict)) return i;
-    }
-    return null;
-  };
+  (updates) =>
+    firstAlarm(updates, TRAP_START, (before, point) => {
+      const { state, verdict } = echoTrap(before, point, rule);
+      return { state, isAlarm: verdicts.includes(verdict) };
+    });
 
-const defaults = HealthConfig.parse({});
+const ragenConfig = HealthConfig.parse({ ladder: [], stopEarly: [...RAGEN_STOPS] });
 
 /** RAGEN-2's early stops. Validations are not in the logs, so its stop for a low validation is left out. */
-export const ragenStops: Detector = (updates) => {
-  let state = HEALTH_START;
-  for (const [i, values] of updates.entries()) {
-    const point = measuredOf(values, undefined);
-    if (point === null) continue;
-    const checked = checkup(state, point, { ...defaults, ladder: [], stopEarly: [...RAGEN_STOPS] });
-    state = checked.state;
-    if (checked.due !== null) return i;
-  }
-  return null;
-};
+export const ragenStops: Detector = (updates) =>
+  firstAlarm(updates, HEALTH_START, (before, point) => {
+    const { state, due } = checkup(before, point, ragenConfig);
+    return { state, isAlarm: due !== null };
+  });
 
 /** An entropy below the floor for three updates. @param floor  in nats */
 export const entropyFloor =
@@ -60,6 +48,23 @@ export const gradientThreeSigma: Detector = (updates) => {
   }
   return null;
 };
+
+/** Feeds the updates to a reducer, without those that trained on nothing. @returns the index of the first alarm, or null */
+function firstAlarm<State>(
+  updates: readonly MetricValues[],
+  start: State,
+  next: (state: State, point: Measured) => { readonly state: State; readonly isAlarm: boolean },
+): number | null {
+  let state = start;
+  for (const [i, values] of updates.entries()) {
+    const point = measuredOf(values, undefined);
+    if (point === null) continue;
+    const { state: after, isAlarm } = next(state, point);
+    if (isAlarm) return i;
+    state = after;
+  }
+  return null;
+}
 
 const seriesOf = (updates: readonly MetricValues[], name: MetricName) => updates.map((values) => values[name]);
 

@@ -80,18 +80,23 @@ export function ratesReport(logs: readonly RunLog[], { heldOut, alarms }: RatesO
     ["gradient above 3 σ", ofValues(gradientThreeSigma)],
     ...(alarms === null ? [] : readAlarms(alarms)),
   ];
-  const part = (of: string, part: readonly JudgedRun[]) => {
-    return { of, runs: part.length, rates: detectors.map(([alarm, first]) => ratesOf(part, alarm, first)) };
+  const part = (of: string, some: readonly JudgedRun[]) => {
+    return { of, runs: some.length, rates: detectors.map(([alarm, first]) => ratesOf(some, alarm, first)) };
   };
-  const seeds = part(
-    heldOut === null ? (heldOut === null ? "even seeds" : "even seeds, other envs") : "even seeds, other envs",
-    others.filter((run) => !isHeldOut(run)),
-  );
-  const env = part(`${heldOut}, held out`, others.filter(isHeldOut));
   return {
     outcomes: outcomesOf(runs),
     chosen: { runs: chosenOn.length, collapsed: changesOf(rule), warning: changesOf(warningRule), floor },
-    parts: heldOut === null ? [seeds] : [seeds, env, part("both", others)],
+    parts:
+      heldOut === null
+        ? [part("even seeds", others)]
+        : [
+            part(
+              "even seeds, other envs",
+              others.filter((run) => !isHeldOut(run)),
+            ),
+            part(`${heldOut}, held out`, others.filter(isHeldOut)),
+            part("both", others),
+          ],
   };
 }
 

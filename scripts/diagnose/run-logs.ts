@@ -1,5 +1,5 @@
 /** Logs of many runs, from a folder of runs or from one Parquet file, which has one row for each update. */
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import type { MetricName, MetricValues } from "../../actors/metrics/metrics.ts";
 import { hasRecord, RecordedRun } from "../../actors/record/recorded-run.ts";
@@ -69,11 +69,8 @@ function ofFolder(path: string): RunLog[] {
 }
 
 function ofRun(run: string, folder: string): RunLog {
-  const { env, seed } = JSON.parse(readFileSync(join(folder, "config.json"), "utf8")) as {
-    readonly env: { readonly tag: string };
-    readonly seed: number;
-  };
   const record = new RecordedRun(folder);
+  const { env, seed } = record.facts;
   const byUpdate = new Map<number, Record<string, number>>();
   for (const name of METRICS) {
     const curve = record.curve(name);
@@ -84,7 +81,7 @@ function ofRun(run: string, folder: string): RunLog {
   record.close();
   const updates = [...byUpdate].filter(([, values]) => values["train/success"] !== undefined);
   updates.sort(([a], [b]) => a - b);
-  return { run, env: env.tag, seed, updates: updates.map(([update, values]) => ({ update, values })) };
+  return { run, env, seed, updates: updates.map(([update, values]) => ({ update, values })) };
 }
 
 function ofParquet(path: string): RunLog[] {
