@@ -29,6 +29,7 @@ const command = {
       value: "LABEL=RUN,RUN",
       text: "Seeds of one setting, drawn as mean and band; may be repeated",
     },
+    dashed: { type: "list", value: "LABEL", text: "Draw the line of this run or group dashed; may be repeated" },
     metrics: {
       type: "text",
       value: "A,B",
@@ -46,14 +47,14 @@ const command = {
 export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const { flags, words } = parseOptions(command, args);
-  const { out, group = [], title = null } = flags;
+  const { out, group = [], dashed = [], title = null } = flags;
   if (out === undefined) throw new UsageError("name the file to write: --out FILE.svg or --out FILE.png");
   const format = /\.(svg|png)$/i.exec(out)?.[1]?.toLowerCase();
   if (format === undefined) throw new UsageError(`--out takes a file that ends in .svg or .png, got "${out}"`);
   if (words.length + group.length === 0)
     throw new UsageError("name the runs to draw: folders of runs, or --group LABEL=RUN,RUN");
   const metrics = flags.metrics === undefined ? DEFAULT_METRICS : metricsOf(flags.metrics);
-  const entries = readEntries(words, group, [...metrics, ...Object.values(BASELINES)]);
+  const entries = readEntries(words, group, dashed, [...metrics, ...Object.values(BASELINES)]);
   if (entries.length > ENTRIES_MAX) {
     throw new UsageError(
       `cannot draw ${entries.length} lines: there are ${ENTRIES_MAX} colors; join seeds with --group`,

@@ -21,6 +21,7 @@ export interface Run {
 export interface Entry {
   readonly label: string;
   readonly isGroup: boolean;
+  readonly isDashed: boolean;
   readonly runs: readonly Run[];
 }
 
@@ -28,11 +29,13 @@ export interface Entry {
  * Read single runs, then groups, in the order of the command line.
  *
  * @param groups  each "LABEL=RUN,RUN"
- * @throws {UsageError} if a group has no label, or a label or a run is used twice. @throws {Error} if a folder has no run.
+ * @param dashed  labels of the dashed lines
+ * @throws {UsageError} if a group has no label, a label or a run is used twice, or no line has a label of `dashed`. @throws {Error} if a folder has no run.
  */
 export function readEntries(
   folders: readonly string[],
   groups: readonly string[],
+  dashed: readonly string[],
   metrics: readonly MetricName[],
 ): Entry[] {
   const split = groups.map(splitGroup);
@@ -40,14 +43,20 @@ export function readEntries(
   refuseRepeated(folders, (folder) => `the run ${folder} is named twice`);
   const runs = new Map([...new Set(paths)].map((path) => [path, readRun(path, shortName(path, paths), metrics)]));
   const runOf = (folder: string) => runs.get(resolve(folder))!;
+  const entryOf = (label: string, isGroup: boolean, runs: readonly Run[]): Entry => {
+    return { label, isGroup, isDashed: dashed.includes(label), runs };
+  };
   const entries = [
-    ...folders.map((folder): Entry => ({ label: runOf(folder).name, isGroup: false, runs: [runOf(folder)] })),
-    ...split.map(({ label, folders }): Entry => ({ label, isGroup: true, runs: folders.map(runOf) })),
+    ...folders.map((folder) => entryOf(runOf(folder).name, false, [runOf(folder)])),
+    ...split.map(({ label, folders }) => entryOf(label, true, folders.map(runOf))),
   ];
   const labels = entries.map(({ label }) => label);
   const repeated = labels.find((label, i) => labels.indexOf(label) !== i);
   if (repeated !== undefined)
     throw new UsageError(`two lines would have the label "${repeated}"; rename one: --group LABEL=RUN`);
+  const unknown = dashed.find((label) => !labels.includes(label));
+  if (unknown !== undefined)
+    throw new UsageError(`--dashed names "${unknown}", but the lines are ${labels.join(", ")}`);
   return entries;
 }
 

@@ -37,7 +37,8 @@ const STYLE = `text{font-family:-apple-system,"Segoe UI",Roboto,"Noto Sans","Lib
 .head{font-size:13px;font-weight:650;fill:${INK.ink}}
 .entry{font-size:13px;fill:${INK.ink}}
 .note{fill:${INK.note}}
-.curve{fill:none;stroke-linejoin:round}`;
+.curve{fill:none;stroke-linejoin:round}
+.dashed{stroke-dasharray:6 4}`;
 
 /** Metrics of the dashed lines, which only the panel of validation success has. */
 export const BASELINES = { random: "baseline/random", "best possible": "baseline/best" } as const;
@@ -103,10 +104,11 @@ export function picture(entries: readonly Entry[], metrics: readonly MetricName[
   )}\n`;
 }
 
-function legendOf({ label, isGroup, runs }: Entry, x: number, y: number, color: string): string[] {
+function legendOf({ label, isGroup, isDashed, runs }: Entry, x: number, y: number, color: string): string[] {
   const seeds = isGroup ? ` (${runs.length} ${runs.length === 1 ? "seed" : "seeds"})` : "";
+  const swatch = { x1: x, y1: y - 4.5, x2: x + 18, y2: y - 4.5, stroke: color, "stroke-width": 3 };
   return [
-    element("line", { x1: x, y1: y - 4.5, x2: x + 18, y2: y - 4.5, stroke: color, "stroke-width": 3 }),
+    element("line", { ...swatch, class: isDashed ? "dashed" : "solid" }),
     words(shortened(label, 48) + seeds, { x: x + 26, y, class: "entry" }),
   ];
 }
@@ -131,6 +133,7 @@ function rowsOf(metrics: readonly MetricName[]): Row[] {
 
 interface Line extends Band {
   readonly color: string;
+  readonly isDashed: boolean;
 }
 
 interface Baseline {
@@ -167,11 +170,11 @@ function panelOf(name: MetricName, entries: readonly Entry[], box: Box): string 
   const { unit, help } = metric(name);
   const stepName = name.startsWith("warm/") ? "step of the warm start" : "update";
   const notes: string[] = [];
-  const lines = entries.flatMap(({ label, runs }, i) => {
+  const lines = entries.flatMap(({ label, isDashed, runs }, i) => {
     const curves = runs.flatMap((run) => run.curve(name) ?? []);
     const band = curves.length === 0 ? null : bandOf(curves);
     if (curves.length > 0 && band === null) notes.push(`no mean of ${label}: its seeds share no ${stepName}`);
-    return band === null ? [] : { ...band, color: PALETTE[i]! };
+    return band === null ? [] : { ...band, color: PALETTE[i]!, isDashed };
   });
   const missing = entries.flatMap(({ runs }) => runs.filter((run) => run.curve(name) === null));
   if (missing.length > 0) notes.push(`not recorded by ${[...new Set(missing.map((run) => run.name))].join(", ")}`);
@@ -240,7 +243,7 @@ function plotOf(
 }
 
 function lineMarkup(
-  { color, steps, means, lows, highs }: Line,
+  { color, isDashed, steps, means, lows, highs }: Line,
   xOf: (step: number) => number,
   yOf: (value: number) => number,
   width: number,
@@ -254,7 +257,12 @@ function lineMarkup(
   const isDotted = kept.length === 1 || width / kept.length >= 12;
   return [
     ...(hasBand ? [element("polygon", { points: band, fill: color, "fill-opacity": "0.15" })] : []),
-    element("polyline", { points: points(means).join(" "), class: "curve", stroke: color, "stroke-width": 2 }),
+    element("polyline", {
+      points: points(means).join(" "),
+      class: isDashed ? "curve dashed" : "curve",
+      stroke: color,
+      "stroke-width": 2,
+    }),
     ...(isDotted ? kept : []).map((i) =>
       element("circle", { cx: xOf(steps[i]!), cy: yOf(means[i]!), r: 2.5, fill: color }),
     ),

@@ -164,6 +164,21 @@ describe("a group of seeds", () => {
     expect(textsOf(svg)).toEqual(expect.arrayContaining(["s3", "A (2 seeds)", "B (1 seed)"]));
   });
 
+  test("is dashed, in its panel and in the legend, if --dashed names its label", async () => {
+    const one = record("s4", { "train/entropy": [[1, 0.1]] });
+    const svg = await draw(one, "--group", `A=${seeds}`, "--dashed", "A", "--metrics", "train/entropy");
+    const [solid] = curvesOf(svg);
+    const dashed = [
+      ...svg.matchAll(/class="(?:curve )?dashed" stroke="([^"]*)"|stroke="([^"]*)"[^>]* class="dashed"/g),
+    ];
+    const colors = dashed.map(([, curve, legend]) => curve ?? legend);
+    expect(colors).toHaveLength(2);
+    expect(new Set(colors).size).toBe(1);
+    expect(colors[0]).not.toBe(solid!.color);
+    const { code, err } = await commandHere(["curves", one, "--dashed", "B", "--out", join(folder, "never.svg")]);
+    expect([code, err]).toEqual([2, 'error: --dashed names "B", but the lines are s4\n']);
+  });
+
   test("whose seeds share no update has no mean, and says so", async () => {
     const late = record("late", { "train/entropy": [[7, 0.5]] });
     const svg = await draw("--group", `A=${join(folder, "s2")},${late}`, "--metrics", "train/entropy");
