@@ -2,7 +2,7 @@
  * Calls of the Vercel AI SDK as text that a policy reads, and its replies as content of the SDK.
  *
  * - The policy reads text only: a file or an image in a prompt is an error.
- * - Tools are a list in the prompt. An answer of the form `NAME {"argument": value}` is a call of the tool; several are separated by `||`.
+ * - The prompt lists the tools. An answer of the form `NAME {"argument": value}` calls one; `||` separates several calls.
  *   Any other answer is text. The SDK checks the arguments, and tells the policy what is wrong with them.
  *
  * Source: ai-sdk.dev/providers/community-providers/custom-providers, specification v3, which versions 6 and 7 of `ai` take.
@@ -69,7 +69,7 @@ function textOf(part: { readonly type: string }): string {
   throw new TypeError(`a policy reads text only; the prompt has a part of type ${part.type}`);
 }
 
-/** The dialogue of a call. @param think  replies have a thought */
+/** The dialogue of a call. @param think  true if replies have a thought */
 export function messagesOf(call: Call, think: boolean): Message[] {
   const request = requestText(call);
   const said = call.prompt.map((message): Message => {
@@ -126,7 +126,7 @@ export function contentOf({ thought, answer }: ReplyParts, { tools = [] }: Call,
   return [...content, ...calls];
 }
 
-/** @param tokens  of prompt and reply; undefined where they are not known */
+/** prompt, reply: their numbers of tokens; undefined where unknown. cut: the limit of tokens ended the reply. */
 export function generated(
   content: Content[],
   call: Call,

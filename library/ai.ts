@@ -1,7 +1,7 @@
 /**
  * `bunraku/ai`: a policy as a language model of the Vercel AI SDK, and an agent that is written with the SDK as an env.
  *
- * - Only types of `ai` are imported: the caller's own version runs. A process that loads this module for an env loads no engine.
+ * - Only types of `ai` are imported, so the caller's version of it runs. A process that loads this module for an env loads no engine.
  * - In training an agent's settings (temperature, length) are those of the run, not of its calls.
  */
 import type { LanguageModel } from "ai";
@@ -89,7 +89,7 @@ export interface AgentDefinition<C extends Record<string, unknown>, Task>
    * @returns the reward of the episode, and whether the task is solved; a number alone counts as solved if it is positive
    */
   agent(model: LanguageModel, task: Task, signal: AbortSignal): Promise<number | AgentResult>;
-  /** The random player, which every report compares with. It returns an answer of the model, such as `add {"a": 1, "b": 2}`. */
+  /** The random player, which every report compares with. It returns what the model would answer, such as `add {"a": 1, "b": 2}`. */
   readonly random: PlayerOf<AgentGame<Task>>;
 }
 
@@ -119,7 +119,7 @@ export function agentEnv<Task, C extends Record<string, unknown> = Record<string
   });
 }
 
-/** A model that asks the policy with what each call adds to the call before. */
+/** A model that sends the policy only what each call adds to the call before. */
 function agentModel(name: string, ask: AskPolicy): Model {
   const nextId = callNames();
   let before = { prompt: [] as Call["prompt"], request: "" };

@@ -38,7 +38,7 @@ export interface PolicyOptions {
   readonly queueMax?: number;
   /** Temperature of replies that ask for none. Default: the run's `rollout.temperature`. */
   readonly temperature?: number;
-  /** Bearer token that `fetch` asks for. Default: none, and `fetch` answers loopback names only. */
+  /** Bearer token that `fetch` asks for. Default: none; `fetch` then answers only requests to a loopback name. */
   readonly token?: string | null;
   /** Called with problems that do not prevent the policy's use, such as a damaged checkpoint that is skipped. Default: ignored. */
   readonly notice?: (text: string) => void;
@@ -266,7 +266,7 @@ export async function evaluate(
 }
 
 /**
- * The run's env, in which `asked` overrides keys. Another env has its own options and budget of actions. A mix is played whole if
+ * The run's env, in which `asked` overrides keys. Another env has its own options and budgets. A mix is played whole if
  * `asked` is empty; otherwise `asked.tag` must be the name of one of its envs.
  */
 function envWithOverrides({ env: ran, prompt }: RunConfig, asked: Tree): RunConfig["env"] {

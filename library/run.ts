@@ -173,7 +173,7 @@ export class Run {
     const made = latest.find(({ name }) => name === UPDATE_DONE)?.value ?? 0;
     this.#cluster.save();
     for (;;) {
-      // Read first: a run writes its last checkpoint before it ends.
+      // Read before the folder is: a run writes its last checkpoint before it ends.
       const isOver = this.#isOver;
       const newest = newestCheckpoint(this.folder);
       if (newest !== null && (newest.update >= made || isOver)) return newest.path;
@@ -193,7 +193,7 @@ export class Run {
     let store: Store | null = null;
     try {
       for (let since = from; ; ) {
-        // Read first, so that the rows written before the end are read too.
+        // Read before the rows are, so that rows written just before the end are not missed.
         const isOver = this.#isOver;
         store ??= recordIn(this.folder);
         const page = store === null ? { rows: [], since } : read(store, since);

@@ -13,7 +13,7 @@ const root = join(import.meta.dir, "..");
 
 export interface Bench {
   readonly summary: string;
-  /** @param options  values of `--NAME.key=value` by key. */
+  /** @param options  by key, the values of `--NAME.key=value`; every benchmark of the command gets all of them */
   run(options: Readonly<Record<string, string>>): Promise<{ readonly name: string }>;
 }
 

@@ -146,7 +146,7 @@ async function keepPage({ folder, config }: RunFolder, url: string | null, asked
   await page.stop();
 }
 
-/** Reads secrets from the environment, which other users cannot see, and removes them there: the actors do not need them. */
+/** Reads secrets from the environment, which other users cannot see, and removes them from it: the actors do not need them. */
 function fromEnvironment(): Override[] {
   return Object.entries({ BUNRAKU_TOKEN: "join.token", BUNRAKU_BROKER_TOKEN: "transport.token" }).flatMap(
     ([source, path]) => {

@@ -1,7 +1,7 @@
 #!/usr/bin/env sh
 // 2>/dev/null; exec "$(command -v bun || command -v node)" "$0" "$@"
 // sh runs the line above; Bun and Node see it as a comment. `bun create bunraku FOLDER` installs Bunraku in a new folder, which
-// `bunraku init` fills. BUNRAKU_PACKAGE is a version other than the newest, or a tarball.
+// `bunraku init` fills. The environment variable BUNRAKU_PACKAGE names another version (bunraku@VERSION) or a tarball.
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** A tiny training run as processes, observed by its log and its process ids. Its supervisor is a child of this process. */
+/** A tiny training run as processes, observed through its log and its process ids. Its supervisor is a child of this process. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { RemoteGuests } from "./remote-guests.ts";

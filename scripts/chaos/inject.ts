@@ -1,7 +1,7 @@
 /**
  * Starts a tiny training run, injects faults, and measures how soon the run noticed each and recovered.
  *
- * - The seed decides which fault comes when. Every actor is killed (SIGKILL); env servers are also frozen (SIGSTOP).
+ * - The seed decides which fault comes when. Every kind of actor is killed (SIGKILL); env servers are also frozen (SIGSTOP).
  * - With remote guests, the network is cut before any other fault, and later at random like the other faults.
  */
 import { messageOf } from "../../actors/errors.ts";
@@ -25,7 +25,7 @@ export interface ChaosResult {
   readonly learnerStartsMs: readonly number[];
   /** All processes of the run and its guests. */
   readonly pids: readonly number[];
-  /** Errors of the run or its guests, one a line. */
+  /** Errors of the run or its guests. */
   readonly problems: readonly string[];
 }
 

@@ -13,7 +13,7 @@ export interface Violations {
   readonly duplicatesTrained: number;
   /** Updates for which one learner used episodes of more than one policy version. Sync mode allows one. */
   readonly mixedVersions: number;
-  /** Processes, files in shared memory and unfinished checkpoints. */
+  /** Processes, files in shared memory and unfinished checkpoints that the run left behind. */
   readonly orphans: number;
 }
 

@@ -8,6 +8,6 @@ export const COST_NAMES: readonly (readonly [key: keyof Costs["total"], name: st
   ["joules", "joules"],
 ];
 
-/** "1,234"; below 10 with one decimal; "–" if unknown. */
+/** "1,234"; below 10 with at most one decimal; "–" if unknown. */
 export const amountText = (amount: number | null): string =>
   amount === null ? "–" : amount.toLocaleString("en", { maximumFractionDigits: amount < 10 ? 1 : 0 });

@@ -4,7 +4,7 @@ import { mean } from "../../model/statistics.ts";
 export interface MemoryUse {
   readonly actor: string;
   readonly peakBytes: number;
-  /** Least-squares slope over the second half of the samples, after start-up; null for fewer than `SLOPE_SAMPLES_MIN`. */
+  /** Least-squares slope over the second half of the samples, after start-up; null if this half has fewer than `SLOPE_SAMPLES_MIN`. */
   readonly slopeBytesPerMinute: number | null;
 }
 

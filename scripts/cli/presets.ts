@@ -1,7 +1,7 @@
 /**
  * Makes a run's config from files and flags. Layers, lowest first: defaults; the env's file (configs/env/TAG.yaml); the preset
- * (configs/NAME.yaml); the project's own settings and preset (bunraku.config.ts); the file of --config; flags and
- * --section.key=value in the order given, those that set further keys before the others.
+ * (configs/NAME.yaml); the project's own settings and preset (bunraku.config.ts); the file of --config; flags and --section.key=value in
+ * the order given, but those whose values also set other keys come first. The env file's budgets are right below the layer with the tag.
  */
 import { type RunConfig, runKeys } from "../../actors/config/config.ts";
 import { ConfigError } from "../../actors/config/error.ts";
@@ -75,7 +75,7 @@ export function chooseConfig({ flags, overrides }: ConfigChoice): RunConfig {
   const pretrained = overrides.some(({ path }) => path === "model.path");
   const layers = presetLayers(flags.preset, pretrained ? PRETRAINED_PRESET : DEFAULT_PRESET);
   if (flags.config !== undefined) layers.push(fileLayer(flags.config));
-  // These set further keys, so they must come before the other flags.
+  // The values of these keys also set other keys, so they must come before the other flags.
   const setsOthers = ({ path }: Override) =>
     Number(["learner.algorithm", "prompt.compat", "engine.name"].includes(path));
   const ordered = overrides.toSorted((a, b) => setsOthers(b) - setsOthers(a));

@@ -31,7 +31,7 @@ async function wordsInProject(name: string, words: string[]): Promise<string[]> 
   const folder = process.cwd();
   const namesModule = words.some((word) => /^(--env=)?\.{0,2}\/.*\.[mc]?[jt]sx?$/.test(word));
   if (!namesModule && !existsSync(join(folder, "bunraku.config.ts"))) return words;
-  // Imported here: their packages may not have been installed when this file was imported.
+  // Imported here: the packages of these modules may have been missing when this file was imported.
   const { loadProject, withTagsForPaths } = await import("../../library/project.ts");
   const { inProject } = await import("./presets.ts");
   inProject(await loadProject(folder));

@@ -1,4 +1,4 @@
-/** Starts a run from another run's policy. library/run-folder.ts makes new runs, library/old-run.ts resumes runs. Knows no processes. */
+/** Settings of a run that starts from another's policy. library/run-folder.ts makes new runs, library/old-run.ts resumes runs. */
 import { existsSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { latestCheckpoint } from "../../actors/checkpoint/checkpoint.ts";

@@ -27,7 +27,7 @@ function shown(arg: string): string {
   return /^[\w@%+=:,./-]+$/.test(arg) ? arg : `'${arg.replaceAll("'", `'\\''`)}'`;
 }
 
-/** Null without git, or if this folder is not the top of a repository. */
+/** The commit, with a + if tracked files have changed since; null without git, or if this folder is not the top of a repository. */
 function commit(): string | null {
   const git = (...args: string[]) => spawnSync("git", ["-C", root, ...args], { encoding: "utf8" });
   const { status, stdout } = git("rev-parse", "--show-prefix", "HEAD");

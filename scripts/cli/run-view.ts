@@ -140,7 +140,7 @@ export class RunView {
     this.#clear();
   }
 
-  /** A log that cannot be written is a warning, once; the run continues. */
+  /** A log that cannot be written is one warning until it can be written again; the run continues. */
   #log(line: string): void {
     try {
       appendFileSync(this.#logFile, `${line}\n`);

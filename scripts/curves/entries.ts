@@ -1,4 +1,4 @@
-/** Reads the runs that a picture shows from their folders. A run may still be going. */
+/** Reads from their folders the runs that a picture shows. A run may still be going. */
 import { resolve, sep } from "node:path";
 import type { MetricName } from "../../actors/metrics/metrics.ts";
 import { RecordedRun } from "../../actors/record/recorded-run.ts";
@@ -26,7 +26,7 @@ export interface Entry {
 }
 
 /**
- * Read single runs, then groups, in the order of the command line.
+ * Reads single runs, then groups, in the order of the command line.
  *
  * @param groups  each "LABEL=RUN,RUN"
  * @param dashed  labels of the dashed lines

@@ -1,7 +1,7 @@
 /**
  * Draws metrics of recorded runs as one SVG: a panel for each metric, a line for each entry. Knows no files.
  *
- * - An entry with several runs has a line, their mean, and a band from their lowest to their highest value, at the steps that all have.
+ * - An entry with several runs has a line, their mean, and a band from their lowest to their highest value, at the steps that they share.
  * - Every run is drawn, or a note in the panel says why not.
  * - Text is escaped, so a folder's name or a title never becomes markup. Equal input gives equal bytes.
  */
@@ -15,7 +15,7 @@ import { percent } from "../../actors/number-text.ts";
 import { mean } from "../../model/statistics.ts";
 import type { Entry } from "./entries.ts";
 
-/** In pixels; a README shows it unscaled. */
+/** Of the picture, in pixels: narrow enough for a README to show it unscaled. */
 const WIDTH = 900;
 const MARGIN = 20;
 const GAP = 12;
@@ -248,7 +248,7 @@ function lineMarkup(
   yOf: (value: number) => number,
   width: number,
 ): string[] {
-  // A low and a high, a first and a last point for each column of pixels: no spike is lost.
+  // Keeps the lowest, highest, first and last point of each column of pixels: no spike is lost.
   const kept = thin(steps, means, 4 * Math.floor(width)) ?? [...steps.keys()];
   const points = (values: readonly number[]) =>
     kept.map((i) => `${rounded(xOf(steps[i]!))},${rounded(yOf(values[i]!))}`);

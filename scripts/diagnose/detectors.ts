@@ -1,4 +1,4 @@
-/** The detectors. Each reads the log of a run and answers with the index of the update of its first alarm, or null. */
+/** The detectors of a collapse. Each reads the log of a run and answers with the index of the update of its first alarm, or null. */
 import { HealthConfig } from "../../actors/config/health.ts";
 import type { MetricName, MetricValues } from "../../actors/metrics/metrics.ts";
 import { checkup, HEALTH_START, type Measured, measuredOf } from "../../actors/training/health.ts";
@@ -32,7 +32,7 @@ export const ragenStops: Detector = (updates) =>
     return { state, isAlarm: due !== null };
   });
 
-/** An entropy below the floor for three updates. @param floor  in nats */
+/** An entropy below the floor for three updates in a row. @param floor  in nats */
 export const entropyFloor =
   (floor: number): Detector =>
   (updates) =>

@@ -107,7 +107,7 @@ function ofCsv(text: string, log: LogBuilder): Log {
   return log.finish("CSV");
 }
 
-/** RFC 4180. */
+/** The rows of a CSV file (RFC 4180). */
 function csvRows(text: string): string[][] {
   const rows: string[][] = [];
   let row: string[] = [];

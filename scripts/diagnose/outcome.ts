@@ -8,7 +8,7 @@ export type Outcome =
       /** Index of the first update with success below half of the peak so far. */
       readonly onset: number;
     }
-  /** Success never fell below half of its peak, and ends near it. */
+  /** Success never fell below half of its peak, and ends near that peak. */
   | { readonly kind: "healthy" }
   /** Neither. Such runs count for no rate. */
   | { readonly kind: "unclear" };

@@ -9,7 +9,7 @@ import { reportFile } from "../../library/run-folder.ts";
 import { UsageError } from "../cli/options.ts";
 import { named, type Row, writeParquet } from "../export/tables.ts";
 
-/** What Bunraku's detector reads, and what others read beside it (bench/peers/alarms.py). */
+/** What Bunraku's detector reads, and what other detectors also read (bench/peers/alarms.py). */
 const METRICS = [
   ...MEASURED,
   "train/reward_mean",

@@ -196,7 +196,7 @@ async function servedCard(server: Parameters<typeof modelCard>[0]): Promise<Serv
   return parsed.success ? parsed.data.bunraku : null;
 }
 
-/** RAGEN's prompts and the env's budgets in training, or those of a served policy, with the flags on top. */
+/** The prompts of RAGEN-2 and the env's budgets of training, or those of a served policy; the flags override them. */
 function hostedConfig(
   { episodes = 256, seed = 123, samples = 1 }: HostedFlags,
   overrides: readonly Override[],
@@ -229,7 +229,7 @@ function trainedForm({ env, prompt, replyTokensMax, contextTokensMax }: ServedCa
   };
 }
 
-/** The keys that are not at their defaults: a config that sets a key which its context does not read is refused. */
+/** The keys that differ from their defaults, and no others: a config is refused if it sets a key that `prompt.context` leaves unread. */
 function promptChanges(prompt: ServedCard["prompt"]): Partial<ServedCard["prompt"]> {
   const defaults: Record<string, unknown> = PromptConfig.parse({});
   const changed = Object.entries(prompt).filter(([key, value]) => key !== "overflow" && value !== defaults[key]);

@@ -1,6 +1,6 @@
 /** The progress of an evaluation. */
 
-/** On a terminal one line that is redrawn; elsewhere four lines. */
+/** On a terminal one line that is redrawn; elsewhere at most four lines. */
 export function progressLine(episodes: number): (played: number, solved: number) => void {
   const terminal = process.stderr.isTTY === true;
   const step = Math.ceil(episodes / 4);

@@ -1,6 +1,6 @@
 /**
- * One comparison of a golden file. It knows no env and no algorithm: the other files turn a case's body into checks by running
- * the project's code on its inputs.
+ * One comparison of a golden file. Knows no env and no algorithm: the other files of this folder run the project's code on a case's
+ * inputs, and so turn the case into checks.
  *
  * - `expected` comes from the file and `got` from our code.
  * - Nothing is skipped: a vector that throws is one failed check, and the other vectors of its case still run.

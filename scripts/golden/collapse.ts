@@ -18,7 +18,7 @@ const PREFIX = "collapse/";
 /** RAGEN-2's default interval, which the file omits. */
 const COMPUTE_FREQ = 5;
 
-/** The calls, in the file's order, share one running mean; "..._times_1_5" multiplies the log-probabilities first. */
+/** The calls, in the file's order, share one running mean. A name that ends in "times_1_5" means: log-probabilities times 1.5. */
 export function collapseChecks(body: unknown): Check[] {
   const vectors = body as X2;
   const { cross_log_probs_per_token, lengths, group_ids, std_eps, ema_decay, should_compute, compute_freq } = vectors;

@@ -160,7 +160,7 @@ interface ChatTokens {
   readonly assistant: number;
 }
 
-/** (L) 0 in padding, 1 in the system turn, even in user turns, odd from 3 on in assistant turns. */
+/** Turn of each of the L tokens: 0 in padding, 1 in the system turn, even in user turns, odd from 3 on in assistant turns. */
 function turnIndices(tokens: Int32Array, turnStart: number): Int32Array {
   let turn = 0;
   return tokens.map((token) => {
@@ -169,7 +169,7 @@ function turnIndices(tokens: Int32Array, turnStart: number): Int32Array {
   });
 }
 
-/** (L - 1) 1 where RAGEN trains, at the prediction: one place before the token. */
+/** For each of the L - 1 predictions, 1 where RAGEN trains. A prediction is one place before its token. */
 function predictionMask(tokens: Int32Array, chat: ChatTokens, turns: "assistant" | "all"): Uint8Array {
   const written = new Uint8Array(tokens.length);
   for (const [at, token] of tokens.entries()) {
@@ -181,7 +181,7 @@ function predictionMask(tokens: Int32Array, chat: ChatTokens, turns: "assistant"
 }
 
 /**
- * (L - 1) rewards on target tokens: the sum on the last column, or each turn's reward on the token after its turn-end token
+ * Rewards on the L - 1 target tokens: the sum on the last column, or each turn's reward on the token after its turn-end token
  * (Qwen's newline). The reward of a turn that is not in the tokens is lost.
  *
  * Source: RAGEN ctx_manager get_masks_and_scores, use_turn_scores False and True, for Qwen.

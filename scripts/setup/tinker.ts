@@ -50,17 +50,17 @@ if not hasattr(tarfile, "data_filter"):
     plain = tarfile.TarFile.extractall
     tarfile.TarFile.extractall = lambda self, *places, filter=None, **named: plain(self, *places, **named)
 `;
-/** Files by name. Each start of Python runs a line of a .pth file that is an import. */
+/** Files by name. Python runs the import lines of a .pth file each time it starts. */
 const MODULES = { "peft.py": PEFT, "bunraku_tarfile.py": TARFILE, "bunraku_tarfile.pth": "import bunraku_tarfile\n" };
 
-/** Replies and sequences of one batch: constant numbers, because the server compiles each new size. */
+/** Limits of the server. Its batches have constant sizes (the last two), because it compiles its functions for each new size. */
 const BACKEND = { max_lora_adapters: 8, max_lora_rank: 32, sample_max_num_sequences: 32, train_micro_batch_size: 32 };
 const READY_MS = 120_000;
 
 export interface TinkerPlaces {
-  /** Of the server's database, checkpoints and log. */
+  /** Folder of the server's database, checkpoints and log. */
   readonly folder: string;
-  /** Of an environment with skyrl-tx. */
+  /** The Python of an environment with skyrl-tx. */
   readonly python: string;
   readonly model: string;
   /** Folder of compiled functions, for later servers. */

@@ -49,7 +49,7 @@ export interface PlannedRun {
   readonly folder: string;
   /** Without secrets, as in the run's `config.json`. */
   readonly config: RunConfig;
-  /** Flags for `bun run cluster`, without its folder. */
+  /** Flags for `bun run cluster`, without --run-dir. */
   readonly flags: readonly string[];
 }
 

@@ -45,7 +45,7 @@ export class Playing {
     this.#listener = listener;
   }
 
-  /** Resolves when every run has ended, or after `stop`. */
+  /** Resolves when every run has ended; after `stop`, when those that are going have ended. */
   async play(runs: readonly PlannedRun[], atOnce: number): Promise<void> {
     this.#waiting = runs;
     const slot = async () => {

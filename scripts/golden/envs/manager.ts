@@ -70,7 +70,7 @@ export function environmentManager(body: unknown): Check[] {
   ];
 }
 
-/** A run with RAGEN's number of episodes per batch. It plays the boards of validation too, which a real run must not. */
+/** A run with the case's groups and first seed. The rules of a config do not check it: the seeds are RAGEN's. */
 function runOf({ env_groups, group_size, seed_train }: Config): RunConfig {
   const run = composeRunConfig([]);
   return {

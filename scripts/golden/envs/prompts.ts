@@ -61,7 +61,7 @@ function readable<T>(vectors: readonly unknown[], schema: z.ZodType<T>): T[] {
   });
 }
 
-/** A limited context keeps the last turns; the dialogue without a limit has the history. */
+/** A limited context keeps only the last turns, so the history is read from the dialogue without a limit. */
 function entryV1(entry: EntryV1, all: readonly EntryV1[]): Check[] {
   const { name, prepare_for_update: update } = entry;
   const { "agent_proxy.enable_think": think, "agent_proxy.max_context_window": given } = entry.overrides;

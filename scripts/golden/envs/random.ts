@@ -21,7 +21,7 @@ const X0 = z.record(z.string(), z.unknown());
 const times = <T>(count: number, draw: () => T): T[] => Array.from({ length: count }, draw);
 const range = (count: number) => Array.from({ length: count }, (_, i) => i);
 
-/** The generator of each key of X0. One key has the seed; every vector restarts from it. */
+/** The generator of each key of X0. One key's name ends in the seed, from which every vector starts anew. */
 const STREAMS: readonly (readonly [
   RegExp,
   (numbers: number[], count: number, seed: number, key: string) => unknown,
@@ -88,7 +88,7 @@ const X1 = z.strictObject({
   hash_reseed_counts: Budgets,
 });
 
-/** The file's lakes: validation seeds, 4 by 4. */
+/** Number of the file's lakes: 4 by 4 cells, from the first validation seed on. */
 const LAKES = 256;
 /** Statistics in the file have four decimals. */
 const ROUNDED = 1e-4;
@@ -181,7 +181,7 @@ function randomBudgets(name: string, budgets: Readonly<Record<string, number>>):
   });
 }
 
-/** Random actions until the board was solved, by rollout; infinite if it was not solved within the game's limit. */
+/** For each rollout, the number of random actions that solved the board; infinite if it was not solved within the game's limit. */
 function randomLengths(tag: EnvTag, boards: number, rollouts: number): number[] {
   return range(boards * rollouts).map((i) => {
     const layout = VALIDATION_SEED + Math.floor(i / rollouts);
