@@ -25,7 +25,7 @@ interface Row {
   readonly p50Ms: number;
   readonly p99Ms: number;
   readonly joinMs: number;
-  /** Memory that the samplers added, for each. */
+  /** Memory that each sampler adds to the learner. */
   readonly learnerBytesPerSampler: number;
   readonly brokerBytesPerSampler: number | null;
   readonly samplerBytes: number;

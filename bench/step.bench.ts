@@ -4,7 +4,7 @@
  * Budget: 1.3 times as fast as the faster of PyTorch's eager variants (one has SDPA). The two sides take turns, because a shared
  * machine changes its speed by the minute. Equal first losses prove that both do the same work.
  *
- * With a rank, adapters of that rank are trained and the embedding is tied. In the shape of Qwen2.5-0.5B, each side within 20 GB:
+ * With a rank, adapters of that rank are trained and the embedding is tied. In the shape of Qwen2.5-0.5B (each side needs under 20 GB):
  * bun run bench step --step.rank=64 --step.d=896 --step.layers=24 --step.heads=14 --step.kvHeads=2 --step.hidden=4864
  *   --step.vocabulary=151936 --step.batch=2 --step.length=512 --step.microBatchTokens=1024 --step.rounds=1 --step.steps=1
  */

@@ -23,7 +23,7 @@ import { type RemoteRow, remoteRow } from "./weights-remote.ts";
 export const summary = "publish to last acknowledgement of 4 samplers, beside a copy and one hash of the same bytes";
 
 const SAMPLERS = 4;
-/** Measured versions of a size. */
+/** How many versions of this size are measured. */
 const roundsOf = (megabytes: number): number => (megabytes < 10 ? 41 : megabytes < 1000 ? 7 : 3);
 const MEGABYTE = 1_000_000;
 /** The first is the built-in policy. */

@@ -65,7 +65,7 @@ export interface EnvTag {
   readonly type: string;
   /** The settings, defaults included. */
   readonly config: Readonly<Record<string, unknown>>;
-  /** The task in one line: RAGEN's instruction. */
+  /** The task in words: RAGEN v1's instruction, corrected. */
   readonly instruction: string;
   /** RAGEN's action budget of an episode. */
   readonly actionsMax: number;

@@ -188,7 +188,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
     publish();
   }
 
-  /** The share of the validation boards that the policy solves. The policy is never trained on these boards. */
+  /** The share of the validation boards that the policy solves. Training has other seeds, but some of its boards equal one of these. */
   async function validate(name: string): Promise<number> {
     const { boards, firstSeed, temperature } = VALIDATION;
     let solved = 0;

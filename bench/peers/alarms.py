@@ -3,7 +3,7 @@
 Run: pip install rlwatch==0.5.1 rldoctor==0.2.0 pyarrow
      python bench/peers/alarms.py --logs logs.parquet > alarms.json
 Both have their default thresholds. rlwatch sees each update. rldoctor, which looks again every 25 updates by default, looks every 5, from
-its 60th update on. An alarm is the index of the update among the run's, or null.
+its 60th update on. An alarm is the index of an update in its run; null: none.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from rl_doctor.live import LiveMonitor
 from rlwatch.config import load_config
 from rlwatch.detectors import DetectorSuite
 
-# By rldoctor's names.
+# rldoctor's name of a metric: ours.
 DOCTOR = {
     "reward": "train/reward_mean",
     "reward_std": "train/in_group_std",

@@ -1,7 +1,7 @@
 """Does Hugging Face's library read what Bunraku writes? Exits 1 if not.
 
 Run: python bench/peers/read_safetensors.py    (needs bun on the PATH)
-Passes every golden file through our reader and writer, and compares the copy to the original bit for bit.
+Passes each file of tests/golden/model through our reader and writer, and compares the copy to the original bit for bit.
 """
 
 import subprocess

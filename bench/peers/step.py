@@ -11,8 +11,8 @@ Prints one JSON line: {"name", "torch", "threads", "device", "parameters", "conf
 
 Files are safetensors. --weights: Hugging Face's Qwen2 names, with a separate head. --data: tokens (B,T) as whole numbers in float32,
 advantages (B,T), of which column 0 is not used. Without these files, weights and data come from --seed; --save DIR writes them as
-DIR/weights.safetensors and DIR/data.safetensors. With --rank R the head is the embedding, and only an adapter (R / R · B · A) beside
-each matrix of a layer is trained, under peft's names.
+DIR/weights.safetensors and DIR/data.safetensors. With --rank R the head is the embedding, and only an adapter (B · A, its
+factor alpha / R is 1) beside each matrix of a layer is trained, under peft's names.
 """
 
 import argparse

@@ -51,7 +51,7 @@ const PAIRS = {
   ],
 } as const;
 
-/** True if an arm of this name, in any case, is the risky one. */
+/** True if an arm of this name is the risky one; upper and lower case are equal. */
 export const isRiskyArm = ({ split, hiArmName }: BanditConfig, name: string): boolean =>
   (split === null ? [hiArmName] : PAIRS[split].map(([, high]) => high)).some(
     (high) => high.toLowerCase() === name.toLowerCase(),

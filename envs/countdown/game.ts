@@ -18,7 +18,7 @@ export const CountdownConfig = z.strictObject({
   score: z.number().default(1),
   /** For the right numbers and the wrong result. */
   formatScore: z.number().default(0.1),
-  /** The largest number, and the least and greatest count of numbers. */
+  /** The largest number and target, and the least and greatest count of numbers. */
   numberMax: z.int().min(9).max(999).default(99),
   countMin: z.int().min(2).max(6).default(3),
   countMax: z.int().min(2).max(6).default(4),

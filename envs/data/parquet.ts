@@ -12,7 +12,7 @@ import { getTreePath, isFlatColumn } from "hyparquet/src/schema.js";
 import type { DecodedArray, FileMetaData, RowGroup, SchemaTree } from "hyparquet/src/types.js";
 import { checkRange, decodeColumn } from "./parquet-pages.ts";
 
-/** Length of the metadata and magic number at the end of the file. */
+/** The last bytes of the file: four hold the length of the metadata, four the magic number. */
 const FOOTER_BYTES = 8;
 
 export interface Column {

@@ -25,7 +25,7 @@ def report(**fields):
 
 
 def argument(value):
-    """RAGEN evaluates the text; here it must be a literal."""
+    """RAGEN evaluates the text. Here it is JSON, else a Python literal, else a string."""
     if not isinstance(value, str):
         return value
     try:

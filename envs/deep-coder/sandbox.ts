@@ -5,7 +5,7 @@
  *   system's programs, read-only. It can write only to a folder in memory of `filesMax` files and `filesBytesMax` bytes.
  * - The kernel limits CPU time, address space and processes of the program. This module limits wall-clock time and bytes of
  *   output; beyond these two it kills all processes of the program.
- * - Results have a pipe of their own, with at most one line per test. The program's output is counted and not kept.
+ * - Results have a pipe of their own: a first line, and at most one per test. The program's output is counted and not kept.
  * - seccomp refuses system calls that hold memory outside these limits or look into the kernel.
  * - If this process is root, the sandbox first becomes `nobody`: the process limit does not apply to root.
  * - Without such a sandbox, no program runs.

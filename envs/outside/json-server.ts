@@ -3,7 +3,7 @@
  *
  * - A request whose answer is lost is sent again, so requests must be idempotent. A refusal is final.
  * - The time of a try, the number of tries and the bytes of an answer are limited.
- * - Redirects are errors. A token is sent only over https, or to this machine without a proxy.
+ * - Redirects are errors. A token is sent only over https, or to this machine, which is asked without a proxy.
  */
 import { setTimeout as wait } from "node:timers/promises";
 import { z } from "zod";

@@ -20,7 +20,7 @@ export const remoteOptions = {
   ...serverOptions,
   /** Concurrent requests; further requests wait. */
   requestsMax: z.int().positive().default(64),
-  /** The server also returns its expert's action: for `--policy expert`. */
+  /** The server also returns its expert's action: for `--policy expert`, and for the demonstrator of Remote. */
   expert: z.boolean().default(false),
 };
 

@@ -10,7 +10,7 @@ export const RubikConfig = z.strictObject({
   maxSteps: z.int().positive().default(20),
   /** RAGEN-2's B turn, which no real cube makes. */
   shippedBack: z.boolean().default(false),
-  /** After the last turn show the cube as before, without "Game Over", as RAGEN-2 does. */
+  /** After the last turn list the actions as on every turn, in place of "Game Over", as RAGEN-2 does. */
   endingHidden: z.boolean().default(false),
 });
 export type RubikConfig = z.infer<typeof RubikConfig>;

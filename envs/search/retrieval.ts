@@ -89,7 +89,7 @@ const wordsOf = (text: string): string[] => text.toLowerCase().match(/[\p{L}\p{N
 /** Most characters shown of one document. */
 const CONTENT_MAX = 800;
 
-/** The documents as an observation of at most `charactersMax` characters. */
+/** The documents as an observation, cut after `charactersMax` characters. */
 export function documentsText(documents: readonly Document[], charactersMax: number): string {
   if (documents.length === 0) return "No relevant documents found for the query.";
   const texts = documents.map(({ id, content, score }, i) => {

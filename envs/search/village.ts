@@ -24,7 +24,7 @@ const THINGS = ["Lantern", "Harbour", "Orchard", "Compass", "Mirror", "Bridge", 
 const PEOPLE = LAST.flatMap((last) => FIRST.map((first) => `${first} ${last}`));
 const BOOKS = THINGS.flatMap((thing) => COLORS.map((color) => `The ${color} ${thing}`));
 
-/** Sixty authors, each with one book, six from each town: the step 7 shares no factor with 60 books, nor 3 with 10 towns. */
+/** Sixty authors, each with one book, six from each town: steps of 7 reach all 60 books, and steps of 3 all 10 towns. */
 const AUTHORS = PEOPLE.map((person, i) => ({
   person,
   book: BOOKS[(i * 7 + 3) % BOOKS.length]!,

@@ -24,7 +24,10 @@ export interface Scrambled {
   readonly boxes: readonly number[];
 }
 
-/** @returns the first position with the highest score: changes of the pulled box, times the sum of the boxes' distances from targets. */
+/**
+ * @returns the first position with the highest score: how often the pulled box changed, times the sum of the boxes' distances from the
+ * targets that they started on; 0 where a target is covered.
+ */
 export function scramble(solved: Solved, depthMax: number): Scrambled {
   return new ReversePlay(solved).run(depthMax);
 }

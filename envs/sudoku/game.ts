@@ -1,7 +1,7 @@
 /**
  * Sudoku. The layout seed decides the puzzle; the dynamics are deterministic.
  *
- * - Every action is a step, and the game ends at the limit. RAGEN-2 checks the limit only after a legal placement
+ * - Every action is a step, and the game ends after `maxSteps`. RAGEN-2 checks this limit only after a legal placement
  *   (`refusedEnd: false`), so a game of invalid actions never ends.
  *
  * Source: RAGEN-2 ragen/env/sudoku.
@@ -21,7 +21,7 @@ export const SudokuConfig = z.strictObject({
   completionBonus: z.number().default(10),
   /** Makes a cell blank only if the solution stays unique; there may then be fewer blanks than `blankCount`. */
   unique: z.boolean().default(true),
-  /** Check the limit after a refused action too. */
+  /** Check `maxSteps` after a refused action too. */
   refusedEnd: z.boolean().default(true),
 });
 export type SudokuConfig = z.infer<typeof SudokuConfig>;

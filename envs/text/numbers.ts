@@ -18,7 +18,7 @@ export function plainNumber(value: number): string {
   return String(Math.round(value * 1e4) / 1e4 + 0);
 }
 
-/** Python's `format(value, ".2f")`: like `toFixed`, but ties round to the even digit. @param digits  0 to 10 */
+/** Python's `format(value, f".{digits}f")`: like `toFixed`, but ties round to the even digit. @param digits  0 to 10 */
 export function pythonFixed(value: number, digits: number): string {
   const scaled = value * 10 ** digits;
   const below = Math.floor(scaled);

@@ -23,7 +23,7 @@ export interface WebShopRules {
   readonly showAttributes: boolean;
   /** RAGEN v1's text, which joins two of the lines below. */
   readonly joinedLines: boolean;
-  /** An action is valid only as it is shown, as in RAGEN v1. If false, the case of a label does not matter. */
+  /** True: an action is valid only as it is shown, as in RAGEN v1. False: the case of a label does not matter. */
   readonly literalValid: boolean;
 }
 

@@ -22,7 +22,7 @@ function someWords(text: string, uniform: Uniform): string {
 }
 
 /**
- * Knows the wanted product: it searches the words of the request, turns pages until the product appears, chooses the wanted
+ * Knows the wanted product: it searches the goal's attributes and query, turns pages until the product appears, chooses the wanted
  * options and buys. If that search fails, it searches the product's title.
  */
 export const expertShopper: Player = (game, actionsLeft) => {
@@ -38,7 +38,7 @@ export const expertShopper: Player = (game, actionsLeft) => {
   return actions.includes("click[back to search]") ? "click[back to search]" : `search[${queryOf(goal, false)}]`;
 };
 
-/** The words of the request without options and price; or the title, which is unique. */
+/** The goal's attributes and query, without options and price; or the title, which is unique. */
 function queryOf(goal: Goal, ofRequest: boolean): string {
   const text = ofRequest ? [...goal.attributes, goal.query].join(" ") : goal.title;
   return text.replaceAll(/[[\]]/g, " ");
@@ -53,7 +53,7 @@ function nextOption(goal: Goal, chosen: ReadonlyMap<string, string>, actions: re
   return null;
 }
 
-/** 1 if buying the wanted product with the wanted options is a perfect purchase and fits the budget; else null, unknown. */
+/** 1 if buying the wanted product with the wanted options is a perfect purchase within `actionsMax`; else null, unknown. */
 export function bestPurchase(game: Game, actionsMax: number): number | null {
   const { goal, catalogue } = expectGame(game, WebShopGame);
   if (actionsMax < goal.options.length + 3) return null;

@@ -73,7 +73,7 @@ function hasAttribute(product: Purchase["product"], attribute: string): boolean 
   );
 }
 
-/** Name and value, or the color in either. */
+/** The color that is the value or the name; else name and value. Of a value without a name, the first color in it. */
 function wantedText(wanted: Goal["options"][number]): string {
   if (typeof wanted === "string") return firstColor(wanted);
   return COLORS.find((color) => wanted.includes(color)) ?? wanted.join(" ");

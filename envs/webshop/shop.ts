@@ -48,7 +48,7 @@ export class Visit {
     return this.#page === "search";
   }
 
-  /** In lower case and page order, the search button included. */
+  /** In lower case: the buttons, the search button included, then the products, then the values of options. */
   get labels(): readonly string[] {
     return [...this.#clicks().keys()];
   }

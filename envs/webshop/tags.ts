@@ -17,17 +17,17 @@ const WebShopConfig = z.strictObject({
   dataPath: z.string().min(1).nullable().default(null),
   /** WebShop's 1,000 products, or all of them. */
   dataset: z.enum(["small", "full"]).default("small"),
-  /** Most products read, or number generated. null: all of the files (a full catalogue takes gigabytes), or 1,000 generated. */
+  /** Most products read, or number generated. null: all in the files (the full ones take gigabytes), or 1,000 generated. */
   productsMax: z.int().min(24).nullable().default(1000),
   /** Use the requests written by people (items_human_ins.json) instead of those made of attributes and options. */
   humanGoals: z.boolean().default(false),
   /** Show a page of attributes for each product. */
   showAttributes: z.boolean().default(false),
-  /** whole: WebShop's reward in [0, 1]. perfect: 1 for a perfect purchase and 0 for others, as RAGEN-2. */
+  /** whole: WebShop's reward in [0, 1]. perfect: 1 for a perfect purchase and 0 for others, as in RAGEN-2. */
   rewardForm: RewardForm.default("whole"),
   /** RAGEN v1's text, which joins two lines of the advice. */
   joinedLines: z.boolean().default(false),
-  /** An action is valid only as it is shown, as in RAGEN v1. If false, the case of a label does not matter. */
+  /** True: an action is valid only as it is shown, as in RAGEN v1. False: the case of a label does not matter. */
   literalValid: z.boolean().default(false),
   /** `seed`: layout seeds below 10,000 play validation goals, others training goals. */
   split: z.enum(["seed", "train", "validation", "test", "all"]).default("seed"),

@@ -70,7 +70,7 @@ function words(text: string): Set<string> {
   return new Set(plain.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []);
 }
 
-/** 1 - indel distance / both lengths: twice the longest common subsequence over both lengths. */
+/** Twice the longest common subsequence over the sum of the lengths, which is 1 - indel distance / that sum. */
 function similarity(left: string, right: string): number {
   // Python counts code points.
   const [a, b] = [[...left], [...right]];

@@ -3,8 +3,8 @@
     pip install alfworld && alfworld-download
     python3 examples/remote-envs/alfworld_env.py --port 7110
 
-The layout seed selects a game of ALFWorld's splits, in the order of their paths. A lock serializes all actions, as in RAGEN:
-TextWorld's planner is not thread-safe.
+The layout seed selects a game of the split that the client asks for; games are in the order of their paths. A lock serializes all
+actions, as in RAGEN: TextWorld's planner is not thread-safe.
 """
 
 import json

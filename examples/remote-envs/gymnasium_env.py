@@ -4,9 +4,9 @@
     python3 examples/remote-envs/gymnasium_env.py FrozenLake-v1 Taxi-v4 Blackjack-v1
     bun run eval --env Remote --env.options.env=Taxi-v4 --policy random
 
-Options of the env are options of the tag: --env.options.options.is_slippery=false. An observation is the env's picture in text, where it
-draws one (render mode ansi; colored letters are in brackets), and the value that it returns. An action is its number, or its name after
---actions Left,Down,Right,Up. An episode that the env itself ends with a positive reward is a success.
+Options of the env go into the tag's option `options`: --env.options.options.is_slippery=false. An observation is the env's picture in
+text, where it draws one (render mode ansi; colored letters are in brackets), and the value that it returns. An action is its number, or
+its name after --actions Left,Down,Right,Up. An episode that the env itself ends with a positive reward is a success.
 """
 
 import argparse
