@@ -17,19 +17,23 @@ import { checkData } from "./cli/env-choice.ts";
 import { Memory } from "./cli/memory.ts";
 import { type Command, helped, type Override, type Parsed, parseOptions, UsageError } from "./cli/options.ts";
 import { chooseConfig, configFlags, overrideLayer, runsFolder } from "./cli/presets.ts";
-import { startFrom } from "./cli/run-folder.ts";
 import { resultTable } from "./cli/run-result.ts";
 import { thisStart } from "./cli/run-start.ts";
 import { RunView } from "./cli/run-view.ts";
 import { say, warn } from "./cli/say.ts";
 import { smokeConfig, smokeText } from "./cli/smoke.ts";
+import { startFrom } from "./cli/start-from.ts";
 import { onStopSignal, type StopSignal } from "./cli/stop-signals.ts";
 
 const command = {
   name: "cluster",
   flags: {
     ...configFlags,
-    "run-dir": { type: "text", value: "DIR", text: "Folder of the new run (the next free one under runs/)" },
+    "run-dir": {
+      type: "text",
+      value: "DIR",
+      text: "Folder of the new run (the next free one in the folder of new runs)",
+    },
     smoke: { type: "switch", text: "Run two tiny updates of this config, to see that it works" },
     from: {
       type: "text",
@@ -95,10 +99,10 @@ export async function main(args: string[], typed: readonly string[] = args): Pro
     output: (actor, line) => view.line(actor, line),
   });
   const asked = Promise.withResolvers<StopSignal>();
-  let goesOn = true;
+  let isRunning = true;
   onStopSignal((signal) => {
     asked.resolve(signal);
-    if (!goesOn) return;
+    if (!isRunning) return;
     view.note(`${signal}: saving and stopping; once more to leave at once`);
     void starting.then((run) => run.stop(signal)).catch(() => {});
   });
@@ -116,7 +120,7 @@ export async function main(args: string[], typed: readonly string[] = args): Pro
   }, MEMORY_SAMPLE_MS);
   const { report, reason } = await run.ended
     .finally(() => {
-      goesOn = false;
+      isRunning = false;
       clearInterval(sampling);
       view.close();
     })

@@ -100,7 +100,7 @@ interface Diagnosis {
   /** The last verdict; null if no update could be judged. */
   readonly verdict: string | null;
   /** Changes of the verdict, and the rungs that the ladder would have taken. */
-  readonly told: readonly UpdateNotice[];
+  readonly notices: readonly UpdateNotice[];
   /** The first time that each of RAGEN-2's early stops would have ended the run. */
   readonly earlyStops: readonly UpdateNotice[];
   /** Facts on the log of another trainer; null for a run. */
@@ -161,7 +161,7 @@ function diagnose(run: string, config: HealthConfig, { measured, updates, log }:
     const known = ({ text }: UpdateNotice) => text.split(":")[0] === stop?.text.split(":")[0];
     if (stop !== undefined && !earlyStops.some(known)) earlyStops.push({ update, ...stop });
   }
-  return { run, updates, verdict, told: notices, earlyStops, log };
+  return { run, updates, verdict, notices, earlyStops, log };
 }
 
 /** Lowest validation success over the envs. */
@@ -207,7 +207,7 @@ function readValues(run: string): Map<number, MetricValues> {
   }
 }
 
-function described({ run, updates, verdict, told: notices, earlyStops, log }: Diagnosis): string {
+function described({ run, updates, verdict, notices, earlyStops, log }: Diagnosis): string {
   if (verdict === null) return `${run}: no update was recorded that could be judged`;
   const line = ({ update, kind, text }: UpdateNotice) =>
     `  update ${update}: ${kind === "health" ? "" : `${kind}: `}${text}`;

@@ -2,6 +2,7 @@
 import { join } from "node:path";
 import { RunConfig } from "../actors/config/config.ts";
 import { type Command, helped, parseOptions } from "./cli/options.ts";
+import { runsFolder } from "./cli/presets.ts";
 import { compiledFinding, deviceFinding, eagerFinding, libtensorflowFinding, nvidiaFinding } from "./doctor/engines.ts";
 import type { Finding } from "./doctor/finding.ts";
 import {
@@ -35,7 +36,7 @@ export async function main(args: string[]): Promise<number> {
     packagesFinding(root),
     cpuFinding(),
     memoryFinding(),
-    diskFinding(root),
+    diskFinding(runsFolder()),
     sharedMemoryFinding(),
     portFinding(flags.port ?? DEFAULT_PORT),
     clockFinding(),

@@ -83,7 +83,9 @@ export async function main(args: string[]): Promise<number> {
   }
   const { results: file } = options.flags;
   const policies = policy.split(",");
-  if (file !== undefined && !isHosted(policy)) newFile(file, policies);
+  // A hosted model alone continues from its earlier results.
+  const isHostedAlone = policies.length === 1 && isHosted(policy);
+  if (file !== undefined && !isHostedAlone) newFile(file, policies);
   const reports: object[] = [];
   const all: Evaluated[] = [];
   for (const who of policies) {

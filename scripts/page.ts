@@ -2,13 +2,14 @@
 import { existsSync } from "node:fs";
 import { hasRecord } from "../actors/record/recorded-run.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { runsFolder } from "./cli/presets.ts";
 import { serveRecorded } from "./cli/recorded-page.ts";
 import { stopSignal } from "./cli/stop-signals.ts";
 import { tokenIn } from "./cli/token-file.ts";
 
 const command = {
   name: "page",
-  words: { show: "RUN", text: "Folder of a run, or a folder of runs to list (runs)", max: 1 },
+  words: { show: "RUN", text: "Folder of a run, or a folder of runs to list (the folder of new runs)", max: 1 },
   flags: {
     host: {
       type: "text",
@@ -22,12 +23,11 @@ const command = {
 } as const satisfies Command;
 
 const PORT = 7001;
-const RUNS = "runs";
 
 export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const { flags, words } = parseOptions(command, args);
-  const [folder = RUNS] = words;
+  const [folder = runsFolder()] = words;
   if (!existsSync(folder)) {
     throw new UsageError(`there is no folder ${folder}; name the folder of a run, or a folder of runs`);
   }

@@ -27,7 +27,11 @@ const command = {
     port: { type: "port", value: "N", text: `Port; 0 for any free one (${PORT})` },
     "token-file": { type: "text", value: "FILE", text: "Holds the secret that clients send as their API key" },
     slots: { type: "count", value: "N", text: `Replies written at once (${SLOTS})` },
-    queue: { type: "count", value: "N", text: `Replies that wait for a slot; further requests get 429 (${QUEUE})` },
+    queue: {
+      type: "count",
+      value: "N",
+      text: `Most replies that may wait for a slot; further requests get 429 (${QUEUE})`,
+    },
     temperature: {
       type: "number",
       value: "T",

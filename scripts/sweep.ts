@@ -12,6 +12,7 @@ import { oneLine } from "../actors/errors.ts";
 import { lockRun } from "../actors/supervisor/run-lock.ts";
 import { aligned } from "./cli/aligned.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { runsFolder } from "./cli/presets.ts";
 import { progressBar } from "./cli/run-status.ts";
 import { onStopSignal } from "./cli/stop-signals.ts";
 import { INTERVAL_TEXT, sweepPage } from "./sweep/page.tsx";
@@ -28,7 +29,7 @@ const command = {
   },
   flags: {
     "at-once": { type: "count", value: "N", text: "Runs that go at the same time (1)" },
-    out: { type: "text", value: "DIR", text: "Folder of the sweep (runs/ and the file's name)" },
+    out: { type: "text", value: "DIR", text: "Folder of the sweep (in the folder of new runs, by the file's name)" },
     table: { type: "switch", text: "Start no run; print and write the table of the finished ones" },
     json: { type: "switch", text: "End standard output with one JSON object" },
   },
@@ -47,7 +48,12 @@ export async function main(args: string[]): Promise<number> {
   const { flags, words, overrides } = parseOptions(command, args);
   const [file] = words;
   if (file === undefined) throw new UsageError("name the sweep: a YAML file, as configs/sweeps/filter-ratio.yaml");
-  const { "at-once": atOnce = 1, out = join("runs", sweepName(file)), table: onlyTable = false, json = false } = flags;
+  const {
+    "at-once": atOnce = 1,
+    out = join(runsFolder(), sweepName(file)),
+    table: onlyTable = false,
+    json = false,
+  } = flags;
   if (atOnce === 0) throw new UsageError("--at-once takes 1 or more, got 0");
   const sweep = await planSweep(file, out, overrides);
   for (const run of sweep.runs) checkFolder(run);

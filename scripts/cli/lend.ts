@@ -12,7 +12,11 @@ import { onStopSignal } from "./stop-signals.ts";
 
 export const lendFlags = {
   join: { type: "text", value: "ADDRESS", text: "Address of the run's gate: ws://HOST:PORT, or wss:// for TLS" },
-  "token-file": { type: "text", value: "FILE", text: "File with the run's token (environment variable BUNRAKU_TOKEN)" },
+  "token-file": {
+    type: "text",
+    value: "FILE",
+    text: "File with the run's token; if left out, the environment variable BUNRAKU_TOKEN",
+  },
   token: { type: "text", value: "TOKEN", text: "The token itself; other users of this machine can see it" },
   ca: { type: "text", value: "FILE", text: "CA certificate (PEM) instead of the system's" },
   cert: { type: "text", value: "FILE", text: "Client certificate (PEM), if the run asks for one" },

@@ -42,7 +42,7 @@ interface Rates {
   readonly caught: number;
   readonly healthy: number;
   /** Healthy runs with an alarm. */
-  readonly raised: number;
+  readonly falseAlarms: number;
   /** Of the true alarms, in updates. */
   readonly leads: readonly number[];
 }
@@ -128,14 +128,14 @@ function alarmOf(byRun: Readonly<Record<string, number | null>>, run: string, pa
 }
 
 function ratesOf(part: readonly JudgedRun[], name: string, firstAlarm: FirstAlarm): Rates {
-  let [collapsed, caught, healthy, raised] = [0, 0, 0, 0];
+  let [collapsed, caught, healthy, falseAlarms] = [0, 0, 0, 0];
   const leads: number[] = [];
   for (const { log, outcome } of part) {
     if (outcome.kind === "unclear") continue;
     const alarm = firstAlarm(log);
     if (outcome.kind === "healthy") {
       healthy++;
-      if (alarm !== null) raised++;
+      if (alarm !== null) falseAlarms++;
       continue;
     }
     collapsed++;
@@ -143,14 +143,14 @@ function ratesOf(part: readonly JudgedRun[], name: string, firstAlarm: FirstAlar
     caught++;
     leads.push(outcome.onset - alarm);
   }
-  return { alarm: name, collapsed, caught, healthy, raised, leads };
+  return { alarm: name, collapsed, caught, healthy, falseAlarms, leads };
 }
 
 /** The candidate with the largest true minus false positive rate; the first of equals. */
 function bestOf<T>(candidates: readonly T[], detectorOf: (candidate: T) => Detector, on: readonly JudgedRun[]): T {
   const judged = candidates.map((candidate) => {
-    const { collapsed, caught, healthy, raised } = ratesOf(on, "", ofValues(detectorOf(candidate)));
-    return { candidate, quality: caught / Math.max(1, collapsed) - raised / Math.max(1, healthy) };
+    const { collapsed, caught, healthy, falseAlarms } = ratesOf(on, "", ofValues(detectorOf(candidate)));
+    return { candidate, quality: caught / Math.max(1, collapsed) - falseAlarms / Math.max(1, healthy) };
   });
   return judged.reduce((best, other) => (other.quality > best.quality ? other : best)).candidate;
 }
@@ -196,10 +196,10 @@ function outcomesOf(runs: readonly JudgedRun[]): RatesReport["outcomes"] {
   });
 }
 
-function rateRow({ alarm, collapsed, caught, healthy, raised, leads }: Rates): string[] {
+function rateRow({ alarm, collapsed, caught, healthy, falseAlarms, leads }: Rates): string[] {
   const median = leads.toSorted((a, b) => a - b)[Math.floor(leads.length / 2)];
   const positives = [`${caught}/${collapsed}`, intervalText(caught, collapsed)];
-  const negatives = [`${raised}/${healthy}`, intervalText(raised, healthy)];
+  const negatives = [`${falseAlarms}/${healthy}`, intervalText(falseAlarms, healthy)];
   return [alarm, ...positives, ...negatives, median === undefined ? "–" : String(median)];
 }
 

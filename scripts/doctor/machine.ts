@@ -1,7 +1,7 @@
 /** Checks the machine: cores, memory, disk, shared memory, the page's port, the clock, the sandbox. */
-import { readFileSync, statfsSync, unlinkSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, statfsSync, unlinkSync, writeFileSync } from "node:fs";
 import { cpus, freemem, totalmem } from "node:os";
-import { join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { messageOf } from "../../actors/errors.ts";
 import { sandboxLack } from "../../envs/deep-coder/sandbox.ts";
 import type { Finding } from "./finding.ts";
@@ -46,13 +46,16 @@ export function memoryFinding(): Finding {
   return { name: "memory", state: enough ? "ok" : "low", found, means };
 }
 
-export function diskFinding(root: string): Finding {
-  const probe = join(root, `.doctor-${process.pid}`);
+/** @param runs  folder of new runs, which need not exist */
+export function diskFinding(runs: string): Finding {
+  let folder = resolve(runs);
+  while (!existsSync(folder)) folder = dirname(folder);
+  const probe = join(folder, `.doctor-${process.pid}`);
   try {
     writeFileSync(probe, "x");
     unlinkSync(probe);
   } catch (error) {
-    const found = `cannot write to the project's folder: ${messageOf(error)}`;
+    const found = `cannot write to ${folder}: ${messageOf(error)}`;
     return {
       name: "disk",
       state: "broken",
@@ -60,7 +63,7 @@ export function diskFinding(root: string): Finding {
       means: "runs are stored there; choose another place with --run-dir",
     };
   }
-  const { bavail, bsize } = statfsSync(root);
+  const { bavail, bsize } = statfsSync(folder);
   const free = bavail * bsize;
   const enough = free >= DISK_BYTES_MIN;
   const means = enough ? "enough for many runs" : "a long run may fill it; choose another place with --run-dir";
@@ -75,7 +78,7 @@ export function sharedMemoryFinding(): Finding {
     const enough = free >= SHARED_BYTES_MIN;
     const means = enough
       ? "samplers map the learner's weights without a copy"
-      : "too little for large policies; raise --shm-size";
+      : "too little for large policies; raise --shm-size of the container";
     return { name, state: enough ? "ok" : "low", found: `/dev/shm, ${gib(free)} free`, means };
   } catch {
     return { name, state: "absent", found: "no /dev/shm", means: "weights go through files in the run's folder" };

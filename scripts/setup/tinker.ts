@@ -54,7 +54,12 @@ if not hasattr(tarfile, "data_filter"):
 const MODULES = { "peft.py": PEFT, "bunraku_tarfile.py": TARFILE, "bunraku_tarfile.pth": "import bunraku_tarfile\n" };
 
 /** Limits of the server. Its batches have constant sizes (the last two), because it compiles its functions for each new size. */
-const BACKEND = { max_lora_adapters: 8, max_lora_rank: 32, sample_max_num_sequences: 32, train_micro_batch_size: 32 };
+const BACKEND_LIMITS = {
+  max_lora_adapters: 8,
+  max_lora_rank: 32,
+  sample_max_num_sequences: 32,
+  train_micro_batch_size: 32,
+};
 const READY_MS = 120_000;
 
 export interface TinkerPlaces {
@@ -113,7 +118,7 @@ export async function startTinkerServer(places: TinkerPlaces, port: number): Pro
   const log = join(folder, "server.log");
   const file = openSync(log, "a");
   const args = ["-m", "tx.tinker.api", "--base-model", model, "--host", "127.0.0.1", "--port", String(port)];
-  args.push("--checkpoints-base", join(folder, "checkpoints"), "--backend-config", JSON.stringify(BACKEND));
+  args.push("--checkpoints-base", join(folder, "checkpoints"), "--backend-config", JSON.stringify(BACKEND_LIMITS));
   const server = spawn(python, args, {
     // A process group of its own, with the engine, so that `kill` ends both.
     detached: true,

@@ -93,7 +93,7 @@ function picturesOf(sweep: Sweep, { runs }: SweepTable): string[] {
     const read = own.map(({ folder, seed }) =>
       readRun(folder, `seed ${seed}`, [...metrics, ...Object.values(BASELINES)]),
     );
-    return read.length === 0 ? [] : [{ label, isGroup: true, runs: read }];
+    return read.length === 0 ? [] : [{ label, isGroup: true, isDashed: false, runs: read }];
   });
   const pictures = Array.from({ length: Math.ceil(entries.length / ENTRIES_MAX) }, (_, i) =>
     entries.slice(i * ENTRIES_MAX, (i + 1) * ENTRIES_MAX),

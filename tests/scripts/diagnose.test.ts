@@ -128,14 +128,14 @@ describe("the log of another trainer", () => {
     await commandHere(["export", "--run", trapped, "--to", "tensorboard", "--out", board]);
     const { out } = await commandHere(["diagnose", trapped, board, "--health.ladder=[]", "--json"]);
     const { runs } = JSON.parse(out.trimEnd().split("\n").at(-1)!);
-    expect(runs[0].told.length).toBeGreaterThan(1);
+    expect(runs[0].notices.length).toBeGreaterThan(1);
     const when = ({
-      told,
+      notices,
       earlyStops,
     }: {
-      told: { update: number; kind: string }[];
+      notices: { update: number; kind: string }[];
       earlyStops: { update: number }[];
-    }) => [told.map(({ update, kind }) => [update, kind]), earlyStops.map(({ update }) => update)];
+    }) => [notices.map(({ update, kind }) => [update, kind]), earlyStops.map(({ update }) => update)];
     expect(when(runs[1])).toEqual(when(runs[0]));
   });
 

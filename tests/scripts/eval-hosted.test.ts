@@ -155,6 +155,10 @@ describe("refused with exit code 2 and one line", () => {
       ["--policy", "random,openai:m", "--results", "x.jsonl"],
       /--results cannot mix a hosted model with other policies/,
     ],
+    [
+      ["--policy", "openai:m,random", "--results", "x.jsonl"],
+      /--results cannot mix a hosted model with other policies/,
+    ],
     [["--policy", "openai:m", "--checkpoint", "u1"], /--checkpoint is for a run's policy/],
   ])("%p", async (args, told) => {
     const { code, out, err } = await command(["eval", ...args], undefined, {

@@ -89,7 +89,7 @@ const X1 = z.strictObject({
 });
 
 /** Number of the file's lakes: 4 by 4 cells, from the first validation seed on. */
-const LAKES = 256;
+const LAKE_COUNT = 256;
 /** Statistics in the file have four decimals. */
 const ROUNDED = 1e-4;
 
@@ -140,8 +140,8 @@ function lengthHistogram(): Record<string, number> {
 
 function lakeMean(p: number, value: (lake: ReturnType<typeof generateLake>) => number): number {
   let sum = 0;
-  for (let seed = VALIDATION_SEED; seed < VALIDATION_SEED + LAKES; seed++) sum += value(generateLake(4, p, seed));
-  return sum / LAKES;
+  for (let seed = VALIDATION_SEED; seed < VALIDATION_SEED + LAKE_COUNT; seed++) sum += value(generateLake(4, p, seed));
+  return sum / LAKE_COUNT;
 }
 
 /** "v1 p=.8 slip 1/3", "v2 p=.9 success_rate .8", "v2 success_rate 1". */

@@ -13,7 +13,7 @@ import { isTimeIndependent } from "../../../actors/metrics/metrics.ts";
 import { type Cluster, startCluster } from "../../../actors/supervisor/cluster.ts";
 import { startOneThread } from "../../../actors/supervisor/one-thread.ts";
 import { overrideLayer } from "../../../scripts/cli/presets.ts";
-import { startFrom } from "../../../scripts/cli/run-folder.ts";
+import { startFrom } from "../../../scripts/cli/start-from.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 import { learnt, playRun, stopRunAt, type TinyChoices, tinyConfig } from "./tiny-run.ts";
 

@@ -112,8 +112,8 @@ describe("the rates over many runs", () => {
       ["both", 6],
     ]);
     const counts = (part: number, alarm: string) => {
-      const { collapsed, caught, healthy, raised } = parts[part]!.rates.find((rates) => rates.alarm === alarm)!;
-      return [caught, collapsed, raised, healthy];
+      const { collapsed, caught, healthy, falseAlarms } = parts[part]!.rates.find((rates) => rates.alarm === alarm)!;
+      return [caught, collapsed, falseAlarms, healthy];
     };
     expect(counts(0, "warning or collapsed, default")).toEqual([2, 2, 0, 2]);
     expect(counts(1, "warning or collapsed, default")).toEqual([1, 1, 1, 1]);
