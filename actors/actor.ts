@@ -59,7 +59,7 @@ export interface Running {
   told?(message: Tell): void;
 }
 
-/** Starts a kind of actor. `start` may take ports as a third argument; a simulation passes its own. */
+/** How one role starts. As a third argument `start` may take ports: what the actor gets from its machine. A simulation passes its own. */
 export interface ActorKind {
   readonly role: Role;
   start(config: RunConfig, context: ActorContext): Promise<Running>;

@@ -20,8 +20,8 @@ export class EpisodeError extends Error {
 }
 
 /**
- * Runs foreign code. If it throws, or its promise rejects, the error becomes an `EpisodeError` that names the boundary; envs throw
- * plain errors. An `EpisodeError` passes unchanged, because it has crossed a nearer boundary.
+ * Runs foreign code. If it throws, or its promise rejects, the error becomes an `EpisodeError` that names the boundary, so an env may
+ * throw plain errors. An `EpisodeError` passes unchanged, because it has crossed a nearer boundary.
  */
 export function within<T>(boundary: Boundary, what: string, run: () => T): T {
   const fail = (error: unknown): never => {

@@ -143,7 +143,7 @@ const EpisodeRow = z.strictObject({
   update: Count.nullable(),
   /** Mean over written tokens. */
   advantage: z.number().nullable(),
-  /** (written tokens); left out where every token has the mean. */
+  /** One for each written token; left out where every token has the mean. */
   tokenAdvantages: z.instanceof(Float32Array).optional(),
 });
 export type EpisodeRow = z.infer<typeof EpisodeRow>;
@@ -170,7 +170,7 @@ export const ActorView = z.strictObject({
   /** null for a guest, and while the actor does not run. */
   pid: Count.nullable(),
   restarts: Count,
-  /** Where others connect to it; null if no one does, or not yet. */
+  /** Where others connect to it; null for a guest, if no one does, or not yet. */
   url: z.string().nullable(),
   /** Milliseconds since the actor was started or last heard from. */
   silentMs: z.number(),
@@ -251,7 +251,7 @@ export const schemas = {
 
   // Tickets and weights, between the learner and its samplers.
 
-  /** A sampler tells when it has connected. The learner sends it tickets once it has acknowledged weights. */
+  /** A sampler tells when it has connected. It gets tickets once it has told `weights.loaded`. */
   "sampler.ready": z.strictObject({
     type: z.literal("sampler.ready"),
     actor: Id,
@@ -280,7 +280,7 @@ export const schemas = {
     byteLength: Count,
     location: WeightsLocation,
   }),
-  /** A sampler tells when it has loaded `weights`. The learner quarantines a sampler whose digest is not the published one. */
+  /** A sampler tells when it has loaded `weights`. With a digest that was not published it gets no tickets until it connects again. */
   "weights.loaded": z.strictObject({
     type: z.literal("weights.loaded"),
     actor: Id,

@@ -1,8 +1,8 @@
 /**
  * Makes a run's config from layers: presets, files and flags. Reads no disk; the caller passes the text of files.
  *
- * - A composed config can be run. Unknown and renamed keys, wrong types, broken rules and keys that the run would not read are
- *   refused together, each with the file or flag that set it.
+ * - A composed config can be run. Unknown and renamed keys and wrong types are refused together; if there are none, broken rules and
+ *   keys that the run would not read are. Each fault names the file or flag that set the key.
  * - A layer overrides the layers before it, key by key; below all of them are the defaults.
  */
 import type { z } from "zod";

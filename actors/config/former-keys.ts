@@ -5,7 +5,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { isTree, type Tree } from "./layers.ts";
 
-/** What became of a key: a new path, or a constant that the run computes with now; with `why`, the constant is the former default only. */
+/** What became of a key: a new path, or the constant that a run uses now; `why` says what it uses if that is only the former default. */
 type Fate = { readonly to: string } | { readonly constant: unknown; readonly why?: string };
 
 export const FORMER_KEYS: Readonly<Record<string, Fate>> = {
@@ -56,7 +56,7 @@ export function formerKeyText(path: string): string | null {
   return `${path} is removed: ${fate.why ?? `it is always ${JSON.stringify(fate.constant)}`}; leave it out`;
 }
 
-/** A config of an earlier version with today's keys. A removed key stays, and is refused, if it has another value and no `why`. */
+/** An earlier version's config with today's keys. A removed key without `why` stays, and is refused, if its value is not `constant`. */
 export function upgraded(stored: Tree): Tree {
   const config = structuredClone(stored);
   for (const [path, fate] of Object.entries(FORMER_KEYS)) {

@@ -15,7 +15,7 @@ const BUDGETS = ["turnsMax", "actionsMax", "actionsPerTurnMax"];
 const root = join(import.meta.dir, "../../configs");
 
 export const DEFAULT_PRESET = "quickstart";
-/** The default preset with a pretrained model. */
+/** The default preset of a run with a pretrained model. */
 export const PRETRAINED_PRESET = "pretrained";
 
 /** Names of the presets of configs/. */

@@ -31,7 +31,7 @@ const OF_RANDOM_PLAY = [
 const CRITIC_KEYS = ["backbone", "learningRate", "warmUpUpdates", "valueClip"].map((key) => `critic.${key}`);
 const GAE_KEYS = [...CRITIC_KEYS, "lambda", "gamma"];
 
-/** The keys of the learner that an estimator reads and some other estimator does not. */
+/** By estimator: the keys of the learner that it reads and some other estimator does not. */
 const ESTIMATOR_KEYS: Readonly<Record<Estimator, readonly string[]>> = {
   gae: [...GAE_KEYS, "rewardAt"],
   hybrid: [...GAE_KEYS, "rewardAt"],

@@ -3,7 +3,7 @@ import type { Dialogue } from "../../model/text/dialogue.ts";
 import type { EpisodeRow } from "../protocol.ts";
 import type { WrittenToken } from "./answers.ts";
 
-/** `replyText` puts a prefix before the text of a whole reply. The prefix is cut off here: these tokens are not a whole reply. */
+/** `replyText` is for whole replies and puts a prefix before the text. The tokens here are no whole reply, so the prefix is cut off. */
 const PREFIX = "<answer>";
 
 /** Written tokens, one list for each turn; null if the episode was not played. */

@@ -80,7 +80,7 @@ export class NearbyRuns {
 const storeIn = (folder: string) =>
   new Store({ path: join(folder, "run.sqlite"), durability: "normal", wallClock: Date.now, readOnly: true });
 
-/** The record of a run for its whole page. @throws {Error} if the file is no record, or an older version made it */
+/** The record of a run for its whole page. @throws {Error} if the file is no record, or too old for the page */
 export function openRecord(folder: string): Store {
   const store = storeIn(folder);
   if (store.isCurrent) return store;

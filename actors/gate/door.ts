@@ -31,7 +31,7 @@ interface End {
   unsent: Uint8Array[];
   /** The other end is closed: this one closes when `unsent` is empty. */
   otherClosed: boolean;
-  /** Cancels the timer that closes, after `strangerMs`, a client without a token or an end that does not take its last bytes. */
+  /** Cancels the timer of `strangerMs`. It closes a client that shows no token, or an end that does not take its last bytes. */
   cancel: () => void;
 }
 

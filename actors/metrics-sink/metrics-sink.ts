@@ -1,6 +1,6 @@
 /**
- * Metrics sink: takes metrics, events and finished episodes from all actors and writes them to the store. Of the numbers it
- * interprets only the count of updates and processor time.
+ * Metrics sink: takes metrics, events and finished episodes from the learner, and reports of all actors from the supervisor, and writes
+ * them to the store. Of the numbers it interprets only the count of updates and processor time.
  *
  * - The sink answers `episodes` only after it has committed the rows, so no answered row is lost. On a full disk it answers `failed`
  *   ("capacity"), and the learner keeps the rows and asks again. For rows that can never be stored it answers `failed` ("protocol").

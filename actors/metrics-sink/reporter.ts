@@ -230,7 +230,7 @@ const EpisodeRowSchema = schemas.episodes.shape.rows.element;
 /** Size of a turn in a message, without its texts. */
 const TURN_BYTES = 256;
 
-/** A little more than the bytes of a row in a message. */
+/** About the bytes of a row in a message: the texts and arrays, without the ticket. */
 function estimatedBytes({ outcome, tokenAdvantages }: EpisodeRow): number {
   if (!("trajectory" in outcome)) return Buffer.byteLength(outcome.detail);
   const { trajectory, turns, finalObservation } = outcome;

@@ -1,4 +1,4 @@
-/** RAGEN-2's gradient analysis as rows of the table of metrics, one per bucket of groups. See model/health/gradient-analysis.ts. */
+/** Rows of the table of metrics for RAGEN-2's gradient analysis, five for each bucket of groups: see model/health/gradient-analysis.ts. */
 import { BUCKET_COUNT } from "../../model/health/gradient-buckets.ts";
 import type { Metric, Unit } from "./metric.ts";
 

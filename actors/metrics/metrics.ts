@@ -296,7 +296,7 @@ export function isMetricName(name: string): name is MetricName {
   return part === null || (METRICS[row as MetricName] as Metric).parts === part[0];
 }
 
-/** Whether the metric does not depend on time: equal in every run of one seed. */
+/** Whether the metric does not depend on time: in sync mode it is equal in every run of one seed. */
 export const isTimeIndependent = (name: string): boolean => isMetricName(name) && metric(name).timed !== true;
 
 /** The row of one metric, as a Metric, so that fields which the row leaves out can be read. */
@@ -325,7 +325,7 @@ export function metricValues(values: Partial<Record<MetricName, number>>): Recor
  * - `phase`: text is what the run does now: "measuring the baselines", "warm start, stage 1".
  * - `finished`: the run is over; text says why.
  * - `closed`: the metrics sink stopped normally; this session has no later event.
- * - `health`: the Echo Trap detector's verdict changed; text is "update 12: collapsed: reason; reason".
+ * - `health`: the Echo Trap detector's verdict changed; text is "update 12: collapsed: reason; reason", or "update 12: health: solved".
  * - `intervention`: an intervention of health.ladder was taken; text says which, what it changed, and why.
  * - `early-stop`: the run ends before its last update; text says why.
  */

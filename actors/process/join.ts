@@ -116,7 +116,7 @@ export async function join(kind: ActorKind, options: JoinOptions): Promise<Joine
   return { run: actorSettings.run, actor, leave: (reason) => life.leave(reason) };
 }
 
-/** @throws {Error} in one line, if the run is of another version with the same protocol */
+/** @throws {Error} in one line, if the run has the same protocol, but a config of another version of Bunraku */
 function configOf(config: unknown, address: string): RunConfig {
   const parsed = RunConfig.safeParse(config);
   if (parsed.success) return parsed.data;

@@ -1,6 +1,6 @@
 /**
  * Watches the heartbeats of actors: finds those that are silent, and those whose computation gives no result. Knows no processes
- * and no connections; `Supervisor` watches its children with it and `Guests` the guests.
+ * and no connections. `Supervisor` uses it for its children, and `Guests` for the guests.
  */
 import type { Clock } from "../clock.ts";
 import { type ActorView, type Messages, ProtocolError, STARTING, type Tell } from "../protocol.ts";

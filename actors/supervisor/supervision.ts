@@ -13,7 +13,7 @@ export interface ChildSpec {
   readonly role: Role;
   /** Path of the module that the process runs. */
   readonly entry: string;
-  /** Called for each start, so that a replacement gets current settings. JSON. */
+  /** Returns JSON. Called for each start, so that a replacement gets current settings. */
   readonly settings: () => unknown;
   /** Whether a failed child is started again. */
   readonly restart: boolean;

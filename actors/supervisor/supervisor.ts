@@ -23,7 +23,7 @@ import { RestartLimit } from "./restart-limit.ts";
 import type { Exit, SpawnedChild } from "./spawner.ts";
 import type { ChildSpec, RunEnd, SupervisorOptions } from "./supervision.ts";
 
-/** Wait before a new try. The last try of the default `restartsMax` comes after the 12 s in which Bun ends an incomplete request. */
+/** Wait before a new try. By default the last try comes after 15 s: after 12 s Bun ends incomplete requests, which frees their files. */
 const SPAWN_RETRY_MS = 3000;
 
 interface Child extends Watched {

@@ -1,6 +1,6 @@
 /**
- * Chooses the runs that are drawn beside this one, and keeps the choice in the page's address. With "seeds", each line is a mean with
- * a band: in place of a chosen run, the mean of it and the folder's runs that differ from it only in their seed; beside this run, its own.
+ * Chooses the runs that are drawn beside this one, and keeps the choice in the page's address. With "seeds", each added line is a mean
+ * with a band, over runs of the folder that differ only in their seed: one in place of each chosen run, and one of this run's seeds.
  */
 
 import { percent } from "../../number-text.ts";

@@ -15,7 +15,7 @@ import type { PlayAnswer } from "../answers.ts";
 z.config({ jitless: true });
 
 export interface Frame {
-  /** Turn of the action, from 0; of a game that was taken over, the turn from which. */
+  /** Turn of the action, from 0; once a person has taken over, always the turn at which that was. */
   readonly turn: number;
   /** Null for the first observation, before any action. */
   readonly action: string | null;
@@ -97,7 +97,7 @@ export interface ManualGame {
   play(action: string): Frame;
 }
 
-/** Play the turns before `turn` as recorded; the rest is played by hand. @throws {Error} as `replay` does, and if the game ends before that turn */
+/** Plays the turns before `turn` as recorded; a person plays the rest. @throws {Error} as `replay`, or if the game ends before `turn` */
 export function takeOver(ticket: Ticket, { turns }: Recorded, turn: number, play: PlayAnswer): ManualGame {
   const game = openGame(ticket, play);
   const before = turns.slice(0, turn).flatMap(({ actions }) => actions);

@@ -15,7 +15,7 @@ const NUMBERS = [
   ["expert", "Expert", "a scripted player; the best possible is unknown"],
 ] as const;
 
-/** At most one of "best" and "expert" is known; the page hides the other. */
+/** At most one of "best" and "expert" is known; the page hides one that is not. */
 const isCeiling = (id: string) => id === "best" || id === "expert";
 
 const CHARTS = [

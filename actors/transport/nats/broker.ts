@@ -164,7 +164,7 @@ export class Broker {
 
   /**
    * Puts a parcel into the work stream; tries until the broker takes it, or `over` is true. A parcel sent twice is stored once.
-   * Parcels for one end are stored one after another: later parcels could fill the stream, and an earlier one would be refused.
+   * Parcels for one end are stored one after another; else later ones could fill the stream, and an earlier one would find no room.
    */
   store(to: string, parcel: Uint8Array, number: number, ask: number, over: () => boolean): void {
     const stored = (this.#storing.get(to) ?? Promise.resolve()).then(async () => {
