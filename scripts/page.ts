@@ -1,4 +1,4 @@
-/** `bun run page`: serves the page of a recorded run, or of a folder of runs. It only reads the records. */
+/** `bun run page`: serves the page of a recorded run, or of a folder of runs. It reads the records, and writes ratings of episodes. */
 import { existsSync } from "node:fs";
 import { hasRecord } from "../actors/record/recorded-run.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";

@@ -30,7 +30,7 @@ const command = {
   flags: {
     "at-once": { type: "count", value: "N", text: "Runs that go at the same time (1)" },
     out: { type: "text", value: "DIR", text: "Folder of the sweep (in the folder of new runs, by the file's name)" },
-    table: { type: "switch", text: "Start no run; print and write the table of the finished ones" },
+    table: { type: "switch", text: "Start no run; write the table and the page of the finished runs" },
     json: { type: "switch", text: "End standard output with one JSON object" },
   },
   examples: [

@@ -41,7 +41,7 @@ const FilterConfig = z.strictObject({
     .number()
     .positive()
     .default(0.25)
-    .describe("Share of groups kept; the p of top_p and min_p; the count of top_k_abs"),
+    .describe("Share of groups kept; the threshold of top_p and min_p; the count of top_k_abs"),
   order: z.enum(["largest", "smallest"]).default("largest").describe("End of the ranking that is kept"),
   metric: z
     .enum(FILTER_METRICS)
@@ -89,7 +89,7 @@ const AdvantageConfig = z.strictObject({
   lengthWeighting: z
     .boolean()
     .default(false)
-    .describe("Divides advantages by the episode's written tokens over their mean"),
+    .describe("Divides an episode's advantages by its number of written tokens, relative to the mean number"),
   zero: z
     .boolean()
     .default(false)
@@ -151,7 +151,7 @@ export const LearnerConfig = z.strictObject({
     .enum(LOSSES)
     .default("ppo")
     .describe(
-      "ppo: clipped ratio per token; gspo: per episode; cispo: REINFORCE with a clipped weight; reinforce: no ratio",
+      "ppo: clipped ratio per token; gspo: per context, which is an episode by default; cispo: REINFORCE with a clipped weight; reinforce: no ratio",
     ),
   mode: z
     .enum(["sync", "async"])

@@ -28,7 +28,7 @@ export const EngineConfig = z.strictObject({
   device: z
     .enum(["auto", "cpu", "cuda", "webgpu"])
     .default("auto")
-    .describe("A device other than auto is never replaced; if it is missing, the run does not start"),
+    .describe("auto chooses; a device that you name is never replaced, and without it the run does not start"),
   softwareAdapter: z
     .boolean()
     .default(false)

@@ -30,7 +30,7 @@ const CurriculumConfig = z.strictObject({
 });
 
 export const RolloutConfig = z.strictObject({
-  groups: z.int().positive().default(16).describe("P: boards per optimizer step; per update unless onlineK is above 1"),
+  groups: z.int().positive().default(16).describe("P: boards per update; with onlineK above 1, per optimizer step"),
   groupSize: z.int().positive().default(8).describe("N: episodes per board; they share the layout, not the dynamics"),
   onlineK: z
     .int()
@@ -80,7 +80,7 @@ export const SamplerConfig = z.strictObject({
     .enum(["own", "vllm", "sglang"])
     .default("own")
     .describe(
-      "own: the run's; vllm, sglang: an inference server at engine.url on the sampler's machine writes the replies, with the learner's adapters",
+      "own: engine.name's; vllm, sglang: an inference server at engine.url on the sampler's machine writes the replies, with the learner's adapters",
     ),
   threads: z.int().positive().default(1).describe("Threads of one sampler's engine"),
   precision: z

@@ -159,7 +159,7 @@ function* rolloutRules({ rollout, prompt }: RunConfig): Generator<Fault> {
 }
 
 /** Whether an estimator compares the episodes of a group. */
-const COMPARES_GROUPS: Readonly<Record<RunConfig["learner"]["estimator"], boolean>> = {
+const COMPARES_EPISODES: Readonly<Record<RunConfig["learner"]["estimator"], boolean>> = {
   grpo: true,
   "dr-grpo": true,
   rloo: true,
@@ -179,7 +179,7 @@ function* learnerRules({ learner, rollout, prompt, health }: RunConfig): Generat
   const groups = groupsPerUpdate({ rollout });
   if (groupSize < 2) {
     const path = "rollout.groupSize";
-    if (COMPARES_GROUPS[estimator]) {
+    if (COMPARES_EPISODES[estimator]) {
       const text = `${estimator} compares episodes within a group, so groupSize must be at least 2; raise it, or use the algorithm ppo`;
       yield { path, text };
     }

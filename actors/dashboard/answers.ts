@@ -180,7 +180,7 @@ const Settings = z
   .string()
   .nullable()
   .describe(
-    "Digest of the config without seed and addresses; equal for runs that differ only in these; null if unknown",
+    "Digest of the config without seed, addresses and supervision; equal for runs that differ only in these; null if unknown",
   );
 
 export const OtherRun = z.strictObject({

@@ -107,7 +107,7 @@ export const METRICS = {
   "train/optimizer_steps": gauge("number", "Steps of the policy's optimizer in this update."),
   "curriculum/score": perEnv(
     "number",
-    "Moving mean that steers the curriculum: for the curriculum by difficulty of success, else of the spread within a group.",
+    "Moving mean that steers the curriculum: of success for the curriculum by difficulty, else of the spread within a group.",
   ),
   "curriculum/level": gauge("number", "Env of the mix that the curriculum by difficulty trains on, from 1."),
   "train/contexts": gauge("number", "Mean contexts of an episode; a new one begins where earlier turns are left out."),

@@ -12,7 +12,7 @@ import { EXPONENT_MAX, type KlEstimator } from "./kl.ts";
 export type PolicyRule =
   /** Clipped surrogate. `dualClip` bounds the ratio where the advantage is negative; null: no bound. */
   | { readonly kind: "ppo"; readonly clipLow: number; readonly clipHigh: number; readonly dualClip: number | null }
-  /** The ratio of the whole sequence, to the power of 1 / its length, clipped likewise. */
+  /** The ratio of the whole context, to the power of 1 / its length, clipped likewise. */
   | { readonly kind: "gspo"; readonly clipLow: number; readonly clipHigh: number }
   /** REINFORCE weighted by the clipped ratio. The gradient takes the ratio as a constant, so clipped tokens have a gradient too. */
   | { readonly kind: "cispo"; readonly clipLow: number; readonly clipHigh: number }
@@ -29,7 +29,7 @@ export interface PolicyTensors {
   readonly weights: tf.Tensor;
   /** From `tokenWeights` by "token-mean": the weights of the metrics' averages. */
   readonly shares: tf.Tensor;
-  /** 1 / written tokens of the row; for gspo. */
+  /** 1 / written tokens of the context; for gspo. */
   readonly sequenceShares?: tf.Tensor;
 }
 
@@ -47,7 +47,7 @@ export interface PolicyLoss {
 
 /**
  * ppo:   `max(-A rho, -A clip(rho, 1 - clipLow, 1 + clipHigh))`, and where A < 0 at most `-A dualClip`.
- * gspo:  the same without dual clip, `rho = exp(mean over the sequence of log rho_t)`.
+ * gspo:  the same without dual clip, `rho = exp(mean over the context of log rho_t)`.
  * cispo: `-A stop(clip(rho, 1 - clipLow, 1 + clipHigh)) logProb`.
  * reinforce: `-A logProb`.
  *
@@ -100,7 +100,7 @@ const between = (x: tf.Tensor, low: number, high: number) =>
 
 /** (B, 1): each row's mean over its written tokens. */
 function sequenceMean(logRatio: tf.Tensor, { sequenceShares }: PolicyTensors): tf.Tensor {
-  if (sequenceShares === undefined) throw new RangeError("gspo compares whole sequences: pass sequenceShares");
+  if (sequenceShares === undefined) throw new RangeError("gspo compares whole contexts: pass sequenceShares");
   return tf.sum(tf.mul(logRatio, sequenceShares), 1, true);
 }
 
