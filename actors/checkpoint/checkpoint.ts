@@ -132,9 +132,9 @@ export async function rollBackTo(folder: string, update: number, disk: Disk = re
 }
 
 /**
- * Removes all checkpoints but the newest `keep` and those of the updates in `spared`, and folders that killed processes left.
+ * Removes folders that killed processes left, and all checkpoints but the newest `keep` and those of the updates in `spared`.
  *
- * @returns the removed paths
+ * @returns paths of the removed checkpoints
  */
 export async function keepCheckpoints(
   folder: string,

@@ -3,7 +3,7 @@
 const SUMS = "SHA256SUMS";
 const LINE = /^([0-9a-f]{64}) {2}([^/\n]+)$/;
 
-/** Bytes hashed at a time: about 10 ms, then the event loop may answer. */
+/** Bytes hashed at a time. They take about 10 ms; then the event loop may answer. */
 const PIECE_BYTES = 2 ** 24;
 
 function* piecesOf(bytes: Uint8Array): Generator<Uint8Array> {

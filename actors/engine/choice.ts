@@ -1,6 +1,6 @@
 /**
- * Chooses the engine and device of learner and samplers. The table is the learner's: what the config names is never replaced; `auto`
- * reports its reason.
+ * Chooses the engine and device of learner and samplers. The table is the learner's. What the config names is never replaced; `auto`
+ * reports whether it uses an NVIDIA GPU that it found.
  *
  * | engine.name | auto, cpu | cuda                                 | webgpu      |
  * | ----------- | --------- | ------------------------------------ | ----------- |

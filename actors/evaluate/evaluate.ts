@@ -33,7 +33,7 @@ export interface PolicyEvaluation {
   readonly meanActions: number;
   /** Share of turns with a malformed reply. */
   readonly formatErrors: number;
-  /** Share of boards solved by at least one of k tries; of one try if there was only one. */
+  /** Share of boards that at least one of k tries solves, for k = 1, 2, 4, … and the number of tries. */
   readonly passAt: readonly PassAtK[];
   /** Episodes by stop reason. */
   readonly stops: Readonly<Record<StopReason, number>>;

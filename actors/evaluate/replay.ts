@@ -52,11 +52,11 @@ export const replayWhole = (
 
 /**
  * Compares the weights that an episode names with what else the run recorded. Normally each policy version has one digest. A resumed run
- * publishes the weights of its checkpoint again under a new version, and may use a version number again; so a pair that another record
- * of the run names is no difference.
+ * publishes the weights of its checkpoint again under a new version, and may use a version number again; so a version and digest that
+ * another record of the run names together are no difference.
  *
- * @param others  the pairs that checkpoints and other episodes of the run name
- * @returns null if one of them is the same pair, or if none contradicts it
+ * @param others  the versions, with their digests, that checkpoints and other episodes of the run name
+ * @returns null if one of them is the same, or if none contradicts it
  */
 export function weightsDifference(
   { version, digest }: PolicyVersion,

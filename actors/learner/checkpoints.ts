@@ -17,7 +17,7 @@ import type { Progress } from "../training/progress.ts";
 import { fill, type Networks } from "./networks.ts";
 import type { TrainerMethods } from "./trainer.ts";
 
-/** The newest intact checkpoint; null if there is none. @param skipped  called for each newer, damaged one, with the reason */
+/** The newest intact checkpoint; null if there is none. @param skipped  called for newer damaged ones, and unfinished folders */
 export async function newestCheckpoint(
   folder: string,
   disk: Disk,
@@ -90,7 +90,7 @@ export class LearnerCheckpoints {
     return state as Progress;
   }
 
-  /** From now on KL terms compare with the policy that reinforcement began with; with adapters, with the model without them. */
+  /** From now on KL terms compare with the policy that reinforcement began with; if it has adapters, with the model below them. */
   async keepReference(): Promise<void> {
     const { trainer, networks } = this.#options;
     // The trainer has the model without adapters.

@@ -1,6 +1,6 @@
 /**
- * Memory of the learner's networks, which the learner's threads share, and its first contents. A critic is a network of its own, or one
- * more head of the policy's network; in the latter case the policy's memory is the first part of the critic's.
+ * Memory of the learner's networks, which the learner's threads share, and what it holds at first. A critic is a network of its own,
+ * or one more head of the policy's network; then the policy's memory is the first part of the critic's.
  */
 import { isDeepStrictEqual } from "node:util";
 import { baseOf, type ModelConfig } from "../../model/policy/model-config.ts";
@@ -35,7 +35,7 @@ const EMPTY = new Float32Array(0);
 const NOWHERE: NetworkMemory = { parameters: EMPTY, moment: EMPTY, variance: EMPTY, step: 0 };
 
 /**
- * Contents come from a checkpoint; in a new run from another run's policy or a pretrained model, else they are fresh.
+ * Parameters come from the run's checkpoint; in a new run from another run's policy or a pretrained model, or they are fresh.
  *
  * @param model  the policy's
  */

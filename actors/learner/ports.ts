@@ -37,7 +37,7 @@ export const realPorts: LearnerPorts = {
   reporterLimits: { waitingMax: 10_000, rowsMax: 4096 },
 };
 
-/** Starts the trainer at a server (engine tinker), in a thread of its own, or (host one-thread) in this one, which imports it only then. */
+/** Starts the trainer: at a server (engine tinker), in this thread (host one-thread; its code is imported only then), or in its own. */
 async function startTrainer(
   config: RunConfig,
   { host, fail, log, clock }: ActorContext,

@@ -44,7 +44,7 @@ const LOGGED: ReadonlySet<string> = new Set<MetricName>([
   "total/updates",
   "health/verdict",
 ]);
-/** Time for the sink to store some of what is left when the learner leaves. */
+/** When the learner leaves, it waits as long as the sink stores at least one more episode in this time. */
 const DRAIN_MS = 4000;
 
 export const learner = {

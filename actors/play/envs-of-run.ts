@@ -140,7 +140,7 @@ interface GroupSettings {
   readonly rollout: Pick<z.infer<typeof RolloutConfig>, "groups" | "onlineK">;
 }
 
-/** Groups that an update plays: P for each of its optimizer steps. */
+/** Groups that an update plays: `rollout.groups` for each of the `onlineK` minibatches that it is divided into. */
 export const groupsPerUpdate = ({ rollout }: GroupSettings): number => rollout.groups * rollout.onlineK;
 
 /** Boards set aside for an update: its own, and those of every round in which groups may be replaced. */

@@ -69,7 +69,7 @@ export async function playTurns(ticket: EpisodeSeeds, player: Player, env: EnvCo
   }
 }
 
-/** An object without the key where it is undefined: an optional key may not be undefined. */
+/** Leaves the key out where its value is undefined: the type allows a missing key, but no undefined value. */
 export const limitOf = ({ actionsPerTurnMax }: Pick<Ticket, "actionsPerTurnMax">) =>
   actionsPerTurnMax === undefined ? {} : { actionsPerTurnMax };
 

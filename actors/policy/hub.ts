@@ -67,7 +67,7 @@ const COMMIT = /^[0-9a-f]{40}$/;
 /**
  * The folder of a model, downloaded if it is not complete in the cache.
  *
- * @param needs  all, or all but the weights
+ * @param needs  "weights": every file; "tokenizer": all but the weights
  * @throws {HubError} naming the file and the reason
  */
 export async function hubModel(

@@ -86,7 +86,7 @@ export async function savedPolicy(folder: string, config: RunConfig, checkpoint:
   if (digest !== dialogue.digest) {
     throw new Error(`cannot use ${found}: it has another tokenizer; use the version of Bunraku that made it`);
   }
-  // Checkpoints of a Bunraku without roll-backs have no round.
+  // Checkpoints of an early Bunraku, which had no roll-backs, have no round.
   const { version: publishedVersion = update, health } = state as Partial<Progress>;
   const round = health?.control.round ?? 0;
   return {

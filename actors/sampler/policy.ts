@@ -51,7 +51,7 @@ export function policyMethods() {
     },
     open: (sequence: string): void => started().open(sequence),
     reply: (sequence: string, request: ReplyRequest): Promise<Reply> => started().reply(sequence, request),
-    /** Tokens of the current reply from index `from` on, once there is one; empty when the reply has ended. */
+    /** Waits for token `from` of the current reply. @returns the tokens from there on; empty if the reply ends before that token */
     written: (sequence: string, from: number): Promise<number[]> => started().written(sequence, from),
     close: (sequence: string): void => started().close(sequence),
   };

@@ -131,7 +131,7 @@ export class Sampler implements Handler {
     this.#play();
   }
 
-  /** Tries twice: the file may vanish just before the sampler learns that its learner died. */
+  /** Tries twice: a dead learner's file may vanish before its connection is seen to end. The second try leaves time for that. */
   async #load(message: Messages["weights"]): Promise<string> {
     const { policy } = this.#options;
     try {

@@ -3,8 +3,8 @@
  * computes gradients; losses and metrics are computed here, from the log-probabilities that the server returns.
  *
  * - A loss is `sum(weights * loss per token)`, but servers take a mean. So each sequence gets one more position, without advantage, whose
- *   weight makes the sums of the server's weights equal; and advantages are multiplied by that sum and by the number of sequences. From a
- *   server that takes sums the gradient is the same times a constant, which AdamW ignores.
+ *   weight gives all sequences the same sum of the server's weights. Advantages are multiplied by that sum and by the number of
+ *   sequences. From a server that takes sums the gradient is the same times a constant, which AdamW ignores.
  * - Imitation takes the server's mean: skyrl-tx weighs all demonstrations the same, another server may weigh all tokens the same.
  * - The entropy is estimated by the mean of -log p over the written tokens: servers return no entropy.
  */
@@ -31,7 +31,7 @@ const Floats = z.object({ data: z.array(z.number()) });
 const Pass = z.object({ loss_fn_outputs: z.array(z.object({ logprobs: Floats })) });
 const Done = z.object({});
 
-/** The loss ppo clips the ratio at 1 - this and 1 + this. skyrl-tx does not let a client set it. */
+/** The loss ppo clips the ratio at 1 - this and 1 + this. Requests name both bounds, but skyrl-tx lets no client set them. */
 export const SERVER_CLIP = 0.2;
 
 export class TrainedModel implements TrainedPolicy {

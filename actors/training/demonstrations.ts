@@ -53,11 +53,11 @@ export interface RandomPlay {
   readonly playsMax: number;
   /** Most actions of a play. The episode's budget does not bound a play. */
   readonly actionsMax: number;
-  /** Share of the actions of later plays that follow the plan of the plays before; the first quarter of the plays is random. */
+  /** The first quarter of a board's plays is random. In the others, this share of the actions follows the best plan so far. */
   readonly plannedActions: number;
-  /** Keeps what the plays of a board showed for its next demonstrations. */
+  /** A board that comes again is not played again: its demonstrations use what its earlier plays showed. */
   readonly exploreOnce: boolean;
-  /** Demonstrations of a board at a time. */
+  /** Demonstrations written each time that a board comes. */
   readonly demonstrations: number;
   /** Share of a demonstration's turns that are random. They lead to states off the plan; only planned turns are imitated. */
   readonly randomTurns: number;
@@ -71,8 +71,8 @@ export type Thought = "first-action" | "next-observation";
 const LOST_BOARDS_MAX = 200;
 
 /**
- * Episodes that follow the best plan that random play of the board allows; boards that no play won are skipped. Boards of an env
- * outside this process, where plays take time, are always explored once.
+ * Episodes that follow the best plan that random play of the board allows; boards that no play won are skipped. A board of an env
+ * outside this process, where plays take time, is explored only once, even without `exploreOnce`.
  */
 export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
   const explored = new Map<string, Experience>();

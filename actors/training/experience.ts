@@ -92,7 +92,7 @@ export class Experience {
    *
    * @param actionsLeft  of the episode
    * @param count        most actions to plan; the plan ends where the table does
-   * @returns no action in a state that random play never saw
+   * @returns an empty plan in a state that random play never saw
    */
   plan(game: Game, actionsLeft: number, count: number): Action[] {
     const start = this.#states.get(this.#describe(game));

@@ -23,7 +23,7 @@ export interface Report {
   readonly success: Success;
   /** Of a mix, the same for each env by name; null for a single env. `taught` is measured over all envs together. */
   readonly envs: Readonly<Record<string, Omit<Success, "taught">>> | null;
-  /** The same at temperature 1. */
+  /** `success` at temperature 1. */
   readonly successAtOne: Pick<Success, "taught" | "after">;
   readonly episodes: number;
   /** Tokens that the policy wrote, and actions that envs executed; validation included. */

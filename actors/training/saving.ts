@@ -13,7 +13,7 @@ import type { TrainingContext } from "./context.ts";
 import { isWell } from "./health.ts";
 import { advance, type Progress } from "./progress.ts";
 
-/** True if validation success fell: the policy is then no target of a roll-back, even if no sign has lasted long enough for a verdict. */
+/** True if validation success fell far below its best. Then no roll-back goes to this policy, even before the detector's verdict is bad. */
 function hasFallen({ validated, best }: Progress, { successFall }: HealthConfig["trap"]): boolean {
   if (validated === null || best === null) return false;
   const fall = best.success - validated.success;

@@ -29,11 +29,11 @@ function dynamicsOf(config: RunConfig, env: string, layoutSeed: number, member: 
 }
 
 /**
- * The tickets of update `update` (from 0): `rollout.groupSize` for each wanted group. Each group has the next board.
+ * The tickets of update `update` (from 0): `rollout.groupSize` for each wanted group. A group's number decides its board.
  *
  * @param version  oldest weights that may play them; in sync mode the only ones
  * @param round    how often the run was rolled back
- * @param wanted   groups numbered from 0. Later ones replace others (resampling.ts), or are only measured (measure-gradients.ts)
+ * @param wanted   groups beyond the update's own replace some of these (resampling.ts), or are only measured (measure-gradients.ts)
  * @param actions  share of the configured actions per turn that a ticket allows
  */
 export function trainingTickets(

@@ -50,7 +50,7 @@ export class Training {
     return `update ${this.#progress.update} of ${this.#context.config.learner.updates}`;
   }
 
-  /** Ends the run at its current or next wait; its progress is saved. */
+  /** Ends the run at its current or next wait. `run` saves its progress. */
   stop(reason: string): void {
     this.#interruption.stop(reason);
   }
@@ -60,7 +60,7 @@ export class Training {
     this.#saveAsked = true;
   }
 
-  /** @returns null if the run was stopped; then its progress is saved. */
+  /** @returns null if the run was stopped; then its progress is saved, unless it was stopped before the first validation */
   async run(): Promise<Report | null> {
     const { reporter, engine, log } = this.#context;
     reporter.event("info", "engine", engine);

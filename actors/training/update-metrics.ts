@@ -6,7 +6,7 @@ import { isMetricName, type MetricName, type MetricValues } from "../metrics/met
 import { percent } from "../number-text.ts";
 import type { Progress } from "./progress.ts";
 
-/** Metric of each number that the trainer returns, by the trainer's name. */
+/** Metric of each number that the trainer returns, by the name that the trainer gives the number. */
 const TRAINER_METRICS: Readonly<Record<string, MetricName>> = {
   policyLoss: "loss/policy",
   valueLoss: "loss/value",
@@ -39,7 +39,7 @@ export function trainerMetrics(metrics: Readonly<Record<string, number>>): Metri
   return Object.fromEntries(finite.map(([name, value]) => [metricOf(name), value]));
 }
 
-/** True if no optimizer step was taken because no gradient was finite. */
+/** True if the policy took no step, and the gradient norm of policy or critic is not finite. */
 export const hasBrokenGradient = ({ steps, metrics: { gradNorm = 0, criticGradNorm = 0 } }: UpdateResult): boolean =>
   steps === 0 && !Number.isFinite(gradNorm + criticGradNorm);
 

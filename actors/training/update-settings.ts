@@ -1,4 +1,4 @@
-/** Settings of one update from the config of a run. config/unread.ts refuses keys that are not read here. */
+/** Settings of one update from the config of a run. A key that another key rules out is not read here: config/unread.ts refuses it. */
 import { type Estimator, NEEDS_CRITIC } from "../../model/learn/advantage/advantage.ts";
 import type { FilterRule } from "../../model/learn/filter/filter.ts";
 import { controlKl } from "../../model/learn/kl.ts";
@@ -16,7 +16,7 @@ type LearnerConfig = RunConfig["learner"];
 
 /** GiGPO: weight of the comparison of turns that began in the same state; the paper's value. */
 const GIGPO_TURN_WEIGHT = 1;
-/** Subtracted from the share of the sum that linear top_p must reach; RAGEN-2's value. */
+/** Subtracted from the sum of scores that linear top_p must reach; RAGEN-2's value. */
 const TOP_P_EPSILON = 0.01;
 /** Weight of the value loss where the critic shares the policy's network. */
 const SHARED_CRITIC_COEFFICIENT = 0.5;

@@ -46,8 +46,8 @@ type TrainingResult = Omit<StepResult, "tokens">;
 /** The run fails after this many updates in a row without a finite gradient: the policy would never change again. */
 const BROKEN_UPDATES_MAX = 5;
 /**
- * Bound of the mean difference between the log-probabilities of sampler and trainer at one policy version, in nats per token. The
- * same engine in full precision differs by 1e-6, weights in half precision by 1e-3.
+ * Bound of the mean difference between the log-probabilities of sampler and trainer at one policy version, in nats per token. If
+ * both use the same engine, the difference is 1e-6 in full precision, and 1e-3 with weights in half precision.
  */
 const LOG_PROB_GAP_MAX = 0.05;
 

@@ -3,7 +3,7 @@
  * computes the tag in the same pass as the sha256, and every sampler of the host computes it again from the bytes it mapped.
  *
  * - An equal tag stands for an equal sha256: other bytes have the same tag with a probability of about their count / 2^132.
- * - The tag takes a seventh of sha256's time (docs/log/2026-11.md), so that the samplers of a host do not each compute the sha256.
+ * - The samplers of a host compute the tag instead of the sha256, because it takes a seventh of the time (docs/log/2026-11.md).
  * - The seal finds accidents, not attacks: a reader of the message has the key and can forge a tag.
  *
  * Source: NIST SP 800-38D, GMAC (GCM with no plaintext; the bytes are the additional data).

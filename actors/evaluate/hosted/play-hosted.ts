@@ -22,7 +22,7 @@ import { type HostedClient, HostedError } from "./client.ts";
 import type { HostedEpisode, Results } from "./results.ts";
 
 export interface HostedEvaluation {
-  /** `env`, `prompt` and `validate` are read. */
+  /** `env`, `envServer`, `prompt` and `validate` are read. */
   readonly config: RunConfig;
   readonly tag: EnvTag;
   readonly client: Pick<HostedClient, "complete" | "stop">;
@@ -126,7 +126,7 @@ async function playOne(
   }
 }
 
-/** In the form of rollout metrics. The trajectory has no tokens: only the server knows them. */
+/** The episode in the form that rollout metrics read. The trajectory has no tokens: only the server knows them. */
 function playedTicket(ticket: Ticket, { stop, success, turns, finalObservation, extra }: HostedEpisode): PlayedTicket {
   const outcome: PlayedOutcome = {
     status: statusOf(stop),
