@@ -23,7 +23,7 @@ export interface Trajectory {
   readonly logProbs: Float32Array;
   /**
    * Index in `tokens` where each context begins; the first is 0. A context is one text that the policy reads: the whole episode,
-   * or a new text each time that earlier turns are left out. Each written token is in exactly one context.
+   * or a new text each time that earlier turns are left out. A reply is marked as written once, even if a later context repeats it.
    */
   readonly contexts: readonly number[];
   /** In order. Turn ends are recorded, never inferred from rewards. */
@@ -48,8 +48,8 @@ export const writtenTokens = ({ written }: Pick<Trajectory, "written">): number 
   written.reduce((sum, one) => sum + one, 0);
 
 /**
- * Why a trajectory cannot be learned from: arrays of different lengths, unknown tokens, turns that do not end on a written
- * token, numbers that are not finite. A single NaN would make every weight NaN.
+ * Why a trajectory cannot be learned from: arrays of different lengths, unknown tokens, a context without a prompt or a reply, turns
+ * that do not end on a written token, numbers that are not finite. A single NaN would make every weight NaN.
  *
  * @param vocabulary  V
  * @returns the first fault and its place; null if there is none.

@@ -21,7 +21,7 @@ export function builtinFiles(tokenizer: Tokenizer): ReadonlyMap<string, string> 
     normalized: false,
     special,
   });
-  // The added tokens are in it too: a tool assigns new ids to those that the vocabulary lacks.
+  // The vocabulary has the added tokens too: a tool assigns new ids to those that it lacks.
   const vocab = Object.fromEntries([...SPECIALS, ...bytes, ...tokenizer.literals].map((piece, id) => [piece, id]));
   const end = tokenizer.id("<|im_end|>");
   const files = {

@@ -73,7 +73,7 @@ interface Family {
   readonly kindOf: (config: HuggingFaceConfig, layer: number) => LayerKind;
 }
 
-/** By layer_types; without it, the layers that `isSliding` names slide. */
+/** The kind that layer_types gives a layer; without layer_types, the layers for which `isSliding` holds slide. */
 const typedOr = (isSliding: (config: HuggingFaceConfig, layer: number) => boolean): Family["kindOf"] => {
   return (config, layer) => {
     const sliding = config.layer_types?.[layer] ?? (isSliding(config, layer) ? "sliding_attention" : "");

@@ -178,7 +178,7 @@ export class Decoder {
     return all;
   }
 
-  /** Which pieces to compute, and which to copy from an equal piece in another empty slot: members of a group share their first prompt. */
+  /** Which prompts to compute, and which to copy from a slot that gets an equal first prompt, as members of a group do. */
   #distinct(slots: readonly number[], tokens: readonly ArrayLike<number>[]) {
     const first = new Map<string, number>();
     const [computed, copied]: [number[], { index: number; of: number }[]] = [[], []];

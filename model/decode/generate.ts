@@ -150,9 +150,9 @@ export class Generator {
   }
 
   /**
-   * Waits for token `from` of the reply in progress.
+   * Waits for the next token of the reply in progress, unless it has token `from` already.
    *
-   * @returns the tokens from there on; empty if no reply is in progress, or the reply ends before that token.
+   * @returns the tokens from `from` on; empty if no reply is in progress, or the reply ends before that token.
    */
   async written(name: string, from: number): Promise<number[]> {
     const reply = this.#sequence(name).pending;

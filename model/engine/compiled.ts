@@ -100,7 +100,7 @@ const tensorOf = (array: DeviceArray | undefined): OrtTensor => (array as OrtArr
 export interface CompiledOptions extends DeviceOptions {
   /** Default: the CPU. */
   readonly device?: Device;
-  /** Memory of the engine's arrays, which the device must be able to read. Default: the device's own, or the host's. */
+  /** Memory of the engine's arrays, which the device must be able to read. Default: for cuda the GPU's, else the host's. */
   readonly memory?: ArrayMemory;
 }
 

@@ -62,7 +62,7 @@ export interface Engine {
   toHost(values: TypedArray): void;
   /** Frees the device's memory for these values; do not use arrays over them afterwards. */
   release(values: TypedArray): void;
-  /** Most functions that can run in parallel. */
+  /** The largest number of functions that can run in parallel. */
   readonly lanesMax: number;
   /** Best number of values to process at once in a long vector: it fits a core's cache, or a GPU's spare memory. */
   readonly valuesPerPiece: number;
@@ -80,13 +80,13 @@ export interface Engine {
 /** Largest model for parallel lanes, each of which needs a gradient of its own. For a larger model, threads share each product. */
 const LANE_MODEL_BYTES_MAX = 128 * 2 ** 20;
 
-/** Lanes for a model of these parameters. */
+/** Number of lanes for a model with these parameters. */
 export function lanesFor({ lanesMax }: Engine, ...parameters: readonly Float32Array[]): number {
   const bytes = parameters.reduce((sum, { byteLength }) => sum + byteLength, 0);
   return bytes > LANE_MODEL_BYTES_MAX ? 1 : lanesMax;
 }
 
-/** The memory of an array on a CPU. @throws {RangeError} if the given memory does not fit the shape. */
+/** The host memory of an array: the given one, or fresh zeros. @throws {RangeError} if the given memory does not fit the shape. */
 export function memoryFor({ shape, dtype }: Spec, backing?: Float32Array | Int32Array): Float32Array | Int32Array {
   const length = sizeOf(shape);
   const values = backing ?? (dtype === "float32" ? new Float32Array(length) : new Int32Array(length));

@@ -1,4 +1,4 @@
-/** Writes each tfjs kernel that the model uses as ONNX nodes. fused.ts has the model's own kernels. */
+/** Turns each tfjs kernel that the model uses into ONNX nodes. fused.ts has the model's own kernels. */
 import * as tf from "@tensorflow/tfjs-core";
 import { sizeOf } from "./graph.ts";
 import { type Lowering, lower } from "./trace.ts";
@@ -27,7 +27,7 @@ for (const [kernel, op] of Object.entries(UNARY)) {
   lower(kernel, ({ x }, _, to) => to.tensor(to.recorder.emit(op, [to.name(x!)])[0]!, x!.shape, x!.dtype));
 }
 
-// tfjs' comparisons give the numbers 0 and 1, which tfjs multiplies by; ONNX's comparisons give booleans.
+// tfjs' comparisons give the numbers 0 and 1, which serve as factors; ONNX's comparisons give booleans.
 const COMPARE = {
   Greater: "Greater",
   GreaterEqual: "GreaterOrEqual",

@@ -11,7 +11,7 @@ export interface ArrayMemory extends Pick<Engine, "toDevice" | "toHost" | "relea
 /** Arrays are the host's memory. */
 export const hostMemory: ArrayMemory = {
   addressOf(values) {
-    // Its side effect is needed too: reading `buffer` moves a small array to its final memory. A pointer taken before becomes invalid.
+    // Keep this check: reading `buffer` moves a small array to its final memory, and a pointer taken before that becomes invalid.
     if (values.buffer.byteLength === 0) throw new RangeError("a tensor needs at least one value");
     return ptr(values);
   },

@@ -5,7 +5,7 @@ import { deviation, mean, positionsBy, variance } from "../statistics.ts";
 export interface Spread {
   /** Sample std of the raw reward within a group, mean over groups of at least two. */
   readonly rewardStd: number;
-  /** Share of those groups whose rewards are all equal. */
+  /** Of those groups, the share whose rewards are all equal. */
   readonly zeroStdShare: number;
 }
 

@@ -10,7 +10,7 @@ import { mean } from "../statistics.ts";
 export interface StopRule {
   /** The baseline is the mean in-group std of these first updates. */
   readonly baselineUpdates: number;
-  /** Stop after this many updates in a row below `collapseShare` of the baseline. */
+  /** Stop after this many updates in a row whose std is below `collapseShare` of the baseline. */
   readonly collapseUpdates: number;
   readonly collapseShare: number;
   /** Stop after this many validations in a row with success below `validationMin` in any env. */

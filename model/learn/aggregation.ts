@@ -15,7 +15,7 @@ export type Aggregation =
   | "seq-mean-token-sum"
   /** Each row counts the same: 1 / (rows * tokens of the row). */
   | "seq-mean-token-mean"
-  /** 1 / tokensMax, summed over rows, as verl does despite the name. An update passes tokensMax times the row count: a mean. */
+  /** 1 / tokensMax: a sum over rows, as in verl despite the name. An update multiplies tokensMax by the number of rows: a mean. */
   | "seq-mean-token-sum-norm";
 
 /**

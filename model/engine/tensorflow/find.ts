@@ -12,7 +12,7 @@ export interface Places {
   readonly pythonRoots: readonly string[];
 }
 
-/** The package @tensorflow/tfjs-node-gpu; null if it is not installed: the Bunraku package does not require it. */
+/** Folder of the package @tensorflow/tfjs-node-gpu; null if it is not installed: the Bunraku package does not require it. */
 export function kernelsFolder(): string | null {
   try {
     return dirname(Bun.resolveSync("@tensorflow/tfjs-node-gpu/package.json", import.meta.dir));

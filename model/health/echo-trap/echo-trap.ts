@@ -2,7 +2,7 @@
  * Detects the Echo Trap: agents repeat what once worked until nothing varies. It combines several signs into one verdict with
  * reasons. It is a pure reducer over recorded numbers, and runs live and offline.
  *
- * - One sign is no collapse: "collapsed" needs a fall of success and a second sign, or constant groups without success.
+ * - One sign is no collapse: "collapsed" needs a fall of success and a second sign, or constant groups that high success does not explain.
  * - A solved task is not collapsed, and high success near its best explains a small spread, low entropy and a low likelihood.
  * - The state is plain data. Signs are relative to the start of a run, so begin with `TRAP_START` after a rollback.
  *

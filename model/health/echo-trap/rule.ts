@@ -16,7 +16,7 @@ export interface TrapRule {
   readonly solvedAt: number;
   /** While success is at least this, and near its best, a small spread, low entropy or a low likelihood is no sign. */
   readonly explainedAt: number;
-  /** Relative to the start: signs of a small spread, of groups without one, of low and high entropy, of little information. */
+  /** Signs as shares of the start: a small spread, almost none, low entropy, high entropy, little information. */
   readonly spreadShare: number;
   readonly constantShare: number;
   readonly entropyShare: number;
@@ -27,14 +27,14 @@ export interface TrapRule {
   /** Limits of absolute change since the start. */
   readonly repetitionRise: number;
   readonly validityFall: number;
-  /** Surprise (-log-probability) of solved episodes: above this many times its lowest, and by at least `likelihoodFall` nats. */
+  /** A sign: the surprise (-log-probability) of solved episodes is above this many times its lowest, and `likelihoodFall` nats above it. */
   readonly surpriseRise: number;
   readonly likelihoodFall: number;
   /** A sign: success is below this share of its best, and lower by `successFall` or more (`successFallAlone` if it is the only sign). */
   readonly successShare: number;
   readonly successFall: number;
   readonly successFallAlone: number;
-  /** Gradient norm over the median of the last `gradientWindow`. */
+  /** A sign: the gradient norm is above this many times the median of the `gradientWindow` norms before. */
   readonly gradientSpike: number;
   readonly gradientWindow: number;
 }

@@ -16,7 +16,7 @@ export interface Scaling {
  * @param rewards   (B) raw episode rewards.
  * @param groups    (B) the group of each row.
  * @param lengths   (B) written tokens.
- * @param keptShare of the groups, by the filter.
+ * @param keptShare share of the groups that the filter kept.
  */
 export function rowFactors(
   rows: {

@@ -1,5 +1,5 @@
 /**
- * StarPO-S: selects the groups of a rollout to learn from. It knows numbers of trajectories, not trajectories.
+ * StarPO-S: selects the groups of a rollout to learn from. It sees each trajectory as a few numbers.
  *
  * - Rewards are raw episode rewards, before penalty and normalization: after mean_std every group would have a std of 1.
  * - If no group is kept, `kept` is empty and `reason` explains it; this is no error.

@@ -47,7 +47,7 @@ interface KeptEpisodes {
   logProbs(policy: Pick<TrainedPolicy, "score">): Promise<Float32Array[]>;
 }
 
-/** @param keptShare  of all groups; for filter loss scaling */
+/** @param keptShare  of the groups that the filter was given; for filter loss scaling */
 export async function prepare(
   networks: UpdateNetworks<TrainedPolicy>,
   episodes: readonly ScoredEpisode[],
