@@ -98,7 +98,7 @@ export const WarmStartConfig = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      "Keeps what the plays of a board showed for its next demonstrations, in the learner's memory; false: a board that comes again is played again. Boards of outside envs are always kept",
+      "Keeps what the plays of a board showed, in the learner's memory, and uses it when the board comes again; false: a board that comes again is played again. Boards of outside envs are always kept",
     ),
   demonstrations: z
     .int()

@@ -171,7 +171,7 @@ async function fill(part: string, blob: string, remote: RemoteFile, hub: Hub): P
   const got = lengthOf(part);
   if (got < size)
     throw new HubError(
-      `${file} broke off at byte ${got} of ${size} ${ATTEMPTS} times${reason}; run the command again to continue`,
+      `${file} broke off ${ATTEMPTS} times, the last at byte ${got} of ${size}${reason}; run the command again to continue`,
     );
   const digest = got === size ? await digestOf(part, etag, size) : null;
   if (got > size || (digest !== null && digest !== etag)) {

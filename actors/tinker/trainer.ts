@@ -140,7 +140,7 @@ async function servedModel(server: ModelServer, path: string): Promise<string> {
   if (own !== undefined) return own;
   if (names.length === 1) return names[0]!;
   throw new RunError(
-    `the server at ${server.url} has the models ${names.join(", ") || "(none)"}, and model.path is ${path}; take one of them`,
+    `the server at ${server.url} has the models ${names.join(", ") || "(none)"}, and model.path is ${path}; set model.path to one of them`,
   );
 }
 

@@ -30,7 +30,7 @@ export interface Report {
   readonly tokens: number;
   readonly actions: number;
   readonly tokensPerSecond: number;
-  readonly stepsPerMinute: number;
+  readonly updatesPerMinute: number;
   readonly logProbGap: number;
   /** Why the run ended before its last update; null if it did not. */
   readonly stoppedEarly: string | null;
@@ -69,7 +69,7 @@ export function reportOf({ run, config, engine }: TrainingContext, course: Cours
     tokens,
     actions,
     tokensPerSecond,
-    stepsPerMinute: minutes > 0 ? update / minutes : 0,
+    updatesPerMinute: minutes > 0 ? update / minutes : 0,
     logProbGap,
     stoppedEarly,
     engine: name,

@@ -9,6 +9,7 @@ import { TRAP_RULE } from "../../model/health/echo-trap/echo-trap.ts";
 import { CheckpointError } from "../checkpoint/checkpoint.ts";
 import type { HealthConfig } from "../config/health.ts";
 import { RunError } from "../errors.ts";
+import { plural } from "../number-text.ts";
 import type { TrainingContext } from "./context.ts";
 import { isWell } from "./health.ts";
 import { advance, type Progress } from "./progress.ts";
@@ -42,7 +43,7 @@ export class Saving {
       log.event(
         "warning",
         "checkpoint",
-        `the checkpoint of update ${progress.update} is left out: ${rows} of its episodes are not stored yet`,
+        `the checkpoint of update ${progress.update} is left out; not stored yet: ${plural(rows, "episode")} before it`,
       );
       return progress;
     }

@@ -9,6 +9,7 @@ import type { UpdateResult, UpdateSettings } from "../../model/learn/update/type
 import { writtenTokens } from "../../model/trajectory.ts";
 import { RunError } from "../errors.ts";
 import type { MetricValues } from "../metrics/metrics.ts";
+import { plural } from "../number-text.ts";
 import { groupsPerUpdate, tagOf } from "../play/envs-of-run.ts";
 import {
   type FinishedTicket,
@@ -72,9 +73,9 @@ export class UpdateStep {
   async run(before: Progress, finished: readonly FinishedTicket[]): Promise<StepResult> {
     const played = playedOf(finished);
     if (played.length === 0) throw unplayedError(this.#context.config, `update ${before.update + 1}`, finished);
-    const fresh = this.#fresh(played, before);
+    const recent = this.#recent(played, before);
     const trained =
-      fresh.length > 0 ? await this.#train(before, finished, fresh) : this.#nothingFresh(before, finished);
+      recent.length > 0 ? await this.#train(before, finished, recent) : this.#nothingRecent(before, finished);
     const tokens = played.reduce((sum, { outcome }) => sum + writtenTokens(outcome.trajectory), 0);
     return {
       progress: advance(trained.progress, {
@@ -90,17 +91,17 @@ export class UpdateStep {
   }
 
   /** The episodes that are recent enough to be trained on. */
-  #fresh(played: readonly PlayedTicket[], { update, version }: Progress): readonly PlayedTicket[] {
+  #recent(played: readonly PlayedTicket[], { update, version }: Progress): readonly PlayedTicket[] {
     const { stalenessMax } = this.#context.config.learner;
-    const fresh = played.filter(({ outcome }) => version - outcome.trajectory.version <= stalenessMax);
-    if (fresh.length < played.length) {
-      const lagging = `${played.length - fresh.length} of ${played.length} episodes lag more than ${stalenessMax} updates`;
+    const recent = played.filter(({ outcome }) => version - outcome.trajectory.version <= stalenessMax);
+    if (recent.length < played.length) {
+      const lagging = `${played.length - recent.length} of ${played.length} episodes were played by weights more than ${plural(stalenessMax, "update")} old`;
       this.#context.log.event("warning", "stale", `update ${update + 1}: ${lagging} and are not trained on`);
     }
-    return fresh;
+    return recent;
   }
 
-  #nothingFresh(before: Progress, finished: readonly FinishedTicket[]): TrainingResult {
+  #nothingRecent(before: Progress, finished: readonly FinishedTicket[]): TrainingResult {
     const progress = this.#skip(before, "no episode could be used");
     return { progress, metrics: {}, rows: episodeRows(finished) };
   }
@@ -108,16 +109,16 @@ export class UpdateStep {
   async #train(
     before: Progress,
     finished: readonly FinishedTicket[],
-    fresh: readonly PlayedTicket[],
+    recent: readonly PlayedTicket[],
   ): Promise<TrainingResult> {
     const { config, trainer, meter, roleMarks } = this.#context;
     const { update, version, klCoefficient, health } = before;
     const { control } = health;
-    const trajectories = fresh.map(({ outcome }) => outcome.trajectory);
+    const trajectories = recent.map(({ outcome }) => outcome.trajectory);
     const collapse = await measureCollapse(this.#context, update, trajectories, before.collapse);
     const kl = klCoefficient + control.kl;
     const settings = intervened(updateSettings(config, update, kl, roleMarks), control, groupsPerUpdate(config));
-    const episodes = trainerInput(fresh, settings);
+    const episodes = trainerInput(recent, settings);
     const envs = groupEnvs(config, before.curriculum);
     const moment = { update, version, control, envs };
     const gradients = await this.#interruption.race(measureGradients(this.#context, moment, episodes, settings));
@@ -128,43 +129,43 @@ export class UpdateStep {
     const { logProbGap = Number.NaN, kl: measuredKl } = result.metrics;
     if (Number.isFinite(logProbGap)) this.#logProbGap = logProbGap;
     // The gap says something only if the current policy version wrote every episode, and the update took one step.
-    const isOneVersion = result.steps === 1 && fresh.every(({ outcome }) => outcome.trajectory.version === version);
+    const isOneVersion = result.steps === 1 && recent.every(({ outcome }) => outcome.trajectory.version === version);
     if (isOneVersion && logProbGap > LOG_PROB_GAP_MAX && settings.importance === null) {
       const gap = `the log-probabilities of samplers and learner differ by ${logProbGap.toFixed(3)} nats a token (bound ${LOG_PROB_GAP_MAX})`;
       const advice = "their engines compute different policies; learner.importance.level token corrects for it";
       this.#context.log.event("warning", "log-prob-gap", `update ${update + 1}: ${gap}: ${advice}`);
     }
-    const curriculum = scoresAfter(config.rollout.curriculum, before.curriculum, fresh);
+    const curriculum = scoresAfter(config.rollout.curriculum, before.curriculum, recent);
     return {
       progress: advance(counted, {
         kind: "trained",
-        klCoefficient: steeredKl(config.learner.kl, klCoefficient, measuredKl, fresh.length),
+        klCoefficient: steeredKl(config.learner.kl, klCoefficient, measuredKl, recent.length),
         curriculum,
       }),
       metrics: {
-        ...this.#metricsOf(before, finished, fresh, settings, result),
+        ...this.#metricsOf(before, finished, recent, settings, result),
         ...gradients,
         ...collapse.values,
         ...curriculumMetrics(config, curriculum),
         ...(kl > 0 ? { "train/kl_coefficient": kl } : {}),
       },
-      rows: trainedRows(finished, fresh, result, update + 1),
+      rows: trainedRows(finished, recent, result, update + 1),
     };
   }
 
   #metricsOf(
     { version }: Progress,
     finished: readonly FinishedTicket[],
-    fresh: readonly PlayedTicket[],
+    recent: readonly PlayedTicket[],
     { optimizer, dropConstant }: UpdateSettings,
     result: UpdateResult,
   ): MetricValues {
     const { config, thinkEnd } = this.#context;
     return {
-      ...rolloutMetrics("train", fresh, thinkEnd),
-      ...behaviorMetrics("train", fresh, (env) => tagOf(config, env)),
+      ...rolloutMetrics("train", recent, thinkEnd),
+      ...behaviorMetrics("train", recent, (env) => tagOf(config, env)),
       ...trainerMetrics(result.metrics),
-      ...lagShares(fresh.map(({ outcome }) => version - outcome.trajectory.version)),
+      ...lagShares(recent.map(({ outcome }) => version - outcome.trajectory.version)),
       "train/optimizer_steps": result.steps,
       "train/learning_rate": optimizer.learningRate,
       ...(dropConstant ? { "train/replaced_groups": replacementCount(finished, groupsPerUpdate(config)) } : {}),

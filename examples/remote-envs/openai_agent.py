@@ -121,7 +121,7 @@ def text_of(message):
     if isinstance(content, str):
         return content
     if any(part.get("type") != "text" for part in content):
-        raise ValueError("a policy reads text only; a message has another part")
+        raise ValueError("a policy reads text only; a message has a part that is not text")
     return "".join(part["text"] for part in content)
 
 

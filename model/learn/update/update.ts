@@ -82,7 +82,7 @@ async function filter(
   settings: UpdateSettings,
 ): Promise<Selection> {
   if (episodes.length === 0) {
-    const reason = "all rewards are equal within every group, and in any groups that were played as replacements";
+    const reason = "within every group, replacements included, all rewards are equal";
     return { kept: [], rows: [], reason, keptShare: 0, keptRewardStd: null };
   }
   const candidates = {

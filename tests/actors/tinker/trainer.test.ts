@@ -71,6 +71,6 @@ test.each([
 test("a model that the server has not is refused, with those that it has", async () => {
   server.names = ["a/b", "c/d"];
   await expect(start().trainer).rejects.toThrow(
-    `the server at ${server.url} has the models a/b, c/d, and model.path is models/small; take one of them`,
+    `the server at ${server.url} has the models a/b, c/d, and model.path is models/small; set model.path to one of them`,
   );
 });

@@ -201,7 +201,7 @@ test("a checkpoint waits until the episodes of its updates are stored; only the 
   }
   expect(stage.calls.filter((call) => call.startsWith("save"))).toEqual(["save 6"]);
   expect(stage.warnings).toContain(
-    "checkpoint: the checkpoint of update 3 is left out: 18 of its episodes are not stored yet",
+    "checkpoint: the checkpoint of update 3 is left out; not stored yet: 18 episodes before it",
   );
 });
 
@@ -254,7 +254,9 @@ describe("async mode", () => {
       "update 4",
       "update 3",
     ]);
-    expect(stage.warnings).toEqual(["stale: update 4: 1 of 4 episodes lag more than 1 updates and are not trained on"]);
+    expect(stage.warnings).toEqual([
+      "stale: update 4: 1 of 4 episodes were played by weights more than 1 update old and are not trained on",
+    ]);
     const trained = Math.max(...[1, 2, 3, 4].map((step) => stage.metrics.get(`train/staleness ${step}`)!));
     expect(trained).toBeLessThanOrEqual(1);
     figure("stale trajectory", { played: 16, "too old": 1, "oldest trained on": `${trained} of 1 updates` });

@@ -175,7 +175,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     expect(metrics).toMatchObject({ keptGroups: 2 / 3, zeroStdGroups: 1 / 3 });
     const none = await update(await networks(start), play(start, [1, 1, 1], 3), given);
     expect(none.skipped).toBe(
-      "all rewards are equal within every group, and in any groups that were played as replacements",
+      "within every group, replacements included, all rewards are equal",
     );
   });
 
