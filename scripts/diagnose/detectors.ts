@@ -12,12 +12,24 @@ import {
 } from "../../model/health/echo-trap/echo-trap.ts";
 import { deviation, mean } from "../../model/statistics.ts";
 
-export type Detector = (updates: readonly MetricValues[]) => number | null;
+export interface LoggedUpdate {
+  readonly values: MetricValues;
+  /** What Bunraku's detector sees of them; null if the update trained on nothing. */
+  readonly measured: Measured | null;
+}
+
+/** Validations are not in the logs. */
+export const loggedUpdate = (values: MetricValues): LoggedUpdate => ({
+  values,
+  measured: measuredOf(values, undefined),
+});
+
+export type Detector = (run: { readonly updates: readonly LoggedUpdate[] }) => number | null;
 
 /** Bunraku's Echo Trap detector. @param verdicts  those that count as an alarm */
 export const bunraku =
   (verdicts: readonly Verdict[], rule: TrapRule = TRAP_RULE): Detector =>
-  (updates) =>
+  ({ updates }) =>
     firstAlarm(updates, TRAP_START, (before, point) => {
       const { state, verdict } = echoTrap(before, point, rule);
       return { state, isAlarm: verdicts.includes(verdict) };
@@ -25,8 +37,8 @@ export const bunraku =
 
 const ragenConfig = HealthConfig.parse({ ladder: [], stopEarly: [...RAGEN_STOPS] });
 
-/** RAGEN-2's early stops. Validations are not in the logs, so its stop for a low validation is left out. */
-export const ragenStops: Detector = (updates) =>
+/** RAGEN-2's early stops, without its stop for a low validation: validations are not in the logs. */
+export const ragenStops: Detector = ({ updates }) =>
   firstAlarm(updates, HEALTH_START, (before, point) => {
     const { state, due } = checkup(before, point, ragenConfig);
     return { state, isAlarm: due !== null };
@@ -35,11 +47,11 @@ export const ragenStops: Detector = (updates) =>
 /** An entropy below the floor for three updates in a row. @param floor  in nats */
 export const entropyFloor =
   (floor: number): Detector =>
-  (updates) =>
+  ({ updates }) =>
     firstStreak(seriesOf(updates, "train/entropy"), 3, (entropy) => entropy < floor);
 
 /** A norm of the gradient above mean + 3 standard deviations of all updates before; the first 20 raise no alarm. */
-export const gradientThreeSigma: Detector = (updates) => {
+export const gradientThreeSigma: Detector = ({ updates }) => {
   const norms = seriesOf(updates, "train/grad_norm");
   for (let i = 20; i < norms.length; i++) {
     const before = norms.slice(0, i).filter((norm) => norm !== undefined);
@@ -51,22 +63,21 @@ export const gradientThreeSigma: Detector = (updates) => {
 
 /** Feeds the updates to a reducer, without those that trained on nothing. @returns the index of the first alarm, or null */
 function firstAlarm<State>(
-  updates: readonly MetricValues[],
+  updates: readonly LoggedUpdate[],
   start: State,
   next: (state: State, point: Measured) => { readonly state: State; readonly isAlarm: boolean },
 ): number | null {
   let state = start;
-  for (const [i, values] of updates.entries()) {
-    const point = measuredOf(values, undefined);
-    if (point === null) continue;
-    const { state: after, isAlarm } = next(state, point);
+  for (const [i, { measured }] of updates.entries()) {
+    if (measured === null) continue;
+    const { state: after, isAlarm } = next(state, measured);
     if (isAlarm) return i;
     state = after;
   }
   return null;
 }
 
-const seriesOf = (updates: readonly MetricValues[], name: MetricName) => updates.map((values) => values[name]);
+const seriesOf = (updates: readonly LoggedUpdate[], name: MetricName) => updates.map(({ values }) => values[name]);
 
 function firstStreak(
   series: readonly (number | undefined)[],

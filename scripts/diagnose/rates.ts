@@ -12,7 +12,15 @@ import { TRAP_RULE, type TrapRule } from "../../model/health/echo-trap/echo-trap
 import { aligned } from "../cli/aligned.ts";
 import { UsageError } from "../cli/options.ts";
 import { shareOf } from "../sweep/interval.ts";
-import { bunraku, type Detector, entropyFloor, gradientThreeSigma, ragenStops } from "./detectors.ts";
+import {
+  bunraku,
+  type Detector,
+  entropyFloor,
+  gradientThreeSigma,
+  type LoggedUpdate,
+  loggedUpdate,
+  ragenStops,
+} from "./detectors.ts";
 import { type Outcome, outcomeOf } from "./outcome.ts";
 import type { RunLog } from "./run-logs.ts";
 
@@ -30,10 +38,11 @@ export interface RatesOptions {
 
 interface JudgedRun {
   readonly log: RunLog;
+  readonly updates: readonly LoggedUpdate[];
   readonly outcome: Outcome;
 }
 
-type FirstAlarm = (log: RunLog) => number | null;
+type FirstAlarm = (run: JudgedRun) => number | null;
 
 interface Rates {
   readonly alarm: string;
@@ -61,8 +70,10 @@ export interface RatesReport {
 }
 
 export function ratesReport(logs: readonly RunLog[], { heldOut, alarms }: RatesOptions): RatesReport {
-  const runs = logs.map((log) => {
-    return { log, outcome: outcomeOf(log.updates.map(({ values }) => values["train/success"]!)) };
+  const runs = logs.map((log): JudgedRun => {
+    const values = log.updates.map((update) => update.values);
+    const outcome = outcomeOf(values.map((one) => one["train/success"]!));
+    return { log, updates: values.map(loggedUpdate), outcome };
   });
   const isHeldOut = ({ log }: JudgedRun) => log.env === heldOut;
   const chosenOn = runs.filter((run) => run.log.seed % 2 === 1 && !isHeldOut(run));
@@ -71,13 +82,13 @@ export function ratesReport(logs: readonly RunLog[], { heldOut, alarms }: RatesO
   const warningRule = bestOf(trapRules(), (candidate) => bunraku(["warning", "collapsed"], candidate), chosenOn);
   const floor = bestOf([0.02, 0.05, 0.1, 0.15, 0.2, 0.3], entropyFloor, chosenOn);
   const detectors: [string, FirstAlarm][] = [
-    ["collapsed, default thresholds", ofValues(bunraku(["collapsed"]))],
-    ["warning or collapsed, default", ofValues(bunraku(["warning", "collapsed"]))],
-    ["collapsed, chosen thresholds", ofValues(bunraku(["collapsed"], rule))],
-    ["warning or collapsed, chosen", ofValues(bunraku(["warning", "collapsed"], warningRule))],
-    ["RAGEN-2's early stops", ofValues(ragenStops)],
-    ["entropy below the chosen floor", ofValues(entropyFloor(floor))],
-    ["gradient above 3 σ", ofValues(gradientThreeSigma)],
+    ["collapsed, default thresholds", bunraku(["collapsed"])],
+    ["warning or collapsed, default", bunraku(["warning", "collapsed"])],
+    ["collapsed, chosen thresholds", bunraku(["collapsed"], rule)],
+    ["warning or collapsed, chosen", bunraku(["warning", "collapsed"], warningRule)],
+    ["RAGEN-2's early stops", ragenStops],
+    ["entropy below the chosen floor", entropyFloor(floor)],
+    ["gradient above 3 σ", gradientThreeSigma],
     ...(alarms === null ? [] : readAlarms(alarms)),
   ];
   const part = (of: string, some: readonly JudgedRun[]) => {
@@ -110,15 +121,10 @@ export function ratesText({ outcomes, chosen, parts }: RatesReport): string {
   ].join("\n\n");
 }
 
-const ofValues =
-  (detector: Detector): FirstAlarm =>
-  ({ updates }) =>
-    detector(updates.map(({ values }) => values));
-
 function readAlarms(path: string): [string, FirstAlarm][] {
   const parsed = Alarms.safeParse(JSON.parse(readFileSync(path, "utf8")));
   if (!parsed.success) throw new UsageError(`${path} is no file of alarms: bench/peers/alarms.py writes one`);
-  return Object.entries(parsed.data).map(([name, byRun]) => [name, ({ run }) => alarmOf(byRun, run, path)]);
+  return Object.entries(parsed.data).map(([name, byRun]) => [name, ({ log }) => alarmOf(byRun, log.run, path)]);
 }
 
 function alarmOf(byRun: Readonly<Record<string, number | null>>, run: string, path: string): number | null {
@@ -130,9 +136,10 @@ function alarmOf(byRun: Readonly<Record<string, number | null>>, run: string, pa
 function ratesOf(part: readonly JudgedRun[], name: string, firstAlarm: FirstAlarm): Rates {
   let [collapsed, caught, healthy, falseAlarms] = [0, 0, 0, 0];
   const leads: number[] = [];
-  for (const { log, outcome } of part) {
+  for (const run of part) {
+    const { outcome } = run;
     if (outcome.kind === "unclear") continue;
-    const alarm = firstAlarm(log);
+    const alarm = firstAlarm(run);
     if (outcome.kind === "healthy") {
       healthy++;
       if (alarm !== null) falseAlarms++;
@@ -149,7 +156,7 @@ function ratesOf(part: readonly JudgedRun[], name: string, firstAlarm: FirstAlar
 /** The candidate with the largest true minus false positive rate; the first of equals. */
 function bestOf<T>(candidates: readonly T[], detectorOf: (candidate: T) => Detector, on: readonly JudgedRun[]): T {
   const judged = candidates.map((candidate) => {
-    const { collapsed, caught, healthy, falseAlarms } = ratesOf(on, "", ofValues(detectorOf(candidate)));
+    const { collapsed, caught, healthy, falseAlarms } = ratesOf(on, "", detectorOf(candidate));
     return { candidate, quality: caught / Math.max(1, collapsed) - falseAlarms / Math.max(1, healthy) };
   });
   return judged.reduce((best, other) => (other.quality > best.quality ? other : best)).candidate;

@@ -1,7 +1,14 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import type { MetricValues } from "../../../actors/metrics/metrics.ts";
-import { bunraku, entropyFloor, gradientThreeSigma, ragenStops } from "../../../scripts/diagnose/detectors.ts";
+import {
+  bunraku,
+  type Detector,
+  entropyFloor,
+  gradientThreeSigma,
+  loggedUpdate,
+  ragenStops,
+} from "../../../scripts/diagnose/detectors.ts";
 import { outcomeOf } from "../../../scripts/diagnose/outcome.ts";
 import { ratesReport } from "../../../scripts/diagnose/rates.ts";
 import { type RunLog, readLogs, writeLogs } from "../../../scripts/diagnose/run-logs.ts";
@@ -33,6 +40,8 @@ describe("the outcome of a run", () => {
 });
 
 describe("the first alarm", () => {
+  const alarmOf = (detector: Detector, updates: readonly MetricValues[]) =>
+    detector({ updates: updates.map(loggedUpdate) });
   const learns = {
     "train/success": 0.5,
     "train/in_group_std": 1,
@@ -44,29 +53,29 @@ describe("the first alarm", () => {
   test("of a healthy run is none", () => {
     const updates = repeat(50, learns);
     for (const detector of [bunraku(["warning", "collapsed"]), ragenStops, entropyFloor(0.1), gradientThreeSigma]) {
-      expect(detector(updates)).toBeNull();
+      expect(alarmOf(detector, updates)).toBeNull();
     }
   });
 
   test("of the entropy floor is the third update in a row below it", () => {
     const low = { ...learns, "train/entropy": 0.05 };
-    expect(entropyFloor(0.1)([...repeat(10, learns), low, low, learns, low, low, low])).toBe(15);
+    expect(alarmOf(entropyFloor(0.1), [...repeat(10, learns), low, low, learns, low, low, low])).toBe(15);
   });
 
   test("of the gradient is the update above mean + 3 σ, from the twentieth on", () => {
     const updates = Array.from({ length: 30 }, (_, i) => ({ ...learns, "train/grad_norm": i % 2 === 0 ? 1 : 2 }));
-    expect(gradientThreeSigma(updates.with(5, { ...learns, "train/grad_norm": 9 }))).toBeNull();
-    expect(gradientThreeSigma(updates.with(25, { ...learns, "train/grad_norm": 9 }))).toBe(25);
+    expect(alarmOf(gradientThreeSigma, updates.with(5, { ...learns, "train/grad_norm": 9 }))).toBeNull();
+    expect(alarmOf(gradientThreeSigma, updates.with(25, { ...learns, "train/grad_norm": 9 }))).toBe(25);
   });
 
   test("of Bunraku comes when success and form fall, and of RAGEN-2's stops when no group has a spread", () => {
     const malformed = { ...learns, "train/success": 0, "train/format_errors": 1, "train/in_group_std": 0 };
     const updates = [...repeat(20, { ...learns, "train/format_errors": 0 }), ...repeat(30, malformed)];
-    const alarm = bunraku(["collapsed"])(updates)!;
+    const alarm = alarmOf(bunraku(["collapsed"]), updates)!;
     expect(alarm).toBeGreaterThanOrEqual(20);
     expect(alarm).toBeLessThan(30);
     // Ten updates in a row below a tenth of the baseline.
-    expect(ragenStops(updates)).toBe(29);
+    expect(alarmOf(ragenStops, updates)).toBe(29);
   });
 });
 
