@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { writeModelConfig } from "../model/checkpoint/config.ts";
 import { huggingFaceShapes } from "../model/checkpoint/hugging-face.ts";
 import { ModelConfig } from "../model/policy/model-config.ts";
-import { numbersOf, round } from "./shared.ts";
+import { type Comparison, numbersOf, round } from "./shared.ts";
 
 export const summary = "read a pretrained model of 1 GB, beside disk and page cache; memory besides the parameters'";
 
@@ -30,7 +30,7 @@ interface Row {
   readonly extraMemoryShare: number;
 }
 
-export async function run(options: Readonly<Record<string, string>> = {}): Promise<{ name: string; rows: Row[] }> {
+export async function run(options: Readonly<Record<string, string>> = {}) {
   const { megabytes } = numbersOf("checkpoints", { megabytes: 1000 }, options);
   const rows: Row[] = [];
   for (const [dtype, byteCount] of [
@@ -66,7 +66,12 @@ export async function run(options: Readonly<Record<string, string>> = {}): Promi
       rmSync(folder, { recursive: true });
     }
   }
-  return { name: "checkpoints", rows };
+  const comparisons = rows.map(({ dtype, diskShare, diskGigabytesPerSecond }): Comparison => {
+    const ours = `${round(diskShare * diskGigabytesPerSecond)} GB/s`;
+    const beside = `the disk's ${diskGigabytesPerSecond} GB/s`;
+    return { what: `read ${megabytes} MB of ${dtype} from the disk`, ours, beside, speed: diskShare, goal: 0.5 };
+  });
+  return { name: "checkpoints", comparisons, rows };
 }
 
 const golden = join(import.meta.dir, "../tests/golden/checkpoints/qwen2");

@@ -11,6 +11,7 @@ import type { Device, Engine } from "../model/engine/engine.ts";
 import { initialize, layParameters } from "../model/policy/parameters.ts";
 import { hash64, sequence } from "../model/rng.ts";
 import {
+  type Comparison,
   checkPython,
   DEVICE_OPTIONS,
   deviceOf,
@@ -38,7 +39,7 @@ interface PeerReport {
   readonly tokensPerSecond: { readonly loop: number; readonly generate: number };
 }
 
-export async function run(options: Readonly<Record<string, string>> = {}): Promise<{ name: string }> {
+export async function run(options: Readonly<Record<string, string>> = {}) {
   const numbers = numbersOf("decode", DEFAULTS, options, DEVICE_OPTIONS);
   const python = pythonOf(options);
   await checkPython(python, ["torch", "numpy", "safetensors", "transformers"]);
@@ -60,16 +61,25 @@ export async function run(options: Readonly<Record<string, string>> = {}): Promi
     );
   }
   const middle = (name: keyof (typeof speeds)[0]) => median(speeds.map((speed) => speed[name]));
+  const ratio = (peer: "loop" | "generate") => round(middle("ours") / middle(peer), 2);
+  const beside = (peer: "loop" | "generate", name: string, goal: number): Comparison => ({
+    what: `decode, batch ${batch}, ${threads === 1 ? "one thread" : `${threads} threads`}`,
+    ours: `${round(middle("ours"), 0)} tokens/s`,
+    beside: `${name} ${round(middle(peer), 0)}`,
+    speed: ratio(peer),
+    goal,
+  });
   return {
     name: "decode",
+    comparisons: [beside("generate", "transformers' generate", 3), beside("loop", "PyTorch loop", 2)],
     tokensPerSecond: round(middle("ours"), 0),
     tokensPerSecondPerCore: round(middle("ours") / threads, 0),
     outsideShare: round(middle("outside"), 3),
     peerLoop: round(middle("loop"), 0),
     peerGenerate: round(middle("generate"), 0),
-    ratioToLoop: round(middle("ours") / middle("loop"), 2),
-    ratioToGenerate: round(middle("ours") / middle("generate"), 2),
-  } as { name: string };
+    ratioToLoop: ratio("loop"),
+    ratioToGenerate: ratio("generate"),
+  };
 }
 
 /** Our side: a sampler's generator. */

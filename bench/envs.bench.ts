@@ -7,7 +7,9 @@
 import type { DiscreteGame } from "../envs/env.ts";
 import { envTag } from "../envs/registry.ts";
 import { Pcg64 } from "../envs/rng/pcg64.ts";
+import { type Comparison, round } from "./shared.ts";
 
+const BUDGET_PER_SECOND = 1_000_000;
 const BOARDS = 64;
 const ROUNDS = 5;
 const STEPS = 100_000;
@@ -16,7 +18,7 @@ const SEED = 50_000;
 
 export const summary = "one action and its observation, and fresh boards, on one core";
 
-export async function run(): Promise<{ name: string; sokobanPerSecond: number; frozenLakePerSecond: number }> {
+export async function run() {
   const sokobanPerSecond = stepsPerSecond("SimpleSokoban");
   const frozenLakePerSecond = stepsPerSecond("FrozenLake");
   console.log(`SimpleSokoban step + render: ${sokobanPerSecond.toLocaleString("en")} /s`);
@@ -24,7 +26,18 @@ export async function run(): Promise<{ name: string; sokobanPerSecond: number; f
   for (const tag of ["SimpleSokoban", "LargerSokoban", "FrozenLake"]) {
     console.log(`${tag} boards: ${boardsPerSecond(tag).toLocaleString("en")} /s`);
   }
-  return { name: "envs", sokobanPerSecond, frozenLakePerSecond };
+  const besideBudget = (what: string, perSecond: number): Comparison => ({
+    what: `${what}, an action with its observation`,
+    ours: `${perSecond.toLocaleString("en")}/s`,
+    beside: `budget ${BUDGET_PER_SECOND.toLocaleString("en")}/s`,
+    speed: round(perSecond / BUDGET_PER_SECOND, 2),
+    goal: 1,
+  });
+  const comparisons = [
+    besideBudget("SimpleSokoban", sokobanPerSecond),
+    besideBudget("FrozenLake", frozenLakePerSecond),
+  ];
+  return { name: "envs", comparisons, sokobanPerSecond, frozenLakePerSecond };
 }
 
 /** Random actions per second, each with its observation: median over rounds. A game lasts until its end, at most 10 actions. */

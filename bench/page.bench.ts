@@ -14,7 +14,7 @@ import { Store } from "../actors/metrics-sink/store.ts";
 import type { EpisodeRow } from "../actors/protocol.ts";
 import { Pcg64 } from "../envs/rng/pcg64.ts";
 import { chromiumPath, launch } from "./chromium.ts";
-import { median } from "./shared.ts";
+import { type Comparison, median, round } from "./shared.ts";
 
 const EPISODES = 100_000;
 const BATCH = 1000;
@@ -75,7 +75,19 @@ export async function run(options: Readonly<Record<string, string>> = {}) {
     const lists = await timeLists(server.url);
     for (const [name, ms] of Object.entries(lists)) console.log(`list, ${name}: ${ms.toFixed(1)} ms`);
     const paints = chromiumPath === null ? null : await timePaints(server.url);
-    return { name: "page", episodes, slowestListMs: Math.max(...Object.values(lists)), ...paints };
+    const slowestListMs = Math.max(...Object.values(lists));
+    const besideBudget = (what: string, ms: number, budgetMs: number): Comparison => ({
+      what: `${what}, ${episodes.toLocaleString("en")} episodes`,
+      ours: `${round(ms)} ms`,
+      beside: `budget ${budgetMs} ms`,
+      speed: round(budgetMs / ms, 2),
+      goal: 1,
+    });
+    const comparisons = [
+      besideBudget("slowest list", slowestListMs, 200),
+      ...(paints === null ? [] : [besideBudget("first paint", paints["runPaintMs"]!, 1000)]),
+    ];
+    return { name: "page", comparisons, episodes, slowestListMs, ...paints };
   } finally {
     await server.stop();
     store.close();

@@ -8,6 +8,7 @@
  */
 import { join } from "node:path";
 import { NO_BROKER, natsServer, startBroker } from "./broker.ts";
+import { type Comparison, round } from "./shared.ts";
 
 export const summary =
   "tickets and trajectories per second, latency and memory for 10 to 1,000 samplers, over sockets and NATS";
@@ -54,7 +55,23 @@ export async function run(options: Readonly<Record<string, string>>) {
       }
     }
   }
-  return { name: "scale", seconds, rows };
+  return { name: "scale", comparisons: latencies(rows), seconds, rows };
+}
+
+/** The median latency with most samplers beside that with fewest, by transport. */
+function latencies(rows: readonly Row[]): Comparison[] {
+  const paced = rows.filter((row) => row.paced);
+  return [...new Set(paced.map((row) => row.transport))].map((transport) => {
+    const own = paced.filter((row) => row.transport === transport);
+    const [few, many] = [own[0]!, own.at(-1)!];
+    return {
+      what: `p50 of an episode's answer, ${many.samplers} samplers, ${transport}`,
+      ours: `${many.p50Ms} ms`,
+      beside: `${few.samplers} samplers ${few.p50Ms} ms`,
+      speed: round(few.p50Ms / many.p50Ms, 2),
+      goal: 0.5,
+    };
+  });
 }
 
 const kib = (bytes: number) => Math.round(bytes / 1024);

@@ -102,6 +102,18 @@ async function output(command: readonly string[]): Promise<string> {
   return text;
 }
 
+/** One row of the table that `bun run bench` ends with. */
+export interface Comparison {
+  readonly what: string;
+  /** Figures with their units. */
+  readonly ours: string;
+  readonly beside: string;
+  /** How many times as fast as the peer or the limit; above 1 Bunraku is faster. */
+  readonly speed: number;
+  /** The least `speed` asked for; null: none is. */
+  readonly goal: number | null;
+}
+
 export function median(values: readonly number[]): number {
   const sorted = values.toSorted((a, b) => a - b);
   const middle = sorted.length >> 1;

@@ -24,6 +24,7 @@ import { baseOf, type ModelConfig } from "../model/policy/model-config.ts";
 import { initialize, layFrozen, layParameters, type Parameters } from "../model/policy/parameters.ts";
 import { sequence } from "../model/rng.ts";
 import {
+  type Comparison,
   checkPython,
   DEVICE_OPTIONS,
   deviceOf,
@@ -70,9 +71,11 @@ interface PeerReport {
   readonly ms: Readonly<Record<string, number>>;
   readonly losses: Readonly<Record<string, readonly number[]>>;
   readonly peakBytes: number;
+  /** The step's matrix products alone. */
+  readonly productsMs: number;
 }
 
-export async function run(options: Readonly<Record<string, string>> = {}): Promise<{ name: string }> {
+export async function run(options: Readonly<Record<string, string>> = {}) {
   const numbers = numbersOf("step", DEFAULTS, options, DEVICE_OPTIONS);
   const python = pythonOf(options);
   await checkPython(python, ["torch", "numpy", "safetensors"]);
@@ -117,7 +120,7 @@ async function compare(numbers: Numbers, device: Device, python: string, folder:
   const losses = await ours.steps(LOSSES_COMPARED);
   await ours.steps(numbers.steps);
   let peerBytes = 0;
-  const turns: { ms: number; eager: number; compiled?: number }[] = [];
+  const turns: { ms: number; eager: number; productsMs: number; compiled?: number }[] = [];
   for (let turn = 0; turn < numbers.rounds; turn++) {
     const before = await ours.medianMs(numbers.steps);
     const report = await peer(turn === 0 && numbers.rank === 0 ? `${variants},compiledSdpa` : variants);
@@ -128,28 +131,46 @@ async function compare(numbers: Numbers, device: Device, python: string, folder:
     turns.push({
       ms: (before + after) / 2,
       eager: Math.min(...Object.values(eager)),
+      productsMs: report.productsMs,
       ...(compiled === undefined ? {} : { compiled }),
     });
     const theirs = Object.entries(report.ms).map(([variant, ms]) => `${variant} ${round(ms)}`);
     console.log(
-      `turn ${turn + 1}: ours ${round(before)} and ${round(after)} ms; torch ${report.torch} ${theirs.join(", ")} ms`,
+      `turn ${turn + 1}: ours ${round(before)} and ${round(after)} ms; torch ${report.torch} ${theirs.join(", ")} ms, products alone ${round(report.productsMs)} ms`,
     );
   }
   const ms = median(turns.map((turn) => turn.ms));
   const compiled = turns[0]!.compiled;
+  const peerMs = round(median(turns.map((turn) => turn.eager)));
+  const productsMs = round(median(turns.map((turn) => turn.productsMs)));
+  // Ratio per turn: within a turn the machine's speed is the same for both sides.
+  const ratio = round(median(turns.map((turn) => turn.eager / turn.ms)), 2);
+  const productShare = round(median(turns.map((turn) => turn.productsMs / turn.ms)), 2);
+  const { d, layers, batch, length, rank } = numbers;
+  const what = `step, d ${d}, ${layers} layers, ${batch} × ${length} tokens${rank === 0 ? "" : `, rank ${rank}`}`;
+  const beside = (peer: string, speed: number, goal: number | null): Comparison => {
+    return { what, ours: `${round(ms)} ms`, beside: peer, speed, goal };
+  };
+  const comparisons = [beside(`PyTorch eager ${peerMs} ms`, ratio, 1.3)];
+  if (compiled !== undefined) {
+    comparisons.push(beside(`torch.compile ${round(compiled)} ms`, round(compiled / turns[0]!.ms, 2), 1.2));
+  }
+  // With adapters the frozen matrices have no gradient, and so fewer products.
+  if (rank === 0) comparisons.push(beside(`its products alone, PyTorch ${productsMs} ms`, productShare, 0.75));
   return {
     name: "step",
+    comparisons,
     ms: round(ms),
-    peerMs: round(median(turns.map((turn) => turn.eager))),
-    // Ratio per turn: within a turn the machine's speed is the same for both sides.
-    ratio: round(median(turns.map((turn) => turn.eager / turn.ms)), 2),
+    peerMs,
+    ratio,
     ...(compiled === undefined
       ? {}
       : { compiledPeerMs: round(compiled), compiledRatio: round(compiled / turns[0]!.ms, 2) }),
+    ...(rank === 0 ? { productsMs, productShare } : {}),
     // The peer's peak includes a model for each of its variants.
     peakGigabytes: round(process.resourceUsage().maxRSS / 1e6, 2),
     peerPeakGigabytes: round(peerBytes / 1e9, 2),
-    ...(numbers.rank === 0 ? { gflops: round((flops(numbers) / ms) * 1e-6) } : {}),
+    ...(rank === 0 ? { gflops: round((flops(numbers) / ms) * 1e-6) } : {}),
   };
 }
 

@@ -17,7 +17,7 @@ import type { Peer } from "../actors/transport/transport.ts";
 import { Acks } from "../actors/weights/acks.ts";
 import { isAlive, sweep, weightsFolder } from "../actors/weights/files.ts";
 import { WeightsPublisher } from "../actors/weights/publisher.ts";
-import { median, numbersOf, round } from "./shared.ts";
+import { type Comparison, median, numbersOf, round } from "./shared.ts";
 import { type RemoteRow, remoteRow } from "./weights-remote.ts";
 
 export const summary = "publish to last acknowledgement of 4 samplers, beside a copy and one hash of the same bytes";
@@ -47,9 +47,7 @@ interface Row {
 const STAGES = ["published", "announced", "first", "last"] as const;
 type Stage = (typeof STAGES)[number];
 
-export async function run(
-  options: Readonly<Record<string, string>> = {},
-): Promise<{ name: string; builtInMs: number; cores: number; rows: Row[]; remote: RemoteRow[] }> {
+export async function run(options: Readonly<Record<string, string>> = {}) {
   const { megabytes } = numbersOf("weights", { megabytes: SIZES[0]! }, options);
   const sizes = "megabytes" in options ? [megabytes] : SIZES;
   const bench = await SamplerBench.open();
@@ -74,7 +72,27 @@ export async function run(
           `(${pulled.ofTcp} of its speed)`,
       );
     }
-    return { name: "weights", builtInMs: rows[0]!.ms, cores: availableParallelism(), rows, remote };
+    const comparisons = [
+      ...rows.map(
+        ({ megabytes, ms, referenceMs }): Comparison => ({
+          what: `weights of ${megabytes} MB to ${SAMPLERS} samplers`,
+          ours: `${ms} ms`,
+          beside: `a copy and one hash ${referenceMs} ms`,
+          speed: round(referenceMs / ms, 2),
+          goal: 0.5,
+        }),
+      ),
+      ...remote.map(
+        ({ megabytes, httpMs, gateMs, tcpMs, ofTcp }): Comparison => ({
+          what: `weights of ${megabytes} MB to another host`,
+          ours: `${Math.max(httpMs, gateMs)} ms`,
+          beside: `bare TCP with a hash ${tcpMs} ms`,
+          speed: ofTcp,
+          goal: 0.5,
+        }),
+      ),
+    ];
+    return { name: "weights", comparisons, builtInMs: rows[0]!.ms, cores: availableParallelism(), rows, remote };
   } finally {
     await bench.close();
   }

@@ -2,11 +2,14 @@
  * `bun run bench`: measures parts of the system against their budgets. Without a name it lists the benchmarks.
  *
  * A benchmark is bench/NAME.bench.ts with `summary` (one line) and `run(options)`, which prints lines for people and returns the
- * numbers. Each runs in its own process, so that none warms up another.
+ * numbers. Each runs in its own process, so that none warms up another. Their comparisons with peers and limits end as one table.
  */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
+import { messageOf } from "../actors/errors.ts";
+import type { Comparison } from "../bench/shared.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
+import { aligned } from "./cli/aligned.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 
 const root = join(import.meta.dir, "..");
@@ -14,7 +17,12 @@ const root = join(import.meta.dir, "..");
 export interface Bench {
   readonly summary: string;
   /** @param options  by key, the values of `--NAME.key=value`; every benchmark of the command gets all of them */
-  run(options: Readonly<Record<string, string>>): Promise<{ readonly name: string }>;
+  run(options: Readonly<Record<string, string>>): Promise<BenchResult>;
+}
+
+export interface BenchResult {
+  readonly name: string;
+  readonly comparisons: readonly Comparison[];
 }
 
 const command = {
@@ -51,16 +59,33 @@ export async function main(args: string[]): Promise<number> {
     console.log(JSON.stringify(await (await load(chosen[0]!)).run(options)));
     return 0;
   }
-  const results: unknown[] = [];
-  for (const name of chosen)
-    results.push(
-      await runInProcess(
-        name,
-        overrides.map(({ source }) => source),
-      ),
-    );
+  const results: BenchResult[] = [];
+  const failures: string[] = [];
+  const sources = overrides.map(({ source }) => source);
+  for (const name of chosen) {
+    try {
+      results.push(await runInProcess(name, sources));
+    } catch (error) {
+      // The others can still be measured.
+      failures.push(messageOf(error));
+    }
+  }
+  if (results.length > 0) console.log(`\n${comparisonTable(results.flatMap(({ comparisons }) => comparisons))}`);
   if (flags.json) console.log(JSON.stringify(chosen.length === 1 ? results[0] : { results }));
+  if (failures.length > 0) throw new Error(failures.join("; "));
   return 0;
+}
+
+function comparisonTable(comparisons: readonly Comparison[]): string {
+  const rows = comparisons.map(({ what, ours, beside, speed, goal }) => [
+    what,
+    ours,
+    beside,
+    speed.toFixed(2),
+    goal === null ? "–" : goal.toFixed(2),
+    goal === null ? "" : speed >= goal ? "reached" : "missed",
+  ]);
+  return aligned([["benchmark", "Bunraku", "peer or limit", "times as fast", "goal", ""], ...rows]);
 }
 
 function findBenches(): string[] {
@@ -80,7 +105,7 @@ async function load(name: string): Promise<Bench> {
 }
 
 /** Runs the benchmark in its own process. Prints its lines as they come; the last line is its result. */
-async function runInProcess(name: string, overrides: readonly string[]): Promise<unknown> {
+async function runInProcess(name: string, overrides: readonly string[]): Promise<BenchResult> {
   const child = Bun.spawn([process.execPath, join(root, "scripts", "run.ts"), "bench", name, "--here", ...overrides], {
     cwd: root,
     stdio: ["ignore", "pipe", "inherit"],
@@ -93,8 +118,9 @@ async function runInProcess(name: string, overrides: readonly string[]): Promise
   const code = await child.exited;
   if (code !== 0 || last === null)
     throw new Error(`benchmark ${name} ended with ${child.signalCode ?? code}; see above`);
-  const result = JSON.parse(last) as Record<string, unknown>;
-  for (const [key, value] of Object.entries(result))
+  const result = JSON.parse(last) as BenchResult;
+  const { comparisons: _, ...numbers } = result;
+  for (const [key, value] of Object.entries(numbers))
     console.log(`  ${key}: ${typeof value === "object" ? JSON.stringify(value) : value}`);
   return result;
 }

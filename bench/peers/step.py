@@ -7,7 +7,8 @@ each sequence; backward; clip the global norm to 1; AdamW (betas 0.9 and 0.99, e
 The same batch every step. Variants take turns, a few steps at a time, so that a busy moment of the machine hits all of them.
 
 Prints one JSON line: {"name", "torch", "threads", "device", "parameters", "config", "steps",
-"ms": {variant: median}, "losses": {variant: of the first 3 steps}, "gradNorms": {variant: before clipping, the same 3}, "peakBytes"}.
+"ms": {variant: median}, "losses": {variant: of the first 3 steps}, "gradNorms": {variant: before clipping, the same 3}, "peakBytes",
+"productsMs": the step's matrix products alone, one after another, at their own shapes; median}.
 
 Files are safetensors. --weights: Hugging Face's Qwen2 names, with a separate head. --data: tokens (B,T) as whole numbers in float32,
 advantages (B,T), of which column 0 is not used. Without these files, weights and data come from --seed; --save DIR writes them as
@@ -44,7 +45,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--seq", type=int, default=256, help="T")
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--steps", type=int, default=18, help="measured steps of each variant")
-    parser.add_argument("--warm-up", type=int, default=4, help="steps of each variant before, at least 3")
+    parser.add_argument("--warm-up", type=int, default=4, help="unmeasured steps of each variant first, at least 3")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--variants", default=",".join(VARIANTS), help="some of " + ", ".join(VARIANTS))
     parser.add_argument("--weights", type=Path)
@@ -56,7 +57,7 @@ def parse_options() -> argparse.Namespace:
     if unknown:
         parser.error(f"unknown variants {', '.join(sorted(unknown))}; known: {', '.join(VARIANTS)}")
     if options.warm_up < 3:
-        parser.error(f"--warm-up must be at least 3, for their losses are printed; got {options.warm_up}")
+        parser.error(f"--warm-up must be at least 3, because the losses of the first 3 are printed; got {options.warm_up}")
     return options
 
 
@@ -160,6 +161,32 @@ class Run:
         self.times_ms.append((time.perf_counter() - start) * 1000)
 
 
+def products_ms(config: Config, batch: int, seq: int, device: str, rounds: int = 7) -> float:
+    """Forward products and the two of their backward pass, without embedding, rotation, norms, softmax or loss."""
+    head = config.hidden_size // config.num_attention_heads
+    rows, d, kv = batch * seq, config.hidden_size, config.num_key_value_heads * head
+    hidden = config.intermediate_size
+    per_layer = [(d, d), (d, kv), (d, kv), (d, d), (d, hidden), (d, hidden), (hidden, d)]
+    # (count, batch, n, k, m): `count` products of (batch, n, k) and (batch, k, m).
+    matrices = [(config.num_hidden_layers, 1, rows, k, m) for k, m in per_layer] + [(1, 1, rows, d, config.vocab_size)]
+    heads = batch * config.num_attention_heads
+    attention = [(config.num_hidden_layers, heads, seq, head, seq), (config.num_hidden_layers, heads, seq, seq, head)]
+    pairs = []
+    for count, b, n, k, m in matrices + attention:
+        x, w, dy = (torch.randn(shape, device=device) for shape in [(b, n, k), (b, k, m), (b, n, m)])
+        forms = [(x, w), (dy, w.transpose(1, 2)), (x.transpose(1, 2), dy)]
+        pairs += [pair for _ in range(count) for pair in (forms if b > 1 else [(left[0], right[0]) for left, right in forms])]
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        for left, right in pairs:
+            left @ right
+        if device == "cuda":
+            torch.cuda.synchronize()
+        times.append((time.perf_counter() - start) * 1000)
+    return statistics.median(times)
+
+
 def peak_bytes(device: str) -> int:
     """Peak of the device's own memory, else of the process's."""
     return torch.cuda.max_memory_reserved() if device == "cuda" else 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -189,6 +216,7 @@ def main() -> None:
         measured += count
 
     b, t = data["tokens"].shape
+    peak = peak_bytes(options.device)
     report = {
         "name": "step",
         "torch": torch.__version__,
@@ -200,7 +228,8 @@ def main() -> None:
         "ms": {variant: round(statistics.median(run.times_ms[options.warm_up :]), 2) for variant, run in runs.items()},
         "losses": {variant: run.losses[:3] for variant, run in runs.items()},
         "gradNorms": {variant: run.norms[:3] for variant, run in runs.items()},
-        "peakBytes": peak_bytes(options.device),
+        "peakBytes": peak,
+        "productsMs": round(products_ms(config, b, t, options.device), 2),
     }
     print(json.dumps(report))
 

@@ -50,14 +50,17 @@ describe("bun run bench", async () => {
       "bench/sum.bench.ts":
         "export const summary = 'adds'; let runs = 0;\n" +
         "export async function run({ a = '1', b = '2' }) {\n" +
-        "  console.log('adding'); return { name: 'sum', sum: Number(a) + Number(b), runs: ++runs }; }",
+        "  console.log('adding');\n" +
+        "  const comparisons = [{ what: 'sum of two', ours: '2 ms', beside: 'peer 3 ms', speed: 1.5, goal: 2 }];\n" +
+        "  return { name: 'sum', comparisons, sum: Number(a) + Number(b), runs: ++runs }; }",
       "bench/falls.bench.ts":
         "export const summary = 'falls'; export async function run() { throw new Error('no engine'); }",
     },
-    ["scripts/bench.ts", "scripts/cli/options.ts"],
+    ["scripts/bench.ts", "scripts/cli/options.ts", "scripts/cli/aligned.ts", "actors/errors.ts"],
   );
   await command(["hello"], folder);
   const bench = (...args: string[]) => command(["bench", ...args], folder);
+  const comparisons = [{ what: "sum of two", ours: "2 ms", beside: "peer 3 ms", speed: 1.5, goal: 2 }];
 
   test("lists what there is", async () => {
     expect(await bench()).toEqual({ code: 0, out: "  falls  falls\n  sum    adds\n", err: "" });
@@ -66,12 +69,22 @@ describe("bun run bench", async () => {
   test("passes the benchmark's lines on, and ends with its object under --json", async () => {
     const { code, out } = await bench("sum", "--json", "--sum.b=5");
     expect([code, out.split("\n")[0]]).toEqual([0, "adding"]);
-    expect(JSON.parse(lastLine(out)!)).toEqual({ name: "sum", sum: 6, runs: 1 });
+    expect(JSON.parse(lastLine(out)!)).toEqual({ name: "sum", comparisons, sum: 6, runs: 1 });
+  });
+
+  test("ends with a table of all comparisons, even if one benchmark fails", async () => {
+    const { code, out, err } = await bench("all");
+    expect(out.split("\n").slice(-3)).toEqual([
+      "benchmark   Bunraku  peer or limit  times as fast  goal",
+      "sum of two     2 ms      peer 3 ms           1.50  2.00  missed",
+      "",
+    ]);
+    expect([code, err]).toEqual([1, "error: no engine\nerror: benchmark falls ended with 1; see above\n"]);
   });
 
   test("runs each in a process of its own", async () => {
     const { out } = await bench("sum", "sum", "--json");
-    const result = { name: "sum", sum: 3, runs: 1 };
+    const result = { name: "sum", comparisons, sum: 3, runs: 1 };
     expect(JSON.parse(lastLine(out)!)).toEqual({ results: [result, result] });
   });
 
