@@ -37,18 +37,18 @@ export function within<T>(boundary: Boundary, what: string, run: () => T): T {
   }
 }
 
-/** One line for people: the name of the error's class and its message. */
+/** One line for people: `error.name` and the message. */
 export function describeError(error: unknown): string {
   return oneLine(error instanceof Error ? `${error.name}: ${error.message}` : String(error));
 }
 
-/** One line for people: the message alone, where the name of the class says nothing new. */
+/** One line for people: the message without the name, for errors whose message says all. */
 export const messageOf = (error: unknown): string => oneLine(error instanceof Error ? error.message : String(error));
 
 /** Bunraku's own folder. */
 const OWN = fileURLToPath(new URL("..", import.meta.url));
 
-/** " (FILE:LINE:COLUMN)": where code outside of Bunraku failed, or called what failed; "" if no such code did. */
+/** The innermost call outside of Bunraku's own code, as " (FILE:LINE:COLUMN)"; an empty text if all calls are Bunraku's. */
 export function placeOf(error: unknown): string {
   // Errors of Bun's parser and linker have a position; other errors have a stack.
   const { position } = error as { position?: { file: string; line: number; column: number } };
@@ -66,7 +66,7 @@ function fromHere(file: string): string {
 /**
  * One line for people: every fault that a zod schema found, as `path: message`.
  *
- * @param whole  stands for the path in a fault of the whole value: "body"
+ * @param whole  written in place of the path where the whole value is at fault, for example "body"
  */
 export const schemaFaults = ({ issues }: SchemaError, whole: string): string =>
   issues.map(({ path, message }) => `${path.join(".") || whole}: ${message}`).join("; ");
@@ -77,7 +77,7 @@ interface SchemaError {
 
 export const oneLine = (text: string): string => text.trim().replaceAll(/\s*\n\s*/g, " ");
 
-/** For a log: the calls of an error's stack, one per line, and those of its causes. The message is left out. */
+/** For a log: the calls of an error's stack, one per line, then each cause with its message and calls. The message of the error itself is left out. */
 export function stackOf(error: unknown): string {
   if (!(error instanceof Error)) return "";
   const calls = (error.stack ?? "").split("\n").filter((line) => /^\s+at /.test(line));

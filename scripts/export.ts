@@ -1,7 +1,7 @@
 /**
  * `bun run export`: writes a run's record or policy for other tools. The record: metrics for TensorBoard; metrics and episodes for
- * DuckDB, pandas or a spreadsheet; episodes as chats. The policy, or a pretrained model: a Hugging Face folder, a GGUF file, or peft adapters,
- * all in float32, the precision of training.
+ * DuckDB, pandas or a spreadsheet; episodes as chats. The policy, or a pretrained model: a Hugging Face folder or a GGUF file; a policy's
+ * adapters for peft. Weights are in float32, the precision of training.
  */
 import { type Exportable, exportGguf, exportHuggingFace, exportPeft } from "../actors/policy/export.ts";
 import { loadPretrained, readPretrained } from "../actors/policy/pretrained.ts";
@@ -38,10 +38,14 @@ const command = {
     to: {
       type: "text",
       value: "FORMAT",
-      text: "With --run: tensorboard (event files, which W&B also imports), parquet or csv (a folder of tables), jsonl (one chat a line). With --policy or --model: hf (a folder for transformers), gguf (a file for llama.cpp), peft (adapters)",
+      text: "With --run: tensorboard (event files, which W&B also imports), parquet or csv (a folder of tables), jsonl (one chat a line). With --policy or --model: hf (a folder for transformers), gguf (a file for llama.cpp). With --policy: peft (its adapters)",
     },
     env: { type: "text", value: "NAME", text: "With --run: only episodes of this env" },
-    purpose: { type: "text", value: "WHICH", text: "With --run: only episodes for train, or only for validate" },
+    purpose: {
+      type: "text",
+      value: "WHICH",
+      text: "With --run: train or validate, to write only episodes of that purpose",
+    },
     solved: { type: "switch", text: "With --run: only solved episodes" },
     out: { type: "text", value: "PATH", text: "File or folder to write; it must not exist" },
     json: { type: "switch", text: "End standard output with one JSON object" },

@@ -1,4 +1,4 @@
-/** Schemas of the API's answers. The types of server and page and the description in /api/openapi.json come from them. */
+/** Schemas of the API's answers, from which types and the description in /api/openapi.json are made; and the messages of its stream. */
 import { z } from "zod";
 import { COMPATS } from "../../envs/tag.ts";
 import { ActorView, schemas } from "../protocol.ts";
@@ -39,7 +39,7 @@ export const Overview = z.strictObject({
       expert: Share,
     })
     .describe(
-      "Validation success: of a random player, after the warm start's first stage, before the first update, now (measured at update `nowUpdate`), of the optimal player, of the expert where no optimal one is known",
+      "Validation success. random: of a random player; taught: after the warm start's first stage; before: before the first update; now: at update `nowUpdate`; best: of the optimal player; expert: of the expert, where no optimal player is known",
     ),
   alarm: z
     .strictObject({ level: Level, text: z.string() })
@@ -154,7 +154,7 @@ export const PlayAnswer = z.strictObject({
       options: z.record(z.string(), z.unknown()),
       symbols: z
         .record(z.string(), CellKind)
-        .describe("By the env's own legend; a symbol of another meaning is left out"),
+        .describe("By the env's own legend; a symbol that means none of these kinds is left out"),
       rules: z.strictObject({
         turnsMax: Count,
         actionsMax: Count,
@@ -180,7 +180,7 @@ const Settings = z
   .string()
   .nullable()
   .describe(
-    "Digest of the config without seed, addresses and supervision; equal for runs that differ only in these; null if unknown",
+    "Digest of the config without seed, listening addresses and supervision; equal for runs that differ only in these; null if unknown",
   );
 
 export const OtherRun = z.strictObject({
@@ -196,7 +196,7 @@ export const OtherRun = z.strictObject({
 });
 export type OtherRun = z.infer<typeof OtherRun>;
 export const RunsAnswer = z.strictObject({
-  settings: Settings.describe("As in `runs`, of this run"),
+  settings: Settings.describe("Digest of this run's config, as each of `runs` has it"),
   runs: z.array(OtherRun).describe("Runs in the same parent folder, newest first"),
   unreadable: z.array(z.strictObject({ name: z.string(), reason: z.string() })),
 });
@@ -216,7 +216,9 @@ const Amounts = z.strictObject({
 export const CostsAnswer = z.strictObject({
   total: Amounts.describe("Since the start of the run"),
   reinforcement: Amounts.describe("Since the first update"),
-  points: Share.describe("Percentage points of validation success gained since then; null before two validations"),
+  points: Share.describe(
+    "Percentage points of validation success gained since the first update; null before two validations",
+  ),
   perPoint: Amounts.describe("Reinforcement's costs for each point; null without a gain"),
   seconds: z
     .strictObject({
@@ -239,6 +241,6 @@ export interface News {
   /** Newest first. */
   readonly events: readonly StoredEvent[];
   readonly episodes: readonly EpisodeSummary[];
-  /** Left out if the supervisor has not reported since that message. */
+  /** Left out if the supervisor has not reported since the message before. */
   readonly actors?: ActorsAnswer;
 }

@@ -4,7 +4,8 @@
  * - Two separate questions: does the env still answer the recorded replies in the same way, and does the policy still write them?
  *   The first is answered with the recorded tokens in place of a policy; the rest runs as in a sampler.
  * - Equal means equal bytes: every token, log-probability, reward and observation, and the version and digest of the weights.
- * - The replay computes every value that it compares. `replayEnv` takes only the replies and the policy version from the record.
+ * - `replayWhole` computes every value that it compares. `replayEnv` takes replies, log-probabilities and the policy version from the
+ *   record, and computes the rest.
  */
 import { isDeepStrictEqual } from "node:util";
 import type { Dialogue } from "../../model/text/dialogue.ts";
@@ -41,7 +42,7 @@ export const replayEnv = (replay: Replay): Promise<Difference | null> =>
  * Plays env and policy.
  *
  * @param policy   with `weights` loaded
- * @param weights  named by a checkpoint, not by the episode
+ * @param weights  the digest is the checkpoint's own, so that a wrong digest in the episode's record is found
  * @returns null if all is equal
  */
 export const replayWhole = (
@@ -51,9 +52,9 @@ export const replayWhole = (
 ): Promise<Difference | null> => playAgain(replay, policy, weights);
 
 /**
- * Compares the weights that an episode names with what else the run recorded. Normally each policy version has one digest. A resumed run
- * publishes the weights of its checkpoint again under a new version, and may use a version number again; so a version and digest that
- * another record of the run names together are no difference.
+ * Compares the weights that an episode names with what else the run recorded. In a run that was never resumed each policy version has one
+ * digest, and each digest one version. After a resume neither holds: the run publishes the weights of its checkpoint under a new version,
+ * and versions after the checkpoint are counted again. So a pair of version and digest that another record has too is no difference.
  *
  * @param others  the versions, with their digests, that checkpoints and other episodes of the run name
  * @returns null if one of them is the same, or if none contradicts it

@@ -66,7 +66,7 @@ export function beside(policy: Parameters, critic: Parameters): Parameters {
   return { flat: critic.flat, views: new Map([...critic.views].filter(([name]) => !policy.views.has(name))) };
 }
 
-/** Copies the parameters that the critic has in common with its policy. */
+/** Copies the policy's parameters into the critic, where it has the same. */
 export function shareBody(policy: Parameters, critic: Parameters): void {
   for (const [name, { values }] of critic.views) {
     const known = policy.views.get(name);

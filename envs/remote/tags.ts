@@ -58,7 +58,8 @@ export const remoteRandom: Player = (game, _actionsLeft, uniform) => {
 /** Plays the action of the server's expert. */
 export const remoteExpert: Player = (game) => {
   const { expert } = expectGame(game, RemoteGame);
-  if (expert === null) throw new Error("the remote server gave no action of an expert; set env.options.expert to false");
+  if (expert === null)
+    throw new Error("the remote server gave no action of an expert; set env.options.expert to false");
   return expert;
 };
 

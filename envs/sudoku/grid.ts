@@ -1,7 +1,7 @@
 /**
- * Fills, blanks and solves Sudoku grids. Knows no game. Cells are row-major; 0 is empty.
+ * Makes Sudoku puzzles: fills a grid, blanks cells, and counts solutions. Knows no game. Cells are row-major; 0 is empty.
  *
- * - The seed alone decides the full grid and the order of blanking; both equal RAGEN-2's.
+ * - Size and seed decide the full grid and the order of blanking; both equal RAGEN-2's.
  * - `unique` blanks only cells that keep the solution unique; RAGEN-2 claims this and does not check it.
  *
  * Source: RAGEN-2 ragen/env/sudoku.
@@ -49,7 +49,7 @@ function fill(grid: number[], size: number, cell: number, random: PythonRandom):
 
 export type Unit = "row" | "column" | "box";
 
-/** The units of the cell that already contain the value; the cell itself counts. */
+/** The units of the cell that contain the value. A cell that holds the value itself is in conflict too. */
 export function conflicts(grid: readonly number[], size: number, cell: number, value: number): Unit[] {
   const found = new Set<Unit>();
   const boxSize = Math.sqrt(size);

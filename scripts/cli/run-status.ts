@@ -14,7 +14,7 @@ export interface RunLength {
 
 const BAR_WIDTH = 24;
 
-/** A bar, the percentage, what is done in words, and the time left. @param left  minutes; null if unknown */
+/** A bar, the percentage, a text and the time left. @param text  what is done @param left  minutes; null if unknown */
 export function progressBar(share: number, text: string, left: number | null): string {
   const full = Math.round(share * BAR_WIDTH);
   const bar = "█".repeat(full) + "░".repeat(BAR_WIDTH - full);

@@ -1,7 +1,7 @@
 /** @jsxImportSource hono/jsx */
 /**
- * The parts of every page: head, links to the other pages, and the run's status. The server renders what is known; the scripts fill
- * frames of fixed size. Knows no store. hono/jsx escapes all text.
+ * The parts that the pages of a run share: head, links to the other pages, and the run's status. The server renders the frames and most
+ * values; scripts fill the frames. Knows no store. hono/jsx escapes all text.
  *
  * - No inline script and no inline style: the content security policy forbids both.
  */
@@ -159,7 +159,7 @@ export interface ChartFrameProps {
   readonly id: string;
   readonly title: string;
   readonly note?: string;
-  /** Text while there are no values; without it the chart is hidden until then. */
+  /** Text while there are no values; without this text the chart is hidden until it has values. */
   readonly empty?: string;
 }
 
