@@ -77,7 +77,7 @@ interface SchemaError {
 
 export const oneLine = (text: string): string => text.trim().replaceAll(/\s*\n\s*/g, " ");
 
-/** For a log: the calls of an error's stack, one per line, then each cause with its message and calls. The message of the error itself is left out. */
+/** For a log: the calls of an error's stack, one per line, then each cause with its message and calls; without the error's own message. */
 export function stackOf(error: unknown): string {
   if (!(error instanceof Error)) return "";
   const calls = (error.stack ?? "").split("\n").filter((line) => /^\s+at /.test(line));
