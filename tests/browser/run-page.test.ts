@@ -160,6 +160,24 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
   );
 
   test(
+    "draws the signs and the verdict of another run beside this one's, on the page about alarms",
+    async () => {
+      await stage.otherRun("run-0", 11, 30);
+      await stage.trained(20);
+      await stage.open("alarms");
+      await stage.waitForPixels("verdicts", "--accent", 20);
+      expect(await stage.probe("pixels", "spread", "--run-1")).toBe(0);
+      await stage.page.locator("#compare summary").click();
+      await stage.page.locator("#compare-list input").check();
+      await stage.waitForText("#compared", "run-0");
+      // The other run goes on after this one has ended.
+      for (const chart of ["success", "verdicts", "spread"]) await stage.waitForPixels(chart, "--run-1", 20);
+      expect(stage.page.url()).toEndWith("/alarms?with=run-0");
+    },
+    LONG,
+  );
+
+  test(
     "draws the seeds of its setting as a mean with a band",
     async () => {
       for (const [name, seed] of [

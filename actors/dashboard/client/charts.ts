@@ -136,8 +136,18 @@ export const ACTORS_CHARTS: ChartTable = {
   },
 };
 
-/** The signals of the Echo Trap detector. */
+/** By the value of the metric health/verdict. */
+export const VERDICTS: readonly string[] = ["healthy", "solved", "warning", "collapsed"];
+
+/** Success, the Echo Trap detector's verdict, and its signs. */
 export const ALARMS_CHARTS: ChartTable = {
+  success: { lines: [line("train/success")], ...shares },
+  verdicts: {
+    lines: [line("health/verdict")],
+    range: [0, 3.2],
+    format: (value) => VERDICTS[value] ?? value.toFixed(1),
+    tick: (value) => VERDICTS[value] ?? "",
+  },
   entropy,
   gradient,
   spread: { lines: [line("train/in_group_std")], format: digits(2), from0: true },

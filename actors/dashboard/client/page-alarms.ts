@@ -2,7 +2,8 @@
 import type { News, StoredEvent } from "../answers.ts";
 import { read } from "./api.ts";
 import { ChartList, latestPoints } from "./chart-list.ts";
-import { ALARMS_CHARTS } from "./charts.ts";
+import { chartTools } from "./chart-tools.ts";
+import { ALARMS_CHARTS, VERDICTS } from "./charts.ts";
 import { byId, eventRow, put } from "./dom.ts";
 import { EventLines } from "./event-lines.ts";
 import { start } from "./live.ts";
@@ -10,8 +11,6 @@ import { visible } from "./text.ts";
 
 const ROWS_MAX = 200;
 const KINDS = ["health", "intervention", "early-stop"];
-/** By the value of the metric health/verdict. */
-const VERDICTS = ["healthy", "solved", "warning", "collapsed"];
 const REASONS: Readonly<Record<string, string>> = {
   healthy: "There is no sign of a collapse.",
   solved: "Rewards no longer differ because every episode is solved; that is no collapse.",
@@ -20,6 +19,7 @@ const REASONS: Readonly<Record<string, string>> = {
 const historyLines = new EventLines(ROWS_MAX);
 const otherLines = new EventLines(ROWS_MAX);
 const charts = new ChartList(ALARMS_CHARTS);
+const compare = chartTools(charts);
 
 /** The newest value of health/verdict, as a word. */
 let verdict: string | null = null;
@@ -67,6 +67,7 @@ await start(
       charts.load(),
     ]);
     takePoints(verdicts);
+    await compare.show();
     const byNumber = new Map(answers.flatMap(({ events }) => events).map((event) => [event.id, event]));
     takeEvents([...byNumber.values()].sort((a, b) => b.id - a.id));
   },

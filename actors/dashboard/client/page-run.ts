@@ -6,8 +6,8 @@ import { AddedCharts } from "./added-charts.ts";
 import { read } from "./api.ts";
 import { symbolsOf } from "./board.ts";
 import { ChartList } from "./chart-list.ts";
-import { RUN_CHARTS, successByEnv, type XAxis } from "./charts.ts";
-import { Compare } from "./compare.ts";
+import { chartTools } from "./chart-tools.ts";
+import { RUN_CHARTS, successByEnv } from "./charts.ts";
 import { showCosts } from "./costs.ts";
 import { byId, eventRow, make, put } from "./dom.ts";
 import { detailOf } from "./episode-detail.ts";
@@ -22,7 +22,7 @@ const LATEST_EVERY_MS = 4000;
 
 const envs = document.getElementById("mix")?.dataset["envs"]?.split("+");
 const charts = new ChartList(envs === undefined ? RUN_CHARTS : { ...RUN_CHARTS, envs: successByEnv(envs) });
-const compare = new Compare(charts);
+const compare = chartTools(charts);
 const added = new AddedCharts(charts, () => Promise.all([charts.load(), compare.show()]));
 const playing = read("api/play").catch(() => null);
 
@@ -50,17 +50,6 @@ async function showLatest([episode]: readonly EpisodeSummary[]): Promise<void> {
   const [played, play] = await Promise.all([read(`api/episodes/${episode.id}`), playing]);
   byId("latest").replaceChildren(...detailOf(played, symbolsOf(play, episode.env)));
 }
-
-const tools = byId<HTMLFormElement>("tools");
-tools.addEventListener("submit", (event) => event.preventDefault());
-tools.addEventListener("input", ({ target }) => {
-  const { name, checked, value } = target as HTMLInputElement;
-  if (name === "log") charts.look({ isLogarithmic: checked });
-  if (name === "axis") charts.look({ xAxis: value as XAxis });
-  if (name !== "smoothing") return;
-  put(byId("smoothing-now"), Number(value).toFixed(2));
-  charts.look({ smoothing: Number(value) });
-});
 
 await start(
   async (run) => {

@@ -1,8 +1,11 @@
 /** @jsxImportSource hono/jsx */
-/** The page about alarms: the Echo Trap detector's verdict with its reasons and signs, and the interventions. */
+/** The page about alarms: the Echo Trap detector's verdict with its reasons and signs, beside those of other runs, and the interventions. */
 import { ChartFrame, EventsFrame, type PageProps, Shell } from "./shell.tsx";
+import { Tools } from "./tools.tsx";
 
-const SIGNALS = [
+const CHARTS = [
+  { id: "success", title: "Success", note: "share of training episodes" },
+  { id: "verdicts", title: "Verdict" },
   { id: "spread", title: "Reward spread", note: "standard deviation within a group" },
   { id: "flat", title: "Groups with zero spread", note: "share" },
   { id: "entropy", title: "Entropy", note: "nats per token" },
@@ -23,6 +26,7 @@ export const AlarmsPage = ({ view }: PageProps) => (
         falls, the gradient norm jumps, replies repeat themselves.
       </p>
     </section>
+    <Tools />
     <div class="grid">
       <section class="card wide" aria-labelledby="history-title">
         <header class="card-head">
@@ -32,7 +36,7 @@ export const AlarmsPage = ({ view }: PageProps) => (
         <ol class="list events" id="history" aria-label="Verdicts and interventions" />
       </section>
       <EventsFrame title="Warnings and errors" />
-      {SIGNALS.map((chart) => (
+      {CHARTS.map((chart) => (
         <ChartFrame {...chart} />
       ))}
     </div>

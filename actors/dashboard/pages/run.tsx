@@ -5,6 +5,7 @@ import { percent } from "../../number-text.ts";
 import type { Overview } from "../answers.ts";
 import { Costs } from "./costs.tsx";
 import { ChartFrame, EventsFrame, type PageProps, Shell } from "./shell.tsx";
+import { Tools } from "./tools.tsx";
 
 const NUMBERS = [
   ["random", "Random", "uniform-random player"],
@@ -48,41 +49,6 @@ const Success = ({ view }: { view: Overview }) => (
   </section>
 );
 
-/** Settings of all charts, and the choice of runs to compare with. */
-const Tools = () => (
-  <form class="tools" id="tools" aria-label="Chart settings">
-    <label>
-      Smoothing <input type="range" name="smoothing" min="0" max="0.99" step="0.01" value="0" />
-      <output id="smoothing-now">0.00</output>
-    </label>
-    <label>
-      <input type="checkbox" name="log" /> Logarithmic axis
-    </label>
-    <label>
-      Over{" "}
-      <select name="axis">
-        <option value="update">updates</option>
-        <option value="minutes">minutes of reinforcement</option>
-        <option value="tokens">tokens written</option>
-      </select>
-    </label>
-    <label>
-      <input type="checkbox" name="seeds" /> Mean and band of seeds
-    </label>
-    <select name="add" aria-label="Add a chart">
-      <option>Add a chart…</option>
-    </select>
-    <details id="compare">
-      <summary>Compare runs</summary>
-      <div class="drop card">
-        <p class="note">Runs in the same parent folder. Choose up to 5.</p>
-        <ul id="compare-list" />
-      </div>
-    </details>
-    <ul class="chosen" id="compared" aria-label="Compared runs" />
-  </form>
-);
-
 const Latest = () => (
   <section class="card wide latest" id="latest-card" aria-labelledby="latest-title">
     <header class="card-head">
@@ -104,7 +70,7 @@ export const RunPage = ({ view }: PageProps) => (
     script="page-run.ts"
   >
     <Success view={view} />
-    <Tools />
+    <Tools canAddCharts />
     <div class="grid">
       <div class="wide">
         <ChartFrame id="success" title="Success" note="share of episodes solved" empty="no values yet" />
