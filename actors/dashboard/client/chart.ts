@@ -33,6 +33,8 @@ const POINTS_PER_PIXEL = 2;
 
 /** A chart of updates spans at least this many updates, so that the first values do not fill its whole width. */
 const UPDATES_MIN = 10;
+/** Of a tick's text, in pixels; most characters are narrower. */
+const CHARACTER_WIDTH = 7;
 const BAND_ALPHA = "2e";
 
 /** Value of a custom property of the style sheet. */
@@ -170,7 +172,8 @@ export class Chart {
         {
           ...axis,
           grid,
-          size: 52,
+          size: (_, texts) =>
+            Math.max(52, 12 + CHARACTER_WIDTH * Math.max(...(texts ?? []).map(({ length }) => length))),
           space: 34,
           values: (_, ticks) => ticks.map((value) => (value === null ? "" : tick(value))),
         },
