@@ -9,6 +9,7 @@ export const ESTIMATORS = [
   "dr-grpo",
   "rloo",
   "max-rl",
+  "expert-iteration",
   "tpo",
   "reinforce++",
   "reinforce++-baseline",
@@ -36,6 +37,8 @@ export const ALGORITHMS = {
     aggregation: "seq-mean-token-sum-norm",
     filter: { strategy: "all" },
   },
+  // Solved boards are imitated too, so no group is left out.
+  "expert-iteration": { estimator: "expert-iteration", loss: "reinforce", filter: { strategy: "all" } },
   // Groups without a spread of reward stay: after the first step they hold the policy near the policy that played them.
   tpo: {
     estimator: "tpo",

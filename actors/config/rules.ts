@@ -168,6 +168,7 @@ const COMPARES_EPISODES: Readonly<Record<RunConfig["learner"]["estimator"], bool
   "reinforce++-baseline": true,
   gigpo: true,
   hybrid: true,
+  "expert-iteration": false,
   "reinforce++": false,
   gae: false,
   "bi-level-gae": false,

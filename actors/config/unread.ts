@@ -42,6 +42,7 @@ const ESTIMATOR_KEYS: Readonly<Record<Estimator, readonly string[]>> = {
   "dr-grpo": [],
   rloo: [],
   "max-rl": [],
+  "expert-iteration": [],
   tpo: [],
   "reinforce++-baseline": [],
 };

@@ -1,4 +1,5 @@
 /** Played tickets as the trainer's input, and rows of the trajectory log with the trainer's advantages. Pure. */
+import { READS_SUCCESS } from "../../model/learn/advantage/advantage.ts";
 import type { TrainingEpisode, UpdateResult, UpdateSettings } from "../../model/learn/update/types.ts";
 import type { FinishedTicket, PlayedTicket } from "../play/finished-ticket.ts";
 import type { EpisodeRow } from "../protocol.ts";
@@ -11,7 +12,7 @@ export const trainerInput = (
     trajectory: outcome.trajectory,
     group: ticket.group,
     tag: ticket.env,
-    ...(estimator.kind === "max-rl" ? { success: outcome.success } : {}),
+    ...(READS_SUCCESS.has(estimator.kind) ? { success: outcome.success } : {}),
     ...(estimator.kind === "gigpo" ? { anchors: outcome.turns.map(({ observation }) => observation) } : {}),
   }));
 

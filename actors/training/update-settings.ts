@@ -99,6 +99,7 @@ function estimatorOf({ estimator, gamma, lambda, gammaTurn, rewardAt, gigpo }: L
     case "dr-grpo":
     case "rloo":
     case "max-rl":
+    case "expert-iteration":
     case "tpo":
     case "reinforce++-baseline":
       return { kind: estimator };

@@ -6,7 +6,7 @@
  */
 import { biLevelGae, type Estimate, gae } from "./gae.ts";
 import { type Gigpo, gigpo } from "./gigpo.ts";
-import { drGrpo, grpo, maxRl, rloo } from "./group.ts";
+import { drGrpo, expertIteration, grpo, maxRl, rloo } from "./group.ts";
 import { hybrid } from "./hybrid.ts";
 import { discountedReturns } from "./reinforce.ts";
 import { checkLength, overTokens, overTurns, type Rows, rowCount, type Turns, tokenRewards, whiten } from "./rows.ts";
@@ -23,7 +23,7 @@ export interface AdvantageInputs extends Rows {
   readonly tokenExtras?: Float32Array;
   /** (B)(turns) the state each turn began in; for gigpo. */
   readonly anchors?: readonly (readonly string[])[];
-  /** (B) whether each episode succeeded; for max-rl. */
+  /** (B) whether each episode succeeded; for max-rl and expert-iteration. */
   readonly successes?: readonly boolean[];
   /** (B) log-probability of each episode by the policy that played it; for tpo. */
   readonly logProbs?: readonly number[];
@@ -39,7 +39,7 @@ interface TokenCredit {
 export type Estimator =
   | ({ readonly kind: "gae" } & TokenCredit)
   | { readonly kind: "bi-level-gae"; readonly gamma: number; readonly lambda: number; readonly gammaTurn: number }
-  | { readonly kind: "grpo" | "dr-grpo" | "rloo" | "max-rl" | "tpo" | "reinforce++-baseline" }
+  | { readonly kind: "grpo" | "dr-grpo" | "rloo" | "max-rl" | "expert-iteration" | "tpo" | "reinforce++-baseline" }
   | { readonly kind: "reinforce++"; readonly gamma: number; readonly rewardAt: "turns" | "end" }
   | ({ readonly kind: "gigpo" } & Gigpo)
   | ({ readonly kind: "hybrid" } & TokenCredit);
@@ -55,6 +55,9 @@ export interface Advantages {
   readonly measured: Readonly<Record<string, number>>;
 }
 
+/** Estimators that read which episodes succeeded. */
+export const READS_SUCCESS: ReadonlySet<Estimator["kind"]> = new Set(["max-rl", "expert-iteration"]);
+
 /** Whether an estimator needs a critic. */
 export const NEEDS_CRITIC: Readonly<Record<Estimator["kind"], boolean>> = {
   gae: true,
@@ -64,6 +67,7 @@ export const NEEDS_CRITIC: Readonly<Record<Estimator["kind"], boolean>> = {
   "dr-grpo": false,
   rloo: false,
   "max-rl": false,
+  "expert-iteration": false,
   tpo: false,
   "reinforce++": false,
   "reinforce++-baseline": false,
@@ -88,11 +92,10 @@ export function estimateAdvantages(batch: AdvantageInputs, estimator: Estimator)
       return plain(overTokens(batch, drGrpo(episodeRewards(batch), batch.groups)));
     case "rloo":
       return plain(overTokens(batch, rloo(episodeRewards(batch), batch.groups)));
-    case "max-rl": {
-      if (batch.successes === undefined)
-        throw new RangeError("max-rl divides by a group's share of successes: pass successes");
-      return plain(overTokens(batch, maxRl(episodeRewards(batch), batch.groups, batch.successes)));
-    }
+    case "max-rl":
+      return plain(overTokens(batch, maxRl(episodeRewards(batch), batch.groups, successesOf(batch, kind))));
+    case "expert-iteration":
+      return plain(overTokens(batch, expertIteration(episodeRewards(batch), successesOf(batch, kind))));
     case "tpo": {
       const { logProbs, groups } = batch;
       if (logProbs === undefined) throw new RangeError("tpo needs the log-probability of each episode: pass logProbs");
@@ -172,6 +175,11 @@ function turnsWithExtras(batch: AdvantageInputs): readonly Turns[] {
 
 const episodeRewards = (batch: AdvantageInputs) =>
   turnsWithExtras(batch).map(({ rewards }) => rewards.reduce((sum, reward) => sum + reward, 0));
+
+function successesOf({ successes }: AdvantageInputs, kind: string): readonly boolean[] {
+  if (successes === undefined) throw new RangeError(`${kind} reads which episodes succeeded: pass successes`);
+  return successes;
+}
 
 function valuesOf({ values }: AdvantageInputs, kind: string): Float32Array {
   if (values === undefined)

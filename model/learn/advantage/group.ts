@@ -65,6 +65,19 @@ export function rloo(rewards: ArrayLike<number>, groups: ArrayLike<number | stri
 }
 
 /**
+ * `R` of an episode that succeeded, 0 of another: the policy imitates its own successes. No other episode is compared with it.
+ *
+ * Source: ReST-EM, https://arxiv.org/abs/2312.06585, for rewards of 0 and 1, with a gradient step in place of its fine-tuning to the end.
+ *
+ * @param successes (B) whether each episode succeeded.
+ * @returns (B) advantages, in reward units.
+ */
+export function expertIteration(rewards: ArrayLike<number>, successes: readonly boolean[]): Float64Array {
+  checkLength("successes", successes, rewards.length);
+  return Float64Array.from(rewards, (reward, row) => (successes[row] ? reward : 0));
+}
+
+/**
  * `(R - mean) / p` with p the group's share of successes; 0 where none succeeded. A hard board weighs about 1 / p times as much,
  * as in the gradient of the log-likelihood of success.
  *

@@ -11,7 +11,7 @@
 import { explainedVariance } from "../../health/diagnostics.ts";
 import { mean } from "../../statistics.ts";
 import { rawReward, type Trajectory } from "../../trajectory.ts";
-import { type Advantages, estimateAdvantages, NEEDS_CRITIC } from "../advantage/advantage.ts";
+import { type Advantages, estimateAdvantages, NEEDS_CRITIC, READS_SUCCESS } from "../advantage/advantage.ts";
 import { rowFactors } from "../advantage/scaling.ts";
 import { importanceWeights, rowLengths } from "../aggregation.ts";
 import { microBatches } from "../batch.ts";
@@ -133,7 +133,7 @@ function advantagesOf(
   const tokenExtras =
     kl === null ? null : klInReward(new Float32Array(kl.length), kl, rows.written, penalty!.coefficient);
   const anchors = estimator.kind === "gigpo" ? episodes.map(anchorsOf) : null;
-  const successes = estimator.kind === "max-rl" ? episodes.map(successOf) : null;
+  const successes = READS_SUCCESS.has(estimator.kind) ? episodes.map(successOf) : null;
   const logProbs = estimator.kind === "tpo" ? sampled.map((tokens) => episodeLogProb(tokens, aggregation)) : null;
   const estimate = estimateAdvantages(
     {
@@ -160,7 +160,8 @@ function anchorsOf({ anchors }: TrainingEpisode): readonly string[] {
 }
 
 function successOf({ success }: TrainingEpisode): boolean {
-  if (success === undefined) throw new RangeError("max-rl divides by a group's share of successes: pass success");
+  if (success === undefined)
+    throw new RangeError("max-rl and expert-iteration read which episodes succeeded: pass success");
   return success;
 }
 

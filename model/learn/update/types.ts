@@ -72,7 +72,7 @@ export interface TrainingEpisode {
   readonly tag: string;
   /** (turns) names the state each turn began in; for gigpo. */
   readonly anchors?: readonly string[];
-  /** Whether the episode succeeded; for max-rl. */
+  /** Whether the episode succeeded; for max-rl and expert-iteration. */
   readonly success?: boolean;
 }
 

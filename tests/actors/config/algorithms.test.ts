@@ -27,6 +27,7 @@ describe("an algorithm's name", () => {
         filter: { strategy: "all" },
       },
     ],
+    ["expert-iteration", { estimator: "expert-iteration", loss: "reinforce", filter: { strategy: "all" } }],
     [
       "tpo",
       {
@@ -63,7 +64,7 @@ describe("an algorithm's name", () => {
   });
 
   test("is all of them", () => {
-    expect(ALGORITHM_NAMES.length).toBe(14);
+    expect(ALGORITHM_NAMES.length).toBe(15);
   });
 
   test("lies over what was set before it was chosen, and under what is set beside it", () => {

@@ -11,5 +11,6 @@ test("the trainer gets each episode's success where the estimator reads it", () 
   }));
   const given = (estimator: Estimator) => trainerInput(played, { estimator }).map(({ success }) => success);
   expect(given({ kind: "max-rl" })).toEqual([true, false]);
+  expect(given({ kind: "expert-iteration" })).toEqual([true, false]);
   expect(given({ kind: "grpo" })).toEqual([undefined, undefined]);
 });

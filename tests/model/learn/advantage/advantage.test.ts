@@ -17,6 +17,7 @@ const estimators: Estimator[] = [
   { kind: "dr-grpo" },
   { kind: "rloo" },
   { kind: "max-rl" },
+  { kind: "expert-iteration" },
   { kind: "tpo" },
   { kind: "reinforce++-baseline" },
   { kind: "reinforce++", gamma: 1, rewardAt: "turns" },
@@ -156,7 +157,10 @@ describe("estimateAdvantages", () => {
       "gigpo compares turns by the state they began in: pass anchors",
     );
     expect(() => estimateAdvantages(bare, { kind: "max-rl" })).toThrow(
-      "max-rl divides by a group's share of successes: pass successes",
+      "max-rl reads which episodes succeeded: pass successes",
+    );
+    expect(() => estimateAdvantages(bare, { kind: "expert-iteration" })).toThrow(
+      "expert-iteration reads which episodes succeeded: pass successes",
     );
     expect(() => estimateAdvantages(bare, { kind: "tpo" })).toThrow(
       "tpo needs the log-probability of each episode: pass logProbs",

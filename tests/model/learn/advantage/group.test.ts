@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { drGrpo, grpo, maxRl, rloo } from "../../../../model/learn/advantage/group.ts";
+import { drGrpo, expertIteration, grpo, maxRl, rloo } from "../../../../model/learn/advantage/group.ts";
 
 const one = [5, 5, 5, 5];
 
@@ -20,6 +20,11 @@ describe("group advantages", () => {
     // The others of 6 are 0, 1, 1: mean 2/3.
     expect([...drGrpo([6, 0, 1, 1], one)]).toEqual([4, -2, -1, -1]);
     expect(rloo([6, 0, 1, 1], one)[0]).toBeCloseTo(6 - 2 / 3, 12);
+  });
+
+  test("expertIteration gives successes their reward, and failures nothing, whatever the others earned", () => {
+    expect([...expertIteration([10, -1, 8, 3], [true, false, true, false])]).toEqual([10, 0, 8, 0]);
+    expect(() => expertIteration([1, 2], [true])).toThrow(RangeError);
   });
 
   test("maxRl divides by the share of successes, worked by hand; a group without one gets 0", () => {

@@ -34,12 +34,16 @@ export function referenceScores(
   );
 }
 
-/** What a member of a group with these scores and this share of successes gets. */
-const COMPARED: Record<string, (score: number, scores: readonly number[], share: number) => number> = {
+/** What a member of a group with these scores and this share of successes gets, by whether it succeeded itself. */
+const COMPARED: Record<
+  string,
+  (score: number, scores: readonly number[], share: number, succeeded: boolean) => number
+> = {
   grpo: (score, scores) => (score - mean(scores)) / (deviation(scores) + 1e-6),
   "dr-grpo": (score, scores) => score - mean(scores),
   rloo: (score, scores) => score - (sumOf(scores) - score) / (scores.length - 1),
   "max-rl": (score, scores, share) => (share === 0 ? 0 : (score - mean(scores)) / share),
+  "expert-iteration": (score, _scores, _share, succeeded) => (succeeded ? score : 0),
 };
 const sumOf = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0);
 
@@ -90,6 +94,7 @@ export function referenceUpdate(
       score(one),
       membersOf(one.group).map(score),
       mean(membersOf(one.group).map(({ success }) => Number(success))),
+      one.success!,
     );
     if (scaling.softReweight) advantage *= spread(one.group) / (widest + 1e-6);
     if (scaling.filterLossScaling === "sqrt") advantage *= Math.sqrt(best.length / groups.length);
@@ -156,6 +161,7 @@ export function referenceUpdate(
         if (rule.kind === "ppo" && advantage < 0 && rule.dualClip !== null) {
           surrogate = Math.max(surrogate, rule.dualClip * advantage);
         }
+        if (rule.kind === "reinforce") surrogate = advantage * logProbs[k]!;
         // cispo's coefficient has no gradient: it stays as it is at the start.
         if (rule.kind === "cispo")
           surrogate = bounded(Math.exp(now.get(one)![k]! - old[k]!)) * advantage * logProbs[k]!;

@@ -61,6 +61,11 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     ["by dr-grpo over the most tokens", { ...settings, ...DR_GRPO }, false],
     ["by rloo over sequences", { ...settings, estimator: { kind: "rloo" }, aggregation: "seq-mean-token-sum" }, false],
     ["by max-rl", { ...settings, estimator: { kind: "max-rl" } }, false],
+    [
+      "by expert-iteration",
+      { ...withRule({ kind: "reinforce" }, "seq-mean-token-mean"), estimator: { kind: "expert-iteration" } },
+      false,
+    ],
     ["with an observation loss", { ...settings, observationLoss: 0.3 }, false],
     ["with an observation loss, by gspo", { ...withRule(GSPO, "seq-mean-token-mean"), observationLoss: 0.3 }, false],
     ["by tpo", { ...withRule({ kind: "reinforce" }, "seq-mean-token-sum-norm"), estimator: { kind: "tpo" } }, false],
@@ -174,9 +179,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     expect(advantages.map((advantage) => advantage === null)).toEqual([0, 0, 0, 1, 1, 1, 0, 0, 0].map(Boolean));
     expect(metrics).toMatchObject({ keptGroups: 2 / 3, zeroStdGroups: 1 / 3 });
     const none = await update(await networks(start), play(start, [1, 1, 1], 3), given);
-    expect(none.skipped).toBe(
-      "within every group, replacements included, all rewards are equal",
-    );
+    expect(none.skipped).toBe("within every group, replacements included, all rewards are equal");
   });
 
   test("normalizes over all that was played, also what the filter drops", async () => {
