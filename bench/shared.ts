@@ -110,8 +110,8 @@ export interface Comparison {
   readonly beside: string;
   /** How many times as fast as the peer or the limit; above 1 Bunraku is faster. */
   readonly speed: number;
-  /** The least `speed` asked for; null: none is. */
-  readonly goal: number | null;
+  /** The least `speed` asked for. */
+  readonly goal: number;
 }
 
 export function median(values: readonly number[]): number {

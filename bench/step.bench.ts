@@ -148,7 +148,7 @@ async function compare(numbers: Numbers, device: Device, python: string, folder:
   const productShare = round(median(turns.map((turn) => turn.productsMs / turn.ms)), 2);
   const { d, layers, batch, length, rank } = numbers;
   const what = `step, d ${d}, ${layers} layers, ${batch} × ${length} tokens${rank === 0 ? "" : `, rank ${rank}`}`;
-  const beside = (peer: string, speed: number, goal: number | null): Comparison => {
+  const beside = (peer: string, speed: number, goal: number): Comparison => {
     return { what, ours: `${round(ms)} ms`, beside: peer, speed, goal };
   };
   const comparisons = [beside(`PyTorch eager ${peerMs} ms`, ratio, 1.3)];

@@ -77,14 +77,9 @@ export async function main(args: string[]): Promise<number> {
 }
 
 function comparisonTable(comparisons: readonly Comparison[]): string {
-  const rows = comparisons.map(({ what, ours, beside, speed, goal }) => [
-    what,
-    ours,
-    beside,
-    speed.toFixed(2),
-    goal === null ? "–" : goal.toFixed(2),
-    goal === null ? "" : speed >= goal ? "reached" : "missed",
-  ]);
+  const rows = comparisons.map(({ what, ours, beside, speed, goal }) => {
+    return [what, ours, beside, speed.toFixed(2), goal.toFixed(2), speed >= goal ? "reached" : "missed"];
+  });
   return aligned([["benchmark", "Bunraku", "peer or limit", "times as fast", "goal", ""], ...rows]);
 }
 
