@@ -10,7 +10,7 @@ const allowed: Record<string, string[]> = {
   model: ["model"],
   actors: ["actors", "envs", "model"],
   library: ["library", "actors", "envs", "model"],
-  scripts: ["scripts", "library", "actors", "envs", "model"],
+  scripts: ["scripts", "library", "actors", "envs", "model", "bench"],
   bench: ["bench", "actors", "envs", "model"],
   examples: ["examples", "actors", "envs", "model"],
   tests: ["tests", "scripts", "library", "actors", "envs", "model", "bench", "examples"],
