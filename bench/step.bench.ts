@@ -71,8 +71,8 @@ interface PeerReport {
   readonly ms: Readonly<Record<string, number>>;
   readonly losses: Readonly<Record<string, readonly number[]>>;
   readonly peakBytes: number;
-  /** The step's matrix products alone. */
-  readonly productsMs: number;
+  /** The step's matrix products alone; null with adapters. */
+  readonly productsMs: number | null;
 }
 
 export async function run(options: Readonly<Record<string, string>> = {}) {
@@ -120,7 +120,7 @@ async function compare(numbers: Numbers, device: Device, python: string, folder:
   const losses = await ours.steps(LOSSES_COMPARED);
   await ours.steps(numbers.steps);
   let peerBytes = 0;
-  const turns: { ms: number; eager: number; productsMs: number; compiled?: number }[] = [];
+  const turns: { ms: number; eager: number; productsMs: number | null; compiled?: number }[] = [];
   for (let turn = 0; turn < numbers.rounds; turn++) {
     const before = await ours.medianMs(numbers.steps);
     const report = await peer(turn === 0 && numbers.rank === 0 ? `${variants},compiledSdpa` : variants);
@@ -136,37 +136,49 @@ async function compare(numbers: Numbers, device: Device, python: string, folder:
     });
     const theirs = Object.entries(report.ms).map(([variant, ms]) => `${variant} ${round(ms)}`);
     console.log(
-      `turn ${turn + 1}: ours ${round(before)} and ${round(after)} ms; torch ${report.torch} ${theirs.join(", ")} ms, products alone ${round(report.productsMs)} ms`,
+      `turn ${turn + 1}: ours ${round(before)} and ${round(after)} ms; torch ${report.torch} ${theirs.join(", ")} ms`,
     );
   }
   const ms = median(turns.map((turn) => turn.ms));
-  const compiled = turns[0]!.compiled;
+  const { compiled: compiledMs, ms: firstMs } = turns[0]!;
   const peerMs = round(median(turns.map((turn) => turn.eager)));
-  const productsMs = round(median(turns.map((turn) => turn.productsMs)));
   // Ratio per turn: within a turn the machine's speed is the same for both sides.
   const ratio = round(median(turns.map((turn) => turn.eager / turn.ms)), 2);
-  const productShare = round(median(turns.map((turn) => turn.productsMs / turn.ms)), 2);
+  const compiled =
+    compiledMs === undefined
+      ? null
+      : { compiledPeerMs: round(compiledMs), compiledRatio: round(compiledMs / firstMs, 2) };
+  const withProducts = turns.flatMap((turn) =>
+    turn.productsMs === null ? [] : { ms: turn.ms, productsMs: turn.productsMs },
+  );
+  const products =
+    withProducts.length === 0
+      ? null
+      : {
+          productsMs: round(median(withProducts.map((turn) => turn.productsMs))),
+          productShare: round(median(withProducts.map((turn) => turn.productsMs / turn.ms)), 2),
+        };
   const { d, layers, batch, length, rank } = numbers;
   const what = `step, d ${d}, ${layers} layers, ${batch} × ${length} tokens${rank === 0 ? "" : `, rank ${rank}`}`;
   const beside = (peer: string, speed: number, goal: number): Comparison => {
     return { what, ours: `${round(ms)} ms`, beside: peer, speed, goal };
   };
   const comparisons = [beside(`PyTorch eager ${peerMs} ms`, ratio, 1.3)];
-  if (compiled !== undefined) {
-    comparisons.push(beside(`torch.compile ${round(compiled)} ms`, round(compiled / turns[0]!.ms, 2), 1.2));
+  if (compiled !== null) {
+    comparisons.push(beside(`torch.compile ${compiled.compiledPeerMs} ms`, compiled.compiledRatio, 1.2));
   }
-  // With adapters the frozen matrices have no gradient, and so fewer products.
-  if (rank === 0) comparisons.push(beside(`its products alone, PyTorch ${productsMs} ms`, productShare, 0.75));
+  if (products !== null) {
+    const { productsMs, productShare } = products;
+    comparisons.push(beside(`its products alone, PyTorch ${productsMs} ms`, productShare, 0.75));
+  }
   return {
     name: "step",
     comparisons,
     ms: round(ms),
     peerMs,
     ratio,
-    ...(compiled === undefined
-      ? {}
-      : { compiledPeerMs: round(compiled), compiledRatio: round(compiled / turns[0]!.ms, 2) }),
-    ...(rank === 0 ? { productsMs, productShare } : {}),
+    ...compiled,
+    ...products,
     // The peer's peak includes a model for each of its variants.
     peakGigabytes: round(process.resourceUsage().maxRSS / 1e6, 2),
     peerPeakGigabytes: round(peerBytes / 1e9, 2),

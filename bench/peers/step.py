@@ -8,7 +8,7 @@ The same batch every step. Variants take turns, a few steps at a time, so that a
 
 Prints one JSON line: {"name", "torch", "threads", "device", "parameters", "config", "steps",
 "ms": {variant: median}, "losses": {variant: of the first 3 steps}, "gradNorms": {variant: before clipping, the same 3}, "peakBytes",
-"productsMs": the step's matrix products alone, one after another, at their own shapes; median}.
+"productsMs": the step's matrix products alone, one after another, at their own shapes; median; null with adapters}.
 
 Files are safetensors. --weights: Hugging Face's Qwen2 names, with a separate head. --data: tokens (B,T) as whole numbers in float32,
 advantages (B,T), of which column 0 is not used. Without these files, weights and data come from --seed; --save DIR writes them as
@@ -175,7 +175,7 @@ def products_ms(config: Config, batch: int, seq: int, device: str, rounds: int =
     for count, b, n, k, m in matrices + attention:
         x, w, dy = (torch.randn(shape, device=device) for shape in [(b, n, k), (b, k, m), (b, n, m)])
         forms = [(x, w), (dy, w.transpose(1, 2)), (x.transpose(1, 2), dy)]
-        pairs += [pair for _ in range(count) for pair in (forms if b > 1 else [(left[0], right[0]) for left, right in forms])]
+        pairs += [(left.squeeze(0), right.squeeze(0)) for left, right in forms] * count
     times = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -229,7 +229,8 @@ def main() -> None:
         "losses": {variant: run.losses[:3] for variant, run in runs.items()},
         "gradNorms": {variant: run.norms[:3] for variant, run in runs.items()},
         "peakBytes": peak,
-        "productsMs": round(products_ms(config, b, t, options.device), 2),
+        # With adapters the frozen matrices have no gradient, and so fewer products.
+        "productsMs": None if options.rank > 0 else round(products_ms(config, b, t, options.device), 2),
     }
     print(json.dumps(report))
 

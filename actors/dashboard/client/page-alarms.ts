@@ -67,9 +67,9 @@ await start(
       charts.load(),
     ]);
     takePoints(verdicts);
-    await compare.show();
     const byNumber = new Map(answers.flatMap(({ events }) => events).map((event) => [event.id, event]));
     takeEvents([...byNumber.values()].sort((a, b) => b.id - a.id));
+    await compare.show();
   },
   ({ points, events }) => {
     takePoints(points);

@@ -21,7 +21,7 @@ const X0 = z.record(z.string(), z.unknown());
 const times = <T>(count: number, draw: () => T): T[] => Array.from({ length: count }, draw);
 const range = (count: number) => Array.from({ length: count }, (_, i) => i);
 
-/** The generator of each key of X0. One key's name ends in the seed, from which every vector starts anew. */
+/** Draws the numbers of each key of X0. The name of the first key ends in the seed. Each key has a new generator with this seed. */
 const STREAMS: readonly (readonly [
   RegExp,
   (numbers: number[], count: number, seed: number, key: string) => unknown,
