@@ -64,6 +64,16 @@ export const ALGORITHMS = {
     overlong: { weight: 1 },
     kl: { coefficient: 0 },
   },
+  // The loss has a ratio without bounds: the KL term of the treated tokens is what holds the policy.
+  "kl-cov": {
+    estimator: "grpo",
+    loss: "ppo",
+    clipLow: 1,
+    clipHigh: 1e9,
+    dualClip: null,
+    covariance: { treatment: "kl" },
+  },
+  "clip-cov": { estimator: "grpo", loss: "ppo", clipLow: 0.2, clipHigh: 0.2, covariance: { treatment: "clip" } },
   gspo: { estimator: "grpo", loss: "gspo", clipLow: 3e-4, clipHigh: 4e-4, aggregation: "seq-mean-token-mean" },
   // clipLow 1: no lower bound.
   cispo: { estimator: "grpo", loss: "cispo", clipLow: 1, clipHigh: 0.28, aggregation: "token-mean" },

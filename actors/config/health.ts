@@ -7,6 +7,8 @@ export const RUNGS = [
   "tighten-filter",
   "raise-entropy",
   "raise-kl",
+  "clip-cov",
+  "kl-cov",
   "lower-step-size",
   "fresh-rollouts",
   "fewer-actions",

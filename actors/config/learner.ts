@@ -104,6 +104,26 @@ const ImportanceConfig = z.strictObject({
   cap: z.number().min(1).default(2).describe("Largest importance weight"),
 });
 
+const CovarianceConfig = z.strictObject({
+  treatment: z
+    .enum(["none", "clip", "kl"])
+    .default("none")
+    .describe(
+      "Tokens whose log-probability and advantage vary together (docs/algorithms.md). clip: no policy loss on some of them, Clip-Cov; kl: holds them near the old policy, KL-Cov",
+    ),
+  share: z
+    .number()
+    .positive()
+    .max(1)
+    .default(2e-4)
+    .describe("Share of the written tokens that is treated, at least one"),
+  bounds: z
+    .tuple([z.number(), z.number()])
+    .default([1, 5])
+    .describe("clip: treats tokens whose covariance lies between these"),
+  coefficient: z.number().positive().default(1).describe("kl: weight of the absolute log-ratio of a treated token"),
+});
+
 const GigpoConfig = z.strictObject({
   normalize: z
     .enum(["mean_std", "mean"])
@@ -187,6 +207,15 @@ export const LearnerConfig = z.strictObject({
   weightDecay: z.number().nonnegative().default(0).describe("AdamW's decoupled weight decay"),
   gradClip: z.number().positive().default(1).describe("Global norm to which larger gradients are scaled down"),
   entropyCoefficient: z.number().nonnegative().default(1e-3).describe("Weight of the entropy bonus"),
+  entropyTarget: z
+    .number()
+    .positive()
+    .nullable()
+    .default(null)
+    .describe(
+      "Entropy in nats per token: entropyCoefficient rises by a step after each update below it, and falls by a step after others, to 0 at least; null: it stays",
+    ),
+  entropyStep: z.number().positive().default(5e-3).describe("Step by which entropyTarget moves the coefficient"),
   observationLoss: z
     .number()
     .nonnegative()
@@ -222,6 +251,7 @@ export const LearnerConfig = z.strictObject({
   overlong: OverlongConfig.prefault({}),
   advantage: AdvantageConfig.prefault({}),
   importance: ImportanceConfig.prefault({}),
+  covariance: CovarianceConfig.prefault({}),
   lossOn: z
     .enum(["replies", "assistant-turns", "everything"])
     .default("replies")

@@ -29,6 +29,7 @@ export function brokenRules(config: RunConfig): Fault[] {
     ...rolloutRules(config),
     ...learnerRules(config),
     ...rungRules(config),
+    ...covarianceRules(config),
     ...boardRules(config),
     ...healthRules(config),
     ...reasoningRules(config),
@@ -228,6 +229,24 @@ function* rungRules({ env, learner, rollout, health }: RunConfig): Generator<Fau
     const text =
       "a turn has one action already, so fewer-actions would change nothing; leave it out, or raise env.actionsPerTurnMax";
     yield { path: "health.ladder", text };
+  }
+}
+
+const TREATMENT_OF_RUNG = { "clip-cov": "clip", "kl-cov": "kl" } as const;
+
+/** A rung changes the treatment of covariance, so the estimator must have one, and the config another. */
+function* covarianceRules({ learner, health }: RunConfig): Generator<Fault> {
+  const [low, high] = learner.covariance.bounds;
+  if (low >= high)
+    yield { path: "learner.covariance.bounds", text: `the first must be below the second, got ${low} and ${high}` };
+  for (const [rung, treatment] of Object.entries(TREATMENT_OF_RUNG)) {
+    if (!health.ladder.some((one) => one === rung)) continue;
+    const why =
+      learner.estimator === "tpo"
+        ? "the estimator tpo makes new advantages before each step, which no treatment of covariance changes"
+        : `learner.covariance.treatment is ${treatment} already`;
+    if (learner.estimator === "tpo" || learner.covariance.treatment === treatment)
+      yield { path: "health.ladder", text: `${why}, so ${rung} would change nothing; leave it out` };
   }
 }
 

@@ -70,6 +70,11 @@ const LIMITS: readonly Limit[] = [
     text: "the server's losses have no term for the env's tokens; set it to 0",
   },
   {
+    path: "learner.covariance.treatment",
+    holds: ({ learner, health }) => learner.covariance.treatment !== "kl" && !health.ladder.includes("kl-cov"),
+    text: "the server's losses have no term for the log-ratio; set it to none or clip, and leave kl-cov out of health.ladder",
+  },
+  {
     path: "learner.kl.place",
     holds: ({ learner: { kl }, health }) =>
       kl.place === "reward" || (kl.coefficient === 0 && !health.ladder.includes("raise-kl")),

@@ -48,6 +48,8 @@ const ESTIMATOR_KEYS: Readonly<Record<Estimator, readonly string[]>> = {
 };
 const allEstimatorKeys = [...new Set(Object.values(ESTIMATOR_KEYS).flat())];
 
+const laddersCovariance = ({ ladder }: RunConfig["health"]) => ladder.includes("clip-cov") || ladder.includes("kl-cov");
+
 const byEstimator = ESTIMATORS.map((estimator): Unread => {
   const unread = allEstimatorKeys.filter((key) => !ESTIMATOR_KEYS[estimator].includes(key));
   return {
@@ -89,6 +91,36 @@ const table: readonly Unread[] = [
     when: "by a critic that shares the policy's network",
     holds: ({ learner }) => learner.critic.backbone === "shared",
     keys: ["learner.critic.learningRate", "learner.critic.warmUpUpdates"],
+  },
+  {
+    choice: "learner.entropyTarget",
+    when: "while learner.entropyTarget is null",
+    holds: ({ learner }) => learner.entropyTarget === null,
+    keys: ["learner.entropyStep"],
+  },
+  {
+    choice: "learner.estimator",
+    when: "by the estimator tpo, which makes new advantages before each step",
+    holds: ({ learner }) => learner.estimator === "tpo",
+    keys: ["treatment", "share", "bounds", "coefficient"].map((key) => `learner.covariance.${key}`),
+  },
+  {
+    choice: "learner.covariance.treatment",
+    when: "while learner.covariance.treatment is none",
+    holds: ({ learner, health }) => learner.covariance.treatment === "none" && !laddersCovariance(health),
+    keys: ["learner.covariance.share"],
+  },
+  {
+    choice: "learner.covariance.treatment",
+    when: "except by the treatment clip",
+    holds: ({ learner, health }) => learner.covariance.treatment !== "clip" && !health.ladder.includes("clip-cov"),
+    keys: ["learner.covariance.bounds"],
+  },
+  {
+    choice: "learner.covariance.treatment",
+    when: "except by the treatment kl",
+    holds: ({ learner, health }) => learner.covariance.treatment !== "kl" && !health.ladder.includes("kl-cov"),
+    keys: ["learner.covariance.coefficient"],
   },
   {
     choice: "learner.importance.level",

@@ -144,6 +144,11 @@ export const METRICS = {
   "train/lag_2": gauge("share", "Share of trained episodes played by the policy two updates older."),
   "train/lag_more": gauge("share", "Share of trained episodes played by a policy three or more updates older."),
   "train/advantage_abs": gauge("number", "Mean absolute advantage over written tokens of kept episodes."),
+  "train/covariance": gauge(
+    "number",
+    "Covariance of log-probability and advantage over written tokens of kept episodes; the larger, the faster entropy falls.",
+  ),
+  "train/held_tokens": gauge("share", "Of the written tokens, those that clip-cov or kl-cov treats."),
   "train/explained_variance": gauge(
     "number",
     "1 - var(return - value) / var(return), over written tokens; 1 is a perfect critic.",
@@ -153,6 +158,7 @@ export const METRICS = {
   "train/importance_mean": gauge("number", "Mean importance weight, learner against sampler, over written tokens."),
   "train/importance_capped": gauge("share", "Share of written tokens whose importance weight was cut to the cap."),
   "train/kl_coefficient": gauge("number", "Weight of the KL term in this update."),
+  "train/entropy_coefficient": gauge("number", "Weight of the entropy bonus in this update."),
   "train/replaced_groups": gauge(
     "groups",
     "Groups without reward spread, or that could not be played, that new groups replaced.",

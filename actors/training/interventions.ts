@@ -13,6 +13,8 @@ export interface Control {
   /** Added to the coefficients of entropy and KL. */
   readonly entropy: number;
   readonly kl: number;
+  /** Replaces the configured treatment of covariance; absent: does not. */
+  readonly covariance?: "clip" | "kl";
   /** Multiplies the policy's step size. */
   readonly stepSize: number;
   /** True: one gradient step per rollout. */
@@ -52,6 +54,11 @@ export function controlAfter(rung: Rung, control: Control): { control: Control; 
     case "raise-kl": {
       const kl = control.kl + KL_STEP;
       return { control: { ...control, kl }, text: `the KL coefficient is raised by ${show(kl)} in total` };
+    }
+    case "clip-cov":
+    case "kl-cov": {
+      const covariance = rung === "clip-cov" ? "clip" : "kl";
+      return { control: { ...control, covariance }, text: `the learner's treatment of covariance is ${covariance}` };
     }
     case "lower-step-size": {
       const stepSize = control.stepSize * STEP_SIZE_FACTOR;

@@ -35,6 +35,7 @@ export interface Progress {
   readonly validated: ValidatedUpdate | null;
   readonly best: ValidatedUpdate | null;
   readonly klCoefficient: number;
+  readonly entropyCoefficient: number;
   /** Updates that trained on nothing, or left out a step because a number was not finite. */
   readonly skipped: number;
   /** Minutes of reinforcement. */
@@ -52,7 +53,12 @@ export type ProgressEvent =
   | { readonly kind: "published" }
   | { readonly kind: "played"; readonly episodes: number; readonly tokens: number; readonly actions: number }
   | { readonly kind: "validated"; readonly solved: Solved }
-  | { readonly kind: "trained"; readonly klCoefficient: number; readonly curriculum: Scores }
+  | {
+      readonly kind: "trained";
+      readonly klCoefficient: number;
+      readonly entropyCoefficient: number;
+      readonly curriculum: Scores;
+    }
   | { readonly kind: "collapse measured"; readonly collapse: CollapseState }
   | { readonly kind: "skipped" }
   | { readonly kind: "updated" }
@@ -73,6 +79,7 @@ export const startOfRun = ({ learner }: Pick<RunConfig, "learner">): Progress =>
   validated: null,
   best: null,
   klCoefficient: learner.kl.coefficient,
+  entropyCoefficient: learner.entropyCoefficient,
   skipped: 0,
   minutes: 0,
   minutesInAll: 0,
@@ -96,8 +103,10 @@ export function advance(progress: Progress, event: ProgressEvent): Progress {
       };
     case "validated":
       return afterValidation(progress, event.solved);
-    case "trained":
-      return { ...progress, klCoefficient: event.klCoefficient, curriculum: event.curriculum };
+    case "trained": {
+      const { kind: _, ...trained } = event;
+      return { ...progress, ...trained };
+    }
     case "collapse measured":
       return { ...progress, collapse: event.collapse };
     case "skipped":

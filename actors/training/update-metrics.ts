@@ -26,6 +26,8 @@ const TRAINER_METRICS: Readonly<Record<string, MetricName>> = {
   zeroStdGroups: "train/zero_std_groups",
   keptInGroupStd: "train/kept_in_group_std",
   advantageAbs: "train/advantage_abs",
+  covariance: "train/covariance",
+  heldTokens: "train/held_tokens",
   explainedVariance: "train/explained_variance",
   criticShare: "train/critic_share",
   overlong: "train/overlong_mean",

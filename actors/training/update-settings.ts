@@ -1,11 +1,13 @@
 /** Settings of one update from the config of a run. A key that another key rules out is not read here: config/unread.ts refuses it. */
 import { type Estimator, NEEDS_CRITIC } from "../../model/learn/advantage/advantage.ts";
+import type { CovarianceRule } from "../../model/learn/covariance.ts";
 import type { FilterRule } from "../../model/learn/filter/filter.ts";
 import { controlKl } from "../../model/learn/kl.ts";
 import type { PolicyRule } from "../../model/learn/loss.ts";
 import type { LossOn } from "../../model/learn/loss-mask.ts";
 import type { OptimizerSettings } from "../../model/learn/optimizer.ts";
 import type { CriticSettings, UpdateSettings } from "../../model/learn/update/types.ts";
+import { sequence, type Uniform } from "../../model/rng.ts";
 import type { RoleMarks } from "../../model/text/dialogue.ts";
 import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
@@ -28,14 +30,18 @@ export const needsCritic = ({ estimator }: LearnerConfig): boolean => NEEDS_CRIT
 /** True if the critic has a network of its own. */
 const hasOwnCritic = (learner: LearnerConfig) => needsCritic(learner) && learner.critic.backbone === "separate";
 
-/** @param update  from 0, for schedules */
-export function updateSettings(
-  config: RunConfig,
-  update: number,
-  klCoefficient: number,
-  marks: RoleMarks,
-): UpdateSettings {
-  const { learner, rollout } = config;
+/** What may differ from the config as a run goes on. */
+export interface Adapted {
+  readonly klCoefficient: number;
+  readonly entropyCoefficient: number;
+  /** Treatment of covariance. */
+  readonly covariance: LearnerConfig["covariance"]["treatment"];
+}
+
+/** @param update  from 0, for schedules and draws */
+export function updateSettings(config: RunConfig, update: number, adapted: Adapted, marks: RoleMarks): UpdateSettings {
+  const { learner, rollout, seed } = config;
+  const { klCoefficient, entropyCoefficient } = adapted;
   const { betas, weightDecay, gradClip, kl, critic, advantage, importance } = learner;
   const optimizer = {
     learningRate: learner.learningRate * decay(learner, update),
@@ -56,10 +62,11 @@ export function updateSettings(
     importance: importance.level === "none" ? null : { level: importance.level, cap: importance.cap },
     policy: {
       rule: ruleOf(learner),
-      entropyCoefficient: learner.entropyCoefficient,
+      entropyCoefficient,
       kl: kl.place === "loss" ? divergence : null,
     },
     observationLoss: learner.observationLoss,
+    covariance: covarianceOf(learner, adapted.covariance, sequence(seed, `covariance ${update}`)),
     klInReward: kl.place === "reward" ? divergence : null,
     lossOn: lossOnOf(learner, marks),
     aggregation: learner.aggregation,
@@ -105,6 +112,24 @@ function estimatorOf({ estimator, gamma, lambda, gammaTurn, rewardAt, gigpo }: L
       return { kind: estimator };
     default:
       return estimator satisfies never;
+  }
+}
+
+function covarianceOf(
+  { covariance }: LearnerConfig,
+  treatment: Adapted["covariance"],
+  uniform: Uniform,
+): CovarianceRule | null {
+  const { share, bounds, coefficient } = covariance;
+  switch (treatment) {
+    case "none":
+      return null;
+    case "clip":
+      return { treatment, share, bounds, uniform };
+    case "kl":
+      return { treatment, share, coefficient };
+    default:
+      return treatment satisfies never;
   }
 }
 
@@ -165,4 +190,20 @@ export function steeredKl(
 ): number {
   if (measured === undefined || !Number.isFinite(measured) || control === "fixed") return coefficient;
   return controlKl({ kind: "adaptive", coefficient, target, horizon: KL_HORIZON }, measured, trajectories).coefficient;
+}
+
+/**
+ * The entropy coefficient after an update: a step up if entropy was below its target, else a step down, to 0 at least.
+ *
+ * Source: https://arxiv.org/abs/2505.22312, section 3.2.5, whose coefficient has no floor and is out of use above the target.
+ *
+ * @param entropy  of this update, in nats per token; a value that is not finite is ignored
+ */
+export function steeredEntropy(
+  { entropyTarget, entropyStep }: Pick<LearnerConfig, "entropyTarget" | "entropyStep">,
+  coefficient: number,
+  entropy: number | undefined,
+): number {
+  if (entropyTarget === null || entropy === undefined || !Number.isFinite(entropy)) return coefficient;
+  return Math.max(0, coefficient + (entropy < entropyTarget ? entropyStep : -entropyStep));
 }

@@ -31,7 +31,7 @@ import { replacementCount } from "./resampling.ts";
 import { endCounts, rolloutMetrics } from "./rollout-metrics.ts";
 import { episodeRows, trainedRows, trainerInput } from "./trained-episodes.ts";
 import { hasBrokenGradient, lagShares, trainerMetrics } from "./update-metrics.ts";
-import { steeredKl, updateSettings } from "./update-settings.ts";
+import { steeredEntropy, steeredKl, updateSettings } from "./update-settings.ts";
 
 export interface StepResult {
   readonly progress: Progress;
@@ -112,12 +112,15 @@ export class UpdateStep {
     recent: readonly PlayedTicket[],
   ): Promise<TrainingResult> {
     const { config, trainer, meter, roleMarks } = this.#context;
-    const { update, version, klCoefficient, health } = before;
-    const { control } = health;
+    const { learner } = config;
+    const { update, version, klCoefficient, entropyCoefficient } = before;
+    const { control } = before.health;
     const trajectories = recent.map(({ outcome }) => outcome.trajectory);
     const collapse = await measureCollapse(this.#context, update, trajectories, before.collapse);
     const kl = klCoefficient + control.kl;
-    const settings = intervened(updateSettings(config, update, kl, roleMarks), control, groupsPerUpdate(config));
+    const covariance = control.covariance ?? learner.covariance.treatment;
+    const adapted = { klCoefficient: kl, entropyCoefficient, covariance };
+    const settings = intervened(updateSettings(config, update, adapted, roleMarks), control, groupsPerUpdate(config));
     const episodes = trainerInput(recent, settings);
     const envs = groupEnvs(config, before.curriculum);
     const moment = { update, version, control, envs };
@@ -126,7 +129,7 @@ export class UpdateStep {
     const measured = advance(before, { kind: "collapse measured", collapse: collapse.state });
     const counted = result.skipped === null ? measured : this.#skip(measured, result.skipped);
     this.#checkGradient(result, update);
-    const { logProbGap = Number.NaN, kl: measuredKl } = result.metrics;
+    const { logProbGap = Number.NaN, kl: measuredKl, entropy } = result.metrics;
     if (Number.isFinite(logProbGap)) this.#logProbGap = logProbGap;
     // The gap says something only if the current policy version wrote every episode, and the update took one step.
     const isOneVersion = result.steps === 1 && recent.every(({ outcome }) => outcome.trajectory.version === version);
@@ -139,7 +142,8 @@ export class UpdateStep {
     return {
       progress: advance(counted, {
         kind: "trained",
-        klCoefficient: steeredKl(config.learner.kl, klCoefficient, measuredKl, recent.length),
+        klCoefficient: steeredKl(learner.kl, klCoefficient, measuredKl, recent.length),
+        entropyCoefficient: steeredEntropy(learner, entropyCoefficient, entropy),
         curriculum,
       }),
       metrics: {
@@ -148,6 +152,7 @@ export class UpdateStep {
         ...collapse.values,
         ...curriculumMetrics(config, curriculum),
         ...(kl > 0 ? { "train/kl_coefficient": kl } : {}),
+        "train/entropy_coefficient": settings.policy.entropyCoefficient,
       },
       rows: trainedRows(finished, recent, result, update + 1),
     };

@@ -138,14 +138,19 @@ interface WeightedTerm {
   readonly weights: tf.Tensor;
 }
 
-/** `policy - sum(entropy) + sum(KL)`, each weighted per token; an absent term is not computed. */
-export function regularized(
-  policy: tf.Scalar,
-  { entropy, kl }: { readonly entropy: WeightedTerm | null; readonly kl: WeightedTerm | null },
-): tf.Scalar {
+interface Terms {
+  readonly entropy: WeightedTerm | null;
+  readonly kl: WeightedTerm | null;
+  /** KL-Cov's |log ratio|. */
+  readonly covariance: WeightedTerm | null;
+}
+
+/** `policy - sum(entropy) + sum(KL) + sum(covariance)`, each weighted per token; an absent term is not computed. */
+export function regularized(policy: tf.Scalar, { entropy, kl, covariance }: Terms): tf.Scalar {
   let loss: tf.Tensor = policy;
   if (entropy !== null) loss = tf.sub(loss, total(entropy.values, entropy.weights));
   if (kl !== null) loss = tf.add(loss, total(kl.values, kl.weights));
+  if (covariance !== null) loss = tf.add(loss, total(covariance.values, covariance.weights));
   return loss as tf.Scalar;
 }
 
@@ -170,7 +175,7 @@ export function klEstimate(logProbs: tf.Tensor, reference: tf.Tensor, estimator:
     case "k1":
       return d;
     case "abs":
-      return tf.abs(d);
+      return absolute(d);
     case "k2":
       return tf.mul(tf.square(d), 0.5);
     case "k3":
@@ -182,6 +187,17 @@ export function klEstimate(logProbs: tf.Tensor, reference: tf.Tensor, estimator:
     default:
       return estimator satisfies never;
   }
+}
+
+/** |x| with a gradient of 0 at 0, as in PyTorch. tf.abs has -1 there, which a policy that is its own reference meets at each token. */
+function absolute(x: tf.Tensor): tf.Tensor {
+  return tf.customGrad((value, save) => {
+    const x = value as tf.Tensor;
+    (save as tf.GradSaveFunc)([x]);
+    const sign = (saved: tf.Tensor) =>
+      tf.sub(tf.cast(tf.greater(saved, 0), "float32"), tf.cast(tf.less(saved, 0), "float32"));
+    return { value: tf.abs(x), gradFunc: (dy, saved) => tf.mul(dy as tf.Tensor, sign(saved[0]!)) };
+  })(x);
 }
 
 function k3(d: tf.Tensor): tf.Tensor {

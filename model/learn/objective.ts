@@ -58,24 +58,33 @@ export interface PolicySettings {
   readonly kl: KlTerm | null;
 }
 
+interface ExtraTerms {
+  /** The cross-entropy of the env's tokens, by `observationWeights` (update/observations.ts). */
+  readonly observes?: boolean;
+  /** KL-Cov's term, by `covarianceWeights` (covariance.ts). */
+  readonly holdsCovariant?: boolean;
+}
+
 /**
  * Policy gradient on sampled tokens: clipped ratio, entropy bonus, KL to a reference.
  * The ratio is exp(logProbs - oldLogProbs). `weights` are aggregation.ts's; `entropyWeights` and `klWeights` are these times the
  * coefficients.
- *
- * @param observes  adds the cross-entropy of the env's tokens, by `observationWeights` (update/observations.ts)
  */
-export function policyObjective({ rule, entropyCoefficient, kl }: PolicySettings, observes = false): Objective {
+export function policyObjective(
+  { rule, entropyCoefficient, kl }: PolicySettings,
+  { observes = false, holdsCovariant = false }: ExtraTerms = {},
+): Objective {
   const hasEntropyBonus = entropyCoefficient !== 0;
   const inputs = ["oldLogProbs", "advantages", "weights", "shares"];
   if (rule.kind === "gspo") inputs.push("sequenceShares");
   if (hasEntropyBonus) inputs.push("entropyWeights");
   if (kl !== null) inputs.push("reference", "klWeights");
   if (observes) inputs.push("observationWeights");
+  if (holdsCovariant) inputs.push("covarianceWeights");
   return {
     head: "tokens",
     // Without the coefficients, which may change with every update: they are in the weights.
-    name: `policy ${JSON.stringify([rule, hasEntropyBonus, kl?.estimator, observes])}`,
+    name: `policy ${JSON.stringify([rule, hasEntropyBonus, kl?.estimator, observes, holdsCovariant])}`,
     inputs,
     loss: ({ logProbs, entropies }, x) => {
       const { oldLogProbs, advantages, weights, shares, sequenceShares } = x as Record<string, tf.Tensor>;
@@ -95,6 +104,9 @@ export function policyObjective({ rule, entropyCoefficient, kl }: PolicySettings
       const loss = regularized(policy.loss, {
         entropy: hasEntropyBonus ? { values: entropies, weights: x["entropyWeights"]! } : null,
         kl: divergence === null ? null : { values: divergence, weights: x["klWeights"]! },
+        covariance: holdsCovariant
+          ? { values: klEstimate(logProbs, oldLogProbs!, "abs"), weights: x["covarianceWeights"]! }
+          : null,
       });
       const observation = observes ? (tf.neg(tf.sum(tf.mul(logProbs, x["observationWeights"]!))) as tf.Scalar) : null;
       return {

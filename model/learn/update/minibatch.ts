@@ -21,8 +21,11 @@ export function sampleInputs({ samples, inputs }: Minibatch, settings: UpdateSet
   // Times the number of episodes, because verl's seq-mean-token-sum-norm is a sum over rows and Bunraku's a mean.
   const weights = tokenWeights(rows, aggregation, writtenTokensMax * samples.length);
   const times = (coefficient: number) => bySample(weights.map((weight) => weight * coefficient));
+  const { covarianceFactors, ...perToken } = inputs;
+  const factors = covarianceFactors === undefined ? null : rows.lay(covarianceFactors);
   return {
-    ...Object.fromEntries(Object.entries(inputs).map(([name, values]) => [name, splitBySample(samples, values)])),
+    ...Object.fromEntries(Object.entries(perToken).map(([name, values]) => [name, splitBySample(samples, values)])),
+    ...(factors === null ? {} : { covarianceWeights: bySample(weights.map((weight, i) => weight * factors[i]!)) }),
     weights: bySample(weights),
     entropyWeights: times(policy.entropyCoefficient),
     klWeights: times(policy.kl?.coefficient ?? 0),

@@ -15,6 +15,7 @@ import { type Advantages, estimateAdvantages, NEEDS_CRITIC, READS_SUCCESS } from
 import { rowFactors } from "../advantage/scaling.ts";
 import { importanceWeights, rowLengths } from "../aggregation.ts";
 import { microBatches } from "../batch.ts";
+import { covariances, holdBack } from "../covariance.ts";
 import { klInReward, klNumbers } from "../kl.ts";
 import { lossMask } from "../loss-mask.ts";
 import type { TrainedPolicy } from "../network.ts";
@@ -82,7 +83,10 @@ export async function prepare(
 
   const estimate = advantagesOf(kept, values, referenceLogProbs, settings);
   const factors = await advantageFactors(networks, kept, keptShare, settings);
-  const perToken = rows.split(estimate.advantages.map((advantage, i) => advantage * factors.weights[i]!));
+  const advantages = estimate.advantages.map((advantage, i) => advantage * factors.weights[i]!);
+  const covariance = covariances(rows, advantages, rows.lay(kept.sampled));
+  const held = holdBack(rows, advantages, covariance, settings.covariance);
+  const perToken = rows.split(held.advantages);
   const replyAdvantages = perToken.map((row, i) =>
     row.filter((_, w) => episodes[i]!.trajectory.written[positions[i]![w]!] === 1),
   );
@@ -90,11 +94,14 @@ export async function prepare(
     ...estimate.measured,
     ...factors.measured,
     advantageAbs: mean(perToken.flatMap((row) => [...row.map(Math.abs)])),
+    covariance: mean(covariance.filter((_, i) => rows.written[i] === 1)),
+    ...(settings.covariance === null ? {} : { heldTokens: held.share }),
   };
   const inputs: Record<string, readonly ArrayLike<number>[]> = {
     oldLogProbs: factors.oldLogProbs,
     advantages: perToken,
   };
+  if (held.factors !== null) inputs["covarianceFactors"] = rows.split(held.factors);
   if (referenceLogProbs !== null && settings.policy.kl !== null) inputs["reference"] = referenceLogProbs;
   if (values !== null && estimate.returns !== null) {
     inputs["oldValues"] = values;

@@ -4,6 +4,7 @@ import type { Estimator } from "../advantage/advantage.ts";
 import type { Scaling } from "../advantage/scaling.ts";
 import type { Aggregation, ImportanceRule } from "../aggregation.ts";
 import type { BatchLimits } from "../batch.ts";
+import type { CovarianceRule } from "../covariance.ts";
 import type { FilterRule } from "../filter/filter.ts";
 import type { KlTerm } from "../kl.ts";
 import type { LossOn } from "../loss-mask.ts";
@@ -27,6 +28,8 @@ export interface UpdateSettings {
   readonly policy: PolicySettings;
   /** Weight of the cross-entropy of the env's tokens (observations.ts); 0: none. */
   readonly observationLoss: number;
+  /** Holds back the tokens that lower entropy most; null: none. */
+  readonly covariance: CovarianceRule | null;
   /** KL penalty on each token's reward; null: none. */
   readonly klInReward: KlTerm | null;
   readonly lossOn: LossOn;

@@ -114,8 +114,11 @@ async function train(
   prepared: PreparedUpdate,
   settings: UpdateSettings,
 ) {
-  const { observationLoss } = settings;
-  const objective = policyObjective(settings.policy, observationLoss > 0);
+  const { observationLoss, covariance } = settings;
+  const objective = policyObjective(settings.policy, {
+    observes: observationLoss > 0,
+    holdsCovariant: covariance?.treatment === "kl",
+  });
   const sums: Record<string, number> = {};
   const count = prepared.samples.length;
   const { minibatch } = settings;

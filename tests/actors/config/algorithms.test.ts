@@ -2,7 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import { ALGORITHM_NAMES } from "../../../actors/config/algorithms.ts";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
-import { runKeys } from "../../../actors/config/config.ts";
+import { type RunConfig, runKeys } from "../../../actors/config/config.ts";
 import { ConfigError } from "../../../actors/config/error.ts";
 import type { Key } from "../../../actors/config/keys.ts";
 import { type Layer, oneValue, parseLayer } from "../../../actors/config/layers.ts";
@@ -64,7 +64,7 @@ describe("an algorithm's name", () => {
   });
 
   test("is all of them", () => {
-    expect(ALGORITHM_NAMES.length).toBe(15);
+    expect(ALGORITHM_NAMES.length).toBe(17);
   });
 
   test("lies over what was set before it was chosen, and under what is set beside it", () => {
@@ -94,6 +94,8 @@ const READ_ELSEWHERE = [
   "minutes",
   "kl.control",
   "kl.target",
+  "entropyTarget",
+  "entropyStep",
   "resampleRoundsMax",
   "gradientAnalysis.everyUpdates",
   "gradientAnalysis.split",
@@ -107,8 +109,9 @@ const keys = runKeys.all
 function another({ type, default: value }: Key, current: unknown): unknown {
   if (typeof value === "boolean") return !current;
   if (typeof value === "string") return type.split(" | ").findLast((one) => one !== current);
-  if (Array.isArray(value)) return [0.5, 0.5];
+  if (Array.isArray(value)) return [0.25, 0.5];
   if (type.startsWith("integer")) return typeof current === "number" ? current + 2 : 8;
+  if (current === null) return 4;
   return current === 0 ? 0.5 : current === 1 ? 0.25 : (current as number) / 2;
 }
 
@@ -119,6 +122,11 @@ const at = (tree: unknown, path: string) =>
 const ON = `{kl: {coefficient: 0.1, estimator: k3+}, overlong: {weight: 1}, importance: {level: token, cap: 4},
   filter: {strategy: top_p, value: 0.5, mode: linear}, rewardNormalization: {method: mean}}`;
 
+const configured = ({ learner: { kl, entropyCoefficient, covariance } }: RunConfig) => ({
+  klCoefficient: kl.coefficient,
+  entropyCoefficient,
+  covariance: covariance.treatment,
+});
 const marks = { messageStart: 1, system: [2], beforeReplies: true };
 
 describe.each(ALGORITHM_NAMES)("with %s", (name) => {
@@ -130,9 +138,7 @@ describe.each(ALGORITHM_NAMES)("with %s", (name) => {
     const settings = (layers: readonly Layer[]) => {
       const config = composeRunConfig(layers);
       // Not the first update, where a schedule has not begun.
-      return JSON.stringify(
-        [1, 2].map((update) => updateSettings(config, update, config.learner.kl.coefficient, marks)),
-      );
+      return JSON.stringify([1, 2].map((update) => updateSettings(config, update, configured(config), marks)));
     };
     const before = settings(below);
     const current = composeRunConfig(below);

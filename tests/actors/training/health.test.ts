@@ -158,11 +158,28 @@ describe("a config", () => {
       "health.ladder: a turn has one action already, so fewer-actions would change nothing; leave it out, or raise env.actionsPerTurnMax",
     ],
     [
+      "health: {ladder: [kl-cov]}\nlearner: {covariance: {treatment: kl}}",
+      "health.ladder: learner.covariance.treatment is kl already, so kl-cov would change nothing; leave it out",
+    ],
+    [
+      "health: {ladder: [clip-cov]}\nlearner: {algorithm: tpo}",
+      "health.ladder: the estimator tpo makes new advantages before each step, which no treatment of covariance changes, so clip-cov would change nothing; leave it out",
+    ],
+    [
+      "learner: {covariance: {treatment: clip, bounds: [2, 2]}}",
+      "learner.covariance.bounds: the first must be below the second, got 2 and 2",
+    ],
+    [
       "env: {tag: Countdown, reasoningWeight: 1}\nwarmStart: {imitate: random-play}",
       "env.reasoningWeight: no judge of thoughts knows the env Countdown; set it to 0",
     ],
   ])("%s is refused", (yaml, fault) => {
     expect(faults(yaml)).toBe(`mine.yaml: ${fault}`);
+  });
+
+  test("may set what only its rung against covariance will read", () => {
+    const rungs = "health: {ladder: [clip-cov, kl-cov]}";
+    expect(faults(`${rungs}\nlearner: {covariance: {share: 0.1, bounds: [0, 1], coefficient: 2}}`)).toBe("");
   });
 
   test("may set how a divergence is estimated that only its ladder will weigh", () => {

@@ -23,8 +23,8 @@ describe("an event", () => {
   });
 
   test("of training sets the KL coefficient and the curriculum", () => {
-    const progress = after({ kind: "trained", klCoefficient: 0.3, curriculum: { Bandit: 0.5 } });
-    expect(progress).toMatchObject({ klCoefficient: 0.3, curriculum: { Bandit: 0.5 } });
+    const trained = { klCoefficient: 0.3, entropyCoefficient: 0.002, curriculum: { Bandit: 0.5 } };
+    expect(after({ kind: "trained", ...trained })).toEqual({ ...start, ...trained });
   });
 
   test("of the clock sets the minutes of reinforcement and of the run", () => {

@@ -56,6 +56,8 @@ export class Stage {
   playMs = 1000;
   outcome: (ticket: Ticket) => Outcome = (ticket) => outcomeOf(ticket);
   kl = 0;
+  /** Of the policy in an update, in nats per token. */
+  entropy = Number.NaN;
   /** Between the log-probabilities of samplers and trainer. */
   gap = 1e-6;
   skipped: string | null = null;
@@ -110,7 +112,8 @@ export class Stage {
           this.settings.push(settings);
           const inGroupStd = this.spreads[this.settings.length - 1];
           const measured = inGroupStd === undefined ? {} : { inGroupStd };
-          const metrics = { kl: this.kl, logProbGap: this.gap, gradNorm: this.gradNorm, keptGroups: 1, ...measured };
+          const { kl, entropy, gap: logProbGap, gradNorm } = this;
+          const metrics = { kl, entropy, logProbGap, gradNorm, keptGroups: 1, ...measured };
           const steps = Number(Number.isFinite(this.gradNorm));
           return { skipped: this.skipped, advantages: played.map(() => 0.5), steps, metrics };
         },

@@ -55,6 +55,18 @@ describe("klEstimate", () => {
     expect([...gradient.dataSync()].map((g) => g.toFixed(4))).toEqual(d.map((g) => g.toFixed(4)));
   });
 
+  test("every gradient but that of k1 is 0 where the policy equals its reference", () => {
+    const gradients = KL_ESTIMATORS.map((estimator) =>
+      tf.tidy(
+        () =>
+          tf
+            .grad((x: tf.Tensor) => tf.sum(klEstimate(x, tf.zeros([1]), estimator)))(tf.zeros([1]))
+            .dataSync()[0]!,
+      ),
+    );
+    expect(gradients.map((one) => one + 0)).toEqual([1, 0, 0, 0, 0]);
+  });
+
   test("k3 is never negative and at most 10 for any two policies", () => {
     const values = estimate([-1000, -30, -1, 0, 1, 30, 1000], "k3");
     expect(values.every((x) => x >= 0 && x <= 10)).toBe(true);

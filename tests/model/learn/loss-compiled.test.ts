@@ -48,6 +48,7 @@ function everything(rule: PolicyRule): TensorFunction {
       regularized(policyLoss(policyTensors(logProbs), rule).loss, {
         entropy: { values: x["entropies"]!, weights: x["weights"]! },
         kl: { values: klEstimate(logProbs, x["reference"]!, "k3+"), weights: x["shares"]! },
+        covariance: { values: klEstimate(logProbs, x["oldLogProbs"]!, "abs"), weights: x["weights"]! },
       });
     const valueTensors = (values: tf.Tensor) => ({
       values,

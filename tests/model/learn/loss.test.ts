@@ -258,9 +258,10 @@ describe("valueLoss", () => {
   });
 });
 
-test("regularized subtracts the entropy and adds the KL, each weighted, worked by hand", () => {
+test("regularized subtracts the entropy and adds KL and covariance, each weighted, worked by hand", () => {
   const entropy = { values: tf.tensor2d([[1, 3, 99]]), weights: tf.tensor2d([[0.05, 0.05, 0]]) };
   const kl = { values: tf.tensor2d([[2, 0, 50]]), weights: tf.tensor2d([[0.005, 0.005, 0]]) };
-  expect(value(regularized(tf.scalar(7), { entropy, kl }))).toBeCloseTo(7 - 0.2 + 0.01, 5);
-  expect(value(regularized(tf.scalar(7), { entropy: null, kl: null }))).toBe(7);
+  const covariance = { values: tf.tensor2d([[0.5, 4, 9]]), weights: tf.tensor2d([[0.2, 0, 0]]) };
+  expect(value(regularized(tf.scalar(7), { entropy, kl, covariance }))).toBeCloseTo(7 - 0.2 + 0.01 + 0.1, 5);
+  expect(value(regularized(tf.scalar(7), { entropy: null, kl: null, covariance: null }))).toBe(7);
 });

@@ -113,6 +113,30 @@ export function referenceUpdate(
     return 1 / kept.length / settings.writtenTokensMax;
   };
 
+  /** KL-Cov and Clip-Cov choose by these; clip takes all tokens between its bounds, as its lot does with a share of 1. */
+  const perToken = kept.flatMap((one, i) =>
+    sampled(one).map((logProb, k) => ({ i, k, logProb, advantage: advantages[i]! * corrections[i]![k]! })),
+  );
+  const centers = {
+    a: mean(perToken.map(({ advantage }) => advantage)),
+    p: mean(perToken.map(({ logProb }) => logProb)),
+  };
+  const covariances = perToken.map(({ i, k, logProb, advantage }) => ({
+    i,
+    k,
+    value: (advantage - centers.a) * (logProb - centers.p),
+  }));
+  const { covariance } = settings;
+  const largest = covariances
+    .toSorted((a, b) => b.value - a.value)
+    .slice(0, Math.max(1, Math.floor(tokens * (covariance?.share ?? 0))));
+  const isHeld = (i: number, k: number) => largest.some((one) => one.i === i && one.k === k);
+  const isClipped = (i: number, k: number) => {
+    if (covariance?.treatment !== "clip") return false;
+    const { value } = covariances.find((one) => one.i === i && one.k === k)!;
+    return value > covariance.bounds[0] && value < covariance.bounds[1];
+  };
+
   /** Positions of the env's tokens after the first reply of their context. */
   const observedOf = ({ trajectory: { written, contexts } }: TrainingEpisode) =>
     [...written.keys()].filter((t) => {
@@ -153,7 +177,7 @@ export function referenceUpdate(
       const old = importance === null ? sampled(one) : now.get(one)!;
       const drift = mean(logProbs.map((logProb, k) => logProb - old[k]!));
       for (const [k, t] of writtenOf(one).entries()) {
-        const advantage = advantages[i]! * corrections[i]![k]!;
+        const advantage = isClipped(i, k) ? 0 : advantages[i]! * corrections[i]![k]!;
         const bounded = (ratio: number) =>
           rule.kind === "reinforce" ? ratio : clip(ratio, 1 - rule.clipLow, 1 + rule.clipHigh);
         const ratio = Math.exp(rule.kind === "gspo" ? drift : logProbs[k]! - old[k]!);
@@ -170,7 +194,8 @@ export function referenceUpdate(
         const apart = logProbs[k]! - referred.get(one)![k]!;
         const k3 = Math.exp(-apart) + apart - 1;
         const token = -surrogate - policy.entropyCoefficient * entropy + (policy.kl?.coefficient ?? 0) * k3;
-        sum += token * shareOf(i);
+        const held = covariance?.treatment === "kl" && isHeld(i, k) ? covariance.coefficient : 0;
+        sum += (token + held * Math.abs(logProbs[k]! - old[k]!)) * shareOf(i);
       }
       for (const t of observedOf(one)) {
         sum -= (settings.observationLoss / observed) * all[t - 1]![one.trajectory.tokens[t]!]!;

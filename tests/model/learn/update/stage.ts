@@ -22,6 +22,7 @@ export const settings: UpdateSettings = {
   importance: null,
   klInReward: null,
   observationLoss: 0,
+  covariance: null,
   lossOn: "replies",
   writtenTokensMax: 8,
   estimator: { kind: "grpo" },

@@ -8,6 +8,7 @@ import type { TrainingEpisode, UpdateSettings } from "../../../../model/learn/up
 import { update } from "../../../../model/learn/update/update.ts";
 import type { ModelConfig } from "../../../../model/policy/model-config.ts";
 import { layParameters } from "../../../../model/policy/parameters.ts";
+import { sequence } from "../../../../model/rng.ts";
 import { writtenTokens } from "../../../../model/trajectory.ts";
 import { figure } from "../../../figure.ts";
 import { farthest } from "../../farthest.ts";
@@ -68,6 +69,16 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
     ],
     ["with an observation loss", { ...settings, observationLoss: 0.3 }, false],
     ["with an observation loss, by gspo", { ...withRule(GSPO, "seq-mean-token-mean"), observationLoss: 0.3 }, false],
+    ["with KL-Cov", { ...settings, covariance: { treatment: "kl", share: 0.3, coefficient: 0.7 } }, false],
+    ["with KL-Cov of one token", { ...settings, covariance: { treatment: "kl", share: 1e-9, coefficient: 5 } }, true],
+    [
+      "with Clip-Cov of every token between the bounds",
+      {
+        ...settings,
+        covariance: { treatment: "clip", share: 1, bounds: [0.05, 0.5], uniform: sequence(1, "lots") },
+      },
+      false,
+    ],
     ["by tpo", { ...withRule({ kind: "reinforce" }, "seq-mean-token-sum-norm"), estimator: { kind: "tpo" } }, false],
     [
       "by tpo over means of tokens",

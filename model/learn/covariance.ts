@@ -1,0 +1,68 @@
+/**
+ * Covariance of a token's log-probability and its advantage. Where it is large, a step makes likely tokens likelier, and
+ * entropy falls. Clip-Cov and KL-Cov hold a few such tokens back. Plain arrays; knows no loss.
+ *
+ * Source: https://arxiv.org/abs/2505.22617, sections 3 and 4; the choice of tokens as verl's clip_cov and kl_cov.
+ */
+import { shuffle, type Uniform } from "../rng.ts";
+import { mean } from "../statistics.ts";
+import type { Rows } from "./advantage/rows.ts";
+
+export type CovarianceRule =
+  /** Clip-Cov: some of the tokens whose covariance lies between the bounds, by lot, have no policy loss. */
+  | {
+      readonly treatment: "clip";
+      readonly share: number;
+      readonly bounds: readonly [number, number];
+      readonly uniform: Uniform;
+    }
+  /** KL-Cov: the tokens with the largest covariance have a loss of `coefficient * |log ratio|` besides. */
+  | { readonly treatment: "kl"; readonly share: number; readonly coefficient: number };
+
+/**
+ * (B, T) `(advantage - mean advantage) * (logProb - mean logProb)` where written, 0 elsewhere; means over written tokens.
+ *
+ * @param advantages (B, T)
+ * @param logProbs   (B, T) recorded at sampling. verl takes those of the policy in training, which are equal in the first minibatch.
+ */
+export function covariances({ written }: Rows, advantages: Float32Array, logProbs: Float32Array): Float64Array {
+  const meanOf = (values: Float32Array) => mean(values.filter((_, i) => written[i] === 1));
+  const [advantage, logProb] = [meanOf(advantages), meanOf(logProbs)];
+  return Float64Array.from(written, (one, i) => (one ? (advantages[i]! - advantage) * (logProbs[i]! - logProb) : 0));
+}
+
+export interface HeldBack {
+  /** (B, T) what the policy loss multiplies. */
+  readonly advantages: Float32Array;
+  /** (B, T) factors on `weight * |log ratio|`; null: no such term. */
+  readonly factors: Float32Array | null;
+  /** Of the written tokens. */
+  readonly share: number;
+}
+
+/** @param covariance  (B, T) of `covariances` */
+export function holdBack(
+  rows: Rows,
+  advantages: Float32Array,
+  covariance: Float64Array,
+  rule: CovarianceRule | null,
+): HeldBack {
+  if (rule === null) return { advantages, factors: null, share: 0 };
+  const chosen = chosenTokens(rows, covariance, rule);
+  const share = chosen.length / rows.written.reduce((sum, one) => sum + one, 0);
+  const changed = rule.treatment === "clip" ? advantages.slice() : new Float32Array(advantages.length);
+  for (const i of chosen) changed[i] = rule.treatment === "clip" ? 0 : rule.coefficient;
+  return rule.treatment === "clip"
+    ? { advantages: changed, factors: null, share }
+    : { advantages, factors: changed, share };
+}
+
+/** Indices: `floor(share * written tokens)`, at least one; by clip at most the tokens between the bounds. */
+function chosenTokens({ written }: Rows, covariance: Float64Array, rule: CovarianceRule): number[] {
+  const tokens = [...written.keys()].filter((i) => written[i] === 1);
+  const count = Math.max(1, Math.floor(rule.share * tokens.length));
+  if (rule.treatment === "kl") return tokens.sort((a, b) => covariance[b]! - covariance[a]!).slice(0, count);
+  const [low, high] = rule.bounds;
+  const between = tokens.filter((i) => covariance[i]! > low && covariance[i]! < high);
+  return shuffle(between, rule.uniform).slice(0, count);
+}
