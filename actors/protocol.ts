@@ -1,5 +1,5 @@
 /**
- * Every message between actors. Read this file first.
+ * Every message between actors. Of the folder actors/, read this file first.
  *
  *   supervisor    starts the actors of a run, restarts those that die, stops them       actors/supervisor/
  *   learner       hands out tickets and weights, takes episodes, updates the policy     actors/learner/, actors/training/

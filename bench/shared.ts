@@ -91,7 +91,8 @@ export async function runPeer<T>(python: string, script: string, args: readonly 
   return JSON.parse(text.trim().split("\n").at(-1)!) as T;
 }
 
-async function output(command: readonly string[]): Promise<string> {
+/** Runs a command. @returns its standard output. @throws {Error} with its standard error if it fails */
+export async function output(command: readonly string[]): Promise<string> {
   const child = Bun.spawn([...command], { stdio: ["ignore", "pipe", "pipe"] });
   const [text, errors, code] = await Promise.all([
     new Response(child.stdout).text(),

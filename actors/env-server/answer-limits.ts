@@ -1,7 +1,7 @@
 /**
  * Limits on the numbers and texts that an env returns in one episode. Knows no particular env.
  *
- * - A number that float32 cannot hold would become infinite in an update.
+ * - A reward that float32 cannot hold would become infinite in an update. Further numbers of the env have the same limit.
  * - A long text would not fit the message that carries the episode to the learner (TRANSPORT_LIMITS.frameBytesMax).
  */
 import type { Messages } from "../protocol.ts";
@@ -53,6 +53,6 @@ export class AnswerLimits {
 function checkNumber(what: string, value: number): void {
   if (Number.isFinite(Math.fround(value))) return;
   throw new Error(
-    `the env's ${what} is ${value}; expected a number that float32 can hold, below 3.4e+38. Scale it down.`,
+    `the env's ${what} is ${value}; float32 holds numbers between -3.4e+38 and 3.4e+38. Return one of these.`,
   );
 }

@@ -1,5 +1,5 @@
 /**
- * A lock for a run's folder: two supervisors would write the same checkpoints and the same store.
+ * A lock for the folder of a run or a sweep: two supervisors would write the same checkpoints and the same store.
  *
  * - The lock is a transaction on a SQLite file in the folder. The operating system ends the transaction when the process dies, so no
  *   lock outlives its process. The file names the process for people only.
@@ -15,7 +15,7 @@ export interface RunLock {
   release(): void;
 }
 
-/** @throws {Error} in one line, with the process that holds the lock, or the file that cannot be used */
+/** @throws {Error} in one line, with the process that holds the lock, if it is known, or the file that cannot be used */
 export function lockRun(folder: string): RunLock {
   const file = join(folder, FILE);
   let db: Database | null = null;
@@ -37,17 +37,23 @@ function take(db: Database): void {
   db.run("CREATE TABLE IF NOT EXISTS holder (pid INTEGER, since TEXT)");
   db.run("DELETE FROM holder");
   db.run("INSERT INTO holder VALUES (?, datetime('now'))", [process.pid]);
-  // Committed, so that other processes can read the holder. A process that comes between the two transactions gets the lock.
+  // Committed, so that other processes can read the holder. If one of them takes the lock between the two transactions, this one is refused.
   db.run("COMMIT");
   db.run("BEGIN IMMEDIATE");
 }
 
 function busy(folder: string, db: Database): string {
-  const holder = db.query<{ pid: number; since: string }, []>("SELECT pid, since FROM holder").get();
+  const holder = holderOf(db);
   const who = holder === null ? "another process" : `process ${holder.pid} (since ${holder.since} UTC)`;
-  return `the run in ${folder} is in use by ${who}; stop that process first`;
+  return `${folder} is in use by ${who}; stop that process first`;
+}
+
+/** null while the process that has just taken the lock has not written its name yet. */
+function holderOf(db: Database): { pid: number; since: string } | null {
+  const isThere = db.query("SELECT name FROM sqlite_master WHERE name = 'holder'").get() !== null;
+  return isThere ? db.query<{ pid: number; since: string }, []>("SELECT pid, since FROM holder").get() : null;
 }
 
 const unusable = (folder: string, file: string, error: Error): string =>
-  `cannot lock the run in ${folder}: ${file} cannot be used as a lock (${messageOf(error)}); ` +
+  `cannot lock ${folder}: ${file} cannot be used as a lock (${messageOf(error)}); ` +
   "delete it if no command runs there, and try again";

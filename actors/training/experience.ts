@@ -1,11 +1,11 @@
 /**
  * What random play of one board showed, as a table: in each observed state, where each action led and which reward it earned. A plan
- * is the best sequence of actions by this table (value iteration over a finite horizon). The table needs only the env's observations,
- * rewards and seeds: no rules, no solver.
+ * is the best sequence of actions by this table (value iteration over a finite horizon). The table needs only what the env
+ * returns to a player: no rules, no solver.
  *
- * - With deterministic dynamics the plan is the shortest way to the best reward that the actions of all plays together lead to.
+ * - With deterministic dynamics the plan has the highest discounted reward that the actions of all plays together lead to.
  * - With random dynamics the table's shares stand for probabilities, so the table needs more plays.
- * - Where no state comes twice, the plan is the best single play.
+ * - Where plays share no state but the first, the plan is the best single play.
  *
  * Source: certainty equivalence over a tabular maximum-likelihood model, Sutton and Barto 2018, section 6.3.
  */
@@ -46,7 +46,8 @@ export class Experience {
   }
 
   /**
-   * Adds one play of at most `actionsMax` actions, and closes the game. The values of states include it from the next `learn` on.
+   * Adds one play of at most `actionsMax` actions, and closes an outside game. Values that are computed already change only with the
+   * next `learn`.
    *
    * @param game     just opened
    * @param planned  share of the actions that are planned; the others are random
@@ -92,7 +93,7 @@ export class Experience {
    *
    * @param actionsLeft  of the episode
    * @param count        most actions to plan; the plan ends where the table does
-   * @returns an empty plan in a state that random play never saw
+   * @returns an empty plan in a state where random play tried no action
    */
   plan(game: Game, actionsLeft: number, count: number): Action[] {
     const start = this.#states.get(this.#describe(game));

@@ -12,7 +12,7 @@ export const trainerInput = (
     trajectory: outcome.trajectory,
     group: ticket.group,
     tag: ticket.env,
-    ...(READS_SUCCESS.has(estimator.kind) ? { success: outcome.success } : {}),
+    ...(READS_SUCCESS[estimator.kind] ? { success: outcome.success } : {}),
     ...(estimator.kind === "gigpo" ? { anchors: outcome.turns.map(({ observation }) => observation) } : {}),
   }));
 

@@ -33,7 +33,7 @@ const Expert = z
   .describe("The action of the server's expert, if requested; null if it has none");
 
 export const Health = z.object({
-  protocol: z.literal(REMOTE_PROTOCOL),
+  protocol: z.literal(REMOTE_PROTOCOL).describe("Version of this protocol"),
   envs: z.array(z.string()).min(1).describe("Names of the envs that can be opened"),
 });
 
@@ -62,7 +62,7 @@ export const Opened = z.object({
 export const Step = z.object({
   episode: Episode,
   step: z.int().nonnegative().describe("0 for the first action of the episode, then 1, 2, …"),
-  action: z.string(),
+  action: z.string().describe("As the policy wrote it, or one of the listed actions"),
 });
 
 export const Stepped = z.object({

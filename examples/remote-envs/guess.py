@@ -1,6 +1,7 @@
 """An env in Python: guess a number from 1 to 20 in few guesses. Run: python3 examples/remote-envs/guess.py"""
 
 import random
+import time
 
 from env_server import main
 
@@ -12,6 +13,9 @@ class Guess:
         self.highest = options.get("highest", HIGHEST)
         self.number = random.Random(layout_seed).randint(1, self.highest)
         self.low, self.high = 1, self.highest
+        # An env that takes as long as a browser or a compiler, but not on the boards that a policy imitates.
+        is_slow = layout_seed >= options.get("slow_from_seed", 0)
+        self.seconds = options.get("step_seconds", 0) if is_slow else 0
         self.observation = f"I think of a number from 1 to {self.highest}."
 
     @property
@@ -22,6 +26,7 @@ class Guess:
         return str((self.low + self.high) // 2)
 
     def step(self, action):
+        time.sleep(self.seconds)
         try:
             guess = int(action)
         except ValueError:

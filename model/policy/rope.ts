@@ -20,7 +20,7 @@ export const RopeScaling = z.discriminatedUnion("kind", [
     /** Longest sequence of the original training, in tokens. */
     originalLength: z.int().positive(),
   }),
-  /** Source: https://arxiv.org/abs/2309.00071. */
+  /** YaRN: like llama3, but blended by dimension instead of by frequency. Source: https://arxiv.org/abs/2309.00071. */
   z.strictObject({
     kind: z.literal("yarn"),
     factor: Factor,
@@ -29,7 +29,7 @@ export const RopeScaling = z.discriminatedUnion("kind", [
     betaSlow: Factor,
     /** Multiplies cosines and sines. */
     attentionFactor: Factor,
-    /** Round the ends of the blend to whole dimensions. */
+    /** Round the first and the last blended dimension to whole numbers. */
     truncate: z.boolean(),
   }),
 ]);

@@ -31,7 +31,7 @@ export function checkFolder({ folder, config }: PlannedRun): void {
 export interface SweepListener {
   /** @param line  a line of the run's standard error */
   readonly said: (run: PlannedRun, line: string) => void;
-  /** @param failure  null if the run has its report */
+  /** Not called for a run that was stopped. @param failure  null if the run has its report */
   readonly ended: (run: PlannedRun, failure: string | null) => void;
 }
 

@@ -3,7 +3,7 @@
  * package's native addon, works with any libtensorflow and needs no compiler.
  *
  * - A tensor is an id; the caller frees it with `deleteTensor`.
- * - A failed call throws TensorFlow's message.
+ * - A failed call throws TensorFlow's message; memory that cannot be allocated has none.
  * Sources: tensorflow/c/c_api.h, tensorflow/c/eager/c_api.h; tfjs-node-gpu, binding/tfjs_backend.cc.
  */
 import { dlopen, type Pointer, ptr, toArrayBuffer } from "bun:ffi";
@@ -49,7 +49,7 @@ const FUNCTIONS = {
 } as const;
 
 type Argument = number | bigint | Pointer | null;
-/** A returned pointer is never null, except with an error status. */
+/** A returned pointer is null only with an error status, or, from TF_AllocateTensor, without memory. */
 type Symbols = { readonly [Name in keyof typeof FUNCTIONS]: (...args: Argument[]) => Pointer };
 
 /** TF_DataType and TF_AttrType, under the names in the package's kernels. */
@@ -97,10 +97,13 @@ export interface LibraryOptions {
   readonly device: "auto" | "cpu" | "cuda";
 }
 
-/** A field of ConfigProto with this number, whose value is a message of these bytes. */
+/** A protobuf field whose value is these bytes: a text, a message or an entry of a map. Numbers up to 15, fewer than 128 bytes. */
 const field = (number: number, bytes: readonly number[]) => [(number << 3) | 2, bytes.length, ...bytes];
 
-/** ConfigProto of tensorflow/core/protobuf/config.proto: threads (field 2), no GPU (1), allocate memory as needed (6.4). */
+/**
+ * ConfigProto of tensorflow/core/protobuf/config.proto. Field 2 is intra_op_parallelism_threads. Field 1 is device_count, here {GPU: 0}.
+ * Field 6 is gpu_options, and field 4 of that is allow_growth: memory is allocated as needed.
+ */
 function configProto({ threads, device }: LibraryOptions): Uint8Array {
   const noGpu = field(1, [...field(1, [...new TextEncoder().encode("GPU")]), 2 << 3, 0]);
   return Uint8Array.from([2 << 3, threads, ...(device === "cpu" ? noGpu : []), ...field(6, [4 << 3, 1])]);
@@ -172,7 +175,8 @@ export class Library {
       this.#dims[i] = BigInt(size);
     });
     const c = this.#c;
-    const tensor = c.TF_AllocateTensor(dtype, ptr(this.#dims), shape.length, values.byteLength)!;
+    const tensor = c.TF_AllocateTensor(dtype, ptr(this.#dims), shape.length, values.byteLength);
+    if (tensor === null) throw new Error(`tensorflow: no memory for a tensor of ${values.byteLength} bytes`);
     if (values.byteLength > 0) {
       const target = new Uint8Array(toArrayBuffer(c.TF_TensorData(tensor)!, 0, values.byteLength));
       target.set(new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
@@ -315,7 +319,7 @@ export class Library {
 
 const addressOf = (memory: NodeJS.TypedArray) => (memory.length === 0 ? null : ptr(memory));
 
-/** Plain numbers as a typed array; the package's kernels encode int64 themselves. */
+/** Plain numbers as a typed array of the dtype. The package's kernels pass an int64 as a typed array already. */
 function typed(values: number[], dtype: number): Values {
   if (dtype === CODES.TF_FLOAT) return Float32Array.from(values);
   return dtype === CODES.TF_BOOL ? Uint8Array.from(values) : Int32Array.from(values);

@@ -140,7 +140,7 @@ function advantagesOf(
   const tokenExtras =
     kl === null ? null : klInReward(new Float32Array(kl.length), kl, rows.written, penalty!.coefficient);
   const anchors = estimator.kind === "gigpo" ? episodes.map(anchorsOf) : null;
-  const successes = READS_SUCCESS.has(estimator.kind) ? episodes.map(successOf) : null;
+  const successes = READS_SUCCESS[estimator.kind] ? episodes.map(successOf) : null;
   const logProbs = estimator.kind === "tpo" ? sampled.map((tokens) => episodeLogProb(tokens, aggregation)) : null;
   const estimate = estimateAdvantages(
     {

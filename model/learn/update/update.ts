@@ -5,7 +5,8 @@
  *
  * - The filter sees raw rewards; advantages see penalized and normalized ones (score.ts, prepare.ts).
  * - Rewards, advantages, aggregation and minibatches count an episode once, even if it has several contexts.
- * - The ratio's old log-probabilities are those recorded at sampling. They are recomputed only for importance weights.
+ * - The ratio's old log-probabilities are those recorded at sampling. The current policy's take their place for importance weights, and
+ *   for tokens that no sampler wrote (prepare.ts).
  * - A gradient that is not finite changes nothing, and the result names it.
  */
 import { rewardSpread } from "../../health/diagnostics.ts";

@@ -30,7 +30,7 @@ test("is held by one process at a time, which the refusal names; a killed proces
   const folder = temporaryFolder();
   const other = await holder(folder);
   expect(() => lockRun(folder)).toThrow(
-    new RegExp(`^the run in ${folder} is in use by process ${other.pid} \\(since .* UTC\\); stop that process first$`),
+    new RegExp(`^${folder} is in use by process ${other.pid} \\(since .* UTC\\); stop that process first$`),
   );
   other.kill("SIGKILL");
   await other.exited;
@@ -49,7 +49,7 @@ test.each([
   const file = join(folder, "lock.sqlite");
   make(file);
   expect(() => lockRun(folder)).toThrow(
-    `cannot lock the run in ${folder}: ${file} cannot be used as a lock (${reason}); ` +
+    `cannot lock ${folder}: ${file} cannot be used as a lock (${reason}); ` +
       "delete it if no command runs there, and try again",
   );
 });

@@ -1,0 +1,113 @@
+/**
+ * The same training in Bunraku and in a loop written with PyTorch and transformers (peers/train.py): Dr. GRPO with AdamW on
+ * SimpleSokoban, from the same weights, with as many threads. Run: bun run bench run [--run.seeds=3 --run.updates=60 …]
+ * Budget: a fifth of the loop's time. Equal success at the end, within its interval, shows that both do the same work.
+ * Bunraku's time includes its validations and checkpoints; the loop's has updates alone.
+ */
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { meanOf } from "../scripts/sweep/interval.ts";
+import { type Comparison, checkPython, numbersOf, output, pythonOf, round, runPeer } from "./shared.ts";
+
+export const summary =
+  "the same training in Bunraku and in PyTorch with transformers: its time, and success at the end";
+
+const DEFAULTS = { seeds: 3, updates: 60, groups: 16, groupSize: 8, imitationSteps: 300, threads: 2 };
+
+const LEARNER = {
+  algorithm: "dr-grpo",
+  optimizer: "adamw",
+  learningRate: 1e-4,
+  decay: "none",
+  entropyCoefficient: 0,
+  "filter.strategy": "top_ratio",
+  "filter.value": 0.5,
+};
+
+interface Outcome {
+  readonly seconds: number;
+  readonly before: number;
+  readonly after: number;
+}
+
+export async function run(options: Readonly<Record<string, string>> = {}) {
+  const numbers = numbersOf("run", DEFAULTS, options);
+  const python = pythonOf(options);
+  await checkPython(python, ["torch", "numpy", "transformers"]);
+  const folder = await mkdtemp(join(tmpdir(), "bunraku-run-"));
+  try {
+    const policy = join(folder, "policy");
+    const boards = join(folder, "boards.json");
+    const start = await taught(folder, numbers.imitationSteps);
+    await bunraku(["export", "--policy", start, "--to", "hf", "--out", policy]);
+    await Bun.write(boards, await output([process.execPath, join(import.meta.dir, "peers", "boards.ts")]));
+    const ours: Outcome[] = [];
+    const peers: Outcome[] = [];
+    for (let seed = 1; seed <= numbers.seeds; seed++) {
+      ours.push(await train(start, join(folder, `run-${seed}`), seed, numbers));
+      const { updates, groups, groupSize, threads } = numbers;
+      const given = { policy, boards, seed, updates, groups, "group-size": groupSize, threads };
+      const args = Object.entries(given).flatMap(([name, value]) => [`--${name}`, String(value)]);
+      peers.push(await runPeer<Outcome>(python, "train.py", args));
+      console.log(`seed ${seed}: ours ${told(ours.at(-1)!)}; PyTorch and transformers ${told(peers.at(-1)!)}`);
+    }
+    const seconds = (outcomes: readonly Outcome[]) => meanOf(outcomes.map((one) => one.seconds));
+    const after = (outcomes: readonly Outcome[]) => meanOf(outcomes.map((one) => one.after));
+    const comparison: Comparison = {
+      what: `run, ${numbers.updates} updates of ${numbers.groups * numbers.groupSize} episodes`,
+      ours: `${round(seconds(ours).mean)} s`,
+      beside: `PyTorch, transformers ${round(seconds(peers).mean)} s`,
+      speed: round(seconds(peers).mean / seconds(ours).mean, 2),
+      goal: 5,
+    };
+    return {
+      name: "run",
+      comparisons: [comparison],
+      ours: { seconds: seconds(ours), after: after(ours) },
+      peer: { seconds: seconds(peers), after: after(peers) },
+    };
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+}
+
+const told = ({ seconds, before, after }: Outcome) =>
+  `${round(seconds)} s, success ${round(100 * before)} % before and ${round(100 * after)} % after`;
+
+/** A policy that imitated for some steps, so that reinforcement has much to add. @returns its run */
+async function taught(folder: string, steps: number): Promise<string> {
+  const run = join(folder, "start");
+  const stages = JSON.stringify([{ name: "learn", steps, learningRate: 2e-3 }]);
+  // One update, too small to change a weight by more than rounding does.
+  await cluster(["--run-dir", run, `--warmStart.stages=${stages}`, "--updates", "1", "--learner.learningRate=1e-12"]);
+  return run;
+}
+
+async function train(start: string, run: string, seed: number, numbers: typeof DEFAULTS): Promise<Outcome> {
+  const { updates, groups, groupSize, threads } = numbers;
+  const keys = { ...LEARNER, updates, minibatch: groups * groupSize };
+  const learner = Object.entries(keys).map(([key, value]) => `--learner.${key}=${value}`);
+  const report = await cluster([
+    ...["--from", start, "--run-dir", run, "--seed", String(seed)],
+    ...[`--rollout.groups=${groups}`, `--rollout.groupSize=${groupSize}`],
+    ...[`--engine.threads=${threads}`, `--sampler.count=${threads}`, `--validate.everyUpdates=${updates}`],
+    ...learner,
+  ]);
+  const { before, after } = report.success;
+  return { seconds: report.minutes * 60, before, after };
+}
+
+interface Report {
+  readonly minutes: number;
+  readonly success: { readonly before: number; readonly after: number };
+}
+
+const cluster = async (args: readonly string[]): Promise<Report> =>
+  JSON.parse(await bunraku(["cluster", "--port", "0", "--quiet", "--json", ...args])) as Report;
+
+/** Runs a command of Bunraku. @returns the last line of its standard output */
+async function bunraku(args: readonly string[]): Promise<string> {
+  const text = await output([process.execPath, join(import.meta.dir, "..", "scripts", "run.ts"), ...args]);
+  return text.trim().split("\n").at(-1)!;
+}
