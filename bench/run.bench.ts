@@ -7,7 +7,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { meanOf } from "../scripts/sweep/interval.ts";
+import { meanOf } from "../model/interval.ts";
 import { type Comparison, checkPython, numbersOf, output, pythonOf, round, runPeer } from "./shared.ts";
 
 export const summary =
@@ -86,14 +86,18 @@ async function taught(folder: string, steps: number): Promise<string> {
 
 async function train(start: string, run: string, seed: number, numbers: typeof DEFAULTS): Promise<Outcome> {
   const { updates, groups, groupSize, threads } = numbers;
-  const keys = { ...LEARNER, updates, minibatch: groups * groupSize };
-  const learner = Object.entries(keys).map(([key, value]) => `--learner.${key}=${value}`);
-  const report = await cluster([
-    ...["--from", start, "--run-dir", run, "--seed", String(seed)],
-    ...[`--rollout.groups=${groups}`, `--rollout.groupSize=${groupSize}`],
-    ...[`--engine.threads=${threads}`, `--sampler.count=${threads}`, `--validate.everyUpdates=${updates}`],
-    ...learner,
-  ]);
+  const learner = { ...LEARNER, updates, minibatch: groups * groupSize };
+  const settings = {
+    ...Object.fromEntries(Object.entries(learner).map(([key, value]) => [`learner.${key}`, value])),
+    "rollout.groups": groups,
+    "rollout.groupSize": groupSize,
+    "engine.threads": threads,
+    "sampler.count": threads,
+    "validate.everyUpdates": updates,
+    seed,
+  };
+  const keys = Object.entries(settings).map(([key, value]) => `--${key}=${value}`);
+  const report = await cluster(["--from", start, "--run-dir", run].concat(keys));
   const { before, after } = report.success;
   return { seconds: report.minutes * 60, before, after };
 }
@@ -104,7 +108,7 @@ interface Report {
 }
 
 const cluster = async (args: readonly string[]): Promise<Report> =>
-  JSON.parse(await bunraku(["cluster", "--port", "0", "--quiet", "--json", ...args])) as Report;
+  JSON.parse(await bunraku(["cluster", "--port", "0", "--quiet", "--json"].concat(args))) as Report;
 
 /** Runs a command of Bunraku. @returns the last line of its standard output */
 async function bunraku(args: readonly string[]): Promise<string> {

@@ -57,7 +57,7 @@ export interface EnvDefinition<C extends Record<string, unknown>, G extends Game
   brief?(observation: string): string;
   /** The part of an observation that identifies the state; null if it shows none. Default: all of it. */
   stateOf?(observation: string): string | null;
-  /** The random player, which every report compares with. Default for a game with a list of actions: uniform over the list. */
+  /** The random player, which every report compares with. Default for a discrete game: uniform over its actions. */
   readonly random?: PlayerOf<G>;
   /** A best possible player. */
   readonly optimal?: PlayerOf<G>;

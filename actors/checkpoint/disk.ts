@@ -1,4 +1,4 @@
-/** The disk operations that checkpoints use. Tests and simulations replace them. Paths are those of node:fs. */
+/** The disk operations that checkpoints use. Tests and simulations replace them. */
 import { mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
 
 export interface Disk {
@@ -7,11 +7,11 @@ export interface Disk {
   /** Makes parent folders too. An existing folder is no error. */
   makeFolder(folder: string): Promise<void>;
   read(file: string): Promise<Uint8Array>;
-  /** Writes a new file, synced to the disk when the promise resolves. Takes each piece once the one before is written. */
+  /** Writes a new file, synced to the disk when the promise resolves. Asks for the next piece only after the one before is written. */
   write(file: string, pieces: Iterable<Uint8Array>): Promise<void>;
   /** Syncs the names in this folder to the disk. */
   syncFolder(folder: string): Promise<void>;
-  /** Fails if `to` exists. */
+  /** Renames a folder that has files in it. Fails if `to` exists. */
   rename(from: string, to: string): Promise<void>;
   /** Removes a file, or a folder with its contents. A missing path is no error. */
   remove(path: string): Promise<void>;
@@ -53,7 +53,7 @@ export const realDisk: Disk = {
       await folder.close();
     }
   },
-  // The system replaces an empty folder silently, but a checkpoint is never empty.
+  // The system would replace an empty folder, or a file by a file, silently; a checkpoint is a folder with files in it.
   rename,
   remove: (path) => rm(path, { recursive: true, force: true }),
 };

@@ -85,7 +85,8 @@ export class Keys {
         node = Object.hasOwn(node.properties, part) ? node.properties[part] : undefined;
       else if (node?.items !== undefined && /^\d+$/.test(part)) node = node.items;
       else if (typeof node?.additionalProperties === "object") node = node.additionalProperties;
-      else return null;
+      // Any value may be an object with keys of its own.
+      else if (node === undefined || node.enum !== undefined || types(node).length > 0) return null;
     }
     return node ?? null;
   }

@@ -104,7 +104,7 @@ function* scalarsOfEvent(event: Uint8Array): Generator<Scalar> {
   }
 }
 
-/** The one float32 of a TensorProto: dtype 1 (1 is float), tensor_content 4, float_val 5; null if it holds something else. */
+/** The one float32 of a TensorProto; null if it holds something else. Its fields: 1 dtype (the value 1 is float), 4 tensor_content, 5 float_val. */
 function floatOf(tensor: number | Uint8Array | undefined): Uint8Array | null {
   if (!(tensor instanceof Uint8Array)) return null;
   const { 1: type, 4: content, 5: floats } = Object.fromEntries(fieldsOf(tensor));

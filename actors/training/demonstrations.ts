@@ -48,7 +48,7 @@ export const fromDemonstrator = (skill: Skill): DemonstrationSource => ({
 
 /** Settings of random play, and of the demonstrations that are planned from it. */
 export interface RandomPlay {
-  /** Plays of a board. If none has won, more follow until one wins, at most `playsMax` in all. */
+  /** Plays of a board. If none has won, more follow until one wins, or until there are `playsMax`. */
   readonly plays: number;
   readonly playsMax: number;
   /** Most actions of a play. The episode's budget does not bound a play. */
@@ -91,7 +91,7 @@ export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
       return written;
     }
     throw new RunError(
-      `random play of ${env.tag.tag} cannot be imitated: none of ${settings.playsMax} plays won on any of ` +
+      `random play of ${env.tag.tag} cannot be imitated: none of ${Math.max(settings.plays, settings.playsMax)} plays won on any of ` +
         `${LOST_BOARDS_MAX} boards; raise warmStart.playsMax or warmStart.playActionsMax, or set warmStart.enabled to false`,
     );
   };
@@ -275,7 +275,7 @@ export async function demonstrate(
 
 /**
  * One episode with these replies: one sequence per context, whose written tokens are those to imitate. With overflow "stop" the
- * context limit is ignored; the demonstration stays valid.
+ * context limit is ignored: a demonstration that is longer than a rollout may be is imitated whole.
  *
  * @param replyTo  writes the next reply, thought included
  * @throws {RangeError} if a single prompt does not fit into the context

@@ -1,4 +1,7 @@
-/** Settings of one update from the config of a run. A key that another key rules out is not read here: config/unread.ts refuses it. */
+/**
+ * Settings of one update from the config of a run. A key that another key rules out is not used: where a lower
+ * layer sets it, it has no effect here; otherwise config/unread.ts refuses it.
+ */
 import { type Estimator, NEEDS_CRITIC } from "../../model/learn/advantage/advantage.ts";
 import type { CovarianceRule } from "../../model/learn/covariance.ts";
 import type { FilterRule } from "../../model/learn/filter/filter.ts";
@@ -30,7 +33,7 @@ export const needsCritic = ({ estimator }: LearnerConfig): boolean => NEEDS_CRIT
 /** True if the critic has a network of its own. */
 const hasOwnCritic = (learner: LearnerConfig) => needsCritic(learner) && learner.critic.backbone === "separate";
 
-/** What may differ from the config as a run goes on. */
+/** What may differ from the config as a run goes on, besides what `intervened` changes. */
 export interface Adapted {
   readonly klCoefficient: number;
   readonly entropyCoefficient: number;
@@ -65,7 +68,7 @@ export function updateSettings(config: RunConfig, update: number, adapted: Adapt
       entropyCoefficient,
       kl: kl.place === "loss" ? divergence : null,
     },
-    observationLoss: learner.observationLoss,
+    observationLoss: readsObservations(config) ? learner.observationLoss : 0,
     covariance: covarianceOf(learner, adapted.covariance, sequence(seed, `covariance ${update}`)),
     klInReward: kl.place === "reward" ? divergence : null,
     lossOn: lossOnOf(learner, marks),
@@ -80,6 +83,10 @@ export function updateSettings(config: RunConfig, update: number, adapted: Adapt
     trainPolicy: !hasOwnCritic(learner) || update >= critic.warmUpUpdates,
   };
 }
+
+/** With other masks the loss is on the env's tokens already; with one turn a context, none of them follows a reply. */
+const readsObservations = ({ learner, prompt }: RunConfig) =>
+  learner.lossOn === "replies" && prompt.context !== "single_turn";
 
 /** @throws {RunError} if a reply of this policy has no role header to train on */
 export function lossOnOf({ lossOn }: LearnerConfig, marks: RoleMarks): LossOn {
@@ -195,7 +202,7 @@ export function steeredKl(
 /**
  * The entropy coefficient after an update: a step up if entropy was below its target, else a step down, to 0 at least.
  *
- * Source: https://arxiv.org/abs/2505.22312, section 3.2.5, whose coefficient has no floor and is out of use above the target.
+ * Source: https://arxiv.org/abs/2505.22312, section 3.2.5, whose coefficient may fall below 0, and is not applied while entropy is above the target.
  *
  * @param entropy  of this update, in nats per token; a value that is not finite is ignored
  */

@@ -9,9 +9,9 @@
 import { readFileSync } from "node:fs";
 import { z } from "zod";
 import { TRAP_RULE, type TrapRule } from "../../model/health/echo-trap/echo-trap.ts";
+import { shareOf } from "../../model/interval.ts";
 import { aligned } from "../cli/aligned.ts";
 import { UsageError } from "../cli/options.ts";
-import { shareOf } from "../sweep/interval.ts";
 import {
   bunraku,
   type Detector,

@@ -8,8 +8,8 @@ import { type MetricName, metric } from "../../actors/metrics/metrics.ts";
 import { RecordedRun } from "../../actors/record/recorded-run.ts";
 import type { Report } from "../../actors/training/report.ts";
 import { reportFile } from "../../library/run-folder.ts";
+import { type Mean, meanOf } from "../../model/interval.ts";
 import { type Columns, named, type Row, writeCsv, writeParquet } from "../export/tables.ts";
-import { type Mean, meanOf } from "./interval.ts";
 import type { PlannedRun, Sweep } from "./plan.ts";
 
 interface Figure {

@@ -6,7 +6,7 @@ import { asyncBufferFromFile, parquetReadObjects } from "hyparquet";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import { lockRun } from "../../actors/supervisor/run-lock.ts";
 import { newRun } from "../../library/run-folder.ts";
-import { meanOf, shareOf, studentT } from "../../scripts/sweep/interval.ts";
+import { meanOf, shareOf, studentT } from "../../model/interval.ts";
 import { planSweep } from "../../scripts/sweep/plan.ts";
 import { LONG } from "../e2e/run-process.ts";
 import { CommandProcess, command, commandHere, root } from "./command.ts";

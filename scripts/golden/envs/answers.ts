@@ -1,4 +1,4 @@
-/** H4, H5, X6: rewards of answers, and parsing of replies. */
+/** Golden cases H4, H5 and X6: rewards of answers, and parsing of replies. */
 import { z } from "zod";
 import { BanditConfig, BanditGame } from "../../../envs/bandit/game.ts";
 import { CountdownConfig, CountdownGame, signedSolution } from "../../../envs/countdown/game.ts";

@@ -1,4 +1,4 @@
-/** H1, H2, H3: boards from seeds, their rules and their text. */
+/** Golden cases H1, H2 and H3: boards from seeds, their rules and their text. */
 import { z } from "zod";
 import type { Effect } from "../../../envs/env.ts";
 import { FrozenLakeConfig, FrozenLakeGame } from "../../../envs/frozen-lake/game.ts";
@@ -15,7 +15,7 @@ const Matrix = z.array(z.array(z.number()));
 const Seed = z.uint32();
 
 const Vectors = z.array(z.unknown());
-/** Symbols by cell code, "0" to "6"; a code that is absent keeps its symbol. A list has them in the order of the codes. */
+/** Symbols by cell code, "0" to "6" (Sokoban) or "5" (FrozenLake); a code that is absent keeps its symbol. A list has them in the order of the codes. */
 const Lookup = z.union([z.record(z.string(), z.string()), z.array(z.string())]);
 
 const Kwargs = z.strictObject({
@@ -25,7 +25,7 @@ const Kwargs = z.strictObject({
   max_steps: z.number().optional(),
   search_depth: z.number().optional(),
   grid_lookup: Lookup.optional(),
-  /** The legend, which boards do not show. */
+  /** The prompt's legend; not read here, because the compared text is the board alone. */
   grid_vocab: z.record(z.string(), z.string()).optional(),
 });
 
@@ -33,7 +33,7 @@ function symbols(lookup: z.infer<typeof Lookup> | undefined, defaults: readonly 
   const given = Object.fromEntries(Object.entries(lookup ?? {}));
   const unknown = Object.keys(given).filter((code) => defaults[Number(code)] === undefined);
   if (unknown.length > 0)
-    throw new Error(`grid_lookup has no cell code ${unknown[0]}; expected 0 to ${defaults.length - 1}`);
+    throw new Error(`grid_lookup has ${unknown[0]}, which is no cell code; expected 0 to ${defaults.length - 1}`);
   return defaults.map((symbol, code) => given[code] ?? symbol);
 }
 

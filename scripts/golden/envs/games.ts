@@ -1,4 +1,4 @@
-/** X3, X4, X5: 2048, the cube, Sudoku. */
+/** Golden cases X3, X4 and X5: 2048, the cube, Sudoku. */
 import { z } from "zod";
 import { Config2048, Game2048, logReward, slide } from "../../../envs/game-2048/game.ts";
 import { solveCube, TURNS, turns } from "../../../envs/rubik/cube.ts";

@@ -1,4 +1,4 @@
-/** H7: several episodes side by side, from seeds to metrics. */
+/** Golden case H7: several episodes side by side, from seeds to metrics. */
 
 import { z } from "zod";
 import { composeRunConfig } from "../../../actors/config/compose.ts";

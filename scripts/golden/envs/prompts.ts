@@ -1,5 +1,5 @@
 /**
- * H6, X7: prompts, byte for byte.
+ * Golden cases H6 and X7: prompts, byte for byte.
  *
  * H6 has dialogues without their inputs, so states, budgets, replies and rewards are read from the expected messages. The
  * project computes the rest.
@@ -148,7 +148,7 @@ function historyOf(tag: EnvTag, dialogue: Dialogue, think: boolean): History {
   dialogue.forEach(({ role, content }, i) => {
     if (role === "user") {
       const match = STATE.exec(content);
-      if (match === null) throw new Error(`message ${i} asks for no turn`);
+      if (match === null) throw new Error(`message ${i} lacks "Turn N:", a state or the actions left`);
       now = { observation: match[1]!, actionsLeft: Number(match[2]) };
     } else if (role === "assistant" && now !== null) {
       const reward = /^Reward:\n(.*)\n/.exec(dialogue[i + 1]?.content ?? "")?.[1];

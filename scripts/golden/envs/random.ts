@@ -1,4 +1,4 @@
-/** X0, X1: random streams, and statistics over whole sets of boards. */
+/** Golden cases X0 and X1: random streams, and statistics over whole sets of boards. */
 import { z } from "zod";
 import type { Game } from "../../../envs/env.ts";
 import { generateLake } from "../../../envs/frozen-lake/map.ts";

@@ -129,6 +129,19 @@ const configured = ({ learner: { kl, entropyCoefficient, covariance } }: RunConf
 });
 const marks = { messageStart: 1, system: [2], beforeReplies: true };
 
+test.each([
+  ["learner.lossOn", "everything"],
+  ["prompt.context", "single_turn"],
+])("a lower layer's observation loss has no effect with %s %s", (path, value) => {
+  const lower = layer("learner: {observationLoss: 0.1}", "mine.yaml");
+  const observationLoss = (layers: readonly Layer[]) => {
+    const config = composeRunConfig(layers);
+    return updateSettings(config, 1, configured(config), marks).observationLoss;
+  };
+  expect(observationLoss([lower])).toBe(0.1);
+  expect(observationLoss([lower, oneValue("flag", path, value)])).toBe(0);
+});
+
 describe.each(ALGORITHM_NAMES)("with %s", (name) => {
   test.each([
     ["as it is", "{}"],

@@ -1,5 +1,5 @@
 /** 95 % intervals: of a mean over a few runs, and of a share. */
-import { deviation, mean as meanValue } from "../../model/statistics.ts";
+import { deviation, mean as meanValue } from "./statistics.ts";
 
 export interface Mean {
   readonly n: number;
