@@ -39,7 +39,7 @@ export class Validation {
     return this.#validate(name, temperature, progress, false);
   }
 
-  /** @throws {RunError} if an episode could not be played: a share of fewer boards could not be compared */
+  /** @throws {Error} if an episode could not be played: success on fewer boards could not be compared with other validations */
   async #validate(name: string, temperature: number, progress: Progress, hasMetrics: boolean): Promise<Validated> {
     const { config, clock, dispatcher, log, reporter } = this.#context;
     const started = clock.now();

@@ -52,7 +52,7 @@ export function encodeFrame(envelope: Envelope, frameBytesMax: number): Frame {
 /** @throws {ProtocolError} if the bytes are not one message of the protocol. */
 export function decodeFrame(frame: Uint8Array): Envelope {
   const decoded = unpack(frame);
-  if (!Array.isArray(decoded)) throw new ProtocolError("a frame is an array of kind, id and message");
+  if (!Array.isArray(decoded)) throw new ProtocolError("a frame is [0, message], [1, id, ask] or [2, id, answer]");
   const [kind, ...rest] = decoded;
   if (kind === 0 && rest.length === 1) {
     const body = parseMessage(rest[0]);
@@ -83,7 +83,10 @@ function unpack(frame: Uint8Array): unknown {
   }
 }
 
-/** For msgpack's types 0xc0 to 0xdf: bytes after the type, and how many of these bytes give the length of the data behind them. */
+/**
+ * For msgpack's types 0xc0 to 0xdf: the bytes of fixed number after the type (a number's value; the length of a text, of binary data or of an extension; the
+ * count of a list or mapping), and how many of them give the length of data that follows, 0 if none does.
+ */
 const HEAD_BYTES = [0, 0, 0, 0, 1, 2, 4, 2, 3, 5, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 2, 3, 5, 9, 17, 1, 2, 4, 2, 4, 2, 4];
 const LENGTH_BYTES = [0, 0, 0, 0, 1, 2, 4, 1, 2, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4];
 const isExtension = (type: number) => (type >= 0xc7 && type <= 0xc9) || (type >= 0xd4 && type <= 0xd8);

@@ -1,8 +1,8 @@
 /**
- * Countdown: write an equation that makes the target from all numbers. One answer ends the game.
+ * Countdown: write an expression that makes the target from all numbers, each used once. One answer ends the game.
  *
- * - The layout seed decides the instance and, by default, the split. The digest of an instance says which split it belongs to, so training
- *   and validation share no instance, unless `split` is `all`.
+ * - The digest of an instance assigns it to training or validation. By default (`split: seed`) the layout seed chooses one of the two splits,
+ *   and then an instance of it, so training and validation share no instance. With any other `split` both draw from the same instances.
  * - Every instance has a solution with + and - only, as in RAGEN.
  *
  * Source: RAGEN ragen/env/countdown.

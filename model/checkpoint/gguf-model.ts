@@ -99,6 +99,7 @@ const TokenizerFile = z.looseObject({
   model: z.looseObject({
     vocab: z.record(z.string(), z.int()),
     merges: z.array(z.union([z.string(), z.tuple([z.string(), z.string()])])),
+    byte_fallback: z.boolean().nullish(),
   }),
   pre_tokenizer: z.unknown(),
 });
@@ -108,6 +109,7 @@ const TOKEN_TYPES = { normal: 1, control: 3, userDefined: 4, unused: 5 } as cons
 
 /**
  * @param json   tokenizer.json, parsed.
+ * @throws {CheckpointFormatError} if llama.cpp has no name for this kind of tokenizer, or it would be written wrongly
  */
 export function ggufTokenizer(
   json: unknown,
@@ -115,6 +117,11 @@ export function ggufTokenizer(
   { eos, bos, pad, template }: { eos: number; bos: number | null; pad: number | null; template: string },
 ): Map<string, GgufValue> {
   const { model, added_tokens: added, pre_tokenizer: pre } = TokenizerFile.parse(json);
+  if (model.byte_fallback) {
+    const text =
+      "this tokenizer falls back to bytes, as SentencePiece's do, and gguf export writes byte-level ones only";
+    throw new CheckpointFormatError(`${text}; export to hf instead`);
+  }
   const tokens = Array.from({ length: vocabulary }, (_, id) => `[PAD${id}]`);
   const types: number[] = tokens.map(() => TOKEN_TYPES.unused);
   for (const [token, id] of Object.entries(model.vocab)) {

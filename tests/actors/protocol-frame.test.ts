@@ -132,7 +132,7 @@ test.each([
   [[0], "a frame is [0, message], [1, id, ask] or [2, id, answer]"],
   [[1, 0, {}], "a frame is [0, message], [1, id, ask] or [2, id, answer]"],
   [[3, 1, {}], "a frame is [0, message], [1, id, ask] or [2, id, answer]"],
-  ["text", "a frame is an array of kind, id and message"],
+  ["text", "a frame is [0, message], [1, id, ask] or [2, id, answer]"],
 ])("%j is refused, and says what a frame is", async (content, message) => {
   const { pack } = await import("msgpackr");
   expect(() => decodeFrame(pack(content))).toThrow(new ProtocolError(message));

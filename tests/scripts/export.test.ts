@@ -12,6 +12,7 @@ import { withoutSecrets } from "../../actors/config/config.ts";
 import type { Tree } from "../../actors/config/layers.ts";
 import { policyOf } from "../../actors/policy/policy-of-run.ts";
 import { loadPretrained, readPretrained } from "../../actors/policy/pretrained.ts";
+import { ggufTokenizer } from "../../model/checkpoint/gguf-model.ts";
 import { readSafetensors } from "../../model/checkpoint/safetensors.ts";
 import { Decoder } from "../../model/decode/decoder.ts";
 import { compiledEngine } from "../../model/engine/compiled.ts";
@@ -23,6 +24,7 @@ import { sequence } from "../../model/rng.ts";
 import { builtinDialogue } from "../../model/text/chat.ts";
 import { Tokenizer } from "../../model/text/tokenizer.ts";
 import { farthest } from "../model/farthest.ts";
+import { tinyModel } from "../model/policy/tiny-policy.ts";
 import { describeWhere, lackOfPython, pythonHere, testWhere } from "../needs.ts";
 import { command, commandHere } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
@@ -165,6 +167,14 @@ test.each(["mistral", "smollm3", "gemma3", "qwen3_moe"])("%s is refused as GGUF,
     code: 1,
     err: expect.stringMatching(/^error: only a policy that .* as GGUF .*; a pretrained model can be exported to hf\n$/),
   });
+});
+
+test("a tokenizer that falls back to bytes is refused as GGUF, in one line", () => {
+  const tokenizer = { model: { vocab: { a: 0 }, merges: [], byte_fallback: true } };
+  const special = { eos: 0, bos: null, pad: null, template: "" };
+  expect(() => ggufTokenizer(tokenizer, tinyModel, special)).toThrow(
+    "this tokenizer falls back to bytes, as SentencePiece's do, and gguf export writes byte-level ones only; export to hf instead",
+  );
 });
 
 test.each(["hf", "peft"] as const)("the parameters of %s are counted as they are written", async (to) => {
