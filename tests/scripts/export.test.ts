@@ -170,7 +170,7 @@ test.each(["mistral", "smollm3", "gemma3", "qwen3_moe"])("%s is refused as GGUF,
 });
 
 test("a tokenizer that falls back to bytes is refused as GGUF, in one line", () => {
-  const tokenizer = { model: { vocab: { a: 0 }, merges: [], byte_fallback: true } };
+  const tokenizer = { model: { vocab: { a: 0 }, merges: [], byte_fallback: true }, pre_tokenizer: null };
   const special = { eos: 0, bos: null, pad: null, template: "" };
   expect(() => ggufTokenizer(tokenizer, tinyModel, special)).toThrow(
     "this tokenizer falls back to bytes, as SentencePiece's do, and gguf export writes byte-level ones only; export to hf instead",
