@@ -30,7 +30,7 @@
  */
 import { z } from "zod";
 
-export const PROTOCOL_VERSION = 3;
+export const PROTOCOL_VERSION = 4;
 
 const Id = z.string().min(1).max(64);
 const Count = z.number().int().nonnegative();
@@ -108,7 +108,7 @@ const Trajectory = z.strictObject({
   written: z.instanceof(Uint8Array),
   logProbs: z.instanceof(Float32Array),
   contexts: z.array(Count).min(1),
-  turns: z.array(z.strictObject({ end: Count, reward: z.number(), penalty: z.number() })),
+  turns: z.array(z.strictObject({ end: Count, reward: z.number(), penalty: z.number(), version: Count.optional() })),
   version: Count,
   digest: Digest,
   /** sha256 of the module of the env; left out for a built-in env. */
@@ -272,7 +272,7 @@ export const schemas = {
   }),
   /** Answers `episode.finished`. `fresh` is false for an outcome that the learner does not use: duplicate, expired or unknown. */
   "episode.taken": z.strictObject({ type: z.literal("episode.taken"), episode: Id, fresh: z.boolean() }),
-  /** The learner tells every sampler of a new policy version. A sampler loads the newest one once it plays no episode. */
+  /** The learner tells every sampler of a new policy version. A sampler loads the newest one once the old one is not in use. */
   weights: z.strictObject({
     type: z.literal("weights"),
     version: Count,

@@ -12,6 +12,8 @@ export interface TurnSpan {
   readonly reward: number;
   /** Format penalty of the turn; 0 or negative. */
   readonly penalty: number;
+  /** Policy version that wrote the turn's reply; absent: the trajectory's. */
+  readonly version?: number | undefined;
 }
 
 export interface Trajectory {
@@ -28,7 +30,7 @@ export interface Trajectory {
   readonly contexts: readonly number[];
   /** In order. Turn ends are recorded, never inferred from rewards. */
   readonly turns: readonly TurnSpan[];
-  /** Policy version that wrote every token, and the sha256 (hex) of its weights. */
+  /** Policy version that wrote every token, but those of turns with a version of their own; and the sha256 (hex) of its weights. */
   readonly version: number;
   readonly digest: string;
 }

@@ -91,7 +91,9 @@ async function replayPolicy(
   others: readonly PolicyVersion[],
 ): Promise<Difference | null | { skipped: string }> {
   const { config, recorded } = replay;
-  const { version, digest } = recorded.trajectory;
+  const { version, digest, turns } = recorded.trajectory;
+  const versions = new Set(turns.map((turn) => turn.version ?? version));
+  if (versions.size > 1) return { skipped: `policy versions ${[...versions].join(", ")} wrote its turns` };
   const distance = (name: string) => Math.abs(Number(/\d+/.exec(name)) - version);
   const names = checkpointNames(folder).sort((a, b) => distance(a) - distance(b));
   const known: PolicyVersion[] = [...others];

@@ -87,6 +87,12 @@ export const SamplerConfig = z.strictObject({
     .enum(["full", "half"])
     .default("full")
     .describe("half: samplers use weights in half precision, which other machines download in half the bytes"),
+  weightsBetween: z
+    .enum(["episodes", "turns"])
+    .default("episodes")
+    .describe(
+      "async: when a sampler takes new weights. episodes: once it plays none; turns: once it writes no reply, so that the turns of an episode may have several policy versions",
+    ),
 });
 
 export const EnvServerConfig = z.strictObject({

@@ -138,7 +138,7 @@ const table: readonly Unread[] = [
     choice: "learner.mode",
     when: "in sync mode, which has no stale episodes",
     holds: ({ learner }) => learner.mode === "sync",
-    keys: ["learner.stalenessMax"],
+    keys: ["learner.stalenessMax", "sampler.weightsBetween"],
   },
   {
     choice: "learner.kl.coefficient",
@@ -249,6 +249,7 @@ const table: readonly Unread[] = [
       "engine.threads",
       "sampler.threads",
       "sampler.precision",
+      "sampler.weightsBetween",
       "model.lora.alpha",
       "model.lora.targets",
       "learner.gradClip",
@@ -258,7 +259,7 @@ const table: readonly Unread[] = [
     choice: "sampler.engine",
     when: "while a server samples",
     holds: ({ sampler }) => sampler.engine !== "own",
-    keys: ["sampler.threads"],
+    keys: ["sampler.threads", "sampler.weightsBetween"],
   },
   {
     choice: "warmStart.enabled",

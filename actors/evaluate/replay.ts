@@ -131,10 +131,11 @@ function recordedPolicy({ recorded }: Replay): EpisodePolicy {
 function repliesOf({ trajectory, turns }: PlayedOutcome): ReplyTokens[] {
   const { tokens, written, logProbs, turns: spans } = trajectory;
   return turns.map(({ cut }, turn) => {
-    const end = spans[turn]?.end ?? -1;
+    const { end = -1, version } = spans[turn] ?? {};
     let from = end + 1;
     while (from > 0 && written[from - 1] === 1) from--;
-    return { tokens: [...tokens.subarray(from, end + 1)], logProbs: [...logProbs.subarray(from, end + 1)], cut };
+    const reply = { tokens: [...tokens.subarray(from, end + 1)], logProbs: [...logProbs.subarray(from, end + 1)], cut };
+    return version === undefined ? reply : { ...reply, version };
   });
 }
 

@@ -143,6 +143,7 @@ export const METRICS = {
   "train/lag_1": gauge("share", "Share of trained episodes played by the policy one update older."),
   "train/lag_2": gauge("share", "Share of trained episodes played by the policy two updates older."),
   "train/lag_more": gauge("share", "Share of trained episodes played by a policy three or more updates older."),
+  "train/mixed_episodes": gauge("share", "Share of trained episodes whose turns have several policy versions."),
   "train/advantage_abs": gauge("number", "Mean absolute advantage over written tokens of kept episodes."),
   "train/covariance": gauge(
     "number",

@@ -38,7 +38,7 @@ export interface PlayContext extends EnvConnection {
   readonly tag: EnvTag;
   readonly dialogue: Dialogue;
   readonly policy: EpisodePolicy;
-  /** The weights that write every token of this episode. */
+  /** The weights that write the first reply, and every other one that names no version of its own. */
   readonly weights: PolicyVersion;
 }
 

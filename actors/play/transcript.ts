@@ -20,7 +20,7 @@ import { shownReply } from "../../envs/text/answer.ts";
 import { type AnsweredTurn, type ContextMode, contextMessages, turnMessages } from "../../envs/text/context.ts";
 import type { Layout, Message } from "../../envs/text/prompt.ts";
 import type { Dialogue, ReplyPrefix } from "../../model/text/dialogue.ts";
-import type { Trajectory } from "../../model/trajectory.ts";
+import type { Trajectory, TurnSpan } from "../../model/trajectory.ts";
 
 export interface ContextRules {
   readonly layout: Layout;
@@ -52,6 +52,8 @@ export interface ReplyTokens {
   readonly logProbs: readonly number[];
   /** True if the reply ran into its token limit. */
   readonly cut: boolean;
+  /** Policy version that wrote it; absent: that of the episode. */
+  readonly version?: number;
 }
 
 /** A turn of the history, with the tokens of its reply. */
@@ -79,7 +81,7 @@ export class Transcript {
   readonly #written: number[] = [];
   readonly #logProbs: number[] = [];
   readonly #contexts: number[] = [];
-  readonly #spans: { end: number; reward: number; penalty: number }[] = [];
+  readonly #spans: TurnSpan[] = [];
 
   /** @param actionsPerTurnMax  the env's; in compat a shown reply has no action beyond it */
   constructor(tag: EnvTag, dialogue: Dialogue, rules: ContextRules, actionsPerTurnMax = Number.POSITIVE_INFINITY) {
@@ -122,11 +124,12 @@ export class Transcript {
   }
 
   /** Adds the reply to the last prompt, and what the env made of it. */
-  addTurn({ tokens, logProbs, cut }: ReplyTokens, turn: Pick<Turn, "reward" | "penalty" | "actions">): void {
+  addTurn({ tokens, logProbs, cut, version }: ReplyTokens, turn: Pick<Turn, "reward" | "penalty" | "actions">): void {
     const { reward, penalty, actions } = turn;
     this.#push(tokens, 1, logProbs);
     this.#context.push(...tokens);
-    this.#spans.push({ end: this.#tokens.length - 1, reward, penalty });
+    const span = { end: this.#tokens.length - 1, reward, penalty };
+    this.#spans.push(version === undefined ? span : { ...span, version });
     const written = this.text(tokens);
     const reply = shownReply(written, { ...this.#rules, actionsPerTurnMax: this.#actionsPerTurnMax });
     this.#rewritten = reply !== written;

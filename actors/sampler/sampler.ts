@@ -2,7 +2,8 @@
  * Sampler: plays tickets with its copy of the policy. Knows neither groups nor learning.
  *
  * - A ticket is played with the version that it names, or a newer one if it allows that. Weights change only while no episode is
- *   played.
+ *   played; with `weightsBetween` turns only while no reply is written. Replies then wait, and each names the version that wrote it. Caches of
+ *   earlier turns stay as the older weights computed them.
  * - The acknowledged digest is computed from the bytes in use, or proved by their seal. Bytes with a wrong digest are never used.
  *   The wrong digest is still reported; the learner quarantines the sampler. If weights cannot be loaded at all, the process ends.
  * - The sampler sends an outcome until the learner takes it. When the connection to the learner ends, waiting tickets and weights
@@ -15,6 +16,7 @@ import { describeError, EpisodeError } from "../errors.ts";
 import type { Log } from "../log.ts";
 import type { Meter } from "../metrics/meter.ts";
 import { type EpisodePolicy, type PlayRules, playEpisode } from "../play/play-episode.ts";
+import type { ReplyTokens } from "../play/transcript.ts";
 import type { Remote } from "../process/worker-rpc.ts";
 import type { Messages, Outcome, PolicyVersion, Tell, Ticket } from "../protocol.ts";
 import { refuseAsks } from "../transport/refusals.ts";
@@ -32,6 +34,7 @@ export interface SamplerOptions {
   readonly envTag: (name: string) => EnvTag;
   /** Tries of one episode on this sampler, each with a connected env server. */
   readonly triesMax: number;
+  readonly weightsBetween: "episodes" | "turns";
   readonly askDeadlineMs: number;
   readonly log: Log;
   /** Left out in tests. */
@@ -51,6 +54,10 @@ export class Sampler implements Handler {
   #next: Messages["weights"] | null = null;
   #loading = false;
   #stopped = false;
+  /** Replies being written. */
+  #writing = 0;
+  /** Called when no weights wait any more. */
+  #held: (() => void)[] = [];
 
   constructor(options: SamplerOptions) {
     this.#options = options;
@@ -99,6 +106,7 @@ export class Sampler implements Handler {
     this.#learner = null;
     this.#next = null;
     this.#waiting = [];
+    this.#releaseReplies();
   }
 
   /** Stops playing. The learner issues the unfinished tickets again. */
@@ -108,9 +116,10 @@ export class Sampler implements Handler {
     this.#learner?.tell({ type: "sampler.leaving", actor: this.#options.actor, reason: reason.slice(0, 1000) });
   }
 
-  /** Loads the newest weights, once no episode is played. */
+  /** Loads the newest weights, unless the old ones are in use. */
   async #loadNewest(): Promise<void> {
-    if (this.#loading || this.#next === null || this.#playing.size > 0) return;
+    const inUse = this.#options.weightsBetween === "turns" ? this.#writing : this.#playing.size;
+    if (this.#loading || this.#next === null || inUse > 0) return;
     this.#loading = true;
     const message = this.#next;
     const learner = this.#learner;
@@ -128,7 +137,26 @@ export class Sampler implements Handler {
     this.#loading = false;
     if (this.#next === message) this.#next = null;
     if (this.#next !== null) return this.#loadNewest();
+    this.#releaseReplies();
     this.#play();
+  }
+
+  #releaseReplies(): void {
+    for (const release of this.#held.splice(0)) release();
+  }
+
+  /** A reply of an episode that began with the weights `first`. It waits for newer weights, and names their version. */
+  async #replyBetween(first: PolicyVersion, ...args: Parameters<EpisodePolicy["reply"]>): Promise<ReplyTokens> {
+    while (this.#loading || this.#next !== null) await new Promise<void>((release) => this.#held.push(release));
+    const { version } = this.#weights!;
+    this.#writing++;
+    try {
+      const reply = await this.#options.policy.reply(...args);
+      return version === first.version ? reply : { ...reply, version };
+    } finally {
+      this.#writing--;
+      if (this.#next !== null) void this.#loadNewest();
+    }
   }
 
   /** Tries twice: a dead learner's file may vanish before its connection is seen to end. The second try leaves time for that. */
@@ -143,7 +171,7 @@ export class Sampler implements Handler {
   }
 
   #play(): void {
-    // Tickets wait for newer weights, which are loaded only while no episode is played.
+    // Tickets wait for newer weights.
     if (this.#loading || this.#next !== null || this.#weights === null || this.#stopped) return;
     const waiting = this.#waiting;
     this.#waiting = [];
@@ -167,7 +195,8 @@ export class Sampler implements Handler {
   }
 
   async #outcomeOf(ticket: Ticket, weights: PolicyVersion): Promise<Outcome> {
-    const { rules, dialogue, policy, envConnections, envTag, triesMax, askDeadlineMs, meter } = this.#options;
+    const { rules, dialogue, envConnections, envTag, triesMax, askDeadlineMs, meter } = this.#options;
+    const policy = this.#policyOf(weights);
     for (let attempt = 1; ; attempt++) {
       try {
         const server = await envConnections.choose(ticket.episode);
@@ -192,6 +221,16 @@ export class Sampler implements Handler {
         return { status: "aborted", detail: describeError(error) };
       }
     }
+  }
+
+  #policyOf(weights: PolicyVersion): EpisodePolicy {
+    const { policy, weightsBetween } = this.#options;
+    if (weightsBetween === "episodes") return policy;
+    return {
+      open: (sequence) => policy.open(sequence),
+      reply: (sequence, request) => this.#replyBetween(weights, sequence, request),
+      close: (sequence) => policy.close(sequence),
+    };
   }
 
   /** Sends an outcome until the learner takes it, or its connection is gone. */

@@ -34,7 +34,7 @@ export const sampler = {
     const { dialogue } = policyOf(config);
     const thread = await ports.startPolicy(config, context);
     meter.divide(["time/weights", "time/policy", "time/env"], "time/tickets");
-    const { slots } = config.sampler;
+    const { slots, weightsBetween } = config.sampler;
     const me = () => ({ actor, role: "sampler", url: null }) as const;
     const common = { transport, me, run, clock, uniform };
     const envConnections = new EnvServerConnections({
@@ -46,6 +46,7 @@ export const sampler = {
     const player = new Sampler({
       actor,
       slots,
+      weightsBetween,
       dialogue,
       envConnections,
       log,

@@ -4,6 +4,7 @@ import { mean } from "../../model/statistics.ts";
 import type { TicketCounts } from "../learner/dispatcher.ts";
 import { isMetricName, type MetricName, type MetricValues } from "../metrics/metrics.ts";
 import { percent } from "../number-text.ts";
+import type { PlayedTicket } from "../play/finished-ticket.ts";
 import type { Progress } from "./progress.ts";
 
 /** Metric of each number that the trainer returns, by the name that the trainer gives the number. */
@@ -52,6 +53,10 @@ function metricOf(name: string): MetricName {
     throw new RangeError(`the trainer's number "${name}" has no metric; add it to actors/training/update-metrics.ts`);
   return metric;
 }
+
+/** @param played  not empty. @returns the share of episodes whose turns have several policy versions */
+export const mixedShare = (played: readonly PlayedTicket[]): number =>
+  mean(played.map(({ outcome }) => Number(outcome.trajectory.turns.some(({ version }) => version !== undefined))));
 
 /** @param lags  for each episode trained on, how many versions its policy is behind the newest; not empty */
 export function lagShares(lags: readonly number[]): MetricValues {

@@ -30,7 +30,7 @@ import { advance, type Progress } from "./progress.ts";
 import { replacementCount } from "./resampling.ts";
 import { endCounts, rolloutMetrics } from "./rollout-metrics.ts";
 import { episodeRows, trainedRows, trainerInput } from "./trained-episodes.ts";
-import { hasBrokenGradient, lagShares, trainerMetrics } from "./update-metrics.ts";
+import { hasBrokenGradient, lagShares, mixedShare, trainerMetrics } from "./update-metrics.ts";
 import { steeredEntropy, steeredKl, updateSettings } from "./update-settings.ts";
 
 export interface StepResult {
@@ -171,6 +171,7 @@ export class UpdateStep {
       ...behaviorMetrics("train", recent, (env) => tagOf(config, env)),
       ...trainerMetrics(result.metrics),
       ...lagShares(recent.map(({ outcome }) => version - outcome.trajectory.version)),
+      ...(config.sampler.weightsBetween === "turns" ? { "train/mixed_episodes": mixedShare(recent) } : {}),
       "train/optimizer_steps": result.steps,
       "train/learning_rate": optimizer.learningRate,
       ...(dropConstant ? { "train/replaced_groups": replacementCount(finished, groupsPerUpdate(config)) } : {}),

@@ -88,7 +88,7 @@ export class Decoder {
     this.#caches = new Map(names.map((name) => [name, new Float32Array(size)]));
   }
 
-  /** Open sequences keep caches of the older parameters: close them first. */
+  /** While no step is computed. Open sequences keep the caches that the older parameters computed. */
   setParameters(parameters: Float32Array): void {
     this.#jobs.clear();
     this.#engine.release(this.#parameters.flat);

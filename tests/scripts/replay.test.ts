@@ -58,6 +58,13 @@ describe("replay", () => {
     expect(told.policy.skipped).toMatch(/^no checkpoint holds policy version \d+; its checkpoints are u\d+/);
   });
 
+  test("does not replay the policy of turns that several versions wrote", async () => {
+    const mixed = altered("bodies", "spans", (text: string) => text.replace(/}\]$/, ',"version":99}]'));
+    const { code, told } = await replay(LAST, mixed);
+    expect([code, told.env]).toEqual([0, "equal"]);
+    expect(told.policy.skipped).toMatch(/^policy versions \d+, 99 wrote its turns$/);
+  });
+
   test("names the first thing that differs, with exit code 1", async () => {
     const reward = altered("bodies", "turns", (text: string) => text.replace(/"reward":[-\d.]+/, '"reward":0.625'));
     expect(await replay(LAST, reward)).toMatchObject({

@@ -1,10 +1,12 @@
 /** A sampler plays its tickets with the right weights, for the learner that sent them. */
 import { beforeEach, describe, expect, test } from "bun:test";
 import type { PlayedOutcome } from "../../../actors/protocol.ts";
+import { envTag } from "../../../envs/registry.ts";
 import {
   ASK_MS,
   bandits,
   digestOf,
+  envsOf,
   FakeLearner,
   hold,
   startSampler,
@@ -136,6 +138,67 @@ describe("a sampler", () => {
     learner.tell(weights(2, "a"));
     await world.settle();
     expect([policy.loads, loaded().at(-1)]).toEqual([[1], [2, "a"]]);
+  });
+});
+
+describe("weights between turns", () => {
+  const sokoban = envTag("SimpleSokoban", {});
+  const turnsOf = (i: number) =>
+    (learner.of("episode.finished")[i]!.outcome as PlayedOutcome).trajectory.turns.map(({ version }) => version);
+
+  /** Plays episodes of three turns. No reply of the fake policy is an action of Sokoban. */
+  async function playing(...episodes: string[]) {
+    await envsOf(world, "env-3", sokoban, 3);
+    const all = await started({ weightsBetween: "turns", envs: ["env-3"], tag: sokoban });
+    const release = hold(all.policy);
+    learner.play(...episodes.map((episode) => ticket(episode, { env: "SimpleSokoban", exact: false })));
+    await world.settle();
+    return { ...all, release };
+  }
+
+  test("are loaded when no reply is written, and each turn names the version that wrote it", async () => {
+    const { policy, release } = await playing("e0");
+    expect(policy.replying).toBe(1);
+    learner.tell(weights(2, "b"));
+    await world.settle();
+    expect(policy.loads).toEqual([1]);
+    release();
+    await world.settle();
+    expect([policy.loads, loaded().at(-1), finished()]).toEqual([[1, 2], [2, "b"], ["e0"]]);
+    expect(turnsOf(0)).toEqual([undefined, 2, 2]);
+    expect((learner.of("episode.finished")[0]!.outcome as PlayedOutcome).trajectory).toMatchObject({
+      version: 1,
+      digest: digestOf("a"),
+    });
+  });
+
+  test("hold replies and tickets back until they are loaded", async () => {
+    const { policy, release } = await playing("e0");
+    const slow = Promise.withResolvers<string>();
+    policy.found = () => slow.promise;
+    learner.tell(weights(2, "b"));
+    learner.play(ticket("e1", { env: "SimpleSokoban", exact: false }));
+    release();
+    await world.settle();
+    expect([policy.replying, policy.played, finished()]).toEqual([0, ["e0 0"], []]);
+    slow.resolve(digestOf("b"));
+    await world.settle();
+    expect(finished()).toEqual(["e0", "e1"]);
+    expect([turnsOf(0), turnsOf(1)]).toEqual([
+      [undefined, 2, 2],
+      [undefined, undefined, undefined],
+    ]);
+  });
+
+  test("do not hold an episode for ever whose connection is lost while they wait", async () => {
+    const { policy, sampler, release } = await playing("e0", "e1");
+    learner.tell(weights(2, "b"));
+    await world.settle();
+    learner.peers[0]!.close("cut");
+    await world.settle();
+    release();
+    await world.after(100);
+    expect([sampler.playing, finished(), policy.loads]).toEqual([0, [], [1]]);
   });
 });
 

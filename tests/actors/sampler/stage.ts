@@ -11,6 +11,7 @@ import { type Connection, connectForever } from "../../../actors/transport/recon
 import type { Handler, Listener, Peer } from "../../../actors/transport/transport.ts";
 import { openEpisode } from "../../../envs/episode.ts";
 import { envTag } from "../../../envs/registry.ts";
+import type { EnvTag } from "../../../envs/tag.ts";
 import type { Reply } from "../../../model/decode/generate.ts";
 import { builtinDialogue } from "../../../model/text/chat.ts";
 import { Tokenizer } from "../../../model/text/tokenizer.ts";
@@ -116,9 +117,16 @@ export function hold(policy: FakePolicy): () => void {
 }
 
 /** An env server of the bandit at an address of its own. */
-export async function bandits(world: World, name: string): Promise<{ server: EnvServer; listener: Listener }> {
+export const bandits = (world: World, name: string) => envsOf(world, name, bandit);
+
+export async function envsOf(
+  world: World,
+  name: string,
+  tag: EnvTag,
+  turnsMax = 1,
+): Promise<{ server: EnvServer; listener: Listener }> {
   const server = new EnvServer({
-    find: () => (seeds) => openEpisode(bandit.open(seeds), rules),
+    find: () => (seeds) => openEpisode(tag.open(seeds), { ...rules, turnsMax, actionsMax: turnsMax }),
     episodesMax: 100,
     idleMs: 60_000,
     answerMsMax: 1000,
@@ -129,7 +137,17 @@ export async function bandits(world: World, name: string): Promise<{ server: Env
 }
 
 /** A sampler that keeps looking for its learner. */
-export function startSampler(world: World, { actor = "sampler-0", slots = 4, envs = ["env-0"], triesMax = 3 } = {}) {
+export function startSampler(
+  world: World,
+  {
+    actor = "sampler-0",
+    slots = 4,
+    envs = ["env-0"],
+    triesMax = 3,
+    weightsBetween = "episodes" as "episodes" | "turns",
+    tag = bandit,
+  } = {},
+) {
   const policy = new FakePolicy();
   const errors: string[] = [];
   const failures: unknown[] = [];
@@ -156,7 +174,8 @@ export function startSampler(world: World, { actor = "sampler-0", slots = 4, env
     triesMax,
     askDeadlineMs: ASK_MS,
     rules: somePlayRules({ Bandit: 1 }),
-    envTag: () => bandit,
+    envTag: () => tag,
+    weightsBetween,
     log: { debug: quiet, info: quiet, warning: quiet, error: (kind, text) => void errors.push(`${kind}: ${text}`) },
     fail: (error) => void failures.push(error),
   });

@@ -56,6 +56,23 @@ function slowReply(
   return reply;
 }
 
+test("new parameters between two replies write the second one, over the caches of the first", async () => {
+  const replies = async (next: Float32Array | null) => {
+    const decoder = new Decoder(engine, tinyModel, parameters.flat, { slots: SLOTS, capacity: CAPACITY });
+    const writer = new Generator(decoder, tinyModel.vocabulary, SLOTS);
+    writer.open("a");
+    const first = await writer.reply("a", request("a", [3, 4, 5]));
+    if (next !== null) decoder.setParameters(next.slice());
+    return [first, await writer.reply("a", request("a", [6]))];
+  };
+  const [first, second] = await replies(null);
+  expect(await replies(parameters.flat)).toEqual([first!, second!]);
+  const [before, after] = await replies(tinyParameters(tinyModel, 5).flat);
+  expect(before).toEqual(first!);
+  expect(after).not.toEqual(second!);
+  expect(after!.logProbs.every((logProb) => Number.isFinite(logProb) && logProb <= 0)).toBe(true);
+});
+
 const models: [string, typeof tinyModel][] = [
   ["heads of 4", tinyModel],
   ["heads of 16", wideModel],
