@@ -92,8 +92,9 @@ async function replayPolicy(
 ): Promise<Difference | null | { skipped: string }> {
   const { config, recorded } = replay;
   const { version, digest, turns } = recorded.trajectory;
-  const versions = new Set(turns.map((turn) => turn.version ?? version));
-  if (versions.size > 1) return { skipped: `policy versions ${[...versions].join(", ")} wrote its turns` };
+  const versions = turns.map((turn) => turn.version ?? version);
+  if (versions.some((one) => one !== version))
+    return { skipped: `it began with policy version ${version}, and versions ${versions.join(", ")} wrote its turns` };
   const distance = (name: string) => Math.abs(Number(/\d+/.exec(name)) - version);
   const names = checkpointNames(folder).sort((a, b) => distance(a) - distance(b));
   const known: PolicyVersion[] = [...others];
