@@ -140,17 +140,22 @@ def train(seed: int, training: Boards, validation: Boards, options: argparse.Nam
     return results
 
 
-parser = argparse.ArgumentParser()
-parser.add_argument("--boards", required=True)
-parser.add_argument("--seeds", type=int, nargs="+", default=[1])
-parser.add_argument("--episodes", type=int, nargs="+", default=[12_800, 128_000, 1_280_000])
-parser.add_argument("--batch", type=int, default=128)
-parser.add_argument("--learning-rate", type=float, default=5e-4)
-parser.add_argument("--entropy", type=float, default=0.01)
-parser.add_argument("--validate", default="validation", help="or 'choosing': boards on which settings are chosen")
-options = parser.parse_args()
-torch.set_num_threads(1)
-texts = json.load(open(options.boards))
-for seed in options.seeds:
-    results = train(seed, Boards(texts["training"]), Boards(texts[options.validate]), options)
-    print(json.dumps({"seed": seed, "success": results}), flush=True)
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--boards", required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--episodes", type=int, nargs="+", default=[12_800, 128_000, 1_280_000])
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--learning-rate", type=float, default=5e-4)
+    parser.add_argument("--entropy", type=float, default=0.01)
+    parser.add_argument("--validate", default="validation", help="or 'choosing': boards on which settings are chosen")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    texts = json.load(open(options.boards))
+    for seed in options.seeds:
+        results = train(seed, Boards(texts["training"]), Boards(texts[options.validate]), options)
+        print(json.dumps({"seed": seed, "success": results}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
