@@ -191,12 +191,18 @@ describe("weights between turns", () => {
   });
 
   test("do not hold an episode for ever whose connection is lost while they wait", async () => {
-    const { policy, sampler, release } = await playing("e0", "e1");
-    learner.tell(weights(2, "b"));
+    const { policy, sampler, release } = await playing();
+    const slow = Promise.withResolvers<void>();
+    policy.gates.set("e0 0", slow.promise);
+    learner.play(...["e0", "e1"].map((episode) => ticket(episode, { env: "SimpleSokoban", exact: false })));
     await world.settle();
+    learner.tell(weights(2, "b"));
+    release();
+    await world.settle();
+    expect([policy.loads, sampler.playing]).toEqual([[1], 2]);
     learner.peers[0]!.close("cut");
     await world.settle();
-    release();
+    slow.resolve();
     await world.after(100);
     expect([sampler.playing, finished(), policy.loads]).toEqual([0, [], [1]]);
   });

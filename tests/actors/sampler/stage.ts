@@ -83,6 +83,8 @@ export class FakePolicy {
   found: (message: Messages["weights"]) => string | Error | Promise<string> = ({ digest }) => digest;
   /** Replies wait for this. */
   gate: Promise<void> = Promise.resolve();
+  /** Replies to these sequences wait for a gate of their own. */
+  readonly gates = new Map<string, Promise<void>>();
   replying = 0;
   mostAtOnce = 0;
   readonly played: string[] = [];
@@ -98,10 +100,10 @@ export class FakePolicy {
     },
     open: async (sequence) => void this.played.push(sequence),
     close: async () => {},
-    reply: async (): Promise<Reply> => {
+    reply: async (sequence): Promise<Reply> => {
       if (this.broken) throw new RangeError("logit 3 is NaN");
       this.mostAtOnce = Math.max(this.mostAtOnce, ++this.replying);
-      await this.gate;
+      await (this.gates.get(sequence) ?? this.gate);
       this.replying--;
       const tokens = builtinDialogue(tokenizer).replyTokens("<think>t</think><answer>Phoenix</answer>", "<think>");
       return { tokens, logProbs: tokens.map(() => -1), cut: false };
