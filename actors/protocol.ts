@@ -73,7 +73,7 @@ export type PolicyVersion = z.infer<typeof PolicyVersion>;
 /** Key and tag of a GMAC over the weights: see actors/weights/seal.ts. */
 const Seal = z.strictObject({ key: z.string().regex(/^[0-9a-f]{32}$/), tag: z.string().regex(/^[0-9a-f]{32}$/) });
 
-/** Where a policy version is: in shared memory of this host, at a URL, or under a name at the server of engine tinker. */
+/** Where a policy version is: in a file of this host (in shared memory, if it has any), at a URL, or under a name at the server of engine tinker. */
 const WeightsLocation = z.discriminatedUnion("kind", [
   z.strictObject({ kind: z.literal("shared"), path: z.string().max(4096), byteOffset: Count, seal: Seal }),
   z.strictObject({ kind: z.literal("http"), url: z.url() }),
@@ -143,7 +143,7 @@ const EpisodeRow = z.strictObject({
   update: Count.nullable(),
   /** Mean over written tokens. */
   advantage: z.number().nullable(),
-  /** One for each written token; left out where every token has the mean. */
+  /** Advantage of each written token; left out if all are equal. */
   tokenAdvantages: z.instanceof(Float32Array).optional(),
 });
 export type EpisodeRow = z.infer<typeof EpisodeRow>;
@@ -170,7 +170,7 @@ export const ActorView = z.strictObject({
   /** null for a guest, and while the actor does not run. */
   pid: Count.nullable(),
   restarts: Count,
-  /** Where others connect to it; null for a guest, if no one does, or not yet. */
+  /** Where others connect to it. Null for a guest, for an actor to which others do not connect, and until the address is known. */
   url: z.string().nullable(),
   /** Milliseconds since the actor was started or last heard from. */
   silentMs: z.number(),
@@ -186,7 +186,7 @@ export const schemas = {
   hello: z.strictObject({ type: z.literal("hello"), protocol: Count, actor: Id, role: Role, url: z.url().nullable() }),
   /** Answers `hello`. The actor closes the connection if the protocol or the run differs from its own. */
   welcome: z.strictObject({ type: z.literal("welcome"), run: Id, protocol: Count }),
-  /** Every actor tells the supervisor every heartbeatMs. The supervisor replaces an actor that stays silent or stuck. */
+  /** Every actor tells the supervisor every heartbeatMs. The supervisor replaces an actor that stays silent or stuck, and disconnects such a guest. */
   heartbeat: z.strictObject({
     type: z.literal("heartbeat"),
     actor: Id,
@@ -194,7 +194,7 @@ export const schemas = {
     /** How long the actor's computation has gone without a result; 0 while nothing is computed. */
     workingMs: z.number().nonnegative(),
   }),
-  /** The supervisor tells each actor that connects, and learner and samplers at every change. These two connect to the addresses. */
+  /** The supervisor tells each actor that connects, and learner, samplers and guests at every change. Learner and samplers connect to the addresses. */
   roster: z.strictObject({
     type: z.literal("roster"),
     learner: z.url().nullable(),
@@ -205,7 +205,7 @@ export const schemas = {
   actors: z.strictObject({ type: z.literal("actors"), actors: z.array(ActorView) }),
   /** The supervisor tells the learner to write a checkpoint after its current update. */
   save: z.strictObject({ type: z.literal("save") }),
-  /** The supervisor tells an actor when the run ends. The actor drains, saves and exits with code 0. */
+  /** The supervisor tells an actor when the run ends, and a guest that is stuck. The actor drains, saves and exits with code 0. */
   stop: z.strictObject({ type: z.literal("stop"), reason: z.string() }),
 
   // Episodes at an env server.
@@ -262,7 +262,7 @@ export const schemas = {
   "sampler.leaving": z.strictObject({ type: z.literal("sampler.leaving"), actor: Id, reason: z.string().max(1000) }),
   /** The learner tells a sampler with free slots. The sampler plays them; after leaseMs the learner issues unfinished ones again. */
   tickets: z.strictObject({ type: z.literal("tickets"), tickets: z.array(Ticket), leaseMs: z.number().positive() }),
-  /** A sampler asks when a ticket has ended, and asks again until the learner answers. The learner takes the outcome once. */
+  /** A sampler asks when a ticket has ended, and asks again until the learner answers or the connection ends. The learner takes the outcome once. */
   "episode.finished": z.strictObject({
     type: z.literal("episode.finished"),
     actor: Id,
@@ -285,17 +285,17 @@ export const schemas = {
     type: z.literal("weights.loaded"),
     actor: Id,
     version: Count,
-    /** Of the bytes that the sampler holds: computed by the sampler, or proved by the seal. */
+    /** Of the bytes that the sampler holds: computed by the sampler, or proved by the seal. With engine tinker: of the version's name. */
     digest: Digest,
   }),
 
   // Records.
 
-  /** The learner tells the metrics sink after each update. The sink stores the values and shows them on the page. */
+  /** Actors tell the metrics sink what they have measured. The sink stores the values and shows them on the page. */
   metrics: z.strictObject({
     type: z.literal("metrics"),
     actor: Id,
-    /** The update that the values belong to. */
+    /** The update that the values belong to; in the warm start the step of imitation. */
     step: Count,
     /** By names of actors/metrics/metrics.ts. */
     values: z.record(z.string(), z.number()),
@@ -310,7 +310,7 @@ export const schemas = {
   }),
   /** The learner sends the episodes of each update and validation. The metrics sink writes them to the trajectory log. */
   episodes: z.strictObject({ type: z.literal("episodes"), rows: z.array(EpisodeRow) }),
-  /** Answers `episodes` when the rows are on disk. */
+  /** Answers `episodes` when the rows are committed. */
   "episodes.stored": z.strictObject({ type: z.literal("episodes.stored"), count: Count }),
 
   /** Answers any ask that failed. `code` is for programs, `detail` for people. */
@@ -342,8 +342,8 @@ export type Tell = Exclude<Message, Ask | Answer>;
 export type EnvAsk = Messages["env.open" | "env.step"];
 
 /**
- * Ends a check at the first bad item of a list: a frame of 4 MiB may hold four million bad items, and a list of their faults takes
- * 5 GB. zod's `validate` sets this option; zod's types lack it for `safeParse`.
+ * Ends a check at the first bad item of a list: a frame may hold two million bad items, and a list of their faults takes gigabytes.
+ * zod's `validate` sets this option; zod's types lack it for `safeParse`.
  */
 const FIRST_FAULT: object = { abortEarly: true };
 

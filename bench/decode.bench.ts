@@ -10,12 +10,12 @@ import { compiledEngine } from "../model/engine/compiled.ts";
 import type { Device, Engine } from "../model/engine/engine.ts";
 import { initialize, layParameters } from "../model/policy/parameters.ts";
 import { hash64, sequence } from "../model/rng.ts";
+import { median } from "../model/statistics.ts";
 import {
   type Comparison,
   checkPython,
   DEVICE_OPTIONS,
   deviceOf,
-  median,
   numbersOf,
   peerArguments,
   peerDevice,

@@ -13,8 +13,9 @@ import type { MetricName } from "../actors/metrics/metrics.ts";
 import { Store } from "../actors/metrics-sink/store.ts";
 import type { EpisodeRow } from "../actors/protocol.ts";
 import { Pcg64 } from "../envs/rng/pcg64.ts";
+import { median } from "../model/statistics.ts";
 import { chromiumPath, launch } from "./chromium.ts";
-import { type Comparison, median, round } from "./shared.ts";
+import { type Comparison, round } from "./shared.ts";
 
 const EPISODES = 100_000;
 const BATCH = 1000;

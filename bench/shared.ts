@@ -115,10 +115,4 @@ export interface Comparison {
   readonly goal: number;
 }
 
-export function median(values: readonly number[]): number {
-  const sorted = values.toSorted((a, b) => a - b);
-  const middle = sorted.length >> 1;
-  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
-}
-
 export const round = (value: number, digits = 1): number => Number(value.toFixed(digits));

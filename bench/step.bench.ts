@@ -23,12 +23,12 @@ import { LORA_TARGETS } from "../model/policy/lora.ts";
 import { baseOf, type ModelConfig } from "../model/policy/model-config.ts";
 import { initialize, layFrozen, layParameters, type Parameters } from "../model/policy/parameters.ts";
 import { sequence } from "../model/rng.ts";
+import { median } from "../model/statistics.ts";
 import {
   type Comparison,
   checkPython,
   DEVICE_OPTIONS,
   deviceOf,
-  median,
   numbersOf,
   peerArguments,
   peerDevice,

@@ -9,7 +9,8 @@ import { Gate } from "../actors/gate/gate.ts";
 import { createTransport } from "../actors/transport/create.ts";
 import { serveWeights } from "../actors/weights/http.ts";
 import type { WeightsPublisher } from "../actors/weights/publisher.ts";
-import { median, round } from "./shared.ts";
+import { median } from "../model/statistics.ts";
+import { round } from "./shared.ts";
 
 const TURNS = 3;
 const TOKEN = "a-token-of-the-bench";

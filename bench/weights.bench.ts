@@ -17,7 +17,8 @@ import type { Peer } from "../actors/transport/transport.ts";
 import { Acks } from "../actors/weights/acks.ts";
 import { isAlive, sweep, weightsFolder } from "../actors/weights/files.ts";
 import { WeightsPublisher } from "../actors/weights/publisher.ts";
-import { type Comparison, median, numbersOf, round } from "./shared.ts";
+import { median } from "../model/statistics.ts";
+import { type Comparison, numbersOf, round } from "./shared.ts";
 import { type RemoteRow, remoteRow } from "./weights-remote.ts";
 
 export const summary = "publish to last acknowledgement of 4 samplers, beside a copy and one hash of the same bytes";

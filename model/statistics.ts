@@ -43,3 +43,10 @@ export function positionsBy<K>(keys: ArrayLike<K>): Map<K, number[]> {
   }
   return positions;
 }
+
+/** The middle value, or the mean of the two middle ones. @param values  at least one */
+export function median(values: readonly number[]): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
+}

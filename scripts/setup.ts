@@ -1,6 +1,7 @@
 /**
- * `bun run setup`: installs the dependencies, as every command does by itself. `setup tensorflow` also downloads libtensorflow; `setup
- * tinker` also installs a server of Tinker's protocol, and runs it until a stop signal.
+ * `bun run setup`: in a clone, installs the dependencies, as every command does by itself; in an installed package, only checks them. `setup
+ * tensorflow` also downloads libtensorflow, unless this machine has one; `setup tinker` also installs a server of Tinker's protocol, and
+ * runs it until a stop signal or its end.
  */
 import { rmSync } from "node:fs";
 import { join, relative } from "node:path";
@@ -18,7 +19,7 @@ const command = {
   name: "setup",
   words: {
     show: "[tensorflow|tinker]",
-    text: "tensorflow: download libtensorflow, for a learner on an NVIDIA GPU; tinker: install and run a server for --engine tinker",
+    text: "tensorflow: download libtensorflow, for an NVIDIA GPU if there is one; tinker: install and run a server for --engine tinker",
     max: 1,
   },
   flags: {

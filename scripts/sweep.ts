@@ -1,8 +1,9 @@
 /**
- * `bun run sweep`: plays the runs of a YAML file (presets × variants × seeds) and prints one table, with the mean of each group over its
- * seeds and the 95 % interval.
+ * `bun run sweep`: plays the runs of a YAML file (presets × variants × seeds) and prints one table. A group here is a
+ * preset with a variant; the table has each group's mean over its seeds, with the 95 % interval.
  *
- * - The command may be killed at any time. The next call leaves finished runs as they are and goes on with the others.
+ * - The command may be killed at any time, with its runs. The next call leaves finished runs as they are and goes on with the others. A run that
+ *   still goes in another process counts as failed.
  */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -29,7 +30,7 @@ const command = {
   },
   flags: {
     "at-once": { type: "count", value: "N", text: "Runs that go at the same time (1)" },
-    out: { type: "text", value: "DIR", text: "Folder of the sweep (in the folder of new runs, by the file's name)" },
+    out: { type: "text", value: "DIR", text: "Folder of the sweep (named as the file, in the folder of new runs)" },
     table: { type: "switch", text: "Start no run; write the table and the page of the finished runs" },
     json: { type: "switch", text: "End standard output with one JSON object" },
   },
@@ -64,7 +65,7 @@ export async function main(args: string[]): Promise<number> {
   const page = join(out, "index.html");
   writeFileSync(page, sweepPage(sweepName(file), sweep, table));
   console.log(aligned(tableRows(sweep, table)));
-  console.log(`\n${INTERVAL_TEXT}\nwith curves: ${page}; as files: ${join(out, "table.csv")}, …`);
+  console.log(`\n${INTERVAL_TEXT}\nthe same with curves: ${page}; as data: ${join(out, "table.csv")}, …`);
   if (json) {
     const runs = table.runs.map(({ run: { group, seed, folder }, figures }) => ({ group, seed, run: folder, figures }));
     console.log(JSON.stringify({ out, groups: table.groups, runs, failed }));
@@ -91,7 +92,9 @@ async function playSweep(sweep: Sweep, out: string, atOnce: number): Promise<Fai
     },
   });
   onStopSignal((signal) => {
-    view.note(`${signal}: the runs save and stop; the same command goes on with them; once more to leave at once`);
+    view.note(
+      `${signal}: the runs save and stop; the same command goes on with them later. Press Ctrl-C again to leave at once`,
+    );
     playing.stop(signal);
   });
   const redrawing = setInterval(() => view.draw(playing.going), REDRAW_MS);
@@ -109,13 +112,13 @@ async function playSweep(sweep: Sweep, out: string, atOnce: number): Promise<Fai
 class SweepView {
   readonly #runs: readonly PlannedRun[];
   readonly #startedMs = performance.now();
-  /** Sum over the runs of the share that was done when this process started. */
-  readonly #doneBefore: number;
+  /** By run, the share that was done when this process started. */
+  readonly #shareBefore: ReadonlyMap<PlannedRun, number>;
   #foot = "";
 
   constructor(runs: readonly PlannedRun[]) {
     this.#runs = runs;
-    this.#doneBefore = runs.reduce((sum, run) => sum + (isFinished(run) ? 1 : shareDone(run)), 0);
+    this.#shareBefore = new Map(runs.map((run) => [run, isFinished(run) ? 1 : shareDone(run)]));
     const finished = runs.filter(isFinished).length;
     if (finished > 0) this.note(`${finished} of ${runs.length} runs had finished before`);
   }
@@ -130,9 +133,12 @@ class SweepView {
   draw(going: readonly { run: PlannedRun; share: number }[]): void {
     if (process.stderr.isTTY !== true) return;
     const finished = this.#runs.filter(isFinished).length;
-    const done = finished + going.reduce((sum, { run, share }) => sum + (isFinished(run) ? 0 : share), 0);
+    const shares = new Map(going.map(({ run, share }) => [run, share]));
+    const shareOf = (run: PlannedRun) => (isFinished(run) ? 1 : (shares.get(run) ?? this.#shareBefore.get(run)!));
+    const done = this.#runs.reduce((sum, run) => sum + shareOf(run), 0);
+    const doneBefore = [...this.#shareBefore.values()].reduce((sum, share) => sum + share, 0);
     const left = this.#runs.length - done;
-    const pace = (done - this.#doneBefore) / (performance.now() - this.#startedMs);
+    const pace = (done - doneBefore) / (performance.now() - this.#startedMs);
     const text = `${finished}/${this.#runs.length} runs: ${going.map(({ run }) => basename(run.folder)).join(", ")}`;
     const minutesLeft = pace > 0 ? left / pace / 60_000 : null;
     this.clear();

@@ -2,11 +2,11 @@
  * Sampler: plays tickets with its copy of the policy. Knows neither groups nor learning.
  *
  * - A ticket is played with the version that it names, or a newer one if it allows that. Weights change only while no episode is
- *   played; with `weightsBetween` turns only while no reply is written. Replies then wait, and each names the version that wrote it. Caches of
- *   earlier turns stay as the older weights computed them.
+ *   played; with `weightsBetween` turns only while no reply is being written. New replies wait while newer weights are due, and a reply by
+ *   another version than the episode's first names it. Caches of earlier turns stay as the older weights computed them.
  * - The acknowledged digest is computed from the bytes in use, or proved by their seal. Bytes with a wrong digest are never used.
  *   The wrong digest is still reported; the learner quarantines the sampler. If weights cannot be loaded at all, the process ends.
- * - The sampler sends an outcome until the learner takes it. When the connection to the learner ends, waiting tickets and weights
+ * - The sampler sends an outcome until the learner takes or refuses it. When the connection to the learner ends, waiting tickets and weights
  *   are dropped: the learner issues the tickets again, and sends the weights on the next connection.
  * - At most `slots` episodes are played at once; further tickets wait.
  */
@@ -56,7 +56,7 @@ export class Sampler implements Handler {
   #stopped = false;
   /** Replies being written. */
   #writing = 0;
-  /** Called when no weights wait any more. */
+  /** Wake the replies that wait for newer weights. */
   #held: (() => void)[] = [];
 
   constructor(options: SamplerOptions) {
@@ -109,7 +109,7 @@ export class Sampler implements Handler {
     this.#releaseReplies();
   }
 
-  /** Stops playing. The learner issues the unfinished tickets again. */
+  /** Begins no further episode. The learner issues the unfinished tickets again. */
   stop(reason: string): void {
     this.#stopped = true;
     this.#waiting = [];
@@ -145,7 +145,10 @@ export class Sampler implements Handler {
     for (const release of this.#held.splice(0)) release();
   }
 
-  /** A reply of an episode that began with the weights `first`. It waits for newer weights, and names their version. */
+  /**
+   * A reply of an episode that began with the weights `first`. If newer ones are due, it waits until they are in use. It names the version
+   * that wrote it, if that is not `first`.
+   */
   async #replyBetween(first: PolicyVersion, ...args: Parameters<EpisodePolicy["reply"]>): Promise<ReplyTokens> {
     while (this.#loading || this.#next !== null) await new Promise<void>((release) => this.#held.push(release));
     const { version } = this.#weights!;
@@ -159,7 +162,7 @@ export class Sampler implements Handler {
     }
   }
 
-  /** Tries twice: a dead learner's file may vanish before its connection is seen to end. The second try leaves time for that. */
+  /** Tries twice: a dead learner's file may vanish before its connection is seen to end. By the second failure it usually has ended. */
   async #load(message: Messages["weights"]): Promise<string> {
     const { policy } = this.#options;
     try {
@@ -178,7 +181,7 @@ export class Sampler implements Handler {
     for (const ticket of waiting) {
       const { version, exact, episode } = ticket;
       const fits = exact ? version === this.#weights.version : version <= this.#weights.version;
-      // The ticket is for weights that newer ones have replaced; its lease will run out.
+      // The weights in use may not play the ticket, mostly because newer ones have replaced its own; its lease will run out.
       if (!fits) continue;
       if (this.#playing.size >= this.#options.slots || this.#playing.has(episode)) this.#waiting.push(ticket);
       else void this.#playOne(ticket, this.#weights, this.#learner);
@@ -233,7 +236,7 @@ export class Sampler implements Handler {
     };
   }
 
-  /** Sends an outcome until the learner takes it, or its connection is gone. */
+  /** Sends an outcome until the learner takes or refuses it, or its connection is gone. */
   async #send(learner: Peer, { episode, attempt }: Ticket, outcome: Outcome): Promise<void> {
     const { actor, askDeadlineMs } = this.#options;
     while (!learner.closed) {

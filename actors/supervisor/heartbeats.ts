@@ -7,7 +7,7 @@ import { type ActorView, type Messages, ProtocolError, STARTING, type Tell } fro
 
 /** The heartbeats of one actor. */
 export interface Watched {
-  /** When the actor was started or last heard. */
+  /** When the actor was started or last heard, or when this process woke after a suspension. */
   heardAtMs: number;
   /** null until the first heartbeat. */
   heartbeat: Messages["heartbeat"] | null;
@@ -16,7 +16,7 @@ export interface Watched {
 /** What is wrong with an actor. */
 export interface HeartbeatFault {
   readonly kind: "silent" | "stuck";
-  /** How long the actor was silent, or its computation without a result. */
+  /** silent: how long the actor was silent. stuck: how long its computation has given no result. */
   readonly ms: number;
   /** For people, with the limit and the actor's last heartbeat. */
   readonly reason: string;
@@ -26,7 +26,7 @@ export interface HeartbeatLimits {
   readonly heartbeatMs: number;
   /** Silence after which an actor is faulty. */
   readonly heartbeatDeadlineMs: number;
-  /** Time from the start to the first heartbeat; left out: `heartbeatDeadlineMs`. */
+  /** Silence before the first heartbeat after which an actor is faulty; a connection counts as a start. Left out: `heartbeatDeadlineMs`. */
   readonly startDeadlineMs?: number;
   /** Time without a result of its computation after which an actor is faulty. */
   readonly progressDeadlineMs: number;
@@ -65,7 +65,7 @@ export function watchHeartbeats<A extends Watched>(
 function faultOf({ heardAtMs, heartbeat }: Watched, now: number, limits: HeartbeatLimits): HeartbeatFault | null {
   const { heartbeatDeadlineMs, startDeadlineMs = heartbeatDeadlineMs, progressDeadlineMs } = limits;
   const { doing, lastMessage } = stateOf(heartbeat);
-  const at = `last heard ${doing}; its last message was ${lastMessage || "none"}`;
+  const at = `its last heartbeat said: ${doing}; the last message that it received: ${lastMessage || "none"}`;
   const silentMs = now - heardAtMs;
   const silenceMsMax = heartbeat === null ? startDeadlineMs : heartbeatDeadlineMs;
   if (silentMs > silenceMsMax) {

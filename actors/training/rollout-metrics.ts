@@ -11,7 +11,7 @@ import { type Outcome, type PlayedOutcome, STOP_REASONS, type Ticket } from "../
  * Metrics of played tickets, under `train/` or `validate/`. With several envs, each env has its own metrics too.
  *
  * @param played    at least one
- * @param thinkEnd  the token that closes a thought; null if the policy is not asked to think
+ * @param thinkEnd  the token that closes a thought; null if the policy is not asked to think, or no single token closes a thought
  */
 export function rolloutMetrics(
   purpose: Ticket["purpose"],
@@ -75,7 +75,7 @@ function numbersOf(purpose: Ticket["purpose"], played: readonly PlayedTicket[], 
   });
 }
 
-/** pass@k; empty unless all boards have the same number of tries, and more than one. */
+/** pass@k; empty for one try a board. All boards must have equally many tries. */
 function passes(solved: readonly number[], played: number): MetricValues {
   const tries = played / solved.length;
   if (tries < 2 || !Number.isInteger(tries)) return {};
@@ -112,12 +112,13 @@ function likelihoodOf(outcomes: readonly PlayedOutcome[]): Record<string, number
 const prefixed = (prefix: string, values: Record<string, number>) =>
   Object.fromEntries(Object.entries(values).map(([name, value]) => [`${prefix}/${name}`, value]));
 
-/** Written tokens up to the end of each turn's thought; if the thought is not closed, all of the turn's. */
+/** Written tokens before the token that closes each turn's thought; if the thought is not closed, all of the turn's. */
 function thinkTokens({ tokens, written, turns }: Trajectory, thinkEnd: number): number {
   let count = 0;
   let at = 0;
   for (const { end } of turns) {
-    while (at <= end && tokens[at] !== thinkEnd) count += written[at++]!;
+    // A prompt may quote earlier thoughts.
+    while (at <= end && !(written[at] === 1 && tokens[at] === thinkEnd)) count += written[at++]!;
     at = end + 1;
   }
   return count;

@@ -1,8 +1,9 @@
 /**
- * Writes bytes, whole or not at all, to a file that other processes of this host can map. Meanwhile hashes and seals them.
+ * Writes bytes, whole or not at all, to a file that other processes of this host can map. Meanwhile computes their sha256 and their seal, a fast checksum (seal.ts).
  *
  * - On Linux a file needs no name: other processes open it through this process's descriptor, and the system frees it when this process
- *   ends, however it ends. A file with a name stays after a crash; the next learner deletes the files of a dead one (files.ts).
+ *   has ended, however it ends, and no other maps it. A file with a name stays after a crash; the next learner deletes those in shared
+ *   memory whose owner is known to be dead (files.ts).
  */
 import { closeSync, openSync, renameSync, rmSync, statSync, unlinkSync, write } from "node:fs";
 import { promisify } from "node:util";
@@ -90,7 +91,7 @@ async function writeAndHash(file: number, bytes: Uint8Array): Promise<Written> {
   const hasher = new Bun.CryptoHasher("sha256");
   const sealer = new Sealer();
   for (let at = 0; at < bytes.length; at += CHUNK_BYTES) {
-    // Ends early if writing has failed.
+    // Throws here if writing has already failed; does not wait for it otherwise.
     if (at > 0) await Promise.all([nextTurn(), Promise.race([writing, null])]);
     const part = bytes.subarray(at, at + CHUNK_BYTES);
     hasher.update(part);

@@ -1,10 +1,11 @@
-"""The training loop that a user would write with PyTorch and transformers: Dr. GRPO on SimpleSokoban in several turns, on the CPU.
+"""The training loop that a user would write with PyTorch and transformers: Dr. GRPO on SimpleSokoban in several turns.
 
 Run: bun bench/peers/boards.ts > boards.json
      bun run export --policy RUN --to hf --out policy
      python bench/peers/train.py --policy policy --boards boards.json [--seed 1 --updates 60 --groups 16 --group-size 8 …]
-`bun run bench run` does that, beside Bunraku from the same weights. Episodes, prompts, rewards, filter, loss and optimizer are those of
-its run: replies of all live episodes by one call of `generate` a turn, gradients of padded rows in micro-batches.
+`bun run bench run` does that, beside Bunraku from the same weights. Prompts, rewards, filter, loss and optimizer are those of Bunraku's run; the training boards are
+others of the same kind. The loop computes in its own way: one call of `generate` a turn writes the replies of all live episodes, and
+gradients are of padded rows, in micro-batches.
 
 Prints one JSON line: {"name", "torch", "transformers", "threads", "seconds": of updates, "rolloutSeconds", "before", "after": success
 on the validation boards at temperature .5}.
@@ -27,7 +28,7 @@ FORMAT_PENALTY = -0.1
 # Every reply begins with it; the policy does not write it.
 PREFIX = "<think>"
 NAMES = ["up", "down", "left", "right"]
-REPLY = re.compile(r"^<think>(.*?)</think>\s*<answer>(.*?)</answer>$", re.DOTALL)
+REPLY = re.compile(r"<think>(.*?)</think>\s*<answer>(.*?)</answer>", re.DOTALL)
 
 
 class Game:
@@ -36,7 +37,7 @@ class Game:
     def __init__(self, boards: Boards, index: int):
         self.walls = boards.walls[index]
         self.player, self.box, self.target = (tuple(b[index]) for b in (boards.players, boards.boxes, boards.targets))
-        self.left, self.turns, self.reward, self.done, self.success = ACTIONS_MAX, 0, 0.0, False, False
+        self.left, self.turns, self.reward, self.penalty, self.done, self.success = ACTIONS_MAX, 0, 0.0, 0.0, False, False
         self.tokens: list[int] = []
         self.written: list[int] = []
 
@@ -49,11 +50,12 @@ class Game:
 
     def act(self, reply: str) -> None:
         """Plays the reply's actions. Rewards: -.1 an action, +1 for a box that reaches its target, +10 for a solved board."""
-        found = REPLY.match(reply.strip())
-        names = [name.strip().lower() for name in found[2].split("||")][:ACTIONS_PER_TURN_MAX] if found else []
+        found = REPLY.search(reply)
+        parts = [part.strip().lower() for part in found[2].split("||")] if found else []
+        names = [part for part in parts if part][:ACTIONS_PER_TURN_MAX]
         actions = [NAMES.index(name) for name in names if name in NAMES]
         if found is None or not actions or len(actions) < len(names):
-            self.reward += FORMAT_PENALTY
+            self.penalty += FORMAT_PENALTY
         for action in actions[: self.left]:
             self.left -= 1
             to = tuple(np.add(self.player, MOVES[action]))
@@ -76,7 +78,8 @@ def play(model, tokenizer, games: list[Game], temperature: float) -> None:
     while live := [game for game in games if not game.done]:
         for game in live:
             message = [{"role": "user", "content": game.prompt()}]
-            text = tokenizer.apply_chat_template(message, tokenize=False) + PREFIX
+            cut = len(game.tokens) > 0 and game.tokens[-1] != tokenizer.eos_token_id
+            text = tokenizer.eos_token * cut + tokenizer.apply_chat_template(message, tokenize=False) + PREFIX
             new = tokenizer.encode(text, add_special_tokens=False)
             game.tokens += new
             game.written += [0] * len(new)
@@ -151,7 +154,8 @@ for update in range(options.updates):
     rollout_seconds += time.perf_counter() - began
     rewards = np.array([game.reward for game in games]).reshape(options.groups, options.group_size)
     kept = kept_groups(rewards, options.kept)
-    advantages = (rewards - rewards.mean(1, keepdims=True))[kept].reshape(-1)
+    scores = rewards + np.array([game.penalty for game in games]).reshape(rewards.shape)
+    advantages = (scores - scores.mean(1, keepdims=True))[kept].reshape(-1)
     learn(model, optimizer, [games[g * options.group_size + i] for g in kept for i in range(options.group_size)], advantages, options)
     seconds += time.perf_counter() - began
 print(

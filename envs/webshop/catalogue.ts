@@ -1,7 +1,8 @@
 /**
  * A shop's products, its search index and its goals. Knows no files and no pages.
  *
- * - A goal is a request for a product, with one combination of options if the request names none. A full catalogue has millions of
+ * - A goal is a request for a product. A request that a person wrote is one goal, with the options that it names, if any. Any other makes
+ *   one goal for each combination of the product's options. A full catalogue has millions of
  *   goals, so they are numbered and built on demand.
  * - The order of goals comes from two shuffles, WebShop's and RAGEN's. Price limits have a generator of their own with a fixed seed; RAGEN
  *   draws others in each process.
@@ -30,7 +31,7 @@ export class Catalogue {
   readonly goalCount: number;
   readonly #numbers = new Map<string, number>();
   readonly #index = new SearchIndex();
-  /** (products + 1) number of goals before each product. */
+  /** (products + 1) goals before each product, and at the end all of them. */
   readonly #goalsBefore: Float64Array;
   /** (products) dollars; NaN without a limit. */
   readonly #priceMax: Float64Array;
@@ -67,7 +68,7 @@ export class Catalogue {
     return this.#index.search(query, HITS_MAX).map((number) => this.products[number]!);
   }
 
-  /** The goal of a seed. It is RAGEN's choice if the catalogue has more goals than RAGEN's tests and validation take. */
+  /** The goal of a seed. With more than 1,500 goals (500 for tests and 1,000 for validation) it is the one that RAGEN chooses. */
   goalOfSeed(split: ShopSplit, seed: number): Goal {
     const [first, end] = rangeOf(split, this.goalCount);
     return this.goal(this.#order[first + (seed % (end - first))]!);
@@ -118,7 +119,7 @@ export class Catalogue {
 const TEST_END = 500;
 const VALIDATION_END = 1500;
 
-/** Bounds of a split in the order of goals: RAGEN's, or shares if that leaves no goal for training. */
+/** Bounds of a split in the order of goals: RAGEN's, or shares if that leaves no goal for training. Of fewer than three goals splits share. */
 function rangeOf(split: ShopSplit, count: number): readonly [first: number, end: number] {
   if (split === "all" || count < 2) return [0, count];
   const test = count > VALIDATION_END ? TEST_END : Math.ceil(count / 16);
@@ -135,7 +136,7 @@ function orderOf(count: number): Uint32Array {
   return Uint32Array.from(permutation, (place) => shuffled[place]!);
 }
 
-/** Draws two of the next four multiples of 10 above the price and takes the larger; NaN for prices from 980. */
+/** Draws two of the next four multiples of 10 above the price, of those below 1,000, and takes the larger; NaN if there is at most one. */
 function drawPriceMax(price: number, random: PythonRandom): number {
   const next = 10 * (Math.floor(price / 10) + 1);
   const above = [next, next + 10, next + 20, next + 30].filter((limit) => limit < 1000);

@@ -32,7 +32,7 @@ const TENSORS: Readonly<Record<string, string>> = {
   "lm_head.weight": "output.weight",
 };
 
-/** @param views  of `huggingFaceViews`. @returns views, or copies where llama.cpp has another order of rows */
+/** @param views  of `huggingFaceViews`. @returns views, or copies where llama.cpp has another order of rows; and the factors of the rope scaling llama3 */
 export function ggufTensors(model: ModelConfig, views: ReadonlyMap<string, NamedTensor>): Map<string, NamedTensor> {
   const { heads, kvHeads, headWidth, ropeTheta, ropeScaling } = model;
   const isLlama = architectureOf(model) === "llama";
@@ -109,17 +109,17 @@ const TOKEN_TYPES = { normal: 1, control: 3, userDefined: 4, unused: 5 } as cons
 
 /**
  * @param json   tokenizer.json, parsed.
- * @throws {CheckpointFormatError} if llama.cpp has no name for this kind of tokenizer, or it would be written wrongly
+ * @throws {CheckpointFormatError} if the tokenizer has byte fallback, or llama.cpp's name of its pre-tokenizer is not known here
  */
 export function ggufTokenizer(
   json: unknown,
   { vocabulary }: ModelConfig,
   { eos, bos, pad, template }: { eos: number; bos: number | null; pad: number | null; template: string },
 ): Map<string, GgufValue> {
-  const { model, added_tokens: added, pre_tokenizer: pre } = TokenizerFile.parse(json);
+  const { model, added_tokens: added, pre_tokenizer } = TokenizerFile.parse(json);
   if (model.byte_fallback) {
     const text =
-      "this tokenizer falls back to bytes, as SentencePiece's do, and gguf export writes byte-level ones only";
+      "this tokenizer has byte fallback, as SentencePiece's do; gguf export writes only tokenizers with byte-level BPE, as GPT-2's";
     throw new CheckpointFormatError(`${text}; export to hf instead`);
   }
   const tokens = Array.from({ length: vocabulary }, (_, id) => `[PAD${id}]`);
@@ -135,7 +135,7 @@ export function ggufTokenizer(
   const merges = model.merges.map((merge) => (typeof merge === "string" ? merge : merge.join(" ")));
   return new Map<string, GgufValue>([
     ["tokenizer.ggml.model", { text: "gpt2" }],
-    ["tokenizer.ggml.pre", { text: preTokenizer(pre) }],
+    ["tokenizer.ggml.pre", { text: preTokenizer(pre_tokenizer, model.merges.length) }],
     ["tokenizer.ggml.tokens", { texts: tokens }],
     ["tokenizer.ggml.token_type", { i32s: types }],
     ["tokenizer.ggml.merges", { texts: merges }],
@@ -148,12 +148,12 @@ export function ggufTokenizer(
 }
 
 /** llama.cpp's name for a pre-tokenizer. The families differ in how they split digits. */
-function preTokenizer(json: unknown): string {
+function preTokenizer(json: unknown, merges: number): string {
   const text = JSON.stringify(json);
   if (text.includes("\\\\p{N}{1,3}")) return "llama-bpe";
   if (text.includes("|\\\\p{N}|")) return "qwen2";
-  // The built-in tokenizer has neither splits nor merges, so any name works.
-  if (!text.includes("Split")) return "gpt-2";
+  // Without merges, as in the built-in tokenizer, splits change nothing, so any name works.
+  if (merges === 0) return "gpt-2";
   throw new CheckpointFormatError(
     "llama.cpp's name for this tokenizer's pre-tokenizer is unknown; export to hf instead",
   );

@@ -1,4 +1,4 @@
-/** Diagnostics of a rollout, as single numbers. echo-trap.ts combines them into a verdict. */
+/** Diagnostics of a rollout, as single numbers. echo-trap/echo-trap.ts makes a verdict of spread, repetition and other numbers. */
 import { checkLength } from "../learn/advantage/rows.ts";
 import { deviation, mean, positionsBy, variance } from "../statistics.ts";
 
@@ -30,8 +30,8 @@ export function rewardSpread(rewards: ArrayLike<number>, groups: ArrayLike<numbe
 }
 
 /**
- * `1 - var(return - value) / var(return)` over written tokens, with population variances: 1 is a perfect critic, 0 predicts
- * the mean, below 0 is worse than the mean.
+ * `1 - var(return - value) / var(return)` over written tokens, with population variances: 1 is a critic that is right up to a
+ * constant, 0 predicts a constant, below 0 is worse than that.
  *
  * @returns null if the returns are constant or no token is written.
  */

@@ -23,7 +23,7 @@ export type CovarianceRule =
  * (B, T) `(advantage - mean advantage) * (logProb - mean logProb)` where written, 0 elsewhere; means over written tokens.
  *
  * @param advantages (B, T)
- * @param logProbs   (B, T) recorded at sampling. verl takes those of the policy in training, which are equal in the first minibatch.
+ * @param logProbs   (B, T) recorded at sampling; of tokens that no sampler wrote, by the current policy. verl takes those of the policy in training, which are equal in the first minibatch.
  */
 export function covariances({ written }: Rows, advantages: Float32Array, logProbs: Float32Array): Float64Array {
   const meanOf = (values: Float32Array) => mean(values.filter((_, i) => written[i] === 1));

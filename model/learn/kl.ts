@@ -8,7 +8,7 @@ export interface KlTerm {
   readonly coefficient: number;
 }
 
-/** Clamp of every exponent, so that neither exp nor its gradient overflows. */
+/** Clamp of the exponents of ratios and of k3, so that neither exp nor its gradient overflows. */
 export const EXPONENT_MAX = 20;
 
 /**
@@ -60,7 +60,7 @@ export function klInReward(
 
 export type KlController =
   | { readonly kind: "fixed"; readonly coefficient: number }
-  /** Moves the coefficient so that the measured KL approaches `target`: at most 20 % per `horizon` samples. */
+  /** Moves the coefficient so that the measured KL approaches `target`: by at most about 20 % per `horizon` samples. */
   | { readonly kind: "adaptive"; readonly coefficient: number; readonly target: number; readonly horizon: number };
 
 /**

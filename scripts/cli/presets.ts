@@ -1,7 +1,8 @@
 /**
  * Makes a run's config from files and flags. Layers, lowest first: defaults; the env's file (configs/env/TAG.yaml); the preset
  * (configs/NAME.yaml); the project's own settings and preset (bunraku.config.ts); the file of --config; flags and --section.key=value in
- * the order given, but those whose values also set other keys come first. The env file's budgets are right below the layer with the tag.
+ * the order given, but those whose values also set other keys come first. The env file's limits of turns and actions
+ * are set once more right below the layer that chose env.tag, so they override a lower preset's.
  */
 import { type RunConfig, runKeys } from "../../actors/config/config.ts";
 import { ConfigError } from "../../actors/config/error.ts";
@@ -37,7 +38,7 @@ export const configFlags = {
   preset: {
     type: "text",
     value: "NAME",
-    text: `A file of configs/, without .yaml (${DEFAULT_PRESET}; with --model ${PRETRAINED_PRESET})`,
+    text: `A file of configs/ without .yaml, or a preset of bunraku.config.ts (${DEFAULT_PRESET}; ${PRETRAINED_PRESET} if there is a --model)`,
   },
   config: { type: "text", value: "FILE", text: "Your own YAML file; its keys override the preset" },
   model: {
@@ -68,8 +69,8 @@ export interface ConfigChoice {
 }
 
 /**
- * @throws {UsageError} if the preset or file does not exist.
- * @throws {ConfigError} for the faults in the config.
+ * @throws {UsageError} if the file cannot be read, or a flag's key or value is wrong.
+ * @throws {ConfigError} if there is no such preset, and for the faults in the config.
  */
 export function chooseConfig({ flags, overrides }: ConfigChoice): RunConfig {
   const pretrained = overrides.some(({ path }) => path === "model.path");

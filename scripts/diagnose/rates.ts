@@ -10,6 +10,7 @@ import { readFileSync } from "node:fs";
 import { z } from "zod";
 import { TRAP_RULE, type TrapRule } from "../../model/health/echo-trap/echo-trap.ts";
 import { shareOf } from "../../model/interval.ts";
+import { median } from "../../model/statistics.ts";
 import { aligned } from "../cli/aligned.ts";
 import { UsageError } from "../cli/options.ts";
 import {
@@ -129,7 +130,7 @@ function readAlarms(path: string): [string, FirstAlarm][] {
 
 function alarmOf(byRun: Readonly<Record<string, number | null>>, run: string, path: string): number | null {
   const alarm = byRun[run];
-  if (alarm === undefined) throw new UsageError(`${path} has no alarm of the run ${run}; make it from the same logs`);
+  if (alarm === undefined) throw new UsageError(`${path} has no entry for the run ${run}; make it from the same logs`);
   return alarm;
 }
 
@@ -204,10 +205,9 @@ function outcomesOf(runs: readonly JudgedRun[]): RatesReport["outcomes"] {
 }
 
 function rateRow({ alarm, collapsed, caught, healthy, falseAlarms, leads }: Rates): string[] {
-  const median = leads.toSorted((a, b) => a - b)[Math.floor(leads.length / 2)];
   const positives = [`${caught}/${collapsed}`, intervalText(caught, collapsed)];
   const negatives = [`${falseAlarms}/${healthy}`, intervalText(falseAlarms, healthy)];
-  return [alarm, ...positives, ...negatives, median === undefined ? "–" : String(median)];
+  return [alarm, ...positives, ...negatives, leads.length === 0 ? "–" : String(median(leads))];
 }
 
 function intervalText(hits: number, tries: number): string {

@@ -173,7 +173,7 @@ test("a tokenizer that falls back to bytes is refused as GGUF, in one line", () 
   const tokenizer = { model: { vocab: { a: 0 }, merges: [], byte_fallback: true }, pre_tokenizer: null };
   const special = { eos: 0, bos: null, pad: null, template: "" };
   expect(() => ggufTokenizer(tokenizer, tinyModel, special)).toThrow(
-    "this tokenizer falls back to bytes, as SentencePiece's do, and gguf export writes byte-level ones only; export to hf instead",
+    "this tokenizer has byte fallback, as SentencePiece's do; gguf export writes only tokenizers with byte-level BPE, as GPT-2's; export to hf instead",
   );
 });
 

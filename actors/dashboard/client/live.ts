@@ -1,5 +1,5 @@
 /**
- * Shared by the scripts of all pages: reads the run once, follows its stream, and passes on what is new.
+ * Shared by the scripts of all pages of a run: reads the run once, follows its stream, and passes on what is new.
  *
  * - The page shows a lost connection and what to do. The browser reconnects, and the stream resumes after the last message.
  */
@@ -20,7 +20,7 @@ function elapsedText(milliseconds: number): string {
   return `${Math.floor(seconds / 3600)}:${pair(Math.floor(seconds / 60) % 60)}:${pair(seconds % 60)}`;
 }
 
-/** True if the run is only a record: nothing new will come. */
+/** True if the run has ended, or has written nothing for so long that it counts as stopped. */
 export const hasEnded = ({ phase }: Overview): boolean => phase === "finished" || phase === "silent";
 
 function showElapsed(): void {
@@ -58,7 +58,7 @@ function showLost(run: Overview): void {
   const ended = hasEnded(run);
   showConnection(ended ? "ended" : "reconnecting");
   const advice = ended
-    ? `${visible(run.status)}. The run is over; to open its record: bun run page FOLDER`
+    ? `${visible(run.status)} · This page is no longer served; to open its record: bun run page FOLDER`
     : "The run does not answer; reconnecting. If it has stopped, continue it: bun run cluster --resume FOLDER";
   put(byId("status"), advice);
 }

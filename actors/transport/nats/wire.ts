@@ -1,8 +1,8 @@
 /**
  * One end of a connection over a broker's subjects: order, parts of frames, flow control, silence. Knows no broker.
  *
- * - A parcel is one message of the broker: a frame, a part of a frame, a report, or the end of the connection. Parcels have numbers,
- *   so each is processed once and in order, however often it is delivered.
+ * - A parcel is one message of the broker: a frame, a part of a frame, a report, or the end of the connection. Parcels with a frame
+ *   have numbers, so each is processed once and in order, however often it is delivered.
  * - A broker has no flow control from end to end, so the reader reports how many bytes it took; `queuedBytes` counts the rest.
  *   A parcel that arrives early is held. With more than `queuedBytesMax` held, the connection is closed.
  * - Each parcel has a tag (GMAC) by a key that both ends know. A parcel without a right tag came from another client of the broker: it
@@ -61,7 +61,7 @@ export interface NatsWireOptions extends Pick<TransportOptions, "clock" | "frame
   gone(): void;
 }
 
-/** Whether the broker keeps a message on disk. A finished episode took minutes to play. */
+/** Whether the broker keeps a message on disk: a finished episode, which would have to be played again. */
 const isStored = (envelope: Envelope): boolean => envelope.kind === "ask" && envelope.body.type === "episode.finished";
 
 export function encodeParcel(
@@ -221,7 +221,7 @@ export class NatsWire implements Wire {
     this.#partsBytes += body.byteLength;
     const { frameBytesMax } = this.#options;
     if (kind === "part" && this.#partsBytes > frameBytesMax) {
-      peer.refuse("oversize", `a frame larger than the other end allows (${frameBytesMax} bytes) arrived`);
+      peer.refuse("oversize", `parts of a frame have more than frameBytesMax (${frameBytesMax} bytes)`);
       return;
     }
     this.#parts.push(body);

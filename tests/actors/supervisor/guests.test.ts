@@ -106,7 +106,8 @@ test("a silent guest is given up within its deadline and a heartbeat, and its co
   expect([frozen.peer.closed, lively.peer.closed, cuts]).toEqual([true, false, ["frozen"]]);
   expect(events.at(-1)).toMatchObject({
     kind: "left",
-    reason: "silent for 10500 ms (limit 10000 ms), last heard starting; its last message was none",
+    reason:
+      "silent for 10500 ms (limit 10000 ms), its last heartbeat said: starting; the last message that it received: none",
   });
 });
 
@@ -119,7 +120,7 @@ test("a guest that computes without a result is given up too", async () => {
   expect(told.at(-1)).toMatchObject({ type: "stop" });
   expect(events.at(-1)).toMatchObject({
     reason:
-      "no result of its computation for 60001 ms (limit 60000 ms), last heard playing; its last message was tickets",
+      "no result of its computation for 60001 ms (limit 60000 ms), its last heartbeat said: playing; the last message that it received: tickets",
   });
 });
 

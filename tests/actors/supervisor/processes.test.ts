@@ -102,7 +102,7 @@ describe("a supervisor of real processes", () => {
       await events.next("wedged", "child");
       expect(await supervisor.ended).toMatchObject({ ok: false });
       expect((await supervisor.ended).reason).toMatch(
-        /first cause: silent for \d+ ms \(limit 1000 ms\), last heard busy; its last message was none$/,
+        /first cause: silent for \d+ ms \(limit 1000 ms\), its last heartbeat said: busy; the last message that it received: none$/,
       );
     },
     LONG,
@@ -118,7 +118,7 @@ describe("a supervisor of real processes", () => {
       const stuck = await events.next("stuck", "child");
       expect(stuck).toMatchObject({ child: "child", doing: "heard roster", lastMessage: "roster" });
       expect((await supervisor.ended).reason).toMatch(
-        /first cause: no result of its computation for \d+ ms \(limit 1000 ms\), last heard heard roster; its last message was roster$/,
+        /first cause: no result of its computation for \d+ ms \(limit 1000 ms\), its last heartbeat said: heard roster; the last message that it received: roster$/,
       );
       figure("hang", { noticed: ms(stuck.workingMs), limit: ms(limits.progressDeadlineMs) });
       expect(stuck.workingMs).toBeLessThan(2 * limits.progressDeadlineMs);

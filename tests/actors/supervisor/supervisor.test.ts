@@ -146,7 +146,7 @@ describe("a supervisor", () => {
     const seen = { child: "a", workingMs: 60_001, doing: "playing 3", lastMessage: "tickets" };
     expect(events.of("stuck", "a")).toEqual([{ kind: "stuck", ...seen }]);
     expect((await supervisor.ended).reason).toEndWith(
-      "no result of its computation for 60001 ms (limit 60000 ms), last heard playing 3; its last message was tickets",
+      "no result of its computation for 60001 ms (limit 60000 ms), its last heartbeat said: playing 3; the last message that it received: tickets",
     );
   });
 

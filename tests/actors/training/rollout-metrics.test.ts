@@ -114,3 +114,24 @@ describe("what was played", () => {
     });
   });
 });
+
+test("a thought's tokens are those written before it is closed, also where the prompt quotes a closed thought", () => {
+  const CLOSED = 9;
+  const outcome = anOutcome({
+    turns: [turn({}), turn({})],
+    trajectory: aTrajectory({
+      //                     prompt, reply,       prompt that quotes,  reply that closes no thought
+      tokens: Int32Array.of(1, 5, 5, CLOSED, 6, 1, 5, CLOSED, 2, 5, 5, 5),
+      written: Uint8Array.of(0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1),
+      logProbs: new Float32Array(12),
+      contexts: [0],
+      turns: [
+        { end: 4, reward: 0, penalty: 0 },
+        { end: 11, reward: 0, penalty: 0 },
+      ],
+    }),
+  });
+  const played = playedOf([{ ticket: aTicket(), sampler: "s", outcome }]);
+  // 2 of the first turn, 3 of the second.
+  expect(rolloutMetrics("train", played, CLOSED)["train/think_tokens"]).toBe(5);
+});

@@ -148,7 +148,7 @@ describe("the rates over many runs", () => {
     expect([early!.caught, early!.leads]).toEqual([2, [10, 10]]);
     await Bun.write(file, JSON.stringify({ other: { elsewhere: 3 } }));
     expect(() => ratesReport(logs, { heldOut: null, alarms: file })).toThrow(
-      "has no alarm of the run falls-s2; make it from the same logs",
+      "has no entry for the run falls-s2; make it from the same logs",
     );
   });
 
