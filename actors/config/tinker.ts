@@ -65,6 +65,11 @@ const LIMITS: readonly Limit[] = [
     text: "the server's losses have no entropy bonus; set it to 0",
   },
   {
+    path: "learner.entropyTarget",
+    holds: ({ learner }) => learner.entropyTarget === null,
+    text: "the server's losses have no entropy bonus; leave it out",
+  },
+  {
     path: "learner.observationLoss",
     holds: ({ learner }) => learner.observationLoss === 0,
     text: "the server's losses have no term for the env's tokens; set it to 0",

@@ -57,7 +57,7 @@ export class Sampler implements Handler {
   /** Replies being written. */
   #writing = 0;
   /** Wake the replies that wait for newer weights. */
-  #held: (() => void)[] = [];
+  readonly #held: (() => void)[] = [];
 
   constructor(options: SamplerOptions) {
     this.#options = options;

@@ -202,7 +202,7 @@ export function steeredKl(
 /**
  * The entropy coefficient after an update: a step up if entropy was below its target, else a step down, to 0 at least.
  *
- * Source: https://arxiv.org/abs/2505.22312, section 3.2.5, whose coefficient may fall below 0, and is not applied while entropy is above the target.
+ * Source: https://arxiv.org/abs/2505.22312, whose coefficient may fall below 0, and is not applied while entropy is above the target.
  *
  * @param entropy  of this update, in nats per token; a value that is not finite is ignored
  */

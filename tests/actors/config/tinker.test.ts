@@ -49,6 +49,14 @@ test.each([
     "learner.entropyCoefficient: the server's losses have no entropy bonus; set it to 0",
   ],
   [
+    { learner: { entropyTarget: 0.2 } },
+    "learner.entropyTarget: the server's losses have no entropy bonus; leave it out",
+  ],
+  [
+    { learner: { algorithm: "kl-cov" } },
+    "learner.covariance.treatment: the server's losses have no term for the log-ratio; set it to none or clip",
+  ],
+  [
     { learner: { observationLoss: 0.1 } },
     "learner.observationLoss: the server's losses have no term for the env's tokens",
   ],
