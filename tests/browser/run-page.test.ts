@@ -235,7 +235,7 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
       await stage.served.stop();
       await stage.page.waitForSelector("#link[data-state=ended]");
       expect(await stage.text("#status")).toMatch(
-        /^120 updates, success 80\.0 %\. The run is over; .*bun run page FOLDER$/,
+        /^120 updates, success 80\.0 % · This page is no longer served; .*bun run page FOLDER$/,
       );
       stage.complaints = stage.complaints.filter((text) => !text.includes("ERR_"));
     },

@@ -1,7 +1,7 @@
 /** Hello and welcome, and connections that come back. */
 import { describe, expect, test } from "bun:test";
 import { realClock } from "../../../actors/clock.ts";
-import type { Message, Messages, Tell } from "../../../actors/protocol.ts";
+import { type Message, type Messages, PROTOCOL_VERSION, type Tell } from "../../../actors/protocol.ts";
 import { createTransport } from "../../../actors/transport/create.ts";
 import { type HostHandler, helloOf, type Identity, sayHello, welcoming } from "../../../actors/transport/handshake.ts";
 import { MemoryNetwork } from "../../../actors/transport/memory.ts";
@@ -97,7 +97,7 @@ describe("a handshake", () => {
     expect(await peer.ask({ ...helloOf(me), protocol: 999 }, 1000)).toEqual({
       type: "failed",
       code: "protocol",
-      detail: "sampler-1 speaks protocol 999, this run speaks 3. Use the same version of Bunraku at both ends.",
+      detail: `sampler-1 speaks protocol 999, this run speaks ${PROTOCOL_VERSION}. Use the same version of Bunraku at both ends.`,
     });
   });
 
@@ -106,7 +106,7 @@ describe("a handshake", () => {
     await transport.listen("memory:old", { ...idle, asked: () => ({ type: "welcome", run: "run-1", protocol: 0 }) });
     await transport.listen("memory:other", welcoming("run-2", new Host()));
     expect(sayHello(await transport.connect("memory:old", idle), me, 1000)).rejects.toThrow(
-      "memory:old speaks protocol 0, we speak 3",
+      `memory:old speaks protocol 0, we speak ${PROTOCOL_VERSION}`,
     );
     expect(sayHello(await transport.connect("memory:other", idle), me, 1000, "run-1")).rejects.toThrow(
       "memory:other belongs to run run-2, and sampler-1 to run run-1",
