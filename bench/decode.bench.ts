@@ -16,6 +16,7 @@ import {
   checkPython,
   DEVICE_OPTIONS,
   deviceOf,
+  flagsOf,
   numbersOf,
   peerArguments,
   peerDevice,
@@ -46,8 +47,7 @@ export async function run(options: Readonly<Record<string, string>> = {}) {
   const { batch, prompt, tokens, threads } = numbers;
   const size = { batch, prompt, tokens, threads };
   const device = deviceOf(options);
-  const given = Object.entries(size).flatMap(([name, value]) => [`--${name}`, String(value)]);
-  const args = [...peerArguments(numbers), ...given, ...peerDevice(device), "--rounds", "1"];
+  const args = [...peerArguments(numbers), ...flagsOf(size), ...peerDevice(device), "--rounds", "1"];
   const ours = new Ours(numbers, device);
   await ours.round();
   const speeds: { ours: number; outside: number; loop: number; generate: number }[] = [];

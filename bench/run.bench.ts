@@ -8,7 +8,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { meanOf } from "../model/interval.ts";
-import { type Comparison, checkPython, numbersOf, output, pythonOf, round, runPeer } from "./shared.ts";
+import { type Comparison, checkPython, flagsOf, numbersOf, output, pythonOf, round, runPeer } from "./shared.ts";
 
 export const summary =
   "the same training in Bunraku and in PyTorch with transformers: its time, and success at the end";
@@ -48,29 +48,27 @@ export async function run(options: Readonly<Record<string, string>> = {}) {
       ours.push(await train(start, join(folder, `run-${seed}`), seed, numbers));
       const { updates, groups, groupSize, threads } = numbers;
       const given = { policy, boards, seed, updates, groups, "group-size": groupSize, threads };
-      const args = Object.entries(given).flatMap(([name, value]) => [`--${name}`, String(value)]);
-      peers.push(await runPeer<Outcome>(python, "train.py", args));
+      peers.push(await runPeer<Outcome>(python, "train.py", flagsOf(given)));
       console.log(`seed ${seed}: ours ${told(ours.at(-1)!)}; PyTorch and transformers ${told(peers.at(-1)!)}`);
     }
-    const seconds = (outcomes: readonly Outcome[]) => meanOf(outcomes.map((one) => one.seconds));
-    const after = (outcomes: readonly Outcome[]) => meanOf(outcomes.map((one) => one.after));
+    const [our, peer] = [meansOf(ours), meansOf(peers)];
     const comparison: Comparison = {
       what: `run, ${numbers.updates} updates of ${numbers.groups * numbers.groupSize} episodes`,
-      ours: `${round(seconds(ours).mean)} s`,
-      beside: `PyTorch, transformers ${round(seconds(peers).mean)} s`,
-      speed: round(seconds(peers).mean / seconds(ours).mean, 2),
+      ours: `${round(our.seconds.mean)} s`,
+      beside: `PyTorch, transformers ${round(peer.seconds.mean)} s`,
+      speed: round(peer.seconds.mean / our.seconds.mean, 2),
       goal: 5,
     };
-    return {
-      name: "run",
-      comparisons: [comparison],
-      ours: { seconds: seconds(ours), after: after(ours) },
-      peer: { seconds: seconds(peers), after: after(peers) },
-    };
+    return { name: "run", comparisons: [comparison], ours: our, peer };
   } finally {
     await rm(folder, { recursive: true });
   }
 }
+
+const meansOf = (outcomes: readonly Outcome[]) => ({
+  seconds: meanOf(outcomes.map(({ seconds }) => seconds)),
+  after: meanOf(outcomes.map(({ after }) => after)),
+});
 
 const told = ({ seconds, before, after }: Outcome) =>
   `${round(seconds)} s, success ${round(100 * before)} % before and ${round(100 * after)} % after`;

@@ -65,8 +65,12 @@ export function referenceModel({ d, layers, heads, kvHeads, hidden, vocabulary }
 /** The model as arguments of bench/peers/step.py and decode.py. */
 export function peerArguments({ d, layers, heads, kvHeads, hidden, vocabulary }: typeof REFERENCE): string[] {
   const named = { d, layers, heads, "kv-heads": kvHeads, hidden, vocab: vocabulary };
-  return Object.entries(named).flatMap(([name, value]) => [`--${name}`, String(value)]);
+  return flagsOf(named);
 }
+
+/** Values as arguments of a peer: --NAME VALUE. */
+export const flagsOf = (values: Readonly<Record<string, string | number>>): string[] =>
+  Object.entries(values).flatMap(([name, value]) => [`--${name}`, String(value)]);
 
 /** The Python of the peers: option `python`, else BUNRAKU_PYTHON, else python3. */
 export const pythonOf = (options: Readonly<Record<string, string>>): string =>

@@ -16,6 +16,10 @@ export const RUNGS = [
   "stop",
 ] as const;
 export type Rung = (typeof RUNGS)[number];
+/** The treatment of covariance that a rung switches on. */
+export const TREATMENT_OF_RUNG = { "clip-cov": "clip", "kl-cov": "kl" } as const satisfies Partial<
+  Record<Rung, string>
+>;
 
 const share = z.number().min(0).max(1);
 const count = z.int().positive();

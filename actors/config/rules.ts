@@ -11,6 +11,7 @@ import {
 } from "../play/envs-of-run.ts";
 import { isBroker, isLoopback } from "../transport/address.ts";
 import type { RunConfig } from "./config.ts";
+import { TREATMENT_OF_RUNG } from "./health.ts";
 import { WARM_START_FIRST_SEED } from "./model.ts";
 import { tinkerRules } from "./tinker.ts";
 
@@ -231,8 +232,6 @@ function* rungRules({ env, learner, rollout, health }: RunConfig): Generator<Fau
     yield { path: "health.ladder", text };
   }
 }
-
-const TREATMENT_OF_RUNG = { "clip-cov": "clip", "kl-cov": "kl" } as const;
 
 /** A rung changes the treatment of covariance, so the estimator must have one, and the config another. */
 function* covarianceRules({ learner, health }: RunConfig): Generator<Fault> {

@@ -4,6 +4,7 @@
  */
 import { ESTIMATORS } from "./algorithms.ts";
 import type { RunConfig } from "./config.ts";
+import { TREATMENT_OF_RUNG } from "./health.ts";
 import { type Layer, lastToSet } from "./layers.ts";
 import { JoinConfig, TransportConfig } from "./machine.ts";
 
@@ -48,7 +49,7 @@ const ESTIMATOR_KEYS: Readonly<Record<Estimator, readonly string[]>> = {
 };
 const allEstimatorKeys = [...new Set(Object.values(ESTIMATOR_KEYS).flat())];
 
-const laddersCovariance = ({ ladder }: RunConfig["health"]) => ladder.includes("clip-cov") || ladder.includes("kl-cov");
+const laddersCovariance = ({ ladder }: RunConfig["health"]) => ladder.some((rung) => rung in TREATMENT_OF_RUNG);
 
 const byEstimator = ESTIMATORS.map((estimator): Unread => {
   const unread = allEstimatorKeys.filter((key) => !ESTIMATOR_KEYS[estimator].includes(key));

@@ -4,7 +4,7 @@
  */
 import type { FilterRule } from "../../model/learn/filter/filter.ts";
 import type { UpdateSettings } from "../../model/learn/update/types.ts";
-import type { Rung } from "../config/health.ts";
+import { type Rung, TREATMENT_OF_RUNG } from "../config/health.ts";
 
 /** The combined effect of all rungs taken. Saved with every checkpoint. */
 export interface Control {
@@ -57,7 +57,7 @@ export function controlAfter(rung: Rung, control: Control): { control: Control; 
     }
     case "clip-cov":
     case "kl-cov": {
-      const covariance = rung === "clip-cov" ? "clip" : "kl";
+      const covariance = TREATMENT_OF_RUNG[rung];
       return { control: { ...control, covariance }, text: `the learner's treatment of covariance is ${covariance}` };
     }
     case "lower-step-size": {

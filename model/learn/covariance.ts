@@ -50,11 +50,14 @@ export function holdBack(
   if (rule === null) return { advantages, factors: null, share: 0 };
   const chosen = chosenTokens(rows, covariance, rule);
   const share = chosen.length / rows.written.reduce((sum, one) => sum + one, 0);
-  const changed = rule.treatment === "clip" ? advantages.slice() : new Float32Array(advantages.length);
-  for (const i of chosen) changed[i] = rule.treatment === "clip" ? 0 : rule.coefficient;
-  return rule.treatment === "clip"
-    ? { advantages: changed, factors: null, share }
-    : { advantages, factors: changed, share };
+  if (rule.treatment === "clip") {
+    const clipped = advantages.slice();
+    for (const i of chosen) clipped[i] = 0;
+    return { advantages: clipped, factors: null, share };
+  }
+  const factors = new Float32Array(advantages.length);
+  for (const i of chosen) factors[i] = rule.coefficient;
+  return { advantages, factors, share };
 }
 
 /** Indices: `floor(share * written tokens)`, at least one; by clip at most the tokens between the bounds. */
