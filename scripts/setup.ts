@@ -6,7 +6,7 @@
 import { rmSync } from "node:fs";
 import { join, relative } from "node:path";
 import { nvidiaGpus } from "../actors/engine/nvidia.ts";
-import { install } from "./cli/install.ts";
+import { install, isPackage } from "./cli/install.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { stopSignal } from "./cli/stop-signals.ts";
 import { packagesFinding } from "./doctor/project.ts";
@@ -39,6 +39,8 @@ export async function main(args: string[]): Promise<number> {
   if (flags.port !== undefined && what !== "tinker")
     throw new UsageError("--port is the port of the tinker server; use it with setup tinker");
   if (flags.again) {
+    if (isPackage)
+      throw new UsageError("--again is for a clone; here your project installs Bunraku: run `bun install` in it");
     rmSync(join(root, "node_modules", ".bunraku", "installed"), { force: true });
     await install(root);
   }

@@ -66,7 +66,9 @@ export const SupervisorConfig = z.strictObject({
     .int()
     .nonnegative()
     .default(5)
-    .describe("Restarts of one actor within 60 s, or in a row before it works; after that the run ends"),
+    .describe(
+      "Restarts of one actor within 60 s, or in a row at its start, or of the learner at one update; then the run ends",
+    ),
   stopGraceMs: z
     .int()
     .positive()

@@ -1,7 +1,9 @@
 /**
- * Decides how often one child is restarted. As in Erlang/OTP: at most `restartsMax` times in a window. A child that fails before it
- * has started is restarted at most `restartsMax` times in a row, because a long start may outlast the window.
+ * Decides how often one child is restarted. As in Erlang/OTP: at most `restartsMax` times in a window. A child that fails in the same
+ * place each time, such as its start, is restarted at most `restartsMax` times in a row, because the way there may outlast the window.
  */
+
+import { STARTING } from "../protocol.ts";
 
 interface ChildFailure {
   readonly atMs: number;
@@ -12,8 +14,9 @@ export class RestartLimit {
   readonly #restartsMax: number;
   readonly #windowMs: number;
   #failures: ChildFailure[] = [];
-  /** Failures since the child last started. */
-  #failedStarts: ChildFailure[] = [];
+  /** The last failures, all in one place. */
+  #failuresThere: ChildFailure[] = [];
+  #place: string | null = null;
 
   constructor(restartsMax: number, windowMs: number) {
     this.#restartsMax = restartsMax;
@@ -23,17 +26,18 @@ export class RestartLimit {
   /**
    * Counts a failure.
    *
-   * @param hadStarted  whether the child had started before it failed
+   * @param place  what the child did when it failed, such as "update 12 of 100"; null: it works without an end, so each place is new
    * @returns null if the child may be started again, else why not, with the first cause, and the last if it is of another kind
    */
-  failed(nowMs: number, cause: string, hadStarted: boolean): string | null {
+  failed(nowMs: number, cause: string, place: string | null): string | null {
     const failure = { atMs: nowMs, cause };
     this.#failures = [...this.#failures.filter(({ atMs }) => nowMs - atMs <= this.#windowMs), failure];
-    this.#failedStarts = hadStarted ? [] : [...this.#failedStarts, failure];
+    const again = place !== null && place === this.#place;
+    this.#failuresThere = again ? [...this.#failuresThere, failure] : [failure];
+    this.#place = place;
     const window = `in ${this.#windowMs / 1000} s`;
-    return (
-      this.#excess(this.#failures, "failed", window) ?? this.#excess(this.#failedStarts, "failed to start", "in a row")
-    );
+    const there = place === STARTING ? "failed to start" : `failed at "${place}"`;
+    return this.#excess(this.#failures, "failed", window) ?? this.#excess(this.#failuresThere, there, "in a row");
   }
 
   #excess(failures: readonly ChildFailure[], what: string, when: string): string | null {

@@ -6,7 +6,8 @@
  *   or computes without a result for `progressDeadlineMs`. The supervisor starts it again. If the system starts no process (no memory,
  *   too many open files), that is a failed start, and the supervisor tries again after `SPAWN_RETRY_MS`.
  * - A child is given up when it fails with a `RunError`, more than `restartsMax` times in `restartWindowMs`, or more than
- *   `restartsMax` times in a row before it has started. If the child is critical, the run ends and names the first cause.
+ *   `restartsMax` times in a row before it has started or, if it has an end (`endsRun`), while it did the same. If the child is
+ *   critical, the run ends and names the first cause.
  * - The run ends once, and only when no child is left. A child gets the message `stop`, then SIGTERM, then SIGKILL. Roles leave
  *   in the reverse order of their start, so that an actor outlives those that send to it.
  * - A child's standard input ends with the supervisor, and then the child exits: no child outlives the supervisor.
@@ -158,7 +159,7 @@ export class Supervisor {
   #notSpawned(child: Child, reason: string): void {
     this.#options.event({ kind: "startFailed", child: child.spec.name, reason });
     this.#options.clock.after(SPAWN_RETRY_MS, () => {
-      if (!this.#stopping) this.#failed(child, `no process could be started (${reason})`, false, child.spec.restart);
+      if (!this.#stopping) this.#failed(child, `no process could be started (${reason})`, STARTING, child.spec.restart);
     });
   }
 
@@ -180,14 +181,14 @@ export class Supervisor {
       return;
     }
     const cause = causeOf(child, exit);
-    const hadStarted = child.heartbeat !== null && child.heartbeat.doing !== STARTING;
-    this.#failed(child, cause, hadStarted, restart && exit.code !== RUN_ERROR_CODE);
+    const { doing } = stateOf(child.heartbeat);
+    this.#failed(child, cause, endsRun || doing === STARTING ? doing : null, restart && exit.code !== RUN_ERROR_CODE);
   }
 
   /** Starts a failed child again, or gives it up. */
-  #failed(child: Child, cause: string, hadStarted: boolean, mayRestart: boolean): void {
+  #failed(child: Child, cause: string, place: string | null, mayRestart: boolean): void {
     const { name, critical } = child.spec;
-    const giveUpReason = mayRestart ? child.limit.failed(this.#options.clock.now(), cause, hadStarted) : cause;
+    const giveUpReason = mayRestart ? child.limit.failed(this.#options.clock.now(), cause, place) : cause;
     if (giveUpReason === null) {
       child.restarts++;
       this.#spawn(child);

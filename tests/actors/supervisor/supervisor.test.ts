@@ -1,7 +1,7 @@
 /** The supervisor's rules, with a clock and processes that a test controls. */
 import { describe, expect, test } from "bun:test";
 import { ActorSettings } from "../../../actors/process/settings.ts";
-import { PROTOCOL_VERSION, type Tell } from "../../../actors/protocol.ts";
+import { PROTOCOL_VERSION, STARTING, type Tell } from "../../../actors/protocol.ts";
 import { RestartLimit } from "../../../actors/supervisor/restart-limit.ts";
 import type { Exit, SpawnedChild, Spawner } from "../../../actors/supervisor/spawner.ts";
 import type { ChildSpec, SupervisorOptions } from "../../../actors/supervisor/supervision.ts";
@@ -217,6 +217,24 @@ describe("a supervisor", () => {
     expect(processes).toHaveLength(4);
   });
 
+  test.each([true, false])(
+    "gives up a child that fails at the same update again and again, if it has an end: %p",
+    async (endsRun) => {
+      const { supervisor, clock, processes, transport, events } = await stage({ restartWindowMs: 100 });
+      supervisor.start(child("a", { endsRun }));
+      for (let i = 0; i < 3; i++) {
+        (await processes[i]!.connect(transport, [])).tell({ ...heartbeat, doing: "update 3 of 9" });
+        await settle();
+        clock.advance(500);
+        processes[i]!.exit(1);
+        await events.next("exited", "a", i + 1);
+      }
+      const reason =
+        'failed at "update 3 of 9" 3 times in 1.0 s, and at most 2 restarts in a row are allowed; first cause: exit code 1';
+      expect(events.of("gaveUp", "a")).toEqual(endsRun ? [{ kind: "gaveUp", child: "a", reason }] : []);
+    },
+  );
+
   test("announces the url of a child once, and again after a restart", async () => {
     const ready: string[] = [];
     const { supervisor, processes, events, transport } = await stage({
@@ -380,33 +398,36 @@ test("a supervisor ends a run whose child never gets as far as working, though e
 describe("RestartLimit", () => {
   test("allows five failures in any thirty seconds, and names the first of the six that are too many", () => {
     const limit = new RestartLimit(5, 30_000);
-    expect(limit.failed(0, "forgotten by then", true)).toBeNull();
-    for (const second of [10, 20, 25, 29, 31]) expect(limit.failed(second * 1000, `at ${second}`, true)).toBeNull();
-    expect(limit.failed(32_000, "at 32", true)).toBe(
+    expect(limit.failed(0, "forgotten by then", null)).toBeNull();
+    for (const second of [10, 20, 25, 29, 31]) expect(limit.failed(second * 1000, `at ${second}`, null)).toBeNull();
+    expect(limit.failed(32_000, "at 32", null)).toBe(
       "failed 6 times in 22.0 s, and at most 5 restarts in 30 s are allowed; first cause: at 10",
     );
   });
 
   test("names the last cause too, if it is of another kind than the first", () => {
     const limit = new RestartLimit(2, 30_000);
-    limit.failed(0, "silent for 10401 ms", true);
-    limit.failed(1000, "silent for 10001 ms", true);
-    expect(limit.failed(2000, "exit code 1 (nothing answers there)", false)).toBe(
+    limit.failed(0, "silent for 10401 ms", null);
+    limit.failed(1000, "silent for 10001 ms", null);
+    expect(limit.failed(2000, "exit code 1 (nothing answers there)", STARTING)).toBe(
       "failed 3 times in 2.0 s, and at most 2 restarts in 30 s are allowed; first cause: silent for 10401 ms; last cause: exit code 1 (nothing answers there)",
     );
   });
 
   test("never gives up a child that fails seldom", () => {
     const limit = new RestartLimit(1, 1000);
-    for (let i = 0; i < 100; i++) expect(limit.failed(i * 1001, "rare", true)).toBeNull();
+    for (let i = 0; i < 100; i++) expect(limit.failed(i * 1001, "rare", null)).toBeNull();
   });
 
-  test("allows no more failures in a row to one that never works, however long each start takes", () => {
+  test.each([
+    [STARTING, "failed to start"],
+    ["update 12 of 100", 'failed at "update 12 of 100"'],
+  ])("allows no more failures in a row in one place, however long the way there takes: %s", (place, told) => {
     const limit = new RestartLimit(2, 1000);
-    const failing = [false, false, true, false, false].map((worked, i) => limit.failed(i * 9000, `start ${i}`, worked));
-    expect(failing).toEqual(Array(5).fill(null));
-    expect(limit.failed(45_000, "start 5", false)).toBe(
-      "failed to start 3 times in 18.0 s, and at most 2 restarts in a row are allowed; first cause: start 3",
+    for (const [i, other] of [place, place, "update 13 of 100", place, place].entries())
+      expect(limit.failed(i * 9000, `failure ${i}`, other)).toBeNull();
+    expect(limit.failed(45_000, "failure 5", place)).toBe(
+      `${told} 3 times in 18.0 s, and at most 2 restarts in a row are allowed; first cause: failure 3`,
     );
   });
 });
