@@ -1,9 +1,9 @@
-/** Engine tinker: the settings that choosing it changes, and the settings that its server cannot compute. */
+/** Engine tinker: the settings that choosing it changes, and those that it needs. */
 import { NEEDS_CRITIC } from "../../model/learn/advantage/advantage.ts";
 import type { RunConfig } from "./config.ts";
 import { type Layer, lastToSet, merge, oneValue, type Tree } from "./layers.ts";
 
-/** What choosing the engine sets. The losses of its server, skyrl-tx, have these bounds and no entropy bonus. */
+/** What choosing the engine sets. The loss of its server, skyrl-tx, clips ratios at these bounds and has no entropy bonus. */
 const SETTINGS = {
   model: { lora: { rank: 32 } },
   learner: { clipLow: 0.2, clipHigh: 0.2, dualClip: null, entropyCoefficient: 0 },
@@ -65,6 +65,11 @@ const LIMITS: readonly Limit[] = [
     text: "the server's losses have no entropy bonus; set it to 0",
   },
   {
+    path: "health.ladder",
+    holds: ({ health }) => !health.ladder.includes("raise-entropy"),
+    text: "the server's losses have no entropy bonus; leave raise-entropy out",
+  },
+  {
     path: "learner.entropyTarget",
     holds: ({ learner }) => learner.entropyTarget === null,
     text: "the server's losses have no entropy bonus; leave it out",
@@ -107,7 +112,7 @@ const LIMITS: readonly Limit[] = [
   },
 ];
 
-/** A fault for every setting that a server cannot compute. */
+/** A fault for every setting that engine tinker needs otherwise. */
 export function tinkerRules(config: RunConfig): readonly Pick<Limit, "path" | "text">[] {
   return config.engine.name === "tinker" ? LIMITS.filter(({ holds }) => !holds(config)) : [];
 }

@@ -9,7 +9,7 @@
  * Source: signs of https://arxiv.org/abs/2504.20073 (section 4) and https://arxiv.org/abs/2604.06268; the thresholds are Bunraku's.
  */
 import { TRAP_RULE, type TrapRule } from "./rule.ts";
-import { type Sign, type SignKind, signs } from "./signs.ts";
+import { MEASURED, type Sign, type SignKind, signs } from "./signs.ts";
 import { observe, type TrapPoint, type TrapState } from "./tracks.ts";
 
 export { TRAP_RULE, type TrapRule } from "./rule.ts";
@@ -32,8 +32,10 @@ export interface TrapJudgment {
 export function echoTrap(state: TrapState, point: TrapPoint, rule: TrapRule = TRAP_RULE): TrapJudgment {
   const tracks = observe(state.tracks, point, rule);
   const current = signs(tracks, rule);
+  // A measurement that this update does not have keeps its sign, and does not lengthen the streak.
+  const longer = (kind: SignKind) => (point[MEASURED[kind]] === undefined ? 0 : 1);
   const streaks = Object.fromEntries(
-    current.map(({ kind }) => [kind, (state.streaks[kind] ?? 0) + 1]),
+    current.map(({ kind }) => [kind, (state.streaks[kind] ?? 0) + longer(kind)]),
   ) as TrapState["streaks"];
   const solvedAt = rule.solvedAt - (state.solved ? SOLVED_MARGIN : 0);
   const solved = tracks.success !== undefined && tracks.success.smooth >= solvedAt;

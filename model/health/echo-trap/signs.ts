@@ -1,6 +1,7 @@
 /** The signs of the Echo Trap; most compare a run with its own past. */
+import { median } from "../../statistics.ts";
 import type { TrapRule } from "./rule.ts";
-import type { Track, Tracks } from "./tracks.ts";
+import type { Track, Tracks, TrapPoint } from "./tracks.ts";
 
 export type SignKind =
   | "success"
@@ -17,13 +18,27 @@ export type SignKind =
 /** A sign that is present. */
 export interface Sign {
   readonly kind: SignKind;
-  /** A sentence with the measurement and its limit. */
+  /** The measurement, and what it is compared with. */
   readonly text: string;
 }
 
+/** The measurement on which a sign rests. */
+export const MEASURED: Readonly<Record<SignKind, keyof TrapPoint>> = {
+  success: "success",
+  spread: "rewardStd",
+  constant: "rewardStd",
+  "entropy-low": "entropy",
+  "entropy-high": "entropy",
+  gradient: "gradNorm",
+  repetition: "repetition",
+  information: "mutualInformation",
+  validity: "validity",
+  likelihood: "likelihood",
+};
+
 /**
- * Success is near its best within this distance. The smoothed success of 128 episodes on new boards varies by 0.05 either way,
- * and its best is the luckiest of many.
+ * Success is near its best within this distance. Chance alone moves the smoothed success of 128 episodes on new boards by 0.05 each
+ * way, and the best is a maximum, so it is too high by chance.
  */
 const NEAR_BEST = 0.15;
 
@@ -70,7 +85,7 @@ export function signs(tracks: Tracks, rule: TrapRule): Sign[] {
     ({ smooth, start }) => start - smooth > rule.validityFall,
     ofStart("share of well-formed replies"),
   );
-  // What the policy knew to be right becomes unlikely: "lazy likelihood displacement", https://arxiv.org/abs/2512.04220.
+  // Replies that solved episodes become less likely: "lazy likelihood displacement", https://arxiv.org/abs/2512.04220.
   const displaced = ({ smooth, best }: Track) =>
     smooth < rule.surpriseRise * best && best - smooth >= rule.likelihoodFall;
   check(
@@ -94,14 +109,11 @@ const ofStart =
 
 function gradientSpike(norms: readonly number[], { gradientSpike: factor, startUpdates }: TrapRule): Sign[] {
   const newest = norms.at(-1);
-  const earlier = norms.slice(0, -1).sort((a, b) => a - b);
+  const earlier = norms.slice(0, -1);
   if (newest === undefined || earlier.length < startUpdates) return [];
-  const median = earlier[Math.floor(earlier.length / 2)]!;
-  if (newest <= factor * median) return [];
-  return [
-    {
-      kind: "gradient",
-      text: `gradient norm ${show(newest)} is ${show(newest / median)} times its median ${show(median)}`,
-    },
-  ];
+  const usual = median(earlier);
+  // Where most updates have no gradient, as of a solved task, any gradient is infinitely many times the median.
+  if (usual === 0 || newest <= factor * usual) return [];
+  const text = `gradient norm ${show(newest)} is ${show(newest / usual)} times its median ${show(usual)}`;
+  return [{ kind: "gradient", text }];
 }

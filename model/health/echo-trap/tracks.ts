@@ -52,7 +52,7 @@ export type Tracks = Readonly<Partial<Record<(typeof TRACKED)[number], Track>>> 
 
 export interface TrapState {
   readonly tracks: Tracks;
-  /** Updates in a row, by sign. */
+  /** By sign: the updates in a row that have it and measured it. */
   readonly streaks: Readonly<Record<string, number>>;
   /** The task counted as solved. */
   readonly solved: boolean;

@@ -71,6 +71,24 @@ describe("echoTrap", () => {
     expect(reasons.map(({ kind }) => kind)).toEqual(["spread"]);
   });
 
+  test("counts a sign in the updates that measure it only, and keeps it in those between", () => {
+    const point = (mutualInformation?: number): TrapPoint => ({
+      success: 0.5,
+      ...(mutualInformation !== undefined && { mutualInformation }),
+    });
+    const measured = [2, 2, 2, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    const spread = measured.flatMap((value) => [point(value), point(), point(), point()]);
+    const kinds = (points: readonly TrapPoint[]) => run(points).map(({ reasons }) => reasons.length);
+    const each = kinds(measured.map(point));
+    expect(each.at(-1)).toBe(1);
+    expect(kinds(spread)).toEqual(each.flatMap((count) => [count, count, count, count]));
+  });
+
+  test("takes the first gradient after updates without one for no spike", () => {
+    const solved = course({ success: [0.5, 0.5], gradNorm: [0, 0] });
+    expect(last([...solved, { success: 0.5, gradNorm: 0.01 }])).toMatchObject({ verdict: "healthy", reasons: [] });
+  });
+
   test("warns of a fall from the best, even a high one, by its gradients", () => {
     const calm = course({ success: [0.3, 0.88], rewardStd: [2.5, 1.5], entropy: [0.4, 0.2], gradNorm: [0.5, 0.5] });
     const spike = { success: 0.75, rewardStd: 1.4, entropy: 0.2, gradNorm: 4.8 };
