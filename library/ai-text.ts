@@ -115,15 +115,38 @@ const TOOL_CALL = /^([\w-]+)\s*(\{.*\})?$/s;
 /** @param nextId  names each call of a tool */
 export function contentOf({ thought, answer }: ReplyParts, { tools = [] }: Call, nextId: () => string): Content[] {
   const names = new Set(tools.map(({ name }) => name));
-  const parts = answer.split(ACTION_SEPARATOR).map((part) => TOOL_CALL.exec(part.trim()));
-  const isCalls = parts.every((part) => part !== null && names.has(part[1]!));
   const content: Content[] = thought === "" ? [] : [{ type: "reasoning", text: thought }];
-  if (!isCalls) return [...content, { type: "text", text: answer }];
-  const calls = parts.map((part): Content => {
-    const [, toolName = "", input = "{}"] = part!;
+  const calls = callsIn(answer, names);
+  if (calls === null) return [...content, { type: "text", text: answer }];
+  const named = calls.map(([toolName, input]): Content => {
     return { type: "tool-call", toolCallId: nextId(), toolName, input };
   });
-  return [...content, ...calls];
+  return [...content, ...named];
+}
+
+/** Name and input of each call; null if the answer is something else. A separator in an input's JSON separates nothing. */
+function callsIn(answer: string, names: ReadonlySet<string>): [name: string, input: string][] | null {
+  const calls: [string, string][] = [];
+  const pieces = answer.split(ACTION_SEPARATOR);
+  let text = "";
+  for (const [i, piece] of pieces.entries()) {
+    text += piece;
+    const [, name = "", input = "{}"] = TOOL_CALL.exec(text.trim()) ?? [];
+    if (names.has(name) && (isJson(input) || i === pieces.length - 1)) {
+      calls.push([name, input]);
+      text = "";
+    } else text += ACTION_SEPARATOR;
+  }
+  return text === "" && calls.length > 0 ? calls : null;
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** prompt, reply: their numbers of tokens; undefined where unknown. cut: the limit of tokens ended the reply. */

@@ -148,7 +148,7 @@ function episodeOf(policy: Policy, name: string): AskPolicy {
   const { turnsMax, actionsMax, think, actionsPerTurnMax } = episodeRules(config, name, tag);
   const shown = { layout, compat: compat !== "strict", think, mode: context, window: contextTurnsMax ?? -1 };
   const answered: AnsweredTurn[] = [];
-  return async (observation) => {
+  const ask: AskPolicy = async (observation) => {
     for (;;) {
       const actionsLeft = actionsMax - answered.filter(({ actions }) => actions.length > 0).length;
       if (actionsLeft < 1 || answered.length >= turnsMax) {
@@ -161,6 +161,13 @@ function episodeOf(policy: Policy, name: string): AskPolicy {
       // A reply without an answer is a turn too; afterwards the env shows the same observation again.
       if (actions[0] !== undefined) return actions[0];
     }
+  };
+  let last: Promise<unknown> = Promise.resolve();
+  // Calls that run at once are asked one after another, as in training.
+  return (observation) => {
+    const mine = last.then(() => ask(observation));
+    last = mine.catch(() => {});
+    return mine;
   };
 }
 

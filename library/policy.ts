@@ -11,7 +11,7 @@ import type { Tree } from "../actors/config/layers.ts";
 import { fileBudgets } from "../actors/config/preset-files.ts";
 import { evaluatePolicy, type PolicyEvaluation } from "../actors/evaluate/evaluate.ts";
 import { importEnvs, withLocalModules } from "../actors/play/env-modules.ts";
-import { envsWithRules, playedEnvs } from "../actors/play/envs-of-run.ts";
+import { envAlone, playedEnvs } from "../actors/play/envs-of-run.ts";
 import { completionsApp } from "../actors/policy/completions.ts";
 import {
   type PolicyThread,
@@ -26,6 +26,7 @@ import { type Evaluation, evaluatePlayer, type PlayerEpisode } from "../envs/ana
 import { envTag } from "../envs/registry.ts";
 import { type Compat, type EnvTag, TagError } from "../envs/tag.ts";
 import type { Message } from "../model/text/dialogue.ts";
+import { checkData, checkPresent } from "./check-run.ts";
 
 export interface PolicyOptions {
   /** Modules of the run's envs, as in `train`; modules that the program has imported can be left out. */
@@ -209,7 +210,7 @@ export class Policy {
         temperature: temperature ?? validate.temperature,
       },
     };
-    for (const { tag } of envsWithRules(config)) checkPresent(tag);
+    checkData(config);
     return config;
   }
 
@@ -269,9 +270,10 @@ export async function evaluate(
  * The run's env, in which `asked` overrides keys. Another env has its own options and budgets. A mix is played whole if
  * `asked` is empty; otherwise `asked.tag` must be the name of one of its envs.
  */
-function envWithOverrides({ env: ran, prompt }: RunConfig, asked: Tree): RunConfig["env"] {
+function envWithOverrides(config: RunConfig, asked: Tree): RunConfig["env"] {
+  const { env: ran, prompt } = config;
   if (ran.mix.length > 0 && Object.keys(asked).length === 0) return ran;
-  const trained = envOfMix(ran, asked["tag"]);
+  const trained = envOfMix(config, asked["tag"]);
   const name = asked["tag"] === undefined || ran.mix.length > 0 ? trained.tag : String(asked["tag"]);
   const same = name === trained.tag;
   const options = { ...(same ? trained.options : {}), ...(asked["options"] as Tree | undefined) };
@@ -281,9 +283,9 @@ function envWithOverrides({ env: ran, prompt }: RunConfig, asked: Tree): RunConf
 }
 
 /** One env of a run's mix, as if the run had played that env alone. */
-function envOfMix(env: RunConfig["env"], asked: unknown): RunConfig["env"] {
-  if (env.mix.length === 0) return env;
-  const all = playedEnvs({ env });
+function envOfMix(config: RunConfig, asked: unknown): RunConfig["env"] {
+  if (config.env.mix.length === 0) return config.env;
+  const all = playedEnvs(config);
   const found = all.find(({ name }) => name === asked);
   if (found === undefined) {
     const names = all.map(({ name }) => name).join(", ");
@@ -291,16 +293,7 @@ function envOfMix(env: RunConfig["env"], asked: unknown): RunConfig["env"] {
       `this run plays several envs; name one of them as env.tag, or leave env.… out for all: ${names}`,
     );
   }
-  const { tag, options, turnsMax, actionsMax, actionsPerTurnMax } = found;
-  return {
-    ...env,
-    mix: [],
-    tag,
-    options: { ...options },
-    turnsMax: turnsMax ?? env.turnsMax,
-    actionsMax: actionsMax ?? envTag(tag).actionsMax,
-    actionsPerTurnMax: actionsPerTurnMax ?? env.actionsPerTurnMax,
-  };
+  return envAlone(config, found.name);
 }
 
 function checkedEnv(env: Tree): RunConfig["env"] {
@@ -321,12 +314,6 @@ export function checkedTag(name: string, options: unknown, compat: Compat = "str
   } catch (error) {
     throw error instanceof TagError ? new ConfigError(error.message) : error;
   }
-}
-
-/** @throws {ConfigError} if data or programs of the env are missing. */
-export function checkPresent(tag: EnvTag): void {
-  const missing = tag.missing?.() ?? null;
-  if (missing !== null) throw new ConfigError(missing);
 }
 
 /** @throws {ConfigError} if a count is below 1 or the last board's seed above 2^32 - 1 */

@@ -6,12 +6,11 @@ import { type Layer, oneValue, type Tree } from "../actors/config/layers.ts";
 import { composeWithEnvFile, DEFAULT_PRESET, PRETRAINED_PRESET, presetLayer } from "../actors/config/preset-files.ts";
 import { checkPort } from "../actors/dashboard/port.ts";
 import { importEnvs } from "../actors/play/env-modules.ts";
-import { envsWithRules } from "../actors/play/envs-of-run.ts";
 import type { ClusterOptions } from "../actors/supervisor/cluster.ts";
+import { checkRun } from "./check-run.ts";
 import { withModel } from "./chosen-model.ts";
 import type { Settings } from "./config.ts";
 import { lengthenRun, oldRun } from "./old-run.ts";
-import { checkPresent } from "./policy.ts";
 import { type Run, startRun } from "./run.ts";
 import { newRun, type RunFolder } from "./run-folder.ts";
 
@@ -84,6 +83,6 @@ async function resumed(values: Tree, { resume = "", folder, preset }: TrainOptio
 }
 
 async function check(config: RunConfig): Promise<void> {
-  for (const { tag } of envsWithRules(config)) checkPresent(tag);
+  checkRun(config);
   await checkPort(config.metrics.host, config.metrics.port);
 }

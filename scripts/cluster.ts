@@ -9,11 +9,11 @@ import { messageOf } from "../actors/errors.ts";
 import { envsText, tooSmallBudgets } from "../actors/play/envs-of-run.ts";
 import { hasRecord, recordedCosts } from "../actors/record/recorded-run.ts";
 import { addStart } from "../actors/record/starts.ts";
+import { checkRun } from "../library/check-run.ts";
 import { withModel } from "../library/chosen-model.ts";
 import { lengthenRun, oldRun } from "../library/old-run.ts";
 import { startRun } from "../library/run.ts";
 import { newRun, type RunFolder } from "../library/run-folder.ts";
-import { checkData } from "./cli/env-choice.ts";
 import { Memory } from "./cli/memory.ts";
 import { type Command, helped, type Override, type Parsed, parseOptions, UsageError } from "./cli/options.ts";
 import { chooseConfig, configFlags, overrideLayer, runsFolder } from "./cli/presets.ts";
@@ -186,22 +186,12 @@ async function openRun(options: Parsed<typeof command>): Promise<RunFolder> {
   return newRun(await withModel(config, say), runDir, runsFolder());
 }
 
-/** @throws {UsageError} if the built-in policy cannot learn this. */
-function checkPolicy(config: RunConfig): void {
-  const { path, checkpoint, pretrainedOnly } = config.model;
-  if (path !== null || checkpoint !== null) return;
-  if (pretrainedOnly) {
-    const text = `this config needs a pretrained model: the built-in policy knows nothing of ${envsText(config)}`;
-    throw new UsageError(
-      `${text}; use --model DIR (docs/models.md) or --from RUN, or set model.pretrainedOnly to false`,
-    );
-  }
-  if (config.warmStart.enabled) return;
-  warn("the built-in policy starts from random weights, because warmStart.enabled is false: it writes noise at first");
-}
-
 async function check(config: RunConfig): Promise<void> {
-  checkPolicy(config);
-  checkData(config);
+  checkRun(config);
+  const { path, checkpoint } = config.model;
+  if (path === null && checkpoint === null && !config.warmStart.enabled)
+    warn(
+      "the built-in policy starts from random weights, because warmStart.enabled is false: it writes noise at first",
+    );
   await checkPort(config.metrics.host, config.metrics.port);
 }

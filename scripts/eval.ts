@@ -86,11 +86,12 @@ export async function main(args: string[]): Promise<number> {
   // A hosted model alone continues from its earlier results.
   const isHostedAlone = policies.length === 1 && isHosted(policy);
   if (file !== undefined && !isHostedAlone) newFile(file, policies);
+  if (file !== undefined && isHostedAlone && forEachEnv(options).length > 1)
+    throw new UsageError("--results of a hosted model has the episodes of one env; evaluate one env after another");
   const reports: object[] = [];
   const all: Evaluated[] = [];
   for (const who of policies) {
-    const played: [string, ReturnType<typeof evaluationData>][] = [];
-    const spent: object[] = [];
+    const played: [string, object][] = [];
     for (const one of forEachEnv(options)) {
       const { results, usage } = isHosted(who)
         ? await hosted(who, one)
@@ -99,17 +100,15 @@ export async function main(args: string[]): Promise<number> {
         const references = await referencesOf(result);
         if (all.length > 0) console.log();
         console.log(evaluationReport(who, result, references));
-        played.push([result.name, evaluationData(result, references)]);
+        played.push([result.name, { ...evaluationData(result, references), ...(usage !== null && { usage }) }]);
         all.push({ policy: who, trained: trainedOn(who), result, references });
         const lines = result.lines.map((line) => `${JSON.stringify({ policy: who, env: result.name, ...line })}\n`);
         if (file !== undefined) appendFileSync(file, lines.join(""));
       }
-      if (usage === null) continue;
-      console.log(usageLine(usage));
-      spent.push({ usage });
+      if (usage !== null) console.log(usageLine(usage));
     }
     const told = played.length === 1 ? played[0]![1] : { envs: Object.fromEntries(played) };
-    reports.push({ policy: who, ...told, ...spent.at(-1) });
+    reports.push({ policy: who, ...told });
   }
   if (all.length > 1) console.log(`\n${acrossEnvs(all)}`);
   if (options.flags.json) console.log(JSON.stringify(reports.length === 1 ? reports[0] : { policies: reports }));

@@ -2,25 +2,24 @@
  * `bun run test`: runs the test suite, several files at once. Its arguments go to `bun test`. The last lines list what this machine
  * could not test and why, then `N passed, M failed, K skipped`.
  *
- * `--quick` leaves out the files that start processes or browsers and those that take long, and says how many it left out.
+ * `--quick` leaves out the folders of tests with processes or browsers and the files that take long, and says how many it left out.
  */
-import { existsSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
-import { type Command, helped } from "./cli/options.ts";
+import { type Command, helped, UsageError } from "./cli/options.ts";
 
 const command = {
   name: "test",
   words: {
     show: "[--quick] [FILE | FLAG …]",
-    text: "--quick leaves out slow files; the rest as for `bun test`: parts of file names, --test-name-pattern, --bail, …",
+    text: "--quick leaves out slow files, and takes no FILE; the rest goes to `bun test`: parts of file names, --bail, …",
     max: 0,
   },
   flags: {},
   examples: ["bun run test", "bun run test --quick", "bun run test envs", "bun run test tests/tidy.test.ts --bail"],
 } as const satisfies Command;
 
-/** A test that takes longer hangs. No test asserts a time, so a busy machine fails none. */
+/** A test that runs longer counts as hung, and fails. */
 const HANG_MS = 300_000;
 /** One more than there are cores, because a file that waits for processes leaves its core idle. */
 const FILES_AT_ONCE = availableParallelism() + 1;
@@ -36,9 +35,12 @@ export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const rest = args.filter((arg) => arg !== "--quick");
   const quick = rest.length < args.length;
+  const isValue = (i: number) => /^--[^=]+$/.test(rest[i - 1] ?? "");
+  const word = rest.find((arg, i) => !arg.startsWith("-") && !isValue(i));
+  if (quick && word !== undefined)
+    throw new UsageError(`--quick chooses the files itself; leave out --quick, or "${word}"`);
   const { files, leftOut } = quick ? await quickFiles() : { files: [], leftOut: 0 };
-  const timings = existsSync(join(root, TIMINGS)) ? [`--timings=${TIMINGS}`] : [];
-  const parallel = [`--parallel=${FILES_AT_ONCE}`, ...timings];
+  const parallel = [`--parallel=${FILES_AT_ONCE}`, `--timings=${TIMINGS}`];
   const child = Bun.spawn([process.execPath, "test", `--timeout=${HANG_MS}`, ...parallel, ...files, ...rest], {
     cwd: root,
     stdio: ["inherit", "inherit", "pipe"],
@@ -56,8 +58,10 @@ export async function main(args: string[]): Promise<number> {
 
 async function quickFiles(): Promise<{ files: string[]; leftOut: number }> {
   const all = (await Array.fromAsync(new Bun.Glob("tests/**/*.test.ts").scan(root))).sort();
-  const timings = (await Bun.file(join(root, TIMINGS)).json()) as { readonly files: Readonly<Record<string, number>> };
-  const files = all.filter((file) => !SLOW_FOLDERS.test(file) && (timings.files[file] ?? 0) <= QUICK_MS_MAX);
+  const { files: took } = (await Bun.file(join(root, TIMINGS)).json()) as {
+    readonly files: Readonly<Record<string, number>>;
+  };
+  const files = all.filter((file) => !SLOW_FOLDERS.test(file) && (took[file] ?? 0) <= QUICK_MS_MAX);
   return { files: files.map((file) => `./${file}`), leftOut: all.length - files.length };
 }
 

@@ -14,7 +14,12 @@ const MixedEnv = z.strictObject({
     .describe("Name in metrics and reports; null: the tag. Needed if a tag is in the mix twice"),
   options: z.record(z.string(), z.unknown()).default({}).describe("The env's own options"),
   groups: z.int().positive().nullable().default(null).describe("Groups per update; null: an even share of the rest"),
-  turnsMax: z.int().positive().nullable().default(null).describe("Turns per episode; null: env.turnsMax"),
+  turnsMax: z
+    .int()
+    .positive()
+    .nullable()
+    .default(null)
+    .describe("Turns per episode; null: the tag's own limit, or else env.turnsMax"),
   actionsMax: z.int().positive().nullable().default(null).describe("Actions per episode; null: the tag's own limit"),
   actionsPerTurnMax: z
     .int()

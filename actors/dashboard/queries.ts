@@ -1,14 +1,16 @@
-/** Query parameters of the API. Each is parsed once; an error names every fault. */
+/** Query parameters of the API. Each is parsed once; an error names the faults. An empty parameter is refused, not taken for 0. */
 import { z } from "zod";
-import { schemaFaults } from "../errors.ts";
+import { oneLine, schemaFaults } from "../errors.ts";
 import { isMetricName, METRIC_NAMES, type MetricName } from "../metrics/metrics.ts";
 import { STOP_REASONS } from "../protocol.ts";
 
-const Count = z.coerce.number().int().nonnegative();
-const Truth = z.stringbool({ truthy: ["true"], falsy: ["false"] });
-const Limit = (most: number, usual: number) => z.coerce.number().int().min(1).max(most).default(usual);
+const Decimal = z.string().regex(/\S/, "must not be empty").pipe(z.coerce.number());
+const Whole = Decimal.pipe(z.int());
+const Count = Whole.pipe(z.int().nonnegative());
+const TrueOrFalse = z.stringbool({ truthy: ["true"], falsy: ["false"] });
+const Limit = (most: number, standard: number) => Whole.pipe(z.int().min(1).max(most)).default(standard);
 
-/** Most metrics of one request; a run has about 200, those of its envs included. */
+/** Most metrics of one request: the table has about 230, and each env of a mix adds some. */
 const NAMES_MAX = 500;
 /** Longest error, in characters. */
 const ERROR_MAX = 1000;
@@ -38,18 +40,14 @@ const NUL = "the text has a NUL; leave it out";
 /** The route has no parameters but its path. */
 export const NoQuery = z.strictObject({});
 
-const Points = z.coerce
-  .number()
-  .int()
-  .min(4)
-  .max(20_000)
+const Points = Whole.pipe(z.int().min(4).max(20_000))
   .optional()
   .describe(
-    "At most this many points per series; a longer series keeps the first, last, lowest and highest point of equal stretches",
+    "At most this many points per series; a longer series keeps the first, last, lowest and highest point of each of equally wide stretches of steps",
   );
 
 export const MetricsQuery = z.strictObject({
-  names: Names.default([...METRIC_NAMES]).describe("Comma-separated; default: all"),
+  names: Names.default([...METRIC_NAMES]).describe("Comma-separated; default: all without parts"),
   since: Count.default(0).describe("Only values written after this cursor"),
   points: Points,
 });
@@ -61,8 +59,8 @@ export const EpisodesQuery = z.strictObject({
   purpose: z.enum(["train", "validate"]).optional(),
   status: z.enum(["scored", "truncated", "envError", "aborted"]).optional(),
   stop: z.enum(STOP_REASONS).optional(),
-  success: Truth.optional(),
-  failed: Truth.optional().describe("true: env errors and aborted episodes only"),
+  success: TrueOrFalse.optional(),
+  failed: TrueOrFalse.optional().describe("true: env errors and aborted episodes only"),
   layoutSeed: Count.optional(),
   version: Count.optional(),
   text: z
@@ -72,10 +70,12 @@ export const EpisodesQuery = z.strictObject({
     .max(200)
     .refine(withoutNul, NUL)
     .optional()
-    .describe("Consecutive words in a reply of the policy, or in the reason of a failure"),
+    .describe(
+      "Consecutive words of the policy's replies, of which the last may be a beginning, or of the reason of a failure",
+    ),
   update: Count.optional(),
-  rewardMin: z.coerce.number().optional(),
-  rewardMax: z.coerce.number().optional(),
+  rewardMin: Decimal.optional(),
+  rewardMax: Decimal.optional(),
   before: Count.optional(),
   limit: Limit(200, 50),
 });
@@ -88,10 +88,10 @@ export const EventsQuery = z.strictObject({
   limit: Limit(500, 100),
 });
 
-export const EpisodeId = z.coerce.number().int().positive();
+export const EpisodeId = Whole.pipe(z.int().positive());
 
 /** "points.events.episodes", as in /api/run and in the ids of the stream's messages. */
 export const CursorText = z.string().regex(/^\d{1,15}\.\d{1,15}\.\d{1,15}$/, "a cursor is three counts, as 120.4.31");
 
 /** One line of bounded length. */
-export const faults = (error: z.ZodError): string => schemaFaults(error, "query").slice(0, ERROR_MAX);
+export const faults = (error: z.ZodError): string => oneLine(schemaFaults(error, "query")).slice(0, ERROR_MAX);

@@ -66,19 +66,29 @@ export function learnerEngine({ engine }: RunConfig, threads: number, machine: M
   });
   if (device === "webgpu") return compiled({ ...cpu, device, softwareAdapter }, null);
   if (name === "compiled") return compiled(device === "cuda" ? { ...cpu, device } : cpu, null);
-  const library = findLibtensorflow(machine.places);
   if (name === "tensorflow") {
+    const library = libraryOf(machine);
     if (library !== null) return { engine: { name, threads, library, device }, reason: null };
     throw new RunError(`engine tensorflow needs libtensorflow, which is not in ${PLACES_IN_WORDS}; ${GET_TENSORFLOW}`);
   }
   const gpu = device === "auto" ? machine.gpu() : null;
   if (device === "cpu" || (device === "auto" && gpu === null)) return { engine: cpu, reason: null };
   const reason = gpu === null ? null : `the learner computes on ${gpu}`;
+  const library = libraryOf(machine);
   if (library !== null) return { engine: { name: "tensorflow", threads, library, device: "cuda" }, reason };
   if (machine.cudaProvider()) return compiled({ ...cpu, device: "cuda" }, reason);
   const lack = `neither libtensorflow (${GET_TENSORFLOW}) nor onnxruntime's CUDA libraries (${HOW_TO_GET_CUDA}) were found`;
   if (gpu === null) throw new RunError(`device cuda: ${lack}`);
   return { engine: cpu, reason: `${gpu} is not used: ${lack}` };
+}
+
+/** The path of libtensorflow; null if there is none. @throws {RunError} if LIBTENSORFLOW_PATH is wrong */
+function libraryOf({ places }: Pick<Machine, "places">): string | null {
+  try {
+    return findLibtensorflow(places);
+  } catch (error) {
+    throw new RunError((error as Error).message);
+  }
 }
 
 /** The same settings. @throws {RunError} if their device is missing; a restart would not help. */

@@ -164,7 +164,8 @@ export class Gate {
       return Response.json(this.#options.joinSettings(role));
     }
     if (!NAME.test(name) || rest.length > 0) return new Response("nothing here\n", { status: 404 });
-    const requiredRole = place === "offer" ? "env-server" : name === "supervisor" ? null : "sampler";
+    const isSupervisor = place === "actors" && name === "supervisor";
+    const requiredRole = place === "offer" ? "env-server" : isSupervisor ? null : "sampler";
     if (requiredRole !== null && !roles.includes(requiredRole)) {
       return this.#refuse(from, `its token may not reach ${place}/${name}`, 403);
     }
@@ -213,10 +214,10 @@ export class Gate {
   #connectTo(name: string, roles: readonly GuestRole[], socket: ServerWebSocket<SocketData>): void {
     const relay = this.#relay(socket);
     const address = this.#options.find(name, roles);
-    // An actor that `find` does not know may be a guest's env server.
-    if (address === null) this.#offers.take(name, relay);
-    else if (isBroker(address))
-      relay.close(`${name} is reached through the broker, at the address that /join returned`);
+    if (address === null && this.#options.isActor(name)) relay.close(`${name} cannot be reached now`);
+    // Perhaps a guest offers an env server of this name.
+    else if (address === null) this.#offers.take(name, relay);
+    else if (isBroker(address)) relay.close(`${name} is reached through the broker; the roster has its address`);
     else this.#dial(address, relay, socket.data.guest);
   }
 

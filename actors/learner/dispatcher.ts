@@ -174,18 +174,21 @@ export class Dispatcher implements HostHandler {
     const published = this.#options.acks.digestOf(version) === digest;
     const fault = published
       ? trajectoryFault(outcome.trajectory, this.#options.vocabulary)
-      : `version ${version} with digest ${digest.slice(0, 12)}… was not published`;
+      : `version ${version} with digest ${digest.slice(0, 12)}… is not among the last published versions`;
     if (fault === null) return outcome;
-    const detail = `${actor} sent an invalid trajectory of ${episode}: ${fault}; its ticket is issued again`;
+    const detail = `${actor} sent an invalid trajectory of ${episode}: ${fault}; this attempt has failed`;
     this.#options.notice("warning", "invalid", detail);
     return { status: "aborted", detail };
   }
 
   #weightsLoaded(actor: string, sampler: ConnectedSampler, { version, digest }: Messages["weights.loaded"]): void {
-    if (this.#options.acks.loaded(actor, version, digest)) {
+    const { acks } = this.#options;
+    const wasQuarantined = acks.quarantined.includes(actor);
+    if (acks.loaded(actor, version, digest)) {
       this.#grant(actor, sampler);
       return;
     }
+    if (wasQuarantined) return;
     const text = `${actor} loaded bytes for version ${version} that are not the published ones (${digest.slice(0, 12)}…); it gets no tickets until it connects again`;
     this.#options.notice("error", "quarantined", text);
   }

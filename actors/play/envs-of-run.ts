@@ -1,8 +1,8 @@
 /**
- * Which envs a run plays: the one of `env`, or all of `env.mix` in every batch. Pure.
+ * Which envs a run plays: the one of `env`, or those of `env.mix`.
  *
- * Tickets, metrics and reports use an env's name. It is the env's tag unless the mix names it, because a mix may contain one tag
- * twice with different options.
+ * Tickets, metrics and reports use an env's name. The name is the tag; an entry of a mix may set another, because a mix may contain
+ * one tag twice with different options.
  */
 import type { z } from "zod";
 import type { Env, EpisodeRules, Seeds } from "../../envs/env.ts";
@@ -17,7 +17,7 @@ export interface PlayedEnv {
   readonly name: string;
   readonly tag: string;
   readonly options: Readonly<Record<string, unknown>>;
-  /** Groups of an update; null: an even share of those that no env fixes. */
+  /** Groups of an update; null: an equal part of those that the envs with a number leave. */
   readonly groups: number | null;
   /** null: the tag's own limit, or else the run's. */
   readonly turnsMax: number | null;
@@ -34,7 +34,7 @@ interface PlaySettings extends EnvSettings {
   readonly prompt: z.infer<typeof PromptConfig>;
 }
 
-/** Opens an episode of one env. @param limit  the ticket's, in place of the config's */
+/** Opens an episode of one env. @param limit  actions per turn by the ticket; the config's if left out */
 export type OpenEpisode = (seeds: Seeds, limit?: Pick<Ticket, "actionsPerTurnMax">) => Env | Promise<Env>;
 
 export function playedEnvs({ env }: EnvSettings): readonly PlayedEnv[] {
@@ -53,7 +53,7 @@ export const envsText = (config: EnvSettings): string =>
     .map(({ name }) => name)
     .join("+");
 
-/** The names in a text of `envsText`. */
+/** Splits what `envsText` joined. */
 export const envNames = (text: string): string[] => text.split("+");
 
 /** @throws {TagError} if the run plays no env of this name. */
@@ -83,20 +83,28 @@ export function episodeRules(config: EnvSettings, name: string, tag: EnvTag): Ep
   };
 }
 
-/** Most actions that an episode can execute: its budget, or all that its turns may hold. */
+/** The section `env` as if the run played this env of its mix alone. @throws {TagError} if the run plays no env of this name */
+export function envAlone(config: PlaySettings, name: string): PlaySettings["env"] {
+  const { tag, options } = named(config, name);
+  const { turnsMax, actionsMax, actionsPerTurnMax } = episodeRules(config, name, tagOf(config, name));
+  return { ...config.env, mix: [], tag, options: { ...options }, turnsMax, actionsMax, actionsPerTurnMax };
+}
+
+/** Most actions that an episode can execute: its budget, or all that its turns may hold if that is less. */
 export const actionsAllowed = ({ turnsMax, actionsPerTurnMax, actionsMax }: EpisodeRules): number =>
   Math.min(actionsMax, turnsMax * actionsPerTurnMax);
 
 /** One line for each env in which no episode can succeed, because its budget is smaller than any solution. */
 export function tooSmallBudgets(config: PlaySettings): string[] {
-  return playedEnvs(config).flatMap(({ name }) => {
+  return playedEnvs(config).flatMap(({ name }, i) => {
     const tag = tagOf(config, name);
     const rules = episodeRules(config, name, tag);
+    const section = config.env.mix.length === 0 ? "env" : `env.mix.${i}`;
     const { turnsMax, actionsPerTurnMax, actionsMax } = rules;
     const allowed = actionsAllowed(rules);
     if (tag.actionsMin === undefined || allowed >= tag.actionsMin) return [];
     return [
-      `no episode of ${name} can succeed: success takes at least ${tag.actionsMin} actions, but ${turnsMax} turns of ${actionsPerTurnMax} actions within a budget of ${actionsMax} allow only ${allowed}; raise env.turnsMax, env.actionsPerTurnMax or env.actionsMax`,
+      `no episode of ${name} can succeed: success takes at least ${tag.actionsMin} actions, but ${turnsMax} turns of ${actionsPerTurnMax} actions within a budget of ${actionsMax} allow only ${allowed}; raise ${section}.turnsMax, ${section}.actionsPerTurnMax or ${section}.actionsMax`,
     ];
   });
 }
@@ -119,7 +127,7 @@ export const envsWithRules = (config: PlaySettings): { tag: EnvTag; rules: Episo
 /**
  * Shares `total` groups among envs: an env with a number of groups gets it, the others share the rest evenly.
  *
- * @throws {RangeError} if the groups do not divide.
+ * @throws {RangeError} if the groups do not add up to `total`, or if the rest does not divide evenly
  */
 export function sharedGroups(envs: readonly Pick<PlayedEnv, "name" | "groups">[], total: number): number[] {
   const fixed = envs.reduce((sum, { groups }) => sum + (groups ?? 0), 0);

@@ -189,6 +189,13 @@ class Completions {
     const prompt = this.#prompt(asked.messages);
     const tokensMax = this.#room(prompt.length, asked.tokensMax);
     const { taken, waiting, slots, queueMax } = this.#slots;
+    if (asked.count > slots + queueMax)
+      throw new RequestError(
+        400,
+        "n",
+        `n is ${asked.count}, and ${slots + queueMax} replies have room here at once`,
+        "n",
+      );
     if (asked.count > this.#slots.room) {
       const text = `${taken} of ${slots} replies are being written, and ${waiting} of ${queueMax} wait; try again later`;
       throw new RequestError(429, "busy", text);
@@ -300,7 +307,7 @@ function cutAt(text: string, from: number, stops: readonly string[]): string {
   return found.length === 0 ? text : text.slice(0, Math.min(...found));
 }
 
-/** The text without a last part that may be the beginning of a stop. */
+/** The text without an end that may still grow into a stop. */
 function heldBack(text: string, from: number, stops: readonly string[]): string {
   for (let at = from; at < text.length; at++) {
     const end = text.slice(at);

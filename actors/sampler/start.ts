@@ -34,7 +34,8 @@ export const sampler = {
     const { dialogue } = policyOf(config);
     const thread = await ports.startPolicy(config, context);
     meter.divide(["time/weights", "time/policy", "time/env"], "time/tickets");
-    const { slots, weightsBetween } = config.sampler;
+    const { slots } = config.sampler;
+    const weightsBetween = isServed(config) ? "episodes" : config.sampler.weightsBetween;
     const me = () => ({ actor, role: "sampler", url: null }) as const;
     const common = { transport, me, run, clock, uniform };
     const envConnections = new EnvServerConnections({
@@ -85,6 +86,9 @@ export const sampler = {
     };
   },
 } satisfies ActorKind;
+
+/** Whether a server writes the replies. It has one version of the weights at a time for whole episodes. */
+const isServed = ({ engine, sampler }: RunConfig): boolean => engine.name === "tinker" || sampler.engine !== "own";
 
 async function startPolicy(
   config: RunConfig,

@@ -14,7 +14,7 @@ import { sequence, type Uniform } from "../../model/rng.ts";
 import type { RoleMarks } from "../../model/text/dialogue.ts";
 import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
-import { playedEnvs } from "../play/envs-of-run.ts";
+import { envsWithRules } from "../play/envs-of-run.ts";
 import { limitsOf } from "./warm-start.ts";
 
 type LearnerConfig = RunConfig["learner"];
@@ -69,7 +69,11 @@ export function updateSettings(config: RunConfig, update: number, adapted: Adapt
       kl: kl.place === "loss" ? divergence : null,
     },
     observationLoss: readsObservations(config) ? learner.observationLoss : 0,
-    covariance: covarianceOf(learner, adapted.covariance, sequence(seed, `covariance ${update}`)),
+    // The estimator tpo makes new advantages before each step, so no treatment of these holds.
+    covariance:
+      learner.estimator === "tpo"
+        ? null
+        : covarianceOf(learner, adapted.covariance, sequence(seed, `covariance ${update}`)),
     klInReward: kl.place === "reward" ? divergence : null,
     lossOn: lossOnOf(learner, marks),
     aggregation: learner.aggregation,
@@ -176,8 +180,8 @@ function criticOf(critic: LearnerConfig["critic"], optimizer: OptimizerSettings)
 }
 
 /** Largest number of turns of an episode, over all envs. */
-const turnsMaxOf = ({ env }: Pick<RunConfig, "env">): number =>
-  Math.max(...playedEnvs({ env }).map(({ turnsMax }) => turnsMax ?? env.turnsMax));
+const turnsMaxOf = (config: Pick<RunConfig, "env" | "prompt">): number =>
+  Math.max(...envsWithRules(config).map(({ rules }) => rules.turnsMax));
 
 /** Factor of the learning rate: 1, or linear from 1 to a tenth at the last update. */
 function decay({ decay, updates }: LearnerConfig, update: number): number {

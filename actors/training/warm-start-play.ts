@@ -1,4 +1,6 @@
 /** The warm start as part of a run: validations of what the first stage taught, and a few boards played at intervals. */
+import { Refused } from "../../envs/outside/json-server.ts";
+import { RunError } from "../errors.ts";
 import { percent, timeLeft } from "../number-text.ts";
 import { playedOf } from "../play/finished-ticket.ts";
 import type { TrainingContext } from "./context.ts";
@@ -9,8 +11,8 @@ import { episodeRows } from "./trained-episodes.ts";
 import { solvedShare, type Validation } from "./validation.ts";
 import type { Taught, WarmStartHooks } from "./warm-start.ts";
 
-/** Boards of one sample of play. */
-const SAMPLE_BOARDS = 32;
+/** Episodes of one sample of play, over all envs. */
+const SAMPLE_EPISODES = 32;
 
 /** @param publish  publishes the policy; resolves to the progress afterwards */
 export async function playWarmStart(
@@ -22,7 +24,11 @@ export async function playWarmStart(
   const { config, log, reporter, warmStart } = context;
   reporter.event("info", "phase", "warm start");
   const hooks = hooksOf(context, interruption, validation, publish);
-  const { taught, cached } = await interruption.race(warmStart(hooks));
+  const { taught, cached } = await interruption.race(warmStart(hooks)).catch((error) => {
+    // A restart would be refused again.
+    if (error instanceof Refused) throw new RunError(`the warm start cannot play: ${error.message}`, { cause: error });
+    throw error;
+  });
   reporter.metrics(0, { "baseline/taught": taught.cool });
   const by = config.warmStart.imitate === "random-play" ? "self-taught from random play" : "taught by a demonstrator";
   const from = cached ? ", from the cache" : "";
@@ -50,14 +56,16 @@ function hooksOf(
     async sample(stepOverall) {
       const { version } = await publish();
       const tickets = validationTickets(config, `warm${stepOverall}`, config.validate.temperature, version);
-      const playing = dispatcher.play(tickets.slice(0, SAMPLE_BOARDS));
+      const ofEnvs = [...Map.groupBy(tickets, ({ env }) => env).values()];
+      const share = Math.ceil(SAMPLE_EPISODES / ofEnvs.length);
+      const playing = dispatcher.play(ofEnvs.flatMap((ofEnv) => ofEnv.slice(0, share)));
       const played = playedOf(await interruption.race(playing));
       if (played.length === 0) return null;
       const success = solvedShare(played);
       reporter.metrics(stepOverall, { "warm/success": success });
       const { observation, reply } = played[stepOverall % played.length]!.outcome.turns[0]!;
       const turn = `"${observation.replaceAll("\n", " ")}" → ${reply}`;
-      log.line("sample", `${percent(success)} of ${played.length} boards · ${turn}`);
+      log.line("sample", `${percent(success)} of ${played.length} episodes · ${turn}`);
       await interruption.race(reporter.episodes(episodeRows(played)));
       return success;
     },

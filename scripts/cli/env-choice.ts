@@ -1,9 +1,7 @@
 /** The env that a command plays: `--env TAG` and `--env.options.KEY=VALUE`. */
-import { type RunConfig, runKeys } from "../../actors/config/config.ts";
+import { runKeys } from "../../actors/config/config.ts";
 import { type Layer, merge, oneValue, type Tree } from "../../actors/config/layers.ts";
 import { messageOf } from "../../actors/errors.ts";
-import { envsWithRules } from "../../actors/play/envs-of-run.ts";
-import { checkPresent } from "../../library/policy.ts";
 import { type Override, UsageError } from "./options.ts";
 
 /** The section `env` of the overrides. */
@@ -14,11 +12,6 @@ export function envOverrides(overrides: readonly Override[]): Tree {
     return asUsage(source, () => oneValue(source, path, runKeys.value(path, text)));
   });
   return (merge(layers)["env"] ?? {}) as Tree;
-}
-
-/** @throws {ConfigError} if data or programs of one of the run's envs are missing. */
-export function checkData(config: RunConfig): void {
-  for (const { tag } of envsWithRules(config)) checkPresent(tag);
 }
 
 /** Turns an error of `run` into a `UsageError` that begins with what was typed. */

@@ -23,9 +23,9 @@ export interface Command {
   readonly name: CommandName;
   readonly flags: Readonly<Record<string, Flag>>;
   readonly examples: readonly string[];
-  /** Words that are no flags: their placeholder in help, and how many there may be. Omitted: none. */
+  /** Arguments that are no flags: their placeholder and text in help, and the most allowed. Omitted: none. */
   readonly words?: { readonly show: string; readonly text: string; readonly max: number };
-  /** Present if the command takes `--section.key=value`; suggests a key for a mistyped one. */
+  /** Present if the command takes `--section.key=value`; suggests a key for a mistyped one without a dot. */
   readonly overrides?: { nearest(path: string): string | null };
 }
 
@@ -51,7 +51,7 @@ export interface Parsed<C extends Command> {
 export interface Override {
   readonly path: string;
   readonly text: string;
-  /** As it was typed, for error messages. */
+  /** The flag and its value, for error messages. */
   readonly source: string;
 }
 
@@ -81,10 +81,12 @@ export function parseOptions<const C extends Command>(command: C, args: readonly
       words.push(token.value);
       continue;
     }
-    const { name, rawName } = token;
+    const { name, rawName, inlineValue } = token;
     const flag = Object.hasOwn(command.flags, name) ? command.flags[name] : undefined;
     if (flag !== undefined) {
-      const value = flagValue(rawName, flag, token.value);
+      // Of "--run-dir --smoke" the second word is no folder.
+      const isNextFlag = inlineValue === false && token.value.startsWith("--");
+      const value = flagValue(rawName, flag, isNextFlag ? undefined : token.value);
       flags[name] = flag.type === "list" ? [...((flags[name] as string[]) ?? []), String(value)] : value;
       if (flag.key !== undefined) {
         overrides.push({ path: flag.key, text: String(value), source: `${rawName} ${value}` });
@@ -122,7 +124,8 @@ function flagValue(name: string, flag: Flag, value: string | undefined): string 
 }
 
 function unknownFlag(command: Command, rawName: string, name: string): UsageError {
-  const near = nearest(name, [...Object.keys(command.flags), "help"]) ?? command.overrides?.nearest(name) ?? null;
+  const near =
+    nearest(name, [...Object.keys(command.flags), "help", "verbose"]) ?? command.overrides?.nearest(name) ?? null;
   return new UsageError(`${command.name} has no flag ${rawName}${didYouMean(near && `--${near}`)}`);
 }
 
@@ -153,8 +156,8 @@ export function helpText(command: Command): string {
   return asTyped(page);
 }
 
-/** The text with commands in the form that works here: an installed package has no `bun run` scripts. */
-export const asTyped = (text: string): string => (isPackage ? text.replaceAll("bun run ", "bunx bunraku ") : text);
+/** The text with commands in the form that works here: with an installed package, `bunx bunraku`. */
+const asTyped = (text: string): string => (isPackage ? text.replaceAll("bun run ", "bunx bunraku ") : text);
 
 /** Prints the help and returns true if `args` ask for it. */
 export function helped(command: Command, args: readonly string[]): boolean {

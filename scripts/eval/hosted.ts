@@ -3,16 +3,23 @@
 import { realClock } from "../../actors/clock.ts";
 import { composeRunConfig } from "../../actors/config/compose.ts";
 import type { RunConfig } from "../../actors/config/config.ts";
-import { PromptConfig } from "../../actors/config/env.ts";
 import type { Layer } from "../../actors/config/layers.ts";
 import { envLayer } from "../../actors/config/preset-files.ts";
 import { HostedClient, modelCard, type Usage } from "../../actors/evaluate/hosted/client.ts";
 import { evaluateHosted } from "../../actors/evaluate/hosted/play-hosted.ts";
 import { PROVIDERS, type Provider } from "../../actors/evaluate/hosted/provider.ts";
 import { Results, ResultsError } from "../../actors/evaluate/hosted/results.ts";
-import { actionsAllowed, episodeRules, tagOf, tooSmallBudgets } from "../../actors/play/envs-of-run.ts";
+import {
+  actionsAllowed,
+  envAlone,
+  episodeRules,
+  playedEnvs,
+  tagOf,
+  tooSmallBudgets,
+} from "../../actors/play/envs-of-run.ts";
 import { ModelCard, type ServedCard } from "../../actors/policy/served-card.ts";
 import { isLoopback } from "../../actors/transport/address.ts";
+import { checkData } from "../../library/check-run.ts";
 import { type Flag, type Override, UsageError } from "../cli/options.ts";
 import { overrideLayer } from "../cli/presets.ts";
 import { say, warn } from "../cli/say.ts";
@@ -27,23 +34,23 @@ export const hostedFlags = {
   "base-url": {
     type: "text",
     value: "URL",
-    text: "openai: another server of its API, such as http://127.0.0.1:8000/v1; OPENAI_BASE_URL if left out",
+    text: "Another server of the API, such as http://127.0.0.1:8000/v1; for openai OPENAI_BASE_URL if left out",
   },
   "key-env": {
     type: "text",
     value: "NAME",
-    text: "Environment variable that holds the key; if left out, the API's own, or no key with --base-url",
+    text: "Environment variable of the key; if left out, OPENAI_API_KEY or ANTHROPIC_API_KEY, and none with --base-url",
   },
   results: {
     type: "text",
     value: "FILE",
-    text: "File for the episodes, one JSON line each; new, or for a hosted model one to continue",
+    text: "New file for the episodes, one JSON line each; a hosted model continues a file that is there",
   },
   concurrency: { type: "count", value: "N", text: "Requests at once; 8 if left out" },
   "reply-tokens": {
     type: "count",
     value: "N",
-    text: `Most tokens of a reply; if left out ${REPLY_TOKENS_MAX}, or the limit of the served policy`,
+    text: `Most tokens of a reply; if left out ${REPLY_TOKENS_MAX}, or for a policy of \`bun run serve\` its own limit`,
   },
   tries: { type: "count", value: "N", text: "Tries of a request whose failure may be temporary; 6 if left out" },
   "timeout-s": { type: "number", value: "S", text: "Longest wait for one answer; 120 if left out" },
@@ -69,7 +76,7 @@ export interface HostedFlags {
 }
 
 export interface HostedUsage extends Usage {
-  /** In USD; null if no price was given. */
+  /** In USD; null unless both prices were given. */
   readonly cost: number | null;
 }
 
@@ -77,7 +84,7 @@ const HOSTED = new RegExp(`^(${Object.keys(PROVIDERS).join("|")}):(.+)$`);
 
 export const isHosted = (policy: string): boolean => HOSTED.test(policy);
 
-/** @param checkBoards  refuses boards that do not exist */
+/** @param checkBoards  throws if a count is below 1 or a seed is too large */
 export async function hostedResult(
   policy: string,
   flags: HostedFlags,
@@ -89,10 +96,11 @@ export async function hostedResult(
   const baseUrl = addressOf(provider, flags["base-url"]);
   const key = keyOf(provider, baseUrl, flags);
   const server = { provider, model: model!, baseUrl, key, fetch: (url: string, init: RequestInit) => fetch(url, init) };
-  const card = baseUrl === provider.baseUrl ? null : await servedCard(server);
+  const card = baseUrl === provider.baseUrl ? null : await readServedCard(server);
   const config = hostedConfig(flags, overrides, card);
   const { episodes, firstSeed: seed, groupSize: samples } = config.validate;
   checkBoards(episodes, seed, samples);
+  checkData(config);
   const asked = flags["reply-tokens"] === undefined ? null : atLeastOne("reply-tokens", flags["reply-tokens"]);
   const replyTokensMax = asked ?? card?.replyTokensMax ?? REPLY_TOKENS_MAX;
   const { temperature = null } = flags;
@@ -106,7 +114,7 @@ export async function hostedResult(
   const client = new HostedClient({
     ...server,
     temperature,
-    // A policy that bunraku serves knows its own limit, and lowers it near the end of the context.
+    // A policy that bunraku serves has its own limit, or less room near the end of its context, so no limit is sent.
     replyTokensMax: card === null ? replyTokensMax : asked,
     timeoutMs,
     warn,
@@ -186,17 +194,17 @@ function keyOf(provider: Provider, baseUrl: string, flags: HostedFlags): string 
   return key;
 }
 
-/** Keys that only a run's policy reads. */
+/** Keys of env and prompt that an evaluation of a hosted model does not read. */
 const UNREAD = ["env.mix", "prompt.overflow", "env.reasoningWeight"];
 const isUnread = (path: string): boolean => UNREAD.some((key) => path === key || path.startsWith(`${key}.`));
 
-/** The form that a policy of `bunraku serve` was trained in; null for any other model. */
-async function servedCard(server: Parameters<typeof modelCard>[0]): Promise<ServedCard | null> {
+/** The part of the model's card that `bunraku serve` wrote: env, prompts and lengths of training; null if it has none. */
+async function readServedCard(server: Parameters<typeof modelCard>[0]): Promise<ServedCard | null> {
   const parsed = ModelCard.safeParse(await modelCard(server));
   return parsed.success ? parsed.data.bunraku : null;
 }
 
-/** The prompts of RAGEN-2 and the env's budgets of training, or those of a served policy; the flags override them. */
+/** Prompts are RAGEN-2's, and budgets those of the env's file; for a served policy both are its own. The flags override them. */
 function hostedConfig(
   { episodes = 256, seed = 123, samples = 1 }: HostedFlags,
   overrides: readonly Override[],
@@ -207,33 +215,39 @@ function hostedConfig(
     throw new UsageError(
       `${other.source}: of the config a hosted model takes env.… and prompt.…, but not ${UNREAD.join(", ")}`,
     );
-  const values = card === null ? { prompt: { layout: "ragen-v2" } } : trainedForm(card, overrides);
+  const asked = overrides.findLast(({ path }) => path === "env.tag")?.text;
+  const trained = card === null ? null : trainedEnv(card, asked);
+  const values = card === null ? { prompt: { layout: "ragen-v2" } } : trainedForm(card, trained);
   const base: Layer = { source: "hosted models", values: { ...values, warmStart: { enabled: false } } };
-  const layers = [base, ...overrides.map(({ path, text, source }) => overrideLayer(path, text, source))];
+  // The name of an env of a mix is not always its tag.
+  const given = trained === null ? overrides : overrides.filter(({ path }) => path !== "env.tag");
+  const layers = [base, ...given.map(({ path, text, source }) => overrideLayer(path, text, source))];
   const env = envLayer(layers);
   const config = composeRunConfig(env === null ? layers : [env, ...layers]);
   return { ...config, validate: { ...config.validate, episodes, firstSeed: seed, groupSize: samples } };
 }
 
-/** The policy's settings from training; for another env than its own, only those of prompts and replies. */
-function trainedForm({ env, prompt, replyTokensMax, contextTokensMax }: ServedCard, overrides: readonly Override[]) {
-  const tag = overrides.find(({ path }) => path === "env.tag")?.text ?? env.tag;
-  const { modules: _, ...settings } = env;
-  const isTrained = tag === env.tag && env.mix.length === 0;
-  if (prompt.overflow === "drop")
-    warn("this policy was trained with prompt.overflow drop; here a full context ends an episode");
-  return {
-    env: isTrained ? settings : { think: env.think },
-    prompt: promptChanges(prompt),
-    rollout: { replyTokensMax, contextTokensMax },
-  };
+/** The settings of the env `asked`, if the policy was trained on it; null if not. @throws {UsageError} if it must be named */
+function trainedEnv(card: ServedCard, asked: string | undefined): RunConfig["env"] | null {
+  const names = playedEnvs(card).map(({ name }) => name);
+  if (asked === undefined && names.length > 1)
+    throw new UsageError(`this policy was trained on several envs; name one with --env: ${names.join(", ")}`);
+  const name = asked ?? names[0]!;
+  return names.includes(name) ? envAlone(card, name) : null;
 }
 
-/** The keys that differ from their defaults, and no others: a config is refused if it sets a key that `prompt.context` leaves unread. */
-function promptChanges(prompt: ServedCard["prompt"]): Partial<ServedCard["prompt"]> {
-  const defaults: Record<string, unknown> = PromptConfig.parse({});
-  const changed = Object.entries(prompt).filter(([key, value]) => key !== "overflow" && value !== defaults[key]);
-  return Object.fromEntries(changed);
+/** The policy's settings from training; for an env that it was not trained on, only those of prompts and replies. */
+function trainedForm({ env, prompt, replyTokensMax, contextTokensMax }: ServedCard, trained: RunConfig["env"] | null) {
+  if (prompt.overflow === "drop")
+    warn("this policy was trained with prompt.overflow drop; here a full context ends an episode");
+  const { modules: _, ...settings } = trained ?? env;
+  const { overflow: __, contextTurnsMax, ...prompts } = prompt;
+  return {
+    env: trained === null ? { think: env.think } : settings,
+    // `contextTurnsMax` beside the full context would be refused.
+    prompt: prompt.context === "full" ? prompts : { ...prompts, contextTurnsMax },
+    rollout: { replyTokensMax, contextTokensMax },
+  };
 }
 
 function openResults(file: string, settings: Record<string, unknown>): Results {

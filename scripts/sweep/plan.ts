@@ -14,8 +14,8 @@ import { DEFAULT_PRESET } from "../../actors/config/preset-files.ts";
 import { messageOf, schemaFaults } from "../../actors/errors.ts";
 import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../../actors/metrics/metrics.ts";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
+import { checkRun } from "../../library/check-run.ts";
 import { withModel } from "../../library/chosen-model.ts";
-import { checkData } from "../cli/env-choice.ts";
 import { type Override, UsageError } from "../cli/options.ts";
 import { chooseConfig } from "../cli/presets.ts";
 import { say } from "../cli/say.ts";
@@ -90,7 +90,7 @@ export async function planSweep(file: string, out: string, over: readonly Overri
   for (const { name, preset, overrides } of groups) {
     const set = [...overrides, { path: "metrics.port", text: "0", source: "sweep" }];
     const chosen = chooseConfig({ flags: { preset }, overrides: set });
-    checkData(chosen);
+    checkRun(chosen);
     planned.push({
       group: name,
       config: withoutSecrets(await withModel(chosen, say)),

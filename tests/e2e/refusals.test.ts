@@ -57,7 +57,7 @@ const usage: [string[], string][] = [
   ],
   [
     ["--preset", "starpo-s-bandit"],
-    "this config needs a pretrained model: the built-in policy knows nothing of Bandit; use --model DIR (docs/models.md) or --from RUN, or set model.pretrainedOnly to false",
+    "this config needs a pretrained model: the built-in policy knows nothing of Bandit; set model.path (--model DIR; docs/models.md) or model.checkpoint (--from RUN), or model.pretrainedOnly to false",
   ],
   [["--run-dir", there, ANY_PORT], `${there} exists; choose another --run-dir, or resume it: --resume ${there}`],
   [

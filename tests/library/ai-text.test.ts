@@ -44,6 +44,12 @@ test("an answer is text, or calls of tools that the call has", () => {
   };
   const toolCall = (toolCallId: string, input: string) => ({ type: "tool-call", toolCallId, toolName: "add", input });
   expect(made('add {"a": 1} || add')).toEqual([toolCall("1", '{"a": 1}'), toolCall("2", "{}")] as never);
+  expect(made('add {"a": "||"} || add {"a": 2}')).toEqual([
+    toolCall("1", '{"a": "||"}'),
+    toolCall("2", '{"a": 2}'),
+  ] as never);
+  // The agent's error reaches the policy.
+  expect(made("add {a}")).toEqual([toolCall("1", "{a}")] as never);
   for (const text of ["2", 'sub {"a": 1}', 'add {"a": 1} || 2', "add 1 and 1", ""]) {
     expect(made(text)).toEqual([{ type: "text", text }]);
   }

@@ -104,6 +104,12 @@ test("generateText: the trained policy calls the tool, reads its result and answ
   // As the run's own validation plays it.
   const { turns } = await policy.episode("Doors", 1, { temperature: 0 });
   expect(text).toBe(turns.at(-1)!.actions[0]!);
+  // Calls at once are turns one after another.
+  const atOnce = bunraku(policy, { env: "Doors" });
+  const replies = await Promise.all(
+    [1, 2, 3, 4].map(() => messageOf(generateText({ model: atOnce, prompt: "Which door?" }))),
+  );
+  expect(replies.filter((reply) => reply.startsWith("the episode of Doors is over: ")).length).toBeGreaterThan(0);
   // The model is one episode.
   const ends = [];
   for (let i = 0; i < 3; i++) ends.push(await messageOf(openDoor(model, "A")));

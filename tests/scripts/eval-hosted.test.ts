@@ -2,6 +2,9 @@
 import { afterAll, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { appendFileSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { composeRunConfig } from "../../actors/config/compose.ts";
+import type { Tree } from "../../actors/config/layers.ts";
+import { servedCard } from "../../actors/policy/served-card.ts";
 import { command } from "./command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "./temporary.ts";
 
@@ -15,13 +18,15 @@ let together = 1;
 let most = 0;
 /** Requests that are answered; all others are refused for good. */
 let served = Number.POSITIVE_INFINITY;
+/** What the server tells of its model; null: nothing. */
+let card: object | null = null;
 const prompts: string[] = [];
 const keys: (string | null)[] = [];
 const server = Bun.serve({
   port: 0,
   hostname: "127.0.0.1",
   async fetch(request) {
-    if (request.method === "GET") return new Response("", { status: 404 });
+    if (request.method === "GET") return card === null ? new Response("", { status: 404 }) : Response.json(card);
     const body = (await request.json()) as { messages: { content: string }[] };
     keys.push(request.headers.get("authorization"));
     prompts.push(body.messages.map(({ content }) => content).join("\n"));
@@ -44,6 +49,7 @@ afterAll(() => {
 });
 beforeEach(() => {
   [requests, together, most, served, waiting] = [0, 1, 0, Number.POSITIVE_INFINITY, []];
+  card = null;
   prompts.length = 0;
   keys.length = 0;
 });
@@ -138,6 +144,35 @@ test("the server is the one of OPENAI_BASE_URL, with its key, unless --base-url 
   expect([code, err]).toEqual([2, 'error: OPENAI_BASE_URL takes an address as https://host/v1, got "example"\n']);
 });
 
+describe("a policy of bunraku serve", () => {
+  const play = (...args: string[]) =>
+    command(["eval", "--policy", "openai:tiny", "--base-url", `${server.url.origin}/v1`, "--episodes", "1", ...args]);
+  const served = (values: Tree) =>
+    servedCard(composeRunConfig([{ source: "test", values: { warmStart: { enabled: false }, ...values } }]));
+
+  test("gets the prompts that it was trained with, also where they equal a default", async () => {
+    const prompt = { compat: "ragen-v2", layout: "compact" };
+    const trained = served({ env: { tag: "Bandit" }, prompt });
+    card = { bunraku: { ...trained, prompt: { ...trained.prompt, contextTurnsMax: 3 } } };
+    expect(await play()).toMatchObject({ code: 0 });
+    expect(prompts[0]).not.toContain("Always output:");
+  });
+
+  test("trained on several envs plays the one that is named, with its own settings", async () => {
+    const mix = [{ tag: "Bandit" }, { tag: "FrozenLake", name: "Ice", turnsMax: 2 }];
+    card = { bunraku: served({ env: { mix } }) };
+    const unnamed = await play();
+    expect([unnamed.code, unnamed.err]).toEqual([
+      2,
+      "error: this policy was trained on several envs; name one with --env: Bandit, Ice\n",
+    ]);
+    const { code, out } = await play("--env", "Ice", "--json");
+    expect(code).toBe(0);
+    expect(JSON.parse(out.trimEnd().split("\n").at(-1)!)).toMatchObject({ env: "FrozenLake" });
+    expect(requests).toBeLessThanOrEqual(2);
+  });
+});
+
 describe("refused with exit code 2 and one line", () => {
   test.each([
     [["--policy", "openai:gpt"], /needs a key in the environment variable OPENAI_API_KEY, which is not set/],
@@ -160,6 +195,10 @@ describe("refused with exit code 2 and one line", () => {
       /--results cannot mix a hosted model with other policies/,
     ],
     [["--policy", "openai:m", "--checkpoint", "u1"], /--checkpoint is for a run's policy/],
+    [
+      ["--policy", "openai:m", "--env", "Bandit,BanditRev", "--results", "x.jsonl"],
+      /--results of a hosted model has the episodes of one env/,
+    ],
   ])("%p", async (args, told) => {
     const { code, out, err } = await command(["eval", ...args], undefined, {
       OPENAI_API_KEY: "",

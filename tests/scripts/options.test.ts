@@ -108,6 +108,8 @@ describe("what was typed wrong is refused in one line, with exit code 2", () => 
     [["--learningRate=1"], "config has no flag --learningRate; did you mean --learner.learningRate?"],
     [["--zzzzzzzzzz"], "config has no flag --zzzzzzzzzz"],
     [["--updates"], "--updates needs a value: write --updates N"],
+    [["--preset", "--json"], "--preset needs a value: write --preset NAME"],
+    [["--verbos"], "config has no flag --verbos; did you mean --verbose?"],
     [["--updates", "many"], '--updates takes a whole number, 0 or more, got "many"'],
     [["--updates=-1"], '--updates takes a whole number, 0 or more, got "-1"'],
     [["--port", "65536"], '--port takes a number from 0 to 65535, got "65536"'],

@@ -306,6 +306,7 @@ describe("the app", () => {
 
   test("writes as many replies as it has room for, and tells others to come again", async () => {
     const { held, post, asked } = stage();
+    expect((await post({ ...asked, n: 3 })).status).toBe(400);
     const both = [post({ ...asked, n: 2 })];
     while (held.length < 2) await new Promise((next) => setImmediate(next));
     const third = await post(asked);

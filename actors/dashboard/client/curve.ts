@@ -104,9 +104,9 @@ export interface Band {
 /** Mean, lowest and highest value at the steps that all curves have: over fewer curves a mean would jump. Null if they share no step. */
 export function bandOf(curves: readonly Points[]): Band | null {
   const known = curves.map(({ steps, values }) => new Map(steps.map((step, i) => [step, values[i]!])));
-  const steps = curves[0]!.steps.filter((step) => known.every((values) => values.has(step)));
-  const rows = steps.map((step) => known.map((values) => values.get(step)!));
+  const steps = curves[0]?.steps.filter((step) => known.every((values) => values.has(step))) ?? [];
   if (steps.length === 0) return null;
+  const rows = steps.map((step) => known.map((values) => values.get(step)!));
   return {
     steps,
     means: rows.map((row) => row.reduce((sum, value) => sum + value, 0) / row.length),

@@ -7,8 +7,9 @@ export interface Places {
   readonly named: string | undefined;
   /** The library folder of the package @tensorflow/tfjs-node-gpu; `bun run setup tensorflow` fills it. */
   readonly own: string | undefined;
-  /** The user's home, and the roots of Python environments (VIRTUAL_ENV, CONDA_PREFIX). */
+  /** The user's home. */
   readonly home: string | undefined;
+  /** Roots of Python environments (VIRTUAL_ENV, CONDA_PREFIX). */
   readonly pythonRoots: readonly string[];
 }
 
@@ -24,16 +25,23 @@ export function kernelsFolder(): string | null {
 export const NO_KERNELS =
   "the engine tensorflow needs the package @tensorflow/tfjs-node-gpu; add it: bun add @tensorflow/tfjs-node-gpu@4.22.0";
 
-export const placesOf = (environment: Readonly<Record<string, string | undefined>>): Places => ({
-  named: environment["LIBTENSORFLOW_PATH"],
-  own: kernelsFolder() === null ? undefined : join(kernelsFolder()!, "deps/lib"),
-  home: environment["HOME"],
-  pythonRoots: [environment["VIRTUAL_ENV"], environment["CONDA_PREFIX"]].filter((root) => root !== undefined),
-});
+/** A variable that is empty counts as not set. */
+export function placesOf(environment: Readonly<Record<string, string | undefined>>): Places {
+  const valueOf = (name: string) => environment[name] || undefined;
+  const kernels = kernelsFolder();
+  return {
+    named: valueOf("LIBTENSORFLOW_PATH"),
+    own: kernels === null ? undefined : join(kernels, "deps/lib"),
+    home: valueOf("HOME"),
+    pythonRoots: [valueOf("VIRTUAL_ENV"), valueOf("CONDA_PREFIX")].filter((root) => root !== undefined),
+  };
+}
 
-/** File names in the official tarball, and in a Python wheel, whose libtensorflow_cc has the same C functions. */
+/** File names in the official tarball. */
 const NAMES = ["libtensorflow.so.2", "libtensorflow.so", "libtensorflow.2.dylib", "libtensorflow.dylib"];
+/** In a Python wheel, whose libtensorflow_cc has the same C functions. */
 const WHEEL_NAMES = ["libtensorflow_cc.so.2", "libtensorflow_cc.2.dylib"];
+const ALL_NAMES = [...NAMES, ...WHEEL_NAMES];
 
 const SYSTEM_FOLDERS = ["/usr/local/lib", "/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/opt/homebrew/lib"];
 
@@ -43,20 +51,20 @@ export const PLACES_IN_WORDS =
 
 /**
  * @returns the library's path; null if there is none.
- * @throws {Error} if LIBTENSORFLOW_PATH names neither a libtensorflow file nor a folder with one.
+ * @throws {Error} if LIBTENSORFLOW_PATH names no file, and no folder with a libtensorflow.
  */
 export function findLibtensorflow({ named, own, home, pythonRoots }: Places): string | null {
-  if (named !== undefined && named !== "") {
-    const found = existsSync(named) && statSync(named).isFile() ? named : first([named], [...NAMES, ...WHEEL_NAMES]);
+  if (named !== undefined) {
+    const found = existsSync(named) && statSync(named).isFile() ? named : first([named], ALL_NAMES);
     if (found === null)
       throw new Error(
-        `LIBTENSORFLOW_PATH (${named}) names neither a libtensorflow file nor a folder with one; correct or unset it`,
+        `LIBTENSORFLOW_PATH (${named}) names no file, and no folder with a libtensorflow; correct or unset it`,
       );
     return found;
   }
   const roots = [...pythonRoots, ...(home === undefined ? [] : [join(home, ".local")]), "/usr/local", "/usr"];
   return (
-    first(own === undefined ? [] : [own], [...NAMES, ...WHEEL_NAMES]) ??
+    first(own === undefined ? [] : [own], ALL_NAMES) ??
     first(SYSTEM_FOLDERS, NAMES) ??
     first(roots.flatMap(wheelFolders), WHEEL_NAMES)
   );

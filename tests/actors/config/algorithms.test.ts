@@ -142,6 +142,16 @@ test.each([
   expect(observationLoss([lower, oneValue("flag", path, value)])).toBe(0);
 });
 
+test("a lower layer's treatment of covariance has no effect with the estimator tpo", () => {
+  const lower = layer("learner: {covariance: {treatment: kl}}", "mine.yaml");
+  const covariance = (layers: readonly Layer[]) => {
+    const config = composeRunConfig(layers);
+    return updateSettings(config, 1, configured(config), marks).covariance;
+  };
+  expect(covariance([lower])).toMatchObject({ treatment: "kl" });
+  expect(covariance([lower, named("tpo")])).toBeNull();
+});
+
 describe.each(ALGORITHM_NAMES)("with %s", (name) => {
   test.each([
     ["as it is", "{}"],

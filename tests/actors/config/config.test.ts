@@ -390,6 +390,14 @@ describe("a key that the run would not read", () => {
     ]);
   });
 
+  test.each([
+    ["health: {ladder: [kl-cov]}\nlearner: {covariance: {share: 0.02}}", "health.ladder", []],
+    ["health: {ladder: [raise-kl]}\nlearner: {kl: {coefficient: 0, estimator: k1}}", "health.ladder", []],
+    ["engine: {url: 'http://127.0.0.1:8801'}\nsampler: {engine: vllm}", "sampler.engine", "own"],
+  ])("is no fault of a preset whose other choice a later layer changed: %s", (yaml, path, value) => {
+    expect(faults(layer(yaml, "preset.yaml"), oneValue("flag", path, value))).toEqual([]);
+  });
+
   test("may be set where it is read", () => {
     expect(faults(layer("learner: {algorithm: ppo, lambda: 0.9, mode: async, stalenessMax: 2}"))).toEqual([]);
   });

@@ -49,6 +49,10 @@ test.each([
     "learner.entropyCoefficient: the server's losses have no entropy bonus; set it to 0",
   ],
   [
+    { health: { ladder: ["raise-entropy"] } },
+    "health.ladder: the server's losses have no entropy bonus; leave raise-entropy out",
+  ],
+  [
     { learner: { entropyTarget: 0.2 } },
     "learner.entropyTarget: the server's losses have no entropy bonus; leave it out",
   ],
@@ -73,11 +77,11 @@ test.each([
   [{ rollout: { temperature: 0.7 } }, "rollout.temperature: the server computes log-probabilities at temperature 1"],
   [
     { learner: { gradClip: 2 } },
-    "learner.gradClip is not read by engine tinker, whose server decides it; leave it out",
+    "learner.gradClip is not read by engine tinker, whose server has no such setting; leave it out",
   ],
   [
     { model: { lora: { alpha: 16 } } },
-    "model.lora.alpha is not read by engine tinker, whose server decides it; leave it out",
+    "model.lora.alpha is not read by engine tinker, whose server has no such setting; leave it out",
   ],
 ] satisfies [Tree, string][])("%j is refused", (changed, text) => {
   const base = "engine" in changed ? { ...small, engine: {} } : small;
@@ -86,7 +90,7 @@ test.each([
 
 test("the server's keys are refused with another engine", () => {
   expect(faults({ engine: { url: "http://127.0.0.1:8801" } })).toContain(
-    "engine.url is not read except by engine tinker",
+    "engine.url is not read unless a server trains (engine tinker) or samples",
   );
   expect(faults({ ...small, engine: { name: "tinker", url: "ftp://127.0.0.1" } })).toContain("engine.url");
 });

@@ -186,6 +186,7 @@ test("the mean of seeds is over the steps that all have, with the lowest and hig
   const band = bandOf([new Curve([1, 2, 3], [0, 2, 9]), new Curve([1, 2], [1, 4]), new Curve([0, 1, 2], [5, 2, 3])]);
   expect(band).toEqual({ steps: [1, 2], means: [1, 3], lows: [0, 2], highs: [2, 4] });
   expect(bandOf([new Curve([1], [0]), new Curve([2], [0])])).toBeNull();
+  expect(bandOf([])).toBeNull();
 });
 
 test("over minutes and tokens a step stands where its update ended; what was before the first is at 0", () => {

@@ -38,6 +38,8 @@ describe("the learner's engine", () => {
     const compiled = { engine: { name: "compiled", threads: 2 }, reason: null };
     expect(learnerEngine(config({}), 2, machine(null, library))).toEqual(compiled as never);
     expect(learnerEngine(config({ device: "cpu" }), 2, machine(H200, library))).toEqual(compiled as never);
+    expect(learnerEngine(config({}), 2, machine(null, "/nowhere"))).toEqual(compiled as never);
+    expect(() => learnerEngine(config({}), 2, machine(H200, "/nowhere"))).toThrow(RunError);
   });
 
   test("is tensorflow on the device that was asked for", () => {

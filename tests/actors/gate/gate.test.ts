@@ -181,6 +181,8 @@ describe("through the gate", () => {
     const headers = { Authorization: bearer(SAMPLER), Range: "bytes=5-8" };
     expect(await (await fetch(`${http}/weights/3`, { headers })).text()).toBe("5678");
     expect((await fetch(`${http}/weights/12`, { headers })).status).toBe(404);
+    const noSampler = { headers: { Authorization: bearer(ENV) } };
+    expect((await fetch(`${http}/weights/supervisor`, noSampler)).status).toBe(403);
     // Where it lies is no business of a guest.
     expect((await fetch(`${http}/weights/3/file`, { headers })).status).toBe(404);
   });

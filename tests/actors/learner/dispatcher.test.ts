@@ -197,6 +197,7 @@ describe("weights", () => {
     bad.load(1);
     await world.settle();
     expect(bad.granted).toEqual([]);
+    expect(notices.filter((notice) => notice.includes("quarantined")).length).toBe(1);
     bad.peer.close("mended");
     const again = await hand("s0").ready(4);
     void dispatcher.play([{ ...tickets(1)[0]!, episode: "next" }]);
@@ -268,7 +269,7 @@ describe("a bad trajectory", () => {
     const deliveries = [0, 1, 2];
     for (const attempt of deliveries) await send(one, attempt, poison);
     expect(await one.finish("e1")).toBe(true);
-    const detail = "s0 sent an invalid trajectory of e0: log-probability NaN at token 1; its ticket is issued again";
+    const detail = "s0 sent an invalid trajectory of e0: log-probability NaN at token 1; this attempt has failed";
     expect((await all).map(({ outcome }) => outcome)).toMatchObject([
       { status: "aborted", detail },
       { status: "scored" },
@@ -285,7 +286,7 @@ describe("a bad trajectory", () => {
     await send(one, 0, (outcome) => Object.assign(outcome.trajectory, { digest: digestOf("b") }));
     await send(one, 1, () => {});
     expect(await all).toMatchObject([{ ticket: { attempt: 1 }, outcome: { status: "scored" } }]);
-    expect(notices.at(-1)).toContain("version 1 with digest bbbbbbbbbbbb… was not published");
+    expect(notices.at(-1)).toContain("version 1 with digest bbbbbbbbbbbb… is not among the last published versions");
   });
 });
 

@@ -1,7 +1,9 @@
 /** One env or a mix: the groups, options and budgets of each env, and mixes that are refused. */
 import { describe, expect, test } from "bun:test";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
+import { importEnvs } from "../../../actors/play/env-modules.ts";
 import {
+  envAlone,
   envNames,
   envsText,
   episodeRules,
@@ -12,6 +14,7 @@ import {
   tooSmallBudgets,
 } from "../../../actors/play/envs-of-run.ts";
 import { groupEnvs } from "../../../actors/training/curriculum.ts";
+import { updateSettings } from "../../../actors/training/update-settings.ts";
 
 const configOf = (values: Record<string, unknown>) =>
   composeRunConfig([{ source: "test", values: { warmStart: { enabled: false }, ...values } }]);
@@ -83,6 +86,28 @@ describe("an env of a mix", () => {
     expect(() => tagOf(config, "LargerSokoban")).toThrow(
       "this run plays no env named LargerSokoban; it plays SimpleSokoban, FrozenLake, Ice, Bandit",
     );
+  });
+
+  test("takes turns from its tag where the mix has no number, also when it is played alone, and in the loss's divisor", async () => {
+    await importEnvs("./tests/library/doors.ts", process.cwd());
+    const config = configOf({
+      env: {
+        mix: [
+          { tag: "Doors", name: "Two" },
+          { tag: "Bandit", turnsMax: 1 },
+        ],
+        turnsMax: 2,
+      },
+    });
+    expect(episodeRules(config, "Two", tagOf(config, "Two")).turnsMax).toBe(3);
+    expect(envAlone(config, "Two")).toMatchObject({ tag: "Doors", turnsMax: 3, actionsMax: 3, mix: [] });
+    const adapted = { klCoefficient: 0, entropyCoefficient: 0, covariance: "none" } as const;
+    const { writtenTokensMax } = updateSettings(config, 1, adapted, {
+      messageStart: 1,
+      system: [],
+      beforeReplies: true,
+    });
+    expect(writtenTokensMax).toBe(3 * config.rollout.replyTokensMax);
   });
 
   test("has its own budgets; those that it leaves out are the run's, and for actions its tag's", () => {

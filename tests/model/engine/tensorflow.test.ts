@@ -43,7 +43,7 @@ describe("finding libtensorflow", () => {
     const missing = join(folder, "missing");
     expect(() => findLibtensorflow({ ...nowhere, named: missing })).toThrow(
       new Error(
-        `LIBTENSORFLOW_PATH (${missing}) names neither a libtensorflow file nor a folder with one; correct or unset it`,
+        `LIBTENSORFLOW_PATH (${missing}) names no file, and no folder with a libtensorflow; correct or unset it`,
       ),
     );
   });
