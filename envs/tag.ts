@@ -65,8 +65,6 @@ export interface EnvTag {
   readonly type: string;
   /** The settings, defaults included. */
   readonly config: Readonly<Record<string, unknown>>;
-  /** The task in words: RAGEN v1's instruction, corrected. */
-  readonly instruction: string;
   /** RAGEN's action budget of an episode. */
   readonly actionsMax: number;
   /** Turn limit of an episode, for an env of a project; omitted where the run's setting decides. */
@@ -107,7 +105,7 @@ export interface EnvTag {
 /** What an env folder defines for its tag. */
 export type Parts = Omit<
   EnvTag,
-  keyof typeof STANDARD | "tag" | "digest" | "type" | "config" | "actionsMax" | "replyWordsHint" | "instruction"
+  keyof typeof STANDARD | "tag" | "digest" | "type" | "config" | "actionsMax" | "replyWordsHint"
 > &
   Partial<Pick<EnvTag, keyof typeof STANDARD>>;
 
@@ -165,12 +163,10 @@ export function defineTag<C extends Record<string, unknown>>(source: {
         throw new TagError(`options of ${tag}: ${reasons.replaceAll("\n", "; ")}`);
       }
       const made = parts(parsed.data);
-      const instruction = made.wording.strict.v1;
       return {
         tag,
         type,
         config: parsed.data,
-        instruction,
         actionsMax,
         replyWordsHint,
         ...STANDARD,

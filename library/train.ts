@@ -29,7 +29,7 @@ export interface TrainOptions extends Partial<Pick<ClusterOptions, "event" | "ou
   readonly notice?: (text: string) => void;
 }
 
-/** Defaults that the preset overrides: a program may have several runs, and stays one process. */
+/** Below the preset: workers, so that a program stays one process; port 0, so that several runs can serve pages. */
 const PROGRAM: Layer = { source: "train", values: { actors: "workers", metrics: { port: 0 } } };
 
 const SETTINGS = "the settings";
@@ -37,9 +37,10 @@ const SETTINGS = "the settings";
 const POLL_MS = 20;
 
 /**
- * Starts a new run, or continues one. By default its actors are Bun workers of this process, and its page has any free port.
+ * Starts a new run, or continues one. A new run's actors are by default Bun workers of this process; a continued run keeps its own. The
+ * page has any free port.
  *
- * @returns once the page is served
+ * @returns once the page is served, or once an abort has ended the run
  * @throws {ConfigError} with one line for each fault of the settings; {Error} if the run fails before its page is served; the
  *   reason of `signal` if the signal was aborted before the call
  */

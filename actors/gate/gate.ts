@@ -1,17 +1,17 @@
 /**
- * The one address of a run that other machines reach. The gate checks the token of each request and passes bytes, unread, between the
- * guest (a sampler or env server on another machine) and the actor that the path names. The actors stay on loopback, with another token.
+ * The address at which other machines join a run. The gate checks the token of each request and passes bytes, unread, between the
+ * guest (a sampler or env server on another machine) and the actor that the path names. The actors stay on loopback or at the broker, with another token.
  *
  *   request                     what it is                                                       for guests of role
  *   GET /join?role=ROLE         the settings of a new guest                                      sampler, env server
  *   GET /weights/VERSION        the learner's weights                                            sampler
- *   WS  /actors/NAME?as=GUEST   a connection to the supervisor, the learner or an env server     sampler (env server: supervisor only)
+ *   WS  /actors/NAME?as=GUEST   a connection to the supervisor, the learner or an env server     sampler: any; env server: the supervisor
  *   WS  /offer/NAME             a connection that waits until a sampler wants this env server    env server
  *
  * - The gate compares the token of the Authorization header in constant time before it reads anything else. It refuses browser
  *   pages (an Origin header). It reports refusals at most once a second.
- * - A refusal closes its connection. door.ts limits the number and the time of connections that have shown no token.
- * - The gate refuses a guest's socket while `connectionsMax` sockets are open; those of actors that connect to guests count too.
+ * - A refused token, role or name closes its connection. door.ts limits the number and the time of connections that have shown no token.
+ * - The gate refuses a guest's socket while `connectionsMax` sockets are open, including those that actors open to a guest's env server.
  *   relay.ts bounds what a slow end leaves unread.
  */
 import type { Server, ServerWebSocket } from "bun";

@@ -30,7 +30,7 @@ export interface DispatcherOptions {
   readonly notice: (level: "info" | "warning" | "error", kind: string, text: string) => void;
 }
 
-/** Totals of the run so far. */
+/** Totals since this learner started. */
 export type TicketCounts = Readonly<TicketBook["counts"]>;
 
 interface ConnectedSampler {
@@ -202,7 +202,7 @@ export class Dispatcher implements HostHandler {
   #grant(actor: string, sampler: ConnectedSampler): void {
     if (this.#leaving) return;
     const { acks, tickets, leaseMs } = this.#options;
-    // An equal share of all open tickets, so that the first sampler to be ready leaves some for those still loading weights.
+    // An equal share of all open tickets, so that the first sampler to be ready leaves some for those that load newer weights; a sampler that holds none yet is not counted.
     const share = Math.ceil((tickets.waiting + tickets.leasedInAll) / Math.max(1, acks.holders));
     const room = Math.min(sampler.slots, share) - tickets.leased(actor);
     if (room <= 0) return;

@@ -152,7 +152,7 @@ interface Completion {
   readonly created: number;
   readonly model: string;
   readonly prompt: readonly number[];
-  /** They are still being written. */
+  /** They may still be being written. */
   readonly choices: readonly Choice[];
 }
 

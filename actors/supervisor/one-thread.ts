@@ -1,10 +1,10 @@
 /**
- * A run on one thread: the actors of cluster.ts without processes, sockets or threads, for tests and debuggers.
+ * A run on one thread: the actors of cluster.ts without processes or threads, and without sockets between them, for tests and debuggers.
  *
  * - Messages are packed, copied and checked as between processes.
  * - The first error of any actor ends the run; no actor is restarted.
- * - The run ends once, and only when every actor has left: first the one that finished by itself, then the others in the reverse
- *   order of their start. No timer outlives the run.
+ * - The run ends once, and only when every actor has left. The one that finished by itself leaves first, the others in the reverse
+ *   order of their start. No timer of the actors' clock outlives the run.
  */
 
 import { randomBytes } from "node:crypto";

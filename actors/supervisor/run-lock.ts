@@ -37,7 +37,7 @@ function take(db: Database): void {
   db.run("CREATE TABLE IF NOT EXISTS holder (pid INTEGER, since TEXT)");
   db.run("DELETE FROM holder");
   db.run("INSERT INTO holder VALUES (?, datetime('now'))", [process.pid]);
-  // Committed, so that other processes can read the holder. If one of them takes the lock between the two transactions, this one is refused.
+  // Committed, so that other processes can read the holder. If another process takes the lock between COMMIT and BEGIN, this process is refused.
   db.run("COMMIT");
   db.run("BEGIN IMMEDIATE");
 }
@@ -48,7 +48,7 @@ function busy(folder: string, db: Database): string {
   return `${folder} is in use by ${who}; stop that process first`;
 }
 
-/** null while the process that has just taken the lock has not written its name yet. */
+/** null at a folder's first lock, until its process has written its name; later it may still name the holder before. */
 function holderOf(db: Database): { pid: number; since: string } | null {
   const isThere = db.query("SELECT name FROM sqlite_master WHERE name = 'holder'").get() !== null;
   return isThere ? db.query<{ pid: number; since: string }, []>("SELECT pid, since FROM holder").get() : null;

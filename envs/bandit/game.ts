@@ -2,7 +2,7 @@
  * A bandit with two named arms: one pays little for sure, the other much with some probability. One pull ends the game.
  *
  * - The layout seed decides the names and their order, the dynamics seed the payout.
- * - `sharedStream` is RAGEN's behavior: one stream for both, so all members of a group get the same payout.
+ * - `sharedStream` is RAGEN v1's behavior: one stream for both, so all members of a group get the same payout.
  *
  * Source: RAGEN ragen/env/bandit/env.py; the pair lists are RAGEN-2's.
  */

@@ -2,6 +2,7 @@
  * Reads the top-level members of a JSON file one at a time, so that a file of gigabytes needs only the memory of its
  * largest member. It splits the text at commas of the outermost level; `JSON.parse` parses and checks each member.
  */
+import { isUtf8 } from "node:buffer";
 import { closeSync, openSync, readSync } from "node:fs";
 
 const CHUNK_BYTES = 2 ** 20;
@@ -23,7 +24,9 @@ export function* jsonElements(path: string): Generator<unknown> {
 /** Keys and values of the object in the file. @throws {Error} if it holds something else, or ends too early. */
 export function* jsonEntries(path: string): Generator<[key: string, value: unknown]> {
   for (const text of members(path, OPEN_BRACE, "an object")) {
-    yield* Object.entries(JSON.parse(`{${text}}`) as Record<string, unknown>);
+    const pairs = Object.entries(JSON.parse(`{${text}}`) as Record<string, unknown>);
+    if (pairs.length !== 1) throw new Error("has a comma without a member");
+    yield pairs[0]!;
   }
 }
 
@@ -59,7 +62,7 @@ function* members(path: string, opening: number, what: string): Generator<string
           ended = true;
           member.add(chunk.subarray(start, i));
           const last = member.take();
-          if (last.trim() !== "" || member.count > 0) yield last;
+          if (/[^ \t\r\n]/.test(last) || member.count > 0) yield last;
         } else if (byte === COMMA && depth === 1) {
           member.add(chunk.subarray(start, i));
           start = i + 1;
@@ -90,9 +93,10 @@ class Member {
   }
 
   take(): string {
-    const text = Buffer.concat(this.#parts).toString("utf8");
+    const bytes = Buffer.concat(this.#parts);
     this.#parts = [];
     this.#length = 0;
-    return text;
+    if (!isUtf8(bytes)) throw new Error("has bytes that are not UTF-8");
+    return bytes.toString("utf8");
   }
 }

@@ -1,6 +1,7 @@
 /**
  * Judges compare an answer with the label. The judges named after RAGEN equal RAGEN's; the others correct its errors:
- * RAGEN reads "2,500" as 2, "-3" as 3, "1.5" as "15", and the A of "answer" as a choice.
+ * RAGEN's number judge reads "2,500" as 2 and "-3" as 3, its comparison of texts drops the point of "1.5", and its choice judge
+ * takes the A of "answer" for a choice.
  *
  * Source: RAGEN ragen/env/metamathqa/env.py, ragen/env/static/utils.py.
  */
@@ -19,7 +20,7 @@ export type Judge = (answer: string, label: string | null) => Judgement;
 const SPACES = new RegExp(`${SPACE}+`, "g");
 const withoutSpace = (text: string) => text.toLowerCase().replaceAll(SPACES, "");
 
-/** MetaMathQA's judge: equal up to case and white space. */
+/** The judge of the tag MetamathQA: equal up to case and white space. */
 export const judgeExact: Judge = (answer, label) => ({
   correct: label !== null && withoutSpace(answer) === withoutSpace(label),
   valid: withoutSpace(answer) !== "",
@@ -31,14 +32,15 @@ export const judgeNumber: Judge = (answer, label) => {
   return { correct: given !== null && given === firstNumber(label ?? ""), valid: given !== null };
 };
 
-/** Compares the first letter A to D that stands alone. */
+/** Compares the first capital A to D that stands alone, be it the article; a small letter counts as the whole answer only. */
 export const judgeChoice: Judge = (answer, label) => {
   const given = /\b[A-D]\b/.exec(answer)?.[0] ?? /^\s*\(?([a-d])\)?[.:]?\s*$/.exec(answer)?.[1]?.toUpperCase();
   return { correct: given !== undefined && given === label, valid: given !== undefined };
 };
 
 function firstNumber(text: string): number | null {
-  const found = /-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?/.exec(asciiDigits(text))?.[0];
+  const plain = asciiDigits(text).replaceAll("\u2212", "-");
+  const found = /-?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|(?<![.\d])\.\d+)/.exec(plain)?.[0];
   return found === undefined ? null : Number(found.replaceAll(",", ""));
 }
 

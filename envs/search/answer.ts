@@ -1,9 +1,10 @@
 /**
- * Finds and scores answers. A score is 1 for the expected answer, else the word F1 if it reaches the threshold, else 0.
+ * Finds and scores answers. A score is 1 for the expected answer, else the word F1 if it reaches the threshold, else 0;
+ * yes, no and noanswer only match exactly.
  * Source: RAGEN-2 ragen/env/search/reward.py, after SQuAD and HotpotQA evaluation.
  */
 
-/** Lower case, no punctuation, no articles, single spaces. */
+/** Lower case, no ASCII punctuation, no articles, single spaces. */
 export function normalizeAnswer(text: string): string {
   return text
     .toLowerCase()
@@ -46,8 +47,8 @@ const SAID = [
 const EDGES = /^[^\p{L}\p{N}_]+|[^\p{L}\p{N}_]+$/gu;
 
 /**
- * The answer in a text without the form `finish[answer]`: the boxed or bold part, the part after "the answer is" and
- * similar phrases, or the first sentence.
+ * The answer in a text without the form `finish[answer]`: the first that there is of a boxed part, a part between asterisks, what
+ * follows "the answer is" and similar phrases (if longer than 3 characters), the first sentence of more than 5, the first 100 characters.
  */
 export function answerIn(response: string): string {
   const text = response

@@ -8,6 +8,7 @@
  */
 import { z } from "zod";
 import type { JsonServer } from "../outside/json-server.ts";
+import { pythonFixed } from "../text/numbers.ts";
 
 export interface Document {
   readonly id: string;
@@ -93,12 +94,12 @@ const CONTENT_MAX = 800;
 export function documentsText(documents: readonly Document[], charactersMax: number): string {
   if (documents.length === 0) return "No relevant documents found for the query.";
   const texts = documents.map(({ id, content, score }, i) => {
-    return `[Document ${i + 1}] (ID: ${id}, Score: ${score.toFixed(3)})\n${cut(content, CONTENT_MAX)}`;
+    return `[Document ${i + 1}] (ID: ${id}, Score: ${pythonFixed(score, 3)})\n${cut(content, CONTENT_MAX)}`;
   });
   return cut(texts.join("\n\n"), charactersMax);
 }
 
-/** Counts characters as Python does: one for each code point. */
+/** The first `max` characters and "...", or the whole text. Counts characters as Python does: one for each code point. */
 function cut(text: string, max: number): string {
   if (text.length <= max) return text;
   const characters = [...text];

@@ -50,7 +50,7 @@ export function generateBoard(config: GeneratorConfig, seed: number): GeneratedB
   }
   const [rows, cols] = config.dimRoom;
   throw new Error(
-    `cannot make a ${rows} by ${cols} Sokoban board with ${config.numBoxes} boxes from seed ${seed} or the 99 seeds after it; use a larger room, fewer boxes or a deeper search`,
+    `cannot make a ${rows} by ${cols} Sokoban board with ${config.numBoxes} boxes from seed ${seed} or 99 seeds made from it; use a larger room, fewer boxes or a deeper search`,
   );
 }
 

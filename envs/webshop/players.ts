@@ -13,7 +13,7 @@ export const randomShopper: Player = (game, _actionsLeft, uniform) => {
   return action === "search[<content>]" ? `search[${someWords(shop.goal.instruction, uniform)}]` : action;
 };
 
-/** One to four consecutive words, without brackets, which would end the action. */
+/** One to four consecutive words, without brackets: a `[` would make the action invalid. */
 function someWords(text: string, uniform: Uniform): string {
   const words = text.replaceAll(/[[\]]/g, " ").split(/\s+/).filter(Boolean);
   const count = 1 + Math.floor(uniform() * 4);
@@ -23,7 +23,7 @@ function someWords(text: string, uniform: Uniform): string {
 
 /**
  * Knows the wanted product: it searches the goal's attributes and query, turns pages until the product appears, chooses the wanted
- * options and buys. If that search fails, it searches the product's title.
+ * options and buys. When few actions are left, it searches the product's title.
  */
 export const expertShopper: Player = (game, actionsLeft) => {
   const { goal, visit, actions } = expectGame(game, WebShopGame);
@@ -38,7 +38,7 @@ export const expertShopper: Player = (game, actionsLeft) => {
   return actions.includes("click[back to search]") ? "click[back to search]" : `search[${queryOf(goal, false)}]`;
 };
 
-/** The goal's attributes and query, without options and price; or the title, which is unique. */
+/** The goal's attributes and query, without options and price; or the title. */
 function queryOf(goal: Goal, ofRequest: boolean): string {
   const text = ofRequest ? [...goal.attributes, goal.query].join(" ") : goal.title;
   return text.replaceAll(/[[\]]/g, " ");
@@ -46,8 +46,9 @@ function queryOf(goal: Goal, ofRequest: boolean): string {
 
 function nextOption(goal: Goal, chosen: ReadonlyMap<string, string>, actions: readonly string[]): string | null {
   for (const wanted of goal.options) {
-    const [name, value] = typeof wanted === "string" ? [null, wanted] : wanted;
-    const has = name === null ? [...chosen.values()].includes(value) : chosen.get(name) === value;
+    const value = typeof wanted === "string" ? wanted : wanted[1];
+    // Of two options with one value, a click sets the later one.
+    const has = [...chosen.values()].includes(value);
     if (!has && actions.includes(`click[${value}]`)) return `click[${value}]`;
   }
   return null;

@@ -16,6 +16,7 @@ import argparse
 import hmac
 import json
 import os
+import socket
 import sys
 import threading
 import time
@@ -274,8 +275,11 @@ def main(envs, description, parser=None):
     if token is None and arguments.host not in ("127.0.0.1", "localhost", "::1"):
         parser.error(f"{arguments.host} is open to other machines: set --token-variable, or keep 127.0.0.1")
     server = EnvServer(envs(arguments) if callable(envs) else envs, arguments.episodes_max)
+    is_ipv6 = ":" in arguments.host
+    HttpServer.address_family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
     http = HttpServer((arguments.host, arguments.port), make_handler(server, token))
-    print(f"http://{arguments.host}:{http.server_address[1]}", flush=True)
+    host = f"[{arguments.host}]" if is_ipv6 else arguments.host
+    print(f"http://{host}:{http.server_address[1]}", flush=True)
     try:
         http.serve_forever()
     except KeyboardInterrupt:

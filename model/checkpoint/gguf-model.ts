@@ -150,8 +150,10 @@ export function ggufTokenizer(
 /** llama.cpp's name for a pre-tokenizer. The families differ in how they split digits. */
 function preTokenizer(json: unknown, merges: number): string {
   const text = JSON.stringify(json);
-  if (text.includes("\\\\p{N}{1,3}")) return "llama-bpe";
-  if (text.includes("|\\\\p{N}|")) return "qwen2";
+  // Mistral's splits digits as Qwen2's, and words at capitals.
+  const keepsWords = text.includes("]?\\\\p{L}+|");
+  if (keepsWords && text.includes("|\\\\p{N}{1,3}|")) return "llama-bpe";
+  if (keepsWords && text.includes("|\\\\p{N}|")) return "qwen2";
   // Without merges, as in the built-in tokenizer, splits change nothing, so any name works.
   if (merges === 0) return "gpt-2";
   throw new CheckpointFormatError(

@@ -39,7 +39,7 @@ export class RunStatus {
     if (values["total/updates"] !== undefined) this.#update = step;
   }
 
-  /** A sentence that stands for the progress bar before the first update. */
+  /** Text in place of the progress bar before the first update. */
   phase(text: string): void {
     this.#phase = text;
   }

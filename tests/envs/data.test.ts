@@ -14,8 +14,8 @@ import { missingFile, readRows } from "../../envs/data/rows.ts";
 import { splitOfItem, splitOfSeed } from "../../envs/data/split.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "rows-"));
-const file = async (name: string, text: string) => {
-  await Bun.write(join(folder, name), text);
+const file = async (name: string, content: string | Uint8Array<ArrayBuffer>) => {
+  await Bun.write(join(folder, name), content);
   return join(folder, name);
 };
 const fixture = (name: string) => join(import.meta.dir, "data", name);
@@ -209,6 +209,16 @@ describe("members of a large JSON file", () => {
   ])("are refused where the file is not JSON: %p", async (text, message) => {
     const path = await file("broken.json", text);
     expect(() => [...jsonElements(path)]).toThrow(message);
+  });
+
+  test.each([
+    ["{,}", /a comma without a member/],
+    ['{"a": 1,, "b": 2}', /a comma without a member/],
+    ['{"a": 1,}', /a comma without a member/],
+    [Uint8Array.of(0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d), /bytes that are not UTF-8/],
+  ])("of an object are refused likewise: %p", async (content, message) => {
+    const path = await file("broken.json", content);
+    expect(() => [...jsonEntries(path)]).toThrow(message);
   });
 });
 

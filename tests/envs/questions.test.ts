@@ -26,6 +26,11 @@ describe("judges", () => {
     ["\u{1d7db}\u{1d7e0}", "38", true, true],
     ["4\u00b2", "4", true, true],
     ["", "12", false, false],
+    [".5", "0.5", true, false],
+    [".5", "5", false, true],
+    ["\u22123", "3", false, true],
+    ["\u22123", "-3", true, true],
+    ["it is ...5", "5", true, true],
   ])("number %j for %j: ours %p, RAGEN's %p", (answer, label, ours, ragen) => {
     expect(judgeNumber(answer, label).correct).toBe(ours);
     expect(ragenNumber(answer, label).correct).toBe(ragen);

@@ -348,6 +348,24 @@ describe("WebShop", () => {
     expect((await play(tag.random)).success).toBeLessThan(0.02);
   });
 
+  test("is bought by the expert where two wanted options have one value", () => {
+    const game = open(123);
+    const goal = {
+      ...game.goal,
+      options: [
+        ["size", "large"],
+        ["fit", "large"],
+      ],
+    };
+    const visit = { ...game.visit, product: { asin: goal.asin }, options: new Map([["fit", "large"]]) };
+    const shop = Object.create(game, {
+      goal: { value: goal },
+      visit: { value: visit },
+      actions: { value: ["click[large]", "click[buy now]"] },
+    }) as WebShopGame;
+    expect(tag.expert!(shop, 9, Math.random)).toBe("click[buy now]");
+  });
+
   test("shows RAGEN's text around the page, and the available actions", () => {
     const game = open(123);
     const told = game.goal.instruction;

@@ -177,6 +177,22 @@ test("a tokenizer that falls back to bytes is refused as GGUF, in one line", () 
   );
 });
 
+test.each([
+  ["[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?", "llama-bpe"],
+  ["[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?", "qwen2"],
+  // Mistral's tekken.
+  ["[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}]*[\\p{Ll}\\p{Lm}]+|\\p{N}| ?", null],
+])("the pre-tokenizer %p is %p to llama.cpp", (pattern, name) => {
+  const tokenizer = {
+    model: { vocab: { a: 0, b: 1, ab: 2 }, merges: ["a b"] },
+    pre_tokenizer: { type: "Split", pattern: { Regex: pattern } },
+  };
+  const special = { eos: 0, bos: null, pad: null, template: "" };
+  const write = () => ggufTokenizer(tokenizer, { ...tinyModel, vocabulary: 3 }, special).get("tokenizer.ggml.pre");
+  if (name === null) expect(write).toThrow("pre-tokenizer is unknown; export to hf instead");
+  else expect(write()).toEqual({ text: name });
+});
+
 test.each(["hf", "peft"] as const)("the parameters of %s are counted as they are written", async (to) => {
   const out = join(home, `count.${to}`);
   const { out: text } = await commandHere(["export", "--policy", adapters, "--to", to, "--out", out]);

@@ -27,13 +27,13 @@ export const NO_KERNELS =
 
 /** A variable that is empty counts as not set. */
 export function placesOf(environment: Readonly<Record<string, string | undefined>>): Places {
-  const valueOf = (name: string) => environment[name] || undefined;
+  const variable = (name: string) => environment[name] || undefined;
   const kernels = kernelsFolder();
   return {
-    named: valueOf("LIBTENSORFLOW_PATH"),
+    named: variable("LIBTENSORFLOW_PATH"),
     own: kernels === null ? undefined : join(kernels, "deps/lib"),
-    home: valueOf("HOME"),
-    pythonRoots: [valueOf("VIRTUAL_ENV"), valueOf("CONDA_PREFIX")].filter((root) => root !== undefined),
+    home: variable("HOME"),
+    pythonRoots: [variable("VIRTUAL_ENV"), variable("CONDA_PREFIX")].filter((root) => root !== undefined),
   };
 }
 

@@ -1,8 +1,9 @@
 /**
  * Advantages from comparing trajectories that began alike: one number per trajectory, no critic.
  *
- * - A group is named by any number or text and may have any size; asynchronous training loses members, so sizes differ.
- * - A group whose rewards are all equal, or of one member, has advantages of exactly 0.
+ * - A group is named by any number or text and may have any size: failed and stale episodes are left out, so sizes differ.
+ * - A group whose rewards are all equal, or of one member, has advantages of exactly 0; not so with `expertIteration`, which
+ *   compares nothing.
  * - A group's advantages do not depend on other groups.
  */
 import { deviation, isConstant, mean, positionsBy } from "../../statistics.ts";
@@ -67,7 +68,7 @@ export function rloo(rewards: ArrayLike<number>, groups: ArrayLike<number | stri
 /**
  * `R` of an episode that succeeded, 0 of another: the policy imitates its own successes. No other episode is compared with it.
  *
- * Source: ReST-EM, https://arxiv.org/abs/2312.06585, for rewards of 0 and 1, with a gradient step in place of its fine-tuning to the end.
+ * Source: ReST-EM, https://arxiv.org/abs/2312.06585, for rewards of 0 and 1, which fine-tunes to convergence; here it is a step of the policy gradient.
  *
  * @param successes (B) whether each episode succeeded.
  * @returns (B) advantages, in reward units.
@@ -78,11 +79,11 @@ export function expertIteration(rewards: ArrayLike<number>, successes: readonly 
 }
 
 /**
- * `(R - mean) / p` with p the group's share of successes; 0 where none succeeded. A hard board weighs about 1 / p times as much,
+ * `(R - mean) / p` with p the group's share of successes; 0 where none succeeded. Relative to `drGrpo` a board's weight grows by 1 / p,
  * as in the gradient of the log-likelihood of success.
  *
- * Source: MaxRL, https://arxiv.org/abs/2602.02710, for rewards of 0 and 1, whose mean is p. The mean of rewards with costs may be
- * 0 or below; p keeps the paper's weight there.
+ * Source: MaxRL, https://arxiv.org/abs/2602.02710, for rewards of 0 and 1, whose mean is p. With costs in the rewards the
+ * mean may be 0 or below, so p is the divisor.
  *
  * @param successes (B) whether each episode succeeded.
  * @returns (B) advantages, in reward units.

@@ -38,7 +38,7 @@ export type FilterRule =
     } & Ranking)
   /** Keeps `value` times the number of all groups, rounded down, at least one. */
   | ({ readonly strategy: "top_k"; readonly value: number } & Ranking)
-  /** Keeps `value` groups. */
+  /** Keeps at most `value` groups. */
   | ({ readonly strategy: "top_k_abs"; readonly value: number } & Ranking)
   /** largest: groups that score at least `value` times the best. smallest: groups that score at most the best divided by `value`. */
   | ({ readonly strategy: "min_p"; readonly value: number } & Ranking);

@@ -28,21 +28,21 @@ export interface UpdateSettings {
   readonly policy: PolicySettings;
   /** Weight of the cross-entropy of the env's tokens (observations.ts); 0: none. */
   readonly observationLoss: number;
-  /** Holds back the tokens that lower entropy most; null: none. */
+  /** Treats some tokens whose step would lower entropy; null: none. */
   readonly covariance: CovarianceRule | null;
   /** KL penalty on each token's reward; null: none. */
   readonly klInReward: KlTerm | null;
   readonly lossOn: LossOn;
   readonly aggregation: Aggregation;
-  /** Most written tokens an episode can have: the divisor of seq-mean-token-sum-norm. */
+  /** Most tokens of an episode's replies; times the episodes, the divisor of seq-mean-token-sum-norm. */
   readonly writtenTokensMax: number;
   /** Passes over the kept trajectories. */
   readonly epochs: number;
-  /** Trajectories per optimizer step, or the number of steps in an epoch. */
+  /** Trajectories per optimizer step, or the most steps of an epoch. */
   readonly minibatch: number | { readonly parts: number };
   readonly limits: BatchLimits;
   readonly optimizer: OptimizerSettings;
-  /** For estimators with a critic. */
+  /** null for estimators without a critic. */
   readonly critic: CriticSettings | null;
   /** Sampling temperature of the trajectories. */
   readonly temperature: number;
@@ -71,7 +71,7 @@ export interface TrainingEpisode {
   readonly trajectory: Trajectory;
   /** Any integer per group. */
   readonly group: number;
-  /** Env tag. */
+  /** Name of the env in the run. */
   readonly tag: string;
   /** (turns) names the state each turn began in; for gigpo. */
   readonly anchors?: readonly string[];
