@@ -301,7 +301,7 @@ describe("links and files", () => {
   });
 
   test("every row of the table of faults names tests that are there, one of which prints its figure; and no other prints one", () => {
-    const table = textOf("docs/operations.md").split("## The table of faults")[1]!;
+    const table = textOf("docs/faults.md").split("## The table of faults")[1]!;
     const rows = table.split("\n").filter((line) => /^\| (?!fault |---)/.test(line));
     const faults = rows.map((row) => row.split("|")[1]!.trim());
     for (const [i, row] of rows.entries()) {
@@ -325,7 +325,7 @@ describe("links and files", () => {
   });
 
   test("every row of what was tried names tests that are there, by file and title", () => {
-    const tried = textOf("docs/operations.md").split("## What was tried against it")[1]!.split("\n## ")[0]!;
+    const tried = textOf("docs/faults.md").split("## What was tried against it")[1]!.split("\n## ")[0]!;
     const rows = tried.split("\n").filter((line) => /^\| (?!what|---|\*\*)/.test(line));
     for (const row of rows) {
       let file = "";

@@ -1,5 +1,5 @@
 /**
- * Rows of the table of faults (docs/operations.md) that need a real run, each with the figure it prints. Limits are asserted where
+ * Rows of the table of faults (docs/faults.md) that need a real run, each with the figure it prints. Limits are asserted where
  * the promise has one; how fast a process starts again is printed, as it depends on the machine.
  */
 import { Database } from "bun:sqlite";
