@@ -15,7 +15,7 @@ import type { EpisodeRow } from "../actors/protocol.ts";
 import { Pcg64 } from "../envs/rng/pcg64.ts";
 import { median } from "../model/statistics.ts";
 import { chromiumPath, launch } from "./chromium.ts";
-import { type Comparison, round } from "./shared.ts";
+import { type Comparison, numbersOf, round } from "./shared.ts";
 
 const EPISODES = 100_000;
 const BATCH = 1000;
@@ -64,7 +64,7 @@ const QUERIES: Readonly<Record<string, string>> = {
 export const summary = "lists and first paint of a run with 100,000 episodes";
 
 export async function run(options: Readonly<Record<string, string>> = {}) {
-  const episodes = Number(options["episodes"] ?? EPISODES);
+  const { episodes } = numbersOf("page", { episodes: EPISODES }, options, []);
   const folder = mkdtempSync(join(tmpdir(), "bunraku-page-bench-"));
   const store = new Store({ path: join(folder, "run.sqlite"), durability: "normal", wallClock: Date.now });
   const server = await serveDashboard({ store, host: "127.0.0.1", port: 0, token: null, clock: realClock });
@@ -177,6 +177,7 @@ async function timeLists(url: string): Promise<Record<string, number>> {
       const started = performance.now();
       const answer = await fetch(`${url}api/episodes?limit=50&${query}`);
       await answer.json();
+      if (!answer.ok) throw new Error(`the page answers ${answer.status} to ${query}`);
       rounds.push(performance.now() - started);
     }
     times[name] = median(rounds);
@@ -215,6 +216,7 @@ async function timePage(page: Page, url: string, selector: string): Promise<[num
   await page.goto(url);
   await page.waitForSelector(selector, { state: "attached" });
   const shown = performance.now() - started;
-  const paint = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0);
+  const paint = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? null);
+  if (paint === null) throw new Error(`the browser reports no first paint of ${url}`);
   return [paint, shown];
 }

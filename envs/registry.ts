@@ -68,6 +68,10 @@ export const tagsOf = (module: EnvModule): string[] => envTags().filter((tag) =>
 
 /** Adds the envs of a module. @throws {TagError} if another module or Bunraku itself has one of its tags */
 export function addEnvs(sources: readonly TagSource[], module: EnvModule): void {
+  const tags = sources.map(({ tag }) => tag);
+  const twice = tags.find((tag, i) => tags.indexOf(tag) !== i);
+  if (twice !== undefined)
+    throw new TagError(`${module.path} defines the env ${twice} twice; choose another tag for one`);
   for (const { tag } of sources) {
     const other = known.get(tag);
     if (other === undefined) continue;
@@ -84,7 +88,7 @@ export function removeEnvs(module: EnvModule): void {
 
 /**
  * @param options  the env's own settings: `{successRate: 0.8}` for FrozenLake.
- * @param compat  the version of RAGEN whose settings become the defaults, such as one random stream for board and chance; strict: none.
+ * @param compat  ragen-*: options left out get that version's values, such as one random stream for board and chance; strict: Bunraku's
  * @throws {TagError} one line: the nearest known tags, or what is wrong with the options.
  */
 export function envTag(name: string, options: unknown = {}, compat: Compat = "strict"): EnvTag {

@@ -226,7 +226,8 @@ const percent = (share: number) => `${(share * 100).toFixed(1)} %`;
 
 if (import.meta.main) {
   const task = (process.argv[2] ?? "Bandit") as keyof typeof TASKS;
-  if (!(task in TASKS)) throw new RangeError(`no task ${task}; there are ${Object.keys(TASKS).join(" and ")}`);
+  if (!Object.hasOwn(TASKS, task))
+    throw new RangeError(`no task ${task}; there are ${Object.keys(TASKS).join(" and ")}`);
   const { train } = await starpo(task, Number(process.argv[3] ?? 1));
   const { random, start, end } = await train((line) => console.error(line));
   console.log(`${task}: random ${percent(random)} → imitated ${percent(start)} → reinforced ${percent(end)}`);

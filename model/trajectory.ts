@@ -83,5 +83,7 @@ export function trajectoryFault(
     if (!Number.isFinite(reward + penalty)) return `turn ${turn} has reward ${reward} and penalty ${penalty}`;
     before = end;
   }
+  const last = written.lastIndexOf(1);
+  if (last !== before) return `token ${last} is written after the end of the last turn, ${before}`;
   return null;
 }

@@ -1,4 +1,5 @@
 /** `bun run compare`: prints the numbers of recorded runs side by side, and the settings that differ. A run may still be going. */
+import { resolve } from "node:path";
 import type { RunConfig } from "../actors/config/config.ts";
 import type { MetricName } from "../actors/metrics/metrics.ts";
 import { percent } from "../actors/number-text.ts";
@@ -40,7 +41,8 @@ export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const { flags, words } = parseOptions(command, args);
   if (words.length < 2) throw new UsageError(`name two or more runs, got ${words.length}`);
-  const twice = words.find((folder, index) => words.indexOf(folder) !== index);
+  const folders = words.map((word) => resolve(word));
+  const twice = words.find((_, index) => folders.indexOf(folders[index]!) !== index);
   if (twice !== undefined) throw new UsageError(`${twice} is named twice`);
   const runs = words.map(read);
   const differences = differingSettings(runs.map(({ config }) => config));
@@ -103,6 +105,7 @@ const TIME_PARTS = [
   ["rollout", "rollout s"],
   ["update", "update s"],
   ["validation", "validation s"],
+  ["checkpoints", "checkpoints s"],
 ] as const;
 
 /** Stands for a value that was not measured and a setting that is not set. */

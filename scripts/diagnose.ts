@@ -82,7 +82,9 @@ export async function main(args: string[]): Promise<number> {
     return 0;
   }
   const diagnoses = words.map((path) => {
-    const isRun = existsSync(join(path, "run.sqlite")) || existsSync(join(path, "config.json"));
+    const has = (name: string) => existsSync(join(path, name));
+    // A checkpoint of TRL has its model's config.json.
+    const isRun = has("run.sqlite") || (has("config.json") && !has("trainer_state.json"));
     return diagnose(path, healthConfig(path, overrides), isRun ? recorded(path) : logged(path, flags.column ?? []));
   });
   console.log(diagnoses.map(described).join("\n\n"));

@@ -2,7 +2,7 @@
  * `bun run eval`: plays fixed boards with a scripted player, a run's policy or a hosted model. Shows its results in each env beside
  * chance and the best possible on the same boards, with 95 % intervals, and why a policy's episodes stopped and failed.
  */
-import { appendFileSync, existsSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync } from "node:fs";
 import { join } from "node:path";
 import { runKeys } from "../actors/config/config.ts";
 import { entropyOf } from "../actors/evaluate/evaluate.ts";
@@ -42,7 +42,7 @@ const command = {
       text: "random, optimal, expert, the folder of a run, openai:MODEL, anthropic:MODEL; with commas between several",
     },
     checkpoint: { type: "text", value: "NAME", text: "One of the run's, as u000120; its newest if left out" },
-    episodes: { type: "count", value: "N", text: "Boards, one episode each; the run's, or 256, if left out" },
+    episodes: { type: "count", value: "N", text: "Boards; the run's, or 256, if left out" },
     seed: { type: "count", value: "S", text: "Layout seed of the first board; the run's, or 123, if left out" },
     samples: { type: "count", value: "N", text: "Episodes per board; from 2 on, pass@k is estimated" },
     temperature: {
@@ -85,7 +85,10 @@ export async function main(args: string[]): Promise<number> {
   const policies = policy.split(",");
   // A hosted model alone continues from its earlier results.
   const isHostedAlone = policies.length === 1 && isHosted(policy);
-  if (file !== undefined && !isHostedAlone) newFile(file, policies);
+  for (const who of policies) for (const one of forEachEnv(options)) expectPlayable(who, one);
+  if (options.flags.temperature !== undefined && policies.every(isPlayer))
+    throw new UsageError("--temperature is for policies that sample; random, optimal and expert do not");
+  if (file !== undefined && !isHostedAlone) expectNew(file, policies);
   if (file !== undefined && isHostedAlone && forEachEnv(options).length > 1)
     throw new UsageError("--results of a hosted model has the episodes of one env; evaluate one env after another");
   const reports: object[] = [];
@@ -97,13 +100,13 @@ export async function main(args: string[]): Promise<number> {
         ? await hosted(who, one)
         : { results: await ownResults(who, one), usage: null };
       for (const result of results) {
+        const lines = result.lines.map((line) => `${JSON.stringify({ policy: who, env: result.name, ...line })}\n`);
+        if (file !== undefined) appendFileSync(file, lines.join(""));
         const references = await referencesOf(result);
         if (all.length > 0) console.log();
         console.log(evaluationReport(who, result, references));
         played.push([result.name, { ...evaluationData(result, references), ...(usage !== null && { usage }) }]);
         all.push({ policy: who, trained: trainedOn(who), result, references });
-        const lines = result.lines.map((line) => `${JSON.stringify({ policy: who, env: result.name, ...line })}\n`);
-        if (file !== undefined) appendFileSync(file, lines.join(""));
       }
       if (usage !== null) console.log(usageLine(usage));
     }
@@ -126,41 +129,63 @@ function forEachEnv(options: Options): Options[] {
   });
 }
 
-/** @throws {UsageError} if the file exists: it may hold the results of another evaluation */
-function newFile(file: string, policies: readonly string[]): void {
+/** @throws {UsageError} if the file exists (it may hold the results of another evaluation), or one of several policies is hosted */
+function expectNew(file: string, policies: readonly string[]): void {
   if (policies.some(isHosted))
     throw new UsageError("--results cannot mix a hosted model with other policies; evaluate the hosted model alone");
   if (existsSync(file)) throw new UsageError(`--results ${file} exists; name another file`);
-  writeFileSync(file, "");
 }
 
 /** Envs of a run; null for other policies. */
 const trainedOn = (policy: string): string | null =>
   existsSync(join(policy, "config.json")) ? envsText(readRunConfig(policy)) : null;
 
+const isPlayer = (policy: string): policy is PlayerName => ["random", "optimal", "expert"].includes(policy);
+
+/** Called for every policy before the first one plays. @throws {UsageError} for a flag or a folder that does not fit the policy */
+function expectPlayable(policy: string, { flags, overrides }: Options): void {
+  const { checkpoint, temperature } = flags;
+  if (checkpoint !== undefined && (isHosted(policy) || isPlayer(policy)))
+    throw new UsageError(`--checkpoint is for a run's policy, not for ${policy}`);
+  if (isHosted(policy)) return;
+  const foreign = Object.keys(hostedFlags).find((name) => name !== "results" && Object.hasOwn(flags, name));
+  if (foreign !== undefined)
+    throw new UsageError(`--${foreign} is for hosted models, such as openai:MODEL, not for ${policy}`);
+  if (isPlayer(policy)) {
+    const other = overrides.find(({ path }) => !/^env\.(tag|options|actionsMax)\b/.test(path));
+    if (other === undefined) return;
+    throw new UsageError(
+      `${other.source}: ${policy} writes no replies; of the config it takes env.options and env.actionsMax`,
+    );
+  }
+  if (!existsSync(join(policy, "config.json"))) {
+    throw new UsageError(
+      `no run in ${policy}: --policy takes random, optimal, expert, the folder of a run, openai:MODEL or anthropic:MODEL`,
+    );
+  }
+  if (
+    checkpoint !== undefined &&
+    (!/^u\d+(-\d+)?$/.test(checkpoint) || !existsSync(join(policy, "checkpoints", checkpoint)))
+  )
+    throw new UsageError(`${policy} has no checkpoint named ${checkpoint}; they are in ${join(policy, "checkpoints")}`);
+  if (temperature !== undefined && temperature < 0)
+    throw new UsageError(`--temperature must be 0 or more, got ${temperature}`);
+  const other = overrides.find(({ path }) => !path.startsWith("env."));
+  if (other !== undefined) throw new UsageError(`${other.source}: a run keeps its config; only env.… can be changed`);
+}
+
 async function hosted(policy: string, { flags, overrides }: Options) {
-  if (flags.checkpoint !== undefined) throw new UsageError(`--checkpoint is for a run's policy, not for ${policy}`);
   const { result, usage } = await hostedResult(policy, flags, overrides, checkBoards);
   return { results: [result], usage };
 }
 
 /** One result; for a run over a mix, one for each of its envs unless the options choose one. */
 async function ownResults(policy: string, options: Options): Promise<readonly Result[]> {
-  const foreign = Object.keys(hostedFlags).find((name) => name !== "results" && Object.hasOwn(options.flags, name));
-  if (foreign !== undefined)
-    throw new UsageError(`--${foreign} is for hosted models, such as openai:MODEL, not for ${policy}`);
-  if (policy === "random" || policy === "optimal" || policy === "expert") return [await playerResult(policy, options)];
+  if (isPlayer(policy)) return [await playerResult(policy, options)];
   return policyResults(policy, options);
 }
 
 async function playerResult(policy: PlayerName, { flags, overrides }: Options): Promise<Result> {
-  if (flags.checkpoint !== undefined) throw new UsageError(`--checkpoint is for a run's policy, not for ${policy}`);
-  for (const { path, source } of overrides) {
-    if (/^env\.(tag|options|actionsMax)\b/.test(path)) continue;
-    throw new UsageError(
-      `${source}: ${policy} writes no replies; of the config it takes env.options and env.actionsMax`,
-    );
-  }
   const { episodes = DEFAULTS.episodes, seed = DEFAULTS.seed, samples = 1 } = flags;
   const env = { tag: DEFAULTS.env, ...envOverrides(overrides) };
   const lines: PlayerEpisode[] = [];
@@ -171,20 +196,7 @@ async function playerResult(policy: PlayerName, { flags, overrides }: Options): 
 }
 
 async function policyResults(folder: string, { flags, overrides }: Options): Promise<readonly Result[]> {
-  if (!existsSync(join(folder, "config.json"))) {
-    throw new UsageError(`no run in ${folder}: --policy takes random, optimal, expert, or the folder of a run`);
-  }
   const { checkpoint = null, temperature } = flags;
-  if (
-    checkpoint !== null &&
-    (!/^u\d+(-\d+)?$/.test(checkpoint) || !existsSync(join(folder, "checkpoints", checkpoint)))
-  )
-    throw new UsageError(`${folder} has no checkpoint named ${checkpoint}; they are in ${join(folder, "checkpoints")}`);
-  if (temperature !== undefined && temperature < 0)
-    throw new UsageError(`--temperature must be 0 or more, got ${temperature}`);
-  for (const { path, source } of overrides) {
-    if (!path.startsWith("env.")) throw new UsageError(`${source}: a run keeps its config; only env.… can be changed`);
-  }
   const env = envOverrides(overrides);
   const { validate } = readRunConfig(folder);
   const { episodes = validate.episodes, seed = validate.firstSeed, samples = 1 } = flags;

@@ -56,10 +56,8 @@ const GoldenFile = z.looseObject({
 /** Most characters of a value in a failure. */
 const SHOWN_MAX = 2000;
 
-export { golden as main };
-
 /** @returns the exit code: 0 if every check holds, 1 otherwise. */
-export async function golden(args: string[]): Promise<number> {
+export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const { flags, words } = parseOptions(command, args);
   const [path] = words;
@@ -121,6 +119,8 @@ function run(id: string, body: unknown, file: unknown): Check[] {
 }
 
 function shown(value: unknown): string {
-  const text = JSON.stringify(value) ?? String(value);
+  const numbers = (_: string, part: unknown) =>
+    typeof part === "number" && !Number.isFinite(part) ? String(part) : part;
+  const text = JSON.stringify(value, numbers) ?? String(value);
   return text.length > SHOWN_MAX ? `${text.slice(0, SHOWN_MAX)}… (${text.length} characters)` : text;
 }

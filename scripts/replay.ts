@@ -6,6 +6,7 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { realClock } from "../actors/clock.ts";
 import { visible } from "../actors/dashboard/client/text.ts";
+import { messageOf } from "../actors/errors.ts";
 import { type Difference, type Replay, replayEnv, replayWhole, weightsDifference } from "../actors/evaluate/replay.ts";
 import { plural } from "../actors/number-text.ts";
 import { withLocalModules } from "../actors/play/env-modules.ts";
@@ -92,14 +93,21 @@ async function replayPolicy(
 ): Promise<Difference | null | { skipped: string }> {
   const { config, recorded } = replay;
   const { version, digest, turns } = recorded.trajectory;
+  if (config.engine.name === "tinker" || config.sampler.engine !== "own")
+    return { skipped: "a server wrote it, with a sampler of its own" };
   const versions = turns.map((turn) => turn.version ?? version);
   if (versions.some((one) => one !== version))
     return { skipped: `it began with policy version ${version}, and versions ${versions.join(", ")} wrote its turns` };
   const distance = (name: string) => Math.abs(Number(/\d+/.exec(name)) - version);
   const names = checkpointNames(folder).sort((a, b) => distance(a) - distance(b));
   const known: PolicyVersion[] = [...others];
+  const unread: string[] = [];
   for (const name of names) {
-    const saved = await savedPolicy(folder, config, name);
+    const saved = await savedPolicy(folder, config, name).catch((error) => {
+      unread.push(`${name}: ${messageOf(error)}`);
+      return null;
+    });
+    if (saved === null) continue;
     const weights = { version: saved.publishedVersion, digest: publishedDigest(saved, config) };
     known.push(weights);
     if (weights.digest !== digest) continue;
@@ -109,7 +117,8 @@ async function replayPolicy(
   const difference = weightsDifference(recorded.trajectory, known);
   if (difference !== null) return difference;
   const held = names.length === 0 ? "it has no checkpoints" : `its checkpoints are ${names.join(", ")}`;
-  return { skipped: `no checkpoint holds policy version ${version}; ${held}` };
+  const damaged = unread.length === 0 ? "" : `; not readable: ${unread.join("; ")}`;
+  return { skipped: `no checkpoint holds policy version ${version}; ${held}${damaged}` };
 }
 
 async function replayWith(saved: SavedPolicy, replay: Replay, weights: PolicyVersion): Promise<Difference | null> {

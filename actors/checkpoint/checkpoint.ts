@@ -114,7 +114,7 @@ export async function latestCheckpoint(folder: string, disk: Disk = realDisk): P
  * Finds the newest checkpoint of this update, for a run that rolls back to it. Renames checkpoints of later updates, so that no run
  * resumes from them.
  *
- * @throws {CheckpointError} if there is no checkpoint of this update
+ * @throws {CheckpointError} if there is no intact checkpoint of this update; then nothing is renamed
  */
 export async function rollBackTo(folder: string, update: number, disk: Disk = realDisk): Promise<string> {
   const names = await disk.list(folder);
@@ -122,13 +122,19 @@ export async function rollBackTo(folder: string, update: number, disk: Disk = re
   const target = all.find((one) => one.update === update);
   if (target === undefined)
     throw new CheckpointError(`${folder} has no checkpoint of update ${update} to go back to`, null);
+  const path = join(folder, target.name);
+  try {
+    await readVerified(path, disk);
+  } catch (error) {
+    throw new CheckpointError(`cannot go back to ${path}: ${reason(error)}`, error);
+  }
   const rounds = names.map((name) => Number(/^given-up-(\d+)-/.exec(name)?.[1] ?? 0));
   const round = Math.max(0, ...rounds) + 1;
   for (const { name } of all.filter((one) => one.update > update)) {
     await disk.rename(join(folder, name), join(folder, `given-up-${round}-${name}`));
   }
   await disk.syncFolder(folder);
-  return join(folder, target.name);
+  return path;
 }
 
 /**

@@ -233,7 +233,9 @@ export const LearnerConfig = z.strictObject({
     .number()
     .positive()
     .default(0.28)
-    .describe("With a positive advantage, a ratio above 1 + clipHigh gives no gradient; cispo: largest weight"),
+    .describe(
+      "With a positive advantage, a ratio above 1 + clipHigh gives no gradient; cispo: 1 + clipHigh is the largest weight",
+    ),
   dualClip: z
     .number()
     .gt(1)
@@ -273,7 +275,9 @@ export const LearnerConfig = z.strictObject({
     .int()
     .positive()
     .default(512)
-    .describe("Padded tokens per gradient computation. Changes memory and speed only; lower it if memory runs out"),
+    .describe(
+      "Padded tokens per gradient computation. Changes memory, speed and the last digits; lower it if memory runs out",
+    ),
   gamma: z.number().min(0).max(1).default(1).describe("Discount per token (gae, bi-level-gae, hybrid, reinforce++)"),
   lambda: z.number().min(0).max(1).default(1).describe("GAE's lambda: lower has less variance and more bias"),
   gammaTurn: z.number().min(0).max(1).default(0.95).describe("Discount per turn (bi-level-gae, gigpo)"),

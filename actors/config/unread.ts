@@ -145,7 +145,13 @@ const table: readonly Unread[] = [
     choices: ["learner.kl.coefficient", "health.ladder"],
     when: "while learner.kl.coefficient is 0",
     holds: ({ learner, health }) => learner.kl.coefficient === 0 && !health.ladder.includes("raise-kl"),
-    keys: ["place", "estimator", "control", "target"].map((key) => `learner.kl.${key}`),
+    keys: ["learner.kl.place", "learner.kl.estimator"],
+  },
+  {
+    choices: ["learner.kl.coefficient"],
+    when: "while learner.kl.coefficient is 0, which no control changes",
+    holds: ({ learner }) => learner.kl.coefficient === 0,
+    keys: ["learner.kl.control", "learner.kl.target"],
   },
   {
     choices: ["learner.kl.control"],

@@ -6,7 +6,7 @@ import { type EnvModule, envModules } from "../../envs/registry.ts";
 
 /** Modules replaced by stubs: Node's, Bun's, and the wink packages, which are larger than all envs. */
 export const STUBBED = new RegExp(
-  `^(node:|bun:|wink-|(${builtinModules.filter((name) => /^\\w+$/.test(name)).join("|")}|bun)$)`,
+  `^(node:|bun:|wink-|(${builtinModules.filter((name) => /^\w+$/.test(name)).join("|")}|bun)$)`,
 );
 
 /** Stubs are inert while modules load, because some modules call theirs then. Afterwards a call throws an error that names the module. */

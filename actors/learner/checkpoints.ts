@@ -11,7 +11,7 @@ import {
   saveCheckpoint,
 } from "../checkpoint/checkpoint.ts";
 import type { Disk } from "../checkpoint/disk.ts";
-import { RunError } from "../errors.ts";
+import { messageOf, RunError } from "../errors.ts";
 import type { Remote } from "../process/worker-rpc.ts";
 import type { Progress } from "../training/progress.ts";
 import { fill, type Networks } from "./networks.ts";
@@ -35,7 +35,7 @@ export interface LearnerCheckpointsOptions {
   /** Folder of the policy that reinforcement began with. */
   readonly reference: string;
   readonly disk: Disk;
-  /** Newest checkpoints kept; the best and the last healthy one are kept too. */
+  /** Newest checkpoints kept, besides the last healthy one and, if its update was saved, the best. */
   readonly keep: number;
   /** Digest of the policy's tokenizer. */
   readonly tokenizer: string;
@@ -43,6 +43,8 @@ export interface LearnerCheckpointsOptions {
   readonly trainer: Remote<TrainerMethods>;
   /** The checkpoint that this process resumed from; null for a new run. */
   readonly saved: Checkpoint | null;
+  /** Called with a warning. */
+  readonly notice: (text: string) => void;
 }
 
 export class LearnerCheckpoints {
@@ -72,7 +74,9 @@ export class LearnerCheckpoints {
     };
     await saveCheckpoint(checkpoints, checkpoint, disk);
     const spared = [progress.best?.update, progress.health.healthyCheckpoint].filter((at) => typeof at === "number");
-    await keepCheckpoints(checkpoints, keep, spared, disk);
+    await keepCheckpoints(checkpoints, keep, spared, disk).catch((error) =>
+      this.#options.notice(`older checkpoints cannot be removed: ${messageOf(error)}`),
+    );
   }
 
   /** Load the checkpoint of this update into the networks; later checkpoints are set aside. */

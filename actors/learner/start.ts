@@ -76,6 +76,7 @@ export async function startLearner(
     networks,
     trainer: trainer.methods,
     saved,
+    notice: (text) => log.warning("checkpoint", text),
   });
 
   const { reporter, sink } = connectReporter(config, context, ports);

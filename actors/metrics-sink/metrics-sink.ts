@@ -32,6 +32,8 @@ export interface MetricsSinkOptions {
   readonly clock: Clock;
   readonly flushMs: number;
   readonly queuedMax: number;
+  /** Updates made before this sink began; 0 if left out. */
+  readonly updates?: number;
 }
 
 export class MetricsSink implements HostHandler {
@@ -44,7 +46,7 @@ export class MetricsSink implements HostHandler {
   #cancelFlush: (() => void) | null = null;
   #stepLast = 0;
   /** Updates made so far. */
-  #update = 0;
+  #update: number;
   /** The last write failed. */
   #failing = false;
   #dropped = 0;
@@ -53,6 +55,7 @@ export class MetricsSink implements HostHandler {
 
   constructor(options: MetricsSinkOptions) {
     this.#options = options;
+    this.#update = options.updates ?? 0;
   }
 
   /** Text for the heartbeat. */
@@ -136,7 +139,9 @@ export class MetricsSink implements HostHandler {
       const { [cpu]: _, ...rest } = all;
       const load = !guest && counted.has(pid!) ? rest : all;
       if (!guest) counted.add(pid!);
-      this.#takeMetrics({ type: "metrics", actor: name, step: this.#update, values: { ...load, [rss]: rssBytes } });
+      // 0 until the actor's first heartbeat.
+      const memory = rssBytes === 0 ? {} : { [rss]: rssBytes };
+      this.#takeMetrics({ type: "metrics", actor: name, step: this.#update, values: { ...load, ...memory } });
     }
     this.#flushLater();
   }
@@ -147,8 +152,8 @@ export class MetricsSink implements HostHandler {
       const what = `cannot store ${rows.length} episodes: ${error.message}`;
       // If the rest of the transaction fails too, the rows may be valid: the learner sends them again.
       if (isRowFault(error) && this.flush()) return failed("protocol", what);
-      const advice = "Free space on the disk of the run folder; the learner sends them again.";
-      return failed("capacity", `${what}. ${advice}`);
+      const advice = error.code === "SQLITE_FULL" ? "Free space on the disk of the run folder; the" : "The";
+      return failed("capacity", `${what}. ${advice} learner sends them again.`);
     }
     this.#storedEpisodes += rows.length;
     return { type: "episodes.stored", count: rows.length };

@@ -21,6 +21,8 @@ export interface OpenedStore {
   readonly store: Pick<Store, "write">;
   /** Address of the page. */
   readonly url: string;
+  /** Updates whose metrics it has. */
+  readonly updates: number;
   close(): Promise<void>;
 }
 
@@ -37,8 +39,8 @@ export const metricsSink = {
   role: "metrics-sink",
   async start(config: RunConfig, context: ActorContext, ports: MetricsSinkPorts = realPorts): Promise<Running> {
     const { actor, run, folder, clock, log, meter, transport, listen } = context;
-    const { store, url, close } = await ports.openStore(config, context);
-    const sink = new MetricsSink({ store, actor, clock, flushMs: FLUSH_MS, queuedMax: ports.queuedMax });
+    const { store, url, updates, close } = await ports.openStore(config, context);
+    const sink = new MetricsSink({ store, actor, clock, updates, flushMs: FLUSH_MS, queuedMax: ports.queuedMax });
     const listener = await transport.listen(listen, welcoming(run, sink));
     meter.depth("queue/messages", () => sink.waiting);
     return {
@@ -73,9 +75,11 @@ async function openStore(config: RunConfig, { run, folder, clock, log }: ActorCo
   store.startSession({ name: run, env: envsText(config), updates: learner.updates, seed });
   if (metrics.tensorboard) followStore(store, folder, (text) => log.error("tensorboard", text));
   log.info("page", page.url);
+  const made = store.latest().filter(({ name }) => name === "total/updates");
   return {
     store,
     url: page.url,
+    updates: Math.max(0, ...made.map(({ step }) => step)),
     async close() {
       await page.stop();
       store.close();

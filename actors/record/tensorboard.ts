@@ -9,7 +9,7 @@ import { fieldsOf, ProtobufMessage } from "../../model/engine/protobuf.ts";
 
 /** A file name that `tensorboard --logdir` recognizes. @param startedMs  milliseconds since the epoch */
 export const eventFileName = (startedMs: number): string =>
-  `events.out.tfevents.${String(Math.floor(startedMs / 1000)).padStart(10, "0")}.bunraku`;
+  `events.out.tfevents.${String(Math.floor(startedMs / 1000)).padStart(10, "0")}.bunraku-${startedMs % 1000}`;
 
 /** The first record of an event file. @param atMs  milliseconds since the epoch */
 export const fileHead = (atMs: number): Uint8Array =>

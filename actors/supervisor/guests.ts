@@ -32,6 +32,9 @@ interface Guest extends Watched {
   readonly url: string | null;
 }
 
+/** Time in which a message to stop reaches a stuck guest. */
+const STOP_MESSAGE_MS = 1000;
+
 export class Guests {
   readonly #options: GuestsOptions;
   readonly #guests = new Map<string, Guest>();
@@ -45,10 +48,12 @@ export class Guests {
       options,
       () => this.#guests.values(),
       ({ name, peer }, { kind, reason }) => {
-        // A silent guest may come back. A stuck one would get stuck again.
+        // A silent guest may join again. A stuck one would be stuck again, so it gets the message to stop before its connections are cut.
+        const waitMs = kind === "stuck" ? STOP_MESSAGE_MS : 0;
         if (kind === "stuck") peer.tell({ type: "stop", reason });
-        this.#remove(name, reason);
-        peer.close(reason);
+        this.#remove(name, reason, waitMs);
+        if (waitMs === 0) peer.close(reason);
+        else options.clock.after(waitMs, () => peer.close(reason));
       },
     );
   }
@@ -113,12 +118,13 @@ export class Guests {
     if (url !== null && url !== before?.url) envServersChanged();
   }
 
-  #remove(name: string, reason: string): void {
-    const { envServersChanged, cut, event } = this.#options;
+  #remove(name: string, reason: string, cutAfterMs = 0): void {
+    const { envServersChanged, cut, event, clock } = this.#options;
     const { url, role } = this.#guests.get(name)!;
     this.#guests.delete(name);
     event({ kind: "left", child: name, role, reason });
-    cut(name, reason);
+    if (cutAfterMs === 0) cut(name, reason);
+    else clock.after(cutAfterMs, () => cut(name, reason));
     if (url !== null) envServersChanged();
     if (this.#guests.size === 0) this.#allLeft.resolve();
   }

@@ -79,7 +79,7 @@ export function fromRandomPlay(settings: RandomPlay): DemonstrationSource {
   const play: DemonstrationSource["play"] = async (env, draw, uniform, options) => {
     for (let lost = 0; lost < LOST_BOARDS_MAX; lost++) {
       const seeds = draw();
-      const board = `${env.tag.tag} ${seeds.layout}`;
+      const board = JSON.stringify([env.tag.tag, env.tag.config, seeds.layout]);
       const experience = explored.get(board) ?? (await explore(env.tag, seeds.layout, settings, uniform));
       if (env.tag.external || settings.exploreOnce) explored.set(board, experience);
       if (!experience.won) continue;

@@ -1,7 +1,7 @@
 /** Progress of a run: what a checkpoint keeps besides parameters and optimizers, and how each event changes it. Pure. */
 import type { RunConfig } from "../config/config.ts";
 import type { Scores } from "./curriculum.ts";
-import { HEALTH_START, type HealthState, healthAfterRollBack } from "./health.ts";
+import { type Due, HEALTH_START, type HealthState, healthAfterRollBack } from "./health.ts";
 import { COLLAPSE_START, type CollapseState } from "./measure-collapse.ts";
 import type { Taught } from "./warm-start.ts";
 
@@ -45,6 +45,8 @@ export interface Progress {
   /** Scores by which the curriculum shares out groups. */
   readonly curriculum: Scores;
   readonly health: HealthState;
+  /** What the health of the last update asks for, until the run does it; null: nothing. */
+  readonly due: Due | null;
   readonly collapse: CollapseState;
 }
 
@@ -62,7 +64,8 @@ export type ProgressEvent =
   | { readonly kind: "collapse measured"; readonly collapse: CollapseState }
   | { readonly kind: "skipped" }
   | { readonly kind: "updated" }
-  | { readonly kind: "judged"; readonly health: HealthState }
+  | { readonly kind: "judged"; readonly health: HealthState; readonly due: Due | null }
+  | { readonly kind: "done" }
   | { readonly kind: "saved healthy" }
   | { readonly kind: "rolled back"; readonly saved: Progress }
   | { readonly kind: "clock"; readonly minutes: number; readonly minutesInAll: number };
@@ -85,6 +88,7 @@ export const startOfRun = ({ learner }: Pick<RunConfig, "learner">): Progress =>
   minutesInAll: 0,
   curriculum: {},
   health: HEALTH_START,
+  due: null,
   collapse: COLLAPSE_START,
 });
 
@@ -114,7 +118,9 @@ export function advance(progress: Progress, event: ProgressEvent): Progress {
     case "updated":
       return { ...progress, update: progress.update + 1 };
     case "judged":
-      return { ...progress, health: event.health };
+      return { ...progress, health: event.health, due: event.due };
+    case "done":
+      return { ...progress, due: null };
     case "saved healthy":
       return { ...progress, health: { ...progress.health, healthyCheckpoint: progress.update } };
     case "rolled back":
@@ -134,7 +140,7 @@ function afterValidation(progress: Progress, solved: Solved): Progress {
   return { ...progress, ...first, validated, best: isBest ? validated : progress.best };
 }
 
-/** Update, validations and scores go back to the checkpoint. Totals and versions only grow; the health detectors start again. */
+/** All goes back to the checkpoint but versions and counts; the next event of the clock sets the minutes; the health detectors start again. */
 const afterRollBack = (saved: Progress, now: Progress): Progress => ({
   ...saved,
   version: now.version,
@@ -142,5 +148,6 @@ const afterRollBack = (saved: Progress, now: Progress): Progress => ({
   tokens: now.tokens,
   actions: now.actions,
   skipped: now.skipped,
+  due: null,
   health: healthAfterRollBack(saved.health, now.health),
 });

@@ -36,7 +36,7 @@ export class Saving {
 
   /** @returns the progress, which may have a new healthy checkpoint */
   async duringRun(progress: Progress): Promise<Progress> {
-    if (this.#savedUpdate >= progress.update) return progress;
+    if (this.has(progress)) return progress;
     const { log, reporter } = this.#context;
     const { rows } = await reporter.drain(STORED_MS_MAX.duringRun);
     if (rows > 0) {
@@ -54,6 +54,11 @@ export class Saving {
       log.event("warning", "checkpoint", error.message);
       return progress;
     }
+  }
+
+  /** Whether this progress is in a checkpoint. */
+  has({ update }: Progress): boolean {
+    return this.#savedUpdate >= update;
   }
 
   /** Save after a roll-back, though an earlier checkpoint of this update exists. */

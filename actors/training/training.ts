@@ -7,11 +7,12 @@
  * - A failed checkpoint is a warning and training continues; if the last one fails, the run fails.
  */
 
+import { CheckpointError } from "../checkpoint/checkpoint.ts";
 import { partName } from "../metrics/metrics.ts";
 import { percent, plural } from "../number-text.ts";
 import { type Baselines, reportBaselines } from "./baselines.ts";
 import type { TrainingContext } from "./context.ts";
-import { type Due, endsRun } from "./health.ts";
+import { endsRun } from "./health.ts";
 import { Interruption, Stopped } from "./interruption.ts";
 import { judge } from "./judge.ts";
 import { PlayTime, type Rollout } from "./play-time.ts";
@@ -107,25 +108,30 @@ export class Training {
   async #makeUpdates(): Promise<void> {
     const { validate, checkpoint } = this.#context.config;
     const rollouts = new RolloutQueue(this.#context, this.#playTime);
+    // A run that was stopped in an update may have something left to do.
+    if (await this.#doDue(rollouts)) return;
     while (!this.#isDone()) {
       const { update } = this.#progress;
       if (update % validate.everyUpdates === 0) await this.#validate();
       if (this.#saveAsked || update % checkpoint.everyUpdates === 0) {
-        this.#saveAsked = false;
         this.#progress = await this.#saving.duringRun(this.#progressToSave());
+        this.#saveAsked = this.#saveAsked && !this.#saving.has(this.#progress);
       }
-      const rollout = await this.#interruption.race(rollouts.next(this.#progress));
-      const due = await this.#update(rollout);
-      if (due !== null && endsRun(due)) {
-        this.#stoppedEarly = due.text;
-        return;
-      }
-      if (due?.kind === "rung" && due.rung === "roll-back") {
-        // The rollouts that have begun are played by the policy before the roll-back.
-        await this.#interruption.race(rollouts.drop());
-        await this.#rollBack();
-      }
+      await this.#update(await this.#interruption.race(rollouts.next(this.#progress)));
+      if (await this.#doDue(rollouts)) return;
     }
+  }
+
+  /** Does what the health of the last update asks for. @returns whether the run ends early */
+  async #doDue(rollouts: RolloutQueue): Promise<boolean> {
+    const { due } = this.#progress;
+    if (due?.kind === "rung" && due.rung === "roll-back") {
+      // Rollouts that have begun are of the policy before the roll-back.
+      await this.#interruption.race(rollouts.drop());
+      await this.#rollBack();
+    } else if (due !== null && endsRun(due)) this.#stoppedEarly = due.text;
+    this.#advance({ kind: "done" });
+    return this.#stoppedEarly !== null;
   }
 
   #isDone(): boolean {
@@ -133,8 +139,7 @@ export class Training {
     return this.#progress.update >= updates || (minutes !== null && this.#minutes() >= minutes);
   }
 
-  /** @returns what the run's health asks for */
-  async #update({ finished, ms }: Rollout): Promise<Due | null> {
+  async #update({ finished, ms }: Rollout): Promise<void> {
     const { config, reporter, clock, dispatcher, log } = this.#context;
     const started = clock.now();
     const { progress, metrics, rows, tokens } = await this.#step.run(this.#progress, finished);
@@ -155,13 +160,12 @@ export class Training {
     };
     const totals = totalMetrics(this.#progress, dispatcher.ticketCounts);
     const { due, health, metrics: healthMetrics } = judge(this.#context, this.#progress, { ...values, ...totals });
-    this.#advance({ kind: "judged", health });
+    this.#advance({ kind: "judged", health, due });
     const all = { ...values, ...healthMetrics, ...totals };
     reporter.metrics(update, all);
     void acknowledged.then((ms) => reporter.metrics(update, { "weights/publish_ms": ms }));
     log.line("update", updateLine(update, config.learner.updates, all));
     await this.#interruption.race(reporter.episodes(rows));
-    return due;
   }
 
   /** Validates once for each update, even if the run was stopped and resumed there. */
@@ -188,7 +192,15 @@ export class Training {
       log.event("warning", "roll-back", "there is no checkpoint of a healthy policy; training continues");
       return;
     }
-    this.#advance({ kind: "rolled back", saved: await checkpoints.restore(target) });
+    let saved: Progress;
+    try {
+      saved = { ...startOfRun(this.#context.config), ...(await checkpoints.restore(target)) };
+    } catch (error) {
+      if (!(error instanceof CheckpointError)) throw error;
+      log.event("warning", "roll-back", `${error.message}; training continues`);
+      return;
+    }
+    this.#advance({ kind: "rolled back", saved });
     log.line("roll-back", `went back from update ${update} to ${target}`);
     await this.#publish();
     // A run that resumes here must know that it was rolled back.

@@ -10,7 +10,6 @@ import type { PolicyRule } from "../../model/learn/loss.ts";
 import type { LossOn } from "../../model/learn/loss-mask.ts";
 import type { OptimizerSettings } from "../../model/learn/optimizer.ts";
 import type { CriticSettings, UpdateSettings } from "../../model/learn/update/types.ts";
-import { sequence, type Uniform } from "../../model/rng.ts";
 import type { RoleMarks } from "../../model/text/dialogue.ts";
 import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
@@ -71,9 +70,7 @@ export function updateSettings(config: RunConfig, update: number, adapted: Adapt
     observationLoss: readsObservations(config) ? learner.observationLoss : 0,
     // The estimator tpo makes new advantages before each step, so no treatment of these holds.
     covariance:
-      learner.estimator === "tpo"
-        ? null
-        : covarianceOf(learner, adapted.covariance, sequence(seed, `covariance ${update}`)),
+      learner.estimator === "tpo" ? null : covarianceOf(learner, adapted.covariance, [seed, `covariance ${update}`]),
     klInReward: kl.place === "reward" ? divergence : null,
     lossOn: lossOnOf(learner, marks),
     aggregation: learner.aggregation,
@@ -129,14 +126,14 @@ function estimatorOf({ estimator, gamma, lambda, gammaTurn, rewardAt, gigpo }: L
 function covarianceOf(
   { covariance }: LearnerConfig,
   treatment: Adapted["covariance"],
-  uniform: Uniform,
+  lots: readonly [seed: number, name: string],
 ): CovarianceRule | null {
   const { share, bounds, coefficient } = covariance;
   switch (treatment) {
     case "none":
       return null;
     case "clip":
-      return { treatment, share, bounds, uniform };
+      return { treatment, share, bounds, lots };
     case "kl":
       return { treatment, share, coefficient };
     default:

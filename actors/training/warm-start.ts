@@ -95,7 +95,11 @@ export async function warmStart(context: WarmStartContext): Promise<WarmStartRes
   const digest = digestOf(context, await previews(context));
   const file = join(config.warmStart.cacheDir, `${digest}.safetensors`);
   const known = await readCached(file, context);
-  if (known !== null) return { taught: known, cached: true };
+  if (known !== null) {
+    // A device has the weights from before the cache was read.
+    await trainer.resetOptimizer();
+    return { taught: known, cached: true };
+  }
   if (parameters !== null) initialize(parameters, sequence(config.seed, "initial weights"));
   let taught: Taught | null = null;
   let stepOverall = 0;
@@ -242,9 +246,10 @@ function digestOf({ config, model, engine, demonstrations }: WarmStartContext, r
   const demonstrated = envs.map(({ tag, rules }) => [tag.tag, tag.config, tag.digest, rules]);
   const shown = [context.layout, context.compat, context.context, context.contextTurnsMax, context.overflow];
   const decides = [CACHE_VERSION, config.seed, model, dialogue.digest, demonstrated, shown, settings];
-  // The result includes a validation, and the engine decides its last digits.
+  // The result includes a validation. What samplers play with, and the engine, decide it too.
   const { replyTokensMax, contextTokensMax } = config.rollout;
-  const measured = [config.validate, replyTokensMax, contextTokensMax, engine];
+  const { everyUpdates: __, ...validate } = config.validate;
+  const measured = [validate, replyTokensMax, contextTokensMax, config.sampler.precision, engine];
   const hash = createHash("sha256");
   hash.update(JSON.stringify([...decides, ...measured, config.learner.betas[0], limitsOf(config.learner)]));
   for (const { tokens, written } of replies) hash.update(JSON.stringify([[...tokens], [...written]]));

@@ -1,8 +1,8 @@
 /**
  * Countdown: write an expression that makes the target from all numbers, each used once. One answer ends the game.
  *
- * - The digest of an instance assigns it to training or validation. By default (`split: seed`) the layout seed chooses one of the two splits,
- *   and then an instance of it, so training and validation share no instance. With any other `split` both draw from the same instances.
+ * - The digest of an instance assigns it to training or validation. With `split: seed` (the default; with a RAGEN compat `all`) validation
+ *   seeds and training seeds draw from different instances, with any other `split` from the same ones.
  * - Every instance has a solution with + and - only, as in RAGEN.
  *
  * Source: RAGEN ragen/env/countdown.
@@ -14,21 +14,26 @@ import { Pcg64 } from "../rng/pcg64.ts";
 import { asciiDigits } from "../text/numbers.ts";
 import { evaluateArithmetic } from "./arithmetic.ts";
 
-export const CountdownConfig = z.strictObject({
-  score: z.number().default(1),
-  /** For the right numbers and the wrong result. */
-  formatScore: z.number().default(0.1),
-  /** The largest number and target, and the least and greatest count of numbers. */
-  numberMax: z.int().min(9).max(999).default(99),
-  countMin: z.int().min(2).max(6).default(3),
-  countMax: z.int().min(2).max(6).default(4),
-  /** `seed`: layout seeds below 10,000 play validation instances, others training instances; `all` is RAGEN's. */
-  split: SplitChoice.default("seed"),
-  /** A parquet, jsonl or json file of `target` and `nums`; null generates instances. */
-  dataPath: z.string().min(1).nullable().default(null),
-  /** Most rows read from the file. */
-  instancesMax: z.int().positive().default(20_000),
-});
+export const CountdownConfig = z
+  .strictObject({
+    score: z.number().default(1),
+    /** For the right numbers and the wrong result. */
+    formatScore: z.number().default(0.1),
+    /** The largest number and target, and the least and greatest count of numbers. */
+    numberMax: z.int().min(9).max(999).default(99),
+    countMin: z.int().min(2).max(6).default(3),
+    countMax: z.int().min(2).max(6).default(4),
+    /** `seed`: layout seeds below 10,000 play validation instances, others training instances; `all` is RAGEN's. */
+    split: SplitChoice.default("seed"),
+    /** A parquet, jsonl or json file of `target` and `nums`; null generates instances. */
+    dataPath: z.string().min(1).nullable().default(null),
+    /** Most rows read from the file. */
+    instancesMax: z.int().positive().default(20_000),
+  })
+  .refine(({ countMin, countMax }) => countMin <= countMax, {
+    path: ["countMin"],
+    message: "must not exceed countMax",
+  });
 export type CountdownConfig = z.infer<typeof CountdownConfig>;
 
 export interface Countdown {

@@ -9,7 +9,7 @@ import { parquetMetadata, parquetSchema } from "hyparquet";
 import { assembleNested } from "hyparquet/src/assemble.js";
 import { DEFAULT_PARSERS } from "hyparquet/src/convert.js";
 import { getTreePath, isFlatColumn } from "hyparquet/src/schema.js";
-import type { DecodedArray, FileMetaData, RowGroup, SchemaTree } from "hyparquet/src/types.js";
+import type { ColumnMetaData, DecodedArray, FileMetaData, RowGroup, SchemaTree } from "hyparquet/src/types.js";
 import { checkRange, decodeColumn } from "./parquet-pages.ts";
 
 /** The last bytes of the file: four hold the length of the metadata, four the magic number. */
@@ -47,8 +47,10 @@ export function* parquetRows(path: string, wanted: readonly Column[]): Generator
 
 function readFooter(file: number, size: number): ArrayBuffer {
   if (size < FOOTER_BYTES) throw new Error(`is not a parquet file: ${size} bytes`);
-  const length = new DataView(read(file, size - FOOTER_BYTES, FOOTER_BYTES)).getUint32(0, true);
-  const whole = Math.min(size, length + FOOTER_BYTES);
+  const end = read(file, size - FOOTER_BYTES, FOOTER_BYTES);
+  const whole = new DataView(end).getUint32(0, true) + FOOTER_BYTES;
+  if (new TextDecoder("latin1").decode(end.slice(4)) !== "PAR1" || whole > size)
+    throw new Error("is not a parquet file, or was cut: it does not end as one");
   return read(file, size - whole, whole);
 }
 
@@ -62,13 +64,16 @@ function checkFooter({ num_rows: total, row_groups: groups }: FileMetaData, sche
       if (meta === undefined) throw new Error("is damaged: a column has no metadata");
       const path = getTreePath(schema, meta.path_in_schema);
       checkRange("values of a column", Number(meta.num_values), rows, isFlatColumn(path) ? rows : Infinity);
-      const start = Number(meta.dictionary_page_offset ?? meta.data_page_offset);
+      const start = startOf(meta);
       checkRange("start of a column", start, 0, size);
       checkRange("bytes of a column", Number(meta.total_compressed_size), 0, size - start);
     }
   }
   checkRange("rows of the file", Number(total), sum, sum);
 }
+
+/** Offset of a column's first page. Old writers give 0 where a column has no dictionary. */
+const startOf = (meta: ColumnMetaData): number => Number(meta.dictionary_page_offset || meta.data_page_offset);
 
 /** One top-level column of a row group: (rows) values, lists as arrays. */
 function readGroup(file: number, group: RowGroup, schema: SchemaTree, name: string): DecodedArray {
@@ -77,8 +82,7 @@ function readGroup(file: number, group: RowGroup, schema: SchemaTree, name: stri
   for (const { meta_data: meta } of group.columns) {
     if (meta?.path_in_schema[0] !== name) continue;
     const schemaPath = getTreePath(schema, meta.path_in_schema);
-    const start = Number(meta.dictionary_page_offset ?? meta.data_page_offset);
-    const chunk = new Uint8Array(read(file, start, Number(meta.total_compressed_size)));
+    const chunk = new Uint8Array(read(file, startOf(meta), Number(meta.total_compressed_size)));
     parts.set(meta.path_in_schema.join("."), decodeColumn(chunk, meta, schemaPath));
   }
   const tree = schema.children.find(({ element }) => element.name === name)!;

@@ -10,30 +10,35 @@ import { LeanGame } from "./game.ts";
 import { checkLean } from "./kimina.ts";
 import { readTheorem, type Theorem } from "./theorem.ts";
 
-const LeanConfig = z.strictObject({
-  /** A parquet, jsonl or json file with `formal_statement` and `natural_language_statement`. */
-  dataPath: z.string().min(1).nullable().default(null),
-  /** `seed`: layout seeds below 10,000 play validation theorems, others training theorems; `all` is RAGEN's. */
-  split: SplitChoice.default("seed"),
-  url: serverUrl("http://127.0.0.1:8000"),
-  ...serverOptions,
-  timeoutMs: z.int().positive().default(60_000),
-  /** Lean's time limit for one check; beyond it the tactic is rejected. */
-  leanSecondsMax: z.int().positive().default(30),
-  stepsMax: z.int().positive().default(100),
-  stepReward: z.number().default(-0.1),
-  acceptedReward: z.number().default(1),
-  rejectedReward: z.number().default(-1),
-  provenReward: z.number().default(10),
-  timeoutReward: z.number().default(-1),
-  /** Added once if the last step does not complete the proof. */
-  stepsMaxReward: z.number().default(-2),
-  defaultImports: z
-    .string()
-    .default("import Mathlib\nimport Aesop\nset_option maxHeartbeats 0\nopen BigOperators Real Nat Topology Rat"),
-  /** Most characters shown of each Lean message; 0 shows all. */
-  messageCharactersMax: z.int().nonnegative().default(0),
-});
+const LeanConfig = z
+  .strictObject({
+    /** A parquet, jsonl or json file with `formal_statement` and `natural_language_statement`. */
+    dataPath: z.string().min(1).nullable().default(null),
+    /** `seed`: layout seeds below 10,000 play validation theorems, others training theorems; `all` is RAGEN's. */
+    split: SplitChoice.default("seed"),
+    url: serverUrl("http://127.0.0.1:8000"),
+    ...serverOptions,
+    timeoutMs: z.int().positive().default(60_000),
+    /** Lean's time limit for one check; beyond it the tactic is rejected. `timeoutMs` must be longer. */
+    leanSecondsMax: z.int().positive().default(30),
+    stepsMax: z.int().positive().default(100),
+    stepReward: z.number().default(-0.1),
+    acceptedReward: z.number().default(1),
+    rejectedReward: z.number().default(-1),
+    provenReward: z.number().default(10),
+    timeoutReward: z.number().default(-1),
+    /** Added at step `stepsMax` if it does not complete the proof; not if the budget of actions or turns ends the episode. */
+    stepsMaxReward: z.number().default(-2),
+    defaultImports: z
+      .string()
+      .default("import Mathlib\nimport Aesop\nset_option maxHeartbeats 0\nopen BigOperators Real Nat Topology Rat"),
+    /** Most characters shown of each Lean message; 0 shows all. */
+    messageCharactersMax: z.int().nonnegative().default(0),
+  })
+  .refine(({ timeoutMs, leanSecondsMax }) => timeoutMs > 1000 * leanSecondsMax, {
+    path: ["timeoutMs"],
+    message: "must be longer than leanSecondsMax, or no answer ever comes from a check that takes so long",
+  });
 type LeanConfig = z.infer<typeof LeanConfig>;
 
 const INSTRUCTION =
@@ -46,7 +51,7 @@ const GET_SERVER =
 
 const Row = z.object({ formal_statement: z.string().min(1), natural_language_statement: z.string().nullish() });
 
-/** The random player's tactics; they need no argument. */
+/** The random player's tactics. They fit many goals as they stand. */
 const TACTICS = [
   "simp",
   "norm_num",

@@ -3,7 +3,7 @@
  *
  * - A request whose answer is lost is sent again, so requests must be idempotent. A refusal is final.
  * - The time of a try, the number of tries and the bytes of an answer are limited.
- * - Redirects are errors. A token is sent only over https, or to this machine, which is asked without a proxy.
+ * - Redirects are errors. A token is sent over https only, or to this machine. This machine is never asked through a proxy.
  */
 import { setTimeout as wait } from "node:timers/promises";
 import { z } from "zod";
@@ -18,7 +18,7 @@ export const serverOptions = {
     .default(null),
   /** Time limit of one try. */
   timeoutMs: z.int().positive().default(8000),
-  /** Further tries after a lost answer or a busy server. */
+  /** Further tries after a lost answer, or status 408, 429 or 5xx. */
   retriesMax: z.int().nonnegative().max(10).default(2),
   /** Delay before the first further try; it doubles with each try. */
   retryMs: z.int().positive().default(200),
@@ -38,8 +38,8 @@ export const serverUrl = (standard: string) =>
 
 function isServerUrl(text: string): boolean {
   if (!URL.canParse(text)) return false;
-  const { protocol, username, password, search, hash } = new URL(text);
-  return /^https?:$/.test(protocol) && [username, password, search, hash].every((part) => part === "");
+  const { protocol, username, password } = new URL(text);
+  return /^https?:$/.test(protocol) && username + password === "" && !/[?#]/.test(text);
 }
 
 export interface ServerOptions {
@@ -71,7 +71,8 @@ export class JsonServer {
 
   /**
    * @param body  null sends a GET.
-   * @throws {Refused} if the error is final. @throws {Error} in one line, after the last try; the reason of `signal` if it fired.
+   * @throws {Refused} if the error is final, also before anything is sent
+   * @throws {Error} in one line, after the last try; the reason of `signal` if it fired
    */
   async ask<T>(path: string, body: unknown, schema: z.ZodType<T>, signal?: AbortSignal): Promise<T> {
     const { name, help, retriesMax, retryMs } = this.#options;
@@ -101,11 +102,11 @@ export class JsonServer {
     if (tokenVariable === null) return headers;
     const token = process.env[tokenVariable];
     if (token === undefined || token === "") {
-      throw new Error(`${name} needs a token: set the environment variable ${tokenVariable}`);
+      throw new Refused(`${name} needs a token: set the environment variable ${tokenVariable}`);
     }
     const { protocol, hostname } = new URL(this.#base);
     if (protocol === "http:" && !this.#isLocal) {
-      throw new Error(`${name} cannot get a token over http, which others can read: use https for ${hostname}`);
+      throw new Refused(`${name} cannot get a token over http, which others can read: use https for ${hostname}`);
     }
     return { ...headers, authorization: `Bearer ${token}` };
   }
@@ -123,8 +124,9 @@ export class JsonServer {
         ...(this.#isLocal ? { proxy: false as never } : {}),
         signal: signal === undefined ? timeout : AbortSignal.any([signal, timeout]),
       });
-      const text = await boundedText(response, answerBytesMax);
-      if (!response.ok) throw failure(response, text);
+      if (!response.ok) throw failure(response, await bodyText(response, answerBytesMax));
+      const text = await bodyText(response, answerBytesMax);
+      if (text === null) throw new Refused(`answers more than ${answerBytesMax} bytes (options.answerBytesMax)`);
       return text;
     } catch (error) {
       if (timeout.aborted) throw new Error(`no answer in ${timeoutMs} ms`);
@@ -133,15 +135,16 @@ export class JsonServer {
   }
 }
 
-function failure({ status, headers }: Response, text: string): Error {
+/** @param text  of the answer; null: too long */
+function failure({ status, headers }: Response, text: string | null): Error {
   if (status >= 300 && status < 400) {
     return new Refused(`redirects to ${headers.get("location")}, which is not followed`);
   }
-  const message = `answers ${status}: ${reasonIn(text)}`;
+  const message = `answers ${status}: ${text === null ? "a long text" : reasonIn(text)}`;
   return status === 408 || status === 429 || status >= 500 ? new Error(message) : new Refused(message);
 }
 
-/** The reason in an error body, in one line: its `error` or `detail`, else the whole body. */
+/** The reason in an error body, in one line of at most 300 characters: its `error` or `detail`, else the body. */
 function reasonIn(text: string): string {
   const body = Body.safeParse(text).data;
   const reason = body?.error ?? body?.detail ?? text;
@@ -168,14 +171,15 @@ function parsed<T>(text: string, schema: z.ZodType<T>): T {
   throw new Refused(`answers in another format (${reasons.slice(0, 3).join("; ")})`);
 }
 
-async function boundedText(response: Response, bytesMax: number): Promise<string> {
+/** null if the body has more than `bytesMax` bytes. */
+async function bodyText(response: Response, bytesMax: number): Promise<string | null> {
   const decoder = new TextDecoder();
   let text = "";
   let bytes = 0;
   for await (const chunk of response.body ?? []) {
     bytes += chunk.byteLength;
     // Leaving the loop cancels the rest of the body.
-    if (bytes > bytesMax) throw new Refused(`answers more than ${bytesMax} bytes (options.answerBytesMax)`);
+    if (bytes > bytesMax) return null;
     text += decoder.decode(chunk, { stream: true });
   }
   return text + decoder.decode();

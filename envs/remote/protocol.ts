@@ -41,10 +41,15 @@ export const Open = z.object({
   episode: Episode,
   env: z.string().nullable().describe("Name of the env; null selects the server's first"),
   layoutSeed: z.uint32().describe("Boards, questions: equal seeds make equal openings"),
-  dynamicsSeed: z.uint32().describe("Slips, payouts: differs within a group"),
+  dynamicsSeed: z.uint32().describe("Slips, payouts: differs within a group, unless prompt.compat is ragen-*"),
   expert: z.boolean().describe("True to get the expert's actions"),
   options: z.record(z.string(), z.unknown()).describe("The env's own options"),
 });
+
+/** Whether a reply can name each action. */
+const canBeChosen = (actions: readonly string[]): boolean =>
+  new Set(actions.map((action) => action.toLowerCase())).size === actions.length &&
+  actions.every((action) => action === action.trim() && !action.includes("||"));
 
 export const Opened = z.object({
   observation: Observation,
@@ -52,9 +57,10 @@ export const Opened = z.object({
     .array(z.string().min(1))
     .min(1)
     .max(ACTIONS_MAX)
+    .refine(canBeChosen, "actions must differ by more than case, and have no || and no space at an end")
     .nullable()
     .default(null)
-    .describe("All actions of the episode, matched without regard to case; null if it takes any text"),
+    .describe("All actions of the episode, matched without regard to case; null if the env takes any text"),
   admissible: Admissible,
   expert: Expert,
 });
@@ -68,7 +74,7 @@ export const Step = z.object({
 export const Stepped = z.object({
   observation: Observation,
   reward: z.number().describe("Of this action alone"),
-  done: z.boolean().describe("The game is over; only close may follow"),
+  done: z.boolean().describe("The game is over; no further step may follow"),
   success: z.boolean().describe("The task is solved now"),
   valid: z.boolean().default(true).describe("The game could interpret the action"),
   effective: z.boolean().default(true).describe("The action changed something"),

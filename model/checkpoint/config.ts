@@ -98,7 +98,7 @@ const FAMILIES = {
   smollm3: {
     class: "SmolLM3ForCausalLM",
     options: {},
-    defaults: { tie_word_embeddings: true },
+    defaults: { tie_word_embeddings: true, rope_theta: 2_000_000 },
     kindOf: ({ no_rope_layers: rotated, no_rope_layer_interval: interval }, layer) =>
       (rotated?.[layer] ?? (layer + 1) % interval) === 0 ? "unrotated" : "full",
   },
@@ -109,6 +109,7 @@ const FAMILIES = {
       tie_word_embeddings: true,
       hidden_activation: "gelu_pytorch_tanh",
       query_pre_attn_scalar: 256,
+      rope_theta: 1_000_000,
       rope_local_base_freq: 10_000,
     },
     kindOf: typedOr(({ sliding_window_pattern: period }, layer) => (layer + 1) % period !== 0),
@@ -157,6 +158,8 @@ export function readModelConfig(json: unknown, file: string): ModelConfig {
     refuse(`${key} ${JSON.stringify(config[key])}; ${why}`);
   }
   const { hidden_size: width, num_attention_heads: heads, query_pre_attn_scalar: scalar } = config;
+  if (config.rope_parameters && config.rope_scaling && !Bun.deepEquals(config.rope_parameters, config.rope_scaling))
+    refuse("rope_parameters and rope_scaling differ, and programs choose differently; keep one of them");
   const rope = config.rope_parameters?.full_attention ?? config.rope_parameters ?? config.rope_scaling ?? {};
   const local = config.rope_parameters?.sliding_attention;
   const odd = config.layer_types?.find((kind) => !["full_attention", "sliding_attention"].includes(kind));
@@ -223,7 +226,7 @@ function* unsupported(config: HuggingFaceConfig, type: Architecture): Generator<
   if (config.attn_logit_softcapping) yield ["attn_logit_softcapping", "soft caps are not supported"];
   if (config.final_logit_softcapping) yield ["final_logit_softcapping", "soft caps are not supported"];
   if (config.use_bidirectional_attention) yield ["use_bidirectional_attention", "only causal attention is supported"];
-  if (config.quantization_config !== undefined)
+  if (config.quantization_config != null)
     yield ["quantization_config", "quantized weights cannot be trained; take the full ones"];
 }
 

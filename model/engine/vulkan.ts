@@ -36,7 +36,9 @@ export function vulkanAdapters(): Adapter[] {
   try {
     const count = Uint32Array.of(ADAPTERS_MAX);
     const devices = new BigUint64Array(ADAPTERS_MAX);
-    vulkan.vkEnumeratePhysicalDevices(handle, ptr(count), ptr(devices));
+    const listed = vulkan.vkEnumeratePhysicalDevices(handle, ptr(count), ptr(devices));
+    // 0 is success, 5 that there are more. A driver without a device that may be opened gives an error and no handles.
+    if (listed !== 0 && listed !== 5) return [];
     return Array.from(devices.subarray(0, count[0]), (device) => {
       const properties = new Uint8Array(PROPERTIES_BYTES);
       vulkan.vkGetPhysicalDeviceProperties(Number(device) as Pointer, ptr(properties));
@@ -57,9 +59,9 @@ function load() {
       vkGetPhysicalDeviceProperties: { args: ["ptr", "ptr"], returns: "void" },
       vkDestroyInstance: { args: ["ptr", "ptr"], returns: "void" },
     });
-  } catch {
+  } catch (error) {
     throw new Error(
-      `device webgpu: ${LOADER} is missing; install Vulkan's loader (Debian: libvulkan1) and the GPU's driver`,
+      `device webgpu: ${LOADER} does not load (${(error as Error).message}); install Vulkan's loader (Debian: libvulkan1) and the GPU's driver`,
     );
   }
 }
@@ -68,12 +70,12 @@ function load() {
  * The adapter that WebGPU takes for high performance: the first in the order of Dawn, onnxruntime's WebGPU library.
  *
  * @param adapters  null where the system does not list them: macOS (Metal) and Windows (Direct3D).
- * @returns its name.
+ * @returns a text for the log: its name, and ", software" if it is software
  * @throws {Error} if there is none, or only software and that is not allowed.
  */
 export function webgpuAdapter(adapters: readonly Adapter[] | null, softwareAllowed: boolean): string {
   if (adapters === null) return "an adapter that the system does not name";
-  const ranked = ["discrete", "integrated", "virtual", "other", "software"] as const satisfies Adapter["kind"][];
+  const ranked = ["discrete", "integrated", "software", "virtual", "other"] as const satisfies Adapter["kind"][];
   const [taken] = adapters.toSorted((a, b) => ranked.indexOf(a.kind) - ranked.indexOf(b.kind));
   if (taken === undefined) throw new Error("device webgpu: Vulkan lists no GPU; install its driver");
   if (taken.kind !== "software") return taken.name;

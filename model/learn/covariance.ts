@@ -4,7 +4,7 @@
  *
  * Source: https://arxiv.org/abs/2505.22617, sections 3 and 4; the choice of tokens as verl's clip_cov and kl_cov.
  */
-import { shuffle, type Uniform } from "../rng.ts";
+import { sequence, shuffle } from "../rng.ts";
 import { mean } from "../statistics.ts";
 import type { Rows } from "./advantage/rows.ts";
 
@@ -14,7 +14,8 @@ export type CovarianceRule =
       readonly treatment: "clip";
       readonly share: number;
       readonly bounds: readonly [number, number];
-      readonly uniform: Uniform;
+      /** Seed and name of the lots' random numbers: data, so that the rule can be sent to the trainer's thread. */
+      readonly lots: readonly [seed: number, name: string];
     }
   /** KL-Cov: the tokens with the largest covariance have a loss of `coefficient * |log ratio|` besides. */
   | { readonly treatment: "kl"; readonly share: number; readonly coefficient: number };
@@ -67,5 +68,5 @@ function chosenTokens({ written }: Rows, covariance: Float64Array, rule: Covaria
   if (rule.treatment === "kl") return tokens.sort((a, b) => covariance[b]! - covariance[a]!).slice(0, count);
   const [low, high] = rule.bounds;
   const between = tokens.filter((i) => covariance[i]! > low && covariance[i]! < high);
-  return shuffle(between, rule.uniform).slice(0, count);
+  return shuffle(between, sequence(...rule.lots)).slice(0, count);
 }

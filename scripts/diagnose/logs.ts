@@ -61,13 +61,22 @@ function ofFolder(path: string, log: LogBuilder): Log {
   throw new Error("the folder has no run.sqlite, no trainer_state.json and no TensorBoard event file");
 }
 
-/** The state of Hugging Face's Trainer, which TRL extends: `log_history` is a list of {step, name: value}. Python writes NaN into JSON. */
+/** The state of Hugging Face's Trainer, which TRL extends: `log_history` is a list of {step, name: value}. */
 function ofTrainerState(text: string, log: LogBuilder): Log {
-  const state: unknown = JSON.parse(text.replaceAll(/([:[,]\s*)(?:-?Infinity|NaN)(?=\s*[,}\]])/g, '$1"NaN"'));
+  const state = pythonJson(text);
   const history = isTree(state) ? state["log_history"] : undefined;
   if (!Array.isArray(history)) throw new Error("it has no log_history; give TRL's trainer_state.json");
   for (const entry of history) if (isTree(entry)) log.addRow(entry);
   return log.finish("TRL's trainer_state.json");
+}
+
+/** Python's `json` also writes NaN and Infinity, which JSON has not. */
+function pythonJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return JSON.parse(text.replaceAll(/([:[,]\s*)(?:-?Infinity|NaN)(?=\s*[,}\]])/g, '$1"NaN"'));
+  }
 }
 
 function ofEvents(paths: readonly string[], log: LogBuilder): Log {
@@ -83,7 +92,7 @@ function ofJsonLines(text: string, log: LogBuilder): Log {
     if (line.trim() === "") continue;
     let row: unknown;
     try {
-      row = JSON.parse(line.replaceAll(/([:[,]\s*)(?:-?Infinity|NaN)(?=\s*[,}\]])/g, '$1"NaN"'));
+      row = pythonJson(line);
     } catch {
       throw new Error(`line ${i + 1} is not JSON`);
     }
@@ -120,11 +129,17 @@ function csvRows(text: string): string[][] {
   return rows;
 }
 
+const isBlank = (value: unknown): boolean => value == null || (typeof value === "string" && value.trim() === "");
+
+/** A number as text; "nan" and "inf" are numbers that are not finite. */
+const NUMBER = /^\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf(?:inity)?)\s*$/i;
+
 class LogBuilder {
+  #stepKey: string | null | undefined;
   readonly #steps = new Map<number, Map<string, number>>();
   #notFinite = 0;
 
-  /** Leaves out a value that is not finite, and counts it. Of a repeated step the last value counts. */
+  /** Leaves out a value that is not finite, and counts it. Of a repeated step the last finite value counts. */
   add(step: number, name: string, value: number): void {
     if (!Number.isFinite(value)) {
       this.#notFinite++;
@@ -136,14 +151,16 @@ class LogBuilder {
 
   /** Leaves out text that is no number. */
   addRow(row: Readonly<Record<string, unknown>>): void {
-    const key = Object.keys(row).find((name) => STEPS.includes(name.toLowerCase()));
-    if (key === undefined) throw new Error(`it has no column of steps (${STEPS.join(", ")})`);
-    const step = Number(row[key]);
-    if (!Number.isFinite(step)) throw new Error(`its step ${JSON.stringify(row[key])} is no number`);
+    // The first row decides, so that one log has one kind of step.
+    this.#stepKey ??=
+      STEPS.flatMap((step) => Object.keys(row).filter((name) => name.toLowerCase() === step))[0] ?? null;
+    const key = this.#stepKey;
+    if (key === null) throw new Error(`it has no column of steps (${STEPS.join(", ")})`);
+    const step = isBlank(row[key]) ? Number.NaN : Number(row[key]);
+    if (!Number.isFinite(step)) throw new Error(`its step ${JSON.stringify(row[key]) ?? "(none)"} is no number`);
     for (const [name, value] of Object.entries(row)) {
       if (name === key || (typeof value !== "number" && typeof value !== "string") || value === "") continue;
-      const isWord = typeof value === "string" && !/^[+-]?(\d|\.\d|inf|nan)/i.test(value);
-      if (!isWord) this.add(step, name, Number(value));
+      if (typeof value === "number" || NUMBER.test(value)) this.add(step, name, Number(value));
     }
   }
 

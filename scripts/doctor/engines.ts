@@ -11,14 +11,14 @@ export async function compiledFinding(): Promise<Finding> {
   const name = "engine compiled";
   try {
     const { compiledEngine } = await import("../../model/engine/compiled.ts");
-    return await multiplies(name, compiledEngine({ threads: 1 }), "the default");
+    return await multiplies(name, compiledEngine({ threads: 1 }), "the default without an NVIDIA GPU");
   } catch (error) {
     const found = `onnxruntime does not run: ${messageOf(error)}`;
     return {
       name,
       state: "broken",
       found,
-      means: "this is the default engine; --engine eager works without it, far slower",
+      means: "the default without an NVIDIA GPU; --engine eager works without it, far slower",
     };
   }
 }
@@ -49,8 +49,14 @@ export async function deviceFinding(device: "webgpu" | "cuda"): Promise<Finding>
 }
 
 export async function eagerFinding(): Promise<Finding> {
-  const { eagerEngine } = await import("../../model/engine/eager.ts");
-  return await multiplies("engine eager", eagerEngine(), "--engine eager: slow, for checks");
+  const name = "engine eager";
+  try {
+    const { eagerEngine } = await import("../../model/engine/eager.ts");
+    return await multiplies(name, eagerEngine(), "--engine eager: slow, for checks");
+  } catch (error) {
+    const found = `TensorFlow.js does not run: ${messageOf(error)}`;
+    return { name, state: "broken", found, means: "no engine works without it; run `bun run setup --again`" };
+  }
 }
 
 async function multiplies(name: string, engine: Engine, means: string, prefix = ""): Promise<Finding> {

@@ -161,6 +161,7 @@ export const sinkPorts = ({ machine }: SimulatedProcess): MetricsSinkPorts => ({
   async openStore() {
     return {
       url: "",
+      updates: 0,
       store: {
         write(batch) {
           if (machine.disk.full || machine.defect === "stores nothing") throw fullDisk();

@@ -60,7 +60,7 @@ describe("readRows", () => {
     ["b.jsonl", '{"target": 1, "nums": [1]}\n{"target": 2,', /b\.jsonl, after row 1: JSON Parse error/],
     ["c.json", '{"target": 1}', /c\.json: does not hold an array/],
     ["d.csv", "target", /d\.csv: is not a \.parquet, \.jsonl or \.json file/],
-    ["e.parquet", "no parquet at all", /e\.parquet: parquet file invalid/],
+    ["e.parquet", "no parquet at all", /e\.parquet: is not a parquet file, or was cut/],
     ["f.parquet", "PAR1", /f\.parquet: is not a parquet file: 4 bytes/],
   ])("refuses %s with one line that says where", async (name, text, message) => {
     const path = await file(name, text);

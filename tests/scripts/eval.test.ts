@@ -226,7 +226,10 @@ describe("refused with exit code 2 and one line", () => {
     [["--env", "Sokobann", "--policy", "random"], /unknown env tag "Sokobann"; nearest: .*SimpleSokoban/],
     [["--policy", "random", "--samples", "0"], /samples must be at least 1, got 0/],
     [["--policy", "random", "--env.mix=[]"], /of the config it takes env.options and env.actionsMax/],
-    [["--policy", "nowhere"], /no run in nowhere: --policy takes random, optimal, expert, or the folder of a run/],
+    [
+      ["--policy", "nowhere"],
+      /no run in nowhere: --policy takes random, optimal, expert, the folder of a run, openai:MODEL or anthropic:MODEL/,
+    ],
     [["--env", "FrozenLake"], /say who plays/],
     [["--policy", "random", "--episodes", "0"], /episodes must be at least 1, got 0/],
     [["--policy", "random", "--episodes", "9", "--seed", "4294967290"], /start at 4294967287 or lower/],

@@ -152,6 +152,12 @@ test("a lower layer's treatment of covariance has no effect with the estimator t
   expect(covariance([lower, named("tpo")])).toBeNull();
 });
 
+test.each(ALGORITHM_NAMES)("the settings of an update with %s can be sent to the trainer's thread", (name) => {
+  const config = composeRunConfig([named(name)]);
+  const settings = updateSettings(config, 1, configured(config), marks);
+  expect(structuredClone(settings)).toEqual(settings);
+});
+
 describe.each(ALGORITHM_NAMES)("with %s", (name) => {
   test.each([
     ["as it is", "{}"],

@@ -1,5 +1,5 @@
 /** One env or a mix: the groups, options and budgets of each env, and mixes that are refused. */
-import { describe, expect, test } from "bun:test";
+import { afterAll, describe, expect, test } from "bun:test";
 import { composeRunConfig } from "../../../actors/config/compose.ts";
 import { importEnvs } from "../../../actors/play/env-modules.ts";
 import {
@@ -15,6 +15,7 @@ import {
 } from "../../../actors/play/envs-of-run.ts";
 import { groupEnvs } from "../../../actors/training/curriculum.ts";
 import { updateSettings } from "../../../actors/training/update-settings.ts";
+import { envModules, removeEnvs } from "../../../envs/registry.ts";
 
 const configOf = (values: Record<string, unknown>) =>
   composeRunConfig([{ source: "test", values: { warmStart: { enabled: false }, ...values } }]);
@@ -24,6 +25,10 @@ const mix = [
   { tag: "FrozenLake", name: "Ice", actionsMax: 7 },
   { tag: "Bandit" },
 ];
+
+afterAll(() => {
+  for (const module of envModules()) removeEnvs(module);
+});
 
 describe("groups of a mix", () => {
   const of = (...groups: (number | null)[]) => groups.map((count, i) => ({ name: `env${i}`, groups: count }));

@@ -41,7 +41,7 @@ test("a scalar is wall time, step, and a summary of one tagged float", () => {
 });
 
 test("a file's name tells TensorBoard what it is, and when it began", () => {
-  expect(eventFileName(1_795_195_797_500)).toBe("events.out.tfevents.1795195797.bunraku");
+  expect(eventFileName(1_795_195_797_500)).toBe("events.out.tfevents.1795195797.bunraku-500");
 });
 
 describe("an event file that is read", () => {

@@ -57,7 +57,7 @@ test("a roll-back restores the policy's state; versions, totals and rungs taken 
     { kind: "published" },
     { kind: "skipped" },
     { kind: "updated" },
-    { kind: "judged", health: { ...saved.health, verdict: "collapsed", taken: 2, settling: 3, control } },
+    { kind: "judged", health: { ...saved.health, verdict: "collapsed", taken: 2, settling: 3, control }, due: null },
     solved(0.1),
   ] as const satisfies readonly ProgressEvent[];
   const progress = advance(now.reduce<Progress>(advance, saved), { kind: "rolled back", saved });

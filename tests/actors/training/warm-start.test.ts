@@ -185,7 +185,8 @@ describe("a warm start that was made before", () => {
     const again = trainee(configOf());
     expect(await warmStart(again.context)).toEqual({ taught: { cool: 0.75, one: 0.5 }, cached: true });
     expect(again.parameters.flat).toEqual(fresh.parameters.flat);
-    expect([again.calls, kept().length]).toEqual([[], 1]);
+    // A device would have the weights from before the cache was read.
+    expect([again.calls, kept().length]).toEqual([["reset"], 1]);
   });
 
   test("is written beside that of another run of the same process", async () => {

@@ -8,7 +8,6 @@ import type { TrainingEpisode, UpdateSettings } from "../../../../model/learn/up
 import { update } from "../../../../model/learn/update/update.ts";
 import type { ModelConfig } from "../../../../model/policy/model-config.ts";
 import { layParameters } from "../../../../model/policy/parameters.ts";
-import { sequence } from "../../../../model/rng.ts";
 import { writtenTokens } from "../../../../model/trajectory.ts";
 import { figure } from "../../../figure.ts";
 import { farthest } from "../../farthest.ts";
@@ -75,7 +74,7 @@ describe("an update by StarPO-S with a group-relative baseline", () => {
       "with Clip-Cov of every token between the bounds",
       {
         ...settings,
-        covariance: { treatment: "clip", share: 1, bounds: [0.05, 0.5], uniform: sequence(1, "lots") },
+        covariance: { treatment: "clip", share: 1, bounds: [0.05, 0.5], lots: [1, "lots"] },
       },
       false,
     ],
