@@ -246,7 +246,7 @@ export const schemas = {
     ending: z.enum(["success", "over", "actions", "turns"]).nullable(),
     extra: z.record(z.string(), z.number()),
   }),
-  /** A sampler tells when it gives up an episode. The env server closes the episode. */
+  /** A sampler tells when it leaves an episode that the env has not ended. The env server closes the episode. */
   "env.close": z.strictObject({ type: z.literal("env.close"), episode: Id }),
 
   // Tickets and weights, between the learner and its samplers.
@@ -291,7 +291,7 @@ export const schemas = {
 
   // Records.
 
-  /** Actors tell the metrics sink what they have measured. The sink stores the values and shows them on the page. */
+  /** The learner tells the metrics sink what it has measured. The sink stores the values and shows them on the page. */
   metrics: z.strictObject({
     type: z.literal("metrics"),
     actor: Id,

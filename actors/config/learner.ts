@@ -199,7 +199,7 @@ export const LearnerConfig = z.strictObject({
   decay: z
     .enum(["none", "linear"])
     .default("none")
-    .describe("linear: the step size falls to a tenth at the last update"),
+    .describe("linear: the policy's step size falls to a tenth at the last update"),
   betas: z
     .tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)])
     .default([0.9, 0.99])
@@ -270,7 +270,9 @@ export const LearnerConfig = z.strictObject({
     .positive()
     .nullable()
     .default(null)
-    .describe("Trajectories per optimizer step; null: all of the update"),
+    .describe(
+      "Trajectories per optimizer step; null: all of the update, or with rollout.onlineK above 1 its k-th part",
+    ),
   microTokensMax: z
     .int()
     .positive()

@@ -1,14 +1,12 @@
-/** Query parameters of the API. Each is parsed once; an error names the faults. An empty parameter is refused, not taken for 0. */
+/** Query parameters of the API. Each is parsed once; an error names the faults. */
 import { z } from "zod";
 import { oneLine, schemaFaults } from "../errors.ts";
 import { isMetricName, METRIC_NAMES, type MetricName } from "../metrics/metrics.ts";
 import { STOP_REASONS } from "../protocol.ts";
 
-const Decimal = z.string().regex(/\S/, "must not be empty").pipe(z.coerce.number());
-const Whole = Decimal.pipe(z.int());
-const Count = Whole.pipe(z.int().nonnegative());
+const Count = z.coerce.number().int().nonnegative();
 const TrueOrFalse = z.stringbool({ truthy: ["true"], falsy: ["false"] });
-const Limit = (most: number, standard: number) => Whole.pipe(z.int().min(1).max(most)).default(standard);
+const Limit = (most: number, standard: number) => z.coerce.number().int().min(1).max(most).default(standard);
 
 /** Most metrics of one request: the table has about 230, and each env of a mix adds some. */
 const NAMES_MAX = 500;
@@ -40,7 +38,11 @@ const NUL = "the text has a NUL; leave it out";
 /** The route has no parameters but its path. */
 export const NoQuery = z.strictObject({});
 
-const Points = Whole.pipe(z.int().min(4).max(20_000))
+const Points = z.coerce
+  .number()
+  .int()
+  .min(4)
+  .max(20_000)
   .optional()
   .describe(
     "At most this many points per series; a longer series keeps the first, last, lowest and highest point of each of equally wide stretches of steps",
@@ -74,8 +76,8 @@ export const EpisodesQuery = z.strictObject({
       "Consecutive words of the policy's replies, of which the last may be a beginning, or of the reason of a failure",
     ),
   update: Count.optional(),
-  rewardMin: Decimal.optional(),
-  rewardMax: Decimal.optional(),
+  rewardMin: z.coerce.number().optional(),
+  rewardMax: z.coerce.number().optional(),
   before: Count.optional(),
   limit: Limit(200, 50),
 });
@@ -88,10 +90,16 @@ export const EventsQuery = z.strictObject({
   limit: Limit(500, 100),
 });
 
-export const EpisodeId = Whole.pipe(z.int().positive());
+export const EpisodeId = z.coerce.number().int().positive();
 
 /** "points.events.episodes", as in /api/run and in the ids of the stream's messages. */
 export const CursorText = z.string().regex(/^\d{1,15}\.\d{1,15}\.\d{1,15}$/, "a cursor is three counts, as 120.4.31");
+
+/** A fault where a parameter is empty, which would be read as 0; else null. */
+export function emptyParameter(query: Readonly<Record<string, string>>): string | null {
+  const empty = Object.keys(query).find((name) => query[name]!.trim() === "");
+  return empty === undefined ? null : `query.${empty.slice(0, 100)}: is empty; give it a value, or leave it out`;
+}
 
 /** One line of bounded length. */
 export const faults = (error: z.ZodError): string => oneLine(schemaFaults(error, "query")).slice(0, ERROR_MAX);

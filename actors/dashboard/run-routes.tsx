@@ -18,7 +18,7 @@ import { EpisodesPage } from "./pages/episodes.tsx";
 import { RunPage } from "./pages/run.tsx";
 import { SettingsPage } from "./pages/settings.tsx";
 import { Exposition } from "./prometheus.ts";
-import { CursorText, faults } from "./queries.ts";
+import { CursorText, emptyParameter, faults } from "./queries.ts";
 import { RATINGS_PATH, rate, ratingLimit } from "./rate.ts";
 import { READS_WAITING_MAX, type ReadQueue } from "./read-queue.ts";
 import { cursorText, parseCursor, streamRun } from "./stream.ts";
@@ -80,6 +80,8 @@ export function runRoutes({ context, clock, reads, signal }: RunRoutesOptions): 
 }
 
 async function answer(c: Context, route: ApiRoute, api: ApiContext, reads: ReadQueue): Promise<Response> {
+  const empty = emptyParameter(c.req.query());
+  if (empty !== null) return c.json({ error: empty }, 400);
   const query = route.query.safeParse(c.req.query());
   if (!query.success) return c.json({ error: faults(query.error) }, 400);
   const [part = ""] = Object.values(c.req.param());

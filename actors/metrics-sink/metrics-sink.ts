@@ -2,7 +2,7 @@
  * Metrics sink: takes metrics, events and finished episodes from the learner, and reports of all actors from the supervisor, and writes
  * them to the store. Of the numbers it interprets only the count of updates and processor time.
  *
- * - The sink answers `episodes` only after it has committed the rows, so no answered row is lost. On a full disk it answers `failed`
+ * - The sink answers `episodes` only after it has committed the rows, so no answered row is lost. If the store cannot be written, it answers `failed`
  *   ("capacity"), and the learner keeps the rows and asks again. For rows that can never be stored it answers `failed` ("protocol").
  * - Metrics and events are committed in one transaction, at most `flushMs` after they arrive.
  * - At most `queuedMax` metrics and events wait; then they are written at once. If the store cannot be written, newer ones are

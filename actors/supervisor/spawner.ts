@@ -12,7 +12,7 @@ export interface Exit {
 export interface SpawnedChild {
   /** For a worker, the pid of this process. */
   readonly pid: number;
-  /** Resolves when the child has ended and its last lines have been passed on. */
+  /** Resolves when the child has ended and its last lines have been passed on, or `LAST_LINES_MS` are over. */
   readonly exited: Promise<Exit>;
   kill(signal: "SIGTERM" | "SIGKILL"): void;
 }

@@ -2,14 +2,13 @@
  * Starts the actors of a run as children (processes or Bun workers), watches them, replaces those that fail, and stops them. Does not
  * know what they do.
  *
- * - A child fails when it exits without a stop message (except with code 0 if it has `endsRun`), is silent for `heartbeatDeadlineMs`,
- *   or computes without a result for `progressDeadlineMs`. The supervisor starts it again. If the system starts no process (no memory,
+ * - A child fails when it exits without a stop message (except with code 0 if it has `endsRun`), is silent for `heartbeatDeadlineMs`
+ *   (before its first heartbeat for `startDeadlineMs`), or computes without a result for `progressDeadlineMs`. The supervisor starts it again. If the system starts no process (no memory,
  *   too many open files), that is a failed start, and the supervisor tries again after `SPAWN_RETRY_MS`.
- * - A child is given up when it fails with a `RunError`, more than `restartsMax` times in `restartWindowMs`, or more than
- *   `restartsMax` times in a row before it has started or, if it has an end (`endsRun`), while it did the same. If the child is
- *   critical, the run ends and names the first cause.
- * - The run ends once, and only when no child is left. A child gets the message `stop`, then SIGTERM, then SIGKILL. Roles leave
- *   in the reverse order of their start, so that an actor outlives those that send to it.
+ * - A child is given up after a `RunError`, or after more than `restartsMax` failures: in `restartWindowMs`; in a row before it has
+ *   started; or, with `endsRun`, in a row at the same work. If the child is critical, the run ends and names the first cause.
+ * - The run ends once, and only when no child is left. A connected child gets the message `stop`, then SIGTERM, then SIGKILL.
+ *   Roles leave in the reverse order of their start, so that an actor that takes results outlives those that send them.
  * - A child's standard input ends with the supervisor, and then the child exits: no child outlives the supervisor.
  */
 
@@ -36,7 +35,7 @@ interface Child extends Watched {
   restarts: number;
   /** Why the supervisor killed the child; null if it did not. */
   killedFor: string | null;
-  /** The child's last log line of level error: the cause of its exit. */
+  /** The child's last log line of level error: perhaps the cause of its exit. */
   lastError: string | null;
 }
 
@@ -90,7 +89,7 @@ export class Supervisor {
     this.#stopWatch = watchHeartbeats(clock, this.#options, running, (child, fault) => this.#kill(child, fault));
   }
 
-  /** Starts a child. @throws {Error} if the name is taken, or the run is ending */
+  /** Starts a child. @throws {Error} if the name is taken, the run is ending, or the supervisor does not listen yet */
   start(spec: ChildSpec): void {
     if (this.#children.has(spec.name)) throw new Error(`cannot start ${spec.name}: it has been started already`);
     if (this.#stopping) throw new Error(`cannot start ${spec.name}: the run is ending`);
@@ -116,7 +115,7 @@ export class Supervisor {
     for (const { spec, peer } of this.#children.values()) if (spec.role === role) peer?.tell(message);
   }
 
-  /** Ends the run well. Resolves when every child is gone; a second call changes nothing. */
+  /** Ends the run: well, unless a child with `endsRun` cannot leave. Resolves when every child is gone; a second call changes nothing. */
   stop(reason: string): Promise<RunEnd> {
     return this.#end({ ok: true, reason });
   }
@@ -201,7 +200,7 @@ export class Supervisor {
   #joined(peer: Peer, { actor, url }: Hello): void {
     const child = this.#children.get(actor);
     if (child === undefined || child.process === null) {
-      peer.close(`this run has no child named ${actor}`);
+      peer.close(`this run has no running child named ${actor}`);
       return;
     }
     if (child.peer !== null && child.peer !== peer) child.peer.close(`${actor} connected again`);

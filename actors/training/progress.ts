@@ -30,7 +30,7 @@ export interface Progress {
   readonly taught: Taught | null;
   /** Validation success before the first update; null until it is measured. */
   readonly before: number | null;
-  /** The same by env, if the run plays a mix. */
+  /** `before` of each env, if the run plays a mix; else empty. */
   readonly beforeOf: Readonly<Record<string, number>>;
   readonly validated: ValidatedUpdate | null;
   readonly best: ValidatedUpdate | null;

@@ -78,7 +78,7 @@ export interface WarmStartProgress {
   readonly steps: number;
   /** Steps over all stages so far. */
   readonly stepOverall: number;
-  /** Mean cross-entropy over written tokens since the last report, in nats. */
+  /** Mean over the steps since the last report of their cross-entropy per written token, in nats. */
   readonly loss: number;
 }
 

@@ -33,7 +33,7 @@ export function serveWeights(publisher: Pick<WeightsPublisher, "file">): (reques
     const [, version, where] = PATH.exec(new URL(request.url).pathname) ?? [];
     if (version === undefined) return null;
     const file = publisher.file(Number(version));
-    if (file === undefined) return new Response(`version ${version} is not kept any more\n`, { status: 404 });
+    if (file === undefined) return new Response(`version ${version} is not kept\n`, { status: 404 });
     const { digest, byteLength } = file.message;
     const served: ServedFile = { path: file.path, digest, byteLength, half: file.half };
     return where === undefined ? serveFile(served, request) : Response.json(served);

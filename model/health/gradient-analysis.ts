@@ -1,6 +1,6 @@
 /**
  * Norms of the gradients of the loss's reward, entropy and KL parts, for buckets of groups from a small to a large spread of
- * rewards. It takes no step, and leaves out the observation loss.
+ * rewards. It takes no step, and leaves out the observation loss, KL-Cov's term and the value loss.
  *
  * Source: RAGEN-2's gradient analysis, https://arxiv.org/abs/2604.06268: with a small spread, noise and regularization move the
  * policy.

@@ -16,7 +16,7 @@ export interface CrossScores {
   readonly own: readonly number[];
 }
 
-/** Running spread of the marginals. */
+/** Running mean of the standard deviation of the marginals. */
 export interface MarginalSpread {
   readonly perToken: number;
   readonly perSequence: number;
@@ -31,7 +31,7 @@ export interface Collapse {
 
 export const COLLAPSE_DEFAULTS = { epsilon: 1e-3, decay: 0.9 };
 
-/** Ranks of retrieval besides the first. */
+/** Retrieval is also measured among the k best, for these k. */
 const RANKS = [2, 4, 8];
 
 /**

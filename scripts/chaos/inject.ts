@@ -51,7 +51,7 @@ export interface ChaosOptions {
 }
 
 const PAUSE_MS = { min: 5000, max: 20_000 };
-/** A fault without recovery after this time counts as unrecovered. */
+/** Time, after the last fault, for all to recover. */
 const RECOVERY_MS_MAX = 60_000;
 const WARM_START_MS_MAX = 300_000;
 

@@ -40,7 +40,7 @@ const STYLE = `text{font-family:-apple-system,"Segoe UI",Roboto,"Noto Sans","Lib
 .curve{fill:none;stroke-linejoin:round}
 .dashed{stroke-dasharray:6 4}`;
 
-/** Metrics of the dashed lines, which only the panel of validation success has. */
+/** Metrics of the baselines, drawn in the panel of validation success only. */
 export const BASELINES = { random: "baseline/random", "best possible": "baseline/best" } as const;
 export const SUCCESS: MetricName = "validate/success";
 

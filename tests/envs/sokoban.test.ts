@@ -117,7 +117,7 @@ describe("generateBoard", () => {
   test("says what to change when a room has no place for its boxes", () => {
     const config = { dimRoom: [4, 4] as [number, number], numBoxes: 4, searchDepth: 5 };
     expect(() => generateBoard(config, 1)).toThrow(
-      "cannot make a 4 by 4 Sokoban board with 4 boxes from seed 1 or the 99 seeds after it; use a larger room",
+      "cannot make a 4 by 4 Sokoban board with 4 boxes from seed 1 or 99 seeds made from it; use a larger room",
     );
   });
 });

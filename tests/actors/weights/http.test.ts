@@ -62,7 +62,7 @@ describe("a sampler of another host", () => {
     await publisher.publish(5, values);
     const weights = serveWeights(publisher);
     await expect(load(serve((request) => weights(request)!))).rejects.toThrow(
-      "the answer was 404: version 4 is not kept any more",
+      "the answer was 404: version 4 is not kept",
     );
   });
 
