@@ -114,8 +114,6 @@ export async function startCluster({ run, folder, config, event, output }: Clust
     supervisor.start({
       name,
       role,
-      restart: true,
-      critical: true,
       endsRun: role === "learner",
       entry: join(import.meta.dir, "..", role, "main.ts"),
       settings: (): RunActorSettings => ({ config, folder }),

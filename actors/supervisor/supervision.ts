@@ -15,10 +15,6 @@ export interface ChildSpec {
   readonly entry: string;
   /** Returns JSON. Called for each start, so that a replacement gets current settings. */
   readonly settings: () => unknown;
-  /** Whether a failed child is started again. */
-  readonly restart: boolean;
-  /** The run ends when this child is given up. */
-  readonly critical: boolean;
   /** The run ends well when this child exits with code 0. */
   readonly endsRun?: boolean;
 }

@@ -6,7 +6,7 @@
  *   (before its first heartbeat for `startDeadlineMs`), or computes without a result for `progressDeadlineMs`. The supervisor starts it again. If the system starts no process (no memory,
  *   too many open files), that is a failed start, and the supervisor tries again after `SPAWN_RETRY_MS`.
  * - A child is given up after a `RunError`, or after more than `restartsMax` failures: in `restartWindowMs`; in a row before it has
- *   started; or, with `endsRun`, in a row at the same work. If the child is critical, the run ends and names the first cause.
+ *   started; or, with `endsRun`, in a row at the same work. Then the run ends and names the first cause.
  * - The run ends once, and only when no child is left. A connected child gets the message `stop`, then SIGTERM, then SIGKILL.
  *   Roles leave in the reverse order of their start, so that an actor that takes results outlives those that send them.
  * - A child's standard input ends with the supervisor, and then the child exits: no child outlives the supervisor.
@@ -158,12 +158,12 @@ export class Supervisor {
   #notSpawned(child: Child, reason: string): void {
     this.#options.event({ kind: "startFailed", child: child.spec.name, reason });
     this.#options.clock.after(SPAWN_RETRY_MS, () => {
-      if (!this.#stopping) this.#failed(child, `no process could be started (${reason})`, STARTING, child.spec.restart);
+      if (!this.#stopping) this.#failed(child, `no process could be started (${reason})`, STARTING, true);
     });
   }
 
   #exited(child: Child, pid: number, exit: Exit): void {
-    const { name, restart, endsRun } = child.spec;
+    const { name, endsRun } = child.spec;
     child.process = null;
     child.peer?.close(`${name} exited`);
     child.peer = null;
@@ -181,12 +181,12 @@ export class Supervisor {
     }
     const cause = causeOf(child, exit);
     const { doing } = stateOf(child.heartbeat);
-    this.#failed(child, cause, endsRun || doing === STARTING ? doing : null, restart && exit.code !== RUN_ERROR_CODE);
+    this.#failed(child, cause, endsRun || doing === STARTING ? doing : null, exit.code !== RUN_ERROR_CODE);
   }
 
-  /** Starts a failed child again, or gives it up. */
+  /** Starts a failed child again, or gives it up and ends the run. */
   #failed(child: Child, cause: string, place: string | null, mayRestart: boolean): void {
-    const { name, critical } = child.spec;
+    const { name } = child.spec;
     const giveUpReason = mayRestart ? child.limit.failed(this.#options.clock.now(), cause, place) : cause;
     if (giveUpReason === null) {
       child.restarts++;
@@ -194,7 +194,7 @@ export class Supervisor {
       return;
     }
     this.#options.event({ kind: "gaveUp", child: name, reason: giveUpReason });
-    if (critical) void this.#end({ ok: false, reason: `${name} ${giveUpReason}` });
+    void this.#end({ ok: false, reason: `${name} ${giveUpReason}` });
   }
 
   #joined(peer: Peer, { actor, url }: Hello): void {

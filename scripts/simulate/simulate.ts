@@ -209,8 +209,6 @@ async function startSupervisor(
       name,
       role,
       entry: role,
-      restart: true,
-      critical: true,
       endsRun: role === "learner",
       settings: () => null,
     });

@@ -20,8 +20,6 @@ test("an env server process plays an episode, and a replacement of it plays the 
     role: "env-server",
     entry: join(import.meta.dir, "../../../actors/env-server/main.ts"),
     settings: () => settings,
-    restart: true,
-    critical: true,
   });
   const token = "a-token-for-tests";
   const transport = createTransport("socket", {

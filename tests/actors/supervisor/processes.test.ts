@@ -165,7 +165,7 @@ describe("a supervisor of real processes", () => {
   );
 
   test(
-    "ends the run when a critical child crashes again and again, and names the first cause",
+    "ends the run when a child crashes again and again, and names the first cause",
     async () => {
       const { supervisor, events } = await start();
       supervisor.start(testActor("good", { behaviour: "good" }));
@@ -185,7 +185,7 @@ describe("a supervisor of real processes", () => {
     "names what is wrong with the settings of a child that refuses them",
     async () => {
       const { supervisor } = await start();
-      supervisor.start(testActor("child", { behaviour: "sing" }, { restart: false }));
+      supervisor.start(testActor("child", { behaviour: "sing" }));
       expect((await supervisor.ended).reason).toContain(
         'exit code 1 (cannot start: behaviour: Invalid option: expected one of "good"',
       );

@@ -74,7 +74,5 @@ export const testActor = (name: string, settings: unknown, spec: Partial<ChildSp
   role: "sampler",
   entry: join(import.meta.dir, "test-actor.ts"),
   settings: () => settings,
-  restart: true,
-  critical: true,
   ...spec,
 });

@@ -91,8 +91,6 @@ const child = (name: string, spec: Partial<ChildSpec> = {}): ChildSpec => ({
   role: "sampler",
   entry: "entry.ts",
   settings: () => ({}),
-  restart: true,
-  critical: true,
   ...spec,
 });
 
@@ -189,32 +187,26 @@ describe("a supervisor", () => {
     expect(events.of("wedged", "a")).toHaveLength(1);
   });
 
-  test("ends the run when a critical child may not be restarted, with its own last error as the cause", async () => {
+  test("ends the run at once after a RunError, with the last error of the child as the cause", async () => {
     const { supervisor, processes } = await stage();
-    supervisor.start(child("a", { restart: false }));
+    supervisor.start(child("a"));
     processes[0]!.output('{"level":"error","text":"the disk is full"}');
     processes[0]!.output('{"level":"info","text":"bye"}');
     processes[0]!.exit(3);
     expect(await supervisor.ended).toEqual({ ok: false, reason: "a exit code 3 (the disk is full)" });
   });
 
-  test("continues without a child that is not critical, when restarts do not help", async () => {
+  test("ends the run when restarts do not help, with the first cause", async () => {
     const { supervisor, processes, events } = await stage();
-    supervisor.start(child("a", { critical: false }));
+    supervisor.start(child("a"));
     for (let i = 0; i < 3; i++) {
       processes[i]!.exit(1);
       await events.next("exited", "a", i + 1);
     }
-    expect(events.of("gaveUp", "a")).toEqual([
-      {
-        kind: "gaveUp",
-        child: "a",
-        reason: "failed 3 times in 0.0 s, and at most 2 restarts in 10 s are allowed; first cause: exit code 1",
-      },
-    ]);
+    const reason = "failed 3 times in 0.0 s, and at most 2 restarts in 10 s are allowed; first cause: exit code 1";
+    expect(events.of("gaveUp", "a")).toEqual([{ kind: "gaveUp", child: "a", reason }]);
+    expect(await supervisor.ended).toEqual({ ok: false, reason: `a ${reason}` });
     expect(supervisor.children).toMatchObject([{ name: "a", pid: null, restarts: 2 }]);
-    supervisor.start(child("b"));
-    expect(processes).toHaveLength(4);
   });
 
   test.each([true, false])(
