@@ -5,6 +5,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
+import { HEARTBEAT_DEADLINE_MS } from "./chaos/chaos-run.ts";
 import { KINDS } from "./chaos/faults.ts";
 import { type ChaosResult, injectFaults, type Percentiles } from "./chaos/inject.ts";
 import { inspect, type Violations } from "./chaos/inspect.ts";
@@ -19,7 +20,7 @@ const command = {
     "cut-seconds": {
       type: "number",
       value: "S",
-      text: "Add two guests in network namespaces (root) and cut their network for S seconds",
+      text: "Add two guests in network namespaces (root) and cut their network for S seconds (5 or more)",
     },
     only: { type: "text", value: "ACTOR", text: `Kill only this kind of actor, at the same rate: ${KINDS.join(", ")}` },
     "run-dir": { type: "text", value: "DIR", text: "Folder of the run, kept (a temporary one, kept on failure)" },
@@ -35,12 +36,17 @@ const command = {
 
 /** A shorter run may end before the first kill. */
 const MINUTES_MIN = 0.5;
+/** A shorter cut is a pause that nothing notices, so it has no recovery. */
+const CUT_SECONDS_MIN = HEARTBEAT_DEADLINE_MS / 1000 + 1;
 
 export async function main(args: string[]): Promise<number> {
   if (helped(command, args)) return 0;
   const { flags } = parseOptions(command, args);
   const { minutes = 2, seed = 1, json = false, "run-dir": runDir, "cut-seconds": cutSeconds, only = null } = flags;
   if (minutes < MINUTES_MIN) throw new UsageError(`--minutes takes ${MINUTES_MIN} or more, got ${minutes}`);
+  if (cutSeconds !== undefined && cutSeconds < CUT_SECONDS_MIN) {
+    throw new UsageError(`--cut-seconds takes ${CUT_SECONDS_MIN} or more, got ${cutSeconds}`);
+  }
   if (only !== null && !KINDS.includes(only)) {
     throw new UsageError(`--only takes one of ${KINDS.join(", ")}, got ${only}`);
   }

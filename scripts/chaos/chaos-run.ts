@@ -12,6 +12,9 @@ export const STOP_MS_MAX = 20_000;
 const POLL_MS = 20;
 
 /** A policy of one layer on small lakes. The run continues until it is stopped. */
+/** The supervisor misses an actor that is silent for longer. */
+export const HEARTBEAT_DEADLINE_MS = 4000;
+
 const config = (seed: number, warmStarts: string) => ({
   seed,
   env: { tag: "FrozenLake", options: { successRate: 0.8 }, turnsMax: 3, actionsMax: 6, actionsPerTurnMax: 3 },
@@ -23,7 +26,7 @@ const config = (seed: number, warmStarts: string) => ({
   validate: { episodes: 16, everyUpdates: 50 },
   checkpoint: { everyUpdates: 5, keep: 3 },
   metrics: { port: 0 },
-  supervisor: { heartbeatDeadlineMs: 4000, restartsMax: 1000 },
+  supervisor: { heartbeatDeadlineMs: HEARTBEAT_DEADLINE_MS, restartsMax: 1000 },
   warmStart: {
     boards: 100,
     cacheDir: warmStarts,

@@ -216,7 +216,9 @@ function plotOf(
   const values = [...lines.flatMap(({ lows, highs }) => [...lows, ...highs]), ...baselines.map(({ value }) => value)];
   const y = axisOf(values, unit, 7);
   const lastStep = lines.reduce((last, { steps }) => Math.max(last, steps.at(-1)!), 1);
-  const tickTexts = y.ticks.map((value) => valueText(value, unit));
+  // Percentages need as many digits as tell two ticks apart.
+  const digits = Math.max(0, Math.ceil(-Math.log10(100 * (y.ticks[1]! - y.ticks[0]!)) - 1e-9));
+  const tickTexts = y.ticks.map((value) => valueText(value, unit, digits));
   const left = box.x + PAD + 8 + 6.5 * Math.max(...tickTexts.map((text) => text.length));
   const [right, top, bottom] = [box.x + box.width - PAD, box.y + HEAD, box.y + box.height - FOOT];
   const x = axisOf([0, lastStep], "updates", Math.floor((right - left) / 44));

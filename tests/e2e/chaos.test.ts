@@ -7,7 +7,7 @@ import type { EpisodeRow } from "../../actors/protocol.ts";
 import { inspect } from "../../scripts/chaos/inspect.ts";
 import { digestOf, scored, ticket } from "../actors/sampler/stage.ts";
 import { figure, ms } from "../figure.ts";
-import { command } from "../scripts/command.ts";
+import { command, commandHere } from "../scripts/command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 import { LONG } from "./run-process.ts";
 
@@ -33,6 +33,14 @@ test(
   },
   LONG,
 );
+
+test.each([
+  [["--minutes", "0.4"], "--minutes takes 0.5 or more, got 0.4"],
+  [["--cut-seconds", "4"], "--cut-seconds takes 5 or more, got 4"],
+])("a kill or cut that could not be judged is refused: %p", async (flags, refusal) => {
+  const { code, err } = await commandHere(["chaos", ...flags]);
+  expect([code, err]).toEqual([2, expect.stringContaining(refusal)]);
+});
 
 interface Trained {
   readonly episode: string;

@@ -82,6 +82,13 @@ describe("one line for each run", () => {
     expect(textsOf(panel)).toEqual(expect.arrayContaining(["100 %", "0 %", "random 25.0 %", "update"]));
   });
 
+  test("names each tick of a small share", async () => {
+    const rare = record("rare", { "train/success": [[0, 0], [1, 0.004]] }); // biome-ignore format: a row a metric
+    const panel = panelOf(await draw(rare, "--metrics", "train/success"), "train/success");
+    const shares = textsOf(panel).filter((text) => text.endsWith(" %"));
+    expect(shares).toEqual(["0.0 %", "0.1 %", "0.2 %", "0.3 %", "0.4 %"]);
+  });
+
   test("has a baseline of its own, in its color, where runs differ in it", async () => {
     const other = record("other", { "validate/success": [[0, 0.4]], "baseline/random": [[0, 0.1]] });
     const svg = await draw(half, other, "--metrics", "validate/success");
