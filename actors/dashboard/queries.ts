@@ -72,9 +72,7 @@ export const EpisodesQuery = z.strictObject({
     .max(200)
     .refine(withoutNul, NUL)
     .optional()
-    .describe(
-      "Consecutive words of the policy's replies, of which the last may be a beginning, or of the reason of a failure",
-    ),
+    .describe("Consecutive words of a reply, or of the reason of a failure; the last word may be incomplete"),
   update: Count.optional(),
   rewardMin: z.coerce.number().optional(),
   rewardMax: z.coerce.number().optional(),
@@ -95,7 +93,7 @@ export const EpisodeId = z.coerce.number().int().positive();
 /** "points.events.episodes", as in /api/run and in the ids of the stream's messages. */
 export const CursorText = z.string().regex(/^\d{1,15}\.\d{1,15}\.\d{1,15}$/, "a cursor is three counts, as 120.4.31");
 
-/** A fault where a parameter is empty, which would be read as 0; else null. */
+/** The fault of the first empty parameter, since an empty number would be read as 0; null if none is empty. */
 export function emptyParameter(query: Readonly<Record<string, string>>): string | null {
   const empty = Object.keys(query).find((name) => query[name]!.trim() === "");
   return empty === undefined ? null : `query.${empty.slice(0, 100)}: is empty; give it a value, or leave it out`;

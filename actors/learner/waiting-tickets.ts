@@ -1,5 +1,5 @@
 /**
- * Tickets without a lease, oldest first. They are kept apart by the policy versions that may play them. There are few such kinds at
+ * Tickets without a lease; the oldest is taken first. They are kept apart by the policy versions that may play them. There are few such kinds at
  * a time, so the search for the oldest ticket does not slow down with the number of tickets.
  */
 import type { Ticket } from "../protocol.ts";

@@ -1,4 +1,4 @@
-/** The sampler's policy of engine tinker. Every reply is one request, so the server can batch one request of each episode in play. */
+/** The sampler's policy of engine tinker. Each reply is a request of its own; the server can batch those of all episodes in play. */
 import { z } from "zod";
 import type { Thread } from "../process/worker-rpc.ts";
 import type { PolicyMethods } from "../sampler/policy.ts";

@@ -191,7 +191,7 @@ export class WirePeer implements Peer {
       return;
     }
     const type = this.#asks.get(id)?.type;
-    // The ask has passed its deadline and has its one answer.
+    // The ask has its one answer, or has passed its deadline.
     if (type === undefined) return;
     if (answer.type === "failed" || answer.type === answerTypes[type]) {
       this.#settle(id, answer);
@@ -208,7 +208,7 @@ export class WirePeer implements Peer {
     ask?.settle(answer);
   }
 
-  /** @returns why the message cannot be sent, or null */
+  /** Ends the connection if its other end reads too slowly. @returns why the message is too large to be sent, or null */
   #send(envelope: Envelope): string | null {
     const { frameBytesMax, queuedBytesMax } = this.#options;
     let frame: Frame;

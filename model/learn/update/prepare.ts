@@ -167,8 +167,7 @@ function anchorsOf({ anchors }: TrainingEpisode): readonly string[] {
 }
 
 function successOf({ success }: TrainingEpisode): boolean {
-  if (success === undefined)
-    throw new RangeError("max-rl and expert-iteration read which episodes succeeded: pass success");
+  if (success === undefined) throw new RangeError("this estimator reads which episodes succeeded: pass success");
   return success;
 }
 
