@@ -150,7 +150,7 @@ export class MetricsSink implements HostHandler {
     const error = this.#commit(rows);
     if (error !== null) {
       const what = `cannot store ${rows.length} episodes: ${error.message}`;
-      // If the rest of the transaction fails too, the rows may be valid: the learner sends them again.
+      // If what else waits cannot be stored without the rows either, the fault may not be theirs: the learner sends them again.
       if (isRowFault(error) && this.flush()) return failed("protocol", what);
       const advice = error.code === "SQLITE_FULL" ? "Free space on the disk of the run folder; the" : "The";
       return failed("capacity", `${what}. ${advice} learner sends them again.`);
@@ -162,7 +162,7 @@ export class MetricsSink implements HostHandler {
   #queue(points: readonly Point[], events: readonly RunEvent[]): void {
     const count = points.length + events.length;
     if (this.#points.length + this.#events.length + count > this.#options.queuedMax) {
-      // While the store fails, only the timer retries: a transaction per message would be slow.
+      // While the store fails, metrics wait for the timer or for episodes: a transaction for each message would be slow.
       if (this.#failing || !this.flush()) {
         this.#dropped += count;
         return;

@@ -4,7 +4,7 @@ import { RunError } from "../errors.ts";
 import type { Outcome, PlayedOutcome, Ticket } from "../protocol.ts";
 
 export interface FinishedTicket {
-  /** `attempt` is that of the last lease. */
+  /** Its field `attempt` is the number of the last lease. */
   readonly ticket: Ticket;
   /** The last sampler that held it. */
   readonly sampler: string;
@@ -33,8 +33,8 @@ export function unplayedText(finished: readonly FinishedTicket[]): string {
 }
 
 /**
- * A `RunError`, because a restart of the learner would not help. With engine tinker it might: the server may have lost the policy, which
- * a restarted learner loads again.
+ * A `RunError`, because a restart of the learner would not help. With engine tinker a plain `Error`, after which the learner is
+ * restarted: the server may have lost the policy, and the new learner loads it again.
  */
 export function unplayedError(
   { engine }: Pick<RunConfig, "engine">,

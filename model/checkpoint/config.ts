@@ -127,7 +127,7 @@ const REFUSED: Readonly<Record<string, string>> = {
 /** transformers' names of activations. */
 const ACTIVATIONS: Readonly<Record<string, ModelConfig["activation"]>> = { silu: "silu", gelu_pytorch_tanh: "gelu" };
 
-/** An unusable checkpoint. The message names the file, what was found and what is needed. */
+/** An unusable checkpoint. The message says what was found and what is needed; of a file that was read, it has the name. */
 export class CheckpointFormatError extends Error {
   override readonly name = "CheckpointFormatError";
 }
@@ -138,7 +138,7 @@ export const faultsOf = (error: z.ZodError): string => z.prettifyError(error).re
 /**
  * @param json  of the file, parsed.
  * @param file  for error texts.
- * @throws {CheckpointFormatError} if the model is not supported exactly.
+ * @throws {CheckpointFormatError} if Bunraku would compute anything else than the model does.
  */
 export function readModelConfig(json: unknown, file: string): ModelConfig {
   const refuse = (why: string): never => {
@@ -159,7 +159,7 @@ export function readModelConfig(json: unknown, file: string): ModelConfig {
   }
   const { hidden_size: width, num_attention_heads: heads, query_pre_attn_scalar: scalar } = config;
   if (config.rope_parameters && config.rope_scaling && !Bun.deepEquals(config.rope_parameters, config.rope_scaling))
-    refuse("rope_parameters and rope_scaling differ, and programs choose differently; keep one of them");
+    refuse("rope_parameters and rope_scaling differ, and programs disagree on which to read; keep one of them");
   const rope = config.rope_parameters?.full_attention ?? config.rope_parameters ?? config.rope_scaling ?? {};
   const local = config.rope_parameters?.sliding_attention;
   const odd = config.layer_types?.find((kind) => !["full_attention", "sliding_attention"].includes(kind));

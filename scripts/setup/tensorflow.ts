@@ -40,7 +40,7 @@ export function officialSources(gpu: boolean, say: (text: string) => void): Sour
 
 /**
  * @returns the library's path.
- * @throws {Error} in one line, with the failure of each source.
+ * @throws {Error} in one line: LIBTENSORFLOW_PATH is set and names no library, or the failure of each source.
  */
 export async function setUpTensorflow(sources: Sources): Promise<string> {
   const found = findLibtensorflow(placesOf(process.env));

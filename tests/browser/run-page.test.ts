@@ -192,11 +192,11 @@ describeWhere(chromiumPath === null ? "no Chromium" : null, "the run's page", ()
       await stage.trained(20);
       await stage.open();
       await stage.page.locator("#tools [name=seeds]").check();
-      await stage.waitForText("#compared", "this run: mean of 3 seeds");
+      await stage.waitForText("#compared", "this run: mean of 3 runs");
       await stage.waitForCount("#success-legend span", 3);
       await stage.waitForPixels("success", "--ink", 50);
       await stage.open("?seeds=mean&with=other");
-      await stage.waitForText("#compared", "other: no other seed");
+      await stage.waitForText("#compared", "other: no other run");
       await stage.waitForCount("#success-legend span", 4);
     },
     LONG,

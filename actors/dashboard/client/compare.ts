@@ -1,6 +1,6 @@
 /**
- * Chooses the runs that are drawn beside this one, and keeps the choice in the page's address. With "seeds", each added line is a mean
- * with a band, over runs of the folder that differ only in their seed: one in place of each chosen run, and one of this run's seeds.
+ * Chooses the runs that are drawn beside this one, and keeps the choice in the page's address. With "seeds", the line of a chosen run is
+ * the mean and band over all runs of the folder with its settings but any seed. One more such line is drawn for this run's settings.
  */
 
 import { percent } from "../../number-text.ts";
@@ -66,7 +66,7 @@ export class Compare {
     });
     const named = [own, ...others].map((one) => {
       const count = one.runs.length + Number(one.withOwn);
-      return { ...one, name: count === 1 ? `${one.name}: no other seed` : `${one.name}: mean of ${count} seeds` };
+      return { ...one, name: count === 1 ? `${one.name}: no other run` : `${one.name}: mean of ${count} runs` };
     });
     return named;
   }

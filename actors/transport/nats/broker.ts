@@ -233,7 +233,7 @@ export class Broker {
       if (this.#listeners > 0) await this.#read();
       this.#ready = this.#connected;
     } catch (error) {
-      this.#report("refused", `the broker is back but keeps no streams: ${describeError(error)}`);
+      this.#report("refused", `the broker is back, but its streams cannot be used: ${describeError(error)}`);
       this.#options.clock.after(RETRY_MS.max, () => {
         if (this.#connected && !this.ready) void this.#reconnected();
       });
