@@ -57,9 +57,15 @@ interface Rates {
   readonly leads: readonly number[];
 }
 
+interface OutcomesOfSetting extends Readonly<Record<Outcome["kind"], number>> {
+  readonly setting: string;
+  /** Median over the collapsed runs of the update at which success fell below half of its peak; null if none collapsed. */
+  readonly onset: number | null;
+}
+
 export interface RatesReport {
   /** Runs by setting, which is the folder's name without its seed. */
-  readonly outcomes: readonly (Readonly<Record<Outcome["kind"], number>> & { readonly setting: string })[];
+  readonly outcomes: readonly OutcomesOfSetting[];
   /** What was chosen, and on how many runs: thresholds that differ from the default, and the floor in nats. */
   readonly chosen: {
     readonly runs: number;
@@ -116,7 +122,7 @@ export function ratesText({ outcomes, chosen, parts }: RatesReport): string {
   const { runs, ...choice } = chosen;
   const head = ["alarm", "true positives", "95 %", "false positives", "95 %", "median lead"];
   return [
-    aligned([["runs", ...KINDS], ...outcomes.map((row) => [row.setting, ...KINDS.map((kind) => String(row[kind]))])]),
+    aligned([["runs", ...KINDS, "median onset"], ...outcomes.map(outcomeRow)]),
     `chosen on ${runs} runs: ${JSON.stringify(choice)}`,
     ...parts.map(({ of, runs, rates }) => `${of}: ${runs} runs\n${aligned([head, ...rates.map(rateRow)])}`),
   ].join("\n\n");
@@ -197,12 +203,21 @@ const KINDS = ["healthy", "collapsed", "unclear"] as const;
 
 function outcomesOf(runs: readonly JudgedRun[]): RatesReport["outcomes"] {
   const settingOf = ({ log }: JudgedRun) => log.run.replace(/-s\d+$/, "");
-  return [...new Set(runs.map(settingOf))].map((setting) => {
-    const count = (kind: Outcome["kind"]) =>
-      runs.filter((run) => settingOf(run) === setting && run.outcome.kind === kind).length;
-    return { setting, healthy: count("healthy"), collapsed: count("collapsed"), unclear: count("unclear") };
+  return [...Map.groupBy(runs, settingOf)].map(([setting, some]) => {
+    const count = (kind: Outcome["kind"]) => some.filter(({ outcome }) => outcome.kind === kind).length;
+    const onsets = some.flatMap(({ outcome, log }) =>
+      outcome.kind === "collapsed" ? [log.updates[outcome.onset]!.update] : [],
+    );
+    const onset = onsets.length === 0 ? null : median(onsets);
+    return { setting, healthy: count("healthy"), collapsed: count("collapsed"), unclear: count("unclear"), onset };
   });
 }
+
+const outcomeRow = ({ setting, onset, ...counts }: OutcomesOfSetting): string[] => [
+  setting,
+  ...KINDS.map((kind) => String(counts[kind])),
+  onset === null ? "–" : String(onset),
+];
 
 function rateRow({ alarm, collapsed, caught, healthy, falseAlarms, leads }: Rates): string[] {
   const positives = [`${caught}/${collapsed}`, intervalText(caught, collapsed)];

@@ -109,10 +109,10 @@ describe("the rates over many runs", () => {
   test("count alarms in collapsed runs and in healthy ones, of seeds and envs that no threshold was chosen on", () => {
     const { outcomes, chosen, parts } = ratesReport(logs, { heldOut: "FrozenLake", alarms: null });
     expect(outcomes).toEqual([
-      { setting: "falls", healthy: 0, collapsed: 4, unclear: 0 },
-      { setting: "stays", healthy: 4, collapsed: 0, unclear: 0 },
-      { setting: "rambles", healthy: 1, collapsed: 0, unclear: 0 },
-      { setting: "falls-on-ice", healthy: 0, collapsed: 1, unclear: 0 },
+      { setting: "falls", healthy: 0, collapsed: 4, unclear: 0, onset: 23 },
+      { setting: "stays", healthy: 4, collapsed: 0, unclear: 0, onset: null },
+      { setting: "rambles", healthy: 1, collapsed: 0, unclear: 0, onset: null },
+      { setting: "falls-on-ice", healthy: 0, collapsed: 1, unclear: 0, onset: 23 },
     ]);
     expect([chosen.runs, chosen.collapsed, chosen.warning]).toEqual([4, {}, {}]);
     expect(parts.map(({ of, runs }) => [of, runs])).toEqual([
