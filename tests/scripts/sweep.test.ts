@@ -247,14 +247,14 @@ describe("the files of configs/sweeps", async () => {
 
   test("the number of boards changes at a fixed number of episodes", () => {
     expect(diverse.runs.map(({ config: { rollout } }) => rollout.groups * rollout.groupSize)).toEqual(
-      Array(30).fill(128),
+      Array(25).fill(64),
     );
   });
 
   test("Online-k takes as many steps for every k, each on as many episodes", () => {
     for (const { config } of online.runs) {
       const { rollout, learner } = config;
-      expect([rollout.onlineK * learner.updates, rollout.groups * rollout.groupSize]).toEqual([200, 128]);
+      expect([rollout.onlineK * learner.updates, rollout.groups * rollout.groupSize]).toEqual([100, 64]);
     }
   });
 
