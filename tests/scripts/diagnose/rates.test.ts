@@ -1,6 +1,8 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import type { MetricValues } from "../../../actors/metrics/metrics.ts";
+import { sequence } from "../../../model/rng.ts";
+import { mean } from "../../../model/statistics.ts";
 import {
   bunraku,
   type Detector,
@@ -17,10 +19,24 @@ import { removeTemporaryFolders, temporaryFolder } from "../temporary.ts";
 const repeat = <T>(count: number, value: T): T[] => Array.from({ length: count }, () => value);
 
 describe("the outcome of a run", () => {
-  test("is a collapse where success ends below half of its peak, from the update in which it first fell so far", () => {
-    // The mean of five falls below .4 when three of them are 0: (2 · .8) / 5 = .32.
-    const success = [...repeat(20, 0.8), ...repeat(20, 0)];
-    expect(outcomeOf(success)).toEqual({ kind: "collapsed", onset: 22 });
+  test("is a collapse where success ends below half of its peak, from the update in which it fell", () => {
+    // Around index 30 the mean of 21 updates has 10 of .8 and 11 of 0: .381, below .4; around index 29 it has 11 of .8: .419.
+    const success = [...repeat(30, 0.8), ...repeat(30, 0)];
+    expect(outcomeOf(success)).toEqual({ kind: "collapsed", onset: 30 });
+  });
+
+  test("is healthy where success varies by chance, as that of eight boards does", () => {
+    const kinds = Array.from({ length: 100 }, (_, seed) => {
+      const draw = sequence(seed, "boards");
+      // Eight episodes of each of eight boards, of which half are easy: success .4 on the mean, with a deviation of .12.
+      const update = () => {
+        const boards = Array.from({ length: 8 }, () => (draw() < 0.5 ? 0.1 : 0.7));
+        return mean(boards.flatMap((chance) => Array.from({ length: 8 }, () => Number(draw() < chance))));
+      };
+      return outcomeOf(Array.from({ length: 150 }, update)).kind;
+    });
+    expect(kinds.filter((kind) => kind === "healthy").length).toBeGreaterThanOrEqual(85);
+    expect(kinds).not.toContain("collapsed");
   });
 
   test("is unclear where success fell and came back, or ends between", () => {
@@ -109,10 +125,10 @@ describe("the rates over many runs", () => {
   test("count alarms in collapsed runs and in healthy ones, of seeds and envs that no threshold was chosen on", () => {
     const { outcomes, chosen, parts } = ratesReport(logs, { heldOut: "FrozenLake", alarms: null });
     expect(outcomes).toEqual([
-      { setting: "falls", healthy: 0, collapsed: 4, unclear: 0, onset: 23 },
+      { setting: "falls", healthy: 0, collapsed: 4, unclear: 0, onset: 21 },
       { setting: "stays", healthy: 4, collapsed: 0, unclear: 0, onset: null },
       { setting: "rambles", healthy: 1, collapsed: 0, unclear: 0, onset: null },
-      { setting: "falls-on-ice", healthy: 0, collapsed: 1, unclear: 0, onset: 23 },
+      { setting: "falls-on-ice", healthy: 0, collapsed: 1, unclear: 0, onset: 21 },
     ]);
     expect([chosen.runs, chosen.collapsed, chosen.warning]).toEqual([4, {}, {}]);
     expect(parts.map(({ of, runs }) => [of, runs])).toEqual([
@@ -138,10 +154,10 @@ describe("the rates over many runs", () => {
 
   test("take alarms of other detectors, one for each run", async () => {
     const file = join(folder, "alarms.json");
-    // Success falls below half in update 22; an alarm eleven updates later is no true one.
+    // Success falls below half at index 20; an alarm eleven updates later is no true one.
     const alarms = (onset: number) =>
       Object.fromEntries(logs.map(({ run }) => [run, /falls/.test(run) ? onset : null]));
-    await Bun.write(file, JSON.stringify({ late: alarms(33), early: alarms(12) }));
+    await Bun.write(file, JSON.stringify({ late: alarms(31), early: alarms(10) }));
     const { parts } = ratesReport(logs, { heldOut: null, alarms: file });
     const [late, early] = parts[0]!.rates.slice(-2);
     expect([late!.caught, late!.collapsed]).toEqual([0, 2]);
