@@ -6,8 +6,8 @@ import { realClock } from "../actors/clock.ts";
 import { Dispatcher } from "../actors/learner/dispatcher.ts";
 import { TicketBook } from "../actors/learner/tickets.ts";
 import type { Ticket } from "../actors/protocol.ts";
-import { createTransport } from "../actors/transport/create.ts";
 import { welcoming } from "../actors/transport/handshake.ts";
+import { RoutedTransport } from "../actors/transport/routed.ts";
 import { Acks } from "../actors/weights/acks.ts";
 
 const LEASE_MS = 60_000;
@@ -15,7 +15,7 @@ const LEASE_MS = 60_000;
 const BATCH = 4000;
 
 const [address = ""] = process.argv.slice(2);
-const transport = createTransport("routed", {
+const transport = new RoutedTransport({
   clock: realClock,
   token: "a-token-of-the-bench",
   frameBytesMax: 1 << 20,

@@ -4,8 +4,8 @@
  */
 import { realClock } from "../actors/clock.ts";
 import type { Messages, Outcome } from "../actors/protocol.ts";
-import { createTransport } from "../actors/transport/create.ts";
 import { sayHello } from "../actors/transport/handshake.ts";
+import { RoutedTransport } from "../actors/transport/routed.ts";
 
 const [address = "", count = "", episodeMs = "", seconds = ""] = process.argv.slice(2);
 const WARM_MS = 1000;
@@ -34,7 +34,7 @@ let tickets = 0;
 const latenciesMs: number[] = [];
 
 async function sampler(name: string, delayMs: number): Promise<void> {
-  const transport = createTransport("routed", {
+  const transport = new RoutedTransport({
     clock: realClock,
     token: "a-token-of-the-bench",
     frameBytesMax: 1 << 20,

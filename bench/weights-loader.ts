@@ -1,7 +1,7 @@
 /** A sampler that only loads weights and acknowledges them. Arguments: address, name. The token is on standard input. */
 import { realClock } from "../actors/clock.ts";
-import { createTransport } from "../actors/transport/create.ts";
 import { sayHello } from "../actors/transport/handshake.ts";
+import { SocketTransport } from "../actors/transport/socket.ts";
 import type { Handler } from "../actors/transport/transport.ts";
 import { loadWeights } from "../actors/weights/load.ts";
 
@@ -17,5 +17,5 @@ const handler: Handler = {
   closed: () => process.exit(0),
 };
 const limits = { clock: realClock, token, frameBytesMax: 1 << 16, queuedBytesMax: 1 << 20 };
-const peer = await createTransport("socket", limits).connect(address, handler);
+const peer = await new SocketTransport(limits).connect(address, handler);
 await sayHello(peer, { actor, role: "sampler", url: null }, 10_000);

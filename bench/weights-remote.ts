@@ -6,7 +6,7 @@
 import { join } from "node:path";
 import { realClock } from "../actors/clock.ts";
 import { Gate } from "../actors/gate/gate.ts";
-import { createTransport } from "../actors/transport/create.ts";
+import { SocketTransport } from "../actors/transport/socket.ts";
 import { serveWeights } from "../actors/weights/http.ts";
 import type { WeightsPublisher } from "../actors/weights/publisher.ts";
 import { median } from "../model/statistics.ts";
@@ -31,7 +31,7 @@ export async function remoteRow(publisher: WeightsPublisher, version: number): P
   const weights = serveWeights(publisher);
   const limits = { clock: realClock, token: TOKEN, frameBytesMax: 1 << 16, queuedBytesMax: 1 << 20 };
   const handler = { told() {}, asked: () => ({ type: "failed", code: "protocol", detail: "not asked" }) as const };
-  const listener = await createTransport("socket", limits).listen("ws://127.0.0.1:0", handler, {
+  const listener = await new SocketTransport(limits).listen("ws://127.0.0.1:0", handler, {
     fetch: (request) => weights(request) ?? new Response("nothing here", { status: 404 }),
   });
   const gate = new Gate({

@@ -11,8 +11,8 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { realClock } from "../actors/clock.ts";
-import { createTransport } from "../actors/transport/create.ts";
 import { welcoming } from "../actors/transport/handshake.ts";
+import { SocketTransport } from "../actors/transport/socket.ts";
 import type { Peer } from "../actors/transport/transport.ts";
 import { Acks } from "../actors/weights/acks.ts";
 import { isAlive, sweep, weightsFolder } from "../actors/weights/files.ts";
@@ -141,7 +141,7 @@ class SamplerBench {
       },
       asked: () => ({ type: "failed", code: "protocol", detail: "nothing to ask here" }),
     });
-    const listener = await createTransport("socket", limits).listen("ws://127.0.0.1:0", handler);
+    const listener = await new SocketTransport(limits).listen("ws://127.0.0.1:0", handler);
     this.#closeListener = () => listener.close();
     for (let i = 0; i < SAMPLERS; i++) {
       const script = join(import.meta.dir, "weights-loader.ts");

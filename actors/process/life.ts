@@ -15,12 +15,13 @@ import { energyReader, POWER_FILES } from "../metrics/energy.ts";
 import { cpuSeconds, Meter } from "../metrics/meter.ts";
 import { type Message, type Role, STARTING, type Tell } from "../protocol.ts";
 import { anyBeside } from "../transport/address.ts";
-import { createTransport } from "../transport/create.ts";
 import { helloOf } from "../transport/handshake.ts";
 import { connectForever, HELLO_DEADLINE_MS } from "../transport/reconnect.ts";
 import { refuseAsks } from "../transport/refusals.ts";
+import { RoutedTransport } from "../transport/routed.ts";
 import type { SocketOptions } from "../transport/socket-wire.ts";
 import type { Problem, Transport } from "../transport/transport.ts";
+import { WorkerTransport } from "../transport/worker.ts";
 import { mainThread } from "./main-thread.ts";
 import type { ActorSettings } from "./settings.ts";
 
@@ -100,8 +101,8 @@ export function runActorLife(options: LifeOptions): ActorLife {
   } satisfies SocketOptions;
   const isWorker = !Bun.isMainThread;
   const transport = isWorker
-    ? createTransport("worker", { ...transportOptions, port: mainThread })
-    : createTransport("routed", transportOptions);
+    ? new WorkerTransport({ ...transportOptions, port: mainThread })
+    : new RoutedTransport(transportOptions);
   const life = live({
     ...options,
     clock: realClock,

@@ -14,7 +14,7 @@ import { heartbeatMs } from "../config/machine.ts";
 import { type OpenGate, openGate } from "../gate/open.ts";
 import type { RunActorSettings } from "../process/run-actor.ts";
 import type { ActorView } from "../protocol.ts";
-import { createTransport } from "../transport/create.ts";
+import { RoutedTransport } from "../transport/routed.ts";
 import type { Problem } from "../transport/transport.ts";
 import { TRANSPORT_LIMITS } from "../transport/transport.ts";
 import { WorkerTransport } from "../transport/worker.ts";
@@ -62,7 +62,7 @@ export async function startCluster({ run, folder, config, event, output }: Clust
     );
   const transportOptions = { clock: realClock, token, ...TRANSPORT_LIMITS, report };
   const threads = config.actors === "workers" ? new WorkerTransport(transportOptions) : null;
-  const transport = threads ?? createTransport("routed", transportOptions);
+  const transport = threads ?? new RoutedTransport(transportOptions);
   const supervisor: Supervisor = new Supervisor({
     run,
     token,

@@ -18,8 +18,7 @@ import { cpuSeconds, Meter } from "../metrics/meter.ts";
 import { metricsSink } from "../metrics-sink/start.ts";
 import { type ActorView, STARTING } from "../protocol.ts";
 import { sampler } from "../sampler/start.ts";
-import { createTransport } from "../transport/create.ts";
-import { MemoryNetwork } from "../transport/memory.ts";
+import { MemoryNetwork, MemoryTransport } from "../transport/memory.ts";
 import { TRANSPORT_LIMITS } from "../transport/transport.ts";
 import { ACTORS_EVERY_MS, type Cluster, type ClusterOptions } from "./cluster.ts";
 import { type ActorRole, AddressBook, actorsOf } from "./roster.ts";
@@ -145,8 +144,7 @@ class OneThread implements Cluster {
   }
 
   #transport(actor: Actor) {
-    return createTransport("memory", {
-      network: this.#network,
+    return new MemoryTransport(this.#network, {
       clock: this.#time.clock,
       token: this.#token,
       ...TRANSPORT_LIMITS,

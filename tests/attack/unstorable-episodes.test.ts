@@ -5,7 +5,7 @@ import { MetricsSink } from "../../actors/metrics-sink/metrics-sink.ts";
 import { Reporter } from "../../actors/metrics-sink/reporter.ts";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import type { Answer, EpisodeRow } from "../../actors/protocol.ts";
-import { createTransport } from "../../actors/transport/create.ts";
+import { MemoryNetwork, MemoryTransport } from "../../actors/transport/memory.ts";
 import type { Handler, Listener, Peer } from "../../actors/transport/transport.ts";
 import { playedRow, silentPeer } from "../actors/metrics-sink/fake-run.ts";
 import { aTurn } from "../fixtures.ts";
@@ -30,7 +30,7 @@ afterEach(async () => {
 /** Over a transport, so that frames and connections fail as they do in a run. @returns a reporter that reconnects */
 async function reporterTo(sink: Handler): Promise<Reporter> {
   const limits = { frameBytesMax: FRAME_BYTES_MAX, queuedBytesMax: 1 << 24 };
-  const transport = createTransport("memory", { clock: realClock, token: "t", ...limits });
+  const transport = new MemoryTransport(new MemoryNetwork(), { clock: realClock, token: "t", ...limits });
   listener = await transport.listen("memory:sink", sink);
   let peer: Peer | null = null;
   let connecting = false;

@@ -2,8 +2,8 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { type EnvAnswer, EnvServer } from "../../../actors/env-server/env-server.ts";
 import type { EnvAsk, Messages } from "../../../actors/protocol.ts";
-import { createTransport } from "../../../actors/transport/create.ts";
 import { sayHello, welcoming } from "../../../actors/transport/handshake.ts";
+import { MemoryNetwork, MemoryTransport } from "../../../actors/transport/memory.ts";
 import type { Env, Seeds, Turn } from "../../../envs/env.ts";
 import { FakeClock } from "../fake-clock.ts";
 
@@ -297,7 +297,12 @@ describe("an env server", () => {
 
   test("answers every ask once over a connection, and a lost one does not lose the episode", async () => {
     const { server, clock } = makeServer();
-    const transport = createTransport("memory", { clock, token: "", frameBytesMax: 10_000, queuedBytesMax: 10_000 });
+    const transport = new MemoryTransport(new MemoryNetwork(), {
+      clock,
+      token: "",
+      frameBytesMax: 10_000,
+      queuedBytesMax: 10_000,
+    });
     await transport.listen("memory:env", welcoming("run", server));
     const join = async () => {
       const peer = await transport.connect("memory:env", {

@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
 import { RunConfig } from "../../../actors/config/config.ts";
 import type { RunActorSettings } from "../../../actors/process/run-actor.ts";
-import { createTransport } from "../../../actors/transport/create.ts";
 import { sayHello } from "../../../actors/transport/handshake.ts";
+import { SocketTransport } from "../../../actors/transport/socket.ts";
 import { realSupervisor } from "../supervisor/stage-supervisor.ts";
 
 const settings: RunActorSettings = {
@@ -22,7 +22,7 @@ test("an env server process plays an episode, and a replacement of it plays the 
     settings: () => settings,
   });
   const token = "a-token-for-tests";
-  const transport = createTransport("socket", {
+  const transport = new SocketTransport({
     clock: realClock,
     token,
     frameBytesMax: 1 << 20,

@@ -7,9 +7,9 @@ import { Gate, type GateOptions } from "../../../actors/gate/gate.ts";
 import { Offers } from "../../../actors/gate/offers.ts";
 import { Relay, type RelayEnd } from "../../../actors/gate/relay.ts";
 import type { Tell } from "../../../actors/protocol.ts";
-import { createTransport } from "../../../actors/transport/create.ts";
 import { sayHello, welcoming } from "../../../actors/transport/handshake.ts";
 import { offering } from "../../../actors/transport/offer.ts";
+import { SocketTransport } from "../../../actors/transport/socket.ts";
 import type { ClientTls } from "../../../actors/transport/tls.ts";
 import { bearer } from "../../../actors/transport/token.ts";
 import type { Handler, Peer, Problem } from "../../../actors/transport/transport.ts";
@@ -37,7 +37,7 @@ const answering = (detail: string): Handler => ({
 const silent: Handler = answering("a guest is not asked");
 
 async function stage(changed: Partial<GateOptions> = {}) {
-  const actors = createTransport("socket", { ...limits, token: ACTORS });
+  const actors = new SocketTransport({ ...limits, token: ACTORS });
   const path = join(temporaryFolder(), "weights");
   writeFileSync(path, "0123456789");
   const fetch = (request: Request) =>
@@ -72,7 +72,7 @@ async function stage(changed: Partial<GateOptions> = {}) {
   return { gate, actors, problems, http: gate.address.replace("ws", "http") };
 }
 
-const guest = (token: string, tls: ClientTls = {}) => createTransport("socket", { ...limits, token, tls });
+const guest = (token: string, tls: ClientTls = {}) => new SocketTransport({ ...limits, token, tls });
 
 async function ask(peer: Peer): Promise<string> {
   const answer = await peer.ask({ type: "env.step", episode: "e", turn: 0, reply: "" }, 5000);
@@ -251,7 +251,7 @@ describe("through the gate", () => {
   test("a frame over the limit ends that connection only, and there are only so many connections", async () => {
     const { gate } = await stage({ connectionsMax: 2 });
     const { promise: lost, resolve } = Promise.withResolvers<string>();
-    const big = createTransport("socket", { ...limits, token: BOTH, frameBytesMax: 1 << 18 });
+    const big = new SocketTransport({ ...limits, token: BOTH, frameBytesMax: 1 << 18 });
     const peer = await big.connect(`${gate.address}/actors/learner?as=g`, {
       ...silent,
       closed: (_, reason) => resolve(reason),

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
 import { RunConfig } from "../../../actors/config/config.ts";
 import { openGate } from "../../../actors/gate/open.ts";
-import { createTransport } from "../../../actors/transport/create.ts";
+import { RoutedTransport } from "../../../actors/transport/routed.ts";
 import { TRANSPORT_LIMITS } from "../../../actors/transport/transport.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
 
@@ -17,7 +17,7 @@ const open = (folder: string) =>
     run: "run",
     folder,
     config: RunConfig.parse({}),
-    transport: createTransport("routed", { clock: realClock, token, ...TRANSPORT_LIMITS }),
+    transport: new RoutedTransport({ clock: realClock, token, ...TRANSPORT_LIMITS }),
     actorsToken: token,
     find: () => null,
     firstMessages: () => [],

@@ -6,8 +6,8 @@ import fc from "fast-check";
 import { MetricsSink } from "../../../actors/metrics-sink/metrics-sink.ts";
 import { Store } from "../../../actors/metrics-sink/store.ts";
 import type { EpisodeRow } from "../../../actors/protocol.ts";
-import { createTransport } from "../../../actors/transport/create.ts";
 import { sayHello, welcoming } from "../../../actors/transport/handshake.ts";
+import { MemoryNetwork, MemoryTransport } from "../../../actors/transport/memory.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { actorView, playedRow, silentPeer, ticketOf } from "./fake-run.ts";
 
@@ -42,7 +42,12 @@ const askEpisodes = (rows: EpisodeRow[]) => sink.asked(silentPeer, { type: "epis
 
 describe("over a transport", () => {
   test("takes metrics and episodes of an actor after its hello, in the order they were sent", async () => {
-    const transport = createTransport("memory", { clock, token: "t", frameBytesMax: 1 << 20, queuedBytesMax: 1 << 21 });
+    const transport = new MemoryTransport(new MemoryNetwork(), {
+      clock,
+      token: "t",
+      frameBytesMax: 1 << 20,
+      queuedBytesMax: 1 << 21,
+    });
     const listener = await transport.listen("memory:sink", welcoming("run-1", sink));
     const peer = await transport.connect("memory:sink", { told() {}, asked: () => Promise.reject(new Error("asked")) });
     expect(await sayHello(peer, { actor: "learner", role: "learner", url: null }, 1000)).toBe("run-1");

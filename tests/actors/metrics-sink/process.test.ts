@@ -8,8 +8,8 @@ import { RunConfig } from "../../../actors/config/config.ts";
 import { Store } from "../../../actors/metrics-sink/store.ts";
 import type { RunActorSettings } from "../../../actors/process/run-actor.ts";
 import { processSpawner, type SpawnedChild } from "../../../actors/supervisor/spawner.ts";
-import { createTransport } from "../../../actors/transport/create.ts";
 import { type Hello, sayHello, welcoming } from "../../../actors/transport/handshake.ts";
+import { SocketTransport } from "../../../actors/transport/socket.ts";
 import { playedRow } from "./fake-run.ts";
 
 const limits = { frameBytesMax: 1 << 24, queuedBytesMax: 1 << 26 };
@@ -30,7 +30,7 @@ afterEach(async () => {
 
 /** A supervisor that only listens, and one sink under it. */
 async function startSink(page: { port: number } = { port: 0 }) {
-  const transport = createTransport("socket", { clock: realClock, token, ...limits });
+  const transport = new SocketTransport({ clock: realClock, token, ...limits });
   const hello = Promise.withResolvers<Hello>();
   const address = Promise.withResolvers<string>();
   const lines: Record<string, string>[] = [];

@@ -4,7 +4,7 @@ import { realClock } from "../../../actors/clock.ts";
 import { processSpawner, workerSpawner } from "../../../actors/supervisor/spawner.ts";
 import type { ChildSpec, SupervisorEvent, SupervisorOptions } from "../../../actors/supervisor/supervision.ts";
 import { Supervisor } from "../../../actors/supervisor/supervisor.ts";
-import { createTransport } from "../../../actors/transport/create.ts";
+import { SocketTransport } from "../../../actors/transport/socket.ts";
 import { WorkerTransport } from "../../../actors/transport/worker.ts";
 
 export type EventOf<K extends SupervisorEvent["kind"]> = Extract<SupervisorEvent, { kind: K }>;
@@ -41,7 +41,7 @@ export async function realSupervisor(overrides: Partial<SupervisorOptions> = {})
   const supervisor = new Supervisor({
     run: "test-run",
     token,
-    transport: createTransport("socket", { clock: realClock, token, ...limits }),
+    transport: new SocketTransport({ clock: realClock, token, ...limits }),
     spawner: processSpawner,
     clock: realClock,
     heartbeatMs: 50,

@@ -6,8 +6,7 @@ import { RestartLimit } from "../../../actors/supervisor/restart-limit.ts";
 import type { Exit, SpawnedChild, Spawner } from "../../../actors/supervisor/spawner.ts";
 import type { ChildSpec, SupervisorOptions } from "../../../actors/supervisor/supervision.ts";
 import { Supervisor } from "../../../actors/supervisor/supervisor.ts";
-import { createTransport } from "../../../actors/transport/create.ts";
-import { MemoryNetwork } from "../../../actors/transport/memory.ts";
+import { MemoryNetwork, MemoryTransport } from "../../../actors/transport/memory.ts";
 import type { Peer, Transport } from "../../../actors/transport/transport.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { Events } from "./stage-supervisor.ts";
@@ -56,7 +55,7 @@ async function stage(overrides: Partial<SupervisorOptions> = {}) {
   const events = new Events();
   const processes: FakeProcess[] = [];
   const limits = { frameBytesMax: 10_000, queuedBytesMax: 10_000 };
-  const transport = createTransport("memory", { clock, token: "t", network: new MemoryNetwork(), ...limits });
+  const transport = new MemoryTransport(new MemoryNetwork(), { clock, token: "t", ...limits });
   const supervisor = new Supervisor({
     run: "run-1",
     token: "t",

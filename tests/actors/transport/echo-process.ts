@@ -1,8 +1,8 @@
 /** A socket actor that welcomes env.open and never answers env.step. Prints its address; ends when stdin does. */
 import { realClock } from "../../../actors/clock.ts";
-import { createTransport } from "../../../actors/transport/create.ts";
+import { SocketTransport } from "../../../actors/transport/socket.ts";
 
-const transport = createTransport("socket", {
+const transport = new SocketTransport({
   clock: realClock,
   token: "a-token-for-tests",
   frameBytesMax: 1 << 20,

@@ -1,9 +1,9 @@
 /** The same in a Bun worker. */
 import { realClock } from "../../../actors/clock.ts";
-import { createTransport } from "../../../actors/transport/create.ts";
 import type { Port } from "../../../actors/transport/worker.ts";
+import { WorkerTransport } from "../../../actors/transport/worker.ts";
 
-const transport = createTransport("worker", {
+const transport = new WorkerTransport({
   clock: realClock,
   token: "a-token-for-tests",
   frameBytesMax: 1 << 20,

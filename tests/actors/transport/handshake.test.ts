@@ -2,9 +2,8 @@
 import { describe, expect, test } from "bun:test";
 import { realClock } from "../../../actors/clock.ts";
 import { type Message, type Messages, PROTOCOL_VERSION, type Tell } from "../../../actors/protocol.ts";
-import { createTransport } from "../../../actors/transport/create.ts";
 import { type HostHandler, helloOf, type Identity, sayHello, welcoming } from "../../../actors/transport/handshake.ts";
-import { MemoryNetwork } from "../../../actors/transport/memory.ts";
+import { MemoryNetwork, MemoryTransport } from "../../../actors/transport/memory.ts";
 import { connectForever } from "../../../actors/transport/reconnect.ts";
 import type { Handler, Peer, Transport } from "../../../actors/transport/transport.ts";
 import { FakeClock } from "../fake-clock.ts";
@@ -15,13 +14,11 @@ const note = (text: string): Tell => ({ type: "event", actor: "a", level: "info"
 const open: Messages["env.open"] = { type: "env.open", episode: "e1", env: "bandit", layoutSeed: 1, dynamicsSeed: 2 };
 
 function memory(): Transport {
-  const network = new MemoryNetwork();
-  return createTransport("memory", {
+  return new MemoryTransport(new MemoryNetwork(), {
     clock: realClock,
     token: "t",
     frameBytesMax: 10_000,
     queuedBytesMax: 10_000,
-    network,
   });
 }
 

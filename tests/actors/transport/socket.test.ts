@@ -3,8 +3,8 @@ import { afterEach, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { realClock } from "../../../actors/clock.ts";
 import type { Messages } from "../../../actors/protocol.ts";
-import { createTransport } from "../../../actors/transport/create.ts";
 import { watchSilence } from "../../../actors/transport/silence.ts";
+import { SocketTransport } from "../../../actors/transport/socket.ts";
 import type { Handler, Problem } from "../../../actors/transport/transport.ts";
 import { WorkerTransport } from "../../../actors/transport/worker.ts";
 import { figure } from "../../figure.ts";
@@ -41,7 +41,7 @@ describe("a socket to another process", () => {
   test("answers what waits with a failure when that process is killed", async () => {
     const { child, address } = await echoProcess();
     const handler = closing();
-    const peer = await createTransport("socket", limits).connect(address, handler);
+    const peer = await new SocketTransport(limits).connect(address, handler);
     expect(await peer.ask(open, 10_000)).toMatchObject({ observation: "from another process" });
     const waiting = peer.ask(step, 60_000);
     child.kill("SIGKILL");
@@ -52,7 +52,7 @@ describe("a socket to another process", () => {
   test("is given up when that process is stopped, and says how long it was silent", async () => {
     const { child, address } = await echoProcess();
     const handler = closing();
-    const peer = await createTransport("socket", { ...limits, silenceMsMax: 200 }).connect(address, handler);
+    const peer = await new SocketTransport({ ...limits, silenceMsMax: 200 }).connect(address, handler);
     const waiting = peer.ask(step, 60_000);
     child.kill("SIGSTOP");
     expect(await waiting).toMatchObject({ type: "failed", code: "closed" });
@@ -61,7 +61,7 @@ describe("a socket to another process", () => {
 
   test("holds no more than queuedBytesMax for a process that does not read", async () => {
     const { child, address } = await echoProcess();
-    const peer = await createTransport("socket", limits).connect(address, idle);
+    const peer = await new SocketTransport(limits).connect(address, idle);
     child.kill("SIGSTOP");
     let most = 0;
     while (!peer.closed) {
@@ -78,7 +78,7 @@ describe("a socket to another process", () => {
 
 describe("a listening socket", () => {
   const listen = async (address: string, overrides = {}, fetch?: (request: Request) => Response) => {
-    const transport = createTransport("socket", { ...limits, ...overrides });
+    const transport = new SocketTransport({ ...limits, ...overrides });
     const listener = await transport.listen(address, idle, fetch === undefined ? {} : { fetch });
     ends.push(() => listener.close());
     return listener;
@@ -124,12 +124,6 @@ describe("a listening socket", () => {
   test.each(["tcp://127.0.0.1:1", "127.0.0.1:1", "ws:"])("refuses the address %s", (address) => {
     expect(listen(address)).rejects.toThrow(`cannot use ${address}: expected ws://HOST:PORT`);
   });
-});
-
-test("a transport refuses a queue that could never hold its largest frame", () => {
-  expect(() => createTransport("socket", { ...limits, frameBytesMax: 10, queuedBytesMax: 9 })).toThrow(
-    "queuedBytesMax (9) must be at least frameBytesMax (10), or the largest frame could never be sent",
-  );
 });
 
 describe("watchSilence", () => {

@@ -1,10 +1,10 @@
 /** Two ends of every kind of transport, for tests that must hold on all of them. */
 import { connect } from "@nats-io/transport-node";
 import { realClock } from "../../../actors/clock.ts";
-import { createTransport } from "../../../actors/transport/create.ts";
-import { MemoryNetwork } from "../../../actors/transport/memory.ts";
+import { MemoryNetwork, MemoryTransport } from "../../../actors/transport/memory.ts";
 import { NatsTransport, parcelKey, proofOf } from "../../../actors/transport/nats/nats.ts";
 import { decodeParcel, encodeParcel } from "../../../actors/transport/nats/wire.ts";
+import { SocketTransport } from "../../../actors/transport/socket.ts";
 import { bearer } from "../../../actors/transport/token.ts";
 import type { Problem, Transport, TransportOptions } from "../../../actors/transport/transport.ts";
 import { WorkerTransport } from "../../../actors/transport/worker.ts";
@@ -46,8 +46,8 @@ function memoryStage(wanted: StageOptions): Stage {
   const { host, guest } = optionsOf(wanted, problems);
   const network = new MemoryNetwork();
   return {
-    host: createTransport("memory", { ...host, network }),
-    guest: createTransport("memory", { ...guest, network }),
+    host: new MemoryTransport(network, host),
+    guest: new MemoryTransport(network, guest),
     address: "memory:host",
     problems,
     async raw(address) {
@@ -65,8 +65,8 @@ function socketStage(wanted: StageOptions): Stage {
   const problems: Problem[] = [];
   const { host, guest } = optionsOf(wanted, problems);
   return {
-    host: createTransport("socket", host),
-    guest: createTransport("socket", guest),
+    host: new SocketTransport(host),
+    guest: new SocketTransport(guest),
     address: "ws://127.0.0.1:0",
     problems,
     async raw(address) {
@@ -91,7 +91,7 @@ function workerStage(wanted: StageOptions): Stage {
   main.attach(port1);
   return {
     host: main,
-    guest: createTransport("worker", { ...guest, port: port2 }),
+    guest: new WorkerTransport({ ...guest, port: port2 }),
     address: "worker:host",
     problems,
     raw(address) {

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { realClock } from "../../../actors/clock.ts";
-import { createTransport } from "../../../actors/transport/create.ts";
+import { SocketTransport } from "../../../actors/transport/socket.ts";
 import { type Download, downloading } from "../../../actors/weights/download.ts";
 import { overHttp, serveWeights } from "../../../actors/weights/http.ts";
 import { loadWeights } from "../../../actors/weights/load.ts";
@@ -47,7 +47,7 @@ describe("a sampler of another host", () => {
     const limits = { clock: realClock, frameBytesMax: 1 << 16, queuedBytesMax: 1 << 20 };
     const weights = serveWeights(publisher);
     const nothing = { told() {}, asked: () => ({ type: "failed", code: "protocol", detail: "no" }) as const };
-    const listener = await createTransport("socket", { ...limits, token: TOKEN }).listen("ws://127.0.0.1:0", nothing, {
+    const listener = await new SocketTransport({ ...limits, token: TOKEN }).listen("ws://127.0.0.1:0", nothing, {
       fetch: (request) => weights(request) ?? new Response("nothing here\n", { status: 404 }),
     });
     ends.push(() => listener.close());
