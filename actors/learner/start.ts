@@ -25,7 +25,6 @@ import { serveWeights } from "../weights/http.ts";
 import { LearnerCheckpoints, newestCheckpoint } from "./checkpoints.ts";
 import { Dispatcher } from "./dispatcher.ts";
 import { startingNetworks } from "./networks.ts";
-import { PolicyPublisher } from "./policy-publisher.ts";
 import { type LearnerPorts, realPorts } from "./ports.ts";
 
 /** Wait before a failed message to the sink is sent again. */
@@ -130,7 +129,11 @@ export async function startLearner(
     reporter,
     dispatcher,
     trainer: methods,
-    publisher: new PolicyPublisher({ publish, dispatcher, acks, clock, meter }),
+    async publishPolicy(version) {
+      const began = clock.now();
+      dispatcher.announce(await meter.during("time/weights", publish(version)));
+      return { acknowledged: acks.everyone(version).then(() => clock.now() - began) };
+    },
     checkpoints,
     warmStart(hooks) {
       const demonstrations = { envs: envsWithRules(config), context: rulesOf(config), dialogue };

@@ -4,7 +4,6 @@ import type { Clock } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
 import type { LearnerCheckpoints } from "../learner/checkpoints.ts";
 import type { Dispatcher } from "../learner/dispatcher.ts";
-import type { PolicyPublisher } from "../learner/policy-publisher.ts";
 import type { TrainerMethods } from "../learner/trainer.ts";
 import type { Meter } from "../metrics/meter.ts";
 import type { Reporter } from "../metrics-sink/reporter.ts";
@@ -26,7 +25,11 @@ export interface TrainingContext {
   readonly reporter: Reporter;
   readonly dispatcher: Pick<Dispatcher, "play" | "ticketCounts">;
   readonly trainer: Remote<TrainerMethods>;
-  readonly publisher: Pick<PolicyPublisher, "publish">;
+  /**
+   * Publishes the policy as a new weights version, and announces it to samplers. Resolves when samplers can load the version;
+   * `acknowledged` resolves to the milliseconds until all samplers had loaded it.
+   */
+  readonly publishPolicy: (version: number) => Promise<{ readonly acknowledged: Promise<number> }>;
   readonly checkpoints: Pick<LearnerCheckpoints, "resumed" | "save" | "restore" | "keepReference">;
   readonly warmStart: (hooks: WarmStartHooks) => Promise<WarmStartResult>;
 }

@@ -178,7 +178,7 @@ export class Training {
   }
 
   async #publish(): Promise<{ acknowledged: Promise<number> }> {
-    const published = await this.#context.publisher.publish(this.#progress.version + 1);
+    const published = await this.#context.publishPolicy(this.#progress.version + 1);
     this.#advance({ kind: "published" });
     return published;
   }

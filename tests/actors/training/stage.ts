@@ -132,11 +132,9 @@ export class Stage {
       thinkEnd: null,
       roleMarks: { messageStart: -1, system: [], beforeReplies: false },
       meter: new Meter(this.clock),
-      publisher: {
-        publish: async (version) => {
-          note(`publish ${version}`);
-          return { acknowledged: Promise.resolve(7) };
-        },
+      publishPolicy: async (version) => {
+        note(`publish ${version}`);
+        return { acknowledged: Promise.resolve(7) };
       },
       dispatcher: {
         ticketCounts: { expired: 0, retried: 0, ignored: 0 },
