@@ -8,6 +8,7 @@
  * Source: ai-sdk.dev/providers/community-providers/custom-providers, specification v3, which versions 6 and 7 of `ai` take.
  */
 import type { LanguageModel } from "ai";
+import { parsedJson } from "../actors/checkpoint/json.ts";
 import { ACTION_SEPARATOR } from "../envs/text/answer.ts";
 import type { Message } from "../model/text/dialogue.ts";
 
@@ -132,21 +133,12 @@ function callsIn(answer: string, names: ReadonlySet<string>): [name: string, inp
   for (const [i, piece] of pieces.entries()) {
     text += piece;
     const [, name = "", input = "{}"] = TOOL_CALL.exec(text.trim()) ?? [];
-    if (names.has(name) && (isJson(input) || i === pieces.length - 1)) {
+    if (names.has(name) && (parsedJson(input) !== undefined || i === pieces.length - 1)) {
       calls.push([name, input]);
       text = "";
     } else text += ACTION_SEPARATOR;
   }
   return text === "" && calls.length > 0 ? calls : null;
-}
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 /** prompt, reply: their numbers of tokens; undefined where unknown. cut: the limit of tokens ended the reply. */

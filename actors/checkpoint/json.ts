@@ -1,3 +1,14 @@
+/** What saving and reading JSON needs beyond the language. */
+
+/** The value of a JSON text; undefined if the text is no JSON. */
+export function parsedJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 /**
  * Checks that JSON keeps a value unchanged. JSON.stringify turns NaN into null, drops undefined, and turns typed arrays into objects.
  *

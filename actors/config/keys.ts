@@ -4,6 +4,7 @@
  */
 import { z } from "zod";
 import { didYouMean, nearest } from "../../envs/text/nearest.ts";
+import { parsedJson } from "../checkpoint/json.ts";
 import { ConfigError } from "./error.ts";
 
 /** The part of JSON Schema that zod generates for our configs. */
@@ -120,7 +121,7 @@ function typeName(node: Node): string {
 /** The text as a value of one of the node's types; undefined if it fits none. */
 function typed(node: Node, text: string): unknown {
   const allowed = types(node);
-  if (allowed.length === 0) return json(text) ?? text;
+  if (allowed.length === 0) return parsedJson(text) ?? text;
   if (allowed.includes("null") && text === "null") return null;
   if (allowed.includes("boolean") && (text === "true" || text === "false")) return text === "true";
   if (allowed.includes("number") || allowed.includes("integer")) {
@@ -128,16 +129,8 @@ function typed(node: Node, text: string): unknown {
     if (Number.isFinite(number)) return number;
   }
   if (allowed.includes("string")) return text;
-  const value = json(text);
+  const value = parsedJson(text);
   if (allowed.includes("array") && Array.isArray(value)) return value;
   if (allowed.includes("object") && typeof value === "object" && value !== null && !Array.isArray(value)) return value;
   return undefined;
-}
-
-function json(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -6,6 +6,7 @@
  */
 import { closeSync, constants, existsSync, openSync, readFileSync, writeSync } from "node:fs";
 import { z } from "zod";
+import { parsedJson } from "../checkpoint/json.ts";
 import { schemaFaults } from "../errors.ts";
 
 /** Most lines of the file. */
@@ -71,16 +72,8 @@ export class Ratings {
   }
 
   #parsed(line: string, number: number): Rating {
-    const found = Rating.safeParse(jsonOf(line));
+    const found = Rating.safeParse(parsedJson(line));
     if (found.success) return found.data;
     throw new Error(`${this.#path}, line ${number}: no rating: ${schemaFaults(found.error, "line")}`);
-  }
-}
-
-function jsonOf(line: string): unknown {
-  try {
-    return JSON.parse(line);
-  } catch {
-    return undefined;
   }
 }

@@ -10,6 +10,7 @@
  * Source: the schemas of skyrl-tx 0.3.0 (tx/tinker/api.py), which serves the protocol of https://tinker-docs.thinkingmachines.ai.
  */
 import { z } from "zod";
+import { parsedJson } from "../checkpoint/json.ts";
 import type { Clock } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
@@ -196,12 +197,7 @@ function failureOf(status: number, text: string): Failure {
 }
 
 function reasonIn(text: string): string {
-  let detail: unknown = text;
-  try {
-    detail = (JSON.parse(text) as { detail?: unknown } | null)?.detail ?? text;
-  } catch {
-    // The whole text is the reason.
-  }
+  const detail = (parsedJson(text) as { detail?: unknown } | null | undefined)?.detail ?? text;
   const line = typeof detail === "string" ? detail : JSON.stringify(detail);
   return line.replaceAll(/\s+/g, " ").trim().slice(0, DETAIL_LETTERS_MAX);
 }

@@ -8,6 +8,7 @@
 import { appendFileSync, existsSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
+import { parsedJson } from "../../checkpoint/json.ts";
 import { StopReason, TurnRecord } from "../../protocol.ts";
 
 const Count = z.number().int().nonnegative();
@@ -63,7 +64,7 @@ export class Results {
     const [head = "", ...lines] = whole.split("\n").slice(0, -1);
     checkSettings(file, head, settings);
     lines.forEach((line, i) => {
-      const episode = HostedEpisode.safeParse(json(line));
+      const episode = HostedEpisode.safeParse(parsedJson(line));
       if (!episode.success)
         throw new ResultsError(`${file}: line ${i + 2} is not an episode; correct it, or name another file`);
       results.episodes.set(episode.data.index, episode.data);
@@ -79,7 +80,7 @@ export class Results {
 }
 
 function checkSettings(file: string, head: string, wanted: HostedSettings): void {
-  const found = (json(head) as { settings?: HostedSettings } | null)?.settings;
+  const found = (parsedJson(head) as { settings?: HostedSettings } | null | undefined)?.settings;
   if (typeof found !== "object" || found === null) {
     throw new ResultsError(`${file} does not contain results of an evaluation; name another file`);
   }
@@ -91,12 +92,4 @@ function checkSettings(file: string, head: string, wanted: HostedSettings): void
   if (differs === undefined) return;
   const values = `${differs} is ${JSON.stringify(found[differs])} there and ${JSON.stringify(asked[differs])} here`;
   throw new ResultsError(`${file} belongs to another evaluation: ${values}; name another file`);
-}
-
-function json(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
 }

@@ -9,6 +9,7 @@
 import { createHmac } from "node:crypto";
 import { NoRespondersError } from "@nats-io/transport-node";
 import { z } from "zod";
+import { parsedJson } from "../../checkpoint/json.ts";
 import { messageOf } from "../../errors.ts";
 import { isLoopback, parseNatsAddress } from "../address.ts";
 import { WirePeer } from "../peer.ts";
@@ -63,7 +64,7 @@ export class NatsTransport implements Transport {
     const chosen = name ?? crypto.randomUUID();
     const peers = new ListenerPeers(handler);
     const stop = await broker.answerDials(chosen, (request) => {
-      const dial = Dial.safeParse(parseJson(request.data));
+      const dial = Dial.safeParse(parsedJson(request.string()));
       const respond = (answer: z.infer<typeof DialAnswer>) => request.respond(JSON.stringify(answer));
       if (!dial.success) {
         this.#refused(url.host, "not a request to connect");
@@ -119,7 +120,7 @@ export class NatsTransport implements Transport {
           const isAbsent = error instanceof NoRespondersError || (error as Error).cause instanceof NoRespondersError;
           throw new Error(isAbsent ? "nothing listens there" : `no answer within ${this.#connectMsMax} ms`);
         });
-      const answer = DialAnswer.safeParse(parseJson(response.data));
+      const answer = DialAnswer.safeParse(parsedJson(response.string()));
       if (!answer.success) throw new Error("the program that answers there is no actor");
       if ("refused" in answer.data) throw new Error(answer.data.refused);
       inbox = answer.data.inbox;
@@ -182,13 +183,5 @@ export class NatsTransport implements Transport {
     if (!broker.unused) return;
     this.#brokers.delete(`${url.protocol}//${url.host}`);
     await broker.close();
-  }
-}
-
-function parseJson(bytes: Uint8Array): unknown {
-  try {
-    return JSON.parse(new TextDecoder().decode(bytes));
-  } catch {
-    return null;
   }
 }
