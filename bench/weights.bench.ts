@@ -115,7 +115,7 @@ class SamplerBench {
     this.#folder = folder;
     const shared = weightsFolder(folder, (text) => console.log(text));
     sweep(shared, isAlive);
-    this.#publisher = new WeightsPublisher({ folder: shared, run: "bench", keep: 1, nameless: true });
+    this.#publisher = new WeightsPublisher({ folder: shared, run: "bench", nameless: true });
   }
 
   static async open(): Promise<SamplerBench> {

@@ -10,9 +10,12 @@
 import { messageOf } from "../errors.ts";
 import type { Messages } from "../protocol.ts";
 import { WeightsError } from "./error.ts";
-import { type Owner, thisProcess, weightsPath } from "./files.ts";
+import { thisProcess, weightsPath } from "./files.ts";
 import { roundToHalf } from "./half.ts";
 import { canBeNameless, unlinkQuietly, type Written, writeNamed, writeNameless } from "./write.ts";
+
+/** Newest versions kept: the one before the newest may still be loading somewhere. */
+const KEPT = 2;
 
 /** Where a version is, and its digest: the message that samplers get. */
 export type Published = Messages["weights"];
@@ -23,9 +26,6 @@ export interface PublisherOptions {
   /** Used from the moment `folder` is full. Without it, a full folder is an error. */
   readonly spareFolder?: string;
   readonly run: string;
-  /** Newest versions kept; at least 1, default 2: the one before the newest may still be loading somewhere. */
-  readonly keep?: number;
-  readonly owner?: Owner;
   /** Round published values to half precision, so that they can be sent in half as many bytes. */
   readonly half?: boolean;
   /** Use files without a name where the system has them: they end with this process. Default false. */
@@ -45,8 +45,7 @@ export interface PublishedFile {
 
 export class WeightsPublisher {
   readonly #options: PublisherOptions;
-  readonly #keep: number;
-  readonly #owner: Owner;
+  readonly #owner = thisProcess();
   #folder: string;
   /** By version, oldest first. */
   readonly #files = new Map<number, PublishedFile>();
@@ -54,13 +53,8 @@ export class WeightsPublisher {
   #busy = false;
   #closed = false;
 
-  /** @throws {RangeError} if `keep` is not an integer of at least 1. */
   constructor(options: PublisherOptions) {
-    const { keep = 2, owner = thisProcess() } = options;
-    if (!Number.isInteger(keep) || keep < 1) throw new RangeError(`keep must be an integer of at least 1, got ${keep}`);
     this.#options = options;
-    this.#keep = keep;
-    this.#owner = owner;
     this.#folder = options.folder;
   }
 
@@ -104,7 +98,7 @@ export class WeightsPublisher {
 
   #prune(): void {
     const versions = [...this.#files.keys()];
-    const newest = new Set(versions.slice(-this.#keep));
+    const newest = new Set(versions.slice(-KEPT));
     for (const version of versions) {
       if (!this.#closed && newest.has(version)) continue;
       this.#files.get(version)!.remove();

@@ -63,7 +63,7 @@ describe("a sampler of another host", () => {
   });
 
   function host(half = false) {
-    const publisher = new WeightsPublisher({ folder: temporaryFolder(), run: "test", keep: 2, half });
+    const publisher = new WeightsPublisher({ folder: temporaryFolder(), run: "test", half });
     const serve = serveWeights(publisher);
     const server = Bun.serve({
       hostname: "127.0.0.1",

@@ -23,7 +23,7 @@ let published: Published;
 const ends: (() => unknown)[] = [];
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), "bunraku-weights-http-"));
-  publisher = new WeightsPublisher({ folder, run: "test", keep: 1 });
+  publisher = new WeightsPublisher({ folder, run: "test" });
   published = await publisher.publish(4, values);
 });
 afterEach(async () => {
@@ -59,7 +59,7 @@ describe("a sampler of another host", () => {
   });
 
   test("learns that a version is gone", async () => {
-    await publisher.publish(5, values);
+    for (const version of [5, 6]) await publisher.publish(version, values);
     const weights = serveWeights(publisher);
     await expect(load(serve((request) => weights(request)!))).rejects.toThrow(
       "the answer was 404: version 4 is not kept",

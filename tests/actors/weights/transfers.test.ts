@@ -70,7 +70,7 @@ test(`${TRANSFERS} downloads, cut anywhere, some from a server that has other by
 });
 
 test(`${TRANSFERS} versions in shared memory, some changed after they were published`, async () => {
-  const publisher = new WeightsPublisher({ folder: temporaryFolder(), run: "test", keep: 2 });
+  const publisher = new WeightsPublisher({ folder: temporaryFolder(), run: "test" });
   const seen = { loaded: 0, refused: 0 };
   for (let version = 0; version < TRANSFERS; version++) {
     const message = await publisher.publish(version, valuesOf(version));
