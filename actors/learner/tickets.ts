@@ -60,11 +60,6 @@ export class TicketBook {
   readonly counts = { expired: 0, ignored: 0, retried: 0 };
 
   constructor(options: TicketBookOptions) {
-    const { leaseMs, attemptsMax } = options;
-    if (!(leaseMs > 0)) throw new RangeError(`leaseMs must be positive, got ${leaseMs}`);
-    if (!Number.isInteger(attemptsMax) || attemptsMax < 1) {
-      throw new RangeError(`attemptsMax must be an integer of at least 1, got ${attemptsMax}`);
-    }
     this.#options = options;
   }
 

@@ -203,14 +203,6 @@ describe("after the last attempt", () => {
   });
 });
 
-test.each([
-  [{ leaseMs: 0, attemptsMax: 1 }, "leaseMs must be positive, got 0"],
-  [{ leaseMs: 1, attemptsMax: 0 }, "attemptsMax must be an integer of at least 1, got 0"],
-  [{ leaseMs: 1, attemptsMax: 1.5 }, "attemptsMax must be an integer of at least 1, got 1.5"],
-])("it refuses limits that make no sense: %p", (limits, message) => {
-  expect(() => new TicketBook({ clock, ...limits })).toThrow(new RangeError(message));
-});
-
 /** What may happen, in any order, to a book and four samplers. */
 const Happening = fc.oneof(
   { weight: 4, arbitrary: fc.record({ kind: fc.constant("grant"), sampler: fc.nat(3), slots: fc.nat(6) }) },
