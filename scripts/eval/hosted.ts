@@ -20,7 +20,7 @@ import {
 import { ModelCard, type ServedCard } from "../../actors/policy/served-card.ts";
 import { isLoopback } from "../../actors/transport/address.ts";
 import { checkData } from "../../library/check-run.ts";
-import { type Flag, type Override, UsageError } from "../cli/options.ts";
+import { type Flag, type FlagValues, type Override, UsageError } from "../cli/options.ts";
 import { overrideLayer } from "../cli/presets.ts";
 import { say, warn } from "../cli/say.ts";
 import { progressLine } from "./progress.ts";
@@ -59,20 +59,11 @@ export const hostedFlags = {
 } as const satisfies Record<string, Flag>;
 
 /** As parsed; flags that were not given are missing. */
-export interface HostedFlags {
+interface HostedFlags extends FlagValues<typeof hostedFlags> {
   readonly episodes?: number;
   readonly seed?: number;
   readonly samples?: number;
   readonly temperature?: number;
-  readonly "base-url"?: string;
-  readonly "key-env"?: string;
-  readonly results?: string;
-  readonly concurrency?: number;
-  readonly "reply-tokens"?: number;
-  readonly tries?: number;
-  readonly "timeout-s"?: number;
-  readonly "price-in"?: number;
-  readonly "price-out"?: number;
 }
 
 export interface HostedUsage extends Usage {
