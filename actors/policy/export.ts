@@ -6,7 +6,6 @@
  * - Existing files are not overwritten; on an error, nothing is left.
  */
 import { copyFileSync, existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import { open } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { builtinFiles } from "../../model/checkpoint/builtin-files.ts";
 import { writeModelConfig } from "../../model/checkpoint/config.ts";
@@ -20,6 +19,7 @@ import { layParameters, type Parameters } from "../../model/policy/parameters.ts
 import { chatTemplate } from "../../model/text/chat-template.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
 import { Tokenizer } from "../../model/text/tokenizer.ts";
+import { realDisk } from "../checkpoint/disk.ts";
 import { loadPretrained, readJson, TOKENIZER_FILES, tokenizerFiles } from "./pretrained.ts";
 
 export interface Exportable {
@@ -47,7 +47,7 @@ export async function exportHuggingFace(policy: Exportable, folder: string): Pro
       for (const name of present) copyFileSync(join(base, name), join(pending, name));
     }
     const views = huggingFaceViews(model, parameters);
-    await writeParts(join(pending, "model.safetensors"), safetensorsParts(views, { format: "pt" }));
+    await realDisk.write(join(pending, "model.safetensors"), safetensorsParts(views, { format: "pt" }));
   });
 }
 
@@ -71,7 +71,7 @@ export async function exportGguf(policy: Exportable, file: string): Promise<void
     }),
   ]);
   const tensors = ggufTensors(model, huggingFaceViews(model, parameters));
-  await whole(file, (pending) => writeParts(pending, ggufParts(metadata, tensors)));
+  await whole(file, (pending) => realDisk.write(pending, ggufParts(metadata, tensors)));
 }
 
 /** Writes a folder that peft loads beside the model. @throws {Error} if the policy has no adapters, or `folder` exists. */
@@ -99,7 +99,7 @@ export async function exportPeft(
   await whole(folder, async (pending) => {
     mkdirSync(pending, { recursive: true });
     writeFileSync(join(pending, "adapter_config.json"), `${JSON.stringify(config, null, 2)}\n`);
-    await writeParts(join(pending, "adapter_model.safetensors"), safetensorsParts(named, { format: "pt" }));
+    await realDisk.write(join(pending, "adapter_model.safetensors"), safetensorsParts(named, { format: "pt" }));
   });
 }
 
@@ -135,17 +135,5 @@ export async function whole(path: string, write: (pending: string) => Promise<vo
   } catch (error) {
     rmSync(pending, { recursive: true, force: true });
     throw new Error(`cannot export to ${path}: ${(error as Error).message}`);
-  }
-}
-
-async function writeParts(path: string, parts: readonly Uint8Array[]): Promise<void> {
-  const file = await open(path, "wx");
-  try {
-    for (const part of parts) {
-      for (let at = 0; at < part.length; ) at += (await file.write(part, at)).bytesWritten;
-    }
-    await file.sync();
-  } finally {
-    await file.close();
   }
 }
