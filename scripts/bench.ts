@@ -10,6 +10,7 @@ import { messageOf } from "../actors/errors.ts";
 import type { Comparison } from "../bench/shared.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { aligned } from "./cli/aligned.ts";
+import { linesOf } from "./cli/lines.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 
 const root = join(import.meta.dir, "..");
@@ -106,7 +107,7 @@ async function runInProcess(name: string, overrides: readonly string[]): Promise
     stdio: ["ignore", "pipe", "inherit"],
   });
   let last: string | null = null;
-  for await (const line of lines(child.stdout)) {
+  for await (const line of linesOf(child.stdout)) {
     if (last !== null) console.log(last);
     last = line;
   }
@@ -118,15 +119,4 @@ async function runInProcess(name: string, overrides: readonly string[]): Promise
   for (const [key, value] of Object.entries(numbers))
     console.log(`  ${key}: ${typeof value === "object" ? JSON.stringify(value) : value}`);
   return result;
-}
-
-async function* lines(stream: ReadableStream<Uint8Array>): AsyncGenerator<string> {
-  const decoder = new TextDecoder();
-  let rest = "";
-  for await (const chunk of stream) {
-    const parts = (rest + decoder.decode(chunk, { stream: true })).split("\n");
-    rest = parts.pop()!;
-    yield* parts;
-  }
-  if (rest !== "") yield rest;
 }

@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { readRunConfig } from "../../actors/policy/saved-policy.ts";
 import { RecordedRun } from "../../actors/record/recorded-run.ts";
+import { linesOf } from "../cli/lines.ts";
 import { UsageError } from "../cli/options.ts";
 import { RunStatus } from "../cli/run-status.ts";
 import type { StopSignal } from "../cli/stop-signals.ts";
@@ -109,15 +110,4 @@ export function shareDone({ folder, config }: PlannedRun): number {
   } finally {
     record.close();
   }
-}
-
-async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<string> {
-  let rest = "";
-  const decoder = new TextDecoder();
-  for await (const chunk of stream) {
-    const lines = `${rest}${decoder.decode(chunk, { stream: true })}`.split("\n");
-    rest = lines.pop()!;
-    yield* lines;
-  }
-  if (rest !== "") yield rest;
 }
