@@ -7,12 +7,13 @@
  * - A file may be unlinked while it is mapped; the mapping stays valid.
  * - Versions of one publisher only grow.
  */
+import { rmSync } from "node:fs";
 import { messageOf } from "../errors.ts";
 import type { Messages } from "../protocol.ts";
 import { WeightsError } from "./error.ts";
 import { thisProcess, weightsPath } from "./files.ts";
 import { roundToHalf } from "./half.ts";
-import { canBeNameless, unlinkQuietly, type Written, writeNamed, writeNameless } from "./write.ts";
+import { canBeNameless, type Written, writeNamed, writeNameless } from "./write.ts";
 
 /** Newest versions kept: the one before the newest may still be loading somewhere. */
 const KEPT = 2;
@@ -113,7 +114,7 @@ export class WeightsPublisher {
       const { digest, seal, path, remove } =
         nameless && canBeNameless(this.#folder)
           ? await writeNameless(this.#folder, bytes)
-          : { ...(await write(named, bytes)), path: named, remove: () => unlinkQuietly(named) };
+          : { ...(await write(named, bytes)), path: named, remove: () => rmSync(named, { force: true }) };
       const location = { kind: "shared", path, byteOffset: 0, seal } as const;
       return {
         path,

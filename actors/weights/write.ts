@@ -5,7 +5,7 @@
  *   has ended, however it ends, and no other maps it. A file with a name stays after a crash; the next learner deletes those in shared
  *   memory whose owner is known to be dead (files.ts).
  */
-import { closeSync, openSync, renameSync, rmSync, statSync, unlinkSync, write } from "node:fs";
+import { closeSync, openSync, renameSync, rmSync, statSync, write } from "node:fs";
 import { promisify } from "node:util";
 import { unfinished } from "./files.ts";
 import { type Seal, Sealer } from "./seal.ts";
@@ -72,14 +72,6 @@ export async function writeNamed(path: string, bytes: Uint8Array): Promise<Writt
   } catch (error) {
     rmSync(part, { force: true });
     throw error;
-  }
-}
-
-export function unlinkQuietly(path: string): void {
-  try {
-    unlinkSync(path);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
   }
 }
 
