@@ -6,9 +6,9 @@
  * - An episode that could not be played is an error: a share of fewer boards cannot be compared with a share of all boards.
  */
 
-import { boardInterval } from "../../envs/analysis/evaluate.ts";
+import { boardInterval, type Evaluation } from "../../envs/analysis/evaluate.ts";
 import type { Failure } from "../../envs/analysis/failure.ts";
-import { type PassAtK, passCurve } from "../../envs/analysis/pass-at-k.ts";
+import { passCurve } from "../../envs/analysis/pass-at-k.ts";
 import type { EnvTag } from "../../envs/tag.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
 import { writtenTokens } from "../../model/trajectory.ts";
@@ -23,18 +23,10 @@ import { failureCounts, type Thoughts, thoughtsOf } from "../training/behavior.t
 import { rolloutMetrics } from "../training/rollout-metrics.ts";
 import { validationTickets } from "../training/tickets-to-play.ts";
 
-export interface PolicyEvaluation {
-  /** Share of episodes that ended in success, and its 95 % Wilson interval. */
-  readonly success: number;
-  readonly ci95: readonly [low: number, high: number];
-  /** Per episode; the reward without penalties. */
-  readonly meanReward: number;
-  readonly meanTurns: number;
-  readonly meanActions: number;
+/** `meanReward` is without penalties. */
+export interface PolicyEvaluation extends Evaluation {
   /** Share of turns with a malformed reply. */
   readonly formatErrors: number;
-  /** Share of boards that at least one of k tries solves, for k = 1, 2, 4, … and the number of tries. */
-  readonly passAt: readonly PassAtK[];
   /** Episodes by stop reason. */
   readonly stops: Readonly<Record<StopReason, number>>;
   /** Failed episodes by cause. */

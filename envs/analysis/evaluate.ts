@@ -13,11 +13,12 @@ export interface Evaluation {
   readonly success: number;
   /** 95 % interval of `success`. */
   readonly ci95: readonly [low: number, high: number];
+  /** Per episode. */
   readonly meanReward: number;
-  /** Equal to `meanActions`: a player chooses one action per turn. */
+  /** Of a player, equal to `meanActions`: it chooses one action per turn. */
   readonly meanTurns: number;
   readonly meanActions: number;
-  /** Share of boards solved by at least one of k tries, for k up to the number of tries. */
+  /** Share of boards solved by at least one of k tries, for k = 1, 2, 4, … and the number of tries. */
   readonly passAt: readonly PassAtK[];
 }
 
