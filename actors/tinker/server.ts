@@ -14,6 +14,7 @@ import { parsedJson } from "../checkpoint/json.ts";
 import type { Clock } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
+import { boundedText } from "../transport/bounded-text.ts";
 
 export interface ServerPorts {
   readonly fetch: (url: string, init: RequestInit) => Promise<Response>;
@@ -159,7 +160,7 @@ export class ModelServer {
         ...(this.#isLocal ? { proxy: false as never } : {}),
         signal: AbortSignal.any([late.signal, this.#abort.signal]),
       });
-      const text = await boundedText(response);
+      const text = await boundedText(response, ANSWER_BYTES_MAX, tooLarge);
       if (!response.ok) return failureOf(response.status, text);
       return { json: parse(text) };
     } catch (error) {
@@ -202,13 +203,4 @@ function reasonIn(text: string): string {
   return line.replaceAll(/\s+/g, " ").trim().slice(0, DETAIL_LETTERS_MAX);
 }
 
-async function boundedText(response: Response): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of response.body ?? []) {
-    bytes += chunk.length;
-    if (bytes > ANSWER_BYTES_MAX) throw new ServerError(`answers more than ${ANSWER_BYTES_MAX} bytes`);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString("utf8");
-}
+const tooLarge = () => new ServerError(`answers more than ${ANSWER_BYTES_MAX} bytes`);

@@ -9,6 +9,7 @@
 import type { Message } from "../../../envs/text/prompt.ts";
 import type { Clock } from "../../clock.ts";
 import { messageOf } from "../../errors.ts";
+import { boundedText } from "../../transport/bounded-text.ts";
 import type { Completion, Provider } from "./provider.ts";
 
 export interface ClientOptions {
@@ -173,7 +174,7 @@ export class HostedClient {
         headers: { "content-type": "application/json", ...provider.headers(key) },
         body: JSON.stringify(provider.body({ model, messages, temperature, replyTokensMax }, own)),
       });
-      const text = await boundedText(response);
+      const text = await boundedText(response, ANSWER_BYTES_MAX, tooLarge);
       if (!response.ok) return this.#refusal(response, text);
       return provider.read(JSON.parse(text));
     } catch (error) {
@@ -219,23 +220,14 @@ export async function modelCard({
       signal: AbortSignal.timeout(CARD_MS_MAX),
       headers: provider.headers(key),
     });
-    const text = await boundedText(response);
+    const text = await boundedText(response, ANSWER_BYTES_MAX, tooLarge);
     return response.ok ? JSON.parse(text) : null;
   } catch {
     return null;
   }
 }
 
-async function boundedText(response: Response): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let byteCount = 0;
-  for await (const chunk of response.body ?? []) {
-    byteCount += chunk.length;
-    if (byteCount > ANSWER_BYTES_MAX) throw new Error(`the answer has more than ${ANSWER_BYTES_MAX >> 20} MiB`);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString("utf8");
-}
+const tooLarge = () => new Error(`the answer has more than ${ANSWER_BYTES_MAX >> 20} MiB`);
 
 /** The code in the body of an error of OpenAI's API. */
 function errorCode(text: string): string | null {
