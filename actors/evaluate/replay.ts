@@ -34,9 +34,12 @@ export interface Difference {
   readonly replayed: unknown;
 }
 
+/** Owner of the env server's episodes. */
+const PLAYER = "replay";
+
 /** Plays the env with the recorded replies. @returns null if all is equal */
 export const replayEnv = (replay: Replay): Promise<Difference | null> =>
-  playAgain(replay, recordedPolicy(replay), replay.recorded.trajectory);
+  replayWhole(replay, recordedPolicy(replay), replay.recorded.trajectory);
 
 /**
  * Plays env and policy.
@@ -45,11 +48,33 @@ export const replayEnv = (replay: Replay): Promise<Difference | null> =>
  * @param weights  the digest is the checkpoint's own, so that a wrong digest in the episode's record is found
  * @returns null if all is equal
  */
-export const replayWhole = (
+export async function replayWhole(
   replay: Replay,
   policy: EpisodePolicy,
   weights: PolicyVersion,
-): Promise<Difference | null> => playAgain(replay, policy, weights);
+): Promise<Difference | null> {
+  const { config, ticket, recorded, dialogue, clock, warn } = replay;
+  const { idleMs, answerMsMax } = config.envServer;
+  const find = (env: string) => episodeOpener(config, env);
+  const envs = new EnvServer({ find, episodesMax: 1, idleMs, answerMsMax, clock, warn });
+  try {
+    const outcome = await playEpisode(ticket, {
+      rules: rulesOf(config),
+      tag: tagOf(config, ticket.env),
+      dialogue,
+      weights,
+      policy,
+      askEnv: async (ask) => envs.answer(PLAYER, ask),
+      closeEnv: ({ episode }) => envs.forget(PLAYER, episode),
+    });
+    return firstDifference(recorded, outcome);
+  } catch (error) {
+    if (error instanceof Divergence) return error.difference;
+    throw error;
+  } finally {
+    await envs.stop();
+  }
+}
 
 /**
  * Compares the weights that an episode names with what else the run recorded. In a run that was never resumed each policy version has one
@@ -73,33 +98,6 @@ export function weightsDifference(
     return { where: "trajectory.version", recorded: version, replayed: sameDigest.version };
   }
   return null;
-}
-
-/** Owner of the env server's episodes. */
-const PLAYER = "replay";
-
-async function playAgain(replay: Replay, policy: EpisodePolicy, weights: PolicyVersion): Promise<Difference | null> {
-  const { config, ticket, recorded, dialogue, clock, warn } = replay;
-  const { idleMs, answerMsMax } = config.envServer;
-  const find = (env: string) => episodeOpener(config, env);
-  const envs = new EnvServer({ find, episodesMax: 1, idleMs, answerMsMax, clock, warn });
-  try {
-    const outcome = await playEpisode(ticket, {
-      rules: rulesOf(config),
-      tag: tagOf(config, ticket.env),
-      dialogue,
-      weights,
-      policy,
-      askEnv: async (ask) => envs.answer(PLAYER, ask),
-      closeEnv: ({ episode }) => envs.forget(PLAYER, episode),
-    });
-    return firstDifference(recorded, outcome);
-  } catch (error) {
-    if (error instanceof Divergence) return error.difference;
-    throw error;
-  } finally {
-    await envs.stop();
-  }
 }
 
 /** The replay asks for a turn that the record does not have. */
