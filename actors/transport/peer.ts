@@ -64,7 +64,7 @@ export class WirePeer implements Peer {
   tell(message: Tell): void {
     if (this.#closed) return;
     const problem = this.#send({ kind: "tell", body: message });
-    if (problem !== null) this.#endWith("oversize", problem);
+    if (problem !== null) this.refuse("oversize", problem);
   }
 
   ask<A extends Ask>(message: A, deadlineMs: number): Promise<AnswerTo<A>> {
@@ -111,7 +111,7 @@ export class WirePeer implements Peer {
     if (this.#closed) return;
     const { frameBytesMax } = this.#options;
     if (frame.byteLength > frameBytesMax) {
-      this.#endWith("oversize", `frame of ${frame.byteLength} bytes arrived, frameBytesMax is ${frameBytesMax}`);
+      this.refuse("oversize", `frame of ${frame.byteLength} bytes arrived, frameBytesMax is ${frameBytesMax}`);
       return;
     }
     let envelope: Envelope;
@@ -119,7 +119,7 @@ export class WirePeer implements Peer {
       envelope = decodeFrame(frame);
     } catch (error) {
       // The text of a fault may be as long as the frame.
-      this.#endWith("badFrame", `bad frame: ${describeError(error)}`.slice(0, BAD_FRAME_TEXT_MAX));
+      this.refuse("badFrame", `bad frame: ${describeError(error)}`.slice(0, BAD_FRAME_TEXT_MAX));
       return;
     }
     this.#options.received?.(envelope.body.type);
@@ -136,7 +136,8 @@ export class WirePeer implements Peer {
 
   /** Closes the connection and reports the problem. */
   refuse(kind: Problem["kind"], detail: string): void {
-    this.#endWith(kind, detail);
+    this.#report(kind, detail);
+    this.#end(detail, false);
   }
 
   #dispatch(envelope: Envelope): void {
@@ -187,7 +188,7 @@ export class WirePeer implements Peer {
 
   #answered(id: number, answer: Answer): void {
     if (id > this.#lastId) {
-      this.#endWith("badFrame", `bad frame: answer to ask ${id}, but only ${this.#lastId} were asked`);
+      this.refuse("badFrame", `bad frame: answer to ask ${id}, but only ${this.#lastId} were asked`);
       return;
     }
     const type = this.#asks.get(id)?.type;
@@ -242,11 +243,6 @@ export class WirePeer implements Peer {
     const detail = `${what}: ${describeError(error)}`;
     this.#options.report?.({ kind: "handlerThrew", peer: this.name, detail, stack: stackOf(error) });
     this.#end(`the handler of ${what} failed: ${describeError(error)}`, false);
-  }
-
-  #endWith(kind: Problem["kind"], detail: string): void {
-    this.#report(kind, detail);
-    this.#end(detail, false);
   }
 
   #report(kind: Problem["kind"], detail: string): void {
