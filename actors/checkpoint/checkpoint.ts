@@ -148,7 +148,6 @@ export async function keepCheckpoints(
   spared: readonly number[],
   disk: Disk = realDisk,
 ): Promise<string[]> {
-  if (!Number.isInteger(keep) || keep < 1) throw new RangeError(`keep must be an integer of at least 1, got ${keep}`);
   const names = await disk.list(folder);
   for (const name of names.filter((name) => PENDING.test(name))) await disk.remove(join(folder, name));
   const surplus = newestFirst(names)
