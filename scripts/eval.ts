@@ -18,7 +18,7 @@ import type { PlayedTicket } from "../actors/play/finished-ticket.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import type { PlayerEpisode } from "../envs/analysis/evaluate.ts";
 import { envTags } from "../envs/registry.ts";
-import { checkBoards, evaluate, loadPolicy, type PlayerName } from "../library/policy.ts";
+import { evaluate, loadPolicy, type PlayerName } from "../library/policy.ts";
 import { envOverrides } from "./cli/env-choice.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { say, warn } from "./cli/say.ts";
@@ -175,7 +175,7 @@ function expectPlayable(policy: string, { flags, overrides }: Options): void {
 }
 
 async function hosted(policy: string, { flags, overrides }: Options) {
-  const { result, usage } = await hostedResult(policy, flags, overrides, checkBoards);
+  const { result, usage } = await hostedResult(policy, flags, overrides);
   return { results: [result], usage };
 }
 

@@ -20,6 +20,7 @@ import {
 import { ModelCard, type ServedCard } from "../../actors/policy/served-card.ts";
 import { isLoopback } from "../../actors/transport/address.ts";
 import { checkData } from "../../library/check-run.ts";
+import { checkBoards } from "../../library/policy.ts";
 import { type Flag, type FlagValues, type Override, UsageError } from "../cli/options.ts";
 import { overrideLayer } from "../cli/presets.ts";
 import { say, warn } from "../cli/say.ts";
@@ -75,12 +76,10 @@ const HOSTED = new RegExp(`^(${Object.keys(PROVIDERS).join("|")}):(.+)$`);
 
 export const isHosted = (policy: string): boolean => HOSTED.test(policy);
 
-/** @param checkBoards  throws if a count is below 1 or a seed is too large */
 export async function hostedResult(
   policy: string,
   flags: HostedFlags,
   overrides: readonly Override[],
-  checkBoards: (episodes: number, seed: number, samples: number) => void,
 ): Promise<{ result: Result; usage: HostedUsage }> {
   const [, name, model] = HOSTED.exec(policy)!;
   const provider = PROVIDERS[name!]!;
