@@ -18,7 +18,7 @@ import { type Disk, realDisk } from "./disk.ts";
 import { type Checkpoint, decodeCheckpoint, encodeCheckpoint } from "./files.ts";
 import { checkSums, Sums } from "./sums.ts";
 
-export type { Checkpoint, SavedNetwork } from "./files.ts";
+export type { Checkpoint, NetworkMemory } from "./files.ts";
 
 const NAME = /^u(\d{6,})(?:-(\d+))?$/;
 /** Folders that are being written or removed. A killed process leaves them behind. */

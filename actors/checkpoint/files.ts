@@ -7,8 +7,11 @@ import { layParameters, parameterCount } from "../../model/policy/parameters.ts"
 import { messageOf, schemaFaults } from "../errors.ts";
 import { checkJson } from "./json.ts";
 
-/** A network and its optimizer; arrays in the order of `layParameters`. */
-export interface SavedNetwork {
+/**
+ * A network and its optimizer; arrays in the order of `layParameters`. The trainer thread changes them; between updates the learner's
+ * main thread publishes and saves them.
+ */
+export interface NetworkMemory {
   readonly parameters: Float32Array;
   readonly moment: Float32Array;
   readonly variance: Float32Array;
@@ -22,9 +25,9 @@ export interface Checkpoint {
   readonly model: ModelConfig;
   /** Digest of the tokenizer that the policy was trained with. */
   readonly tokenizer: string;
-  readonly policy: SavedNetwork;
+  readonly policy: NetworkMemory;
   /** The policy's model, with a value head instead of the logits or beside them. */
-  readonly critic: SavedNetwork | null;
+  readonly critic: NetworkMemory | null;
   /** For engine tinker: name of the policy at the server, which keeps the parameters; `policy` has empty arrays. Default null. */
   readonly served?: string | null;
   /** Head of the critic's network; default "value". */
@@ -77,12 +80,12 @@ export function encodeCheckpoint(checkpoint: Checkpoint): ReadonlyMap<string, re
   return files;
 }
 
-function encodeNetwork(model: ModelConfig, { parameters }: SavedNetwork): Uint8Array[] {
+function encodeNetwork(model: ModelConfig, { parameters }: NetworkMemory): Uint8Array[] {
   // Hugging Face's loaders require "pt".
   return safetensorsParts(huggingFaceViews(model, layParameters(model, parameters)), { format: "pt" });
 }
 
-function momentTensors(name: "policy" | "critic", network: SavedNetwork) {
+function momentTensors(name: "policy" | "critic", network: NetworkMemory) {
   return MOMENTS.map((part) => {
     const values = network[part];
     if (values.length !== network.parameters.length) {
@@ -126,7 +129,7 @@ export function decodeCheckpoint(files: ReadonlyMap<string, Uint8Array>): Checkp
     MOMENTS.map((part) => [`${name}.${part}`, [parameterCount(model)]] as const),
   );
   checkTensors(moments, new Map(lengths));
-  const [policy, critic = null] = parts.map(({ name, model, step }): SavedNetwork => {
+  const [policy, critic = null] = parts.map(({ name, model, step }): NetworkMemory => {
     const parameters = layParameters(model);
     readHuggingFace(model, parameters, readSafetensors(file(`${name}.safetensors`), `${name}.safetensors`));
     const [moment, variance] = MOMENTS.map((part) => moments.tensors.get(`${name}.${part}`)!.values);

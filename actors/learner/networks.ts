@@ -6,13 +6,12 @@ import { isDeepStrictEqual } from "node:util";
 import { baseOf, type ModelConfig } from "../../model/policy/model-config.ts";
 import { initialize, layParameters, type Parameters, parameterCount } from "../../model/policy/parameters.ts";
 import { sequence, type Uniform } from "../../model/rng.ts";
-import { type Checkpoint, loadCheckpoint } from "../checkpoint/checkpoint.ts";
+import { type Checkpoint, loadCheckpoint, type NetworkMemory } from "../checkpoint/checkpoint.ts";
 import type { RunConfig } from "../config/config.ts";
 import { messageOf, RunError } from "../errors.ts";
 import { policyOf } from "../policy/policy-of-run.ts";
 import { beside, loadPretrained, shareBody } from "../policy/pretrained.ts";
 import { needsCritic } from "../training/update-settings.ts";
-import type { NetworkMemory } from "./trainer.ts";
 
 export interface LearnerMemory {
   /** The policy that samplers play with. */

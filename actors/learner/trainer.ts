@@ -13,13 +13,10 @@ import type { TrainingEpisode, UpdateResult, UpdateSettings } from "../../model/
 import { update } from "../../model/learn/update/update.ts";
 import { baseOf, type ModelConfig } from "../../model/policy/model-config.ts";
 import { layFrozen, layParameters } from "../../model/policy/parameters.ts";
-import type { SavedNetwork } from "../checkpoint/checkpoint.ts";
+import type { NetworkMemory } from "../checkpoint/checkpoint.ts";
 import { type EngineSettings, startEngine } from "../engine/start-engine.ts";
 import type { Thread } from "../process/worker-rpc.ts";
 import type { Published } from "../weights/publisher.ts";
-
-/** A network's memory. The trainer thread changes it; between updates the learner's main thread publishes and saves it. */
-export type NetworkMemory = SavedNetwork;
 
 export interface TrainerSettings {
   readonly engine: EngineSettings;
