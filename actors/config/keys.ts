@@ -35,7 +35,7 @@ export class Keys {
   readonly all: readonly Key[];
 
   /** @param formerKeyText  the error for a key of an earlier version; null if the path is none */
-  constructor(schema: z.ZodType, formerKeyText: (path: string) => string | null = () => null) {
+  constructor(schema: z.ZodType, formerKeyText: (path: string) => string | null) {
     this.#root = z.toJSONSchema(schema, { io: "input" }) as Node;
     this.#formerKeyText = formerKeyText;
     this.all = leaves(this.#root, "");

@@ -42,7 +42,7 @@ export function costsOf(series: (name: MetricName) => readonly Series[]): Costs 
   const reinforcement = amounts((one) => growth(one, 1));
   const seconds = Object.entries(SECONDS_OF).map(([key, name]) => {
     const found = series(name);
-    return [key, found.length === 0 ? null : found.reduce((sum, one) => sum + sumFrom(one, 1), 0)] as const;
+    return [key, found.length === 0 ? null : found.reduce((sum, one) => sum + sumOfUpdates(one), 0)] as const;
   });
   const before = series("baseline/before")[0]?.values.at(-1);
   const now = series("validate/success")[0]?.values.at(-1);
@@ -60,9 +60,9 @@ export function costsOf(series: (name: MetricName) => readonly Series[]): Costs 
   };
 }
 
-/** The sum of the values from step `first` on. */
-const sumFrom = ({ steps, values }: Series, first: number): number =>
-  values.reduce((sum, value, i) => (steps[i]! < first ? sum : sum + value), 0);
+/** The sum of the values from update 1 on. */
+const sumOfUpdates = ({ steps, values }: Series): number =>
+  values.reduce((sum, value, i) => (steps[i]! < 1 ? sum : sum + value), 0);
 
 /** How much a counter grew from step `first` on. */
 function growth({ steps, values }: Series, first: number): number {

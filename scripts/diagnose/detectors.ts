@@ -47,8 +47,14 @@ export const ragenStops: Detector = ({ updates }) =>
 /** An entropy below the floor for three updates in a row. @param floor  in nats */
 export const entropyFloor =
   (floor: number): Detector =>
-  ({ updates }) =>
-    firstStreak(seriesOf(updates, "train/entropy"), 3, (entropy) => entropy < floor);
+  ({ updates }) => {
+    let streak = 0;
+    for (const [i, entropy] of seriesOf(updates, "train/entropy").entries()) {
+      streak = entropy !== undefined && entropy < floor ? streak + 1 : 0;
+      if (streak === 3) return i;
+    }
+    return null;
+  };
 
 /** A norm of the gradient above mean + 3 standard deviations of all updates before; the first 20 raise no alarm. */
 export const gradientThreeSigma: Detector = ({ updates }) => {
@@ -78,16 +84,3 @@ function firstAlarm<State>(
 }
 
 const seriesOf = (updates: readonly LoggedUpdate[], name: MetricName) => updates.map(({ values }) => values[name]);
-
-function firstStreak(
-  series: readonly (number | undefined)[],
-  length: number,
-  holds: (value: number) => boolean,
-): number | null {
-  let streak = 0;
-  for (const [i, value] of series.entries()) {
-    streak = value !== undefined && holds(value) ? streak + 1 : 0;
-    if (streak === length) return i;
-  }
-  return null;
-}

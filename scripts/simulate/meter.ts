@@ -31,7 +31,7 @@ export class WatchedMeter extends Meter {
   readonly #life: Life;
   readonly #invariants: Invariants;
   readonly #bounds: Bounds;
-  readonly #reads = new Map<MetricName, () => number | null>();
+  #readPlaying: () => number | null = () => null;
 
   constructor(life: Life, role: Role, config: RunConfig, invariants: Invariants) {
     super(life.clock);
@@ -42,7 +42,7 @@ export class WatchedMeter extends Meter {
 
   override depth(name: MetricName, read: () => number | null): void {
     super.depth(name, read);
-    this.#reads.set(name, read);
+    if (name === "queue/playing") this.#readPlaying = read;
     const max = this.#bounds[name];
     if (max === undefined) return;
     this.#invariants.bounded({
@@ -53,7 +53,8 @@ export class WatchedMeter extends Meter {
     });
   }
 
-  depthOf(name: MetricName): number {
-    return this.#reads.get(name)?.() ?? 0;
+  /** The depth of queue/playing; 0 before its actor has started. */
+  get playing(): number {
+    return this.#readPlaying() ?? 0;
   }
 }

@@ -82,11 +82,11 @@ export class Link {
   }
 
   /** Delivers nothing more. Each end notices after its own delay. */
-  break(reason: string, noticeMs = NOTICE_MS): void {
+  break(reason: string): void {
     if (this.cut) return;
     this.cut = true;
     this.#network.links.delete(this);
-    for (const wire of this.wires) wire.lose(reason, this.#network.world.between(0, noticeMs));
+    for (const wire of this.wires) wire.lose(reason, this.#network.world.between(0, NOTICE_MS));
   }
 
   /** Delays all messages sent from now on. */

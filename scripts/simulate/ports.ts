@@ -135,7 +135,7 @@ export function samplerPorts({ machine, life, meter }: SimulatedProcess): Sample
     async startPolicy() {
       const policy = new SimulatedPolicy(life, machine);
       invariants.always(life, () => {
-        const playing = meter.depthOf("queue/playing");
+        const { playing } = meter;
         if (policy.openCount <= playing) return;
         invariants.broken(8, `${life.name} plays ${playing} episodes and holds ${policy.openCount} sequences`);
       });

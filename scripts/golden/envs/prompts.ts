@@ -151,21 +151,17 @@ function historyOf(tag: EnvTag, dialogue: Dialogue, think: boolean): History {
       if (match === null) throw new Error(`message ${i} lacks "Turn N:", a state or the actions left`);
       now = { observation: match[1]!, actionsLeft: Number(match[2]) };
     } else if (role === "assistant" && now !== null) {
-      const reward = /^Reward:\n(.*)\n/.exec(dialogue[i + 1]?.content ?? "")?.[1];
+      const [, reward = "0"] = /^Reward:\n(.*)\n/.exec(dialogue[i + 1]?.content ?? "") ?? [];
       answered.push({
         ...(now as NonNullable<History["now"]>),
         reply: content,
-        ...earned(tag, content, think, reward),
+        actions: actionsIn(tag, content, think).known,
+        reward: Number(reward),
       });
       now = null;
     }
   });
   return { answered, now };
-}
-
-/** The known actions of a reply, and the reward in the next message. */
-function earned(tag: EnvTag, reply: string, think: boolean, reward = "0"): Pick<AnsweredTurn, "actions" | "reward"> {
-  return { actions: actionsIn(tag, reply, think).known, reward: Number(reward) };
 }
 
 /** The actions in a reply, and those of them that the env knows. */
