@@ -1,6 +1,7 @@
 /** @jsxImportSource hono/jsx */
 /** Pages for a run that has not started, and for an unknown path. */
 import type { Child } from "hono/jsx";
+import { PageHead } from "./page-head.tsx";
 
 interface NoticeProps {
   readonly title: string;
@@ -11,14 +12,7 @@ interface NoticeProps {
 
 export const Notice = ({ title, reloads = false, children }: NoticeProps) => (
   <html lang="en">
-    <head>
-      <meta charset="utf-8" />
-      <meta name="viewport" content="width=device-width, initial-scale=1" />
-      {reloads && <meta http-equiv="refresh" content="2" />}
-      <title>Bunraku</title>
-      <link rel="icon" href="/assets/icon.svg" type="image/svg+xml" />
-      <link rel="stylesheet" href="/assets/style.css" />
-    </head>
+    <PageHead title="Bunraku">{reloads && <meta http-equiv="refresh" content="2" />}</PageHead>
     <body>
       <main class="nothing">
         <h1>{title}</h1>

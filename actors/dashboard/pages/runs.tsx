@@ -2,6 +2,7 @@
 /** The list of runs in a folder, each with a link to its page. Needs no script. */
 import { percent } from "../../number-text.ts";
 import type { OtherRun, RunsAnswer } from "../answers.ts";
+import { PageHead } from "./page-head.tsx";
 
 const STATES: Readonly<Record<OtherRun["phase"], string>> = {
   waiting: "starting",
@@ -30,15 +31,7 @@ const Row = ({ name, env, seed, phase, update, success, startedMs }: OtherRun) =
 /** @param own  the run whose page this is, which is not in the list; null if there is none */
 export const RunsPage = ({ runs, unreadable, own }: RunsAnswer & { readonly own: string | null }) => (
   <html lang="en">
-    <head>
-      <meta charset="utf-8" />
-      <meta name="viewport" content="width=device-width, initial-scale=1" />
-      <meta name="color-scheme" content="light dark" />
-      <title>Runs · Bunraku</title>
-      <link rel="icon" href="/assets/icon.svg" type="image/svg+xml" />
-      <link rel="stylesheet" href="/assets/style.css" />
-      <link rel="stylesheet" href="/assets/parts.css" />
-    </head>
+    <PageHead title="Runs · Bunraku" styles={["parts.css"]} />
     <body>
       <main>
         <header class="top">

@@ -1,12 +1,13 @@
 /** @jsxImportSource hono/jsx */
 /**
- * The parts that the pages of a run share: head, links to the other pages, and the run's status. The server renders the frames and most
+ * The parts that the pages of a run share: header, links to the other pages, and the run's status. The server renders the frames and most
  * values; scripts fill the frames. Knows no store. hono/jsx escapes all text.
  *
  * - No inline script and no inline style: the content security policy forbids both.
  */
 import type { Child } from "hono/jsx";
 import type { Overview } from "../answers.ts";
+import { PageHead } from "./page-head.tsx";
 
 export interface PageProps {
   readonly view: Overview;
@@ -101,20 +102,10 @@ export interface ShellProps extends PageProps {
 
 export const Shell = ({ view, path, styles, script, main, children }: ShellProps) => (
   <html lang="en">
-    <head>
-      <meta charset="utf-8" />
-      <meta name="viewport" content="width=device-width, initial-scale=1" />
-      <meta name="color-scheme" content="light dark" />
-      <title>{`${view.run} · Bunraku`}</title>
-      <link rel="icon" href="/assets/icon.svg" type="image/svg+xml" />
-      <link rel="stylesheet" href="/assets/style.css" />
-      <link rel="stylesheet" href="/assets/parts.css" />
-      {styles.map((name) => (
-        <link rel="stylesheet" href={`/assets/${name}`} />
-      ))}
+    <PageHead title={`${view.run} · Bunraku`} styles={["parts.css", ...styles]}>
       {styles.includes("uplot.css") && <script src="/assets/uplot.js" defer />}
       <script src={`/assets/${script}`} type="module" />
-    </head>
+    </PageHead>
     <body>
       <a class="skip" href={`#${main}`}>
         Skip to the content
