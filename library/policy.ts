@@ -78,8 +78,9 @@ export interface PolicyBoards extends Boards {
   readonly progress?: (played: number, solved: number) => void;
 }
 
-const SLOTS = 16;
-const QUEUE_MAX = 256;
+/** Defaults of `PolicyOptions`. */
+export const SLOTS = 16;
+export const QUEUE_MAX = 256;
 
 /**
  * Loads a run's saved policy. The run may still be going on.

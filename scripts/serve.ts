@@ -2,17 +2,16 @@
  * `bun run serve`: serves a run's policy by OpenAI's chat completions API: one checkpoint, by default the newest when the command starts.
  */
 import { basename, resolve } from "node:path";
+import { listen } from "../actors/dashboard/port.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import { isLoopback } from "../actors/transport/address.ts";
-import { loadPolicy } from "../library/policy.ts";
+import { loadPolicy, QUEUE_MAX, SLOTS } from "../library/policy.ts";
 import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
 import { warn } from "./cli/say.ts";
 import { stopSignal } from "./cli/stop-signals.ts";
 import { tokenIn } from "./cli/token-file.ts";
 
 const PORT = 8000;
-const SLOTS = 16;
-const QUEUE = 256;
 
 const command = {
   name: "serve",
@@ -30,7 +29,7 @@ const command = {
     queue: {
       type: "count",
       value: "N",
-      text: `Most replies that may wait for a slot; further requests get 429 (${QUEUE})`,
+      text: `Most replies that may wait for a slot; further requests get 429 (${QUEUE_MAX})`,
     },
     temperature: {
       type: "number",
@@ -51,7 +50,7 @@ export async function main(args: string[]): Promise<number> {
   const { flags, words } = parseOptions(command, args);
   const [given] = words;
   if (given === undefined) throw new UsageError("name the folder of a run");
-  const { host = "127.0.0.1", port = PORT, slots = SLOTS, queue = QUEUE, checkpoint } = flags;
+  const { host = "127.0.0.1", port = PORT, slots = SLOTS, queue = QUEUE_MAX, checkpoint } = flags;
   const token = tokenIn(flags["token-file"]);
   if (token === null && !isLoopback(host))
     throw new UsageError(
@@ -70,22 +69,12 @@ export async function main(args: string[]): Promise<number> {
     notice: warn,
     ...(checkpoint !== undefined && { checkpoint }),
   });
-  const server = listen(host, port, policy.fetch);
+  // The first byte of a reply may come late.
+  const server = listen("the policy", { hostname: host, port, idleTimeout: 255, fetch: policy.fetch });
   const shown = host.includes(":") ? `[${host}]` : host;
   const ended = stopSignal();
   console.log(`serving ${basename(folder)}, ${policy.checkpoint}: http://${shown}:${server.port}/v1`);
   await Promise.race([ended, policy.died]);
   await server.stop(true);
   return 0;
-}
-
-function listen(hostname: string, port: number, fetch: (request: Request) => Response | Promise<Response>) {
-  try {
-    // The first byte of a reply may come late.
-    return Bun.serve({ hostname, port, fetch, idleTimeout: 255 });
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    const why = code === "EADDRINUSE" ? "the port is in use; choose another --port, or 0 for any free one" : message;
-    throw new Error(`cannot serve on ${hostname}:${port}: ${why}`, { cause: error });
-  }
 }

@@ -1,24 +1,33 @@
-/** The port of the page. */
+/** The ports on which this machine serves HTTP: that of the page, and that of `bun run serve`. */
 
-/** Check the port before a run starts. @throws {Error} if the port is not free */
-export async function checkPort(host: string, port: number): Promise<void> {
-  if (port !== 0) await listen(host, port, () => new Response()).stop(true);
+/** Check the page's port before a run starts. @throws {Error} if the port is not free */
+export async function checkPort(hostname: string, port: number): Promise<void> {
+  if (port !== 0) await listen("the page", { hostname, port, idleTimeout: 0, fetch: () => new Response() }).stop(true);
 }
 
-/** @throws {Error} in one line, if the port is not free or the host is unknown */
-export function listen(hostname: string, port: number, fetch: (request: Request) => Response | Promise<Response>) {
+interface ListenOptions {
+  readonly hostname: string;
+  /** 0: any free port. */
+  readonly port: number;
+  /** In seconds: a connection on which nothing comes or goes for so long is closed. 0: never. */
+  readonly idleTimeout: number;
+  readonly fetch: (request: Request) => Response | Promise<Response>;
+}
+
+/** @param what  what is served, as "the page". @throws {Error} in one line, if the port is not free or the host is unknown */
+export function listen(what: string, options: ListenOptions) {
   try {
-    // `idleTimeout`, in seconds, is longer than the streams' keep-alive, so that streams of a quiet run stay open.
-    return Bun.serve({ hostname, port, fetch, idleTimeout: 60 });
+    return Bun.serve(options);
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
+    const place = `${options.hostname}:${options.port}`;
     if (code === "EADDRINUSE") {
       throw new Error(
-        `cannot serve the page on ${hostname}:${port}: the port is in use. ` +
+        `cannot serve ${what} on ${place}: the port is in use. ` +
           "Stop the other program, or choose --port N (--port 0 for any free port).",
         { cause: error },
       );
     }
-    throw new Error(`cannot serve the page on ${hostname}:${port}: ${message}`, { cause: error });
+    throw new Error(`cannot serve ${what} on ${place}: ${message}`, { cause: error });
   }
 }

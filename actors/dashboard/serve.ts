@@ -35,7 +35,13 @@ export async function serveDashboard({ host, port, token, ...options }: ServeOpt
   const closing = new AbortController();
   const unknown = { setup: null, play: null, dialogue: null, nearby: null, ratings: null };
   const app = dashboardApp({ ...unknown, ...options, token, assets: await loadAssets(), signal: closing.signal });
-  const server = listen(host, port, (request) => app.fetch(request));
+  const server = listen("the page", {
+    hostname: host,
+    port,
+    // Longer than the streams' keep-alive, so that streams of a quiet run stay open.
+    idleTimeout: 60,
+    fetch: (request) => app.fetch(request),
+  });
   const urlHost = host.includes(":") ? `[${host}]` : host;
   return {
     url: `http://${urlHost}:${server.port}/`,
