@@ -11,7 +11,7 @@ import { upgraded } from "../actors/config/former-keys.ts";
 import { HealthConfig } from "../actors/config/health.ts";
 import { type Layer, merge } from "../actors/config/layers.ts";
 import { schemaFaults } from "../actors/errors.ts";
-import { type MetricName, type MetricValues, partName, splitName } from "../actors/metrics/metrics.ts";
+import { type MetricValues, partName, splitName } from "../actors/metrics/metrics.ts";
 import { Store } from "../actors/metrics-sink/store.ts";
 import { envNames } from "../actors/play/envs-of-run.ts";
 import {
@@ -29,7 +29,7 @@ import { overrideLayer } from "./cli/presets.ts";
 import { readLog } from "./diagnose/logs.ts";
 import { seenIn } from "./diagnose/names.ts";
 import { ratesReport, ratesText } from "./diagnose/rates.ts";
-import { readLogs, writeLogs } from "./diagnose/run-logs.ts";
+import { readLogs, valuesByUpdate, writeLogs } from "./diagnose/run-logs.ts";
 
 const command = {
   name: "diagnose",
@@ -188,22 +188,14 @@ function healthConfig(run: string, overrides: readonly Override[]): HealthConfig
   throw new UsageError(schemaFaults(parsed.error, "health"));
 }
 
-/** Metrics by update. Of a repeated update, after a resume or a rollback, the last one counts. */
+/** Metrics by update. A run that never started has none, so this reads its store and not its record. */
 function readValues(run: string): Map<number, MetricValues> {
   const path = join(run, "run.sqlite");
   if (!existsSync(path)) throw new UsageError(`no run in ${run}: there is no run.sqlite`);
   const store = new Store({ path, durability: "normal", wallClock: Date.now });
   try {
-    const byUpdate = new Map<number, Partial<Record<MetricName, number>>>();
     const envs = envNames(store.run()?.env ?? "").map((env) => partName("validate/success", "env", env));
-    for (const { name, steps, values } of store.series([...MEASURED, "validate/success", ...envs], 0)) {
-      steps.forEach((step, i) => {
-        const one = byUpdate.get(step) ?? {};
-        one[name as MetricName] = values[i]!;
-        byUpdate.set(step, one);
-      });
-    }
-    return byUpdate;
+    return valuesByUpdate(store.series([...MEASURED, "validate/success", ...envs], 0));
   } finally {
     store.close();
   }

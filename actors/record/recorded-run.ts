@@ -1,7 +1,7 @@
 /** Reads the record of a run, oldest first, a page at a time. The run may still be going. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import type { EpisodeSummary, StoredEvent } from "../dashboard/answers.ts";
+import type { EpisodeSummary, Series, StoredEvent } from "../dashboard/answers.ts";
 import type { MetricName } from "../metrics/metrics.ts";
 import type { EpisodeFilter, Point, StoredPoint, StoredRun } from "../metrics-sink/records.ts";
 import { Store } from "../metrics-sink/store.ts";
@@ -49,7 +49,7 @@ export class RecordedRun {
   }
 
   /** Steps and values of a metric that is not per actor; null if it was never recorded. */
-  curve(name: MetricName): { readonly steps: readonly number[]; readonly values: readonly number[] } | null {
+  curve(name: MetricName): Series | null {
     return this.#store.series([name], 0)[0] ?? null;
   }
 

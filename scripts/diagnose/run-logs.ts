@@ -1,6 +1,7 @@
 /** Logs of many runs, from a folder of runs or from one Parquet file, which has one row for each update. */
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
+import type { Series } from "../../actors/dashboard/answers.ts";
 import type { MetricName, MetricValues } from "../../actors/metrics/metrics.ts";
 import { hasRecord, RecordedRun } from "../../actors/record/recorded-run.ts";
 import { MEASURED } from "../../actors/training/health.ts";
@@ -71,17 +72,24 @@ function ofFolder(path: string): RunLog[] {
 function ofRun(run: string, folder: string): RunLog {
   const record = new RecordedRun(folder);
   const { env, seed } = record.facts;
-  const byUpdate = new Map<number, Record<string, number>>();
-  for (const name of METRICS) {
-    const curve = record.curve(name);
-    for (const [i, step] of (curve?.steps ?? []).entries()) {
-      byUpdate.set(step, { ...byUpdate.get(step), [name]: curve!.values[i]! });
-    }
-  }
+  const byUpdate = valuesByUpdate(METRICS.flatMap((name) => record.curve(name) ?? []));
   record.close();
   const updates = [...byUpdate].filter(([, values]) => values["train/success"] !== undefined);
   updates.sort(([a], [b]) => a - b);
   return { run, env, seed, updates: updates.map(([update, values]) => ({ update, values })) };
+}
+
+/** Metrics by update. Of a repeated update, after a resume or a rollback, the last one counts. */
+export function valuesByUpdate(curves: readonly Series[]): Map<number, MetricValues> {
+  const byUpdate = new Map<number, Partial<Record<MetricName, number>>>();
+  for (const { name, steps, values } of curves) {
+    steps.forEach((step, i) => {
+      const one = byUpdate.get(step) ?? {};
+      one[name as MetricName] = values[i]!;
+      byUpdate.set(step, one);
+    });
+  }
+  return byUpdate;
 }
 
 function ofParquet(path: string): RunLog[] {
