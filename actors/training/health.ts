@@ -45,6 +45,10 @@ export const HEALTH_START: HealthState = {
 
 export const isWell = (verdict: Verdict): boolean => verdict === "healthy" || verdict === "solved";
 
+/** True if no sign is present, not even one that is too young for a verdict: a policy to go back to. */
+export const hasNoSign = ({ verdict, trap }: HealthState): boolean =>
+  isWell(verdict) && Object.keys(trap.streaks).length === 0;
+
 /** The metric `health/verdict` is an index into these. */
 export const VERDICTS = ["healthy", "solved", "warning", "collapsed"] as const satisfies Verdict[];
 

@@ -11,7 +11,7 @@ import type { HealthConfig } from "../config/health.ts";
 import { RunError } from "../errors.ts";
 import { plural } from "../number-text.ts";
 import type { TrainingContext } from "./context.ts";
-import { isWell } from "./health.ts";
+import { hasNoSign } from "./health.ts";
 import { advance, type Progress } from "./progress.ts";
 
 /** True if validation success fell far below its best. Then no roll-back goes to this policy, even before the detector's verdict is bad. */
@@ -86,7 +86,7 @@ export class Saving {
   async #save(progress: Progress): Promise<Progress> {
     const { clock, config, reporter, checkpoints, meter } = this.#context;
     const started = clock.now();
-    const well = isWell(progress.health.verdict) && !hasFallen(progress, config.health.trap);
+    const well = hasNoSign(progress.health) && !hasFallen(progress, config.health.trap);
     const saved = well ? advance(progress, { kind: "saved healthy" }) : progress;
     await meter.during("time/save", checkpoints.save(saved));
     this.#savedUpdate = progress.update;

@@ -3,7 +3,8 @@
  * reasons. It is a pure reducer over recorded numbers, and runs live and offline.
  *
  * - One sign is no collapse: "collapsed" needs a fall of success and a second sign, or constant groups that high success does not explain.
- * - A solved task is not collapsed, and high success near its best explains a small spread, low entropy and a low likelihood.
+ * - High success near its best explains a small spread, low entropy and a low likelihood, and a solved task also a spike of the gradient.
+ *   Neither explains replies that repeat or lose their form: they come before a fall from 100 %.
  * - The state is plain data. Signs are relative to the start of a run, so begin with `TRAP_START` after a rollback.
  *
  * Source: signs of https://arxiv.org/abs/2504.20073 (section 4) and https://arxiv.org/abs/2604.06268; the thresholds are Bunraku's.
@@ -31,19 +32,18 @@ export interface TrapJudgment {
 /** The verdict after one more update. */
 export function echoTrap(state: TrapState, point: TrapPoint, rule: TrapRule = TRAP_RULE): TrapJudgment {
   const tracks = observe(state.tracks, point, rule);
-  const current = signs(tracks, rule);
+  const solvedAt = rule.solvedAt - (state.solved ? SOLVED_MARGIN : 0);
+  const solved = tracks.success !== undefined && tracks.success.smooth >= solvedAt;
+  const current = signs(tracks, rule, solved);
   // A measurement that this update does not have keeps its sign, and does not lengthen the streak.
   const longer = (kind: SignKind) => (point[MEASURED[kind]] === undefined ? 0 : 1);
   const streaks = Object.fromEntries(
     current.map(({ kind }) => [kind, (state.streaks[kind] ?? 0) + longer(kind)]),
   ) as TrapState["streaks"];
-  const solvedAt = rule.solvedAt - (state.solved ? SOLVED_MARGIN : 0);
-  const solved = tracks.success !== undefined && tracks.success.smooth >= solvedAt;
-  const next: TrapState = { tracks, streaks, solved };
-  if (solved) return { state: next, verdict: "solved", reasons: [] };
   const long = current.filter(({ kind }) => streaks[kind]! >= (kind === "gradient" ? 1 : rule.patience));
   const lasting = isChance(long, tracks, rule) ? [] : long;
-  return { state: next, verdict: judge(new Set(lasting.map(({ kind }) => kind))), reasons: lasting };
+  const verdict = judge(new Set(lasting.map(({ kind }) => kind)), solved);
+  return { state: { tracks, streaks, solved }, verdict, reasons: lasting };
 }
 
 /** Success varies with the boards, so without another sign a small fall does not count. */
@@ -52,8 +52,8 @@ function isChance(found: readonly Sign[], { success }: TrapState["tracks"], { su
   return only?.kind === "success" && another === undefined && success!.best - success!.smooth < successFallAlone;
 }
 
-function judge(kinds: ReadonlySet<SignKind>): Verdict {
-  if (kinds.size === 0) return "healthy";
+function judge(kinds: ReadonlySet<SignKind>, solved: boolean): Verdict {
+  if (kinds.size === 0) return solved ? "solved" : "healthy";
   if (kinds.has("constant") || (kinds.has("success") && kinds.size > 1)) return "collapsed";
   return "warning";
 }

@@ -42,11 +42,12 @@ export const MEASURED: Readonly<Record<SignKind, keyof TrapPoint>> = {
  */
 const NEAR_BEST = 0.15;
 
-/** The present signs, in a fixed order. */
-export function signs(tracks: Tracks, rule: TrapRule): Sign[] {
+/** The present signs, in a fixed order. @param solved  whether the task counts as solved */
+export function signs(tracks: Tracks, rule: TrapRule, solved: boolean): Sign[] {
   const { success, rewardStd, zeroStdShare, entropy, repetition, mutualInformation, validity, likelihood } = tracks;
-  const explained =
+  const isNearBest =
     success !== undefined && success.smooth >= rule.explainedAt && success.smooth >= success.best - NEAR_BEST;
+  const explained = solved || isNearBest;
   const found: Sign[] = [];
   const check = (
     track: Track | undefined,
@@ -94,7 +95,8 @@ export function signs(tracks: Tracks, rule: TrapRule): Sign[] {
     (track) => !explained && displaced(track),
     ({ smooth, best }) => `log-probability of solved episodes fell to ${show(smooth)} from its best ${show(best)}`,
   );
-  return [...found, ...gradientSpike(tracks.gradNorms, rule)];
+  // In most updates of a solved task no group has a gradient, so any gradient is a spike.
+  return solved ? found : [...found, ...gradientSpike(tracks.gradNorms, rule)];
 }
 
 /** Share of the start; 1 if the start is not above 0. */

@@ -219,6 +219,28 @@ test("a checkpoint whose validation has fallen is none to go back to, whatever t
   ]);
 });
 
+test("a checkpoint with a sign that is too young for a warning is none to go back to", async () => {
+  const stage = new Stage({
+    learner: { updates: 6 },
+    validate: { episodes: 3, everyUpdates: 100 },
+    checkpoint: { everyUpdates: 1 },
+    health: { trap: { startUpdates: 1, spreadShare: 0.95 } },
+  });
+  stage.outcome = (ticket) => outcomeOf(ticket, false);
+  // From the third update on the smoothed spread is below .95 of its start; a warning takes three such updates.
+  stage.spreads = [2, 2, 1, 1, 1, 1];
+  await stage.training.run();
+  const healthy = stage.saved.map(({ update, health }) => [update, health.verdict, health.healthyCheckpoint]);
+  expect(healthy.slice(1)).toEqual([
+    [1, "healthy", 1],
+    [2, "healthy", 2],
+    [3, "healthy", 2],
+    [4, "healthy", 2],
+    [5, "warning", 2],
+    [6, "warning", 2],
+  ]);
+});
+
 describe("async mode", () => {
   const learner = { updates: 6, mode: "async", stalenessMax: 2, filter: { strategy: "all" } };
 

@@ -47,6 +47,22 @@ describe("echoTrap", () => {
     expect(last(solved)).toMatchObject({ verdict: "solved", reasons: [] });
   });
 
+  test("warns of a solved task whose replies repeat or lose their form, and of no spike of its gradient", () => {
+    const solved = { success: [1, 1], rewardStd: [0.4, 0.4], gradNorm: [0.01, 0.01] } satisfies Parameters<
+      typeof course
+    >[0];
+    expect(last(course({ ...solved, repetition: [0, 0.7] }))).toMatchObject({
+      verdict: "warning",
+      reasons: [{ kind: "repetition" }],
+    });
+    expect(last(course({ ...solved, validity: [1, 0.6] }))).toMatchObject({
+      verdict: "warning",
+      reasons: [{ kind: "validity" }],
+    });
+    const spike = { success: 1, rewardStd: 0.4, gradNorm: 0.8 };
+    expect(last([...course(solved), spike])).toMatchObject({ verdict: "solved", reasons: [] });
+  });
+
   test("is collapsed when success and spread fall together", () => {
     // GRPO without a filter, as measured: success .23 to .00, constant groups to .99, entropy as before.
     const trapped = course(
