@@ -57,13 +57,21 @@ interface Rates {
   readonly leads: readonly number[];
 }
 
+interface OutcomeOfRun {
+  readonly run: string;
+  readonly outcome: Outcome["kind"];
+  /** The update at which success fell below half of its peak; null unless the run collapsed. */
+  readonly onset: number | null;
+}
+
 interface OutcomesOfSetting extends Readonly<Record<Outcome["kind"], number>> {
   readonly setting: string;
-  /** Median over the collapsed runs of the update at which success fell below half of its peak; null if none collapsed. */
+  /** Median onset of the collapsed runs; null if none collapsed. */
   readonly onset: number | null;
 }
 
 export interface RatesReport {
+  readonly runs: readonly OutcomeOfRun[];
   /** Runs by setting, which is the folder's name without its seed. */
   readonly outcomes: readonly OutcomesOfSetting[];
   /** What was chosen, and on how many runs: thresholds that differ from the default, and the floor in nats. */
@@ -101,8 +109,10 @@ export function ratesReport(logs: readonly RunLog[], { heldOut, alarms }: RatesO
   const part = (of: string, some: readonly JudgedRun[]) => {
     return { of, runs: some.length, rates: detectors.map(([alarm, first]) => ratesOf(some, alarm, first)) };
   };
+  const judged = runs.map(outcomeOfRun);
   return {
-    outcomes: outcomesOf(runs),
+    runs: judged,
+    outcomes: outcomesOf(judged),
     chosen: { runs: chosenOn.length, collapsed: changesOf(rule), warning: changesOf(warningRule), floor },
     parts:
       heldOut === null
@@ -201,13 +211,17 @@ function changesOf(rule: TrapRule) {
 
 const KINDS = ["healthy", "collapsed", "unclear"] as const;
 
-function outcomesOf(runs: readonly JudgedRun[]): RatesReport["outcomes"] {
-  const settingOf = ({ log }: JudgedRun) => log.run.replace(/-s\d+$/, "");
+const outcomeOfRun = ({ log, outcome }: JudgedRun): OutcomeOfRun => ({
+  run: log.run,
+  outcome: outcome.kind,
+  onset: outcome.kind === "collapsed" ? log.updates[outcome.onset]!.update : null,
+});
+
+function outcomesOf(runs: readonly OutcomeOfRun[]): RatesReport["outcomes"] {
+  const settingOf = ({ run }: OutcomeOfRun) => run.replace(/-s\d+$/, "");
   return [...Map.groupBy(runs, settingOf)].map(([setting, some]) => {
-    const count = (kind: Outcome["kind"]) => some.filter(({ outcome }) => outcome.kind === kind).length;
-    const onsets = some.flatMap(({ outcome, log }) =>
-      outcome.kind === "collapsed" ? [log.updates[outcome.onset]!.update] : [],
-    );
+    const count = (kind: Outcome["kind"]) => some.filter(({ outcome }) => outcome === kind).length;
+    const onsets = some.flatMap(({ onset }) => (onset === null ? [] : [onset]));
     const onset = onsets.length === 0 ? null : median(onsets);
     return { setting, healthy: count("healthy"), collapsed: count("collapsed"), unclear: count("unclear"), onset };
   });

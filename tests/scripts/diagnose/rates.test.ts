@@ -123,7 +123,11 @@ describe("the rates over many runs", () => {
   ];
 
   test("count alarms in collapsed runs and in healthy ones, of seeds and envs that no threshold was chosen on", () => {
-    const { outcomes, chosen, parts } = ratesReport(logs, { heldOut: "FrozenLake", alarms: null });
+    const { runs, outcomes, chosen, parts } = ratesReport(logs, { heldOut: "FrozenLake", alarms: null });
+    expect(runs.slice(0, 2)).toEqual([
+      { run: "falls-s1", outcome: "collapsed", onset: 21 },
+      { run: "stays-s1", outcome: "healthy", onset: null },
+    ]);
     expect(outcomes).toEqual([
       { setting: "falls", healthy: 0, collapsed: 4, unclear: 0, onset: 21 },
       { setting: "stays", healthy: 4, collapsed: 0, unclear: 0, onset: null },
