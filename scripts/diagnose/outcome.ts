@@ -28,11 +28,13 @@ const HEALTHY_SHARE = 0.8;
 /** @param success  share of an update's episodes that were solved, in the order of the updates */
 export function outcomeOf(success: readonly number[]): Outcome {
   const smooth = success.map((_, i) => mean(success.slice(Math.max(0, i - REACH), i + REACH + 1)));
-  let peak = 0;
+  const peak = Math.max(...smooth);
+  // No update has changed the policy of the first, and a run may fall right after it.
+  let best = success[0] ?? 0;
   let onset: number | null = null;
-  const fell = (value: number) => value < peak / 2 && peak - value >= FALL_MIN;
+  const fell = (value: number) => value < best / 2 && best - value >= FALL_MIN;
   for (const [i, value] of smooth.entries()) {
-    peak = Math.max(peak, value);
+    best = Math.max(best, value);
     if (onset === null && fell(value)) onset = i;
   }
   const end = mean(success.slice(-LAST));

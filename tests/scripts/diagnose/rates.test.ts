@@ -25,6 +25,10 @@ describe("the outcome of a run", () => {
     expect(outcomeOf(success)).toEqual({ kind: "collapsed", onset: 30 });
   });
 
+  test("is a collapse where the first update breaks the policy", () => {
+    expect(outcomeOf([1, ...repeat(59, 0.1)])).toEqual({ kind: "collapsed", onset: 0 });
+  });
+
   test("is healthy where success varies by chance, as that of eight boards does", () => {
     const kinds = Array.from({ length: 100 }, (_, seed) => {
       const draw = sequence(seed, "boards");
