@@ -179,29 +179,25 @@ function bestOf<T>(candidates: readonly T[], detectorOf: (candidate: T) => Detec
   return judged.reduce((best, other) => (other.quality > best.quality ? other : best)).candidate;
 }
 
+/** Thresholds tried in every combination, each list with its default. */
+const TRIED = {
+  patience: [3, 2, 5],
+  successShare: [0.65, 0.5],
+  successFallAlone: [0.15, 0.3],
+  validityFall: [0.2, 0.1, 0.4],
+  repetitionRise: [0.1, 0.05, 0.2],
+  spreadShare: [0.6, 0.3],
+  entropyRise: [2, 5, 20],
+  surpriseRise: [2, 4, 16],
+} as const satisfies Partial<Record<keyof TrapRule, readonly number[]>>;
+
 /** The default comes first, so that an equal rule does not replace it. */
 function trapRules(): TrapRule[] {
-  const rules: TrapRule[] = [TRAP_RULE];
-  for (const patience of [3, 2, 5])
-    for (const successShare of [0.65, 0.5, 0.8])
-      for (const validityFall of [0.2, 0.1, 0.4])
-        for (const repetitionRise of [0.1, 0.05, 0.2])
-          for (const share of [1, 0.5])
-            for (const entropyRise of [2, 3]) {
-              const spreadShare = share * TRAP_RULE.spreadShare;
-              const entropyShare = share * TRAP_RULE.entropyShare;
-              const changes = {
-                patience,
-                successShare,
-                validityFall,
-                repetitionRise,
-                spreadShare,
-                entropyShare,
-                entropyRise,
-              };
-              rules.push({ ...TRAP_RULE, ...changes });
-            }
-  return rules;
+  const entries = Object.entries(TRIED);
+  return entries.reduce<TrapRule[]>(
+    (rules, [name, values]) => values.flatMap((value) => rules.map((rule) => ({ ...rule, [name]: value }))),
+    [TRAP_RULE],
+  );
 }
 
 function changesOf(rule: TrapRule) {
