@@ -39,20 +39,16 @@ export async function measureGradients(
 ): Promise<MetricValues> {
   const { everyUpdates, split, groups } = context.config.learner.gradientAnalysis;
   if (everyUpdates === 0 || moment.update % everyUpdates !== 0) return {};
-  const played = groups === 0 ? own : await playApart(context, moment, settings);
+  const played = groups === 0 ? own : await playApart(context, moment);
   return played.length === 0 ? {} : trainerMetrics(await context.trainer.analyzeGradients(played, settings, split));
 }
 
-async function playApart(
-  { config, dispatcher, log }: Context,
-  moment: Moment,
-  settings: UpdateSettings,
-): Promise<TrainingEpisode[]> {
+async function playApart({ config, dispatcher, log }: Context, moment: Moment): Promise<TrainingEpisode[]> {
   const finished = await dispatcher.play(analysisTickets(config, moment));
   const played = playedOf(finished);
   if (played.length < finished.length)
     log.event("warning", "gradients", `update ${moment.update + 1}: ${unplayedText(finished)}`);
-  return trainerInput(played, settings);
+  return trainerInput(played);
 }
 
 /** Groups numbered after all that the update may have, in the proportions of the update's envs. */

@@ -1,19 +1,15 @@
 /** Played tickets as the trainer's input, and rows of the trajectory log with the trainer's advantages. Pure. */
-import { READS_SUCCESS } from "../../model/learn/advantage/advantage.ts";
-import type { TrainingEpisode, UpdateResult, UpdateSettings } from "../../model/learn/update/types.ts";
+import type { TrainingEpisode, UpdateResult } from "../../model/learn/update/types.ts";
 import type { FinishedTicket, PlayedTicket } from "../play/finished-ticket.ts";
 import type { EpisodeRow } from "../protocol.ts";
 
-export const trainerInput = (
-  played: readonly PlayedTicket[],
-  { estimator }: Pick<UpdateSettings, "estimator">,
-): TrainingEpisode[] =>
+export const trainerInput = (played: readonly PlayedTicket[]): TrainingEpisode[] =>
   played.map(({ ticket, outcome }) => ({
     trajectory: outcome.trajectory,
     group: ticket.group,
     tag: ticket.env,
-    ...(READS_SUCCESS[estimator.kind] ? { success: outcome.success } : {}),
-    ...(estimator.kind === "gigpo" ? { anchors: outcome.turns.map(({ observation }) => observation) } : {}),
+    anchors: outcome.turns.map(({ observation }) => observation),
+    success: outcome.success,
   }));
 
 /** Rows of episodes that no update trains on. */

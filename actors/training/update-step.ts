@@ -121,7 +121,7 @@ export class UpdateStep {
     const covariance = control.covariance ?? learner.covariance.treatment;
     const adapted = { klCoefficient: kl, entropyCoefficient, covariance };
     const settings = intervened(updateSettings(config, update, adapted, roleMarks), control, groupsPerUpdate(config));
-    const episodes = trainerInput(recent, settings);
+    const episodes = trainerInput(recent);
     const envs = groupEnvs(config, before.curriculum);
     const moment = { update, version, control, envs };
     const gradients = await this.#interruption.race(measureGradients(this.#context, moment, episodes, settings));

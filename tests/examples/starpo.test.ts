@@ -46,7 +46,9 @@ test(
     };
     const copy = layParameters(config, before.slice());
     const policy = await Network.create(engine, config, copy, { state, optimizer: "muon" });
-    const played = episodes.map(({ trajectory, group }) => ({ trajectory, group, tag: "SimpleSokoban" }));
+    const played = episodes.map(({ trajectory, group }) => {
+      return { trajectory, group, tag: "SimpleSokoban", anchors: [], success: true };
+    });
     const result = await update({ policy, critic: null, reference: null }, played, {
       ...settings,
       filter: { strategy: "top_ratio", ratio: 0.5, type: "std" },

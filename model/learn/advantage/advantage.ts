@@ -55,22 +55,6 @@ export interface Advantages {
   readonly measured: Readonly<Record<string, number>>;
 }
 
-/** Whether an estimator reads which episodes succeeded. */
-export const READS_SUCCESS: Readonly<Record<Estimator["kind"], boolean>> = {
-  gae: false,
-  "bi-level-gae": false,
-  hybrid: false,
-  grpo: false,
-  "dr-grpo": false,
-  rloo: false,
-  "max-rl": true,
-  "expert-iteration": true,
-  tpo: false,
-  "reinforce++": false,
-  "reinforce++-baseline": false,
-  gigpo: false,
-};
-
 /** Whether an estimator needs a critic. */
 export const NEEDS_CRITIC: Readonly<Record<Estimator["kind"], boolean>> = {
   gae: true,

@@ -11,7 +11,7 @@
 import { explainedVariance } from "../../health/diagnostics.ts";
 import { mean } from "../../statistics.ts";
 import { rawReward, type Trajectory } from "../../trajectory.ts";
-import { type Advantages, estimateAdvantages, NEEDS_CRITIC, READS_SUCCESS } from "../advantage/advantage.ts";
+import { type Advantages, estimateAdvantages, NEEDS_CRITIC } from "../advantage/advantage.ts";
 import { rowFactors } from "../advantage/scaling.ts";
 import { importanceWeights, rowLengths } from "../aggregation.ts";
 import { microBatches } from "../batch.ts";
@@ -24,7 +24,7 @@ import { normalizeTurns } from "../reward.ts";
 import { type EpisodeRows, episodeRows, joinByEpisode, type Samples, samplesOf } from "../sequences.ts";
 import type { ScoredEpisode } from "./score.ts";
 import { episodeLogProb, type TargetPolicy } from "./towards-target.ts";
-import type { TrainingEpisode, UpdateNetworks, UpdateSettings } from "./types.ts";
+import type { UpdateNetworks, UpdateSettings } from "./types.ts";
 
 export interface PreparedUpdate {
   readonly samples: readonly Samples[];
@@ -139,8 +139,6 @@ function advantagesOf(
       : rows.lay(sampled.map((row, i) => klNumbers(row, referenceLogProbs![i]!, penalty.estimator)));
   const tokenExtras =
     kl === null ? null : klInReward(new Float32Array(kl.length), kl, rows.written, penalty!.coefficient);
-  const anchors = estimator.kind === "gigpo" ? episodes.map(anchorsOf) : null;
-  const successes = READS_SUCCESS[estimator.kind] ? episodes.map(successOf) : null;
   const logProbs = estimator.kind === "tpo" ? sampled.map((tokens) => episodeLogProb(tokens, aggregation)) : null;
   const estimate = estimateAdvantages(
     {
@@ -148,10 +146,10 @@ function advantagesOf(
       written: rows.written,
       turns,
       groups: episodes.map(({ group }) => group),
+      anchors: episodes.map(({ anchors }) => anchors),
+      successes: episodes.map(({ success }) => success),
       ...(values !== null && NEEDS_CRITIC[estimator.kind] ? { values: rows.lay(values) } : {}),
       ...(tokenExtras === null ? {} : { tokenExtras }),
-      ...(anchors === null ? {} : { anchors }),
-      ...(successes === null ? {} : { successes }),
       ...(logProbs === null ? {} : { logProbs }),
     },
     estimator,
@@ -159,16 +157,6 @@ function advantagesOf(
   if (kl === null) return estimate;
   const tokens = rowLengths(rows).reduce((sum, length) => sum + length, 0);
   return { ...estimate, measured: { ...estimate.measured, kl: kl.reduce((sum, one) => sum + one, 0) / tokens } };
-}
-
-function anchorsOf({ anchors }: TrainingEpisode): readonly string[] {
-  if (anchors === undefined) throw new RangeError("gigpo compares turns by the state they began in: pass anchors");
-  return anchors;
-}
-
-function successOf({ success }: TrainingEpisode): boolean {
-  if (success === undefined) throw new RangeError("this estimator reads which episodes succeeded: pass success");
-  return success;
 }
 
 interface AdvantageFactors {

@@ -74,9 +74,9 @@ export interface TrainingEpisode {
   /** Name of the env in the run. */
   readonly tag: string;
   /** (turns) names the state each turn began in; for gigpo. */
-  readonly anchors?: readonly string[];
-  /** Whether the episode succeeded; for max-rl and expert-iteration. */
-  readonly success?: boolean;
+  readonly anchors: readonly string[];
+  /** For max-rl and expert-iteration. */
+  readonly success: boolean;
 }
 
 /** The networks of an update. */

@@ -32,7 +32,7 @@ function stage(analysis: object, outcome: (ticket: Ticket) => Outcome = scored) 
     },
     log: { event: (_level: string, _kind: string, text: string) => void seen.warnings.push(text) },
   } as unknown as Parameters<typeof measureGradients>[0];
-  const own = [{ trajectory, group: 0, tag: "Firm" }];
+  const own = [{ trajectory, group: 0, tag: "Firm", anchors: [], success: true }];
   const adapted = { klCoefficient: 0, entropyCoefficient: 0.001, covariance: "none" } as const;
   const settings = updateSettings(config, 5, adapted, { messageStart: -1, system: [], beforeReplies: false });
   return { seen, own, measure: (at = moment) => measureGradients(context, at, own, settings) };

@@ -1,16 +1,15 @@
 import { expect, test } from "bun:test";
 import { trainerInput } from "../../../actors/training/trained-episodes.ts";
-import type { Estimator } from "../../../model/learn/advantage/advantage.ts";
-import { anOutcome, aTicket } from "../../fixtures.ts";
+import { anOutcome, aTicket, aTurn } from "../../fixtures.ts";
 
-test("the trainer gets each episode's success where the estimator reads it", () => {
+test("the trainer gets each episode's success, and the state that each of its turns began in", () => {
   const played = [true, false].map((success) => ({
     ticket: aTicket(),
     sampler: "s0",
-    outcome: anOutcome({ success }),
+    outcome: anOutcome({ success, turns: [aTurn({ observation: "door" }), aTurn({ observation: "hall" })] }),
   }));
-  const given = (estimator: Estimator) => trainerInput(played, { estimator }).map(({ success }) => success);
-  expect(given({ kind: "max-rl" })).toEqual([true, false]);
-  expect(given({ kind: "expert-iteration" })).toEqual([true, false]);
-  expect(given({ kind: "grpo" })).toEqual([undefined, undefined]);
+  expect(trainerInput(played).map(({ success, anchors }) => ({ success, anchors }))).toEqual([
+    { success: true, anchors: ["door", "hall"] },
+    { success: false, anchors: ["door", "hall"] },
+  ]);
 });

@@ -6,6 +6,8 @@ import type { TrainingEpisode } from "../../../../model/learn/update/types.ts";
 const played = (group: number, rewards: readonly [number, number]): TrainingEpisode => ({
   group,
   tag: "Bandit",
+  anchors: ["first", "second"],
+  success: true,
   trajectory: {
     tokens: new Int32Array(8),
     written: Uint8Array.of(0, 1, 1, 0, 1, 1, 1, 1),

@@ -65,7 +65,8 @@ export function play(
       { end: tokens.length - 1, reward: (reward * 3) / 4, penalty: 0 },
     ];
     const trajectory = { tokens, written, logProbs, contexts, turns, version: 1, digest: "0".repeat(64) };
-    return { trajectory, group: Math.floor(i / groupSize), tag: "Bandit", success: reward >= 0.5 };
+    const group = Math.floor(i / groupSize);
+    return { trajectory, group, tag: "Bandit", anchors: ["first", "second"], success: reward >= 0.5 };
   });
 }
 
