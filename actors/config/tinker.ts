@@ -92,7 +92,7 @@ const LIMITS: readonly Limit[] = [
   },
   {
     path: "learner.estimator",
-    holds: ({ learner }) => !NEEDS_CRITIC[learner.estimator],
+    holds: ({ learner }) => !NEEDS_CRITIC.has(learner.estimator),
     text: "the server trains no critic; take an estimator without one, such as grpo, rloo or dr-grpo",
   },
   {

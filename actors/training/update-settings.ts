@@ -27,7 +27,7 @@ const SHARED_CRITIC_COEFFICIENT = 0.5;
 /** Trajectories over which the adaptive KL control acts; verl's value. */
 const KL_HORIZON = 10_000;
 
-export const needsCritic = ({ estimator }: LearnerConfig): boolean => NEEDS_CRITIC[estimator];
+export const needsCritic = ({ estimator }: LearnerConfig): boolean => NEEDS_CRITIC.has(estimator);
 
 /** True if the critic has a network of its own. */
 const hasOwnCritic = (learner: LearnerConfig) => needsCritic(learner) && learner.critic.backbone === "separate";

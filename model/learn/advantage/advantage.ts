@@ -55,21 +55,8 @@ export interface Advantages {
   readonly measured: Readonly<Record<string, number>>;
 }
 
-/** Whether an estimator needs a critic. */
-export const NEEDS_CRITIC: Readonly<Record<Estimator["kind"], boolean>> = {
-  gae: true,
-  "bi-level-gae": true,
-  hybrid: true,
-  grpo: false,
-  "dr-grpo": false,
-  rloo: false,
-  "max-rl": false,
-  "expert-iteration": false,
-  tpo: false,
-  "reinforce++": false,
-  "reinforce++-baseline": false,
-  gigpo: false,
-};
+/** The estimators that need a critic. */
+export const NEEDS_CRITIC: ReadonlySet<Estimator["kind"]> = new Set(["gae", "bi-level-gae", "hybrid"]);
 
 /**
  * @throws {RangeError} if the estimator needs values, anchors, successes or log-probabilities that are missing, or a length does not fit.

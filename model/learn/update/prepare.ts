@@ -148,7 +148,7 @@ function advantagesOf(
       groups: episodes.map(({ group }) => group),
       anchors: episodes.map(({ anchors }) => anchors),
       successes: episodes.map(({ success }) => success),
-      ...(values !== null && NEEDS_CRITIC[estimator.kind] ? { values: rows.lay(values) } : {}),
+      ...(values !== null && NEEDS_CRITIC.has(estimator.kind) ? { values: rows.lay(values) } : {}),
       ...(tokenExtras === null ? {} : { tokenExtras }),
       ...(logProbs === null ? {} : { logProbs }),
     },

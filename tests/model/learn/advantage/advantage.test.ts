@@ -83,7 +83,7 @@ describe("estimateAdvantages", () => {
           const given = { ...rows, turns, anchors, successes, logProbs, groups };
           const { advantages, returns } = estimateAdvantages(given, estimator);
           expect(advantages.every(Number.isFinite)).toBe(true);
-          expect(returns === null).toBe(!NEEDS_CRITIC[estimator.kind]);
+          expect(returns === null).toBe(!NEEDS_CRITIC.has(estimator.kind));
         }),
       );
     },
