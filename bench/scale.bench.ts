@@ -78,7 +78,8 @@ const kib = (bytes: number) => Math.round(bytes / 1024);
 
 async function measure(transport: string, samplers: number, paced: boolean, seconds: number): Promise<Row> {
   await using ends = new AsyncDisposableStack();
-  const nats = transport === "nats" ? await startBroker(ends) : null;
+  const nats = transport === "nats" ? await startBroker() : null;
+  if (nats !== null) ends.defer(() => nats.end());
   const learner = start(ends, "scale-learner.ts", [nats === null ? "ws://127.0.0.1:0" : nats.address]);
   const address = await learner.line();
   const empty = { learner: await learner.answer(), broker: nats === null ? 0 : rssOf(nats.pid) };

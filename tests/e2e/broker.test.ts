@@ -4,8 +4,8 @@
  */
 import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
+import { natsServer, startBroker } from "../../bench/broker.ts";
 import { Guest } from "../../scripts/chaos/guest.ts";
-import { natsServer, startBroker } from "../actors/transport/broker.ts";
 import { describeWhere } from "../needs.ts";
 import { removeTemporaryFolders } from "../scripts/temporary.ts";
 import { LONG, learnt, RunProcess, Runs, timeIndependentMetrics } from "./run-process.ts";

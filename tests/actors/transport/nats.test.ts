@@ -13,9 +13,9 @@ import { NatsTransport, parcelKey, proofOf } from "../../../actors/transport/nat
 import { encodeParcel } from "../../../actors/transport/nats/wire.ts";
 import type { SocketOptions } from "../../../actors/transport/socket-wire.ts";
 import type { Handler, Peer, Problem } from "../../../actors/transport/transport.ts";
+import { type BrokerProcess, natsServer, startBroker } from "../../../bench/broker.ts";
 import { figure } from "../../figure.ts";
 import { describeWhere } from "../../needs.ts";
-import { type BrokerProcess, natsServer, startBroker } from "./broker.ts";
 import { certificates } from "./certificates.ts";
 import { TOKEN } from "./stage.ts";
 

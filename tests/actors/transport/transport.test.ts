@@ -4,7 +4,7 @@ import fc from "fast-check";
 import type { Answer, Ask, Message, Messages, Tell } from "../../../actors/protocol.ts";
 import { encodeFrame } from "../../../actors/transport/frame.ts";
 import type { Handler, Listener, Peer } from "../../../actors/transport/transport.ts";
-import { natsServer, startBroker } from "./broker.ts";
+import { natsServer, startBroker } from "../../../bench/broker.ts";
 import { natsStage, type Stage, type StageOptions, stages } from "./stage.ts";
 
 const metrics = (step: number, values: Record<string, number> = {}): Tell => ({
