@@ -5,7 +5,7 @@ import { type Lowering, lower } from "./trace.ts";
 
 type Info = tf.TensorInfo;
 
-const BINARY = { Add: "Add", Sub: "Sub", Multiply: "Mul", RealDiv: "Div", Pow: "Pow", Maximum: "Max", Minimum: "Min" };
+const BINARY = { Add: "Add", Sub: "Sub", Multiply: "Mul", RealDiv: "Div", Maximum: "Max", Minimum: "Min" };
 for (const [kernel, op] of Object.entries(BINARY)) {
   lower(kernel, ({ a, b }, _, to) => {
     const shape = tf.backend_util.assertAndGetBroadcastShape(a!.shape, b!.shape);
@@ -13,28 +13,13 @@ for (const [kernel, op] of Object.entries(BINARY)) {
   });
 }
 
-const UNARY = {
-  Exp: "Exp",
-  Log: "Log",
-  Neg: "Neg",
-  Sqrt: "Sqrt",
-  Sigmoid: "Sigmoid",
-  Tanh: "Tanh",
-  Abs: "Abs",
-  Reciprocal: "Reciprocal",
-};
-for (const [kernel, op] of Object.entries(UNARY)) {
-  lower(kernel, ({ x }, _, to) => to.tensor(to.recorder.emit(op, [to.name(x!)])[0]!, x!.shape, x!.dtype));
+// ONNX has these under the same names.
+for (const kernel of ["Exp", "Log", "Neg", "Sqrt", "Sigmoid", "Tanh", "Abs"]) {
+  lower(kernel, ({ x }, _, to) => to.tensor(to.recorder.emit(kernel, [to.name(x!)])[0]!, x!.shape, x!.dtype));
 }
 
 // tfjs' comparisons give the numbers 0 and 1, which serve as factors; ONNX's comparisons give booleans.
-const COMPARE = {
-  Greater: "Greater",
-  GreaterEqual: "GreaterOrEqual",
-  Less: "Less",
-  LessEqual: "LessOrEqual",
-  Equal: "Equal",
-};
+const COMPARE = { Greater: "Greater", GreaterEqual: "GreaterOrEqual", Less: "Less", LessEqual: "LessOrEqual" };
 for (const [kernel, op] of Object.entries(COMPARE)) {
   lower(kernel, ({ a, b }, _, to) => {
     const shape = tf.backend_util.assertAndGetBroadcastShape(a!.shape, b!.shape);
@@ -52,10 +37,6 @@ lower("Select", ({ condition, t, e }, _, to) => {
 });
 
 lower("Square", ({ x }, _, to) => to.tensor(to.recorder.emit("Mul", [to.name(x!), to.name(x!)])[0]!, x!.shape));
-lower("Rsqrt", ({ x }, _, to) => {
-  const [root] = to.recorder.emit("Sqrt", [to.name(x!)]);
-  return to.tensor(to.recorder.emit("Reciprocal", [root!])[0]!, x!.shape);
-});
 lower<tf.ClipByValueAttrs>("ClipByValue", ({ x }, { clipValueMin, clipValueMax }, to) => {
   const bounds = [to.recorder.float(clipValueMin), to.recorder.float(clipValueMax)];
   return to.tensor(to.recorder.emit("Clip", [to.name(x!), ...bounds])[0]!, x!.shape);
@@ -109,12 +90,7 @@ lower<tf.BatchMatMulAttrs>("BatchMatMul", (inputs, { transposeA, transposeB }, t
 const swapLast = ({ shape: { length } }: Info) => [...Array(length - 2).keys(), length - 1, length - 2];
 
 type Reduction = { axis?: number | number[]; reductionIndices?: number | number[]; keepDims: boolean };
-for (const [kernel, op] of Object.entries({
-  Sum: "ReduceSum",
-  Mean: "ReduceMean",
-  Max: "ReduceMax",
-  Min: "ReduceMin",
-})) {
+for (const [kernel, op] of Object.entries({ Sum: "ReduceSum", Mean: "ReduceMean", Max: "ReduceMax" })) {
   lower<Reduction>(kernel, ({ x }, { axis, reductionIndices, keepDims }, to) => {
     const axes = tf.util.parseAxisParam((axis ?? reductionIndices)!, x!.shape);
     const kept = x!.shape.map((size, i) => (axes.includes(i) ? 1 : size));
@@ -164,13 +140,6 @@ lower<tf.TileAttrs>("Tile", ({ x }, { reps }, to) => {
   return to.tensor(to.recorder.emit("Tile", [to.name(x!), to.recorder.ints(reps)])[0]!, shape, x!.dtype);
 });
 
-lower<tf.FillAttrs>("Fill", (_, { shape, value, dtype }, to) => {
-  const name =
-    dtype === "int32" || dtype === "bool"
-      ? to.recorder.constant([], "int32", Int32Array.of(value as number))
-      : to.recorder.float(value as number);
-  return to.tensor(to.recorder.emit("Expand", [name, to.recorder.ints(shape)])[0]!, shape, dtype ?? "float32");
-});
 lower<tf.RangeAttrs>("Range", (_, { start, stop, step, dtype }, to) => {
   const values = Array.from({ length: Math.max(0, Math.ceil((stop - start) / step)) }, (_, i) => start + i * step);
   const made = dtype === "int32" ? Int32Array.from(values) : Float32Array.from(values);
