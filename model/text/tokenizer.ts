@@ -6,7 +6,7 @@
  *
  * - `decode(encode(text)) === text` for every string, also with lone surrogates (their bytes are WTF-8).
  * - Text never encodes to a special token: `<|im_end|>` in an observation becomes ten tokens, one for each byte, and cannot end a turn.
- * - Equal tables have equal digests. A checkpoint records the digest of its tokenizer.
+ * - A checkpoint records the digest of its tokenizer, which is that of the table.
  */
 import { createHash } from "node:crypto";
 
@@ -64,24 +64,18 @@ const LITERALS: readonly string[] = [
 
 export class Tokenizer {
   /** V: ids are 0 to size - 1. */
-  readonly size: number;
+  readonly size = Math.ceil((LITERALS_START + LITERALS.length) / SIZE_MULTIPLE) * SIZE_MULTIPLE;
   /** sha256 (hex) of the table. */
-  readonly digest: string;
+  readonly digest = createHash("sha256")
+    .update(JSON.stringify([SPECIALS, "bytes", LITERALS]))
+    .digest("hex");
   /** In the order of their ids, which follow those of the bytes. */
-  readonly literals: readonly string[];
+  readonly literals = LITERALS;
   /** Literals by their first character, longest first. */
   readonly #byFirst = new Map<string, { readonly text: string; readonly id: number }[]>();
 
-  /** @throws {RangeError} if a literal is empty or occurs twice. */
-  constructor(literals: readonly string[] = LITERALS) {
-    const bad = literals.find((text, i) => text === "" || literals.indexOf(text) !== i);
-    if (bad !== undefined) throw new RangeError(`a literal must be unique and not empty, found ${JSON.stringify(bad)}`);
-    this.literals = literals;
-    this.size = Math.ceil((LITERALS_START + literals.length) / SIZE_MULTIPLE) * SIZE_MULTIPLE;
-    this.digest = createHash("sha256")
-      .update(JSON.stringify([SPECIALS, "bytes", literals]))
-      .digest("hex");
-    literals.forEach((text, i) => {
+  constructor() {
+    LITERALS.forEach((text, i) => {
       const first = text[0]!;
       const known = this.#byFirst.get(first) ?? [];
       this.#byFirst.set(first, [...known, { text, id: LITERALS_START + i }]);
