@@ -29,6 +29,7 @@ import {
   checkPython,
   DEVICE_OPTIONS,
   deviceOf,
+  flagsOf,
   numbersOf,
   peerArguments,
   peerDevice,
@@ -94,37 +95,27 @@ async function compare(numbers: Numbers, device: Device, python: string, folder:
   const dataFile = join(folder, "data.safetensors");
   await writeWeights(weightsFile, model);
   await Bun.write(dataFile, writeSafetensors(data, {}));
-  const shape = [...peerArguments(numbers), "--batch", String(numbers.batch), "--seq", String(numbers.length)];
-  const files = ["--weights", weightsFile, "--data", dataFile, "--lr", String(ADAMW.learningRate)];
-  const count = [
-    "--threads",
-    String(numbers.threads),
-    "--steps",
-    String(numbers.steps),
-    "--rank",
-    String(numbers.rank),
+  const { batch, length, threads, steps, rank } = numbers;
+  const work = { batch, seq: length, weights: weightsFile, data: dataFile, lr: ADAMW.learningRate };
+  const fixed = [
+    ...peerArguments(numbers),
+    ...flagsOf(work),
+    ...flagsOf({ threads, steps, rank }),
+    ...peerDevice(device),
   ];
+  const peer = (variants: string) => runPeer<PeerReport>(python, "step.py", [...fixed, ...flagsOf({ variants })]);
   // Each variant has a model of its own. With adapters, where memory is measured, only one variant runs.
-  const variants = numbers.rank > 0 ? "eagerSdpa" : "eager,eagerSdpa";
-  const peer = (variants: string) =>
-    runPeer<PeerReport>(python, "step.py", [
-      ...shape,
-      ...files,
-      ...count,
-      ...peerDevice(device),
-      "--variants",
-      variants,
-    ]);
+  const variants = rank > 0 ? "eagerSdpa" : "eager,eagerSdpa";
 
   const ours = await Ours.create(numbers, device, model, data);
   const losses = await ours.steps(LOSSES_COMPARED);
-  await ours.steps(numbers.steps);
+  await ours.steps(steps);
   let peerBytes = 0;
-  const turns: { ms: number; eager: number; productsMs: number | null; compiled?: number }[] = [];
+  const turns: { ms: number; eager: number; productsMs: number | null; compiled: number | undefined }[] = [];
   for (let turn = 0; turn < numbers.rounds; turn++) {
-    const before = await ours.medianMs(numbers.steps);
-    const report = await peer(turn === 0 && numbers.rank === 0 ? `${variants},compiledSdpa` : variants);
-    const after = await ours.medianMs(numbers.steps);
+    const before = await ours.medianMs(steps);
+    const report = await peer(turn === 0 && rank === 0 ? `${variants},compiledSdpa` : variants);
+    const after = await ours.medianMs(steps);
     compareLosses(losses, report);
     const { compiledSdpa: compiled, ...eager } = report.ms;
     peerBytes = Math.max(peerBytes, report.peakBytes);
@@ -132,7 +123,7 @@ async function compare(numbers: Numbers, device: Device, python: string, folder:
       ms: (before + after) / 2,
       eager: Math.min(...Object.values(eager)),
       productsMs: report.productsMs,
-      ...(compiled === undefined ? {} : { compiled }),
+      compiled,
     });
     const theirs = Object.entries(report.ms).map(([variant, ms]) => `${variant} ${round(ms)}`);
     console.log(
@@ -140,25 +131,21 @@ async function compare(numbers: Numbers, device: Device, python: string, folder:
     );
   }
   const ms = median(turns.map((turn) => turn.ms));
-  const { compiled: compiledMs, ms: firstMs } = turns[0]!;
   const peerMs = round(median(turns.map((turn) => turn.eager)));
   // Ratio per turn: within a turn the machine's speed is the same for both sides.
   const ratio = round(median(turns.map((turn) => turn.eager / turn.ms)), 2);
+  // With adapters the peer compiles nothing and times no products alone.
+  const { compiled: compiledMs, ms: firstMs } = turns[0]!;
   const compiled =
-    compiledMs === undefined
-      ? null
-      : { compiledPeerMs: round(compiledMs), compiledRatio: round(compiledMs / firstMs, 2) };
-  const withProducts = turns.flatMap((turn) =>
-    turn.productsMs === null ? [] : { ms: turn.ms, productsMs: turn.productsMs },
-  );
+    rank > 0 ? null : { compiledPeerMs: round(compiledMs!), compiledRatio: round(compiledMs! / firstMs, 2) };
   const products =
-    withProducts.length === 0
+    rank > 0
       ? null
       : {
-          productsMs: round(median(withProducts.map((turn) => turn.productsMs))),
-          productShare: round(median(withProducts.map((turn) => turn.productsMs / turn.ms)), 2),
+          productsMs: round(median(turns.map((turn) => turn.productsMs!))),
+          productShare: round(median(turns.map((turn) => turn.productsMs! / turn.ms)), 2),
         };
-  const { d, layers, batch, length, rank } = numbers;
+  const { d, layers } = numbers;
   const what = `step, d ${d}, ${layers} layers, ${batch} × ${length} tokens${rank === 0 ? "" : `, rank ${rank}`}`;
   const beside = (peer: string, speed: number, goal: number): Comparison => {
     return { what, ours: `${round(ms)} ms`, beside: peer, speed, goal };
