@@ -14,23 +14,12 @@ import type { Sequence } from "./batch.ts";
 /** The samples of one episode. */
 export type Samples = readonly Sequence[];
 
-/**
- * (C) one sequence per context.
- *
- * @throws {RangeError} if the contexts do not begin at 0, or do not ascend within the tokens.
- */
+/** (C) one sequence per context. The contexts begin at 0 and ascend within the tokens: `trajectoryFault` checks it. */
 export function samplesOf({ tokens, written, contexts }: Pick<Trajectory, "tokens" | "written" | "contexts">): Samples {
-  const bounds = [...contexts, tokens.length];
-  const ascend = bounds.every((bound, i) => i === 0 || (Number.isInteger(bound) && bound > bounds[i - 1]!));
-  if (contexts[0] !== 0 || !ascend) {
-    throw new RangeError(
-      `contexts must begin at 0 and ascend within ${tokens.length} tokens, got ${contexts.join(", ")}`,
-    );
-  }
   return contexts.map((start, i) => {
-    const mask = written.subarray(start, bounds[i + 1]);
+    const mask = written.subarray(start, contexts[i + 1]);
     return {
-      tokens: tokens.subarray(start, bounds[i + 1]),
+      tokens: tokens.subarray(start, contexts[i + 1]),
       written: Int32Array.from(mask.keys().filter((at) => mask[at] === 1)),
     };
   });
