@@ -32,17 +32,12 @@ export async function crossScores(
       `turn ${i} has ${prompt.length} tokens of prompt and ${reasoning.length} of reasoning; at least 1 each`,
     );
   }
-  const { columns, rows, own } = pairUp(
-    turns.map(({ prompt }) => prompt.join(" ")),
-    Math.max(1, turns.length),
-  );
-  const sequences = rows.flatMap((row) =>
-    columns.map((column) => joined(turns[column]!.prompt, turns[row]!.reasoning)),
-  );
+  const { columns, own } = pairUp(turns.map(({ prompt }) => prompt.join(" ")));
+  const sequences = turns.flatMap(({ reasoning }) => columns.map((column) => joined(turns[column]!.prompt, reasoning)));
   const { logProbs } = await network.score(microBatches(sequences, limits), temperature);
   return {
-    perToken: rows.map((_, i) => columns.map((_, j) => mean(logProbs[i * columns.length + j]!))),
-    lengths: rows.map((row) => turns[row]!.reasoning.length),
+    perToken: turns.map((_, i) => columns.map((_, j) => mean(logProbs[i * columns.length + j]!))),
+    lengths: turns.map(({ reasoning }) => reasoning.length),
     own,
   };
 }

@@ -140,18 +140,17 @@ function checkScores({ perToken, lengths, own }: CrossScores): number {
 }
 
 /**
- * Chooses prompts and reasonings to score. Identical prompts share a column. Only the first `promptsMax` columns are taken, so
- * shuffle before.
+ * The prompts to score. Identical prompts share a column.
  *
  * @param prompts (M) names the prompt of each reasoning.
- * @returns columns: index of a reasoning with the column's prompt; rows: reasonings to score; own: their columns.
+ * @returns columns: index of the first reasoning with the column's prompt; own: (M) the column of each reasoning.
  */
-export function pairUp(prompts: readonly string[], promptsMax: number) {
-  if (!(promptsMax >= 1)) throw new RangeError(`promptsMax must be at least 1, got ${promptsMax}`);
-  const columns = [...new Set(prompts)].slice(0, promptsMax);
-  const places = prompts.map((prompt) => columns.indexOf(prompt));
-  const rows = [...places.keys()].filter((row) => places[row]! >= 0);
-  return { columns: columns.map((prompt) => prompts.indexOf(prompt)), rows, own: rows.map((row) => places[row]!) };
+export function pairUp(prompts: readonly string[]) {
+  const columns = [...new Set(prompts)];
+  return {
+    columns: columns.map((prompt) => prompts.indexOf(prompt)),
+    own: prompts.map((prompt) => columns.indexOf(prompt)),
+  };
 }
 
 /** Steps at which RAGEN-2 measures collapse: the first, and every `every`-th. */

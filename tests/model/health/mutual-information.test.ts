@@ -104,8 +104,8 @@ describe("collapseMetrics", () => {
 });
 
 describe("pairUp", () => {
-  test("scores each prompt once, and drops reasonings whose prompt has no column", () => {
-    expect(pairUp(["a", "b", "a", "c"], 2)).toEqual({ columns: [0, 1], rows: [0, 1, 2], own: [0, 1, 0] });
+  test("scores each prompt once", () => {
+    expect(pairUp(["a", "b", "a", "c"])).toEqual({ columns: [0, 1, 3], own: [0, 1, 0, 2] });
   });
 });
 
