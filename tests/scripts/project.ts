@@ -1,5 +1,5 @@
-/** Projects to run commands in: a copy of this one, and a small one with one package that needs no network. */
-import { cpSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+/** A small project to run commands in, with one package that needs no network. */
+import { cpSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "./command.ts";
 import { temporaryFolder } from "./temporary.ts";
@@ -61,16 +61,5 @@ export async function smallProject(extra: Record<string, string> = {}, copied: s
     stdio: ["ignore", "ignore", "pipe"],
   });
   if ((await lock.exited) !== 0) throw new Error(`cannot lock the small project: ${await lock.stderr.text()}`);
-  return folder;
-}
-
-/** This repository as it stands, without its history; packages are shared. */
-export function copyOfProject(): string {
-  const folder = temporaryFolder();
-  const left = new Set(["node_modules", ".git", ".lab", "runs"]);
-  for (const name of new Bun.Glob("*").scanSync({ cwd: root, dot: true, onlyFiles: false })) {
-    if (!left.has(name)) cpSync(join(root, name), join(folder, name), { recursive: true });
-  }
-  symlinkSync(join(root, "node_modules"), join(folder, "node_modules"));
   return folder;
 }
