@@ -9,7 +9,6 @@ import type { EnvTag } from "../tag.ts";
 import { alfworldMemory } from "./alfworld-memory.ts";
 import {
   compactText,
-  firstPrompt,
   type Layout,
   type Message,
   nextPrompt,
@@ -88,7 +87,7 @@ export function turnMessages(
     const played = { turn: number - 2, observation, actionsLeft, reward, actions };
     return nextPrompt(tag, layout, played, { ...options, warn });
   }
-  if (layout === "compact") return firstPrompt(tag, layout, observation, actionsLeft, options);
+  if (layout === "compact") return [{ role: "user", content: compactText(tag, observation, actionsLeft) }];
   const noValidAction = layout === "ragen-v2" && before?.actions.length === 0 && warn;
   const text = turnText(tag, { turn: number, observation, actionsLeft, noValidAction }, options);
   return openingMessages(tag, layout, budget(history), text, options);

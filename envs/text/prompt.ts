@@ -1,7 +1,7 @@
 /**
  * Builds the prompts of an episode as chat messages. Pure functions over text. Knows no tokens and no chat template.
  *
- * - `firstPrompt` and `nextPrompt` only append messages, so earlier messages keep their tokens.
+ * - `nextPrompt` only appends messages, so earlier messages keep their tokens.
  * - With `compat`, ragen-v1 and ragen-v2 equal RAGEN byte for byte. Without it, legend, budget and numbers are corrected.
  * - compact, for the built-in policy, contains only what changes between turns.
  *
@@ -35,19 +35,6 @@ export interface PlayedTurn extends Pick<Turn, "observation" | "reward" | "actio
 
 const GREETING = "You're a helpful assistant. ";
 const NO_VALID_ACTION = "No valid action provided previously. Environment state remains the same. Please try again.\n";
-
-/** The messages that begin an episode. @param actionsLeft  the episode's whole budget. */
-export function firstPrompt(
-  tag: EnvTag,
-  layout: Layout,
-  opening: string,
-  actionsLeft: number,
-  options: PromptOptions = {},
-): Message[] {
-  if (layout === "compact") return [{ role: "user", content: compactText(tag, opening, actionsLeft) }];
-  const text = turnText(tag, { turn: 1, observation: opening, actionsLeft, noValidAction: false }, options);
-  return openingMessages(tag, layout, actionsLeft, text, options);
-}
 
 /** The messages after a turn that did not end the episode. */
 export function nextPrompt(tag: EnvTag, layout: Layout, played: PlayedTurn, options: PromptOptions = {}): Message[] {

@@ -10,7 +10,7 @@ import type { EnvTag } from "../../../envs/tag.ts";
 import { alfworldMemory } from "../../../envs/text/alfworld-memory.ts";
 import { parseReply } from "../../../envs/text/answer.ts";
 import { type AnsweredTurn, type ContextMode, contextMessages, type History } from "../../../envs/text/context.ts";
-import { firstPrompt, type Message } from "../../../envs/text/prompt.ts";
+import type { Message } from "../../../envs/text/prompt.ts";
 import { type Check, eachVector } from "../check.ts";
 
 const Dialogue = z.array(z.object({ role: z.enum(["system", "user", "assistant"]), content: z.string() }));
@@ -100,7 +100,10 @@ function entryV2({ name, overrides, messages, text_tail }: EntryV2, all: readonl
 const needsWhole = (name: string, index: number) =>
   `${name}[${index}] needs the history of the full dialogue, which the file lacks`;
 
-const systemPrompt = (tag: EnvTag) => firstPrompt(tag, "ragen-v2", "", tag.actionsMax, { compat: true })[0]?.content;
+function systemPrompt(tag: EnvTag): string | undefined {
+  const opening: History = { answered: [], now: { observation: "", actionsLeft: tag.actionsMax } };
+  return contextMessages(tag, opening, { layout: "ragen-v2", mode: "full", window: -1, compat: true })[0]?.content;
+}
 
 /** "single_turn,w=2/generation" in parts. */
 function contextOf(name: string): { mode: ContextMode; window: number; update: boolean } {

@@ -1,24 +1,32 @@
 import { describe, expect, test } from "bun:test";
 import { envTag } from "../../../envs/registry.ts";
+import type { EnvTag } from "../../../envs/tag.ts";
 import { type AnsweredTurn, type ContextOptions, contextMessages } from "../../../envs/text/context.ts";
 import { plainNumber, pythonFloat } from "../../../envs/text/numbers.ts";
-import { firstPrompt, nextPrompt } from "../../../envs/text/prompt.ts";
+import { type Layout, nextPrompt, type PromptOptions } from "../../../envs/text/prompt.ts";
 
 const sokoban = envTag("SimpleSokoban");
 const BOARD = "######\n#_OXP#\n#____#\n#____#\n#____#\n######";
 const played = { turn: 0, observation: BOARD, reward: -0.30000000000000004, actions: ["Up"], actionsLeft: 7 };
+/** The messages before the first reply of an episode with 10 actions. */
+const firstPrompt = (tag: EnvTag, layout: Layout, observation: string, options: PromptOptions = {}) =>
+  contextMessages(
+    tag,
+    { answered: [], now: { observation, actionsLeft: 10 } },
+    { ...options, layout, mode: "full", window: -1 },
+  );
 const content = (messages: readonly { content: string }[]) => messages.map((message) => message.content);
 
 describe("compact", () => {
   test("says how many actions are left and what changes, first and later", () => {
-    expect(firstPrompt(sokoban, "compact", BOARD, 10)).toEqual([{ role: "user", content: "10 left _OXP____________" }]);
+    expect(firstPrompt(sokoban, "compact", BOARD)).toEqual([{ role: "user", content: "10 left _OXP____________" }]);
     expect(content(nextPrompt(sokoban, "compact", played))).toEqual(["7 left _OXP____________"]);
   });
 });
 
 describe("ragen-v1", () => {
   test("greets, explains and asks for the first turn", () => {
-    const [system, user] = content(firstPrompt(sokoban, "ragen-v1", BOARD, 10));
+    const [system, user] = content(firstPrompt(sokoban, "ragen-v1", BOARD));
     expect(system).toBe("You're a helpful assistant. ");
     expect(user).toStartWith("You are solving the Sokoban puzzle. ");
     expect(user).toEndWith(
@@ -40,7 +48,7 @@ describe("ragen-v1", () => {
 
   test("names the board's own symbols, which RAGEN does not", () => {
     const tag = envTag("SokobanDifferentGridVocab");
-    const told = (compat: boolean) => content(firstPrompt(tag, "ragen-v1", "", 10, { compat }))[1];
+    const told = (compat: boolean) => content(firstPrompt(tag, "ragen-v1", "", { compat }))[1];
     expect(told(false)).toContain(
       "W: wall, .: empty, G: target, C: box on target, B: box, A: player, @: player on target",
     );
@@ -51,7 +59,7 @@ describe("ragen-v1", () => {
 
   test("explains coordinates where there are no symbols", () => {
     const tag = envTag("CoordSokoban", { observationFormat: "coord" });
-    const told = content(firstPrompt(tag, "ragen-v2", "", 10))[0]!;
+    const told = content(firstPrompt(tag, "ragen-v2", ""))[0]!;
     expect(told).toContain("States are provided as coordinate lists");
     expect(told).not.toContain("The meaning of each symbol");
   });
@@ -59,7 +67,7 @@ describe("ragen-v1", () => {
 
 describe("ragen-v2", () => {
   test("explains in the system message, and says that nothing could be read", () => {
-    const [system, user] = content(firstPrompt(sokoban, "ragen-v2", BOARD, 10, { think: false }));
+    const [system, user] = content(firstPrompt(sokoban, "ragen-v2", BOARD, { think: false }));
     expect(system).toStartWith("You're a helpful assistant. You are solving the Sokoban puzzle. \n");
     expect(user).toStartWith("\nTurn 1:\nState:\n######");
     expect(user).toContain("Always output: <answer> [your answer] </answer> with");
@@ -71,8 +79,7 @@ describe("ragen-v2", () => {
   });
 
   test("has the right corner where RAGEN's is another board's", () => {
-    const corner = (compat: boolean) =>
-      content(firstPrompt(envTag("CoordFrozenLake"), "ragen-v2", "", 10, { compat }))[0];
+    const corner = (compat: boolean) => content(firstPrompt(envTag("CoordFrozenLake"), "ragen-v2", "", { compat }))[0];
     expect(corner(true)).toContain("bottom-right corner (5, 5).");
     expect(corner(false)).toContain("bottom-right corner (3, 3).");
   });
@@ -89,10 +96,10 @@ describe("contextMessages", () => {
   const history = { answered: [turn(1), turn(2), turn(3)], now: { observation: "S4", actionsLeft: 7 } };
   const full: ContextOptions = { layout: "ragen-v1", mode: "full", window: -1 };
 
-  test("says what firstPrompt and nextPrompt say, with the replies in between", () => {
+  test("appends what nextPrompt says to the first prompt, with the replies in between", () => {
     for (const layout of ["ragen-v1", "ragen-v2"] as const) {
       const appended = [
-        ...firstPrompt(sokoban, layout, "S1", 10),
+        ...firstPrompt(sokoban, layout, "S1"),
         ...[1, 2, 3].flatMap((n) => [
           { role: "assistant" as const, content: `R${n}` },
           ...nextPrompt(sokoban, layout, {
