@@ -10,7 +10,7 @@
 import { z } from "zod";
 import type { DiscreteGame, Effect, Seeds } from "../env.ts";
 import { Pcg64 } from "../rng/pcg64.ts";
-import { generateLake, type Lake, moved } from "./map.ts";
+import { type Lake, moved } from "./map.ts";
 
 export const FROZEN_LAKE_ACTIONS = ["Left", "Down", "Right", "Up"] as const;
 
@@ -72,10 +72,6 @@ export class FrozenLakeGame implements DiscreteGame {
     if (config.sharedStream) this.#slips.random();
     this.#rows = Array.from({ length: lake.size }, (_, row) => this.#emptyRow(row));
     this.#grids = new Array<string | undefined>(lake.size * lake.size).fill(undefined);
-  }
-
-  static open(config: FrozenLakeConfig, seeds: Seeds): FrozenLakeGame {
-    return new FrozenLakeGame(generateLake(config.size, config.p, seeds.layout), config, seeds);
   }
 
   /** Cell index of the player. */

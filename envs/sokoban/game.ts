@@ -4,9 +4,8 @@
  * - The layout seed decides the board; the dynamics are deterministic.
  * - `act` re-renders only the rows that it changed.
  */
-import type { DiscreteGame, Effect, Seeds } from "../env.ts";
+import type { DiscreteGame, Effect } from "../env.ts";
 import type { SokobanConfig } from "./config.ts";
-import { generateBoard } from "./generate.ts";
 import { renderCoordinates, renderRow, withHeadings } from "./render.ts";
 import { BOX, BOX_ON_TARGET, type Board, cornered, SOKOBAN_ACTIONS, SokobanState } from "./rules.ts";
 import { shortestPath } from "./solve.ts";
@@ -29,10 +28,6 @@ export class SokobanGame implements DiscreteGame {
     this.#config = config;
     this.#state = new SokobanState(board, config.maxSteps);
     this.#rows = Array.from({ length: board.rows }, (_, row) => renderRow(board, row, config.gridLookup));
-  }
-
-  static open(config: SokobanConfig, seeds: Seeds): SokobanGame {
-    return new SokobanGame(generateBoard(config, seeds.layout).board, config);
   }
 
   /** The current position. `act` changes it in place. */

@@ -10,8 +10,10 @@ const lakeOf = (rows: readonly string[]): Lake => {
   const holes = Uint8Array.from(cells, (cell) => (cell === "H" ? 1 : 0));
   return { size: rows.length, holes, start: cells.indexOf("S"), goal: cells.indexOf("G") };
 };
-const open = (options: object, layout: number, dynamics: number) =>
-  FrozenLakeGame.open(FrozenLakeConfig.parse(options), { layout, dynamics });
+function open(options: object, layout: number, dynamics: number): FrozenLakeGame {
+  const config = FrozenLakeConfig.parse(options);
+  return new FrozenLakeGame(generateLake(config.size, config.p, layout), config, { layout, dynamics });
+}
 
 describe("FrozenLakeGame", () => {
   test("moves as intended on ice that is not slippery, and stays at the edge", () => {

@@ -67,7 +67,7 @@ describe("rules", () => {
   test("keeps its player and its boxes, shows what it is, and pays -0.1 a step at least, whatever is played", () => {
     fc.assert(
       fc.property(seeds, moves, (seed, actions) => {
-        const game = SokobanGame.open(larger, { layout: seed, dynamics: 0 });
+        const game = new SokobanGame(generateBoard(larger, seed).board, larger);
         for (const action of actions) {
           const { reward, done } = game.act(action);
           expect([-1.1, -0.1, 0.9, 10.9].some((known) => Math.abs(known - reward) < 1e-9)).toBe(true);
@@ -132,7 +132,7 @@ describe("shortestPath", () => {
       const path = shortestPath(generateBoard(simple, seed).board)!;
       if (path.length > 5) continue;
       expect(path.length).toBe(bruteForce(seed));
-      const game = SokobanGame.open(simple, { layout: seed, dynamics: 0 });
+      const game = new SokobanGame(generateBoard(simple, seed).board, simple);
       expect(path.map((action) => game.act(action).success).indexOf(true)).toBe(path.length - 1);
     }
   });
@@ -147,7 +147,7 @@ describe("shortestPath", () => {
 function bruteForce(seed: number): number {
   for (let length = 1; length <= 5; length++) {
     for (let code = 0; code < 4 ** length; code++) {
-      const game = SokobanGame.open(simple, { layout: seed, dynamics: 0 });
+      const game = new SokobanGame(generateBoard(simple, seed).board, simple);
       for (let i = 0; i < length; i++) {
         const { done, success } = game.act((code >> (2 * i)) & 3);
         if (success) return i + 1;

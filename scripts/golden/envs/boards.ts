@@ -2,7 +2,7 @@
 import { z } from "zod";
 import type { Effect } from "../../../envs/env.ts";
 import { FrozenLakeConfig, FrozenLakeGame } from "../../../envs/frozen-lake/game.ts";
-import type { Lake } from "../../../envs/frozen-lake/map.ts";
+import { generateLake, type Lake } from "../../../envs/frozen-lake/map.ts";
 import { SokobanConfig } from "../../../envs/sokoban/config.ts";
 import { SokobanGame } from "../../../envs/sokoban/game.ts";
 import { carvingSteps, generateBoard } from "../../../envs/sokoban/generate.ts";
@@ -200,7 +200,9 @@ function lakeChecks(vector: z.infer<typeof LakeVector>): Check[] {
     sharedStream: true,
   });
   const config = { ...given, gridLookup: symbols(vector.grid_lookup, given.gridLookup) };
-  const game = FrozenLakeGame.open(config, { layout: vector.seed, dynamics: vector.seed });
+  const { seed } = vector;
+  const lake = generateLake(config.size, config.p, seed);
+  const game = new FrozenLakeGame(lake, config, { layout: seed, dynamics: seed });
   const place = () => [Math.floor(game.player / vector.size), game.player % vector.size];
   const at = (what: string) => `p ${vector.p} seed ${vector.seed}: ${what}`;
   return [
