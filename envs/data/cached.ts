@@ -1,4 +1,4 @@
-/** Keeps loaded data sets in memory for the episodes of one process. */
+/** Keeps loaded data sets and made boards in memory for the episodes of one process. */
 
 /** A cache of at most `entriesMax` values; it evicts the least recently used. */
 export function cached<T>(entriesMax: number): (key: string, load: () => T) => T {

@@ -1,9 +1,9 @@
 /** The FrozenLake tags. Source: RAGEN config/envs.yaml, both versions. */
 import { gridScorer } from "../analysis/grid-reasoning.ts";
-import { cacheLast } from "../cache-last.ts";
+import { cached } from "../data/cached.ts";
 import { defineTag, type Legend, type Parts, type TagSource, uniformPlayer } from "../tag.ts";
 import { FROZEN_LAKE_ACTIONS, FrozenLakeConfig, FrozenLakeGame, LAKE_MEANINGS } from "./game.ts";
-import { generateLake } from "./map.ts";
+import { generateLake, type Lake } from "./map.ts";
 import { bestFrozenLake, frozenLakeDemonstrator, optimalFrozenLake } from "./players.ts";
 
 const INSTRUCTION =
@@ -32,7 +32,8 @@ function legendOf(lookup: readonly string[]): Legend {
 
 function parts(config: FrozenLakeConfig, coordinates: boolean): Parts {
   const coord = (cell: string) => ({ v1: coordLines(cell).trimEnd(), v2: coordLines(cell) });
-  const lakeOf = cacheLast((seed) => generateLake(config.size, config.p, seed));
+  // The episodes of a group and the random plays of a board open the same lake many times.
+  const lakes = cached<Lake>(1);
   const legend = config.observationFormat === "coord" ? null : legendOf(config.gridLookup);
   return {
     wording: {
@@ -45,7 +46,10 @@ function parts(config: FrozenLakeConfig, coordinates: boolean): Parts {
       // gymnasium 1.3 pays 1 and 0; older releases paid 1.0 and 0.0.
       integerRewards: true,
     },
-    open: (seeds) => new FrozenLakeGame(lakeOf(seeds.layout), config, seeds),
+    open: (seeds) => {
+      const lake = lakes(String(seeds.layout), () => generateLake(config.size, config.p, seeds.layout));
+      return new FrozenLakeGame(lake, config, seeds);
+    },
     brief: (observation) => brief(config, observation),
     random: uniformPlayer,
     optimal: optimalFrozenLake,

@@ -1,13 +1,13 @@
 /** The Sokoban tags. Source: RAGEN config/envs.yaml, both versions. */
 import { gridScorer } from "../analysis/grid-reasoning.ts";
-import { cacheLast } from "../cache-last.ts";
+import { cached } from "../data/cached.ts";
 import { defineTag, expectGame, type Legend, type Parts, type TagSource, uniformPlayer } from "../tag.ts";
 import { SokobanConfig, SYMBOL_MEANINGS } from "./config.ts";
 import { SokobanGame } from "./game.ts";
 import { generateBoard } from "./generate.ts";
 import { sokobanPicture } from "./picture.ts";
 import { bestSokoban, optimalSokoban, sokobanDemonstrator } from "./players.ts";
-import { SOKOBAN_ACTIONS } from "./rules.ts";
+import { type Board, SOKOBAN_ACTIONS } from "./rules.ts";
 
 const LINES = [
   "You are solving the Sokoban puzzle. ",
@@ -38,7 +38,9 @@ function legendOf(lookup: readonly string[]): Legend {
 
 function parts(config: SokobanConfig, coordinates: boolean): Parts {
   const [rows, cols] = config.dimRoom;
-  const boardOf = cacheLast((seed) => generateBoard(config, seed).board);
+  // The episodes of a group and the random plays of a board open the same board many times, and making it takes ten times as long as
+  // playing it.
+  const boards = cached<Board>(1);
   const plain = { v1: LINES.join(""), v2: `${LINES.join("\n")}\n` };
   const coord = (cell: string) => ({ v1: coordLines(cell).trimEnd(), v2: coordLines(cell) });
   const shipped = coordinates ? coord("(5, 5)") : plain;
@@ -54,7 +56,7 @@ function parts(config: SokobanConfig, coordinates: boolean): Parts {
       integerRewards: false,
     },
     open: ({ layout }) => {
-      const board = boardOf(layout);
+      const board = boards(String(layout), () => generateBoard(config, layout).board);
       return new SokobanGame({ ...board, state: board.state.slice() }, config);
     },
     brief: (observation) => brief(config, observation),
