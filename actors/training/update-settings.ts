@@ -18,8 +18,6 @@ import { limitsOf } from "./warm-start.ts";
 
 type LearnerConfig = RunConfig["learner"];
 
-/** GiGPO: weight of the comparison of turns that began in the same state; the paper's value. */
-const GIGPO_TURN_WEIGHT = 1;
 /** Subtracted from the sum of scores that linear top_p must reach; RAGEN-2's value. */
 const TOP_P_EPSILON = 0.01;
 /** Weight of the value loss where the critic shares the policy's network. */
@@ -109,7 +107,7 @@ function estimatorOf({ estimator, gamma, lambda, gammaTurn, rewardAt, gigpo }: L
     case "reinforce++":
       return { kind: estimator, gamma, rewardAt };
     case "gigpo":
-      return { kind: estimator, gammaTurn, turnWeight: GIGPO_TURN_WEIGHT, normalize: gigpo.normalize };
+      return { kind: estimator, gammaTurn, normalize: gigpo.normalize };
     case "grpo":
     case "dr-grpo":
     case "rloo":

@@ -9,14 +9,12 @@ import { checkLength } from "./rows.ts";
 export interface Gigpo {
   /** Discount per turn of the turn's return. */
   readonly gammaTurn: number;
-  /** Weight of the turn-level advantage; 1 in the paper. */
-  readonly turnWeight: number;
   /** mean_std: subtract the mean of the group (of trajectories, of turns) and divide by its standard deviation. mean: only subtract. */
   readonly normalize: "mean_std" | "mean";
 }
 
 /**
- * `A[row, turn] = A_trajectory[row] + turnWeight A_turn[row, turn]`. The first compares summed rewards within the group;
+ * `A[row, turn] = A_trajectory[row] + A_turn[row, turn]`; the paper's weight of the second is 1. The first compares summed rewards within the group;
  * the second compares `sum_j>=k gammaTurn^(j-k) r_j` among all turns of the group that began at the same anchor. For a turn
  * whose anchor occurs once, the second is 0.
  *
@@ -31,7 +29,7 @@ export function gigpo(
   rewards: readonly (readonly number[])[],
   anchors: readonly (readonly string[])[],
   groups: ArrayLike<number>,
-  { gammaTurn, turnWeight, normalize }: Gigpo,
+  { gammaTurn, normalize }: Gigpo,
 ): number[][] {
   checkLength("anchors", anchors, rewards.length);
   const compare = normalize === "mean_std" ? grpo : drGrpo;
@@ -46,7 +44,7 @@ export function gigpo(
   const flatReturns = rewards.flatMap((row) => turnReturns(row, gammaTurn));
   const flat = compare(flatReturns, flatAnchors);
   let at = 0;
-  return rewards.map((row, b) => row.map(() => wholes[b]! + turnWeight * flat[at++]!));
+  return rewards.map((row, b) => row.map(() => wholes[b]! + flat[at++]!));
 }
 
 /** `G_k = r_k + gamma G_k+1`. */

@@ -21,7 +21,7 @@ const estimators: Estimator[] = [
   { kind: "tpo" },
   { kind: "reinforce++-baseline" },
   { kind: "reinforce++", gamma: 1, rewardAt: "turns" },
-  { kind: "gigpo", gammaTurn: 0.95, turnWeight: 1, normalize: "mean_std" },
+  { kind: "gigpo", gammaTurn: 0.95, normalize: "mean_std" },
   { kind: "hybrid", gamma: 1, lambda: 1, rewardAt: "end" },
 ];
 

@@ -6,20 +6,20 @@ import { drGrpo } from "../../../../model/learn/advantage/group.ts";
 describe("gigpo", () => {
   test("matches two trajectories that share their first state, worked by hand", () => {
     // Sums 1 and 3: trajectory level -1 and 1. From "s" the returns are 0 + 0.5 * 1 = 0.5 and 3: mean 1.75, so -1.25 and 1.25.
-    const rule = { gammaTurn: 0.5, turnWeight: 2, normalize: "mean" } as const;
-    expect(gigpo([[0, 1], [3]], [["s", "t"], ["s"]], [0, 0], rule)).toEqual([[-1 + 2 * -1.25, -1], [1 + 2 * 1.25]]);
+    const rule = { gammaTurn: 0.5, normalize: "mean" } as const;
+    expect(gigpo([[0, 1], [3]], [["s", "t"], ["s"]], [0, 0], rule)).toEqual([[-1 - 1.25, -1], [1 + 1.25]]);
   });
 
   test("divides by the sample std of each level where asked to", () => {
-    const rule = { gammaTurn: 0.5, turnWeight: 2, normalize: "mean_std" } as const;
+    const rule = { gammaTurn: 0.5, normalize: "mean_std" } as const;
     const [[first, second]] = gigpo([[0, 1], [3]], [["s", "t"], ["s"]], [0, 0], rule) as [[number, number], [number]];
     // Of two members, std is the distance over sqrt 2: each lies 1 / sqrt 2 away.
-    expect(first).toBeCloseTo(-3 / Math.SQRT2, 5);
+    expect(first).toBeCloseTo(-2 / Math.SQRT2, 5);
     expect(second).toBeCloseTo(-1 / Math.SQRT2, 5);
   });
 
   test("equal names of states in different groups are different states", () => {
-    const rule = { gammaTurn: 1, turnWeight: 1, normalize: "mean" } as const;
+    const rule = { gammaTurn: 1, normalize: "mean" } as const;
     expect(gigpo([[1], [5]], [["s"], ["s"]], [0, 1], rule)).toEqual([[0], [0]]);
   });
 
@@ -37,11 +37,7 @@ describe("gigpo", () => {
           rewards,
           episodes.map(({ turns }) => turns.map(({ anchor }) => anchor)),
           groups,
-          {
-            gammaTurn: 0.9,
-            turnWeight: 0.7,
-            normalize: "mean",
-          },
+          { gammaTurn: 0.9, normalize: "mean" },
         );
         const wholes = drGrpo(
           rewards.map((row) => row.reduce((sum, r) => sum + r, 0)),
@@ -61,7 +57,7 @@ describe("gigpo", () => {
             const mine = all[at]!;
             const equals = all.filter((one) => one.group === mine.group && one.anchor === mine.anchor);
             const baseline = equals.reduce((sum, one) => sum + one.return, 0) / equals.length;
-            expect(flat[at]).toBeCloseTo(wholes[b]! + 0.7 * (mine.return - baseline), 9);
+            expect(flat[at]).toBeCloseTo(wholes[b]! + mine.return - baseline, 9);
             at++;
           }
         });
@@ -70,7 +66,7 @@ describe("gigpo", () => {
   });
 
   test("refuses a turn without its state", () => {
-    const rule = { gammaTurn: 1, turnWeight: 1, normalize: "mean" } as const;
+    const rule = { gammaTurn: 1, normalize: "mean" } as const;
     expect(() => gigpo([[1, 2]], [["s"]], [0], rule)).toThrow("row 0: anchors: expected 2 entries, got 1");
   });
 });
