@@ -2,9 +2,9 @@
  * A policy in llama.cpp's terms: names of tensors, settings, tokenizer.
  * Source: github.com/ggml-org/llama.cpp, convert_hf_to_gguf.py and gguf-py/gguf/constants.py.
  */
-import { z } from "zod";
 import type { ModelConfig } from "../policy/model-config.ts";
 import { rotaryFrequencies } from "../policy/rope.ts";
+import { TokenizerFile } from "../text/bpe.ts";
 import { architectureOf, CheckpointFormatError } from "./config.ts";
 import type { GgufValue } from "./gguf.ts";
 import type { NamedTensor } from "./safetensors.ts";
@@ -93,16 +93,6 @@ export function ggufSettings(model: ModelConfig, name: string, longest: number):
     settings.set(`${type}.rope.scaling.original_context_length`, { u32: scaling.originalLength });
   return settings;
 }
-
-const TokenizerFile = z.looseObject({
-  added_tokens: z.array(z.looseObject({ id: z.int(), content: z.string(), special: z.boolean() })).default([]),
-  model: z.looseObject({
-    vocab: z.record(z.string(), z.int()),
-    merges: z.array(z.union([z.string(), z.tuple([z.string(), z.string()])])),
-    byte_fallback: z.boolean().nullish(),
-  }),
-  pre_tokenizer: z.unknown(),
-});
 
 /** llama_token_type. */
 const TOKEN_TYPES = { normal: 1, control: 3, userDefined: 4, unused: 5 } as const;

@@ -12,7 +12,8 @@ import { CheckpointFormatError, faultsOf } from "../checkpoint/config.ts";
 
 const AddedToken = z.looseObject({ id: z.int().nonnegative(), content: z.string().min(1), special: z.boolean() });
 
-const TokenizerFile = z.looseObject({
+/** What is read of a tokenizer.json. */
+export const TokenizerFile = z.looseObject({
   added_tokens: z.array(AddedToken).default([]),
   model: z.looseObject({
     type: z.string().optional(),
