@@ -64,8 +64,6 @@ const HuggingFaceConfig = z.looseObject({
 type HuggingFaceConfig = z.infer<typeof HuggingFaceConfig>;
 
 interface Family {
-  /** transformers' class. */
-  readonly class: string;
   /** How its layers differ from Llama's. */
   readonly options: Partial<ModelConfig>;
   /** transformers' values of keys that config.json may lack. */
@@ -85,25 +83,22 @@ const qwenKind: Family["kindOf"] = (config, layer) => (config.use_sliding_window
 
 /** The supported model types of transformers. */
 const FAMILIES = {
-  qwen2: { class: "Qwen2ForCausalLM", options: { qkvBias: true }, kindOf: qwenKind },
-  qwen3: { class: "Qwen3ForCausalLM", options: { qkNorm: true }, kindOf: qwenKind },
-  qwen3_moe: { class: "Qwen3MoeForCausalLM", options: { qkNorm: true }, kindOf: qwenKind },
-  llama: { class: "LlamaForCausalLM", options: {}, kindOf: () => "full" },
+  qwen2: { options: { qkvBias: true }, kindOf: qwenKind },
+  qwen3: { options: { qkNorm: true }, kindOf: qwenKind },
+  qwen3_moe: { options: { qkNorm: true }, kindOf: qwenKind },
+  llama: { options: {}, kindOf: () => "full" },
   mistral: {
-    class: "MistralForCausalLM",
     options: {},
     defaults: { sliding_window: 4096 },
     kindOf: ({ sliding_window: window }) => (window === null ? "full" : "sliding"),
   },
   smollm3: {
-    class: "SmolLM3ForCausalLM",
     options: {},
     defaults: { tie_word_embeddings: true, rope_theta: 2_000_000 },
     kindOf: ({ no_rope_layers: rotated, no_rope_layer_interval: interval }, layer) =>
       (rotated?.[layer] ?? (layer + 1) % interval) === 0 ? "unrotated" : "full",
   },
   gemma3_text: {
-    class: "Gemma3ForCausalLM",
     options: { qkNorm: true, outputNorms: true, gainOffset: 1, scaledEmbedding: true },
     defaults: {
       tie_word_embeddings: true,
@@ -284,11 +279,14 @@ export function architectureOf(model: ModelConfig): "qwen2" | "qwen3" | "llama" 
   );
 }
 
+/** transformers' classes of the model types that are written. */
+const CLASSES = { qwen2: "Qwen2ForCausalLM", qwen3: "Qwen3ForCausalLM", llama: "LlamaForCausalLM" } as const;
+
 /** A config.json for this model. @param longest  most tokens of a sequence */
 export function writeModelConfig(model: ModelConfig, longest: number): Record<string, unknown> {
   const type = architectureOf(model);
   return {
-    architectures: [FAMILIES[type].class],
+    architectures: [CLASSES[type]],
     model_type: type,
     attention_bias: false,
     attention_dropout: 0,
