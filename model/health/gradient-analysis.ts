@@ -15,12 +15,8 @@ import { deviation, mean, positionsBy } from "../statistics.ts";
 import { rawReward } from "../trajectory.ts";
 import { type BucketRule, bucketsOf } from "./gradient-buckets.ts";
 
-/** Inputs of the policy's objective by part; `only` sets those of the other parts to 0. */
-const PARTS = {
-  task: ["advantages"],
-  entropy: ["entropyWeights"],
-  kl: ["klWeights"],
-} as const satisfies Record<string, readonly string[]>;
+/** The input of the policy's objective that is a factor on each part; `only` sets those of the other parts to 0. */
+const PARTS = { task: "advantages", entropy: "entropyWeights", kl: "klWeights" } as const;
 
 /**
  * Analyzes all groups, before any filter: each bucket as a minibatch of its own, and all groups as one. `gradient.std.2` is the
@@ -55,21 +51,16 @@ async function normsOf({ policy }: UpdateNetworks, part: Minibatch, settings: Up
   const objective = policyObjective(settings.policy);
   const norms: Partial<Record<keyof typeof PARTS, number>> = {};
   for (const name of Object.keys(PARTS) as (keyof typeof PARTS)[]) {
-    if (!PARTS[name].every((input) => objective.inputs.includes(input))) continue;
+    if (!objective.inputs.includes(PARTS[name])) continue;
     await policy.accumulate(objective, batches, only(inputs, PARTS[name]), settings.temperature);
     norms[name] = await policy.dropGradient();
   }
   return norms;
 }
 
-/** The inputs, with those of other parts than `kept` at 0. */
-function only(inputs: TokenInputs, kept: readonly string[]): TokenInputs {
-  const off = Object.values(PARTS)
-    .flat()
-    .filter((name) => !kept.includes(name));
-  const zero = off.flatMap((name) => {
-    const values = inputs[name];
-    return values === undefined ? [] : [[name, values.map(({ length }) => new Float32Array(length))] as const];
-  });
+/** The inputs, with those of other parts than that of `kept` at 0. */
+function only(inputs: TokenInputs, kept: string): TokenInputs {
+  const off = Object.values(PARTS).filter((name) => name !== kept && inputs[name] !== undefined);
+  const zero = off.map((name) => [name, inputs[name]!.map(({ length }) => new Float32Array(length))]);
   return { ...inputs, ...Object.fromEntries(zero) };
 }
