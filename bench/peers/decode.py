@@ -4,7 +4,7 @@ Run: python bench/peers/decode.py [--batch 64 --tokens 256 --prompt 16 --threads
 
 The model of step.py, float32, random weights, no stop token, sampled at temperature 1 (--greedy: the likeliest token).
   loop      keys and values written into arrays made once; attention (SDPA) reads the part that is filled
-  generate  transformers' model.generate with its SDPA attention: its growing cache, or --static-cache
+  generate  transformers' model.generate with its SDPA attention and its growing cache
 
 The forward pass of the prompt is inside the measured time, as it is for a turn of an episode. Median of --rounds after one to warm up.
 With --greedy both must give the same tokens, and the program exits 1 if they do not.
@@ -72,7 +72,7 @@ def hugging_face(config: Config, weights: dict[str, Tensor]) -> transformers.Qwe
     return model.eval()
 
 
-def generate(model: transformers.Qwen2ForCausalLM, prompt: Tensor, count: int, greedy: bool, static: bool) -> Tensor:
+def generate(model: transformers.Qwen2ForCausalLM, prompt: Tensor, count: int, greedy: bool) -> Tensor:
     sampling = {"do_sample": False} if greedy else {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
     written = model.generate(
         prompt,
@@ -82,7 +82,6 @@ def generate(model: transformers.Qwen2ForCausalLM, prompt: Tensor, count: int, g
         eos_token_id=None,
         pad_token_id=0,
         use_cache=True,
-        cache_implementation="static" if static else None,
         **sampling,
     )
     return written[:, prompt.shape[1] :]
@@ -107,7 +106,6 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--greedy", action="store_true")
-    parser.add_argument("--static-cache", action="store_true", help="of generate")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     config = model_config(options)
@@ -120,7 +118,7 @@ def main() -> None:
     prompt = torch.randint(0, config.vocab_size, (options.batch, options.prompt), generator=generator).to(options.device)
 
     by_loop = lambda: decode(ours, prompt, options.tokens, options.greedy)  # noqa: E731
-    by_generate = lambda: generate(theirs, prompt, options.tokens, options.greedy, options.static_cache)  # noqa: E731
+    by_generate = lambda: generate(theirs, prompt, options.tokens, options.greedy)  # noqa: E731
     with torch.inference_mode():
         if options.greedy and not torch.equal(by_loop(), by_generate()):
             sys.exit("the loop and generate decode different tokens; one of them is wrong")

@@ -7,7 +7,7 @@ each sequence; backward; clip the global norm to 1; AdamW (betas 0.9 and 0.99, e
 The same batch every step. Variants take turns, a few steps at a time, so that a busy moment of the machine hits all of them.
 
 Prints one JSON line: {"name", "torch", "threads", "device", "parameters", "config", "steps",
-"ms": {variant: median}, "losses": {variant: of the first 3 steps}, "gradNorms": {variant: before clipping, the same 3}, "peakBytes",
+"ms": {variant: median}, "losses": {variant: of the first 3 steps}, "peakBytes",
 "productsMs": the step's matrix products alone, one after another, at their own shapes; median; null with adapters}.
 
 Files are safetensors. --weights: Hugging Face's Qwen2 names, with a separate head. --data: tokens (B,T) as whole numbers in float32,
@@ -143,7 +143,6 @@ class Run:
         )
         self.loss = torch.compile(self.eager_loss) if compiled else self.eager_loss
         self.losses: list[float] = []
-        self.norms: list[float] = []
         self.times_ms: list[float] = []
 
     def eager_loss(self, tokens: torch.Tensor, advantages: torch.Tensor) -> torch.Tensor:
@@ -154,10 +153,9 @@ class Run:
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss(self.tokens, self.advantages)
         loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP_NORM)
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP_NORM)
         self.optimizer.step()
         self.losses.append(loss.item())
-        self.norms.append(norm.item())
         self.times_ms.append((time.perf_counter() - start) * 1000)
 
 
@@ -227,7 +225,6 @@ def main() -> None:
         "steps": options.steps,
         "ms": {variant: round(statistics.median(run.times_ms[options.warm_up :]), 2) for variant, run in runs.items()},
         "losses": {variant: run.losses[:3] for variant, run in runs.items()},
-        "gradNorms": {variant: run.norms[:3] for variant, run in runs.items()},
         "peakBytes": peak,
         # With adapters the frozen matrices have no gradient, and so fewer products.
         "productsMs": None if options.rank > 0 else round(products_ms(config, b, t, options.device), 2),
