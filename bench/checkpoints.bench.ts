@@ -30,7 +30,7 @@ interface Row {
   readonly extraMemoryShare: number;
 }
 
-export async function run(options: Readonly<Record<string, string>> = {}) {
+export async function run(options: Readonly<Record<string, string>>) {
   const { megabytes } = numbersOf("checkpoints", { megabytes: 1000 }, options);
   const rows: Row[] = [];
   for (const [dtype, byteCount] of [

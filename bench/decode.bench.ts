@@ -40,7 +40,7 @@ interface PeerReport {
   readonly tokensPerSecond: { readonly loop: number; readonly generate: number };
 }
 
-export async function run(options: Readonly<Record<string, string>> = {}) {
+export async function run(options: Readonly<Record<string, string>>) {
   const numbers = numbersOf("decode", DEFAULTS, options, DEVICE_OPTIONS);
   const python = pythonOf(options);
   await checkPython(python, ["torch", "numpy", "safetensors", "transformers"]);
@@ -142,5 +142,3 @@ class Ours {
     return { tokensPerSecond: (batch * tokens * 1000) / ms, outside: 1 - this.#engineMs / ms };
   }
 }
-
-if (import.meta.main) console.log(await run());

@@ -1,6 +1,6 @@
 /**
  * Measures the cost of one action with its observation, and of a new board, on one core.
- * Run: bun bench/envs.bench.ts, or `bun run bench envs`.
+ * Run: bun run bench envs
  * Budget: at least 1,000,000 step + render per second for SimpleSokoban and FrozenLake, so that envs never limit a rollout
  * (RAGEN's Python: 41,000 and 33,000 on one core of another machine).
  */
@@ -78,5 +78,3 @@ function boardsPerSecond(name: string): number {
   for (let i = 0; i < count; i++) tag.open({ layout: SEED + i, dynamics: i });
   return Math.round((count / (performance.now() - started)) * 1000);
 }
-
-if (import.meta.main) await run();

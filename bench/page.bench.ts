@@ -63,7 +63,7 @@ const QUERIES: Readonly<Record<string, string>> = {
 
 export const summary = "lists and first paint of a run with 100,000 episodes";
 
-export async function run(options: Readonly<Record<string, string>> = {}) {
+export async function run(options: Readonly<Record<string, string>>) {
   const { episodes } = numbersOf("page", { episodes: EPISODES }, options, []);
   const folder = mkdtempSync(join(tmpdir(), "bunraku-page-bench-"));
   const store = new Store({ path: join(folder, "run.sqlite"), durability: "normal", wallClock: Date.now });

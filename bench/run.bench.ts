@@ -31,7 +31,7 @@ interface Outcome {
   readonly after: number;
 }
 
-export async function run(options: Readonly<Record<string, string>> = {}) {
+export async function run(options: Readonly<Record<string, string>>) {
   const numbers = numbersOf("run", DEFAULTS, options);
   const python = pythonOf(options);
   await checkPython(python, ["torch", "numpy", "transformers"]);

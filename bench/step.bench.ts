@@ -76,7 +76,7 @@ interface PeerReport {
   readonly productsMs: number | null;
 }
 
-export async function run(options: Readonly<Record<string, string>> = {}) {
+export async function run(options: Readonly<Record<string, string>>) {
   const numbers = numbersOf("step", DEFAULTS, options, DEVICE_OPTIONS);
   const python = pythonOf(options);
   await checkPython(python, ["torch", "numpy", "safetensors"]);
@@ -284,5 +284,3 @@ function compareLosses(ours: readonly number[], { losses }: PeerReport): void {
       throw new Error(`first losses differ: ours ${ours}, PyTorch ${variant} ${theirs}; allowed ${LOSS_TOLERANCE}`);
   }
 }
-
-if (import.meta.main) console.log(await run());

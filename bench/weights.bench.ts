@@ -1,7 +1,7 @@
 /**
  * Time from `publish` of new weights to the last acknowledgement of 4 samplers on this host, by stage. Each sampler is a process
  * that maps the bytes and checks their seal (actors/weights/seal.ts).
- * Run: bun bench/weights.bench.ts, or `bun run bench weights [--weights.megabytes=100]`
+ * Run: bun run bench weights [--weights.megabytes=100]
  *
  * Budget: the built-in policy (2 MB) under 50 ms; 100 MB and more within twice the time of a copy and one hash, measured in turns.
  * `fiveHashes` is the least time if each of the five processes computed the sha256 on the cores of this machine.
@@ -48,7 +48,7 @@ interface Row {
 const STAGES = ["published", "announced", "first", "last"] as const;
 type Stage = (typeof STAGES)[number];
 
-export async function run(options: Readonly<Record<string, string>> = {}) {
+export async function run(options: Readonly<Record<string, string>>) {
   const { megabytes } = numbersOf("weights", { megabytes: SIZES[0]! }, options);
   const sizes = "megabytes" in options ? [megabytes] : SIZES;
   const bench = await SamplerBench.open();
@@ -220,5 +220,3 @@ function timed(run: () => void): number {
   run();
   return performance.now() - started;
 }
-
-if (import.meta.main) await run();
