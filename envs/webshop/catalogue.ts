@@ -64,6 +64,7 @@ export class Catalogue {
     return number === undefined ? undefined : this.products[number];
   }
 
+  /** Best first. */
   search(query: string): Product[] {
     return this.#index.search(query, HITS_MAX).map((number) => this.products[number]!);
   }

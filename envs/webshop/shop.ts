@@ -6,6 +6,7 @@
  *
  * Source: WebShop web_agent_site/templates, envs/web_agent_text_env.py (SimServer.receive).
  */
+import type { Catalogue } from "./catalogue.ts";
 import type { Product } from "./product.ts";
 
 /** Products on a page of results. */
@@ -22,14 +23,8 @@ export interface Bought {
   readonly options: ReadonlyMap<string, string>;
 }
 
-/** The product search. */
-export interface ProductSearch {
-  /** Best first. */
-  search(query: string): readonly Product[];
-}
-
 export class Visit {
-  readonly #search: ProductSearch;
+  readonly #catalogue: Pick<Catalogue, "search">;
   readonly #instruction: string;
   readonly #subPages: readonly SubPage[];
   #page: Page = "search";
@@ -38,8 +33,8 @@ export class Visit {
   #product: Product | null = null;
   #options = new Map<string, string>();
 
-  constructor(search: ProductSearch, instruction: string, showAttributes: boolean) {
-    this.#search = search;
+  constructor(catalogue: Pick<Catalogue, "search">, instruction: string, showAttributes: boolean) {
+    this.#catalogue = catalogue;
     this.#instruction = instruction;
     this.#subPages = showAttributes ? SUB_PAGES : SUB_PAGES.slice(0, 3);
   }
@@ -77,7 +72,7 @@ export class Visit {
   }
 
   search(query: string): void {
-    this.#results = this.#search.search(query);
+    this.#results = this.#catalogue.search(query);
     this.#openResults(1);
   }
 
