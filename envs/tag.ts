@@ -24,6 +24,7 @@ export interface Demonstrator {
   reply(game: Game, actionsLeft: number, skill: Skill, uniform: Uniform): string;
 }
 
+/** Each symbol of a grid with its meaning, such as "box on target". */
 export type Legend = readonly (readonly [symbol: string, meaning: string])[];
 
 /** The prompt texts of an env. */

@@ -12,6 +12,7 @@
  *   wall must be in the next cell, because some wall lies in every direction.
  * - The score is the share of claims that hold; the whole plan is one claim.
  */
+import type { Legend } from "../tag.ts";
 import { clausesOf, isDenied, isSupposed, type ReasonedTurn, type ReasoningScorer, shareOf } from "./reasoning.ts";
 
 /** Objects of a cell and the words for them in thoughts and observations. */
@@ -33,13 +34,9 @@ interface World {
   readonly hasWalls: boolean;
 }
 
-export interface GridSymbols {
-  /** Each symbol and its meaning ("box on target"); null if observations are coordinates only. */
-  readonly symbols: readonly (readonly [symbol: string, meaning: string])[] | null;
-}
-
-export function gridScorer({ symbols }: GridSymbols): ReasoningScorer {
-  const meanings = symbols === null ? null : new Map(symbols.map(([symbol, meaning]) => [symbol, objectsIn(meaning)]));
+/** @param legend  null if observations are coordinates only */
+export function gridScorer(legend: Legend | null): ReasoningScorer {
+  const meanings = legend === null ? null : new Map(legend.map(([symbol, meaning]) => [symbol, objectsIn(meaning)]));
   return (turn) => {
     const world = worldOf(turn.observation, meanings);
     return shareOf([

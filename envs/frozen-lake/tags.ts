@@ -55,7 +55,7 @@ function parts(config: FrozenLakeConfig, coordinates: boolean): Parts {
     optimal: optimalFrozenLake,
     best: bestFrozenLake,
     demonstrator: frozenLakeDemonstrator,
-    reasoning: gridScorer({ symbols: legend }),
+    reasoning: gridScorer(legend),
   };
 }
 

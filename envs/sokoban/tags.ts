@@ -64,7 +64,7 @@ function parts(config: SokobanConfig, coordinates: boolean): Parts {
     optimal: optimalSokoban,
     best: bestSokoban,
     demonstrator: sokobanDemonstrator,
-    reasoning: gridScorer({ symbols: legend }),
+    reasoning: gridScorer(legend),
     picture: (game) => sokobanPicture(expectGame(game, SokobanGame).board),
   };
 }

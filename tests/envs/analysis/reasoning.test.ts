@@ -6,17 +6,15 @@ import { envTag } from "../../../envs/registry.ts";
 import { Pcg64 } from "../../../envs/rng/pcg64.ts";
 import { openLocal } from "../../../envs/tag.ts";
 
-const sokoban = gridScorer({
-  symbols: [
-    ["#", "wall"],
-    ["_", "empty"],
-    ["O", "target"],
-    ["√", "box on target"],
-    ["X", "box"],
-    ["P", "player"],
-    ["S", "player on target"],
-  ],
-});
+const sokoban = gridScorer([
+  ["#", "wall"],
+  ["_", "empty"],
+  ["O", "target"],
+  ["√", "box on target"],
+  ["X", "box"],
+  ["P", "player"],
+  ["S", "player on target"],
+]);
 // Columns 0 to 5, rows 0 to 4: the player at (2, 2), the box at (2, 3), the target at (3, 3).
 const ROOM = "######\n#____#\n#_PX_#\n#__O_#\n######";
 const score = (thought: string, ...actions: string[]) => sokoban({ thought, observation: ROOM, actions });
@@ -112,7 +110,7 @@ describe("a free thought", () => {
 });
 
 test("coordinates are read where there is no grid; a push cannot be followed there", () => {
-  const coordinates = gridScorer({ symbols: null });
+  const coordinates = gridScorer(null);
   const observation =
     "Board size: 6 rows x 6 cols (zero-indexed).\nTargets: (3, 3)\nBoxes: (2, 3)\nPlayer on target: (3, 3)";
   const judged = (thought: string) => coordinates({ thought, observation, actions: ["Up"] });
