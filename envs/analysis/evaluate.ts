@@ -73,13 +73,15 @@ export async function evaluatePlayer(tag: EnvTag, player: Player, options: Evalu
     }
   }
   async function playIndex(index: number): Promise<Played> {
-    const layout = seed + Math.floor(index / tries);
+    const layoutSeed = seed + Math.floor(index / tries);
     const member = round + (index % tries);
+    const seeds = { member, layoutSeed, dynamicsSeed: dynamicsSeed(layoutSeed, member) };
     for (let attempt = 1; ; attempt++) {
-      const coins = new Pcg64(layout, COIN_STREAM + member);
-      const game = tag.open({ layout, dynamics: dynamicsSeed(layout, member) });
+      const coins = new Pcg64(layoutSeed, COIN_STREAM + member);
+      const game = tag.open({ layout: layoutSeed, dynamics: seeds.dynamicsSeed });
       try {
-        return await play(game, player, actionsMax, () => coins.random(), options.record !== undefined);
+        const records = options.record !== undefined;
+        return { ...seeds, ...(await play(game, player, actionsMax, () => coins.random(), records)) };
       } catch (error) {
         if (game.kind !== "outside" || error instanceof Refused || attempt === OUTSIDE_ATTEMPTS) throw error;
       }
@@ -91,11 +93,7 @@ export async function evaluatePlayer(tag: EnvTag, player: Player, options: Evalu
     // After an error the other workers stop.
     next = episodes;
   }
-  for (const [index, { success, turns, finalObservation }] of options.record ? played.entries() : []) {
-    const [layoutSeed, member] = [seed + Math.floor(index / tries), round + (index % tries)];
-    const chance = dynamicsSeed(layoutSeed, member);
-    options.record!({ member, layoutSeed, dynamicsSeed: chance, success, turns, finalObservation });
-  }
+  for (const { reward: _, actions: __, ...episode } of played) options.record?.(episode);
   const solved = Array.from({ length: boards }, (_, board) => {
     return played.slice(board * tries, (board + 1) * tries).filter(({ success }) => success).length;
   });
@@ -111,7 +109,7 @@ export async function evaluatePlayer(tag: EnvTag, player: Player, options: Evalu
   };
 }
 
-interface Played extends Pick<PlayerEpisode, "success" | "turns" | "finalObservation"> {
+interface Played extends PlayerEpisode {
   readonly reward: number;
   readonly actions: number;
 }
@@ -123,7 +121,7 @@ async function play(
   actionsMax: number,
   uniform: Uniform,
   records: boolean,
-): Promise<Played> {
+): Promise<Omit<Played, "member" | "layoutSeed" | "dynamicsSeed">> {
   if (game.kind === "outside") await game.start();
   try {
     let reward = 0;
