@@ -1,6 +1,6 @@
 /**
- * Writes and reads protobuf's wire format, for a few message types of ONNX and TensorBoard. The code that uses a message has the field
- * numbers and their source.
+ * Writes and reads protobuf's wire format, for a few message types of ONNX, TensorBoard and TensorFlow. The code that uses a message
+ * has the field numbers and their source.
  */
 const utf8 = new TextEncoder();
 

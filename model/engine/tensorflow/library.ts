@@ -8,6 +8,7 @@
  */
 import { dlopen, type Pointer, ptr, toArrayBuffer } from "bun:ffi";
 import { setNativeVariable } from "../native-environment.ts";
+import { ProtobufMessage } from "../protobuf.ts";
 
 const FUNCTIONS = {
   TF_Version: { args: [], returns: "cstring" },
@@ -97,26 +98,23 @@ export interface LibraryOptions {
   readonly device: "auto" | "cpu" | "cuda";
 }
 
-/** A protobuf field whose value is these bytes: a text, a message or an entry of a map. Numbers up to 15, fewer than 128 bytes. */
-const field = (number: number, bytes: readonly number[]) => [(number << 3) | 2, bytes.length, ...bytes];
-
 /**
  * ConfigProto of tensorflow/core/protobuf/config.proto. Field 2 is intra_op_parallelism_threads. Field 1 is device_count, here {GPU: 0}.
  * Field 6 is gpu_options, and field 4 of that is allow_growth: memory is allocated as needed.
  */
-function configProto({ threads, device }: LibraryOptions): Uint8Array {
-  const noGpu = field(1, [...field(1, [...new TextEncoder().encode("GPU")]), 2 << 3, 0]);
-  return Uint8Array.from([2 << 3, threads, ...(device === "cpu" ? noGpu : []), ...field(6, [4 << 3, 1])]);
+export function configProto({ threads, device }: LibraryOptions): Uint8Array {
+  const proto = new ProtobufMessage().int(2, threads);
+  if (device === "cpu") proto.message(1, new ProtobufMessage().text(1, "GPU").int(2, 0));
+  return proto.message(6, new ProtobufMessage().int(4, 1)).finish();
 }
 
 export class Library {
   readonly TF_Version: string;
-  /** As TensorFlow names it: ".../device:GPU:0". */
-  readonly deviceName: string;
   readonly #gpu: boolean;
   readonly #c: Symbols;
   readonly #status: Pointer;
   readonly #context: Pointer;
+  /** As TensorFlow names it: ".../device:GPU:0". */
   readonly #device: Uint8Array;
   readonly #tensors = new Map<number, Pointer>();
   #nextId = 0;
@@ -155,7 +153,6 @@ export class Library {
     const chosen = gpu ?? devices.find(({ type }) => type === "CPU");
     if (chosen === undefined) throw new LibraryError(`TensorFlow ${this.TF_Version} in ${path} lists no device`);
     this.#gpu = gpu !== undefined;
-    this.deviceName = chosen.name;
     this.#device = this.#text(chosen.name);
   }
 

@@ -11,7 +11,7 @@ import { Decoder } from "../../../model/decode/decoder.ts";
 import { compiledEngine } from "../../../model/engine/compiled.ts";
 import type { Engine } from "../../../model/engine/engine.ts";
 import { findLibtensorflow } from "../../../model/engine/tensorflow/find.ts";
-import { Library } from "../../../model/engine/tensorflow/library.ts";
+import { configProto, Library } from "../../../model/engine/tensorflow/library.ts";
 import { microBatches, type Sequence } from "../../../model/learn/batch.ts";
 import { Network } from "../../../model/learn/network.ts";
 import { imitation } from "../../../model/learn/objective.ts";
@@ -53,6 +53,15 @@ describe("finding libtensorflow", () => {
     const newest = place("env/lib/python3.11/site-packages/tensorflow/libtensorflow_cc.so.2");
     expect(findLibtensorflow({ ...nowhere, pythonRoots: [join(folder, "env")] })).toBe(newest);
   });
+});
+
+test("the configuration is TensorFlow's ConfigProto, with any number of threads", () => {
+  const growth = [0x32, 2, 0x20, 1];
+  expect([...configProto({ threads: 4, device: "auto" })]).toEqual([0x10, 4, ...growth]);
+  // A varint has 7 bits a byte, the lowest first: 200 = 1 * 128 + 72.
+  expect([...configProto({ threads: 200, device: "cuda" })]).toEqual([0x10, 0x80 | 72, 1, ...growth]);
+  const noGpu = [0x0a, 7, 0x0a, 3, 0x47, 0x50, 0x55, 0x10, 0];
+  expect([...configProto({ threads: 4, device: "cpu" })]).toEqual([0x10, 4, ...noGpu, ...growth]);
 });
 
 describe("a file that is no libtensorflow", () => {
