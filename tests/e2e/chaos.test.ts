@@ -5,8 +5,9 @@ import { join } from "node:path";
 import { Store } from "../../actors/metrics-sink/store.ts";
 import type { EpisodeRow } from "../../actors/protocol.ts";
 import { inspect } from "../../scripts/chaos/inspect.ts";
-import { digestOf, scored, ticket } from "../actors/sampler/stage.ts";
+import { scored, ticket } from "../actors/sampler/stage.ts";
 import { figure, ms } from "../figure.ts";
+import { aDigest } from "../fixtures.ts";
 import { command, commandHere } from "../scripts/command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../scripts/temporary.ts";
 import { LONG } from "./run-process.ts";
@@ -53,7 +54,7 @@ interface Trained {
 const row = ({ episode, update, letter = "a", attempt = 0 }: Trained): EpisodeRow => {
   const outcome = scored(episode);
   if (!("trajectory" in outcome)) throw new Error("it has none");
-  const trajectory = { ...outcome.trajectory, digest: digestOf(letter) };
+  const trajectory = { ...outcome.trajectory, digest: aDigest(letter) };
   return {
     ticket: ticket(episode, { attempt }),
     sampler: "s",

@@ -9,18 +9,8 @@ import { welcoming } from "../../../actors/transport/handshake.ts";
 import type { Listener } from "../../../actors/transport/transport.ts";
 import { Acks } from "../../../actors/weights/acks.ts";
 import { figure } from "../../figure.ts";
-import {
-  bandits,
-  digestOf,
-  hold,
-  LEASE_MS,
-  RUN,
-  scored,
-  startSampler,
-  tickets,
-  World,
-  weights,
-} from "../sampler/stage.ts";
+import { aDigest, someTickets } from "../../fixtures.ts";
+import { bandits, hold, LEASE_MS, RUN, scored, startSampler, World, weights } from "../sampler/stage.ts";
 import { Hand } from "./hand.ts";
 
 let world: World;
@@ -54,20 +44,20 @@ const hand = (name = "s0") => new Hand(world, name);
 describe("tickets", () => {
   test("go to a sampler when it has acknowledged the digest that was published, and not before", async () => {
     dispatcher.announce(weights(1));
-    void dispatcher.play(tickets(2));
+    void dispatcher.play(someTickets(2));
     const one = await hand().connect();
     one.peer.tell({ type: "sampler.ready", actor: "s0", slots: 4 });
     await world.settle();
     expect(one.told).toEqual([weights(1)]);
     one.load(1);
     await world.settle();
-    expect(one.told.slice(1)).toEqual([{ type: "tickets", tickets: tickets(2), leaseMs: LEASE_MS }]);
+    expect(one.told.slice(1)).toEqual([{ type: "tickets", tickets: someTickets(2), leaseMs: LEASE_MS }]);
   });
 
   test("never exceed the slots; each that is finished makes room for the next", async () => {
     dispatcher.announce(weights(1));
     const one = await hand().ready(2);
-    const all = dispatcher.play(tickets(4));
+    const all = dispatcher.play(someTickets(4));
     await world.settle();
     expect(one.granted).toEqual(["e0/0", "e1/0"]);
     await one.finish("e1");
@@ -79,7 +69,7 @@ describe("tickets", () => {
   test("are shared, so that the first to ask leaves some", async () => {
     dispatcher.announce(weights(1));
     const [one, two] = [await hand("s0").ready(10), await hand("s1").ready(10)];
-    void dispatcher.play(tickets(6));
+    void dispatcher.play(someTickets(6));
     await world.settle();
     expect([one.granted.length, two.granted.length]).toEqual([3, 3]);
   });
@@ -88,7 +78,7 @@ describe("tickets", () => {
     dispatcher.announce(weights(1));
     const [one, two] = [await hand("s0").ready(10), await hand("s1").ready(10)];
     dispatcher.announce(weights(2, "b"));
-    void dispatcher.play(tickets(6, { version: 2 }));
+    void dispatcher.play(someTickets(6, { version: 2 }));
     await world.settle();
     one.load(2, "b");
     await world.settle();
@@ -102,7 +92,7 @@ describe("tickets", () => {
     dispatcher.announce(weights(1));
     const [one] = [await hand("s0").ready(10), await hand("s1").ready(10)];
     dispatcher.announce(weights(2, "b"));
-    const all = dispatcher.play(tickets(6, { version: 2 }));
+    const all = dispatcher.play(someTickets(6, { version: 2 }));
     one.load(2, "b");
     await world.settle();
     for (let next = 0; next < 6; next++) await one.finish(one.granted[next]!.split("/")[0]!);
@@ -112,7 +102,7 @@ describe("tickets", () => {
   test("of a lost sampler are played by the others", async () => {
     dispatcher.announce(weights(1));
     const [one, two] = [await hand("s0").ready(10), await hand("s1").ready(10)];
-    void dispatcher.play(tickets(4));
+    void dispatcher.play(someTickets(4));
     await world.settle();
     const lost = [...one.granted];
     one.peer.close("killed");
@@ -124,7 +114,7 @@ describe("tickets", () => {
   test("whose lease ran out are granted again, though every sampler is idle", async () => {
     dispatcher.announce(weights(1));
     const one = await hand("s0").ready(1);
-    const all = dispatcher.play(tickets(1));
+    const all = dispatcher.play(someTickets(1));
     await world.settle();
     const two = await hand("s1").ready(1);
     await world.after(LEASE_MS);
@@ -139,7 +129,7 @@ describe("tickets", () => {
   test("come back when their sampler connects again before its first connection is known to be gone", async () => {
     dispatcher.announce(weights(1));
     const first = await hand("s0").ready(4);
-    void dispatcher.play(tickets(2));
+    void dispatcher.play(someTickets(2));
     await world.settle();
     const again = await hand("s0").ready(4);
     expect(again.granted).toEqual(["e0/1", "e1/1"]);
@@ -154,7 +144,7 @@ describe("tickets", () => {
     const first = await hand("s0").ready(4);
     const again = await hand("s0").connect();
     again.peer.tell({ type: "sampler.ready", actor: "s0", slots: 4 });
-    void dispatcher.play(tickets(2));
+    void dispatcher.play(someTickets(2));
     first.load(1);
     first.peer.tell({ type: "sampler.leaving", actor: "s0", reason: "replaced" });
     await world.settle();
@@ -168,7 +158,7 @@ describe("tickets", () => {
     dispatcher.announce(weights(1));
     const one = await hand().ready(4);
     dispatcher.leave();
-    void dispatcher.play(tickets(2));
+    void dispatcher.play(someTickets(2));
     one.peer.close("leaving");
     await world.settle();
     expect([one.granted, notices]).toEqual([[], ["info joined: s0 joined"]]);
@@ -187,7 +177,7 @@ describe("weights", () => {
   test("other than those published quarantine a sampler, until it connects again", async () => {
     dispatcher.announce(weights(1));
     const [bad, good] = [await hand("s0").ready(4, 1, "f"), await hand("s1").ready(4)];
-    void dispatcher.play(tickets(2));
+    void dispatcher.play(someTickets(2));
     await world.settle();
     expect([bad.granted, good.granted.length, acks.quarantined]).toEqual([[], 2, ["s0"]]);
     const digest = "ffffffffffff…";
@@ -200,7 +190,7 @@ describe("weights", () => {
     expect(notices.filter((notice) => notice.includes("quarantined")).length).toBe(1);
     bad.peer.close("mended");
     const again = await hand("s0").ready(4);
-    void dispatcher.play([{ ...tickets(1)[0]!, episode: "next" }]);
+    void dispatcher.play([{ ...someTickets(1)[0]!, episode: "next" }]);
     await world.settle();
     expect([...again.granted, ...good.granted]).toContain("next/0");
   });
@@ -210,9 +200,9 @@ describe("weights", () => {
     dispatcher.announce(weights(2, "b"));
     const one = await hand().ready(10, 1);
     void dispatcher.play([
-      { ...tickets(1)[0]!, episode: "sync", version: 2 },
-      { ...tickets(1)[0]!, episode: "async", version: 1, exact: false },
-      { ...tickets(1)[0]!, episode: "fresh", version: 2, exact: false },
+      { ...someTickets(1)[0]!, episode: "sync", version: 2 },
+      { ...someTickets(1)[0]!, episode: "async", version: 1, exact: false },
+      { ...someTickets(1)[0]!, episode: "fresh", version: 2, exact: false },
     ]);
     await world.settle();
     expect(one.granted).toEqual(["async/0"]);
@@ -226,7 +216,7 @@ describe("an outcome", () => {
   test("is taken once; a second delivery is answered and ignored", async () => {
     dispatcher.announce(weights(1));
     const one = await hand().ready(4);
-    void dispatcher.play(tickets(2));
+    void dispatcher.play(someTickets(2));
     await world.settle();
     expect([await one.finish("e0"), await one.finish("e0"), await one.finish("ghost")]).toEqual([true, false, false]);
     expect(book.counts.ignored).toBe(2);
@@ -235,7 +225,7 @@ describe("an outcome", () => {
   test("of an attempt that was given to another is ignored", async () => {
     dispatcher.announce(weights(1));
     const one = await hand("s0").ready(4);
-    const all = dispatcher.play(tickets(1));
+    const all = dispatcher.play(someTickets(1));
     await world.settle();
     one.peer.close("cut");
     await world.settle();
@@ -264,7 +254,7 @@ describe("a bad trajectory", () => {
   test("is never used: after as many deliveries as attempts its episode is aborted, and others go on", async () => {
     dispatcher.announce(weights(1));
     const one = await hand().ready(4);
-    const all = dispatcher.play(tickets(2));
+    const all = dispatcher.play(someTickets(2));
     await world.settle();
     const deliveries = [0, 1, 2];
     for (const attempt of deliveries) await send(one, attempt, poison);
@@ -281,9 +271,9 @@ describe("a bad trajectory", () => {
   test("is one with weights that were never published, and the ticket is played again", async () => {
     dispatcher.announce(weights(1));
     const one = await hand().ready(4);
-    const all = dispatcher.play(tickets(1));
+    const all = dispatcher.play(someTickets(1));
     await world.settle();
-    await send(one, 0, (outcome) => Object.assign(outcome.trajectory, { digest: digestOf("b") }));
+    await send(one, 0, (outcome) => Object.assign(outcome.trajectory, { digest: aDigest("b") }));
     await send(one, 1, () => {});
     expect(await all).toMatchObject([{ ticket: { attempt: 1 }, outcome: { status: "scored" } }]);
     expect(notices.at(-1)).toContain("version 1 with digest bbbbbbbbbbbb… is not among the last published versions");
@@ -293,7 +283,7 @@ describe("a bad trajectory", () => {
 test("a sampler that announces its leave is no warning, and others get its tickets at once", async () => {
   dispatcher.announce(weights(1));
   const [one, two] = [await hand("s0").ready(4), await hand("s1").ready(4)];
-  void dispatcher.play(tickets(2));
+  void dispatcher.play(someTickets(2));
   await world.settle();
   one.peer.tell({ type: "sampler.leaving", actor: "s0", reason: "SIGTERM" });
   await world.settle();
@@ -307,7 +297,7 @@ test("the dispatcher reports how long its tickets were idle, and why", async () 
   dispatcher.announce(weights(1));
   await world.after(5000);
   expect(dispatcher.stalledMs).toBe(0);
-  void dispatcher.play(tickets(3));
+  void dispatcher.play(someTickets(3));
   await world.after(300);
   expect([dispatcher.stalledMs, dispatcher.state]).toEqual([300, "3 tickets wait; no sampler is connected"]);
   const [one, two] = [await hand("s0").ready(1), await hand("s1").connect()];
@@ -331,14 +321,14 @@ test("only samplers are taken in, and only asked what concerns them", async () =
 describe("samplers and learner together", () => {
   const played = (finished: readonly FinishedTicket[]) =>
     finished.map(({ ticket, outcome }) => [ticket.episode, ticket.attempt, outcome.status]);
-  const all = (attempt = 0) => tickets(6).map(({ episode }) => [episode, attempt, "scored"]);
+  const all = (attempt = 0) => someTickets(6).map(({ episode }) => [episode, attempt, "scored"]);
 
   test("play everything once, in the order it was asked for", async () => {
     await bandits(world, "env-0");
     const two = ["sampler-0", "sampler-1"].map((actor) => startSampler(world, { actor, slots: 2 }));
     dispatcher.announce(weights(1));
     await world.settle();
-    const done = dispatcher.play(tickets(6));
+    const done = dispatcher.play(someTickets(6));
     await world.settle();
     expect(played(await done)).toEqual(all());
     expect(two.flatMap(({ policy }) => policy.played).length).toBe(6);
@@ -350,7 +340,7 @@ describe("samplers and learner together", () => {
     dispatcher.announce(weights(1));
     await world.settle();
     hold(lost!.policy);
-    const done = dispatcher.play(tickets(6));
+    const done = dispatcher.play(someTickets(6));
     await world.settle();
     expect(lost!.policy.played.length).toBe(3);
     lost!.connection.close("killed");
@@ -366,19 +356,19 @@ describe("samplers and learner together", () => {
     dispatcher.announce(weights(9, "c"));
     await world.settle();
     const release = hold(policy);
-    const first = dispatcher.play(tickets(6, { version: 9 }));
+    const first = dispatcher.play(someTickets(6, { version: 9 }));
     await world.settle();
     await listener.close();
     await listen();
     dispatcher.announce(weights(1));
-    const second = dispatcher.play(tickets(6));
+    const second = dispatcher.play(someTickets(6));
     await world.after(200);
     release();
     await world.settle();
     const finished = await second;
     expect(played(finished)).toEqual(all());
     for (const { outcome } of finished)
-      expect(outcome).toMatchObject({ trajectory: { version: 1, digest: digestOf("a") } });
+      expect(outcome).toMatchObject({ trajectory: { version: 1, digest: aDigest("a") } });
     expect(policy.played.length).toBe(12);
     expect(await Promise.race([first, Promise.resolve("open")])).toBe("open");
   });
@@ -386,10 +376,10 @@ describe("samplers and learner together", () => {
   test("never train on what a quarantined sampler would play", async () => {
     await bandits(world, "env-0");
     const [bad, good] = ["sampler-0", "sampler-1"].map((actor) => startSampler(world, { actor, slots: 6 }));
-    bad!.policy.found = () => digestOf("f");
+    bad!.policy.found = () => aDigest("f");
     dispatcher.announce(weights(1));
     await world.settle();
-    const finished = await dispatcher.play(tickets(6));
+    const finished = await dispatcher.play(someTickets(6));
     expect([bad!.policy.played, good!.policy.played.length]).toEqual([[], 6]);
     expect(finished.every(({ sampler }) => sampler === "sampler-1")).toBe(true);
   });

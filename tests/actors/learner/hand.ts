@@ -2,7 +2,8 @@
 import type { Messages, Tell } from "../../../actors/protocol.ts";
 import { sayHello } from "../../../actors/transport/handshake.ts";
 import type { Peer } from "../../../actors/transport/transport.ts";
-import { digestOf, RUN, scored, type World } from "../sampler/stage.ts";
+import { aDigest } from "../../fixtures.ts";
+import { RUN, scored, type World } from "../sampler/stage.ts";
 
 export class Hand {
   readonly told: Tell[] = [];
@@ -35,7 +36,7 @@ export class Hand {
   }
 
   load(version: number, letter = "a"): void {
-    this.peer.tell({ type: "weights.loaded", actor: this.actor, version, digest: digestOf(letter) });
+    this.peer.tell({ type: "weights.loaded", actor: this.actor, version, digest: aDigest(letter) });
   }
 
   get granted(): string[] {

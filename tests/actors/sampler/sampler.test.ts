@@ -2,19 +2,8 @@
 import { beforeEach, describe, expect, test } from "bun:test";
 import type { PlayedOutcome } from "../../../actors/protocol.ts";
 import { envTag } from "../../../envs/registry.ts";
-import {
-  ASK_MS,
-  bandits,
-  digestOf,
-  envsOf,
-  FakeLearner,
-  hold,
-  startSampler,
-  ticket,
-  tickets,
-  World,
-  weights,
-} from "./stage.ts";
+import { aDigest, someTickets } from "../../fixtures.ts";
+import { ASK_MS, bandits, envsOf, FakeLearner, hold, startSampler, ticket, World, weights } from "./stage.ts";
 
 let world: World;
 let learner: FakeLearner;
@@ -43,13 +32,13 @@ describe("a sampler", () => {
     const { policy, errors } = await started({ slots: 3 });
     expect(learner.heard).toEqual([
       { type: "sampler.ready", actor: "sampler-0", slots: 3 },
-      { type: "weights.loaded", actor: "sampler-0", version: 1, digest: digestOf("a") },
+      { type: "weights.loaded", actor: "sampler-0", version: 1, digest: aDigest("a") },
     ]);
     learner.play(ticket("e0", { attempt: 2 }));
     await world.settle();
     const [one] = learner.of("episode.finished");
     expect(one).toMatchObject({ actor: "sampler-0", episode: "e0", attempt: 2, outcome: { status: "scored" } });
-    expect((one!.outcome as PlayedOutcome).trajectory).toMatchObject({ version: 1, digest: digestOf("a") });
+    expect((one!.outcome as PlayedOutcome).trajectory).toMatchObject({ version: 1, digest: aDigest("a") });
     expect([policy.played, errors]).toEqual([["e0 2"], []]);
     expect(env.server.openCount).toBe(0);
   });
@@ -57,7 +46,7 @@ describe("a sampler", () => {
   test("plays as many at once as it has slots; the others wait", async () => {
     const { policy, sampler } = await started({ slots: 2 });
     const release = hold(policy);
-    learner.play(...tickets(5));
+    learner.play(...someTickets(5));
     await world.settle();
     expect([policy.replying, sampler.doing()]).toEqual([2, "playing 2 episodes with version 1"]);
     release();
@@ -168,7 +157,7 @@ describe("weights between turns", () => {
     expect(turnsOf(0)).toEqual([undefined, 2, 2]);
     expect((learner.of("episode.finished")[0]!.outcome as PlayedOutcome).trajectory).toMatchObject({
       version: 1,
-      digest: digestOf("a"),
+      digest: aDigest("a"),
     });
   });
 
@@ -181,7 +170,7 @@ describe("weights between turns", () => {
     release();
     await world.settle();
     expect([policy.replying, policy.played, finished()]).toEqual([0, ["e0 0"], []]);
-    slow.resolve(digestOf("b"));
+    slow.resolve(aDigest("b"));
     await world.settle();
     expect(finished()).toEqual(["e0", "e1"]);
     expect([turnsOf(0), turnsOf(1)]).toEqual([
@@ -211,7 +200,7 @@ describe("weights between turns", () => {
 describe("weights that are wrong", () => {
   test("are reported by their digest and never used", async () => {
     const { policy, failures } = startSampler(world);
-    policy.found = () => digestOf("f");
+    policy.found = () => aDigest("f");
     await world.settle();
     learner.tell(weights(1));
     await world.settle();
@@ -291,7 +280,7 @@ describe("a lost connection", () => {
     next.play(ticket("e0", { version: 2 }));
     await world.settle();
     expect(policy.loads).toEqual([1, 7, 2]);
-    expect(next.of("weights.loaded")).toMatchObject([{ version: 2, digest: digestOf("b") }]);
+    expect(next.of("weights.loaded")).toMatchObject([{ version: 2, digest: aDigest("b") }]);
     expect(next.of("episode.finished")).toMatchObject([{ episode: "e0", outcome: { trajectory: { version: 2 } } }]);
   });
 
@@ -304,7 +293,7 @@ describe("a lost connection", () => {
     await world.settle();
     learner.peers[0]!.close("cut");
     await world.after(100);
-    slow.resolve(digestOf("e"));
+    slow.resolve(aDigest("e"));
     await world.settle();
     expect(loaded()).toEqual([]);
     learner.tell(weights(1));

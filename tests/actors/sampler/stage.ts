@@ -15,7 +15,7 @@ import type { EnvTag } from "../../../envs/tag.ts";
 import type { Reply } from "../../../model/decode/generate.ts";
 import { builtinDialogue } from "../../../model/text/chat.ts";
 import { Tokenizer } from "../../../model/text/tokenizer.ts";
-import { aDigest, anOutcome, aTicket, aTrajectory, somePlayRules, someTickets } from "../../fixtures.ts";
+import { aDigest, anOutcome, aTicket, aTrajectory, somePlayRules } from "../../fixtures.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 export const RUN = "run";
@@ -25,18 +25,15 @@ const tokenizer = new Tokenizer();
 const bandit = envTag("Bandit", {});
 const rules = { turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1, formatPenalty: -0.1, think: true };
 
-export const digestOf = aDigest;
-
 export const weights = (version: number, letter = "a"): Messages["weights"] => ({
   type: "weights",
   version,
-  digest: digestOf(letter),
+  digest: aDigest(letter),
   byteLength: 4,
   location: { kind: "shared", path: `/${letter}`, byteOffset: 0, seal: { key: "0".repeat(32), tag: "0".repeat(32) } },
 });
 
 export const ticket = (episode: string, fields: Partial<Ticket> = {}): Ticket => aTicket({ episode, ...fields });
-export const tickets = someTickets;
 
 export const scored = (episode: string, version = 1): Outcome =>
   anOutcome({ trajectory: aTrajectory({ version }), finalObservation: episode });
