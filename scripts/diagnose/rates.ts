@@ -27,6 +27,8 @@ import type { RunLog } from "./run-logs.ts";
 
 /** An alarm so many updates after the onset still counts as true. */
 const LATE_MAX = 10;
+/** Most detectors compare a run with its own first updates, so no alarm can come before a collapse in the first updates. */
+const EARLY_ONSETS = 20;
 
 /** First alarms of detectors elsewhere, as bench/peers/alarms.py writes them: by detector and run, the index of the update, or null. */
 const Alarms = z.record(z.string(), z.record(z.string(), z.int().nullable()));
@@ -110,13 +112,18 @@ export function ratesReport(logs: readonly RunLog[], { heldOut, alarms }: RatesO
     return { of, runs: some.length, rates: detectors.map(([alarm, first]) => ratesOf(some, alarm, first)) };
   };
   const judged = runs.map(outcomeOfRun);
+  const isEarly = ({ outcome }: JudgedRun) => outcome.kind === "collapsed" && outcome.onset < EARLY_ONSETS;
+  const later = part(
+    `all of these but collapses in the first ${EARLY_ONSETS} updates`,
+    others.filter((run) => !isEarly(run)),
+  );
   return {
     runs: judged,
     outcomes: outcomesOf(judged),
     chosen: { runs: chosenOn.length, collapsed: changesOf(rule), warning: changesOf(warningRule), floor },
     parts:
       heldOut === null
-        ? [part("even seeds", others)]
+        ? [part("even seeds", others), later]
         : [
             part(
               "even seeds, other envs",
@@ -124,6 +131,7 @@ export function ratesReport(logs: readonly RunLog[], { heldOut, alarms }: RatesO
             ),
             part(`${heldOut}, held out`, others.filter(isHeldOut)),
             part("both", others),
+            later,
           ],
   };
 }

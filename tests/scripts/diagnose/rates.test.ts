@@ -143,6 +143,8 @@ describe("the rates over many runs", () => {
       ["even seeds, other envs", 4],
       ["FrozenLake, held out", 2],
       ["both", 6],
+      // All three of them fall at index 20.
+      ["all of these but collapses in the first 20 updates", 6],
     ]);
     const counts = (part: number, alarm: string) => {
       const { collapsed, caught, healthy, falseAlarms } = parts[part]!.rates.find((rates) => rates.alarm === alarm)!;
@@ -152,6 +154,15 @@ describe("the rates over many runs", () => {
     expect(counts(1, "warning or collapsed, default")).toEqual([1, 1, 1, 1]);
     expect(counts(1, "collapsed, default thresholds")).toEqual([1, 1, 0, 1]);
     expect(counts(2, "gradient above 3 σ")).toEqual([0, 3, 0, 3]);
+  });
+
+  test("are also given without the runs that collapse before a detector can know their start", () => {
+    const breaks = run("breaks", "Bandit", 2, [update(0.8, 0), ...repeat(39, update(0, 1))]);
+    const { parts } = ratesReport([run("falls", "Bandit", 2, falls), breaks], { heldOut: null, alarms: null });
+    expect(parts.map(({ runs, rates }) => [runs, rates[0]!.collapsed])).toEqual([
+      [2, 2],
+      [1, 1],
+    ]);
   });
 
   test("are the same of the Parquet file", async () => {
