@@ -38,7 +38,7 @@ export async function main(args: string[]): Promise<number> {
     memoryFinding(),
     diskFinding(runsFolder()),
     sharedMemoryFinding(),
-    portFinding(flags.port ?? DEFAULT_PORT),
+    await portFinding(flags.port ?? DEFAULT_PORT),
     clockFinding(),
     sandboxFinding(),
     await compiledFinding(),

@@ -2,6 +2,7 @@
 import { existsSync, readFileSync, statfsSync, unlinkSync, writeFileSync } from "node:fs";
 import { cpus, freemem, totalmem } from "node:os";
 import { dirname, join, resolve } from "node:path";
+import { checkPort } from "../../actors/dashboard/port.ts";
 import { messageOf } from "../../actors/errors.ts";
 import { sandboxLack } from "../../envs/deep-coder/sandbox.ts";
 import type { Finding } from "./finding.ts";
@@ -85,13 +86,13 @@ export function sharedMemoryFinding(): Finding {
   }
 }
 
-export function portFinding(port: number): Finding {
+export async function portFinding(port: number): Promise<Finding> {
   const name = `port ${port}`;
   try {
-    Bun.listen({ hostname: "127.0.0.1", port, socket: { data() {} } }).stop(true);
+    await checkPort("127.0.0.1", port);
     return { name, state: "ok", found: "free", means: "the page will be there" };
-  } catch {
-    return { name, state: "absent", found: "in use", means: "choose another with --port; --port 0 takes any free one" };
+  } catch (error) {
+    return { name, state: "broken", found: "not free", means: messageOf(error) };
   }
 }
 
