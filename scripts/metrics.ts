@@ -1,4 +1,4 @@
-/** `bun run metrics`: lists the metrics of a run with unit and meaning. Runs nothing. */
+/** `bun run metrics`: lists the metrics that a run can report, with unit and meaning. Reads no run. */
 import { prometheusName } from "../actors/dashboard/prometheus.ts";
 import type { Metric } from "../actors/metrics/metric.ts";
 import { METRIC_NAMES, type MetricName, metric } from "../actors/metrics/metrics.ts";
@@ -10,7 +10,7 @@ const command = {
   words: { show: "PART", text: "List only the metrics whose names begin with PART", max: 1 },
   flags: {
     json: { type: "switch", text: "Print a JSON list" },
-    markdown: { type: "switch", text: "Print docs/metrics.md" },
+    markdown: { type: "switch", text: "Print the text of docs/metrics.md" },
   },
   examples: ["bun run metrics", "bun run metrics train/", "bun run metrics --json"],
 } as const satisfies Command;
@@ -22,9 +22,10 @@ export async function main(args: string[]): Promise<number> {
   const names = METRIC_NAMES.filter((name) => name.startsWith(part));
   if (names.length === 0) throw new UsageError(`no metric begins with ${part}; \`bun run metrics\` lists them`);
   const rows = names.map((name) => ({ name, ...metric(name) }));
+  const width = Math.max(...names.map(({ length }) => length));
   if (flags.json) console.log(JSON.stringify(rows));
   else if (flags.markdown) console.log(markdown(rows));
-  else for (const { name, unit, help } of rows) console.log(`${name.padEnd(36)} ${unit.padEnd(12)} ${help}`);
+  else for (const { name, unit, help } of rows) console.log(`${name.padEnd(width)} ${unit.padEnd(12)} ${help}`);
   return 0;
 }
 
@@ -50,7 +51,7 @@ function markdown(rows: readonly (Metric & { readonly name: MetricName })[]): st
     "# Metrics",
     "",
     "All metrics of a run. A share is 0 to 1, a difference of shares −1 to 1; `reward` is the env's own unit. A metric that does not depend on the clock is equal in two runs",
-    "of equal seeds in sync mode. The last column is the metric's name in `/metrics` (Prometheus).",
+    "of equal seeds in sync mode, on one machine with the same engine and threads. The last column is the metric's name in `/metrics` (Prometheus).",
     "",
     ...table([["metric", "unit", "meaning", "notes", "in `/metrics`"], ...cells]),
   ].join("\n");

@@ -13,7 +13,7 @@ import { bundleReplayCode } from "./bundle.ts";
 
 const CLIENT = new URL("client/", import.meta.url);
 const STYLES = ["style.css", "parts.css", "charts.css", "actors.css", "episodes.css", "player.css"];
-/** All scripts but replay-code.ts, which is the entry of the bundle. */
+/** All scripts but replay-code.ts, which is in the bundle. */
 const SCRIPTS = readdirSync(CLIENT).filter((name) => name.endsWith(".ts") && name !== "replay-code.ts");
 const SHARED = ["number-text.ts"];
 const FILES: Readonly<Record<string, string>> = {
@@ -44,12 +44,13 @@ export interface Assets {
   get(name: string): Promise<Asset | null>;
 }
 
-/** @throws {Error} if a file of the page or the package uplot is not installed. */
+/** @throws {Error} if a file of the page cannot be read */
 export async function loadAssets(): Promise<Assets> {
   const typescript = new Bun.Transpiler({ loader: "ts" });
   const entries = Object.entries(FILES).map(async ([name, url]) => {
     const source = await Bun.file(fileURLToPath(url)).text();
     if (extname(name) !== ".ts") return [name, assetOf(name, source)] as const;
+    // All files are served in one folder.
     return [name, assetOf(name, typescript.transformSync(source).replaceAll('"../../', '"./'))] as const;
   });
   const files = new Map(await Promise.all(entries));

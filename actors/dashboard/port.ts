@@ -1,4 +1,4 @@
-/** The ports on which this machine serves HTTP: that of the page, and that of `bun run serve`. */
+/** Opens the port of the page, and that of `bun run serve`. */
 
 /** Check the page's port before a run starts. @throws {Error} if the port is not free */
 export async function checkPort(hostname: string, port: number): Promise<void> {
@@ -14,7 +14,7 @@ interface ListenOptions {
   readonly fetch: (request: Request) => Response | Promise<Response>;
 }
 
-/** @param what  what is served, as "the page". @throws {Error} in one line, if the port is not free or the host is unknown */
+/** @param what  what is served, as "the page". @throws {Error} in one line, if nothing can listen there */
 export function listen(what: string, options: ListenOptions) {
   try {
     return Bun.serve(options);

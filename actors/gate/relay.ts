@@ -1,7 +1,7 @@
 /**
- * Joins two sockets: sends each frame of one end to the other end without reading it. Knows no message and no token.
+ * Joins two sockets: sends each frame of one end to the other end without reading it. Knows no message and no access token.
  *
- * - When one end closes, the relay closes the other with the same reason.
+ * - `close` closes both ends with one reason; the gate calls it when an end closes.
  * - The relay holds frames for an end that is not connected yet. With more than `queuedBytesMax` held or unsent, it closes both ends.
  * - The actors at the ends ping each other, so the relay does not check for silence.
  */

@@ -59,15 +59,20 @@ export async function startingNetworks(
   return networks;
 }
 
-/** Fills in the policy of another run. @throws {RunError} if it is damaged, or of another shape or tokenizer */
+/** Fills in the policy of another run. @throws {RunError} if it is damaged, kept by a server, or of another shape or tokenizer */
 async function fillPolicy(path: string, tokenizer: string, { policy, model }: Networks): Promise<void> {
   const {
     model: its,
     policy: from,
     tokenizer: itsTokenizer,
+    served = null,
   } = await loadCheckpoint(path).catch((error: unknown) => {
     throw new RunError(`cannot start from ${path}: ${messageOf(error)}`, { cause: error });
   });
+  if (served !== null) {
+    const where = `its weights are at the server of engine tinker, as ${served}`;
+    throw new RunError(`cannot start from the policy of ${path}: ${where}; export them there`);
+  }
   for (const key of Object.keys(model) as (keyof ModelConfig)[]) {
     if (isDeepStrictEqual(its[key], model[key])) continue;
     const values = `its ${key} is ${JSON.stringify(its[key])}, and this run's ${JSON.stringify(model[key])}`;

@@ -1,4 +1,4 @@
-/** Options of a supervisor, and the events that it reports. Types only. */
+/** Options of a supervisor, the events that it reports, and the times that every run shares. */
 
 import type { Clock } from "../clock.ts";
 import type { ActorSettings } from "../process/settings.ts";
@@ -11,9 +11,9 @@ export interface ChildSpec {
   /** Unique in the run: "sampler-1". */
   readonly name: string;
   readonly role: Role;
-  /** Path of the module that the process runs. */
+  /** Path of the module that the child runs. */
   readonly entry: string;
-  /** Returns JSON. Called for each start, so that a replacement gets current settings. */
+  /** Returns a value that JSON can hold. Called for each start, so that a replacement gets current settings. */
   readonly settings: () => unknown;
   /** The run ends well when this child exits with code 0. */
   readonly endsRun?: boolean;

@@ -26,7 +26,7 @@ export interface NormalizedRewards {
 export interface RewardsAndPenalties {
   /** (B) summed rewards of the turns, in the env's unit. */
   readonly rewards: ArrayLike<number>;
-  /** (B) summed format penalties, 0 or negative. */
+  /** (B) summed penalties of the format and of overlong replies, 0 or negative. */
   readonly penalties: ArrayLike<number>;
   /** (B) group and env tag of each row. */
   readonly groups: ArrayLike<number>;

@@ -7,16 +7,19 @@ import type { Invariants } from "./invariants.ts";
 import type { Life } from "./world.ts";
 
 /** Limits of the reporter and the sink: small, so that a simulated run reaches them. */
-export const REPORTER_LIMITS = { waitingMax: 500, rowsMax: 64 };
+export const REPORTER_LIMITS = { waitingMax: 500, rowsMax: 16 };
 export const SINK_QUEUED_MAX = 200;
-/** Tickets that may wait at a sampler beyond its slots: tickets of a lost connection and of the next one may cross. */
+/**
+ * Tickets that may wait at a sampler, for a free slot or for weights. Episodes of a lost connection keep their slots while the next
+ * connection brings tickets.
+ */
 const WAITING_MAX = 64;
 
 type Bounds = Partial<Record<MetricName, number>>;
 
-function boundsOf(role: Role, { rollout, learner, sampler, envServer }: RunConfig): Bounds {
+function boundsOf(role: Role, { rollout, sampler, envServer }: RunConfig): Bounds {
   // The reporter takes the rows of a whole rollout before it makes the caller wait.
-  const rolloutRows = rollout.groups * rollout.groupSize * (learner.stalenessMax + 1);
+  const rolloutRows = rollout.groups * rollout.groupSize;
   const { waitingMax, rowsMax } = REPORTER_LIMITS;
   const bounds: Partial<Record<Role, Bounds>> = {
     learner: { "queue/messages": waitingMax, "queue/rows": rowsMax + rolloutRows },

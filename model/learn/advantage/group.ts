@@ -43,7 +43,7 @@ export function grpo(rewards: ArrayLike<number>, groups: ArrayLike<number | stri
 }
 
 /**
- * `R - mean` within the group. Without the division, easy and hard groups keep their weight. Also the advantage of
+ * `R - mean` within the group. GRPO's division by the std gives groups with a small std, easy and hard ones, more weight; here they have no more. Also the advantage of
  * REINFORCE++ with baseline, before whitening.
  *
  * Source: Dr.GRPO, https://arxiv.org/abs/2503.20783.
@@ -68,7 +68,8 @@ export function rloo(rewards: ArrayLike<number>, groups: ArrayLike<number | stri
 /**
  * `R` of an episode that succeeded, 0 of another: the policy imitates its own successes. No other episode is compared with it.
  *
- * Source: ReST-EM, https://arxiv.org/abs/2312.06585, for rewards of 0 and 1, which fine-tunes to convergence; here it is a step of the policy gradient.
+ * Source: ReST-EM, https://arxiv.org/abs/2312.06585, for rewards of 0 and 1. ReST-EM fine-tunes to convergence; here each update takes
+ * steps of the policy gradient.
  *
  * @param successes (B) whether each episode succeeded.
  * @returns (B) advantages, in reward units.
@@ -79,7 +80,7 @@ export function expertIteration(rewards: ArrayLike<number>, successes: readonly 
 }
 
 /**
- * `(R - mean) / p` with p the group's share of successes; 0 where none succeeded. Relative to `drGrpo` a board's weight grows by 1 / p,
+ * `(R - mean) / p` with p the group's share of successes; 0 where none succeeded. Relative to `drGrpo` a board's weight is multiplied by 1 / p,
  * as in the gradient of the log-likelihood of success.
  *
  * Source: MaxRL, https://arxiv.org/abs/2602.02710, for rewards of 0 and 1, whose mean is p. With costs in the rewards the

@@ -81,3 +81,22 @@ test("a policy of another tokenizer is no start of a run", async () => {
   expect((await start(dialogue.digest)).policy.parameters[0]).toBe(0.25);
   await expect(start("another")).rejects.toThrow("it was trained with another tokenizer; use its model.path");
 });
+
+test("a policy whose weights a server of engine tinker keeps is no start of a run", async () => {
+  const small = { width: 16, layers: 1, heads: 2, kvHeads: 1, hidden: 16 };
+  const { model, dialogue } = policyOf(configOf({ model: small }));
+  const { policy } = learnerMemory(model, "none", null);
+  const checkpoint = await saveCheckpoint(temporaryFolder(), {
+    update: 3,
+    model,
+    tokenizer: dialogue.digest,
+    state: {},
+    policy,
+    critic: null,
+    served: "bunraku-3",
+  });
+  const config = configOf({ model: { ...small, checkpoint }, warmStart: { enabled: false } });
+  await expect(startingNetworks(config, model, null)).rejects.toThrow(
+    "its weights are at the server of engine tinker, as bunraku-3; export them there",
+  );
+});
