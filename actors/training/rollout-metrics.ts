@@ -112,12 +112,12 @@ function likelihoodOf(outcomes: readonly PlayedOutcome[]): Record<string, number
 const prefixed = (prefix: string, values: Record<string, number>) =>
   Object.fromEntries(Object.entries(values).map(([name, value]) => [`${prefix}/${name}`, value]));
 
-/** Written tokens before the token that closes each turn's thought; if the thought is not closed, all of the turn's. */
+/** Written tokens before the token that closes each turn's thought; in a turn that closes none, all written tokens. */
 function thinkTokens({ tokens, written, turns }: Trajectory, thinkEnd: number): number {
   let count = 0;
   let at = 0;
   for (const { end } of turns) {
-    // A prompt may quote earlier thoughts.
+    // Only a written token closes a thought: a prompt may quote an earlier one.
     while (at <= end && !(written[at] === 1 && tokens[at] === thinkEnd)) count += written[at++]!;
     at = end + 1;
   }

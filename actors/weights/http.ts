@@ -1,13 +1,12 @@
 /**
- * Published weights over plain HTTP, for samplers of other hosts. The socket listener has checked the run's token before a request
- * comes here.
+ * Published weights over plain HTTP, for samplers of other hosts. The caller, a socket listener or the gate, has checked a token before.
  */
 import { encodeHalf } from "./half.ts";
 import type { Published, WeightsPublisher } from "./publisher.ts";
 
 const PATH = /^\/weights\/(\d{1,15})(\/file)?$/;
 
-/** Where a version's bytes are on this host, and what they are served with. */
+/** A version's file on this host, and what its HTTP headers need. */
 export interface ServedFile {
   readonly path: string;
   readonly digest: string;
@@ -23,8 +22,8 @@ export const overHttp = (published: Published, base: string): Published => ({
 });
 
 /**
- * Answers `GET /weights/VERSION`, whole or one range of bytes; and `GET /weights/VERSION/file` with a `ServedFile`, for a gate on this
- * host that serves the bytes itself.
+ * Answers `GET /weights/VERSION` with the bytes, all or one range, and `/weights/VERSION/file` with a `ServedFile`: the gate on this
+ * host asks for that and serves the bytes itself.
  *
  * @returns a function for `ListenOptions.fetch`; it returns null where the request is not about weights.
  */

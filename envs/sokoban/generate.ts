@@ -1,9 +1,9 @@
 /**
  * RAGEN's board generator: a random walk carves a room, boxes start on targets, and a depth-first search plays backwards
- * to the most scrambled position. Knows no game in play.
+ * to the most scrambled position. `SokobanState` (rules.ts) plays them.
  *
- * - Equal configs and seeds give equal boards, the same as RAGEN's (reseeded boards: RAGEN with PYTHONHASHSEED=0).
- * - CPython's generator draws the room and the player's last steps, numpy's the places of player and targets. All tries of a seed continue
+ * - Equal configs and seeds give RAGEN's boards. If a seed gives no board, the next seed is RAGEN's under PYTHONHASHSEED=0.
+ * - CPython's generator draws the room and the player's last steps. numpy's draws the player's first cell and the targets. All tries of a seed continue
  *   the same two generators.
  *
  * Source: RAGEN ragen/env/sokoban/utils.py, after gym_sokoban room_utils (Schrader 2018; Racaniere et al. 2017).
@@ -54,7 +54,7 @@ export function generateBoard(config: GeneratorConfig, seed: number): GeneratedB
   );
 }
 
-/** null if the room has no space for its boxes, or no try gave a scrambled board. */
+/** null if the room has fewer than numBoxes + 2 floor cells, or no try gave a scrambled board. */
 function tryBoard(config: GeneratorConfig, seed: number): Board | null {
   const random = new PythonRandom(seed);
   const placement = new NumpyLegacyRandom(seed);

@@ -1,6 +1,6 @@
 /**
- * Builds the chat messages of a dialogue with all or the last of its turns, for hosted models and for policies with a
- * limited context. Pure functions over the history.
+ * Builds the chat messages of a dialogue, with all of its turns or only the last ones: the prompts of training, evaluation and exported
+ * chats. Pure functions over the history.
  *
  * Source: RAGEN ContextManager (v1 max_context_window; v2 context_window_mode and SimpleMemory).
  */
@@ -19,7 +19,7 @@ import {
   turnText,
 } from "./prompt.ts";
 
-/** full: every turn. limited_multi_turn: the last turns as a dialogue. single_turn: the last turns in one message. */
+/** full: every turn. limited_multi_turn: the last turns as a dialogue. single_turn: the last turns in one user message. */
 export const CONTEXT_MODES = ["full", "limited_multi_turn", "single_turn"] as const;
 export type ContextMode = (typeof CONTEXT_MODES)[number];
 
@@ -40,11 +40,11 @@ export interface History {
 export interface ContextOptions extends PromptOptions {
   readonly layout: Layout;
   readonly mode: ContextMode;
-  /** Turns shown, the current one included; -1 for all. */
+  /** Turns shown, the current one included; -1 for all. Mode full ignores it. */
   readonly window: number;
 }
 
-/** @throws {RangeError} for an empty history, an invalid window, or a finished dialogue in single_turn. */
+/** @throws {RangeError} for an empty history, an invalid window, or single_turn of a finished dialogue or with ragen-v1. */
 export function contextMessages(tag: EnvTag, history: History, options: ContextOptions): Message[] {
   const { mode, window } = options;
   if (!Number.isInteger(window) || window === 0 || window < -1) {
@@ -76,7 +76,7 @@ export function turnMessages(
 ): Message[] {
   const { answered, now } = history;
   const { layout, compat = false } = options;
-  // RAGEN warns while it generates, but not in the dialogue that it trains on.
+  // Without compat every prompt warns. RAGEN warns only while it generates, not in the dialogue that it trains on.
   const warn = !compat || now !== null;
   const before = answered[turn - 1];
   const { observation, actionsLeft } = answered[turn] ?? now!;

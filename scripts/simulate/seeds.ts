@@ -4,7 +4,7 @@ import { type Result, simulate } from "./simulate.ts";
 
 export interface Summary {
   readonly seeds: number;
-  /** Each with the end of its trace. */
+  /** Seeds whose run broke an invariant, with the last events. */
   readonly failed: readonly { readonly seed: number; readonly broken: string; readonly tail: readonly string[] }[];
   readonly events: number;
   readonly simulatedMs: number;
@@ -15,8 +15,8 @@ export interface Summary {
 export async function simulateSeed(seed: number): Promise<Result> {
   const mode = seed % 2 === 0 ? "sync" : "async";
   const result = await simulate({ seed, faults: true, mode });
-  // A run without a result failed, or ended as it should because the disk was full.
-  if (mode === "async" || result.parameters === null) return result;
+  // A run has no parameters if it broke an invariant before its end, or failed, as it must, because the disk was full there.
+  if (mode === "async" || result.broken !== null || result.parameters === null) return result;
   const expected = await undisturbed();
   if (result.parameters !== expected.parameters)
     return { ...result, broken: "invariant 7: the policy differs from that of a run without faults" };
@@ -35,14 +35,18 @@ export function undisturbed(): Promise<Result> {
 }
 
 /** @param tell  called after each seed */
-export async function simulateSeeds(first: number, count: number, tell: (result: Result) => void): Promise<Summary> {
+export async function simulateSeeds(
+  first: number,
+  count: number,
+  tell: (result: Pick<Result, "seed" | "broken">) => void,
+): Promise<Summary> {
   const results: Omit<Result, "tail" | "metrics">[] = [];
   const failed: { seed: number; broken: string; tail: readonly string[] }[] = [];
   for (let seed = first; seed < first + count; seed++) {
     const { tail, metrics: _, ...result } = await simulateSeed(seed);
     results.push(result);
     if (result.broken !== null) failed.push({ seed, broken: result.broken, tail });
-    tell({ ...result, tail, metrics: "" });
+    tell(result);
   }
   const sum = (of: (result: (typeof results)[number]) => number) => results.reduce((all, one) => all + of(one), 0);
   const faults = Object.fromEntries(FAULT_KINDS.map((kind) => [kind, sum((one) => one.faults[kind])]));

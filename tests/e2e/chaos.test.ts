@@ -25,7 +25,7 @@ test(
     expect(result).toMatchObject({ ok: true, episodesLost: 0, duplicatesTrained: 0, mixedVersions: 0, orphans: 0 });
     expect(result).toMatchObject({ unrecovered: 0, problems: [] });
     expect(result.recoveryMs.max).toBeGreaterThan(result.detectionMs.max);
-    figure("SIGKILL of any actor, every 5 to 20 s", {
+    figure("SIGKILL of the learner, twice", {
       kills: 2,
       noticed: ms(result.detectionMs.max),
       "serving again": ms(result.recoveryMs.max),

@@ -14,7 +14,7 @@ const failures = ({ failed }: Awaited<ReturnType<typeof simulateSeeds>>) =>
 
 describe("invariants hold after every event", () => {
   const held = { seeds: 0, faults: 0, events: 0 };
-  afterAll(() => figure("all of these at once, in any order", { ...held, "invariants broken": 0 }));
+  afterAll(() => figure("all faults of the simulation, at random", { ...held, "invariants broken": 0 }));
 
   test.each([1, 51, 101, 151])(
     "of 50 runs with faults, from seed %i on",
