@@ -23,7 +23,13 @@ export function openEpisode(game: Game, rules: EpisodeRules): LocalEnv | Promise
 
 async function openOutside(game: OutsideGame, rules: EpisodeRules): Promise<Env> {
   await game.start();
-  return new Episode(game, rules);
+  try {
+    return new Episode(game, rules);
+  } catch (error) {
+    // The first fault is the one to report.
+    await game.close().catch(() => {});
+    throw error;
+  }
 }
 
 /** An action that the game knows. */

@@ -160,6 +160,7 @@ export async function starpo(task: keyof typeof TASKS, seed: number) {
       advantages: perToken((i) => advantages[i]!),
       weights: perToken(() => 1 / tokens),
       entropyWeights: perToken(() => Math.fround(1 / tokens) * ENTROPY_COEFFICIENT),
+      // Weights of the metrics' averages.
       shares: perToken(() => 1 / tokens),
     };
     const rule = { kind: "ppo", clipLow: 0.2, clipHigh: 0.28, dualClip: 3 } as const;

@@ -35,7 +35,7 @@ export class Relay {
 
   attach(side: Side, end: RelayEnd): void {
     if (this.#closed) {
-      end.close("the other end has closed");
+      end.close("this connection was closed before its second end came");
       return;
     }
     this.#ends[side] = end;
@@ -54,8 +54,9 @@ export class Relay {
       return;
     }
     this.#heldBytes += frame.byteLength;
-    if (this.#heldBytes > this.#queuedBytesMax) this.close(this.#tooSlow(this.#heldBytes));
-    else this.#held.push(frame.slice());
+    if (this.#heldBytes > this.#queuedBytesMax) {
+      this.close(this.#overflow("one end is not connected yet", this.#heldBytes));
+    } else this.#held.push(frame.slice());
   }
 
   close(reason: string): void {
@@ -66,12 +67,12 @@ export class Relay {
   }
 
   #send(to: RelayEnd, frame: Uint8Array): void {
-    const { queuedBytes } = to;
-    if (queuedBytes + frame.byteLength > this.#queuedBytesMax || !to.send(frame))
-      this.close(this.#tooSlow(queuedBytes));
+    const bytes = to.queuedBytes + frame.byteLength;
+    if (bytes > this.#queuedBytesMax) this.close(this.#overflow("one end reads too slowly", bytes));
+    else if (!to.send(frame)) this.close("a frame was dropped: the socket of one end is closing, or full");
   }
 
-  #tooSlow(bytes: number): string {
-    return `the other end reads too slowly: ${bytes} bytes wait, queuedBytesMax is ${this.#queuedBytesMax}`;
+  #overflow(why: string, bytes: number): string {
+    return `${why}: ${bytes} bytes wait for it, queuedBytesMax is ${this.#queuedBytesMax}`;
   }
 }

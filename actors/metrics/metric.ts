@@ -9,13 +9,13 @@ export interface Metric {
   readonly timed?: true;
   /** Every actor reports its own value; shown with the actor's name. */
   readonly perActor?: true;
-  /** The metric also has values per env of a mix, or per k of pass@k. */
+  /** The metric has values per env of a mix beside its own; or only values per k, as pass@k. */
   readonly parts?: Part;
 }
 
 export type Part = "env" | "k";
 
-/** A share is 0 to 1. `reward` is the env's own unit. `number` has no unit. */
+/** A share is 0 to 1, a difference of shares -1 to 1. `reward` is the env's own unit. `number` has no unit. */
 export type Unit =
   | "share"
   | "reward"

@@ -248,8 +248,8 @@ export const METRICS = {
   "time/rollout": perActor("share", "Share of time in which the learner waited for episodes."),
   "time/update": perActor("share", "Share of time in which the learner computed an update."),
   "time/save": perActor("share", "Share of time in which the learner wrote checkpoints or waited for the store."),
-  "time/busy": perActor("share", "Share of time in which an env server computed."),
-  "queue/waiting": perActor("episodes", "Waiting tickets: at the learner for a sampler, at a sampler for a free slot."),
+  "time/busy": perActor("share", "Share of time in which an env server computed, or waited for an outside env."),
+  "queue/waiting": perActor("episodes", "Waiting tickets: at the learner for a sampler, at a sampler for a free slot or for weights."),
   "queue/playing": perActor(
     "episodes",
     "Episodes in play: leased by the learner, played by a sampler, or open at an env server.",

@@ -219,9 +219,12 @@ export class WirePeer implements Peer {
       if (!(error instanceof FrameTooLargeError)) throw error;
       return error.message;
     }
-    const queuedBytes = this.#wire.queuedBytes;
-    if (queuedBytes + frame.byteLength > queuedBytesMax || !this.#wire.send(frame, envelope)) {
-      const detail = `${this.name} reads too slowly: ${queuedBytes} bytes wait, queuedBytesMax is ${queuedBytesMax}`;
+    const bytes = this.#wire.queuedBytes + frame.byteLength;
+    const isFull = bytes > queuedBytesMax;
+    if (isFull || !this.#wire.send(frame, envelope)) {
+      const detail = isFull
+        ? `${this.name} reads too slowly: ${bytes} bytes wait for it, queuedBytesMax is ${queuedBytesMax}`
+        : `a frame for ${this.name} was dropped: its socket is closing, or full`;
       this.#report("overflow", detail);
       this.#end(detail, true);
       return null;

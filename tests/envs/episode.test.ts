@@ -192,6 +192,15 @@ describe("an episode of a game that lives elsewhere", () => {
     expect(() => env.step(say("One"))).toThrow(message);
   });
 
+  test("that has started and cannot show itself is closed", async () => {
+    const game = new FarCounter();
+    game.render = () => {
+      throw new Error("no screen");
+    };
+    await expect(openEpisode(game, rules) as Promise<unknown>).rejects.toThrow("no screen");
+    expect(game.closed).toBe(1);
+  });
+
   test("gives back what it holds when it is closed", async () => {
     const game = new FarCounter();
     const env = await openEpisode(game, rules);

@@ -326,18 +326,24 @@ describe("a relay", () => {
     full.attach(0, left.it);
     for (let i = 0; i < 4; i++) full.frame(0, new Uint8Array(3));
     expect([left.closed, full.closed]).toEqual([
-      ["the other end reads too slowly: 9 bytes wait, queuedBytesMax is 8"],
+      ["one end is not connected yet: 9 bytes wait for it, queuedBytesMax is 8"],
       true,
     ]);
   });
 
   test("is closed when an end reads too slowly, or drops a frame", () => {
-    for (const slow of [end(6), { ...end(), it: { ...end().it, send: () => false } }]) {
+    for (const [slow, reason] of [
+      [end(6), "one end reads too slowly: 9 bytes wait for it, queuedBytesMax is 8"],
+      [
+        { ...end(), it: { ...end().it, send: () => false } },
+        "a frame was dropped: the socket of one end is closing, or full",
+      ],
+    ] as const) {
       const [fast, relay] = [end(), new Relay(8)];
       relay.attach(0, fast.it);
       relay.attach(1, slow.it);
       relay.frame(0, new Uint8Array(3));
-      expect(fast.closed[0]).toStartWith("the other end reads too slowly: ");
+      expect(fast.closed).toEqual([reason]);
     }
   });
 
@@ -346,7 +352,7 @@ describe("a relay", () => {
     relay.close("enough");
     const late = end();
     relay.attach(1, late.it);
-    expect(late.closed).toEqual(["the other end has closed"]);
+    expect(late.closed).toEqual(["this connection was closed before its second end came"]);
   });
 });
 
