@@ -264,12 +264,8 @@ function recordIn(folder: string): Store | null {
 }
 
 function fromRecord<T>(folder: string, read: (store: Store) => T): T | null {
-  const store = recordIn(folder);
-  try {
-    return store && read(store);
-  } finally {
-    store?.close();
-  }
+  using store = recordIn(folder);
+  return store && read(store);
 }
 
 /** The newest checkpoint by its name alone; null if there is none. */

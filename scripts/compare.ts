@@ -78,15 +78,11 @@ interface Compared {
 
 function read(folder: string): Compared {
   const config = readRunConfig(folder);
-  const run = new RecordedRun(folder);
-  try {
-    const { env, seed } = run.facts;
-    const latest = new Map(run.latest().map(({ name, value }) => [name, value]));
-    const values = Object.fromEntries(COLUMNS.map(([, key, name]) => [key, latest.get(name) ?? null]));
-    return { folder, env, seed, values, highest: highestOf(run), costs: run.costs(), config };
-  } finally {
-    run.close();
-  }
+  using run = new RecordedRun(folder);
+  const { env, seed } = run.facts;
+  const latest = new Map(run.latest().map(({ name, value }) => [name, value]));
+  const values = Object.fromEntries(COLUMNS.map(([, key, name]) => [key, latest.get(name) ?? null]));
+  return { folder, env, seed, values, highest: highestOf(run), costs: run.costs(), config };
 }
 
 function highestOf(run: RecordedRun): Compared["highest"] {

@@ -192,13 +192,9 @@ function healthConfig(run: string, overrides: readonly Override[]): HealthConfig
 function readValues(run: string): Map<number, MetricValues> {
   const path = join(run, "run.sqlite");
   if (!existsSync(path)) throw new UsageError(`no run in ${run}: there is no run.sqlite`);
-  const store = new Store({ path, durability: "normal", wallClock: Date.now });
-  try {
-    const envs = envNames(store.run()?.env ?? "").map((env) => partName("validate/success", "env", env));
-    return valuesByUpdate(store.series([...MEASURED, "validate/success", ...envs], 0));
-  } finally {
-    store.close();
-  }
+  using store = new Store({ path, durability: "normal", wallClock: Date.now });
+  const envs = envNames(store.run()?.env ?? "").map((env) => partName("validate/success", "env", env));
+  return valuesByUpdate(store.series([...MEASURED, "validate/success", ...envs], 0));
 }
 
 function described({ run, updates, verdict, notices, earlyStops, log }: Diagnosis): string {

@@ -47,31 +47,27 @@ export async function main(args: string[]): Promise<number> {
   if (name === undefined) throw new UsageError("name an episode: its number, or its name");
   if (folder === undefined) throw new UsageError("name the run that recorded it: --run RUN");
   const config = withLocalModules(readRunConfig(folder));
-  const run = new RecordedRun(folder);
-  try {
-    const { summary, row } = recordedEpisode(run, folder, name);
-    const { outcome, ticket } = row;
-    if (!("trajectory" in outcome)) throw new Error(`${summary.episode} was not played: ${outcome.detail}`);
-    if (show) printEpisode(outcome);
-    const replay = { config, ticket, recorded: outcome, dialogue: policyOf(config).dialogue, clock: realClock, warn };
-    const others = run.versionsSharing(summary.id, outcome.trajectory);
-    const env = await replayEnv(replay);
-    const policy = flags["env-only"] ? { skipped: "--env-only" } : await replayPolicy(folder, replay, others);
-    console.log(
-      `${summary.episode} of ${summary.env}, layout seed ${summary.layoutSeed}, ${plural(summary.turnCount, "turn")}`,
-    );
-    console.log(`env     ${verdict(env)}`);
-    console.log(
-      `policy  ${policy !== null && "skipped" in policy ? `not replayed: ${policy.skipped}` : verdict(policy)}`,
-    );
-    const equal = env === null && (policy === null || "skipped" in policy);
-    if (json) {
-      console.log(JSON.stringify({ episode: summary.episode, env: env ?? "equal", policy: policy ?? "equal", equal }));
-    }
-    return equal ? 0 : 1;
-  } finally {
-    run.close();
+  using run = new RecordedRun(folder);
+  const { summary, row } = recordedEpisode(run, folder, name);
+  const { outcome, ticket } = row;
+  if (!("trajectory" in outcome)) throw new Error(`${summary.episode} was not played: ${outcome.detail}`);
+  if (show) printEpisode(outcome);
+  const replay = { config, ticket, recorded: outcome, dialogue: policyOf(config).dialogue, clock: realClock, warn };
+  const others = run.versionsSharing(summary.id, outcome.trajectory);
+  const env = await replayEnv(replay);
+  const policy = flags["env-only"] ? { skipped: "--env-only" } : await replayPolicy(folder, replay, others);
+  console.log(
+    `${summary.episode} of ${summary.env}, layout seed ${summary.layoutSeed}, ${plural(summary.turnCount, "turn")}`,
+  );
+  console.log(`env     ${verdict(env)}`);
+  console.log(
+    `policy  ${policy !== null && "skipped" in policy ? `not replayed: ${policy.skipped}` : verdict(policy)}`,
+  );
+  const equal = env === null && (policy === null || "skipped" in policy);
+  if (json) {
+    console.log(JSON.stringify({ episode: summary.episode, env: env ?? "equal", policy: policy ?? "equal", equal }));
   }
+  return equal ? 0 : 1;
 }
 
 function recordedEpisode(run: RecordedRun, folder: string, name: string): RecordedEpisode {

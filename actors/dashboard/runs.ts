@@ -31,7 +31,8 @@ export class NearbyRuns {
     const unreadable: { name: string; reason: string }[] = [];
     for (const name of this.#names()) {
       try {
-        const found = this.#read(name, (store) => summaryOf(this.parent, name, store));
+        using store = storeIn(join(this.parent, name));
+        const found = summaryOf(this.parent, name, store);
         if (found !== null) runs.push(found);
       } catch (error) {
         unreadable.push({ name, reason: (error as Error).message });
@@ -49,7 +50,8 @@ export class NearbyRuns {
   /** Null if there is no such run. @throws {Error} if the run cannot be read */
   series(name: string, names: readonly MetricName[]): Series[] | null {
     if (!this.#names().includes(name)) return null;
-    return this.#read(name, (store) => store.series(names, 0));
+    using store = storeIn(join(this.parent, name));
+    return store.series(names, 0);
   }
 
   #names(): string[] {
@@ -65,15 +67,6 @@ export class NearbyRuns {
       .sort((a, b) => b.changedMs - a.changedMs)
       .slice(0, RUNS_MAX)
       .map(({ name }) => name);
-  }
-
-  #read<T>(name: string, read: (store: Store) => T): T {
-    const store = storeIn(join(this.parent, name));
-    try {
-      return read(store);
-    } finally {
-      store.close();
-    }
   }
 }
 

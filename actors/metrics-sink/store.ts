@@ -232,6 +232,10 @@ export class Store {
     this.#db.close();
   }
 
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
   /** A statement whose errors name the file, because a reader may be the first to find damage in it. */
   #select(sql: string): { get(values?: Values): unknown; all(values?: Values): unknown[] } {
     const named = <T>(read: (statement: Statement) => T): T => {

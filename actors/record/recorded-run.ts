@@ -90,16 +90,16 @@ export class RecordedRun {
   close(): void {
     this.#store.close();
   }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
 }
 
 /** What the run in this folder has cost. @throws {Error} if there is no run in it */
 export function recordedCosts(folder: string): Costs {
-  const run = new RecordedRun(folder);
-  try {
-    return run.costs();
-  } finally {
-    run.close();
-  }
+  using run = new RecordedRun(folder);
+  return run.costs();
 }
 
 /** Read all pages of a list that is newest first. @returns its rows, oldest first. @param keep  what to keep of each row */

@@ -87,11 +87,7 @@ function shortName(path: string, others: readonly string[]): string {
 
 /** @throws {Error} if the folder has no run. */
 export function readRun(folder: string, name: string, metrics: readonly MetricName[]): Run {
-  const run = new RecordedRun(folder);
-  try {
-    const curves = new Map(metrics.map((metric) => [metric, run.curve(metric)]));
-    return { name, env: run.facts.env, curve: (metric) => curves.get(metric) ?? null };
-  } finally {
-    run.close();
-  }
+  using run = new RecordedRun(folder);
+  const curves = new Map(metrics.map((metric) => [metric, run.curve(metric)]));
+  return { name, env: run.facts.env, curve: (metric) => curves.get(metric) ?? null };
 }

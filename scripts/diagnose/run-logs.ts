@@ -70,10 +70,9 @@ function ofFolder(path: string): RunLog[] {
 }
 
 function ofRun(run: string, folder: string): RunLog {
-  const record = new RecordedRun(folder);
+  using record = new RecordedRun(folder);
   const { env, seed } = record.facts;
   const byUpdate = valuesByUpdate(METRICS.flatMap((name) => record.curve(name) ?? []));
-  record.close();
   const updates = [...byUpdate].filter(([, values]) => values["train/success"] !== undefined);
   updates.sort(([a], [b]) => a - b);
   return { run, env, seed, updates: updates.map(([update, values]) => ({ update, values })) };

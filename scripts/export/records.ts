@@ -193,14 +193,10 @@ async function reading(
   out: string,
   write: (run: RecordedRun, pending: string) => Counts | Promise<Counts>,
 ): Promise<Counts> {
-  const run = new RecordedRun(folder);
+  using run = new RecordedRun(folder);
   let counts: Counts = {};
-  try {
-    await whole(out, async (pending) => {
-      counts = await write(run, pending);
-    });
-  } finally {
-    run.close();
-  }
+  await whole(out, async (pending) => {
+    counts = await write(run, pending);
+  });
   return counts;
 }

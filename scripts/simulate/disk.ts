@@ -56,7 +56,7 @@ export class SimulatedDisk {
 
 /** SQLite's own error for a full database. */
 export const fullDisk = (): SQLiteError => {
-  const db = new Database(":memory:");
+  using db = new Database(":memory:");
   try {
     db.run("PRAGMA max_page_count = 1");
     db.run("CREATE TABLE t (x)");
@@ -64,8 +64,6 @@ export const fullDisk = (): SQLiteError => {
   } catch (error) {
     if (error instanceof SQLiteError) return error;
     throw error;
-  } finally {
-    db.close();
   }
   throw new Error("a database of one page took two tables");
 };
