@@ -7,35 +7,25 @@
  */
 import { mean } from "../statistics.ts";
 
-export interface StopRule {
-  /** The baseline is the mean in-group std of these first updates. */
-  readonly baselineUpdates: number;
-  /** Stop after this many updates in a row whose std is below `collapseShare` of the baseline. */
-  readonly collapseUpdates: number;
-  readonly collapseShare: number;
-  /** Stop after this many validations in a row with success below `validationMin` in any env. */
-  readonly validations: number;
-  readonly validationMin: number;
-  /** Stop after this many updates in a row whose filter kept nothing. */
-  readonly emptyUpdates: number;
-  readonly solvedAt: number;
-  /** Stop after this many validations in a row with success of at least `solvedShare` in every env. */
-  readonly solvedValidations: number;
-  readonly solvedShare: number;
-}
-
 /** RAGEN-2's numbers; `solvedAt` and the stop of a solved task are Bunraku's own. */
-export const STOP_RULE: StopRule = {
+export const STOP_RULE = {
+  /** The baseline is the mean in-group std of these first updates. */
   baselineUpdates: 10,
+  /** Stop after this many updates in a row whose std is below `collapseShare` of the baseline. */
   collapseUpdates: 10,
   collapseShare: 0.1,
+  /** Stop after this many validations in a row with success below `validationMin` in any env. */
   validations: 5,
   validationMin: 0.01,
+  /** Stop after this many updates in a row whose filter kept nothing. */
   emptyUpdates: 5,
   solvedAt: 0.9,
+  /** Stop after this many validations in a row with success of at least `solvedShare` in every env. */
   solvedValidations: 2,
   solvedShare: 1,
-};
+} as const;
+
+export type StopRule = Readonly<Record<keyof typeof STOP_RULE, number>>;
 
 export interface StopState {
   /** In-group stds of the first `baselineUpdates` updates. */
@@ -80,7 +70,7 @@ export interface Stop {
 export function watchForStop(
   state: StopState,
   point: StopPoint,
-  rule = STOP_RULE,
+  rule: StopRule = STOP_RULE,
   wanted: readonly Stop["kind"][] = STOPS,
 ): { state: StopState; stop: Stop | null } {
   const solved = point.success >= rule.solvedAt;
