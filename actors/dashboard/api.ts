@@ -7,22 +7,7 @@ import type { Dialogue } from "../../model/text/dialogue.ts";
 import { isMetricName, metric } from "../metrics/metrics.ts";
 import type { Store } from "../metrics-sink/store.ts";
 import { costsOf } from "../record/costs.ts";
-import {
-  ActorsAnswer,
-  CostsAnswer,
-  EpisodeAnswer,
-  EpisodesAnswer,
-  EventsAnswer,
-  MetricsAnswer,
-  NamesAnswer,
-  OtherMetricsAnswer,
-  PlayAnswer,
-  RatingsAnswer,
-  RunAnswer,
-  RunsAnswer,
-  type Series,
-  SetupAnswer,
-} from "./answers.ts";
+import * as answers from "./answers.ts";
 import { thin } from "./client/thin.ts";
 import { promptTexts, tokensByTurn } from "./episode-text.ts";
 import { overviewOf } from "./overview.ts";
@@ -34,9 +19,9 @@ import { cursorText } from "./stream.ts";
 export interface ApiContext {
   readonly store: Store;
   /** Reads how this run was started, and its config; null if unknown. @throws {Error} if the file cannot be read */
-  readonly setup: (() => SetupAnswer) | null;
+  readonly setup: (() => answers.SetupAnswer) | null;
   /** How this run plays episodes; null if unknown. */
-  readonly play: PlayAnswer | null;
+  readonly play: answers.PlayAnswer | null;
   /** Tokenizer and chat template of this run's policy; null if unknown. */
   readonly dialogue: Dialogue | null;
   /** Runs to compare with; null if there are none. */
@@ -82,7 +67,7 @@ export const API: readonly ApiRoute[] = [
     path: "/api/run",
     summary: "What the run is doing",
     query: NoQuery,
-    answer: RunAnswer,
+    answer: answers.RunAnswer,
     read({ store }) {
       const overview = overviewOf(store);
       if (overview === null) throw new NoAnswer(503, "no run has started here yet");
@@ -93,7 +78,7 @@ export const API: readonly ApiRoute[] = [
     path: "/api/actors",
     summary: "All actors: what each does and measures",
     query: NoQuery,
-    answer: ActorsAnswer,
+    answer: answers.ActorsAnswer,
     read({ store }) {
       const { atMs, actors } = store.actors() ?? { atMs: null, actors: [] };
       return { atMs, actors: [...actors] };
@@ -103,7 +88,7 @@ export const API: readonly ApiRoute[] = [
     path: "/api/metrics",
     summary: "Values of metrics by step; `points` limits them to what a chart can show",
     query: MetricsQuery,
-    answer: MetricsAnswer,
+    answer: answers.MetricsAnswer,
     read: ({ store }, { names, since, points }) => ({
       cursor: store.cursor().points,
       series: store.series(names, since).map((series) => thinned(series, points)),
@@ -114,14 +99,14 @@ export const API: readonly ApiRoute[] = [
     summary:
       "Tokens, actions, processor time and energy of the run, in total and per percentage point of success gained",
     query: NoQuery,
-    answer: CostsAnswer,
+    answer: answers.CostsAnswer,
     read: ({ store }) => costsOf((name) => store.series([name], 0)),
   }),
   route({
     path: "/api/names",
     summary: "Metrics that this run has recorded, except those that each actor reports",
     query: NoQuery,
-    answer: NamesAnswer,
+    answer: answers.NamesAnswer,
     read({ store }) {
       const names = new Set(store.latest().map(({ name }) => name));
       const rows = [...names].filter(isMetricName).map((name) => ({ name, ...metric(name) }));
@@ -133,21 +118,21 @@ export const API: readonly ApiRoute[] = [
     path: "/api/events",
     summary: "Events",
     query: EventsQuery,
-    answer: EventsAnswer,
+    answer: answers.EventsAnswer,
     read: ({ store }, { kind, level, ...page }) => ({ events: store.events(page, { kind, level }) }),
   }),
   route({
     path: "/api/episodes",
     summary: "Episodes, filtered, in pages",
     query: EpisodesQuery,
-    answer: EpisodesAnswer,
+    answer: answers.EpisodesAnswer,
     read: ({ store }, { before, limit, ...filter }) => store.episodes(filter, { before, limit }),
   }),
   route({
     path: "/api/episodes/{id}",
     summary: "One whole episode: ticket, turns, tokens, log-probabilities",
     query: NoQuery,
-    answer: EpisodeAnswer,
+    answer: answers.EpisodeAnswer,
     read({ store, dialogue }, _, part) {
       const id = EpisodeId.safeParse(part);
       const found = id.success ? store.episode(id.data) : null;
@@ -164,7 +149,7 @@ export const API: readonly ApiRoute[] = [
     path: "/api/play",
     summary: "Settings of the envs and rules of play, for replaying an episode",
     query: NoQuery,
-    answer: PlayAnswer,
+    answer: answers.PlayAnswer,
     read({ play }) {
       if (play === null) throw new NoAnswer(404, "the env settings of this run are unknown");
       return play;
@@ -174,7 +159,7 @@ export const API: readonly ApiRoute[] = [
     path: "/api/setup",
     summary: "The run's config, and the command, commit and versions of each start",
     query: NoQuery,
-    answer: SetupAnswer,
+    answer: answers.SetupAnswer,
     read({ setup }) {
       if (setup === null) throw new NoAnswer(404, "the config of this run is unknown");
       return setup();
@@ -184,21 +169,21 @@ export const API: readonly ApiRoute[] = [
     path: "/api/ratings",
     summary: "People's ratings of episodes and turns; a POST adds one",
     query: NoQuery,
-    answer: RatingsAnswer,
+    answer: answers.RatingsAnswer,
     read: ({ ratings }) => ({ ratings: ratings?.list() ?? [] }),
   }),
   route({
     path: "/api/runs",
     summary: "Other runs in the same parent folder",
     query: NoQuery,
-    answer: RunsAnswer,
+    answer: answers.RunsAnswer,
     read: ({ nearby }) => nearby?.list() ?? { settings: null, runs: [], unreadable: [] },
   }),
   route({
     path: "/api/runs/{name}/metrics",
     summary: "Values of metrics of another run",
     query: OtherMetricsQuery,
-    answer: OtherMetricsAnswer,
+    answer: answers.OtherMetricsAnswer,
     read({ nearby }, { names, points }, name) {
       const series = nearby?.series(name, names) ?? null;
       if (series === null) throw new NoAnswer(404, `no run ${name} in the same parent folder; /api/runs lists them`);
@@ -207,7 +192,7 @@ export const API: readonly ApiRoute[] = [
   }),
 ];
 
-function thinned(series: Series, points: number | undefined): Series {
+function thinned(series: answers.Series, points: number | undefined): answers.Series {
   const kept = points === undefined ? null : thin(series.steps, series.values, points);
   if (kept === null) return series;
   return { ...series, steps: kept.map((i) => series.steps[i]!), values: kept.map((i) => series.values[i]!) };

@@ -1,35 +1,20 @@
 /** Reads the run's API, at addresses relative to the page. The types of answers are those of the server's schemas. */
-import type {
-  ActorsAnswer,
-  CostsAnswer,
-  EpisodeAnswer,
-  EpisodesAnswer,
-  ErrorAnswer,
-  EventsAnswer,
-  MetricsAnswer,
-  NamesAnswer,
-  OtherMetricsAnswer,
-  PlayAnswer,
-  RatingsAnswer,
-  RunAnswer,
-  RunsAnswer,
-  SetupAnswer,
-} from "../answers.ts";
+import type * as answers from "../answers.ts";
 
 interface Answers {
-  "api/run": RunAnswer;
-  "api/actors": ActorsAnswer;
-  "api/metrics": MetricsAnswer;
-  "api/costs": CostsAnswer;
-  "api/names": NamesAnswer;
-  "api/events": EventsAnswer;
-  "api/episodes": EpisodesAnswer;
-  [episode: `api/episodes/${number}`]: EpisodeAnswer;
-  "api/play": PlayAnswer;
-  "api/ratings": RatingsAnswer;
-  "api/setup": SetupAnswer;
-  "api/runs": RunsAnswer;
-  [metrics: `api/runs/${string}/metrics`]: OtherMetricsAnswer;
+  "api/run": answers.RunAnswer;
+  "api/actors": answers.ActorsAnswer;
+  "api/metrics": answers.MetricsAnswer;
+  "api/costs": answers.CostsAnswer;
+  "api/names": answers.NamesAnswer;
+  "api/events": answers.EventsAnswer;
+  "api/episodes": answers.EpisodesAnswer;
+  [episode: `api/episodes/${number}`]: answers.EpisodeAnswer;
+  "api/play": answers.PlayAnswer;
+  "api/ratings": answers.RatingsAnswer;
+  "api/setup": answers.SetupAnswer;
+  "api/runs": answers.RunsAnswer;
+  [metrics: `api/runs/${string}/metrics`]: answers.OtherMetricsAnswer;
 }
 
 /** @throws {Error} with the server's message if the request failed. */
@@ -41,7 +26,7 @@ export async function read<P extends keyof Answers>(
   if (response.ok) return (await response.json()) as Answers[P];
   const { error } = (await response
     .json()
-    .catch(() => ({ error: `${path} answered ${response.status}` }))) as ErrorAnswer;
+    .catch(() => ({ error: `${path} answered ${response.status}` }))) as answers.ErrorAnswer;
   throw new Error(error);
 }
 
