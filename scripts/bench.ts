@@ -11,7 +11,7 @@ import type { Comparison } from "../bench/shared.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { aligned } from "./cli/aligned.ts";
 import { linesOf } from "./cli/lines.ts";
-import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 
 const root = join(import.meta.dir, "..");
 
@@ -26,7 +26,7 @@ export interface BenchResult {
   readonly comparisons: readonly Comparison[];
 }
 
-const command = {
+export const command = {
   name: "bench",
   words: { show: "[NAME …]", text: "Benchmarks to run; `all` for every one", max: 99 },
   flags: {
@@ -43,7 +43,6 @@ const command = {
 } as const satisfies Command;
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const { flags, words, overrides } = parseOptions(command, args);
   const names = findBenches();
   if (words.length === 0) return list(names);

@@ -8,11 +8,11 @@ import { dynamicsSeed } from "../envs/seeds.ts";
 import { type EnvTag, openLocal } from "../envs/tag.ts";
 import { checkedTag } from "../library/policy.ts";
 import { envOverrides } from "./cli/env-choice.ts";
-import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 
 const drawn = envTags().filter((name) => envTag(name).picture !== undefined);
 
-const command = {
+export const command = {
   name: "board",
   flags: {
     env: { type: "text", value: "TAG", text: `The env: ${drawn.join(", ")}`, key: "env.tag" },
@@ -33,7 +33,6 @@ const COLUMNS = 5;
 const GAP = 8;
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const { flags, overrides } = parseOptions(command, args);
   const { seed = 123, policy, out = "board.png" } = flags;
   if (!out.endsWith(".png")) throw new UsageError(`--out ${out}: the file must end in .png`);

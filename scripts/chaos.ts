@@ -10,9 +10,9 @@ import { KINDS } from "./chaos/faults.ts";
 import { type ChaosResult, injectFaults, type Percentiles } from "./chaos/inject.ts";
 import { inspect, type Violations } from "./chaos/inspect.ts";
 import { RemoteGuests } from "./chaos/remote-guests.ts";
-import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 
-const command = {
+export const command = {
   name: "chaos",
   flags: {
     minutes: { type: "number", value: "M", text: "Kill a process every 5 to 20 s for M minutes (2)" },
@@ -40,7 +40,6 @@ const MINUTES_MIN = 0.5;
 const CUT_SECONDS_MIN = HEARTBEAT_DEADLINE_MS / 1000 + 1;
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const { flags } = parseOptions(command, args);
   const { minutes = 2, seed = 1, json = false, "run-dir": runDir, "cut-seconds": cutSeconds, only = null } = flags;
   if (minutes < MINUTES_MIN) throw new UsageError(`--minutes takes ${MINUTES_MIN} or more, got ${minutes}`);

@@ -1,10 +1,10 @@
 /** `bun run check`: types, lint, format and the rules of the folders. Changes nothing. Exit code 1 if any fails. */
 import { join } from "node:path";
-import { type Command, helped, parseOptions } from "./cli/options.ts";
+import { type Command, parseOptions } from "./cli/options.ts";
 
 const root = join(import.meta.dir, "..");
 
-const command = {
+export const command = {
   name: "check",
   flags: {},
   examples: ["bun run check", "bunx biome check --write   (fixes the format)"],
@@ -21,7 +21,6 @@ const steps: readonly { readonly name: string; readonly run: readonly string[] }
 ];
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   parseOptions(command, args);
   const failed: string[] = [];
   for (const { name, run } of steps) {

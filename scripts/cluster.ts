@@ -15,7 +15,7 @@ import { lengthenRun, oldRun } from "../library/old-run.ts";
 import { startRun } from "../library/run.ts";
 import { newRun, type RunFolder } from "../library/run-folder.ts";
 import { Memory } from "./cli/memory.ts";
-import { type Command, helped, type Override, type Parsed, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, type Override, type Parsed, parseOptions, UsageError } from "./cli/options.ts";
 import { chooseConfig, configFlags, overrideLayer, runsFolder } from "./cli/presets.ts";
 import { resultTable } from "./cli/run-result.ts";
 import { thisStart } from "./cli/run-start.ts";
@@ -25,7 +25,7 @@ import { smokeConfig, smokeText } from "./cli/smoke.ts";
 import { startFrom } from "./cli/start-from.ts";
 import { onStopSignal, type StopSignal } from "./cli/stop-signals.ts";
 
-const command = {
+export const command = {
   name: "cluster",
   flags: {
     ...configFlags,
@@ -77,7 +77,6 @@ const command = {
 const MEMORY_SAMPLE_MS = 1000;
 
 export async function main(args: string[], typed: readonly string[] = args): Promise<number> {
-  if (helped(command, args)) return 0;
   const options = parseOptions(command, args);
   const { quiet = false, json = false, exit = false } = options.flags;
   const prepared = await openRun(options);

@@ -8,10 +8,10 @@ import type { Costs } from "../actors/record/costs.ts";
 import { RecordedRun } from "../actors/record/recorded-run.ts";
 import { alignedWithin } from "./cli/aligned.ts";
 import { amountText, COST_NAMES } from "./cli/cost-texts.ts";
-import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { differingSettings } from "./cli/settings-compared.ts";
 
-const command = {
+export const command = {
   name: "compare",
   words: { show: "RUN…", text: "Folders of two or more runs", max: Number.POSITIVE_INFINITY },
   flags: { json: { type: "switch", text: "End standard output with one JSON object" } },
@@ -38,7 +38,6 @@ const COLUMNS: readonly (readonly [head: string, key: string, name: MetricName, 
 ];
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const { flags, words } = parseOptions(command, args);
   if (words.length < 2) throw new UsageError(`name two or more runs, got ${words.length}`);
   const folders = words.map((word) => resolve(word));

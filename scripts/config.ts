@@ -1,9 +1,9 @@
 /** `bun run config`: prints every key of the config that a run would have, with its value and meaning. Runs nothing. */
 import { describeConfig, runKeys, withoutSecrets } from "../actors/config/config.ts";
-import { type Command, helped, parseOptions } from "./cli/options.ts";
+import { type Command, parseOptions } from "./cli/options.ts";
 import { chooseConfig, configFlags } from "./cli/presets.ts";
 
-const command = {
+export const command = {
   name: "config",
   flags: {
     ...configFlags,
@@ -19,7 +19,6 @@ const command = {
 } as const satisfies Command;
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const options = parseOptions(command, args);
   if (options.flags.markdown) {
     console.log(markdown());

@@ -4,7 +4,7 @@
  */
 import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../actors/metrics/metrics.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
-import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { readEntries } from "./curves/entries.ts";
 import { BASELINES, ENTRIES_MAX, picture } from "./curves/picture.ts";
 import { renderPng } from "./curves/render-png.ts";
@@ -19,7 +19,7 @@ const DEFAULT_METRICS: readonly MetricName[] = [
   "train/reply_tokens",
 ];
 
-const command = {
+export const command = {
   name: "curves",
   words: { show: "RUN…", text: "Folders of runs, one line each", max: Number.POSITIVE_INFINITY },
   flags: {
@@ -45,7 +45,6 @@ const command = {
 } as const satisfies Command;
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const { flags, words } = parseOptions(command, args);
   const { out, group = [], dashed = [], title = null } = flags;
   if (out === undefined) throw new UsageError("name the file to write: --out FILE.svg or --out FILE.png");

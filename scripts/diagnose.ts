@@ -24,14 +24,14 @@ import {
   measuredOf,
 } from "../actors/training/health.ts";
 import { RAGEN_STOPS } from "../model/health/early-stop.ts";
-import { type Command, helped, type Override, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, type Override, parseOptions, UsageError } from "./cli/options.ts";
 import { overrideLayer } from "./cli/presets.ts";
 import { readLog } from "./diagnose/logs.ts";
 import { seenIn } from "./diagnose/names.ts";
 import { ratesReport, ratesText } from "./diagnose/rates.ts";
 import { readLogs, valuesByUpdate, writeLogs } from "./diagnose/run-logs.ts";
 
-const command = {
+export const command = {
   name: "diagnose",
   words: {
     show: "RUN…",
@@ -69,7 +69,6 @@ const command = {
 } as const satisfies Command;
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const { flags, words, overrides } = parseOptions(command, args);
   if (words.length === 0) throw new UsageError("name folders of runs, or logs of other trainers");
   if (flags.rates) {

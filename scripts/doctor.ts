@@ -1,7 +1,7 @@
 /** `bun run doctor`: checks whether this machine has everything that a run needs. Exit code 1 if something is broken. */
 import { join } from "node:path";
 import { RunConfig } from "../actors/config/config.ts";
-import { type Command, helped, parseOptions } from "./cli/options.ts";
+import { type Command, parseOptions } from "./cli/options.ts";
 import { runsFolder } from "./cli/presets.ts";
 import { compiledFinding, deviceFinding, eagerFinding, libtensorflowFinding, nvidiaFinding } from "./doctor/engines.ts";
 import type { Finding } from "./doctor/finding.ts";
@@ -19,7 +19,7 @@ import { bunFinding, packagesFinding } from "./doctor/project.ts";
 const root = join(import.meta.dir, "..");
 const DEFAULT_PORT = RunConfig.parse({}).metrics.port;
 
-const command = {
+export const command = {
   name: "doctor",
   flags: {
     port: { type: "port", value: "N", text: `Port of the page (${DEFAULT_PORT})` },
@@ -29,7 +29,6 @@ const command = {
 } as const satisfies Command;
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const { flags } = parseOptions(command, args);
   const findings: readonly Finding[] = [
     bunFinding(root),

@@ -1,9 +1,9 @@
 /** `bun run env-server`: lends an env server to a run on another machine. It connects to the run and needs no open port. */
 import { envServer } from "../actors/env-server/start.ts";
 import { lend, lendFlags } from "./cli/lend.ts";
-import { type Command, helped, parseOptions } from "./cli/options.ts";
+import { type Command, parseOptions } from "./cli/options.ts";
 
-const command = {
+export const command = {
   name: "env-server",
   flags: {
     ...lendFlags,
@@ -16,7 +16,6 @@ const command = {
 } as const satisfies Command;
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const { flags } = parseOptions(command, args);
   const { episodes } = flags;
   return lend(envServer, flags, (config) => ({

@@ -20,14 +20,14 @@ import type { PlayerEpisode } from "../envs/analysis/evaluate.ts";
 import { envTags } from "../envs/registry.ts";
 import { evaluate, loadPolicy, type PlayerName } from "../library/policy.ts";
 import { envOverrides } from "./cli/env-choice.ts";
-import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { say, warn } from "./cli/say.ts";
 import { acrossEnvs, type Evaluated } from "./eval/across.ts";
 import { hostedFlags, hostedResult, isHosted, usageLine } from "./eval/hosted.ts";
 import { progressLine } from "./eval/progress.ts";
 import { evaluationData, evaluationReport, type Result, referencesOf } from "./eval/report.ts";
 
-const command = {
+export const command = {
   name: "eval",
   flags: {
     env: {
@@ -73,7 +73,6 @@ const SLOTS = 64;
 type Options = ReturnType<typeof parseOptions<typeof command>>;
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const options = parseOptions(command, args);
   const { policy } = options.flags;
   if (policy === undefined) {

@@ -10,7 +10,7 @@ import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { modelFolder } from "../library/chosen-model.ts";
 import { baseOf } from "../model/policy/model-config.ts";
 import { layParameters, parameterCount } from "../model/policy/parameters.ts";
-import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { say, warn } from "./cli/say.ts";
 import { type Counts, exportChats, exportCsv, exportParquet, exportTensorboard } from "./export/records.ts";
 
@@ -24,7 +24,7 @@ const RECORDS = {
 /** Formats that hold episodes; flags can filter them. */
 const WITH_EPISODES = ["parquet", "csv", "jsonl"];
 
-const command = {
+export const command = {
   name: "export",
   flags: {
     run: { type: "text", value: "RUN", text: "Folder of the run whose record to write" },
@@ -61,7 +61,6 @@ const command = {
 } as const satisfies Command;
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const { flags } = parseOptions(command, args);
   const { run, policy, model, to, out } = flags;
   const sources = [run, policy, model].filter((source) => source !== undefined);

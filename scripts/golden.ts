@@ -6,7 +6,7 @@
  */
 import { z } from "zod";
 import { messageOf, schemaFaults } from "../actors/errors.ts";
-import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { type Check, type Checks, holds } from "./golden/check.ts";
 import { collapseChecks } from "./golden/collapse.ts";
 import { parsing, scoring, searchRewards } from "./golden/envs/answers.ts";
@@ -40,7 +40,7 @@ const checks: Checks = {
   X7: alfworldMemories,
 };
 
-const command = {
+export const command = {
   name: "golden",
   flags: { json: { type: "switch", text: "End standard output with one JSON object: {passed, failed}" } },
   words: { show: "FILE", text: "a file of golden vectors, as tests/golden/ragen.json", max: 1 },
@@ -58,7 +58,6 @@ const SHOWN_MAX = 2000;
 
 /** @returns the exit code: 0 if every check holds, 1 otherwise. */
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const { flags, words } = parseOptions(command, args);
   const [path] = words;
   if (path === undefined)

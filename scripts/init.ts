@@ -3,10 +3,10 @@ import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync
 import { basename, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { isPackage } from "./cli/install.ts";
-import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { say } from "./cli/say.ts";
 
-const command = {
+export const command = {
   name: "init",
   words: { show: "FOLDER", text: "Folder of the project; this one if left out", max: 1 },
   flags: { "no-install": { type: "switch", text: "Write the files only" } },
@@ -37,7 +37,6 @@ const COMMANDS = [
 const BUN_TYPES = "1.4.4";
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const { words, flags } = parseOptions(command, args);
   const folder = resolve(words[0] ?? ".");
   const files = readdirSync(template, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());

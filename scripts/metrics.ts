@@ -2,10 +2,10 @@
 import { prometheusName } from "../actors/dashboard/prometheus.ts";
 import type { Metric } from "../actors/metrics/metric.ts";
 import { METRIC_NAMES, type MetricName, metric } from "../actors/metrics/metrics.ts";
-import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { table } from "./config.ts";
 
-const command = {
+export const command = {
   name: "metrics",
   words: { show: "PART", text: "List only the metrics whose names begin with PART", max: 1 },
   flags: {
@@ -16,7 +16,6 @@ const command = {
 } as const satisfies Command;
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const { flags, words } = parseOptions(command, args);
   const [part = ""] = words;
   const names = METRIC_NAMES.filter((name) => name.startsWith(part));

@@ -2,10 +2,10 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { say } from "./cli/say.ts";
 
-const command = {
+export const command = {
   name: "new-env",
   words: { show: "FILE", text: "Module to write, such as envs/maze.ts; its test lies beside it", max: 1 },
   flags: {},
@@ -15,7 +15,6 @@ const command = {
 const template = fileURLToPath(new URL("../library/template/envs/street", import.meta.url));
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const [file] = parseOptions(command, args).words;
   const name = file === undefined ? "" : basename(file, ".ts");
   if (file === undefined || !file.endsWith(".ts") || !/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(name)) {

@@ -1,13 +1,13 @@
 /** `bun run page`: serves the page of a recorded run, or of a folder of runs. It reads the records, and writes ratings of episodes. */
 import { existsSync } from "node:fs";
 import { hasRecord } from "../actors/record/recorded-run.ts";
-import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { runsFolder } from "./cli/presets.ts";
 import { serveRecorded } from "./cli/recorded-page.ts";
 import { stopSignal } from "./cli/stop-signals.ts";
 import { tokenIn } from "./cli/token-file.ts";
 
-const command = {
+export const command = {
   name: "page",
   words: { show: "RUN", text: "Folder of a run, or a folder of runs to list (the folder of new runs)", max: 1 },
   flags: {
@@ -25,7 +25,6 @@ const command = {
 const PORT = 7001;
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const { flags, words } = parseOptions(command, args);
   const [folder = runsFolder()] = words;
   if (!existsSync(folder)) {

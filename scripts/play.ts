@@ -13,10 +13,10 @@ import { dynamicsSeed } from "../envs/seeds.ts";
 import type { EnvTag } from "../envs/tag.ts";
 import { checkedTag } from "../library/policy.ts";
 import { envOverrides } from "./cli/env-choice.ts";
-import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { chooseConfig } from "./cli/presets.ts";
 
-const command = {
+export const command = {
   name: "play",
   words: { show: "ENV", text: `What to play: ${envTags().join(", ")}`, max: 1 },
   flags: {
@@ -32,7 +32,6 @@ const command = {
 } as const satisfies Command;
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const { flags, words, overrides } = parseOptions(command, args);
   const { seed = 123, json } = flags;
   const [name] = words;

@@ -4,9 +4,9 @@
  */
 import { renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type Command, helped, parseOptions } from "./cli/options.ts";
+import { type Command, parseOptions } from "./cli/options.ts";
 
-const command = { name: "prepack", flags: {}, examples: ["bun run prepack"] } as const satisfies Command;
+export const command = { name: "prepack", flags: {}, examples: ["bun run prepack"] } as const satisfies Command;
 
 const root = join(import.meta.dir, "..");
 export const MANIFEST = join(root, "package.json");
@@ -18,7 +18,6 @@ const GPU = "@tensorflow/tfjs-node-gpu";
 const AI_SDK = "6 || 7";
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   parseOptions(command, args);
   rmSync(join(root, "types"), { recursive: true, force: true });
   const tsc = [process.execPath, "node_modules/.bin/tsc", "-p", "library/tsconfig.json"];

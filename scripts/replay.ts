@@ -21,10 +21,10 @@ import {
 import type { PolicyVersion } from "../actors/protocol.ts";
 import { type RecordedEpisode, RecordedRun } from "../actors/record/recorded-run.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
-import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { warn } from "./cli/say.ts";
 
-const command = {
+export const command = {
   name: "replay",
   words: { show: "EPISODE", text: "Its number, as the page shows it, or its name, as u3.g0.m1", max: 1 },
   flags: {
@@ -40,7 +40,6 @@ const command = {
 } as const satisfies Command;
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const { flags, words } = parseOptions(command, args);
   const [name] = words;
   const { run: folder, show, json } = flags;

@@ -1,9 +1,9 @@
 /** `bun run sampler`: lends a sampler to a run on another machine. It may leave at any time; other samplers then play its tickets. */
 import { sampler } from "../actors/sampler/start.ts";
 import { lend, lendFlags } from "./cli/lend.ts";
-import { type Command, helped, parseOptions } from "./cli/options.ts";
+import { type Command, parseOptions } from "./cli/options.ts";
 
-const command = {
+export const command = {
   name: "sampler",
   flags: {
     ...lendFlags,
@@ -17,7 +17,6 @@ const command = {
 } as const satisfies Command;
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const { flags } = parseOptions(command, args);
   const { slots, threads } = flags;
   return lend(sampler, flags, (config) => ({

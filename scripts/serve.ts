@@ -6,14 +6,14 @@ import { listen } from "../actors/dashboard/port.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import { isLoopback } from "../actors/transport/address.ts";
 import { loadPolicy, QUEUE_MAX, SLOTS } from "../library/policy.ts";
-import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { warn } from "./cli/say.ts";
 import { stopSignal } from "./cli/stop-signals.ts";
 import { tokenIn } from "./cli/token-file.ts";
 
 const PORT = 8000;
 
-const command = {
+export const command = {
   name: "serve",
   words: { show: "RUN", text: "Folder of the run", max: 1 },
   flags: {
@@ -46,7 +46,6 @@ const command = {
 } as const satisfies Command;
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const { flags, words } = parseOptions(command, args);
   const [given] = words;
   if (given === undefined) throw new UsageError("name the folder of a run");

@@ -7,7 +7,7 @@ import { rmSync } from "node:fs";
 import { join, relative } from "node:path";
 import { nvidiaGpus } from "../actors/engine/nvidia.ts";
 import { install, isPackage } from "./cli/install.ts";
-import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { stopSignal } from "./cli/stop-signals.ts";
 import { packagesFinding } from "./doctor/project.ts";
 import { officialSources, setUpTensorflow } from "./setup/tensorflow.ts";
@@ -15,7 +15,7 @@ import { setUpTinker, startTinkerServer, tinkerPlaces } from "./setup/tinker.ts"
 
 const root = join(import.meta.dir, "..");
 
-const command = {
+export const command = {
   name: "setup",
   words: {
     show: "[tensorflow|tinker]",
@@ -30,7 +30,6 @@ const command = {
 } as const satisfies Command;
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const { flags, words } = parseOptions(command, args);
   const [what] = words;
   if (what !== undefined && what !== "tensorflow" && what !== "tinker") {

@@ -2,10 +2,10 @@
  * `bun run simulate`: simulates whole runs in one thread, with faults drawn from a seed, and checks the invariants after every event.
  * The simulation is in simulate/.
  */
-import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { simulateSeeds } from "./simulate/seeds.ts";
 
-const command = {
+export const command = {
   name: "simulate",
   flags: {
     seeds: { type: "count", value: "N", text: "Runs; 200 if left out" },
@@ -19,7 +19,6 @@ const command = {
 const LINE_EVERY = 20;
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const { seeds = 200, seed = 1, json = false } = parseOptions(command, args).flags;
   if (seeds === 0) throw new UsageError("--seeds takes 1 or more, got 0");
   const began = performance.now();

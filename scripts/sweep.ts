@@ -12,7 +12,7 @@ import { visible } from "../actors/dashboard/client/text.ts";
 import { oneLine } from "../actors/errors.ts";
 import { lockRun } from "../actors/supervisor/run-lock.ts";
 import { aligned } from "./cli/aligned.ts";
-import { type Command, helped, parseOptions, UsageError } from "./cli/options.ts";
+import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { runsFolder } from "./cli/presets.ts";
 import { progressBar } from "./cli/run-status.ts";
 import { onStopSignal } from "./cli/stop-signals.ts";
@@ -21,7 +21,7 @@ import { type PlannedRun, planSweep, type Sweep, sweepName } from "./sweep/plan.
 import { checkFolder, Playing, shareDone } from "./sweep/play.ts";
 import { isFinished, sweepTable, tableRows, writeTables } from "./sweep/table.ts";
 
-const command = {
+export const command = {
   name: "sweep",
   words: {
     show: "FILE",
@@ -45,7 +45,6 @@ const command = {
 const REDRAW_MS = 2000;
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const { flags, words, overrides } = parseOptions(command, args);
   const [file] = words;
   if (file === undefined) throw new UsageError("name the sweep: a YAML file, as configs/sweeps/filter-ratio.yaml");

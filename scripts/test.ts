@@ -6,9 +6,9 @@
  */
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
-import { type Command, helped, UsageError } from "./cli/options.ts";
+import { type Command, UsageError } from "./cli/options.ts";
 
-const command = {
+export const command = {
   name: "test",
   words: {
     show: "[--quick] [FILE | FLAG …]",
@@ -32,7 +32,6 @@ const SLOW_FOLDERS = /^tests\/(attack|e2e|browser|scripts|golden|examples)\//;
 const root = join(import.meta.dir, "..");
 
 export async function main(args: string[]): Promise<number> {
-  if (helped(command, args)) return 0;
   const rest = args.filter((arg) => arg !== "--quick");
   const quick = rest.length < args.length;
   const isValue = (i: number) => /^--[^=]+$/.test(rest[i - 1] ?? "");

@@ -158,10 +158,3 @@ export function helpText(command: Command): string {
 
 /** The text with commands in the form that works here: with an installed package, `bunx bunraku`. */
 const asTyped = (text: string): string => (isPackage ? text.replaceAll("bun run ", "bunx bunraku ") : text);
-
-/** Prints the help and returns true if `args` ask for it. */
-export function helped(command: Command, args: readonly string[]): boolean {
-  if (!args.some((arg) => arg === "--help" || arg === "-h")) return false;
-  console.log(helpText(command));
-  return true;
-}

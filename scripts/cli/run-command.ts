@@ -3,14 +3,16 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { visible } from "../../actors/dashboard/client/text.ts";
 import { messageOf } from "../../actors/errors.ts";
+import { type Command, helpText } from "./options.ts";
 
 interface CommandModule {
+  readonly command: Command;
   /** @param typed  the arguments as typed: `args` has the env's tag in place of a path of its module */
   main(args: string[], typed: readonly string[]): Promise<number>;
 }
 
 /**
- * Calls `main` of scripts/NAME.ts.
+ * Calls `main` of scripts/NAME.ts, or prints the help of its `command`.
  *
  * @param args  with --verbose a failure also prints its stack
  * @returns the exit code: that of `main`, or of its failure
@@ -19,8 +21,12 @@ export async function runCommand(name: string, args: readonly string[]): Promise
   try {
     const typed = args.filter((arg) => arg !== "--verbose");
     const words = await wordsInProject(name, typed);
-    const command = (await import(`../${name}.ts`)) as CommandModule;
-    return await command.main(words, typed);
+    const { command, main } = (await import(`../${name}.ts`)) as CommandModule;
+    if (words.some((word) => word === "--help" || word === "-h")) {
+      console.log(helpText(command));
+      return 0;
+    }
+    return await main(words, typed);
   } catch (error) {
     return failed(error, args.includes("--verbose"));
   }

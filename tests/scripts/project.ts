@@ -44,6 +44,7 @@ export async function smallProject(extra: Record<string, string> = {}, copied: s
   for (const name of [
     "scripts/run.ts",
     "scripts/cli/install.ts",
+    "scripts/cli/options.ts",
     "scripts/cli/run-command.ts",
     "actors/errors.ts",
     "envs/text/nearest.ts",
