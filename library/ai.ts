@@ -6,6 +6,7 @@
  */
 import type { LanguageModel } from "ai";
 import { episodeRules, tagOf } from "../actors/play/envs-of-run.ts";
+import { linesOf } from "../actors/process/lines.ts";
 import type { Seeds } from "../envs/env.ts";
 import { AgentGame, type AgentResult, type AskPolicy } from "../envs/outside/agent-game.ts";
 import type { TagSource } from "../envs/tag.ts";
@@ -259,10 +260,7 @@ async function* streamed(response: Response, call: Call, nextId: () => string): 
 /** Events of a stream, or the error that came in place of it. */
 async function* events(response: Response): AsyncGenerator<Completion> {
   if (!response.ok) yield (await response.json()) as Completion;
-  let text = "";
-  for await (const piece of response.body!.pipeThrough(new TextDecoderStream())) {
-    const lines = (text + piece).split("\n");
-    text = lines.pop()!;
-    for (const line of lines) if (/^data: \{/.test(line)) yield JSON.parse(line.slice("data: ".length)) as Completion;
+  for await (const line of linesOf(response.body!)) {
+    if (/^data: \{/.test(line)) yield JSON.parse(line.slice("data: ".length)) as Completion;
   }
 }

@@ -7,10 +7,10 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { messageOf } from "../actors/errors.ts";
+import { linesOf } from "../actors/process/lines.ts";
 import type { Comparison } from "../bench/shared.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { aligned } from "./cli/aligned.ts";
-import { linesOf } from "./cli/lines.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 
 const root = join(import.meta.dir, "..");

@@ -1,6 +1,7 @@
 /** How the supervisor starts its children: as processes, or as Bun workers of this process. Tests use a fake. */
 
 import { realClock } from "../clock.ts";
+import { linesOf } from "../process/lines.ts";
 import type { ChildMessage, SettingsMessage } from "../process/main-thread.ts";
 
 export interface Exit {
@@ -108,16 +109,5 @@ const STUCK_TEXT =
   "this thread hangs in native code and stays until the process ends; with actors: processes it could be killed";
 
 async function readLines(stream: ReadableStream<Uint8Array>, output: (line: string) => void): Promise<void> {
-  const decoder = new TextDecoder();
-  let rest = "";
-  for await (const bytes of stream) {
-    const lines = (rest + decoder.decode(bytes, { stream: true })).split("\n");
-    rest = lines.pop() ?? "";
-    for (const line of lines) output(line);
-    if (rest.length > LINE_MAX) {
-      output(rest);
-      rest = "";
-    }
-  }
-  if (rest !== "") output(rest);
+  for await (const line of linesOf(stream, LINE_MAX)) output(line);
 }

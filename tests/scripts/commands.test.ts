@@ -56,7 +56,7 @@ describe("bun run bench", async () => {
       "bench/falls.bench.ts":
         "export const summary = 'falls'; export async function run() { throw new Error('no engine'); }",
     },
-    ["scripts/bench.ts", "scripts/cli/aligned.ts", "scripts/cli/lines.ts", "actors/errors.ts"],
+    ["scripts/bench.ts", "scripts/cli/aligned.ts", "actors/process/lines.ts", "actors/errors.ts"],
   );
   await command(["hello"], folder);
   const bench = (...args: string[]) => command(["bench", ...args], folder);

@@ -1,0 +1,20 @@
+/** The lines of a stream of text, such as a program's output, as they come. */
+
+/** @param lineMax  after this many characters an unfinished line is passed on; the rest becomes the next line */
+export async function* linesOf(
+  stream: ReadableStream<Uint8Array>,
+  lineMax = Number.POSITIVE_INFINITY,
+): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  let rest = "";
+  for await (const bytes of stream) {
+    const lines = (rest + decoder.decode(bytes, { stream: true })).split("\n");
+    rest = lines.pop()!;
+    yield* lines;
+    if (rest.length > lineMax) {
+      yield rest;
+      rest = "";
+    }
+  }
+  if (rest !== "") yield rest;
+}
