@@ -93,26 +93,14 @@ interface Table {
 const TABLES: readonly Table[] = [
   {
     name: "metrics",
-    columns: [
-      ["name", "STRING"],
-      ["actor", "STRING"],
-      ["step", "INT32"],
-      ["value", "DOUBLE"],
-      ["time", "TIMESTAMP"],
-    ],
+    columns: [...named("STRING", "name", "actor"), ["step", "INT32"], ["value", "DOUBLE"], ["time", "TIMESTAMP"]],
     *rows(run) {
       for (const { atMs, ...point } of run.points()) yield { ...point, time: atMs };
     },
   },
   {
     name: "events",
-    columns: [
-      ["actor", "STRING"],
-      ["level", "STRING"],
-      ["kind", "STRING"],
-      ["text", "STRING"],
-      ["time", "TIMESTAMP"],
-    ],
+    columns: [...named("STRING", "actor", "level", "kind", "text"), ["time", "TIMESTAMP"]],
     *rows(run) {
       for (const { atMs, ...event } of run.events()) yield { ...event, time: atMs };
     },
@@ -125,10 +113,8 @@ const TABLES: readonly Table[] = [
       ...named("DOUBLE", "layout_seed", "dynamics_seed", "temperature", "reward", "penalty", "advantage"),
       ["success", "BOOLEAN"],
       ["time", "TIMESTAMP"],
-      // JSON: a list of {observation, reply, actions, reward, penalty, …}.
-      ["turns", "STRING"],
-      ["final_observation", "STRING"],
-      ["detail", "STRING"],
+      // `turns` is JSON: a list of {observation, reply, actions, reward, penalty, …}.
+      ...named("STRING", "turns", "final_observation", "detail"),
     ],
     *rows(run, filter) {
       for (const { summary, row } of run.episodes(filter)) {
