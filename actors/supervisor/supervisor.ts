@@ -236,7 +236,9 @@ export class Supervisor {
   }
 
   async #leave(reason: string): Promise<void> {
-    for (const group of groupsByRole([...this.#children.values()]).reverse()) {
+    // In the reverse order of their start; those of one role leave together.
+    const byRole = Map.groupBy(this.#children.values(), ({ spec }) => spec.role);
+    for (const group of [...byRole.values()].reverse()) {
       await Promise.all(group.map((child) => this.#stopChild(child, reason)));
     }
     this.#stopWatch();
@@ -280,15 +282,4 @@ function textOf(line: string): string {
   } catch {
     return line;
   }
-}
-
-/** Children by role, in the order of their start; those of one role leave together. */
-function groupsByRole(children: readonly Child[]): Child[][] {
-  const groups: Child[][] = [];
-  for (const child of children) {
-    const last = groups.at(-1);
-    if (last?.[0]?.spec.role === child.spec.role) last.push(child);
-    else groups.push([child]);
-  }
-  return groups;
 }
