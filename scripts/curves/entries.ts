@@ -1,20 +1,15 @@
 /** Reads from their folders the runs that a picture shows. A run may still be going. */
 import { resolve, sep } from "node:path";
+import type { Points } from "../../actors/dashboard/client/curve.ts";
 import type { MetricName } from "../../actors/metrics/metrics.ts";
 import { RecordedRun } from "../../actors/record/recorded-run.ts";
 import { UsageError } from "../cli/options.ts";
-
-/** Steps ascend, with one value each. */
-export interface Curve {
-  readonly steps: readonly number[];
-  readonly values: readonly number[];
-}
 
 export interface Run {
   readonly name: string;
   readonly env: string;
   /** null if the run did not record the metric. */
-  curve(name: MetricName): Curve | null;
+  curve(name: MetricName): Points | null;
 }
 
 /** One line of a picture: a run, or runs that differ only in their seeds. */

@@ -89,7 +89,8 @@ export function smoothed(curve: Curve, weight: number): Curve {
   });
 }
 
-interface Points {
+/** Steps ascend, with one value each. */
+export interface Points {
   readonly steps: readonly number[];
   readonly values: readonly number[];
 }
