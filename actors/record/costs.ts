@@ -32,31 +32,27 @@ const SECONDS_OF: Readonly<Record<keyof Costs["seconds"], MetricName>> = {
 
 /** @param series  all values of a metric, one series for each actor */
 export function costsOf(series: (name: MetricName) => readonly Series[]): Costs {
-  const amounts = (of: (one: Series) => number) => {
-    const entries = Object.entries(METRIC_OF).map(([key, name]) => {
+  const sums = <K extends string>(metrics: Readonly<Record<K, MetricName>>, of: (one: Series) => number) => {
+    const entries = Object.entries<MetricName>(metrics).map(([key, name]) => {
       const found = series(name);
       return [key, found.length === 0 ? null : found.reduce((sum, one) => sum + of(one), 0)] as const;
     });
-    return Object.fromEntries(entries) as Amounts;
+    return Object.fromEntries(entries) as Record<K, number | null>;
   };
-  const reinforcement = amounts((one) => growth(one, 1));
-  const seconds = Object.entries(SECONDS_OF).map(([key, name]) => {
-    const found = series(name);
-    return [key, found.length === 0 ? null : found.reduce((sum, one) => sum + sumOfUpdates(one), 0)] as const;
-  });
+  const reinforcement = sums(METRIC_OF, (one) => growth(one, 1));
   const before = series("baseline/before")[0]?.values.at(-1);
   const now = series("validate/success")[0]?.values.at(-1);
   const points = before === undefined || now === undefined ? null : 100 * (now - before);
   const perPoint = (amount: number | null) =>
     amount === null || points === null || points <= 0 ? null : amount / points;
   return {
-    total: amounts((one) => growth(one, 0)),
+    total: sums(METRIC_OF, (one) => growth(one, 0)),
     reinforcement,
     points,
     perPoint: Object.fromEntries(
       Object.entries(reinforcement).map(([key, amount]) => [key, perPoint(amount)]),
     ) as Amounts,
-    seconds: Object.fromEntries(seconds) as Costs["seconds"],
+    seconds: sums(SECONDS_OF, sumOfUpdates),
   };
 }
 
