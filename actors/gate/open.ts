@@ -19,8 +19,7 @@ import type { GuestEvent } from "../supervisor/supervision.ts";
 import { anyBeside, isBroker } from "../transport/address.ts";
 import { welcoming } from "../transport/handshake.ts";
 import { readPem, type ServerTls } from "../transport/tls.ts";
-import type { Listener, Problem, Transport } from "../transport/transport.ts";
-import { TRANSPORT_LIMITS } from "../transport/transport.ts";
+import { type Listener, type Problem, TRANSPORT_LIMITS, type Transport } from "../transport/transport.ts";
 import { Gate, GUEST_ROLES, type JoinToken } from "./gate.ts";
 
 export interface OpenGateOptions {

@@ -15,14 +15,12 @@ import { type OpenGate, openGate } from "../gate/open.ts";
 import type { RunActorSettings } from "../process/run-actor.ts";
 import type { ActorView } from "../protocol.ts";
 import { RoutedTransport } from "../transport/routed.ts";
-import type { Problem } from "../transport/transport.ts";
-import { TRANSPORT_LIMITS } from "../transport/transport.ts";
+import { type Problem, TRANSPORT_LIMITS } from "../transport/transport.ts";
 import { WorkerTransport } from "../transport/worker.ts";
 import { isAlive, sweep, weightsFolder, weightsName } from "../weights/files.ts";
 import { AddressBook, actorsOf } from "./roster.ts";
 import { processSpawner, workerSpawner } from "./spawner.ts";
-import type { RunEnd, SupervisorEvent } from "./supervision.ts";
-import { CHILD_TIMES } from "./supervision.ts";
+import { CHILD_TIMES, type RunEnd, type SupervisorEvent } from "./supervision.ts";
 import { Supervisor } from "./supervisor.ts";
 
 export interface ClusterOptions {
