@@ -20,6 +20,10 @@ export interface Check {
 /** By case id ("H1", "X0"). The body is the unchecked case; `file` is the whole file, for shared inputs. */
 export type Checks = Readonly<Record<string, (body: unknown, file: unknown) => Check[]>>;
 
+/** Vectors that `eachVector` checks one by one. */
+export const Vectors = z.array(z.unknown());
+export const Matrix = z.array(z.array(z.number()));
+
 /** The checks of one vector. A vector that throws is one failed check. */
 export function vectorChecks(name: string, run: () => Check[]): Check[] {
   try {

@@ -5,7 +5,7 @@ import { CountdownConfig, CountdownGame, signedSolution } from "../../../envs/co
 import { metaMathLabel, QuestionGame } from "../../../envs/questions/game.ts";
 import { answerScore } from "../../../envs/search/answer.ts";
 import { parseReply } from "../../../envs/text/answer.ts";
-import { type Check, eachVector } from "../check.ts";
+import { type Check, eachVector, Vectors } from "../check.ts";
 
 const Pull = z.object({ observation: z.string(), reward: z.number(), done: z.boolean(), success: z.boolean() });
 const Instance = z.object({ nums: z.array(z.number()), target: z.number() });
@@ -47,7 +47,6 @@ const MathVector = z.object({
     }),
   ),
 });
-const Vectors = z.array(z.unknown());
 const H4 = z.object({
   bandit_v1: Vectors,
   bandit_v2: z.object({ split: z.enum(["train", "test"]), reset_seed: z.uint32(), rows: Vectors }),

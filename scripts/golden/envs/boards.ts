@@ -9,12 +9,10 @@ import { carvingSteps, generateBoard } from "../../../envs/sokoban/generate.ts";
 import { renderGrid } from "../../../envs/sokoban/render.ts";
 import { type Board, boardOf, PLAYER } from "../../../envs/sokoban/rules.ts";
 import { shortestPath } from "../../../envs/sokoban/solve.ts";
-import { type Check, eachVector } from "../check.ts";
+import { type Check, eachVector, Matrix, Vectors } from "../check.ts";
 
-const Matrix = z.array(z.array(z.number()));
 const Seed = z.uint32();
 
-const Vectors = z.array(z.unknown());
 /** Symbols by cell code, "0" to "6" (Sokoban) or "5" (FrozenLake); a code that is absent keeps its symbol. A list has them in the order of the codes. */
 const Lookup = z.union([z.record(z.string(), z.string()), z.array(z.string())]);
 

@@ -5,10 +5,8 @@ import { solveCube, TURNS, turns } from "../../../envs/rubik/cube.ts";
 import { RubikConfig, RubikGame } from "../../../envs/rubik/game.ts";
 import { parsePlacement } from "../../../envs/sudoku/action.ts";
 import { SudokuConfig, SudokuGame } from "../../../envs/sudoku/game.ts";
-import { type Check, eachVector, vectorChecks } from "../check.ts";
+import { type Check, eachVector, Matrix, Vectors, vectorChecks } from "../check.ts";
 
-const Matrix = z.array(z.array(z.number()));
-const Vectors = z.array(z.unknown());
 const Slide = z.object({ grid: Matrix, action: z.number() }).loose();
 const X3 = z.object({
   seed: z.uint32(),

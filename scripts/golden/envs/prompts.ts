@@ -11,7 +11,7 @@ import { alfworldMemory } from "../../../envs/text/alfworld-memory.ts";
 import { parseReply } from "../../../envs/text/answer.ts";
 import { type AnsweredTurn, type ContextMode, contextMessages, type History } from "../../../envs/text/context.ts";
 import type { Message } from "../../../envs/text/prompt.ts";
-import { type Check, eachVector } from "../check.ts";
+import { type Check, eachVector, Vectors } from "../check.ts";
 
 const Dialogue = z.array(z.object({ role: z.enum(["system", "user", "assistant"]), content: z.string() }));
 type Dialogue = z.infer<typeof Dialogue>;
@@ -37,7 +37,6 @@ const EntryV2 = z.object({
   text_tail: z.array(z.string()).default([]),
 });
 type EntryV2 = z.infer<typeof EntryV2>;
-const Vectors = z.array(z.unknown());
 const H6 = z.object({ v1: Vectors, v2: Vectors, v2_system_prompts_by_tag: z.record(z.string(), z.string()) });
 
 export function prompts(body: unknown): Check[] {
