@@ -11,7 +11,7 @@
 import { NumpyLegacyRandom, PythonRandom } from "../rng/mt19937.ts";
 import { nextSeed } from "../rng/python-hash.ts";
 import type { SokobanConfig } from "./config.ts";
-import { scramble } from "./reverse-play.ts";
+import { type Scrambled, scramble } from "./reverse-play.ts";
 import { BOX, type Board, deltas, FLOOR, PLAYER, TARGET, WALL } from "./rules.ts";
 
 const TRIES = 4;
@@ -71,12 +71,11 @@ function tryBoard(config: GeneratorConfig, seed: number): Board | null {
     }
     for (const target of targets) fixed[target] = TARGET;
     const scrambled = scramble({ fixed, cols, player, targets }, config.searchDepth);
-    const displacement = scrambled.boxes.reduce((sum, box, i) => sum + distance(box, targets[i]!, cols), 0);
-    if (displacement === 0) continue;
-    const walked = walk(fixed, cols, scrambled, displacement, random);
+    if (scrambled.displacement === 0) continue;
+    const playerCell = lastSteps(fixed, cols, scrambled, random);
     const state = fixed.slice();
     for (const box of scrambled.boxes) state[box] = BOX;
-    state[walked] = PLAYER;
+    state[playerCell] = PLAYER;
     return { rows, cols, fixed, state };
   }
   return null;
@@ -111,20 +110,9 @@ function floorCells(room: Uint8Array): number[] {
   return cells;
 }
 
-/** Manhattan distance of two cells. */
-function distance(a: number, b: number, cols: number): number {
-  return Math.abs(Math.floor(a / cols) - Math.floor(b / cols)) + Math.abs((a % cols) - (b % cols));
-}
-
 /** The player's cell after zero to three random steps. */
-function walk(
-  fixed: Uint8Array,
-  cols: number,
-  from: { readonly player: number; readonly boxes: readonly number[] },
-  displacement: number,
-  random: PythonRandom,
-): number {
-  if (random.random() > (displacement === 1 ? 0.8 : 0.5)) return from.player;
+function lastSteps(fixed: Uint8Array, cols: number, from: Scrambled, random: PythonRandom): number {
+  if (random.random() > (from.displacement === 1 ? 0.8 : 0.5)) return from.player;
   const visited = [from.player];
   let player = from.player;
   for (let taken = 1; taken <= 3; taken++) {

@@ -22,12 +22,11 @@ export interface Scrambled {
   readonly player: number;
   /** Cell of the box that started on target i. */
   readonly boxes: readonly number[];
+  /** Sum of the boxes' Manhattan distances from the targets that they started on. */
+  readonly displacement: number;
 }
 
-/**
- * @returns the first position with the highest score: how often the pulled box changed, times the sum of the boxes' distances from the
- * targets that they started on; 0 where a target is covered.
- */
+/** @returns the first position with the highest score: how often the pulled box changed, times the displacement; 0 where a target is covered. */
 export function scramble(solved: Solved, depthMax: number): Scrambled {
   return new ReversePlay(solved).run(depthMax);
 }
@@ -54,7 +53,7 @@ class ReversePlay {
     });
     this.#pulled = solved.targets.map(() => false);
     this.#keys = solved.targets.map(() => 0);
-    this.#best = { player: solved.player, boxes: [...solved.targets] };
+    this.#best = { player: solved.player, boxes: [...solved.targets], displacement: 0 };
   }
 
   run(depthMax: number): Scrambled {
@@ -67,10 +66,12 @@ class ReversePlay {
     const key = this.#key(player);
     if (this.#visited.has(key)) return;
     this.#visited.add(key);
-    const score = this.#targetsVisible(player) ? swaps * this.#displacement() : 0;
+    // Where a target is covered, only the solved position can be the best so far.
+    const displacement = this.#targetsVisible(player) ? this.#displacement() : 0;
+    const score = swaps * displacement;
     if (score > this.#bestScore) {
       this.#bestScore = score;
-      this.#best = { player, boxes: [...this.#boxes] };
+      this.#best = { player, boxes: [...this.#boxes], displacement };
     }
     for (const delta of this.#deltas) this.#move(player, delta, swaps, lastPulled, depthLeft - 1);
   }
