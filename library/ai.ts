@@ -147,7 +147,7 @@ function episodeOf(policy: Policy, name: string): AskPolicy {
   const { layout, compat, context, contextTurnsMax } = config.prompt;
   const tag = tagOf(config, name);
   const { turnsMax, actionsMax, think, actionsPerTurnMax } = episodeRules(config, name, tag);
-  const shown = { layout, compat: compat !== "strict", think, mode: context, window: contextTurnsMax ?? -1 };
+  const shown = { layout, compat: compat !== "strict", think, mode: context, window: contextTurnsMax };
   const answered: AnsweredTurn[] = [];
   const ask: AskPolicy = async (observation) => {
     for (;;) {

@@ -31,28 +31,30 @@ export interface AnsweredTurn extends Pick<Turn, "reward" | "actions"> {
   readonly reply: string;
 }
 
+export type CurrentTurn = Pick<AnsweredTurn, "observation" | "actionsLeft">;
+
 export interface History {
   readonly answered: readonly AnsweredTurn[];
   /** The turn that awaits a reply; null for a finished dialogue, which ends with the last reply. */
-  readonly now: { readonly observation: string; readonly actionsLeft: number } | null;
+  readonly now: CurrentTurn | null;
 }
 
 export interface ContextOptions extends PromptOptions {
   readonly layout: Layout;
   readonly mode: ContextMode;
-  /** Turns shown, the current one included; -1 for all. Mode full ignores it. */
-  readonly window: number;
+  /** Turns shown, the current one included; null for all. Mode full ignores it. */
+  readonly window: number | null;
 }
 
 /** @throws {RangeError} for an empty history, an invalid window, or single_turn of a finished dialogue or with ragen-v1. */
 export function contextMessages(tag: EnvTag, history: History, options: ContextOptions): Message[] {
   const { mode, window } = options;
-  if (!Number.isInteger(window) || window === 0 || window < -1) {
-    throw new RangeError(`context window must be -1 (all turns) or at least 1, got ${window}`);
+  if (window !== null && !(Number.isInteger(window) && window >= 1)) {
+    throw new RangeError(`context window must be null (all turns) or at least 1, got ${window}`);
   }
   const turns = history.answered.length + (history.now === null ? 0 : 1);
   if (turns === 0) throw new RangeError("a dialogue needs at least one turn, found none");
-  const from = mode === "full" || window === -1 ? 0 : Math.max(0, turns - window);
+  const from = mode === "full" || window === null ? 0 : Math.max(0, turns - window);
   if (mode === "single_turn") return summaryMessages(tag, history, from, options);
   return Array.from({ length: turns - from }, (_, i) => {
     const answered = history.answered[from + i];
@@ -82,15 +84,14 @@ export function turnMessages(
   const { observation, actionsLeft } = answered[turn] ?? now!;
   // RAGEN v1 numbers turns from the first one that it shows.
   const number = layout === "ragen-v1" && compat ? turn - from + 1 : turn + 1;
+  const noValidAction = layout === "ragen-v2" && before?.actions.length === 0 && warn;
+  const prompt = { turn: number, observation, actionsLeft, noValidAction };
   if (turn > from) {
     const { reward, actions } = before!;
-    const played = { turn: number - 2, observation, actionsLeft, reward, actions };
-    return nextPrompt(tag, layout, played, { ...options, warn });
+    return nextPrompt(tag, layout, { ...prompt, reward, actions }, options);
   }
   if (layout === "compact") return [{ role: "user", content: compactText(tag, observation, actionsLeft) }];
-  const noValidAction = layout === "ragen-v2" && before?.actions.length === 0 && warn;
-  const text = turnText(tag, { turn: number, observation, actionsLeft, noValidAction }, options);
-  return openingMessages(tag, layout, budget(history), text, options);
+  return openingMessages(tag, layout, budget(history), turnText(tag, prompt, options), options);
 }
 
 /** One user message with the turns from `from` on: in the compact layout, as ALFWorld's memory, or as SimpleMemory. */
@@ -111,8 +112,6 @@ function summaryMessages(tag: EnvTag, history: History, from: number, options: C
       return layout satisfies never;
   }
 }
-
-type CurrentTurn = NonNullable<History["now"]>;
 
 function compactMemory(tag: EnvTag, shown: readonly AnsweredTurn[], now: CurrentTurn): string {
   const before = shown.map(

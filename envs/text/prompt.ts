@@ -23,26 +23,22 @@ export interface PromptOptions {
   readonly think?: boolean;
   /** Equal RAGEN byte for byte, defects included. Default false. */
   readonly compat?: boolean;
-  /** ragen-v2: warn if the last reply had no known action. Default true. */
-  readonly warn?: boolean;
-}
-
-/** A turn as `Env.step` returned it. */
-export interface PlayedTurn extends Pick<Turn, "observation" | "reward" | "actions" | "actionsLeft"> {
-  /** The first is 0. */
-  readonly turn: number;
 }
 
 const GREETING = "You're a helpful assistant. ";
 const NO_VALID_ACTION = "No valid action provided previously. Environment state remains the same. Please try again.\n";
 
-/** The messages after a turn that did not end the episode. */
-export function nextPrompt(tag: EnvTag, layout: Layout, played: PlayedTurn, options: PromptOptions = {}): Message[] {
-  const { observation, actionsLeft, actions } = played;
+/** The messages after a turn that did not end the episode. @param next  the turn that follows, and what the last one earned */
+export function nextPrompt(
+  tag: EnvTag,
+  layout: Layout,
+  next: TurnPrompt & Pick<Turn, "reward" | "actions">,
+  options: PromptOptions = {},
+): Message[] {
+  const { observation, actionsLeft } = next;
   if (layout === "compact") return [{ role: "user", content: compactText(tag, observation, actionsLeft) }];
-  const noValidAction = layout === "ragen-v2" && actions.length === 0 && options.warn !== false;
-  const text = turnText(tag, { turn: played.turn + 2, observation, actionsLeft, noValidAction }, options);
-  return [{ role: "user", content: `Reward:\n${rewardText(tag, played, options)}\n${text}` }];
+  const text = turnText(tag, next, options);
+  return [{ role: "user", content: `Reward:\n${rewardText(tag, next, options)}\n${text}` }];
 }
 
 /** The whole prompt of one turn in the compact layout. */

@@ -90,7 +90,7 @@ async function playOne(
     compat: prompt.compat !== "strict",
     think: rules.think,
     mode: prompt.context,
-    window: prompt.contextTurnsMax ?? -1,
+    window: prompt.contextTurnsMax,
   };
   const answered: AnsweredTurn[] = [];
   let now = { observation: "", actionsLeft: 0 };

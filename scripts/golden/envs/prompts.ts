@@ -65,9 +65,9 @@ function entryV1(entry: EntryV1, all: readonly EntryV1[]): Check[] {
   const { name, prepare_for_update: update } = entry;
   const { "agent_proxy.enable_think": think, "agent_proxy.max_context_window": given } = entry.overrides;
   // RAGEN v1 ignores a window that is not positive.
-  const window = given > 0 ? given : -1;
+  const window = given > 0 ? given : null;
   const shape = { layout: "ragen-v1", mode: "limited_multi_turn", window, think, update } as const;
-  const whole = window === -1 ? entry : all.find((other) => isWholeOf(other, entry));
+  const whole = window === null ? entry : all.find((other) => isWholeOf(other, entry));
   return entry.messages.flatMap((expected, i) => {
     const source = whole?.messages[i];
     if (source === undefined) throw new Error(needsWhole(name, i));
@@ -86,7 +86,8 @@ function isWholeOf(other: EntryV1, entry: EntryV1): boolean {
 function entryV2({ name, overrides, messages, text_tail }: EntryV2, all: readonly EntryV2[]): Check[] {
   const { mode, window: named, update } = contextOf(name);
   const { "agent_proxy.enable_think": think, "agent_proxy.max_context_window": given } = overrides;
-  const window = named === -1 ? given : named;
+  const size = named === -1 ? given : named;
+  const window = size === -1 ? null : size;
   const whole = all.find((other) => other.name === `full/${update ? "update" : "generation"}`);
   const shape = { layout: "ragen-v2", mode, window, think, update } as const;
   return messages.flatMap((expected, i) => {
@@ -101,7 +102,7 @@ const needsWhole = (name: string, index: number) =>
 
 function systemPrompt(tag: EnvTag): string | undefined {
   const opening: History = { answered: [], now: { observation: "", actionsLeft: tag.actionsMax } };
-  return contextMessages(tag, opening, { layout: "ragen-v2", mode: "full", window: -1, compat: true })[0]?.content;
+  return contextMessages(tag, opening, { layout: "ragen-v2", mode: "full", window: null, compat: true })[0]?.content;
 }
 
 /** "single_turn,w=2/generation" in parts. */
@@ -114,7 +115,7 @@ function contextOf(name: string): { mode: ContextMode; window: number; update: b
 interface Shape {
   readonly layout: RagenLayout;
   readonly mode: ContextMode;
-  readonly window: number;
+  readonly window: number | null;
   readonly think: boolean;
   readonly update: boolean;
 }

@@ -7,13 +7,20 @@ import { type Layout, nextPrompt, type PromptOptions } from "../../../envs/text/
 
 const sokoban = envTag("SimpleSokoban");
 const BOARD = "######\n#_OXP#\n#____#\n#____#\n#____#\n######";
-const played = { turn: 0, observation: BOARD, reward: -0.30000000000000004, actions: ["Up"], actionsLeft: 7 };
+const played = {
+  turn: 2,
+  observation: BOARD,
+  reward: -0.30000000000000004,
+  actions: ["Up"],
+  actionsLeft: 7,
+  noValidAction: false,
+};
 /** The messages before the first reply of an episode with 10 actions. */
 const firstPrompt = (tag: EnvTag, layout: Layout, observation: string, options: PromptOptions = {}) =>
   contextMessages(
     tag,
     { answered: [], now: { observation, actionsLeft: 10 } },
-    { ...options, layout, mode: "full", window: -1 },
+    { ...options, layout, mode: "full", window: null },
   );
 const content = (messages: readonly { content: string }[]) => messages.map((message) => message.content);
 
@@ -71,7 +78,9 @@ describe("ragen-v2", () => {
     expect(system).toStartWith("You're a helpful assistant. You are solving the Sokoban puzzle. \n");
     expect(user).toStartWith("\nTurn 1:\nState:\n######");
     expect(user).toContain("Always output: <answer> [your answer] </answer> with");
-    const [next] = content(nextPrompt(sokoban, "ragen-v2", { ...played, reward: 0, actions: [] }));
+    const answered = [{ observation: BOARD, actionsLeft: 7, reply: "", reward: 0, actions: [] }];
+    const history = { answered, now: { observation: BOARD, actionsLeft: 7 } };
+    const next = content(contextMessages(sokoban, history, { layout: "ragen-v2", mode: "full", window: null })).at(-1)!;
     expect(next).toStartWith("Reward:\n0\n\nTurn 2:\nState:\n######");
     expect(next).toContain(
       "\nNo valid action provided previously. Environment state remains the same. Please try again.\nYou have 7",
@@ -94,7 +103,7 @@ describe("contextMessages", () => {
     actions: ["Up"],
   });
   const history = { answered: [turn(1), turn(2), turn(3)], now: { observation: "S4", actionsLeft: 7 } };
-  const full: ContextOptions = { layout: "ragen-v1", mode: "full", window: -1 };
+  const full: ContextOptions = { layout: "ragen-v1", mode: "full", window: null };
 
   test("appends what nextPrompt says to the first prompt, with the replies in between", () => {
     for (const layout of ["ragen-v1", "ragen-v2"] as const) {
@@ -103,11 +112,12 @@ describe("contextMessages", () => {
         ...[1, 2, 3].flatMap((n) => [
           { role: "assistant" as const, content: `R${n}` },
           ...nextPrompt(sokoban, layout, {
-            turn: n - 1,
+            turn: n + 1,
             observation: `S${n + 1}`,
             reward: -0.1,
             actions: ["Up"],
             actionsLeft: 10 - n,
+            noValidAction: false,
           }),
         ]),
       ];
@@ -138,7 +148,7 @@ describe("contextMessages", () => {
   });
 
   test.each([
-    [{ ...full, window: 0 }, history, "context window must be -1 (all turns) or at least 1, got 0"],
+    [{ ...full, window: 0 }, history, "context window must be null (all turns) or at least 1, got 0"],
     [full, { answered: [], now: null }, "a dialogue needs at least one turn, found none"],
     [
       { ...full, mode: "single_turn" as const },
