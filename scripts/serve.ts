@@ -2,7 +2,7 @@
  * `bun run serve`: serves a run's policy by OpenAI's chat completions API: one checkpoint, by default the newest when the command starts.
  */
 import { basename, resolve } from "node:path";
-import { listen } from "../actors/dashboard/port.ts";
+import { serveHttp } from "../actors/dashboard/port.ts";
 import { readRunConfig } from "../actors/policy/saved-policy.ts";
 import { isLoopback } from "../actors/transport/address.ts";
 import { loadPolicy, QUEUE_MAX, SLOTS } from "../library/policy.ts";
@@ -69,7 +69,7 @@ export async function main(args: string[]): Promise<number> {
     ...(checkpoint !== undefined && { checkpoint }),
   });
   // The first byte of a reply may come late.
-  const server = listen("the policy", { hostname: host, port, idleTimeout: 255, fetch: policy.fetch });
+  const server = serveHttp("the policy", { hostname: host, port, idleTimeout: 255, fetch: policy.fetch });
   const shown = host.includes(":") ? `[${host}]` : host;
   const ended = stopSignal();
   console.log(`serving ${basename(folder)}, ${policy.checkpoint}: http://${shown}:${server.port}/v1`);

@@ -2,10 +2,11 @@
 
 /** Check the page's port before a run starts. @throws {Error} if the port is not free */
 export async function checkPort(hostname: string, port: number): Promise<void> {
-  if (port !== 0) await listen("the page", { hostname, port, idleTimeout: 0, fetch: () => new Response() }).stop(true);
+  if (port !== 0)
+    await serveHttp("the page", { hostname, port, idleTimeout: 0, fetch: () => new Response() }).stop(true);
 }
 
-interface ListenOptions {
+interface HttpOptions {
   readonly hostname: string;
   /** 0: any free port. */
   readonly port: number;
@@ -15,7 +16,7 @@ interface ListenOptions {
 }
 
 /** @param what  what is served, as "the page". @throws {Error} in one line, if nothing can listen there */
-export function listen(what: string, options: ListenOptions) {
+export function serveHttp(what: string, options: HttpOptions) {
   try {
     return Bun.serve(options);
   } catch (error) {

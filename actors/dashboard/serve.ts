@@ -5,7 +5,7 @@ import { isLoopback } from "../transport/address.ts";
 import type { ApiContext } from "./api.ts";
 import { dashboardApp } from "./app.tsx";
 import { loadAssets } from "./assets.ts";
-import { listen } from "./port.ts";
+import { serveHttp } from "./port.ts";
 
 export interface ServeOptions extends Partial<Omit<ApiContext, "store">> {
   /** null: there is no run of its own, only the list of `nearby` runs and the page of each. */
@@ -35,7 +35,7 @@ export async function serveDashboard({ host, port, token, ...options }: ServeOpt
   const closing = new AbortController();
   const unknown = { setup: null, play: null, dialogue: null, nearby: null, ratings: null };
   const app = dashboardApp({ ...unknown, ...options, token, assets: await loadAssets(), signal: closing.signal });
-  const server = listen("the page", {
+  const server = serveHttp("the page", {
     hostname: host,
     port,
     // Longer than the streams' keep-alive, so that streams of a quiet run stay open.
