@@ -3,7 +3,7 @@
  *
  * - Scripts are served under their own names with their types removed; there is no build step.
  * - A script may import the SHARED files of actors/. They import nothing, and are served beside the scripts.
- * - The envs are one bundle, made at the first request and kept.
+ * - The envs are one bundle, made at the first request and kept. One that cannot be made is tried again at the next request.
  */
 import { createHash } from "node:crypto";
 import { readdirSync } from "node:fs";
@@ -45,7 +45,7 @@ export interface Assets {
 }
 
 /** @throws {Error} if a file of the page cannot be read */
-export async function loadAssets(): Promise<Assets> {
+export async function loadAssets(bundle = bundleReplayCode): Promise<Assets> {
   const typescript = new Bun.Transpiler({ loader: "ts" });
   const entries = Object.entries(FILES).map(async ([name, url]) => {
     const source = await Bun.file(fileURLToPath(url)).text();
@@ -58,7 +58,12 @@ export async function loadAssets(): Promise<Assets> {
   return {
     async get(name) {
       if (name !== REPLAY_CODE) return files.get(name) ?? null;
-      replayCode ??= bundleReplayCode().then((text) => assetOf(name, text));
+      replayCode ??= bundle()
+        .then((text) => assetOf(name, text))
+        .catch((error) => {
+          replayCode = null;
+          throw error;
+        });
       return replayCode;
     },
   };

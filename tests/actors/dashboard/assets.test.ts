@@ -16,3 +16,15 @@ test.each(scripts)("%s imports only what is served beside it", async (name) => {
   );
   expect(missing.flat()).toEqual([]);
 });
+
+test("a bundle that could not be made is made at the next request, and kept", async () => {
+  let tries = 0;
+  const { get } = await loadAssets(async () => {
+    tries++;
+    if (tries === 1) throw new Error("cannot bundle");
+    return "the envs";
+  });
+  await expect(get("replay-code.js")).rejects.toThrow("cannot bundle");
+  for (let i = 0; i < 2; i++) expect((await get("replay-code.js"))!.text).toBe("the envs");
+  expect(tries).toBe(2);
+});
