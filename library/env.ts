@@ -10,10 +10,11 @@ import {
   type Demonstrator,
   defineTag,
   type Legend,
+  type Player,
   plainWording,
+  randomAction,
   type Skill,
   type TagSource,
-  uniformPlayer,
 } from "../envs/tag.ts";
 
 export { z } from "zod";
@@ -86,7 +87,7 @@ export function defineEnv<G extends Game, C extends Record<string, unknown> = Re
   }
   // A tag's players get the games that the same tag opened.
   const {
-    random = uniformPlayer,
+    random = uniformly(tag),
     optimal = null,
     expert,
     best,
@@ -120,3 +121,11 @@ export function defineEnv<G extends Game, C extends Record<string, unknown> = Re
     }),
   });
 }
+
+/** The random player of an env that names none. */
+const uniformly =
+  (tag: string): Player =>
+  (game, _actionsLeft, uniform) => {
+    if (game.kind === "discrete") return randomAction(game, uniform);
+    throw new TypeError(`the games of ${tag} have no list of actions, so its definition needs a player \`random\``);
+  };

@@ -291,23 +291,26 @@ async function writeEpisode(
   const transcript = new Transcript(tag, dialogue, { ...context, contextTokensMax });
   const env = await openEpisode(game, rules);
   const imitated: Uint8Array[] = [];
-  let observation = env.opening;
-  for (;;) {
-    if (transcript.addPrompt(observation, env.actionsLeft) === null) {
-      throw new RangeError(
-        `a prompt of ${tag.tag} leaves no room for a reply in rollout.contextTokensMax, ${contextTokensMax}; raise it`,
-      );
+  try {
+    let observation = env.opening;
+    for (;;) {
+      if (transcript.addPrompt(observation, env.actionsLeft) === null) {
+        throw new RangeError(
+          `a prompt of ${tag.tag} leaves no room for a reply in rollout.contextTokensMax, ${contextTokensMax}; raise it`,
+        );
+      }
+      const next = replyTo(env.actionsLeft);
+      const text = rules.think ? next.reply : next.reply.slice(next.reply.indexOf("<answer>"));
+      const stepped = await env.step(text);
+      const tokens = dialogue.replyTokens(text, prefix);
+      transcript.addTurn({ tokens, logProbs: [], cut: false }, stepped);
+      imitated.push(new Uint8Array(tokens.length).fill(next.imitated ? 1 : 0));
+      if (stepped.ending !== null) break;
+      observation = stepped.observation;
     }
-    const next = replyTo(env.actionsLeft);
-    const text = rules.think ? next.reply : next.reply.slice(next.reply.indexOf("<answer>"));
-    const stepped = await env.step(text);
-    const tokens = dialogue.replyTokens(text, prefix);
-    transcript.addTurn({ tokens, logProbs: [], cut: false }, stepped);
-    imitated.push(new Uint8Array(tokens.length).fill(next.imitated ? 1 : 0));
-    if (stepped.ending !== null) break;
-    observation = stepped.observation;
+  } finally {
+    await env.close();
   }
-  await env.close();
   const trajectory = transcript.trajectory();
   const flags = imitated.flatMap((turn) => [...turn]);
   let at = 0;

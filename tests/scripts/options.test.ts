@@ -157,6 +157,11 @@ describe("what was typed wrong is refused in one line, with exit code 2", () => 
       "error: cannot read --config nowhere.yaml:",
     );
   });
+
+  test("a name that every JavaScript object has is no preset", async () => {
+    const { code, err } = await commandHere(["config", "--preset", "constructor"]);
+    expect([code, err]).toEqual([2, expect.stringContaining('error: no preset "constructor"; there are ')]);
+  });
 });
 
 test("help shows every flag and an example", async () => {
@@ -182,4 +187,6 @@ test("metrics are listed by the beginning of their names", async () => {
   });
   const none = await commandHere(["metrics", "vaildate/"]);
   expect([none.code, none.err]).toEqual([2, "error: no metric begins with vaildate/; `bun run metrics` lists them\n"]);
+  const page = await commandHere(["metrics", "validate/", "--markdown"]);
+  expect([page.code, page.err]).toEqual([2, "error: --markdown prints all metrics; leave out validate/\n"]);
 });

@@ -4,8 +4,10 @@ import { join } from "node:path";
 import { bundleReplayCode } from "../../../actors/dashboard/bundle.ts";
 import { within } from "../../../actors/errors.ts";
 import { digestOf, importEnvs, importModules, withLocalModules } from "../../../actors/play/env-modules.ts";
+import type { LanguageGame } from "../../../envs/env.ts";
 import { envModules, envTag, removeEnvs } from "../../../envs/registry.ts";
 import { openLocal } from "../../../envs/tag.ts";
+import { defineEnv } from "../../../library/env.ts";
 import { loadProject, withTagsForPaths } from "../../../library/project.ts";
 import { root } from "../../scripts/command.ts";
 import { removeTemporaryFolders, temporaryFolder } from "../../scripts/temporary.ts";
@@ -83,6 +85,19 @@ test("an error of an env names its file and line", async () => {
   const game = openLocal(envTag("Hole"), { layout: 1, dynamics: 0 });
   const act = () => within("env", "Hole#1 turn 0", () => game.kind === "discrete" && game.act(0));
   expect(act).toThrow(`Hole#1 turn 0: Error: fell (${join(folder, "hole.ts")}:5:`);
+});
+
+test("the random player of a game that takes any text has to be defined", () => {
+  const game: LanguageGame = {
+    kind: "language",
+    render: () => "say",
+    act: () => ({ reward: 0, done: true, effective: true, valid: true, success: false }),
+  };
+  const source = defineEnv({ tag: "Talk", instruction: "Speak.", actionsMax: 1, open: () => game });
+  const tag = source.make({}, "strict");
+  expect(() => tag.random(game, 1, () => 0)).toThrow(
+    "the games of Talk have no list of actions, so its definition needs a player `random`",
+  );
 });
 
 describe("the modules of a run's config", () => {

@@ -158,6 +158,21 @@ test("an env in another language is imitated by the expert that it names", async
   expect(closed.length).toBe(1);
 });
 
+test("a game that fails in a demonstration is closed", async () => {
+  const closed: unknown[] = [];
+  await using server = jsonService(({ path, body }) => {
+    if (path === "/health") return { protocol: 1, envs: ["two"] };
+    if (path === "/open") return { observation: "which?", expert: "left" };
+    if (path === "/close") closed.push(body);
+    return path === "/step" ? { reward: "none" } : {};
+  });
+  const tag = envTag("Remote", { url: server.url, expert: true, retriesMax: 0 });
+  const options = optionsFor("Bandit", { tag, envs: [{ tag, rules }] });
+  const demos = new Demonstrations(options, fromDemonstrator({ babble: 0, noise: 0 }), boards, 1, 1, "learn");
+  await expect(demos.take(1)).rejects.toThrow("reward");
+  expect(closed.length).toBe(1);
+});
+
 test("a thought is true: the box that is pushed goes where it says", async () => {
   const options = optionsFor("SimpleSokoban");
   const moves: Record<string, readonly [number, number]> = { Up: [-1, 0], Down: [1, 0], Left: [0, -1], Right: [0, 1] };
