@@ -69,14 +69,15 @@ export async function startCluster({ run, folder, config, event, output }: Clust
     ...CHILD_TIMES,
     ...limits,
     heartbeatMs: heartbeatMs(limits),
-    event,
+    event(one) {
+      event(one);
+      if (one.kind !== "ready") return;
+      addresses.add(one.child, supervisor.children.find(({ name }) => name === one.child)!.role, one.url);
+      tellRoster();
+    },
     output,
     transport,
     limits: { logLevel: limits.logLevel, ...TRANSPORT_LIMITS },
-    onReady(child, url) {
-      addresses.add(child, supervisor.children.find(({ name }) => name === child)!.role, url);
-      tellRoster();
-    },
     firstMessages: () => [roster()],
   });
   let gate: OpenGate | null = null;

@@ -25,7 +25,7 @@ export type SupervisorEvent =
   | ({ readonly kind: "exited"; readonly child: string; readonly pid: number; readonly asked: boolean } & Exit)
   | { readonly kind: "restarted"; readonly child: string; readonly pid: number; readonly restarts: number }
   | {
-      readonly kind: "wedged";
+      readonly kind: "silent";
       readonly child: string;
       readonly silentMs: number;
       readonly doing: string;
@@ -67,8 +67,6 @@ export interface SupervisorOptions extends HeartbeatLimits {
   readonly event: (event: SupervisorEvent) => void;
   /** Called with each line that a child writes. */
   readonly output: (child: string, line: string) => void;
-  /** Called when a child listens at a new address. */
-  readonly onReady?: (child: string, url: string) => void;
   /** Messages for a child that has connected, such as the roster. */
   readonly firstMessages?: (child: string) => readonly Tell[];
 }

@@ -211,15 +211,14 @@ export class Supervisor {
     if (url === null || url === child.url) return;
     child.url = url;
     this.#options.event({ kind: "ready", child: actor, url });
-    this.#options.onReady?.(actor, url);
   }
 
   #kill(child: Child, { kind, ms, reason }: HeartbeatFault): void {
     const { event } = this.#options;
     const { doing, lastMessage } = stateOf(child.heartbeat);
     const { name } = child.spec;
-    if (kind === "silent") event({ kind: "wedged", child: name, silentMs: ms, doing, lastMessage });
-    else event({ kind: "stuck", child: name, workingMs: ms, doing, lastMessage });
+    if (kind === "silent") event({ kind, child: name, silentMs: ms, doing, lastMessage });
+    else event({ kind, child: name, workingMs: ms, doing, lastMessage });
     child.killedFor = reason;
     child.process?.kill("SIGKILL");
   }

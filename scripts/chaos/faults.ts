@@ -71,7 +71,7 @@ function observeProcess(fault: Fault, pid: number, since: readonly LogEntry[], f
   const now = performance.now();
   const isNotice = (entry: LogEntry) =>
     fault.fault === "SIGSTOP"
-      ? entry.kind === "wedged" && entry.child === actor
+      ? entry.kind === "silent" && entry.child === actor
       : entry.kind === "exited" && entry.pid === pid;
   // If the supervisor was killed afterwards, its log says nothing of this process, which ended with it.
   const endedWithSupervisor = () =>

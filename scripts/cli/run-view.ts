@@ -100,7 +100,7 @@ export class RunView {
         return `${event.child} was started again`;
       case "startFailed":
         return `${event.child} could not be started; trying again (${event.reason})`;
-      case "wedged":
+      case "silent":
         return `${event.child} has been silent for ${event.silentMs} ms (${event.doing}); replacing it`;
       case "stuck": {
         const { child, workingMs, doing, lastMessage } = event;

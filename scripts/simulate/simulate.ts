@@ -200,12 +200,14 @@ async function startSupervisor(
     heartbeatMs: 200,
     transport: network.transport(life),
     limits: { logLevel: "info", frameBytesMax: 1 << 20, queuedBytesMax: 4 << 20 },
-    event: (event) => world.note(`supervisor: ${event.kind} ${event.child}`),
-    output: () => {},
-    onReady(child, url) {
-      known.add(child, supervisor.children.find(({ name }) => name === child)!.role, url);
+    event(event) {
+      const { kind, child } = event;
+      world.note(`supervisor: ${kind} ${child}`);
+      if (kind !== "ready") return;
+      known.add(child, supervisor.children.find(({ name }) => name === child)!.role, event.url);
       for (const listener of ["learner", "sampler"] as const) supervisor.tell(listener, known.roster());
     },
+    output: () => {},
     firstMessages: () => [known.roster()],
   });
   await supervisor.listen("simulated://supervisor:1");

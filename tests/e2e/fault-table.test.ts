@@ -16,8 +16,8 @@ import {
   RunProcess,
   Runs,
   ready,
+  silent,
   updated,
-  wedged,
 } from "./run-process.ts";
 
 const runs = new Runs();
@@ -62,7 +62,7 @@ test(
     });
 
     await run.updated(7);
-    const frozen = run.next(wedged("env-server-0"), ready("env-server-0"));
+    const frozen = run.next(silent("env-server-0"), ready("env-server-0"));
     process.kill(run.pid("env-server-0"), "SIGSTOP");
     const [noticed, replaced] = (await frozen) as [number, number];
     figure("env server frozen (SIGSTOP)", { noticed: ms(noticed), "serving again": ms(replaced) });

@@ -63,7 +63,7 @@ export class Runs {
 
 /** Lines of a run's log, for `RunProcess.next`. */
 export const exited = (child: string) => (entry: LogEntry) => entry.kind === "exited" && entry.child === child;
-export const wedged = (child: string) => (entry: LogEntry) => entry.kind === "wedged" && entry.child === child;
+export const silent = (child: string) => (entry: LogEntry) => entry.kind === "silent" && entry.child === child;
 /** It listens: an env server or the metrics sink serves again. */
 export const ready = (child: string) => (entry: LogEntry) => entry.kind === "ready" && entry.child === child;
 /** A sampler is with the learner. */

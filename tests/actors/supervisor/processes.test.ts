@@ -85,9 +85,9 @@ describe("a supervisor of real processes", () => {
       const { pid } = events.of("started", "child")[0]!;
       while (supervisor.children[0]?.doing !== "good") await Bun.sleep(5);
       process.kill(pid, "SIGSTOP");
-      const wedged = await events.next("wedged", "child");
-      expect(wedged.doing).toBe("good");
-      expect(wedged.silentMs).toBeGreaterThan(1000);
+      const silent = await events.next("silent", "child");
+      expect(silent.doing).toBe("good");
+      expect(silent.silentMs).toBeGreaterThan(1000);
       await events.next("ready", "child", 2);
       await gone([pid]);
     },
@@ -99,7 +99,7 @@ describe("a supervisor of real processes", () => {
     async () => {
       const { supervisor, events } = await start({ restartsMax: 0 });
       supervisor.start(testActor("child", { behaviour: "busy" }));
-      await events.next("wedged", "child");
+      await events.next("silent", "child");
       expect(await supervisor.ended).toMatchObject({ ok: false });
       expect((await supervisor.ended).reason).toMatch(
         /first cause: silent for \d+ ms \(limit 1000 ms\), its last heartbeat said: busy; the last message that it received: none$/,
@@ -151,7 +151,7 @@ describe("a supervisor of real processes", () => {
         setSystemTime();
       }
       expect(realClock.now() - began).toBeLessThan(3_600_000);
-      const { length: given } = events.of("wedged", "child");
+      const { length: given } = events.of("silent", "child");
       expect([given, supervisor.children[0]!.restarts, leases.counts.expired, leases.leasedInAll]).toEqual([
         0, 0, 0, 100,
       ]);

@@ -43,7 +43,7 @@ describe("a supervisor of workers", () => {
       let starts = 0;
       const settings = () => ({ behaviour: ++starts === 1 ? "busy" : "good" });
       supervisor.start(testActor("child", null, { settings }));
-      expect((await events.next("wedged", "child")).doing).toBe("busy");
+      expect((await events.next("silent", "child")).doing).toBe("busy");
       expect(await events.next("exited", "child")).toMatchObject({ code: null, signal: "SIGKILL", asked: false });
       expect((await events.next("ready", "child", 2)).url).toBe("worker:child");
     },
