@@ -1,5 +1,6 @@
 /** `bun run config`: prints every key of the config that a run would have, with its value and meaning. Runs nothing. */
 import { describeConfig, runKeys, withoutSecrets } from "../actors/config/config.ts";
+import { table } from "./cli/markdown.ts";
 import { type Command, parseOptions } from "./cli/options.ts";
 import { chooseConfig, configFlags } from "./cli/presets.ts";
 
@@ -36,10 +37,9 @@ export async function main(args: string[]): Promise<number> {
 }
 
 function markdown(): string {
-  const cell = (text: string) => text.replaceAll("|", "\\|").replaceAll("<", "&lt;");
   const rows = runKeys.all.map(({ path, type, default: value, description }) => {
     const shown = JSON.stringify(value);
-    return [`\`${path}\``, type, shown.length > 40 ? "see `bun run config`" : `\`${shown}\``, description].map(cell);
+    return [`\`${path}\``, type, shown.length > 40 ? "see `bun run config`" : `\`${shown}\``, description];
   });
   return [
     "# Configuration",
@@ -48,14 +48,4 @@ function markdown(): string {
     "",
     ...table([["key", "type", "default", "meaning"], ...rows]),
   ].join("\n");
-}
-
-/** Rows as a Markdown table with even columns; the first row is its head. */
-export function table(rows: readonly (readonly string[])[]): string[] {
-  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => Bun.stringWidth(row[column]!))));
-  const lines = rows.map((row) => {
-    const cells = row.map((text, column) => text + " ".repeat(widths[column]! - Bun.stringWidth(text)));
-    return `| ${cells.join(" | ")} |`;
-  });
-  return [lines[0]!, `| ${widths.map((width) => "-".repeat(width)).join(" | ")} |`, ...lines.slice(1)];
 }
