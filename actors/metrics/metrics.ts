@@ -249,7 +249,10 @@ export const METRICS = {
   "time/update": perActor("share", "Share of time in which the learner computed an update."),
   "time/save": perActor("share", "Share of time in which the learner wrote checkpoints or waited for the store."),
   "time/busy": perActor("share", "Share of time in which an env server computed, or waited for an outside env."),
-  "queue/waiting": perActor("episodes", "Waiting tickets: at the learner for a sampler, at a sampler for a free slot or for weights."),
+  "queue/waiting": perActor(
+    "episodes",
+    "Waiting tickets: at the learner for a sampler, at a sampler for a free slot or for weights.",
+  ),
   "queue/playing": perActor(
     "episodes",
     "Episodes in play: leased by the learner, played by a sampler, or open at an env server.",

@@ -7,7 +7,14 @@
  * - Each rung is taken once, in order, and has `settleUpdates` updates to take effect before the next.
  * - The detector compares with the start of the run, so it starts again after a roll-back.
  */
-import { STOP_RULE, STOP_START, type StopPoint, type StopState, watchForStop } from "../../model/health/early-stop.ts";
+import {
+  countedAgain,
+  STOP_RULE,
+  STOP_START,
+  type StopPoint,
+  type StopState,
+  watchForStop,
+} from "../../model/health/early-stop.ts";
 import {
   echoTrap,
   TRAP_RULE,
@@ -92,7 +99,14 @@ export function checkup(before: HealthState, measured: Measured, config: HealthC
     const text = reasons === "" ? `health: ${verdict}` : `${verdict}: ${reasons}`;
     notices.push({ good: isWell(verdict), kind: "health", text });
   }
-  const watched: HealthState = { ...before, trap, stops, verdict, settling };
+  // A run that has ended by a stop may be prolonged: the counts begin again.
+  const watched: HealthState = {
+    ...before,
+    trap,
+    stops: stop === null ? stops : countedAgain(stops),
+    verdict,
+    settling,
+  };
   const { state, due } =
     stop !== null
       ? { state: watched, due: { kind: "early-stop", text: `${stop.kind}: ${stop.reason}` } as const }
@@ -133,7 +147,7 @@ export const healthAfterRollBack = (saved: HealthState, now: HealthState): Healt
   ...HEALTH_START,
   taken: now.taken,
   settling: now.settling,
-  control: now.control,
+  control: { ...now.control, round: now.control.round + 1 },
   healthyCheckpoint: saved.healthyCheckpoint,
 });
 

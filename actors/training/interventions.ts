@@ -74,7 +74,7 @@ export function controlAfter(rung: Rung, control: Control): { control: Control; 
       };
     }
     case "roll-back":
-      return { control: { ...control, round: control.round + 1 }, text: "back to the last healthy checkpoint" };
+      return { control, text: "back to the last healthy checkpoint" };
     case "stop":
       return { control, text: "the run ends here" };
     default:

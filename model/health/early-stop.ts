@@ -40,6 +40,9 @@ export interface StopState {
 
 export const STOP_START: StopState = { baseline: [], collapsed: 0, failed: 0, empty: 0, solved: 0 };
 
+/** The counts as after a stop; the baseline stays. */
+export const countedAgain = ({ baseline }: StopState): StopState => ({ ...STOP_START, baseline });
+
 /** Measurements of one update. */
 export interface StopPoint {
   /** Share of played episodes solved. */

@@ -120,6 +120,20 @@ describe("early stops", () => {
     });
     expect(rungs(dues(config, 40, point).found)[0]).toEqual([21, "early-stop"]);
   });
+
+  test("count again from 0 in a run that is prolonged after a stop", () => {
+    const config = HealthConfig.parse({ stopEarly: ["solved"] });
+    const point = (update: number): Measured => ({
+      success: 1,
+      rewardStd: 1,
+      groupsKept: 1,
+      ...(update % 10 === 1 ? { validation: 1 } : {}),
+    });
+    expect(rungs(dues(config, 40, point).found)).toEqual([
+      [11, "early-stop"],
+      [31, "early-stop"],
+    ]);
+  });
 });
 
 describe("a config", () => {

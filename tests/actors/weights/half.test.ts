@@ -99,7 +99,7 @@ describe("a sampler of another host", () => {
     expect(await loadWeights(await publisher.publish(2, valuesOf(1)), LENGTH)).toEqual(loaded);
   });
 
-  test("continues without the delta encoding after a cut", async () => {
+  test("continues with a range of the whole bytes after a cut", async () => {
     const { publisher, base } = host(true);
     cut = true;
     expect((await remote(publisher, base)).values).toEqual(roundToHalf(valuesOf(1)));
