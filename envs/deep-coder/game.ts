@@ -14,6 +14,7 @@ import { type RunningSandbox, runSandboxed, type SandboxLimits, type SandboxRun 
 import { verdict } from "./verdict.ts";
 
 export interface DeepCoderRules {
+  readonly wholeAnswer: boolean;
   readonly stepsMax: number;
   readonly limits: SandboxLimits;
   /** Limits how many programs run at once. */
@@ -23,6 +24,7 @@ export interface DeepCoderRules {
 export class DeepCoderGame implements OutsideGame {
   readonly kind = "outside";
   readonly actions = null;
+  readonly takesWholeAnswer: boolean;
   readonly problem: Problem;
   readonly #rules: DeepCoderRules;
   #observation: string;
@@ -32,6 +34,7 @@ export class DeepCoderGame implements OutsideGame {
 
   constructor(problem: Problem, rules: DeepCoderRules) {
     this.problem = problem;
+    this.takesWholeAnswer = rules.wholeAnswer;
     this.#rules = rules;
     this.#observation = problem.text;
   }

@@ -19,6 +19,8 @@ const DeepCoderConfig = z.strictObject({
   problemsMax: z.int().positive().default(1000),
   /** `seed`: layout seeds below 10,000 play validation problems, others training problems; `all`: every problem for both. */
   split: SplitChoice.default("seed"),
+  /** The answer is one program; false: the program ends at the first `||`, as in RAGEN. */
+  wholeAnswer: z.boolean().default(true),
   /** Most answers to one problem. */
   maxSteps: z.int().positive().default(1),
   /** CPU time of a program for all tests of a problem. */
@@ -59,7 +61,7 @@ function missing({ dataPath }: DeepCoderConfig): string | null {
 }
 
 function parts(config: DeepCoderConfig): Parts {
-  const { dataPath, problemsMax, split, maxSteps: stepsMax, sandboxesMax, ...limits } = config;
+  const { dataPath, problemsMax, split, wholeAnswer, maxSteps: stepsMax, sandboxesMax, ...limits } = config;
   const limit = limiter(sandboxesMax);
   return {
     external: true,
@@ -68,7 +70,7 @@ function parts(config: DeepCoderConfig): Parts {
     open({ layout }) {
       const problems = readProblems(dataPath!, problemsMax, splitOfSeed(split, layout));
       const problem = problems[new PythonRandom(layout).randint(0, problems.length - 1)]!;
-      return new DeepCoderGame(problem, { stepsMax, limits, limit });
+      return new DeepCoderGame(problem, { wholeAnswer, stepsMax, limits, limit });
     },
     random: (_game, _actionsLeft, uniform) => randomProgram(uniform),
   };
@@ -85,6 +87,7 @@ export const deepCoderTags: readonly TagSource[] = [
     tag: "DeepCoder",
     type: "deepcoder",
     schema: DeepCoderConfig,
+    compatDefaults: { wholeAnswer: false },
     actionsMax: 1,
     replyWordsHint: 8000,
     parts,

@@ -5,6 +5,7 @@ import { DeepCoderGame } from "../../envs/deep-coder/game.ts";
 import { readProblems, wholeProgram } from "../../envs/deep-coder/problem.ts";
 import { runSandboxed, type SandboxLimits, sandboxLack } from "../../envs/deep-coder/sandbox.ts";
 import { verdict } from "../../envs/deep-coder/verdict.ts";
+import { openEpisode } from "../../envs/episode.ts";
 import { limiter } from "../../envs/outside/limiter.ts";
 import { envTag } from "../../envs/registry.ts";
 import { describeWhere } from "../needs.ts";
@@ -174,7 +175,7 @@ for fd in ${JSON.stringify(descriptors)}:
 
 describeWhere(lack, "verdicts", () => {
   const judge = async (problem: typeof sum, answer: string, limits = LIMITS) => {
-    const game = new DeepCoderGame(problem!, { stepsMax: 1, limits, limit: limiter(1) });
+    const game = new DeepCoderGame(problem!, { wholeAnswer: true, stepsMax: 1, limits, limit: limiter(1) });
     await game.start();
     const effect = await game.act(answer);
     return { ...effect, shown: game.render() };
@@ -247,7 +248,7 @@ os._exit(0)`;
   });
 
   test("a request for a second answer says why the first was wrong", async () => {
-    const game = new DeepCoderGame(sum!, { stepsMax: 2, limits: LIMITS, limit: limiter(1) });
+    const game = new DeepCoderGame(sum!, { wholeAnswer: true, stepsMax: 2, limits: LIMITS, limit: limiter(1) });
     expect((await game.act("print(0)")).done).toBe(false);
     expect(game.render()).toBe(`${sum!.text}\n\nFeedback: Passed 1/3 tests. Test 0: wrong output 0`);
     expect(await game.act("print(sum(map(int, input().split())))")).toMatchObject({
@@ -258,8 +259,19 @@ os._exit(0)`;
     await expect(game.act("print(1)")).rejects.toThrow("this problem is answered");
   });
 
+  test.each([
+    [true, `print(sum(map(int, input().split()))) # a || b`],
+    [false, "print(sum(map(int, input().split()))) # a"],
+  ])("with || in it is one program, whole: %p", async (wholeAnswer, program) => {
+    const game = new DeepCoderGame(sum!, { wholeAnswer, stepsMax: 1, limits: LIMITS, limit: limiter(1) });
+    const rules = { turnsMax: 1, actionsMax: 1, actionsPerTurnMax: 1, formatPenalty: 0, think: false };
+    const env = await openEpisode(game, rules);
+    const turn = await env.step("<answer>print(sum(map(int, input().split()))) # a || b</answer>");
+    expect(turn).toMatchObject({ actions: [program], success: true });
+  });
+
   test("an answer that is closed while it runs is an error, and no reward", async () => {
-    const game = new DeepCoderGame(sum!, { stepsMax: 1, limits: LIMITS, limit: limiter(1) });
+    const game = new DeepCoderGame(sum!, { wholeAnswer: true, stepsMax: 1, limits: LIMITS, limit: limiter(1) });
     const acting = game.act("while True: pass");
     // One turn of the event loop: the program has been started.
     await Bun.sleep(0);
