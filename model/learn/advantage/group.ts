@@ -43,8 +43,8 @@ export function grpo(rewards: ArrayLike<number>, groups: ArrayLike<number | stri
 }
 
 /**
- * `R - mean` within the group. GRPO's division by the std gives groups with a small std, easy and hard ones, more weight; here they have no more. Also the advantage of
- * REINFORCE++ with baseline, before whitening.
+ * `R - mean` within the group. GRPO's division by the std gives groups with a small std, easy and hard ones, more weight; here they have no
+ * more. Also the advantage of REINFORCE++ with baseline, before whitening.
  *
  * Source: Dr.GRPO, https://arxiv.org/abs/2503.20783.
  *
