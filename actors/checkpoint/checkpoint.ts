@@ -20,6 +20,10 @@ import { checkSums, Sums } from "./sums.ts";
 
 export type { Checkpoint, NetworkMemory } from "./files.ts";
 
+/** Why a checkpoint without weights cannot be used. @param served  as in `Checkpoint` */
+export const weightsElsewhere = (served: string): string =>
+  `its weights are at the server of engine tinker, as ${served}; export them there`;
+
 const NAME = /^u(\d{6,})(?:-(\d+))?$/;
 /** Folders that are being written or removed. A killed process leaves them behind. */
 const PENDING = /^\.(writing|removing)-/;

@@ -6,7 +6,7 @@ import { isDeepStrictEqual } from "node:util";
 import { baseOf, type ModelConfig } from "../../model/policy/model-config.ts";
 import { initialize, layParameters, type Parameters, parameterCount } from "../../model/policy/parameters.ts";
 import { sequence, type Uniform } from "../../model/rng.ts";
-import { type Checkpoint, loadCheckpoint, type NetworkMemory } from "../checkpoint/checkpoint.ts";
+import { type Checkpoint, loadCheckpoint, type NetworkMemory, weightsElsewhere } from "../checkpoint/checkpoint.ts";
 import type { RunConfig } from "../config/config.ts";
 import { messageOf, RunError } from "../errors.ts";
 import { policyOf } from "../policy/policy-of-run.ts";
@@ -69,10 +69,7 @@ async function fillPolicy(path: string, tokenizer: string, { policy, model }: Ne
   } = await loadCheckpoint(path).catch((error: unknown) => {
     throw new RunError(`cannot start from ${path}: ${messageOf(error)}`, { cause: error });
   });
-  if (served !== null) {
-    const where = `its weights are at the server of engine tinker, as ${served}`;
-    throw new RunError(`cannot start from the policy of ${path}: ${where}; export them there`);
-  }
+  if (served !== null) throw new RunError(`cannot start from the policy of ${path}: ${weightsElsewhere(served)}`);
   for (const key of Object.keys(model) as (keyof ModelConfig)[]) {
     if (isDeepStrictEqual(its[key], model[key])) continue;
     const values = `its ${key} is ${JSON.stringify(its[key])}, and this run's ${JSON.stringify(model[key])}`;

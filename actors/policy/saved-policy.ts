@@ -12,7 +12,7 @@ import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import type { ModelConfig } from "../../model/policy/model-config.ts";
 import type { Dialogue } from "../../model/text/dialogue.ts";
-import { latestCheckpoint, loadCheckpoint, type Skipped } from "../checkpoint/checkpoint.ts";
+import { latestCheckpoint, loadCheckpoint, type Skipped, weightsElsewhere } from "../checkpoint/checkpoint.ts";
 import { RunConfig } from "../config/config.ts";
 import { upgraded } from "../config/former-keys.ts";
 import { samplerEngine, thisMachine } from "../engine/choice.ts";
@@ -73,10 +73,7 @@ export async function savedPolicy(folder: string, config: RunConfig, checkpoint:
     throw new Error(`${folder} has no checkpoint yet; a run saves its first after its warm start`);
   }
   const { update, state, model: saved, tokenizer: digest, policy, served = null } = await loadCheckpoint(found);
-  if (served !== null)
-    throw new Error(
-      `cannot use ${found}: its weights are at the server of engine tinker, as ${served}; export them there`,
-    );
+  if (served !== null) throw new Error(`cannot use ${found}: ${weightsElsewhere(served)}`);
   const { model, dialogue } = policyOf(config);
   for (const key of Object.keys(model) as (keyof ModelConfig)[]) {
     if (isDeepStrictEqual(saved[key], model[key])) continue;

@@ -7,14 +7,7 @@
  * - Each rung is taken once, in order, and has `settleUpdates` updates to take effect before the next.
  * - The detector compares with the start of the run, so it starts again after a roll-back.
  */
-import {
-  countedAgain,
-  STOP_RULE,
-  STOP_START,
-  type StopPoint,
-  type StopState,
-  watchForStop,
-} from "../../model/health/early-stop.ts";
+import { STOP_RULE, STOP_START, type StopPoint, type StopState, watchForStop } from "../../model/health/early-stop.ts";
 import {
   echoTrap,
   TRAP_RULE,
@@ -99,14 +92,7 @@ export function checkup(before: HealthState, measured: Measured, config: HealthC
     const text = reasons === "" ? `health: ${verdict}` : `${verdict}: ${reasons}`;
     notices.push({ good: isWell(verdict), kind: "health", text });
   }
-  // A run that has ended by a stop may be prolonged: the counts begin again.
-  const watched: HealthState = {
-    ...before,
-    trap,
-    stops: stop === null ? stops : countedAgain(stops),
-    verdict,
-    settling,
-  };
+  const watched: HealthState = { ...before, trap, stops, verdict, settling };
   const { state, due } =
     stop !== null
       ? { state: watched, due: { kind: "early-stop", text: `${stop.kind}: ${stop.reason}` } as const }

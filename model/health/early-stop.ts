@@ -40,9 +40,6 @@ export interface StopState {
 
 export const STOP_START: StopState = { baseline: [], collapsed: 0, failed: 0, empty: 0, solved: 0 };
 
-/** The counts as after a stop; the baseline stays. */
-export const countedAgain = ({ baseline }: StopState): StopState => ({ ...STOP_START, baseline });
-
 /** Measurements of one update. */
 export interface StopPoint {
   /** Share of played episodes solved. */
@@ -68,7 +65,8 @@ export interface Stop {
  * Source: RAGEN-2, https://arxiv.org/abs/2604.06268, and its code's thresholds.
  *
  * @param wanted  the stops to look for; all are counted
- * @returns the next state, and the first wanted stop if there is one.
+ * @returns the next state, and the first wanted stop if there is one. After a stop the counts begin again, because the run may be
+ * prolonged.
  */
 export function watchForStop(
   state: StopState,
@@ -88,7 +86,8 @@ export function watchForStop(
     empty: point.groupsKept === 0 && !solved ? state.empty + 1 : 0,
     solved: solvedStreak(state.solved ?? 0, validation, rule),
   };
-  return { state: next, stop: stopsOf(next, rule).find(({ kind }) => wanted.includes(kind)) ?? null };
+  const stop = stopsOf(next, rule).find(({ kind }) => wanted.includes(kind)) ?? null;
+  return { state: stop === null ? next : { ...STOP_START, baseline }, stop };
 }
 
 function solvedStreak(before: number, validation: number | undefined, { solvedShare }: StopRule): number {

@@ -91,7 +91,7 @@ export function presetNames(): string[] {
 
 /** A built-in preset replaces the project's settings. A preset of the project overrides them. */
 function presetLayers(name: string | undefined, standard: string): Layer[] {
-  const own = name === undefined ? {} : Object.hasOwn(project.presets, name) ? project.presets[name] : undefined;
+  const own = name === undefined ? {} : new Map(Object.entries(project.presets)).get(name);
   if (own === undefined) return [presetLayer(name!, presetNames())];
   const source = name === undefined ? PROJECT_FILE : `${PROJECT_FILE}: presets.${name}`;
   return [

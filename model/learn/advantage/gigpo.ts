@@ -14,8 +14,8 @@ export interface Gigpo {
 }
 
 /**
- * `A[row, turn] = A_trajectory[row] + A_turn[row, turn]`; the paper's weight of the second is 1. The first compares summed rewards within the group;
- * the second compares `sum_j>=k gammaTurn^(j-k) r_j` among all turns of the group that began at the same anchor. For a turn
+ * `A[row, turn] = A_trajectory[row] + A_turn[row, turn]`; the paper's weight of the second is 1. The first compares summed rewards within
+ * the group; the second compares `sum_j>=k gammaTurn^(j-k) r_j` among all turns of the group that began at the same anchor. For a turn
  * whose anchor occurs once, the second is 0.
  *
  * Source: GiGPO, https://arxiv.org/abs/2505.10978.

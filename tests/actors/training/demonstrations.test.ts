@@ -137,6 +137,13 @@ describe.each(cases)("a demonstration of %p, shown as %p", (name, changed) => {
   });
 });
 
+/** Demonstrations by the expert of an env in another language. */
+function byExpert(more: { readonly url: string; readonly retriesMax?: number }) {
+  const tag = envTag("Remote", { ...more, expert: true });
+  const options = optionsFor("Bandit", { tag, envs: [{ tag, rules }] });
+  return new Demonstrations(options, fromDemonstrator({ babble: 0, noise: 0 }), boards, 1, 1, "learn");
+}
+
 test("an env in another language is imitated by the expert that it names", async () => {
   const closed: unknown[] = [];
   await using server = jsonService(({ path, body }) => {
@@ -148,10 +155,7 @@ test("an env in another language is imitated by the expert that it names", async
     const answer = { observation: "and then?", reward: step, done: step === 1, success: step === 1 };
     return { ...answer, expert: step === 0 ? "right" : null };
   });
-  const tag = envTag("Remote", { url: server.url, expert: true });
-  const env = { tag, rules };
-  const options = optionsFor("Bandit", { tag, envs: [env] });
-  const demos = new Demonstrations(options, fromDemonstrator({ babble: 0, noise: 0 }), boards, 1, 1, "learn");
+  const demos = byExpert({ url: server.url });
   const written = replies(await demos.take(1)).map((reply) => tokenizer.decode(reply));
   const reply = (action: string) => `try ${action}</think><answer>${action}</answer><|im_end|>`;
   expect(written).toEqual([reply("left"), reply("right")]);
@@ -166,10 +170,7 @@ test("a game that fails in a demonstration is closed", async () => {
     if (path === "/close") closed.push(body);
     return path === "/step" ? { reward: "none" } : {};
   });
-  const tag = envTag("Remote", { url: server.url, expert: true, retriesMax: 0 });
-  const options = optionsFor("Bandit", { tag, envs: [{ tag, rules }] });
-  const demos = new Demonstrations(options, fromDemonstrator({ babble: 0, noise: 0 }), boards, 1, 1, "learn");
-  await expect(demos.take(1)).rejects.toThrow("reward");
+  await expect(byExpert({ url: server.url, retriesMax: 0 }).take(1)).rejects.toThrow("reward");
   expect(closed.length).toBe(1);
 });
 

@@ -110,26 +110,20 @@ describe("early stops", () => {
     expect(dues(HealthConfig.parse({ stopEarly: ["empty_filtered_steps"] }), 30, solved).found).toEqual([]);
   });
 
+  /** Updates with this success; a validation with `validation` comes before every `period`-th. */
+  const validated = (period: number, success: number, validation: number) => (update: number) => {
+    const measured: Measured = { success, rewardStd: 1, groupsKept: 1 };
+    return update % period === 1 ? { ...measured, validation } : measured;
+  };
+
   test("count validations, not updates", () => {
     const config = HealthConfig.parse({ stopEarly: ["low_validation_success"] });
-    const point = (update: number): Measured => ({
-      success: 0.1,
-      rewardStd: 1,
-      groupsKept: 1,
-      ...(update % 5 === 1 ? { validation: 0 } : {}),
-    });
-    expect(rungs(dues(config, 40, point).found)[0]).toEqual([21, "early-stop"]);
+    expect(rungs(dues(config, 40, validated(5, 0.1, 0)).found)[0]).toEqual([21, "early-stop"]);
   });
 
   test("count again from 0 in a run that is prolonged after a stop", () => {
     const config = HealthConfig.parse({ stopEarly: ["solved"] });
-    const point = (update: number): Measured => ({
-      success: 1,
-      rewardStd: 1,
-      groupsKept: 1,
-      ...(update % 10 === 1 ? { validation: 1 } : {}),
-    });
-    expect(rungs(dues(config, 40, point).found)).toEqual([
+    expect(rungs(dues(config, 40, validated(10, 1, 1)).found)).toEqual([
       [11, "early-stop"],
       [31, "early-stop"],
     ]);
