@@ -20,16 +20,10 @@ interface MemoryListener {
 /** The listeners of memory addresses. Transports that share a network reach each other. */
 export class MemoryNetwork {
   readonly listeners = new Map<string, MemoryListener>();
-  readonly #defer: (run: () => void) => void;
   #waiting: (() => void)[] = [];
 
-  /** @param defer  runs a function later, never at once */
-  constructor(defer: (run: () => void) => void = setImmediate) {
-    this.#defer = defer;
-  }
-
   deliver(run: () => void): void {
-    if (this.#waiting.push(run) === 1) this.#defer(() => this.#drain());
+    if (this.#waiting.push(run) === 1) setImmediate(() => this.#drain());
   }
 
   /** Delivers only the messages that wait now. Those sent meanwhile wait for a later turn, so that timers and sockets run in between. */

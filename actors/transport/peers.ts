@@ -1,9 +1,9 @@
 /** The peers of one listener: closing the listener closes them. */
 import type { WirePeer } from "./peer.ts";
-import type { Handler } from "./transport.ts";
+import type { Handler, Peer } from "./transport.ts";
 
 export class ListenerPeers {
-  readonly #peers = new Set<WirePeer>();
+  readonly #peers = new Set<Peer>();
   /** The listener's handler. It also forgets peers that close. */
   readonly handler: Handler;
 
@@ -13,7 +13,7 @@ export class ListenerPeers {
       told: (peer, message) => handler.told(peer, message),
       asked: (peer, message) => handler.asked(peer, message),
       closed: (peer, reason) => {
-        this.#peers.delete(peer as WirePeer);
+        this.#peers.delete(peer);
         handler.closed?.(peer, reason);
       },
     };
