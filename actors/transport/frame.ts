@@ -52,8 +52,7 @@ export function encodeFrame(envelope: Envelope, frameBytesMax: number): Frame {
 /** @throws {ProtocolError} if the bytes are not one message of the protocol. */
 export function decodeFrame(frame: Uint8Array): Envelope {
   const decoded = unpack(frame);
-  if (!Array.isArray(decoded)) throw new ProtocolError("a frame is [0, message], [1, id, ask] or [2, id, answer]");
-  const [kind, ...rest] = decoded;
+  const [kind, ...rest] = Array.isArray(decoded) ? decoded : [];
   if (kind === 0 && rest.length === 1) {
     const body = parseMessage(rest[0]);
     if (isAsk(body) || isAnswer(body)) throw new ProtocolError(`${body.type} cannot be told`);
