@@ -5,14 +5,13 @@ import { dlopen } from "bun:ffi";
 const PR_SET_PDEATHSIG = 1;
 const SIGKILL = 9;
 
-/** @returns false where the system cannot do it */
-export function dieWithParent(): boolean {
-  if (process.platform !== "linux") return false;
+/** Does nothing where the system cannot do it. */
+export function dieWithParent(): void {
+  if (process.platform !== "linux") return;
   try {
     const libc = dlopen("libc.so.6", { prctl: { args: ["i32", "u64", "u64", "u64", "u64"], returns: "i32" } });
-    return libc.symbols.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) === 0;
+    libc.symbols.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   } catch {
     // Another C library than glibc.
-    return false;
   }
 }
