@@ -109,8 +109,7 @@ function checked(settings: CompiledSettings, { expectDevice }: Pick<Machine, "ex
  * @throws {RunError} if the device that the config names is missing.
  */
 export function samplerEngine(
-  { engine }: RunConfig,
-  threads: number,
+  { engine, sampler: { threads } }: RunConfig,
   { expectDevice }: Pick<Machine, "expectDevice">,
   guest = false,
 ): EngineSettings {

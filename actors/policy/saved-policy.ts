@@ -116,7 +116,7 @@ export async function startSavedPolicy(
   await policy.start({
     base: config.model.path,
     model,
-    engine: samplerEngine(config, config.sampler.threads, thisMachine),
+    engine: samplerEngine(config, thisMachine),
     slots,
     capacity,
     token: "",

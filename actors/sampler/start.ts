@@ -109,7 +109,7 @@ async function startPolicy(
       : startThread<PolicyMethods>(new URL("./policy-worker.ts", import.meta.url), fail);
   await thread.methods.start({
     ...weights,
-    engine: samplerEngine(config, config.sampler.threads, thisMachine, guest !== null),
+    engine: samplerEngine(config, thisMachine, guest !== null),
     slots: config.sampler.slots,
     capacity: config.rollout.contextTokensMax,
   });

@@ -94,17 +94,17 @@ describe("the learner's engine", () => {
 test("samplers compute on the CPU: the learner owns the GPU", () => {
   const cpu = { name: "compiled", threads: 1 } as const;
   for (const engine of [{}, { name: "tensorflow" }, { device: "cuda" }, { name: "tensorflow", device: "cuda" }]) {
-    expect(samplerEngine(config(engine), 1, here)).toEqual(cpu);
+    expect(samplerEngine(config(engine), here)).toEqual(cpu);
   }
-  expect(samplerEngine(config({ name: "eager" }), 1, here)).toEqual({ name: "eager", threads: 1 });
+  expect(samplerEngine(config({ name: "eager" }), here)).toEqual({ name: "eager", threads: 1 });
 });
 
 test("with engine.name compiled and a device, samplers of this machine use the device too", () => {
   const webgpu = { name: "compiled", threads: 1, device: "webgpu", softwareAdapter: true } as const;
   const asked = config({ device: "webgpu", softwareAdapter: true });
-  expect(samplerEngine(asked, 1, here)).toEqual(webgpu);
-  expect(samplerEngine(asked, 1, here, true)).toEqual({ name: "compiled", threads: 1 });
-  expect(samplerEngine(config({ name: "compiled", device: "cuda" }), 1, here)).toEqual({
+  expect(samplerEngine(asked, here)).toEqual(webgpu);
+  expect(samplerEngine(asked, here, true)).toEqual({ name: "compiled", threads: 1 });
+  expect(samplerEngine(config({ name: "compiled", device: "cuda" }), here)).toEqual({
     name: "compiled",
     threads: 1,
     device: "cuda",
@@ -120,5 +120,5 @@ test("a device that is not there ends the run: starting again does not mend it",
   };
   const error = new RunError("device webgpu: Vulkan lists no GPU; install its driver");
   expect(() => learnerEngine(config({ device: "webgpu" }), 2, none)).toThrow(error);
-  expect(() => samplerEngine(config({ device: "webgpu" }), 1, none)).toThrow(error);
+  expect(() => samplerEngine(config({ device: "webgpu" }), none)).toThrow(error);
 });
