@@ -200,9 +200,8 @@ export class Gate {
     const learner = this.#options.find("learner", ["sampler"]);
     if (learner === null) return new Response("there is no learner now\n", { status: 503 });
     const headers = { Authorization: bearer(this.#options.actorsToken) };
-    const ask = (page: string) => fetch(new URL(`${page}/file`, httpOf(learner)), { headers });
     try {
-      const answer = await ask(path);
+      const answer = await fetch(new URL(`${path}/file`, httpOf(learner)), { headers });
       if (!answer.ok) return new Response(await answer.text(), { status: answer.status });
       return serveFile((await answer.json()) as ServedFile, request);
     } catch (error) {
