@@ -14,6 +14,7 @@ import { parsedJson } from "../checkpoint/json.ts";
 import type { Clock } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
+import { isLoopback } from "../transport/address.ts";
 import { boundedText } from "../transport/bounded-text.ts";
 
 export interface ServerPorts {
@@ -76,7 +77,7 @@ export class ModelServer {
 
   constructor(options: ServerOptions) {
     this.#options = options;
-    this.#isLocal = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(new URL(options.url).hostname);
+    this.#isLocal = isLoopback(new URL(options.url).hostname);
   }
 
   get url(): string {

@@ -7,6 +7,7 @@
  * - Answers are bounded. Redirects are refused, because the key must not follow one.
  */
 import type { Message } from "../../../envs/text/prompt.ts";
+import { parsedJson } from "../../checkpoint/json.ts";
 import type { Clock } from "../../clock.ts";
 import { messageOf } from "../../errors.ts";
 import { boundedText } from "../../transport/bounded-text.ts";
@@ -231,12 +232,8 @@ const tooLarge = () => new Error(`the answer has more than ${ANSWER_BYTES_MAX >>
 
 /** The code in the body of an error of OpenAI's API. */
 function errorCode(text: string): string | null {
-  try {
-    const { code } = (JSON.parse(text) as { error: { code?: unknown } }).error;
-    return typeof code === "string" ? code : null;
-  } catch {
-    return null;
-  }
+  const code = (parsedJson(text) as { error?: { code?: unknown } | null } | null | undefined)?.error?.code;
+  return typeof code === "string" ? code : null;
 }
 
 /** A header of seconds or a date, in milliseconds from now; null if it is missing or invalid. */
