@@ -196,29 +196,8 @@ async function previews({ config, demonstrations }: WarmStartContext): Promise<S
 }
 
 function sourceOf({ warmStart }: RunConfig, skill: Skill): DemonstrationSource {
-  const {
-    imitate,
-    plays,
-    playsMax,
-    playActionsMax: actionsMax,
-    plannedActions,
-    exploreOnce,
-    demonstrations,
-    randomTurns,
-    thought,
-  } = warmStart;
-  return imitate === "demonstrator"
-    ? fromDemonstrator(skill)
-    : fromRandomPlay({
-        plays,
-        playsMax,
-        actionsMax,
-        plannedActions,
-        exploreOnce,
-        demonstrations,
-        randomTurns,
-        thought,
-      });
+  const { imitate, playActionsMax: actionsMax, ...play } = warmStart;
+  return imitate === "demonstrator" ? fromDemonstrator(skill) : fromRandomPlay({ ...play, actionsMax });
 }
 
 const boardsOf = ({ warmStart }: RunConfig) => ({ first: WARM_START_FIRST_SEED, count: warmStart.boards });
