@@ -51,12 +51,12 @@ export class Meter {
     this.#settle();
     this.#precedence = precedence;
     this.#idle = idle;
-    for (const name of [...precedence, ...(idle === null ? [] : [idle])]) this.#add(name, 0);
+    for (const name of [...precedence, ...(idle === null ? [] : [idle])]) this.count(name, 0);
   }
 
-  /** Add to a total, which is reported as a rate per second. */
+  /** Adds to a total, which is reported as a rate per second. */
   count(name: MetricName, amount: number): void {
-    this.#add(name, amount);
+    this.#totals.set(name, (this.#totals.get(name) ?? 0) + amount);
   }
 
   /** Report a number that each heartbeat reads; null is left out. */
@@ -110,11 +110,7 @@ export class Meter {
   #settle(): void {
     const now = this.#clock.now();
     const activity = this.#precedence.find((name) => (this.#active.get(name) ?? 0) > 0) ?? this.#idle;
-    if (activity !== null) this.#add(activity, (now - this.#sinceMs) / 1000);
+    if (activity !== null) this.count(activity, (now - this.#sinceMs) / 1000);
     this.#sinceMs = now;
-  }
-
-  #add(name: MetricName, amount: number): void {
-    this.#totals.set(name, (this.#totals.get(name) ?? 0) + amount);
   }
 }
