@@ -68,7 +68,7 @@ export interface SupervisorOptions extends HeartbeatLimits {
   /** Called with each line that a child writes. */
   readonly output: (child: string, line: string) => void;
   /** Messages for a child that has connected, such as the roster. */
-  readonly firstMessages?: (child: string) => readonly Tell[];
+  readonly firstMessages?: () => readonly Tell[];
 }
 
 /** How a run ended. */

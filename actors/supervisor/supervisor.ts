@@ -207,7 +207,7 @@ export class Supervisor {
     const isNew = child.peer !== peer;
     child.peer = peer;
     child.heardAtMs = this.#options.clock.now();
-    if (isNew) for (const message of this.#options.firstMessages?.(actor) ?? []) peer.tell(message);
+    if (isNew) for (const message of this.#options.firstMessages?.() ?? []) peer.tell(message);
     if (url === null || url === child.url) return;
     child.url = url;
     this.#options.event({ kind: "ready", child: actor, url });
