@@ -6,6 +6,15 @@ export interface Clock {
   after(delayMs: number, run: () => void): () => void;
 }
 
+/** Waits for `work`, but not longer than `msMax`. @returns whether it settled in time */
+export function settlesIn(clock: Clock, msMax: number, work: Promise<unknown>): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  const cancel = clock.after(msMax, () => resolve(false));
+  const settled = () => resolve(true);
+  work.then(settled, settled);
+  return promise.finally(cancel);
+}
+
 export const realClock: Clock = {
   now: () => performance.now(),
   after(delayMs, run) {

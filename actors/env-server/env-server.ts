@@ -15,7 +15,7 @@
  */
 import type { z } from "zod";
 import type { Env } from "../../envs/env.ts";
-import type { Clock } from "../clock.ts";
+import { type Clock, settlesIn } from "../clock.ts";
 import { describeError, EpisodeError, schemaFaults, within } from "../errors.ts";
 import type { OpenEpisode } from "../play/envs-of-run.ts";
 import { type Answer, type AnswerTo, type Ask, type EnvAsk, type Messages, schemas, type Tell } from "../protocol.ts";
@@ -123,16 +123,9 @@ export class EnvServer implements HostHandler {
     for (const key of [...this.#open.keys()]) this.#drop(key);
     for (const key of [...this.#ended.keys()]) this.#forgetLast(key);
     if (this.#closing.size === 0) return;
-    await new Promise<void>((resolve) => {
-      const cancel = this.#options.clock.after(STOP_MS, () => {
-        this.#options.warn(`${this.#closing.size} episodes were not closed in ${STOP_MS} ms`);
-        resolve();
-      });
-      void Promise.all(this.#closing).then(() => {
-        cancel();
-        resolve();
-      });
-    });
+    const { clock, warn } = this.#options;
+    if (await settlesIn(clock, STOP_MS, Promise.all(this.#closing))) return;
+    warn(`${this.#closing.size} episodes were not closed in ${STOP_MS} ms`);
   }
 
   #start(key: string, ask: Messages["env.open"]): MaybePromise<EnvAnswer> {

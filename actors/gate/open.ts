@@ -8,7 +8,7 @@
 import { randomBytes } from "node:crypto";
 import { rmSync, writeFileSync } from "node:fs";
 import { join as joinPath } from "node:path";
-import { realClock } from "../clock.ts";
+import { realClock, settlesIn } from "../clock.ts";
 import { type RunConfig, withoutSecrets } from "../config/config.ts";
 import { heartbeatMs } from "../config/machine.ts";
 import type { JoinSettings } from "../process/join.ts";
@@ -127,10 +127,7 @@ export async function openGate(listen: string, options: OpenGateOptions): Promis
     },
     tell: (message) => guests.tell(message),
     async close(reason) {
-      const late = Promise.withResolvers<void>();
-      const cancel = realClock.after(LEAVE_MS, late.resolve);
-      await Promise.race([guests.stop(reason), late.promise]);
-      cancel();
+      await settlesIn(realClock, LEAVE_MS, guests.stop(reason));
       await gate.close();
       for (const listener of listeners.values()) await listener.close();
       if (tokenFile !== null) rmSync(tokenFile, { force: true });

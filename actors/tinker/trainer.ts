@@ -14,6 +14,7 @@ import { crossScores } from "../../model/health/cross-score.ts";
 import { microBatches } from "../../model/learn/batch.ts";
 import { imitation } from "../../model/learn/objective.ts";
 import { update } from "../../model/learn/update/update.ts";
+import { settlesIn } from "../clock.ts";
 import type { RunConfig } from "../config/config.ts";
 import { RunError } from "../errors.ts";
 import type { StartedTrainer } from "../learner/trainer.ts";
@@ -90,11 +91,7 @@ export async function startTinkerTrainer(
       cancelBeat();
       // A model that is not unloaded occupies one of the server's places until its session ends.
       const unloaded = made.map(({ id }) => server.ask("unload_model", { model_id: id }, Done));
-      const gone = Promise.all(unloaded).catch(() => {});
-      const late = Promise.withResolvers<void>();
-      const cancel = ports.clock.after(UNLOAD_MS, late.resolve);
-      await Promise.race([gone, late.promise]);
-      cancel();
+      await settlesIn(ports.clock, UNLOAD_MS, Promise.all(unloaded));
       server.close();
     },
     publish: async (version) => servedVersion(version, await publish(version)),

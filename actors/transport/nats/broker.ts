@@ -30,6 +30,7 @@ import {
   nanos,
   type TlsOptions,
 } from "@nats-io/transport-node";
+import { settlesIn } from "../../clock.ts";
 import { describeError } from "../../errors.ts";
 import type { SocketOptions } from "../socket-wire.ts";
 import type { Stored } from "./wire.ts";
@@ -152,7 +153,7 @@ export class Broker {
     return async () => {
       if (--this.#listeners === 0) this.#stopReading();
       // Requests already delivered to this process still get an answer.
-      if (this.ready) await this.#inTime(dials.drain());
+      if (this.ready) await settlesIn(this.#options.clock, CLOSE_MS_MAX, dials.drain());
       else dials.unsubscribe();
     };
   }
@@ -198,18 +199,11 @@ export class Broker {
   async close(): Promise<void> {
     if (this.connection.isClosed()) return;
     // The last parcels should arrive, if the broker is there.
-    if (this.ready) await this.#inTime(this.connection.flush());
+    if (this.ready) await settlesIn(this.#options.clock, CLOSE_MS_MAX, this.connection.flush());
     this.#connected = false;
     this.#ready = false;
     this.#stopReading();
     await this.connection.close();
-  }
-
-  /** Waits for `work`, but not longer than `CLOSE_MS_MAX`. */
-  #inTime(work: Promise<unknown>): Promise<unknown> {
-    const { promise, resolve } = Promise.withResolvers<unknown>();
-    const cancel = this.#options.clock.after(CLOSE_MS_MAX, () => resolve(null));
-    return Promise.race([promise, work.catch(() => null)]).finally(cancel);
   }
 
   async #watch(): Promise<void> {
