@@ -192,7 +192,18 @@ export class Policy {
    * @throws {Error} if the env or its options are unknown, or an episode could not be played
    */
   evaluate(boards: PolicyBoards = {}): Promise<ReadonlyMap<string, PolicyEvaluation>> {
-    return evaluatePolicy(this.#evaluation(boards));
+    const { slots = SLOTS, notice = () => {} } = this.#options;
+    const { progress = () => {} } = boards;
+    return evaluatePolicy({
+      config: this.evaluated(boards),
+      policy: this.#thread.methods,
+      dialogue: this.#saved.dialogue,
+      weights: this.#thread.weights,
+      slots,
+      clock: realClock,
+      warn: notice,
+      progress,
+    });
   }
 
   /** The run's config, in which `boards` overrides keys. @throws {ConfigError} */
@@ -213,21 +224,6 @@ export class Policy {
     };
     checkData(config);
     return config;
-  }
-
-  #evaluation(boards: PolicyBoards) {
-    const { slots = SLOTS, notice = () => {} } = this.#options;
-    const { progress = () => {} } = boards;
-    return {
-      config: this.evaluated(boards),
-      policy: this.#thread.methods,
-      dialogue: this.#saved.dialogue,
-      weights: this.#thread.weights,
-      slots,
-      clock: realClock,
-      warn: notice,
-      progress,
-    };
   }
 
   /** Ends its thread, which otherwise keeps the program alive. */

@@ -7,7 +7,7 @@ import { bestPossible, evaluatePlayer } from "../envs/analysis/evaluate.ts";
 import type { Effect, Game } from "../envs/env.ts";
 import { envTag, tagsOf } from "../envs/registry.ts";
 import { Pcg64 } from "../envs/rng/pcg64.ts";
-import type { EnvTag, Player } from "../envs/tag.ts";
+import type { EnvTag } from "../envs/tag.ts";
 
 /** Most actions of a random episode. */
 const ACTIONS_MAX = 40;
@@ -85,7 +85,6 @@ async function seen(
   layout: number,
   dynamics: number,
   actionsMax = Math.min(tag.actionsMax, ACTIONS_MAX),
-  player: Player = tag.random,
 ): Promise<string[]> {
   const coins = new Pcg64(layout, 99);
   const game = tag.open({ layout, dynamics });
@@ -95,7 +94,7 @@ async function seen(
     const texts = [game.render()];
     limits.opened({ observation: texts[0]! });
     for (let left = actionsMax; left > 0; left--) {
-      const action = player(game, left, () => coins.random());
+      const action = tag.random(game, left, () => coins.random());
       const { reward, extra = {}, message, done } = await act(game, action);
       const observation = message ?? game.render();
       limits.stepped({ observation, reward, penalty: 0, extra });
