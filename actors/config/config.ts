@@ -18,7 +18,9 @@ export const RunConfig = z.strictObject({
   actors: z
     .enum(["processes", "workers", "one-thread"])
     .default("processes")
-    .describe("Where actors run: processes; Bun workers of one process; or all on one thread, for debugging"),
+    .describe(
+      "processes: one per actor; workers: Bun workers of one process; one-thread: all on one thread, for debugging",
+    ),
   env: EnvConfig.prefault({}),
   prompt: PromptConfig.prefault({}),
   rollout: RolloutConfig.prefault({}),

@@ -45,7 +45,7 @@ export const EnvConfig = z.strictObject({
     .record(z.string(), z.string().regex(/^[0-9a-f]{64}$/))
     .default({})
     .describe(
-      "Files from outside that define the run's envs, each with the sha256 of its sources. Commands fill it in",
+      "Modules outside Bunraku that define envs of the run, each with the sha256 of its sources. Commands set this key",
     ),
   formatPenalty: z
     .number()
@@ -64,7 +64,7 @@ export const EnvConfig = z.strictObject({
     .nonnegative()
     .default(0)
     .describe(
-      "Weight of the share of false statements in a thought, subtracted from the turn's reward; 0: the share is only measured",
+      "Subtracted from a turn's reward: this times the share of its thought's claims that are false; 0: only measured",
     ),
 });
 
@@ -77,20 +77,22 @@ export const PromptConfig = z.strictObject({
     .enum(COMPATS)
     .default("strict")
     .describe(
-      "strict: RAGEN's known defects are fixed; ragen-*: that version's layout, prompts byte for byte, env settings and shared random streams (docs/algorithms.md lists which parts of training it covers)",
+      "strict: without RAGEN's known defects; ragen-*: layout, prompts byte for byte, env settings and random streams of that version (docs/algorithms.md)",
     ),
   context: z
     .enum(CONTEXT_MODES)
     .default("full")
-    .describe("What a turn shows of earlier turns: all of them, a dialogue of the last ones, or one summary message"),
+    .describe(
+      "What a prompt shows of earlier turns. full: all; limited_multi_turn: a dialogue of the last ones; single_turn: a summary in one message",
+    ),
   contextTurnsMax: z
     .int()
     .positive()
     .nullable()
     .default(null)
-    .describe("Turns shown in a limited context, with the current one; null: all"),
+    .describe("limited_multi_turn, single_turn: turns that a prompt shows, the current one included; null: all"),
   overflow: z
     .enum(["stop", "drop"])
     .default("stop")
-    .describe("When a context is full: stop ends the episode as `context`; drop leaves out its oldest turns"),
+    .describe("When a context is full, stop ends the episode (`context`), and drop leaves out the oldest turns"),
 });

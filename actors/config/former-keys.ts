@@ -31,7 +31,7 @@ export const FORMER_KEYS: Readonly<Record<string, Fate>> = {
   "health.trap.repetitionRise": { constant: 0.1 },
   "health.trap.validityFall": { constant: 0.2 },
   "health.trap.successShare": { constant: 0.65 },
-  "health.trap.successFallAlone": { constant: 0.15 },
+  "health.trap.successFallAlone": { constant: 0.2 },
   "health.trap.gradientSpike": { constant: 8 },
   "health.trap.gradientWindow": { constant: 20 },
   "health.stops.collapseShare": { constant: 0.1 },

@@ -28,7 +28,7 @@ const count = z.int().positive();
 const TrapConfig = z.strictObject({
   startUpdates: count
     .default(TRAP_RULE.startUpdates)
-    .describe("First updates, which later ones are compared with; no sign is reported before they are over"),
+    .describe("Updates at the start, with which later ones are compared"),
   patience: count
     .default(TRAP_RULE.patience)
     .describe("Updates in a row that a sign must last; a gradient spike counts at once"),
@@ -36,31 +36,31 @@ const TrapConfig = z.strictObject({
   explainedAt: share
     .default(TRAP_RULE.explainedAt)
     .describe(
-      "While smoothed success is at least this, and within .15 of its best, a smaller spread or entropy is no sign",
+      "While smoothed success is at least this, and at most 0.15 below its best, a lower spread, entropy or likelihood is no sign",
     ),
   spreadShare: share
     .default(TRAP_RULE.spreadShare)
-    .describe("A sign: the in-group std of the reward is below this share of its start"),
+    .describe("A sign: the reward's in-group std is below this share of that at the start"),
   constantGroups: share
     .default(TRAP_RULE.constantGroups)
     .describe("A sign of collapse: in this share of the groups, all episodes earned the same"),
   successFall: share
     .default(TRAP_RULE.successFall)
-    .describe("A sign: success has fallen by this much or more, to less than 65 % of its best"),
+    .describe("A sign: smoothed success is this much or more below its best, and below 65 % of it"),
 });
 
 /** The windows of the early stops; shorten them for short runs. */
 const StopsConfig = z.strictObject({
   baselineUpdates: count
     .default(STOP_RULE.baselineUpdates)
-    .describe("reward_variance_collapse: first updates, whose mean in-group std is the baseline"),
+    .describe("reward_variance_collapse: first updates; their mean in-group std is the baseline"),
   collapseUpdates: count
     .default(STOP_RULE.collapseUpdates)
-    .describe("reward_variance_collapse: updates in a row below a tenth of the baseline"),
+    .describe("reward_variance_collapse: updates in a row with a std below a tenth of the baseline"),
   solvedValidations: count
     .default(STOP_RULE.solvedValidations)
     .describe("solved: validations in a row with success of solvedShare or more, in every env"),
-  solvedShare: share.default(STOP_RULE.solvedShare).describe("solved: validation success from which training ends"),
+  solvedShare: share.default(STOP_RULE.solvedShare).describe("solved: lowest success of a validation that counts"),
 });
 
 const CollapseConfig = z.strictObject({
@@ -69,27 +69,23 @@ const CollapseConfig = z.strictObject({
     .nonnegative()
     .default(0)
     .describe("Measures RAGEN-2's mutual information of prompts and thoughts every N updates; 0: never"),
-  samples: count.default(32).describe("Thoughts compared; the cost grows with the square"),
+  samples: count.default(32).describe("Thoughts compared; the cost grows with the square of their number"),
 });
 
 export const HealthConfig = z.strictObject({
   ladder: z
     .array(z.enum(RUNGS))
     .default([])
-    .describe(
-      `Interventions against the Echo Trap, taken one after another: ${RUNGS.join(", ")}; empty: only reported`,
-    ),
+    .describe(`Interventions against the Echo Trap, taken one after another: ${RUNGS.join(", ")}; empty: none`),
   interveneAt: z
     .enum(["warning", "collapsed"])
     .default("collapsed")
-    .describe("Verdict from which the next intervention is taken"),
-  settleUpdates: count.default(5).describe("Updates between two interventions"),
+    .describe("Mildest verdict at which the run takes the next intervention"),
+  settleUpdates: count.default(5).describe("Fewest updates between two interventions"),
   stopEarly: z
     .array(z.enum(STOPS))
     .default(["solved"])
-    .describe(
-      `What ends the run early: solved, before further training spoils it, or RAGEN-2's ${RAGEN_STOPS.join(", ")}; empty: nothing`,
-    ),
+    .describe(`What ends the run early: solved, or RAGEN-2's ${RAGEN_STOPS.join(", ")}; empty: nothing`),
   collapse: CollapseConfig.prefault({}),
   trap: TrapConfig.prefault({}),
   stops: StopsConfig.prefault({}),

@@ -14,7 +14,7 @@ const KlConfig = z.strictObject({
   place: z
     .enum(["loss", "reward"])
     .default("loss")
-    .describe("loss: a term of the loss; reward: taken off each token's reward"),
+    .describe("loss: a term of the loss; reward: subtracted from each token's reward"),
   estimator: z
     .enum(KL_ESTIMATORS)
     .default("k3")
@@ -36,29 +36,31 @@ const FilterConfig = z.strictObject({
   strategy: z
     .enum(["all", "top_ratio", "top_p", "top_k", "top_k_abs", "min_p"] satisfies FilterRule["strategy"][])
     .default("top_ratio")
-    .describe("Groups that are trained on; top_ratio, which ranks by the std of the raw reward, is StarPO-S"),
+    .describe("Selects the groups to train on; top_ratio, by the std of the raw reward, is StarPO-S"),
   value: z
     .number()
     .positive()
     .default(0.25)
-    .describe("Share of groups kept; the threshold of top_p and min_p; the count of top_k_abs"),
+    .describe(
+      "Share of the groups; top_k_abs: their number; top_p: share of the scores; min_p: share of the best score",
+    ),
   order: z.enum(["largest", "smallest"]).default("largest").describe("End of the ranking that is kept"),
   metric: z
     .enum(FILTER_METRICS)
     .default("reward_variance")
-    .describe("What the strategies other than top_ratio rank groups by"),
+    .describe("Score of a group, for strategies other than top_ratio"),
   includeZero: z.boolean().default(true).describe("false: groups with a score of 0 are dropped first"),
   mode: z
     .enum(["linear", "softmax"])
     .default("linear")
-    .describe("top_p: p is a share of the sum of scores, or of their softmax"),
+    .describe("top_p: value is a share of the sum of scores, or of their softmax"),
 });
 
 const RewardNormalizationConfig = z.strictObject({
   grouping: z
     .enum(["state", "inductive", "batch"])
     .default("state")
-    .describe("Rewards normalized together: of a group, of an env, or of all"),
+    .describe("Rewards normalized together. state: of a group; inductive: of an env; batch: of the update"),
   method: z
     .enum(["identity", "mean", "mean_std", "asym_clip"])
     .default("identity")
@@ -68,13 +70,13 @@ const RewardNormalizationConfig = z.strictObject({
 });
 
 const OverlongConfig = z.strictObject({
-  weight: z.number().nonnegative().default(0).describe("Reward lost by a reply of full length; 0: off"),
+  weight: z.number().nonnegative().default(0).describe("Penalty of a reply of full length; 0: off"),
   margin: z
     .number()
     .positive()
     .max(1)
     .default(0.2)
-    .describe("Last share of rollout.replyTokensMax, over which the loss grows from 0"),
+    .describe("Last share of rollout.replyTokensMax, over which the penalty grows from 0"),
 });
 
 const AdvantageConfig = z.strictObject({
@@ -109,14 +111,14 @@ const CovarianceConfig = z.strictObject({
     .enum(["none", "clip", "kl"])
     .default("none")
     .describe(
-      "Tokens whose log-probability and advantage vary together (docs/algorithms.md). clip: no policy loss on some of them, Clip-Cov; kl: holds them near the old policy, KL-Cov",
+      "For tokens whose log-probability and advantage vary together (docs/algorithms.md). clip (Clip-Cov): no policy loss; kl (KL-Cov): a penalty for leaving the old policy",
     ),
   share: z
     .number()
     .positive()
     .max(1)
     .default(2e-4)
-    .describe("Share of the written tokens that is treated, at least one"),
+    .describe("Share of the written tokens to treat; at least one token"),
   bounds: z
     .tuple([z.number(), z.number()])
     .default([1, 5])
@@ -128,30 +130,36 @@ const GigpoConfig = z.strictObject({
   normalize: z
     .enum(["mean_std", "mean"])
     .default("mean_std")
-    .describe("gigpo: divides by the std as well, or only subtracts the mean"),
+    .describe("mean: subtracts the mean; mean_std: also divides by the std"),
 });
 
 const CriticConfig = z.strictObject({
   backbone: z
     .enum(["separate", "shared"])
     .default("separate")
-    .describe("separate: the critic has its own network; shared: it is one more output of the policy's"),
+    .describe("separate: the critic has its own network; shared: it is an output of the policy's network"),
   learningRate: z.number().positive().default(1e-3).describe("Step size of a separate critic"),
-  warmUpUpdates: z.int().nonnegative().default(0).describe("First updates that train only the critic"),
-  valueClip: z.number().positive().default(0.5).describe("Largest change of a value per update, in reward units"),
+  warmUpUpdates: z.int().nonnegative().default(0).describe("Updates at the start that train only the critic"),
+  valueClip: z.number().positive().default(0.5).describe("PPO's clip of the value loss, in reward units"),
 });
 
 const GradientAnalysisConfig = z.strictObject({
-  everyUpdates: z.int().nonnegative().default(0).describe("Runs gradient analysis every N updates; 0: never"),
+  everyUpdates: z
+    .int()
+    .nonnegative()
+    .default(0)
+    .describe("Measures gradient norms (metrics gradient/…) every N updates; 0: never"),
   split: z
     .enum(["quantile", "fixed"])
     .default("quantile")
-    .describe("Six buckets of groups by std of reward: of equal size, or with the lower bounds 0, 1, 2, 3, 4 and 5"),
+    .describe(
+      "Six buckets of groups by std of reward. quantile: of equal size; fixed: with the lower bounds 0, 1, 2, 3, 4 and 5",
+    ),
   groups: z
     .int()
     .nonnegative()
     .default(0)
-    .describe("Groups played for the analysis only; 0: it takes those of the update"),
+    .describe("Groups played for the analysis only; 0: the analysis takes the update's groups"),
 });
 
 const AGGREGATIONS = [
@@ -165,18 +173,18 @@ export const LearnerConfig = z.strictObject({
   algorithm: z
     .enum(ALGORITHM_NAMES)
     .default("grpo")
-    .describe("Sets estimator, loss and what belongs to them (docs/algorithms.md); keys set beside it win"),
+    .describe("Sets estimator, loss and further keys (docs/algorithms.md); a key that you set beside it wins"),
   estimator: z.enum(ESTIMATORS).default("grpo").describe("Computes advantages from rewards"),
   loss: z
     .enum(LOSSES)
     .default("ppo")
     .describe(
-      "ppo: clipped ratio per token; gspo: per context, which is an episode by default; cispo: REINFORCE with a clipped weight; reinforce: no ratio",
+      "ppo: clipped ratio per token; gspo: clipped ratio per context, by default an episode; cispo: REINFORCE weighted by the clipped ratio; reinforce: no ratio",
     ),
   mode: z
     .enum(["sync", "async"])
     .default("sync")
-    .describe("sync: plays, then learns, and equal seeds give equal runs; async: plays while it learns"),
+    .describe("sync: plays, then learns; equal seeds give equal runs. async: plays while it learns"),
   stalenessMax: z
     .int()
     .nonnegative()
@@ -188,12 +196,12 @@ export const LearnerConfig = z.strictObject({
     .positive()
     .nullable()
     .default(null)
-    .describe("Ends the run after this many minutes of updates; null: no limit"),
+    .describe("Ends the run after this many minutes of reinforcement; null: no limit"),
   optimizer: z
     .enum(OPTIMIZERS)
     .default("adamw")
     .describe(
-      "adamw; or muon: orthogonal steps of the hidden matrices, AdamW for the rest. The warm start uses it too",
+      "muon: orthogonal steps of the hidden matrices, AdamW for the other weights. The warm start uses the same optimizer",
     ),
   learningRate: z.number().positive().default(3e-4).describe("Step size; muon scales its steps to the size of AdamW's"),
   decay: z
@@ -205,7 +213,7 @@ export const LearnerConfig = z.strictObject({
     .default([0.9, 0.99])
     .describe("Decay rates of AdamW's two moments"),
   weightDecay: z.number().nonnegative().default(0).describe("AdamW's decoupled weight decay"),
-  gradClip: z.number().positive().default(1).describe("Global norm to which larger gradients are scaled down"),
+  gradClip: z.number().positive().default(1).describe("Global norm to which a larger gradient is scaled down"),
   entropyCoefficient: z.number().nonnegative().default(1e-3).describe("Weight of the entropy bonus"),
   entropyTarget: z
     .number()
@@ -213,21 +221,21 @@ export const LearnerConfig = z.strictObject({
     .nullable()
     .default(null)
     .describe(
-      "Entropy in nats per token: entropyCoefficient rises by a step after each update below it, and falls by a step after others, to 0 at least; null: it stays",
+      "Entropy in nats per token. entropyCoefficient rises after an update with less, and falls, at most to 0, after any other; null: it is constant",
     ),
-  entropyStep: z.number().positive().default(5e-3).describe("Step by which entropyTarget moves the coefficient"),
+  entropyStep: z.number().positive().default(5e-3).describe("Step by which entropyCoefficient rises or falls"),
   observationLoss: z
     .number()
     .nonnegative()
     .default(0)
-    .describe("Weight of the cross-entropy of the env's tokens behind a reply (ECHO, docs/algorithms.md); 0: off"),
+    .describe("Weight of the cross-entropy of the env's tokens after a reply (ECHO, docs/algorithms.md); 0: off"),
   clipLow: z
     .number()
     .positive()
     .max(1)
     .default(0.2)
     .describe(
-      "With a negative advantage, a ratio below 1 - clipLow gives no gradient; cispo: 1 - clipLow is the least weight, and 1 means no bound",
+      "With a negative advantage, a ratio below 1 - clipLow gives no gradient; cispo: 1 - clipLow is the smallest weight. 1: no lower bound",
     ),
   clipHigh: z
     .number()
@@ -241,14 +249,14 @@ export const LearnerConfig = z.strictObject({
     .gt(1)
     .nullable()
     .default(3)
-    .describe("ppo: largest ratio counted against a negative advantage; null: no limit"),
+    .describe("ppo: with a negative advantage, a ratio above this gives no gradient; null: no limit"),
   kl: KlConfig.prefault({}),
   filter: FilterConfig.prefault({}),
   resampleRoundsMax: z
     .int()
     .nonnegative()
     .default(0)
-    .describe("Rounds in which groups whose episodes all earned the same are replaced by groups on new boards; 0: off"),
+    .describe("Most rounds in which groups on new boards replace groups whose episodes all earned the same; 0: off"),
   rewardNormalization: RewardNormalizationConfig.prefault({}),
   overlong: OverlongConfig.prefault({}),
   advantage: AdvantageConfig.prefault({}),
@@ -258,7 +266,7 @@ export const LearnerConfig = z.strictObject({
     .enum(["replies", "assistant-turns", "everything"])
     .default("replies")
     .describe(
-      "replies: the tokens that the policy sampled; assistant-turns: RAGEN's response mask, with role headers; everything: all tokens after the system message, RAGEN's ablation of its mask",
+      "Tokens of the loss. replies: sampled by the policy; assistant-turns: also role headers, as RAGEN's response mask; everything: all after the system message, as RAGEN without its mask",
     ),
   aggregation: z
     .enum(AGGREGATIONS)
@@ -270,15 +278,13 @@ export const LearnerConfig = z.strictObject({
     .positive()
     .nullable()
     .default(null)
-    .describe(
-      "Trajectories per optimizer step; null: all of the update, or with rollout.onlineK above 1 its k-th part",
-    ),
+    .describe("Trajectories per optimizer step; null: those of the update divided by rollout.onlineK"),
   microTokensMax: z
     .int()
     .positive()
     .default(512)
     .describe(
-      "Padded tokens per gradient computation. Changes memory, speed and the last digits; lower it if memory runs out",
+      "Padded tokens per gradient computation; lower it if memory runs out. It changes speed and the last digits",
     ),
   gamma: z.number().min(0).max(1).default(1).describe("Discount per token (gae, bi-level-gae, hybrid, reinforce++)"),
   lambda: z.number().min(0).max(1).default(1).describe("GAE's lambda: lower has less variance and more bias"),

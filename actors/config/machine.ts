@@ -9,26 +9,26 @@ export const EngineConfig = z.strictObject({
     .enum(["auto", "compiled", "tensorflow", "eager", "tinker"])
     .default("auto")
     .describe(
-      "compiled: onnxruntime; tensorflow: libtensorflow; eager: tfjs in JavaScript, slow, for checks; tinker: a server at engine.url that trains and samples (docs/models.md)",
+      "auto: compiled or tensorflow; compiled: onnxruntime; tensorflow: libtensorflow; eager: tfjs in JavaScript, slow, for checks; tinker: a server at engine.url that trains and samples (docs/models.md)",
     ),
   url: z
     .url({ protocol: /^https?$/ })
     .nullable()
     .default(null)
     .describe(
-      "Address of the server of engine tinker or of sampler.engine vllm and sglang, such as http://127.0.0.1:8801",
+      "Address of the server of engine.name tinker, or of sampler.engine vllm or sglang, such as http://127.0.0.1:8801",
     ),
   deadlineMs: z
     .int()
     .positive()
     .default(900_000)
     .describe(
-      "Time from a request to that server to its result, retries included; it may compile new shapes for minutes",
+      "Time from a request at engine.url to its result, retries included; the server may compile new shapes for minutes",
     ),
   device: z
     .enum(["auto", "cpu", "cuda", "webgpu"])
     .default("auto")
-    .describe("auto chooses; a device that you name is never replaced, and without it the run does not start"),
+    .describe("auto: the run chooses. If a device that you name is missing, the run does not start"),
   softwareAdapter: z
     .boolean()
     .default(false)
@@ -38,12 +38,16 @@ export const EngineConfig = z.strictObject({
     .nonnegative()
     .default(0)
     .describe(
-      "Threads of the learner's engine; 0: all cores in sync mode, and in async mode those that the samplers do not use",
+      "Threads of the learner's engine; 0: in sync mode all cores, in async mode those that the samplers leave",
     ),
 });
 
 export const MetricsConfig = z.strictObject({
-  host: z.string().min(1).default("127.0.0.1").describe("Address of the page; other than loopback needs metrics.token"),
+  host: z
+    .string()
+    .min(1)
+    .default("127.0.0.1")
+    .describe("Address of the page; one other than loopback needs metrics.token"),
   port: z.int().min(0).max(65_535).default(7001).describe("Port of the page; 0: any free port"),
   token: Token.describe("Secret that the page asks for, at least 16 characters; null: none"),
   tensorboard: z.boolean().default(false).describe("Also writes TensorBoard event files into RUN/tensorboard/"),
@@ -67,7 +71,7 @@ export const SupervisorConfig = z.strictObject({
     .nonnegative()
     .default(5)
     .describe(
-      "Restarts of one actor within 60 s, or in a row at its start, or of the learner at one update; then the run ends",
+      "Most restarts of an actor within 60 s or in a row at its start, or of the learner at one update; then the run ends",
     ),
   stopGraceMs: z
     .int()
@@ -90,21 +94,27 @@ export const JoinConfig = z.strictObject({
     .nullable()
     .default("ws://127.0.0.1:0")
     .describe("Address where other machines join: ws:// or, with TLS, wss://; port 0: any free port; null: nowhere"),
-  token: Token.describe("Secret for lending samplers and env servers; null: on loopback, one is made for the run"),
+  token: Token.describe(
+    "Secret for lending samplers and env servers; null: on loopback, a run without join tokens makes one",
+  ),
   samplerToken: Token.describe("Secret for lending samplers only; null: none"),
   envServerToken: Token.describe("Secret for lending env servers only; null: none"),
   certFile: File.describe("PEM file with the certificate of join.listen; needed for wss://"),
-  keyFile: File.describe("PEM file with its private key; needed for wss://"),
+  keyFile: File.describe("PEM file with the private key of join.certFile; needed for wss://"),
   clientCaFile: File.describe(
-    "PEM file of the authority that must have signed a guest's certificate; null: none asked",
+    "PEM file of the authority that must have signed a guest's certificate; null: guests need none",
   ),
-  connectionsMax: z.int().positive().default(8192).describe("Connections from other machines; the next is refused"),
+  connectionsMax: z
+    .int()
+    .positive()
+    .default(8192)
+    .describe("Most connections from other machines; further ones are refused"),
   strangersMax: z
     .int()
     .positive()
     .default(256)
-    .describe("Connections of one address that have shown no token yet; the next is closed at once"),
-  strangerMs: z.int().positive().default(10_000).describe("Time for a connection to show a token, or it is closed"),
+    .describe("Most connections of one address that have shown no token yet; further ones are closed at once"),
+  strangerMs: z.int().positive().default(10_000).describe("Time for a connection to show a token before it is closed"),
 });
 
 export const TransportConfig = z.strictObject({
@@ -112,6 +122,6 @@ export const TransportConfig = z.strictObject({
     .string()
     .min(1)
     .default("ws://127.0.0.1:0")
-    .describe("Where actors meet: ws:// on loopback, or a broker's nats://HOST:PORT, tls://HOST:PORT with TLS"),
-  token: Token.describe("Secret of the actors, and of the broker; null: one is made for the run"),
+    .describe("Where actors meet: ws:// on loopback, or a broker: nats://HOST:PORT, with TLS tls://HOST:PORT"),
+  token: Token.describe("Secret of the actors, and of the broker; null: the run makes one"),
 });

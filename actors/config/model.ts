@@ -19,7 +19,7 @@ export const ModelConfig = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      "true: a run refuses to start with the untrained built-in policy; for configs that only a pretrained model learns from",
+      "true: a run does not start with the untrained built-in policy; for configs from which only a pretrained model learns",
     ),
   lora: z
     .strictObject({
@@ -34,7 +34,7 @@ export const ModelConfig = z.strictObject({
     .prefault({}),
   width: z.int().positive().default(128).describe("Size of the residual stream"),
   layers: z.int().positive().default(3).describe("Transformer blocks"),
-  heads: z.int().positive().default(4).describe("Query heads; must divide width"),
+  heads: z.int().positive().default(4).describe("Query heads; width / heads must be even"),
   kvHeads: z.int().positive().default(2).describe("Key and value heads; must divide heads"),
   hidden: z.int().positive().default(256).describe("Inner size of the SwiGLU layer"),
 });
@@ -61,63 +61,58 @@ const WarmStartStage = z.strictObject({
 });
 
 export const WarmStartConfig = z.strictObject({
-  enabled: z
-    .boolean()
-    .default(true)
-    .describe("Imitates demonstrations before reinforcement; false: starts from random or pretrained weights"),
+  enabled: z.boolean().default(true).describe("Whether the policy imitates demonstrations before reinforcement"),
   imitate: z
     .enum(["random-play", "demonstrator"])
     .default("random-play")
     .describe(
-      "What the policy imitates: random-play, the best plan that random play of a board allows; or the env's scripted demonstrator",
+      "What the policy imitates. random-play: the best plan that random plays of a board show; demonstrator: the env's scripted player",
     ),
   plays: z
     .int()
     .positive()
     .default(60)
-    .describe("Random plays of a board; if none has won, more follow until one wins, up to playsMax"),
+    .describe("Random plays of a board. If none wins, more follow until one wins, up to playsMax"),
   playsMax: z
     .int()
     .positive()
     .default(600)
-    .describe("Random plays of a board after which it is passed over, if none has won"),
+    .describe("Most random plays of a board; a board on which none wins is skipped"),
   playActionsMax: z
     .int()
     .positive()
     .default(60)
-    .describe("Actions of a random play; the episode's budget does not bound it"),
+    .describe("Most actions of a random play; env.actionsMax does not limit it"),
   plannedActions: z
     .number()
     .min(0)
     .lt(1)
     .default(0)
     .describe(
-      "Share of actions that follow the best plan so far, in all plays of a board but the first quarter; 0: all actions are random. More than 0 helps where moves have random outcomes",
+      "Share of actions that follow the best plan so far, after the first quarter of a board's plays; the other actions are random. More than 0 helps where moves have random outcomes",
     ),
   exploreOnce: z
     .boolean()
     .default(false)
     .describe(
-      "Keeps what the plays of a board showed, in the learner's memory, and uses it when the board comes again; false: a board that comes again is played again. Boards of outside envs are always kept",
+      "true: the learner keeps what the plays of a board showed, and does not play it again when it comes again. For envs outside the process this is always so",
     ),
   demonstrations: z
     .int()
     .positive()
     .default(1)
-    .describe("Demonstrations by the plans of one board; more save time where a board takes long to explore"),
+    .describe("Demonstrations made from the plays of one board; more than 1 saves time where plays are slow"),
   randomTurns: z
     .number()
     .min(0)
     .lt(1)
     .default(0.15)
-    .describe(
-      "Share of a planned demonstration's turns that are random; the policy sees them and does not imitate them",
-    ),
+    .describe("Share of a demonstration's turns that are random; the policy sees them and does not imitate them"),
   thought: z
     .enum(["first-action", "next-observation"])
     .default("first-action")
     .describe(
-      "What the thought of a planned demonstration says: first-action, the turn's first action; next-observation, what the env shows after the turn, which needs a longer rollout.replyTokensMax",
+      "The thought of a demonstration. first-action: the turn's first action; next-observation: what the env shows after the turn, which needs a larger rollout.replyTokensMax",
     ),
   boards: z.int().positive().default(10_000).describe("Boards of the demonstrations"),
   solvedShare: z
@@ -127,7 +122,7 @@ export const WarmStartConfig = z.strictObject({
     .nullable()
     .default(1)
     .describe(
-      "Ends the first stage early, when the policy solves this share of a sample of 32 boards (every 200 steps) and then of all validation boards; null: never",
+      "Ends the first stage early, if the policy solves this share of 32 validation episodes, played every 200 steps, and then of all of them; null: never",
     ),
   stages: z
     .array(WarmStartStage)
@@ -145,21 +140,29 @@ export const WarmStartConfig = z.strictObject({
       },
     ])
     .describe(
-      "Stages in order: 'learn' imitates the player; 'blur' trains on noisy play, until success is about random. Items: {name, babble, noise, steps, batch, learningRate, finalFraction, warmUpSteps}; babble and noise are the demonstrator's",
+      "Stages in order. Items: {name, babble, noise, steps, batch, learningRate, finalFraction, warmUpSteps}; babble and noise are the shares of the demonstrator's random turns and actions",
     ),
   cacheDir: z
     .string()
     .min(1)
     .default("runs/.warm-start")
-    .describe("Folder of finished warm starts, named by the digest of their settings"),
+    .describe("Folder of finished warm starts, each named by the digest of its settings"),
 });
 
 /** Layout seed of the first board of the demonstrations. Validation and rollouts have boards of their own. */
 export const WARM_START_FIRST_SEED = 10_000;
 
 export const CheckpointConfig = z.strictObject({
-  everyUpdates: z.int().positive().default(10).describe("Updates between checkpoints; also at the end and on SIGTERM"),
-  keep: z.int().positive().default(3).describe("Newest checkpoints kept, besides the best by validation"),
+  everyUpdates: z
+    .int()
+    .positive()
+    .default(10)
+    .describe("Updates between checkpoints; the run also saves at its end and on SIGTERM"),
+  keep: z
+    .int()
+    .positive()
+    .default(3)
+    .describe("Newest checkpoints kept, besides the best by validation and the last healthy one"),
   durability: z
     .enum(["normal", "full"])
     .default("normal")

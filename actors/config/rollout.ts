@@ -6,40 +6,48 @@ const CurriculumConfig = z.strictObject({
     .enum(["none", "success", "reward", "difficulty"])
     .default("none")
     .describe(
-      "success, reward: more groups for envs whose episodes differ most within a group; difficulty: env.mix is listed from easy to hard, and the first env below advanceAt gets the groups",
+      "success, reward: more groups for envs whose success or reward differs more within a group; difficulty: env.mix goes from easy to hard, and the first env not yet learned gets the groups",
     ),
   advanceAt: z
     .number()
     .gt(0)
     .max(1)
     .default(0.7)
-    .describe("difficulty: moving average of success from which an env counts as learned, and the next one begins"),
+    .describe("difficulty: an env is learned if the moving average of its success is this or more"),
   smoothing: z
     .number()
     .min(0)
     .lt(1)
     .default(0.8)
-    .describe(
-      "Weight of the past in the moving average of the spread within groups, or of success; lower reacts faster",
-    ),
+    .describe("Weight of the past in the curriculum's moving averages; with a lower weight they react faster"),
   groupsMin: z
     .int()
     .positive()
     .default(1)
-    .describe("Groups that every env of the mix keeps; with `by` difficulty, that every learned env keeps"),
+    .describe("Fewest groups of each env of the mix; difficulty: of each learned env"),
 });
 
 export const RolloutConfig = z.strictObject({
-  groups: z.int().positive().default(16).describe("P: boards per update; with onlineK above 1, per optimizer step"),
-  groupSize: z.int().positive().default(8).describe("N: episodes per board; they share the layout, not the dynamics"),
+  groups: z
+    .int()
+    .positive()
+    .default(16)
+    .describe("P: groups per update, one board each; with onlineK above 1, per optimizer step"),
+  groupSize: z
+    .int()
+    .positive()
+    .default(8)
+    .describe(
+      "N: episodes per group. They share the board's layout; with prompt.compat strict its random events differ",
+    ),
   onlineK: z
     .int()
     .positive()
     .default(1)
-    .describe("Plays k x groups boards at once and trains on them in k optimizer steps (Online-k)"),
+    .describe("Online-k: an update plays k x groups boards and trains on them in k optimizer steps"),
   curriculum: CurriculumConfig.prefault({}),
   firstSeed: z.uint32().default(20_000).describe("Layout seed of the first training board; each group takes the next"),
-  replyTokensMax: z.int().positive().default(24).describe("Tokens of one reply; a longer reply is cut"),
+  replyTokensMax: z.int().positive().default(24).describe("Most tokens of a reply; a longer one is cut"),
   contextTokensMax: z
     .int()
     .positive()
@@ -57,17 +65,21 @@ export const RolloutConfig = z.strictObject({
     .int()
     .positive()
     .default(60_000)
-    .describe("Time to play an episode before another sampler gets it; raise it for slow models"),
+    .describe("Longest play of an episode by one sampler; then another sampler plays it. Raise this for slow models"),
   attemptsMax: z
     .int()
     .positive()
     .default(3)
-    .describe("Attempts at an episode; after that many failures the episode is left out and counted"),
+    .describe("Attempts at an episode; if all fail, training leaves it out and counts it; a validation ends the run"),
 });
 
 export const ValidateConfig = z.strictObject({
-  everyUpdates: z.int().positive().default(10).describe("Updates between validations; also at the start and the end"),
-  episodes: z.int().positive().default(256).describe("Fixed boards; with a mix, as many per env"),
+  everyUpdates: z
+    .int()
+    .positive()
+    .default(10)
+    .describe("Updates between validations; the run also validates at its start and end"),
+  episodes: z.int().positive().default(256).describe("Number of fixed boards; with a mix, of each env"),
   groupSize: z.int().positive().default(1).describe("Episodes per board; from 2 on, pass@k is estimated"),
   firstSeed: z.uint32().default(123).describe("Layout seed of the first validation board"),
   temperature: z.number().nonnegative().default(0.5).describe("Sampling temperature of validation; 0: greedy"),
@@ -80,7 +92,7 @@ export const SamplerConfig = z.strictObject({
     .enum(["own", "vllm", "sglang"])
     .default("own")
     .describe(
-      "own: engine.name's; vllm, sglang: an inference server at engine.url on the sampler's machine writes the replies, with the learner's adapters",
+      "own: engine.name's; vllm, sglang: a server at engine.url, on the sampler's machine, writes the replies with the learner's LoRA adapters",
     ),
   threads: z.int().positive().default(1).describe("Threads of one sampler's engine"),
   precision: z
@@ -91,19 +103,19 @@ export const SamplerConfig = z.strictObject({
     .enum(["episodes", "turns"])
     .default("episodes")
     .describe(
-      "async: when a sampler takes new weights. episodes: once it plays none; turns: once it writes no reply, so that the turns of an episode may have several policy versions",
+      "async: when a sampler loads new weights. episodes: when it plays no episode; turns: when it writes no reply, so an episode may have several policy versions",
     ),
 });
 
 export const EnvServerConfig = z.strictObject({
   count: z.int().nonnegative().default(1).describe("Env server processes on this machine; 0: other machines lend them"),
-  episodesMax: z.int().positive().default(4096).describe("Open episodes per server; the next one is refused"),
-  idleMs: z.int().positive().default(300_000).describe("An episode without a step for this long is closed"),
+  episodesMax: z.int().positive().default(4096).describe("Most open episodes per server; it refuses further ones"),
+  idleMs: z.int().positive().default(300_000).describe("The server closes an episode without a step for this long"),
   answerMsMax: z
     .int()
     .positive()
     .default(25_000)
-    .describe("Time for a remote env to open an episode or play a turn; after it, the episode has failed"),
+    .describe("Time for an env outside the process to open an episode or play a turn; then the attempt fails"),
 });
 
 /** How long an actor waits for another actor's answer: longer than an env server waits for its env. 30 s by default. */
