@@ -27,6 +27,10 @@ export interface Demonstrator {
 /** Each symbol of a grid with its meaning, such as "box on target". */
 export type Legend = readonly (readonly [symbol: string, meaning: string])[];
 
+/** @param meanings  in the order of the symbols */
+export const legendOf = (symbols: readonly string[], meanings: readonly string[]): Legend =>
+  symbols.map((symbol, i) => [symbol, meanings[i]!] as const);
+
 /** The prompt texts of an env. */
 export interface Wording {
   /** The instruction of RAGEN v1 and of RAGEN-2. */

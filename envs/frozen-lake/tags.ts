@@ -1,7 +1,7 @@
 /** The FrozenLake tags. Source: RAGEN config/envs.yaml, both versions. */
 import { gridScorer } from "../analysis/grid-reasoning.ts";
 import { cached } from "../data/cached.ts";
-import { defineTag, type Legend, type Parts, type TagSource, uniformPlayer } from "../tag.ts";
+import { defineTag, legendOf, type Parts, type TagSource, uniformPlayer } from "../tag.ts";
 import { FROZEN_LAKE_ACTIONS, FrozenLakeConfig, FrozenLakeGame, LAKE_MEANINGS } from "./game.ts";
 import { generateLake, type Lake } from "./map.ts";
 import { bestFrozenLake, frozenLakeDemonstrator, optimalFrozenLake } from "./players.ts";
@@ -24,17 +24,13 @@ Respond with a sequence of actions such as <answer>Left || Up || Up</answer>.
 const COORDINATE_HINT =
   "States are provided as coordinate lists using zero-based indexing with the format (row, col) for the start, the goal, the player and the holes.";
 
-const DEFAULT_LEGEND = legendOf(FrozenLakeConfig.parse({}).gridLookup);
-
-function legendOf(lookup: readonly string[]): Legend {
-  return lookup.map((symbol, code) => [symbol, LAKE_MEANINGS[code]!] as const);
-}
+const DEFAULT_LEGEND = legendOf(FrozenLakeConfig.parse({}).gridLookup, LAKE_MEANINGS);
 
 function parts(config: FrozenLakeConfig, coordinates: boolean): Parts {
   const coord = (cell: string) => ({ v1: coordLines(cell).trimEnd(), v2: coordLines(cell) });
   // The episodes of a group and the random plays of a board open the same lake many times.
   const lakes = cached<Lake>(1);
-  const legend = config.observationFormat === "coord" ? null : legendOf(config.gridLookup);
+  const legend = config.observationFormat === "coord" ? null : legendOf(config.gridLookup, LAKE_MEANINGS);
   return {
     wording: {
       ...(coordinates ? coord("(5, 5)") : { v1: INSTRUCTION, v2: INSTRUCTION }),

@@ -1,7 +1,7 @@
 /** The Sokoban tags. Source: RAGEN config/envs.yaml, both versions. */
 import { gridScorer } from "../analysis/grid-reasoning.ts";
 import { cached } from "../data/cached.ts";
-import { defineTag, expectGame, type Legend, type Parts, type TagSource, uniformPlayer } from "../tag.ts";
+import { defineTag, expectGame, legendOf, type Parts, type TagSource, uniformPlayer } from "../tag.ts";
 import { SokobanConfig, SYMBOL_MEANINGS } from "./config.ts";
 import { SokobanGame } from "./game.ts";
 import { generateBoard } from "./generate.ts";
@@ -30,11 +30,7 @@ The answer should be a sequence of actions, like <answer>Right || Right || Up</a
 const COORDINATE_HINT =
   "States are provided as coordinate lists using zero-based indexing with the format (row, col) for each entity type: Targets, Boxes, Boxes on target, Player, and Player on target when applicable.";
 
-const DEFAULT_LEGEND = legendOf(SokobanConfig.parse({}).gridLookup);
-
-function legendOf(lookup: readonly string[]): Legend {
-  return lookup.map((symbol, code) => [symbol, SYMBOL_MEANINGS[code]!] as const);
-}
+const DEFAULT_LEGEND = legendOf(SokobanConfig.parse({}).gridLookup, SYMBOL_MEANINGS);
 
 function parts(config: SokobanConfig, coordinates: boolean): Parts {
   const [rows, cols] = config.dimRoom;
@@ -44,7 +40,7 @@ function parts(config: SokobanConfig, coordinates: boolean): Parts {
   const plain = { v1: LINES.join(""), v2: `${LINES.join("\n")}\n` };
   const coord = (cell: string) => ({ v1: coordLines(cell).trimEnd(), v2: coordLines(cell) });
   const shipped = coordinates ? coord("(5, 5)") : plain;
-  const legend = config.observationFormat === "coord" ? null : legendOf(config.gridLookup);
+  const legend = config.observationFormat === "coord" ? null : legendOf(config.gridLookup, SYMBOL_MEANINGS);
   return {
     wording: {
       ...shipped,
