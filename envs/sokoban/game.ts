@@ -6,7 +6,7 @@
  */
 import type { DiscreteGame, Effect } from "../env.ts";
 import type { SokobanConfig } from "./config.ts";
-import { renderCoordinates, renderRow, withHeadings } from "./render.ts";
+import { renderCoordinates, renderRow } from "./render.ts";
 import { BOX, BOX_ON_TARGET, type Board, cornered, SOKOBAN_ACTIONS, SokobanState } from "./rules.ts";
 import { shortestPath } from "./solve.ts";
 
@@ -42,7 +42,7 @@ export class SokobanGame implements DiscreteGame {
       case "coord":
         return renderCoordinates(this.board);
       case "grid_coord":
-        return withHeadings(renderCoordinates(this.board), this.#renderGrid());
+        return `Coordinates: \n${renderCoordinates(this.board)}\nGrid Map: \n${this.#renderGrid()}`;
       default:
         return this.#config.observationFormat satisfies never;
     }

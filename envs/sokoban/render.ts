@@ -1,5 +1,5 @@
 /**
- * Renders boards as a grid of symbols, as coordinates, or both. Knows no rules.
+ * Renders boards as a grid of symbols or as coordinates. Knows no rules.
  * Source: RAGEN ragen/env/sokoban/env.py (render), whose coordinates omit the walls too.
  */
 import { BOX, BOX_ON_TARGET, type Board, PLAYER, TARGET } from "./rules.ts";
@@ -41,9 +41,4 @@ export function renderCoordinates(board: Board): string {
   list("Targets", (cell) => board.fixed[cell] === TARGET);
   for (const [code, name] of NAMES) list(name, (cell) => shown(board, cell) === code);
   return lines.join("\n");
-}
-
-/** Coordinates and grid under RAGEN's headings, each of which ends in a space. */
-export function withHeadings(coordinates: string, grid: string): string {
-  return `Coordinates: \n${coordinates}\nGrid Map: \n${grid}`;
 }
