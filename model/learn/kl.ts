@@ -76,6 +76,6 @@ export type KlController =
 export function controlKl(controller: KlController, kl: number, samples: number): KlController {
   if (controller.kind === "fixed") return controller;
   const { coefficient, target, horizon } = controller;
-  const error = Math.min(0.2, Math.max(-0.2, kl / target - 1));
+  const error = clip(kl / target - 1, 0.2);
   return { ...controller, coefficient: coefficient * (1 + (error * samples) / horizon) };
 }
