@@ -6,7 +6,7 @@
  *   minibatch's, however it was split.
  * - Rows without a written token are padding: they have no weight and are not counted.
  */
-import { checkLength, type Rows, rowCount } from "./advantage/rows.ts";
+import { checkLength, overTokens, type Rows, rowCount } from "./advantage/rows.ts";
 
 export type Aggregation =
   /** Each token counts the same: 1 / tokens. */
@@ -15,7 +15,7 @@ export type Aggregation =
   | "seq-mean-token-sum"
   /** Each row counts the same: 1 / (rows * tokens of the row). */
   | "seq-mean-token-mean"
-  /** 1 / tokensMax: a sum over rows, as in verl despite the name. An update multiplies tokensMax by the number of rows: a mean. */
+  /** 1 / tokensMax: despite the name a sum over rows, as in verl. An update makes it a mean: it multiplies tokensMax by the rows. */
   | "seq-mean-token-sum-norm";
 
 /**
@@ -45,7 +45,7 @@ export function tokenWeights(rows: Rows, aggregation: Aggregation, tokensMax = r
         return aggregation satisfies never;
     }
   });
-  return Float32Array.from(rows.written, (written, i) => (written ? perRow[Math.floor(i / rows.width)]! : 0));
+  return overTokens(rows, perRow);
 }
 
 /** (B) written tokens of each row. */
