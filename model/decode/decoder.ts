@@ -88,7 +88,7 @@ export class Decoder {
     this.#caches = new Map(names.map((name) => [name, new Float32Array(size)]));
   }
 
-  /** While no step is computed. Open sequences keep the caches that the older parameters computed. */
+  /** Call this while no step is computed. Open sequences keep the caches that the older parameters computed. */
   setParameters(parameters: Float32Array): void {
     this.#jobs.clear();
     this.#engine.release(this.#parameters.flat);
@@ -161,7 +161,7 @@ export class Decoder {
     for (const [key, group] of groups) {
       const [length, placesRead] = key.split(" ").map(Number) as [number, number];
       for (const members of this.#batches(length, placesRead, group)) {
-        const compiled = await this.#appendFunction(appendRows(members.length), length, placesRead);
+        const compiled = await this.#appendFunction(powerOfTwo(members.length), length, placesRead);
         this.#feedAppend(compiled, length, members, slots, tokens);
         await this.#engine.runLanes([[this.#job(compiled)]]);
         const logits = compiled.logits.read() as Float32Array;
@@ -326,14 +326,10 @@ export class Decoder {
     const feeds = { tokens: i32(rows, 1), last: i32(rows), total: i32() };
     const cache = f32(rows, config.kvHeads, this.#places, config.headWidth);
     return this.#cached(`step ${rows} from ${from}`, async () => {
-      const { run } =
-        from === 0
-          ? {
-              run: await this.#compile(`step ${rows}`, feeds, cache, (x, caches) =>
-                stepStates(config, x, x["tokens"]!, x["last"]!, x["total"]!, caches),
-              ),
-            }
-          : await this.#stepFunction(rows, 0);
+      const build = (x: Readonly<Record<string, tf.Tensor>>, caches: Caches) =>
+        stepStates(config, x, x["tokens"]!, x["last"]!, x["total"]!, caches);
+      const run =
+        from === 0 ? await this.#compile(`step ${rows}`, feeds, cache, build) : (await this.#stepFunction(rows, 0)).run;
       const { vocabulary } = config;
       const logits = this.#logits.subarray(from * vocabulary, (from + rows) * vocabulary);
       return this.#arrays(run, feeds, cache, from, this.#engine.array(f32(rows, vocabulary), logits));
@@ -404,5 +400,4 @@ const powerOfTwo = (value: number) => 2 ** Math.ceil(Math.log2(value));
 
 // Sizes are rounded up so that few shapes are compiled. The cost of a step grows with its rows; that of an append is mostly fixed.
 export const stepRows = (rows: number) => (rows <= 16 ? Math.max(powerOfTwo(rows), ROWS_MIN) : roundUp(rows, 16));
-const appendRows = (rows: number) => powerOfTwo(rows);
 const appendLength = (tokens: number) => roundUp(tokens, tokens <= 32 ? 8 : tokens <= 128 ? 16 : 64);
