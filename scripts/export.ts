@@ -126,9 +126,9 @@ type Source = Exportable & { readonly from: string };
 
 async function pretrained(folder: string): Promise<Source> {
   const { model, dialogue } = readPretrained(folder);
-  const { flat } = layParameters(model);
-  await loadPretrained(folder, model, layParameters(model, flat));
-  return { model, dialogue, parameters: flat, base: folder, contextTokensMax: 0, from: folder };
+  const parameters = layParameters(model);
+  await loadPretrained(folder, model, parameters);
+  return { model, dialogue, parameters: parameters.flat, base: folder, contextTokensMax: 0, from: folder };
 }
 
 async function ofRun(folder: string, checkpoint: string | null): Promise<Source> {
