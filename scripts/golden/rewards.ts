@@ -67,8 +67,7 @@ export function rewardChecks(body: unknown): Check[] {
       name: "v1_filter: group_std",
       expected: v1_filter.group_std,
       got: Array.from({ length: v1_filter.num_groups }, (_, group) => {
-        const { rewards } = groupsOf(v1_filter.scores, v1_filter.group_size);
-        const members = Array.from(rewards).slice(group * v1_filter.group_size, (group + 1) * v1_filter.group_size);
+        const members = v1_filter.scores.slice(group * v1_filter.group_size, (group + 1) * v1_filter.group_size);
         return filterGroups(groupsOf(members, members.length), { strategy: "all" }).metrics.rewardStd;
       }),
     },

@@ -22,10 +22,7 @@ const times = <T>(count: number, draw: () => T): T[] => Array.from({ length: cou
 const range = (count: number) => Array.from({ length: count }, (_, i) => i);
 
 /** Draws the numbers of each key of X0. The name of the first key ends in the seed. Each key has a new generator with this seed. */
-const STREAMS: readonly (readonly [
-  RegExp,
-  (numbers: number[], count: number, seed: number, key: string) => unknown,
-])[] = [
+const STREAMS: readonly (readonly [RegExp, (numbers: number[], count: number, seed: number) => unknown])[] = [
   [/^py_random_seed\d+$/, (_, count, seed) => drawn(new PythonRandom(seed), count, (random) => random.random())],
   [
     /^py_randint_(\d+)_(\d+)$/,
@@ -72,8 +69,7 @@ export function streams(body: unknown): Check[] {
 function streamCheck(key: string, expected: unknown[], seed: number): Check {
   for (const [form, draw] of STREAMS) {
     const match = form.exec(key);
-    if (match !== null)
-      return { name: key, expected, got: draw(match.slice(1).map(Number), expected.length, seed, key) };
+    if (match !== null) return { name: key, expected, got: draw(match.slice(1).map(Number), expected.length, seed) };
   }
   throw new Error(`cannot read what ${key} draws`);
 }
