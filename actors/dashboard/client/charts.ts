@@ -48,7 +48,6 @@ export const PLACES: Readonly<Record<XAxis, Place | null>> = {
 
 export type ChartTable = Readonly<Record<string, ChartSpec>>;
 
-const share = (value: number) => percent(value);
 const digits = (count: number) => (value: number) => value.toFixed(count);
 /** For values that may be near a millionth: "0.0123", "-1.4e-6". */
 const small = (value: number) => (value !== 0 && Math.abs(value) < 1e-3 ? value.toExponential(1) : value.toFixed(4));
@@ -59,7 +58,7 @@ const smallTick = (value: number) =>
 
 const line = (name: MetricName, label = "", color = "--accent"): LineSpec => ({ name, label, color, width: 1.75 });
 const second = (name: MetricName, label: string) => line(name, label, "--second");
-const shares = { format: share, tick: (value: number) => `${Number((value * 100).toFixed(1))} %`, from0: true };
+const shares = { format: percent, tick: (value: number) => `${Number((value * 100).toFixed(1))} %`, from0: true };
 
 const entropy: ChartSpec = { lines: [line("train/entropy")], format: digits(3), from0: true };
 const gradient: ChartSpec = { lines: [line("train/grad_norm")], format: digits(2), from0: true };
@@ -77,7 +76,7 @@ export const RUN_CHARTS: ChartTable = {
       { name: "baseline/expert", label: "expert" },
     ],
     range: [0, 1.06],
-    format: share,
+    format: percent,
     tick: (value) => (value > 1 ? "" : percent(value, 0)),
   },
   reward: {

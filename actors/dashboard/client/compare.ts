@@ -64,11 +64,10 @@ export class Compare {
         ? []
         : [{ ...one, runs: [...new Set([one.name, ...seedsOf(wanted)])] }];
     });
-    const named = [own, ...others].map((one) => {
+    return [own, ...others].map((one) => {
       const count = one.runs.length + Number(one.withOwn);
       return { ...one, name: count === 1 ? `${one.name}: no other run` : `${one.name}: mean of ${count} runs` };
     });
-    return named;
   }
 
   async #showList(): Promise<void> {
