@@ -3,6 +3,7 @@
  * one line, their mean, with a band from the lowest to the highest run.
  */
 import { isMetricName, METRIC_NAMES, type MetricName, metric } from "../actors/metrics/metrics.ts";
+import { plural } from "../actors/number-text.ts";
 import { didYouMean, nearest } from "../envs/text/nearest.ts";
 import { type Command, parseOptions, UsageError } from "./cli/options.ts";
 import { readEntries } from "./curves/entries.ts";
@@ -66,7 +67,7 @@ export async function main(args: string[]): Promise<number> {
   } catch (error) {
     throw new Error(`cannot write ${out}: ${(error as Error).message}`, { cause: error });
   }
-  console.log(`drew ${metrics.length} ${metrics.length === 1 ? "metric" : "metrics"} in ${out}`);
+  console.log(`drew ${plural(metrics.length, "metric")} in ${out}`);
   return 0;
 }
 

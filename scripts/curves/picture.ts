@@ -11,7 +11,7 @@ import { visible } from "../../actors/dashboard/client/text.ts";
 import { thin } from "../../actors/dashboard/client/thin.ts";
 import type { Unit } from "../../actors/metrics/metric.ts";
 import { type MetricName, metric } from "../../actors/metrics/metrics.ts";
-import { percent } from "../../actors/number-text.ts";
+import { percent, plural } from "../../actors/number-text.ts";
 import { mean } from "../../model/statistics.ts";
 import type { Entry } from "./entries.ts";
 
@@ -105,7 +105,7 @@ export function picture(entries: readonly Entry[], metrics: readonly MetricName[
 }
 
 function legendOf({ label, isGroup, isDashed, runs }: Entry, x: number, y: number, color: string): string[] {
-  const seeds = isGroup ? ` (${runs.length} ${runs.length === 1 ? "seed" : "seeds"})` : "";
+  const seeds = isGroup ? ` (${plural(runs.length, "seed")})` : "";
   const swatch = { x1: x, y1: y - 4.5, x2: x + 18, y2: y - 4.5, stroke: color, "stroke-width": 3 };
   return [
     element("line", { ...swatch, class: isDashed ? "dashed" : "solid" }),

@@ -48,7 +48,7 @@ export async function referencesOf({ tag, episodes, seed, actionsMax }: Result):
 /** @param policy  title of the first row */
 export function evaluationReport(policy: string, result: Result, { random, expert, best }: References): string {
   const { name, tag, episodes, seed, samples, actionsMax, stops, failures, thoughts, entropy } = result;
-  const rows = [row(policy, result, result.formatErrors)];
+  const rows = [row(policy, result)];
   if (policy !== "random") rows.push(randomRow(random));
   if (policy !== "expert" && expert !== null) rows.push(["expert", percent(expert), "", "", "", "", ""]);
   rows.push(["best possible", best === null ? "unknown" : percent(best), "", "", "", "", ""]);
@@ -97,7 +97,7 @@ export function evaluationData(result: Result, { random, expert, best }: Referen
   };
 }
 
-function row(name: string, { success, ci95, meanReward, meanTurns, meanActions }: Evaluation, formatErrors: number) {
+function row(name: string, { success, ci95, meanReward, meanTurns, meanActions, formatErrors }: Result) {
   const interval = `${(100 * ci95[0]).toFixed(1)} – ${percent(ci95[1])}`;
   const means = [meanReward.toFixed(2), meanTurns.toFixed(2), meanActions.toFixed(2)];
   return [name, percent(success), interval, ...means, percent(formatErrors)];
