@@ -1,7 +1,6 @@
 /**
  * A finished episode as the learner gets it. Numbers only: no text, no env, no process.
- *
- * Dimension letters (docs/algorithms.md): T tokens of a trajectory, B batch, V vocabulary, P groups, N trajectories per group.
+ * T tokens of the trajectory, V vocabulary.
  */
 
 /** Place and reward of one turn. */

@@ -1,7 +1,7 @@
 /**
  * The built-in policy's tokenizer and layout as the files of a Hugging Face folder, so that other tools can open an export.
- * Literals become added tokens, which these tools match as our tokenizer does: leftmost, longest first. The 256 bytes are a BPE
- * without merges.
+ * The tokenizer's literals become added tokens, which these tools match as our tokenizer does: leftmost, longest first. The 256
+ * bytes are a BPE without merges.
  *
  * One difference: in these tools the name of a special token inside a message is that token; here it is plain text.
  */
@@ -21,7 +21,7 @@ export function builtinFiles(tokenizer: Tokenizer): ReadonlyMap<string, string> 
     normalized: false,
     special,
   });
-  // The vocabulary has the added tokens too: a tool assigns new ids to those that it lacks.
+  // The vocabulary has the added tokens too: a tool gives new ids to those that a vocabulary lacks.
   const vocab = Object.fromEntries([...SPECIALS, ...bytes, ...tokenizer.literals].map((piece, id) => [piece, id]));
   const end = tokenizer.id("<|im_end|>");
   const files = {

@@ -122,7 +122,7 @@ const REFUSED: Readonly<Record<string, string>> = {
 /** transformers' names of activations. */
 const ACTIVATIONS: Readonly<Record<string, ModelConfig["activation"]>> = { silu: "silu", gelu_pytorch_tanh: "gelu" };
 
-/** An unusable checkpoint. The message says what was found and what is needed; of a file that was read, it has the name. */
+/** An unusable checkpoint. The message says what was found and what is needed, and names the file if one was read. */
 export class CheckpointFormatError extends Error {
   override readonly name = "CheckpointFormatError";
 }

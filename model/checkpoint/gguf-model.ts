@@ -140,7 +140,7 @@ export function ggufTokenizer(
 /** llama.cpp's name for a pre-tokenizer. The families differ in how they split digits. */
 function preTokenizer(json: unknown, merges: number): string {
   const text = JSON.stringify(json);
-  // Mistral's splits digits as Qwen2's, and words at capitals.
+  // Mistral's pre-tokenizer splits digits as Qwen2's does, but splits words at capitals too.
   const keepsWords = text.includes("]?\\\\p{L}+|");
   if (keepsWords && text.includes("|\\\\p{N}{1,3}|")) return "llama-bpe";
   if (keepsWords && text.includes("|\\\\p{N}|")) return "qwen2";

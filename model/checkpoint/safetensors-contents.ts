@@ -143,7 +143,7 @@ const isTextByKey = (value: unknown): value is Record<string, string> =>
   Object.values(value).every((text) => typeof text === "string");
 
 /**
- * Widens the halves at the end of `values` to float32, in place. Each write overwrites only halves that were already read.
+ * Widens the half-precision numbers (halves) at the end of `values`, in place. Each write overwrites only halves that were already read.
  * Halves are read in pairs, because a word is read as fast as a half.
  */
 export function widen(dtype: Dtype, { buffer, byteOffset, length }: Float32Array): void {

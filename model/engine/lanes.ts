@@ -1,7 +1,7 @@
 /**
  * Lanes: threads that run whole graphs in parallel, for independent work such as micro-batches. Threads that share each node
  * wake once per node; a lane wakes once for all its calls and keeps its data in its own cache. (On 2 threads the step of
- * bench/step.bench.ts takes 226 ms with shared nodes, 129 ms in lanes; docs/log/2026-11.md.)
+ * bench/step.bench.ts takes 226 ms with shared nodes, 129 ms at best in lanes; docs/log/2026-11.md.)
  *
  * - The caller's thread is the first lane and waits for the others, so the memory of a call must live until `run` returns.
  * - The other lanes are Bun workers of this process, so addresses are valid in all lanes.

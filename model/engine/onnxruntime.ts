@@ -1,6 +1,6 @@
 /**
  * onnxruntime's C API through bun:ffi, on the library of the onnxruntime-node package. That package's binding copies every
- * output of every run (measured: 67 MB a decode step, docs/log/2026-11.md). Here a tensor is a view of existing memory, and a run
+ * output of every run (67 MB a decode step, docs/decisions.md). Here a tensor is a view of existing memory, and a run
  * writes into it.
  *
  * - The memory of a tensor must outlive it and must not move, so an `OrtTensor` keeps the memory's owner alive.

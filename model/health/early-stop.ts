@@ -1,6 +1,6 @@
 /**
- * RAGEN-2's three early stops, and one of Bunraku's own once the task is solved, because further training can then only make the
- * policy worse. A pure reducer over recorded numbers; it knows no clock, no run and no log.
+ * RAGEN-2's three early stops, and one of Bunraku's own. That one ends a run whose task is solved, because further training can only
+ * make the policy worse. A pure reducer over recorded numbers; it knows no clock, no run and no log.
  *
  * - With success at or above `solvedAt`, a collapsed spread and empty selections are expected, and their counts restart.
  * - The state is plain data, so it can be saved, and a recorded run gives the same answer offline.

@@ -26,7 +26,7 @@ export interface MicroBatch {
   readonly counts: readonly number[];
   /** (B, T) */
   readonly tokens: Int32Array;
-  /** (B · W) for each written token, the index among the B · T states of the one that predicts it. */
+  /** (B · W) index of the state that predicts each written token, among all B · T states. */
   readonly picks: Int32Array;
   /** (B · W) the written tokens themselves. */
   readonly targets: Int32Array;

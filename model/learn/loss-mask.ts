@@ -1,6 +1,6 @@
 /**
  * The tokens that the loss is on, by `learner.lossOn`. Source: RAGEN ctx_manager get_masks_and_scores, which counts turn-start
- * tokens. Here a turn is the assistant's if the policy wrote in it, so a reply that only stands in a prompt is not trained.
+ * tokens. Here a turn is the assistant's if the policy wrote in it, so a reply that a prompt only quotes is not trained.
  */
 import type { RoleMarks } from "../text/dialogue.ts";
 import type { Trajectory } from "../trajectory.ts";

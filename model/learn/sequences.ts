@@ -1,7 +1,7 @@
 /**
  * An episode as the network sees it: one sequence per context.
  *
- * Rewards and advantages belong to the whole episode; only the prediction of a token stays within its context. So estimators
+ * Rewards and advantages belong to the whole episode; the network predicts a token from its own context alone. So estimators
  * and aggregation get one row per episode, with the written tokens of all its contexts in order. The network gets one sample per
  * context.
  *

@@ -1,8 +1,8 @@
 /**
  * The built-in policy's tokenizer: a table of literals, longest match first, and one token for each of the 256 bytes.
  *
- * It knows no chat layout (chat.ts) and no env. The table has the most frequent words of the shipped envs, so an action or cell of Sokoban
- * and FrozenLake, and an arm, is one token.
+ * It knows no chat layout (chat.ts) and no env. The table has the most frequent words of the shipped envs, so each action and cell of
+ * Sokoban and FrozenLake, and each arm of the bandit, is one token.
  *
  * - `decode(encode(text)) === text` for every string, also with lone surrogates (their bytes are WTF-8).
  * - Text never encodes to a special token: `<|im_end|>` in an observation becomes ten tokens, one for each byte, and cannot end a turn.

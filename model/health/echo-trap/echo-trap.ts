@@ -3,8 +3,8 @@
  * reasons. It is a pure reducer over recorded numbers, and runs live and offline.
  *
  * - One sign is no collapse: "collapsed" needs a fall of success and a second sign, or constant groups that high success does not explain.
- * - High success near its best explains a small spread, low entropy and a low likelihood, and a solved task also a spike of the gradient.
- *   Neither explains replies that repeat or lose their form: they come before a fall from 100 %.
+ * - High success near its best explains a small spread, low entropy and a low likelihood. A solved task also explains a spike of the gradient.
+ *   Success never explains replies that repeat or lose their form, which come before a fall from 100 %.
  * - The state is plain data. Signs are relative to the start of a run, so begin with `TRAP_START` after a rollback.
  *
  * Source: signs of https://arxiv.org/abs/2504.20073 (section 4) and https://arxiv.org/abs/2604.06268; the thresholds are Bunraku's.

@@ -2,8 +2,8 @@
  * Advantages from comparing trajectories that began alike: one number per trajectory, no critic.
  *
  * - A group is named by any number or text and may have any size: failed and stale episodes are left out, so sizes differ.
- * - A group whose rewards are all equal, or of one member, has advantages of exactly 0; not so with `expertIteration`, which
- *   compares nothing.
+ * - A group whose rewards are all equal, or of one member, has advantages of exactly 0. The exception is `expertIteration`,
+ *   which compares nothing.
  * - A group's advantages do not depend on other groups.
  */
 import { deviation, isConstant, mean, positionsBy } from "../../statistics.ts";
@@ -43,8 +43,8 @@ export function grpo(rewards: ArrayLike<number>, groups: ArrayLike<number | stri
 }
 
 /**
- * `R - mean` within the group. GRPO's division by the std gives groups with a small std, easy and hard ones, more weight; here they have no
- * more. Also the advantage of REINFORCE++ with baseline, before whitening.
+ * `R - mean` within the group. GRPO's division by the std gives more weight to groups with a small std, the easy and the hard ones; this
+ * formula does not. Also the advantage of REINFORCE++ with baseline, before whitening.
  *
  * Source: Dr.GRPO, https://arxiv.org/abs/2503.20783.
  *

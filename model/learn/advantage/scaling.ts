@@ -76,7 +76,7 @@ export function filterLossScale(scaling: "none" | "linear" | "sqrt", keptShare: 
 }
 
 /**
- * Length weighting: advantages of row b times `mean length / (length_b + 1e-6)`, so long replies do not count for more.
+ * Length weighting: advantages of row b times `mean length / (length_b + 1e-6)`. Long replies then count for no more.
  *
  * Source: RAGEN's grpo_advantage_length_weight.
  *
