@@ -95,7 +95,7 @@ export interface Turn {
   readonly actionsLeft: number;
   /** True if the reply had the required form and every action in it was known. */
   readonly wellFormed: boolean;
-  /** Of the last executed action, as are `valid` and `success`; all false if there was none. */
+  /** This and the next two are of the last executed action; all false if there was none. */
   readonly effective: boolean;
   readonly valid: boolean;
   readonly success: boolean;

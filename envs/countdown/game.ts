@@ -1,8 +1,8 @@
 /**
  * Countdown: write an expression that makes the target from all numbers, each used once. One answer ends the game.
  *
- * - The digest of an instance assigns it to training or validation. With `split: seed` (the default; with a RAGEN compat `all`) validation
- *   seeds and training seeds draw from different instances, with any other `split` from the same ones.
+ * - The digest of an instance assigns it to training or validation. With `split: seed` validation seeds and training seeds draw from
+ *   different instances, with any other `split` from the same ones. The default is `seed`; with a RAGEN compat it is `all`.
  * - Every instance has a solution with + and - only, as in RAGEN.
  *
  * Source: RAGEN ragen/env/countdown.

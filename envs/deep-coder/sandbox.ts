@@ -4,7 +4,7 @@
  * - bubblewrap gives the program namespaces of its own: no network, no other process, and no file of this machine but the
  *   system's programs, read-only. It can write only to a folder in memory of `filesMax` files and `filesBytesMax` bytes.
  * - The kernel limits CPU time, address space and processes of the program. This module limits wall-clock time and bytes of
- *   output; beyond these two it kills all processes of the program.
+ *   output: a program that exceeds one of these two is killed with all its processes.
  * - Results have a pipe of their own: a first line, and at most one per test. The program's output is counted and not kept.
  * - seccomp refuses system calls that hold memory outside these limits or look into the kernel.
  * - If this process is root, the sandbox first becomes `nobody`: the process limit does not apply to root.

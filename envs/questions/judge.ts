@@ -32,7 +32,7 @@ export const judgeNumber: Judge = (answer, label) => {
   return { correct: given !== null && given === firstNumber(label ?? ""), valid: given !== null };
 };
 
-/** Compares the first capital A to D that stands alone, be it the article; a small letter counts as the whole answer only. */
+/** Compares the first capital A to D that stands alone, even the article; a small letter counts only if it is the whole answer. */
 export const judgeChoice: Judge = (answer, label) => {
   const given = /\b[A-D]\b/.exec(answer)?.[0] ?? /^\s*\(?([a-d])\)?[.:]?\s*$/.exec(answer)?.[1]?.toUpperCase();
   return { correct: given !== undefined && given === label, valid: given !== undefined };

@@ -49,7 +49,7 @@ export class RemoteGame implements OutsideGame {
       this.#actions = opened.actions;
       this.#state = opened;
     } catch (error) {
-      // The server may hold the episode, if only its answer was lost. If this close is lost too, the server drops the idle episode.
+      // If only the answer was lost, the server holds the episode. If this close is lost too, the server drops the idle episode.
       void this.close().catch(() => {});
       throw error;
     }

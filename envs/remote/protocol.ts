@@ -1,6 +1,6 @@
 /**
  * The protocol between a remote env and its server: JSON over HTTP, so that an env can be written in any language.
- * docs/remote-envs.md explains it; docs/remote-envs.schema.json holds these schemas; a test keeps it equal.
+ * docs/remote-envs.md explains the protocol. A test keeps docs/remote-envs.schema.json equal to these schemas.
  *
  *   GET  /health  -> Health
  *   POST /open    Open  -> Opened

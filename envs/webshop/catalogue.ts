@@ -1,9 +1,9 @@
 /**
  * A shop's products, its search index and its goals. Knows no files and no pages.
  *
- * - A goal is a request for a product. A request that a person wrote is one goal, with the options that it names, if any. Any other makes
- *   one goal for each combination of the product's options. A full catalogue has millions of
- *   goals, so they are numbered and built on demand.
+ * - A goal is a request for a product. A request that a person wrote is one goal, with the options that it names, if any. Any other
+ *   request makes one goal for each combination of the product's options. A full catalogue has millions of goals, so they are numbered
+ *   and built on demand.
  * - The order of goals comes from two shuffles, WebShop's and RAGEN's. Price limits have a generator of their own with a fixed seed; RAGEN
  *   draws others in each process.
  *
@@ -120,7 +120,7 @@ export class Catalogue {
 const TEST_END = 500;
 const VALIDATION_END = 1500;
 
-/** Bounds of a split in the order of goals: RAGEN's, or shares if that leaves no goal for training. Of fewer than three goals splits share. */
+/** Bounds of a split in the order of goals: RAGEN's; if these leave no goal for training, shares. With fewer than three goals splits overlap. */
 function rangeOf(split: ShopSplit, count: number): readonly [first: number, end: number] {
   if (split === "all" || count < 2) return [0, count];
   const test = count > VALIDATION_END ? TEST_END : Math.ceil(count / 16);
@@ -137,7 +137,7 @@ function orderOf(count: number): Uint32Array {
   return Uint32Array.from(permutation, (place) => shuffled[place]!);
 }
 
-/** Draws two of the next four multiples of 10 above the price, of those below 1,000, and takes the larger; NaN if there is at most one. */
+/** The larger of two drawn limits: of the next four multiples of 10 above the price, those below 1,000. NaN if there is at most one. */
 function drawPriceMax(price: number, random: PythonRandom): number {
   const next = 10 * (Math.floor(price / 10) + 1);
   const above = [next, next + 10, next + 20, next + 30].filter((limit) => limit < 1000);
