@@ -11,10 +11,10 @@ export const ENV_SERVERS = 2;
 export const STOP_MS_MAX = 20_000;
 const POLL_MS = 20;
 
-/** A policy of one layer on small lakes. The run continues until it is stopped. */
-/** The supervisor misses an actor that is silent for longer. */
+/** The supervisor replaces an actor that is silent for longer. */
 export const HEARTBEAT_DEADLINE_MS = 4000;
 
+/** A policy of one layer on small lakes. The run continues until it is stopped. */
 const config = (seed: number, warmStarts: string) => ({
   seed,
   env: { tag: "FrozenLake", options: { successRate: 0.8 }, turnsMax: 3, actionsMax: 6, actionsPerTurnMax: 3 },

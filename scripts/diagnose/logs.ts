@@ -70,7 +70,7 @@ function ofTrainerState(text: string, log: LogBuilder): Log {
   return log.finish("TRL's trainer_state.json");
 }
 
-/** Python's `json` also writes NaN and Infinity, which JSON has not. */
+/** Python's `json` also writes NaN and Infinity, which JSON lacks. */
 function pythonJson(text: string): unknown {
   try {
     return JSON.parse(text);

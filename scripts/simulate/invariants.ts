@@ -1,8 +1,7 @@
 /**
  * Checks the invariants of docs/architecture.md from outside, with records of its own. The first broken invariant ends the run.
- * Simulated runs have no tensors, so here invariant 8 says that sequences are closed.
+ * Simulated runs have no tensors, so here invariant 8 says that a sampler holds no more sequences than it plays episodes.
  */
-
 import type { Ticket } from "../../actors/protocol.ts";
 import type { Trajectory } from "../../model/trajectory.ts";
 import type { Life } from "./world.ts";

@@ -15,7 +15,7 @@ export interface Summary {
 export async function simulateSeed(seed: number): Promise<Result> {
   const mode = seed % 2 === 0 ? "sync" : "async";
   const result = await simulate({ seed, faults: true, mode });
-  // A run has no parameters if it broke an invariant before its end, or failed, as it must, because the disk was full there.
+  // A run has no parameters if it broke an invariant before its end, or if it failed because the disk was full at its end.
   if (mode === "async" || result.broken !== null || result.parameters === null) return result;
   const expected = await undisturbed();
   if (result.parameters !== expected.parameters)
