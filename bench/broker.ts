@@ -12,16 +12,16 @@ export interface BrokerProcess {
   readonly address: string;
   readonly port: number;
   readonly pid: number;
-  /** As a power cut would. Its disk stays. */
+  /** Ends it as a power cut does. Its disk stays. */
   kill(): Promise<void>;
-  /** Again, on the same port and disk. */
+  /** Starts it again, on the same port and disk. */
   restart(): Promise<void>;
   end(): Promise<void>;
 }
 
 /**
- * @param more  arguments of nats-server beside those about where it is
- * @param streams  whether it keeps any
+ * @param more     arguments of nats-server besides its address, port and disk
+ * @param streams  false: without JetStream
  */
 export async function startBroker(more: readonly string[] = [], streams = true): Promise<BrokerProcess> {
   if (natsServer === null) throw new Error(NO_BROKER);

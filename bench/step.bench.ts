@@ -1,7 +1,7 @@
 /**
  * Time of one training step: forward, backward, clip and AdamW of the reference model, float32, on 2 threads, beside PyTorch's on
  * the same weights and data. Run: bun run bench step [--step.layers=6 --step.d=512 …]
- * Budget: 1.3 times as fast as the faster of PyTorch's eager variants (one has SDPA). The two sides take turns, because a shared
+ * Budget: 1.3 times as fast as the faster of PyTorch's eager variants (one has SDPA). The two sides alternate, because a shared
  * machine changes its speed by the minute. Equal first losses prove that both do the same work.
  *
  * With a rank, adapters of that rank are trained and the embedding is tied. In the shape of Qwen2.5-0.5B (each side needs under 20 GB):
@@ -94,7 +94,7 @@ async function compare(numbers: Numbers, device: Device, python: string, folder:
   const weightsFile = join(folder, "weights.safetensors");
   const dataFile = join(folder, "data.safetensors");
   await writeWeights(weightsFile, model);
-  await Bun.write(dataFile, writeSafetensors(data, {}));
+  await Bun.write(dataFile, writeSafetensors(data));
   const { batch, length, threads, steps, rank } = numbers;
   const work = { batch, seq: length, weights: weightsFile, data: dataFile, lr: ADAMW.learningRate };
   const fixed = [

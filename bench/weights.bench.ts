@@ -3,8 +3,8 @@
  * that maps the bytes and checks their seal (actors/weights/seal.ts).
  * Run: bun run bench weights [--weights.megabytes=100]
  *
- * Budget: the built-in policy (2 MB) under 50 ms; 100 MB and more within twice the time of a copy and one hash, measured in turns.
- * `fiveHashes` is the least time if each of the five processes computed the sha256 on the cores of this machine.
+ * Budget: the built-in policy (2 MB) under 50 ms; 100 MB and more within twice the time of a copy and one hash, measured alternately.
+ * `fiveHashesMs` is the least time if each of the five processes computed the sha256 on the cores of this machine.
  * A sampler of another host downloads at half the speed of a bare TCP copy with a hash, or faster: see weights-remote.ts.
  */
 import { mkdtemp, rm } from "node:fs/promises";
