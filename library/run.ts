@@ -10,8 +10,9 @@ import { realClock } from "../actors/clock.ts";
 import type { RunConfig } from "../actors/config/config.ts";
 import type { MetricName } from "../actors/metrics/metrics.ts";
 import type { Cursor } from "../actors/metrics-sink/records.ts";
-import { Store } from "../actors/metrics-sink/store.ts";
+import { recordOf, type Store } from "../actors/metrics-sink/store.ts";
 import type { ActorView, Outcome, PlayedOutcome, Ticket } from "../actors/protocol.ts";
+import { hasRecord } from "../actors/record/recorded-run.ts";
 import { type Cluster, type ClusterOptions, startCluster } from "../actors/supervisor/cluster.ts";
 import { lockRun } from "../actors/supervisor/run-lock.ts";
 import type { Report } from "../actors/training/report.ts";
@@ -257,11 +258,7 @@ export class NewestPolicy {
 }
 
 /** The store of the run in this folder; null before it is made. */
-function recordIn(folder: string): Store | null {
-  const path = join(folder, "run.sqlite");
-  if (!existsSync(path)) return null;
-  return new Store({ path, durability: "normal", wallClock: Date.now, readOnly: true });
-}
+const recordIn = (folder: string): Store | null => (hasRecord(folder) ? recordOf(folder) : null);
 
 function fromRecord<T>(folder: string, read: (store: Store) => T): T | null {
   using store = recordIn(folder);

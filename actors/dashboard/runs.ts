@@ -7,7 +7,7 @@ import { createHash } from "node:crypto";
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import type { MetricName } from "../metrics/metrics.ts";
-import { Store } from "../metrics-sink/store.ts";
+import { recordOf, type Store } from "../metrics-sink/store.ts";
 import { readRunConfig } from "../policy/saved-policy.ts";
 import type { OtherRun, RunsAnswer, Series } from "./answers.ts";
 import { overviewOf } from "./overview.ts";
@@ -31,7 +31,7 @@ export class NearbyRuns {
     const unreadable: { name: string; reason: string }[] = [];
     for (const name of this.#names()) {
       try {
-        using store = storeIn(join(this.parent, name));
+        using store = recordOf(join(this.parent, name));
         const found = summaryOf(this.parent, name, store);
         if (found !== null) runs.push(found);
       } catch (error) {
@@ -50,7 +50,7 @@ export class NearbyRuns {
   /** Null if there is no such run. @throws {Error} if the run cannot be read */
   series(name: string, names: readonly MetricName[]): Series[] | null {
     if (!this.#names().includes(name)) return null;
-    using store = storeIn(join(this.parent, name));
+    using store = recordOf(join(this.parent, name));
     return store.series(names, 0);
   }
 
@@ -70,12 +70,9 @@ export class NearbyRuns {
   }
 }
 
-const storeIn = (folder: string) =>
-  new Store({ path: join(folder, "run.sqlite"), durability: "normal", wallClock: Date.now, readOnly: true });
-
 /** The record of a run for its whole page. @throws {Error} if the file is no record, or too old for the page */
 export function openRecord(folder: string): Store {
-  const store = storeIn(folder);
+  const store = recordOf(folder);
   if (store.isCurrent) return store;
   store.close();
   throw new Error(

@@ -8,6 +8,7 @@
  * - Ids of points, events and episodes only grow, so a reader keeps a cursor and needs no queue.
  */
 import { Database, type Statement } from "bun:sqlite";
+import { join } from "node:path";
 import type { EpisodeSummary, Series, StoredEvent } from "../dashboard/answers.ts";
 import { LEVELS } from "../log.ts";
 import type { MetricName } from "../metrics/metrics.ts";
@@ -40,6 +41,10 @@ export interface StoreOptions {
 }
 
 const PAGE_BYTES = 4096;
+
+/** The record of the run in this folder, read-only. @throws {Error} as the constructor of `Store` */
+export const recordOf = (folder: string): Store =>
+  new Store({ path: join(folder, "run.sqlite"), durability: "normal", wallClock: Date.now, readOnly: true });
 
 type Values = Readonly<Record<string, string | number | null>>;
 

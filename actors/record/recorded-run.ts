@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { EpisodeSummary, Series, StoredEvent } from "../dashboard/answers.ts";
 import type { MetricName } from "../metrics/metrics.ts";
 import type { EpisodeFilter, Point, StoredPoint, StoredRun } from "../metrics-sink/records.ts";
-import { Store } from "../metrics-sink/store.ts";
+import { recordOf, type Store } from "../metrics-sink/store.ts";
 import type { EpisodeRow, PolicyVersion } from "../protocol.ts";
 import { type Costs, costsOf } from "./costs.ts";
 
@@ -25,9 +25,8 @@ export class RecordedRun {
 
   /** @throws {Error} if there is no run in this folder. */
   constructor(folder: string) {
-    const path = join(folder, "run.sqlite");
-    if (!existsSync(path)) throw new Error(`no run in ${folder}: there is no run.sqlite`);
-    this.#store = new Store({ path, durability: "normal", wallClock: Date.now, readOnly: true });
+    if (!hasRecord(folder)) throw new Error(`no run in ${folder}: there is no run.sqlite`);
+    this.#store = recordOf(folder);
     const facts = this.#store.run();
     if (facts === null) throw new Error(`no run in ${folder}: its run.sqlite is of a run that never started`);
     this.facts = facts;
