@@ -46,12 +46,9 @@ const LOGGED: ReadonlySet<string> = new Set<MetricName>([
 /** When the learner leaves, it waits as long as the sink stores at least one more episode in this time. */
 const DRAIN_MS = 4000;
 
-export const learner = {
-  role: "learner",
-  start: startLearner,
-} satisfies ActorKind;
+export const learner = { role: "learner", start: startLearner } satisfies ActorKind;
 
-export async function startLearner(
+async function startLearner(
   config: RunConfig,
   context: ActorContext,
   ports: LearnerPorts = realPorts,
