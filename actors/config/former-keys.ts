@@ -52,7 +52,7 @@ export const FORMER_KEYS: Readonly<Record<string, Fate>> = {
 export function formerKeyText(path: string): string | null {
   if (!Object.hasOwn(FORMER_KEYS, path)) return null;
   const fate = FORMER_KEYS[path]!;
-  if ("to" in fate) return `${path} is now ${fate.to}`;
+  if ("to" in fate) return `${path} is now ${fate.to}; write that key`;
   return `${path} is removed: ${fate.why ?? `it is always ${JSON.stringify(fate.constant)}`}; leave it out`;
 }
 

@@ -24,6 +24,8 @@ export function readLayer(file: string): Layer {
     closeSync(opened);
   }
   if (length > FILE_BYTES_MAX)
-    throw new ConfigError(`${file}: has more than ${FILE_BYTES_MAX / 2 ** 10} KiB, the most for a config`);
+    throw new ConfigError(
+      `${file}: a config has at most ${FILE_BYTES_MAX / 2 ** 10} KiB, and this file has more; name another file`,
+    );
   return parseLayer(bytes.toString("utf8", 0, length), file);
 }

@@ -85,7 +85,7 @@ function over(lower: unknown, upper: unknown, source: string): unknown {
     const items = [...lower];
     for (const [name, value] of Object.entries(upper)) {
       if (Number(name) >= items.length) {
-        throw new ConfigError(`${source}: no item ${name} in a list of ${items.length}; the first is 0`);
+        throw new ConfigError(`${source}: no item ${name} in a list of ${items.length}; items are numbered from 0`);
       }
       items[Number(name)] = over(items[Number(name)], value, source);
     }

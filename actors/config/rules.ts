@@ -45,13 +45,21 @@ export function brokenRules(config: RunConfig): Fault[] {
 function* servedSamplerRules({ sampler, engine, model, rollout }: RunConfig): Generator<Fault> {
   if (sampler.engine === "own") return;
   const faults: readonly (readonly [boolean, string, string])[] = [
-    [engine.name === "tinker", "sampler.engine", "the server of engine tinker samples itself; leave it out"],
-    [engine.url === null, "engine.url", `sampler.engine ${sampler.engine} needs the address of its server; set it`],
-    [model.path === null || model.lora.rank === 0, "model.lora.rank", "a server gets adapters; set --model and a rank"],
+    [engine.name === "tinker", "sampler.engine", "engine tinker samples on its own server; leave sampler.engine out"],
+    [
+      engine.url === null,
+      "engine.url",
+      `sampler.engine ${sampler.engine} needs the address of its server; set engine.url`,
+    ],
+    [
+      model.path === null || model.lora.rank === 0,
+      "model.lora.rank",
+      `sampler.engine ${sampler.engine} takes LoRA adapters; set model.path (--model) and a rank above 0`,
+    ],
     [
       rollout.temperature !== 1,
       "rollout.temperature",
-      "a server reports log-probabilities at temperature 1; set it to 1",
+      `sampler.engine ${sampler.engine} reports log-probabilities at temperature 1, got ${rollout.temperature}; set it to 1`,
     ],
   ];
   for (const [broken, path, text] of faults) if (broken) yield { path, text };
@@ -85,7 +93,7 @@ function* envFaults({ prompt, warmStart }: RunConfig, env: PlayedEnv, at: string
         `which runs outside this process; at most ${OUTSIDE_PLAYS_MAX} are allowed; lower warmStart.boards, or ${other}`;
       yield { path: "warmStart.imitate", text };
     } else if (demonstrator === null) {
-      const text = `${env.tag} has no scripted player to imitate; set warmStart.imitate to random-play, or this to false`;
+      const text = `${env.tag} has no scripted player to imitate; set warmStart.imitate to random-play, or warmStart.enabled to false`;
       yield { path: "warmStart.enabled", text };
     }
   } catch (error) {
@@ -97,11 +105,12 @@ function* envFaults({ prompt, warmStart }: RunConfig, env: PlayedEnv, at: string
 function* modelRules({ model, warmStart, engine }: RunConfig): Generator<Fault> {
   const { path, checkpoint, lora, pretrainedOnly, width, heads, kvHeads } = model;
   if (checkpoint !== null && warmStart.enabled) {
-    const text = "the policy of model.checkpoint would be overwritten; set it to false, or leave model.checkpoint out";
+    const text =
+      "the warm start would overwrite the policy of model.checkpoint; set it to false, or leave model.checkpoint out";
     yield { path: "warmStart.enabled", text };
   }
   if (path !== null) {
-    const text = "a pretrained model would forget what it knows; set it to false, or use --preset pretrained";
+    const text = "the warm start would overwrite the pretrained model; set it to false, or use --preset pretrained";
     if (warmStart.enabled && engine.name !== "tinker") yield { path: "warmStart.enabled", text };
     return;
   }
@@ -279,7 +288,7 @@ function* boardRules({ validate, warmStart, rollout, learner }: RunConfig): Gene
     rollout.firstSeed + learner.updates * boardsPerUpdate({ rollout, learner }),
   ];
   const overlap = (name: string, range: Range) =>
-    `the seeds ${validated[0]} to ${validated[1] - 1} overlap ${name}'s ${range[0]} to ${range[1] - 1}; choose another firstSeed`;
+    `the seeds ${validated[0]} to ${validated[1] - 1} overlap ${name}'s, ${range[0]} to ${range[1] - 1}; choose another validate.firstSeed`;
   if (warmStart.enabled && meet(validated, taught)) {
     yield { path: "validate.firstSeed", text: overlap("the warm start", taught) };
   }
@@ -300,7 +309,7 @@ function* reasoningRules(config: RunConfig): Generator<Fault> {
   if (!env.think) yield { path, text: "env.think is false, so there are no thoughts to judge; set it to 0" };
   try {
     const mute = playedEnvs(config).find(({ name }) => tagOf(config, name).reasoning === undefined);
-    if (mute !== undefined) yield { path, text: `no judge of thoughts knows the env ${mute.tag}; set it to 0` };
+    if (mute !== undefined) yield { path, text: `the env ${mute.tag} has no check of thoughts; set it to 0` };
   } catch (error) {
     // envRules reports it.
     if (!(error instanceof TagError)) throw error;
@@ -328,7 +337,7 @@ function* engineRules({ name, device, softwareAdapter }: RunConfig["engine"]): G
   if (softwareAdapter && device !== "webgpu") {
     yield {
       path: "engine.softwareAdapter",
-      text: "only the device webgpu has adapters; set engine.device to webgpu, or set this to false",
+      text: "only engine.device webgpu reads it; set engine.device to webgpu, or leave it out",
     };
   }
 }
@@ -342,7 +351,7 @@ function* machineRules({ metrics, sampler, engine }: RunConfig): Generator<Fault
   if (sampler.count > 1024) {
     yield {
       path: "sampler.count",
-      text: `${sampler.count} is more than the 1024 processes allowed on one machine; lower it, and let other machines lend samplers`,
+      text: `${sampler.count} is more than the 1024 processes allowed on one machine; lower it, or let other machines lend samplers`,
     };
   }
 }
@@ -377,9 +386,11 @@ function* joinRules({ actors, join, transport, sampler, envServer }: RunConfig):
     ["envServer.count", envServer.count],
   ] as const) {
     if (count > 0) continue;
-    if (actors !== "processes") yield { path, text: `count is 0, and no guest can join ${actors}; raise the count` };
+    if (actors !== "processes")
+      yield { path, text: `the count is 0, and with actors ${actors} no other machine can lend any; raise the count` };
     else if (join.listen === null) {
-      const text = "count is 0 and join.listen is null, so there would be none; raise the count, or set join.listen";
+      const text =
+        "the count is 0, and with join.listen null no other machine can lend any; raise the count, or set join.listen";
       yield { path, text };
     }
   }

@@ -65,7 +65,7 @@ const table: readonly Unread[] = [
   ...byEstimator,
   {
     choices: ["learner.loss"],
-    when: "except by the loss ppo",
+    when: "unless learner.loss is ppo",
     holds: ({ learner }) => learner.loss !== "ppo",
     keys: ["learner.dualClip"],
   },
@@ -89,7 +89,7 @@ const table: readonly Unread[] = [
   },
   {
     choices: ["learner.critic.backbone"],
-    when: "by a critic that shares the policy's network",
+    when: "while learner.critic.backbone is shared",
     holds: ({ learner }) => learner.critic.backbone === "shared",
     keys: ["learner.critic.learningRate", "learner.critic.warmUpUpdates"],
   },
@@ -113,13 +113,13 @@ const table: readonly Unread[] = [
   },
   {
     choices: ["learner.covariance.treatment", "health.ladder"],
-    when: "except by the treatment clip",
+    when: "unless learner.covariance.treatment is clip",
     holds: ({ learner, health }) => learner.covariance.treatment !== "clip" && !health.ladder.includes("clip-cov"),
     keys: ["learner.covariance.bounds"],
   },
   {
     choices: ["learner.covariance.treatment", "health.ladder"],
-    when: "except by the treatment kl",
+    when: "unless learner.covariance.treatment is kl",
     holds: ({ learner, health }) => learner.covariance.treatment !== "kl" && !health.ladder.includes("kl-cov"),
     keys: ["learner.covariance.coefficient"],
   },
@@ -137,7 +137,7 @@ const table: readonly Unread[] = [
   },
   {
     choices: ["learner.mode"],
-    when: "in sync mode, which has no stale episodes",
+    when: "while learner.mode is sync",
     holds: ({ learner }) => learner.mode === "sync",
     keys: ["learner.stalenessMax", "sampler.weightsBetween"],
   },
@@ -149,7 +149,7 @@ const table: readonly Unread[] = [
   },
   {
     choices: ["learner.kl.coefficient"],
-    when: "while learner.kl.coefficient is 0, which no control changes",
+    when: "while learner.kl.coefficient is 0, which a control only multiplies",
     holds: ({ learner }) => learner.kl.coefficient === 0,
     keys: ["learner.kl.control", "learner.kl.target"],
   },
@@ -173,37 +173,37 @@ const table: readonly Unread[] = [
   },
   {
     choices: ["learner.filter.strategy"],
-    when: "by top_ratio, which ranks by the std of the raw reward",
+    when: "while learner.filter.strategy is top_ratio, which ranks by the std of the raw reward",
     holds: ({ learner }) => learner.filter.strategy === "top_ratio",
     keys: ["metric", "includeZero"].map((key) => `learner.filter.${key}`),
   },
   {
     choices: ["learner.filter.strategy"],
-    when: "except by top_p",
+    when: "unless learner.filter.strategy is top_p",
     holds: ({ learner }) => learner.filter.strategy !== "top_p",
     keys: ["learner.filter.mode"],
   },
   {
     choices: ["learner.rewardNormalization.method"],
-    when: "by the method identity",
+    when: "while learner.rewardNormalization.method is identity",
     holds: ({ learner }) => learner.rewardNormalization.method === "identity",
     keys: ["learner.rewardNormalization.grouping"],
   },
   {
     choices: ["env.mix"],
-    when: "with env.mix, whose envs have their own",
+    when: "with env.mix, whose envs have their own value",
     holds: ({ env }) => env.mix.length > 0,
     keys: ["env.tag", "env.options", "env.actionsMax"],
   },
   {
     choices: ["rollout.curriculum.by"],
-    when: "without a curriculum",
+    when: "while rollout.curriculum.by is none",
     holds: ({ rollout }) => rollout.curriculum.by === "none",
     keys: ["rollout.curriculum.smoothing", "rollout.curriculum.groupsMin"],
   },
   {
     choices: ["rollout.curriculum.by"],
-    when: "except by difficulty",
+    when: "unless rollout.curriculum.by is difficulty",
     holds: ({ rollout }) => rollout.curriculum.by !== "difficulty",
     keys: ["rollout.curriculum.advanceAt"],
   },
@@ -218,7 +218,7 @@ const table: readonly Unread[] = [
   },
   {
     choices: ["prompt.context"],
-    when: "in the full context",
+    when: "while prompt.context is full",
     holds: ({ prompt }) => prompt.context === "full",
     keys: ["prompt.contextTurnsMax"],
   },
@@ -264,13 +264,13 @@ const table: readonly Unread[] = [
   },
   {
     choices: ["sampler.engine"],
-    when: "while a server samples",
+    when: "while sampler.engine is vllm or sglang",
     holds: ({ sampler }) => sampler.engine !== "own",
     keys: ["sampler.threads", "sampler.weightsBetween"],
   },
   {
     choices: ["warmStart.enabled"],
-    when: "without a warm start",
+    when: "while warmStart.enabled is false",
     holds: ({ warmStart }) => !warmStart.enabled,
     keys: ["imitate", ...OF_RANDOM_PLAY, "boards", "solvedShare", "stages", "cacheDir"].map(
       (key) => `warmStart.${key}`,

@@ -134,7 +134,10 @@ describe("what was typed wrong is refused in one line, with exit code 2", () => 
     ],
     [["--sampler.slots=0"], "--sampler.slots=0: sampler.slots: Too small: expected number to be >0, got 0"],
     [["--metrics.port=70000"], "--metrics.port=70000: metrics.port: Too big: expected number to be <=65535, got 70000"],
-    [["--warmStart.stages.1.steps=1"], "--warmStart.stages.1.steps=1: no item 1 in a list of 1; the first is 0"],
+    [
+      ["--warmStart.stages.1.steps=1"],
+      "--warmStart.stages.1.steps=1: no item 1 in a list of 1; items are numbered from 0",
+    ],
     [
       ["--learner.lambda=0.9"],
       "--learner.lambda=0.9: learner.lambda is not read by the estimator dr-grpo; leave it out",

@@ -82,7 +82,7 @@ describe("a YAML file", () => {
 
 test("a file without an end is refused by its size", () => {
   expect(() => readLayer("/dev/zero")).toThrow(
-    new ConfigError("/dev/zero: has more than 256 KiB, the most for a config"),
+    new ConfigError("/dev/zero: a config has at most 256 KiB, and this file has more; name another file"),
   );
 });
 
@@ -140,7 +140,7 @@ describe("layers", () => {
 
   test("refuse an item that the list does not have", () => {
     expect(() => merge([layer("a: [1]"), oneValue("--a.4=1", "a.4", 1)])).toThrow(
-      new ConfigError("--a.4=1: no item 4 in a list of 1; the first is 0"),
+      new ConfigError("--a.4=1: no item 4 in a list of 1; items are numbered from 0"),
     );
   });
 
@@ -174,11 +174,11 @@ describe("rules across keys", () => {
     ],
     [
       "model: {checkpoint: runs/a/checkpoints/u000001}",
-      "warmStart.enabled: the policy of model.checkpoint would be overwritten; set it to false, or leave model.checkpoint out",
+      "warmStart.enabled: the warm start would overwrite the policy of model.checkpoint; set it to false, or leave model.checkpoint out",
     ],
     [
       "env: {tag: game_2048}\nwarmStart: {imitate: demonstrator}",
-      "warmStart.enabled: game_2048 has no scripted player to imitate; set warmStart.imitate to random-play, or this to false",
+      "warmStart.enabled: game_2048 has no scripted player to imitate; set warmStart.imitate to random-play, or warmStart.enabled to false",
     ],
     [
       "env: {tag: Remote, options: {url: 'http://127.0.0.1:1'}}",
@@ -212,11 +212,11 @@ describe("rules across keys", () => {
     ],
     [
       "validate: {firstSeed: 10100}",
-      "validate.firstSeed: the seeds 10100 to 10355 overlap the warm start's 10000 to 19999; choose another firstSeed",
+      "validate.firstSeed: the seeds 10100 to 10355 overlap the warm start's, 10000 to 19999; choose another validate.firstSeed",
     ],
     [
       "validate: {firstSeed: 23199}",
-      "validate.firstSeed: the seeds 23199 to 23454 overlap the rollout's 20000 to 23199; choose another firstSeed",
+      "validate.firstSeed: the seeds 23199 to 23454 overlap the rollout's, 20000 to 23199; choose another validate.firstSeed",
     ],
     ["rollout: {firstSeed: 4294967295}", "rollout.firstSeed: the last board's seed is above 2^32 - 1; lower it"],
     [
@@ -262,15 +262,15 @@ describe("rules across keys", () => {
     ],
     [
       "sampler: {count: 0}\njoin: {listen: null}",
-      "sampler.count: count is 0 and join.listen is null, so there would be none; raise the count, or set join.listen",
+      "sampler.count: the count is 0, and with join.listen null no other machine can lend any; raise the count, or set join.listen",
     ],
     [
       "actors: workers\nsampler: {count: 0}",
-      "sampler.count: count is 0, and no guest can join workers; raise the count",
+      "sampler.count: the count is 0, and with actors workers no other machine can lend any; raise the count",
     ],
     [
       "sampler: {count: 2000}",
-      "sampler.count: 2000 is more than the 1024 processes allowed on one machine; lower it, and let other machines lend samplers",
+      "sampler.count: 2000 is more than the 1024 processes allowed on one machine; lower it, or let other machines lend samplers",
     ],
   ])("%s", (yaml, fault) => {
     const [found, ...further] = faults(layer(yaml));
@@ -350,10 +350,7 @@ describe("a key that the run would not read", () => {
   test.each([
     ["learner: {algorithm: grpo, lambda: 0.9}", "learner.lambda is not read by the estimator grpo; leave it out"],
     ["learner: {algorithm: ppo, gammaTurn: 0.9}", "learner.gammaTurn is not read by the estimator gae; leave it out"],
-    [
-      "learner: {stalenessMax: 2}",
-      "learner.stalenessMax is not read in sync mode, which has no stale episodes; leave it out",
-    ],
+    ["learner: {stalenessMax: 2}", "learner.stalenessMax is not read while learner.mode is sync; leave it out"],
     [
       "learner: {kl: {estimator: k2}}",
       "learner.kl.estimator is not read while learner.kl.coefficient is 0; leave it out",
@@ -368,11 +365,14 @@ describe("a key that the run would not read", () => {
     ],
     [
       "learner: {rewardNormalization: {grouping: batch}}",
-      "learner.rewardNormalization.grouping is not read by the method identity; leave it out",
+      "learner.rewardNormalization.grouping is not read while learner.rewardNormalization.method is identity; leave it out",
     ],
     ["actors: workers\njoin: {listen: null}", "join.listen is not read unless actors is processes; leave it out"],
-    ["prompt: {contextTurnsMax: 3}", "prompt.contextTurnsMax is not read in the full context; leave it out"],
-    ["warmStart: {enabled: false, boards: 5}", "warmStart.boards is not read without a warm start; leave it out"],
+    ["prompt: {contextTurnsMax: 3}", "prompt.contextTurnsMax is not read while prompt.context is full; leave it out"],
+    [
+      "warmStart: {enabled: false, boards: 5}",
+      "warmStart.boards is not read while warmStart.enabled is false; leave it out",
+    ],
     [
       "warmStart: {imitate: demonstrator, plays: 5}",
       "warmStart.plays is not read while warmStart.imitate is demonstrator; leave it out",
@@ -405,7 +405,10 @@ describe("a key that the run would not read", () => {
 
 describe("a key of an earlier version", () => {
   test.each([
-    ["learner: {algorithm: gigpo, gigpo: {normalise: mean}}", "learner.gigpo.normalise is now learner.gigpo.normalize"],
+    [
+      "learner: {algorithm: gigpo, gigpo: {normalise: mean}}",
+      "learner.gigpo.normalise is now learner.gigpo.normalize; write that key",
+    ],
     ["health: {filterFactor: 0.25}", "health.filterFactor is removed: it is always 0.5; leave it out"],
     [
       "transport: {askDeadlineMs: 30000}",

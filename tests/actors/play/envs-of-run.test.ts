@@ -152,13 +152,16 @@ test.each([
   ],
   [
     { env: { tag: "Bandit", mix: [{ tag: "Bandit" }] } },
-    "env.tag is not read with env.mix, whose envs have their own; leave it out",
+    "env.tag is not read with env.mix, whose envs have their own value; leave it out",
   ],
   [
     { rollout: { curriculum: { by: "success" } } },
     "rollout.curriculum.by: a curriculum moves groups between the envs of env.mix",
   ],
-  [{ rollout: { curriculum: { smoothing: 0.5 } } }, "rollout.curriculum.smoothing is not read without a curriculum"],
+  [
+    { rollout: { curriculum: { smoothing: 0.5 } } },
+    "rollout.curriculum.smoothing is not read while rollout.curriculum.by is none",
+  ],
   [
     {
       env: { mix: [{ tag: "Bandit" }, { tag: "FrozenLake" }] },

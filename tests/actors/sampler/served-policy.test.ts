@@ -70,16 +70,20 @@ test("a server that was started again gets the adapters again", async () => {
 }, 120_000);
 
 test.each<[string, Tree, string]>([
-  ["no address", { engine: { url: null } }, "engine.url: sampler.engine vllm needs the address of its server; set it"],
+  [
+    "no address",
+    { engine: { url: null } },
+    "engine.url: sampler.engine vllm needs the address of its server; set engine.url",
+  ],
   [
     "a whole model",
     { model: { lora: { rank: 0 } } },
-    "model.lora.rank: a server gets adapters; set --model and a rank",
+    "model.lora.rank: sampler.engine vllm takes LoRA adapters; set model.path (--model) and a rank above 0",
   ],
   [
     "another temperature",
     { rollout: { temperature: 0.5 } },
-    "rollout.temperature: a server reports log-probabilities at",
+    "rollout.temperature: sampler.engine vllm reports log-probabilities at temperature 1, got 0.5; set it to 1",
   ],
 ])("%s is refused before the run", (_, changes, text) => {
   expect(() => configOf("vllm", changes)).toThrow(text);

@@ -179,7 +179,7 @@ describe("a config", () => {
     ],
     [
       "env: {tag: Countdown, reasoningWeight: 1}\nwarmStart: {imitate: random-play}",
-      "env.reasoningWeight: no judge of thoughts knows the env Countdown; set it to 0",
+      "env.reasoningWeight: the env Countdown has no check of thoughts; set it to 0",
     ],
   ])("%s is refused", (yaml, fault) => {
     expect(faults(yaml)).toBe(`mine.yaml: ${fault}`);
