@@ -189,13 +189,13 @@ function bestOf<T>(candidates: readonly T[], detectorOf: (candidate: T) => Detec
 
 /** Thresholds tried in every combination, each list with its default. */
 const TRIED = {
-  patience: [3, 2, 5],
-  successShare: [0.65, 0.5],
-  successFallAlone: [0.15, 0.3],
-  validityFall: [0.2, 0.1, 0.4],
+  patience: [2, 3, 5],
+  successShare: [0.5, 0.65],
+  successFallAlone: [0.2, 0.15, 0.3],
+  validityFall: [0.4, 0.1, 0.2],
   repetitionRise: [0.1, 0.05, 0.2],
-  spreadShare: [0.6, 0.3],
-  entropyRise: [2, 5, 20],
+  spreadShare: [0.3, 0.6],
+  entropyRise: [20, 2, 5],
   surpriseRise: [2, 4, 16],
 } as const satisfies Partial<Record<keyof TrapRule, readonly number[]>>;
 

@@ -69,7 +69,7 @@ test("judges a validation over a mix by the env that is solved least, as the run
 });
 
 test("tries other thresholds", async () => {
-  const { out } = await commandHere(["diagnose", trapped, "--health.trap.startUpdates=40", "--health.ladder=[]"]);
+  const { out } = await commandHere(["diagnose", trapped, "--health.trap.patience=40", "--health.ladder=[]"]);
   expect(out).toContain(`${trapped}: healthy after 40 updates`);
 });
 

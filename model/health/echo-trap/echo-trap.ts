@@ -14,7 +14,6 @@ import { MEASURED, type Sign, type SignKind, signs } from "./signs.ts";
 import { observe, type TrapPoint, type TrapState } from "./tracks.ts";
 
 export { TRAP_RULE, type TrapRule } from "./rule.ts";
-export type { Sign, SignKind } from "./signs.ts";
 export { TRAP_START, type TrapPoint, type TrapState } from "./tracks.ts";
 
 export type Verdict = "healthy" | "solved" | "warning" | "collapsed";

@@ -1,7 +1,7 @@
 /** The signs of the Echo Trap; most compare a run with its own past. */
 import { median } from "../../statistics.ts";
 import type { TrapRule } from "./rule.ts";
-import type { Track, Tracks, TrapPoint } from "./tracks.ts";
+import { startUpdatesOf, type Track, type Tracks, type TrapPoint } from "./tracks.ts";
 
 export type SignKind =
   | "success"
@@ -23,7 +23,7 @@ export interface Sign {
 }
 
 /** The measurement on which a sign rests. */
-export const MEASURED: Readonly<Record<SignKind, keyof TrapPoint>> = {
+export const MEASURED = {
   success: "success",
   spread: "rewardStd",
   constant: "rewardStd",
@@ -34,7 +34,7 @@ export const MEASURED: Readonly<Record<SignKind, keyof TrapPoint>> = {
   information: "mutualInformation",
   validity: "validity",
   likelihood: "likelihood",
-};
+} as const satisfies Record<SignKind, keyof TrapPoint>;
 
 /**
  * Success is near its best within this distance. Chance alone moves the smoothed success of 128 episodes on new boards by 0.05 each
@@ -44,25 +44,25 @@ const NEAR_BEST = 0.15;
 
 /** The present signs, in a fixed order. @param solved  whether the task counts as solved */
 export function signs(tracks: Tracks, rule: TrapRule, solved: boolean): Sign[] {
-  const { success, rewardStd, zeroStdShare, entropy, repetition, mutualInformation, validity, likelihood } = tracks;
+  const { success, zeroStdShare } = tracks;
   const isNearBest =
     success !== undefined && success.smooth >= rule.explainedAt && success.smooth >= success.best - NEAR_BEST;
   const explained = solved || isNearBest;
   const found: Sign[] = [];
   const check = (
-    track: Track | undefined,
-    kind: SignKind,
+    kind: Exclude<SignKind, "gradient">,
     holds: (track: Track) => boolean,
     text: (track: Track) => string,
   ) => {
-    if (track && track.count > rule.startUpdates && holds(track)) found.push({ kind, text: text(track) });
+    const track = tracks[MEASURED[kind]];
+    const isPastStart = track !== undefined && track.count > startUpdatesOf(MEASURED[kind], rule);
+    if (isPastStart && holds(track)) found.push({ kind, text: text(track) });
   };
   const fell = ({ smooth, best }: Track) => smooth < rule.successShare * best && best - smooth >= rule.successFall;
-  check(success, "success", fell, ({ smooth, best }) => `success fell to ${show(smooth)} from its best ${show(best)}`);
-  check(rewardStd, "spread", (track) => !explained && share(track) < rule.spreadShare, ofStart("in-group reward std"));
+  check("success", fell, ({ smooth, best }) => `success fell to ${show(smooth)} from its best ${show(best)}`);
+  check("spread", (track) => !explained && share(track) < rule.spreadShare, ofStart("in-group reward std"));
   const constant = (groups: Track) => groups.smooth >= rule.constantGroups;
   check(
-    rewardStd,
     "constant",
     (track) =>
       !explained && (share(track) < rule.constantShare || (zeroStdShare !== undefined && constant(zeroStdShare))),
@@ -71,26 +71,19 @@ export function signs(tracks: Tracks, rule: TrapRule, solved: boolean): Sign[] {
       return `groups hardly differ: in-group reward std ${show(smooth)}${constantText}`;
     },
   );
-  check(entropy, "entropy-low", (track) => !explained && share(track) < rule.entropyShare, ofStart("entropy"));
-  check(entropy, "entropy-high", (track) => share(track) > rule.entropyRise, ofStart("entropy"));
-  check(repetition, "repetition", ({ smooth, start }) => smooth - start > rule.repetitionRise, ofStart("repetition"));
+  check("entropy-low", (track) => !explained && share(track) < rule.entropyShare, ofStart("entropy"));
+  check("entropy-high", (track) => share(track) > rule.entropyRise, ofStart("entropy"));
+  check("repetition", ({ smooth, start }) => smooth - start > rule.repetitionRise, ofStart("repetition"));
   check(
-    mutualInformation,
     "information",
     (track) => share(track) < rule.informationShare,
     ofStart("mutual information of prompt and reasoning"),
   );
-  check(
-    validity,
-    "validity",
-    ({ smooth, start }) => start - smooth > rule.validityFall,
-    ofStart("share of well-formed replies"),
-  );
+  check("validity", ({ smooth, start }) => start - smooth > rule.validityFall, ofStart("share of well-formed replies"));
   // Replies that solved episodes become less likely: "lazy likelihood displacement", https://arxiv.org/abs/2512.04220.
   const displaced = ({ smooth, best }: Track) =>
     smooth < rule.surpriseRise * best && best - smooth >= rule.likelihoodFall;
   check(
-    likelihood,
     "likelihood",
     (track) => !explained && displaced(track),
     ({ smooth, best }) => `log-probability of solved episodes fell to ${show(smooth)} from its best ${show(best)}`,

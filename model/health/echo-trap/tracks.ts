@@ -26,7 +26,7 @@ export interface TrapPoint {
 /** One number over time. */
 export interface Track {
   readonly count: number;
-  /** Mean of the first `startUpdates` values. */
+  /** Mean of the first values, as many as `startUpdatesOf` says. */
   readonly start: number;
   /** Exponential moving average. */
   readonly smooth: number;
@@ -60,12 +60,19 @@ export interface TrapState {
 
 export const TRAP_START: TrapState = { tracks: { gradNorms: [] }, streaks: {}, solved: false };
 
+/**
+ * Updates that make the start of a measurement, during which it gives no sign. The first update's episodes come from the policy that no
+ * update has changed, and a run may fall right after it.
+ */
+export const startUpdatesOf = (name: keyof TrapPoint, { startUpdates }: TrapRule): number =>
+  name === "success" || name === "validity" || name === "repetition" ? 1 : startUpdates;
+
 export function observe(before: Tracks, point: TrapPoint, rule: TrapRule): Tracks {
   const tracks: Partial<Record<(typeof TRACKED)[number], Track>> = {};
   for (const name of TRACKED) {
     const value = point[name];
     const known = before[name];
-    if (value !== undefined) tracks[name] = extend(known, value, rule);
+    if (value !== undefined) tracks[name] = extend(known, value, rule.smoothing, startUpdatesOf(name, rule));
     else if (known) tracks[name] = known;
   }
   const { gradNorm } = point;
@@ -73,7 +80,7 @@ export function observe(before: Tracks, point: TrapPoint, rule: TrapRule): Track
   return { ...tracks, gradNorms: norms.slice(-(rule.gradientWindow + 1)) };
 }
 
-function extend(track: Track | undefined, value: number, { smoothing, startUpdates }: TrapRule): Track {
+function extend(track: Track | undefined, value: number, smoothing: number, startUpdates: number): Track {
   if (!Number.isFinite(value))
     throw new RangeError(`the Echo Trap detector needs finite numbers, got ${value}; leave unknown numbers out`);
   if (track === undefined) return { count: 1, start: value, smooth: value, best: value };

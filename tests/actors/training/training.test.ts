@@ -224,7 +224,7 @@ test("a checkpoint with a sign that is too young for a warning is none to go bac
     learner: { updates: 6 },
     validate: { episodes: 3, everyUpdates: 100 },
     checkpoint: { everyUpdates: 1 },
-    health: { trap: { startUpdates: 1, spreadShare: 0.95 } },
+    health: { trap: { startUpdates: 1, patience: 3, spreadShare: 0.95 } },
   });
   stage.outcome = (ticket) => outcomeOf(ticket, false);
   // From the third update on the smoothed spread is below .95 of its start; a warning takes three such updates.
