@@ -34,30 +34,30 @@ export const METRICS = {
   "validate/actions": perEnv("actions", "Mean executed actions of a validation episode."),
   "validate/format_errors": perEnv("share", "Share of validation turns whose reply was malformed."),
   "validate/pass": {
-    ...gauge("share", "Share of validation boards solved by at least one of k tries, estimated without bias."),
+    ...gauge("share", "Share of validation boards that at least one of k tries solves: an unbiased estimate."),
     parts: "k",
   },
   "validate/faithful_thoughts": gauge(
     "share",
-    "Mean share of a thought's claims that hold, over thoughts that claim something.",
+    "Mean share of a thought's claims that are true, over thoughts with a claim that can be checked.",
   ),
   "validate/claiming_thoughts": gauge("share", "Share of turns whose thought claims something that can be checked."),
   "validate/fail_invalid_format": gauge(
     "share",
-    "Share of episodes that failed with at least half of their turns malformed.",
+    "Share of episodes that failed, with at least half of their replies malformed.",
   ),
   "validate/fail_dead_end": gauge(
     "share",
-    "Share of episodes that failed in a state from which success was impossible.",
+    "Share of episodes that failed, in a state from which success was impossible.",
   ),
   "validate/fail_premature_stop": gauge(
     "share",
-    "Share of episodes that failed because the policy ended the game with a wrong answer or choice.",
+    "Share of episodes that failed, because a wrong answer or choice ended the game.",
   ),
-  "validate/fail_local_cycle": gauge("share", "Share of episodes that failed repeating the same states."),
+  "validate/fail_local_cycle": gauge("share", "Share of episodes that failed, with at least half of their turns back in an earlier state."),
   "validate/fail_budget": gauge(
     "share",
-    "Share of episodes that failed only by running out of actions, turns or context.",
+    "Share of episodes that failed otherwise: out of actions, turns or context.",
   ),
 
   "train/success": perEnv("share", "Share of the update's played episodes solved, before filtering."),
@@ -79,7 +79,7 @@ export const METRICS = {
   "train/entropy": gauge("nats", "Mean entropy of the policy's next-token distribution over written tokens."),
   "train/solved_log_prob": gauge(
     "nats",
-    "Mean log-probability of a written token, at the temperature of sampling, over solved episodes.",
+    "Mean log-probability of a written token over solved episodes, at the temperature of sampling.",
   ),
   "train/grad_norm": gauge("number", "Global L2 norm of the policy's gradient before clipping."),
   "train/critic_grad_norm": gauge("number", "Global L2 norm of the critic's gradient before clipping."),
@@ -94,26 +94,26 @@ export const METRICS = {
   "train/thinking_rate": gauge("share", "Share of turns with a closed thought that is not empty."),
   "train/faithful_thoughts": gauge(
     "share",
-    "Mean share of a thought's claims that hold, over thoughts that claim something.",
+    "Mean share of a thought's claims that are true, over thoughts with a claim that can be checked.",
   ),
   "train/claiming_thoughts": gauge("share", "Share of turns whose thought claims something that can be checked."),
   "train/repetition": gauge(
     "share",
-    "Share of an episode's 4-grams of written tokens that occurred earlier in it, mean over episodes.",
+    "Share of an episode's 4-grams of written tokens that occurred earlier in the episode, mean over episodes.",
   ),
   "train/cut_replies": gauge("share", "Share of replies cut at the reply's token limit."),
   "train/pass_at_group": perEnv("share", "Share of groups in which at least one episode was solved; RAGEN's pass@N."),
-  "train/groups": perEnv("groups", "Groups played for the update, those that replaced others included."),
+  "train/groups": perEnv("groups", "Groups played for the update, including those that replaced others."),
   "train/optimizer_steps": gauge("number", "Steps of the policy's optimizer in this update."),
   "curriculum/score": perEnv(
     "number",
-    "Moving mean that steers the curriculum: of success for the curriculum by difficulty, else of the spread within a group.",
+    "Per env only: the curriculum's moving average of success (by difficulty) or of the spread within a group.",
   ),
-  "curriculum/level": gauge("number", "Env of the mix that the curriculum by difficulty trains on, from 1."),
+  "curriculum/level": gauge("number", "Number, from 1, of the env of the mix that the curriculum by difficulty trains on."),
   "train/contexts": gauge("number", "Mean contexts of an episode; a new one begins where earlier turns are left out."),
   "train/overflowed_turns": gauge(
     "share",
-    "Share of turns that saw less because earlier turns had no room in the context.",
+    "Share of turns whose prompt left out earlier turns, because the context had no room.",
   ),
   "train/stop_success": gauge("share", "Share of episodes that ended solved."),
   "train/stop_over": gauge("share", "Share of episodes that the game ended without success."),
@@ -123,21 +123,21 @@ export const METRICS = {
   "train/scored_episodes": gauge("episodes", "Episodes of the update that the game ended, solved or not."),
   "train/truncated_episodes": gauge(
     "episodes",
-    "Tickets of the update that a budget cut short; they are trained on too.",
+    "Episodes of the update that a limit ended: actions, turns or context; they are trained on too.",
   ),
-  "train/env_errors": gauge("episodes", "Tickets of the update that ended in an env error."),
-  "train/aborted_episodes": gauge("episodes", "Tickets of the update that were given up after repeated failures."),
+  "train/env_errors": gauge("episodes", "Episodes of the update whose last attempt failed in the env."),
+  "train/aborted_episodes": gauge("episodes", "Episodes of the update whose last attempt failed outside the env."),
   "train/failed_episodes": gauge(
     "episodes",
-    "Tickets of the update that ended in an env error or were aborted; they are not trained on.",
+    "Sum of env_errors and aborted_episodes; these episodes are not trained on.",
   ),
   "train/log_prob_gap": gauge(
     "nats",
-    "Mean absolute difference of written tokens' log-probabilities, sampler against learner.",
+    "Mean absolute difference between sampler and learner in a written token's log-probability.",
   ),
   "train/staleness": gauge(
     "updates",
-    "Mean number of updates between the version that played an episode and the one trained.",
+    "Mean number of updates between the policy version that played an episode and the one in training.",
   ),
   "train/lag_0": gauge("share", "Share of trained episodes played by the policy of the same update."),
   "train/lag_1": gauge("share", "Share of trained episodes played by the policy one update older."),
@@ -147,29 +147,29 @@ export const METRICS = {
   "train/advantage_abs": gauge("number", "Mean absolute advantage over written tokens of kept episodes."),
   "train/covariance": gauge(
     "number",
-    "Covariance of log-probability and advantage over written tokens of kept episodes; the larger, the faster entropy falls.",
+    "Covariance of log-probability and advantage over written tokens of kept episodes; entropy falls faster if it is larger.",
   ),
-  "train/held_tokens": gauge("share", "Of the written tokens, those that clip-cov or kl-cov treats."),
+  "train/held_tokens": gauge("share", "Share of the written tokens that learner.covariance treats."),
   "train/explained_variance": gauge(
     "number",
     "1 - var(return - value) / var(return), over written tokens; 1 is a perfect critic.",
   ),
-  "train/critic_share": gauge("share", "Weight of the critic against the group's baseline in the hybrid advantage."),
+  "train/critic_share": gauge("share", "Weight of the critic in the hybrid advantage; the group's baseline has the rest."),
   "train/overlong_mean": gauge("reward", "Mean penalty of an episode for overlong replies; 0 or negative."),
   "train/importance_mean": gauge("number", "Mean importance weight, learner against sampler, over written tokens."),
-  "train/importance_capped": gauge("share", "Share of written tokens whose importance weight was cut to the cap."),
+  "train/importance_capped": gauge("share", "Share of written tokens whose importance weight is the cap."),
   "train/kl_coefficient": gauge("number", "Weight of the KL term in this update."),
   "train/entropy_coefficient": gauge("number", "Weight of the entropy bonus in this update."),
   "train/replaced_groups": gauge(
     "groups",
-    "Groups without reward spread, or that could not be played, that new groups replaced.",
+    "Groups that new groups replaced: all episodes earned the same, or could not be played.",
   ),
 
-  "loss/policy": gauge("number", "Policy loss of the update, without entropy and KL terms."),
+  "loss/policy": gauge("number", "Policy loss of the update, without entropy, KL and other terms."),
   "loss/value": gauge("number", "Clipped value loss of the critic."),
   "loss/clip_fraction_high": gauge("share", "Share of written tokens whose ratio was clipped at 1 + clipHigh."),
   "loss/clip_fraction_low": gauge("share", "Share of written tokens whose ratio was clipped at 1 - clipLow."),
-  "loss/dual_clip_fraction": gauge("share", "Share of written tokens whose ratio was held at dualClip."),
+  "loss/dual_clip_fraction": gauge("share", "Share of written tokens whose ratio was clipped at dualClip."),
   "loss/value_clip_fraction": gauge(
     "share",
     "Share of written tokens for which the clipped value error exceeded the unclipped one.",
@@ -177,11 +177,11 @@ export const METRICS = {
   "loss/kl": gauge("nats", "Mean KL estimate between the policy and its reference, over written tokens."),
   "loss/observation": gauge(
     "nats",
-    "Mean cross-entropy of the env's tokens after the first reply of a context, over kept episodes; with learner.observationLoss.",
+    "Mean cross-entropy of the env's tokens after a context's first reply, over kept episodes, if learner.observationLoss is above 0.",
   ),
   "loss/ratio_kl": gauge(
     "nats",
-    "Mean of old minus new log-probability over written tokens: how far this update moved.",
+    "Mean of old minus new log-probability over written tokens: how far the update moved the policy.",
   ),
 
   "health/verdict": gauge("number", "Verdict of the Echo Trap detector: 0 healthy, 1 solved, 2 warning, 3 collapsed."),
@@ -194,19 +194,19 @@ export const METRICS = {
 
   ...COLLAPSE_METRICS,
   ...GRADIENT_METRICS,
-  "speed/collapse_s": timed("seconds", "Time to score reasonings under each other's prompts."),
+  "speed/collapse_s": timed("seconds", "Time to score thoughts under each other's prompts."),
 
   "warm/stage": gauge("number", "Stage of the warm start, from 1."),
   "warm/progress": gauge("share", "Share of this stage of the warm start that is done."),
   "warm/loss": gauge("nats", "Mean cross-entropy of the warm start's written tokens."),
-  "warm/left_s": timed("seconds", "Time that the rest of the warm start takes at its pace so far."),
-  "warm/success": gauge("share", "Share of episodes solved by the policy during its warm start."),
+  "warm/left_s": timed("seconds", "Time until the warm start ends, at its pace so far."),
+  "warm/success": gauge("share", "Share of 32 validation episodes that the policy solves, every 200 steps of the warm start."),
 
   "speed/tokens_per_second": timed("tokens/s", "Tokens written per second of rollout, over all samplers."),
   "speed/updates_per_minute": timed("updates/min", "Updates per minute, validation and checkpoints included."),
   "speed/left_s": timed("seconds", "Time until learner.updates or learner.minutes ends the run, at its pace so far."),
-  "speed/rollout_s": timed("seconds", "Time from the first ticket of an update to its last outcome."),
-  "speed/update_s": timed("seconds", "Time from the last outcome of an update to its new weights."),
+  "speed/rollout_s": timed("seconds", "Time to play an update's episodes; in async mode, from the end of the rollout before, if they overlap."),
+  "speed/update_s": timed("seconds", "Time from the end of an update's rollout to the publication of its new weights."),
   "speed/validate_s": timed("seconds", "Time of one validation."),
   "speed/checkpoint_s": timed("seconds", "Time to write one checkpoint."),
   "weights/publish_ms": timed(
@@ -219,23 +219,23 @@ export const METRICS = {
   "total/actions": counter("actions", "Actions that envs executed, validation included."),
   "total/updates": counter("updates", "Updates made."),
   "total/expired_tickets": {
-    ...counter("episodes", "Tickets reissued because their lease ran out."),
+    ...counter("episodes", "Leases of tickets that ran out."),
     timed: true,
   },
   "total/retried_tickets": {
-    ...counter("episodes", "Tickets reissued: lease ran out, sampler lost, or env failed."),
+    ...counter("episodes", "Tickets reissued: the lease ran out, the sampler was lost, or the attempt failed."),
     timed: true,
   },
   "total/ignored_outcomes": {
     ...counter(
       "episodes",
-      "Outcomes ignored because their ticket had ended, was unknown, or had been reissued to another sampler.",
+      "Outcomes ignored, because their ticket had ended, was unknown or was reissued.",
     ),
     timed: true,
   },
   "total/skipped_updates": counter(
     "updates",
-    "Updates skipped because no episode was left to train on or a number was not finite.",
+    "Updates that trained on no episode, or left out a step because a gradient was not finite.",
   ),
 
   "time/policy": perActor("share", "Share of time in which a sampler generated replies or waited for the policy."),
@@ -264,7 +264,7 @@ export const METRICS = {
   ),
   "weights/version": perActor(
     "number",
-    "Policy version that the actor holds; at the learner, the version it published.",
+    "Policy version that a sampler has loaded, or that the learner published last.",
   ),
   "speed/actor_tokens_per_second": perActor("tokens/s", "Tokens that a sampler writes per second."),
   "speed/env_steps_per_second": perActor("steps/s", "Turns that an env server plays per second."),
@@ -274,7 +274,7 @@ export const METRICS = {
   "process/cpu_seconds": perActor("seconds", "Processor time of the actor's process since it started."),
   "machine/energy_joules": perActor(
     "joules",
-    "Energy of the machine's processor packages (RAPL) since the learner's process started, all programs included; absent where the machine does not report it.",
+    "Energy of the machine's processor packages (RAPL) since the learner's process started, for all programs; absent if the machine does not report it.",
   ),
   "sink/dropped_messages": {
     ...counter("messages", "Metrics and events dropped because the store could not be written."),
@@ -313,7 +313,7 @@ export const isTimeIndependent = (name: string): boolean => isMetricName(name) &
 export const metric = (name: MetricName): Metric => METRICS[splitName(name).row as MetricName];
 
 /**
- * Check values where they are emitted.
+ * Checks values where they are emitted.
  *
  * @throws {RangeError} if a name is not in the table, or a value is not a finite number.
  */
@@ -331,9 +331,9 @@ export function metricValues(values: Partial<Record<MetricName, number>>): Recor
 /**
  * Event kinds that the page reads; other kinds are only listed.
  *
- * - `engine`: text is the engine and device chosen, "compiled on cpu".
- * - `phase`: text is what the run does now: "measuring the baselines", "warm start, stage 1".
- * - `finished`: the run is over; text says why.
+ * - `engine`: text is the engine and its device, "compiled, cpu, 2 threads".
+ * - `phase`: text is what the run does now: "warm start" or "reinforcement".
+ * - `finished`: the run made its report; text is "40 updates, success 52.0 %".
  * - `closed`: the metrics sink stopped normally; this session has no later event.
  * - `health`: the Echo Trap detector's verdict changed; text is "update 12: collapsed: reason; reason", or "update 12: health: solved".
  * - `intervention`: an intervention of health.ladder was taken; text says which, what it changed, and why.
